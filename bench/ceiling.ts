@@ -1,0 +1,264 @@
+/**
+ * How often PostgreSQL itself can run the statement the service compiled: the bound that a bench case is compared with.
+ * pgbench is the fairest measure because it adds next to nothing; without it the driver runs the statement, and then the
+ * figure is the bound of Node and driver together.
+ */
+import { spawn } from 'node:child_process';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { availableParallelism, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as wait } from 'node:timers/promises';
+import postgres from 'postgres';
+
+export interface CeilingOptions {
+  databaseUrl: string;
+  /** One statement with $1 to $n. */
+  text: string;
+  /** One list of n values per run, used in turn. */
+  parameters: readonly (readonly (string | null)[])[];
+  connections: number;
+  seconds: number;
+}
+
+export interface Ceiling {
+  statementsPerSecond: number;
+  tool: 'pgbench' | 'driver';
+}
+
+export async function ceiling(options: CeilingOptions): Promise<Ceiling> {
+  const scripts = writeScripts(options);
+  const measured = scripts === null ? null : await runPgbench(options, scripts);
+  if (measured !== null) return { statementsPerSecond: measured, tool: 'pgbench' };
+  return { statementsPerSecond: await runDriver(options), tool: 'driver' };
+}
+
+/** As the service's own connections have them. */
+const SETTINGS = { jit: 'off', timezone: 'UTC', search_path: 'public' };
+
+/** pgbench plans each script anew on every connection, five times before a plan may stay: few, or planning is what is measured. */
+const MOST_SCRIPTS = 8;
+
+/** Values travel on the command line, where Linux allows 128 KB for one argument. */
+const LONGEST_VALUE = 100_000;
+
+interface Script {
+  readonly content: string;
+  /** What the server gets when pgbench has replaced the variables. */
+  readonly sent: string;
+  /** A variable without a value is sent as null. */
+  readonly variables: ReadonlyMap<string, string>;
+  readonly weight: number;
+}
+
+/**
+ * Variables set within a pgbench script hold numbers only. So whole numbers that vary are chosen by the script, in turn;
+ * texts that vary get a script per combination, a sample of them if there are many; the rest is given from outside.
+ * Null when pgbench cannot run the statement as it is.
+ */
+function writeScripts({ text, parameters, connections }: CeilingOptions): readonly Script[] | null {
+  const sets = parameters.length > 0 ? parameters : [[]];
+  if (sets.some((set) => set.some((value) => Buffer.byteLength(value ?? '') > LONGEST_VALUE))) return null;
+  const counted = (sets[0] ?? []).map(
+    (first, index) =>
+      sets.some((set) => set[index] !== first) && sets.every((set) => WHOLE_NUMBER.test(set[index] ?? '')),
+  );
+  const groups = new Map<string, (readonly (string | null)[])[]>();
+  for (const set of sets) {
+    const key = JSON.stringify(set.filter((_, index) => !counted[index]));
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [set]);
+    else group.push(set);
+  }
+  const scripts: Script[] = [];
+  for (const members of sampleEvenly([...groups.values()], MOST_SCRIPTS)) {
+    const suffix = `_${scripts.length}`;
+    const statement = writeStatement(text, suffix);
+    if (statement === null) return null;
+    const variables = new Map([[`turn${suffix}`, '0']]);
+    // The variable outlives the transaction; clients start apart so that they do not read the same rows at once.
+    const stride = Math.max(1, Math.floor(members.length / connections));
+    const lines = counted.includes(true)
+      ? [
+          `\\set turn${suffix} (:turn${suffix} + 1) % ${members.length}`,
+          `\\set place (:turn${suffix} + :client_id * ${stride}) % ${members.length}`,
+        ]
+      : [];
+    for (const [index, value] of (members[0] ?? []).entries()) {
+      const name = `p${index + 1}${suffix}`;
+      const values = members.map((set) => set[index] ?? '');
+      if (counted[index]) lines.push(`\\set ${name} ${chooseByPlace(values, 0, values.length)}`);
+      else if (value !== null) variables.set(name, value);
+    }
+    const content = `${[...lines, statement.text].join('\n')}\n;\n`;
+    scripts.push({ content, sent: statement.sent, variables, weight: members.length });
+  }
+  return scripts;
+}
+
+const WHOLE_NUMBER = /^(?:0|-?[1-9]\d{0,17})$/;
+
+/** A tree of comparisons, not a list: of a thousand values pgbench compares ten. */
+function chooseByPlace(values: readonly string[], from: number, to: number): string {
+  if (to - from === 1) return values[from] ?? '';
+  const middle = (from + to) >> 1;
+  const lower = chooseByPlace(values, from, middle);
+  return `case when :place < ${middle} then ${lower} else ${chooseByPlace(values, middle, to)} end`;
+}
+
+/**
+ * pgbench makes every :name a new parameter, numbered in order of appearance, wherever it stands: in literals, quoted
+ * names and comments too. `::type` and $n pass untouched. So only the first use of each $n becomes a variable and later
+ * uses take the number it gets; a colon inside quotes is spelled in a way that means the same to the server.
+ */
+function writeStatement(text: string, suffix: string): { text: string; sent: string } | null {
+  const order: string[] = [];
+  const parts = Array.from(text.trim().matchAll(TOKEN), ([token, number]) => {
+    if (number !== undefined) {
+      const seen = order.indexOf(number);
+      if (seen >= 0) return { text: `$${seen + 1}`, sent: `$${seen + 1}` };
+      order.push(number);
+      return { text: `:p${number}${suffix}`, sent: `$${order.length}` };
+    }
+    const spelled = spellColons(token);
+    return { text: spelled, sent: spelled };
+  });
+  const sent = parts.map((part) => part.sent).join('');
+  return NAMED_COLON.test(sent) ? null : { text: parts.map((part) => part.text).join(''), sent };
+}
+
+/** Escape strings, comments, plain strings, quoted names, parameters, and what lies between. */
+const TOKEN =
+  /\b[eE]'(?:[^'\\]|\\[\s\S]|'')*'|--.*|\/\*[\s\S]*?\*\/|'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(\d+)|\w+|[^\w'"$/-]+|[\s\S]/g;
+
+const NAMED_COLON = /(?<!:):(?=[A-Za-z_\u0080-\uffff])/;
+
+function spellColons(token: string): string {
+  if (!NAMED_COLON.test(token)) return token;
+  if (token.startsWith("'")) return token.split(NAMED_COLON).join(":'\n'");
+  if (!token.startsWith('"')) return token;
+  return `U&${token.replaceAll('\\', '\\\\').split(NAMED_COLON).join('\\003a')}`;
+}
+
+function sampleEvenly<T>(list: readonly T[], most: number): readonly T[] {
+  if (list.length <= most) return list;
+  const share = (index: number) => Math.floor((index * most) / list.length);
+  return list.filter((_, index) => share(index) !== share(index - 1));
+}
+
+/** Null when there is no pgbench. */
+async function runPgbench(options: CeilingOptions, scripts: readonly Script[]): Promise<number | null> {
+  const folder = await mkdtemp(join(tmpdir(), 'bench-ceiling-'));
+  try {
+    const args = ['-n', '-M', 'prepared', '-T', String(Math.max(1, Math.round(options.seconds)))];
+    args.push('-c', String(options.connections), '-j', String(Math.min(options.connections, availableParallelism())));
+    for (const [index, script] of scripts.entries()) {
+      const file = join(folder, `${index}.sql`);
+      await writeFile(file, script.content);
+      args.push('-f', `${file}@${script.weight}`);
+      for (const [name, value] of script.variables) args.push('-D', `${name}=${value}`);
+    }
+    const application = `bench ceiling ${process.pid}`;
+    const ended = runTool('pgbench', args, pgbenchEnvironment(options.databaseUrl, application));
+    await Promise.race([ended, wait(options.seconds * 500, null, { ref: false })]);
+    const statements = await readStatements(options.databaseUrl, application);
+    const result = await ended;
+    if (result === null) return null;
+    const perSecond = Number(/^tps = ([\d.]+)/m.exec(result.output)?.[1]);
+    const failed = Number(/failed transactions: (\d+)/.exec(result.output)?.[1] ?? 0);
+    if (result.code !== 0 || failed > 0 || !Number.isFinite(perSecond) || perSecond <= 0) {
+      const lines = new Set((result.errors || result.output).trim().split('\n'));
+      throw new Error(`pgbench failed (exit code ${result.code}): ${[...lines].slice(0, 4).join('\n')}`);
+    }
+    const known = (statement: string) => scripts.some((script) => `${script.sent}\n;`.startsWith(statement));
+    if (statements.length === 0 || !statements.every(known)) {
+      throw new Error(`pgbench did not run the statement asked for but: ${statements.join('\n') || 'none'}`);
+    }
+    return perSecond;
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+/**
+ * Asks the server, not pgbench, what is being run: a text changed on the way would make the comparison worthless.
+ * The server keeps the first kilobyte of each.
+ */
+async function readStatements(databaseUrl: string, application: string): Promise<readonly string[]> {
+  const sql = postgres(databaseUrl, { max: 1, fetch_types: false });
+  try {
+    const rows = await sql<{ query: string }[]>`
+      select query from pg_stat_activity where application_name = ${application}`;
+    return rows.map((row) => row.query);
+  } finally {
+    await sql.end();
+  }
+}
+
+function pgbenchEnvironment(databaseUrl: string, application: string): NodeJS.ProcessEnv {
+  const url = new URL(databaseUrl);
+  const options = Object.entries(SETTINGS).map(([name, value]) => `-c ${name}=${value}`);
+  const sslMode = url.searchParams.get('sslmode');
+  return {
+    ...process.env,
+    PGHOST: url.searchParams.get('host') ?? url.hostname.replace(/^\[|\]$/g, ''),
+    PGPORT: url.port || '5432',
+    PGUSER: decodeURIComponent(url.username),
+    PGPASSWORD: decodeURIComponent(url.password),
+    PGDATABASE: decodeURIComponent(url.pathname.slice(1)),
+    ...(sslMode === null ? {} : { PGSSLMODE: sslMode }),
+    PGOPTIONS: options.join(' '),
+    PGAPPNAME: application,
+    LC_ALL: 'C',
+  };
+}
+
+interface ToolResult {
+  readonly code: number | null;
+  readonly output: string;
+  readonly errors: string;
+}
+
+/** Null when the tool is not on the PATH. */
+function runTool(tool: string, args: readonly string[], env: NodeJS.ProcessEnv): Promise<ToolResult | null> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(tool, args, { env, stdio: ['ignore', 'pipe', 'pipe'] });
+    let output = '';
+    let errors = '';
+    child.stdout.setEncoding('utf8').on('data', (text: string) => {
+      output += text;
+    });
+    child.stderr.setEncoding('utf8').on('data', (text: string) => {
+      errors += text;
+    });
+    child.once('error', (error: NodeJS.ErrnoException) => (error.code === 'ENOENT' ? resolve(null) : reject(error)));
+    child.once('close', (code) => resolve({ code, output, errors }));
+  });
+}
+
+async function runDriver({ databaseUrl, text, parameters, connections, seconds }: CeilingOptions): Promise<number> {
+  // The driver's types do not know max_pipeline; without it a statement may be queued behind a slow one.
+  const settings = { max: connections, prepare: true, fetch_types: false, max_pipeline: 0, connection: SETTINGS };
+  const sql = postgres(databaseUrl, settings);
+  try {
+    const sets = parameters.length > 0 ? parameters : [[]];
+    let next = 0;
+    const runOne = async () => {
+      const set = sets[next++ % sets.length] ?? [];
+      await sql.unsafe(text, [...set], { prepare: true }).raw();
+    };
+    await Promise.all(Array.from({ length: connections }, runOne));
+    let finished = 0;
+    const begun = performance.now();
+    const end = begun + seconds * 1000;
+    const runMany = async () => {
+      while (performance.now() < end) {
+        await runOne();
+        finished += 1;
+      }
+    };
+    await Promise.all(Array.from({ length: connections }, runMany));
+    return (finished * 1000) / (performance.now() - begun);
+  } finally {
+    await sql.end();
+  }
+}

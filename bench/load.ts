@@ -1,0 +1,197 @@
+/**
+ * Puts a server under a closed-loop load and says how it did. `wrk` is used when it is there, because it takes the least
+ * of the machine it shares with the server; otherwise sockets of our own in a worker thread, with just enough HTTP/1.1
+ * to find the end of each response.
+ */
+import { spawn } from 'node:child_process';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { connect } from 'node:net';
+import { availableParallelism, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
+
+/** Latencies in milliseconds. Errors are broken connections and answers outside 2xx (with wrk: 400 and up). */
+export interface LoadResult {
+  requestsPerSecond: number;
+  p50: number;
+  p99: number;
+  errors: number;
+  bytesPerSecond: number;
+}
+
+export interface LoadOptions {
+  /** Scheme, host and port; only plain http. */
+  url: string;
+  /** Requested in turn, each with its query string, percent-encoded. */
+  paths: readonly string[];
+  headers: Record<string, string>;
+  connections: number;
+  seconds: number;
+  method?: string;
+  body?: string;
+}
+
+export async function measure(options: LoadOptions): Promise<LoadResult> {
+  if (options.paths.length === 0) throw new Error('No path to request');
+  if (new URL(options.url).protocol !== 'http:') throw new Error(`Only http can be measured: ${options.url}`);
+  return (await measureWithWrk(options)) ?? (await measureInWorker(options));
+}
+
+/** Null when there is no wrk. */
+async function measureWithWrk(options: LoadOptions): Promise<LoadResult | null> {
+  const folder = await mkdtemp(join(tmpdir(), 'bench-load-'));
+  try {
+    const pathsFile = join(folder, 'paths');
+    const scriptFile = join(folder, 'load.lua');
+    await writeFile(pathsFile, `${options.paths.join('\n')}\n`);
+    await writeFile(scriptFile, writeLua(options, pathsFile));
+    const threads = Math.max(1, Math.min(options.connections, availableParallelism() >> 1));
+    const seconds = Math.max(1, Math.round(options.seconds));
+    const args = ['-t', threads, '-c', options.connections, '-d', `${seconds}s`, '--timeout', '30s'].map(String);
+    const ran = await runWrk([...args, '-s', scriptFile, new URL(options.url).origin]);
+    if (ran === null) return null;
+    const line = ran.output.split('\n').find((candidate) => candidate.startsWith('{'));
+    if (ran.code !== 0 || line === undefined) {
+      throw new Error(`wrk failed (exit code ${ran.code}): ${ran.errors.trim() || ran.output.trim()}`);
+    }
+    const counted = JSON.parse(line) as Record<'requests' | 'microseconds' | 'bytes' | 'errors' | 'p50' | 'p99', number>;
+    if (counted.requests === 0) throw new Error(`No answer from ${options.url}`);
+    return {
+      requestsPerSecond: (counted.requests * 1e6) / counted.microseconds,
+      p50: counted.p50 / 1000,
+      p99: counted.p99 / 1000,
+      errors: counted.errors,
+      bytesPerSecond: (counted.bytes * 1e6) / counted.microseconds,
+    };
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+/**
+ * Requests are put together once, before the clock runs. There is no response() in the script: with it wrk would hand
+ * every header and body to Lua, and measure that.
+ */
+function writeLua(options: LoadOptions, pathsFile: string): string {
+  const headers = Object.entries(options.headers).map(([name, value]) => `[${quoteLua(name)}] = ${quoteLua(value)}`);
+  return `
+local starts = 0
+function setup(thread)
+  thread:set("start", starts)
+  starts = starts + 1
+end
+
+local requests = {}
+local turn = 0
+function init()
+  local headers = {${headers.join(', ')}}
+  for path in io.lines(${quoteLua(pathsFile)}) do
+    requests[#requests + 1] = wrk.format(${quoteLua(options.method ?? 'GET')}, path, headers, ${options.body === undefined ? 'nil' : quoteLua(options.body)})
+  end
+  turn = start * 997 % #requests
+end
+
+function request()
+  turn = turn % #requests + 1
+  return requests[turn]
+end
+
+function done(summary, latency)
+  local errors = summary.errors
+  print(string.format('{"requests":%.0f,"microseconds":%.0f,"bytes":%.0f,"errors":%.0f,"p50":%.0f,"p99":%.0f}',
+    summary.requests, summary.duration, summary.bytes,
+    errors.connect + errors.read + errors.write + errors.timeout + errors.status,
+    latency:percentile(50), latency:percentile(99)))
+end
+`;
+}
+
+/** Every byte that is not plainly harmless as a decimal escape, so that no value can end the literal. */
+function quoteLua(text: string): string {
+  const escaped = Array.from(Buffer.from(text), (byte) => {
+    const character = String.fromCharCode(byte);
+    return /[\w ./:-]/.test(character) ? character : `\\${String(byte).padStart(3, '0')}`;
+  });
+  return `"${escaped.join('')}"`;
+}
+
+interface ToolResult {
+  readonly code: number | null;
+  readonly output: string;
+  readonly errors: string;
+}
+
+/** Null when wrk is not on the PATH. */
+function runWrk(args: readonly string[]): Promise<ToolResult | null> {
+  return new Promise((resolve, reject) => {
+    const child = spawn('wrk', args, { stdio: ['ignore', 'pipe', 'pipe'] });
+    let output = '';
+    let errors = '';
+    child.stdout.setEncoding('utf8').on('data', (text: string) => {
+      output += text;
+    });
+    child.stderr.setEncoding('utf8').on('data', (text: string) => {
+      errors += text;
+    });
+    child.once('error', (error: NodeJS.ErrnoException) => (error.code === 'ENOENT' ? resolve(null) : reject(error)));
+    child.once('close', (code) => resolve({ code, output, errors }));
+  });
+}
+
+/** Marks the worker started here among all the workers that may import this file. */
+const WORKER = 'bench load worker';
+
+function measureInWorker(options: LoadOptions): Promise<LoadResult> {
+  return new Promise((resolve, reject) => {
+    const worker = new Worker(new URL(import.meta.url), { workerData: { kind: WORKER, options } });
+    worker.once('message', resolve);
+    worker.once('error', reject);
+    worker.once('exit', (code) => reject(new Error(`The load worker stopped with code ${code}`)));
+  });
+}
+
+if (!isMainThread && workerData?.kind === WORKER) {
+  parentPort?.postMessage(await generateLoad(workerData.options as LoadOptions));
+}
+
+async function generateLoad(options: LoadOptions): Promise<LoadResult> {
+  const target = new URL(options.url);
+  const requests = options.paths.map((path) => writeRequest(options, target.host, path));
+  const tally: Tally = { latencies: [], errors: 0, bytes: 0 };
+  let turn = 0;
+  const begun = performance.now();
+  const end = begun + options.seconds * 1000;
+  const nextRequest = () => (performance.now() < end ? requests[turn++ % requests.length] : undefined);
+  const host = target.hostname.replace(/^\[|\]$/g, '');
+  const port = Number(target.port || 80);
+  const drive = async () => {
+    while (performance.now() < end) await driveConnection(host, port, options.method === 'HEAD', nextRequest, tally, end);
+  };
+  await Promise.all(Array.from({ length: options.connections }, drive));
+  const seconds = (performance.now() - begun) / 1000;
+  if (tally.latencies.length === 0) throw new Error(`No answer from ${options.url}`);
+  const sorted = Float64Array.from(tally.latencies).sort();
+  const percentile = (share: number) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0;
+  return {
+    requestsPerSecond: sorted.length / seconds,
+    p50: percentile(0.5),
+    p99: percentile(0.99),
+    errors: tally.errors,
+    bytesPerSecond: tally.bytes / seconds,
+  };
+}
+
+interface Tally {
+  readonly latencies: number[];
+  errors: number;
+  bytes: number;
+}
+
+function writeRequest(options: LoadOptions, host: string, path: string): Buffer {
+  const names = Object.keys(options.headers).map((name) => name.toLowerCase());
+  const lines = [`${options.method ?? 'GET'} ${path} HTTP/1.1`];
+  if (!names.includes('host')) lines.push(`Host: ${host}`);
+  for (const [name, value] of Object.entries(options.headers)) lines.push(`${name}: ${value}`);
+  if (options.body !== undefined) lines.push(`Content-Length: ${Buffer.byteLength(options.body)}`);
+  return Buffer.from(`${lines.join('\r\n')}\r\n\r\n${options.body ?? ''}`);
+}

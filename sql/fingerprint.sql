@@ -1,0 +1,17 @@
+-- Changes whenever a table, column, constraint, default or comment of the schema $1 does. Null where the event trigger tells us.
+select case
+  when exists (select from pg_catalog.pg_event_trigger where evtname = 'service_watch_' || $1 and evtenabled in ('O', 'A')) then null
+  else (
+    select pg_catalog.concat_ws(':',
+      (select pg_catalog.count(*) || '/' || pg_catalog.sum(c.xmin::text::bigint)
+       from pg_catalog.pg_class c where c.relnamespace = n.oid),
+      (select pg_catalog.count(*) || '/' || pg_catalog.sum(a.xmin::text::bigint)
+       from pg_catalog.pg_attribute a join pg_catalog.pg_class c on c.oid = a.attrelid
+       where c.relnamespace = n.oid and a.attnum > 0),
+      (select pg_catalog.count(*) || '/' || pg_catalog.sum(k.xmin::text::bigint)
+       from pg_catalog.pg_constraint k where k.connamespace = n.oid),
+      (select pg_catalog.count(*) || '/' || pg_catalog.sum(d.xmin::text::bigint)
+       from pg_catalog.pg_attrdef d join pg_catalog.pg_class c on c.oid = d.adrelid where c.relnamespace = n.oid),
+      (select version from service_schema))
+    from pg_catalog.pg_namespace n where n.nspname = $1)
+end as fingerprint

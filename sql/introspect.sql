@@ -1,0 +1,143 @@
+-- The structure of the schema $1 and the metadata about it, as one JSON document of one snapshot.
+-- Each catalog is read once and gives its own list of compact arrays, keyed by the table's oid and the column's number;
+-- the lists are joined by the reader. Joining them here would let a wrong row estimate turn into a nested loop over
+-- tens of thousands of columns.
+with recursive
+tables as materialized (
+  select class.oid, class.relname, class.relkind
+  from pg_catalog.pg_class class
+  join pg_catalog.pg_namespace namespace on namespace.oid = class.relnamespace
+  where namespace.nspname = $1::text
+    and class.relkind in ('r', 'p', 'v', 'm')
+    and not class.relispartition
+),
+columns as materialized (
+  select attribute.attrelid, attribute.attnum, attribute.attname, attribute.atttypid, attribute.atttypmod,
+    attribute.attnotnull, attribute.attidentity, attribute.attgenerated
+  from tables
+  join pg_catalog.pg_attribute attribute on attribute.attrelid = tables.oid
+  where attribute.attnum > 0 and not attribute.attisdropped
+),
+used_types as (
+  select distinct columns.atttypid as oid from columns
+),
+-- From a domain down to the type below it. The modifier (a length, a precision) is that of the innermost domain.
+layers as (
+  select type.oid as used, type.oid as base, type.typtype, type.typbasetype, type.typtypmod, -1 as modifier,
+    type.typtype = 'd' and type.typnotnull as refuses_null
+  from used_types
+  join pg_catalog.pg_type type on type.oid = used_types.oid
+  union all
+  select layers.used, type.oid, type.typtype, type.typbasetype, type.typtypmod, layers.typtypmod,
+    layers.refuses_null or (type.typtype = 'd' and type.typnotnull)
+  from layers
+  join pg_catalog.pg_type type on type.oid = layers.typbasetype
+  where layers.typtype = 'd'
+)
+select pg_catalog.json_build_object(
+  'version', (select version from service_schema),
+  'tables', (
+    select pg_catalog.json_agg(pg_catalog.json_build_array(oid::int8, relname, relkind) order by relname) from tables
+  ),
+  'columns', (
+    select pg_catalog.json_agg(
+      pg_catalog.json_build_array(
+        attrelid::int8, attnum, attname, atttypid::int8, atttypmod, attnotnull, attidentity, attgenerated
+      )
+      order by attrelid, attnum
+    )
+    from columns
+  ),
+  'types', (
+    select pg_catalog.json_agg(pg_catalog.json_build_array(
+      layers.used::int8,
+      pg_catalog.format_type(layers.used, null),
+      base.typname,
+      namespace.nspname,
+      base.typcategory = 'A',
+      layers.modifier,
+      layers.refuses_null,
+      (
+        select pg_catalog.pg_get_expr(used.typdefaultbin, 'pg_catalog.pg_type'::pg_catalog.regclass)
+        from pg_catalog.pg_type used
+        where used.oid = layers.used and used.typtype = 'd'
+      ),
+      (
+        select pg_catalog.json_agg(label.enumlabel order by label.enumsortorder)
+        from pg_catalog.pg_enum label
+        where label.enumtypid = layers.base
+      )
+    ))
+    from layers
+    join pg_catalog.pg_type base on base.oid = layers.base
+    join pg_catalog.pg_namespace namespace on namespace.oid = base.typnamespace
+    where layers.typtype <> 'd'
+  ),
+  'defaults', (
+    select pg_catalog.json_agg(pg_catalog.json_build_array(
+      initial.adrelid::int8, initial.adnum, pg_catalog.pg_get_expr(initial.adbin, initial.adrelid)
+    ))
+    from tables
+    join pg_catalog.pg_attrdef initial on initial.adrelid = tables.oid
+  ),
+  -- Primary keys with all their columns; of the other indexes those over one plain column and all rows.
+  'indexes', (
+    select pg_catalog.json_agg(pg_catalog.json_build_array(
+      index.indrelid::int8,
+      case when index.indisprimary then 'primary' when index.indisunique then 'unique' else 'index' end,
+      (select pg_catalog.array_agg(key.number order by key.position)
+        from pg_catalog.unnest(index.indkey::int2[]) with ordinality key (number, position)
+        where key.position <= index.indnkeyatts)
+    ))
+    from tables
+    join pg_catalog.pg_index index on index.indrelid = tables.oid
+    where index.indisvalid
+      and (index.indisprimary or (index.indnkeyatts = 1 and index.indkey[0] <> 0 and index.indpred is null))
+  ),
+  -- Over one column. The rows PostgreSQL adds for each partition of the target have a parent.
+  'foreign_keys', (
+    select pg_catalog.json_agg(
+      pg_catalog.json_build_array(reference.conrelid::int8, reference.conkey[1], namespace.nspname, target.relname, key.attname)
+      order by reference.oid
+    )
+    from tables
+    join pg_catalog.pg_constraint reference on reference.conrelid = tables.oid
+    join pg_catalog.pg_class target on target.oid = reference.confrelid
+    join pg_catalog.pg_namespace namespace on namespace.oid = target.relnamespace
+    join pg_catalog.pg_attribute key on key.attrelid = reference.confrelid and key.attnum = reference.confkey[1]
+    where reference.contype = 'f' and reference.conparentid = 0 and pg_catalog.cardinality(reference.conkey) = 1
+  ),
+  'sequences', (
+    select pg_catalog.json_agg(
+      pg_catalog.json_build_array(
+        owner.refobjid::int8, owner.refobjsubid,
+        pg_catalog.quote_ident(namespace.nspname) || '.' || pg_catalog.quote_ident(sequence.relname)
+      )
+      order by sequence.oid
+    )
+    from tables
+    join pg_catalog.pg_depend owner on owner.refobjid = tables.oid
+      and owner.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass
+      and owner.classid = 'pg_catalog.pg_class'::pg_catalog.regclass
+      and owner.refobjsubid > 0
+      and owner.deptype in ('a', 'i')
+    join pg_catalog.pg_class sequence on sequence.oid = owner.objid and sequence.relkind = 'S'
+    join pg_catalog.pg_namespace namespace on namespace.oid = sequence.relnamespace
+  ),
+  -- Number 0 is the table itself.
+  'comments', (
+    select pg_catalog.json_agg(pg_catalog.json_build_array(remark.objoid::int8, remark.objsubid, remark.description))
+    from tables
+    join pg_catalog.pg_description remark on remark.objoid = tables.oid
+      and remark.classoid = 'pg_catalog.pg_class'::pg_catalog.regclass
+  ),
+  'collection_rows', (
+    select pg_catalog.json_agg(pg_catalog.row_to_json(service_collections)) from service_collections
+  ),
+  'field_rows', (
+    select pg_catalog.json_agg(pg_catalog.row_to_json(service_fields) order by sort nulls last, id) from service_fields
+  ),
+  'relation_rows', (
+    select pg_catalog.json_agg(pg_catalog.row_to_json(service_relations) order by id) from service_relations
+  )
+)::text as document;

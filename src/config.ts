@@ -1,0 +1,195 @@
+/**
+ * Every option of the service, as one table. `--help`, the README's table and the parsing of environment and flags are all
+ * derived from it, so an option cannot exist undocumented.
+ */
+import { StartError } from './errors.js';
+
+interface Option<Value> {
+  readonly initial: string | null;
+  readonly about: string;
+  readonly parse: (text: string) => Value;
+}
+
+const OPTIONS = {
+  HOST: text('127.0.0.1', 'Address to listen on'),
+  PORT: integer('8055', 0, 65_535, 'Port to listen on; 0 takes a free one'),
+  DATABASE_URL: optional(
+    connection(),
+    'PostgreSQL to mirror (postgres://user:password@host:port/database); without it an embedded server is started',
+  ),
+  DATABASE_SCHEMA: text('public', 'Schema that is mirrored and holds the service_* tables'),
+  DATABASE_POOL_SIZE: integer('8', 1, 1_000, 'Connections to PostgreSQL'),
+  DATABASE_STATEMENT_TIMEOUT: duration(
+    '30s',
+    'Time after which PostgreSQL gives up on a statement; 0 turns the limit off',
+  ),
+  DATABASE_CONNECT_TIMEOUT: duration('10s', 'Time to wait for a connection to PostgreSQL'),
+  DATA_DIR: text('./data', 'Folder of the embedded server'),
+  DEMO_DATA: boolean('true', 'Load the demo model into a new embedded database'),
+  ADMIN_EMAIL: text('admin@example.com', 'Address of the first administrator'),
+  ADMIN_PASSWORD: optional(text(), 'Password of the first administrator; made up and printed once when absent'),
+  ADMIN_TOKEN: optional(token(), 'Static token of the first administrator; made up and printed once when absent'),
+  LOG_LEVEL: choice('info', ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'], 'How much is logged'),
+  QUERY_LIMIT_DEFAULT: integer('100', 1, 2_147_483_647, 'Items per list when a request names no limit'),
+  QUERY_LIMIT_MAX: optional(integer(null, 1, 2_147_483_647), 'Highest limit a request may name; unlimited when absent'),
+  MAX_RELATIONAL_DEPTH: integer('10', 2, 100, 'Relations a path may follow'),
+  MAX_QUERY_NODES: integer('1000', 10, 100_000, 'Fields and relations one request may select, wildcards included'),
+  MAX_PAYLOAD_SIZE: size('1mb', 'Largest request body'),
+  MAX_URL_SIZE: size('64kb', 'Largest request head, URL included'),
+  QUERYSTRING_MAX_PARSE_DEPTH: integer('10', 1, 100, 'Brackets a query parameter may nest'),
+  QUERYSTRING_ARRAY_LIMIT: integer('500', 1, 100_000, 'Entries a bracketed list may have'),
+  SHAPE_CACHE_SIZE: integer('1000', 1, 1_000_000, 'Compiled statements to keep'),
+  SCHEMA_POLL_INTERVAL: duration(
+    '2s',
+    'How often the catalog is checked where PostgreSQL allows no event trigger; 0 turns the check off',
+  ),
+  SERVER_TIMING: boolean('true', 'Send a Server-Timing header'),
+  CORS_ENABLED: boolean('false', 'Answer cross-origin requests'),
+  CORS_ORIGIN: text('false', 'Allowed origins: true (any), false (none), or a comma separated list'),
+  CORS_METHODS: text('GET,POST,PATCH,DELETE,SEARCH', 'Methods allowed across origins'),
+  CORS_ALLOWED_HEADERS: text('Content-Type,Authorization', 'Request headers allowed across origins'),
+  CORS_EXPOSED_HEADERS: text('Content-Range', 'Response headers shown across origins'),
+  CORS_CREDENTIALS: boolean('true', 'Allow credentials across origins'),
+  CORS_MAX_AGE: integer('18000', 0, 2_147_483_647, 'Seconds a preflight answer may be kept'),
+  SHUTDOWN_TIMEOUT: duration('10s', 'Time that running requests get to finish when the service stops'),
+};
+
+export type OptionName = keyof typeof OPTIONS;
+export type Config = { readonly [Name in OptionName]: ReturnType<(typeof OPTIONS)[Name]['parse']> };
+
+/** Reads the options from an environment; the first bad value stops the start with its name and what is wrong with it. */
+export function readConfig(environment: Readonly<Record<string, string | undefined>>): Config {
+  const config: Record<string, unknown> = {};
+  for (const [name, option] of Object.entries(OPTIONS) as [OptionName, Option<unknown>][]) {
+    const given = environment[name] === '' ? undefined : environment[name];
+    const value = given ?? option.initial;
+    try {
+      config[name] = value === null ? null : option.parse(value);
+    } catch (error) {
+      throw new StartError(`${name}: ${error instanceof Error ? error.message : String(error)}`);
+    }
+  }
+  return Object.freeze(config) as Config;
+}
+
+/** `--port 9000` and `--port=9000` are PORT=9000. */
+export function readFlags(flags: readonly string[]): Record<string, string> {
+  const environment: Record<string, string> = {};
+  for (let position = 0; position < flags.length; position++) {
+    const [flag = '', inline] = (flags[position] ?? '').split(/=(.*)/s, 2);
+    const name = flag.startsWith('--') ? flag.slice(2).replaceAll('-', '_').toUpperCase() : '';
+    if (!(name in OPTIONS)) throw new StartError(`unknown option "${flag}": see lateral --help`);
+    const value = inline ?? flags[++position];
+    if (value === undefined) throw new StartError(`${flag} needs a value`);
+    environment[name] = value;
+  }
+  return environment;
+}
+
+export interface OptionRow {
+  readonly name: string;
+  readonly initial: string;
+  readonly about: string;
+}
+
+export function optionRows(): OptionRow[] {
+  return Object.entries(OPTIONS).map(([name, option]) => ({
+    name,
+    initial: option.initial ?? '',
+    about: option.about,
+  }));
+}
+
+function text(): Option<string>;
+function text(initial: string, about: string): Option<string>;
+function text(initial: string | null = null, about = ''): Option<string> {
+  return { initial, about, parse: (value) => value };
+}
+
+function optional<Value>(option: Option<Value>, about: string): Option<Value | null> {
+  return { initial: null, about, parse: option.parse };
+}
+
+function token(): Option<string> {
+  return {
+    initial: null,
+    about: '',
+    parse: (value) => {
+      if (!/^[\x21-\x7e]{16,255}$/.test(value))
+        throw new Error('must be 16 to 255 printable characters without spaces');
+      return value;
+    },
+  };
+}
+
+function connection(): Option<string> {
+  return {
+    initial: null,
+    about: '',
+    parse: (value) => {
+      if (!URL.canParse(value) || !/^postgres(ql)?:$/.test(new URL(value).protocol)) {
+        throw new Error('must look like postgres://user:password@host:port/database');
+      }
+      return value;
+    },
+  };
+}
+
+function integer(initial: string | null, least: number, most: number, about = ''): Option<number> {
+  return {
+    initial,
+    about,
+    parse: (value) => {
+      const number = Number(value);
+      if (!/^\d+$/.test(value) || number < least || number > most) {
+        throw new Error(`must be a whole number from ${least} to ${most}, not "${value}"`);
+      }
+      return number;
+    },
+  };
+}
+
+function boolean(initial: string, about: string): Option<boolean> {
+  return {
+    initial,
+    about,
+    parse: (value) => {
+      if (/^(true|1|yes|on)$/i.test(value)) return true;
+      if (/^(false|0|no|off)$/i.test(value)) return false;
+      throw new Error(`must be true or false, not "${value}"`);
+    },
+  };
+}
+
+function choice<Value extends string>(initial: Value, values: readonly Value[], about: string): Option<Value> {
+  return {
+    initial,
+    about: `${about}: ${values.join(', ')}`,
+    parse: (value) => {
+      const found = values.find((each) => each === value);
+      if (!found) throw new Error(`must be one of ${values.join(', ')}, not "${value}"`);
+      return found;
+    },
+  };
+}
+
+const DURATIONS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** In milliseconds. */
+function duration(initial: string, about: string): Option<number> {
+  return { initial, about, parse: (value) => scaled(value, DURATIONS, 'ms', 'a duration such as 500ms, 30s or 15m') };
+}
+
+const SIZES: Readonly<Record<string, number>> = { b: 1, kb: 1_024, mb: 1_048_576, gb: 1_073_741_824 };
+
+/** In bytes. */
+function size(initial: string, about: string): Option<number> {
+  return { initial, about, parse: (value) => scaled(value, SIZES, 'b', 'a size such as 500kb or 1mb') };
+}
+
+function scaled(value: string, units: Readonly<Record<string, number>>, unit: string, wanted: string): number {
+  const match = /^(\d{1,12}(?:\.\d{1,6})?)\s*([a-z]*)$/i.exec(value.trim());
+  const factor = units[match?.[2]?.toLowerCase() || unit];
+  if (!match || factor === undefined) throw new Error(`must be ${wanted}, not "${value}"`);
+  return Math.round(Number(match[1]) * factor);
+}

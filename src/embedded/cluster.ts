@@ -1,0 +1,320 @@
+/**
+ * The embedded database: a PostgreSQL of our own in DATA_DIR, for those who have not named one. A start must get over
+ * whatever a former run left there: a half-made cluster, a stale lock, a server without an owner.
+ */
+import { createHash, randomBytes } from 'node:crypto';
+import {
+  access,
+  chmod,
+  constants,
+  lstat,
+  mkdir,
+  open,
+  readdir,
+  readFile,
+  readlink,
+  realpath,
+  rename,
+  rm,
+  rmdir,
+  stat,
+  symlink,
+} from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { basename, dirname, join, resolve } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { StartError } from '../errors.js';
+import { type Account, canReach, chooseAccount, giveTo, openShelter } from './account.js';
+import { type Binaries, findBinaries } from './binaries.js';
+import { takeLock } from './lock.js';
+import { launch, openLog, type Postmaster, stopOrphan } from './postmaster.js';
+import { findComplaint, runProgram } from './processes.js';
+
+export interface EmbeddedServer {
+  /** User, password, 127.0.0.1, port and the database "lateral". */
+  readonly url: string;
+  /** Ends all sessions, waits for the server's end and gives the folder free. May be called again. */
+  stop(): Promise<void>;
+}
+
+export interface EmbeddedOptions {
+  /** DATA_DIR: created when missing. */
+  readonly directory: string;
+  /** More settings of the server, as its `-c name=value` takes them. */
+  readonly settings?: Readonly<Record<string, string>>;
+  /** Told, in words, what takes a moment. */
+  readonly report?: (message: string) => void;
+}
+
+interface State {
+  readonly password: string;
+  readonly port?: number;
+}
+
+interface Home {
+  readonly directory: string;
+  readonly account: Account | undefined;
+  /** The cluster's real path, whether it exists or not. */
+  readonly cluster: string;
+  /** Whether `directory` names the cluster, itself or through a link. */
+  readonly linked: boolean;
+  readonly report: (message: string) => void;
+}
+
+const NAME = 'lateral';
+const ATTEMPTS = 5;
+
+export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedServer> {
+  try {
+    const directory = await openDirectory(resolve(options.directory));
+    const home = await findHome(directory, options.report ?? (() => {}));
+    const lock = await takeLock(`${home.cluster}.lock`, directory);
+    try {
+      const { url, postmaster } = await startIn(home, options.settings ?? {});
+      let stopped: Promise<void> | undefined;
+      return {
+        url,
+        stop: () => {
+          stopped ??= postmaster.stop().finally(() => lock.release());
+          return stopped;
+        },
+      };
+    } catch (error) {
+      await lock.release();
+      throw error;
+    }
+  } catch (error) {
+    if (!(error instanceof Error && 'syscall' in error)) throw error;
+    throw new StartError(`The embedded PostgreSQL cannot be started in ${options.directory}: ${error.message}`);
+  }
+}
+
+async function openDirectory(directory: string): Promise<string> {
+  try {
+    const made = await mkdir(directory, { recursive: true });
+    if (made !== undefined && process.getuid?.() === 0) await chmod(directory, 0o755);
+    await access(directory, constants.R_OK | constants.W_OK | constants.X_OK);
+    return await realpath(directory);
+  } catch (error) {
+    throw new StartError(`DATA_DIR ${directory} cannot be written: ${error instanceof Error ? error.message : error}`);
+  }
+}
+
+/** The cluster lies in DATA_DIR, or in the shelter when the account cannot get into DATA_DIR; a link there settles it. */
+async function findHome(directory: string, report: Home['report']): Promise<Home> {
+  const own = join(directory, 'postgres');
+  const account = await chooseAccount(own);
+  const stats = await lstat(own).catch(() => undefined);
+  if (stats?.isSymbolicLink()) {
+    const cluster = await realpath(own).catch(() => undefined);
+    if (cluster !== undefined) return { directory, account, cluster, linked: true, report };
+    throw new StartError(`${own} leads to ${await readlink(own)}, which is not there`);
+  }
+  if (account === undefined || (await canReach(account, directory))) {
+    return { directory, account, cluster: own, linked: true, report };
+  }
+  if (stats !== undefined && !(await removeIfEmpty(own))) {
+    throw new StartError(`${own} cannot be reached by "${account.name}", who has to run PostgreSQL: move DATA_DIR`);
+  }
+  const digest = createHash('sha256').update(directory).digest('hex').slice(0, 16);
+  const cluster = join(await openShelter(account), `data-${digest}`);
+  return { directory, account, cluster, linked: false, report };
+}
+
+async function startIn(
+  home: Home,
+  settings: Readonly<Record<string, string>>,
+): Promise<{ url: string; postmaster: Postmaster }> {
+  const binaries = await findBinaries(home.account, home.directory, home.report);
+  await stopOrphan(home.cluster, home.report);
+  const state = await openState(home);
+  if (await isMissing(home.cluster)) await createCluster(home, binaries, state.password, settings);
+  else await checkCluster(home, binaries);
+  if (!home.linked) await linkCluster(home);
+  const { port, postmaster } = await launchOnPort(home, binaries, settings, state.port);
+  if (port !== state.port) await writeState(home, { ...state, port });
+  return { url: `postgres://${NAME}:${state.password}@127.0.0.1:${port}/${NAME}`, postmaster };
+}
+
+/** Written before the cluster exists: an interrupted first start is taken up with the same password. */
+async function openState(home: Home): Promise<State> {
+  const path = statePath(home);
+  const text = await readFile(path, 'utf8').catch((error) => {
+    if (error.code !== 'ENOENT') throw error;
+  });
+  if (text !== undefined) return parseState(path, text);
+  if (!(await isMissing(home.cluster))) {
+    if (home.linked) throw new StartError(`${path} is missing: without its password the database there is closed`);
+    await setAside(home);
+  }
+  const state = { password: randomBytes(24).toString('base64url') };
+  await writeState(home, state);
+  return state;
+}
+
+function parseState(path: string, text: string): State {
+  try {
+    const { password, port } = JSON.parse(text);
+    if (typeof password === 'string' && /^[\w-]+$/.test(password)) {
+      return { password, ...(Number.isInteger(port) && { port }) };
+    }
+  } catch {}
+  throw new StartError(`${path} is damaged: it holds no password`);
+}
+
+/** As root, the file goes to whoever owns DATA_DIR, who may be the one to start next. */
+async function writeState(home: Home, state: State): Promise<void> {
+  const passing = `${statePath(home)}.${randomBytes(6).toString('hex')}`;
+  const file = await open(passing, 'wx', 0o600);
+  try {
+    await file.writeFile(`${JSON.stringify(state)}\n`);
+    if (home.account !== undefined) {
+      const { uid, gid } = await stat(home.directory);
+      await file.chown(uid, gid);
+    }
+  } finally {
+    await file.close();
+  }
+  await rename(passing, statePath(home));
+}
+
+function statePath(home: Home): string {
+  return join(home.directory, `${NAME}.json`);
+}
+
+/** A sheltered cluster whose DATA_DIR was removed and made anew: the new one starts empty, the old data are kept. */
+async function setAside(home: Home): Promise<void> {
+  const aside = `${home.cluster}.${new Date().toISOString().replaceAll(/[^\d]/g, '')}`;
+  await rename(home.cluster, aside);
+  home.report(`Keeping the database of a former ${home.directory} in ${aside}`);
+}
+
+async function checkCluster(home: Home, binaries: Binaries): Promise<void> {
+  const { cluster, account } = home;
+  const version = await readFile(join(cluster, 'PG_VERSION'), 'utf8').catch(() => '');
+  if (!/^\d+(\.\d+)?\s*$/.test(version))
+    throw new StartError(`${cluster} holds something other than a PostgreSQL cluster`);
+  if (version.trim() !== binaries.major) {
+    throw new StartError(
+      `${cluster} was made by PostgreSQL ${version.trim()} and this is ${binaries.major}: dump it with the old version and load it into a new DATA_DIR`,
+    );
+  }
+  const { uid } = await stat(cluster);
+  if (account !== undefined && uid !== account.uid) await giveTo(account, cluster);
+  if (account === undefined && uid !== (process.getuid?.() ?? uid)) {
+    throw new StartError(`${cluster} belongs to another user (${uid})`);
+  }
+  await chmod(cluster, 0o700);
+}
+
+/** Made under a passing name: the cluster's own name never stands for half of one. */
+async function createCluster(
+  home: Home,
+  binaries: Binaries,
+  password: string,
+  settings: Readonly<Record<string, string>>,
+): Promise<void> {
+  const { cluster, account, report } = home;
+  report(`Creating a database in ${cluster}`);
+  await removeLeftovers(cluster);
+  const passing = `${cluster}.new-${randomBytes(6).toString('hex')}`;
+  const passwordFile = `${passing}.password`;
+  const unsafe = settings.fsync === 'off';
+  try {
+    await mkdir(passing, { mode: 0o700 });
+    if (account !== undefined) await giveTo(account, passing);
+    const file = await open(passwordFile, 'wx', 0o600);
+    await file.writeFile(`${password}\n`);
+    if (account !== undefined) await file.chown(account.uid, account.gid);
+    await file.close();
+    const locale = ['--encoding=UTF8', '--locale-provider=builtin', '--builtin-locale=C.UTF-8', '--locale=C'];
+    const login = [`--username=${NAME}`, '--auth=scram-sha-256', `--pwfile=${passwordFile}`];
+    const sync = unsafe ? ['--no-sync'] : [];
+    await runProgram(binaries.initdb, [`--pgdata=${passing}`, ...locale, ...login, ...sync], account);
+    const single = [
+      '--single',
+      '-D',
+      passing,
+      '-c',
+      'exit_on_error=on',
+      '-c',
+      `fsync=${unsafe ? 'off' : 'on'}`,
+      'postgres',
+    ];
+    await runProgram(binaries.postgres, single, account, 'create database "lateral";\n');
+    await rename(passing, cluster);
+  } finally {
+    await rm(passwordFile, { force: true });
+    await rm(passing, { recursive: true, force: true, maxRetries: 3 });
+  }
+}
+
+/** A former run's initdb may still be writing into one of these; what cannot be removed now goes the next time. */
+async function removeLeftovers(cluster: string): Promise<void> {
+  const parent = dirname(cluster);
+  const names = (await readdir(parent)).filter((name) => name.startsWith(`${basename(cluster)}.new-`));
+  for (const name of names)
+    await rm(join(parent, name), { recursive: true, force: true, maxRetries: 3 }).catch(() => {});
+}
+
+async function linkCluster(home: Home): Promise<void> {
+  await symlink(home.cluster, join(home.directory, 'postgres')).catch((error) => {
+    if (error.code !== 'EEXIST') throw error;
+  });
+}
+
+async function isMissing(cluster: string): Promise<boolean> {
+  return (await lstat(cluster).catch(() => undefined)) === undefined || (await removeIfEmpty(cluster));
+}
+
+async function removeIfEmpty(folder: string): Promise<boolean> {
+  return rmdir(folder).then(
+    () => true,
+    () => false,
+  );
+}
+
+/** Somebody may take the port between our look at it and the server's, and sessions of a dead server may linger. */
+async function launchOnPort(
+  home: Home,
+  binaries: Binaries,
+  settings: Readonly<Record<string, string>>,
+  preferred: number | undefined,
+): Promise<{ port: number; postmaster: Postmaster }> {
+  const { cluster, account } = home;
+  const log = await openLog(join(home.directory, 'postgres.log'));
+  try {
+    if (account !== undefined) {
+      const { uid, gid } = await stat(home.directory);
+      await log.chown(uid, gid);
+    }
+    for (let attempt = 1; ; attempt++) {
+      const port = await choosePort(preferred);
+      const outcome = await launch({ program: binaries.postgres, cluster, account, log, port, settings });
+      if (outcome.kind === 'ready') return { port, postmaster: outcome.postmaster };
+      const passes = /Address already in use|shared memory block .* is still in use/.test(outcome.output);
+      if (!passes || attempt === ATTEMPTS) {
+        throw new StartError(`The embedded PostgreSQL does not start: ${findComplaint(outcome.output)}`);
+      }
+      await sleep(attempt * 200);
+    }
+  } finally {
+    await log.close();
+  }
+}
+
+async function choosePort(preferred: number | undefined): Promise<number> {
+  return (preferred !== undefined && (await tryPort(preferred))) || (await tryPort(0)) || 0;
+}
+
+/** The port if it is free (0 asks for any), else undefined. */
+function tryPort(port: number): Promise<number | undefined> {
+  return new Promise((resolve) => {
+    const server = createServer();
+    server.once('error', () => resolve(undefined));
+    server.listen(port, '127.0.0.1', () => {
+      const address = server.address();
+      server.close(() => resolve(typeof address === 'object' ? address?.port : undefined));
+    });
+  });
+}

@@ -1,0 +1,105 @@
+/**
+ * What we need to know of other processes: whether one is alive, whether it is still the one that wrote its number down
+ * (numbers are used again), and how to run one of PostgreSQL's programs under the account that may run it.
+ */
+import { execFile, type SpawnOptions, spawn } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
+import { promisify } from 'node:util';
+import { StartError } from '../errors.js';
+import type { Account } from './account.js';
+
+/** A process that has ended but was never reaped does not count: in a container nobody may ever reap it. */
+export async function isRunning(pid: number): Promise<boolean> {
+  if (!signal(pid, 0)) return false;
+  const state = (await readStatus(pid))?.[0];
+  return state !== 'Z' && state !== 'X';
+}
+
+/** Sends a signal; false when there is no such process. A process of somebody else's counts as there. */
+export function signal(pid: number, name: NodeJS.Signals | 0): boolean {
+  try {
+    process.kill(pid, name);
+    return true;
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ESRCH') return false;
+    if (name === 0) return true;
+    throw error;
+  }
+}
+
+/** Tells a process from a later one with the same number; undefined where the system does not say. */
+export async function readStartStamp(pid: number): Promise<string | undefined> {
+  const ticks = (await readStatus(pid))?.[19];
+  if (ticks === undefined) return undefined;
+  const boot = await readFile('/proc/sys/kernel/random/boot_id', 'utf8').catch(() => '');
+  return `${boot.trim()}/${ticks}`;
+}
+
+/** The words a process was started with. `/proc/<pid>/cmdline` is open to all, where `cwd` asks for the right to trace. */
+export async function readCommandLine(pid: number): Promise<string> {
+  try {
+    return (await readFile(`/proc/${pid}/cmdline`, 'utf8')).replaceAll('\0', ' ').trim();
+  } catch {
+    const listing = await promisify(execFile)('ps', ['-p', String(pid), '-o', 'command=']).catch(() => ({
+      stdout: '',
+    }));
+    return listing.stdout.trim();
+  }
+}
+
+/**
+ * The environment is built anew: our own holds secrets, and PG* variables that would change what the server does. The
+ * messages must stay English, because we look for FATAL in them.
+ */
+export function accountOptions(account: Account | undefined): SpawnOptions {
+  const { PATH, HOME, SystemRoot, TEMP } = process.env;
+  const env = { PATH, HOME: account?.home ?? HOME, SystemRoot, TEMP, LC_ALL: 'C', TZ: 'UTC' };
+  return { cwd: '/', env, windowsHide: true, ...(account && { uid: account.uid, gid: account.gid }) };
+}
+
+/** Runs a program to its end and returns what it said; a failure becomes a start error with its last words. */
+export function runProgram(
+  program: string,
+  parameters: readonly string[],
+  account: Account | undefined,
+  input = '',
+): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(program, parameters, { ...accountOptions(account), stdio: ['pipe', 'pipe', 'pipe'] });
+    let output = '';
+    const collect = (chunk: Buffer): void => {
+      output += chunk.toString();
+    };
+    child.stdout?.on('data', collect);
+    child.stderr?.on('data', collect);
+    child.stdin?.on('error', () => {});
+    child.stdin?.end(input);
+    child.once('error', (error) => reject(new StartError(`${program} cannot be run: ${error.message}`)));
+    child.once('close', (code) => {
+      if (code === 0) resolve(output);
+      else reject(new StartError(`${program} failed: ${findComplaint(output)}`));
+    });
+  });
+}
+
+/** The last line that names an error, or the last line at all. */
+export function findComplaint(output: string): string {
+  const lines = output.split('\n').filter((line) => line.trim() !== '');
+  const complaint = lines.findLast((line) => /\b(FATAL|PANIC|ERROR|error): /.test(line)) ?? lines.at(-1);
+  return complaint?.replace(/^.*?\b(FATAL|PANIC|ERROR|error): +/, '') ?? 'it ended without a word';
+}
+
+export async function waitUntil(condition: () => Promise<boolean> | boolean, milliseconds: number): Promise<boolean> {
+  const deadline = Date.now() + milliseconds;
+  while (!(await condition())) {
+    if (Date.now() >= deadline) return false;
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  return true;
+}
+
+/** The fields of `/proc/<pid>/stat` after the program's name, which may itself hold spaces and brackets. */
+async function readStatus(pid: number): Promise<string[] | undefined> {
+  const text = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => undefined);
+  return text?.slice(text.lastIndexOf(')') + 2).split(' ');
+}

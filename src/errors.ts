@@ -1,0 +1,122 @@
+/**
+ * The error catalogue: every error a client can meet, with its public code and HTTP status. A `ServiceError` is always the
+ * caller's or the environment's doing; a broken invariant of ours is a plain `Error` and becomes INTERNAL_SERVER_ERROR.
+ */
+const STATUSES = {
+  FAILED_VALIDATION: 400,
+  FORBIDDEN: 403,
+  INVALID_TOKEN: 403,
+  TOKEN_EXPIRED: 401,
+  INVALID_CREDENTIALS: 401,
+  INVALID_IP: 401,
+  INVALID_OTP: 401,
+  INVALID_PAYLOAD: 400,
+  INVALID_QUERY: 400,
+  UNSUPPORTED_MEDIA_TYPE: 415,
+  REQUESTS_EXCEEDED: 429,
+  ROUTE_NOT_FOUND: 404,
+  SERVICE_UNAVAILABLE: 503,
+  UNPROCESSABLE_CONTENT: 422,
+  METHOD_NOT_ALLOWED: 405,
+  INTERNAL_SERVER_ERROR: 500,
+} as const;
+
+export type ErrorCode = keyof typeof STATUSES;
+
+export class ServiceError extends Error {
+  readonly code: ErrorCode;
+  readonly status: number;
+  readonly extensions: Readonly<Record<string, unknown>>;
+
+  constructor(code: ErrorCode, message: string, extensions: Record<string, unknown> = {}) {
+    super(message);
+    this.name = 'ServiceError';
+    this.code = code;
+    this.status = STATUSES[code];
+    this.extensions = extensions;
+  }
+}
+
+/** Something is wrong with how the service was started: reported as one line, exit code 1. */
+export class StartError extends Error {
+  constructor(message: string) {
+    super(message);
+    this.name = 'StartError';
+  }
+}
+
+export function forbidden(reason?: string): ServiceError {
+  return new ServiceError('FORBIDDEN', reason ?? "You don't have permission to access this.", reason ? { reason } : {});
+}
+
+export function forbiddenField(field: string, collection: string, place: string): ServiceError {
+  return forbidden(
+    `You don't have permission to access field "${field}" in collection "${collection}" or it does not exist. Queried in ${place}.`,
+  );
+}
+
+export function forbiddenCollection(collection: string): ServiceError {
+  return forbidden(`You don't have permission to access collection "${collection}" or it does not exist.`);
+}
+
+export function invalidQuery(reason: string): ServiceError {
+  return new ServiceError('INVALID_QUERY', `Invalid query. ${reason}.`, { reason });
+}
+
+export function invalidPayload(reason: string): ServiceError {
+  return new ServiceError('INVALID_PAYLOAD', `Invalid payload. ${reason}.`, { reason });
+}
+
+export function invalidCredentials(): ServiceError {
+  return new ServiceError('INVALID_CREDENTIALS', 'Invalid user credentials.');
+}
+
+export function routeNotFound(path: string): ServiceError {
+  return new ServiceError('ROUTE_NOT_FOUND', `Route ${path} doesn't exist.`, { path });
+}
+
+export function unsupportedMediaType(mediaType: string, where: string): ServiceError {
+  return new ServiceError('UNSUPPORTED_MEDIA_TYPE', `Unsupported media type "${mediaType}" in ${where}.`, {
+    mediaType,
+    where,
+  });
+}
+
+export function serviceUnavailable(service: string, reason: string): ServiceError {
+  return new ServiceError('SERVICE_UNAVAILABLE', `Service "${service}" is unavailable. ${reason}.`, {
+    service,
+    reason,
+  });
+}
+
+interface DatabaseFailure {
+  readonly code: string;
+}
+
+/** States in which PostgreSQL says that the model behind a statement is out of date. */
+const STALE = new Set(['42P01', '42703', '42704', '42883', '42804', '3F000', '0A000']);
+
+export function isStaleModel(error: unknown): boolean {
+  return isDatabaseFailure(error) && STALE.has(error.code);
+}
+
+/** `use` says what the values of the statement were: a key that does not fit its column names no item. */
+export function fromDatabase(error: unknown, use: 'query' | 'key'): unknown {
+  if (!isDatabaseFailure(error)) return error;
+  const { code } = error;
+  if (/^22/.test(code)) return use === 'key' ? forbidden() : invalidQuery('A value does not fit the type of its field');
+  if (code === '57014') return invalidQuery('The query ran longer than DATABASE_STATEMENT_TIMEOUT allows');
+  if (code === '54001') return invalidQuery('The query is too deep for the database');
+  if (code === '42501') return forbidden();
+  if (isConnectionFailure(code)) return serviceUnavailable('database', 'It cannot be reached');
+  return error;
+}
+
+/** Connection exceptions, too many connections, an administrator's shutdown, and what the driver says of a socket. */
+function isConnectionFailure(code: string): boolean {
+  return /^(08|53|57P)/.test(code) || /^(ECONN|ENOTFOUND|EPIPE|ETIMEDOUT|EHOSTUNREACH|CONNECT|CONNECTION_)/.test(code);
+}
+
+function isDatabaseFailure(error: unknown): error is DatabaseFailure {
+  return error instanceof Error && 'code' in error && typeof error.code === 'string';
+}

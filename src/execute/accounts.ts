@@ -1,0 +1,35 @@
+/** Users as the database knows them: who holds a token, and the first administrator. */
+import { readFileSync } from 'node:fs';
+import { digestToken, type Identity } from '../access/identity.js';
+import { hashPassword } from '../access/passwords.js';
+import { packagePath } from '../files.js';
+import type { Database } from './database.js';
+
+const IDENTITY = readFileSync(packagePath('sql', 'identity.sql'), 'utf8');
+const ADMINISTRATOR = readFileSync(packagePath('sql', 'administrator.sql'), 'utf8');
+
+export async function findIdentity(database: Database, digest: string): Promise<Identity | null> {
+  const [row] = await database.rows<Identity>(IDENTITY, [digest]);
+  return row ?? null;
+}
+
+export interface Credentials {
+  readonly email: string;
+  readonly password: string;
+  readonly token: string;
+}
+
+/** Answers whether the account was made: false where users exist already. */
+export async function createAdministrator(database: Database, credentials: Credentials): Promise<boolean> {
+  const [{ found } = { found: true }] = await database.rows<{ found: boolean }>(
+    'select exists (select from service_users) as found',
+  );
+  if (found) return false;
+  const hash = await hashPassword(credentials.password);
+  const made = await database.transaction(async (connection) => {
+    // Instances that start together must not both see an empty table.
+    await connection`lock table service_users in share row exclusive mode`;
+    return connection.unsafe(ADMINISTRATOR, [credentials.email, hash, digestToken(credentials.token)]);
+  });
+  return made.length > 0;
+}

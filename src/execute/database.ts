@@ -1,0 +1,129 @@
+/** The only file that opens connections: a pool of the driver, set up so that values travel as the text we wrote. */
+import postgres from 'postgres';
+import { StartError } from '../errors.js';
+import { packageVersion } from '../files.js';
+import { quoteIdentifier } from '../sql/fragment.js';
+
+export interface DatabaseOptions {
+  readonly url: string;
+  readonly schema: string;
+  readonly connections: number;
+  /** Milliseconds; 0 for none. */
+  readonly statementTimeout: number;
+  /** Milliseconds. */
+  readonly connectTimeout: number;
+}
+
+export type Pool = postgres.Sql;
+
+/** The driver would turn texts for these types into its own idea of them; ours are written by the binder already. */
+const AS_WRITTEN = Object.fromEntries(
+  [16, 17, 114, 3802, 1082, 1114, 1184].map((oid) => [
+    `type${oid}`,
+    { to: oid, from: [], serialize: (value: string) => value, parse: (value: string) => value },
+  ]),
+);
+
+export class Database {
+  readonly schema: string;
+  readonly pool: Pool;
+
+  private constructor(pool: Pool, schema: string) {
+    this.pool = pool;
+    this.schema = schema;
+  }
+
+  /** Connects once, so that a wrong address, password or schema ends the start with one line. */
+  static async open(options: DatabaseOptions): Promise<Database> {
+    const pool = postgres(options.url, {
+      max: options.connections,
+      // A statement written behind a running one would wait for it: a slow read would hold up fast ones.
+      max_pipeline: 0,
+      prepare: true,
+      fetch_types: false,
+      connect_timeout: Math.ceil(options.connectTimeout / 1_000),
+      onnotice: () => {},
+      types: AS_WRITTEN,
+      connection: {
+        application_name: `lateral ${packageVersion}`,
+        search_path: `${quoteIdentifier(options.schema)}, public`,
+        TimeZone: 'UTC',
+        DateStyle: 'ISO, MDY',
+        IntervalStyle: 'postgres',
+        bytea_output: 'hex',
+        extra_float_digits: 1,
+        // Never pays for these statements, and costs seconds when a large estimate triggers it.
+        jit: 'off',
+        statement_timeout: options.statementTimeout,
+      },
+    } as postgres.Options<Record<string, postgres.PostgresType>>) as unknown as Pool;
+    try {
+      const [row] =
+        await pool`select current_setting('server_version_num')::int as version, to_regnamespace(${quoteIdentifier(options.schema)}) is not null as found`;
+      if (Number(row?.version) < 150_000) throw new StartError('PostgreSQL 15 or newer is needed');
+      if (!row?.found) throw new StartError(`DATABASE_SCHEMA: the database has no schema "${options.schema}"`);
+    } catch (error) {
+      await pool.end({ timeout: 1 });
+      throw error instanceof StartError
+        ? error
+        : new StartError(`cannot use the database: ${describe(error, options.url)}`);
+    }
+    return new Database(pool, options.schema);
+  }
+
+  /** Runs a compiled statement: one row with one cell, as the bytes PostgreSQL wrote; null when there is no row. */
+  async cell(text: string, parameters: (string | null)[]): Promise<Buffer | null> {
+    const rows = (await this.pool
+      .unsafe(text, parameters as string[], { prepare: true })
+      .raw()) as unknown as Buffer[][];
+    // The last row, since a failed statement before this one can leave holes in front of it (porsager/postgres#1181).
+    return rows.at(-1)?.[0] ?? null;
+  }
+
+  /** For statements of our own that run rarely. */
+  async rows<Row>(text: string, parameters: (string | null)[] = []): Promise<Row[]> {
+    return (await this.pool.unsafe(text, parameters as string[], { prepare: true })) as unknown as Row[];
+  }
+
+  /** The driver's own `begin` needs pipelining, which the pool does not use. */
+  async transaction<Result>(work: (connection: Pool) => Promise<Result>): Promise<Result> {
+    const connection = await this.pool.reserve();
+    try {
+      return await transactionOn(connection, work);
+    } finally {
+      connection.release();
+    }
+  }
+
+  close(): Promise<void> {
+    return this.pool.end({ timeout: 5 });
+  }
+}
+
+export async function transactionOn<Result>(
+  connection: Pool,
+  work: (connection: Pool) => Promise<Result>,
+): Promise<Result> {
+  await connection.unsafe('begin');
+  try {
+    const result = await work(connection);
+    await connection.unsafe('commit');
+    return result;
+  } catch (error) {
+    await connection.unsafe('rollback').catch(() => {});
+    throw error;
+  }
+}
+
+function describe(error: unknown, url: string): string {
+  const { hostname, port } = new URL(url);
+  const place = `${hostname}:${port || '5432'}`;
+  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+  const message = error instanceof Error ? error.message : String(error);
+  if (code === '28P01' || code === '28000') return `${message} (at ${place})`;
+  if (code === '3D000') return message;
+  if (/^(ECONNREFUSED|ENOTFOUND|EHOSTUNREACH|ETIMEDOUT|CONNECT_TIMEOUT|EAI_AGAIN)/.test(code)) {
+    return `nothing answers at ${place} (${code})`;
+  }
+  return message || code;
+}

@@ -1,0 +1,41 @@
+/** The database as the mirror sees it: one statement that describes it, and word of its changes. */
+import { readFileSync } from 'node:fs';
+import { packagePath } from '../files.js';
+import type { StructureDocument } from '../mirror/document.js';
+import type { Source } from '../mirror/watch.js';
+import type { Database } from './database.js';
+
+const INTROSPECT = readFileSync(packagePath('sql', 'introspect.sql'), 'utf8');
+const FINGERPRINT = readFileSync(packagePath('sql', 'fingerprint.sql'), 'utf8');
+
+export function sourceOf(database: Database): Source {
+  return {
+    schema: database.schema,
+    load: async () => {
+      const cell = await database.cell(INTROSPECT, [database.schema]);
+      if (!cell) throw new Error('the catalog statement gave no row');
+      return JSON.parse(cell.toString()) as StructureDocument;
+    },
+    listen: (changed) => listen(database, 'service_model', changed),
+    fingerprint: async () => {
+      const [row] = await database.rows<{ fingerprint: string | null }>(FINGERPRINT, [database.schema]);
+      return row?.fingerprint ?? null;
+    },
+  };
+}
+
+/** Calls back on each notification for our schema and whenever listening begins again: some may have been lost. */
+export async function listen(database: Database, channel: string, changed: () => void): Promise<() => Promise<void>> {
+  let first = true;
+  const subscription = await database.pool.listen(
+    channel,
+    (schema) => {
+      if (schema === database.schema) changed();
+    },
+    () => {
+      if (!first) changed();
+      first = false;
+    },
+  );
+  return () => subscription.unlisten();
+}

@@ -1,0 +1,97 @@
+/** The HTTP server: every request passes here, from the socket to its route and back. */
+import type { us_listen_socket } from 'uWebSockets.js';
+import type { Config } from '../config.js';
+import { StartError } from '../errors.js';
+import type { Observer } from '../observe.js';
+import { type Cors, createCors } from './cors.js';
+import { Exchange } from './exchange.js';
+import { errorReply, noContent, type Reply, write } from './reply.js';
+import type { Router } from './router.js';
+
+export interface HttpServer {
+  readonly port: number;
+  /** Stops accepting, waits for running requests up to the given time, then closes what is left. */
+  close(grace: number): Promise<void>;
+}
+
+/** One connection alone owns the port: by default uWebSockets would share it with another process in silence. */
+const EXCLUSIVE_PORT = 1;
+
+export async function listen(router: Router, config: Config, observe: Observer): Promise<HttpServer> {
+  const uws = await loadSockets(config.MAX_URL_SIZE);
+  const app = uws.App();
+  const cors = createCors(config);
+  const running: Running = { count: 0, closing: false, idle: null };
+  app.any('/*', (response, request) => {
+    const exchange = new Exchange(request, response, config.MAX_PAYLOAD_SIZE);
+    running.count++;
+    void answer(exchange, router, cors, observe).then((reply) => {
+      write(exchange, reply, {
+        timing: config.SERVER_TIMING,
+        headers: cors.headers(exchange),
+        close: running.closing || exchange.oversized,
+      });
+      if (--running.count === 0) running.idle?.();
+    });
+  });
+  const socket = await new Promise<us_listen_socket | false>((resolve) => {
+    // The declared types leave out the form with a host and options.
+    const start = app.listen as unknown as (
+      host: string,
+      port: number,
+      options: number,
+      done: (socket: us_listen_socket | false) => void,
+    ) => unknown;
+    start.call(app, config.HOST, config.PORT, EXCLUSIVE_PORT, resolve);
+  });
+  if (!socket)
+    throw new StartError(
+      `cannot listen on ${config.HOST}:${config.PORT}: the port is in use or the address is not ours`,
+    );
+  return {
+    port: uws.us_socket_local_port(socket),
+    close: async (grace) => {
+      running.closing = true;
+      uws.us_listen_socket_close(socket);
+      if (running.count > 0)
+        await Promise.race([new Promise<void>((resolve) => (running.idle = resolve)), sleep(grace)]);
+      app.close();
+    },
+  };
+}
+
+interface Running {
+  count: number;
+  closing: boolean;
+  idle: (() => void) | null;
+}
+
+async function answer(exchange: Exchange, router: Router, cors: Cors, observe: Observer): Promise<Reply> {
+  try {
+    if (cors.isPreflight(exchange)) return noContent;
+    return await router.find(exchange)(exchange);
+  } catch (error) {
+    const reply = errorReply(error);
+    if (reply.status === 500) {
+      observe({ kind: 'request-failed', id: exchange.id, method: exchange.method, path: exchange.path, error });
+    }
+    return reply;
+  }
+}
+
+/** The size of the request head is read from the environment when the library loads: so it loads late. */
+async function loadSockets(maxHead: number): Promise<typeof import('uWebSockets.js')> {
+  process.env.UWS_HTTP_MAX_HEADERS_SIZE = String(maxHead);
+  try {
+    const loaded = await import('uWebSockets.js');
+    return 'default' in loaded ? (loaded.default as typeof loaded) : loaded;
+  } catch (error) {
+    throw new StartError(
+      `uWebSockets.js does not load here: it needs Linux with glibc (2.27 for Node 20, 2.38 for Node 22 and newer), macOS or Windows (${error instanceof Error ? error.message.split('\n', 1)[0] : error})`,
+    );
+  }
+}
+
+function sleep(milliseconds: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, milliseconds));
+}

@@ -1,0 +1,113 @@
+/**
+ * One request and its response. uWebSockets keeps a request only until its handler returns, so everything of it is read
+ * here at once; the response may be written at any later time, unless the client has left.
+ */
+import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
+import { invalidPayload, type ServiceError, unsupportedMediaType } from '../errors.js';
+
+export interface Headers {
+  readonly authorization: string;
+  readonly contentType: string;
+  readonly origin: string;
+  readonly requestMethod: string;
+}
+
+/** Names as in the pipeline; sent as Server-Timing. */
+export type Stage = 'identify' | 'parse' | 'plan' | 'compile' | 'execute';
+
+export class Exchange {
+  readonly method: string;
+  /** As sent: percent-encoded, with its query string apart. */
+  readonly path: string;
+  readonly queryString: string;
+  readonly headers: Headers;
+  readonly id: string;
+  readonly response: HttpResponse;
+  /** Decoded parts of the path that the route names. */
+  parameters: readonly string[] = [];
+  aborted = false;
+  /** The rest of a body that is too large is not read: the connection ends with the response. */
+  oversized = false;
+  timing = '';
+  #mark = performance.now();
+  #body: Promise<Buffer> | null = null;
+
+  constructor(request: HttpRequest, response: HttpResponse, maxBody: number) {
+    this.method = request.getCaseSensitiveMethod();
+    this.path = request.getUrl();
+    this.queryString = request.getQuery() ?? '';
+    this.headers = {
+      authorization: request.getHeader('authorization'),
+      contentType: request.getHeader('content-type'),
+      origin: request.getHeader('origin'),
+      requestMethod: request.getHeader('access-control-request-method'),
+    };
+    this.id = requestId(request.getHeader('x-request-id'));
+    this.response = response;
+    response.onAborted(() => {
+      this.aborted = true;
+    });
+    if (this.method !== 'GET' && this.method !== 'HEAD') {
+      this.#body = collect(response, maxBody, this);
+      // Whether a route wants the body is known later; a failure before that must not count as unhandled.
+      this.#body.catch(() => {});
+    }
+  }
+
+  /** Ends a stage of the pipeline: what has passed since the last call is its duration. */
+  staged(stage: Stage): void {
+    const now = performance.now();
+    this.timing += `${this.timing === '' ? '' : ', '}${stage};dur=${(now - this.#mark).toFixed(3)}`;
+    this.#mark = now;
+  }
+
+  /** The body as JSON; a missing body is `undefined`. */
+  async json(): Promise<unknown> {
+    const body = await (this.#body ?? Promise.resolve(Buffer.alloc(0)));
+    if (body.length === 0) return undefined;
+    const type = this.headers.contentType.split(';', 1)[0]?.trim().toLowerCase() ?? '';
+    if (type !== 'application/json' && !/^application\/[a-z0-9.+-]+\+json$/.test(type)) {
+      throw unsupportedMediaType(type, 'Content-Type header');
+    }
+    try {
+      return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(body));
+    } catch {
+      throw invalidPayload('The body is not valid JSON');
+    }
+  }
+}
+
+let requests = 0;
+const prefix = Math.random().toString(36).slice(2, 8);
+
+/** A caller's id is kept when it is harmless as a header and in a log. */
+function requestId(given: string): string {
+  return /^[\w.:-]{1,128}$/.test(given) ? given : `${prefix}-${(++requests).toString(36)}`;
+}
+
+/** Chunks are only lent for the time of the callback: they are copied. */
+function collect(response: HttpResponse, maxBody: number, exchange: Exchange): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    let size = 0;
+    response.onData((chunk, last) => {
+      size += chunk.byteLength;
+      if (size > maxBody) {
+        chunks.length = 0;
+        exchange.oversized = true;
+        reject(tooLarge(maxBody));
+        return;
+      }
+      chunks.push(Buffer.from(Buffer.from(chunk)));
+      if (last) resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks));
+    });
+    response.onAborted(() => {
+      exchange.aborted = true;
+      reject(invalidPayload('The client left'));
+    });
+  });
+}
+
+function tooLarge(maxBody: number): ServiceError {
+  return invalidPayload(`The body is larger than MAX_PAYLOAD_SIZE (${maxBody} bytes)`);
+}

@@ -1,0 +1,88 @@
+/** Writes responses: one corked write each, JSON of our own through compiled serializers, errors in the one envelope. */
+import { build } from 'fast-json-stringify';
+import { ServiceError } from '../errors.js';
+import type { Exchange } from './exchange.js';
+
+export interface Reply {
+  readonly status: number;
+  readonly type: string;
+  readonly body: Buffer | string;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+export const JSON_TYPE = 'application/json; charset=utf-8';
+
+/** The bytes PostgreSQL wrote, forwarded as they are. */
+export function jsonBytes(body: Buffer): Reply {
+  return { status: 200, type: JSON_TYPE, body };
+}
+
+export function jsonText(body: string, status = 200): Reply {
+  return { status, type: JSON_TYPE, body };
+}
+
+export const noContent: Reply = { status: 204, type: '', body: '' };
+
+const errorBody = build({
+  type: 'object',
+  properties: {
+    errors: {
+      type: 'array',
+      items: {
+        type: 'object',
+        properties: {
+          message: { type: 'string' },
+          extensions: { type: 'object', properties: { code: { type: 'string' } }, additionalProperties: true },
+        },
+      },
+    },
+  },
+});
+
+/** What is not an error of the catalogue is a broken invariant of ours: the client learns nothing of it. */
+export function errorReply(error: unknown): Reply {
+  const known =
+    error instanceof ServiceError ? error : new ServiceError('INTERNAL_SERVER_ERROR', 'An unexpected error occurred.');
+  const entry = { message: known.message, extensions: { ...known.extensions, code: known.code } };
+  return jsonText(errorBody({ errors: [entry] }), known.status);
+}
+
+const STATUS_LINES: Readonly<Record<number, string>> = {
+  200: '200 OK',
+  204: '204 No Content',
+  304: '304 Not Modified',
+  400: '400 Bad Request',
+  401: '401 Unauthorized',
+  403: '403 Forbidden',
+  404: '404 Not Found',
+  405: '405 Method Not Allowed',
+  415: '415 Unsupported Media Type',
+  422: '422 Unprocessable Content',
+  429: '429 Too Many Requests',
+  500: '500 Internal Server Error',
+  503: '503 Service Unavailable',
+};
+
+export interface WriteOptions {
+  readonly timing: boolean;
+  /** Headers that every response carries, e.g. of CORS. */
+  readonly headers: readonly (readonly [string, string])[];
+  readonly close: boolean;
+}
+
+export function write(exchange: Exchange, reply: Reply, options: WriteOptions): void {
+  if (exchange.aborted) return;
+  const { response } = exchange;
+  response.cork(() => {
+    response.writeStatus(STATUS_LINES[reply.status] ?? String(reply.status));
+    if (reply.type !== '') response.writeHeader('Content-Type', reply.type);
+    response.writeHeader('X-Request-Id', exchange.id);
+    response.writeHeader('Cache-Control', 'no-cache');
+    if (options.timing && exchange.timing !== '') response.writeHeader('Server-Timing', exchange.timing);
+    for (const [name, value] of options.headers) response.writeHeader(name, value);
+    if (reply.headers) for (const name in reply.headers) response.writeHeader(name, reply.headers[name] as string);
+    if (reply.status === 204 || reply.status === 304) response.endWithoutBody(undefined, options.close);
+    else if (exchange.method === 'HEAD') response.endWithoutBody(Buffer.byteLength(reply.body), options.close);
+    else response.end(reply.body, options.close);
+  });
+}

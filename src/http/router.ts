@@ -1,0 +1,74 @@
+/** Routes as data: a method and a path whose named segments become parameters. */
+import { routeNotFound } from '../errors.js';
+import type { Exchange } from './exchange.js';
+import type { Reply } from './reply.js';
+
+export type Handler = (exchange: Exchange) => Reply | Promise<Reply>;
+
+export interface Route {
+  readonly method: string;
+  /** E.g. `/items/:collection/:key`. Fixed segments match in any case, a trailing slash is ignored. */
+  readonly path: string;
+  readonly handle: Handler;
+}
+
+interface Entry {
+  readonly segments: readonly (string | null)[];
+  readonly handle: Handler;
+}
+
+export class Router {
+  /** By method, first segment and number of segments: at most a handful are compared per request. */
+  readonly #entries = new Map<string, Entry[]>();
+
+  constructor(routes: readonly Route[]) {
+    for (const route of routes) {
+      const segments = route.path.slice(1).split('/');
+      const key = keyOf(route.method, segments);
+      const entry = { segments: segments.map((each) => (each.startsWith(':') ? null : each)), handle: route.handle };
+      this.#entries.set(key, [...(this.#entries.get(key) ?? []), entry]);
+    }
+  }
+
+  /** A HEAD request is answered by the route of GET; the writer leaves the body out. */
+  find(exchange: Exchange): Handler {
+    const segments = exchange.path.slice(1).split('/');
+    if (segments.length > 1 && segments.at(-1) === '') segments.pop();
+    const method = exchange.method === 'HEAD' ? 'GET' : exchange.method;
+    for (const entry of this.#entries.get(keyOf(method, segments)) ?? []) {
+      const parameters = match(entry, segments);
+      if (parameters) {
+        exchange.parameters = parameters;
+        return entry.handle;
+      }
+    }
+    throw routeNotFound(exchange.path);
+  }
+}
+
+function keyOf(method: string, segments: readonly string[]): string {
+  return `${method} ${segments.length} ${(segments[0] ?? '').toLowerCase()}`;
+}
+
+function match(entry: Entry, segments: readonly string[]): string[] | null {
+  const parameters: string[] = [];
+  for (let position = 0; position < segments.length; position++) {
+    const wanted = entry.segments[position];
+    const given = segments[position] as string;
+    if (wanted === null) {
+      const decoded = decode(given);
+      if (decoded === null || decoded === '') return null;
+      parameters.push(decoded);
+    } else if (wanted !== given.toLowerCase()) return null;
+  }
+  return parameters;
+}
+
+function decode(segment: string): string | null {
+  if (!segment.includes('%')) return segment;
+  try {
+    return decodeURIComponent(segment);
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,153 @@
+/**
+ * Puts the lists of the catalogs together: tables with their columns, complete but for the metadata. A column needs facts
+ * from eight lists; each list is walked once and found again by one number made of table and column.
+ */
+import type { ColumnEntry, ForeignKeyEntry, StructureDocument, TypeEntry } from './document.js';
+import type { Column, FieldType } from './model.js';
+import { columnTypeOf, defaultValueOf, lengthOf, precisionOf, scaleOf } from './types.js';
+
+export interface TableFacts {
+  readonly name: string;
+  readonly kind: 'table' | 'partitioned' | 'view';
+  readonly comment: string | null;
+  /** Of the constraint, or the declared column of a view. */
+  readonly primaryKey: readonly string[];
+  readonly columns: ReadonlyMap<string, ColumnFacts>;
+}
+
+export interface ColumnFacts {
+  readonly column: Column;
+  /** Before special flags. */
+  readonly type: FieldType;
+}
+
+/** `declaredKeys`: the key column of views, by name of the view. */
+export function assembleTables(
+  document: StructureDocument,
+  declaredKeys: ReadonlyMap<string, string>,
+): readonly TableFacts[] {
+  const lookups = indexLists(document);
+  const columns = groupColumns(document.columns ?? []);
+  return (document.tables ?? []).map(([table, name, kind]) => {
+    const entries = columns.get(table) ?? [];
+    const isView = kind === 'v' || kind === 'm';
+    const declared = isView ? declaredKeys.get(name) : undefined;
+    const primaryKey = entries
+      .filter(([, number, column]) => (isView ? column === declared : lookups.primary.has(placeOf(table, number))))
+      .map(([, , column]) => column);
+    return {
+      name,
+      kind: isView ? 'view' : kind === 'p' ? 'partitioned' : 'table',
+      comment: lookups.comments.get(placeOf(table, 0)) ?? null,
+      primaryKey,
+      columns: new Map(
+        entries.map((entry) => [entry[2], assembleColumn(entry, name, primaryKey.includes(entry[2]), lookups)]),
+      ),
+    };
+  });
+}
+
+interface Lookups {
+  readonly types: ReadonlyMap<number, TypeEntry>;
+  readonly defaults: ReadonlyMap<number, string>;
+  readonly primary: ReadonlySet<number>;
+  readonly unique: ReadonlySet<number>;
+  readonly indexed: ReadonlySet<number>;
+  readonly foreignKeys: ReadonlyMap<number, ForeignKeyEntry>;
+  readonly sequences: ReadonlyMap<number, string>;
+  readonly comments: ReadonlyMap<number, string>;
+}
+
+function assembleColumn(entry: ColumnEntry, table: string, isPrimaryKey: boolean, lookups: Lookups): ColumnFacts {
+  const [oid, number, name, typeOid, columnModifier, refusesNull, identity, generated] = entry;
+  const place = placeOf(oid, number);
+  const type = lookups.types.get(typeOid) ?? UNKNOWN_TYPE;
+  const [, data_type, base_type, base_schema, is_array, domainModifier, domainRefusesNull, domainDefault, labels] =
+    type;
+  const modifier = columnModifier === -1 ? domainModifier : columnModifier;
+  const facts = { base_type, base_schema, is_array, enum_values: labels && Object.freeze(labels) };
+  const expression = lookups.defaults.get(place) ?? null;
+  const default_expression = generated ? null : (expression ?? domainDefault);
+  const has_auto_increment = identity !== '' || default_expression?.startsWith('nextval(') === true;
+  const foreignKey = lookups.foreignKeys.get(place);
+  const fieldType = columnTypeOf(facts, modifier);
+  const column: Column = {
+    name,
+    table,
+    data_type,
+    base_type,
+    base_schema,
+    is_array,
+    enum_values: facts.enum_values,
+    default_value: defaultValueOf(default_expression, fieldType),
+    default_expression,
+    max_length: lengthOf(facts, modifier),
+    numeric_precision: precisionOf(facts, modifier),
+    numeric_scale: scaleOf(facts, modifier),
+    is_generated: generated !== '',
+    generation_expression: generated ? expression : null,
+    is_nullable: !(refusesNull || domainRefusesNull),
+    is_unique: lookups.unique.has(place),
+    is_indexed: lookups.indexed.has(place),
+    is_primary_key: isPrimaryKey,
+    has_auto_increment,
+    identity: identity === '' ? null : identity === 'a' ? 'always' : 'default',
+    sequence: has_auto_increment ? (lookups.sequences.get(place) ?? null) : null,
+    foreign_key_schema: foreignKey?.[2] ?? null,
+    foreign_key_table: foreignKey?.[3] ?? null,
+    foreign_key_column: foreignKey?.[4] ?? null,
+    comment: lookups.comments.get(place) ?? null,
+  };
+  return { column: Object.freeze(column), type: fieldType };
+}
+
+/** A type that was dropped between the catalog's snapshot and the printing of its name. */
+const UNKNOWN_TYPE: TypeEntry = [0, 'unknown', 'unknown', 'pg_catalog', false, -1, false, null, null];
+
+function indexLists(document: StructureDocument): Lookups {
+  const primary = new Set<number>();
+  const unique = new Set<number>();
+  const indexed = new Set<number>();
+  for (const [table, kind, columns] of document.indexes ?? []) {
+    for (const column of columns) {
+      const place = placeOf(table, column);
+      if (kind === 'primary') primary.add(place);
+      if (kind !== 'index' && columns.length === 1) unique.add(place);
+      if (kind === 'index') indexed.add(place);
+    }
+  }
+  const foreignKeys = new Map<number, ForeignKeyEntry>();
+  for (const entry of document.foreign_keys ?? []) {
+    const place = placeOf(entry[0], entry[1]);
+    if (!foreignKeys.has(place)) foreignKeys.set(place, entry);
+  }
+  return {
+    types: new Map((document.types ?? []).map((entry) => [entry[0], entry])),
+    defaults: byPlace(document.defaults),
+    primary,
+    unique,
+    indexed,
+    foreignKeys,
+    sequences: byPlace(document.sequences),
+    comments: byPlace(document.comments),
+  };
+}
+
+function byPlace(entries: readonly (readonly [number, number, string])[] | null): ReadonlyMap<number, string> {
+  return new Map((entries ?? []).map(([table, column, text]) => [placeOf(table, column), text]));
+}
+
+function groupColumns(entries: readonly ColumnEntry[]): ReadonlyMap<number, readonly ColumnEntry[]> {
+  const groups = new Map<number, ColumnEntry[]>();
+  for (const entry of entries) {
+    const group = groups.get(entry[0]);
+    if (group) group.push(entry);
+    else groups.set(entry[0], [entry]);
+  }
+  return groups;
+}
+
+/** Tables have at most 1600 columns and oids 32 bits: the product stays far below 2^53. */
+function placeOf(table: number, column: number): number {
+  return table * 2048 + column;
+}

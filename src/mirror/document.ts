@@ -1,0 +1,59 @@
+/**
+ * What sql/introspect.sql answers: one list per catalog, as compact arrays. Tables are known by their oid, columns by the
+ * oid of their table and their number; an empty list arrives as null.
+ */
+export interface StructureDocument {
+  /** `service_schema.version`: grows with each change of the metadata. */
+  readonly version: number;
+  readonly tables: readonly TableEntry[] | null;
+  /** Ordered by table and number. */
+  readonly columns: readonly ColumnEntry[] | null;
+  /** Each type that a column has. */
+  readonly types: readonly TypeEntry[] | null;
+  readonly defaults: readonly DefaultEntry[] | null;
+  /** Primary keys with all their columns; of other indexes those over one column and all rows. */
+  readonly indexes: readonly IndexEntry[] | null;
+  /** Over one column, oldest first. */
+  readonly foreign_keys: readonly ForeignKeyEntry[] | null;
+  readonly sequences: readonly SequenceEntry[] | null;
+  readonly comments: readonly CommentEntry[] | null;
+  readonly collection_rows: readonly MetadataRow[] | null;
+  /** Ordered by `sort`, those without one behind. */
+  readonly field_rows: readonly MetadataRow[] | null;
+  /** Oldest first. */
+  readonly relation_rows: readonly MetadataRow[] | null;
+}
+
+export type TableEntry = readonly [table: number, name: string, kind: 'r' | 'p' | 'v' | 'm'];
+
+export type ColumnEntry = readonly [
+  table: number,
+  number: number,
+  name: string,
+  type: number,
+  modifier: number,
+  refusesNull: boolean,
+  identity: '' | 'a' | 'd',
+  generated: '' | 's' | 'v',
+];
+
+/** The names and the modifier are those of the type below all domains; the default is that of a domain. */
+export type TypeEntry = readonly [
+  type: number,
+  display: string,
+  name: string,
+  schema: string,
+  isArray: boolean,
+  modifier: number,
+  refusesNull: boolean,
+  defaultExpression: string | null,
+  labels: readonly string[] | null,
+];
+
+export type DefaultEntry = readonly [table: number, column: number, expression: string];
+export type IndexEntry = readonly [table: number, kind: 'primary' | 'unique' | 'index', columns: readonly number[]];
+export type ForeignKeyEntry = readonly [table: number, column: number, schema: string, target: string, key: string];
+export type SequenceEntry = readonly [table: number, column: number, sequence: string];
+/** Column 0 is the table itself. */
+export type CommentEntry = readonly [table: number, column: number, comment: string];
+export type MetadataRow = Readonly<Record<string, unknown>>;

@@ -1,0 +1,150 @@
+/**
+ * From what the catalogs and the metadata tables say to the model: which tables are served, with which fields. Pure; the
+ * statement that asks is sql/introspect.sql. Tables that cannot be served are kept with the reason, for whoever looks
+ * for them.
+ */
+import { assembleTables, type ColumnFacts, type TableFacts } from './columns.js';
+import type { MetadataRow, StructureDocument } from './document.js';
+import { freezeMap, freezeTree } from './freeze.js';
+import type { Collection, Field, Model, Relation } from './model.js';
+import { isReserved, listOf, relate } from './relations.js';
+import { fieldTypeOf } from './types.js';
+
+export function buildModel(document: StructureDocument, version: number, schema: string): Model {
+  const metadata = readMetadata(document);
+  const tables = assembleTables(document, metadata.declaredKeys).filter(({ name }) => !LEFT_OUT.has(name));
+  const refused = new Map<string, string>();
+  const served = new Map<string, TableFacts>();
+  for (const table of tables) {
+    const reason = refusalOf(table, metadata.declaredKeys.get(table.name));
+    if (reason) refused.set(table.name, reason);
+    else served.set(table.name, table);
+  }
+  const relations = relate({
+    schema,
+    tables: served,
+    rows: metadata.relations,
+    isPresentation: (collection, field) => isPresentation(specialOf(metadata.fields.get(collection)?.get(field))),
+  });
+  const collections = new Map<string, Collection>();
+  for (const table of served.values()) {
+    const fields = buildFields(table, metadata.fields.get(table.name), relations.get(table.name));
+    collections.set(table.name, buildCollection(table, schema, fields, metadata.collections.get(table.name) ?? null));
+  }
+  return Object.freeze({ version, schema, collections: freezeMap(collections), refused: freezeMap(refused) });
+}
+
+/** Tables of our own that no request needs to see, and those that extensions and tools leave behind. */
+const LEFT_OUT: ReadonlySet<string> = new Set([
+  'service_schema',
+  'service_migrations',
+  'spatial_ref_sys',
+  'sysdiagrams',
+]);
+
+const SYSTEM_PREFIX = 'service_';
+
+interface Metadata {
+  readonly collections: ReadonlyMap<string, MetadataRow>;
+  readonly fields: ReadonlyMap<string, ReadonlyMap<string, MetadataRow>>;
+  readonly relations: readonly MetadataRow[];
+  readonly declaredKeys: ReadonlyMap<string, string>;
+}
+
+function readMetadata(document: StructureDocument): Metadata {
+  const collections = new Map<string, MetadataRow>();
+  const declaredKeys = new Map<string, string>();
+  for (const row of document.collection_rows ?? []) {
+    const name = String(row.collection);
+    collections.set(name, freezeTree(row));
+    if (typeof row.primary_key === 'string') declaredKeys.set(name, row.primary_key);
+  }
+  const fields = new Map<string, Map<string, MetadataRow>>();
+  for (const row of document.field_rows ?? []) {
+    const name = String(row.collection);
+    const group = fields.get(name) ?? new Map<string, MetadataRow>();
+    group.set(String(row.field), freezeTree(row));
+    fields.set(name, group);
+  }
+  return { collections, fields, relations: (document.relation_rows ?? []).map(freezeTree), declaredKeys };
+}
+
+function refusalOf(table: TableFacts, declaredKey: string | undefined): string | null {
+  for (const name of table.columns.keys()) {
+    if (isReserved(name)) return 'a column name starts with %';
+  }
+  if (table.primaryKey.length === 1) return null;
+  if (table.primaryKey.length > 1) return `has a primary key of ${table.primaryKey.length} columns`;
+  if (table.kind !== 'view') return 'has no primary key';
+  if (declaredKey === undefined) return 'is a view without a declared key: set service_collections.primary_key';
+  return `is a view whose declared key "${declaredKey}" is none of its columns`;
+}
+
+function buildCollection(
+  table: TableFacts,
+  schema: string,
+  fields: ReadonlyMap<string, Field>,
+  meta: MetadataRow | null,
+): Collection {
+  const primaryKey = fields.get(table.primaryKey[0] ?? '');
+  if (!primaryKey) throw new Error(`the key of "${table.name}" is none of its fields`);
+  return Object.freeze({
+    name: table.name,
+    schema,
+    kind: table.kind,
+    system: table.name.startsWith(SYSTEM_PREFIX),
+    primaryKey,
+    fields,
+    singleton: meta?.singleton === true,
+    sortField: sortFieldOf(meta, fields),
+    accountability: meta ? accountabilityOf(meta) : 'all',
+    comment: table.comment,
+    meta,
+  });
+}
+
+function sortFieldOf(meta: MetadataRow | null, fields: ReadonlyMap<string, Field>): string | null {
+  return typeof meta?.sort_field === 'string' ? (fields.get(meta.sort_field)?.column?.name ?? null) : null;
+}
+
+function accountabilityOf({ accountability }: MetadataRow): Collection['accountability'] {
+  return accountability === 'all' || accountability === 'activity' ? accountability : null;
+}
+
+function buildFields(
+  table: TableFacts,
+  rows: ReadonlyMap<string, MetadataRow> | undefined,
+  relations: ReadonlyMap<string, Relation> | undefined,
+): ReadonlyMap<string, Field> {
+  const fields = new Map<string, Field>();
+  const add = (name: string, facts: ColumnFacts | null): void => {
+    const meta = rows?.get(name) ?? null;
+    const special = specialOf(meta);
+    fields.set(
+      name,
+      Object.freeze({
+        collection: table.name,
+        name,
+        type: facts ? fieldTypeOf(facts.type, special) : 'alias',
+        special,
+        column: facts?.column ?? null,
+        relation: relations?.get(name) ?? null,
+        meta,
+      }),
+    );
+  };
+  for (const [name, facts] of table.columns) add(name, facts);
+  for (const name of rows?.keys() ?? []) if (!fields.has(name) && !isReserved(name)) add(name, null);
+  for (const name of relations?.keys() ?? []) if (!fields.has(name)) add(name, null);
+  return freezeMap(fields);
+}
+
+const NO_SPECIAL: readonly string[] = Object.freeze([]);
+
+function specialOf(meta: MetadataRow | null | undefined): readonly string[] {
+  return meta?.special ? Object.freeze(listOf(meta.special)) : NO_SPECIAL;
+}
+
+function isPresentation(special: readonly string[]): boolean {
+  return special.includes('no-data') || special.includes('group') || special.includes('presentation');
+}

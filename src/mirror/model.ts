@@ -1,0 +1,154 @@
+/**
+ * The connected database as frozen data. Everything behind the parser names tables and columns through these objects,
+ * never through text that came with a request.
+ */
+export const FIELD_TYPES = [
+  'string',
+  'text',
+  'boolean',
+  'integer',
+  'bigInteger',
+  'float',
+  'decimal',
+  'date',
+  'dateTime',
+  'time',
+  'timestamp',
+  'json',
+  'csv',
+  'uuid',
+  'hash',
+  'binary',
+  'geometry',
+  'geometry.Point',
+  'geometry.LineString',
+  'geometry.Polygon',
+  'geometry.MultiPoint',
+  'geometry.MultiLineString',
+  'geometry.MultiPolygon',
+  'alias',
+  'unknown',
+] as const;
+
+export type FieldType = (typeof FIELD_TYPES)[number];
+
+export interface Model {
+  /** Grows with each load; part of every shape, so a swap of the model drops compiled statements. */
+  readonly version: number;
+  readonly schema: string;
+  readonly collections: ReadonlyMap<string, Collection>;
+  /** Tables and views that cannot be served, with the reason in words. */
+  readonly refused: ReadonlyMap<string, string>;
+}
+
+export interface Collection {
+  readonly name: string;
+  readonly schema: string;
+  readonly kind: 'table' | 'partitioned' | 'view';
+  /** One of the service's own tables (service_*): not served under /items. */
+  readonly system: boolean;
+  /** The single column that identifies an item. */
+  readonly primaryKey: Field;
+  /** In the order of the columns, alias fields behind them in the order of their `sort`. */
+  readonly fields: ReadonlyMap<string, Field>;
+  readonly singleton: boolean;
+  readonly sortField: string | null;
+  readonly accountability: 'all' | 'activity' | null;
+  readonly comment: string | null;
+  readonly meta: CollectionMeta | null;
+}
+
+export interface Field {
+  readonly collection: string;
+  readonly name: string;
+  readonly type: FieldType;
+  /** Special flags of the metadata row (`m2o`, `conceal`, `cast-json`, ...). */
+  readonly special: readonly string[];
+  /** Null for alias fields. */
+  readonly column: Column | null;
+  readonly relation: Relation | null;
+  readonly meta: FieldMeta | null;
+}
+
+/** SPEC 2.4, plus what the compilers need to know of the type. */
+export interface Column {
+  readonly name: string;
+  readonly table: string;
+  /** As `format_type` names it without modifiers, e.g. "character varying". */
+  readonly data_type: string;
+  /** The type below domains as the catalog names it (`int4`, `varchar`, `_text`, ...), with its schema: what a parameter is cast to. */
+  readonly base_type: string;
+  readonly base_schema: string;
+  readonly is_array: boolean;
+  readonly enum_values: readonly string[] | null;
+  readonly default_value: unknown;
+  /** The default as SQL, exactly as the catalog prints it. */
+  readonly default_expression: string | null;
+  readonly max_length: number | null;
+  readonly numeric_precision: number | null;
+  readonly numeric_scale: number | null;
+  readonly is_generated: boolean;
+  readonly generation_expression: string | null;
+  readonly is_nullable: boolean;
+  readonly is_unique: boolean;
+  readonly is_indexed: boolean;
+  readonly is_primary_key: boolean;
+  readonly has_auto_increment: boolean;
+  /** Identity columns: 'always' needs "overriding system value" when a key is supplied. */
+  readonly identity: 'always' | 'default' | null;
+  /** The sequence behind a serial or identity column, as regclass text. */
+  readonly sequence: string | null;
+  readonly foreign_key_schema: string | null;
+  readonly foreign_key_table: string | null;
+  readonly foreign_key_column: string | null;
+  readonly comment: string | null;
+}
+
+export type Relation = ManyToOne | OneToMany | ManyToAny;
+
+interface RelationBase {
+  /** The collection and column that store the reference. */
+  readonly manyCollection: string;
+  readonly manyField: string;
+  readonly junctionField: string | null;
+  readonly sortField: string | null;
+  readonly deselectAction: 'nullify' | 'delete';
+  readonly meta: RelationMeta | null;
+}
+
+/** The field holds the key of one item of `oneCollection`. */
+export interface ManyToOne extends RelationBase {
+  readonly kind: 'many-to-one';
+  readonly oneCollection: string;
+  readonly oneField: string | null;
+}
+
+/**
+ * An alias field: the items of `manyCollection` that point here. Many-to-many and many-to-any are this kind too: their
+ * rows are those of a junction whose `junctionField` leads on.
+ */
+export interface OneToMany extends RelationBase {
+  readonly kind: 'one-to-many';
+  readonly oneCollection: string;
+  readonly oneField: string;
+}
+
+/** The field holds, as text, the key of an item of the collection that `collectionField` names. */
+export interface ManyToAny extends RelationBase {
+  readonly kind: 'many-to-any';
+  readonly collectionField: string;
+  readonly allowedCollections: readonly string[];
+  readonly oneField: string | null;
+}
+
+/** Rows of the metadata tables, as stored (JSON columns parsed). */
+export type CollectionMeta = Readonly<Record<string, unknown>>;
+export type FieldMeta = Readonly<Record<string, unknown>>;
+export type RelationMeta = Readonly<Record<string, unknown>>;
+
+/** A collection the model is known to hold: relations only name such. */
+export function collectionOf(model: Model, name: string): Collection {
+  const collection = model.collections.get(name);
+  if (!collection) throw new Error(`the model has no collection "${name}"`);
+  return collection;
+}

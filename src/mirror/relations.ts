@@ -1,0 +1,162 @@
+/**
+ * Which fields lead to other collections. Foreign keys are relations by themselves; the rows of service_relations add
+ * lists on the other side, order and junctions, and declare what the database does not know. A row that does not fit the
+ * database is passed over: metadata must never keep the service from starting.
+ */
+import type { TableFacts } from './columns.js';
+import type { MetadataRow } from './document.js';
+import type { Column, ManyToAny, ManyToOne, OneToMany, Relation } from './model.js';
+
+/** By collection, then by field. */
+export type RelationIndex = ReadonlyMap<string, ReadonlyMap<string, Relation>>;
+
+export interface RelationSource {
+  readonly schema: string;
+  /** Only collections that are served. */
+  readonly tables: ReadonlyMap<string, TableFacts>;
+  /** Frozen, oldest first. */
+  readonly rows: readonly MetadataRow[];
+  /** Alias fields that only structure a form: they never become a list. */
+  readonly isPresentation: (collection: string, field: string) => boolean;
+}
+
+export function relate(source: RelationSource): RelationIndex {
+  const relations = new Map<string, Map<string, Relation>>();
+  const attach = (collection: string, field: string, relation: Relation): void => {
+    const fields = relations.get(collection) ?? new Map<string, Relation>();
+    if (!fields.has(field)) fields.set(field, Object.freeze(relation));
+    relations.set(collection, fields);
+  };
+  for (const row of source.rows) {
+    const relation = manyToAny(row, source) ?? declaredManyToOne(row, source);
+    if (!relation) continue;
+    attach(relation.manyCollection, relation.manyField, relation);
+    const list = relation.kind === 'many-to-one' ? oneToMany(relation, source) : null;
+    if (list) attach(list.oneCollection, list.oneField, list);
+  }
+  for (const table of source.tables.values()) {
+    for (const { column } of table.columns.values()) {
+      const relation = column.foreign_key_table === null ? null : referencedManyToOne(column, source);
+      if (relation) attach(relation.manyCollection, relation.manyField, relation);
+    }
+  }
+  return relations;
+}
+
+function manyToAny(row: MetadataRow, { tables }: RelationSource): ManyToAny | null {
+  const many = tables.get(textOf(row.many_collection) ?? '');
+  const manyField = columnNameOf(many, row.many_field);
+  const collectionField = columnNameOf(many, row.one_collection_field);
+  if (!many || !manyField || !collectionField || textOf(row.one_collection)) return null;
+  const allowedCollections = listOf(row.one_allowed_collections).filter((name) => tables.has(name));
+  if (allowedCollections.length === 0) return null;
+  return {
+    kind: 'many-to-any',
+    manyCollection: many.name,
+    manyField,
+    collectionField,
+    allowedCollections: Object.freeze(allowedCollections),
+    oneField: textOf(row.one_field),
+    ...detailsOf(row, many),
+  };
+}
+
+function declaredManyToOne(row: MetadataRow, { schema, tables }: RelationSource): ManyToOne | null {
+  const many = tables.get(textOf(row.many_collection) ?? '');
+  const one = tables.get(textOf(row.one_collection) ?? '');
+  const column = many?.columns.get(textOf(row.many_field) ?? '')?.column;
+  const key = one && keyOf(one);
+  if (!many || !one || !column || !key || !areComparable(column, key)) return null;
+  // The column holds values of another column than the key, so keys would not be found by it.
+  const pointsBesideKey = pointsTo(column, schema, one.name) && column.foreign_key_column !== key.name;
+  if (pointsBesideKey) return null;
+  return {
+    kind: 'many-to-one',
+    manyCollection: many.name,
+    manyField: column.name,
+    oneCollection: one.name,
+    oneField: textOf(row.one_field),
+    ...detailsOf(row, many),
+  };
+}
+
+function referencedManyToOne(column: Column, { schema, tables }: RelationSource): ManyToOne | null {
+  const one = tables.get(column.foreign_key_table ?? '');
+  if (!one || !pointsTo(column, schema, one.name) || keyOf(one)?.name !== column.foreign_key_column) return null;
+  return {
+    kind: 'many-to-one',
+    manyCollection: column.table,
+    manyField: column.name,
+    oneCollection: one.name,
+    oneField: null,
+    junctionField: null,
+    sortField: null,
+    deselectAction: 'nullify',
+    meta: null,
+  };
+}
+
+function oneToMany(relation: ManyToOne, { tables, isPresentation }: RelationSource): OneToMany | null {
+  const { oneCollection, oneField } = relation;
+  if (!oneField || isReserved(oneField) || isPresentation(oneCollection, oneField)) return null;
+  if (tables.get(oneCollection)?.columns.has(oneField)) return null;
+  return { ...relation, kind: 'one-to-many', oneField };
+}
+
+/** Names that begin like this are those of our own in compiled statements. */
+export function isReserved(name: string): boolean {
+  return name.startsWith('%');
+}
+
+/** The entries of comma separated text. */
+export function listOf(value: unknown): string[] {
+  return typeof value === 'string' ? value.split(',').flatMap((entry) => entry.trim() || []) : [];
+}
+
+function detailsOf(row: MetadataRow, many: TableFacts) {
+  return {
+    junctionField: columnNameOf(many, row.junction_field),
+    sortField: columnNameOf(many, row.sort_field),
+    deselectAction: row.one_deselect_action === 'delete' ? 'delete' : 'nullify',
+    meta: row,
+  } as const;
+}
+
+function pointsTo(column: Column, schema: string, table: string): boolean {
+  return column.foreign_key_schema === schema && column.foreign_key_table === table;
+}
+
+function keyOf(table: TableFacts): Column | undefined {
+  return table.columns.get(table.primaryKey[0] ?? '')?.column;
+}
+
+/** Whether PostgreSQL has an equality for them: a declared relation has no foreign key that would vouch for it. */
+function areComparable(left: Column, right: Column): boolean {
+  return comparisonClassOf(left) === comparisonClassOf(right);
+}
+
+const COMPARISON_CLASSES: Readonly<Record<string, string>> = {
+  int2: 'number',
+  int4: 'number',
+  int8: 'number',
+  numeric: 'number',
+  float4: 'number',
+  float8: 'number',
+  varchar: 'text',
+  bpchar: 'text',
+  text: 'text',
+  name: 'text',
+};
+
+function comparisonClassOf({ base_schema, base_type }: Column): string {
+  const shared = base_schema === 'pg_catalog' ? COMPARISON_CLASSES[base_type] : undefined;
+  return shared ?? `${base_schema}.${base_type}`;
+}
+
+function columnNameOf(table: TableFacts | undefined, name: unknown): string | null {
+  return table?.columns.get(textOf(name) ?? '')?.column.name ?? null;
+}
+
+function textOf(value: unknown): string | null {
+  return typeof value === 'string' && value !== '' ? value : null;
+}

@@ -1,0 +1,120 @@
+/**
+ * Keeps the model in step with the database. A notification, a reconnection (notifications may have been lost) or a
+ * changed fingerprint of the catalog leads to a reload; bursts are gathered; the former model stays until the new one is
+ * whole, and also when loading fails.
+ */
+import type { Observer } from '../observe.js';
+import type { StructureDocument } from './document.js';
+import { buildModel } from './introspect.js';
+import type { Model } from './model.js';
+
+/** What the mirror needs of the database; the driver stays behind it. */
+export interface Source {
+  readonly schema: string;
+  load(): Promise<StructureDocument>;
+  /** Calls back on each notification and whenever listening begins (again). Returns how to stop. */
+  listen(changed: () => void): Promise<() => Promise<void>>;
+  /** Changes whenever tables or columns do; null where the database notifies by itself. */
+  fingerprint(): Promise<string | null>;
+}
+
+/** Gathers the notifications of one transaction and of those that follow at once. */
+const GATHER = 20;
+
+export class Mirror {
+  readonly #source: Source;
+  readonly #observe: Observer;
+  readonly #listeners: ((model: Model) => void)[] = [];
+  #model: Model;
+  #loading: Promise<void> | null = null;
+  #again = false;
+  #gathering: NodeJS.Timeout | null = null;
+  #polling: NodeJS.Timeout | null = null;
+  #fingerprint: string | null = null;
+  #stopListening: (() => Promise<void>) | null = null;
+  #closed = false;
+
+  private constructor(source: Source, observe: Observer, model: Model) {
+    this.#source = source;
+    this.#observe = observe;
+    this.#model = model;
+  }
+
+  static async start(source: Source, observe: Observer, pollInterval: number): Promise<Mirror> {
+    const mirror = new Mirror(source, observe, await loadModel(source, observe, 1));
+    mirror.#fingerprint = await source.fingerprint();
+    mirror.#stopListening = await source.listen(() => mirror.#gather());
+    if (mirror.#fingerprint !== null && pollInterval > 0) {
+      mirror.#polling = setInterval(() => void mirror.#poll(), pollInterval).unref();
+    }
+    return mirror;
+  }
+
+  get model(): Model {
+    return this.#model;
+  }
+
+  onChange(listener: (model: Model) => void): void {
+    this.#listeners.push(listener);
+  }
+
+  /** Resolves when a model is in place that was read after the call. */
+  async reload(): Promise<void> {
+    if (this.#loading) {
+      this.#again = true;
+      return this.#loading;
+    }
+    this.#loading = this.#load().finally(() => {
+      this.#loading = null;
+    });
+    return this.#loading;
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    if (this.#gathering) clearTimeout(this.#gathering);
+    if (this.#polling) clearInterval(this.#polling);
+    await this.#stopListening?.();
+    await this.#loading;
+  }
+
+  async #load(): Promise<void> {
+    do {
+      this.#again = false;
+      try {
+        const model = await loadModel(this.#source, this.#observe, this.#model.version + 1);
+        this.#model = model;
+        for (const listener of this.#listeners) listener(model);
+      } catch (error) {
+        if (!this.#closed) this.#observe({ kind: 'model-failed', error });
+      }
+    } while (this.#again && !this.#closed);
+  }
+
+  #gather(): void {
+    if (this.#closed || this.#gathering) return;
+    this.#gathering = setTimeout(() => {
+      this.#gathering = null;
+      void this.reload();
+    }, GATHER);
+  }
+
+  async #poll(): Promise<void> {
+    try {
+      const fingerprint = await this.#source.fingerprint();
+      if (fingerprint === this.#fingerprint) return;
+      this.#fingerprint = fingerprint;
+      await this.reload();
+    } catch (error) {
+      if (!this.#closed) this.#observe({ kind: 'watch-lost', error });
+    }
+  }
+}
+
+async function loadModel(source: Source, observe: Observer, version: number): Promise<Model> {
+  const start = performance.now();
+  const model = buildModel(await source.load(), version, source.schema);
+  const collections = [...model.collections.values()].filter((collection) => !collection.system).length;
+  observe({ kind: 'model-loaded', collections, refused: model.refused, milliseconds: performance.now() - start });
+  return model;
+}

@@ -1,0 +1,74 @@
+/** One union of events: code says what happened, this file alone decides what is logged. */
+import { type Logger, pino } from 'pino';
+
+export type Event =
+  | { readonly kind: 'listening'; readonly url: string }
+  | { readonly kind: 'stopping'; readonly reason: string }
+  | { readonly kind: 'stopped' }
+  | { readonly kind: 'migrated'; readonly file: string }
+  | {
+      readonly kind: 'model-loaded';
+      readonly collections: number;
+      readonly refused: ReadonlyMap<string, string>;
+      readonly milliseconds: number;
+    }
+  | { readonly kind: 'model-failed'; readonly error: unknown }
+  | { readonly kind: 'watch-lost'; readonly error: unknown }
+  | { readonly kind: 'shape-compiled'; readonly shape: string; readonly text: string; readonly milliseconds: number }
+  | {
+      readonly kind: 'request-failed';
+      readonly id: string;
+      readonly method: string;
+      readonly path: string;
+      readonly error: unknown;
+    };
+
+export type Observer = (event: Event) => void;
+
+export function createObserver(level: string): Observer {
+  const logger = pino({ level, base: null }, pino.destination({ dest: 2, sync: true }));
+  return (event) => log(logger, event);
+}
+
+function log(logger: Logger, event: Event): void {
+  switch (event.kind) {
+    case 'listening':
+      logger.info(`listening on ${event.url}`);
+      break;
+    case 'stopping':
+      logger.info(`stopping: ${event.reason}`);
+      break;
+    case 'stopped':
+      logger.info('stopped');
+      break;
+    case 'migrated':
+      logger.info(`applied ${event.file}`);
+      break;
+    case 'model-loaded':
+      for (const [name, reason] of event.refused) logger.debug(`"${name}" is not served: it ${reason}`);
+      logger.info(
+        `mirrored ${event.collections} collections in ${Math.round(event.milliseconds)} ms, ${event.refused.size} refused`,
+      );
+      break;
+    case 'model-failed':
+      logger.error({ error: describe(event.error) }, 'the model could not be loaded: the former one stays');
+      break;
+    case 'watch-lost':
+      logger.warn({ error: describe(event.error) }, 'changes of the model cannot be watched');
+      break;
+    case 'shape-compiled':
+      logger.debug({ shape: event.shape, text: event.text, milliseconds: event.milliseconds }, 'compiled');
+      break;
+    case 'request-failed':
+      logger.error(
+        { id: event.id, method: event.method, path: event.path, error: describe(event.error) },
+        'request failed',
+      );
+      break;
+  }
+}
+
+/** The stack of a broken invariant belongs in the log; the driver's query text and parameters do not. */
+function describe(error: unknown): unknown {
+  return error instanceof Error ? { message: error.message, stack: error.stack } : error;
+}
