@@ -10,13 +10,17 @@ import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
 
-/** Latencies in milliseconds. Errors are broken connections and answers outside 2xx (with wrk: 400 and up). */
+/**
+ * Latencies in milliseconds; wrk corrects its own for coordinated omission, so compare those of one tool only. Errors are
+ * broken connections and answers outside 2xx (wrk: 400 and up). Requests are all that were answered, errors too.
+ */
 export interface LoadResult {
   requestsPerSecond: number;
   p50: number;
   p99: number;
   errors: number;
   bytesPerSecond: number;
+  tool: 'wrk' | 'node';
 }
 
 export interface LoadOptions {
@@ -34,7 +38,9 @@ export interface LoadOptions {
 export async function measure(options: LoadOptions): Promise<LoadResult> {
   if (options.paths.length === 0) throw new Error('No path to request');
   if (new URL(options.url).protocol !== 'http:') throw new Error(`Only http can be measured: ${options.url}`);
-  return (await measureWithWrk(options)) ?? (await measureInWorker(options));
+  // wrk waits for the body that the content length of a HEAD response only announces.
+  const measured = options.method === 'HEAD' ? null : await measureWithWrk(options);
+  return measured ?? (await measureInWorker(options));
 }
 
 /** Null when there is no wrk. */
@@ -54,7 +60,10 @@ async function measureWithWrk(options: LoadOptions): Promise<LoadResult | null> 
     if (ran.code !== 0 || line === undefined) {
       throw new Error(`wrk failed (exit code ${ran.code}): ${ran.errors.trim() || ran.output.trim()}`);
     }
-    const counted = JSON.parse(line) as Record<'requests' | 'microseconds' | 'bytes' | 'errors' | 'p50' | 'p99', number>;
+    const counted = JSON.parse(line) as Record<
+      'requests' | 'microseconds' | 'bytes' | 'errors' | 'p50' | 'p99',
+      number
+    >;
     if (counted.requests === 0) throw new Error(`No answer from ${options.url}`);
     return {
       requestsPerSecond: (counted.requests * 1e6) / counted.microseconds,
@@ -62,6 +71,7 @@ async function measureWithWrk(options: LoadOptions): Promise<LoadResult | null> 
       p99: counted.p99 / 1000,
       errors: counted.errors,
       bytesPerSecond: (counted.bytes * 1e6) / counted.microseconds,
+      tool: 'wrk',
     };
   } finally {
     await rm(folder, { recursive: true, force: true });
@@ -150,10 +160,6 @@ function measureInWorker(options: LoadOptions): Promise<LoadResult> {
   });
 }
 
-if (!isMainThread && workerData?.kind === WORKER) {
-  parentPort?.postMessage(await generateLoad(workerData.options as LoadOptions));
-}
-
 async function generateLoad(options: LoadOptions): Promise<LoadResult> {
   const target = new URL(options.url);
   const requests = options.paths.map((path) => writeRequest(options, target.host, path));
@@ -161,11 +167,15 @@ async function generateLoad(options: LoadOptions): Promise<LoadResult> {
   let turn = 0;
   const begun = performance.now();
   const end = begun + options.seconds * 1000;
-  const nextRequest = () => (performance.now() < end ? requests[turn++ % requests.length] : undefined);
-  const host = target.hostname.replace(/^\[|\]$/g, '');
-  const port = Number(target.port || 80);
+  const plan: Plan = {
+    host: target.hostname.replace(/^\[|\]$/g, ''),
+    port: Number(target.port || 80),
+    bodiless: options.method === 'HEAD',
+    end,
+    takeRequest: () => (performance.now() < end ? requests[turn++ % requests.length] : undefined),
+  };
   const drive = async () => {
-    while (performance.now() < end) await driveConnection(host, port, options.method === 'HEAD', nextRequest, tally, end);
+    while (performance.now() < end) await driveConnection(plan, tally);
   };
   await Promise.all(Array.from({ length: options.connections }, drive));
   const seconds = (performance.now() - begun) / 1000;
@@ -178,7 +188,18 @@ async function generateLoad(options: LoadOptions): Promise<LoadResult> {
     p99: percentile(0.99),
     errors: tally.errors,
     bytesPerSecond: tally.bytes / seconds,
+    tool: 'node',
   };
+}
+
+interface Plan {
+  readonly host: string;
+  readonly port: number;
+  /** The method is HEAD: a content length announces nothing. */
+  readonly bodiless: boolean;
+  readonly end: number;
+  /** Undefined when the time is over. */
+  readonly takeRequest: () => Buffer | undefined;
 }
 
 interface Tally {
@@ -194,4 +215,138 @@ function writeRequest(options: LoadOptions, host: string, path: string): Buffer 
   for (const [name, value] of Object.entries(options.headers)) lines.push(`${name}: ${value}`);
   if (options.body !== undefined) lines.push(`Content-Length: ${Buffer.byteLength(options.body)}`);
   return Buffer.from(`${lines.join('\r\n')}\r\n\r\n${options.body ?? ''}`);
+}
+
+/** How long an answer may be late after the end before the connection is given up. */
+const GRACE = 30_000;
+
+/** A refused connection is tried again, but not in a tight loop that takes the processor from the server. */
+const PAUSE = 10;
+
+/** One request at a time on one connection, until the time is over or the server closes it. */
+function driveConnection(plan: Plan, tally: Tally): Promise<void> {
+  return new Promise((resolve) => {
+    const socket = connect({ host: plan.host, port: plan.port, noDelay: true });
+    const reader = new ResponseReader(plan.bodiless);
+    const guard = setTimeout(() => socket.destroy(), plan.end - performance.now() + GRACE);
+    let sent = 0;
+    let waiting = true;
+
+    const send = () => {
+      const request = plan.takeRequest();
+      waiting = request !== undefined;
+      if (request === undefined) return socket.destroy();
+      sent = performance.now();
+      socket.write(request);
+    };
+    const finish = () => {
+      waiting = false;
+      tally.latencies.push(performance.now() - sent);
+      if (!(reader.status >= 200 && reader.status < 300)) tally.errors += 1;
+    };
+    socket.on('connect', send);
+    socket.on('data', (chunk: Buffer) => {
+      tally.bytes += chunk.length;
+      if (!reader.read(chunk)) return;
+      finish();
+      if (reader.keepsConnection) send();
+      else socket.destroy();
+    });
+    socket.on('end', () => {
+      if (waiting && reader.endsWithConnection) finish();
+    });
+    // 'close' follows each error and is where it is counted.
+    socket.on('error', () => undefined);
+    socket.on('close', () => {
+      clearTimeout(guard);
+      if (!waiting) return resolve();
+      tally.errors += 1;
+      setTimeout(resolve, PAUSE);
+    });
+  });
+}
+
+const LINE_END = Buffer.from('\r\n');
+const HEAD_END = Buffer.from('\r\n\r\n');
+const NOTHING = Buffer.alloc(0);
+
+/** Finds the end of each response and keeps nothing of its body. */
+class ResponseReader {
+  status = 0;
+  keepsConnection = true;
+  #part: 'head' | 'body' | 'size' | 'chunk' | 'trailer' | 'rest' = 'head';
+  #remaining = 0;
+  /** A head or line whose end has not come yet. */
+  #unread: Buffer = NOTHING;
+
+  constructor(private readonly bodiless: boolean) {}
+
+  /** Whether the response lasts until the server closes the connection. */
+  get endsWithConnection(): boolean {
+    return this.#part === 'rest';
+  }
+
+  /** True when the chunk completed the response. */
+  read(chunk: Buffer): boolean {
+    const data = this.#unread.length === 0 ? chunk : Buffer.concat([this.#unread, chunk]);
+    this.#unread = NOTHING;
+    let position = 0;
+    while (position < data.length) {
+      if (this.#part === 'rest') return false;
+      if (this.#part === 'body' || this.#part === 'chunk') {
+        const taken = Math.min(this.#remaining, data.length - position);
+        position += taken;
+        this.#remaining -= taken;
+        if (this.#remaining > 0) return false;
+        if (this.#part === 'body') return this.#complete();
+        this.#part = 'size';
+        continue;
+      }
+      const mark = this.#part === 'head' ? HEAD_END : LINE_END;
+      const found = data.indexOf(mark, position);
+      if (found < 0) {
+        this.#unread = data.subarray(position);
+        return false;
+      }
+      const line = data.toString('latin1', position, found);
+      position = found + mark.length;
+      if (this.#readLine(line)) return this.#complete();
+    }
+    return false;
+  }
+
+  /** True when no more follows. */
+  #readLine(line: string): boolean {
+    if (this.#part === 'trailer') return line === '';
+    if (this.#part === 'head') return this.#readHead(line);
+    const size = Number.parseInt(line, 16);
+    this.#part = size > 0 ? 'chunk' : 'trailer';
+    this.#remaining = size + LINE_END.length;
+    return false;
+  }
+
+  #readHead(head: string): boolean {
+    this.status = Number(head.slice(9, 12));
+    if (this.status >= 100 && this.status < 200) return false;
+    this.keepsConnection = !/\r\nconnection: *close/i.test(head);
+    if (this.bodiless || this.status === 204 || this.status === 304) return true;
+    const length = /\r\ncontent-length: *(\d+)/i.exec(head)?.[1];
+    if (length !== undefined) {
+      this.#part = 'body';
+      this.#remaining = Number(length);
+      return this.#remaining === 0;
+    }
+    this.#part = /\r\ntransfer-encoding:[^\r]*chunked/i.test(head) ? 'size' : 'rest';
+    return false;
+  }
+
+  #complete(): true {
+    this.#part = 'head';
+    return true;
+  }
+}
+
+// Last, because the worker needs every constant above.
+if (!isMainThread && workerData?.kind === WORKER) {
+  parentPort?.postMessage(await generateLoad(workerData.options as LoadOptions));
 }

@@ -34,6 +34,8 @@ const OPTIONS = {
   QUERY_LIMIT_MAX: optional(integer(null, 1, 2_147_483_647), 'Highest limit a request may name; unlimited when absent'),
   MAX_RELATIONAL_DEPTH: integer('10', 2, 100, 'Relations a path may follow'),
   MAX_QUERY_NODES: integer('1000', 10, 100_000, 'Fields and relations one request may select, wildcards included'),
+  MAX_JSON_QUERY_DEPTH: integer('10', 1, 100, 'Steps a path into a JSON value may have'),
+  STREAM_ABOVE: integer('10000', 0, 2_147_483_647, 'Lists with a higher limit are streamed row by row'),
   MAX_PAYLOAD_SIZE: size('1mb', 'Largest request body'),
   MAX_URL_SIZE: size('64kb', 'Largest request head, URL included'),
   QUERYSTRING_MAX_PARSE_DEPTH: integer('10', 1, 100, 'Brackets a query parameter may nest'),

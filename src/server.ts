@@ -77,13 +77,15 @@ async function start(
   started.push(() => mirror.close());
   const identities = new Identities((digest) => findIdentity(database, digest));
   started.push(await listenForChanges(database, 'service_access', () => identities.forget()));
-  const planLimits = { defaultLimit: config.QUERY_LIMIT_DEFAULT, nodes: config.MAX_QUERY_NODES };
+  const planLimits = { defaultLimit: config.QUERY_LIMIT_DEFAULT, maxNodes: config.MAX_QUERY_NODES };
   const reads = new Reads(database, mirror, planLimits, config.SHAPE_CACHE_SIZE, observe);
   const limits = {
     relationalDepth: config.MAX_RELATIONAL_DEPTH,
     bracketDepth: config.QUERYSTRING_MAX_PARSE_DEPTH,
     arrayLength: config.QUERYSTRING_ARRAY_LIMIT,
+    jsonDepth: config.MAX_JSON_QUERY_DEPTH,
     pageSize: config.QUERY_LIMIT_MAX,
+    wholeRows: config.STREAM_ABOVE,
   };
   const router = new Router([
     ...serverRoutes({ config, identities, database, mirror }),

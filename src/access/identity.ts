@@ -5,14 +5,20 @@
 import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import { invalidCredentials } from '../errors.js';
+import type { Caller } from '../sql/parameter.js';
 
-export interface Identity {
-  /** Null for the public. */
-  readonly user: string | null;
+/** The user is null for the public. */
+export interface Identity extends Caller {
   readonly administrator: boolean;
 }
 
-export const PUBLIC: Identity = Object.freeze({ user: null, administrator: false });
+export const PUBLIC: Identity = Object.freeze({
+  user: null,
+  role: null,
+  roles: [],
+  policies: [],
+  administrator: false,
+});
 
 /** The longest a remembered identity outlives a lost notification. */
 const REMEMBERED = 60_000;

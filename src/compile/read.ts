@@ -1,194 +1,100 @@
 /**
- * Read plan → one `select` whose single cell is the body of the response.
+ * Read plan → one `select` whose single cell is the body of the response, or whose rows are the items of a stream.
  *
  * Each level is a page first (filter, order and limit over the bare table) and what is shown of it second: output
- * expressions and lateral joins then run for the rows of the page alone. The page of a to-one relation keeps its `limit 1`,
- * a fence: without it the planner joins the whole related table and builds JSON for all of it.
+ * expressions and lateral joins then run for the rows of the page alone.
  */
-import type { Collection, Field } from '../mirror/model.js';
-import type { Level, LimitPlan, OffsetPlan, Order, Output, ReadPlan } from '../plan/plan.js';
-import { alias, type Fragment, identifier, integer, join, nothing, parameter, sql } from '../sql/fragment.js';
+import type { Level, ReadPlan, RowLevel } from '../plan/plan.js';
+import { alias, type Fragment, join, literal, parameter, sql } from '../sql/fragment.js';
 import { type Statement, statement } from '../sql/statement.js';
-import { keyEquals, outputExpression } from './value.js';
+import { compileCondition } from './condition.js';
+import { compileGroups } from './groups.js';
+import { compileRows, compileRowsWithCursor, limitValue } from './rows.js';
+import { Scope, Source, tableName } from './source.js';
 
 export function compileRead(plan: ReadPlan): Statement {
   const scope = new Scope();
-  const level = compileLevel(plan.level, scope, null);
-  const body =
-    plan.result === 'list' ? sql`coalesce(json_agg(${level.row})::text, '[]')` : sql`row_to_json(${level.row})::text`;
-  return statement(sql`select '{"data":' || ${body} || '}' from (${level.query}) ${level.row}`);
-}
-
-/** Numbers the aliases of one statement. */
-class Scope {
-  #levels = 0;
-
-  next(): number {
-    return ++this.#levels;
+  switch (plan.result) {
+    case 'item': {
+      const rows = compileRows(rowLevel(plan), scope, null);
+      return statement(
+        sql`select '{"data":' || row_to_json(${rows.row})::text || '}' from (${rows.query}) ${rows.row}`,
+      );
+    }
+    case 'singleton': {
+      const rows = compileRows(rowLevel(plan), scope, null);
+      const found = sql`(select row_to_json(${rows.row})::text from (${rows.query}) ${rows.row})`;
+      return statement(
+        sql`select '{"data":' || coalesce(${found}, ${parameter({ kind: 'constant', value: blankItem(rowLevel(plan)) })}::text) || '}'`,
+      );
+    }
+    case 'list':
+      return statement(
+        plan.stream
+          ? compileStream(plan, scope)
+          : plan.cursor
+            ? compilePageWithCursor(plan, scope)
+            : compileWhole(plan, scope),
+      );
   }
 }
 
-interface CompiledLevel {
-  /** Yields the rows to show, in order. */
-  readonly query: Fragment;
-  /** The name under which the query is to be selected from. */
-  readonly row: Fragment;
+function compileWhole(plan: ReadPlan, scope: Scope): Fragment {
+  const level =
+    plan.level.kind === 'rows' ? compileRows(plan.level, scope, null) : compileGroups(plan.level, scope, null);
+  return sql`select ${opening(plan, scope)} || coalesce(json_agg(${level.row})::text, '[]') || '}' from (${level.query}) ${level.row}`;
 }
 
-/** `condition` ties the level to the row of the level above; it gets the alias of the level's table. */
-function compileLevel(level: Level, scope: Scope, condition: ((table: Fragment) => Fragment) | null): CompiledLevel {
-  const number = scope.next();
-  const page = compilePage(level, number, scope, condition);
-  const outputs: Fragment[] = [];
-  const joins: Fragment[] = [];
-  for (const output of level.outputs) {
-    const { value, from } = compileOutput(output, level, page.name, scope);
-    outputs.push(sql`${value} as ${identifier(output.name)}`);
-    if (from) joins.push(from);
-  }
-  const order = page.order.length > 0 ? sql` order by ${join(page.order, sql`, `)}` : nothing;
-  const query = sql`select ${join(outputs, sql`, `)} from (${page.query}) ${page.name}${join(joins, nothing)}${order}`;
-  return { query, row: alias(`r${number}`) };
+/** One row per item. With counts, the first row is what stands before the items. */
+function compileStream(plan: ReadPlan, scope: Scope): Fragment {
+  const rows = compileRows(rowLevel(plan), scope, null);
+  const items = sql`select row_to_json(${rows.row})::text from (${rows.query}) ${rows.row}`;
+  return plan.meta.length === 0 ? items : sql`select ${opening(plan, scope)} || '[' union all (${items})`;
 }
 
-interface Page {
-  readonly query: Fragment;
-  readonly name: Fragment;
-  /** The order again, over the columns of the page: joins behind the page are not bound to keep it. */
-  readonly order: readonly Fragment[];
+/** The cursor of the next page: the sort values of the last row, where the page is full. */
+function compilePageWithCursor(plan: ReadPlan, scope: Scope): Fragment {
+  const level = rowLevel(plan);
+  const rows = compileRowsWithCursor(level, scope);
+  const row = alias('c');
+  const last = sql`(array_agg(${row}.${alias('k')}))[count(*)]`;
+  const encoded = sql`translate(encode(convert_to(${last}, 'UTF8'), 'base64'), E'+/=\\n', '-_')`;
+  const cursor = sql`coalesce(to_json(case when count(*) = ${limitValue(level.limit)} then ${encoded} end)::text, 'null')`;
+  const counts = join([...metaCounts(plan, scope), sql`'"next_cursor":' || ${cursor}`], sql` || ',' || `);
+  return sql`select '{"meta":{' || ${counts} || '},"data":' || coalesce(json_agg(${row}.${alias('j')})::text, '[]') || '}' from (${rows}) ${row}`;
 }
 
-function compilePage(
-  level: Level,
-  number: number,
-  scope: Scope,
-  condition: ((table: Fragment) => Fragment) | null,
-): Page {
-  const table = alias(`t${number}`);
-  const name = alias(`p${number}`);
-  const columns = new Map<string, Fragment>();
-  for (const field of neededColumns(level)) columns.set(field.name, sql`${table}.${columnName(field)}`);
+/** Everything before the items. */
+function opening(plan: ReadPlan, scope: Scope): Fragment {
+  const counts = metaCounts(plan, scope);
+  return counts.length === 0 ? sql`'{"data":'` : sql`'{"meta":{' || ${join(counts, sql` || ',' || `)} || '},"data":'`;
+}
 
-  const conditions: Fragment[] = [];
-  if (condition) conditions.push(condition(table));
-  if (level.key !== null)
-    conditions.push(
-      keyEquals(sql`${table}.${columnName(level.collection.primaryKey)}`, level.collection.primaryKey, level.key),
-    );
-
-  const joins: Fragment[] = [];
-  const inner: Fragment[] = [];
-  const outer: Fragment[] = [];
-  level.order.forEach((order, position) => {
-    const source = followOrder(order, table, scope, joins);
-    const expression = sql`${source}.${columnName(order.field)}`;
-    const direction = order.descending ? sql` desc` : nothing;
-    inner.push(sql`${expression}${direction}`);
-    const own = order.through.length === 0;
-    const shown = own ? columnName(order.field) : alias(`s${position}`);
-    columns.set(own ? order.field.name : `%s${position}`, own ? expression : sql`${expression} as ${shown}`);
-    outer.push(sql`${name}.${shown}${direction}`);
+function metaCounts(plan: ReadPlan, scope: Scope): Fragment[] {
+  return plan.meta.map((name) => {
+    const count = countRows(plan.level, name === 'filter_count', scope);
+    return sql`${literal(`"${name}":`)} || ${count}`;
   });
-
-  const where = conditions.length > 0 ? sql` where ${join(conditions, sql` and `)}` : nothing;
-  const ordered = inner.length > 0 ? sql` order by ${join(inner, sql`, `)}` : nothing;
-  const query = sql`select ${join([...columns.values()], sql`, `)} from ${tableName(level.collection)} ${table}${join(joins, nothing)}${where}${ordered}${limitClause(level.limit)}${offsetClause(level.offset)}`;
-  return { query, name, order: outer };
 }
 
-/** To-one joins on a key never multiply rows. */
-function followOrder(order: Order, table: Fragment, scope: Scope, joins: Fragment[]): Fragment {
-  let source = table;
-  for (const { field, target } of order.through) {
-    const next = alias(`t${scope.next()}`);
-    joins.push(
-      sql` left join ${tableName(target)} ${next} on ${next}.${columnName(target.primaryKey)} = ${source}.${columnName(field)}`,
-    );
-    source = next;
-  }
-  return source;
+function countRows(level: Level, filtered: boolean, scope: Scope): Fragment {
+  const source = new Source(alias(`t${scope.next()}`), scope);
+  const where = filtered ? compileCondition(level.where, source) : null;
+  return sql`(select count(*) from ${tableName(level.collection)} ${source.alias}${source.joins()}${where ? sql` where ${where}` : sql``})`;
 }
 
-function neededColumns(level: Level): Field[] {
-  return level.outputs.map((output) =>
-    output.kind === 'column' || output.kind === 'one' ? output.field : level.collection.primaryKey,
-  );
+function rowLevel(plan: ReadPlan): RowLevel {
+  if (plan.level.kind !== 'rows') throw new Error('groups have no rows to show one by one');
+  return plan.level;
 }
 
-interface CompiledOutput {
-  readonly value: Fragment;
-  readonly from: Fragment | null;
-}
-
-function compileOutput(output: Output, level: Level, page: Fragment, scope: Scope): CompiledOutput {
-  switch (output.kind) {
-    case 'column':
-      return { value: outputExpression(sql`${page}.${columnName(output.field)}`, output.field), from: null };
-    case 'one': {
-      const foreignKey = sql`${page}.${columnName(output.field)}`;
-      const target = output.level.collection.primaryKey;
-      const related = compileLevel(output.level, scope, (table) => sql`${table}.${columnName(target)} = ${foreignKey}`);
-      return lateral(sql`row_to_json(${related.row})`, related, scope);
-    }
-    case 'many': {
-      const related = compileChildren(output.relation.manyField, output.level, level, page, scope);
-      return lateral(sql`coalesce(json_agg(${related.row}), '[]')`, related, scope);
-    }
-    case 'keys': {
-      const target = output.level.collection.primaryKey;
-      const shown: Level = { ...output.level, outputs: [{ kind: 'column', name: target.name, field: target }] };
-      const related = compileChildren(output.relation.manyField, shown, level, page, scope);
-      return lateral(sql`coalesce(json_agg(${related.row}.${identifier(target.name)}), '[]')`, related, scope);
-    }
-  }
-}
-
-function compileChildren(
-  manyField: string,
-  children: Level,
-  parent: Level,
-  page: Fragment,
-  scope: Scope,
-): CompiledLevel {
-  const key = sql`${page}.${columnName(parent.collection.primaryKey)}`;
-  const foreignKey = fieldOf(children.collection, manyField);
-  return compileLevel(children, scope, (table) => sql`${table}.${columnName(foreignKey)} = ${key}`);
-}
-
-function lateral(json: Fragment, related: CompiledLevel, scope: Scope): CompiledOutput {
-  const name = alias(`l${scope.next()}`);
-  return {
-    value: sql`${name}.${alias('j')}`,
-    from: sql` left join lateral (select ${json} as ${alias('j')} from (${related.query}) ${related.row}) ${name} on true`,
-  };
-}
-
-function limitClause(limit: LimitPlan): Fragment {
-  switch (limit.kind) {
-    case 'all':
-      return nothing;
-    case 'constant':
-      return sql` limit ${integer(limit.value)}`;
-    case 'slot':
-      return sql` limit ${parameter({ kind: 'limit', slot: limit.slot })}::bigint`;
-  }
-}
-
-function offsetClause(offset: OffsetPlan | null): Fragment {
-  return offset ? sql` offset ${parameter(offset)}::bigint` : nothing;
-}
-
-function tableName(collection: Collection): Fragment {
-  return identifier(collection.schema, collection.name);
-}
-
-function columnName(field: Field): Fragment {
-  if (!field.column) throw new Error(`the field "${field.name}" of "${field.collection}" has no column`);
-  return identifier(field.column.name);
-}
-
-function fieldOf(collection: Collection, name: string): Field {
-  const field = collection.fields.get(name);
-  if (!field) throw new Error(`the collection "${collection.name}" has no field "${name}"`);
-  return field;
+/** A singleton that was never written: its key is null, its columns have their defaults. */
+function blankItem(level: RowLevel): string {
+  const entries = level.outputs.map((output): [string, unknown] => {
+    if (output.kind === 'many' || output.kind === 'keys') return [output.name, []];
+    const field = output.kind === 'value' && output.operand.kind === 'field' ? output.operand.field : null;
+    const column = field?.column ?? null;
+    return [output.name, column && !column.is_primary_key ? (column.default_value ?? null) : null];
+  });
+  return JSON.stringify(Object.fromEntries(entries));
 }

@@ -132,7 +132,12 @@ async function startIn(
   else await checkCluster(home, binaries);
   if (!home.linked) await linkCluster(home);
   const { port, postmaster } = await launchOnPort(home, binaries, settings, state.port);
-  if (port !== state.port) await writeState(home, { ...state, port });
+  try {
+    if (port !== state.port) await writeState(home, { ...state, port });
+  } catch (error) {
+    await postmaster.stop();
+    throw error;
+  }
   return { url: `postgres://${NAME}:${state.password}@127.0.0.1:${port}/${NAME}`, postmaster };
 }
 

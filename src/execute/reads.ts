@@ -8,16 +8,18 @@ import { fromDatabase, isStaleModel } from '../errors.js';
 import type { Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
+import type { ReadPlan } from '../plan/plan.js';
 import { type PlanLimits, planRead } from '../plan/read.js';
 import type { Parsed } from '../request/ast.js';
-import { bind } from '../sql/parameter.js';
+import { bind, type Caller } from '../sql/parameter.js';
 import type { Statement } from '../sql/statement.js';
 import { verify } from '../sql/verify.js';
 import type { Database } from './database.js';
 
 export interface Compiled {
   readonly statement: Statement;
-  readonly result: 'list' | 'item';
+  readonly result: ReadPlan['result'];
+  readonly stream: boolean;
 }
 
 export class Reads {
@@ -44,7 +46,7 @@ export class Reads {
     const plan = planRead(parsed.request, model, this.#limits);
     const statement = compileRead(plan);
     verify(statement.text, 'SelectStmt', (schema, name) => isOurs(model, schema, name));
-    const compiled = { statement, result: plan.result };
+    const compiled = { statement, result: plan.result, stream: plan.stream };
     this.#shapes.set(parsed.shape, compiled);
     this.#observe({
       kind: 'shape-compiled',
@@ -56,10 +58,10 @@ export class Reads {
   }
 
   /** The body of the response; null when there is no such item. */
-  async run(parsed: Parsed, compiled: Compiled): Promise<Buffer | null> {
+  async run(parsed: Parsed, compiled: Compiled, caller: Caller): Promise<Buffer | null> {
     const use = compiled.result === 'item' ? 'key' : 'query';
     try {
-      return await this.#send(parsed, compiled);
+      return await this.#send(parsed, compiled, caller);
     } catch (error) {
       if (!isStaleModel(error)) throw fromDatabase(error, use);
     }
@@ -67,15 +69,15 @@ export class Reads {
     await this.#mirror.reload();
     const current = this.compile(parsed);
     try {
-      return await this.#send(parsed, current);
+      return await this.#send(parsed, current, caller);
     } catch (error) {
       throw fromDatabase(error, use);
     }
   }
 
-  #send(parsed: Parsed, compiled: Compiled): Promise<Buffer | null> {
+  #send(parsed: Parsed, compiled: Compiled, caller: Caller): Promise<Buffer | null> {
     const { text, parameters } = compiled.statement;
-    return this.#database.cell(text, bind(parameters, parsed.values));
+    return this.#database.cell(text, bind(parameters, parsed.values, caller));
   }
 }
 

@@ -1,7 +1,7 @@
 /** The HTTP server: every request passes here, from the socket to its route and back. */
 import type { us_listen_socket } from 'uWebSockets.js';
 import type { Config } from '../config.js';
-import { StartError } from '../errors.js';
+import { invalidQuery, StartError } from '../errors.js';
 import type { Observer } from '../observe.js';
 import { type Cors, createCors } from './cors.js';
 import { Exchange } from './exchange.js';
@@ -25,7 +25,7 @@ export async function listen(router: Router, config: Config, observe: Observer):
   app.any('/*', (response, request) => {
     const exchange = new Exchange(request, response, config.MAX_PAYLOAD_SIZE);
     running.count++;
-    void answer(exchange, router, cors, observe).then((reply) => {
+    void answer(exchange, router, cors, config.MAX_URL_SIZE, observe).then((reply) => {
       write(exchange, reply, {
         timing: config.SERVER_TIMING,
         headers: cors.headers(exchange),
@@ -53,8 +53,7 @@ export async function listen(router: Router, config: Config, observe: Observer):
     close: async (grace) => {
       running.closing = true;
       uws.us_listen_socket_close(socket);
-      if (running.count > 0)
-        await Promise.race([new Promise<void>((resolve) => (running.idle = resolve)), sleep(grace)]);
+      if (running.count > 0) await becomeIdle(running, grace);
       app.close();
     },
   };
@@ -66,8 +65,18 @@ interface Running {
   idle: (() => void) | null;
 }
 
-async function answer(exchange: Exchange, router: Router, cors: Cors, observe: Observer): Promise<Reply> {
+async function answer(
+  exchange: Exchange,
+  router: Router,
+  cors: Cors,
+  maxUrl: number,
+  observe: Observer,
+): Promise<Reply> {
   try {
+    // The parser's own limit binds only a request head that arrives in pieces.
+    if (exchange.path.length + exchange.queryString.length >= maxUrl) {
+      throw invalidQuery(`The URL is longer than MAX_URL_SIZE (${maxUrl} bytes)`);
+    }
     if (cors.isPreflight(exchange)) return noContent;
     return await router.find(exchange)(exchange);
   } catch (error) {
@@ -92,6 +101,13 @@ async function loadSockets(maxHead: number): Promise<typeof import('uWebSockets.
   }
 }
 
-function sleep(milliseconds: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, milliseconds));
+/** Resolves when the last request is answered, or when their time is over. */
+function becomeIdle(running: Running, grace: number): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, grace);
+    running.idle = () => {
+      clearTimeout(timer);
+      resolve();
+    };
+  });
 }

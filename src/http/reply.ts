@@ -1,6 +1,6 @@
 /** Writes responses: one corked write each, JSON of our own through compiled serializers, errors in the one envelope. */
 import { build } from 'fast-json-stringify';
-import { ServiceError } from '../errors.js';
+import { fromDatabase, ServiceError } from '../errors.js';
 import type { Exchange } from './exchange.js';
 
 export interface Reply {
@@ -39,10 +39,16 @@ const errorBody = build({
   },
 });
 
-/** What is not an error of the catalogue is a broken invariant of ours: the client learns nothing of it. */
+/**
+ * What is not an error of the catalogue is a broken invariant of ours: the client learns nothing of it. Only a database out
+ * of reach is neither, wherever it was missed.
+ */
 export function errorReply(error: unknown): Reply {
+  const mapped = error instanceof ServiceError ? error : fromDatabase(error, 'query');
   const known =
-    error instanceof ServiceError ? error : new ServiceError('INTERNAL_SERVER_ERROR', 'An unexpected error occurred.');
+    mapped instanceof ServiceError && (mapped === error || mapped.code === 'SERVICE_UNAVAILABLE')
+      ? mapped
+      : new ServiceError('INTERNAL_SERVER_ERROR', 'An unexpected error occurred.');
   const entry = { message: known.message, extensions: { ...known.extensions, code: known.code } };
   return jsonText(errorBody({ errors: [entry] }), known.status);
 }

@@ -94,8 +94,13 @@ const GEOMETRIES: readonly FieldType[] = [
   'geometry.MultiPolygon',
 ];
 
+interface Override {
+  readonly type: FieldType;
+  readonly holders: readonly FieldType[];
+}
+
 /** Flags are free text: a Map has no inherited names that one could hit. */
-const OVERRIDES: ReadonlyMap<string, { readonly type: FieldType; readonly holders: readonly FieldType[] }> = new Map([
+const OVERRIDES: ReadonlyMap<string, Override> = new Map<string, Override>([
   ['cast-json', { type: 'json', holders: TEXTS }],
   ['cast-csv', { type: 'csv', holders: TEXTS }],
   ['hash', { type: 'hash', holders: TEXTS }],
@@ -103,7 +108,7 @@ const OVERRIDES: ReadonlyMap<string, { readonly type: FieldType; readonly holder
   ['file', { type: 'uuid', holders: TEXTS }],
   ['cast-timestamp', { type: 'timestamp', holders: MOMENTS }],
   ['cast-datetime', { type: 'dateTime', holders: MOMENTS }],
-  ...GEOMETRIES.map((type) => [type, { type, holders: ['geometry'] }] as const),
+  ...GEOMETRIES.map((type) => [type, { type, holders: ['geometry'] }] satisfies [string, Override]),
 ]);
 
 function geometryTypeOf(modifier: number): FieldType {

@@ -41,9 +41,18 @@ export class Mirror {
   }
 
   static async start(source: Source, observe: Observer, pollInterval: number): Promise<Mirror> {
-    const mirror = new Mirror(source, observe, await loadModel(source, observe, 1));
-    mirror.#fingerprint = await source.fingerprint();
-    mirror.#stopListening = await source.listen(() => mirror.#gather());
+    // Listening begins before the first load: a change between the two would go unnoticed.
+    let mirror: Mirror | null = null;
+    let missed = false;
+    const stopListening = await source.listen(() => {
+      if (mirror) mirror.#gather();
+      else missed = true;
+    });
+    const fingerprint = await source.fingerprint();
+    mirror = new Mirror(source, observe, await loadModel(source, observe, 1));
+    mirror.#fingerprint = fingerprint;
+    mirror.#stopListening = stopListening;
+    if (missed) mirror.#gather();
     if (mirror.#fingerprint !== null && pollInterval > 0) {
       mirror.#polling = setInterval(() => void mirror.#poll(), pollInterval).unref();
     }

@@ -1,42 +1,147 @@
 /** Plans: a request whose names have become objects of the model. Pure data; the compilers read nothing else. */
-import type { Collection, Field, ManyToOne, OneToMany } from '../mirror/model.js';
-import type { Slot } from '../request/ast.js';
+import type { Collection, Field } from '../mirror/model.js';
+import type { AggregateFunction, DateFunction, Meta, Operator, Slot } from '../request/ast.js';
+import type { Codec } from '../sql/codec.js';
 
 export interface ReadPlan {
   readonly kind: 'read';
-  /** A list of items, or one item that may be missing. */
-  readonly result: 'list' | 'item';
+  /** A list of items, one item that may be missing, or the only item of a singleton, which may not exist yet. */
+  readonly result: 'list' | 'item' | 'singleton';
+  /** Whether the list may be large: its rows then travel one by one. */
+  readonly stream: boolean;
   readonly level: Level;
+  readonly meta: readonly Meta[];
+  /** Whether the cursor of the next page is shown. */
+  readonly cursor: boolean;
 }
 
+export type Level = RowLevel | GroupLevel;
+
 /** One `select` over one collection: a page of it, and what is shown of each row. */
-export interface Level {
+export interface RowLevel {
+  readonly kind: 'rows';
   readonly collection: Collection;
   readonly outputs: readonly Output[];
-  /** Only the item with this key. */
-  readonly key: Slot | null;
+  readonly where: Condition;
+  /** Where the page begins; not part of what is counted. */
+  readonly after: CursorCondition | null;
   readonly order: readonly Order[];
   readonly limit: LimitPlan;
   readonly offset: OffsetPlan | null;
 }
 
+/** Aggregates over a collection, by groups. */
+export interface GroupLevel {
+  readonly kind: 'groups';
+  readonly collection: Collection;
+  readonly groups: readonly { readonly name: string; readonly operand: OperandPlan }[];
+  readonly aggregates: readonly AggregatePlan[];
+  readonly where: Condition;
+  readonly having: Condition;
+  readonly order: readonly { readonly operand: OperandPlan; readonly descending: boolean }[];
+  readonly limit: LimitPlan;
+  readonly offset: OffsetPlan | null;
+}
+
+export interface AggregatePlan {
+  readonly function: AggregateFunction;
+  /** The key below the function's; null shows the value under the function itself. */
+  readonly name: string | null;
+  /** Null counts rows. */
+  readonly operand: OperandPlan | null;
+}
+
 export type Output =
-  | { readonly kind: 'column'; readonly name: string; readonly field: Field }
-  | {
-      readonly kind: 'one';
-      readonly name: string;
-      readonly field: Field;
-      readonly relation: ManyToOne;
-      readonly level: Level;
-    }
-  | { readonly kind: 'many'; readonly name: string; readonly relation: OneToMany; readonly level: Level }
+  | { readonly kind: 'value'; readonly name: string; readonly operand: OperandPlan }
+  | { readonly kind: 'one'; readonly name: string; readonly step: Step; readonly level: RowLevel }
+  | { readonly kind: 'many'; readonly name: string; readonly hop: Hop; readonly level: Level }
   /** The keys of the related items, where nothing of them was selected. */
-  | { readonly kind: 'keys'; readonly name: string; readonly relation: OneToMany; readonly level: Level };
+  | { readonly kind: 'keys'; readonly name: string; readonly hop: Hop; readonly level: RowLevel }
+  /** One of several collections, by what the row says; a level without outputs shows the key. */
+  | {
+      readonly kind: 'any';
+      readonly name: string;
+      readonly targets: readonly { readonly step: AnyStep; readonly level: RowLevel }[];
+    };
+
+/** From a row to the one it refers to. */
+export type Step = OneStep | AnyStep;
+
+export interface OneStep {
+  readonly kind: 'one';
+  readonly field: Field;
+  readonly target: Collection;
+}
+
+export interface AnyStep {
+  readonly kind: 'any';
+  readonly field: Field;
+  readonly collectionField: Field;
+  readonly target: Collection;
+}
+
+/** From a row to those that refer to it. */
+export interface Hop {
+  readonly collection: Collection;
+  /** The column that holds the key of the row. */
+  readonly field: Field;
+  /** References that name their collection: only those that name this one count. */
+  readonly named: { readonly field: Field; readonly collection: string } | null;
+  /** The collection referred to. */
+  readonly origin: Collection;
+}
+
+/** A value of a row, or of one reached from it. */
+export type OperandPlan =
+  | { readonly kind: 'field'; readonly through: readonly Step[]; readonly field: Field }
+  | { readonly kind: 'date'; readonly through: readonly Step[]; readonly field: Field; readonly function: DateFunction }
+  | { readonly kind: 'length'; readonly through: readonly Step[]; readonly field: Field }
+  | { readonly kind: 'count'; readonly through: readonly Step[]; readonly hop: Hop }
+  | {
+      readonly kind: 'json';
+      readonly through: readonly Step[];
+      readonly field: Field;
+      readonly path: Slot;
+      readonly as: 'json' | 'text' | 'numeric';
+    }
+  /** Of the rows behind a to-many relation, the value that comes first in the direction of the sort. */
+  | { readonly kind: 'first'; readonly through: readonly Step[]; readonly hop: Hop; readonly operand: OperandPlan }
+  | { readonly kind: 'aggregate'; readonly aggregate: AggregatePlan };
+
+export type Condition =
+  | { readonly kind: 'and' | 'or'; readonly conditions: readonly Condition[] }
+  | { readonly kind: 'key'; readonly field: Field; readonly slot: Slot; readonly many: boolean }
+  | {
+      readonly kind: 'compare';
+      readonly operand: OperandPlan;
+      readonly operator: Operator;
+      readonly value: ValuePlan | null;
+    }
+  | {
+      readonly kind: 'exists';
+      readonly through: readonly Step[];
+      readonly hop: Hop;
+      readonly negated: boolean;
+      readonly where: Condition;
+    }
+  | { readonly kind: 'search'; readonly slot: Slot; readonly fields: readonly Field[] };
+
+export interface CursorCondition {
+  readonly slot: Slot;
+}
+
+export type ValuePlan =
+  | { readonly kind: 'slot'; readonly slot: Slot; readonly codec: Codec; readonly label: string }
+  /** A field of the caller's user, role, roles or policies. */
+  | {
+      readonly kind: 'caller';
+      readonly variable: string;
+      readonly collection: Collection;
+      readonly operand: OperandPlan;
+    };
 
 export interface Order {
-  /** To-one relations to follow before the field. */
-  readonly through: readonly { readonly field: Field; readonly target: Collection }[];
-  readonly field: Field;
+  readonly operand: OperandPlan;
   readonly descending: boolean;
 }
 
@@ -48,3 +153,11 @@ export type LimitPlan =
 export type OffsetPlan =
   | { readonly kind: 'offset'; readonly slot: Slot }
   | { readonly kind: 'page'; readonly slot: Slot; readonly limit: number | { readonly slot: Slot } };
+
+/** What holds of every row. */
+export const ALWAYS: Condition = { kind: 'and', conditions: [] };
+
+export function both(...conditions: readonly Condition[]): Condition {
+  const parts = conditions.flatMap((each) => (each.kind === 'and' ? each.conditions : [each]));
+  return parts.length === 1 ? (parts[0] as Condition) : { kind: 'and', conditions: parts };
+}

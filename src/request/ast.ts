@@ -15,27 +15,141 @@ export interface ReadRequest {
   readonly query: Query;
 }
 
-export type Target = { readonly kind: 'list' } | { readonly kind: 'item'; readonly key: Slot };
+export type Target =
+  | { readonly kind: 'list' }
+  | { readonly kind: 'item'; readonly key: Slot }
+  | { readonly kind: 'keys'; readonly keys: Slot };
 
 export interface Query {
   /** Null stands for everything at this level. */
   readonly fields: readonly Selection[] | null;
+  readonly alias: readonly Alias[];
+  readonly filter: Filter | null;
+  readonly search: Slot | null;
   readonly sort: readonly SortKey[] | null;
   readonly limit: Limit | null;
   readonly offset: Slot | null;
   readonly page: Slot | null;
+  /** Keyset paging: null when it is not asked for, 'first' for the page without a cursor. */
+  readonly cursor: 'first' | { readonly slot: Slot } | null;
+  readonly aggregate: readonly Aggregate[] | null;
+  readonly groupBy: readonly Expression[] | null;
+  readonly having: Filter | null;
+  /** Queries of the relations below, by the name under which the relation is shown. */
+  readonly deep: readonly { readonly name: string; readonly query: Query }[];
+  readonly meta: readonly Meta[];
+  /** Whether wildcards expand the relation they came from. */
+  readonly backlink: boolean;
 }
+
+export type Meta = 'total_count' | 'filter_count';
 
 export type Selection =
   | { readonly kind: 'wildcard'; readonly fields: readonly Selection[] }
-  | { readonly kind: 'field'; readonly name: string; readonly fields: readonly Selection[] };
+  /** The name may carry the scope of a many-to-any relation: `item:headings`. */
+  | { readonly kind: 'field'; readonly name: string; readonly fields: readonly Selection[] }
+  | { readonly kind: 'function'; readonly output: string; readonly call: Call; readonly field: string };
+
+export interface Alias {
+  readonly name: string;
+  readonly target: Expression;
+}
+
+/** A path to a field, or to a function of one: `author.name`, `year(author.born)`. */
+export interface Expression {
+  readonly path: readonly string[];
+  readonly call: Call | null;
+  /** As it was written, for messages and for output names. */
+  readonly text: string;
+}
+
+export const DATE_FUNCTIONS = ['year', 'month', 'week', 'day', 'weekday', 'hour', 'minute', 'second'] as const;
+export type DateFunction = (typeof DATE_FUNCTIONS)[number];
+
+export type Call =
+  | { readonly kind: DateFunction }
+  | { readonly kind: 'count' }
+  | { readonly kind: 'json'; readonly path: Slot };
 
 export interface SortKey {
-  readonly path: readonly string[];
+  readonly expression: Expression;
   readonly descending: boolean;
 }
 
-export type Limit = { readonly kind: 'all' } | { readonly kind: 'slot'; readonly slot: Slot };
+export type Limit = { readonly kind: 'all' } | { readonly kind: 'slot'; readonly slot: Slot; readonly large: boolean };
+
+export const AGGREGATES = [
+  'count',
+  'countDistinct',
+  'countAll',
+  'sum',
+  'sumDistinct',
+  'avg',
+  'avgDistinct',
+  'min',
+  'max',
+] as const;
+export type AggregateFunction = (typeof AGGREGATES)[number];
+
+export interface Aggregate {
+  readonly function: AggregateFunction;
+  /** Null counts rows. */
+  readonly field: Expression | null;
+}
+
+export type Filter =
+  | { readonly kind: 'and' | 'or'; readonly filters: readonly Filter[] }
+  /** What holds of a field, or of the rows behind a relation. */
+  | { readonly kind: 'field'; readonly name: string; readonly filter: Filter }
+  | { readonly kind: 'function'; readonly expression: Expression; readonly filter: Filter }
+  | { readonly kind: 'some' | 'none'; readonly filter: Filter }
+  | { readonly kind: 'json'; readonly filter: JsonFilter }
+  | { readonly kind: 'follow'; readonly arguments: readonly string[]; readonly filter: Filter }
+  | { readonly kind: 'compare'; readonly operator: Operator; readonly value: Operand };
+
+export type JsonFilter =
+  | { readonly kind: 'and' | 'or'; readonly filters: readonly JsonFilter[] }
+  | {
+      readonly kind: 'path';
+      readonly path: Slot;
+      readonly operator: Operator;
+      readonly value: Operand;
+      readonly numeric: boolean;
+    };
+
+/** Null where the operator says everything. */
+export type Operand =
+  | { readonly kind: 'slot'; readonly slot: Slot }
+  /** A field of the caller: `$CURRENT_USER.company`. */
+  | { readonly kind: 'variable'; readonly variable: CallerVariable; readonly path: readonly string[] }
+  | null;
+
+export type CallerVariable = '$CURRENT_USER' | '$CURRENT_ROLE' | '$CURRENT_ROLES' | '$CURRENT_POLICIES';
+
+export const SCALAR_OPERATORS = ['eq', 'neq', 'lt', 'lte', 'gt', 'gte'] as const;
+export const LIST_OPERATORS = ['in', 'nin', 'between', 'nbetween'] as const;
+export const TEST_OPERATORS = ['null', 'nnull', 'empty', 'nempty'] as const;
+export const TEXT_OPERATORS = [
+  'contains',
+  'ncontains',
+  'icontains',
+  'starts_with',
+  'nstarts_with',
+  'istarts_with',
+  'nistarts_with',
+  'ends_with',
+  'nends_with',
+  'iends_with',
+  'niends_with',
+] as const;
+export const SHAPE_OPERATORS = ['intersects', 'nintersects', 'intersects_bbox', 'nintersects_bbox'] as const;
+
+export type Operator =
+  | (typeof SCALAR_OPERATORS)[number]
+  | (typeof LIST_OPERATORS)[number]
+  | (typeof TEST_OPERATORS)[number]
+  | (typeof TEXT_OPERATORS)[number]
+  | (typeof SHAPE_OPERATORS)[number];
 
 /** A parsed request: its shape, and the values that go with it. */
 export interface Parsed {

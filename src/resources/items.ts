@@ -5,7 +5,8 @@ import type { Reads } from '../execute/reads.js';
 import type { Exchange } from '../http/exchange.js';
 import { jsonBytes, type Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
-import { type ParseLimits, parseRead } from '../request/rest.js';
+import type { ParseLimits } from '../request/query.js';
+import { parseRead, parseSearch } from '../request/rest.js';
 
 export interface ItemsServices {
   readonly identities: Identities;
@@ -16,6 +17,7 @@ export interface ItemsServices {
 export function itemsRoutes(services: ItemsServices): Route[] {
   return [
     { method: 'GET', path: '/items/:collection', handle: (exchange) => readItems(exchange, services) },
+    { method: 'SEARCH', path: '/items/:collection', handle: (exchange) => readItems(exchange, services) },
     { method: 'GET', path: '/items/:collection/:key', handle: (exchange) => readItems(exchange, services) },
   ];
 }
@@ -26,11 +28,14 @@ async function readItems(exchange: Exchange, { identities, reads, limits }: Item
   if (!identity.administrator) throw forbidden();
   exchange.staged('identify');
   const [collection = '', key = null] = exchange.parameters;
-  const parsed = parseRead(collection, key, exchange.queryString, limits);
+  const parsed =
+    exchange.method === 'SEARCH'
+      ? parseSearch(collection, await exchange.json(), exchange.queryString, limits)
+      : parseRead(collection, key, exchange.queryString, limits);
   exchange.staged('parse');
   const compiled = reads.compile(parsed);
   exchange.staged('compile');
-  const body = await reads.run(parsed, compiled);
+  const body = await reads.run(parsed, compiled, identity);
   exchange.staged('execute');
   if (!body) throw forbidden();
   return jsonBytes(body);

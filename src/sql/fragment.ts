@@ -56,7 +56,8 @@ export function literal(name: string): Fragment {
 /** A number of ours (a default limit, a position): constants give the planner better estimates than parameters do. */
 export function integer(value: number): Fragment {
   if (!Number.isSafeInteger(value)) throw new Error('not an integer');
-  return Fragment.of([{ kind: 'text', text: String(value) }]);
+  // In parentheses, since a minus sign behind another one would begin a comment.
+  return Fragment.of([{ kind: 'text', text: value < 0 ? `(${value})` : String(value) }]);
 }
 
 export function parameter(value: Parameter): Fragment {

@@ -2,35 +2,90 @@
  * What a parameter of a statement is bound to, as data. A statement's text depends on the shape of a request; the values
  * of one request are bound to it here, each checked against the type of its column before PostgreSQL sees it.
  */
-import { forbidden, invalidQuery, type ServiceError } from '../errors.js';
+import { invalidQuery } from '../errors.js';
+import { arrayLiteral, type Codec, encode, fits, type Origin, type Pattern, pattern, type Scalar } from './codec.js';
+import { adjustNow } from './now.js';
 
-export type Value = string | number | boolean | null | readonly (string | number | boolean)[];
+export interface Variable {
+  /** `$NOW(-1 day)`, `$CURRENT_USER`, ... */
+  readonly variable: string;
+}
+
+export type Value = Scalar | null | Variable | readonly (Scalar | null | Variable)[];
 export type Values = readonly Value[];
 
-/** How a value is written for PostgreSQL: by the base type of its column, or as a whole number of ours. */
-export type Codec = string;
+/** Whom the variables of a statement speak of. */
+export interface Caller {
+  readonly user: string | null;
+  readonly role: string | null;
+  readonly roles: readonly string[];
+  readonly policies: readonly string[];
+}
 
-/** Where a value came from: decides which error a value that does not fit its column becomes. */
-export type Use = 'key' | 'filter';
+interface Typed extends Origin {
+  readonly slot: number;
+  readonly codec: Codec;
+}
 
 export type Parameter =
-  | { readonly kind: 'value'; readonly slot: number; readonly codec: Codec; readonly field: string; readonly use: Use }
+  | ({ readonly kind: 'value' } & Typed)
+  | ({ readonly kind: 'pattern'; readonly pattern: Pattern } & Typed)
+  | ({ readonly kind: 'list' } & Typed)
+  /** One entry of a list. */
+  | ({ readonly kind: 'entry'; readonly position: number } & Typed)
+  /** The search term where it fits the type, else null: it then matches nothing. */
+  | { readonly kind: 'search'; readonly slot: number; readonly codec: Codec }
+  /** One sort value of a cursor with so many of them. */
+  | { readonly kind: 'cursor'; readonly slot: number; readonly position: number; readonly count: number }
+  | { readonly kind: 'path'; readonly slot: number }
+  /** A value of the model, the same for every request of the shape. */
+  | { readonly kind: 'constant'; readonly value: string }
+  | { readonly kind: 'caller'; readonly variable: string }
   | { readonly kind: 'limit'; readonly slot: number }
   | { readonly kind: 'offset'; readonly slot: number }
   | { readonly kind: 'page'; readonly slot: number; readonly limit: { readonly slot: number } | number };
 
-export function bind(parameters: readonly Parameter[], values: Values): (string | null)[] {
+export function bind(parameters: readonly Parameter[], values: Values, caller: Caller): (string | null)[] {
   const bound: (string | null)[] = new Array(parameters.length);
   for (let position = 0; position < parameters.length; position++) {
-    bound[position] = bindOne(parameters[position] as Parameter, values);
+    bound[position] = bindOne(parameters[position] as Parameter, values, caller);
   }
   return bound;
 }
 
-function bindOne(parameter: Parameter, values: Values): string | null {
+function bindOne(parameter: Parameter, values: Values, caller: Caller): string | null {
   switch (parameter.kind) {
     case 'value':
-      return encode(parameter.codec, values[parameter.slot] as Value, parameter);
+      return encode(parameter.codec, single(values[parameter.slot], parameter, caller), parameter);
+    case 'pattern': {
+      const text = encode('text', single(values[parameter.slot], parameter, caller), parameter);
+      return text === null ? null : pattern(parameter.pattern, text);
+    }
+    case 'list': {
+      const entries = list(values[parameter.slot], caller);
+      return arrayLiteral(entries.map((entry) => encode(parameter.codec, single(entry, parameter, caller), parameter)));
+    }
+    case 'entry':
+      return encode(
+        parameter.codec,
+        single(list(values[parameter.slot], caller)[parameter.position], parameter, caller),
+        parameter,
+      );
+    case 'search': {
+      const term = String(values[parameter.slot]);
+      return fits(parameter.codec, term) ? term : null;
+    }
+    case 'cursor': {
+      const entries = values[parameter.slot] as readonly (string | null)[];
+      if (entries.length !== parameter.count) throw invalidQuery('"cursor" belongs to another sort');
+      return entries[parameter.position] ?? null;
+    }
+    case 'path':
+      return arrayLiteral(values[parameter.slot] as readonly string[]);
+    case 'constant':
+      return parameter.value;
+    case 'caller':
+      return callerParameter(parameter.variable, caller);
     case 'limit':
     case 'offset':
       return String(values[parameter.slot]);
@@ -43,60 +98,42 @@ function bindOne(parameter: Parameter, values: Values): string | null {
   }
 }
 
-const RANGES: Readonly<Record<string, readonly [bigint, bigint]>> = {
-  int2: [-(2n ** 15n), 2n ** 15n - 1n],
-  int4: [-(2n ** 31n), 2n ** 31n - 1n],
-  int8: [-(2n ** 63n), 2n ** 63n - 1n],
-};
-
-const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
-const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,4})?$/i;
-
-interface Origin {
-  readonly field: string;
-  readonly use: Use;
+function single(value: Value | undefined, origin: Origin, caller: Caller): Scalar | null {
+  if (value === undefined || value === null || typeof value !== 'object') return value ?? null;
+  if (isList(value)) throw invalidQuery(`Invalid value for field "${origin.field}": a list is not a value`);
+  const resolved = resolve(value.variable, caller);
+  if (isList(resolved)) throw invalidQuery(`"${value.variable}" is a list: it needs "_in" or "_nin"`);
+  return resolved;
 }
 
-function encode(codec: Codec, value: Value, origin: Origin): string | null {
-  if (value === null) return null;
-  if (typeof value === 'object') throw misfit(origin, 'a list is not a value');
-  switch (codec) {
-    case 'int2':
-    case 'int4':
-    case 'int8': {
-      const text = String(value);
-      const range = RANGES[codec] as readonly [bigint, bigint];
-      if (typeof value === 'boolean' || !/^[+-]?\d{1,20}$/.test(text)) throw misfit(origin, 'it needs a whole number');
-      const number = BigInt(text.startsWith('+') ? text.slice(1) : text);
-      if (number < range[0] || number > range[1]) throw misfit(origin, 'the number is out of range');
-      return text;
-    }
-    case 'float4':
-    case 'float8':
-    case 'numeric': {
-      const text = String(value);
-      if (typeof value === 'boolean' || !NUMBER.test(text)) throw misfit(origin, 'it needs a number');
-      return text;
-    }
-    case 'bool': {
-      if (value === true || value === 'true' || value === 1 || value === '1') return 'true';
-      if (value === false || value === 'false' || value === 0 || value === '0') return 'false';
-      throw misfit(origin, 'it needs true or false');
-    }
-    case 'uuid': {
-      const text = String(value);
-      if (!UUID.test(text)) throw misfit(origin, 'it needs a UUID');
-      return text;
-    }
-    default: {
-      const text = String(value);
-      if (text.includes('\0')) throw misfit(origin, 'a text cannot hold a NUL character');
-      return text;
-    }
+function list(value: Value | undefined, caller: Caller): readonly (Scalar | null | Variable)[] {
+  if (value === undefined || value === null) return [];
+  if (isList(value)) return value;
+  if (typeof value !== 'object') return [value];
+  const resolved = resolve(value.variable, caller);
+  return isList(resolved) ? resolved : [resolved];
+}
+
+function resolve(variable: string, caller: Caller): Scalar | null | readonly string[] {
+  switch (variable) {
+    case '$CURRENT_USER':
+      return caller.user;
+    case '$CURRENT_ROLE':
+      return caller.role;
+    case '$CURRENT_ROLES':
+      return caller.roles;
+    case '$CURRENT_POLICIES':
+      return caller.policies;
+    default:
+      return adjustNow(variable, new Date());
   }
 }
 
-/** A key that cannot exist is a missing item (403, as for every missing item); elsewhere the query is wrong. */
-function misfit(origin: Origin, reason: string): ServiceError {
-  return origin.use === 'key' ? forbidden() : invalidQuery(`Invalid value for field "${origin.field}": ${reason}`);
+function callerParameter(variable: string, caller: Caller): string | null {
+  const value = resolve(variable, caller);
+  return arrayLiteral(isList(value) ? value : value === null ? [] : [String(value)]);
+}
+
+function isList<Entry>(value: unknown | readonly Entry[]): value is readonly Entry[] {
+  return Array.isArray(value);
 }

@@ -3,31 +3,26 @@
  * kind that touches tables of the model alone. It guards against mistakes of our compilers, not against user input, which
  * never becomes text; so a refusal here is a broken invariant of ours.
  */
-import Grammar from 'pg-query-emscripten';
+import { loadModule, parseSync } from 'libpg-query';
 
-interface Parser {
-  parse(text: string): { parse_tree: { stmts: unknown[] }; error: { message: string; cursorpos: number } | null };
-}
-
-let parser: Parser | undefined;
-
-/** Loads the grammar: 4 MB of WebAssembly, once per process. */
+/** Loads the grammar, a megabyte of WebAssembly: once per process, before the first shape is compiled. */
 export async function loadGrammar(): Promise<void> {
-  parser ??= await (new Grammar() as Promise<Parser>);
+  await loadModule();
 }
 
 export type StatementKind = 'SelectStmt';
 
 /** `tables` answers whether a schema and a name belong to the model. */
 export function verify(text: string, kind: StatementKind, tables: (schema: string, name: string) => boolean): void {
-  if (!parser) throw new Error('the grammar is not loaded');
-  const { parse_tree: tree, error } = parser.parse(text);
-  if (error) throw new Error(`a compiled statement does not parse: ${error.message} at ${error.cursorpos}`);
-  const [only, ...others] = tree.stmts as { stmt?: Record<string, unknown> }[];
+  const [only, ...others] = parse(text) as { stmt?: object }[];
   if (others.length > 0 || !only?.stmt) throw new Error('a compiled text is not exactly one statement');
   if (!(kind in only.stmt)) throw new Error(`a compiled statement is no ${kind}`);
-  const found: Names = { tables: [], local: new Set() };
+  const found: Names = { tables: [], local: new Set(), kinds: new Set() };
   collect(only.stmt, found);
+  // A common table expression may hold a write inside of what is a read from the outside.
+  for (const other of found.kinds) {
+    if (other !== kind) throw new Error(`a compiled statement is a ${kind} that holds a ${other}`);
+  }
   for (const table of found.tables) {
     if (table.schema === undefined ? !found.local.has(table.name) : !tables(table.schema, table.name)) {
       throw new Error(`a compiled statement touches "${table.schema ?? ''}"."${table.name}"`);
@@ -35,10 +30,29 @@ export function verify(text: string, kind: StatementKind, tables: (schema: strin
   }
 }
 
+function parse(text: string): unknown[] {
+  try {
+    return parseSync(text).stmts ?? [];
+  } catch (error) {
+    throw new Error(`a compiled statement does not parse: ${error instanceof Error ? error.message : error}`);
+  }
+}
+
 interface Names {
   readonly tables: { schema: string | undefined; name: string }[];
   /** Names of common table expressions: a bare name may only mean one of these. */
   readonly local: Set<string>;
+  /** Statements at any depth, and `intoClause`, which makes a read create a table. */
+  readonly kinds: Set<string>;
+}
+
+interface RangeVariable {
+  readonly schemaname?: string;
+  readonly relname: string;
+}
+
+function tableOf({ schemaname, relname }: RangeVariable): Names['tables'][number] {
+  return { schema: schemaname, name: relname };
 }
 
 function collect(node: unknown, found: Names): void {
@@ -47,8 +61,10 @@ function collect(node: unknown, found: Names): void {
     return;
   }
   if (node === null || typeof node !== 'object') return;
+  // Not every table is wrapped as a `RangeVar`: the target of a write is not.
+  if ('relname' in node) found.tables.push(tableOf(node as RangeVariable));
   for (const [key, value] of Object.entries(node)) {
-    if (key === 'RangeVar') found.tables.push({ schema: value.schemaname, name: value.relname });
+    if (key.endsWith('Stmt') || key === 'intoClause') found.kinds.add(key);
     if (key === 'CommonTableExpr') found.local.add(value.ctename);
     collect(value, found);
   }

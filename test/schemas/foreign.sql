@@ -201,6 +201,9 @@ alter table pointer_to_refused add foreign key (composite_less) references refus
 insert into refused_target values ('x');
 insert into pointer_to_refused values (1, 'x', 1), (2, null, null);
 
+create table beside_key (id integer primary key, pointed integer references pointer_to_refused (pointed));
+insert into beside_key values (1, 1), (2, null);
+
 create table any_links (id serial primary key, person integer references people (id), item text, kind text, position integer);
 insert into any_links (person, item, kind, position) values
   (1, '1', 'key_serial', 2), (1, '00000000-0000-4000-8000-000000000001', 'key_uuid', 1), (2, '404', 'key_serial', null);

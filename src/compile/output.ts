@@ -1,7 +1,6 @@
-/** Values on their way out and in: how a column is shown in JSON, and how a parameter meets a column. */
+/** Values on their way out: how a column is shown in JSON. */
 import type { Field } from '../mirror/model.js';
-import { type Fragment, identifier, parameter, sql } from '../sql/fragment.js';
-import type { Use } from '../sql/parameter.js';
+import { type Fragment, sql } from '../sql/fragment.js';
 
 /**
  * The column as JSON shows it. Numbers that JavaScript would round travel as text; instants are UTC with milliseconds
@@ -40,16 +39,4 @@ function isInstant(field: Field): boolean {
 
 function isWallClock(field: Field): boolean {
   return field.column?.base_type === 'timestamp';
-}
-
-export function keyEquals(column: Fragment, field: Field, slot: number): Fragment {
-  return sql`${column} = ${valueParameter(field, slot, 'key')}`;
-}
-
-/** The value is cast to the column's own type, so an index on the column can serve it. */
-export function valueParameter(field: Field, slot: number, use: Use): Fragment {
-  const column = field.column;
-  if (!column) throw new Error(`the field "${field.name}" of "${field.collection}" has no column`);
-  const value = parameter({ kind: 'value', slot, codec: column.base_type, field: field.name, use });
-  return sql`${value}::${identifier(column.base_schema, column.base_type)}`;
 }

@@ -1,0 +1,205 @@
+/** Conditions → SQL. The one filter compiler: reads, counts and existence tests all pass here. */
+import type { Condition, CursorCondition, Hop, OperandPlan, Order, ValuePlan } from '../plan/plan.js';
+import type { Operator } from '../request/ast.js';
+import type { Pattern } from '../sql/codec.js';
+import { alias, type Fragment, join, parameter, sql } from '../sql/fragment.js';
+import { asText, compileOperand, operandTypeName } from './operand.js';
+import { refersTo, Source, tableName, typeName } from './source.js';
+
+/** Null where the condition always holds. */
+export function compileCondition(condition: Condition, source: Source): Fragment | null {
+  switch (condition.kind) {
+    case 'and':
+    case 'or': {
+      const parts = condition.conditions.map((each) => compileCondition(each, source)).filter((each) => each !== null);
+      if (parts.length === 0) return null;
+      return parts.length === 1
+        ? (parts[0] as Fragment)
+        : sql`(${join(parts, condition.kind === 'and' ? sql` and ` : sql` or `)})`;
+    }
+    case 'key': {
+      const { field, slot, many } = condition;
+      const origin = { slot, codec: field.column?.base_type ?? 'text', field: field.name, use: 'key' } as const;
+      const column = source.column([], field);
+      return many
+        ? sql`${column} = any(${parameter({ kind: 'list', ...origin })}::${typeName(field)}[])`
+        : sql`${column} = ${parameter({ kind: 'value', ...origin })}::${typeName(field)}`;
+    }
+    case 'compare':
+      return compileComparison(condition.operand, condition.operator, condition.value, source);
+    case 'exists': {
+      const key = source.column(condition.through, condition.hop.origin.primaryKey);
+      const test = existence(condition.hop, key, condition.where, source);
+      return condition.negated ? sql`not ${test}` : test;
+    }
+    case 'search':
+      return compileSearch(condition, source);
+  }
+}
+
+function existence(hop: Hop, key: Fragment, where: Condition, outer: Source): Fragment {
+  const child = new Source(alias(`t${outer.scope.next()}`), outer.scope);
+  const inner = compileCondition(where, child);
+  const related = refersTo(hop, child.alias, key);
+  return sql`exists (select from ${tableName(hop.collection)} ${child.alias}${child.joins()} where ${inner ? sql`${related} and ${inner}` : related})`;
+}
+
+/** A term that does not fit a numeric field is null there and matches nothing: the text stays the same for every term. */
+function compileSearch({ slot, fields }: Extract<Condition, { kind: 'search' }>, source: Source): Fragment {
+  const tests = fields.map((field) => {
+    const column = source.column([], field);
+    const operand: OperandPlan = { kind: 'field', through: [], field };
+    if (field.type === 'string' || field.type === 'text') {
+      const term = parameter({
+        kind: 'pattern',
+        slot,
+        codec: 'text',
+        pattern: 'contains',
+        field: 'search',
+        use: 'filter',
+      });
+      return sql`${asText(operand, column)} ilike ${term}`;
+    }
+    return sql`${column} = ${parameter({ kind: 'search', slot, codec: field.column?.base_type ?? 'text' })}::${typeName(field)}`;
+  });
+  return tests.length === 0 ? sql`false` : sql`(${join(tests, sql` or `)})`;
+}
+
+const COMPARISONS: Readonly<Record<string, Fragment>> = {
+  eq: sql`=`,
+  neq: sql`<>`,
+  lt: sql`<`,
+  lte: sql`<=`,
+  gt: sql`>`,
+  gte: sql`>=`,
+};
+
+const PATTERNS: Readonly<Record<string, Pattern>> = { contains: 'contains', starts_with: 'starts', ends_with: 'ends' };
+
+function compileComparison(
+  operand: OperandPlan,
+  operator: Operator,
+  value: ValuePlan | null,
+  source: Source,
+): Fragment {
+  const left = compileOperand(operand, source);
+  switch (operator) {
+    case 'null':
+      return sql`${left} is null`;
+    case 'nnull':
+      return sql`${left} is not null`;
+    case 'empty':
+      return sql`(${left} is null or ${asText(operand, left)} = '')`;
+    case 'nempty':
+      return sql`(${left} is not null and ${asText(operand, left)} <> '')`;
+  }
+  if (!value) throw new Error(`the operator ${operator} needs a value`);
+  if (value.kind === 'caller') return compareWithCaller(left, operand, operator, value, source);
+  const typed = { slot: value.slot, codec: value.codec, field: value.label, use: 'filter' } as const;
+  const type = operandTypeName(operand);
+  switch (operator) {
+    case 'eq':
+    case 'neq':
+    case 'lt':
+    case 'lte':
+    case 'gt':
+    case 'gte':
+      return sql`${left} ${COMPARISONS[operator] as Fragment} ${parameter({ kind: 'value', ...typed })}::${type}`;
+    case 'in':
+      return sql`${left} = any(${parameter({ kind: 'list', ...typed })}::${type}[])`;
+    case 'nin':
+      return sql`${left} <> all(${parameter({ kind: 'list', ...typed })}::${type}[])`;
+    case 'between':
+    case 'nbetween': {
+      const entry = (position: number): Fragment => sql`${parameter({ kind: 'entry', position, ...typed })}::${type}`;
+      const range = sql`between ${entry(0)} and ${entry(1)}`;
+      return operator === 'between' ? sql`${left} ${range}` : sql`${left} not ${range}`;
+    }
+    case 'intersects':
+    case 'nintersects':
+    case 'intersects_bbox':
+    case 'nintersects_bbox': {
+      const shape = sql`st_geomfromgeojson(${parameter({ kind: 'value', ...typed, codec: 'text' })}::text)`;
+      const test = operator.endsWith('bbox') ? sql`${left} && ${shape}` : sql`st_intersects(${left}, ${shape})`;
+      return operator.startsWith('n') ? sql`not (${test})` : test;
+    }
+    default: {
+      const [, negated, insensitive, name = ''] = /^(n?)(i?)(contains|starts_with|ends_with)$/.exec(operator) ?? [];
+      const pattern = parameter({ kind: 'pattern', ...typed, pattern: PATTERNS[name] as Pattern });
+      const like = insensitive ? sql`ilike` : sql`like`;
+      const test = sql`${asText(operand, left)} ${negated ? sql`not ` : sql``}${like} ${pattern}`;
+      return test;
+    }
+  }
+}
+
+/** A field of the caller may have several values: equality means one of them. */
+function compareWithCaller(
+  left: Fragment,
+  operand: OperandPlan,
+  operator: Operator,
+  value: Extract<ValuePlan, { kind: 'caller' }>,
+  source: Source,
+): Fragment {
+  const user = new Source(alias(`t${source.scope.next()}`), source.scope);
+  const { from, found } = callerValues(value.operand, user);
+  const key = user.column([], value.collection.primaryKey);
+  const wanted = sql`${key} = any(${parameter({ kind: 'caller', variable: value.variable })}::uuid[])`;
+  const rows = sql`select ${found}::text::${operandTypeName(operand)} from ${tableName(value.collection)} ${user.alias}${user.joins()}${from} where ${wanted}`;
+  if (operator === 'eq' || operator === 'in') return sql`${left} = any(array(${rows}))`;
+  if (operator === 'neq' || operator === 'nin') return sql`${left} <> all(array(${rows}))`;
+  const comparison = COMPARISONS[operator];
+  if (!comparison) throw new Error(`the operator ${operator} takes no field of the caller`);
+  return sql`${left} ${comparison} (${rows} limit 1)`;
+}
+
+/** All values behind a to-many relation, not only the first. */
+function callerValues(operand: OperandPlan, source: Source): { from: Fragment; found: Fragment } {
+  if (operand.kind !== 'first') return { from: sql``, found: compileOperand(operand, source) };
+  const child = new Source(alias(`t${source.scope.next()}`), source.scope);
+  const key = source.column(operand.through, operand.hop.origin.primaryKey);
+  const inner = callerValues(operand.operand, child);
+  const related = refersTo(operand.hop, child.alias, key);
+  const rows = sql`select ${inner.found} as ${alias('v')} from ${tableName(operand.hop.collection)} ${child.alias}${child.joins()}${inner.from} where ${related}`;
+  const name = alias(`v${source.scope.next()}`);
+  return { from: sql` cross join lateral (${rows}) ${name}`, found: sql`${name}.${alias('v')}` };
+}
+
+/**
+ * Rows behind the one whose sort values the cursor holds: equal in the first so many of them and behind it in the next.
+ * Nulls come last in an ascending order and first in a descending one.
+ */
+export function compileCursor(
+  after: CursorCondition,
+  order: readonly Order[],
+  expressions: readonly Fragment[],
+): Fragment {
+  const given = order.map(({ operand }, position) => {
+    const value = parameter({ kind: 'cursor', slot: after.slot, position, count: order.length });
+    return sql`${value}::${operandTypeName(operand)}`;
+  });
+  const descending = order[0]?.descending ?? false;
+  const plain = order.every((each) => each.descending === descending && isNeverNull(each.operand));
+  if (plain) return sql`(${join(expressions, sql`, `)}) ${descending ? sql`<` : sql`>`} (${join(given, sql`, `)})`;
+  const alternatives = order.map((each, position) => {
+    const value = expressions[position] as Fragment;
+    const mark = given[position] as Fragment;
+    const behind = isNeverNull(each.operand)
+      ? sql`${value} ${each.descending ? sql`<` : sql`>`} ${mark}`
+      : each.descending
+        ? sql`(${value} < ${mark} or (${mark} is null and ${value} is not null))`
+        : sql`(${value} > ${mark} or (${value} is null and ${mark} is not null))`;
+    const equal = expressions
+      .slice(0, position)
+      .map((before, index) => sql`${before} is not distinct from ${given[index] as Fragment}`);
+    return sql`(${join([...equal, behind], sql` and `)})`;
+  });
+  return sql`(${join(alternatives, sql` or `)})`;
+}
+
+function isNeverNull(operand: OperandPlan): boolean {
+  return (
+    operand.kind === 'count' ||
+    (operand.kind === 'field' && operand.through.length === 0 && operand.field.column?.is_nullable === false)
+  );
+}

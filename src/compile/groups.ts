@@ -1,0 +1,64 @@
+/** A level of groups → SQL: aggregates over a collection, by groups, with a page of the groups. */
+import type { AggregatePlan, GroupLevel, OperandPlan } from '../plan/plan.js';
+import { alias, type Fragment, identifier, join, nothing, sql } from '../sql/fragment.js';
+import { compileCondition } from './condition.js';
+import { compileAggregate, compileOperand, showAggregate, showOperand } from './operand.js';
+import { type CompiledLevel, limitClause, offsetClause, orderClause, type Tie, whereClause } from './rows.js';
+import { type Scope, Source, tableName } from './source.js';
+
+export function compileGroups(level: GroupLevel, scope: Scope, tie: Tie | null): CompiledLevel {
+  const number = scope.next();
+  const source = new Source(alias(`t${number}`), scope);
+  const name = alias(`p${number}`);
+  const groups = level.groups.map(({ operand }) => compileOperand(operand, source));
+  const aggregates = level.aggregates.map((aggregate) => compileAggregate(aggregate, source));
+  const columns = [
+    ...groups.map((group, position) => sql`${group} as ${alias(`g${position}`)}`),
+    ...aggregates.map((aggregate, position) => sql`${aggregate} as ${alias(`a${position}`)}`),
+  ];
+  const sorted = level.order.map(({ operand, descending }) => ({ column: sortedColumn(operand, level), descending }));
+  const conditions = [tie?.(source.alias), compileCondition(level.where, source)].filter(
+    (each) => each !== undefined && each !== null,
+  );
+  const having = compileCondition(level.having, source);
+  const names = groups.map((_, position) => alias(`g${position}`));
+  const grouping = groups.length > 0 ? sql` group by ${join(names, sql`, `)}` : nothing;
+  const page = sql`select ${join(columns, sql`, `)} from ${tableName(level.collection)} ${source.alias}${source.joins()}${whereClause(conditions)}${grouping}${having ? sql` having ${having}` : nothing}${orderClause(sorted)}${limitClause(level.limit)}${offsetClause(level.offset)}`;
+  const outputs = [
+    ...level.groups.map(
+      ({ name: shown, operand }, position) =>
+        sql`${showOperand(operand, sql`${name}.${alias(`g${position}`)}`)} as ${identifier(shown)}`,
+    ),
+    ...functionOutputs(level.aggregates, name, scope),
+  ];
+  const outer = orderClause(sorted.map(({ column, descending }) => ({ column: sql`${name}.${column}`, descending })));
+  return { query: sql`select ${join(outputs, sql`, `)} from (${page}) ${name}${outer}`, row: alias(`r${number}`) };
+}
+
+/** Groups and aggregates are sorted by the columns that show them. */
+function sortedColumn(operand: OperandPlan, level: GroupLevel): Fragment {
+  const group = level.groups.findIndex((each) => each.operand === operand);
+  if (group >= 0) return alias(`g${group}`);
+  const aggregate = level.aggregates.findIndex((each) => operand.kind === 'aggregate' && operand.aggregate === each);
+  if (aggregate < 0) throw new Error('groups are sorted by what they show');
+  return alias(`a${aggregate}`);
+}
+
+/** One key per function: a number, or an object with a key per field. */
+function functionOutputs(aggregates: readonly AggregatePlan[], page: Fragment, scope: Scope): Fragment[] {
+  const byFunction = new Map<string, { aggregate: AggregatePlan; position: number }[]>();
+  aggregates.forEach((aggregate, position) => {
+    byFunction.set(aggregate.function, [...(byFunction.get(aggregate.function) ?? []), { aggregate, position }]);
+  });
+  return [...byFunction].map(([name, members]) => {
+    const shown = members.map(({ aggregate, position }) => ({
+      key: aggregate.name,
+      value: showAggregate(aggregate, sql`${page}.${alias(`a${position}`)}`),
+    }));
+    const [only] = shown;
+    if (shown.length === 1 && only?.key === null) return sql`${only.value} as ${identifier(name)}`;
+    const row = alias(`f${scope.next()}`);
+    const columns = shown.map(({ key, value }) => sql`${value} as ${identifier(key ?? '*')}`);
+    return sql`(select row_to_json(${row}) from (select ${join(columns, sql`, `)}) ${row}) as ${identifier(name)}`;
+  });
+}

@@ -1,0 +1,129 @@
+/** Values of a row as SQL: columns, functions of them, counts and aggregates, and how each is shown in JSON. */
+import type { AggregatePlan, OperandPlan } from '../plan/plan.js';
+import { alias, type Fragment, parameter, sql } from '../sql/fragment.js';
+import { outputExpression } from './output.js';
+import { refersTo, Source, tableName, typeName } from './source.js';
+
+export function compileOperand(operand: OperandPlan, source: Source, descending = false): Fragment {
+  switch (operand.kind) {
+    case 'field':
+      return source.column(operand.through, operand.field);
+    case 'date': {
+      const column = source.column(operand.through, operand.field);
+      const value = operand.field.column?.base_type === 'timestamptz' ? sql`(${column} at time zone 'UTC')` : column;
+      return sql`floor(extract(${DATE_PARTS[operand.function]} from ${value}))::int4`;
+    }
+    case 'length': {
+      const column = source.column(operand.through, operand.field);
+      return operand.field.column?.base_type === 'jsonb'
+        ? sql`case when jsonb_typeof(${column}) = 'array' then jsonb_array_length(${column}) end`
+        : sql`case when json_typeof(${column}) = 'array' then json_array_length(${column}) end`;
+    }
+    case 'count': {
+      const child = alias(`t${source.scope.next()}`);
+      const key = source.column(operand.through, operand.hop.origin.primaryKey);
+      return sql`(select count(*) from ${tableName(operand.hop.collection)} ${child} where ${refersTo(operand.hop, child, key)})`;
+    }
+    case 'json': {
+      const column = source.column(operand.through, operand.field);
+      const path = sql`${parameter({ kind: 'path', slot: operand.path })}::text[]`;
+      if (operand.as === 'json') return sql`(${column} #> ${path})`;
+      const text = sql`(${column} #>> ${path})`;
+      if (operand.as === 'text') return text;
+      return sql`case when ${text} ~ '^-?[0-9]+([.][0-9]+)?([eE][+-]?[0-9]{1,3})?$' then ${text}::numeric end`;
+    }
+    case 'first': {
+      const child = new Source(alias(`t${source.scope.next()}`), source.scope);
+      const key = source.column(operand.through, operand.hop.origin.primaryKey);
+      const value = compileOperand(operand.operand, child, descending);
+      const direction = descending ? sql` desc` : sql``;
+      return sql`(select ${value} from ${tableName(operand.hop.collection)} ${child.alias}${child.joins()} where ${refersTo(operand.hop, child.alias, key)} order by ${value}${direction} limit 1)`;
+    }
+    case 'aggregate':
+      return compileAggregate(operand.aggregate, source);
+  }
+}
+
+const DATE_PARTS = {
+  year: sql`year`,
+  month: sql`month`,
+  week: sql`week`,
+  day: sql`day`,
+  weekday: sql`dow`,
+  hour: sql`hour`,
+  minute: sql`minute`,
+  second: sql`second`,
+} as const;
+
+export function compileAggregate(aggregate: AggregatePlan, source: Source): Fragment {
+  if (!aggregate.operand) return sql`count(*)`;
+  const value = compileOperand(aggregate.operand, source);
+  switch (aggregate.function) {
+    case 'count':
+    case 'countAll':
+      return sql`count(${value})`;
+    case 'countDistinct':
+      return sql`count(distinct ${value})`;
+    case 'sum':
+      return sql`sum(${value})`;
+    case 'sumDistinct':
+      return sql`sum(distinct ${value})`;
+    case 'avg':
+      return sql`avg(${value})`;
+    case 'avgDistinct':
+      return sql`avg(distinct ${value})`;
+    case 'min':
+      return sql`min(${value})`;
+    case 'max':
+      return sql`max(${value})`;
+  }
+}
+
+/** The value as JSON shows it, from the expression that holds it. */
+export function showOperand(operand: OperandPlan, value: Fragment): Fragment {
+  switch (operand.kind) {
+    case 'field':
+      return outputExpression(value, operand.field);
+    case 'aggregate':
+      return showAggregate(operand.aggregate, value);
+    default:
+      return value;
+  }
+}
+
+/** Sums and averages of numbers that JavaScript would round travel as text; counts, and what integers and floats give, as numbers. */
+export function showAggregate(aggregate: AggregatePlan, value: Fragment): Fragment {
+  const { operand } = aggregate;
+  if (operand?.kind !== 'field' || aggregate.function.startsWith('count')) return value;
+  if (aggregate.function === 'min' || aggregate.function === 'max') return outputExpression(value, operand.field);
+  return operand.field.type === 'decimal' || operand.field.type === 'bigInteger' ? sql`${value}::text` : value;
+}
+
+/** The type of a value that is compared with the operand. */
+export function operandTypeName(operand: OperandPlan): Fragment {
+  switch (operand.kind) {
+    case 'field':
+      return typeName(operand.field);
+    case 'date':
+    case 'length':
+      return sql`int4`;
+    case 'count':
+      return sql`int8`;
+    case 'json':
+      return operand.as === 'numeric' ? sql`numeric` : sql`text`;
+    case 'first':
+      return operandTypeName(operand.operand);
+    case 'aggregate': {
+      const { aggregate } = operand;
+      const same = aggregate.function === 'min' || aggregate.function === 'max';
+      return same && aggregate.operand ? operandTypeName(aggregate.operand) : sql`numeric`;
+    }
+  }
+}
+
+/** Whether the operand is a text as it stands: patterns and emptiness need one. */
+export function asText(operand: OperandPlan, value: Fragment): Fragment {
+  if (operand.kind === 'json') return value;
+  const base = operand.kind === 'field' ? operand.field.column?.base_type : undefined;
+  return base === 'text' || base === 'varchar' || base === 'bpchar' || base === 'citext' ? value : sql`${value}::text`;
+}

@@ -1,0 +1,137 @@
+/** Aggregates and groups × model → group level. */
+import { invalidQuery } from '../errors.js';
+import type { Collection, Field, Model } from '../mirror/model.js';
+import type { Aggregate, AggregateFunction, Expression, Filter, Query, SortKey } from '../request/ast.js';
+import { outputName } from '../request/expression.js';
+import { operandType, resolveExpression } from './names.js';
+import { checkOperator } from './operators.js';
+import { planLimit, planOffset } from './order.js';
+import { type AggregatePlan, ALWAYS, type Condition, type GroupLevel, type OperandPlan } from './plan.js';
+
+export function planGroups(
+  query: Query,
+  collection: Collection,
+  model: Model,
+  where: Condition,
+  defaultLimit: number,
+): GroupLevel {
+  const groups = (query.groupBy ?? []).map((expression) => planGroup(expression, collection, model));
+  const requested = query.aggregate ?? [];
+  const aggregates = requested.map((aggregate) =>
+    planAggregate(aggregate, collection, model, isMixed(aggregate, requested)),
+  );
+  const limit = planLimit(query, defaultLimit);
+  return {
+    kind: 'groups',
+    collection,
+    groups,
+    aggregates,
+    where,
+    having: query.having ? planHaving(query.having, collection, model) : ALWAYS,
+    order: groups.length === 0 ? [] : planGroupOrder(query.sort, groups, aggregates),
+    limit,
+    offset: planOffset(query, limit),
+  };
+}
+
+type Group = GroupLevel['groups'][number];
+
+function planGroup(expression: Expression, collection: Collection, model: Model): Group {
+  const place = `groupBy "${expression.text}"`;
+  const operand = resolveExpression(expression, collection, { model, place, many: false });
+  if (operand.kind === 'field' && !isComparable(operand.field))
+    throw invalidQuery(`${place}: values of this type cannot be grouped`);
+  const name = expression.path.length > 1 && !expression.call ? expression.path.join('.') : outputName(expression);
+  return { name, operand: operand.kind === 'json' ? { ...operand, as: 'text' } : operand };
+}
+
+/** `count=*` is a number of its own; beside counts of fields it needs a name among them. */
+function isMixed(aggregate: Aggregate, all: readonly Aggregate[]): boolean {
+  return !aggregate.field && all.some((each) => each.function === aggregate.function && each.field);
+}
+
+function planAggregate(aggregate: Aggregate, collection: Collection, model: Model, mixed: boolean): AggregatePlan {
+  if (!aggregate.field) return { function: aggregate.function, name: mixed ? '*' : null, operand: null };
+  const place = `aggregate "${aggregate.function}"`;
+  const operand = resolveExpression(aggregate.field, collection, { model, place, many: false });
+  checkAggregate(aggregate.function, operand, place);
+  return { function: aggregate.function, name: aggregate.field.path.join('.'), operand };
+}
+
+const NUMBERS = new Set(['integer', 'bigInteger', 'decimal', 'float']);
+const ORDERED = new Set([...NUMBERS, 'string', 'text', 'date', 'dateTime', 'time', 'timestamp']);
+
+function checkAggregate(name: AggregateFunction, operand: OperandPlan, place: string): void {
+  if (operand.kind !== 'field') throw new Error('an aggregate is of a field');
+  const { field } = operand;
+  const fitting =
+    name === 'count' || name === 'countAll'
+      ? true
+      : name === 'countDistinct'
+        ? isComparable(field)
+        : (name === 'min' || name === 'max' ? ORDERED : NUMBERS).has(field.type);
+  if (!fitting) throw invalidQuery(`${place}: it does not apply to "${field.name}" of type ${field.type}`);
+}
+
+function isComparable(field: Field): boolean {
+  return field.column?.base_type !== 'json' && !field.type.startsWith('geometry');
+}
+
+/** A group, or one of the requested aggregates: `status`, `count`, `sum.price`. The first group decides where none is named. */
+function planGroupOrder(
+  sort: readonly SortKey[] | null,
+  groups: readonly Group[],
+  aggregates: readonly AggregatePlan[],
+): GroupLevel['order'] {
+  const order = (sort ?? []).map(({ expression, descending }) => {
+    const group = groups.find((each) => each.name === expression.text || each.name === outputName(expression));
+    if (group) return { operand: group.operand, descending };
+    const [name, ...rest] = expression.path;
+    const field = rest.join('.');
+    const aggregate = aggregates.find((each) => each.function === name && (each.name ?? '') === field);
+    if (!aggregate) throw invalidQuery(`"${expression.text}" in "sort" is neither a group nor one of the aggregates`);
+    return { operand: { kind: 'aggregate' as const, aggregate }, descending };
+  });
+  const rest = groups.filter((group) => !order.some((each) => each.operand === group.operand));
+  return [...order, ...rest.map(({ operand }) => ({ operand, descending: false }))];
+}
+
+function planHaving(filter: Filter, collection: Collection, model: Model): Condition {
+  if (filter.kind === 'and' || filter.kind === 'or') {
+    const conditions = filter.filters.map((each) => planHaving(each, collection, model));
+    return conditions.length === 0 ? ALWAYS : { kind: filter.kind, conditions };
+  }
+  if (filter.kind !== 'field') throw invalidQuery('"having" takes aggregates');
+  return planHavingOf(filter.name as AggregateFunction, [], filter.filter, collection, model);
+}
+
+function planHavingOf(
+  name: AggregateFunction,
+  path: readonly string[],
+  filter: Filter,
+  collection: Collection,
+  model: Model,
+): Condition {
+  switch (filter.kind) {
+    case 'and':
+    case 'or': {
+      const conditions = filter.filters.map((each) => planHavingOf(name, path, each, collection, model));
+      return conditions.length === 0 ? ALWAYS : { kind: filter.kind, conditions };
+    }
+    case 'field':
+      return planHavingOf(name, [...path, filter.name], filter.filter, collection, model);
+    case 'compare': {
+      const field = path.length === 0 || path[0] === '*' ? null : { path, call: null, text: path.join('.') };
+      if (!field && !name.startsWith('count')) throw invalidQuery(`"having": "${name}" needs a field`);
+      const aggregate = planAggregate({ function: name, field }, collection, model, false);
+      const operand: OperandPlan = { kind: 'aggregate', aggregate };
+      checkOperator(filter.operator, operand);
+      if (filter.value?.kind === 'variable') throw invalidQuery('"having" takes no fields of the caller');
+      const { codec, label } = operandType(operand);
+      const value = filter.value && { kind: 'slot' as const, slot: filter.value.slot, codec, label };
+      return { kind: 'compare', operand, operator: filter.operator, value };
+    }
+    default:
+      throw invalidQuery('"having" takes operators below an aggregate');
+  }
+}

@@ -1,0 +1,244 @@
+/**
+ * Filters × model → conditions. To-one relations are followed by joins that keep rows without a counterpart; each filter
+ * object below a to-many relation is one existence test, so its conditions must hold of the same related row.
+ */
+import { forbidden, forbiddenCollection, forbiddenField, invalidQuery } from '../errors.js';
+import type { Collection, Field, Model } from '../mirror/model.js';
+import type { Filter, JsonFilter, Operand, Operator } from '../request/ast.js';
+import { fieldNamed, fieldOf, hopOf, isJson, operandType, resolveExpression, stepOf } from './names.js';
+import { checkOperator } from './operators.js';
+import { ALWAYS, type Condition, type Hop, type OperandPlan, type Step, type ValuePlan } from './plan.js';
+
+/** The row that a filter speaks of: one of `collection`, reached through to-one steps. */
+interface Place {
+  readonly model: Model;
+  readonly collection: Collection;
+  readonly through: readonly Step[];
+  readonly name: string;
+}
+
+export function planFilter(filter: Filter | null, collection: Collection, model: Model, name = 'filter'): Condition {
+  return filter ? planRow(filter, { model, collection, through: [], name }) : ALWAYS;
+}
+
+function planRow(filter: Filter, place: Place): Condition {
+  switch (filter.kind) {
+    case 'and':
+    case 'or':
+      return combine(filter.kind, filter.filters, (each) => planRow(each, place));
+    case 'field':
+      return planNamed(filter.name, filter.filter, place);
+    case 'function': {
+      const options = { model: place.model, place: place.name, many: false };
+      const operand = resolveExpression(filter.expression, place.collection, options);
+      const value: OperandPlan = operand.kind === 'json' ? { ...operand, as: 'text' } : operand;
+      return planValue(filter.filter, prefixed(value, place.through), place);
+    }
+    case 'follow':
+      return planMany(filter.filter, followed(filter.arguments, place), place);
+    default:
+      throw invalidQuery(`${place.name}: an operator needs a field above it`);
+  }
+}
+
+/** An empty `_or` restricts nothing, as an empty `_and` does; one branch that always holds makes the whole hold. */
+function combine(kind: 'and' | 'or', filters: readonly Filter[], plan: (filter: Filter) => Condition): Condition {
+  const conditions = filters.map(plan);
+  if (kind === 'or' && conditions.some((each) => each.kind === 'and' && each.conditions.length === 0)) return ALWAYS;
+  if (conditions.length === 0) return ALWAYS;
+  return conditions.length === 1 ? (conditions[0] as Condition) : { kind, conditions };
+}
+
+function planNamed(name: string, filter: Filter, place: Place): Condition {
+  const named = fieldNamed(place.collection, name, place.name);
+  const { field } = named;
+  const hop = hopOf(place.model, place.collection, field);
+  if (hop) return planMany(filter, hop, place);
+  const step = stepOf(place.model, place.collection, named, place.name);
+  if (step) return planOne(filter, step, field, place);
+  if (!field.column) throw forbiddenField(name, place.collection.name, place.name);
+  return planValue(filter, { kind: 'field', through: place.through, field }, place);
+}
+
+/** Operators speak of the reference itself, everything else of the row it leads to. */
+function planOne(filter: Filter, step: Step, field: Field, place: Place): Condition {
+  switch (filter.kind) {
+    case 'and':
+    case 'or':
+      return combine(filter.kind, filter.filters, (each) => planOne(each, step, field, place));
+    case 'compare':
+      return planValue(filter, { kind: 'field', through: place.through, field }, place);
+    case 'some':
+    case 'none':
+      throw invalidQuery(
+        `${place.name}: "_${filter.kind}" needs a relation to several items, "${field.name}" leads to one`,
+      );
+    default:
+      return planRow(filter, { ...place, collection: step.target, through: [...place.through, step] });
+  }
+}
+
+function planMany(filter: Filter, hop: Hop, place: Place): Condition {
+  const inner: Place = { ...place, collection: hop.collection, through: [] };
+  const exists = (negated: boolean, where: Condition): Condition => ({
+    kind: 'exists',
+    through: place.through,
+    hop,
+    negated,
+    where,
+  });
+  const presence = presenceOf(filter, hop.collection);
+  if (presence !== null) return exists(!presence, ALWAYS);
+  switch (filter.kind) {
+    case 'some':
+      return exists(false, planRow(filter.filter, inner));
+    case 'none':
+      return exists(true, planRow(filter.filter, inner));
+    case 'compare':
+      return exists(false, planValue(filter, { kind: 'field', through: [], field: hop.collection.primaryKey }, inner));
+    case 'or':
+      return combine('or', filter.filters, (each) => planMany(each, hop, place));
+    case 'and': {
+      const apart = (each: Filter): boolean => isQuantified(each) || presenceOf(each, hop.collection) !== null;
+      const together = filter.filters.filter((each) => !apart(each));
+      const rest = filter.filters.filter(apart).map((each) => planMany(each, hop, place));
+      if (together.length > 0)
+        rest.push(
+          exists(
+            false,
+            combine('and', together, (each) => planMember(each, inner)),
+          ),
+        );
+      return rest.length === 1 ? (rest[0] as Condition) : { kind: 'and', conditions: rest };
+    }
+    default:
+      return exists(false, planRow(filter, inner));
+  }
+}
+
+/** An operator among the conditions of one related row speaks of its key. */
+function planMember(filter: Filter, place: Place): Condition {
+  if (filter.kind !== 'compare') return planRow(filter, place);
+  return planValue(filter, { kind: 'field', through: [], field: place.collection.primaryKey }, place);
+}
+
+function isQuantified(filter: Filter): boolean {
+  return filter.kind === 'some' || filter.kind === 'none';
+}
+
+/** `{kids: {_null: true}}` and `{kids: {<key>: {_null: true}}}` ask whether there are related rows at all. */
+function presenceOf(filter: Filter, collection: Collection): boolean | null {
+  const test = filter.kind === 'field' && filter.name === collection.primaryKey.name ? filter.filter : filter;
+  if (test.kind !== 'compare') return null;
+  return test.operator === 'null' ? false : test.operator === 'nnull' ? true : null;
+}
+
+function followed(names: readonly string[], place: Place): Hop {
+  const [name = '', fieldName = '', collectionFieldName] = names;
+  const collection = place.model.collections.get(name);
+  if (!collection) throw forbiddenCollection(name);
+  const field = collection.fields.get(fieldName);
+  if (!field?.column) throw forbiddenField(fieldName, name, place.name);
+  const { relation } = field;
+  const origin = place.collection;
+  if (relation?.kind === 'many-to-one' && relation.oneCollection === origin.name && collectionFieldName === undefined) {
+    return { collection, field, named: null, origin };
+  }
+  if (
+    relation?.kind === 'many-to-any' &&
+    relation.collectionField === collectionFieldName &&
+    relation.allowedCollections.includes(origin.name)
+  ) {
+    return {
+      collection,
+      field,
+      named: { field: fieldOf(collection, collectionFieldName), collection: origin.name },
+      origin,
+    };
+  }
+  throw forbidden(`"${name}"."${fieldName}" does not lead to "${origin.name}".`);
+}
+
+function planValue(filter: Filter, operand: OperandPlan, place: Place): Condition {
+  switch (filter.kind) {
+    case 'and':
+    case 'or':
+      return combine(filter.kind, filter.filters, (each) => planValue(each, operand, place));
+    case 'compare':
+      checkOperator(filter.operator, operand);
+      return {
+        kind: 'compare',
+        operand,
+        operator: filter.operator,
+        value: planOperand(filter.value, filter.operator, operand, place.model),
+      };
+    case 'json':
+      if (operand.kind !== 'field' || !isJson(operand.field))
+        throw invalidQuery(`"_json" does not apply to "${operandType(operand).label}"`);
+      return planJson(filter.filter, operand.field, operand.through, place.model);
+    case 'some':
+    case 'none':
+      throw invalidQuery(`"_${filter.kind}" can only be used with a relation to several items`);
+    case 'field': {
+      const label = operandType(operand).label;
+      if (filter.name.startsWith('_')) throw invalidQuery(`"${filter.name}" is no filter operator of "${label}"`);
+      if (operand.kind === 'field' && operand.field.relation?.kind === 'many-to-any') {
+        throw invalidQuery(`"${label}" leads to several collections: write "${label}:<collection>"`);
+      }
+      throw forbiddenField(`${label}.${filter.name}`, place.collection.name, place.name);
+    }
+    default:
+      throw invalidQuery(`${place.name}: "${operandType(operand).label}" is no relation`);
+  }
+}
+
+function planJson(filter: JsonFilter, field: Field, through: readonly Step[], model: Model): Condition {
+  if (filter.kind !== 'path') {
+    const conditions = filter.filters.map((each) => planJson(each, field, through, model));
+    return conditions.length === 0 ? ALWAYS : { kind: filter.kind, conditions };
+  }
+  const operand: OperandPlan = {
+    kind: 'json',
+    through,
+    field,
+    path: filter.path,
+    as: filter.numeric ? 'numeric' : 'text',
+  };
+  checkOperator(filter.operator, operand);
+  return {
+    kind: 'compare',
+    operand,
+    operator: filter.operator,
+    value: planOperand(filter.value, filter.operator, operand, model),
+  };
+}
+
+const CALLER_OPERATORS: ReadonlySet<Operator> = new Set(['eq', 'neq', 'in', 'nin', 'lt', 'lte', 'gt', 'gte']);
+
+const CALLER_COLLECTIONS: Readonly<Record<string, string>> = {
+  $CURRENT_USER: 'service_users',
+  $CURRENT_ROLE: 'service_roles',
+  $CURRENT_ROLES: 'service_roles',
+  $CURRENT_POLICIES: 'service_policies',
+};
+
+function planOperand(value: Operand, operator: Operator, operand: OperandPlan, model: Model): ValuePlan | null {
+  if (value === null) return null;
+  const { codec, label } = operandType(operand);
+  if (value.kind === 'slot') return { kind: 'slot', slot: value.slot, codec, label };
+  if (!CALLER_OPERATORS.has(operator)) throw invalidQuery(`"_${operator}" of "${label}" takes no field of the caller`);
+  const collection = model.collections.get(CALLER_COLLECTIONS[value.variable] as string);
+  if (!collection) throw new Error('the model lacks the tables of users');
+  const text = `${value.variable}.${value.path.join('.')}`;
+  // A concealed field is refused by the resolver: nobody reads secrets, not even one's own.
+  const found = resolveExpression({ path: value.path, call: null, text }, collection, {
+    model,
+    place: text,
+    many: true,
+  });
+  return { kind: 'caller', variable: value.variable, collection, operand: found };
+}
+
+function prefixed(operand: OperandPlan, through: readonly Step[]): OperandPlan {
+  return operand.kind === 'aggregate' ? operand : { ...operand, through: [...through, ...operand.through] };
+}

@@ -1,0 +1,195 @@
+/** Names of a request become objects of the model: fields, steps along relations, functions of fields. */
+import { forbiddenField, invalidQuery } from '../errors.js';
+import { type Collection, collectionOf, type Field, type ManyToAny, type Model } from '../mirror/model.js';
+import type { Call, Expression } from '../request/ast.js';
+import type { AnyStep, Hop, OneStep, OperandPlan, Step } from './plan.js';
+
+/** A field, with the scope of a many-to-any relation where one was written: `item:headings`. */
+export interface Named {
+  readonly field: Field;
+  readonly scope: string | null;
+}
+
+export function fieldNamed(collection: Collection, name: string, place: string): Named {
+  const whole = collection.fields.get(name);
+  if (whole) return { field: whole, scope: null };
+  const colon = name.indexOf(':');
+  const field = colon > 0 ? collection.fields.get(name.slice(0, colon)) : undefined;
+  if (field?.relation?.kind !== 'many-to-any') throw forbiddenField(name, collection.name, place);
+  return { field, scope: name.slice(colon + 1) };
+}
+
+export function fieldOf(collection: Collection, name: string): Field {
+  const field = collection.fields.get(name);
+  if (!field) throw new Error(`the collection "${collection.name}" has no field "${name}"`);
+  return field;
+}
+
+/** The way from a field that stores a reference; null where the field stores none or its scope is open. */
+export function stepOf(model: Model, collection: Collection, named: Named, place: string): Step | null {
+  const { relation } = named.field;
+  if (relation?.kind === 'many-to-one') return oneStep(model, named.field, relation.oneCollection);
+  if (relation?.kind !== 'many-to-any' || named.scope === null) return null;
+  if (!relation.allowedCollections.includes(named.scope))
+    throw forbiddenField(`${named.field.name}:${named.scope}`, collection.name, place);
+  return anyStep(model, collection, named.field, relation, named.scope, place);
+}
+
+function oneStep(model: Model, field: Field, target: string): OneStep {
+  return { kind: 'one', field, target: collectionOf(model, target) };
+}
+
+function anyStep(
+  model: Model,
+  collection: Collection,
+  field: Field,
+  relation: ManyToAny,
+  scope: string,
+  place: string,
+): AnyStep {
+  const target = model.collections.get(scope);
+  if (!target) throw forbiddenField(`${field.name}:${scope}`, collection.name, place);
+  return { kind: 'any', field, collectionField: fieldOf(collection, relation.collectionField), target };
+}
+
+/** The steps to each collection a many-to-any field may lead to. */
+export function anySteps(model: Model, collection: Collection, field: Field, place: string): AnyStep[] {
+  const { relation } = field;
+  if (relation?.kind !== 'many-to-any') return [];
+  return relation.allowedCollections
+    .filter((name) => model.collections.has(name))
+    .map((name) => anyStep(model, collection, field, relation, name, place));
+}
+
+export function hopOf(model: Model, origin: Collection, field: Field): Hop | null {
+  const { relation } = field;
+  if (relation?.kind !== 'one-to-many') return null;
+  const collection = collectionOf(model, relation.manyCollection);
+  return { collection, field: fieldOf(collection, relation.manyField), named: null, origin };
+}
+
+/** The codec of a value that is compared with the operand, and a name for messages. */
+export function operandType(operand: OperandPlan): { codec: string; label: string } {
+  switch (operand.kind) {
+    case 'field':
+      return { codec: operand.field.column?.base_type ?? 'text', label: operand.field.name };
+    case 'date':
+      return { codec: 'int4', label: `${operand.function}(${operand.field.name})` };
+    case 'length':
+      return { codec: 'int4', label: `count(${operand.field.name})` };
+    case 'count':
+      return { codec: 'int8', label: `count(${operand.hop.collection.name})` };
+    case 'json':
+      return { codec: operand.as === 'numeric' ? 'numeric' : 'text', label: operand.field.name };
+    case 'first':
+      return operandType(operand.operand);
+    case 'aggregate': {
+      const { aggregate } = operand;
+      if (aggregate.operand && (aggregate.function === 'min' || aggregate.function === 'max'))
+        return operandType(aggregate.operand);
+      return { codec: 'numeric', label: aggregate.function };
+    }
+  }
+}
+
+export interface ResolveOptions {
+  readonly model: Model;
+  readonly place: string;
+  /** Whether the path may lead through a to-many relation: only a sort can choose among its rows. */
+  readonly many: boolean;
+}
+
+/** A path with an optional function at its end becomes a value of the row it starts from. */
+export function resolveExpression(
+  expression: Expression,
+  collection: Collection,
+  options: ResolveOptions,
+): OperandPlan {
+  return resolvePath(expression.path, expression.call, collection, options);
+}
+
+function resolvePath(
+  path: readonly string[],
+  call: Call | null,
+  start: Collection,
+  options: ResolveOptions,
+): OperandPlan {
+  const { model, place } = options;
+  const through: Step[] = [];
+  let collection = start;
+  for (const [position, name] of path.entries()) {
+    const named = fieldNamed(collection, name, place);
+    if (position === path.length - 1) return resolveEnd(named, call, collection, through, options);
+    const step = stepOf(model, collection, named, place);
+    if (step) {
+      through.push(step);
+      collection = step.target;
+      continue;
+    }
+    const hop = hopOf(model, collection, named.field);
+    if (!hop) throw forbiddenField(`${name}.${path[position + 1]}`, collection.name, place);
+    if (!options.many) throw invalidQuery(`${place}: "${name}" leads to several items`);
+    return {
+      kind: 'first',
+      through,
+      hop,
+      operand: resolvePath(path.slice(position + 1), call, hop.collection, options),
+    };
+  }
+  throw new Error('a path is never empty');
+}
+
+function resolveEnd(
+  named: Named,
+  call: Call | null,
+  collection: Collection,
+  through: Step[],
+  options: ResolveOptions,
+): OperandPlan {
+  const { field } = named;
+  if (call) return resolveCall(call, field, collection, through, options);
+  if (!field.column || named.scope !== null)
+    throw invalidQuery(`${options.place}: "${field.name}" has no value of its own`);
+  if (isHidden(field)) throw forbiddenField(field.name, collection.name, options.place);
+  return { kind: 'field', through, field };
+}
+
+/** Secrets are shown masked: nothing may be learned from their order or their groups. */
+function isHidden(field: Field): boolean {
+  return field.type === 'hash' || field.special.includes('conceal');
+}
+
+const DATES = new Set(['timestamp', 'dateTime', 'date']);
+const TIMES = new Set(['timestamp', 'dateTime', 'time']);
+const CLOCK = new Set(['hour', 'minute', 'second']);
+
+export function resolveCall(
+  call: Call,
+  field: Field,
+  collection: Collection,
+  through: readonly Step[],
+  options: ResolveOptions,
+): OperandPlan {
+  const refuse = (): never => {
+    throw invalidQuery(
+      `${options.place}: Invalid function specified: "${call.kind}" does not apply to "${field.name}"`,
+    );
+  };
+  if (call.kind === 'count') {
+    const hop = hopOf(options.model, collection, field);
+    if (hop) return { kind: 'count', through, hop };
+    return field.type === 'json' && isJson(field) ? { kind: 'length', through, field } : refuse();
+  }
+  if (!field.column || isHidden(field)) return refuse();
+  if (call.kind === 'json') {
+    return field.type === 'json' && isJson(field)
+      ? { kind: 'json', through, field, path: call.path, as: 'json' }
+      : refuse();
+  }
+  const types = CLOCK.has(call.kind) ? TIMES : DATES;
+  return types.has(field.type) ? { kind: 'date', through, field, function: call.kind } : refuse();
+}
+
+export function isJson(field: Field): boolean {
+  return field.column?.base_type === 'json' || field.column?.base_type === 'jsonb';
+}

@@ -1,0 +1,59 @@
+/** Orders and pages. Every order ends with the key, so that pages are stable. */
+import type { Collection, Model } from '../mirror/model.js';
+import type { Query, SortKey } from '../request/ast.js';
+import { resolveExpression } from './names.js';
+import type { LimitPlan, OffsetPlan, OperandPlan, Order } from './plan.js';
+
+export function planOrder(
+  sort: readonly SortKey[] | null,
+  collection: Collection,
+  model: Model,
+  relationSortField: string | null,
+): Order[] {
+  if (!sort) return defaultOrder(collection, relationSortField);
+  const order = sort.map((key): Order => {
+    const place = `sort "${key.expression.text}"`;
+    const operand = asText(resolveExpression(key.expression, collection, { model, place, many: true }));
+    return { operand, descending: key.descending };
+  });
+  return withKey(order, collection);
+}
+
+/** A JSON value has no order of its own: its text has. */
+function asText(operand: OperandPlan): OperandPlan {
+  if (operand.kind === 'json') return { ...operand, as: 'text' };
+  return operand.kind === 'first' ? { ...operand, operand: asText(operand.operand) } : operand;
+}
+
+/** The relation's sort field, the collection's, or the key alone. */
+export function defaultOrder(collection: Collection, relationSortField: string | null): Order[] {
+  for (const name of [relationSortField, collection.sortField]) {
+    const field = name === null ? undefined : collection.fields.get(name);
+    if (field?.column)
+      return withKey([{ operand: { kind: 'field', through: [], field }, descending: false }], collection);
+  }
+  return withKey([], collection);
+}
+
+function withKey(order: readonly Order[], collection: Collection): Order[] {
+  const position = order.findIndex(
+    ({ operand }) =>
+      operand.kind === 'field' && operand.through.length === 0 && operand.field === collection.primaryKey,
+  );
+  // Behind the key nothing can be equal: what follows it would only cost.
+  if (position >= 0) return order.slice(0, position + 1);
+  return [...order, { operand: { kind: 'field', through: [], field: collection.primaryKey }, descending: false }];
+}
+
+export function planLimit(query: Query, defaultLimit: number): LimitPlan {
+  if (query.limit === null) return { kind: 'constant', value: defaultLimit };
+  return query.limit.kind === 'all' ? query.limit : { kind: 'slot', slot: query.limit.slot };
+}
+
+/** `page` wins over `offset`, and means nothing without a limit. */
+export function planOffset(query: Query, limit: LimitPlan): OffsetPlan | null {
+  if (query.page !== null && limit.kind !== 'all') {
+    return { kind: 'page', slot: query.page, limit: limit.kind === 'constant' ? limit.value : { slot: limit.slot } };
+  }
+  return query.offset === null ? null : { kind: 'offset', slot: query.offset };
+}

@@ -1,0 +1,281 @@
+/** Selections × model → what is shown of a row: wildcards expanded, aliases resolved, relations planned level by level. */
+import { forbiddenField, invalidQuery } from '../errors.js';
+import { type Collection, collectionOf, type Field, type Model } from '../mirror/model.js';
+import type { Call, Query, Selection } from '../request/ast.js';
+import { planGroups } from './aggregate.js';
+import { planFilter } from './filter.js';
+import { anySteps, fieldNamed, hopOf, resolveCall } from './names.js';
+import { planLimit, planOffset, planOrder } from './order.js';
+import { ALWAYS, both, type Condition, type Output, type RowLevel } from './plan.js';
+import { planSearch } from './search.js';
+
+export interface Planner {
+  readonly model: Model;
+  /** Items per list, root or nested, when the request names no limit. */
+  readonly defaultLimit: number;
+  /** Fields and relations of one request, wildcards expanded. */
+  readonly maxNodes: number;
+  nodes: number;
+}
+
+/** Where a level stands: what is asked of it, and the way that led to it. */
+export interface Position {
+  readonly query: Query;
+  readonly place: string;
+  /** The field through which the level was reached; wildcards may leave out the way back. */
+  readonly from: Field | null;
+  readonly backlink: boolean;
+}
+
+interface Wanted {
+  readonly field: Field;
+  readonly call: Call | null;
+  readonly fields: readonly Selection[];
+  /** Collections of a many-to-any field, with what is wanted of each. */
+  readonly scopes: ReadonlyMap<string, readonly Selection[]>;
+}
+
+export const EVERYTHING: readonly Selection[] = [{ kind: 'wildcard', fields: [] }];
+
+export function planOutputs(
+  selections: readonly Selection[],
+  collection: Collection,
+  position: Position,
+  planner: Planner,
+): Output[] {
+  const outputs: Output[] = [];
+  for (const [name, wanted] of expand(selections, collection, position)) {
+    if (++planner.nodes > planner.maxNodes) {
+      throw invalidQuery(`More than MAX_QUERY_NODES (${planner.maxNodes}) fields are selected`);
+    }
+    const output = planOutput(name, wanted, collection, position, planner);
+    if (output) outputs.push(output);
+  }
+  return outputs;
+}
+
+/** By output name, in the order in which they first appear; what is said of one field in several places adds up. */
+function expand(selections: readonly Selection[], collection: Collection, position: Position): Map<string, Wanted> {
+  const wanted = new Map<string, Wanted>();
+  const add = (
+    name: string,
+    field: Field,
+    call: Call | null,
+    fields: readonly Selection[],
+    scope: string | null,
+  ): void => {
+    const before = wanted.get(name) ?? { field, call, fields: [], scopes: new Map() };
+    const scopes =
+      scope === null
+        ? before.scopes
+        : new Map(before.scopes).set(scope, [...(before.scopes.get(scope) ?? []), ...fields]);
+    wanted.set(name, { field, call, fields: scope === null ? [...before.fields, ...fields] : before.fields, scopes });
+  };
+  const aliases = new Map(position.query.alias.map(({ name, target }) => [name, target]));
+  const addAlias = (name: string, fields: readonly Selection[]): void => {
+    const target = aliases.get(name);
+    if (!target) return;
+    const { field } = fieldNamed(collection, target.path[0] as string, `${position.place}, alias "${name}"`);
+    add(name, field, target.call, fields, null);
+  };
+  for (const selection of selections) {
+    switch (selection.kind) {
+      case 'function':
+        add(selection.output, fieldNamed(collection, selection.field, position.place).field, selection.call, [], null);
+        break;
+      case 'field': {
+        if (aliases.has(selection.name)) {
+          addAlias(selection.name, selection.fields);
+          break;
+        }
+        const { field, scope } = fieldNamed(collection, selection.name, position.place);
+        if (selection.fields.length > 0 && !field.relation) {
+          throw forbiddenField(`${field.name}.${describe(selection.fields[0])}`, collection.name, position.place);
+        }
+        add(
+          field.name,
+          field,
+          null,
+          scope !== null && selection.fields.length === 0 ? EVERYTHING : selection.fields,
+          scope,
+        );
+        break;
+      }
+      case 'wildcard':
+        for (const field of collection.fields.values()) {
+          add(field.name, field, null, field.relation && !isWayBack(field, position) ? selection.fields : [], null);
+        }
+        for (const name of aliases.keys()) addAlias(name, selection.fields);
+    }
+  }
+  return wanted;
+}
+
+function describe(selection: Selection | undefined): string {
+  return selection?.kind === 'field' ? selection.name : '*';
+}
+
+function isWayBack(field: Field, position: Position): boolean {
+  const { from } = position;
+  if (position.backlink || !from?.relation || !field.relation) return false;
+  return (
+    from.relation.manyCollection === field.relation.manyCollection &&
+    from.relation.manyField === field.relation.manyField
+  );
+}
+
+function planOutput(
+  name: string,
+  wanted: Wanted,
+  collection: Collection,
+  position: Position,
+  planner: Planner,
+): Output | null {
+  const { field, call, fields } = wanted;
+  const { model } = planner;
+  const place = `${position.place}.${name}`;
+  if (call) {
+    const operand = resolveCall(call, field, collection, [], { model, place, many: false });
+    return { kind: 'value', name: checkName(name), operand };
+  }
+  const inner = (key: string): Position => ({
+    query: deepQuery(position.query, key),
+    place: key === name ? place : `${position.place}.${key}`,
+    from: field,
+    backlink: position.backlink,
+  });
+  const hop = hopOf(model, collection, field);
+  if (hop && field.relation?.kind === 'one-to-many') {
+    const at = inner(name);
+    if (at.query.aggregate || at.query.groupBy) {
+      const where = both(
+        planFilter(at.query.filter, hop.collection, model, place),
+        planSearch(at.query.search, hop.collection),
+      );
+      return {
+        kind: 'many',
+        name,
+        hop,
+        level: planGroups(at.query, hop.collection, model, where, planner.defaultLimit),
+      };
+    }
+    const level = planRows(fields, hop.collection, at, planner, field.relation.sortField);
+    return fields.length === 0 && at.query.alias.length === 0
+      ? { kind: 'keys', name, hop, level }
+      : { kind: 'many', name, hop, level };
+  }
+  if (field.relation?.kind === 'many-to-one' && fields.length > 0) {
+    const target = collectionOf(model, field.relation.oneCollection);
+    return {
+      kind: 'one',
+      name,
+      step: { kind: 'one', field, target },
+      level: planSingle(fields, target, inner(name), planner),
+    };
+  }
+  if (field.relation?.kind === 'many-to-any' && (fields.length > 0 || wanted.scopes.size > 0)) {
+    return planAny(name, wanted, collection, inner, planner);
+  }
+  // Alias fields without a relation (groups, presentation) have nothing to show.
+  return field.column ? { kind: 'value', name, operand: { kind: 'field', through: [], field } } : null;
+}
+
+/** Unscoped fields apply to every collection that has them; at least one must. */
+function planAny(
+  name: string,
+  wanted: Wanted,
+  collection: Collection,
+  inner: (key: string) => Position,
+  planner: Planner,
+): Output {
+  const steps = anySteps(planner.model, collection, wanted.field, inner(name).place);
+  for (const scope of wanted.scopes.keys()) {
+    if (!steps.some((step) => step.target.name === scope))
+      throw forbiddenField(`${name}:${scope}`, collection.name, inner(name).place);
+  }
+  const missing = wanted.fields.find(
+    (each) => each.kind !== 'wildcard' && !steps.some((step) => has(step.target, each)),
+  );
+  if (missing) throw forbiddenField(`${name}.${describe(missing)}`, collection.name, inner(name).place);
+  const targets = steps.map((step) => {
+    const fields = [
+      ...wanted.fields.filter((each) => has(step.target, each)),
+      ...(wanted.scopes.get(step.target.name) ?? []),
+    ];
+    return { step, level: planSingle(fields, step.target, inner(`${name}:${step.target.name}`), planner) };
+  });
+  return { kind: 'any', name, targets };
+}
+
+function has(collection: Collection, selection: Selection): boolean {
+  if (selection.kind === 'wildcard') return true;
+  return collection.fields.has(selection.kind === 'field' ? selection.name : selection.field);
+}
+
+/** The related row of a to-one relation; a filter that it does not meet leaves null. */
+function planSingle(fields: readonly Selection[], target: Collection, position: Position, planner: Planner): RowLevel {
+  const { query } = position;
+  return {
+    kind: 'rows',
+    collection: target,
+    outputs: planOutputs(fields, target, position, planner),
+    where: both(planFilter(query.filter, target, planner.model, position.place), planSearch(query.search, target)),
+    after: null,
+    order: [],
+    limit: { kind: 'constant', value: 1 },
+    offset: null,
+  };
+}
+
+/** A page of rows: the root, or the children of a row. */
+export function planRows(
+  fields: readonly Selection[],
+  collection: Collection,
+  position: Position,
+  planner: Planner,
+  relationSortField: string | null,
+  narrowed: Condition = ALWAYS,
+): RowLevel {
+  const { query } = position;
+  const limit = planLimit(query, planner.defaultLimit);
+  const filter = planFilter(query.filter, collection, planner.model, position.place);
+  return {
+    kind: 'rows',
+    collection,
+    outputs: planOutputs(fields, collection, position, planner),
+    where: both(narrowed, filter, planSearch(query.search, collection)),
+    after: query.cursor !== null && query.cursor !== 'first' ? query.cursor : null,
+    order: planOrder(query.sort, collection, planner.model, relationSortField),
+    limit,
+    offset: planOffset(query, limit),
+  };
+}
+
+const NO_QUERY: Query = {
+  fields: null,
+  alias: [],
+  filter: null,
+  search: null,
+  sort: null,
+  limit: null,
+  offset: null,
+  page: null,
+  cursor: null,
+  aggregate: null,
+  groupBy: null,
+  having: null,
+  deep: [],
+  meta: [],
+  backlink: true,
+};
+
+function deepQuery(query: Query, name: string): Query {
+  return query.deep.find((each) => each.name === name)?.query ?? NO_QUERY;
+}
+
+/** Output names become column aliases of the statement. */
+function checkName(name: string): string {
+  if (Buffer.byteLength(name) > 63)
+    throw invalidQuery(`"${name}" is too long as the name of a field: give it an alias`);
+  return name;
+}

@@ -1,0 +1,129 @@
+/** Fields as clients write them: `title`, `author.name`, `comments.*`, `year(author.born)`, `json(meta, a.b[0])`. */
+import { invalidQuery } from '../errors.js';
+import { type Call, DATE_FUNCTIONS, type Expression, type Selection } from './ast.js';
+import type { ParseContext } from './query.js';
+
+/** `a,b.c` and lists of such texts become a flat list; commas inside parentheses do not separate. */
+export function parseList(input: unknown, parameter: string): string[] {
+  const list: string[] = [];
+  for (const entry of Array.isArray(input) ? input : [input]) {
+    if (typeof entry !== 'string') throw invalidQuery(`"${parameter}" has to be a string or a list of strings`);
+    for (const piece of splitOutside(entry, ',', parameter)) {
+      const trimmed = piece.trim();
+      if (trimmed !== '') list.push(trimmed);
+    }
+  }
+  return list;
+}
+
+export function parseExpression(text: string, parameter: string, context: ParseContext): Expression {
+  const path = splitOutside(text, '.', parameter);
+  const last = path.at(-1) as string;
+  const match = /^([^()]*)\((.*)\)$/s.exec(last);
+  let call: Call | null = null;
+  if (match) {
+    const [argument = '', ...rest] = (match[2] as string).split(',');
+    call = parseCall(match[1] as string, rest.join(',').trim(), text, context);
+    path.splice(-1, 1, ...argument.trim().split('.'));
+  }
+  if (path.some((segment) => segment === '' || /[()]/.test(segment))) {
+    throw invalidQuery(`"${text}" in "${parameter}" is not a path to a field`);
+  }
+  if (path.length > context.limits.relationalDepth) {
+    throw invalidQuery(`Max relational depth exceeded: "${text}" in "${parameter}" (MAX_RELATIONAL_DEPTH)`);
+  }
+  return { path, call, text };
+}
+
+function parseCall(name: string, rest: string, text: string, context: ParseContext): Call {
+  if (name === 'json') return { kind: 'json', path: context.values.add(parseJsonPath(rest, context)) };
+  if (rest !== '') throw invalidQuery(`Invalid function specified: "${text}"`);
+  if (name === 'count') return { kind: 'count' };
+  const found = DATE_FUNCTIONS.find((each) => each === name);
+  if (!found) throw invalidQuery(`Invalid function specified: "${text}"`);
+  return { kind: found };
+}
+
+/** `a`, `a.b`, `a[0].b`, `[0]`: as the list of steps that PostgreSQL's path operators take. */
+export function parseJsonPath(text: string, context: ParseContext): string[] {
+  if (
+    !/^(\[\d+\]|[\p{L}\p{N}\p{Extended_Pictographic}_]+)(\.[\p{L}\p{N}\p{Extended_Pictographic}_]+|\[\d+\])*$/u.test(
+      text,
+    )
+  ) {
+    throw invalidQuery(`"${text}" is not a path into a JSON value`);
+  }
+  const steps = text.split(/[.[\]]+/).filter((step) => step !== '');
+  if (steps.length > context.limits.jsonDepth)
+    throw invalidQuery(`The JSON path "${text}" is deeper than MAX_JSON_QUERY_DEPTH`);
+  return steps;
+}
+
+/** The key under which a function shows its value: `date_year`, `kids_count`, `meta_color_json`. */
+export function outputName(expression: Expression): string {
+  const field = expression.path.at(-1) as string;
+  if (!expression.call) return field;
+  if (expression.call.kind !== 'json') return `${field}_${expression.call.kind}`;
+  const inside = expression.text.slice(expression.text.indexOf('(') + 1, -1);
+  const own = inside.slice(inside.indexOf(field));
+  return `${own.replace(/[.[\], ]+/g, '_').replace(/_+$/, '')}_json`;
+}
+
+interface Node {
+  readonly children: Map<string, Node>;
+  readonly calls: Map<string, Selection>;
+}
+
+/** Paths that share a beginning share a node: `author.name,author.id` asks once for the author. */
+export function parseFields(input: unknown, context: ParseContext): Selection[] | null {
+  const root: Node = { children: new Map(), calls: new Map() };
+  const texts = parseList(input, 'fields');
+  if (texts.length === 0) return null;
+  for (const text of texts) {
+    const expression = parseExpression(text, 'fields', context);
+    const { path, call } = expression;
+    let node = root;
+    for (const segment of call ? path.slice(0, -1) : path) {
+      let child = node.children.get(segment);
+      if (!child) {
+        child = { children: new Map(), calls: new Map() };
+        node.children.set(segment, child);
+      }
+      node = child;
+    }
+    if (call) {
+      const output = outputName(expression);
+      node.calls.set(output, { kind: 'function', output, call, field: path.at(-1) as string });
+    }
+  }
+  return selections(root);
+}
+
+function selections(node: Node): Selection[] {
+  const fields = [...node.children].map(
+    ([name, child]): Selection =>
+      name === '*'
+        ? { kind: 'wildcard', fields: selections(child) }
+        : { kind: 'field', name, fields: selections(child) },
+  );
+  return [...fields, ...node.calls.values()];
+}
+
+/** Splits where no parenthesis is open; calls do not nest. */
+function splitOutside(text: string, separator: string, parameter: string): string[] {
+  if (!text.includes('(') && !text.includes(')')) return text.split(separator);
+  const pieces: string[] = [];
+  let depth = 0;
+  let piece = '';
+  for (const character of text) {
+    if (character === '(') depth++;
+    if (character === ')') depth--;
+    if (depth < 0 || depth > 1) throw invalidQuery(`The parentheses in "${parameter}" do not match or are nested`);
+    if (character === separator && depth === 0) {
+      pieces.push(piece);
+      piece = '';
+    } else piece += character;
+  }
+  if (depth !== 0) throw invalidQuery(`The parentheses in "${parameter}" do not match or are nested`);
+  return [...pieces, piece];
+}

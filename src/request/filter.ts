@@ -1,0 +1,266 @@
+/**
+ * Filters. An object says what must hold of a row; its keys are fields, relations, functions of fields, `_and` and `_or`.
+ * Below a field they are operators. Which names exist, and which operator suits which field, is the planner's business.
+ */
+import { invalidQuery } from '../errors.js';
+import {
+  AGGREGATES,
+  type CallerVariable,
+  type Filter,
+  type JsonFilter,
+  LIST_OPERATORS,
+  type Operand,
+  type Operator,
+  SCALAR_OPERATORS,
+  SHAPE_OPERATORS,
+  TEST_OPERATORS,
+  TEXT_OPERATORS,
+} from './ast.js';
+import { parseExpression, parseJsonPath } from './expression.js';
+import { type Input, type ParseContext, readObject } from './query.js';
+import { parseVariable } from './variables.js';
+
+export function parseFilter(input: Input, context: ParseContext): Filter {
+  return parseObject(input, context, 0, null);
+}
+
+/** Operators, or a whole filter of what the field leads to; `owner` is the field for messages, null at the root. */
+function parseObject(input: unknown, context: ParseContext, depth: number, owner: string | null): Filter {
+  if (depth > context.limits.relationalDepth) {
+    throw invalidQuery('Max relational depth exceeded in "filter" (MAX_RELATIONAL_DEPTH)');
+  }
+  if (input === null || typeof input !== 'object') {
+    if (owner === null) throw invalidQuery('A filter has to be an object');
+    return parseOperator('eq', input, context, owner);
+  }
+  if (Array.isArray(input)) throw invalidQuery(`The filter of "${owner ?? 'root'}" has to be an object, not a list`);
+  const filters = Object.entries(input).map(([key, value]) => parseEntry(key, value, context, depth, owner));
+  return filters.length === 1 ? (filters[0] as Filter) : { kind: 'and', filters };
+}
+
+function parseEntry(key: string, value: unknown, context: ParseContext, depth: number, owner: string | null): Filter {
+  switch (key) {
+    case '_and':
+    case '_or':
+      return { kind: key === '_and' ? 'and' : 'or', filters: parseBranches(value, context, depth, owner, key) };
+    case '_some':
+    case '_none':
+      if (owner === null) throw invalidQuery(`"${key}" needs a relation above it`);
+      return { kind: key === '_some' ? 'some' : 'none', filter: parseObject(value ?? {}, context, depth, owner) };
+    case '_json':
+      if (owner === null) throw invalidQuery('"_json" needs a field above it');
+      return { kind: 'json', filter: parseJsonFilter(readObject(value, '_json'), context) };
+  }
+  if (key.startsWith('$FOLLOW(')) return parseFollow(key, value, context, depth);
+  if (key.startsWith('_') && isOperator(key.slice(1))) {
+    if (owner === null) throw invalidQuery(`The operator "${key}" needs a field above it`);
+    return parseOperator(key.slice(1) as Operator, value, context, owner);
+  }
+  if (key.includes('(')) {
+    const expression = parseExpression(key, 'filter', context);
+    if (!expression.call) throw invalidQuery(`Invalid filter key "${key}"`);
+    return { kind: 'function', expression, filter: parseObject(value, context, depth + 1, key) };
+  }
+  return { kind: 'field', name: key, filter: parseObject(value, context, depth + 1, key) };
+}
+
+/** A list, or what brackets with indices made of one. */
+function parseBranches(
+  input: unknown,
+  context: ParseContext,
+  depth: number,
+  owner: string | null,
+  key: string,
+): Filter[] {
+  const list = typeof input === 'object' && input !== null && !Array.isArray(input) ? Object.values(input) : input;
+  if (!Array.isArray(list)) throw invalidQuery(`"${key}" has to be a list of filters`);
+  return list.map((each) => {
+    if (owner === null && (each === null || typeof each !== 'object'))
+      throw invalidQuery(`"${key}" has to be a list of filters`);
+    return parseObject(each, context, depth, owner);
+  });
+}
+
+/** `$FOLLOW(collection, field)` or `$FOLLOW(collection, itemField, collectionField)`: rows elsewhere that point here. */
+function parseFollow(key: string, value: unknown, context: ParseContext, depth: number): Filter {
+  const match = /^\$FOLLOW\(([^()]*)\)$/.exec(key);
+  const names = match?.[1]?.split(',').map((each) => each.trim()) ?? [];
+  if (key.length > 500 || names.length < 2 || names.length > 3 || names.includes('')) {
+    throw invalidQuery('"$FOLLOW" takes a collection and one or two of its fields, in at most 500 characters');
+  }
+  return { kind: 'follow', arguments: names, filter: parseObject(value, context, depth + 1, key) };
+}
+
+const OPERATORS: ReadonlySet<string> = new Set([
+  ...SCALAR_OPERATORS,
+  ...LIST_OPERATORS,
+  ...TEST_OPERATORS,
+  ...TEXT_OPERATORS,
+  ...SHAPE_OPERATORS,
+]);
+
+function isOperator(name: string): name is Operator {
+  return OPERATORS.has(name);
+}
+
+const OPPOSITES: Readonly<Record<string, Operator>> = {
+  null: 'nnull',
+  nnull: 'null',
+  empty: 'nempty',
+  nempty: 'empty',
+};
+
+function parseOperator(operator: Operator, input: unknown, context: ParseContext, owner: string): Filter {
+  if (includes(TEST_OPERATORS, operator)) return compare(parseTest(operator, input, owner), null);
+  if (includes(LIST_OPERATORS, operator)) return compare(operator, parseListOperand(operator, input, context, owner));
+  if (includes(SHAPE_OPERATORS, operator)) return compare(operator, parseShape(input, context, owner));
+  const value = plain(input);
+  if (value === null && operator === 'eq') return compare('null', null);
+  if (value === null && operator === 'neq') return compare('nnull', null);
+  return compare(operator, parseOperand(value, context, owner));
+}
+
+function compare(operator: Operator, value: Operand): Filter {
+  return { kind: 'compare', operator, value };
+}
+
+/** The value of `_null` and its kin is true, false or nothing; false asks for the opposite. */
+function parseTest(operator: Operator, input: unknown, owner: string): Operator {
+  const value = plain(input);
+  if (value === undefined || value === '' || value === null || value === true || value === 1 || value === '1')
+    return operator;
+  if (value === false || value === 0 || value === '0') return OPPOSITES[operator] as Operator;
+  throw invalidQuery(`"_${operator}" of "${owner}" has to be true or false`);
+}
+
+function parseListOperand(operator: Operator, input: unknown, context: ParseContext, owner: string): Operand {
+  let list = input;
+  if (typeof list === 'string') {
+    const variable = parseVariable(list.trim());
+    if (variable) return place(variable, context);
+    list = list.split(',').map((each) => each.trim());
+  } else if (list !== null && typeof list === 'object' && !Array.isArray(list)) list = Object.values(list);
+  else if (!Array.isArray(list)) list = [list];
+  const values = (list as unknown[]).map((each) => scalar(each, owner));
+  if (values.length === 0 || (values.length === 1 && values[0] === ''))
+    throw invalidQuery(`"_${operator}" of "${owner}" needs a list of values`);
+  if (operator.endsWith('between') && values.length !== 2)
+    throw invalidQuery(`"_${operator}" of "${owner}" needs exactly two values`);
+  const only = values[0];
+  if (values.length === 1 && typeof only === 'string') {
+    const variable = parseVariable(only);
+    if (variable) return place(variable, context);
+  }
+  const entries = values.map((each) => (typeof each === 'string' ? (dynamic(each, owner) ?? each) : each));
+  return { kind: 'slot', slot: context.values.add(entries) };
+}
+
+/** In a list of several entries a variable stands for one value. */
+function dynamic(text: string, owner: string): { variable: string } | null {
+  const variable = parseVariable(text);
+  if (!variable) return null;
+  if (variable.kind === 'path') throw invalidQuery(`"${text}" cannot stand in a list of "${owner}" with other values`);
+  return { variable: variable.text };
+}
+
+function parseShape(input: unknown, context: ParseContext, owner: string): Operand {
+  const shape = readObject(input, owner);
+  return { kind: 'slot', slot: context.values.add(JSON.stringify(shape)) };
+}
+
+function parseOperand(value: unknown, context: ParseContext, owner: string): Operand {
+  const checked = scalar(value, owner);
+  if (checked === '') throw invalidQuery(`The filter of "${owner}" needs a value: use "_empty" for an empty one`);
+  const variable = typeof checked === 'string' ? parseVariable(checked) : null;
+  return variable ? place(variable, context) : { kind: 'slot', slot: context.values.add(checked) };
+}
+
+function place(variable: NonNullable<ReturnType<typeof parseVariable>>, context: ParseContext): Operand {
+  if (variable.kind === 'path') {
+    return { kind: 'variable', variable: variable.name as CallerVariable, path: variable.path };
+  }
+  return { kind: 'slot', slot: context.values.add({ variable: variable.text }) };
+}
+
+function scalar(input: unknown, owner: string): string | number | boolean {
+  const value = plain(input);
+  if (typeof value === 'string' || typeof value === 'boolean') return value;
+  if (typeof value === 'number' && Math.abs(value) <= Number.MAX_SAFE_INTEGER) return value;
+  throw invalidQuery(`The filter of "${owner}" has a value that is no text, number or boolean`);
+}
+
+/** URLs know only texts: these four stand for what JSON would say. */
+function plain(value: unknown): unknown {
+  switch (value) {
+    case 'true':
+      return true;
+    case 'false':
+      return false;
+    case 'null':
+    case 'NULL':
+      return null;
+    default:
+      return value;
+  }
+}
+
+const ORDERED: ReadonlySet<Operator> = new Set(['lt', 'lte', 'gt', 'gte', 'between', 'nbetween']);
+
+/** Keys are paths into the value; numbers compare as numbers, everything else as text. */
+function parseJsonFilter(input: Input, context: ParseContext): JsonFilter {
+  const filters: JsonFilter[] = [];
+  for (const [key, value] of Object.entries(input)) {
+    if (key === '_and' || key === '_or') {
+      const list = Array.isArray(value) ? value : Object.values(readObject(value, key));
+      filters.push({
+        kind: key === '_and' ? 'and' : 'or',
+        filters: list.map((each) => parseJsonFilter(readObject(each, key), context)),
+      });
+      continue;
+    }
+    const path = context.values.add(parseJsonPath(key, context));
+    const operators = value !== null && typeof value === 'object' && !Array.isArray(value) ? value : { _eq: value };
+    for (const [name, given] of Object.entries(operators)) {
+      if (!isOperator(name.slice(1)) || !name.startsWith('_'))
+        throw invalidQuery(`"${name}" is no operator of a JSON path`);
+      const parsed = parseOperator(name.slice(1) as Operator, given, context, key);
+      if (parsed.kind !== 'compare') throw new Error('an operator is a comparison');
+      filters.push({
+        kind: 'path',
+        path,
+        operator: parsed.operator,
+        value: parsed.value,
+        numeric: isNumeric(parsed.operator, given),
+      });
+    }
+  }
+  return filters.length === 1 ? (filters[0] as JsonFilter) : { kind: 'and', filters };
+}
+
+/** URLs carry numbers as texts: an order among digits means numbers. */
+function isNumeric(operator: Operator, given: unknown): boolean {
+  const values = Array.isArray(given) ? given : typeof given === 'string' ? given.split(',') : [given];
+  if (values.every((each) => typeof each === 'number')) return true;
+  return ORDERED.has(operator) && values.every((each) => /^-?\d+(\.\d+)?$/.test(String(each)));
+}
+
+/** `{count: {_gt: 1}, sum: {price: {_lt: 9}}}`: aggregates take the place of fields. */
+export function parseHaving(input: Input, context: ParseContext): Filter {
+  const filters = Object.entries(input).map(([key, value]): Filter => {
+    if (key === '_and' || key === '_or') {
+      const list = Array.isArray(value) ? value : Object.values(readObject(value, key));
+      return {
+        kind: key === '_and' ? 'and' : 'or',
+        filters: list.map((each) => parseHaving(readObject(each, key), context)),
+      };
+    }
+    if (!(AGGREGATES as readonly string[]).includes(key))
+      throw invalidQuery(`Unknown aggregate function "${key}" in "having"`);
+    return { kind: 'field', name: key, filter: parseObject(value, context, 0, key) };
+  });
+  return filters.length === 1 ? (filters[0] as Filter) : { kind: 'and', filters };
+}
+
+function includes<Name extends string>(names: readonly Name[], name: string): name is Name {
+  return (names as readonly string[]).includes(name);
+}

@@ -1,0 +1,210 @@
+/** The parameters of a query, as REST brackets or JSON give them, become the AST. `deep` holds the same with underscores. */
+import { invalidQuery } from '../errors.js';
+import {
+  AGGREGATES,
+  type Aggregate,
+  type Alias,
+  type Expression,
+  type Filter,
+  type Limit,
+  type Meta,
+  type Query,
+  type Slot,
+  type SortKey,
+} from './ast.js';
+import { parseExpression, parseFields, parseList } from './expression.js';
+import { parseFilter, parseHaving } from './filter.js';
+import type { ValueList } from './values.js';
+
+export interface ParseLimits {
+  readonly relationalDepth: number;
+  readonly jsonDepth: number;
+  readonly bracketDepth: number;
+  readonly arrayLength: number;
+  /** Highest `limit`; null when there is none. */
+  readonly pageSize: number | null;
+  /** Lists above this many items are streamed. */
+  readonly wholeRows: number;
+}
+
+export interface ParseContext {
+  readonly values: ValueList;
+  readonly limits: ParseLimits;
+}
+
+export type Input = Readonly<Record<string, unknown>>;
+
+export function parseQuery(input: Input, context: ParseContext): Query {
+  return parseLevel(input, '', context, 0);
+}
+
+/** `prefix` is '_' inside deep. Names that no parameter has are ignored at the root, and are relations inside deep. */
+function parseLevel(input: Input, prefix: '' | '_', context: ParseContext, depth: number): Query {
+  if (depth > context.limits.relationalDepth) {
+    throw invalidQuery('Max relational depth exceeded in "deep" (MAX_RELATIONAL_DEPTH)');
+  }
+  const get = (name: string): unknown => {
+    const value = input[prefix + name];
+    return value === null ? undefined : value;
+  };
+  const fields = get('fields');
+  const filter = get('filter');
+  const having = get('having');
+  const aggregate = get('aggregate');
+  const groupBy = get('groupBy') ?? (prefix === '_' ? get('group') : undefined);
+  const deep = prefix === '' ? readObject(get('deep'), 'deep') : input;
+  return {
+    fields: fields === undefined || prefix === '_' ? null : parseFields(fields, context),
+    alias: parseAlias(get('alias'), context),
+    filter: filter === undefined ? null : parseFilter(readObject(filter, 'filter'), context),
+    search: parseSearch(get('search'), context),
+    sort: parseSort(get('sort'), context),
+    limit: parseLimit(get('limit'), context),
+    offset: parseCount(get('offset'), 'offset', context),
+    page: parseCount(get('page'), 'page', context),
+    cursor: prefix === '' ? parseCursor(input.cursor, context) : null,
+    aggregate: aggregate === undefined ? null : parseAggregate(readObject(aggregate, 'aggregate'), context),
+    groupBy: groupBy === undefined ? null : parseGroupBy(groupBy, context),
+    having: having === undefined ? null : parseHavingFilter(having, context),
+    deep: deep === undefined ? [] : parseDeep(deep, context, depth),
+    meta: prefix === '' ? parseMeta(get('meta')) : [],
+    backlink: !['false', '0', false].includes(get('backlink') as string),
+  };
+}
+
+/** A JSON text or an object. */
+export function readObject(input: unknown, parameter: string): Input {
+  let object = input;
+  if (typeof input === 'string') {
+    if (input.trim() === '') return {};
+    try {
+      object = JSON.parse(input);
+    } catch {
+      throw invalidQuery(`Invalid JSON for ${parameter} object`);
+    }
+  }
+  if (object === undefined || object === null) return {};
+  if (typeof object !== 'object' || Array.isArray(object)) throw invalidQuery(`"${parameter}" has to be an object`);
+  return object as Input;
+}
+
+function parseDeep(input: Input, context: ParseContext, depth: number): Query['deep'] {
+  const deep: { name: string; query: Query }[] = [];
+  for (const [name, value] of Object.entries(input)) {
+    if (name.startsWith('_')) continue;
+    deep.push({ name, query: parseLevel(readObject(value, `deep.${name}`), '_', context, depth + 1) });
+  }
+  return deep;
+}
+
+function parseAlias(input: unknown, context: ParseContext): Alias[] {
+  if (input === undefined) return [];
+  return Object.entries(readObject(input, 'alias')).map(([name, value]) => {
+    if (typeof value !== 'string' || value === '') throw invalidQuery(`The alias "${name}" has to name a field`);
+    if (name === '' || name.includes('.') || name === '*') throw invalidQuery(`"${name}" cannot be an alias`);
+    if (Buffer.byteLength(name) > 63 || name.startsWith('%') || name.includes('\0')) {
+      throw invalidQuery(`"${name}" cannot be an alias: at most 63 bytes, without a leading percent sign`);
+    }
+    const target = parseExpression(value, 'alias', context);
+    if (target.path.length !== 1) throw invalidQuery(`The alias "${name}" cannot name a path`);
+    return { name, target };
+  });
+}
+
+function parseSearch(input: unknown, context: ParseContext): Slot | null {
+  if (input === undefined) return null;
+  if (typeof input !== 'string' && typeof input !== 'number') throw invalidQuery('"search" has to be a string');
+  const term = String(input).trim();
+  if (term.includes('\0')) throw invalidQuery('"search" cannot hold a NUL character');
+  return term === '' ? null : context.values.add(term);
+}
+
+function parseSort(input: unknown, context: ParseContext): SortKey[] | null {
+  if (input === undefined) return null;
+  const keys = parseList(input, 'sort').map((text) => {
+    const descending = text.startsWith('-');
+    return { expression: parseExpression(descending ? text.slice(1) : text, 'sort', context), descending };
+  });
+  return keys.length === 0 ? null : keys;
+}
+
+function parseLimit(input: unknown, context: ParseContext): Limit | null {
+  if (input === undefined || input === '') return null;
+  const { values, limits } = context;
+  const most = limits.pageSize;
+  const all = input === '-1' || input === -1;
+  if (all && most === null) return { kind: 'all' };
+  const limit = all ? (most as number) : wholeNumber(input, 'limit');
+  if (most !== null && limit > most) throw invalidQuery(`"limit" is above QUERY_LIMIT_MAX (${most})`);
+  return { kind: 'slot', slot: values.add(limit), large: limit > limits.wholeRows };
+}
+
+function parseCount(input: unknown, parameter: string, context: ParseContext): Slot | null {
+  if (input === undefined || input === '') return null;
+  return context.values.add(wholeNumber(input, parameter));
+}
+
+function wholeNumber(input: unknown, parameter: string): number {
+  const text = typeof input === 'number' || typeof input === 'string' ? String(input) : '';
+  if (!/^\d{1,10}$/.test(text) || Number(text) > 2_147_483_647) {
+    throw invalidQuery(`"${parameter}" has to be a whole number, zero or above`);
+  }
+  return Number(text);
+}
+
+/** A cursor is the list of the last row's sort values, as texts; clients hand it back as it came. */
+function parseCursor(input: unknown, context: ParseContext): Query['cursor'] {
+  if (input === undefined || input === null) return null;
+  if (input === '') return 'first';
+  if (typeof input === 'string' && /^[\w-]+$/.test(input)) {
+    try {
+      const list: unknown = JSON.parse(
+        new TextDecoder('utf-8', { fatal: true }).decode(Buffer.from(input, 'base64url')),
+      );
+      if (
+        Array.isArray(list) &&
+        list.every((each) => each === null || (typeof each === 'string' && !each.includes('\0')))
+      ) {
+        return { slot: context.values.add(list as readonly string[]) };
+      }
+    } catch {
+      // Answered below: whatever was wrong with it, it is not one of ours.
+    }
+  }
+  throw invalidQuery('"cursor" is not a cursor of this service');
+}
+
+function parseAggregate(input: Input, context: ParseContext): Aggregate[] | null {
+  const aggregates: Aggregate[] = [];
+  for (const [name, fields] of Object.entries(input)) {
+    const found = AGGREGATES.find((each) => each === name);
+    if (!found) throw invalidQuery(`Unknown aggregate function "${name}"`);
+    for (const text of found === 'countAll' ? ['*'] : parseList(fields, `aggregate.${name}`)) {
+      const field = text === '*' ? null : parseExpression(text, 'aggregate', context);
+      if (!field && !found.startsWith('count')) throw invalidQuery(`"${name}" needs a field, not "*"`);
+      if (field?.call) throw invalidQuery(`"${name}" takes fields, not functions`);
+      aggregates.push({ function: found, field });
+    }
+  }
+  return aggregates.length === 0 ? null : aggregates;
+}
+
+function parseGroupBy(input: unknown, context: ParseContext): Expression[] | null {
+  const list = parseList(input, 'groupBy').map((text) => parseExpression(text, 'groupBy', context));
+  return list.length === 0 ? null : list;
+}
+
+function parseHavingFilter(input: unknown, context: ParseContext): Filter {
+  return parseHaving(readObject(input, 'having'), context);
+}
+
+const META: readonly Meta[] = ['total_count', 'filter_count'];
+
+function parseMeta(input: unknown): Meta[] {
+  if (input === undefined) return [];
+  const names = parseList(input, 'meta');
+  if (names.includes('*')) return [...META];
+  const unknown = names.find((name) => !META.includes(name as Meta));
+  if (unknown !== undefined) throw invalidQuery(`"meta" cannot be "${unknown}"`);
+  return META.filter((meta) => names.includes(meta));
+}

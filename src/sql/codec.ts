@@ -1,0 +1,74 @@
+/** How values are written for PostgreSQL, by the base type of the column they meet. */
+import { forbidden, invalidQuery, type ServiceError } from '../errors.js';
+
+export type Scalar = string | number | boolean;
+
+/** The catalog's name of a type (`int4`, `uuid`, ...); types not named here travel as text. */
+export type Codec = string;
+
+/** Where a value came from: decides which error a value that does not fit its column becomes. */
+export interface Origin {
+  readonly field: string;
+  readonly use: 'key' | 'filter';
+}
+
+const RANGES: ReadonlyMap<Codec, readonly [bigint, bigint]> = new Map([
+  ['int2', [-(2n ** 15n), 2n ** 15n - 1n]],
+  ['int4', [-(2n ** 31n), 2n ** 31n - 1n]],
+  ['int8', [-(2n ** 63n), 2n ** 63n - 1n]],
+]);
+
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
+const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,3})?$/i;
+
+export function encode(codec: Codec, value: Scalar | null, origin: Origin): string | null {
+  if (value === null) return null;
+  if (codec === 'bool') {
+    if (value === true || value === 'true' || value === 1 || value === '1') return 'true';
+    if (value === false || value === 'false' || value === 0 || value === '0') return 'false';
+    throw misfit(origin, 'it needs true or false');
+  }
+  const text = String(value);
+  const isNumber = RANGES.has(codec) || codec === 'float4' || codec === 'float8' || codec === 'numeric';
+  if (isNumber && typeof value === 'boolean') throw misfit(origin, 'it needs a number');
+  if (!fits(codec, text)) throw misfit(origin, complaint(codec));
+  return text;
+}
+
+/** Whether a text can be read as a value of the type, as far as that is known without asking PostgreSQL. */
+export function fits(codec: Codec, text: string): boolean {
+  const range = RANGES.get(codec);
+  if (range) {
+    if (!/^[+-]?\d{1,20}$/.test(text)) return false;
+    const number = BigInt(text.replace('+', ''));
+    return number >= range[0] && number <= range[1];
+  }
+  if (codec === 'float4' || codec === 'float8' || codec === 'numeric') return NUMBER.test(text);
+  if (codec === 'uuid') return UUID.test(text);
+  return !text.includes('\0');
+}
+
+function complaint(codec: Codec): string {
+  if (RANGES.has(codec)) return `it needs a whole number in the range of ${codec}`;
+  if (codec === 'uuid') return 'it needs a UUID';
+  return codec === 'float4' || codec === 'float8' || codec === 'numeric'
+    ? 'it needs a number'
+    : 'a text cannot hold a NUL character';
+}
+
+export type Pattern = 'contains' | 'starts' | 'ends';
+
+/** A pattern of `like` in which the value stands for itself. */
+export function pattern(kind: Pattern, value: string): string {
+  const escaped = value.replace(/[\\%_]/g, '\\$&');
+  return `${kind === 'starts' ? '' : '%'}${escaped}${kind === 'ends' ? '' : '%'}`;
+}
+
+export function arrayLiteral(entries: readonly (string | null)[]): string {
+  return `{${entries.map((entry) => (entry === null ? 'NULL' : `"${entry.replace(/["\\]/g, '\\$&')}"`)).join(',')}}`;
+}
+
+/** A key that cannot exist is a missing item (403, as for every missing item); elsewhere the query is wrong. */
+function misfit(origin: Origin, reason: string): ServiceError {
+  return origin.use === 'key' ? forbidden() : invalidQuery(`Invalid value for field "${origin.field}": ${reason}`);
+}

@@ -1,0 +1,167 @@
+/**
+ * The order of the house. Imports point only downward, and each foreign library is known to one room alone: what a reader
+ * may assume about a file follows from where it lies.
+ */
+import { readdir, readFile } from 'node:fs/promises';
+import { join, posix } from 'node:path';
+import t from 'tap';
+import typescript from 'typescript';
+import { packagePath } from '../src/files.js';
+
+/** From the top down; rooms in one row may not know each other. */
+const ORDER: readonly (readonly string[])[] = [
+  ['main'],
+  ['server'],
+  ['resources'],
+  ['http'],
+  ['execute'],
+  ['compile'],
+  ['access'],
+  ['plan'],
+  ['graphql'],
+  ['request'],
+  ['mirror'],
+  ['sql'],
+];
+const LEAVES: readonly string[] = ['errors', 'observe', 'config', 'files'];
+/** Stands beside the others: it starts a program and knows nothing of the service. */
+const APART = 'embedded';
+const KNOWN_ONLY_TO: Readonly<Record<string, string>> = {
+  'uWebSockets.js': 'http',
+  postgres: 'execute',
+  graphql: 'graphql',
+  'libpg-query': 'sql',
+};
+const MOST_LINES = 400;
+
+interface Source {
+  /** Below src, with forward slashes. */
+  readonly path: string;
+  readonly text: string;
+}
+
+t.test('every import of the sources points downward', async (t) => {
+  const sources = await readSources();
+  t.ok(sources.length > 30, `${sources.length} files were read`);
+  t.ok(
+    sources.some((source) => importsOf(source).length > 10),
+    'imports were found',
+  );
+  t.strictSame(
+    sources.flatMap((source) => complaintsOf(source)),
+    [],
+  );
+});
+
+t.test('no file of the sources is too long to read at once', async (t) => {
+  const long = (await readSources()).filter(({ text }) => text.split('\n').length - 1 > MOST_LINES);
+  t.strictSame(
+    long.map(({ path }) => path),
+    [],
+  );
+});
+
+t.test('a wrong import is found, however it is written', async (t) => {
+  const cases: readonly (readonly [path: string, text: string, complaint: RegExp | null])[] = [
+    ['sql/fragment.ts', "import { plan } from '../plan/read.js';", /sql\/fragment.ts .* plan, which lies above sql/],
+    ['sql/fragment.ts', "import type { Plan } from '../plan/read.js';", /above/],
+    ['sql/fragment.ts', "export { plan } from '../plan/read.js';", /above/],
+    ['sql/fragment.ts', "export * from '../plan/read.js';", /above/],
+    ['sql/fragment.ts', "import '../plan/read.js';", /above/],
+    ['sql/fragment.ts', "const plan = await import('../plan/read.js');", /above/],
+    ['sql/fragment.ts', "let plan: import('../plan/read.js').Plan;", /above/],
+    ['sql/fragment.ts', "import { sql } from './statement.js';", null],
+    ['sql/fragment.ts', "import { forbidden } from '../errors.js';", null],
+    ['sql/fragment.ts', '// import { plan } from "../plan/read.js";', null],
+    ['plan/read.ts', "import { sql } from '../sql/fragment.js';", null],
+    ['errors.ts', "import { sql } from './sql/fragment.js';", /leaf/],
+    ['errors.ts', "import { packageRoot } from './files.js';", null],
+    ['main.ts', "import { startService } from './server.js';", null],
+    ['server.ts', "import { main } from './main.js';", /above/],
+    ['server.ts', "import { startEmbedded } from './embedded/cluster.js';", null],
+    [
+      'resources/items.ts',
+      "import { startEmbedded } from '../embedded/cluster.js';",
+      /embedded is for the server alone/,
+    ],
+    ['embedded/cluster.ts', "import { StartError } from '../errors.js';", null],
+    ['embedded/cluster.ts', "import { Database } from '../execute/database.js';", /only leaves/],
+    ['embedded/cluster.ts', "import { sql } from '../sql/fragment.js';", /only leaves/],
+    ['plan/read.ts', "import postgres from 'postgres';", /only execute may know postgres/],
+    ['plan/read.ts', "import type { Sql } from 'postgres';", /only execute may know postgres/],
+    ['plan/read.ts', "import { parse } from 'graphql/language';", /only graphql may know graphql/],
+    ['resources/items.ts', "import('uWebSockets.js')", /only http may know uWebSockets.js/],
+    ['compile/read.ts', "import Grammar from 'libpg-query';", /only sql may know libpg-query/],
+    ['sql/verify.ts', "import Grammar from 'libpg-query';", null],
+    ['plan/read.ts', "import { test } from '../../test/support.js';", /leaves src/],
+    ['basement/boiler.ts', "import { forbidden } from '../errors.js';", /no room of the house/],
+    ['plan/read.ts', "import { heat } from '../basement/boiler.js';", /no room of the house/],
+  ];
+  for (const [path, text, expected] of cases) {
+    const complaints = complaintsOf({ path, text });
+    if (expected === null) t.strictSame(complaints, [], `${path}: ${text}`);
+    else t.match(complaints, [expected], `${path}: ${text}`);
+  }
+});
+
+async function readSources(): Promise<Source[]> {
+  const root = packagePath('src');
+  const entries = await readdir(root, { recursive: true, withFileTypes: true });
+  const files = entries.filter((entry) => entry.isFile() && entry.name.endsWith('.ts'));
+  return Promise.all(
+    files.map(async (entry) => {
+      const path = join(entry.parentPath, entry.name);
+      return { path: posix.normalize(path.slice(root.length + 1)), text: await readFile(path, 'utf8') };
+    }),
+  );
+}
+
+function complaintsOf(source: Source): string[] {
+  const room = roomOf(source.path);
+  return importsOf(source).flatMap((specifier) => {
+    const complaint = specifier.startsWith('.')
+      ? judgeRoom(room, posix.join(posix.dirname(source.path), specifier))
+      : judgePackage(room, specifier);
+    return complaint === null ? [] : [`${source.path} imports ${specifier}: ${complaint}`];
+  });
+}
+
+/** All ways to name a module: static, for types alone, dynamic, passed on. */
+function importsOf(source: Source): string[] {
+  const found = typescript.preProcessFile(source.text, true, true).importedFiles.map((file) => file.fileName);
+  const inTypes = [...source.text.matchAll(/^(?!\s*(?:\/\/|\*)).*\bimport\(\s*['"]([^'"]+)['"]\s*\)/gm)];
+  return [...new Set([...found, ...inTypes.map((match) => match[1] as string)])];
+}
+
+function judgeRoom(room: string, target: string): string | null {
+  if (target.startsWith('..')) return 'it leaves src';
+  const goal = roomOf(target);
+  if (goal === room || LEAVES.includes(goal)) return isKnown(room) ? null : `${room} is no room of the house`;
+  if (LEAVES.includes(room)) return `${room} is a leaf and may only know other leaves`;
+  if (room === APART) return `${APART} may know only leaves`;
+  if (goal === APART) return room === 'server' ? null : `${APART} is for the server alone`;
+  if (!isKnown(room)) return `${room} is no room of the house`;
+  if (!isKnown(goal)) return `${goal} is no room of the house`;
+  return levelOf(goal) > levelOf(room) ? null : `it leads to ${goal}, which lies above ${room}`;
+}
+
+function judgePackage(room: string, specifier: string): string | null {
+  const name = specifier
+    .split('/')
+    .slice(0, specifier.startsWith('@') ? 2 : 1)
+    .join('/');
+  const owner = KNOWN_ONLY_TO[name];
+  return owner === undefined || owner === room ? null : `only ${owner} may know ${name}`;
+}
+
+function roomOf(path: string): string {
+  return (path.split('/')[0] ?? '').replace(/(\.d)?\.[jt]s$/, '');
+}
+
+function isKnown(room: string): boolean {
+  return room === APART || LEAVES.includes(room) || levelOf(room) >= 0;
+}
+
+function levelOf(room: string): number {
+  return ORDER.findIndex((row) => row.includes(room));
+}

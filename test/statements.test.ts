@@ -1,0 +1,161 @@
+/** One request, one statement: counted by PostgreSQL itself, with everything the service sends in the meantime. */
+import t from 'tap';
+import {
+  type Answer,
+  connectSql,
+  createLibrary,
+  get,
+  startDatabase,
+  startTestService,
+  waitFor,
+  withSql,
+} from './support.js';
+
+const server = await startDatabase({
+  settings: { shared_preload_libraries: 'pg_stat_statements', 'pg_stat_statements.track': 'all' },
+});
+const databaseUrl = await createLibrary(server, 'counted');
+await withSql(databaseUrl, async (sql) => {
+  await sql`insert into articles (id, title, author) select n, 'Article ' || n, n % 5 + 1 from generate_series(11, 60) n`;
+  await sql`insert into comments (id, body, article, author)
+    select n, 'Comment ' || n, n % 50 + 11, n % 5 + 1 from generate_series(10, 209) n`;
+});
+/** Counts from another database, so that counting is not counted. */
+const counter = connectSql(server.url);
+t.teardown(() => counter.end());
+await counter`create extension pg_stat_statements`;
+
+interface Count {
+  readonly query: string;
+  readonly calls: number;
+}
+
+const service = await startTestService({ databaseUrl });
+const NESTED =
+  '/items/articles?fields=id,title,author.name,comments.id,comments.body,comments.author.id,comments.author.name&sort=id&limit=25&offset=10';
+
+t.test('a nested read of 25 articles is one statement, the first time and every time', async (t) => {
+  t.match(await get(service, '/items/tags'), { status: 200 });
+  const cold = await count(() => get(service, NESTED));
+  t.strictSame(cold.calls, [1], cold.said);
+  const warm = await count(() => get(service, NESTED));
+  t.strictSame(warm.calls, [1], warm.said);
+  t.equal(warm.answer.text, cold.answer.text);
+  const other = await count(() => get(service, NESTED.replace('offset=10', 'offset=20')));
+  t.strictSame(other.calls, [1], other.said);
+  const many = await count(() => Promise.all(Array.from({ length: 20 }, () => get(service, NESTED))));
+  t.strictSame(many.calls, [20], 'requests at the same time share the statement and nothing else is sent');
+
+  const { data } = warm.answer.json as { data: Article[] };
+  t.strictSame(
+    data.map((article) => article.id),
+    Array.from({ length: 25 }, (_, position) => position + 11),
+  );
+  t.strictSame(data, await readNaively());
+});
+
+t.test('a read by key is one statement', async (t) => {
+  await get(service, '/items/articles/1?fields=title,author.name');
+  for (const [key, name] of [
+    [1, 'Ada Lovelace'],
+    [3, 'Alan Turing'],
+  ] as const) {
+    const { calls, said, answer } = await count(() => get(service, `/items/articles/${key}?fields=title,author.name`));
+    t.strictSame(calls, [1], said);
+    t.match(answer.json, { data: { author: { name } } });
+  }
+  const missing = await count(() => get(service, '/items/articles/4040?fields=title,author.name'));
+  t.strictSame([missing.answer.status, missing.calls], [403, [1]], 'also where there is none');
+});
+
+t.test('who asks costs a statement once, and again only after a change', async (t) => {
+  const token = 'another-token-for-counting';
+  await withSql(
+    databaseUrl,
+    (sql) => sql`insert into service_users (email, role, token)
+      select 'counted@example.com', role, encode(sha256(convert_to(${token}, 'utf8')), 'hex') from service_users limit 1`,
+  );
+  await hear();
+  const first = await count(() => get(service, '/items/tags', { token }));
+  t.equal(first.answer.status, 200);
+  t.strictSame(first.calls, [1, 1], first.said);
+  t.match(first.said, /service_users/);
+  const second = await count(() => get(service, '/items/tags', { token }));
+  t.strictSame(second.calls, [1], second.said);
+  t.notMatch(second.said, /service_/);
+
+  await withSql(
+    databaseUrl,
+    (sql) => sql`update service_users set status = 'suspended' where email = 'counted@example.com'`,
+  );
+  await hear();
+  const third = await count(() => get(service, '/items/tags', { token }));
+  t.equal(third.answer.status, 401, 'a suspended user is out at once');
+  t.strictSame(third.calls, [1], third.said);
+});
+
+t.test('what needs no data costs no statement', async (t) => {
+  const paths = [
+    '/server/ping',
+    '/nothing',
+    '/items/nothing',
+    '/items/articles?fields=nothing',
+    '/items/articles?limit=x',
+  ];
+  for (const path of paths) {
+    const { calls, said } = await count(() => get(service, path));
+    t.strictSame(calls, [], `${path}: ${said}`);
+  }
+  const anonymous = await count(() => get(service, '/items/articles', { token: null }));
+  t.strictSame([anonymous.answer.status, anonymous.calls], [403, []]);
+  const misfit = await count(() => get(service, '/items/articles/one'));
+  t.strictSame([misfit.answer.status, misfit.calls], [403, []], 'a key that cannot exist');
+});
+
+interface Article {
+  readonly id: number;
+  readonly title: string;
+  readonly author: { readonly name: string } | null;
+  readonly comments: readonly { id: number; body: string | null; author: { id: number; name: string } | null }[];
+}
+
+/** What the nested read has to show, put together from plain tables. */
+async function readNaively(): Promise<Article[]> {
+  return withSql(databaseUrl, async (sql) => {
+    const authors = await sql<{ id: number; name: string }[]>`select id, name from authors`;
+    const comments = await sql<{ id: number; body: string; article: number; author: number }[]>`
+      select id, body, article, author from comments order by id`;
+    const articles = await sql<{ id: number; title: string; author: number }[]>`
+      select id, title, author from articles order by id limit 25 offset 10`;
+    const authorOf = (id: number): { id: number; name: string } | undefined => authors.find((each) => each.id === id);
+    return articles.map(({ id, title, author }) => ({
+      id,
+      title,
+      author: { name: authorOf(author)?.name ?? '' },
+      comments: comments
+        .filter((comment) => comment.article === id)
+        .map((comment) => ({
+          id: comment.id,
+          body: comment.body,
+          author: { ...(authorOf(comment.author) ?? { id: 0, name: '' }) },
+        })),
+    }));
+  });
+}
+
+/** Runs the work and answers how often each statement of the service's database ran meanwhile. */
+async function count<Result extends Answer | readonly Answer[]>(
+  work: () => Promise<Result>,
+): Promise<{ answer: Result; calls: number[]; said: string }> {
+  await counter`select pg_stat_statements_reset()`;
+  const answer = await work();
+  const rows = await counter<Count[]>`
+    select query, calls::int from pg_stat_statements
+    where dbid = (select oid from pg_database where datname = 'counted') order by query`;
+  return { answer, calls: rows.map((row) => row.calls), said: rows.map((row) => row.query).join('\n') };
+}
+
+/** Until the service has heard of a change of users: it then forgets whom it knew, and the administrator costs again. */
+async function hear(): Promise<void> {
+  await waitFor(async () => (await count(() => get(service, '/items/tags'))).calls.length === 2, 5_000);
+}

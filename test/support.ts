@@ -1,0 +1,218 @@
+/**
+ * What the tests stand on: a real PostgreSQL of their own, the service in this process, and a client that sends exactly
+ * what it is told. Whatever is started here ends with the test file.
+ */
+import { once } from 'node:events';
+import { chmod, mkdtemp, readFile, realpath, rm } from 'node:fs/promises';
+import { type IncomingHttpHeaders, type IncomingMessage, request as openRequest } from 'node:http';
+import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import postgres from 'postgres';
+import t from 'tap';
+import { type OptionName, readConfig } from '../src/config.js';
+import { type EmbeddedServer, startEmbedded } from '../src/embedded/cluster.js';
+import { Database } from '../src/execute/database.js';
+import { migrate } from '../src/execute/migrate.js';
+import { packagePath } from '../src/files.js';
+import { createObserver } from '../src/observe.js';
+import { type Service, startService } from '../src/server.js';
+
+export const ADMIN_TOKEN = 'the-token-of-the-test-administrator';
+
+export type Sql = postgres.Sql;
+
+export interface TestServer extends EmbeddedServer {
+  /** Where the server keeps its data: to start it again with `startDatabase`. */
+  readonly directory: string;
+}
+
+export interface DatabaseSettings {
+  /** Settings of the server, as its `-c name=value` takes them. */
+  readonly settings?: Readonly<Record<string, string>>;
+  /** The folder of a server that was stopped. */
+  readonly directory?: string;
+}
+
+/** A PostgreSQL of its own in a temporary folder; its data need not outlive a crash of the machine. */
+export async function startDatabase({ settings = {}, directory }: DatabaseSettings = {}): Promise<TestServer> {
+  const folder = directory ?? (await makeFolder());
+  const careless = { fsync: 'off', full_page_writes: 'off', synchronous_commit: 'off' };
+  const server = await startEmbedded({ directory: folder, settings: { ...careless, ...settings } });
+  t.teardown(() => server.stop());
+  return { ...server, directory: folder };
+}
+
+/** A temporary folder that every account may enter. */
+export async function makeFolder(): Promise<string> {
+  const folder = await realpath(await mkdtemp(join(tmpdir(), 'lateral-test-')));
+  await chmod(folder, 0o755);
+  t.teardown(() => rm(folder, { recursive: true, force: true, maxRetries: 3 }));
+  return folder;
+}
+
+/** An empty database, or one with the given files of test/schemas; answers its address. */
+export async function createDatabase(server: TestServer, name: string, files: readonly string[] = []): Promise<string> {
+  const url = databaseUrl(server, name);
+  await withSql(server.url, (sql) => sql`create database ${sql(name)}`);
+  await loadSchemas(url, files);
+  return url;
+}
+
+/** A database with the service's own tables and the articles, authors, comments, tags and blocks of library.sql. */
+export async function createLibrary(server: TestServer, name: string): Promise<string> {
+  const url = await createDatabase(server, name);
+  const config = readConfig({});
+  const database = await Database.open({
+    url,
+    schema: config.DATABASE_SCHEMA,
+    connections: 1,
+    statementTimeout: config.DATABASE_STATEMENT_TIMEOUT,
+    connectTimeout: config.DATABASE_CONNECT_TIMEOUT,
+  });
+  await migrate(database, false, createObserver('silent')).finally(() => database.close());
+  await loadSchemas(url, ['library.sql']);
+  return url;
+}
+
+export function databaseUrl(server: TestServer, name: string, login?: { user: string; password: string }): string {
+  const url = new URL(server.url);
+  url.pathname = `/${name}`;
+  if (login) {
+    url.username = login.user;
+    url.password = login.password;
+  }
+  return url.href;
+}
+
+export async function loadSchemas(url: string, files: readonly string[]): Promise<void> {
+  await withSql(url, async (sql) => {
+    for (const file of files) await sql.unsafe(await readFile(packagePath('test', 'schemas', file), 'utf8')).simple();
+  });
+}
+
+/** One connection for as long as the work takes. */
+export async function withSql<Result>(url: string, work: (sql: Sql) => Promise<Result>): Promise<Result> {
+  const sql = connectSql(url);
+  try {
+    return await work(sql);
+  } finally {
+    await sql.end();
+  }
+}
+
+export function connectSql(url: string): Sql {
+  return postgres(url, { max: 1, onnotice: () => {} });
+}
+
+export interface TestOptions extends Readonly<Partial<Record<Exclude<OptionName, 'DATABASE_URL'>, string>>> {
+  readonly databaseUrl: string;
+}
+
+/** The service in this process, on a free port, in silence; every option as an environment would give it. */
+export async function startTestService({ databaseUrl, ...options }: TestOptions): Promise<Service> {
+  const config = readConfig({ PORT: '0', LOG_LEVEL: 'silent', ADMIN_TOKEN, ...options, DATABASE_URL: databaseUrl });
+  const service = await startService(config, createObserver(config.LOG_LEVEL), () => {});
+  t.teardown(() => service.stop());
+  return service;
+}
+
+export interface RequestOptions {
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: string | Buffer;
+  /** The administrator's when absent; null for none. */
+  readonly token?: string | null;
+}
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  readonly text: string;
+  /** Undefined where the body is no JSON. */
+  readonly json: unknown;
+}
+
+/** One request on a connection of its own. The path is sent as it stands. */
+export async function request(
+  service: { readonly url: string },
+  method: string,
+  path: string,
+  { headers = {}, body, token = ADMIN_TOKEN }: RequestOptions = {},
+): Promise<Answer> {
+  const { hostname, port } = new URL(service.url);
+  const authorization: Record<string, string> = token === null ? {} : { authorization: `Bearer ${token}` };
+  const outgoing = openRequest({
+    hostname,
+    port,
+    method,
+    path,
+    headers: { ...authorization, ...headers },
+    agent: false,
+    timeout: 20_000,
+  });
+  outgoing.on('timeout', () => outgoing.destroy(new Error(`no answer to ${method} ${path.slice(0, 100)}`)));
+  outgoing.end(body);
+  const [incoming] = (await once(outgoing, 'response')) as [IncomingMessage];
+  const chunks: Buffer[] = [];
+  for await (const chunk of incoming) chunks.push(chunk);
+  const text = Buffer.concat(chunks).toString();
+  return { status: incoming.statusCode ?? 0, headers: incoming.headers, text, json: parseJson(text) };
+}
+
+export async function get(service: { readonly url: string }, path: string, options?: RequestOptions): Promise<Answer> {
+  return request(service, 'GET', path, options);
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * Sends bytes over one connection, each piece as a packet of its own, and answers what came back until the server closed
+ * it or `enough` was seen.
+ */
+export async function sendRaw(
+  service: { readonly url: string },
+  pieces: readonly string[],
+  enough: (received: string) => boolean = () => false,
+): Promise<string> {
+  const { hostname, port } = new URL(service.url);
+  const socket = connect({ host: hostname, port: Number(port), noDelay: true });
+  await once(socket, 'connect');
+  let received = '';
+  const ended = new Promise<void>((resolve, reject) => {
+    socket.setTimeout(10_000, () => reject(new Error(`the connection fell silent after: ${received.slice(0, 500)}`)));
+    socket.on('data', (chunk) => {
+      received += chunk.toString();
+      if (enough(received)) resolve();
+    });
+    socket.on('close', resolve);
+    // A server that refuses the rest of a request may reset the connection.
+    socket.on('error', () => resolve());
+  });
+  for (const piece of pieces) {
+    socket.write(piece);
+    await sleep(5);
+  }
+  try {
+    await ended;
+  } finally {
+    socket.destroy();
+  }
+  return received;
+}
+
+/** Asks again until the answer pleases; answers how many milliseconds that took. */
+export async function waitFor(condition: () => Promise<boolean>, within: number): Promise<number> {
+  const start = performance.now();
+  while (!(await condition())) {
+    if (performance.now() - start > within) throw new Error(`not within ${within} ms`);
+    await sleep(20);
+  }
+  return performance.now() - start;
+}
