@@ -19,6 +19,12 @@ const OPTIONS = {
   ),
   DATABASE_SCHEMA: text('public', 'Schema that is mirrored and holds the service_* tables'),
   DATABASE_POOL_SIZE: integer('8', 1, 1_000, 'Connections to PostgreSQL'),
+  DATABASE_STREAM_POOL_SIZE: integer(
+    '4',
+    1,
+    1_000,
+    'Connections for streamed lists and exports; each stream holds one',
+  ),
   DATABASE_STATEMENT_TIMEOUT: duration(
     '30s',
     'Time after which PostgreSQL gives up on a statement; 0 turns the limit off',
@@ -35,6 +41,10 @@ const OPTIONS = {
   MAX_RELATIONAL_DEPTH: integer('10', 2, 100, 'Relations a path may follow'),
   MAX_QUERY_NODES: integer('1000', 10, 100_000, 'Fields and relations one request may select, wildcards included'),
   MAX_JSON_QUERY_DEPTH: integer('10', 1, 100, 'Steps a path into a JSON value may have'),
+  MAX_QUERY_COST: optional(
+    integer(null, 1, 2_147_483_647),
+    "Highest cost, as PostgreSQL's planner estimates it, that a query may have; unlimited when absent",
+  ),
   STREAM_ABOVE: integer('10000', 0, 2_147_483_647, 'Lists with a higher limit are streamed row by row'),
   MAX_PAYLOAD_SIZE: size('1mb', 'Largest request body'),
   MAX_URL_SIZE: size('64kb', 'Largest request head, URL included'),

@@ -60,6 +60,7 @@ async function start(
     url: databaseUrl,
     schema: config.DATABASE_SCHEMA,
     connections: config.DATABASE_POOL_SIZE,
+    sessions: config.DATABASE_STREAM_POOL_SIZE,
     statementTimeout: config.DATABASE_STATEMENT_TIMEOUT,
     connectTimeout: config.DATABASE_CONNECT_TIMEOUT,
   });
@@ -77,8 +78,14 @@ async function start(
   started.push(() => mirror.close());
   const identities = new Identities((digest) => findIdentity(database, digest));
   started.push(await listenForChanges(database, 'service_access', () => identities.forget()));
-  const planLimits = { defaultLimit: config.QUERY_LIMIT_DEFAULT, maxNodes: config.MAX_QUERY_NODES };
-  const reads = new Reads(database, mirror, planLimits, config.SHAPE_CACHE_SIZE, observe);
+  const readLimits = {
+    defaultLimit: config.QUERY_LIMIT_DEFAULT,
+    maxNodes: config.MAX_QUERY_NODES,
+    shapes: config.SHAPE_CACHE_SIZE,
+    cost: config.MAX_QUERY_COST,
+    batchTimeout: config.DATABASE_STATEMENT_TIMEOUT,
+  };
+  const reads = new Reads(database, mirror, readLimits, observe);
   const limits = {
     relationalDepth: config.MAX_RELATIONAL_DEPTH,
     bracketDepth: config.QUERYSTRING_MAX_PARSE_DEPTH,

@@ -392,7 +392,7 @@ t.test('without its database the service says so, and it recovers', async (t) =>
   await waitFor(async () => (await get(lonely, '/items/authors/1')).status === 200, 10_000);
   t.match(await get(lonely, '/server/health'), { status: 200, json: { status: 'ok' } });
   await withSql(fragileUrl, (sql) => sql`create table later (id integer primary key)`);
-  await waitFor(async () => (await get(lonely, '/items/later')).status === 200, 15_000);
+  await waitFor(async () => (await get(lonely, '/items/later')).status === 200, 30_000);
   await lonely.stop();
 });
 

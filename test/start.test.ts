@@ -213,11 +213,16 @@ function mainFile(): string {
   return packagePath('dist', 'src', 'main.js');
 }
 
-/** Only the given environment counts: whatever is set around the tests must not reach the program. */
+/**
+ * Only the given environment counts: whatever is set around the tests must not reach the program. Through `env`, since the
+ * test runner adds its own variables to those of a child.
+ */
 function launch({ words = ['start'], environment = {}, account, program = mainFile() }: Launch): Run {
-  const child = spawn(process.execPath, [program, ...words], {
+  const variables = Object.entries({ PATH: process.env.PATH, ...environment }).map(
+    ([name, value]) => `${name}=${value}`,
+  );
+  const child = spawn('/usr/bin/env', ['-i', ...variables, process.execPath, program, ...words], {
     cwd: '/',
-    env: { PATH: process.env.PATH, ...environment },
     stdio: ['ignore', 'pipe', 'pipe'],
     ...(account && { uid: account.uid, gid: account.gid }),
   });

@@ -13,8 +13,6 @@ import postgres from 'postgres';
 import t from 'tap';
 import { type OptionName, readConfig } from '../src/config.js';
 import { type EmbeddedServer, startEmbedded } from '../src/embedded/cluster.js';
-import { Database } from '../src/execute/database.js';
-import { migrate } from '../src/execute/migrate.js';
 import { packagePath } from '../src/files.js';
 import { createObserver } from '../src/observe.js';
 import { type Service, startService } from '../src/server.js';
@@ -63,15 +61,8 @@ export async function createDatabase(server: TestServer, name: string, files: re
 /** A database with the service's own tables and the articles, authors, comments, tags and blocks of library.sql. */
 export async function createLibrary(server: TestServer, name: string): Promise<string> {
   const url = await createDatabase(server, name);
-  const config = readConfig({});
-  const database = await Database.open({
-    url,
-    schema: config.DATABASE_SCHEMA,
-    connections: 1,
-    statementTimeout: config.DATABASE_STATEMENT_TIMEOUT,
-    connectTimeout: config.DATABASE_CONNECT_TIMEOUT,
-  });
-  await migrate(database, false, createObserver('silent')).finally(() => database.close());
+  const service = await startTestService({ databaseUrl: url });
+  await service.stop();
   await loadSchemas(url, ['library.sql']);
   return url;
 }

@@ -9,7 +9,7 @@ import { alias, type Fragment, join, literal, parameter, sql } from '../sql/frag
 import { type Statement, statement } from '../sql/statement.js';
 import { compileCondition } from './condition.js';
 import { compileGroups } from './groups.js';
-import { compileRows, compileRowsWithCursor, limitValue } from './rows.js';
+import { type CompiledLevel, compileRows, compileRowsWithCursor, limitValue } from './rows.js';
 import { Scope, Source, tableName } from './source.js';
 
 export function compileRead(plan: ReadPlan): Statement {
@@ -39,15 +39,18 @@ export function compileRead(plan: ReadPlan): Statement {
   }
 }
 
+function compileLevel({ level }: ReadPlan, scope: Scope): CompiledLevel {
+  return level.kind === 'rows' ? compileRows(level, scope, null) : compileGroups(level, scope, null);
+}
+
 function compileWhole(plan: ReadPlan, scope: Scope): Fragment {
-  const level =
-    plan.level.kind === 'rows' ? compileRows(plan.level, scope, null) : compileGroups(plan.level, scope, null);
+  const level = compileLevel(plan, scope);
   return sql`select ${opening(plan, scope)} || coalesce(json_agg(${level.row})::text, '[]') || '}' from (${level.query}) ${level.row}`;
 }
 
 /** One row per item. With counts, the first row is what stands before the items. */
 function compileStream(plan: ReadPlan, scope: Scope): Fragment {
-  const rows = compileRows(rowLevel(plan), scope, null);
+  const rows = compileLevel(plan, scope);
   const items = sql`select row_to_json(${rows.row})::text from (${rows.query}) ${rows.row}`;
   return plan.meta.length === 0 ? items : sql`select ${opening(plan, scope)} || '[' union all (${items})`;
 }

@@ -8,6 +8,8 @@ export interface DatabaseOptions {
   readonly url: string;
   readonly schema: string;
   readonly connections: number;
+  /** Connections that streams and transactions may hold. */
+  readonly sessions: number;
   /** Milliseconds; 0 for none. */
   readonly statementTimeout: number;
   /** Milliseconds. */
@@ -27,36 +29,18 @@ const AS_WRITTEN = Object.fromEntries(
 export class Database {
   readonly schema: string;
   readonly pool: Pool;
+  /** For whoever holds a connection for a while: streams, for as long as their reader takes, and transactions. */
+  readonly sessions: Pool;
 
-  private constructor(pool: Pool, schema: string) {
+  private constructor(pool: Pool, sessions: Pool, schema: string) {
     this.pool = pool;
+    this.sessions = sessions;
     this.schema = schema;
   }
 
   /** Connects once, so that a wrong address, password or schema ends the start with one line. */
   static async open(options: DatabaseOptions): Promise<Database> {
-    const pool = postgres(options.url, {
-      max: options.connections,
-      // A statement written behind a running one would wait for it: a slow read would hold up fast ones.
-      max_pipeline: 0,
-      prepare: true,
-      fetch_types: false,
-      connect_timeout: Math.ceil(options.connectTimeout / 1_000),
-      onnotice: () => {},
-      types: AS_WRITTEN,
-      connection: {
-        application_name: `lateral ${packageVersion}`,
-        search_path: `${quoteIdentifier(options.schema)}, public`,
-        TimeZone: 'UTC',
-        DateStyle: 'ISO, MDY',
-        IntervalStyle: 'postgres',
-        bytea_output: 'hex',
-        extra_float_digits: 1,
-        // Never pays for these statements, and costs seconds when a large estimate triggers it.
-        jit: 'off',
-        statement_timeout: options.statementTimeout,
-      },
-    } as postgres.Options<Record<string, postgres.PostgresType>>) as unknown as Pool;
+    const pool = openPool(options, { max: options.connections, statementTimeout: options.statementTimeout, reserved: false });
     try {
       const [row] =
         await pool`select current_setting('server_version_num')::int as version, to_regnamespace(${quoteIdentifier(options.schema)}) is not null as found`;
@@ -68,7 +52,9 @@ export class Database {
         ? error
         : new StartError(`cannot use the database: ${describe(error, options.url)}`);
     }
-    return new Database(pool, options.schema);
+    // PostgreSQL counts the time a client takes to read towards its timeout: streams are timed batch by batch instead.
+    const sessions = openPool(options, { max: options.sessions, statementTimeout: 0, reserved: true });
+    return new Database(pool, sessions, options.schema);
   }
 
   /** Runs a compiled statement: one row with one cell, as the bytes PostgreSQL wrote; null when there is no row. */
@@ -87,7 +73,7 @@ export class Database {
 
   /** The driver's own `begin` needs pipelining, which the pool does not use. */
   async transaction<Result>(work: (connection: Pool) => Promise<Result>): Promise<Result> {
-    const connection = await this.pool.reserve();
+    const connection = await this.sessions.reserve();
     try {
       return await transactionOn(connection, work);
     } finally {
@@ -95,9 +81,42 @@ export class Database {
     }
   }
 
-  close(): Promise<void> {
-    return this.pool.end({ timeout: 5 });
+  async close(): Promise<void> {
+    await Promise.all([this.pool.end({ timeout: 5 }), this.sessions.end({ timeout: 1 })]);
   }
+}
+
+interface PoolOptions {
+  readonly max: number;
+  readonly statementTimeout: number;
+  /** Whether connections are reserved. */
+  readonly reserved: boolean;
+}
+
+function openPool(options: DatabaseOptions, { max, statementTimeout, reserved }: PoolOptions): Pool {
+  return postgres(options.url, {
+    max,
+    // A statement written behind a running one would wait for it: a slow read would hold up fast ones.
+    max_pipeline: 0,
+    prepare: true,
+    // One statement less per new connection. But without it the driver never hands out a new connection that is reserved.
+    fetch_types: reserved,
+    connect_timeout: Math.ceil(options.connectTimeout / 1_000),
+    onnotice: () => {},
+    types: AS_WRITTEN,
+    connection: {
+      application_name: `lateral ${packageVersion}`,
+      search_path: `${quoteIdentifier(options.schema)}, public`,
+      TimeZone: 'UTC',
+      DateStyle: 'ISO, MDY',
+      IntervalStyle: 'postgres',
+      bytea_output: 'hex',
+      extra_float_digits: 1,
+      // Never pays for these statements, and costs seconds when a large estimate triggers it.
+      jit: 'off',
+      statement_timeout: statementTimeout,
+    },
+  } as postgres.Options<Record<string, postgres.PostgresType>>) as unknown as Pool;
 }
 
 export async function transactionOn<Result>(

@@ -7,7 +7,7 @@ import { type Database, type Pool, transactionOn } from './database.js';
 /** With `demo`, a schema that holds no tables but ours gets the demo model, once. */
 export async function migrate(database: Database, demo: boolean, observe: Observer): Promise<void> {
   const files = (await readdir(packagePath('sql', 'system'))).filter((name) => name.endsWith('.sql')).sort();
-  const connection = await database.pool.reserve();
+  const connection = await database.sessions.reserve();
   try {
     // Instances that start together wait here. The lock belongs to the connection, so a killed instance frees it.
     await connection`select pg_advisory_lock(hashtextextended('lateral migrate ' || ${database.schema}, 0))`;

@@ -4,10 +4,11 @@
  */
 import { LRUCache } from 'lru-cache';
 import { compileRead } from '../compile/read.js';
-import { fromDatabase, isStaleModel } from '../errors.js';
+import { fromDatabase, invalidQuery, isStaleModel } from '../errors.js';
 import type { Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
+import { columnsOf } from '../plan/columns.js';
 import type { ReadPlan } from '../plan/plan.js';
 import { type PlanLimits, planRead } from '../plan/read.js';
 import type { Parsed } from '../request/ast.js';
@@ -15,26 +16,47 @@ import { bind, type Caller } from '../sql/parameter.js';
 import type { Statement } from '../sql/statement.js';
 import { verify } from '../sql/verify.js';
 import type { Database } from './database.js';
+import { streamRows } from './stream.js';
 
 export interface Compiled {
   readonly statement: Statement;
   readonly result: ReadPlan['result'];
   readonly stream: boolean;
+  /** Of a stream: whether its first row is what stands before the items. */
+  readonly opening: boolean;
+  /** Of an export: the columns of a flat file. */
+  readonly columns: readonly (readonly string[])[];
+}
+
+export interface ReadLimits extends PlanLimits {
+  readonly shapes: number;
+  /** The planner's estimate; null for no limit. */
+  readonly cost: number | null;
+  /** Milliseconds a batch of a stream may take; 0 for no limit. */
+  readonly batchTimeout: number;
+}
+
+export interface Explanation {
+  readonly sql: string;
+  readonly parameters: readonly (string | null)[];
+  readonly plan: unknown;
 }
 
 export class Reads {
   readonly #database: Database;
   readonly #mirror: Mirror;
-  readonly #limits: PlanLimits;
+  readonly #limits: ReadLimits;
   readonly #observe: Observer;
   readonly #shapes: LRUCache<string, Compiled>;
+  /** Statements whose cost was found acceptable. */
+  readonly #affordable = new WeakSet<Compiled>();
 
-  constructor(database: Database, mirror: Mirror, limits: PlanLimits, shapes: number, observe: Observer) {
+  constructor(database: Database, mirror: Mirror, limits: ReadLimits, observe: Observer) {
     this.#database = database;
     this.#mirror = mirror;
     this.#limits = limits;
     this.#observe = observe;
-    this.#shapes = new LRUCache({ max: shapes });
+    this.#shapes = new LRUCache({ max: limits.shapes });
     mirror.onChange(() => this.#shapes.clear());
   }
 
@@ -46,7 +68,8 @@ export class Reads {
     const plan = planRead(parsed.request, model, this.#limits);
     const statement = compileRead(plan);
     verify(statement.text, 'SelectStmt', (schema, name) => isOurs(model, schema, name));
-    const compiled = { statement, result: plan.result, stream: plan.stream };
+    const columns = parsed.request.export ? columnsOf(plan.level) : [];
+    const compiled = { statement, result: plan.result, stream: plan.stream, opening: plan.meta.length > 0, columns };
     this.#shapes.set(parsed.shape, compiled);
     this.#observe({
       kind: 'shape-compiled',
@@ -58,26 +81,88 @@ export class Reads {
   }
 
   /** The body of the response; null when there is no such item. */
-  async run(parsed: Parsed, compiled: Compiled, caller: Caller): Promise<Buffer | null> {
+  run(parsed: Parsed, compiled: Compiled, caller: Caller): Promise<Buffer | null> {
+    return this.#attempt(
+      parsed,
+      compiled,
+      (current) => {
+        const { text, parameters } = current.statement;
+        return this.#database.cell(text, bind(parameters, parsed.values, caller));
+      },
+      caller,
+    );
+  }
+
+  /** Hands the items to `take`, batch by batch. */
+  async stream(
+    parsed: Parsed,
+    compiled: Compiled,
+    caller: Caller,
+    take: (cells: readonly Buffer[]) => Promise<boolean>,
+    onAbort: (listener: () => void) => void,
+  ): Promise<void> {
+    await this.#attempt(
+      parsed,
+      compiled,
+      (current) => {
+        const { text, parameters } = current.statement;
+        const bound = bind(parameters, parsed.values, caller);
+        return streamRows(this.#database, {
+          text,
+          parameters: bound,
+          batchTimeout: this.#limits.batchTimeout,
+          take,
+          onAbort,
+        });
+      },
+      caller,
+    );
+  }
+
+  /** What would run, and how PostgreSQL would run it; with `analyze` it does run. */
+  async explain(parsed: Parsed, compiled: Compiled, caller: Caller, analyze: boolean): Promise<Explanation> {
+    const { text, parameters } = compiled.statement;
+    const bound = bind(parameters, parsed.values, caller);
+    const shown = [...bound];
+    const explain = analyze ? 'explain (format json, analyze, buffers) ' : 'explain (format json) ';
+    try {
+      const [row] = await this.#database.rows<{ 'QUERY PLAN': unknown }>(explain + text, bound);
+      return { sql: text, parameters: shown, plan: row?.['QUERY PLAN'] };
+    } catch (error) {
+      throw fromDatabase(error, 'query');
+    }
+  }
+
+  /** A structure that changed before word of it arrived is read again, and the request is sent once more. */
+  async #attempt<Result>(
+    parsed: Parsed,
+    compiled: Compiled,
+    send: (compiled: Compiled) => Promise<Result>,
+    caller: Caller,
+  ): Promise<Result> {
     const use = compiled.result === 'item' ? 'key' : 'query';
     try {
-      return await this.#send(parsed, compiled, caller);
+      if (this.#limits.cost !== null && !this.#affordable.has(compiled))
+        await this.#checkCost(parsed, compiled, caller);
+      return await send(compiled);
     } catch (error) {
       if (!isStaleModel(error)) throw fromDatabase(error, use);
     }
-    // The structure changed under us before word of it arrived: read it again, then ask once more.
     await this.#mirror.reload();
-    const current = this.compile(parsed);
     try {
-      return await this.#send(parsed, current, caller);
+      return await send(this.compile(parsed));
     } catch (error) {
       throw fromDatabase(error, use);
     }
   }
 
-  #send(parsed: Parsed, compiled: Compiled, caller: Caller): Promise<Buffer | null> {
-    const { text, parameters } = compiled.statement;
-    return this.#database.cell(text, bind(parameters, parsed.values, caller));
+  async #checkCost(parsed: Parsed, compiled: Compiled, caller: Caller): Promise<void> {
+    const { plan } = await this.explain(parsed, compiled, caller, false);
+    const cost = (plan as [{ Plan: { 'Total Cost': number } }])[0].Plan['Total Cost'];
+    if (cost > (this.#limits.cost as number)) {
+      throw invalidQuery(`The query would cost ${Math.round(cost)}, more than MAX_QUERY_COST (${this.#limits.cost})`);
+    }
+    this.#affordable.add(compiled);
   }
 }
 

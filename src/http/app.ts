@@ -5,7 +5,7 @@ import { invalidQuery, StartError } from '../errors.js';
 import type { Observer } from '../observe.js';
 import { type Cors, createCors } from './cors.js';
 import { Exchange } from './exchange.js';
-import { errorReply, noContent, type Reply, write } from './reply.js';
+import { errorReply, noContent, type Reply, stream, type WriteOptions, write } from './reply.js';
 import type { Router } from './router.js';
 
 export interface HttpServer {
@@ -25,15 +25,29 @@ export async function listen(router: Router, config: Config, observe: Observer):
   app.any('/*', (response, request) => {
     const exchange = new Exchange(request, response, config.MAX_PAYLOAD_SIZE);
     running.count++;
-    void answer(exchange, router, cors, config.MAX_URL_SIZE, observe).then((reply) => {
-      write(exchange, reply, {
-        timing: config.SERVER_TIMING,
-        headers: cors.headers(exchange),
-        close: running.closing || exchange.oversized,
-      });
+    void serve(exchange).finally(() => {
       if (--running.count === 0) running.idle?.();
     });
   });
+  const writeOptions = (exchange: Exchange): WriteOptions => ({
+    timing: config.SERVER_TIMING,
+    headers: cors.headers(exchange),
+    close: running.closing || exchange.oversized,
+  });
+  const serve = async (exchange: Exchange): Promise<void> => {
+    try {
+      const reply = await answer(exchange, router, cors, config.MAX_URL_SIZE);
+      if (typeof reply.body !== 'function' || exchange.method === 'HEAD')
+        write(exchange, reply, writeOptions(exchange));
+      else await stream(exchange, reply, reply.body, writeOptions(exchange));
+    } catch (error) {
+      const reply = errorReply(error);
+      if (reply.status === 500) {
+        observe({ kind: 'request-failed', id: exchange.id, method: exchange.method, path: exchange.path, error });
+      }
+      write(exchange, reply, writeOptions(exchange));
+    }
+  };
   const socket = await new Promise<us_listen_socket | false>((resolve) => {
     // The declared types leave out the form with a host and options.
     const start = app.listen as unknown as (
@@ -65,27 +79,12 @@ interface Running {
   idle: (() => void) | null;
 }
 
-async function answer(
-  exchange: Exchange,
-  router: Router,
-  cors: Cors,
-  maxUrl: number,
-  observe: Observer,
-): Promise<Reply> {
-  try {
-    // The parser's own limit binds only a request head that arrives in pieces.
-    if (exchange.path.length + exchange.queryString.length >= maxUrl) {
-      throw invalidQuery(`The URL is longer than MAX_URL_SIZE (${maxUrl} bytes)`);
-    }
-    if (cors.isPreflight(exchange)) return noContent;
-    return await router.find(exchange)(exchange);
-  } catch (error) {
-    const reply = errorReply(error);
-    if (reply.status === 500) {
-      observe({ kind: 'request-failed', id: exchange.id, method: exchange.method, path: exchange.path, error });
-    }
-    return reply;
+function answer(exchange: Exchange, router: Router, cors: Cors, maxUrl: number): Reply | Promise<Reply> {
+  // The parser's own limit binds only a request head that arrives in pieces.
+  if (exchange.path.length + exchange.queryString.length >= maxUrl) {
+    throw invalidQuery(`The URL is longer than MAX_URL_SIZE (${maxUrl} bytes)`);
   }
+  return cors.isPreflight(exchange) ? noContent : router.find(exchange)(exchange);
 }
 
 /** The size of the request head is read from the environment when the library loads: so it loads late. */

@@ -3,17 +3,19 @@
  * here at once; the response may be written at any later time, unless the client has left.
  */
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
-import { invalidPayload, type ServiceError, unsupportedMediaType } from '../errors.js';
+import { invalidPayload, unsupportedMediaType } from '../errors.js';
 
 export interface Headers {
   readonly authorization: string;
   readonly contentType: string;
   readonly origin: string;
   readonly requestMethod: string;
+  readonly prefer: string;
+  readonly ifNoneMatch: string;
 }
 
 /** Names as in the pipeline; sent as Server-Timing. */
-export type Stage = 'identify' | 'parse' | 'plan' | 'compile' | 'execute';
+export type Stage = 'identify' | 'parse' | 'compile' | 'execute';
 
 export class Exchange {
   readonly method: string;
@@ -29,6 +31,7 @@ export class Exchange {
   /** The rest of a body that is too large is not read: the connection ends with the response. */
   oversized = false;
   timing = '';
+  readonly #abortListeners: (() => void)[] = [];
   #mark = performance.now();
   #body: Promise<Buffer> | null = null;
 
@@ -41,17 +44,26 @@ export class Exchange {
       contentType: request.getHeader('content-type'),
       origin: request.getHeader('origin'),
       requestMethod: request.getHeader('access-control-request-method'),
+      prefer: request.getHeader('prefer'),
+      ifNoneMatch: request.getHeader('if-none-match'),
     };
     this.id = requestId(request.getHeader('x-request-id'));
     this.response = response;
     response.onAborted(() => {
       this.aborted = true;
+      for (const listener of this.#abortListeners) listener();
     });
     if (this.method !== 'GET' && this.method !== 'HEAD') {
-      this.#body = collect(response, maxBody, this);
+      this.#body = this.#collect(maxBody);
       // Whether a route wants the body is known later; a failure before that must not count as unhandled.
       this.#body.catch(() => {});
     }
+  }
+
+  /** Calls back when the client leaves; at once if it already has. */
+  onAbort(listener: () => void): void {
+    if (this.aborted) listener();
+    else this.#abortListeners.push(listener);
   }
 
   /** Ends a stage of the pipeline: what has passed since the last call is its duration. */
@@ -75,6 +87,26 @@ export class Exchange {
       throw invalidPayload('The body is not valid JSON');
     }
   }
+
+  /** Chunks are only lent for the time of the callback: they are copied. */
+  #collect(maxBody: number): Promise<Buffer> {
+    return new Promise((resolve, reject) => {
+      const chunks: Buffer[] = [];
+      let size = 0;
+      this.onAbort(() => reject(invalidPayload('The client left')));
+      this.response.onData((chunk, last) => {
+        size += chunk.byteLength;
+        if (size > maxBody) {
+          chunks.length = 0;
+          this.oversized = true;
+          reject(invalidPayload(`The body is larger than MAX_PAYLOAD_SIZE (${maxBody} bytes)`));
+          return;
+        }
+        chunks.push(Buffer.from(Buffer.from(chunk)));
+        if (last) resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks));
+      });
+    });
+  }
 }
 
 let requests = 0;
@@ -83,31 +115,4 @@ const prefix = Math.random().toString(36).slice(2, 8);
 /** A caller's id is kept when it is harmless as a header and in a log. */
 function requestId(given: string): string {
   return /^[\w.:-]{1,128}$/.test(given) ? given : `${prefix}-${(++requests).toString(36)}`;
-}
-
-/** Chunks are only lent for the time of the callback: they are copied. */
-function collect(response: HttpResponse, maxBody: number, exchange: Exchange): Promise<Buffer> {
-  return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = [];
-    let size = 0;
-    response.onData((chunk, last) => {
-      size += chunk.byteLength;
-      if (size > maxBody) {
-        chunks.length = 0;
-        exchange.oversized = true;
-        reject(tooLarge(maxBody));
-        return;
-      }
-      chunks.push(Buffer.from(Buffer.from(chunk)));
-      if (last) resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks));
-    });
-    response.onAborted(() => {
-      exchange.aborted = true;
-      reject(invalidPayload('The client left'));
-    });
-  });
-}
-
-function tooLarge(maxBody: number): ServiceError {
-  return invalidPayload(`The body is larger than MAX_PAYLOAD_SIZE (${maxBody} bytes)`);
 }

@@ -6,8 +6,18 @@ import type { Exchange } from './exchange.js';
 export interface Reply {
   readonly status: number;
   readonly type: string;
-  readonly body: Buffer | string;
+  readonly body: Buffer | string | Produce;
   readonly headers?: Readonly<Record<string, string>>;
+}
+
+/** Writes a body piece by piece. Nothing is sent before the first piece: a failure until then is an ordinary error. */
+export type Produce = (sink: Sink) => Promise<void>;
+
+export interface Sink {
+  /** Resolves when more may be written; what the client does not read is not produced. False when the client has left. */
+  write(piece: Buffer): Promise<boolean>;
+  /** Calls back when the client leaves. */
+  onAbort(listener: () => void): void;
 }
 
 export const JSON_TYPE = 'application/json; charset=utf-8';
@@ -79,16 +89,74 @@ export interface WriteOptions {
 export function write(exchange: Exchange, reply: Reply, options: WriteOptions): void {
   if (exchange.aborted) return;
   const { response } = exchange;
+  const { body } = reply;
   response.cork(() => {
-    response.writeStatus(STATUS_LINES[reply.status] ?? String(reply.status));
-    if (reply.type !== '') response.writeHeader('Content-Type', reply.type);
-    response.writeHeader('X-Request-Id', exchange.id);
-    response.writeHeader('Cache-Control', 'no-cache');
-    if (options.timing && exchange.timing !== '') response.writeHeader('Server-Timing', exchange.timing);
-    for (const [name, value] of options.headers) response.writeHeader(name, value);
-    if (reply.headers) for (const name in reply.headers) response.writeHeader(name, reply.headers[name] as string);
+    writeHead(exchange, reply, options);
     if (reply.status === 204 || reply.status === 304) response.endWithoutBody(undefined, options.close);
-    else if (exchange.method === 'HEAD') response.endWithoutBody(Buffer.byteLength(reply.body), options.close);
-    else response.end(reply.body, options.close);
+    else if (typeof body === 'function') response.end('', options.close);
+    else if (exchange.method === 'HEAD') response.endWithoutBody(Buffer.byteLength(body), options.close);
+    else response.end(body, options.close);
   });
+}
+
+/**
+ * Streams a body. A failure before the first piece is thrown, to be answered as an error; one after it breaks the
+ * transfer, so that a client never takes half a body for the whole.
+ */
+export async function stream(exchange: Exchange, reply: Reply, produce: Produce, options: WriteOptions): Promise<void> {
+  const { response } = exchange;
+  let begun = false;
+  let resume: ((open: boolean) => void) | null = null;
+  const settle = (open: boolean): void => {
+    const waiting = resume;
+    resume = null;
+    waiting?.(open);
+  };
+  exchange.onAbort(() => settle(false));
+  const sink: Sink = {
+    onAbort: (listener) => exchange.onAbort(listener),
+    write: (piece) => {
+      if (exchange.aborted) return Promise.resolve(false);
+      let accepted = true;
+      response.cork(() => {
+        if (!begun) {
+          writeHead(exchange, reply, options);
+          response.onWritable(() => {
+            settle(true);
+            return true;
+          });
+        }
+        begun = true;
+        // A refusal means "buffered, stop": the piece is on its way and must not be sent again.
+        accepted = response.write(piece);
+      });
+      if (accepted) return Promise.resolve(true);
+      return new Promise((resolve) => {
+        resume = resolve;
+      });
+    },
+  };
+  try {
+    await produce(sink);
+  } catch (error) {
+    if (!begun) throw error;
+    if (!exchange.aborted) response.close();
+    return;
+  }
+  if (exchange.aborted) return;
+  response.cork(() => {
+    if (!begun) writeHead(exchange, reply, options);
+    response.end('', options.close);
+  });
+}
+
+function writeHead(exchange: Exchange, reply: Reply, options: WriteOptions): void {
+  const { response } = exchange;
+  response.writeStatus(STATUS_LINES[reply.status] ?? String(reply.status));
+  if (reply.type !== '') response.writeHeader('Content-Type', reply.type);
+  response.writeHeader('X-Request-Id', exchange.id);
+  response.writeHeader('Cache-Control', 'no-cache');
+  if (options.timing && exchange.timing !== '') response.writeHeader('Server-Timing', exchange.timing);
+  for (const [name, value] of options.headers) response.writeHeader(name, value);
+  if (reply.headers) for (const name in reply.headers) response.writeHeader(name, reply.headers[name] as string);
 }

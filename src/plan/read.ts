@@ -18,13 +18,19 @@ export function planRead(request: ReadRequest, model: Model, limits: PlanLimits)
   const collection = servedCollection(model, request.collection);
   const planner: Planner = { model, ...limits, nodes: 0 };
   const { query, target } = request;
+  if (request.export && query.meta.length > 0) throw invalidQuery('"meta" does not apply to an export');
   const position: Position = { query, place: 'root', from: null, backlink: query.backlink };
   const fields = query.fields ?? EVERYTHING;
-  if (target.kind === 'item' || (collection.singleton && target.kind === 'list' && !query.aggregate)) {
+  const single = target.kind === 'item' || (collection.singleton && target.kind === 'list' && !query.aggregate);
+  if (single && !request.export) {
     return planItem(request, collection, planOutputs(fields, collection, position, planner));
   }
   const narrowed: Condition =
-    target.kind === 'keys' ? { kind: 'key', field: collection.primaryKey, slot: target.keys, many: true } : ALWAYS;
+    target.kind === 'list'
+      ? ALWAYS
+      : target.kind === 'keys'
+        ? { kind: 'key', field: collection.primaryKey, slot: target.keys, many: true }
+        : { kind: 'key', field: collection.primaryKey, slot: target.key, many: false };
   const grouped = query.aggregate !== null || query.groupBy !== null;
   const large = query.limit !== null && (query.limit.kind === 'all' || query.limit.large);
   checkCursor(request, grouped);
@@ -34,7 +40,7 @@ export function planRead(request: ReadRequest, model: Model, limits: PlanLimits)
   return {
     kind: 'read',
     result: 'list',
-    stream: large && !grouped && query.cursor === null,
+    stream: request.export || (large && !grouped && query.cursor === null),
     level,
     meta: query.meta,
     cursor: query.cursor !== null,
@@ -63,9 +69,10 @@ function planItem({ target }: ReadRequest, collection: Collection, outputs: RowL
   return { kind: 'read', result, stream: false, level, meta: [], cursor: false };
 }
 
-function checkCursor({ query }: ReadRequest, grouped: boolean): void {
+function checkCursor(request: ReadRequest, grouped: boolean): void {
+  const { query } = request;
   if (query.cursor === null) return;
-  if (grouped) throw invalidQuery('"cursor" does not apply to aggregates');
+  if (grouped || request.export) throw invalidQuery('"cursor" does not apply to aggregates and exports');
   if (query.offset !== null || query.page !== null)
     throw invalidQuery('"cursor" takes the place of "offset" and "page"');
   if (query.limit?.kind === 'all') throw invalidQuery('"cursor" needs a limit');

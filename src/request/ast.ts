@@ -13,6 +13,8 @@ export interface ReadRequest {
   readonly collection: string;
   readonly target: Target;
   readonly query: Query;
+  /** Whether the items are wanted one by one, for a file. */
+  readonly export: boolean;
 }
 
 export type Target =
@@ -156,4 +158,9 @@ export interface Parsed {
   readonly request: ReadRequest;
   readonly values: Values;
   readonly shape: string;
+  /** Says how the answer is written, not what is asked: not part of the shape. */
+  readonly format: ExportFormat | null;
 }
+
+export const EXPORT_FORMATS = ['csv', 'csv_utf8', 'json', 'ndjson', 'xml', 'yaml'] as const;
+export type ExportFormat = (typeof EXPORT_FORMATS)[number];

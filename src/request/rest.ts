@@ -1,7 +1,7 @@
 /** REST requests: the query string of a GET, or the body of a SEARCH, becomes the request AST. */
 import qs from 'qs';
 import { invalidPayload, invalidQuery } from '../errors.js';
-import type { Parsed, ReadRequest, Target } from './ast.js';
+import { EXPORT_FORMATS, type ExportFormat, type Parsed, type ReadRequest, type Target } from './ast.js';
 import { type Input, type ParseContext, type ParseLimits, parseQuery, readObject } from './query.js';
 import { ValueList } from './values.js';
 
@@ -28,8 +28,17 @@ export function parseSearch(collection: string, body: unknown, queryString: stri
 }
 
 function finish(collection: string, target: Target, input: Input, context: ParseContext): Parsed {
-  const request: ReadRequest = { kind: 'read', collection, target, query: parseQuery(input, context) };
-  return { request, values: context.values.done(), shape: JSON.stringify(request) };
+  const format = parseFormat(input.export);
+  const query = parseQuery(input, context);
+  const request: ReadRequest = { kind: 'read', collection, target, query, export: format !== null };
+  return { request, values: context.values.done(), shape: JSON.stringify(request), format };
+}
+
+function parseFormat(input: unknown): ExportFormat | null {
+  if (input === undefined || input === null || input === '') return null;
+  const format = EXPORT_FORMATS.find((each) => each === input);
+  if (!format) throw invalidQuery(`"export" has to be one of ${EXPORT_FORMATS.join(', ')}`);
+  return format;
 }
 
 function readQueryString(queryString: string, limits: ParseLimits): Input {

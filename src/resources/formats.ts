@@ -1,0 +1,117 @@
+/**
+ * Exports: how a list of items is written as a file. JSON and NDJSON forward the bytes PostgreSQL wrote; the other formats
+ * have to read each item, one batch at a time.
+ */
+import { stringify } from 'yaml';
+import type { ExportFormat } from '../request/ast.js';
+
+export interface Format {
+  readonly type: string;
+  readonly extension: string;
+  readonly open: (columns: Columns) => string;
+  /** `first` says whether the batch holds the first item of the file. */
+  readonly items: (cells: readonly Buffer[], first: boolean, columns: Columns) => Buffer;
+  readonly close: string;
+}
+
+type Columns = readonly (readonly string[])[];
+type Item = Record<string, unknown>;
+
+export const FORMATS: Readonly<Record<ExportFormat, Format>> = {
+  json: {
+    type: 'application/json; charset=utf-8',
+    extension: 'json',
+    open: () => '[',
+    items: (cells, first) => joinCells(cells, COMMA, first),
+    close: ']',
+  },
+  ndjson: {
+    type: 'application/x-ndjson; charset=utf-8',
+    extension: 'ndjson',
+    open: () => '',
+    items: (cells) => Buffer.concat(cells.flatMap((cell) => [cell, NEW_LINE])),
+    close: '',
+  },
+  csv: csv(''),
+  csv_utf8: csv('\uFEFF'),
+  xml: {
+    type: 'text/xml; charset=utf-8',
+    extension: 'xml',
+    open: () => '<?xml version="1.0" encoding="UTF-8"?>\n<data>\n',
+    items: (cells) => Buffer.from(cells.map((cell) => `${element('item', read(cell), '  ')}\n`).join('')),
+    close: '</data>\n',
+  },
+  yaml: {
+    type: 'text/yaml; charset=utf-8',
+    extension: 'yaml',
+    open: () => '',
+    items: (cells) => Buffer.from(cells.map((cell) => stringify([read(cell)], { lineWidth: 0 })).join('')),
+    close: '',
+  },
+};
+
+const COMMA = Buffer.from(',');
+const NEW_LINE = Buffer.from('\n');
+
+/** The cells of a batch behind those already written. */
+export function joinCells(cells: readonly Buffer[], separator: Buffer, first: boolean): Buffer {
+  const pieces: Buffer[] = new Array(cells.length * 2);
+  for (let position = 0; position < cells.length; position++) {
+    pieces[position * 2] = separator;
+    pieces[position * 2 + 1] = cells[position] as Buffer;
+  }
+  return Buffer.concat(first ? pieces.slice(1) : pieces);
+}
+
+function read(cell: Buffer): Item {
+  return JSON.parse(cell.toString()) as Item;
+}
+
+function csv(mark: string): Format {
+  return {
+    type: 'text/csv; charset=utf-8',
+    extension: 'csv',
+    open: (columns) => `${mark}${columns.map((path) => csvCell(path.join('.'))).join(',')}\n`,
+    items: (cells, _, columns) => {
+      const lines = cells.map((cell) => {
+        const item = read(cell);
+        return `${columns.map((path) => csvCell(valueAt(item, path))).join(',')}\n`;
+      });
+      return Buffer.from(lines.join(''));
+    },
+    close: '',
+  };
+}
+
+function valueAt(item: unknown, path: readonly string[]): unknown {
+  let value = item;
+  for (const step of path) value = value !== null && typeof value === 'object' ? (value as Item)[step] : null;
+  return value;
+}
+
+function csvCell(value: unknown): string {
+  if (value === null || value === undefined) return '';
+  const text = typeof value === 'object' ? JSON.stringify(value) : String(value);
+  return /[",\r\n]/.test(text) || /^\s|\s$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+function element(name: string, value: unknown, indent: string): string {
+  const tag = /^[A-Za-z_][\w.-]*$/.test(name) ? name : 'field';
+  const attribute = tag === name ? '' : ` name="${escapeXml(name)}"`;
+  if (value === null || value === undefined) return `${indent}<${tag}${attribute}/>`;
+  if (typeof value !== 'object') return `${indent}<${tag}${attribute}>${escapeXml(String(value))}</${tag}>`;
+  const children = Array.isArray(value)
+    ? value.map((each) => element('item', each, `${indent}  `))
+    : Object.entries(value).map(([key, each]) => element(key, each, `${indent}  `));
+  if (children.length === 0) return `${indent}<${tag}${attribute}/>`;
+  return `${indent}<${tag}${attribute}>\n${children.join('\n')}\n${indent}</${tag}>`;
+}
+
+const XML_NAMES: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' };
+
+/** Control characters cannot be written in XML 1.0 at all. */
+function escapeXml(text: string): string {
+  return text
+    .replace(/(?![\t\n\r])\p{Cc}|[\ufffe\uffff]/gu, '\ufffd')
+    .replace(/[&<>"]/g, (each) => XML_NAMES[each] as string);
+}
