@@ -1,15 +1,22 @@
 #!/usr/bin/env node
 /** The command line. */
-import { optionRows, readConfig, readFlags } from './config.js';
-import { StartError } from './errors.js';
+import { PUBLIC } from './access/identity.js';
+import { type Config, optionRows, readConfig, readFlags } from './config.js';
+import { ServiceError, StartError } from './errors.js';
 import { packageVersion } from './files.js';
 import { createObserver } from './observe.js';
-import { type Service, startService } from './server.js';
+import { parseRead } from './request/rest.js';
+import { parseLimits, type Service, startService, withCore } from './server.js';
+import { pretty } from './sql/pretty.js';
 
 const USAGE = `Lateral ${packageVersion}: a REST and GraphQL API over PostgreSQL. One request, one statement.
 
 Usage: lateral [start] [--option value ...]
+       lateral explain [--analyze] "GET /items/..." [--option value ...]
        lateral --help | --version
+
+  start      serves the database
+  explain    shows the statement a request becomes, its parameters and PostgreSQL's plan; with --analyze it also runs
 
 Options, as environment variables or flags (PORT=9000 or --port 9000):
 `;
@@ -19,12 +26,13 @@ async function main(words: readonly string[]): Promise<void> {
   if (words.includes('--help') || words.includes('-h') || command === 'help') return console.log(help());
   if (words.includes('--version')) return console.log(packageVersion);
   if (command.startsWith('-')) return start(words);
-  if (command !== 'start') throw new StartError(`unknown command "${command}": see lateral --help`);
-  return start(rest);
+  if (command === 'start') return start(rest);
+  if (command === 'explain') return explain(rest);
+  throw new StartError(`unknown command "${command}": see lateral --help`);
 }
 
 async function start(flags: readonly string[]): Promise<void> {
-  const config = readConfig({ ...process.env, ...readFlags(flags) });
+  const config = readOptions(flags);
   const observe = createObserver(config.LOG_LEVEL);
   const stopped = new AbortController();
   const service = startService(config, observe, (message) => console.log(message));
@@ -48,6 +56,10 @@ async function start(flags: readonly string[]): Promise<void> {
   announce(await service);
 }
 
+function readOptions(flags: readonly string[]): Config {
+  return readConfig({ ...process.env, ...readFlags(flags) });
+}
+
 function announce(service: Service): void {
   const { administrator, url } = service;
   console.log(`\nLateral ${packageVersion} is ready at ${url}\n`);
@@ -59,7 +71,33 @@ function announce(service: Service): void {
   console.log(`    email     ${administrator.email}`);
   console.log(`    password  ${administrator.password}`);
   console.log(`    token     ${administrator.token}\n`);
-  console.log(`  Try it:    curl -H 'Authorization: Bearer ${administrator.token}' ${url}/server/info\n`);
+  console.log(`  Try it:    curl -g -H 'Authorization: Bearer ${administrator.token}' '${url}${service.example}'\n`);
+}
+
+async function explain(words: readonly string[]): Promise<void> {
+  const analyze = words.includes('--analyze');
+  const [request = '', ...flags] = words.filter((word) => word !== '--analyze');
+  const match = /^(?:GET\s+)?\/items\/([^/?]+)(?:\/([^/?]+))?(?:\?(.*))?$/s.exec(request.trim());
+  if (!match) throw new StartError('explain takes a request such as "GET /items/articles?fields=title,author.name"');
+  const config = readOptions(flags);
+  const [, collection = '', key, queryString = ''] = match.map((part) => part ?? undefined);
+  await withCore(
+    config,
+    createObserver('warn'),
+    (message) => console.error(message),
+    async ({ reads }) => {
+      const parsed = parseRead(
+        decodeURIComponent(collection),
+        key === undefined ? null : decodeURIComponent(key),
+        queryString,
+        parseLimits(config),
+      );
+      const { sql, parameters, plan } = await reads.explain(parsed, reads.compile(parsed), PUBLIC, analyze);
+      console.log(pretty(sql));
+      for (const [position, value] of parameters.entries()) console.log(`$${position + 1} = ${JSON.stringify(value)}`);
+      console.log(`\n${JSON.stringify(plan, null, 2)}`);
+    },
+  );
 }
 
 function help(): string {
@@ -73,12 +111,8 @@ function help(): string {
 }
 
 function fail(error: unknown): never {
-  const text =
-    error instanceof StartError
-      ? error.message
-      : error instanceof Error
-        ? (error.stack ?? error.message)
-        : String(error);
+  const expected = error instanceof StartError || error instanceof ServiceError;
+  const text = expected ? error.message : error instanceof Error ? (error.stack ?? error.message) : String(error);
   console.error(`lateral: ${text}`);
   process.exit(1);
 }

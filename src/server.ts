@@ -10,8 +10,10 @@ import { Reads } from './execute/reads.js';
 import { listen as listenForChanges, sourceOf } from './execute/source.js';
 import { listen } from './http/app.js';
 import { Router } from './http/router.js';
+import type { Collection, Model } from './mirror/model.js';
 import { Mirror } from './mirror/watch.js';
 import type { Observer } from './observe.js';
+import type { ParseLimits } from './request/query.js';
 import { itemsRoutes } from './resources/items.js';
 import { serverRoutes } from './resources/server.js';
 import { loadGrammar } from './sql/verify.js';
@@ -22,38 +24,79 @@ export interface Service {
   readonly databaseUrl: string;
   /** The account that was made by this start; null when there were users already. */
   readonly administrator: Credentials | null;
+  /** A path worth trying first. */
+  readonly example: string;
   stop(): Promise<void>;
 }
 
-export async function startService(
-  config: Config,
-  observe: Observer,
-  report: (message: string) => void,
-): Promise<Service> {
-  /** What has been started, to be stopped in the reverse order, also when a later step fails. */
-  const started: (() => Promise<void>)[] = [];
-  const stop = async (): Promise<void> => {
-    for (const close of started.splice(0).reverse()) await close();
-  };
+/** Everything behind HTTP. */
+export interface Core {
+  readonly database: Database;
+  readonly databaseUrl: string;
+  readonly mirror: Mirror;
+  readonly reads: Reads;
+  readonly administrator: Credentials | null;
+}
+
+type Report = (message: string) => void;
+
+/** What has been started, to be stopped in the reverse order, also when a later step fails. */
+class Started {
+  readonly #closers: (() => Promise<void>)[] = [];
+
+  add(close: () => Promise<void>): void {
+    this.#closers.push(close);
+  }
+
+  async stop(): Promise<void> {
+    for (const close of this.#closers.splice(0).reverse()) await close();
+  }
+}
+
+export async function startService(config: Config, observe: Observer, report: Report): Promise<Service> {
+  const started = new Started();
   try {
-    return await start(config, observe, report, started, stop);
+    const core = await startCore(config, observe, report, started);
+    const { database, mirror, reads } = core;
+    const identities = new Identities((digest) => findIdentity(database, digest));
+    started.add(await listenForChanges(database, 'service_access', () => identities.forget()));
+    const router = new Router([
+      ...serverRoutes({ config, identities, database, mirror }),
+      ...itemsRoutes({ identities, reads, limits: parseLimits(config) }),
+    ]);
+    const http = await listen(router, config, observe);
+    started.add(() => http.close(config.SHUTDOWN_TIMEOUT));
+    const host = config.HOST.includes(':') ? `[${config.HOST}]` : config.HOST;
+    const url = `http://${host}:${http.port}`;
+    observe({ kind: 'listening', url });
+    const { databaseUrl, administrator } = core;
+    return { url, databaseUrl, administrator, example: examplePath(mirror.model), stop: () => started.stop() };
   } catch (error) {
-    await stop();
+    await started.stop();
     throw error;
   }
 }
 
-async function start(
+/** For commands that need the database but serve nothing: all is stopped when the work is done. */
+export async function withCore<Result>(
   config: Config,
   observe: Observer,
-  report: (message: string) => void,
-  started: (() => Promise<void>)[],
-  stop: () => Promise<void>,
-): Promise<Service> {
+  report: Report,
+  work: (core: Core) => Promise<Result>,
+): Promise<Result> {
+  const started = new Started();
+  try {
+    return await work(await startCore(config, observe, report, started));
+  } finally {
+    await started.stop();
+  }
+}
+
+async function startCore(config: Config, observe: Observer, report: Report, started: Started): Promise<Core> {
   let databaseUrl = config.DATABASE_URL;
   if (databaseUrl === null) {
     const embedded = await startEmbedded({ directory: config.DATA_DIR, report });
-    started.push(() => embedded.stop());
+    started.add(() => embedded.stop());
     databaseUrl = embedded.url;
   }
   const database = await Database.open({
@@ -64,7 +107,7 @@ async function start(
     statementTimeout: config.DATABASE_STATEMENT_TIMEOUT,
     connectTimeout: config.DATABASE_CONNECT_TIMEOUT,
   });
-  started.push(() => database.close());
+  started.add(() => database.close());
   await migrate(database, config.DATABASE_URL === null && config.DEMO_DATA, observe);
   const credentials: Credentials = {
     email: config.ADMIN_EMAIL,
@@ -72,12 +115,9 @@ async function start(
     token: config.ADMIN_TOKEN ?? randomBytes(24).toString('base64url'),
   };
   const made = await createAdministrator(database, credentials);
-
   await loadGrammar();
   const mirror = await Mirror.start(sourceOf(database), observe, config.SCHEMA_POLL_INTERVAL);
-  started.push(() => mirror.close());
-  const identities = new Identities((digest) => findIdentity(database, digest));
-  started.push(await listenForChanges(database, 'service_access', () => identities.forget()));
+  started.add(() => mirror.close());
   const readLimits = {
     defaultLimit: config.QUERY_LIMIT_DEFAULT,
     maxNodes: config.MAX_QUERY_NODES,
@@ -86,7 +126,11 @@ async function start(
     batchTimeout: config.DATABASE_STATEMENT_TIMEOUT,
   };
   const reads = new Reads(database, mirror, readLimits, observe);
-  const limits = {
+  return { database, databaseUrl, mirror, reads, administrator: made ? credentials : null };
+}
+
+export function parseLimits(config: Config): ParseLimits {
+  return {
     relationalDepth: config.MAX_RELATIONAL_DEPTH,
     bracketDepth: config.QUERYSTRING_MAX_PARSE_DEPTH,
     arrayLength: config.QUERYSTRING_ARRAY_LIMIT,
@@ -94,14 +138,14 @@ async function start(
     pageSize: config.QUERY_LIMIT_MAX,
     wholeRows: config.STREAM_ABOVE,
   };
-  const router = new Router([
-    ...serverRoutes({ config, identities, database, mirror }),
-    ...itemsRoutes({ identities, reads, limits }),
-  ]);
-  const http = await listen(router, config, observe);
-  started.push(() => http.close(config.SHUTDOWN_TIMEOUT));
-  const host = config.HOST.includes(':') ? `[${config.HOST}]` : config.HOST;
-  const url = `http://${host}:${http.port}`;
-  observe({ kind: 'listening', url });
-  return { url, databaseUrl, administrator: made ? credentials : null, stop };
+}
+
+/** The collection with the most relations shows best what one statement can read. */
+function examplePath(model: Model): string {
+  const relations = (collection: Collection): number =>
+    [...collection.fields.values()].filter((field) => field.relation !== null).length;
+  const [first] = [...model.collections.values()]
+    .filter((collection) => !collection.system)
+    .sort((one, other) => relations(other) - relations(one));
+  return first ? `/items/${encodeURIComponent(first.name)}?limit=1&fields=*.*` : '/server/info';
 }
