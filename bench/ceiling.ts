@@ -18,6 +18,8 @@ export interface CeilingOptions {
   parameters: readonly (readonly (string | null)[])[];
   connections: number;
   seconds: number;
+  /** Ends the run before its time. */
+  signal?: AbortSignal;
 }
 
 export interface Ceiling {
@@ -158,7 +160,7 @@ async function runPgbench(options: CeilingOptions, scripts: readonly Script[]): 
       for (const [name, value] of script.variables) args.push('-D', `${name}=${value}`);
     }
     const application = `bench ceiling ${process.pid}`;
-    const ended = runTool('pgbench', args, pgbenchEnvironment(options.databaseUrl, application));
+    const ended = runTool('pgbench', args, pgbenchEnvironment(options.databaseUrl, application), options.signal);
     await Promise.race([ended, wait(options.seconds * 500, null, { ref: false })]);
     const statements = await readStatements(options.databaseUrl, application);
     const result = await ended;
@@ -219,9 +221,14 @@ interface ToolResult {
 }
 
 /** Null when the tool is not on the PATH. */
-function runTool(tool: string, args: readonly string[], env: NodeJS.ProcessEnv): Promise<ToolResult | null> {
+function runTool(
+  tool: string,
+  args: readonly string[],
+  env: NodeJS.ProcessEnv,
+  signal: AbortSignal | undefined,
+): Promise<ToolResult | null> {
   return new Promise((resolve, reject) => {
-    const child = spawn(tool, args, { env, stdio: ['ignore', 'pipe', 'pipe'] });
+    const child = spawn(tool, args, { env, stdio: ['ignore', 'pipe', 'pipe'], signal });
     let output = '';
     let errors = '';
     child.stdout.setEncoding('utf8').on('data', (text: string) => {
@@ -235,7 +242,8 @@ function runTool(tool: string, args: readonly string[], env: NodeJS.ProcessEnv):
   });
 }
 
-async function runDriver({ databaseUrl, text, parameters, connections, seconds }: CeilingOptions): Promise<number> {
+async function runDriver(options: CeilingOptions): Promise<number> {
+  const { databaseUrl, text, parameters, connections, seconds, signal } = options;
   // The driver's types do not know max_pipeline; without it a statement may be queued behind a slow one.
   const settings = { max: connections, prepare: true, fetch_types: false, max_pipeline: 0, connection: SETTINGS };
   const sql = postgres(databaseUrl, settings);
@@ -251,7 +259,7 @@ async function runDriver({ databaseUrl, text, parameters, connections, seconds }
     const begun = performance.now();
     const end = begun + seconds * 1000;
     const runMany = async () => {
-      while (performance.now() < end) {
+      while (performance.now() < end && !signal?.aborted) {
         await runOne();
         finished += 1;
       }

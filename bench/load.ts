@@ -32,7 +32,10 @@ export interface LoadOptions {
   connections: number;
   seconds: number;
   method?: string;
-  body?: string;
+  /** One per path, for methods that send a body; each in one line. */
+  bodies?: readonly string[];
+  /** Ends the load before its time. */
+  signal?: AbortSignal;
 }
 
 export async function measure(options: LoadOptions): Promise<LoadResult> {
@@ -50,11 +53,13 @@ async function measureWithWrk(options: LoadOptions): Promise<LoadResult | null> 
     const pathsFile = join(folder, 'paths');
     const scriptFile = join(folder, 'load.lua');
     await writeFile(pathsFile, `${options.paths.join('\n')}\n`);
-    await writeFile(scriptFile, writeLua(options, pathsFile));
+    const bodiesFile = join(folder, 'bodies');
+    await writeFile(bodiesFile, (options.bodies ?? []).map((body) => `${body}\n`).join(''));
+    await writeFile(scriptFile, writeLua(options, pathsFile, bodiesFile));
     const threads = Math.max(1, Math.min(options.connections, availableParallelism() >> 1));
     const seconds = Math.max(1, Math.round(options.seconds));
     const args = ['-t', threads, '-c', options.connections, '-d', `${seconds}s`, '--timeout', '30s'].map(String);
-    const ran = await runWrk([...args, '-s', scriptFile, new URL(options.url).origin]);
+    const ran = await runWrk([...args, '-s', scriptFile, new URL(options.url).origin], options.signal);
     if (ran === null) return null;
     const line = ran.output.split('\n').find((candidate) => candidate.startsWith('{'));
     if (ran.code !== 0 || line === undefined) {
@@ -82,7 +87,7 @@ async function measureWithWrk(options: LoadOptions): Promise<LoadResult | null> 
  * Requests are put together once, before the clock runs. There is no response() in the script: with it wrk would hand
  * every header and body to Lua, and measure that.
  */
-function writeLua(options: LoadOptions, pathsFile: string): string {
+function writeLua(options: LoadOptions, pathsFile: string, bodiesFile: string): string {
   const headers = Object.entries(options.headers).map(([name, value]) => `[${quoteLua(name)}] = ${quoteLua(value)}`);
   return `
 local starts = 0
@@ -95,8 +100,9 @@ local requests = {}
 local turn = 0
 function init()
   local headers = {${headers.join(', ')}}
+  local nextBody = io.lines(${quoteLua(bodiesFile)})
   for path in io.lines(${quoteLua(pathsFile)}) do
-    requests[#requests + 1] = wrk.format(${quoteLua(options.method ?? 'GET')}, path, headers, ${options.body === undefined ? 'nil' : quoteLua(options.body)})
+    requests[#requests + 1] = wrk.format(${quoteLua(options.method ?? 'GET')}, path, headers, ${options.bodies === undefined ? 'nil' : 'nextBody()'})
   end
   turn = start * 997 % #requests
 end
@@ -132,9 +138,9 @@ interface ToolResult {
 }
 
 /** Null when wrk is not on the PATH. */
-function runWrk(args: readonly string[]): Promise<ToolResult | null> {
+function runWrk(args: readonly string[], signal: AbortSignal | undefined): Promise<ToolResult | null> {
   return new Promise((resolve, reject) => {
-    const child = spawn('wrk', args, { stdio: ['ignore', 'pipe', 'pipe'] });
+    const child = spawn('wrk', args, { stdio: ['ignore', 'pipe', 'pipe'], signal });
     let output = '';
     let errors = '';
     child.stdout.setEncoding('utf8').on('data', (text: string) => {
@@ -152,8 +158,10 @@ function runWrk(args: readonly string[]): Promise<ToolResult | null> {
 const WORKER = 'bench load worker';
 
 function measureInWorker(options: LoadOptions): Promise<LoadResult> {
+  const { signal, ...rest } = options;
   return new Promise((resolve, reject) => {
-    const worker = new Worker(new URL(import.meta.url), { workerData: { kind: WORKER, options } });
+    const worker = new Worker(new URL(import.meta.url), { workerData: { kind: WORKER, options: rest } });
+    signal?.addEventListener('abort', () => void worker.terminate(), { once: true });
     worker.once('message', resolve);
     worker.once('error', reject);
     worker.once('exit', (code) => reject(new Error(`The load worker stopped with code ${code}`)));
@@ -162,7 +170,9 @@ function measureInWorker(options: LoadOptions): Promise<LoadResult> {
 
 async function generateLoad(options: LoadOptions): Promise<LoadResult> {
   const target = new URL(options.url);
-  const requests = options.paths.map((path) => writeRequest(options, target.host, path));
+  const requests = options.paths.map((path, index) =>
+    writeRequest(options, target.host, path, options.bodies?.[index]),
+  );
   const tally: Tally = { latencies: [], errors: 0, bytes: 0 };
   let turn = 0;
   const begun = performance.now();
@@ -208,13 +218,13 @@ interface Tally {
   bytes: number;
 }
 
-function writeRequest(options: LoadOptions, host: string, path: string): Buffer {
+function writeRequest(options: LoadOptions, host: string, path: string, body: string | undefined): Buffer {
   const names = Object.keys(options.headers).map((name) => name.toLowerCase());
   const lines = [`${options.method ?? 'GET'} ${path} HTTP/1.1`];
   if (!names.includes('host')) lines.push(`Host: ${host}`);
   for (const [name, value] of Object.entries(options.headers)) lines.push(`${name}: ${value}`);
-  if (options.body !== undefined) lines.push(`Content-Length: ${Buffer.byteLength(options.body)}`);
-  return Buffer.from(`${lines.join('\r\n')}\r\n\r\n${options.body ?? ''}`);
+  if (body !== undefined) lines.push(`Content-Length: ${Buffer.byteLength(body)}`);
+  return Buffer.from(`${lines.join('\r\n')}\r\n\r\n${body ?? ''}`);
 }
 
 /** How long an answer may be late after the end before the connection is given up. */

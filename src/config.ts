@@ -46,6 +46,10 @@ const OPTIONS = {
     "Highest cost, as PostgreSQL's planner estimates it, that a query may have; unlimited when absent",
   ),
   STREAM_ABOVE: integer('10000', 0, 2_147_483_647, 'Lists with a higher limit are streamed row by row'),
+  MAX_BATCH_MUTATION: optional(
+    integer(null, 1, 2_147_483_647),
+    'Items one request may write, nested ones included; unlimited when absent',
+  ),
   MAX_PAYLOAD_SIZE: size('1mb', 'Largest request body'),
   MAX_URL_SIZE: size('64kb', 'Largest request head, URL included'),
   QUERYSTRING_MAX_PARSE_DEPTH: integer('10', 1, 100, 'Brackets a query parameter may nest'),

@@ -122,3 +122,63 @@ function isConnectionFailure(code: string): boolean {
 function isDatabaseFailure(error: unknown): error is DatabaseFailure {
   return error instanceof Error && 'code' in error && typeof error.code === 'string';
 }
+
+export type ValidationType = 'unique' | 'foreign_key' | 'nnull' | 'required' | 'too_long' | 'out_of_range' | 'check';
+
+const COMPLAINTS: Readonly<Record<ValidationType, string>> = {
+  unique: 'has to be unique',
+  foreign_key: 'refers to an item that does not exist, or is referred to',
+  nnull: "can't be null",
+  required: 'is required',
+  too_long: 'is too long',
+  out_of_range: 'is out of range',
+  check: 'does not meet a condition of the database',
+};
+
+/** `path` leads to the value inside the payload, where it is known. */
+export function failedValidation(
+  field: { readonly collection: string | null; readonly name: string | null },
+  type: ValidationType,
+  path: string | null = null,
+): ServiceError {
+  const name = field.name === null ? 'A value' : `Value for field "${field.name}"`;
+  const place = field.collection === null ? '' : ` in collection "${field.collection}"`;
+  const extensions = {
+    collection: field.collection,
+    field: field.name,
+    type,
+    path: path === null ? [] : path.split('.'),
+  };
+  return new ServiceError('FAILED_VALIDATION', `Validation failed. ${name}${place} ${COMPLAINTS[type]}.`, extensions);
+}
+
+interface ConstraintFailure extends DatabaseFailure {
+  readonly table_name?: string;
+  readonly column_name?: string;
+  readonly detail?: string;
+}
+
+const CONSTRAINTS: Readonly<Record<string, ValidationType>> = {
+  '23505': 'unique',
+  '23503': 'foreign_key',
+  '23502': 'nnull',
+  '23514': 'check',
+  '23P01': 'unique',
+  '22001': 'too_long',
+  '22003': 'out_of_range',
+};
+
+/** What went wrong with a write, in the words of the payload: the constraint's table and column are a collection and a field. */
+export function fromWrite(error: unknown): unknown {
+  if (!isDatabaseFailure(error)) return error;
+  if (error.code === 'LT403') return forbidden();
+  const type = CONSTRAINTS[error.code];
+  if (type) {
+    const { table_name: table, column_name: column, detail } = error as ConstraintFailure;
+    // "Key (email)=(ada@example.com) already exists."
+    const key = /^Key \(([^()]+)\)=/.exec(detail ?? '')?.[1]?.replace(/^"|"$/g, '');
+    return failedValidation({ collection: table ?? null, name: column ?? key ?? null }, type);
+  }
+  if (/^22/.test(error.code)) return invalidPayload('A value does not fit the type of its field');
+  return fromDatabase(error, 'query');
+}

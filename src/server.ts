@@ -8,6 +8,7 @@ import { Database } from './execute/database.js';
 import { migrate } from './execute/migrate.js';
 import { Reads } from './execute/reads.js';
 import { listen as listenForChanges, sourceOf } from './execute/source.js';
+import { Writes } from './execute/writes.js';
 import { listen } from './http/app.js';
 import { Router } from './http/router.js';
 import type { Collection, Model } from './mirror/model.js';
@@ -35,6 +36,7 @@ export interface Core {
   readonly databaseUrl: string;
   readonly mirror: Mirror;
   readonly reads: Reads;
+  readonly writes: Writes;
   readonly administrator: Credentials | null;
 }
 
@@ -57,12 +59,12 @@ export async function startService(config: Config, observe: Observer, report: Re
   const started = new Started();
   try {
     const core = await startCore(config, observe, report, started);
-    const { database, mirror, reads } = core;
+    const { database, mirror, reads, writes } = core;
     const identities = new Identities((digest) => findIdentity(database, digest));
     started.add(await listenForChanges(database, 'service_access', () => identities.forget()));
     const router = new Router([
       ...serverRoutes({ config, identities, database, mirror }),
-      ...itemsRoutes({ identities, reads, limits: parseLimits(config) }),
+      ...itemsRoutes({ identities, reads, writes, limits: parseLimits(config) }),
     ]);
     const http = await listen(router, config, observe);
     started.add(() => http.close(config.SHUTDOWN_TIMEOUT));
@@ -126,7 +128,13 @@ async function startCore(config: Config, observe: Observer, report: Report, star
     batchTimeout: config.DATABASE_STATEMENT_TIMEOUT,
   };
   const reads = new Reads(database, mirror, readLimits, observe);
-  return { database, databaseUrl, mirror, reads, administrator: made ? credentials : null };
+  const writeLimits = {
+    maxRows: config.MAX_BATCH_MUTATION,
+    parse: parseLimits(config),
+    shapes: config.SHAPE_CACHE_SIZE,
+  };
+  const writes = new Writes(database, mirror, reads, writeLimits, observe);
+  return { database, databaseUrl, mirror, reads, writes, administrator: made ? credentials : null };
 }
 
 export function parseLimits(config: Config): ParseLimits {

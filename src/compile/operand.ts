@@ -41,6 +41,17 @@ export function compileOperand(operand: OperandPlan, source: Source, descending 
     }
     case 'aggregate':
       return compileAggregate(operand.aggregate, source);
+    case 'position': {
+      const { field, slot } = operand;
+      const list = parameter({
+        kind: 'list',
+        slot,
+        codec: field.column?.base_type ?? 'text',
+        field: field.name,
+        use: 'key',
+      });
+      return sql`array_position(${list}::${typeName(field)}[], ${source.column([], field)}::${typeName(field)})`;
+    }
   }
 }
 
@@ -106,6 +117,7 @@ export function operandTypeName(operand: OperandPlan): Fragment {
       return typeName(operand.field);
     case 'date':
     case 'length':
+    case 'position':
       return sql`int4`;
     case 'count':
       return sql`int8`;

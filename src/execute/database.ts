@@ -40,7 +40,11 @@ export class Database {
 
   /** Connects once, so that a wrong address, password or schema ends the start with one line. */
   static async open(options: DatabaseOptions): Promise<Database> {
-    const pool = openPool(options, { max: options.connections, statementTimeout: options.statementTimeout, reserved: false });
+    const pool = openPool(options, {
+      max: options.connections,
+      statementTimeout: options.statementTimeout,
+      reserved: false,
+    });
     try {
       const [row] =
         await pool`select current_setting('server_version_num')::int as version, to_regnamespace(${quoteIdentifier(options.schema)}) is not null as found`;
@@ -96,8 +100,9 @@ interface PoolOptions {
 function openPool(options: DatabaseOptions, { max, statementTimeout, reserved }: PoolOptions): Pool {
   return postgres(options.url, {
     max,
-    // A statement written behind a running one would wait for it: a slow read would hold up fast ones.
-    max_pipeline: 0,
+    // A statement written behind a running one would wait for it: a slow read would hold up fast ones. Whoever reserves a
+    // connection has no neighbours.
+    max_pipeline: reserved ? 10 : 0,
     prepare: true,
     // One statement less per new connection. But without it the driver never hands out a new connection that is reserved.
     fetch_types: reserved,

@@ -67,7 +67,7 @@ export class Reads {
     const { model } = this.#mirror;
     const plan = planRead(parsed.request, model, this.#limits);
     const statement = compileRead(plan);
-    verify(statement.text, 'SelectStmt', (schema, name) => isOurs(model, schema, name));
+    verify(statement.text, 'read', (schema, name) => isOurs(model, schema, name));
     const columns = parsed.request.export ? columnsOf(plan.level) : [];
     const compiled = { statement, result: plan.result, stream: plan.stream, opening: plan.meta.length > 0, columns };
     this.#shapes.set(parsed.shape, compiled);

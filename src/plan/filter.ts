@@ -240,5 +240,7 @@ function planOperand(value: Operand, operator: Operator, operand: OperandPlan, m
 }
 
 function prefixed(operand: OperandPlan, through: readonly Step[]): OperandPlan {
-  return operand.kind === 'aggregate' ? operand : { ...operand, through: [...through, ...operand.through] };
+  return operand.kind === 'aggregate' || operand.kind === 'position'
+    ? operand
+    : { ...operand, through: [...through, ...operand.through] };
 }

@@ -75,6 +75,8 @@ export function operandType(operand: OperandPlan): { codec: string; label: strin
       return { codec: operand.field.column?.base_type ?? 'text', label: operand.field.name };
     case 'date':
       return { codec: 'int4', label: `${operand.function}(${operand.field.name})` };
+    case 'position':
+      return { codec: 'int4', label: operand.field.name };
     case 'length':
       return { codec: 'int4', label: `count(${operand.field.name})` };
     case 'count':

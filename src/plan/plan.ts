@@ -106,7 +106,9 @@ export type OperandPlan =
     }
   /** Of the rows behind a to-many relation, the value that comes first in the direction of the sort. */
   | { readonly kind: 'first'; readonly through: readonly Step[]; readonly hop: Hop; readonly operand: OperandPlan }
-  | { readonly kind: 'aggregate'; readonly aggregate: AggregatePlan };
+  | { readonly kind: 'aggregate'; readonly aggregate: AggregatePlan }
+  /** The place of the key in a list of keys. */
+  | { readonly kind: 'position'; readonly slot: Slot; readonly field: Field };
 
 export type Condition =
   | { readonly kind: 'and' | 'or'; readonly conditions: readonly Condition[] }

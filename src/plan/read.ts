@@ -1,7 +1,7 @@
 /** Request AST × model → read plan: names are resolved, wildcards expanded, limits checked. */
 import { forbidden, forbiddenCollection, invalidQuery } from '../errors.js';
 import type { Collection, Model } from '../mirror/model.js';
-import type { ReadRequest } from '../request/ast.js';
+import type { ReadRequest, Target } from '../request/ast.js';
 import { planGroups } from './aggregate.js';
 import { planFilter } from './filter.js';
 import { defaultOrder } from './order.js';
@@ -25,12 +25,16 @@ export function planRead(request: ReadRequest, model: Model, limits: PlanLimits)
   if (single && !request.export) {
     return planItem(request, collection, planOutputs(fields, collection, position, planner));
   }
-  const narrowed: Condition =
-    target.kind === 'list'
-      ? ALWAYS
-      : target.kind === 'keys'
-        ? { kind: 'key', field: collection.primaryKey, slot: target.keys, many: true }
-        : { kind: 'key', field: collection.primaryKey, slot: target.key, many: false };
+  const narrowed = narrow(target, collection);
+  if (target.kind === 'written') {
+    const rows = planRows(fields, collection, position, planner, null, narrowed);
+    const level: RowLevel = {
+      ...rows,
+      order: [{ operand: { kind: 'position', slot: target.keys, field: collection.primaryKey }, descending: false }],
+      limit: { kind: 'all' },
+    };
+    return { kind: 'read', result: 'list', stream: false, level, meta: [], cursor: false };
+  }
   const grouped = query.aggregate !== null || query.groupBy !== null;
   const large = query.limit !== null && (query.limit.kind === 'all' || query.limit.large);
   checkCursor(request, grouped);
@@ -40,11 +44,23 @@ export function planRead(request: ReadRequest, model: Model, limits: PlanLimits)
   return {
     kind: 'read',
     result: 'list',
-    stream: request.export || (large && !grouped && query.cursor === null),
+    stream: request.export || (large && !grouped && query.cursor === null && target.kind !== 'selected'),
     level,
     meta: query.meta,
     cursor: query.cursor !== null,
   };
+}
+
+function narrow(target: Target, { primaryKey }: Collection): Condition {
+  switch (target.kind) {
+    case 'list':
+    case 'selected':
+      return ALWAYS;
+    case 'item':
+      return { kind: 'key', field: primaryKey, slot: target.key, many: false };
+    default:
+      return { kind: 'key', field: primaryKey, slot: target.keys, many: true };
+  }
 }
 
 function filtered({ query }: ReadRequest, collection: Collection, model: Model, narrowed: Condition): Condition {
@@ -78,7 +94,7 @@ function checkCursor(request: ReadRequest, grouped: boolean): void {
   if (query.limit?.kind === 'all') throw invalidQuery('"cursor" needs a limit');
 }
 
-function servedCollection(model: Model, name: string): Collection {
+export function servedCollection(model: Model, name: string): Collection {
   const collection = model.collections.get(name);
   if (collection && !collection.system) return collection;
   const reason = model.refused.get(name);

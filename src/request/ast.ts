@@ -20,7 +20,11 @@ export interface ReadRequest {
 export type Target =
   | { readonly kind: 'list' }
   | { readonly kind: 'item'; readonly key: Slot }
-  | { readonly kind: 'keys'; readonly keys: Slot };
+  | { readonly kind: 'keys'; readonly keys: Slot }
+  /** Items that were just written, in the order of their keys. */
+  | { readonly kind: 'written'; readonly keys: Slot }
+  /** Items that are about to be written. */
+  | { readonly kind: 'selected' };
 
 export interface Query {
   /** Null stands for everything at this level. */

@@ -4,6 +4,7 @@ import { invalidPayload, invalidQuery } from '../errors.js';
 import { EXPORT_FORMATS, type ExportFormat, type Parsed, type ReadRequest, type Target } from './ast.js';
 import { type Input, type ParseContext, type ParseLimits, parseQuery, readObject } from './query.js';
 import { ValueList } from './values.js';
+import { type Key, readKeys } from './write.js';
 
 /** `key` is the item's key of a single read, null for a list. */
 export function parseRead(collection: string, key: string | null, queryString: string, limits: ParseLimits): Parsed {
@@ -25,6 +26,34 @@ export function parseSearch(collection: string, body: unknown, queryString: stri
     keys === undefined ? { kind: 'list' } : { kind: 'keys', keys: context.values.add(readKeys(keys)) };
   const input = query === undefined ? readQueryString(queryString, limits) : readObject(query, 'query');
   return finish(collection, target, input, context);
+}
+
+/** What is shown of items that were just written: the URL says which fields, the keys say which items and in which order. */
+export function parseReadBack(
+  collection: string,
+  keys: readonly Key[],
+  one: boolean,
+  queryString: string,
+  limits: ParseLimits,
+): Parsed {
+  const context = { values: new ValueList(), limits };
+  const target: Target = one
+    ? { kind: 'item', key: context.values.add(keys[0] as Key) }
+    : { kind: 'written', keys: context.values.add(keys) };
+  const { fields, deep, alias, backlink } = readQueryString(queryString, limits);
+  return finish(collection, target, { fields, deep, alias, backlink }, context);
+}
+
+/** The keys of the items that a query selects; it has no limit unless it names one. */
+export function parseSelection(collection: string, query: Input, key: string, limits: ParseLimits): Parsed {
+  const { filter, search, sort, limit = -1, offset, page } = query;
+  const context = { values: new ValueList(), limits: { ...limits, wholeRows: Number.MAX_SAFE_INTEGER } };
+  return finish(
+    collection,
+    { kind: 'selected' },
+    { filter, search, sort, limit, offset, page, fields: [key] },
+    context,
+  );
 }
 
 function finish(collection: string, target: Target, input: Input, context: ParseContext): Parsed {
@@ -61,10 +90,4 @@ function readBody(body: unknown): { query?: unknown; keys?: unknown } {
   if (body === null || typeof body !== 'object' || Array.isArray(body))
     throw invalidPayload('The body has to be an object');
   return body;
-}
-
-function readKeys(keys: unknown): (string | number)[] {
-  const isKey = (key: unknown): boolean => typeof key === 'string' || (typeof key === 'number' && Number.isFinite(key));
-  if (!Array.isArray(keys) || !keys.every(isKey)) throw invalidPayload('"keys" has to be a list of keys');
-  return keys;
 }

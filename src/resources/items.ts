@@ -1,25 +1,21 @@
 /** /items: the rows of every collection. */
-import { createHash } from 'node:crypto';
-import { build } from 'fast-json-stringify';
 import { LRUCache } from 'lru-cache';
 import type { Identities, Identity } from '../access/identity.js';
 import { forbidden } from '../errors.js';
-import type { Compiled, Reads } from '../execute/reads.js';
+import type { Reads } from '../execute/reads.js';
+import type { Writes } from '../execute/writes.js';
 import type { Exchange } from '../http/exchange.js';
-import { JSON_TYPE, jsonText, type Produce, type Reply } from '../http/reply.js';
-import type { Route } from '../http/router.js';
-import type { ExportFormat, Parsed } from '../request/ast.js';
+import type { Handler, Route } from '../http/router.js';
 import type { ParseLimits } from '../request/query.js';
-import { parseRead, parseSearch } from '../request/rest.js';
-import { FORMATS, type Format, joinCells } from './formats.js';
+import { type ParsedUrls, readItems } from './item-reads.js';
+import { createItems, deleteItem, deleteItems, updateItem, updateItems } from './item-writes.js';
 
 export interface ItemsServices {
   readonly identities: Identities;
   readonly reads: Reads;
+  readonly writes: Writes;
   readonly limits: ParseLimits;
 }
-
-type ParsedUrls = LRUCache<string, Parsed>;
 
 export function itemsRoutes(services: ItemsServices): Route[] {
   // What was parsed stays valid as long as the process runs: names are looked up later, variables at binding.
@@ -28,130 +24,26 @@ export function itemsRoutes(services: ItemsServices): Route[] {
     maxSize: 16_777_216,
     sizeCalculation: (parsed, text) => text.length + parsed.shape.length,
   });
-  const handle = (exchange: Exchange): Promise<Reply> => readItems(exchange, services, urls);
+  const read: Handler = (exchange) => readItems(exchange, services, urls);
   return [
-    { method: 'GET', path: '/items/:collection', handle },
-    { method: 'SEARCH', path: '/items/:collection', handle },
-    { method: 'GET', path: '/items/:collection/:key', handle },
+    { method: 'GET', path: '/items/:collection', handle: read },
+    { method: 'SEARCH', path: '/items/:collection', handle: read },
+    { method: 'GET', path: '/items/:collection/:key', handle: read },
+    { method: 'POST', path: '/items/:collection', handle: (exchange) => createItems(exchange, services) },
+    { method: 'PATCH', path: '/items/:collection', handle: (exchange) => updateItems(exchange, services) },
+    { method: 'PATCH', path: '/items/:collection/:key', handle: (exchange) => updateItem(exchange, services) },
+    { method: 'DELETE', path: '/items/:collection', handle: (exchange) => deleteItems(exchange, services) },
+    { method: 'DELETE', path: '/items/:collection/:key', handle: (exchange) => deleteItem(exchange, services) },
   ];
 }
 
-async function readItems(exchange: Exchange, services: ItemsServices, urls: ParsedUrls): Promise<Reply> {
-  const { identities, reads, limits } = services;
+/** Answers at once for a known token: a warm request waits for nothing but its statement. */
+export function identifyAdministrator(exchange: Exchange, { identities }: ItemsServices): Identity | Promise<Identity> {
   const known = identities.identify(exchange.headers.authorization);
-  const identity = known instanceof Promise ? await known : known;
+  return known instanceof Promise ? known.then(onlyAdministrator) : onlyAdministrator(known);
+}
+
+function onlyAdministrator(identity: Identity): Identity {
   if (!identity.administrator) throw forbidden();
-  exchange.staged('identify');
-  const parsed = exchange.method === 'SEARCH' ? await parseBody(exchange, limits) : parseUrl(exchange, limits, urls);
-  exchange.staged('parse');
-  const compiled = reads.compile(parsed);
-  exchange.staged('compile');
-  const explain = /^\s*explain(=analyze)?\s*$/.exec(exchange.headers.prefer);
-  if (explain) return explainItems(parsed, compiled, identity, reads, explain[1] !== undefined);
-  if (parsed.format) return exportItems(parsed, parsed.format, compiled, identity, reads);
-  if (compiled.stream) return streamItems(parsed, compiled, identity, reads);
-  const body = await reads.run(parsed, compiled, identity);
-  exchange.staged('execute');
-  if (!body) throw forbidden();
-  return taggedReply(exchange, body);
-}
-
-function parseBody(exchange: Exchange, limits: ParseLimits): Promise<Parsed> {
-  const [collection = ''] = exchange.parameters;
-  return exchange.json().then((body) => parseSearch(collection, body, exchange.queryString, limits));
-}
-
-function parseUrl(exchange: Exchange, limits: ParseLimits, urls: ParsedUrls): Parsed {
-  const [collection = '', key = null] = exchange.parameters;
-  const { queryString } = exchange;
-  const text = `${key === null ? 'list' : 'item'} ${collection}?${queryString}`;
-  let parsed = urls.get(text);
-  if (!parsed) {
-    parsed = parseRead(collection, key, queryString, limits);
-    urls.set(text, parsed);
-  }
-  // The key of an item is the first value: only it differs between requests with the same query.
-  return key === null ? parsed : { ...parsed, values: [key, ...parsed.values.slice(1)] };
-}
-
-/** A strong tag of the bytes: a client that has them already is spared the transfer. */
-function taggedReply(exchange: Exchange, body: Buffer): Reply {
-  if (exchange.method === 'SEARCH') return { status: 200, type: JSON_TYPE, body };
-  const tag = `"${createHash('sha1').update(body).digest('base64url')}"`;
-  const headers = { ETag: tag };
-  const held = exchange.headers.ifNoneMatch;
-  if (held !== '' && (held === '*' || held.split(',').some((each) => each.trim().replace(/^W\//, '') === tag))) {
-    return { status: 304, type: '', body: '', headers };
-  }
-  return { status: 200, type: JSON_TYPE, body, headers };
-}
-
-/** A list that may be large, in the envelope of every other list. */
-function streamItems(parsed: Parsed, compiled: Compiled, identity: Identity, reads: Reads): Reply {
-  const separator = Buffer.from(',');
-  const produce: Produce = async (sink) => {
-    let items = 0;
-    let opened = false;
-    const take = async (cells: readonly Buffer[]): Promise<boolean> => {
-      const rows = compiled.opening && !opened ? cells.slice(1) : cells;
-      const opening = opened ? EMPTY : compiled.opening ? (cells[0] as Buffer) : OPENING;
-      opened = true;
-      const piece = joinCells(rows, separator, items === 0);
-      items += rows.length;
-      return sink.write(opening.length === 0 ? piece : Buffer.concat([opening, piece]));
-    };
-    await reads.stream(parsed, compiled, identity, take, (listener) => sink.onAbort(listener));
-    await sink.write(opened ? CLOSING : Buffer.concat([OPENING, CLOSING]));
-  };
-  return { status: 200, type: JSON_TYPE, body: produce };
-}
-
-const EMPTY = Buffer.alloc(0);
-const OPENING = Buffer.from('{"data":[');
-const CLOSING = Buffer.from(']}');
-
-function exportItems(parsed: Parsed, name: ExportFormat, compiled: Compiled, identity: Identity, reads: Reads): Reply {
-  const format: Format = FORMATS[name];
-  const produce: Produce = async (sink) => {
-    let items = 0;
-    const opening = Buffer.from(format.open(compiled.columns));
-    const take = (cells: readonly Buffer[]): Promise<boolean> => {
-      const piece = format.items(cells, items === 0, compiled.columns);
-      const whole = items === 0 ? Buffer.concat([opening, piece]) : piece;
-      items += cells.length;
-      return sink.write(whole);
-    };
-    await reads.stream(parsed, compiled, identity, take, (listener) => sink.onAbort(listener));
-    const closing = Buffer.from(format.close);
-    const rest = items === 0 ? Buffer.concat([opening, closing]) : closing;
-    if (rest.length > 0) await sink.write(rest);
-  };
-  const file = `${parsed.request.collection}.${format.extension}`;
-  const plain = file.replace(/[^\w.-]/g, '_');
-  const disposition = `attachment; filename="${plain}"; filename*=UTF-8''${encodeURIComponent(file)}`;
-  return { status: 200, type: format.type, body: produce, headers: { 'Content-Disposition': disposition } };
-}
-
-const explanationBody = build({
-  type: 'object',
-  properties: {
-    data: {
-      type: 'object',
-      properties: {
-        sql: { type: 'string' },
-        parameters: { type: 'array', items: { type: ['string', 'null'] } },
-        plan: {},
-      },
-    },
-  },
-});
-
-async function explainItems(
-  parsed: Parsed,
-  compiled: Compiled,
-  identity: Identity,
-  reads: Reads,
-  analyze: boolean,
-): Promise<Reply> {
-  return jsonText(explanationBody({ data: await reads.explain(parsed, compiled, identity, analyze) }));
+  return identity;
 }

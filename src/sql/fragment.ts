@@ -3,6 +3,7 @@
  * interpolation throws, so a string that came with a request cannot become SQL. Quoting lives in this file alone.
  */
 import type { Parameter } from './parameter.js';
+import { vetExpression } from './verify.js';
 
 type Part =
   | { readonly kind: 'text'; readonly text: string }
@@ -58,6 +59,12 @@ export function integer(value: number): Fragment {
   if (!Number.isSafeInteger(value)) throw new Error('not an integer');
   // In parentheses, since a minus sign behind another one would begin a comment.
   return Fragment.of([{ kind: 'text', text: value < 0 ? `(${value})` : String(value) }]);
+}
+
+/** An expression of the database's own catalog, such as a column's default: vetted by PostgreSQL's grammar, then taken as it is. */
+export function expression(text: string): Fragment {
+  vetExpression(text);
+  return Fragment.of([{ kind: 'text', text: `(${text})` }]);
 }
 
 export function parameter(value: Parameter): Fragment {

@@ -40,6 +40,8 @@ export type Parameter =
   | { readonly kind: 'path'; readonly slot: number }
   /** A value of the model, the same for every request of the shape. */
   | { readonly kind: 'constant'; readonly value: string }
+  /** The rows of a write, as one JSON document. */
+  | { readonly kind: 'document' }
   | { readonly kind: 'caller'; readonly variable: string }
   | { readonly kind: 'limit'; readonly slot: number }
   | { readonly kind: 'offset'; readonly slot: number }
@@ -82,6 +84,8 @@ function bindOne(parameter: Parameter, values: Values, caller: Caller): string |
     }
     case 'path':
       return arrayLiteral(values[parameter.slot] as readonly string[]);
+    case 'document':
+      return values[0] as string;
     case 'constant':
       return parameter.value;
     case 'caller':

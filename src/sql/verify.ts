@@ -10,23 +10,44 @@ export async function loadGrammar(): Promise<void> {
   await loadModule();
 }
 
-export type StatementKind = 'SelectStmt';
+/** A read changes nothing; a write is a query whose common table expressions change tables. */
+export type StatementKind = 'read' | 'write';
+
+const ALLOWED: Readonly<Record<StatementKind, ReadonlySet<string>>> = {
+  read: new Set(['SelectStmt']),
+  write: new Set(['SelectStmt', 'InsertStmt', 'UpdateStmt', 'DeleteStmt']),
+};
 
 /** `tables` answers whether a schema and a name belong to the model. */
 export function verify(text: string, kind: StatementKind, tables: (schema: string, name: string) => boolean): void {
   const [only, ...others] = parse(text) as { stmt?: object }[];
   if (others.length > 0 || !only?.stmt) throw new Error('a compiled text is not exactly one statement');
-  if (!(kind in only.stmt)) throw new Error(`a compiled statement is no ${kind}`);
+  if (!('SelectStmt' in only.stmt)) throw new Error('a compiled statement is no SelectStmt');
   const found: Names = { tables: [], local: new Set(), kinds: new Set() };
   collect(only.stmt, found);
   // A common table expression may hold a write inside of what is a read from the outside.
   for (const other of found.kinds) {
-    if (other !== kind) throw new Error(`a compiled statement is a ${kind} that holds a ${other}`);
+    if (!ALLOWED[kind].has(other)) throw new Error(`a compiled statement is a ${kind} that holds a ${other}`);
   }
   for (const table of found.tables) {
     if (table.schema === undefined ? !found.local.has(table.name) : !tables(table.schema, table.name)) {
       throw new Error(`a compiled statement touches "${table.schema ?? ''}"."${table.name}"`);
     }
+  }
+}
+
+/** Exactly one expression: no second column, no clause behind it, no sub-select. */
+export function vetExpression(text: string): void {
+  const [only, ...others] = parse(`select (${text})`) as { stmt?: { SelectStmt?: { targetList?: unknown[] } } }[];
+  const select = only?.stmt?.SelectStmt;
+  const simple = select && Object.keys(select).every((key) => ['targetList', 'limitOption', 'op'].includes(key));
+  if (
+    others.length > 0 ||
+    !simple ||
+    select.targetList?.length !== 1 ||
+    JSON.stringify(select.targetList).includes('"SubLink"')
+  ) {
+    throw new Error(`"${text}" is not a single expression`);
   }
 }
 

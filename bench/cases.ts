@@ -1,0 +1,115 @@
+/**
+ * What is measured. Each case has many requests that differ in their values only, spread over the whole table, so that no
+ * cache of rows makes a figure better than it is. Pages begin at a key, not at an offset: skipping rows would be work of
+ * PostgreSQL's that makes the service look cheap.
+ */
+
+export interface Case {
+  readonly id: string;
+  readonly title: string;
+  readonly method?: 'SEARCH';
+  readonly requests: readonly BenchRequest[] | (() => readonly BenchRequest[]);
+  /** Requests of different shapes: there is no one statement to compare with. */
+  readonly cold?: true;
+  /** Slow requests need few: those that run when the time is over are not counted. */
+  readonly connections?: number;
+  /** Counted by the bytes that arrived: of requests that take seconds, whole ones are too few. */
+  readonly streamed?: true;
+}
+
+export interface BenchRequest {
+  readonly path: string;
+  readonly body?: string;
+}
+
+const ARTICLES = 100_000;
+const VARIANTS = 1_000;
+
+const FLAT = 'id,title,status,views,published_at,author';
+const NESTED = [
+  'id,title,status,views,published_at,author.id,author.name',
+  'comments.id,comments.body,comments.created,comments.author.id,comments.author.name',
+  'tags.tags_id.id,tags.tags_id.name',
+].join(',');
+const BLOCKS = [
+  'id,title,blocks.id,blocks.collection,blocks.item:block_text.text',
+  'blocks.item:block_image.url,blocks.item:block_image.caption,blocks.item:block_quote.quote,blocks.item:block_quote.who',
+].join(',');
+
+export const CASES: readonly Case[] = [
+  { id: 'key', title: 'by key', requests: vary((key) => `/items/articles/${key}?fields=${FLAT}`) },
+  {
+    id: 'many-to-one',
+    title: '25 rows + many-to-one',
+    requests: vary((key) => page('id,title,author.id,author.name', key)),
+  },
+  { id: 'nested', title: '25 rows, nested in three ways', requests: vary((key) => page(NESTED, key)) },
+  {
+    id: 'filter',
+    title: 'filter + sort over 100,000 rows',
+    connections: 8,
+    requests: vary(
+      (key) =>
+        `/items/articles?fields=${FLAT}&filter[status][_eq]=published&filter[views][_gte]=${key % 4_000}&sort=-rating,title&limit=25`,
+    ),
+  },
+  { id: 'many-to-any', title: '25 rows + many-to-any', requests: vary((key) => page(BLOCKS, key)) },
+  {
+    id: 'aggregate',
+    title: 'aggregate + groupBy',
+    connections: 8,
+    requests: vary(
+      (key) =>
+        `/items/articles?aggregate[count]=*&aggregate[avg]=views&groupBy[]=status&filter[views][_gte]=${key % 4_000}`,
+    ),
+  },
+  {
+    id: 'flat',
+    title: '5,000 flat rows',
+    connections: 8,
+    requests: vary((key) => page(FLAT, Math.floor(key * 0.9), 5_000)),
+  },
+  {
+    id: 'search',
+    title: 'SEARCH, nested in three ways',
+    method: 'SEARCH',
+    requests: Array.from({ length: VARIANTS }, (_, index) => ({
+      path: '/items/articles',
+      body: JSON.stringify({
+        query: { fields: NESTED.split(','), filter: { id: { _gte: spread(index) } }, sort: ['id'], limit: 25 },
+      }),
+    })),
+  },
+  { id: 'cold', title: 'a new shape each time', cold: true, requests: newShapes },
+  {
+    id: 'stream',
+    title: 'stream of 100,000 rows',
+    connections: 4,
+    streamed: true,
+    requests: [{ path: `/items/articles?fields=${FLAT}&limit=-1` }],
+  },
+];
+
+function page(fields: string, key: number, limit = 25): string {
+  return `/items/articles?fields=${fields}&filter[id][_gte]=${key}&sort=id&limit=${limit}`;
+}
+
+function vary(path: (key: number) => string): readonly BenchRequest[] {
+  return Array.from({ length: VARIANTS }, (_, index) => ({ path: path(spread(index)) }));
+}
+
+/** Neighbours in time lie far apart in the table; every key has at least 25 rows behind it. */
+function spread(index: number): number {
+  return 1 + ((index * 61_803) % (ARTICLES - 25));
+}
+
+/** More than a run can use, and others each time: neither the service nor the driver has seen any of them. */
+const SHAPES = 20_000;
+let shapes = 0;
+
+function newShapes(): readonly BenchRequest[] {
+  return Array.from({ length: SHAPES }, () => {
+    const name = `title_${shapes++}`;
+    return { path: `${page(`${NESTED},${name}`, 1 + shapes)}&alias[${name}]=title` };
+  });
+}

@@ -1,0 +1,239 @@
+/**
+ * Runs writes: the chain of one payload, then what is shown of the result, in one transaction. Deadlocks and serialization
+ * failures are ours to retry: nothing of the attempt is left, and the client did nothing wrong.
+ */
+import { LRUCache } from 'lru-cache';
+import { hashPassword } from '../access/passwords.js';
+import { compileDelete } from '../compile/delete.js';
+import { compileWrite } from '../compile/write.js';
+import { fromWrite, invalidPayload, isStaleModel } from '../errors.js';
+import type { Collection, Model } from '../mirror/model.js';
+import type { Mirror } from '../mirror/watch.js';
+import type { Observer } from '../observe.js';
+import { checkKey, type Key, planCreate, planUpdate, type WriteContext } from '../plan/payload.js';
+import { servedCollection } from '../plan/read.js';
+import type { PlannedWrite } from '../plan/write.js';
+import type { Parsed } from '../request/ast.js';
+import type { Input, ParseLimits } from '../request/query.js';
+import { parseReadBack, parseSelection } from '../request/rest.js';
+import type { CreateBody, Selected, UpdateBody } from '../request/write.js';
+import { bind, type Caller } from '../sql/parameter.js';
+import type { Statement } from '../sql/statement.js';
+import { verify } from '../sql/verify.js';
+import { type Database, type Pool, transactionOn } from './database.js';
+import type { Reads } from './reads.js';
+
+export interface WriteLimits {
+  readonly maxRows: number | null;
+  readonly parse: ParseLimits;
+  readonly shapes: number;
+}
+
+/** What is shown of the items that were written. */
+export interface Shown {
+  readonly queryString: string;
+  readonly caller: Caller;
+}
+
+const ATTEMPTS = 5;
+
+export class Writes {
+  readonly #database: Database;
+  readonly #mirror: Mirror;
+  readonly #reads: Reads;
+  readonly #limits: WriteLimits;
+  readonly #observe: Observer;
+  readonly #shapes: LRUCache<string, Statement>;
+
+  constructor(database: Database, mirror: Mirror, reads: Reads, limits: WriteLimits, observe: Observer) {
+    this.#database = database;
+    this.#mirror = mirror;
+    this.#reads = reads;
+    this.#limits = limits;
+    this.#observe = observe;
+    this.#shapes = new LRUCache({ max: limits.shapes });
+    mirror.onChange(() => this.#shapes.clear());
+  }
+
+  create(name: string, body: CreateBody, shown: Shown): Promise<Buffer | null> {
+    return this.#attempt(async (model) => {
+      const collection = servedCollection(model, name);
+      const planned = planCreate(collection, body.items, this.#context(model, shown.caller));
+      return this.#run(planned, !body.many, shown);
+    });
+  }
+
+  updateOne(name: string, key: string, data: Input, shown: Shown): Promise<Buffer | null> {
+    return this.#attempt(async (model) => {
+      const collection = servedCollection(model, name);
+      const planned = planUpdate(collection, [{ key, data }], this.#context(model, shown.caller));
+      return this.#run(planned, true, shown);
+    });
+  }
+
+  updateMany(name: string, body: UpdateBody, shown: Shown): Promise<Buffer | null> {
+    return this.#attempt(async (model) => {
+      const collection = servedCollection(model, name);
+      const context = this.#context(model, shown.caller);
+      if (body.kind === 'each')
+        return this.#run(planUpdate(collection, eachChange(collection, body.items), context), false, shown);
+      return this.#transaction(async (connection) => {
+        const keys = await this.#keys(collection, body.selected, shown.caller, connection);
+        const planned = planUpdate(
+          collection,
+          keys.map((key) => ({ key, data: body.data })),
+          context,
+        );
+        return this.#send(planned, false, shown, connection);
+      });
+    });
+  }
+
+  isSingleton(name: string): boolean {
+    return this.#mirror.model.collections.get(name)?.singleton ?? false;
+  }
+
+  /** The only item of a singleton is changed, or made. */
+  updateSingleton(name: string, data: Input, shown: Shown): Promise<Buffer | null> {
+    return this.#attempt(async (model) => {
+      const collection = servedCollection(model, name);
+      const context = this.#context(model, shown.caller);
+      return this.#transaction(async (connection) => {
+        const [key] = await this.#keys(collection, { kind: 'query', query: { limit: 1 } }, shown.caller, connection);
+        const planned =
+          key === undefined
+            ? planCreate(collection, [data], context)
+            : planUpdate(collection, [{ key, data }], context);
+        return this.#send(planned, true, shown, connection);
+      });
+    });
+  }
+
+  delete(name: string, selected: Selected, caller: Caller): Promise<void> {
+    return this.#attempt(async (model) => {
+      const collection = servedCollection(model, name);
+      const statement = this.#statement(`delete ${collection.name}`, () => compileDelete(collection), model);
+      await this.#transaction(async (connection) => {
+        const keys = (await this.#keys(collection, selected, caller, connection)).map((key) =>
+          checkKey(collection, key),
+        );
+        await connection.unsafe(statement.text, bind(statement.parameters, [keys], caller) as string[], {
+          prepare: true,
+        });
+      });
+    });
+  }
+
+  #context(model: Model, caller: Caller): WriteContext {
+    return {
+      model,
+      maxRows: this.#limits.maxRows,
+      stamp: { now: new Date().toISOString(), user: caller.user, role: caller.role },
+    };
+  }
+
+  async #keys(collection: Collection, selected: Selected, caller: Caller, connection: Pool): Promise<readonly Key[]> {
+    if (selected.kind === 'keys') return selected.keys;
+    const key = collection.primaryKey.name;
+    const parsed = parseSelection(collection.name, selected.query, key, this.#limits.parse);
+    const cell = await this.#read(parsed, caller, connection);
+    const { data } = JSON.parse(cell?.toString() ?? '{"data":[]}') as { data: Record<string, Key>[] };
+    return data.map((item) => item[key] as Key);
+  }
+
+  #run(planned: PlannedWrite, one: boolean, shown: Shown): Promise<Buffer | null> {
+    return this.#transaction((connection) => this.#send(planned, one, shown, connection));
+  }
+
+  async #send(planned: PlannedWrite, one: boolean, shown: Shown, connection: Pool): Promise<Buffer | null> {
+    const { plan, input, shape } = planned;
+    let keys: readonly Key[] = planned.keys ?? [];
+    if (plan.nodes.length > 0) {
+      const statement = this.#statement(shape, () => compileWrite(plan), this.#mirror.model);
+      const document = JSON.stringify({ ...input, nodes: await hashSecrets(input.nodes) });
+      const bound = bind(statement.parameters, [document], shown.caller) as string[];
+      const rows = (await connection.unsafe(statement.text, bound, { prepare: true }).raw()) as unknown as Buffer[][];
+      const made = rows.at(-1)?.[0];
+      if (planned.keys === null) keys = JSON.parse(made?.toString() ?? '[]') as string[];
+    }
+    const parsed = parseReadBack(plan.collection.name, keys, one, shown.queryString, this.#limits.parse);
+    return this.#read(parsed, shown.caller, connection);
+  }
+
+  async #read(parsed: Parsed, caller: Caller, connection: Pool): Promise<Buffer | null> {
+    const { statement } = this.#reads.compile(parsed);
+    const bound = bind(statement.parameters, parsed.values, caller) as string[];
+    const rows = (await connection.unsafe(statement.text, bound, { prepare: true }).raw()) as unknown as Buffer[][];
+    return rows.at(-1)?.[0] ?? null;
+  }
+
+  #statement(shape: string, compile: () => Statement, model: Model): Statement {
+    const known = this.#shapes.get(shape);
+    if (known) return known;
+    const start = performance.now();
+    const statement = compile();
+    verify(statement.text, 'write', (schema, name) => model.collections.get(name)?.schema === schema);
+    this.#shapes.set(shape, statement);
+    this.#observe({ kind: 'shape-compiled', shape, text: statement.text, milliseconds: performance.now() - start });
+    return statement;
+  }
+
+  async #transaction<Result>(work: (connection: Pool) => Promise<Result>): Promise<Result> {
+    const connection = await this.#database.sessions.reserve();
+    try {
+      return await transactionOn(connection, work);
+    } finally {
+      connection.release();
+    }
+  }
+
+  async #attempt<Result>(work: (model: Model) => Promise<Result>): Promise<Result> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await work(this.#mirror.model);
+      } catch (error) {
+        const again = attempt < ATTEMPTS && (isConflict(error) || isStaleModel(error));
+        if (!again) throw fromWrite(error);
+        if (isStaleModel(error)) await this.#mirror.reload();
+        else await pause(attempt);
+      }
+    }
+  }
+}
+
+function eachChange(collection: Collection, items: readonly Input[]): { key: Key; data: Input }[] {
+  return items.map((data) => {
+    const key = data[collection.primaryKey.name];
+    if (typeof key !== 'string' && typeof key !== 'number') throw invalidPayload('Item in update misses primary key');
+    return { key, data };
+  });
+}
+
+/** Hashing takes its time by design, so it happens here and not while the payload is walked. */
+async function hashSecrets(nodes: PlannedWrite['input']['nodes']): Promise<PlannedWrite['input']['nodes']> {
+  const isSecret = (value: unknown): value is { secret: string } =>
+    value !== null && typeof value === 'object' && 'secret' in value;
+  return Promise.all(
+    nodes.map((rows) =>
+      Promise.all(
+        rows.map(async (row) => {
+          const secrets = Object.entries(row).filter(([, value]) => isSecret(value));
+          if (secrets.length === 0) return row;
+          const hashed = await Promise.all(
+            secrets.map(async ([name, value]) => [name, await hashPassword((value as { secret: string }).secret)]),
+          );
+          return { ...row, ...Object.fromEntries(hashed) };
+        }),
+      ),
+    ),
+  );
+}
+
+function isConflict(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && (error.code === '40001' || error.code === '40P01');
+}
+
+function pause(attempt: number): Promise<void> {
+  const milliseconds = 20 * 2 ** attempt * (0.5 + Math.random());
+  return new Promise((resolve) => setTimeout(resolve, milliseconds));
+}

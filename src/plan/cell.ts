@@ -1,0 +1,119 @@
+/** Values of a payload, checked against their columns and written as PostgreSQL reads them from JSON. */
+import { failedValidation, invalidPayload } from '../errors.js';
+import type { Column, Field } from '../mirror/model.js';
+
+/** Passwords and the like: replaced by their hash before the statement is sent. */
+export interface Secret {
+  readonly secret: string;
+}
+
+const RANGES: Readonly<Record<string, readonly [bigint, bigint]>> = {
+  int2: [-(2n ** 15n), 2n ** 15n - 1n],
+  int4: [-(2n ** 31n), 2n ** 31n - 1n],
+  int8: [-(2n ** 63n), 2n ** 63n - 1n],
+};
+const TEXTS = new Set(['text', 'varchar', 'bpchar', 'citext', 'name']);
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
+const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,3})?$/i;
+const DATE = /^[+-]?(\d{4,6})-(\d{2})-(\d{2})/;
+const TIME = /^([01]\d|2[0-4]):[0-5]\d(:([0-5]\d|60)(\.\d{1,9})?)?(Z|[+-]\d{2}(:?\d{2})?)?$/;
+
+/** `path` leads to the value inside the payload. Null passes: whether it may is another question. */
+export function checkValue(field: Field, value: unknown, path: string): unknown {
+  const column = field.column;
+  if (!column) throw new Error(`the field "${field.name}" has no column`);
+  if (value === null || value === undefined) return null;
+  if (field.special.includes('hash')) return { secret: scalarText(value, field, path) } satisfies Secret;
+  if (field.type === 'csv') return checkCsv(value, field, path);
+  if (field.type === 'json') return value;
+  if (field.type === 'binary') return checkBinary(value, path);
+  if (field.type.startsWith('geometry')) return typeof value === 'string' ? value : JSON.stringify(value);
+  if (column.is_array) return value;
+  return checkScalar(value, field, column, path);
+}
+
+function checkScalar(value: unknown, field: Field, column: Column, path: string): string | boolean {
+  const type = column.base_type;
+  const text = scalarText(value, field, path);
+  if (type === 'bool') {
+    if (/^(true|1)$/i.test(text)) return true;
+    if (/^(false|0)$/i.test(text)) return false;
+    throw misfit(path, 'true or false');
+  }
+  const range = RANGES[type];
+  if (range) {
+    if (typeof value === 'boolean' || !/^[+-]?\d{1,40}(\.0*)?$/.test(text)) throw misfit(path, 'a whole number');
+    if (typeof value === 'number' && !Number.isSafeInteger(value))
+      throw misfit(path, 'a number that JSON can hold exactly: send it as a string');
+    const number = BigInt(text.replace('+', '').replace(/\..*$/, ''));
+    if (number < range[0] || number > range[1]) throw failedValidation(field, 'out_of_range', path);
+    return String(number);
+  }
+  if (type === 'numeric' || type === 'float4' || type === 'float8')
+    return checkNumber(value, text, field, column, path);
+  if (type === 'uuid' && !UUID.test(text)) throw misfit(path, 'a UUID');
+  if (field.type === 'date' || field.type === 'dateTime' || field.type === 'timestamp') checkMoment(text, field, path);
+  if (field.type === 'time' && !TIME.test(text)) throw misfit(path, 'a time such as 13:45:00');
+  if (column.max_length !== null && [...text].length > column.max_length)
+    throw failedValidation(field, 'too_long', path);
+  return text;
+}
+
+function scalarText(value: unknown, field: Field, path: string): string {
+  if (typeof value === 'object') {
+    throw misfit(path, TEXTS.has(field.column?.base_type ?? '') ? 'a text' : 'a single value');
+  }
+  const text = String(value);
+  if (text.includes('\0')) throw misfit(path, 'a text without NUL characters');
+  return text;
+}
+
+function checkNumber(value: unknown, text: string, field: Field, column: Column, path: string): string {
+  if (typeof value === 'boolean' || !NUMBER.test(text)) throw misfit(path, 'a number');
+  const { numeric_precision: precision, numeric_scale: scale } = column;
+  if (
+    column.base_type === 'numeric' &&
+    precision !== null &&
+    Math.abs(Number(text)) >= 10 ** (precision - (scale ?? 0))
+  ) {
+    throw failedValidation(field, 'out_of_range', path);
+  }
+  return text;
+}
+
+/** ISO dates and times; a day that the month does not have is refused here, where the field is known. */
+function checkMoment(text: string, field: Field, path: string): void {
+  if (/^-?infinity$/.test(text)) return;
+  const match = DATE.exec(text);
+  const rest = match ? text.slice(match[0].length) : '';
+  const [year, month, day] = (match?.slice(1) ?? []).map(Number);
+  const known =
+    match &&
+    day !== undefined &&
+    month !== undefined &&
+    month >= 1 &&
+    month <= 12 &&
+    day >= 1 &&
+    day <= daysIn(year as number, month);
+  const timed = rest === '' || (/^[T ]/.test(rest) && TIME.test(rest.slice(1)));
+  if (!known || !timed)
+    throw invalidPayload(`Invalid ${field.type === 'date' ? 'Date' : 'DateTime'} format in field "${path}"`);
+}
+
+function daysIn(year: number, month: number): number {
+  return new Date(Date.UTC(year, month, 0)).getUTCDate();
+}
+
+function checkCsv(value: unknown, field: Field, path: string): string {
+  if (Array.isArray(value)) return value.map((entry) => scalarText(entry, field, path)).join(',');
+  return scalarText(value, field, path);
+}
+
+function checkBinary(value: unknown, path: string): string {
+  if (typeof value !== 'string' || !/^[A-Za-z0-9+/]*={0,2}$/.test(value)) throw misfit(path, 'base64');
+  return `\\x${Buffer.from(value, 'base64').toString('hex')}`;
+}
+
+function misfit(path: string, wanted: string): Error {
+  return invalidPayload(`The value of "${path}" has to be ${wanted}`);
+}

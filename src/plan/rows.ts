@@ -1,0 +1,253 @@
+/** The rows of a write while its payload is walked: merged where a row is named twice, completed, and given their shape. */
+import { randomUUID } from 'node:crypto';
+import { failedValidation, invalidPayload } from '../errors.js';
+import type { Collection, Field } from '../mirror/model.js';
+import { fieldOf } from './names.js';
+import type { Key } from './payload.js';
+import type { PlannedWrite, Release, Verb, WriteColumn, WriteInput, WriteNode, WritePlan } from './write.js';
+
+export interface Row {
+  readonly collection: Collection;
+  readonly verb: Verb;
+  readonly number: number;
+  readonly key: Key | null;
+  readonly cells: Map<string, Cell>;
+  readonly path: string;
+}
+
+/** A value, or the key of a row that the same statement makes. */
+export type Cell =
+  | { readonly kind: 'value'; readonly value: unknown }
+  | { readonly kind: 'reference'; readonly row: Row }
+  /** So many places behind the last row of the same parent. */
+  | { readonly kind: 'end'; readonly position: number; readonly parent: Field };
+
+/** What the service itself writes: who, and when. */
+export interface Stamp {
+  readonly now: string;
+  readonly user: string | null;
+  readonly role: string | null;
+}
+
+interface List {
+  readonly collection: Collection;
+  readonly verb: Verb;
+  readonly rows: Row[];
+  readonly byKey: Map<string, Row>;
+}
+
+interface Releases {
+  readonly release: Release;
+  readonly entries: { parent: Key; child: Key | null }[];
+}
+
+const FIRST_FLAGS: Readonly<Record<string, keyof Stamp>> = {
+  'date-created': 'now',
+  'user-created': 'user',
+  'role-created': 'role',
+};
+const LATER_FLAGS: Readonly<Record<string, keyof Stamp>> = {
+  'date-updated': 'now',
+  'user-updated': 'user',
+  'role-updated': 'role',
+};
+
+export class Rows {
+  readonly #maxRows: number | null;
+  readonly #stamp: Stamp;
+  readonly #lists = new Map<string, List>();
+  readonly #releases = new Map<string, Releases>();
+  #count = 0;
+
+  constructor(maxRows: number | null, stamp: Stamp) {
+    this.#maxRows = maxRows;
+    this.#stamp = stamp;
+  }
+
+  add(collection: Collection, verb: Verb, key: Key | null, path: string): Row {
+    const list = this.#list(collection, verb);
+    const named = key === null ? undefined : this.#named(collection, verb, key);
+    if (named) return named;
+    this.#tally(1);
+    const row: Row = { collection, verb, number: list.rows.length, key, cells: new Map(), path };
+    list.rows.push(row);
+    if (key !== null) list.byKey.set(String(key), row);
+    return row;
+  }
+
+  /** The same item, updated in one place and made or updated in another, would be written twice by one statement. */
+  #named(collection: Collection, verb: Verb, key: Key): Row | undefined {
+    if (verb === 'insert') return undefined;
+    for (const other of ['update', 'upsert'] as const) {
+      const found = this.#lists.get(`${other} ${collection.name}`)?.byKey.get(String(key));
+      if (found) return found;
+    }
+    return undefined;
+  }
+
+  set(row: Row, field: Field, cell: Cell, path: string): void {
+    const before = row.cells.get(field.name);
+    if (before && !isSame(before, cell)) {
+      throw invalidPayload(
+        `"${path}" contradicts another part of the payload about item ${row.key} of "${row.collection.name}"`,
+      );
+    }
+    if (cell.kind === 'value' && cell.value === null && field.column?.is_nullable === false)
+      throw failedValidation(field, 'nnull', path);
+    row.cells.set(field.name, cell);
+  }
+
+  /** Rows listed by `keys`, or all that the payload does not name, leave the parent. */
+  release(
+    collection: Collection,
+    field: Field,
+    parent: Row,
+    action: Release['action'],
+    keys: readonly Key[] | null,
+  ): void {
+    const name = `${action} ${collection.name} ${field.name}`;
+    const found = this.#releases.get(name) ?? {
+      release: { collection, field, from: parent.collection, action },
+      entries: [],
+    };
+    this.#releases.set(name, found);
+    if (parent.key === null) throw new Error('only rows that exist have others to release');
+    for (const child of keys ?? [null]) found.entries.push({ parent: parent.key, child });
+    this.#tally(keys?.length ?? 0);
+  }
+
+  /** A new row of a sorted relation goes to its end, unless it says where. */
+  append(child: Row, parent: Field, sortField: string, position: number): void {
+    const field = child.collection.fields.get(sortField);
+    if (field?.column && !child.cells.has(sortField)) child.cells.set(sortField, { kind: 'end', position, parent });
+  }
+
+  finish(collection: Collection, root: readonly number[], keys: readonly Key[] | null): PlannedWrite {
+    const lists = [...this.#lists.values()].filter((list) => list.rows.length > 0);
+    for (const list of lists) for (const row of list.rows) this.#complete(row);
+    const shaped = lists.map((list) => shapeList(list));
+    const releases = [...this.#releases.values()];
+    const plan: WritePlan = {
+      kind: 'write',
+      collection,
+      nodes: shaped.map(({ node }) => node),
+      releases: releases.map(({ release }) => release),
+      makesKeys: keys === null,
+    };
+    const input: WriteInput = {
+      nodes: shaped.map(({ rows }) => rows),
+      releases: releases.map(({ entries }) => entries),
+      root,
+    };
+    return { plan, input, shape: describe(plan), keys };
+  }
+
+  /** Flags of the service, then what the database would miss. */
+  #complete(row: Row): void {
+    for (const field of row.collection.fields.values()) {
+      if (!field.column) continue;
+      const first = stamped(field, FIRST_FLAGS);
+      const later = stamped(field, LATER_FLAGS);
+      if (first && row.verb !== 'update') row.cells.set(field.name, { kind: 'value', value: this.#stamp[first] });
+      if (later && row.verb !== 'insert' && row.cells.size > 0)
+        row.cells.set(field.name, { kind: 'value', value: this.#stamp[later] });
+      if (row.verb === 'insert') this.#completeNew(row, field);
+    }
+  }
+
+  #completeNew(row: Row, field: Field): void {
+    const { column } = field;
+    const isKey = field === row.collection.primaryKey;
+    if (!column || (isKey ? row.key !== null : row.cells.has(field.name))) return;
+    if (field.special.includes('uuid') && column.default_expression === null) {
+      if (isKey) (row as { key: Key | null }).key = randomUUID();
+      else row.cells.set(field.name, { kind: 'value', value: randomUUID() });
+      return;
+    }
+    const filled =
+      column.is_nullable || column.is_generated || column.default_expression !== null || column.identity !== null;
+    if (!filled) throw failedValidation(field, 'required', row.path === '' ? field.name : `${row.path}.${field.name}`);
+  }
+
+  #list(collection: Collection, verb: Verb): List {
+    const name = `${verb} ${collection.name}`;
+    const list = this.#lists.get(name) ?? { collection, verb, rows: [], byKey: new Map() };
+    this.#lists.set(name, list);
+    return list;
+  }
+
+  #tally(rows: number): void {
+    this.#count += rows;
+    if (this.#maxRows !== null && this.#count > this.#maxRows)
+      throw invalidPayload(`Exceeded max batch mutation limit of ${this.#maxRows}`);
+  }
+}
+
+function stamped(field: Field, flags: Readonly<Record<string, keyof Stamp>>): keyof Stamp | null {
+  const flag = field.special.find((each) => each in flags);
+  return flag === undefined ? null : (flags[flag] as keyof Stamp);
+}
+
+function isSame(one: Cell | undefined, other: Cell | undefined): boolean {
+  if (one?.kind === 'reference' && other?.kind === 'reference') return one.row === other.row;
+  if (one?.kind !== 'value' || other?.kind !== 'value') return false;
+  return JSON.stringify(one.value) === JSON.stringify(other.value);
+}
+
+function shapeList(list: List): { node: WriteNode; rows: Record<string, unknown>[] } {
+  const names = new Set(list.rows.flatMap((row) => [...row.cells.keys()]));
+  const fields = [...list.collection.fields.keys()]
+    .filter((name) => names.has(name))
+    .map((name) => fieldOf(list.collection, name));
+  const columns = fields.map((field): WriteColumn => {
+    const cells = list.rows.map((row) => row.cells.get(field.name));
+    const references = new Set(cells.flatMap((cell) => (cell?.kind === 'reference' ? [cell.row.collection.name] : [])));
+    return {
+      field,
+      mixed: cells.some((cell) => cell === undefined),
+      holdsValues: cells.some((cell) => cell?.kind === 'value'),
+      endOf: cells.find((cell) => cell?.kind === 'end')?.parent ?? null,
+      references: [...references].sort(),
+      only:
+        list.verb !== 'upsert'
+          ? null
+          : stamped(field, FIRST_FLAGS)
+            ? 'insert'
+            : stamped(field, LATER_FLAGS)
+              ? 'update'
+              : null,
+    };
+  });
+  const rows = list.rows.map((row) => {
+    const entry: Record<string, unknown> = { n: row.number };
+    if (row.key !== null) entry.k = row.key;
+    columns.forEach((column, position) => {
+      const cell = row.cells.get(column.field.name);
+      if (!cell) return;
+      if (column.mixed) entry[`p${position}`] = true;
+      if (cell.kind === 'value') entry[`c${position}`] = cell.value;
+      else if (cell.kind === 'end') entry[`e${position}`] = cell.position;
+      else entry[`r${position}_${column.references.indexOf(cell.row.collection.name)}`] = cell.row.number;
+    });
+    return entry;
+  });
+  return { node: { collection: list.collection, verb: list.verb, columns }, rows };
+}
+
+/** The shape as text: names and flags, no values. */
+function describe(plan: WritePlan): string {
+  const nodes = plan.nodes.map(({ collection, verb, columns }) => [
+    verb,
+    collection.name,
+    ...columns.map((column) => [
+      column.field.name,
+      column.mixed,
+      column.holdsValues,
+      column.references,
+      column.only,
+      column.endOf?.name,
+    ]),
+  ]);
+  const releases = plan.releases.map(({ collection, field, action }) => [action, collection.name, field.name]);
+  return JSON.stringify(['write', plan.collection.name, plan.makesKeys, nodes, releases]);
+}

@@ -1,0 +1,139 @@
+/**
+ * Hostile input: thousands of damaged requests over real HTTP. Whatever arrives is answered in time, never with a 5xx,
+ * with at most one statement, and changes nothing. A fixed seed makes every run the same; HOSTILE_SEED and HOSTILE_RUNS
+ * make longer hunts.
+ */
+import { once } from 'node:events';
+import { Agent, type IncomingMessage, request as openRequest } from 'node:http';
+import t from 'tap';
+import { damageBody, damageUrl, type Random, randomFrom } from './damage.js';
+import { ADMIN_TOKEN, connectSql, createLibrary, startDatabase, startTestService, withSql } from './support.js';
+
+const RUNS = Number(process.env.HOSTILE_RUNS ?? 10_000);
+const SEED = Number(process.env.HOSTILE_SEED ?? 20_240_229);
+const TOGETHER = 20;
+/** Milliseconds a request may take. */
+const PATIENCE = 2_000;
+
+const server = await startDatabase({
+  settings: { shared_preload_libraries: 'pg_stat_statements', 'pg_stat_statements.max': '50000' },
+});
+const databaseUrl = await createLibrary(server, 'hostile');
+await withSql(databaseUrl, (sql) =>
+  sql
+    .unsafe(`
+      create table "constructor" (id serial primary key, "__proto__" text, "toString" text, "hasOwnProperty" integer);
+      insert into "constructor" ("__proto__", "toString", "hasOwnProperty") values ('a', 'b', 1), ('c', 'd', 2);
+      create table "qu""o'te" (id serial primary key, "co""lumn'" text, "ünï%20" text, "a,b" text, "f(x)" text, "$1" text);
+      insert into "qu""o'te" ("co""lumn'") values ('x');
+      create table kinds (
+        id uuid primary key default gen_random_uuid(), big bigint, small smallint, price numeric, ratio real, yes boolean,
+        day date, moment timestamptz, local timestamp, hour time, raw bytea, pair int4range, list integer[], doc jsonb,
+        net inet, word char(3), span interval, owner integer references authors (id)
+      );
+      insert into kinds (big, price, moment, day) values (9007199254740993, 'NaN', 'infinity', '0044-03-15 BC');`)
+    .simple(),
+);
+const counter = connectSql(server.url);
+t.teardown(() => counter.end());
+await counter`create extension pg_stat_statements`;
+const service = await startTestService({ databaseUrl });
+const agent = new Agent({ keepAlive: true, maxSockets: TOGETHER });
+t.teardown(() => agent.destroy());
+
+interface Attempt {
+  readonly method: 'GET' | 'SEARCH';
+  readonly path: string;
+  readonly body: string | null;
+}
+
+interface Outcome {
+  readonly status: number;
+  readonly milliseconds: number;
+}
+
+t.test(`${RUNS} damaged requests, seed ${SEED}`, { timeout: 300_000 }, async (t) => {
+  const random = randomFrom(SEED);
+  const before = await contents();
+  await send({ method: 'GET', path: '/items/tags', body: null });
+  const statuses = new Map<number, number>();
+  let bad = 0;
+  for (let done = 0; done < RUNS && bad < 40; done += TOGETHER) {
+    const attempts = Array.from({ length: TOGETHER }, () => attemptFrom(random));
+    await counter`select pg_stat_statements_reset()`;
+    const outcomes = await Promise.all(attempts.map(send));
+    for (const [position, { status, milliseconds }] of outcomes.entries()) {
+      statuses.set(status, (statuses.get(status) ?? 0) + 1);
+      const attempt = attempts[position] as Attempt;
+      if (status < 200 || status >= 500) t.fail(`answered ${status}: ${describe(attempt)}`, { bad: ++bad });
+      if (milliseconds > PATIENCE) t.fail(`took ${milliseconds} ms: ${describe(attempt)}`, { bad: ++bad });
+    }
+    // Statements that fail are not counted, so each counted one has to belong to an answer: an item, a list, or no item.
+    const answered = outcomes.filter(({ status }) => status === 200 || status === 403).length;
+    const { calls, said } = await countCalls();
+    if (calls > answered) {
+      bad++;
+      t.fail(`${calls} statements for ${answered} answers`, { said, attempts: attempts.map(describe) });
+    }
+  }
+  t.equal(bad, 0, 'none was answered wrongly, late or with a second statement');
+  for (const status of [200, 400, 403, 404]) t.ok((statuses.get(status) ?? 0) > RUNS / 200, `some were ${status}`);
+  t.comment([...statuses].map(([status, count]) => `${status}: ${count}`).join(', '));
+  t.strictSame(await contents(), before, 'the data is what it was');
+  t.match(await send({ method: 'GET', path: '/items/articles/1', body: null }), { status: 200 }, 'and is still served');
+});
+
+function attemptFrom(random: Random): Attempt {
+  if (random.below(3) > 0) return { method: 'GET', path: damageUrl(random), body: null };
+  const { path, body } = damageBody(random);
+  return { method: 'SEARCH', path, body };
+}
+
+function describe({ method, path, body }: Attempt): string {
+  return `${method} ${JSON.stringify(path.slice(0, 1_500))} ${body === null ? '' : body.slice(0, 1_500)}`;
+}
+
+/** A status of 0 says that there was no answer. */
+async function send({ method, path, body }: Attempt): Promise<Outcome> {
+  const { hostname, port } = new URL(service.url);
+  const start = performance.now();
+  const headers: Record<string, string> = { authorization: `Bearer ${ADMIN_TOKEN}` };
+  if (body !== null) headers['content-type'] = 'application/json';
+  try {
+    const outgoing = openRequest({ hostname, port, method, path, headers, agent });
+    // A socket that breaks after the answer was read would otherwise end the test.
+    outgoing.on('error', () => {});
+    const timer = setTimeout(() => outgoing.destroy(new Error('too slow')), PATIENCE * 2);
+    try {
+      outgoing.end(body ?? undefined);
+      const [incoming] = (await once(outgoing, 'response')) as [IncomingMessage];
+      for await (const _ of incoming);
+      return { status: incoming.statusCode ?? 0, milliseconds: performance.now() - start };
+    } finally {
+      clearTimeout(timer);
+    }
+  } catch {
+    return { status: 0, milliseconds: performance.now() - start };
+  }
+}
+
+async function countCalls(): Promise<{ calls: number; said: string[] }> {
+  const rows = await counter<{ query: string; calls: number }[]>`
+    select query, calls::int from pg_stat_statements
+    where dbid = (select oid from pg_database where datname = 'hostile')`;
+  return { calls: rows.reduce((sum, row) => sum + row.calls, 0), said: rows.map((row) => row.query) };
+}
+
+/** A fingerprint of every table. */
+async function contents(): Promise<unknown> {
+  return withSql(databaseUrl, async (sql) => {
+    const tables = await sql`select tablename from pg_tables where schemaname = 'public' order by tablename`;
+    const found: unknown[] = [];
+    for (const { tablename } of tables) {
+      const [row] =
+        await sql`select md5(coalesce(string_agg(t::text, '|' order by t::text), '')) from ${sql(tablename)} t`;
+      found.push([tablename, row?.md5]);
+    }
+    return found;
+  });
+}

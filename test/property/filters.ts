@@ -1,0 +1,198 @@
+/** Random filters: operators that suit each type, over relations of every kind, with values that rows really have. */
+import type { Draw } from './draw.js';
+import { drawOperand, drawValue, isJson, isText, type KindName, type Operand } from './kinds.js';
+import { type Column, type Model, type Relation, type Table, tableNamed } from './model.js';
+import { drawJsonPath, drawPath, drawScope } from './paths.js';
+
+export type Filter = { readonly [key: string]: unknown };
+
+const PRESENCE = ['_null', '_nnull'] as const;
+const EQUALITY = ['_eq', '_neq', '_in', '_nin', ...PRESENCE] as const;
+const ORDERED = [...EQUALITY, '_lt', '_lte', '_gt', '_gte', '_between', '_nbetween'] as const;
+const TEXT = [
+  ...EQUALITY,
+  '_contains',
+  '_ncontains',
+  '_icontains',
+  '_starts_with',
+  '_nstarts_with',
+  '_istarts_with',
+  '_nistarts_with',
+  '_ends_with',
+  '_nends_with',
+  '_iends_with',
+  '_niends_with',
+  '_empty',
+  '_nempty',
+] as const;
+const JSON_PATH = [...new Set([...TEXT, ...ORDERED])];
+
+export function drawFilter(table: Table, model: Model, depth: number, draw: Draw): Filter {
+  const entries = draw.repeat(draw.chance(4) ? 0 : 1, depth > 0 ? 3 : 2, () => drawEntry(table, model, depth, draw));
+  return Object.fromEntries(entries);
+}
+
+function drawEntry(table: Table, model: Model, depth: number, draw: Draw): [string, unknown] {
+  const form = draw.integer(1, 100);
+  if (depth > 0 && form <= 18) {
+    return [draw.pick(['_and', '_or']), draw.repeat(1, 3, () => drawFilter(table, model, depth - 1, draw))];
+  }
+  if (depth > 0 && form <= 52 && table.relations.length > 0) {
+    const relation = draw.pick(table.relations);
+    return drawRelated(relation, table, model, depth - 1, draw);
+  }
+  if (depth > 0 && form <= 57) return drawFollow(table, model, depth - 1, draw) ?? drawScalar(table, draw);
+  if (form <= 72) {
+    const path = drawPath(table, model, { depth, many: false, calls: 100 }, draw);
+    if (!path.column) return [path.text, drawOperators(path.kind, (name) => drawCallOperand(path.kind, name, draw), draw)];
+  }
+  return drawScalar(table, draw);
+}
+
+function drawScalar(table: Table, draw: Draw): [string, unknown] {
+  const column = draw.pick(table.columns);
+  if (isJson(column.kind)) return [column.name, drawJsonTest(draw)];
+  const operand = (): Operand => drawStored(table, column, draw);
+  if (draw.chance(8)) {
+    const value = operand();
+    if (value !== '') return [column.name, value];
+  }
+  const operators = drawOperators(column.kind, operand, draw);
+  if (draw.chance(10)) {
+    return [column.name, { [draw.pick(['_and', '_or'])]: [operators, drawOperators(column.kind, operand, draw)] }];
+  }
+  return [column.name, operators];
+}
+
+/** One or two operators, with what they are compared to. */
+function drawOperators(kind: KindName, operand: (operator: string) => Operand, draw: Draw): Filter {
+  const operators = isText(kind) ? TEXT : kind === 'uuid' ? EQUALITY : kind === 'boolean' ? ['_eq', '_neq', ...PRESENCE] : ORDERED;
+  return Object.fromEntries(
+    draw.some<string>(operators, 1, draw.chance(15) ? 2 : 1).map((name) => [name, drawComparison(name, operand, draw)]),
+  );
+}
+
+function drawComparison(operator: string, operand: (operator: string) => Operand, draw: Draw): unknown {
+  const given = (): Operand => operand(operator);
+  switch (operator) {
+    case '_null':
+    case '_nnull':
+    case '_empty':
+    case '_nempty':
+      return draw.chance(75);
+    case '_in':
+    case '_nin': {
+      const list = draw.repeat(1, 4, given);
+      return list.some((each) => each !== '') ? list : [...list, 'a'];
+    }
+    case '_between':
+    case '_nbetween':
+      return [given(), given()];
+    default: {
+      if ((operator === '_eq' || operator === '_neq') && draw.chance(4)) return null;
+      const value = given();
+      if (value === '') return 'a';
+      const isPattern = typeof value === 'string' && operator.includes('with') || operator.includes('contains');
+      return isPattern && draw.chance(60) ? drawPiece(String(value), draw) : value;
+    }
+  }
+}
+
+function drawPiece(text: string, draw: Draw): string {
+  const characters = [...text];
+  const start = draw.integer(0, characters.length - 1);
+  const piece = characters.slice(start, start + draw.integer(1, 4)).join('');
+  return draw.chance(30) ? piece.toUpperCase() : piece;
+}
+
+/** Mostly a value that a row has. */
+function drawStored(table: Table, column: Column, draw: Draw): Operand {
+  if (['date', 'dateTime', 'timestamp'].includes(column.kind) && draw.chance(10)) {
+    return draw.pick(['$NOW', '$NOW(-1 day)', '$NOW(+2 hours)', '$NOW(-40000 days)']);
+  }
+  const stored = table.rows.flatMap((row) => row[column.name] ?? []);
+  const value = stored.length > 0 && draw.chance(75) ? draw.pick(stored) : drawValue(column.kind, draw);
+  return drawOperand(column.kind, value, draw);
+}
+
+function drawCallOperand(kind: KindName, operator: string, draw: Draw): Operand {
+  if (kind === 'text') return drawJsonOperand(operator, draw);
+  const value = draw.chance(60) ? draw.integer(0, 12) : draw.pick([1815, 1969, 1970, 2000, 2024, 23, 30, 52, 53, 59]);
+  return draw.chance(50) ? value : String(value);
+}
+
+function drawJsonTest(draw: Draw): Filter {
+  if (draw.chance(20)) return { [draw.pick(PRESENCE)]: draw.chance(75) };
+  const test = (): [string, unknown] => {
+    const path = drawJsonPath(draw);
+    const name = draw.pick(JSON_PATH);
+    const comparison = drawComparison(name, () => drawJsonOperand(name, draw), draw);
+    return [path, draw.chance(10) && name === '_eq' && comparison !== null ? comparison : { [name]: comparison }];
+  };
+  const tests = Object.fromEntries(draw.repeat(1, 2, test));
+  if (!draw.chance(25)) return { _json: tests };
+  return { _json: { ...tests, [draw.pick(['_and', '_or'])]: draw.repeat(1, 2, () => Object.fromEntries([test()])) } };
+}
+
+/** A list holds either numbers or texts, as one that compares would. */
+function drawJsonOperand(operator: string, draw: Draw): Operand {
+  const isList = ['_in', '_nin', '_between', '_nbetween'].includes(operator);
+  if (!isList && draw.chance(20)) return draw.pick([true, false]);
+  const isText = isList ? operator.startsWith('_n') : draw.chance(50);
+  return isText ? draw.pick(['x', 'X', 'ünï', 'o"k', '100%', 'a_b']) : draw.pick([0, 1, 2, -5, 2.5, 42, 100]);
+}
+
+function drawRelated(relation: Relation, table: Table, model: Model, depth: number, draw: Draw): [string, unknown] {
+  if (relation.kind === 'many') {
+    const key = relation.name;
+    return [key, drawMany(tableNamed(model, relation.target), model, depth, draw)];
+  }
+  if (relation.kind === 'any') {
+    const { name, target } = drawScope(relation, draw);
+    return [name, drawFilter(tableNamed(model, target), model, depth, draw)];
+  }
+  const target = tableNamed(model, relation.target);
+  const column = table.columns.find(({ name }) => name === relation.name);
+  const direct = (): Filter =>
+    column ? drawOperators(column.kind, () => drawStored(table, column, draw), draw) : { _nnull: true };
+  const form = draw.integer(1, 100);
+  if (form <= 20) return [relation.name, direct()];
+  const inner = drawFilter(target, model, depth, draw);
+  if (form <= 28) return [relation.name, { ...direct(), ...inner }];
+  if (form <= 36) return [relation.name, { [draw.pick(['_and', '_or'])]: [direct(), inner] }];
+  return [relation.name, inner];
+}
+
+function drawMany(target: Table, model: Model, depth: number, draw: Draw): Filter {
+  const form = draw.integer(1, 100);
+  const inner = (): Filter => drawFilter(target, model, depth, draw);
+  const quantified = (): Filter => ({ [draw.pick(['_some', '_none'])]: inner() });
+  const ofKey = (): Filter => drawOperators(target.key.kind, () => drawStored(target, target.key, draw), draw);
+  if (form <= 30) return quantified();
+  if (form <= 36) return { _some: inner(), _none: inner() };
+  if (form <= 42) return { ...quantified(), ...inner() };
+  if (form <= 48) return { [draw.pick(PRESENCE)]: draw.chance(75) };
+  if (form <= 52) return { [target.key.name]: { [draw.pick(PRESENCE)]: draw.chance(75) } };
+  if (form <= 60) return ofKey();
+  if (form <= 65) return { ...ofKey(), ...inner() };
+  if (form <= 72) return { _or: [inner(), draw.chance(50) ? quantified() : inner()] };
+  if (form <= 76) return { ...inner(), _or: [ofKey(), inner()] };
+  return inner();
+}
+
+/** Rows elsewhere that refer to this one, whether or not a field of this table lists them. */
+function drawFollow(table: Table, model: Model, depth: number, draw: Draw): [string, unknown] | null {
+  const ways = model.tables.flatMap((each) =>
+    each.relations.flatMap((relation): [string, Table][] => {
+      const separator = draw.pick([', ', ',']);
+      if (relation.kind === 'one' && relation.target === table.name) {
+        return [[[each.name, relation.name].join(separator), each]];
+      }
+      if (relation.kind !== 'any' || !relation.targets.includes(table.name)) return [];
+      return [[[each.name, relation.name, relation.collectionField].join(separator), each]];
+    }),
+  );
+  if (ways.length === 0) return null;
+  const [names, target] = draw.pick(ways);
+  return [`$FOLLOW(${names})`, drawMany(target, model, depth, draw)];
+}

@@ -1,0 +1,242 @@
+/**
+ * The oracle: what the service has to answer to a request, found by nested loops over the rows in memory. It shares no code
+ * with the service and reads requests in the form of a SEARCH body.
+ */
+import type { Expected } from './expected.js';
+import { Key } from './expected.js';
+import { isJson, type Json, showValue, writeValue } from './kinds.js';
+import { type Relation, type Row, type Table, tableNamed } from './model.js';
+import { isFound, matches } from './oracle-filter.js';
+import { expectedGroups } from './oracle-groups.js';
+import {
+  anyTarget,
+  childrenOf,
+  columnNamed,
+  compareNullable,
+  readExpression,
+  Refused,
+  stepInto,
+  valueOf,
+  type World,
+} from './oracle-values.js';
+import type { Query, ReadRequest } from './requests.js';
+import { emptyTree, mergeTrees, readFields, type Tree } from './selection.js';
+
+export interface ExpectedAnswer {
+  readonly status: number;
+  readonly body: { readonly [name: string]: Expected } | null;
+}
+
+export function expectedAnswer(world: World, request: ReadRequest): ExpectedAnswer {
+  const table = tableNamed(world.model, request.collection);
+  const { query } = request;
+  for (const name of Object.keys(query)) world.seen.add(`parameter ${name}`);
+  const level: Level = { table, query, prefix: '', from: null, backlink: query.backlink !== false };
+  const tree = readFields((query.fields as string[] | undefined) ?? ['*']);
+  if (request.item !== null) {
+    world.seen.add('single read');
+    const row = table.rows.find((each) => writeValue(table.key.kind, each[table.key.name] ?? null) === request.item);
+    return row ? { status: 200, body: { data: showRow(world, level, row, tree) } } : { status: 403, body: null };
+  }
+  const keys = request.keys?.map(String);
+  if (keys) world.seen.add('parameter keys');
+  const named = table.rows.filter((row) => keys?.includes(String(row[table.key.name])) ?? true);
+  const found = select(world, level, named);
+  const data =
+    query.aggregate !== undefined || query.groupBy !== undefined
+      ? page(world, expectedGroups(world, table, found, query, ''), level)
+      : page(world, sorted(world, level, found, null), level).map((row) => showRow(world, level, row, tree));
+  if (query.meta === undefined) return { status: 200, body: { data } };
+  const wanted = query.meta as string[];
+  const all = { total_count: table.rows.length, filter_count: found.length };
+  const meta = Object.entries(all).filter(([name]) => wanted.includes('*') || wanted.includes(name));
+  return { status: 200, body: { data, meta: Object.fromEntries(meta) } };
+}
+
+/** One level of the answer: the table, and what the query, or `deep`, says of it. */
+interface Level {
+  readonly table: Table;
+  readonly query: Query;
+  readonly prefix: '' | '_';
+  readonly from: Relation | null;
+  readonly backlink: boolean;
+}
+
+function parameter(level: Level, name: string): unknown {
+  return level.query[`${level.prefix}${name}`];
+}
+
+function select(world: World, level: Level, rows: readonly Row[]): Row[] {
+  const filter = parameter(level, 'filter');
+  const search = parameter(level, 'search');
+  return rows.filter(
+    (row) =>
+      (filter === undefined || matches(world, filter, level.table, row)) &&
+      (search === undefined || isFound(world, String(search), level.table, row)),
+  );
+}
+
+function sorted(world: World, level: Level, rows: readonly Row[], relation: Relation | null): Row[] {
+  const { table } = level;
+  const given = parameter(level, 'sort') as string[] | undefined;
+  const fallback = (relation?.kind === 'many' ? relation.sortField : null) ?? table.sortField;
+  const keys = [...(given ?? (fallback === null ? [] : [fallback])), table.key.name].map((text) => {
+    const descending = text.startsWith('-');
+    return { expression: readExpression(descending ? text.slice(1) : text), descending };
+  });
+  const ranked = rows.map((row) => ({
+    row,
+    values: keys.map(({ expression, descending }) => {
+      if (given && expression.call) world.seen.add('sort function');
+      if (given && expression.path.length > 1) world.seen.add('sort path');
+      return valueOf(world, table, row, expression, descending);
+    }),
+  }));
+  ranked.sort((left, right) => {
+    for (const [position, { descending }] of keys.entries()) {
+      const order = compareNullable(left.values[position] ?? null, right.values[position] ?? null, descending);
+      if (order !== 0) return order;
+    }
+    return 0;
+  });
+  return ranked.map(({ row }) => row);
+}
+
+/** `page` 0 says nothing, and no page says anything without a limit. */
+function page<Item>(world: World, items: readonly Item[], level: Level): Item[] {
+  const limit = Number(parameter(level, 'limit') ?? world.model.options.defaultLimit);
+  const number = Number(parameter(level, 'page') ?? 0);
+  const offset = number > 0 && limit >= 0 ? limit * (number - 1) : Number(parameter(level, 'offset') ?? 0);
+  return items.slice(offset, limit < 0 ? undefined : offset + limit);
+}
+
+interface Output {
+  /** A column or a relation of the table, or a function as it was written. */
+  readonly source: string;
+  readonly tree: Tree;
+}
+
+function showRow(world: World, level: Level, row: Row, tree: Tree): { [name: string]: Expected } {
+  const shown: Record<string, Expected> = {};
+  for (const [name, output] of outputsOf(world, level, tree)) {
+    shown[name] = showOutput(world, level, row, name, output);
+  }
+  return shown;
+}
+
+/** Wildcards stand for all columns, relations and aliases. */
+function outputsOf(world: World, level: Level, tree: Tree): Map<string, Output> {
+  const outputs = new Map<string, Output>();
+  const aliases = new Map(Object.entries((parameter(level, 'alias') ?? {}) as Record<string, string>));
+  const add = (name: string, source: string, below: Tree): void => {
+    outputs.set(name, { source, tree: mergeTrees(outputs.get(name)?.tree ?? emptyTree(), below) });
+  };
+  for (const text of tree.calls) add(readExpression(text).output, text, emptyTree());
+  for (const [name, below] of tree.fields) {
+    if (name !== '*') {
+      if (aliases.has(name)) world.seen.add('alias');
+      const [base = name] = name.split(':');
+      const isScoped = base !== name && !aliases.has(name);
+      add(isScoped ? base : name, aliases.get(name) ?? base, isScoped ? { ...emptyTree(), scopes: new Map([[name, below]]) } : below);
+      continue;
+    }
+    world.seen.add(below.fields.size > 0 ? 'fields *.*' : 'fields *');
+    for (const column of level.table.columns) {
+      const relation = level.table.relations.find((each) => each.name === column.name);
+      add(column.name, column.name, relation && !isWayBack(relation, level) ? below : emptyTree());
+    }
+    for (const relation of level.table.relations) {
+      if (relation.kind === 'many') add(relation.name, relation.name, isWayBack(relation, level) ? emptyTree() : below);
+    }
+    for (const [alias, target] of aliases) add(alias, target, below);
+  }
+  return outputs;
+}
+
+function isWayBack(relation: Relation, { from, backlink }: Level): boolean {
+  if (backlink || !from) return false;
+  return from.many.table === relation.many.table && from.many.field === relation.many.field;
+}
+
+function showOutput(world: World, level: Level, row: Row, name: string, { source, tree }: Output): Expected {
+  const { table } = level;
+  if (source.includes('(')) return showCall(world, table, row, source);
+  const relation = table.relations.find((each) => each.name === source);
+  if (relation?.kind === 'many') return showMany(world, level, row, name, relation, tree);
+  const isOpened = tree.fields.size + tree.calls.size + tree.scopes.size > 0;
+  if (relation?.kind === 'one' && isOpened) {
+    const target = tableNamed(world.model, relation.target);
+    const held = row[source] ?? null;
+    const found = held === null ? undefined : target.rows.find((each) => each[target.key.name] === held);
+    return showSingle(world, below(level, name, target, relation), found ?? null, tree, 'many-to-one');
+  }
+  if (relation?.kind === 'any' && isOpened) return showAny(world, level, row, relation, tree);
+  return showValue(columnNamed(table, source).kind, row[source] ?? null);
+}
+
+function below(level: Level, name: string, table: Table, relation: Relation): Level {
+  const deep = (level.prefix === '' ? level.query.deep : level.query) as Query | undefined;
+  return { table, query: (deep?.[name] as Query | undefined) ?? {}, prefix: '_', from: relation, backlink: level.backlink };
+}
+
+function note(world: World, level: Level): void {
+  for (const name of Object.keys(level.query)) if (name.startsWith('_')) world.seen.add(`deep ${name}`);
+}
+
+function showSingle(world: World, level: Level, row: Row | null, tree: Tree, kind: string): Expected {
+  world.seen.add(`fields ${kind}`);
+  note(world, level);
+  const [found] = row ? select(world, level, [row]) : [];
+  return found ? showRow(world, level, found, tree) : null;
+}
+
+function showMany(
+  world: World,
+  level: Level,
+  row: Row,
+  name: string,
+  relation: Relation & { kind: 'many' },
+  tree: Tree,
+): Expected {
+  const target = tableNamed(world.model, relation.target);
+  const inner = below(level, name, target, relation);
+  note(world, inner);
+  const found = select(world, inner, childrenOf(world, level.table, row, relation));
+  if (inner.query._aggregate !== undefined || inner.query._groupBy !== undefined) {
+    return page(world, expectedGroups(world, target, found, inner.query, '_'), inner);
+  }
+  const rows = page(world, sorted(world, inner, found, relation), inner);
+  if (tree.fields.size + tree.calls.size === 0) {
+    world.seen.add('fields keys');
+    return rows.map((each) => showValue(target.key.kind, each[target.key.name] ?? null));
+  }
+  world.seen.add(relation.junctionField === null ? 'fields one-to-many' : 'fields many-to-many');
+  return rows.map((each) => showRow(world, inner, each, tree));
+}
+
+/** Fields without a scope are of every target that has them; a target of which nothing is selected shows its key. */
+function showAny(world: World, level: Level, row: Row, relation: Relation & { kind: 'any' }, tree: Tree): Expected {
+  const target = world.model.tables.find(({ name }) => name === row[relation.collectionField]);
+  if (!target || !relation.targets.includes(target.name)) return null;
+  const key = `${relation.name}:${target.name}`;
+  const has = (name: string): boolean =>
+    name === '*' || [...target.columns, ...target.relations].some((each) => each.name === name);
+  const common: Tree = { ...tree, fields: new Map([...tree.fields].filter(([name]) => has(name))), scopes: new Map() };
+  const wanted = mergeTrees(common, tree.scopes.get(key) ?? emptyTree());
+  const inner = below(level, key, target, relation);
+  const found = anyTarget(row, relation, target);
+  if (wanted.fields.size + wanted.calls.size > 0) return showSingle(world, inner, found, wanted, 'many-to-any');
+  const [shown] = found ? select(world, inner, [found]) : [];
+  return shown ? new Key(String(shown[target.key.name])) : null;
+}
+
+function showCall(world: World, table: Table, row: Row, text: string): Expected {
+  const expression = readExpression(text);
+  world.seen.add('fields function');
+  if (expression.call !== 'json') return valueOf(world, table, row, expression, null) as Expected;
+  const [name = ''] = expression.path;
+  if (!isJson(columnNamed(table, name).kind)) throw new Refused(`json() does not fit "${name}"`);
+  world.seen.add('json()');
+  const value = row[name] ?? null;
+  return (value === null ? null : (stepInto((value as Json).json, expression.inside) ?? null)) as Expected;
+}
