@@ -33,8 +33,9 @@ await withSql(databaseUrl, (sql) =>
       create table wide (id integer primary key, label text not null, padding text not null);
       insert into wide select n, 'row ' || n, repeat(md5(n::text), 10) from generate_series(1, ${ROWS}) n;
       create view fragile as select id, 1 / (150000 - id) as part from wide;
+      create view vast as select id, label, padding, copy from wide, generate_series(1, 100) copy;
       create view sluggish as select id, pg_sleep(0.02)::text as nap from wide;
-      insert into service_collections (collection, primary_key) values ('fragile', 'id'), ('sluggish', 'id');
+      insert into service_collections (collection, primary_key) values ('fragile', 'id'), ('vast', 'id'), ('sluggish', 'id');
       analyze;`)
     .simple(),
 );
@@ -79,18 +80,18 @@ t.test('200,000 rows reach a slow client whole, and the service stays small', as
 
 t.test('a client that leaves frees its backend within two seconds', async (t) => {
   const service = await launch({ DATABASE_STREAM_POOL_SIZE: '1' });
-  const reading = await open(service, '/items/wide?limit=-1');
+  const reading = await open(service, '/items/vast?limit=-1');
   await once(reading, 'data');
-  t.equal(await busyBackends('wide'), 1, 'the stream holds one backend');
+  t.equal(await busyBackends('vast'), 1, 'the stream holds one backend');
   reading.destroy();
-  t.ok((await waitFor(async () => (await busyBackends('wide')) === 0, 2_000)) < 2_000, 'half-way');
+  t.ok((await waitFor(async () => (await busyBackends('vast')) === 0, 2_000)) < 2_000, 'half-way');
 
-  const stuck = await open(service, '/items/wide?limit=-1');
+  const stuck = await open(service, '/items/vast?limit=-1');
   stuck.pause();
   await sleep(300);
-  t.equal(await busyBackends('wide'), 1);
+  t.equal(await busyBackends('vast'), 1);
   stuck.destroy();
-  t.ok((await waitFor(async () => (await busyBackends('wide')) === 0, 2_000)) < 2_000, 'while it read nothing');
+  t.ok((await waitFor(async () => (await busyBackends('vast')) === 0, 2_000)) < 2_000, 'while it read nothing');
 
   const waiting = send(service, '/items/sluggish?limit=-1');
   await waitFor(async () => (await busyBackends('sluggish')) === 1, 2_000);
@@ -115,7 +116,7 @@ t.test('who leaves while waiting for a connection disturbs nobody', async (t) =>
 t.test('a client that leaves never ends the statement of another', async (t) => {
   const service = await launch({ DATABASE_STREAM_POOL_SIZE: '1' });
   for (let round = 0; round < 25; round++) {
-    const leaving = await open(service, '/items/wide?limit=-1');
+    const leaving = await open(service, '/items/vast?limit=-1');
     const next = open(service, '/items/wide?limit=-1&fields=id&filter[id][_lte]=30000');
     await once(leaving, 'data');
     await sleep(round % 7);

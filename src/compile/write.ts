@@ -40,7 +40,7 @@ class Chain {
     const { nodes, releases } = this.#plan;
     this.#parts.push(...nodes.map((node, position) => this.#input(node, position)));
     this.#parts.push(...releases.map((release, position) => releaseInput(release, position)));
-    for (const [position, node] of nodes.entries()) this.#write(node, position);
+    for (const position of this.#order()) this.#write(nodes[position] as WriteNode, position);
     this.#releaseAll('delete');
     this.#releaseAll('nullify');
     const checks = nodes.flatMap((node, position) => (node.verb === 'update' ? [missing(position)] : []));
@@ -131,26 +131,48 @@ class Chain {
     return sql`coalesce((${last}), 0) + ${alias('i')}.${identifier(`e${index}`)}`;
   }
 
+  /** A statement stands behind those it waits for. */
+  #order(): number[] {
+    const order = new Set<number>();
+    const place = (position: number): void => {
+      if (order.has(position)) return;
+      for (const earlier of this.#awaited(this.#plan.nodes[position] as WriteNode)) place(earlier);
+      order.add(position);
+    };
+    for (const position of this.#plan.nodes.keys()) place(position);
+    return [...order];
+  }
+
+  /** The statements that make the rows a list refers to; two tables whose new rows refer to each other cannot wait for each other. */
+  #awaited(node: WriteNode): Set<number> {
+    const positions = node.columns.flatMap((column) => column.references.map((name) => this.#maker(name)));
+    return new Set(
+      positions.filter((position) => this.#plan.nodes[position] !== node && !this.#refersBack(position, node)),
+    );
+  }
+
+  /** Where new rows of a table are made. */
+  #maker(name: string): number {
+    return this.#plan.nodes.findIndex((each) => each.verb === 'insert' && each.collection.name === name);
+  }
+
   /** Joins to the input of the rows referred to, and a wait for the statement that makes them. */
   #references(node: WriteNode): Fragment {
     const joins: Fragment[] = [];
-    const awaited = new Set<number>();
     node.columns.forEach((column, index) => {
       column.references.forEach((name, table) => {
-        const position = this.#plan.nodes.findIndex((each) => each.verb === 'insert' && each.collection.name === name);
+        const position = this.#maker(name);
         const row = alias(`r${index}_${table}`);
         joins.push(
           sql` left join ${input(position)} ${row} on ${row}.n = ${alias('i')}.${identifier(`r${index}_${table}`)}`,
         );
-        if (this.#plan.nodes[position] !== node && !this.#refersBack(position, node)) awaited.add(position);
       });
     });
-    for (const position of awaited)
+    for (const position of this.#awaited(node))
       joins.push(sql` cross join (select count(*) from ${written(position)}) ${alias(`w${position}`)}`);
     return join(joins, nothing);
   }
 
-  /** Two tables whose new rows refer to each other cannot wait for each other. */
   #refersBack(position: number, node: WriteNode): boolean {
     const seen = new Set<WriteNode>();
     const reaches = (from: WriteNode): boolean => {

@@ -85,7 +85,9 @@ function collect(node: unknown, found: Names): void {
   // Not every table is wrapped as a `RangeVar`: the target of a write is not.
   if ('relname' in node) found.tables.push(tableOf(node as RangeVariable));
   for (const [key, value] of Object.entries(node)) {
-    if (key.endsWith('Stmt') || key === 'intoClause') found.kinds.add(key);
+    if (/^[A-Z].*Stmt$/.test(key) || key === 'intoClause') found.kinds.add(key);
+    // Tables to be locked are named by their aliases.
+    if (key === 'lockedRels') continue;
     if (key === 'CommonTableExpr') found.local.add(value.ctename);
     collect(value, found);
   }

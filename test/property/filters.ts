@@ -44,7 +44,8 @@ function drawEntry(table: Table, model: Model, depth: number, draw: Draw): [stri
   if (depth > 0 && form <= 57) return drawFollow(table, model, depth - 1, draw) ?? drawScalar(table, draw);
   if (form <= 72) {
     const path = drawPath(table, model, { depth, many: false, calls: 100 }, draw);
-    if (!path.column) return [path.text, drawOperators(path.kind, (name) => drawCallOperand(path.kind, name, draw), draw)];
+    if (!path.column)
+      return [path.text, drawOperators(path.kind, (name) => drawCallOperand(path.kind, name, draw), draw)];
   }
   return drawScalar(table, draw);
 }
@@ -66,7 +67,13 @@ function drawScalar(table: Table, draw: Draw): [string, unknown] {
 
 /** One or two operators, with what they are compared to. */
 function drawOperators(kind: KindName, operand: (operator: string) => Operand, draw: Draw): Filter {
-  const operators = isText(kind) ? TEXT : kind === 'uuid' ? EQUALITY : kind === 'boolean' ? ['_eq', '_neq', ...PRESENCE] : ORDERED;
+  const operators = isText(kind)
+    ? TEXT
+    : kind === 'uuid'
+      ? EQUALITY
+      : kind === 'boolean'
+        ? ['_eq', '_neq', ...PRESENCE]
+        : ORDERED;
   return Object.fromEntries(
     draw.some<string>(operators, 1, draw.chance(15) ? 2 : 1).map((name) => [name, drawComparison(name, operand, draw)]),
   );
@@ -92,7 +99,7 @@ function drawComparison(operator: string, operand: (operator: string) => Operand
       if ((operator === '_eq' || operator === '_neq') && draw.chance(4)) return null;
       const value = given();
       if (value === '') return 'a';
-      const isPattern = typeof value === 'string' && operator.includes('with') || operator.includes('contains');
+      const isPattern = (typeof value === 'string' && operator.includes('with')) || operator.includes('contains');
       return isPattern && draw.chance(60) ? drawPiece(String(value), draw) : value;
     }
   }

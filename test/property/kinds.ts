@@ -191,7 +191,10 @@ export function readOperand(kind: KindName, operand: unknown): Exclude<Value, nu
       return moment(text)?.slice(0, 10) ?? text;
     case 'dateTime':
     case 'timestamp':
-      return moment(text) ?? new Date(text.includes('Z') || text.includes('+') ? text : `${text}Z`).toISOString().slice(0, -1);
+      return (
+        moment(text) ??
+        new Date(text.includes('Z') || text.includes('+') ? text : `${text}Z`).toISOString().slice(0, -1)
+      );
     case 'time':
       return text.includes('.') ? text : `${text}.000`;
     case 'uuid':
@@ -234,7 +237,9 @@ export function showValue(kind: KindName, value: Value): Expected {
     case 'timestamp':
       return `${value}Z`;
     case 'time':
-      return String(value).replace(/\.?0*$/, (zeros) => (zeros.startsWith('.') ? '' : zeros)).replace(/(\.\d*?)0+$/, '$1');
+      return String(value)
+        .replace(/\.?0*$/, (zeros) => (zeros.startsWith('.') ? '' : zeros))
+        .replace(/(\.\d*?)0+$/, '$1');
     default:
       return value as Expected;
   }
@@ -242,7 +247,8 @@ export function showValue(kind: KindName, value: Value): Expected {
 
 /** Both of one kind, neither null. Texts compare by code points. */
 export function compareValues(left: Exclude<Value, null>, right: Exclude<Value, null>): number {
-  if (typeof left === 'string' && typeof right === 'string') return Buffer.compare(Buffer.from(left), Buffer.from(right));
+  if (typeof left === 'string' && typeof right === 'string')
+    return Buffer.compare(Buffer.from(left), Buffer.from(right));
   if (typeof left === 'object' || typeof right === 'object') throw new Error('JSON values have no order');
   return left < right ? -1 : left > right ? 1 : 0;
 }

@@ -126,10 +126,15 @@ function isSortable(column: Column): boolean {
 }
 
 function drawTable(name: string, columnCount: number, position: number, draw: Draw): Table {
-  const key: Column = { name: draw.pick(['id', 'id', 'Key', `${name}_id`]), kind: draw.pick(KEY_KINDS), nullable: false };
+  const key: Column = {
+    name: draw.pick(['id', 'id', 'Key', `${name}_id`]),
+    kind: draw.pick(KEY_KINDS),
+    nullable: false,
+  };
   const columns = draw.some(COLUMN_NAMES, columnCount, columnCount).map((column, index): Column => {
     // Every kind appears in each model that is large enough: the first columns take turns.
-    const kind = index < 4 ? (KINDS[(position * 4 + index + draw.integer(0, 1)) % KINDS.length] as KindName) : draw.pick(KINDS);
+    const kind =
+      index < 4 ? (KINDS[(position * 4 + index + draw.integer(0, 1)) % KINDS.length] as KindName) : draw.pick(KINDS);
     return { name: column, kind, nullable: draw.chance(70) };
   });
   return { name, key, columns: [key, ...columns], relations: [], sortField: null, rows: [] };
@@ -187,7 +192,13 @@ function drawManyToAny(parent: Table, targets: readonly Table[], draw: Draw): Ta
     targets: targets.map(({ name }) => name),
     many: { table: junction.name, field: 'item' },
   });
-  const many = { kind: 'many', name: 'blocks', target: junction.name, sortField: 'sort', junctionField: 'item' } as const;
+  const many = {
+    kind: 'many',
+    name: 'blocks',
+    target: junction.name,
+    sortField: 'sort',
+    junctionField: 'item',
+  } as const;
   parent.relations.push({ ...many, many: relation.many });
   return junction;
 }
@@ -198,7 +209,9 @@ function bareTable(name: string, kind: KindName): Table {
 }
 
 function fillRows(tables: readonly Table[], draw: Draw): void {
-  const keys = new Map(tables.map((table) => [table.name, drawKeys(table, draw.chance(5) ? 0 : draw.integer(6, 22), draw)]));
+  const keys = new Map(
+    tables.map((table) => [table.name, drawKeys(table, draw.chance(5) ? 0 : draw.integer(6, 22), draw)]),
+  );
   for (const table of tables) {
     table.rows = (keys.get(table.name) ?? []).map((key) => {
       const row: Record<string, Value> = { [table.key.name]: key };
@@ -237,12 +250,7 @@ function drawCell(column: Column, table: Table, keys: ReadonlyMap<string, readon
 }
 
 /** Mostly keys of the named collection; some lead nowhere, cannot be keys, or name no collection of the relation. */
-function drawReferences(
-  table: Table,
-  relation: ToAny,
-  keys: ReadonlyMap<string, readonly Value[]>,
-  draw: Draw,
-): void {
+function drawReferences(table: Table, relation: ToAny, keys: ReadonlyMap<string, readonly Value[]>, draw: Draw): void {
   table.rows = table.rows.map((row) => {
     const collection = draw.chance(90) ? draw.pick(relation.targets) : draw.pick([null, 'elsewhere', table.name]);
     const known = collection === null ? [] : (keys.get(collection) ?? []);

@@ -2,24 +2,34 @@
  * The oracle's filters and searches, by looking at one row after the other. What is unknown to SQL is false here: nothing
  * but `_none` negates, and that asks whether a row exists for which the filter is true.
  */
-import { compareValues, isJson, isNumber, isText, type Json, type KindName, readDecimal, readOperand, type Value } from './kinds.js';
+import {
+  compareValues,
+  isJson,
+  isNumber,
+  isText,
+  type Json,
+  type KindName,
+  readDecimal,
+  readOperand,
+  type Value,
+} from './kinds.js';
 import { type Relation, type Row, type Table, tableNamed } from './model.js';
 import {
   anyTarget,
   childrenOf,
   columnNamed,
+  evaluate,
   follow,
   jsonText,
   kindOf,
-  readExpression,
   Refused,
+  readExpression,
   relationNamed,
   stepInto,
-  valueOf,
   type World,
 } from './oracle-values.js';
 
-type Object = Readonly<Record<string, unknown>>;
+type Plain = Readonly<Record<string, unknown>>;
 
 export function matches(world: World, filter: unknown, table: Table, row: Row | null): boolean {
   return Object.entries(objectOf(filter)).every(([key, value]) => matchesEntry(world, key, value, table, row));
@@ -32,7 +42,7 @@ function matchesEntry(world: World, key: string, value: unknown, table: Table, r
   if (key.includes('(')) {
     world.seen.add('filter function');
     const expression = readExpression(key);
-    return matchesValue(world, value, kindOf(world, table, expression), valueOf(world, table, row, expression, null));
+    return matchesValue(world, value, kindOf(world, table, expression), evaluate(world, table, row, expression, null));
   }
   const found = relationNamed(table, key);
   if (found?.relation.kind === 'many') {
@@ -51,7 +61,11 @@ function matchesEntry(world: World, key: string, value: unknown, table: Table, r
 function describe(relation: Relation): string {
   if (relation.kind === 'one') return relation.many.table === relation.target ? 'self' : 'many-to-one';
   if (relation.kind === 'any') return 'many-to-any';
-  return relation.junctionField === null ? 'one-to-many' : relation.junctionField === 'item' ? 'blocks' : 'many-to-many';
+  return relation.junctionField === null
+    ? 'one-to-many'
+    : relation.junctionField === 'item'
+      ? 'blocks'
+      : 'many-to-many';
 }
 
 /** Null where the key is neither `_and` nor `_or`. An empty `_or` restricts nothing. */
@@ -93,7 +107,7 @@ function matchesMany(world: World, filter: unknown, target: Table, rows: readonl
 }
 
 /** The entries of an object, with those of the `_and` below it: they are conditions of the same row. */
-function flatten(filter: Object): [string, unknown][] {
+function flatten(filter: Plain): [string, unknown][] {
   return Object.entries(filter).flatMap(([key, value]): [string, unknown][] => {
     if (key !== '_and') return [[key, value]];
     if (!Array.isArray(value)) throw new Refused('"_and" needs a list');
@@ -138,7 +152,10 @@ function matchesMember(world: World, key: string, value: unknown, target: Table,
 
 function matchesFollow(world: World, key: string, value: unknown, table: Table, row: Row | null): boolean {
   world.seen.add('filter $FOLLOW');
-  const [name = '', field = '', collectionField] = key.slice('$FOLLOW('.length, -1).split(',').map((each) => each.trim());
+  const [name = '', field = '', collectionField] = key
+    .slice('$FOLLOW('.length, -1)
+    .split(',')
+    .map((each) => each.trim());
   const target = tableNamed(world.model, name);
   const rows = target.rows.filter((each) => {
     if (!row) return false;
@@ -176,7 +193,12 @@ function matchesJson(world: World, filter: unknown, value: unknown, binary: bool
     return Object.entries(tests).every(([operator, operand]) => {
       world.seen.add(`json path ${operator}`);
       return comparesAsNumber(operator, operand)
-        ? compare(operator, operand, 'decimal', text !== null && /^-?\d+(\.\d+)?$/.test(text) ? readDecimal(text) : null)
+        ? compare(
+            operator,
+            operand,
+            'decimal',
+            text !== null && /^-?\d+(\.\d+)?$/.test(text) ? readDecimal(text) : null,
+          )
         : compare(operator, operand, 'text', text);
     });
   });
@@ -260,7 +282,8 @@ export function isFound(world: World, term: string, table: Table, row: Row): boo
     if (kind === 'uuid') return value === wanted.toLowerCase();
     if (!isNumber(kind)) return false;
     const isWhole = /^-?\d+$/.test(wanted);
-    if (kind === 'integer' || kind === 'bigInteger') return isWhole && BigInt(wanted) === BigInt(value as number | bigint);
+    if (kind === 'integer' || kind === 'bigInteger')
+      return isWhole && BigInt(wanted) === BigInt(value as number | bigint);
     if (!isWhole && !/^-?\d+\.\d{1,3}$/.test(wanted)) return false;
     return kind === 'decimal' ? readDecimal(wanted) === value : Number(wanted) === value;
   });
@@ -270,7 +293,7 @@ function truth(given: unknown): boolean {
   return given !== false && given !== 'false';
 }
 
-function objectOf(value: unknown): Object {
+function objectOf(value: unknown): Plain {
   if (value === null || typeof value !== 'object' || Array.isArray(value)) throw new Refused('an object is needed');
-  return value as Object;
+  return value as Plain;
 }

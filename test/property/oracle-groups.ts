@@ -2,7 +2,7 @@
 import { Decimal, type Expected } from './expected.js';
 import { compareValues, type KindName, showValue, type Value } from './kinds.js';
 import type { Row, Table } from './model.js';
-import { compareNullable, kindOf, readExpression, Refused, valueOf, type World } from './oracle-values.js';
+import { compareNullable, evaluate, kindOf, Refused, readExpression, type World } from './oracle-values.js';
 import type { Query } from './requests.js';
 
 interface Group {
@@ -34,7 +34,10 @@ export function expectedGroups(
     });
     for (const [name, fields] of aggregates) {
       world.seen.add(`aggregate ${name}`);
-      const entries = fields.map((field): [string, Expected] => [field, showAggregate(world, table, group, name, field)]);
+      const entries = fields.map((field): [string, Expected] => [
+        field,
+        showAggregate(world, table, group, name, field),
+      ]);
       const [only] = entries;
       shown[name] = entries.length === 1 && only?.[0] === '*' ? only[1] : Object.fromEntries(entries);
     }
@@ -52,7 +55,7 @@ function divide(world: World, table: Table, rows: readonly Row[], names: readonl
   if (names.length === 0) return [{ values: [], rows }];
   const groups = new Map<string, { values: Value[]; rows: Row[] }>();
   for (const row of rows) {
-    const values = names.map((name) => valueOf(world, table, row, readExpression(name), null));
+    const values = names.map((name) => evaluate(world, table, row, readExpression(name), null));
     const key = JSON.stringify(values, (_, value) => (typeof value === 'bigint' ? `${value}n` : value));
     const group = groups.get(key) ?? { values, rows: [] };
     group.rows.push(row);
@@ -81,7 +84,11 @@ function sortGroups(
       const order =
         position >= 0
           ? compareNullable(left.values[position] ?? null, right.values[position] ?? null, descending)
-          : compareAggregates(aggregateNamed(world, table, left, name), aggregateNamed(world, table, right, name), descending);
+          : compareAggregates(
+              aggregateNamed(world, table, left, name),
+              aggregateNamed(world, table, right, name),
+              descending,
+            );
       if (order !== 0) return order;
     }
     return 0;
@@ -108,7 +115,7 @@ function aggregateOf(world: World, table: Table, group: Group, name: string, fie
   const kind = kindOf(world, table, expression);
   if (expression.path.length > 1) world.seen.add('aggregate path');
   const values = group.rows
-    .map((row) => valueOf(world, table, row, expression, null))
+    .map((row) => evaluate(world, table, row, expression, null))
     .filter((value) => value !== null);
   const distinct = [...new Set(values)];
   switch (name) {

@@ -33,8 +33,13 @@ export function readExpression(text: string): Expression {
   const call = before.pop() ?? '';
   const [argument = '', ...rest] = text.slice(open + 1, -1).split(',');
   const path = [...before, ...argument.split('.')];
-  const inside = rest.join(',').trim().split(/[.[\]]+/).filter((step) => step !== '');
-  return { path, call, inside, output: [path.at(-1), ...inside, call].join('_') };
+  const inside = rest
+    .join(',')
+    .trim()
+    .split(/[.[\]]+/)
+    .filter((step) => step !== '');
+  const output = [path.at(-1), ...inside, call].join('_');
+  return { path, call, inside, output: call === 'json' ? output.replace(/[ ,]+/g, '_') : output };
 }
 
 /** A relation by the name that leads to it, with the scope of a many-to-any relation. */
@@ -59,7 +64,10 @@ export function follow(world: World, table: Table, row: Row | null, name: string
     world.seen.add('path many-to-one');
     const target = tableNamed(world.model, found.relation.target);
     const held = row?.[name] ?? null;
-    return { table: target, row: held === null ? null : (target.rows.find((each) => each[target.key.name] === held) ?? null) };
+    return {
+      table: target,
+      row: held === null ? null : (target.rows.find((each) => each[target.key.name] === held) ?? null),
+    };
   }
   if (found?.relation.kind !== 'any' || found.scope === null) throw new Refused(`"${name}" leads to no single row`);
   world.seen.add('path many-to-any');
@@ -96,7 +104,7 @@ export function endOf(model: Model, table: Table, path: readonly string[]): Tabl
 }
 
 /** JSON functions give the text of what they find. Of several rows, the value that comes first in the direction counts. */
-export function valueOf(
+export function evaluate(
   world: World,
   table: Table,
   row: Row | null,
@@ -109,13 +117,13 @@ export function valueOf(
   const found = relationNamed(table, name);
   if (found?.relation.kind !== 'many') {
     const next = follow(world, table, row, name);
-    return valueOf(world, next.table, next.row, inner, descending);
+    return evaluate(world, next.table, next.row, inner, descending);
   }
   if (descending === null) throw new Refused(`"${name}" leads to several rows`);
   world.seen.add('path to-many');
   const target = tableNamed(world.model, found.relation.target);
   const values = childrenOf(world, table, row, found.relation).map((child) =>
-    valueOf(world, target, child, inner, descending),
+    evaluate(world, target, child, inner, descending),
   );
   return values.sort((left, right) => compareNullable(left, right, descending))[0] ?? null;
 }

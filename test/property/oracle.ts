@@ -13,10 +13,10 @@ import {
   childrenOf,
   columnNamed,
   compareNullable,
-  readExpression,
+  evaluate,
   Refused,
+  readExpression,
   stepInto,
-  valueOf,
   type World,
 } from './oracle-values.js';
 import type { Query, ReadRequest } from './requests.js';
@@ -89,7 +89,7 @@ function sorted(world: World, level: Level, rows: readonly Row[], relation: Rela
     values: keys.map(({ expression, descending }) => {
       if (given && expression.call) world.seen.add('sort function');
       if (given && expression.path.length > 1) world.seen.add('sort path');
-      return valueOf(world, table, row, expression, descending);
+      return evaluate(world, table, row, expression, descending);
     }),
   }));
   ranked.sort((left, right) => {
@@ -137,7 +137,11 @@ function outputsOf(world: World, level: Level, tree: Tree): Map<string, Output> 
       if (aliases.has(name)) world.seen.add('alias');
       const [base = name] = name.split(':');
       const isScoped = base !== name && !aliases.has(name);
-      add(isScoped ? base : name, aliases.get(name) ?? base, isScoped ? { ...emptyTree(), scopes: new Map([[name, below]]) } : below);
+      add(
+        isScoped ? base : name,
+        aliases.get(name) ?? base,
+        isScoped ? { ...emptyTree(), scopes: new Map([[name, below]]) } : below,
+      );
       continue;
     }
     world.seen.add(below.fields.size > 0 ? 'fields *.*' : 'fields *');
@@ -176,7 +180,13 @@ function showOutput(world: World, level: Level, row: Row, name: string, { source
 
 function below(level: Level, name: string, table: Table, relation: Relation): Level {
   const deep = (level.prefix === '' ? level.query.deep : level.query) as Query | undefined;
-  return { table, query: (deep?.[name] as Query | undefined) ?? {}, prefix: '_', from: relation, backlink: level.backlink };
+  return {
+    table,
+    query: (deep?.[name] as Query | undefined) ?? {},
+    prefix: '_',
+    from: relation,
+    backlink: level.backlink,
+  };
 }
 
 function note(world: World, level: Level): void {
@@ -233,7 +243,7 @@ function showAny(world: World, level: Level, row: Row, relation: Relation & { ki
 function showCall(world: World, table: Table, row: Row, text: string): Expected {
   const expression = readExpression(text);
   world.seen.add('fields function');
-  if (expression.call !== 'json') return valueOf(world, table, row, expression, null) as Expected;
+  if (expression.call !== 'json') return evaluate(world, table, row, expression, null) as Expected;
   const [name = ''] = expression.path;
   if (!isJson(columnNamed(table, name).kind)) throw new Refused(`json() does not fit "${name}"`);
   world.seen.add('json()');

@@ -83,7 +83,10 @@ export function drawCall(table: Table, draw: Draw): DrawnCall | null {
 
 function drawJsonCall(field: string, draw: Draw): DrawnCall {
   const inside = drawJsonPath(draw);
-  const output = `${field}_${inside.replace(/[.[\]]+/g, '_').replace(/^_|_$/g, '')}_json`;
+  const output = `${field}.${inside}`
+    .replace(/[.[\] ]+/g, '_')
+    .replace(/_$/, '')
+    .concat('_json');
   return { name: 'json', field, inside, output, kind: 'text' };
 }
 

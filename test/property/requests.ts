@@ -30,7 +30,11 @@ export function drawRequest(model: Model, draw: Draw): ReadRequest {
   const form = draw.integer(1, 100);
   if (form <= 6) {
     const { fields, alias, deep } = drawLevel(table, model, 3, draw);
-    return { ...plain, item: drawKey(table, draw), query: compact({ fields, alias, deep, backlink: drawBacklink(draw) }) };
+    return {
+      ...plain,
+      item: drawKey(table, draw),
+      query: compact({ fields, alias, deep, backlink: drawBacklink(draw) }),
+    };
   }
   if (form <= 24) return { ...plain, query: { ...drawGroups(table, model, '', draw), ...drawMeta(draw) } };
   if (form <= 32) {
@@ -122,7 +126,9 @@ function drawLevel(table: Table, model: Model, depth: number, draw: Draw): Level
   for (const call of draw.repeat(0, 2, () => (draw.chance(40) ? drawCall(table, draw) : null))) {
     if (call) fields.push(spellCall([], call, draw));
   }
-  const relations: [string, Relation][] = draw.some(table.relations, 0, depth > 0 ? 3 : 1).map((each) => [each.name, each]);
+  const relations: [string, Relation][] = draw
+    .some(table.relations, 0, depth > 0 ? 3 : 1)
+    .map((each) => [each.name, each]);
   for (const name of draw.chance(20) ? draw.some(ALIASES, 1, 2) : []) {
     const related = table.relations.filter(({ kind }) => kind !== 'any');
     if (depth > 0 && related.length > 0 && draw.chance(60)) {
@@ -215,7 +221,12 @@ function drawGroups(table: Table, model: Model, prefix: '' | '_', draw: Draw): Q
   for (const path of draw.repeat(groups.length > 0 ? 0 : 1, 4, () =>
     drawPath(table, model, { depth: 2, many: false, calls: 0 }, draw),
   )) {
-    const functions = ['count', 'countDistinct', ...(isNumber(path.kind) ? NUMERIC : []), ...(isOrdered(path) ? ['min', 'max'] : [])];
+    const functions = [
+      'count',
+      'countDistinct',
+      ...(isNumber(path.kind) ? NUMERIC : []),
+      ...(isOrdered(path) ? ['min', 'max'] : []),
+    ];
     const name = draw.pick(functions);
     aggregate[name] = [...new Set([...(aggregate[name] ?? []), path.text])];
   }

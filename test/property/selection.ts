@@ -21,7 +21,8 @@ function readField(text: string): Tree {
   const { path, call, inside } = readExpression(text);
   const steps = call === null ? path : path.slice(0, -1);
   const rest = inside.length > 0 ? `, ${inside.join('.')}` : '';
-  const leaf: Tree = call === null ? emptyTree() : { ...emptyTree(), calls: new Set([`${call}(${path.at(-1)}${rest})`]) };
+  const leaf: Tree =
+    call === null ? emptyTree() : { ...emptyTree(), calls: new Set([`${call}(${path.at(-1)}${rest})`]) };
   return steps.reduceRight<Tree>((below, step) => ({ ...emptyTree(), fields: new Map([[step, below]]) }), leaf);
 }
 
