@@ -82,6 +82,10 @@ export function unsupportedMediaType(mediaType: string, where: string): ServiceE
   });
 }
 
+export function unprocessable(reason: string): ServiceError {
+  return new ServiceError('UNPROCESSABLE_CONTENT', `Can't process content. ${reason}.`, { reason });
+}
+
 export function serviceUnavailable(service: string, reason: string): ServiceError {
   return new ServiceError('SERVICE_UNAVAILABLE', `Service "${service}" is unavailable. ${reason}.`, {
     service,
@@ -108,7 +112,8 @@ export function fromDatabase(error: unknown, use: 'query' | 'key'): unknown {
   // No such operator: the value of a type that has no order or no equality was sorted, grouped or compared.
   if (code === '42883') return invalidQuery('A field of this type cannot be compared, sorted or grouped');
   if (code === '57014') return invalidQuery('The query ran longer than DATABASE_STATEMENT_TIMEOUT allows');
-  if (code === '54001') return invalidQuery('The query is too deep for the database');
+  // Too many columns, too deep a nesting, too long a row: limits of PostgreSQL itself.
+  if (/^54/.test(code)) return invalidQuery('The query is too large or too deep for the database');
   if (code === '42501') return forbidden();
   if (isConnectionFailure(code)) return serviceUnavailable('database', 'It cannot be reached');
   return error;

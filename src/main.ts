@@ -1,10 +1,15 @@
 #!/usr/bin/env node
 /** The command line. */
+import { createReadStream } from 'node:fs';
+import { stat } from 'node:fs/promises';
+import { basename, extname } from 'node:path';
 import { PUBLIC } from './access/identity.js';
 import { type Config, optionRows, readConfig, readFlags } from './config.js';
 import { ServiceError, StartError } from './errors.js';
+import { ImportFailure, importRows } from './execute/import.js';
 import { packageVersion } from './files.js';
 import { createObserver } from './observe.js';
+import { type ImportFormat, readRows } from './request/import.js';
 import { parseRead } from './request/rest.js';
 import { parseLimits, type Service, startService, withCore } from './server.js';
 import { pretty } from './sql/pretty.js';
@@ -13,10 +18,13 @@ const USAGE = `Lateral ${packageVersion}: a REST and GraphQL API over PostgreSQL
 
 Usage: lateral [start] [--option value ...]
        lateral explain [--analyze] "GET /items/..." [--option value ...]
+       lateral import FILE [COLLECTION] [--option value ...]
        lateral --help | --version
 
   start      serves the database
   explain    shows the statement a request becomes, its parameters and PostgreSQL's plan; with --analyze it also runs
+  import     writes the rows of a JSON, NDJSON or CSV file into a collection (by default the one the file is named after),
+             all in one transaction; rows with a key that exists are changed, all others made
 
 Options, as environment variables or flags (PORT=9000 or --port 9000):
 `;
@@ -28,6 +36,7 @@ async function main(words: readonly string[]): Promise<void> {
   if (command.startsWith('-')) return start(words);
   if (command === 'start') return start(rest);
   if (command === 'explain') return explain(rest);
+  if (command === 'import') return importFile(rest);
   throw new StartError(`unknown command "${command}": see lateral --help`);
 }
 
@@ -99,6 +108,53 @@ async function explain(words: readonly string[]): Promise<void> {
     },
   );
 }
+
+async function importFile(words: readonly string[]): Promise<void> {
+  const flag = words.findIndex((word) => word.startsWith('--'));
+  const [file, named] = flag < 0 ? words : words.slice(0, flag);
+  if (file === undefined) throw new StartError('import takes a file: see lateral --help');
+  const ending = extname(file).slice(1).toLowerCase();
+  const format = IMPORT_FORMATS[ending];
+  if (!format) throw new StartError(`"${file}" is no .json, .ndjson, .jsonl or .csv file`);
+  const total = await stat(file).then(
+    ({ size }) => size,
+    () => {
+      throw new StartError(`"${file}" cannot be read`);
+    },
+  );
+  const config = readOptions(flag < 0 ? [] : words.slice(flag));
+  const collection = named ?? basename(file, extname(file));
+  let read = 0;
+  const bytes = createReadStream(file).on('data', (piece) => {
+    read += piece.length;
+  });
+  const progress = (rows: number): void => {
+    const share = total === 0 ? 100 : Math.floor((100 * read) / total);
+    if (process.stderr.isTTY) process.stderr.write(`\r[${'#'.repeat(share / 4).padEnd(25)}] ${share} %  ${rows} rows`);
+  };
+  await withCore(
+    config,
+    createObserver('warn'),
+    (message) => console.error(message),
+    async ({ writes }) => {
+      const options = { collection, rows: readRows(bytes, format), maxErrors: config.MAX_IMPORT_ERRORS, progress };
+      const count = await importRows(writes, options, PUBLIC).catch((error: unknown) => {
+        if (!(error instanceof ImportFailure)) throw error;
+        const lines = error.errors.slice(0, 20).map((each) => `  row ${each.row}: ${each.error.message}`);
+        throw new StartError(`nothing was imported, ${error.errors.length} rows are wrong:\n${lines.join('\n')}`);
+      });
+      if (process.stderr.isTTY) process.stderr.write('\n');
+      console.log(`${count} rows imported into "${collection}"`);
+    },
+  );
+}
+
+const IMPORT_FORMATS: Readonly<Record<string, ImportFormat>> = {
+  json: 'json',
+  ndjson: 'ndjson',
+  jsonl: 'ndjson',
+  csv: 'csv',
+};
 
 function help(): string {
   const rows = optionRows();

@@ -17,6 +17,7 @@ import type { Observer } from './observe.js';
 import type { ParseLimits } from './request/query.js';
 import { itemsRoutes } from './resources/items.js';
 import { serverRoutes } from './resources/server.js';
+import { utilsRoutes } from './resources/utils.js';
 import { loadGrammar } from './sql/verify.js';
 
 export interface Service {
@@ -64,6 +65,7 @@ export async function startService(config: Config, observe: Observer, report: Re
     started.add(await listenForChanges(database, 'service_access', () => identities.forget()));
     const router = new Router([
       ...serverRoutes({ config, identities, database, mirror }),
+      ...utilsRoutes({ config, identities, writes }),
       ...itemsRoutes({ identities, reads, writes, limits: parseLimits(config) }),
     ]);
     const http = await listen(router, config, observe);
@@ -132,6 +134,7 @@ async function startCore(config: Config, observe: Observer, report: Report, star
     maxRows: config.MAX_BATCH_MUTATION,
     parse: parseLimits(config),
     shapes: config.SHAPE_CACHE_SIZE,
+    receiptLifetime: `${config.IDEMPOTENCY_TTL} milliseconds`,
   };
   const writes = new Writes(database, mirror, reads, writeLimits, observe);
   return { database, databaseUrl, mirror, reads, writes, administrator: made ? credentials : null };
@@ -139,6 +142,7 @@ async function startCore(config: Config, observe: Observer, report: Report, star
 
 export function parseLimits(config: Config): ParseLimits {
   return {
+    nodes: config.MAX_QUERY_NODES,
     relationalDepth: config.MAX_RELATIONAL_DEPTH,
     bracketDepth: config.QUERYSTRING_MAX_PARSE_DEPTH,
     arrayLength: config.QUERYSTRING_ARRAY_LIMIT,

@@ -163,14 +163,10 @@ t.test('the statement timeout counts the work of PostgreSQL, not the patience of
 
 t.test('more streams than connections wait for their turn, and other reads do not wait for them', async (t) => {
   const service = await launch({ DATABASE_STREAM_POOL_SIZE: '2' });
-  await get(service, '/items/wide/1');
+  const path = '/items/wide?limit=-1&fields=id,label';
+  const whole = await size(await open(service, path));
   let running = true;
-  const streams = Promise.all(
-    Array.from(
-      { length: 7 },
-      async () => (await take(await open(service, '/items/wide?limit=-1&fields=id,label'))).length,
-    ),
-  ).finally(() => {
+  const streams = Promise.all(Array.from({ length: 7 }, async () => size(await open(service, path)))).finally(() => {
     running = false;
   });
   const times: number[] = [];
@@ -182,7 +178,8 @@ t.test('more streams than connections wait for their turn, and other reads do no
     if (answer.status !== 200) t.fail(answer.text);
     most = Math.max(most, await busyBackends('wide'));
   }
-  t.strictSame(await streams, Array(7).fill(ROWS));
+  t.ok(whole > ROWS * 20);
+  t.strictSame(await streams, Array(7).fill(whole));
   times.sort((one, other) => one - other);
   const median = times[Math.floor(times.length / 2)] ?? Number.POSITIVE_INFINITY;
   t.comment(
@@ -246,6 +243,13 @@ async function open(service: Launched, path: string): Promise<IncomingMessage> {
 async function take(response: IncomingMessage): Promise<Row[]> {
   const pieces = (await response.toArray({ signal: AbortSignal.timeout(30_000) })) as Buffer[];
   return (JSON.parse(Buffer.concat(pieces).toString()) as { data: Row[] }).data;
+}
+
+/** Reads without keeping: a busy client could not tell a slow service from itself. */
+async function size(response: IncomingMessage): Promise<number> {
+  let bytes = 0;
+  for await (const piece of response) bytes += (piece as Buffer).length;
+  return bytes;
 }
 
 async function residentBytes({ pid }: ChildProcess): Promise<number> {

@@ -4,7 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
-import { invalidCredentials } from '../errors.js';
+import { forbidden, invalidCredentials } from '../errors.js';
 import type { Caller } from '../sql/parameter.js';
 
 /** The user is null for the public. */
@@ -25,6 +25,12 @@ const REMEMBERED = 60_000;
 
 export function digestToken(token: string): string {
   return createHash('sha256').update(token).digest('hex');
+}
+
+/** For what only administrators may do. */
+export function onlyAdministrator(identity: Identity): Identity {
+  if (!identity.administrator) throw forbidden();
+  return identity;
 }
 
 export type Lookup = (digest: string) => Promise<Identity | null>;

@@ -21,19 +21,21 @@ import {
 import { type Statement, statement } from '../sql/statement.js';
 import { columnName, tableName, typeName } from './source.js';
 
-export function compileWrite(plan: WritePlan): Statement {
-  const chain = new Chain(plan);
-  return statement(chain.compile());
+/** With `receipts`, a receipt for the request is stored by the statement that writes: see sql/system/005_receipts.sql. */
+export function compileWrite(plan: WritePlan, receipts: Collection | null): Statement {
+  return statement(new Chain(plan, receipts).compile());
 }
 
-const DOCUMENT = sql`${parameter({ kind: 'document' })}::json`;
+const DOCUMENT = sql`${parameter({ kind: 'text', slot: 0 })}::json`;
 
 class Chain {
   readonly #plan: WritePlan;
+  readonly #receipts: Collection | null;
   readonly #parts: Fragment[] = [];
 
-  constructor(plan: WritePlan) {
+  constructor(plan: WritePlan, receipts: Collection | null) {
     this.#plan = plan;
+    this.#receipts = receipts;
   }
 
   compile(): Fragment {
@@ -43,7 +45,10 @@ class Chain {
     for (const position of this.#order()) this.#write(nodes[position] as WriteNode, position);
     this.#releaseAll('delete');
     this.#releaseAll('nullify');
+    if (this.#receipts) this.#parts.push(sql`${alias('q')} as (${receipt(this.#receipts)})`);
     const checks = nodes.flatMap((node, position) => (node.verb === 'update' ? [missing(position)] : []));
+    if (this.#receipts)
+      checks.push(sql`case when (select count(*) from ${alias('q')}) = 0 then service_raise('repeated') end`);
     const answer = this.#plan.makesKeys ? this.#rootKeys() : sql`null::text`;
     const columns = join([sql`${answer} as ${alias('keys')}`, ...checks, ...this.#sequences()], sql`, `);
     return sql`with ${join(this.#parts, sql`, `)} select ${columns}`;
@@ -252,6 +257,14 @@ class Chain {
       ];
     });
   }
+}
+
+/** A request that comes again finds its receipt, unless that has expired; one that runs beside the first waits for it. */
+function receipt(receipts: Collection): Fragment {
+  const text = (slot: number): Fragment => sql`${parameter({ kind: 'text', slot })}::text`;
+  const expired = sql`${alias('t')}.expires < now()`;
+  const values = sql`${text(1)}, ${text(2)}, now() + ${text(3)}::interval`;
+  return sql`insert into ${tableName(receipts)} as ${alias('t')} (id, fingerprint, expires) values (${values}) on conflict (id) do update set fingerprint = excluded.fingerprint, expires = excluded.expires, body = null where ${expired} returning 1`;
 }
 
 function input(position: number): Fragment {

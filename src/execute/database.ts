@@ -107,6 +107,8 @@ function openPool(options: DatabaseOptions, { max, statementTimeout, reserved }:
     // One statement less per new connection. But without it the driver never hands out a new connection that is reserved.
     fetch_types: reserved,
     connect_timeout: Math.ceil(options.connectTimeout / 1_000),
+    // The driver's own pauses between attempts grow to twenty seconds: too long once the database is back.
+    backoff: (attempt: number) => Math.min(0.05 * 2 ** attempt, 1),
     onnotice: () => {},
     types: AS_WRITTEN,
     connection: {

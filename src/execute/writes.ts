@@ -5,12 +5,13 @@
 import { LRUCache } from 'lru-cache';
 import { hashPassword } from '../access/passwords.js';
 import { compileDelete } from '../compile/delete.js';
+import { compileSort } from '../compile/sort.js';
 import { compileWrite } from '../compile/write.js';
-import { fromWrite, invalidPayload, isStaleModel } from '../errors.js';
-import type { Collection, Model } from '../mirror/model.js';
+import { fromWrite, invalidPayload, isStaleModel, unprocessable } from '../errors.js';
+import { type Collection, collectionOf, type Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
-import { checkKey, type Key, planCreate, planUpdate, type WriteContext } from '../plan/payload.js';
+import { checkKey, type Key, planCreate, planUpdate, planUpsert, type WriteContext } from '../plan/payload.js';
 import { servedCollection } from '../plan/read.js';
 import type { PlannedWrite } from '../plan/write.js';
 import type { Parsed } from '../request/ast.js';
@@ -21,12 +22,15 @@ import { bind, type Caller } from '../sql/parameter.js';
 import type { Statement } from '../sql/statement.js';
 import { verify } from '../sql/verify.js';
 import { type Database, type Pool, transactionOn } from './database.js';
+import type { WriteSession } from './import.js';
 import type { Reads } from './reads.js';
 
 export interface WriteLimits {
   readonly maxRows: number | null;
   readonly parse: ParseLimits;
   readonly shapes: number;
+  /** As PostgreSQL reads an interval. */
+  readonly receiptLifetime: string;
 }
 
 /** What is shown of the items that were written. */
@@ -35,7 +39,16 @@ export interface Shown {
   readonly caller: Caller;
 }
 
+/** A request that may come again: who sent it under which key, and what it said. */
+export interface Receipt {
+  readonly id: string;
+  readonly fingerprint: string;
+}
+
 const ATTEMPTS = 5;
+
+/** What a statement says that found the receipt of an earlier one. */
+const REPEATED = 'repeated';
 
 export class Writes {
   readonly #database: Database;
@@ -55,12 +68,28 @@ export class Writes {
     mirror.onChange(() => this.#shapes.clear());
   }
 
-  create(name: string, body: CreateBody, shown: Shown): Promise<Buffer | null> {
-    return this.#attempt(async (model) => {
-      const collection = servedCollection(model, name);
-      const planned = planCreate(collection, body.items, this.#context(model, shown.caller));
-      return this.#run(planned, !body.many, shown);
-    });
+  /** With a receipt, the same request is carried out once and answered the same each time. */
+  async create(name: string, body: CreateBody, shown: Shown, receipt: Receipt | null = null): Promise<Buffer | null> {
+    try {
+      return await this.#attempt(async (model) => {
+        const collection = servedCollection(model, name);
+        const planned = planCreate(collection, body.items, this.#context(model, shown.caller));
+        return this.#transaction((connection) => this.#send(planned, !body.many, shown, connection, receipt));
+      });
+    } catch (error) {
+      if (!receipt || !(error instanceof Error) || error.message !== REPEATED) throw error;
+      return this.#answerOf(receipt);
+    }
+  }
+
+  async #answerOf(receipt: Receipt): Promise<Buffer | null> {
+    const [row] = await this.#database.rows<{ fingerprint: string; body: string | null }>(
+      'select fingerprint, body from service_receipts where id = $1',
+      [receipt.id],
+    );
+    if (row?.fingerprint !== receipt.fingerprint)
+      throw unprocessable('The Idempotency-Key was used for another request');
+    return row.body === null ? null : Buffer.from(row.body);
   }
 
   updateOne(name: string, key: string, data: Input, shown: Shown): Promise<Buffer | null> {
@@ -145,19 +174,66 @@ export class Writes {
     return this.#transaction((connection) => this.#send(planned, one, shown, connection));
   }
 
-  async #send(planned: PlannedWrite, one: boolean, shown: Shown, connection: Pool): Promise<Buffer | null> {
-    const { plan, input, shape } = planned;
-    let keys: readonly Key[] = planned.keys ?? [];
-    if (plan.nodes.length > 0) {
-      const statement = this.#statement(shape, () => compileWrite(plan), this.#mirror.model);
-      const document = JSON.stringify({ ...input, nodes: await hashSecrets(input.nodes) });
-      const bound = bind(statement.parameters, [document], shown.caller) as string[];
-      const rows = (await connection.unsafe(statement.text, bound, { prepare: true }).raw()) as unknown as Buffer[][];
-      const made = rows.at(-1)?.[0];
-      if (planned.keys === null) keys = JSON.parse(made?.toString() ?? '[]') as string[];
-    }
-    const parsed = parseReadBack(plan.collection.name, keys, one, shown.queryString, this.#limits.parse);
-    return this.#read(parsed, shown.caller, connection);
+  async #send(
+    planned: PlannedWrite,
+    one: boolean,
+    shown: Shown,
+    connection: Pool,
+    receipt: Receipt | null = null,
+  ): Promise<Buffer | null> {
+    const made = await this.#write(planned, shown.caller, connection, receipt);
+    const keys = planned.keys ?? (JSON.parse(made?.toString() ?? '[]') as string[]);
+    const parsed = parseReadBack(planned.plan.collection.name, keys, one, shown.queryString, this.#limits.parse);
+    const body = await this.#read(parsed, shown.caller, connection);
+    if (receipt && body)
+      await connection`update service_receipts set body = ${body.toString()} where id = ${receipt.id}`;
+    return body;
+  }
+
+  /** The keys that the statement made, as JSON. */
+  async #write(
+    planned: PlannedWrite,
+    caller: Caller,
+    connection: Pool,
+    receipt: Receipt | null,
+  ): Promise<Buffer | null> {
+    const { plan, input } = planned;
+    if (plan.nodes.length === 0) return null;
+    const shape = receipt ? `${planned.shape} with a receipt` : planned.shape;
+    const { model } = this.#mirror;
+    const receipts = receipt ? collectionOf(model, 'service_receipts') : null;
+    const statement = this.#statement(shape, () => compileWrite(plan, receipts), model);
+    const document = JSON.stringify({ ...input, nodes: await hashSecrets(input.nodes) });
+    const values = receipt ? [document, receipt.id, receipt.fingerprint, this.#limits.receiptLifetime] : [document];
+    const bound = bind(statement.parameters, values, caller) as string[];
+    const rows = (await connection.unsafe(statement.text, bound, { prepare: true }).raw()) as unknown as Buffer[][];
+    return rows.at(-1)?.[0] ?? null;
+  }
+
+  /** One transaction in which rows are written batch by batch; what `work` throws undoes all of it. */
+  session<Result>(name: string, caller: Caller, work: (session: WriteSession) => Promise<Result>): Promise<Result> {
+    const { model } = this.#mirror;
+    const collection = servedCollection(model, name);
+    const context = this.#context(model, caller);
+    return this.#transaction((connection) =>
+      work({
+        connection,
+        write: async (rows) => {
+          await this.#write(planUpsert(collection, rows, { ...context, maxRows: null }), caller, connection, null);
+        },
+      }),
+    );
+  }
+
+  /** Moves an item of a sorted collection to the place of another. */
+  sort(name: string, item: Key, to: Key, caller: Caller): Promise<void> {
+    return this.#attempt(async (model) => {
+      const collection = servedCollection(model, name);
+      const field = collection.sortField === null ? undefined : collection.fields.get(collection.sortField);
+      if (!field?.column) throw invalidPayload(`The collection "${name}" has no sort field`);
+      const statement = this.#statement(`sort ${name}`, () => compileSort(collection, field), model);
+      await this.#database.cell(statement.text, bind(statement.parameters, [item, to], caller));
+    });
   }
 
   async #read(parsed: Parsed, caller: Caller, connection: Pool): Promise<Buffer | null> {
@@ -193,7 +269,7 @@ export class Writes {
         return await work(this.#mirror.model);
       } catch (error) {
         const again = attempt < ATTEMPTS && (isConflict(error) || isStaleModel(error));
-        if (!again) throw fromWrite(error);
+        if (!again) throw error instanceof Error && error.message === REPEATED ? error : fromWrite(error);
         if (isStaleModel(error)) await this.#mirror.reload();
         else await pause(attempt);
       }

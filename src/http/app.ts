@@ -23,7 +23,7 @@ export async function listen(router: Router, config: Config, observe: Observer):
   const cors = createCors(config);
   const running: Running = { count: 0, closing: false, idle: null };
   app.any('/*', (response, request) => {
-    const exchange = new Exchange(request, response, config.MAX_PAYLOAD_SIZE);
+    const exchange = new Exchange(request, response);
     running.count++;
     void serve(exchange).finally(() => {
       if (--running.count === 0) running.idle?.();
@@ -36,7 +36,7 @@ export async function listen(router: Router, config: Config, observe: Observer):
   });
   const serve = async (exchange: Exchange): Promise<void> => {
     try {
-      const reply = await answer(exchange, router, cors, config.MAX_URL_SIZE);
+      const reply = await answer(exchange, router, cors, config);
       if (typeof reply.body !== 'function' || exchange.method === 'HEAD')
         write(exchange, reply, writeOptions(exchange));
       else await stream(exchange, reply, reply.body, writeOptions(exchange));
@@ -79,12 +79,16 @@ interface Running {
   idle: (() => void) | null;
 }
 
-function answer(exchange: Exchange, router: Router, cors: Cors, maxUrl: number): Reply | Promise<Reply> {
+function answer(exchange: Exchange, router: Router, cors: Cors, config: Config): Reply | Promise<Reply> {
+  const maxUrl = config.MAX_URL_SIZE;
   // The parser's own limit binds only a request head that arrives in pieces.
   if (exchange.path.length + exchange.queryString.length >= maxUrl) {
     throw invalidQuery(`The URL is longer than MAX_URL_SIZE (${maxUrl} bytes)`);
   }
-  return cors.isPreflight(exchange) ? noContent : router.find(exchange)(exchange);
+  if (cors.isPreflight(exchange)) return noContent;
+  const route = router.find(exchange);
+  if (!route.streamsBody) exchange.collect(config.MAX_PAYLOAD_SIZE);
+  return route.handle(exchange);
 }
 
 /** The size of the request head is read from the environment when the library loads: so it loads late. */

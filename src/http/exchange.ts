@@ -12,6 +12,7 @@ export interface Headers {
   readonly requestMethod: string;
   readonly prefer: string;
   readonly ifNoneMatch: string;
+  readonly idempotencyKey: string;
 }
 
 /** Names as in the pipeline; sent as Server-Timing. */
@@ -35,7 +36,7 @@ export class Exchange {
   #mark = performance.now();
   #body: Promise<Buffer> | null = null;
 
-  constructor(request: HttpRequest, response: HttpResponse, maxBody: number) {
+  constructor(request: HttpRequest, response: HttpResponse) {
     this.method = request.getCaseSensitiveMethod();
     this.path = request.getUrl();
     this.queryString = request.getQuery() ?? '';
@@ -46,6 +47,7 @@ export class Exchange {
       requestMethod: request.getHeader('access-control-request-method'),
       prefer: request.getHeader('prefer'),
       ifNoneMatch: request.getHeader('if-none-match'),
+      idempotencyKey: request.getHeader('idempotency-key'),
     };
     this.id = requestId(request.getHeader('x-request-id'));
     this.response = response;
@@ -53,11 +55,14 @@ export class Exchange {
       this.aborted = true;
       for (const listener of this.#abortListeners) listener();
     });
-    if (this.method !== 'GET' && this.method !== 'HEAD') {
-      this.#body = this.#collect(maxBody);
-      // Whether a route wants the body is known later; a failure before that must not count as unhandled.
-      this.#body.catch(() => {});
-    }
+  }
+
+  /** Takes the body in, up to the given size: to be called before anything is awaited, since data that nobody takes is lost. */
+  collect(maxBody: number): void {
+    if (this.method === 'GET' || this.method === 'HEAD') return;
+    this.#body = this.#collect(maxBody);
+    // Whether the route wants the body is known later; a failure before that must not count as unhandled.
+    this.#body.catch(() => {});
   }
 
   /** Calls back when the client leaves; at once if it already has. */

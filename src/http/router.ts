@@ -10,11 +10,13 @@ export interface Route {
   /** E.g. `/items/:collection/:key`. Fixed segments match in any case, a trailing slash is ignored. */
   readonly path: string;
   readonly handle: Handler;
+  /** The route reads its body piece by piece, through `openBody`. */
+  readonly streamsBody?: boolean;
 }
 
 interface Entry {
   readonly segments: readonly (string | null)[];
-  readonly handle: Handler;
+  readonly route: Route;
 }
 
 export class Router {
@@ -25,13 +27,13 @@ export class Router {
     for (const route of routes) {
       const segments = route.path.slice(1).split('/');
       const key = keyOf(route.method, segments);
-      const entry = { segments: segments.map((each) => (each.startsWith(':') ? null : each)), handle: route.handle };
+      const entry = { segments: segments.map((each) => (each.startsWith(':') ? null : each)), route };
       this.#entries.set(key, [...(this.#entries.get(key) ?? []), entry]);
     }
   }
 
   /** A HEAD request is answered by the route of GET; the writer leaves the body out. */
-  find(exchange: Exchange): Handler {
+  find(exchange: Exchange): Route {
     const segments = exchange.path.slice(1).split('/');
     if (segments.length > 1 && segments.at(-1) === '') segments.pop();
     const method = exchange.method === 'HEAD' ? 'GET' : exchange.method;
@@ -39,7 +41,7 @@ export class Router {
       const parameters = match(entry, segments);
       if (parameters) {
         exchange.parameters = parameters;
-        return entry.handle;
+        return entry.route;
       }
     }
     throw routeNotFound(exchange.path);

@@ -15,8 +15,11 @@ export function planGroups(
   where: Condition,
   defaultLimit: number,
 ): GroupLevel {
-  const groups = (query.groupBy ?? []).map((expression) => planGroup(expression, collection, model));
-  const requested = query.aggregate ?? [];
+  const groups = once(
+    (query.groupBy ?? []).map((expression) => planGroup(expression, collection, model)),
+    (each) => each.name,
+  );
+  const requested = once(query.aggregate ?? [], (each) => `${each.function} ${each.field?.text ?? '*'}`);
   const aggregates = requested.map((aggregate) =>
     planAggregate(aggregate, collection, model, isMixed(aggregate, requested)),
   );
@@ -32,6 +35,11 @@ export function planGroups(
     limit,
     offset: planOffset(query, limit),
   };
+}
+
+/** What is asked twice is shown once. */
+function once<Entry>(entries: readonly Entry[], name: (entry: Entry) => string): Entry[] {
+  return [...new Map(entries.map((entry) => [name(entry), entry])).values()];
 }
 
 type Group = GroupLevel['groups'][number];

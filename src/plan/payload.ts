@@ -55,6 +55,13 @@ export function planUpdate(collection: Collection, changes: readonly Change[], c
   );
 }
 
+/** Rows with a key are changed, or made with it; rows without one are made. */
+export function planUpsert(collection: Collection, payloads: readonly Payload[], context: WriteContext): PlannedWrite {
+  const walker = new Walker(context);
+  for (const [position, payload] of payloads.entries()) walker.put(collection, payload, `${position}`);
+  return walker.rows.finish(collection, [], []);
+}
+
 class Walker {
   readonly rows: Rows;
   readonly #model: Model;
@@ -75,6 +82,13 @@ class Walker {
     const row = this.rows.add(collection, 'update', checkKey(collection, key), path);
     this.#walk(row, payload, path);
     return row;
+  }
+
+  put(collection: Collection, payload: Payload, path: string): Row {
+    const key = payload[collection.primaryKey.name];
+    return key === undefined || key === null
+      ? this.create(collection, payload, path)
+      : this.#upsert(collection, key, payload, path);
   }
 
   /** An object with a key: the item is changed, or made with that key. */

@@ -17,6 +17,7 @@ export function parseList(input: unknown, parameter: string): string[] {
 }
 
 export function parseExpression(text: string, parameter: string, context: ParseContext): Expression {
+  context.values.node();
   const path = splitOutside(text, '.', parameter);
   const last = path.at(-1) as string;
   const match = /^([^()]*)\((.*)\)$/s.exec(last);

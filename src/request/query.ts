@@ -17,6 +17,8 @@ import { parseFilter, parseHaving } from './filter.js';
 import type { ValueList } from './values.js';
 
 export interface ParseLimits {
+  /** Fields, conditions, sort keys and the like of one request. */
+  readonly nodes: number;
   readonly relationalDepth: number;
   readonly jsonDepth: number;
   readonly bracketDepth: number;

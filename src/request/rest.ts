@@ -8,14 +8,14 @@ import { type Key, readKeys } from './write.js';
 
 /** `key` is the item's key of a single read, null for a list. */
 export function parseRead(collection: string, key: string | null, queryString: string, limits: ParseLimits): Parsed {
-  const context = { values: new ValueList(), limits };
+  const context = { values: new ValueList(limits.nodes), limits };
   const target: Target = key === null ? { kind: 'list' } : { kind: 'item', key: context.values.add(key) };
   return finish(collection, target, readQueryString(queryString, limits), context);
 }
 
 /** The body's `query` takes the place of the URL's; `keys` narrows it to these items. */
 export function parseSearch(collection: string, body: unknown, queryString: string, limits: ParseLimits): Parsed {
-  const context = { values: new ValueList(), limits };
+  const context = { values: new ValueList(limits.nodes), limits };
   const { query, keys, ...rest } = readBody(body);
   const [unknown] = Object.keys(rest);
   if (unknown !== undefined) throw invalidPayload(`"${unknown}" is not allowed`);
@@ -36,7 +36,7 @@ export function parseReadBack(
   queryString: string,
   limits: ParseLimits,
 ): Parsed {
-  const context = { values: new ValueList(), limits };
+  const context = { values: new ValueList(limits.nodes), limits };
   const target: Target = one
     ? { kind: 'item', key: context.values.add(keys[0] as Key) }
     : { kind: 'written', keys: context.values.add(keys) };
@@ -47,7 +47,7 @@ export function parseReadBack(
 /** The keys of the items that a query selects; it has no limit unless it names one. */
 export function parseSelection(collection: string, query: Input, key: string, limits: ParseLimits): Parsed {
   const { filter, search, sort, limit = -1, offset, page } = query;
-  const context = { values: new ValueList(), limits: { ...limits, wholeRows: Number.MAX_SAFE_INTEGER } };
+  const context = { values: new ValueList(limits.nodes), limits: { ...limits, wholeRows: Number.MAX_SAFE_INTEGER } };
   return finish(
     collection,
     { kind: 'selected' },

@@ -1,6 +1,7 @@
 /** Writing items: one or many, with everything nested in them. */
-import { routeNotFound } from '../errors.js';
-import type { Shown } from '../execute/writes.js';
+import { createHash } from 'node:crypto';
+import { invalidPayload, routeNotFound } from '../errors.js';
+import type { Receipt, Shown } from '../execute/writes.js';
 import type { Exchange } from '../http/exchange.js';
 import { JSON_TYPE, noContent, type Reply } from '../http/reply.js';
 import { parseCreate, parseDelete, parseUpdate, readItem } from '../request/write.js';
@@ -10,8 +11,21 @@ export async function createItems(exchange: Exchange, services: ItemsServices): 
   const [collection = ''] = exchange.parameters;
   const shown = await prepare(exchange, services);
   if (services.writes.isSingleton(collection)) throw routeNotFound(exchange.path);
-  const body = parseCreate(await exchange.json());
-  return answer(await services.writes.create(collection, body, shown));
+  const payload = await exchange.json();
+  const receipt = receiptOf(exchange, shown, payload);
+  return answer(await services.writes.create(collection, parseCreate(payload), shown, receipt));
+}
+
+/** The key belongs to its caller; the same key for another request is a mistake, told by the fingerprint. */
+function receiptOf(exchange: Exchange, shown: Shown, payload: unknown): Receipt | null {
+  const key = exchange.headers.idempotencyKey;
+  if (key === '') return null;
+  if (!/^[\x21-\x7e]{1,255}$/.test(key)) throw invalidPayload('An Idempotency-Key has 1 to 255 printable characters');
+  const digest = (...parts: string[]): string => createHash('sha256').update(JSON.stringify(parts)).digest('base64url');
+  return {
+    id: digest(shown.caller.user ?? '', key),
+    fingerprint: digest(exchange.path, exchange.queryString, JSON.stringify(payload)),
+  };
 }
 
 export async function updateItem(exchange: Exchange, services: ItemsServices): Promise<Reply> {

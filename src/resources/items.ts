@@ -1,7 +1,6 @@
 /** /items: the rows of every collection. */
 import { LRUCache } from 'lru-cache';
-import type { Identities, Identity } from '../access/identity.js';
-import { forbidden } from '../errors.js';
+import { type Identities, type Identity, onlyAdministrator } from '../access/identity.js';
 import type { Reads } from '../execute/reads.js';
 import type { Writes } from '../execute/writes.js';
 import type { Exchange } from '../http/exchange.js';
@@ -41,9 +40,4 @@ export function itemsRoutes(services: ItemsServices): Route[] {
 export function identifyAdministrator(exchange: Exchange, { identities }: ItemsServices): Identity | Promise<Identity> {
   const known = identities.identify(exchange.headers.authorization);
   return known instanceof Promise ? known.then(onlyAdministrator) : onlyAdministrator(known);
-}
-
-function onlyAdministrator(identity: Identity): Identity {
-  if (!identity.administrator) throw forbidden();
-  return identity;
 }

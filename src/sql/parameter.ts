@@ -40,8 +40,8 @@ export type Parameter =
   | { readonly kind: 'path'; readonly slot: number }
   /** A value of the model, the same for every request of the shape. */
   | { readonly kind: 'constant'; readonly value: string }
-  /** The rows of a write, as one JSON document. */
-  | { readonly kind: 'document' }
+  /** A text of the service's own making, such as the rows of a write as one JSON document. */
+  | { readonly kind: 'text'; readonly slot: number }
   | { readonly kind: 'caller'; readonly variable: string }
   | { readonly kind: 'limit'; readonly slot: number }
   | { readonly kind: 'offset'; readonly slot: number }
@@ -84,8 +84,8 @@ function bindOne(parameter: Parameter, values: Values, caller: Caller): string |
     }
     case 'path':
       return arrayLiteral(values[parameter.slot] as readonly string[]);
-    case 'document':
-      return values[0] as string;
+    case 'text':
+      return values[parameter.slot] as string;
     case 'constant':
       return parameter.value;
     case 'caller':

@@ -1,8 +1,8 @@
 /** Random filters: operators that suit each type, over relations of every kind, with values that rows really have. */
 import type { Draw } from './draw.js';
-import { drawOperand, drawValue, isJson, isText, type KindName, type Operand } from './kinds.js';
+import { drawOperand, drawValue, isJson, isText, type Json, type KindName, type Operand } from './kinds.js';
 import { type Column, type Model, type Relation, type Table, tableNamed } from './model.js';
-import { drawJsonPath, drawPath, drawScope } from './paths.js';
+import { drawJsonPlace, drawPath, drawScope } from './paths.js';
 
 export type Filter = { readonly [key: string]: unknown };
 
@@ -51,8 +51,8 @@ function drawEntry(table: Table, model: Model, depth: number, draw: Draw): [stri
 }
 
 function drawScalar(table: Table, draw: Draw): [string, unknown] {
-  const column = draw.pick(table.columns);
-  if (isJson(column.kind)) return [column.name, drawJsonTest(draw)];
+  const column = drawColumn(table, draw);
+  if (isJson(column.kind)) return [column.name, drawJsonTest(table, column, draw)];
   const operand = (): Operand => drawStored(table, column, draw);
   if (draw.chance(8)) {
     const value = operand();
@@ -63,6 +63,14 @@ function drawScalar(table: Table, draw: Draw): [string, unknown] {
     return [column.name, { [draw.pick(['_and', '_or'])]: [operators, drawOperators(column.kind, operand, draw)] }];
   }
   return [column.name, operators];
+}
+
+/** JSON values and texts have more operators than others: they come up more often. */
+function drawColumn({ columns }: Table, draw: Draw): Column {
+  const documents = columns.filter(({ kind }) => isJson(kind));
+  if (documents.length > 0 && draw.chance(30)) return draw.pick(documents);
+  const texts = columns.filter(({ kind }) => isText(kind));
+  return draw.pick(texts.length > 0 && draw.chance(30) ? texts : columns);
 }
 
 /** One or two operators, with what they are compared to. */
@@ -128,13 +136,19 @@ function drawCallOperand(kind: KindName, operator: string, draw: Draw): Operand 
   return draw.chance(50) ? value : String(value);
 }
 
-function drawJsonTest(draw: Draw): Filter {
-  if (draw.chance(20)) return { [draw.pick(PRESENCE)]: draw.chance(75) };
+function drawJsonTest(table: Table, column: Column, draw: Draw): Filter {
+  if (draw.chance(12)) return { [draw.pick(PRESENCE)]: draw.chance(75) };
+  const stored = table.rows.flatMap((row) => (row[column.name] as Json | null) ?? []);
   const test = (): [string, unknown] => {
-    const path = drawJsonPath(draw);
+    const { path, found } = drawJsonPlace(stored.length > 0 ? draw.pick(stored).json : null, draw);
     const name = draw.pick(JSON_PATH);
-    const comparison = drawComparison(name, () => drawJsonOperand(name, draw), draw);
-    return [path, draw.chance(10) && name === '_eq' && comparison !== null ? comparison : { [name]: comparison }];
+    const operand = (): Operand => {
+      const isFound =
+        typeof found === 'number' || typeof found === 'boolean' || (typeof found === 'string' && found !== '');
+      return isFound && draw.chance(60) ? found : drawJsonOperand(name, draw);
+    };
+    const comparison = drawComparison(name, operand, draw);
+    return [path, draw.chance(20) && name === '_eq' && comparison !== null ? comparison : { [name]: comparison }];
   };
   const tests = Object.fromEntries(draw.repeat(1, 2, test));
   if (!draw.chance(25)) return { _json: tests };
@@ -145,8 +159,9 @@ function drawJsonTest(draw: Draw): Filter {
 function drawJsonOperand(operator: string, draw: Draw): Operand {
   const isList = ['_in', '_nin', '_between', '_nbetween'].includes(operator);
   if (!isList && draw.chance(20)) return draw.pick([true, false]);
-  const isText = isList ? operator.startsWith('_n') : draw.chance(50);
-  return isText ? draw.pick(['x', 'X', 'ünï', 'o"k', '100%', 'a_b']) : draw.pick([0, 1, 2, -5, 2.5, 42, 100]);
+  return (isList ? operator.startsWith('_n') : draw.chance(50))
+    ? draw.pick(['x', 'X', 'ünï', 'o"k', '100%', 'a_b'])
+    : draw.pick([0, 1, 2, -5, 2.5, 42, 100]);
 }
 
 function drawRelated(relation: Relation, table: Table, model: Model, depth: number, draw: Draw): [string, unknown] {

@@ -86,9 +86,10 @@ const COLUMN_NAMES = [
 ] as const;
 
 export function drawModel(draw: Draw): Model {
+  const start = draw.integer(0, KINDS.length - 1);
   const entities = draw
     .some(TABLE_NAMES, 2, 4)
-    .map((name, position) => drawTable(name, draw.integer(4, 9), position, draw));
+    .map((name, position) => drawTable(name, draw.integer(4, 9), start + position * 4, draw));
   const junctions: Table[] = [];
   const relate = (from: Table, name: string, target: Table, alias: string | null, sortField: string | null): void => {
     const { relation, column } = drawToOne(from, name, target, alias !== null, draw);
@@ -125,16 +126,15 @@ function isSortable(column: Column): boolean {
   return column.kind === 'integer' || column.kind === 'text';
 }
 
-function drawTable(name: string, columnCount: number, position: number, draw: Draw): Table {
+/** The kinds of the first columns take turns, from `start` on, so that many of them meet in one model. */
+function drawTable(name: string, columnCount: number, start: number, draw: Draw): Table {
   const key: Column = {
     name: draw.pick(['id', 'id', 'Key', `${name}_id`]),
     kind: draw.pick(KEY_KINDS),
     nullable: false,
   };
   const columns = draw.some(COLUMN_NAMES, columnCount, columnCount).map((column, index): Column => {
-    // Every kind appears in each model that is large enough: the first columns take turns.
-    const kind =
-      index < 4 ? (KINDS[(position * 4 + index + draw.integer(0, 1)) % KINDS.length] as KindName) : draw.pick(KINDS);
+    const kind = index < 4 ? (KINDS[(start + index) % KINDS.length] as KindName) : draw.pick(KINDS);
     return { name: column, kind, nullable: draw.chance(70) };
   });
   return { name, key, columns: [key, ...columns], relations: [], sortField: null, rows: [] };

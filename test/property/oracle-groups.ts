@@ -20,10 +20,15 @@ export function expectedGroups(
   const names = (query[`${prefix}groupBy`] ?? []) as string[];
   const aggregates = Object.entries((query[`${prefix}aggregate`] ?? {}) as Record<string, string[]>);
   const having = query[`${prefix}having`];
+  const sort = (query[`${prefix}sort`] ?? []) as string[];
+  const sortable = [...names, ...names.map(groupName), ...aggregates.flatMap(aggregateNames)];
+  if (names.length > 0 && !sort.every((text) => sortable.includes(text.replace(/^-/, '')))) {
+    throw new Refused('groups are sorted by what they show');
+  }
   const groups = divide(world, table, rows, names).filter(
     (group) => having === undefined || holds(world, table, group, having as Query),
   );
-  if (names.length > 0) sortGroups(world, table, groups, names, (query[`${prefix}sort`] ?? []) as string[]);
+  if (names.length > 0) sortGroups(world, table, groups, names, sort);
   return groups.map((group) => {
     const shown: Record<string, Expected> = {};
     names.forEach((name, position) => {
@@ -43,6 +48,10 @@ export function expectedGroups(
     }
     return shown;
   });
+}
+
+function aggregateNames([name, fields]: [string, string[]]): string[] {
+  return fields.map((field) => (field === '*' ? name : `${name}.${field}`));
 }
 
 function groupName(text: string): string {

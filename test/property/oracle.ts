@@ -31,6 +31,7 @@ export function expectedAnswer(world: World, request: ReadRequest): ExpectedAnsw
   const table = tableNamed(world.model, request.collection);
   const { query } = request;
   for (const name of Object.keys(query)) world.seen.add(`parameter ${name}`);
+  refuseEmpty(query, '');
   const level: Level = { table, query, prefix: '', from: null, backlink: query.backlink !== false };
   const tree = readFields((query.fields as string[] | undefined) ?? ['*']);
   if (request.item !== null) {
@@ -52,6 +53,21 @@ export function expectedAnswer(world: World, request: ReadRequest): ExpectedAnsw
   const meta = Object.entries(all).filter(([name]) => wanted.includes('*') || wanted.includes(name));
   return { status: 200, body: { data, meta: Object.fromEntries(meta) } };
 }
+
+/** The service reads a list without entries as one that was not given: only a shrunk request has one. */
+function refuseEmpty(query: Query, prefix: '' | '_'): void {
+  for (const [name, value] of Object.entries(query)) {
+    if (typeof value !== 'object' || value === null) continue;
+    if (prefix === '_' && !name.startsWith('_')) refuseEmpty(value as Query, '_');
+    if (name === 'deep') refuseEmpty({ ...value } as Query, '_');
+    if (!LISTS.has(name.slice(prefix.length))) continue;
+    const isEmpty =
+      Object.keys(value).length === 0 || Object.values(value).some((each) => Object.keys(each).length === 0);
+    if (isEmpty) throw new Refused(`"${name}" is empty`);
+  }
+}
+
+const LISTS: ReadonlySet<string> = new Set(['fields', 'alias', 'sort', 'aggregate', 'groupBy', 'having', 'meta']);
 
 /** One level of the answer: the table, and what the query, or `deep`, says of it. */
 interface Level {

@@ -95,6 +95,19 @@ export function drawJsonPath(draw: Draw): string {
   return steps.reduce((path, step) => (step.startsWith('[') ? `${path}${step}` : `${path}.${step}`));
 }
 
+/** A path into the value, mostly one that exists, and what is there. */
+export function drawJsonPlace(value: unknown, draw: Draw): { path: string; found: unknown } {
+  let path = '';
+  let found = value;
+  while (found !== null && typeof found === 'object' && Object.keys(found).length > 0) {
+    if (path !== '' && draw.chance(20)) break;
+    const [key, inner] = draw.pick(Object.entries(found));
+    path += Array.isArray(found) ? `[${key}]` : path === '' ? key : `.${key}`;
+    found = inner;
+  }
+  return path === '' || draw.chance(15) ? { path: drawJsonPath(draw), found: null } : { path, found };
+}
+
 /** `author.year(born)` and `year(author.born)` are the same. */
 export function spellCall(steps: readonly string[], call: DrawnCall, draw: Draw): string {
   const rest = call.inside === null ? '' : `${draw.pick([', ', ','])}${call.inside}`;

@@ -12,12 +12,13 @@ export type Check = (request: ReadRequest) => Promise<string | null>;
 
 const MOST_ATTEMPTS = 600;
 
-export async function shrinkRequest(request: ReadRequest, check: Check): Promise<ReadRequest> {
+/** `key` is what a request that selects as little as possible selects. */
+export async function shrinkRequest(request: ReadRequest, key: string, check: Check): Promise<ReadRequest> {
   let smallest = request;
   let attempts = 0;
   for (let progress = true; progress; ) {
     progress = false;
-    for (const candidate of candidates(smallest)) {
+    for (const candidate of candidates(smallest, key)) {
       if (++attempts > MOST_ATTEMPTS) return smallest;
       if ((await check(candidate)) === null) continue;
       smallest = candidate;
@@ -28,10 +29,14 @@ export async function shrinkRequest(request: ReadRequest, check: Check): Promise
   return smallest;
 }
 
-function* candidates(request: ReadRequest): Generator<ReadRequest> {
+function* candidates(request: ReadRequest, key: string): Generator<ReadRequest> {
   if (request.walk !== null) yield { ...request, walk: null };
   if (request.keys !== null) yield { ...request, keys: null };
-  for (const query of without(request.query)) yield { ...request, query: query as Query };
+  const { fields } = request.query;
+  if (!Array.isArray(fields) || fields[0] !== key) yield { ...request, query: { ...request.query, fields: [key] } };
+  for (const query of without(request.query) as Generator<Query>) {
+    if (query.fields !== undefined) yield { ...request, query };
+  }
 }
 
 /** The value with one part less: outer parts first. */

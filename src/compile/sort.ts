@@ -1,0 +1,29 @@
+/** Moves an item to the place of another: the whole order is numbered anew from one, and only rows whose number changes are written. */
+import type { Collection, Field } from '../mirror/model.js';
+import { alias, type Fragment, parameter, sql } from '../sql/fragment.js';
+import { type Statement, statement } from '../sql/statement.js';
+import { columnName, tableName, typeName } from './source.js';
+
+export function compileSort(collection: Collection, field: Field): Statement {
+  const key = collection.primaryKey;
+  const table = tableName(collection);
+  const sorted = sql`${alias('t')}.${columnName(field)}`;
+  const given = (slot: number): Fragment => {
+    const value = parameter({
+      kind: 'value',
+      slot,
+      codec: key.column?.base_type ?? 'text',
+      field: key.name,
+      use: 'key',
+    });
+    return sql`${value}::${typeName(key)}`;
+  };
+  const ranked = sql`select ${alias('t')}.${columnName(key)} as k, ${sorted} as s, row_number() over (order by ${sorted}, ${alias('t')}.${columnName(key)}) as p from ${table} ${alias('t')}`;
+  const place = (slot: number): Fragment => sql`(select p from ${alias('o')} where k = ${given(slot)})`;
+  const moved = sql`select ${alias('o')}.k, case when p = a then b when p > a and p <= b then p - 1 when p >= b and p < a then p + 1 else p end as p, s from ${alias('o')}, ${alias('m')}`;
+  const update = sql`update ${table} ${alias('t')} set ${columnName(field)} = ${alias('n')}.p from (${moved}) ${alias('n')} where ${alias('t')}.${columnName(key)} = ${alias('n')}.k and ${alias('n')}.s is distinct from ${alias('n')}.p returning 1`;
+  const missing = sql`(select a is null or b is null from ${alias('m')})`;
+  return statement(
+    sql`with ${alias('o')} as materialized (${ranked}), ${alias('m')} as materialized (select ${place(0)} as a, ${place(1)} as b), ${alias('w')} as (${update}) select case when ${missing} then service_raise('missing') end`,
+  );
+}

@@ -1,0 +1,98 @@
+/**
+ * Imports: rows are written in batches, each one chain, all in one transaction. A batch that fails is undone and its rows
+ * are tried one by one, only to learn which of them are wrong: then nothing of the file is kept.
+ */
+import { fromWrite, ServiceError } from '../errors.js';
+import type { Input } from '../request/query.js';
+import type { Pool } from './database.js';
+import type { Writes } from './writes.js';
+
+const BATCH = 500;
+
+export interface RowError {
+  readonly row: number;
+  readonly error: ServiceError;
+}
+
+/** Rows that could not be written, with their numbers. */
+export class ImportFailure extends Error {
+  readonly errors: readonly RowError[];
+
+  constructor(errors: readonly RowError[]) {
+    super('rows could not be imported');
+    this.errors = errors;
+  }
+}
+
+export interface ImportOptions {
+  readonly collection: string;
+  readonly rows: AsyncIterable<Input>;
+  readonly maxErrors: number;
+  readonly progress?: (rows: number) => void;
+}
+
+/** Answers how many rows were written. */
+export async function importRows(
+  writes: Writes,
+  options: ImportOptions,
+  context: Parameters<Writes['session']>[1],
+): Promise<number> {
+  return writes.session(options.collection, context, async (session) => {
+    const errors: RowError[] = [];
+    let count = 0;
+    let batch: Input[] = [];
+    const flush = async (): Promise<void> => {
+      if (batch.length === 0) return;
+      const first = count - batch.length + 1;
+      const rows = batch;
+      batch = [];
+      const failed = await tryRows(session, rows);
+      if (failed) await findErrors(session, rows, first, errors, options.maxErrors);
+      options.progress?.(count);
+    };
+    for await (const row of options.rows) {
+      batch.push(row);
+      count++;
+      if (batch.length === BATCH) await flush();
+      if (errors.length >= options.maxErrors) break;
+    }
+    await flush();
+    if (errors.length > 0) throw new ImportFailure(errors);
+    return count;
+  });
+}
+
+/** A connection inside a transaction, and how rows are written through it. */
+export interface WriteSession {
+  readonly connection: Pool;
+  readonly write: (rows: readonly Input[]) => Promise<void>;
+}
+
+async function tryRows({ connection, write }: WriteSession, rows: readonly Input[]): Promise<unknown> {
+  await connection.unsafe('savepoint batch');
+  try {
+    await write(rows);
+    await connection.unsafe('release savepoint batch');
+    return null;
+  } catch (error) {
+    await connection.unsafe('rollback to savepoint batch');
+    return error;
+  }
+}
+
+async function findErrors(
+  session: WriteSession,
+  rows: readonly Input[],
+  first: number,
+  errors: RowError[],
+  most: number,
+): Promise<void> {
+  for (const [position, row] of rows.entries()) {
+    if (errors.length >= most) return;
+    const failure = await tryRows(session, [row]);
+    if (failure === null) continue;
+    const error = fromWrite(failure);
+    if (!(error instanceof ServiceError)) throw error;
+    errors.push({ row: first + position, error });
+  }
+}

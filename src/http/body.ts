@@ -1,0 +1,64 @@
+/** A body piece by piece, for routes that take more than memory should hold. */
+import { invalidPayload } from '../errors.js';
+import type { Exchange } from './exchange.js';
+
+/** Above this many waiting bytes the client is made to wait. */
+const HIGH = 1_048_576;
+
+/** To be called before anything is awaited, since data that nobody takes is lost. */
+export function openBody(exchange: Exchange, maxBytes: number): AsyncGenerator<Buffer> {
+  const { response } = exchange;
+  const waiting: Buffer[] = [];
+  let bytes = 0;
+  let total = 0;
+  let ended = false;
+  let failure: Error | null = null;
+  let paused = false;
+  let wake: (() => void) | null = null;
+  const settle = (): void => {
+    wake?.();
+    wake = null;
+  };
+  exchange.onAbort(() => {
+    failure = invalidPayload('The client left');
+    settle();
+  });
+  response.onData((chunk, last) => {
+    total += chunk.byteLength;
+    ended = last;
+    if (total > maxBytes) {
+      exchange.oversized = true;
+      failure = invalidPayload(`The file is larger than IMPORT_MAX_FILE_SIZE (${maxBytes} bytes)`);
+    } else {
+      // The chunk is only lent for the time of the callback.
+      waiting.push(Buffer.from(Buffer.from(chunk)));
+      bytes += chunk.byteLength;
+      if (bytes > HIGH && !ended && !paused) {
+        paused = true;
+        response.pause();
+      }
+    }
+    settle();
+  });
+  const next = async (): Promise<Buffer | null> => {
+    for (;;) {
+      if (failure) throw failure;
+      const piece = waiting.shift();
+      if (piece) {
+        bytes -= piece.length;
+        if (paused && bytes < HIGH / 2 && !exchange.aborted) {
+          paused = false;
+          response.resume();
+        }
+        return piece;
+      }
+      if (ended) return null;
+      await new Promise<void>((resolve) => {
+        wake = resolve;
+      });
+    }
+  };
+  return (async function* pieces() {
+    for (let piece = await next(); piece !== null; piece = await next()) yield piece;
+  })();
+}

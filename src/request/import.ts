@@ -1,0 +1,121 @@
+/** Files to import, one row at a time: a JSON array, lines of JSON, or CSV with a header. Only the row at hand is in memory. */
+import { Readable } from 'node:stream';
+import { parse as parseCsv } from 'csv-parse';
+import { invalidPayload, unsupportedMediaType } from '../errors.js';
+import type { Input } from './query.js';
+
+export type ImportFormat = 'json' | 'ndjson' | 'csv';
+
+const FORMATS: Readonly<Record<string, ImportFormat>> = {
+  'application/json': 'json',
+  'application/x-ndjson': 'ndjson',
+  'application/ndjson': 'ndjson',
+  'application/jsonl': 'ndjson',
+  'text/csv': 'csv',
+};
+
+export function formatOf(mediaType: string): ImportFormat {
+  const type = mediaType.split(';', 1)[0]?.trim().toLowerCase() ?? '';
+  const format = FORMATS[type];
+  if (!format) throw unsupportedMediaType(type, 'the import');
+  return format;
+}
+
+export async function* readRows(bytes: AsyncIterable<Buffer>, format: ImportFormat): AsyncGenerator<Input> {
+  if (format === 'csv') {
+    yield* readCsv(bytes);
+    return;
+  }
+  let row = 0;
+  for await (const text of format === 'json' ? jsonElements(bytes) : lines(bytes)) {
+    row++;
+    yield readRow(text, row);
+  }
+}
+
+function readRow(text: string, row: number): Input {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw invalidPayload(`Row ${row} is not valid JSON`);
+  }
+  if (value === null || typeof value !== 'object' || Array.isArray(value))
+    throw invalidPayload(`Row ${row} is not an object`);
+  return value as Input;
+}
+
+/** Empty cells are absent, so that columns get their defaults. */
+async function* readCsv(bytes: AsyncIterable<Buffer>): AsyncGenerator<Input> {
+  const parser = parseCsv({ columns: true, bom: true, skip_empty_lines: true, relax_column_count: false });
+  const source = Readable.from(bytes);
+  source.on('error', (error) => parser.destroy(error));
+  source.pipe(parser);
+  try {
+    for await (const record of parser as AsyncIterable<Record<string, string>>) {
+      yield Object.fromEntries(Object.entries(record).filter(([, value]) => value !== ''));
+    }
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && String(error.code).startsWith('CSV_'))
+      throw invalidPayload(`The CSV cannot be read: ${error.message}`);
+    throw error;
+  }
+}
+
+async function* decode(bytes: AsyncIterable<Buffer>): AsyncGenerator<string> {
+  const decoder = new TextDecoder('utf-8', { fatal: true });
+  try {
+    for await (const piece of bytes) yield decoder.decode(piece, { stream: true });
+    yield decoder.decode();
+  } catch (error) {
+    if (error instanceof TypeError) throw invalidPayload('The file is not UTF-8');
+    throw error;
+  }
+}
+
+async function* lines(bytes: AsyncIterable<Buffer>): AsyncGenerator<string> {
+  let rest = '';
+  for await (const text of decode(bytes)) {
+    const pieces = (rest + text).split('\n');
+    rest = pieces.pop() ?? '';
+    for (const line of pieces) if (line.trim() !== '') yield line;
+  }
+  if (rest.trim() !== '') yield rest;
+}
+
+/** The elements of the outermost array, each as its text: brackets are counted outside of strings. */
+async function* jsonElements(bytes: AsyncIterable<Buffer>): AsyncGenerator<string> {
+  let depth = 0;
+  let inString = false;
+  let escaped = false;
+  let element = '';
+  let finished = false;
+  for await (const text of decode(bytes)) {
+    let start = 0;
+    for (let position = 0; position < text.length; position++) {
+      const character = text[position] as string;
+      if (inString) {
+        if (escaped) escaped = false;
+        else if (character === '\\') escaped = true;
+        else if (character === '"') inString = false;
+        continue;
+      }
+      if (/\s/.test(character)) continue;
+      if (finished || (depth === 0 && character !== '[')) throw invalidPayload('The file has to hold one JSON array');
+      if (character === '"') inString = true;
+      else if (character === '[' || character === '{') {
+        depth++;
+        if (depth === 1) start = position + 1;
+      } else if (character === ']' || character === '}') depth--;
+      if ((character === ',' && depth === 1) || depth === 0) {
+        element += text.slice(start, position);
+        start = position + 1;
+        finished = depth === 0;
+        if (!finished || element.trim() !== '') yield element;
+        element = '';
+      }
+    }
+    if (depth > 0) element += text.slice(start);
+  }
+  if (!finished) throw invalidPayload('The file ends inside its JSON array');
+}

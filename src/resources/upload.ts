@@ -1,0 +1,57 @@
+/** The file of a multipart form, as it arrives. */
+import { PassThrough, Readable } from 'node:stream';
+import { Busboy, type BusboyInstance } from '@fastify/busboy';
+import { invalidPayload } from '../errors.js';
+
+export interface Upload {
+  readonly bytes: AsyncIterable<Buffer>;
+  readonly type: string;
+}
+
+/** Resolves at the first file; its bytes follow as they are read. */
+export function openUpload(body: AsyncIterable<Buffer>, contentType: string): Promise<Upload> {
+  return new Promise((resolve, reject) => {
+    let form: BusboyInstance;
+    try {
+      form = new Busboy({ headers: { 'content-type': contentType } });
+    } catch {
+      reject(invalidPayload('The form cannot be read'));
+      return;
+    }
+    const bytes = new PassThrough();
+    let found = false;
+    const fail = (error: Error): void => {
+      reject(error);
+      bytes.destroy(error);
+    };
+    form.on('file', (_, file, name, __, type) => {
+      if (found) {
+        file.resume();
+        return;
+      }
+      found = true;
+      file.pipe(bytes);
+      resolve({ bytes, type: typeOf(type, name) });
+    });
+    form.on('error', () => fail(invalidPayload('The form cannot be read')));
+    form.on('finish', () => {
+      if (!found) reject(invalidPayload('The form holds no file'));
+    });
+    const source = Readable.from(body);
+    source.on('error', fail);
+    source.pipe(form);
+  });
+}
+
+/** Browsers and tools often name no better type than "a file": its ending says more. */
+function typeOf(type: string, name: string): string {
+  if (type !== 'application/octet-stream' && type !== 'text/plain') return type;
+  const ending = /\.(json|ndjson|jsonl|csv)$/i.exec(name)?.[1]?.toLowerCase();
+  return ending === 'csv'
+    ? 'text/csv'
+    : ending === 'json'
+      ? 'application/json'
+      : ending
+        ? 'application/x-ndjson'
+        : type;
+}
