@@ -18,7 +18,8 @@ const OPTIONS = {
     'PostgreSQL to mirror (postgres://user:password@host:port/database); without it an embedded server is started',
   ),
   DATABASE_SCHEMA: text('public', 'Schema that is mirrored and holds the service_* tables'),
-  DATABASE_POOL_SIZE: integer('8', 1, 1_000, 'Connections to PostgreSQL'),
+  DATABASE_POOL_SIZE: integer('8', 1, 1_000, 'Connections to PostgreSQL for reads'),
+  DATABASE_WRITE_POOL_SIZE: integer('8', 1, 1_000, 'Connections to PostgreSQL for writes; each write holds one'),
   DATABASE_STREAM_POOL_SIZE: integer(
     '4',
     1,

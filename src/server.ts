@@ -107,7 +107,8 @@ async function startCore(config: Config, observe: Observer, report: Report, star
     url: databaseUrl,
     schema: config.DATABASE_SCHEMA,
     connections: config.DATABASE_POOL_SIZE,
-    sessions: config.DATABASE_STREAM_POOL_SIZE,
+    sessions: config.DATABASE_WRITE_POOL_SIZE,
+    streams: config.DATABASE_STREAM_POOL_SIZE,
     statementTimeout: config.DATABASE_STATEMENT_TIMEOUT,
     connectTimeout: config.DATABASE_CONNECT_TIMEOUT,
   });

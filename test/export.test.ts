@@ -194,14 +194,14 @@ function readXml(text: string): Element {
     end = match.index + match[0].length;
     const [, closing, tag, attributes = '', empty, characters] = match;
     const current = open.at(-1) as Element;
-    if (characters !== undefined) current.text += unescape(characters);
+    if (characters !== undefined) current.text += unescapeXml(characters);
     else if (tag === undefined) continue;
     else if (closing) {
       const name = open.pop();
       if (!name || !isTag(name, tag)) throw new Error(`</${tag}> closes nothing`);
     } else {
       const named = /\sname="([^"]*)"/.exec(attributes)?.[1];
-      const element = { name: named === undefined ? tag : unescape(named), children: [], text: '' };
+      const element = { name: named === undefined ? tag : unescapeXml(named), children: [], text: '' };
       tags.set(element, tag);
       current.children.push(element);
       if (!empty) open.push(element);
@@ -214,7 +214,7 @@ function readXml(text: string): Element {
     children: element.children.map(strip),
     text: element.children.length > 0 ? '' : element.text,
   });
-  return strip(root.children[0] as Element);
+  return { ...strip(root.children[0] as Element), text: '' };
 }
 
 const tags = new WeakMap<Element, string>();
@@ -223,7 +223,7 @@ function isTag(element: Element, tag: string): boolean {
   return tags.get(element) === tag;
 }
 
-function unescape(text: string): string {
+function unescapeXml(text: string): string {
   const names: Record<string, string> = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'" };
   // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what a document must not hold.
   if (/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/.test(text)) throw new Error('a character XML cannot hold');

@@ -8,8 +8,10 @@ export interface DatabaseOptions {
   readonly url: string;
   readonly schema: string;
   readonly connections: number;
-  /** Connections that streams and transactions may hold. */
+  /** Connections that transactions may hold. */
   readonly sessions: number;
+  /** Connections that streams may hold. */
+  readonly streams: number;
   /** Milliseconds; 0 for none. */
   readonly statementTimeout: number;
   /** Milliseconds. */
@@ -29,12 +31,15 @@ const AS_WRITTEN = Object.fromEntries(
 export class Database {
   readonly schema: string;
   readonly pool: Pool;
-  /** For whoever holds a connection for a while: streams, for as long as their reader takes, and transactions. */
+  /** For transactions. */
   readonly sessions: Pool;
+  /** For streams: each holds a connection for as long as its reader takes, so they must not stand in the way of writes. */
+  readonly streams: Pool;
 
-  private constructor(pool: Pool, sessions: Pool, schema: string) {
+  private constructor(pool: Pool, sessions: Pool, streams: Pool, schema: string) {
     this.pool = pool;
     this.sessions = sessions;
+    this.streams = streams;
     this.schema = schema;
   }
 
@@ -56,9 +61,11 @@ export class Database {
         ? error
         : new StartError(`cannot use the database: ${describe(error, options.url)}`);
     }
+    const { statementTimeout } = options;
+    const sessions = openPool(options, { max: options.sessions, statementTimeout, reserved: true });
     // PostgreSQL counts the time a client takes to read towards its timeout: streams are timed batch by batch instead.
-    const sessions = openPool(options, { max: options.sessions, statementTimeout: 0, reserved: true });
-    return new Database(pool, sessions, options.schema);
+    const streams = openPool(options, { max: options.streams, statementTimeout: 0, reserved: true });
+    return new Database(pool, sessions, streams, options.schema);
   }
 
   /** Runs a compiled statement: one row with one cell, as the bytes PostgreSQL wrote; null when there is no row. */
@@ -86,7 +93,11 @@ export class Database {
   }
 
   async close(): Promise<void> {
-    await Promise.all([this.pool.end({ timeout: 5 }), this.sessions.end({ timeout: 1 })]);
+    await Promise.all([
+      this.pool.end({ timeout: 5 }),
+      this.sessions.end({ timeout: 5 }),
+      this.streams.end({ timeout: 1 }),
+    ]);
   }
 }
 
@@ -130,9 +141,12 @@ export async function transactionOn<Result>(
   connection: Pool,
   work: (connection: Pool) => Promise<Result>,
 ): Promise<Result> {
-  await connection.unsafe('begin');
+  // Sent together with the first statement of the work: one round trip less.
+  const begun = connection.unsafe('begin').execute();
+  begun.catch(() => {});
   try {
     const result = await work(connection);
+    await begun;
     await connection.unsafe('commit');
     return result;
   } catch (error) {

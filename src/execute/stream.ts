@@ -20,7 +20,7 @@ export interface StreamOptions {
 }
 
 export async function streamRows(database: Database, options: StreamOptions): Promise<void> {
-  const connection = await database.sessions.reserve();
+  const connection = await database.streams.reserve();
   let failed = true;
   try {
     await readAll(connection, options);

@@ -42,7 +42,7 @@ function drawEntry(table: Table, model: Model, depth: number, draw: Draw): [stri
     return drawRelated(relation, table, model, depth - 1, draw);
   }
   if (depth > 0 && form <= 57) return drawFollow(table, model, depth - 1, draw) ?? drawScalar(table, draw);
-  if (form <= 72) {
+  if (form <= 66) {
     const path = drawPath(table, model, { depth, many: false, calls: 100 }, draw);
     if (!path.column)
       return [path.text, drawOperators(path.kind, (name) => drawCallOperand(path.kind, name, draw), draw)];

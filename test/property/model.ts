@@ -89,7 +89,7 @@ export function drawModel(draw: Draw): Model {
   const start = draw.integer(0, KINDS.length - 1);
   const entities = draw
     .some(TABLE_NAMES, 2, 4)
-    .map((name, position) => drawTable(name, draw.integer(4, 9), start + position * 4, draw));
+    .map((name, position) => drawTable(name, draw.integer(4, 9), start + position * 3, draw));
   const junctions: Table[] = [];
   const relate = (from: Table, name: string, target: Table, alias: string | null, sortField: string | null): void => {
     const { relation, column } = drawToOne(from, name, target, alias !== null, draw);
@@ -126,7 +126,7 @@ function isSortable(column: Column): boolean {
   return column.kind === 'integer' || column.kind === 'text';
 }
 
-/** The kinds of the first columns take turns, from `start` on, so that many of them meet in one model. */
+/** The kinds of the first columns take turns, from `start` on; one column holds JSON values, which have many operators. */
 function drawTable(name: string, columnCount: number, start: number, draw: Draw): Table {
   const key: Column = {
     name: draw.pick(['id', 'id', 'Key', `${name}_id`]),
@@ -134,7 +134,8 @@ function drawTable(name: string, columnCount: number, start: number, draw: Draw)
     nullable: false,
   };
   const columns = draw.some(COLUMN_NAMES, columnCount, columnCount).map((column, index): Column => {
-    const kind = index < 4 ? (KINDS[(start + index) % KINDS.length] as KindName) : draw.pick(KINDS);
+    const turn = KINDS[(start + index) % KINDS.length] as KindName;
+    const kind = index < 3 ? turn : index === 3 ? draw.pick(['json', 'jsonb'] as const) : draw.pick(KINDS);
     return { name: column, kind, nullable: draw.chance(70) };
   });
   return { name, key, columns: [key, ...columns], relations: [], sortField: null, rows: [] };

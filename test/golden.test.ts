@@ -1,0 +1,122 @@
+/**
+ * The SQL of representative requests, as files to be read by people. A change of the compiler shows here as a change of
+ * these files; UPDATE_GOLDEN=1 writes them anew.
+ */
+import { readdir, readFile, writeFile } from 'node:fs/promises';
+import t from 'tap';
+import { compileRead } from '../src/compile/read.js';
+import { Database } from '../src/execute/database.js';
+import { sourceOf } from '../src/execute/source.js';
+import { packagePath } from '../src/files.js';
+import { buildModel } from '../src/mirror/introspect.js';
+import { planRead } from '../src/plan/read.js';
+import type { Parsed } from '../src/request/ast.js';
+import type { ParseLimits } from '../src/request/query.js';
+import { parseRead, parseSearch } from '../src/request/rest.js';
+import { bind } from '../src/sql/parameter.js';
+import { pretty } from '../src/sql/pretty.js';
+import { loadGrammar, verify } from '../src/sql/verify.js';
+import { createLibrary, startDatabase, withSql } from './support.js';
+
+const REQUESTS: Readonly<Record<string, string>> = {
+  'by-key': '/articles/1',
+  'by-key-nested': '/articles/1?fields=title,author.name,comments.body',
+  'list-default': '/articles',
+  'nested-many-to-one': '/articles?fields=id,author.name,author.born&limit=25',
+  'nested-one-to-many': '/articles?fields=id,comments.id,comments.author.name',
+  'nested-many-to-many': '/articles?fields=id,tags.tags_id.name',
+  'many-to-any-scoped': '/articles?fields=blocks.collection,blocks.item:block_text.text,blocks.item:block_image.url',
+  'filter-many-to-one': '/articles?fields=id&filter[author][name][_eq]=Ada Lovelace',
+  'filter-one-to-many': '/articles?fields=id&filter[comments][author][name][_icontains]=a',
+  'filter-many-to-many': '/articles?fields=id&filter[tags][tags_id][name][_in]=news,tech',
+  'filter-many-to-any': '/articles?fields=id&filter[blocks][item:block_text][text][_contains]=text',
+  'filter-some-none':
+    '/articles?fields=id&filter[comments][_some][body][_eq]=Nice!&filter[tags][_none][tags_id][name][_eq]=fun',
+  'filter-operators':
+    '/articles?fields=id&filter={"_or":[{"views":{"_between":[1,9]}},{"slug":{"_starts_with":"a%"}},{"rating":{"_nin":[1,2]}},{"body":{"_nempty":true}}]}',
+  'filter-functions': '/articles?fields=id&filter[year(published_at)][_eq]=2023&filter[count(comments)][_gt]=1',
+  'filter-json': '/articles?fields=id,json(meta, lang)&filter[meta][_json][nested.a[0]][_gte]=1',
+  'filter-caller': '/articles?fields=id&filter[title][_eq]=$CURRENT_USER.role.name',
+  search: '/articles?fields=id&search=hello',
+  'sort-nested': '/articles?fields=id&sort=-author.name,title',
+  'sort-function': '/articles?fields=id&sort=-year(published_at),count(comments)',
+  'sort-to-many': '/articles?fields=id&sort=-comments.created',
+  deep: '/authors?fields=name,articles.title,articles.comments.id&deep={"articles":{"_filter":{"status":"published"},"_sort":"-views","_limit":3,"comments":{"_limit":1,"_offset":1}}}',
+  aggregate:
+    '/articles?aggregate[count]=*&aggregate[sum]=views,rating&groupBy=status,year(published_at)&having[count][_gt]=1&sort=-count',
+  'aggregate-deep':
+    '/authors?fields=id,articles&deep[articles][_aggregate][avg]=rating&deep[articles][_groupBy]=status',
+  meta: '/articles?fields=id&filter[author][name][_eq]=Ada Lovelace&meta=*&limit=5&page=2',
+  'cursor-first': '/articles?fields=id&sort=id&limit=3&cursor=',
+  'cursor-next': '/articles?fields=id&sort=-rating,title&limit=3&cursor=WyI0LjUwIiwgIkJldGEiLCAiOCJd',
+  'cursor-row': '/comments?fields=id&limit=3&cursor=WyI4Il0',
+  stream: '/articles?fields=id,author.name&limit=-1&meta=filter_count',
+  singleton: '/settings?fields=id,title',
+  keys: 'SEARCH /articles {"keys":[1,2],"query":{"fields":["id"]}}',
+};
+
+const LIMITS: ParseLimits = {
+  relationalDepth: 10,
+  jsonDepth: 10,
+  bracketDepth: 10,
+  arrayLength: 500,
+  pageSize: null,
+  wholeRows: 10_000,
+};
+const CALLER = { user: '00000000-0000-0000-0000-000000000001', role: null, roles: [], policies: [] };
+
+const server = await startDatabase();
+const databaseUrl = await createLibrary(server, 'golden');
+await withSql(databaseUrl, async (sql) => {
+  await sql`create table settings (id serial primary key, title text default 'Untitled')`;
+  await sql`insert into service_collections (collection, singleton) values ('settings', true)`;
+});
+const database = await Database.open({
+  url: databaseUrl,
+  schema: 'public',
+  connections: 1,
+  sessions: 1,
+  statementTimeout: 10_000,
+  connectTimeout: 10_000,
+});
+t.teardown(() => database.close());
+const model = buildModel(await sourceOf(database).load(), 1, 'public');
+await loadGrammar();
+
+for (const [name, request] of Object.entries(REQUESTS)) {
+  t.test(name, async (t) => {
+    const { request: read, values } = parse(request);
+    const { text, parameters } = compileRead(planRead(read, model, { defaultLimit: 100, maxNodes: 1_000 }));
+    verify(text, 'SelectStmt', (schema, table) => schema === 'public' && model.collections.has(table));
+    const bound = bind(parameters, values, CALLER);
+    const shown = bound.map((value, position) => `-- $${position + 1} = ${value === null ? 'null' : `'${value}'`}\n`);
+    const content = `-- ${request}\n${shown.join('')}${pretty(text)}`;
+    const file = packagePath('test', 'golden', `${name}.sql`);
+    if (process.env.UPDATE_GOLDEN) await writeFile(file, content);
+    t.equal(content, await readFile(file, 'utf8'));
+    t.equal(flat(pretty(text)), flat(text), 'the lines hold the statement that runs');
+    await t.resolves(database.rows(text, bound), 'PostgreSQL runs it');
+  });
+}
+
+t.test('no file is left over', async (t) => {
+  const files = (await readdir(packagePath('test', 'golden'))).sort();
+  t.strictSame(
+    files,
+    Object.keys(REQUESTS)
+      .map((name) => `${name}.sql`)
+      .sort(),
+  );
+});
+
+function parse(request: string): Parsed {
+  const [, method, collection = '', key = null, query = ''] =
+    /^(SEARCH )?\/(\w+)(?:\/(\w+))?(?:\?(.*)| (?=\{)(?:.*))?$/.exec(request) ?? [];
+  if (method === undefined) return parseRead(collection, key, query, LIMITS);
+  return parseSearch(collection, JSON.parse(request.slice(request.indexOf('{'))), '', LIMITS);
+}
+
+/** Line breaks and indentation aside. */
+function flat(text: string): string {
+  return text.replace(/\s+/g, ' ').replace(/\( /g, '(').replace(/ \)/g, ')').trim();
+}

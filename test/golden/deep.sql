@@ -1,0 +1,46 @@
+-- /authors?fields=name,articles.title,articles.comments.id&deep={"articles":{"_filter":{"status":"published"},"_sort":"-views","_limit":3,"comments":{"_limit":1,"_offset":1}}}
+-- $1 = 'published'
+-- $2 = '3'
+-- $3 = '1'
+-- $4 = '1'
+select '{"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
+from (
+  select "%p1"."name" as "name", "%l5"."%j" as "articles"
+  from (
+    select "%t1"."name", "%t1"."id"
+    from "public"."authors" "%t1"
+    order by "%t1"."id"
+    limit 100
+  ) "%p1"
+  left join lateral (
+    select coalesce(json_agg("%r2"), '[]') as "%j"
+    from (
+      select "%p2"."title" as "title", "%l4"."%j" as "comments"
+      from (
+        select "%t2"."title", "%t2"."id", "%t2"."views"
+        from "public"."articles" "%t2"
+        where "%t2"."author" = "%p1"."id"
+        and "%t2"."status" = $1::"pg_catalog"."varchar"
+        order by "%t2"."views" desc, "%t2"."id"
+        limit $2::bigint
+      ) "%p2"
+      left join lateral (
+        select coalesce(json_agg("%r3"), '[]') as "%j"
+        from (
+          select "%p3"."id" as "id"
+          from (
+            select "%t3"."id"
+            from "public"."comments" "%t3"
+            where "%t3"."article" = "%p2"."id"
+            order by "%t3"."id"
+            limit $3::bigint
+            offset $4::bigint
+          ) "%p3"
+          order by "%p3"."id"
+        ) "%r3"
+      ) "%l4" on true
+      order by "%p2"."views" desc, "%p2"."id"
+    ) "%r2"
+  ) "%l5" on true
+  order by "%p1"."id"
+) "%r1"

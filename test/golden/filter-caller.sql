@@ -1,0 +1,19 @@
+-- /articles?fields=id&filter[title][_eq]=$CURRENT_USER.role.name
+-- $1 = '{"00000000-0000-0000-0000-000000000001"}'
+select '{"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
+from (
+  select "%p1"."id" as "id"
+  from (
+    select "%t1"."id"
+    from "public"."articles" "%t1"
+    where "%t1"."title" = any(array(
+      select "%t3"."name"::text::"pg_catalog"."varchar"
+      from "public"."service_users" "%t2"
+      left join "public"."service_roles" "%t3" on "%t3"."id" = "%t2"."role"
+      where "%t2"."id" = any($1::uuid[])
+    ))
+    order by "%t1"."id"
+    limit 100
+  ) "%p1"
+  order by "%p1"."id"
+) "%r1"

@@ -1,0 +1,19 @@
+-- /articles?fields=id&filter[year(published_at)][_eq]=2023&filter[count(comments)][_gt]=1
+-- $1 = '2023'
+-- $2 = '1'
+select '{"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
+from (
+  select "%p1"."id" as "id"
+  from (
+    select "%t1"."id"
+    from "public"."articles" "%t1"
+    where (floor(extract(year from ("%t1"."published_at" at time zone 'UTC')))::int4 = $1::int4 and (
+      select count(*)
+      from "public"."comments" "%t2"
+      where "%t2"."article" = "%t1"."id"
+    ) > $2::int8)
+    order by "%t1"."id"
+    limit 100
+  ) "%p1"
+  order by "%p1"."id"
+) "%r1"

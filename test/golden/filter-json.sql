@@ -1,0 +1,19 @@
+-- /articles?fields=id,json(meta, lang)&filter[meta][_json][nested.a[0]][_gte]=1
+-- $1 = '{"lang"}'
+-- $2 = '{"nested","a","0"}'
+-- $3 = '1'
+select '{"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
+from (
+  select "%p1"."id" as "id", ("%p1"."meta" #> $1::text[]) as "meta_lang_json"
+  from (
+    select "%t1"."id", "%t1"."meta"
+    from "public"."articles" "%t1"
+    where
+    case
+    when ("%t1"."meta" #>> $2::text[]) ~ '^-?[0-9]+([.][0-9]+)?([eE][+-]?[0-9]{1,3})?$' then ("%t1"."meta" #>> $2::text[])::numeric
+    end >= $3::numeric
+    order by "%t1"."id"
+    limit 100
+  ) "%p1"
+  order by "%p1"."id"
+) "%r1"

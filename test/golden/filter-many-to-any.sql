@@ -1,0 +1,24 @@
+-- /articles?fields=id&filter[blocks][item:block_text][text][_contains]=text
+-- $1 = '%text%'
+select '{"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
+from (
+  select "%p1"."id" as "id"
+  from (
+    select "%t1"."id"
+    from "public"."articles" "%t1"
+    where exists (
+      select
+      from "public"."articles_blocks" "%t2"
+      left join "public"."block_text" "%t3" on "%t3"."id" =
+      case
+      when "%t2"."collection" = 'block_text'
+      and "%t2"."item"::text ~ '^-?[0-9]{1,18}$' then "%t2"."item"::text::int8
+      end
+      where "%t2"."articles_id" = "%t1"."id"
+      and "%t3"."text" like $1
+    )
+    order by "%t1"."id"
+    limit 100
+  ) "%p1"
+  order by "%p1"."id"
+) "%r1"

@@ -1,0 +1,20 @@
+-- /articles?fields=id&filter[tags][tags_id][name][_in]=news,tech
+-- $1 = '{"news","tech"}'
+select '{"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
+from (
+  select "%p1"."id" as "id"
+  from (
+    select "%t1"."id"
+    from "public"."articles" "%t1"
+    where exists (
+      select
+      from "public"."articles_tags" "%t2"
+      left join "public"."tags" "%t3" on "%t3"."id" = "%t2"."tags_id"
+      where "%t2"."articles_id" = "%t1"."id"
+      and "%t3"."name" = any($1::"pg_catalog"."varchar"[])
+    )
+    order by "%t1"."id"
+    limit 100
+  ) "%p1"
+  order by "%p1"."id"
+) "%r1"

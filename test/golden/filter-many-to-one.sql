@@ -1,0 +1,15 @@
+-- /articles?fields=id&filter[author][name][_eq]=Ada Lovelace
+-- $1 = 'Ada Lovelace'
+select '{"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
+from (
+  select "%p1"."id" as "id"
+  from (
+    select "%t1"."id"
+    from "public"."articles" "%t1"
+    left join "public"."authors" "%t2" on "%t2"."id" = "%t1"."author"
+    where "%t2"."name" = $1::"pg_catalog"."varchar"
+    order by "%t1"."id"
+    limit 100
+  ) "%p1"
+  order by "%p1"."id"
+) "%r1"

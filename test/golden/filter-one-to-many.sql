@@ -1,0 +1,20 @@
+-- /articles?fields=id&filter[comments][author][name][_icontains]=a
+-- $1 = '%a%'
+select '{"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
+from (
+  select "%p1"."id" as "id"
+  from (
+    select "%t1"."id"
+    from "public"."articles" "%t1"
+    where exists (
+      select
+      from "public"."comments" "%t2"
+      left join "public"."authors" "%t3" on "%t3"."id" = "%t2"."author"
+      where "%t2"."article" = "%t1"."id"
+      and "%t3"."name" ilike $1
+    )
+    order by "%t1"."id"
+    limit 100
+  ) "%p1"
+  order by "%p1"."id"
+) "%r1"

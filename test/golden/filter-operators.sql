@@ -1,0 +1,17 @@
+-- /articles?fields=id&filter={"_or":[{"views":{"_between":[1,9]}},{"slug":{"_starts_with":"a%"}},{"rating":{"_nin":[1,2]}},{"body":{"_nempty":true}}]}
+-- $1 = '1'
+-- $2 = '9'
+-- $3 = 'a\%%'
+-- $4 = '{"1","2"}'
+select '{"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
+from (
+  select "%p1"."id" as "id"
+  from (
+    select "%t1"."id"
+    from "public"."articles" "%t1"
+    where ("%t1"."views" between $1::"pg_catalog"."int4" and $2::"pg_catalog"."int4" or "%t1"."slug" like $3 or "%t1"."rating" <> all($4::"pg_catalog"."numeric"[]) or ("%t1"."body" is not null and "%t1"."body" <> ''))
+    order by "%t1"."id"
+    limit 100
+  ) "%p1"
+  order by "%p1"."id"
+) "%r1"

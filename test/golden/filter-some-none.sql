@@ -1,0 +1,26 @@
+-- /articles?fields=id&filter[comments][_some][body][_eq]=Nice!&filter[tags][_none][tags_id][name][_eq]=fun
+-- $1 = 'Nice!'
+-- $2 = 'fun'
+select '{"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
+from (
+  select "%p1"."id" as "id"
+  from (
+    select "%t1"."id"
+    from "public"."articles" "%t1"
+    where (exists (
+      select
+      from "public"."comments" "%t2"
+      where "%t2"."article" = "%t1"."id"
+      and "%t2"."body" = $1::"pg_catalog"."text"
+    ) and not exists (
+      select
+      from "public"."articles_tags" "%t3"
+      left join "public"."tags" "%t4" on "%t4"."id" = "%t3"."tags_id"
+      where "%t3"."articles_id" = "%t1"."id"
+      and "%t4"."name" = $2::"pg_catalog"."varchar"
+    ))
+    order by "%t1"."id"
+    limit 100
+  ) "%p1"
+  order by "%p1"."id"
+) "%r1"

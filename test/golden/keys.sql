@@ -1,0 +1,14 @@
+-- SEARCH /articles {"keys":[1,2],"query":{"fields":["id"]}}
+-- $1 = '{"1","2"}'
+select '{"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
+from (
+  select "%p1"."id" as "id"
+  from (
+    select "%t1"."id"
+    from "public"."articles" "%t1"
+    where "%t1"."id" = any($1::"pg_catalog"."int4"[])
+    order by "%t1"."id"
+    limit 100
+  ) "%p1"
+  order by "%p1"."id"
+) "%r1"

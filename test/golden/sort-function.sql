@@ -1,0 +1,20 @@
+-- /articles?fields=id&sort=-year(published_at),count(comments)
+select '{"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
+from (
+  select "%p1"."id" as "id"
+  from (
+    select "%t1"."id", floor(extract(year from ("%t1"."published_at" at time zone 'UTC')))::int4 as "%s0", (
+      select count(*)
+      from "public"."comments" "%t2"
+      where "%t2"."article" = "%t1"."id"
+    ) as "%s1"
+    from "public"."articles" "%t1"
+    order by floor(extract(year from ("%t1"."published_at" at time zone 'UTC')))::int4 desc, (
+      select count(*)
+      from "public"."comments" "%t2"
+      where "%t2"."article" = "%t1"."id"
+    ), "%t1"."id"
+    limit 100
+  ) "%p1"
+  order by "%p1"."%s0" desc, "%p1"."%s1", "%p1"."id"
+) "%r1"

@@ -1,0 +1,13 @@
+-- /articles?fields=id&sort=-author.name,title
+select '{"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
+from (
+  select "%p1"."id" as "id"
+  from (
+    select "%t1"."id", "%t2"."name" as "%s0", "%t1"."title"
+    from "public"."articles" "%t1"
+    left join "public"."authors" "%t2" on "%t2"."id" = "%t1"."author"
+    order by "%t2"."name" desc, "%t1"."title", "%t1"."id"
+    limit 100
+  ) "%p1"
+  order by "%p1"."%s0" desc, "%p1"."title", "%p1"."id"
+) "%r1"

@@ -1,0 +1,24 @@
+-- /articles?fields=id&sort=-comments.created
+select '{"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
+from (
+  select "%p1"."id" as "id"
+  from (
+    select "%t1"."id", (
+      select "%t2"."created"
+      from "public"."comments" "%t2"
+      where "%t2"."article" = "%t1"."id"
+      order by "%t2"."created" desc
+      limit 1
+    ) as "%s0"
+    from "public"."articles" "%t1"
+    order by (
+      select "%t2"."created"
+      from "public"."comments" "%t2"
+      where "%t2"."article" = "%t1"."id"
+      order by "%t2"."created" desc
+      limit 1
+    ) desc, "%t1"."id"
+    limit 100
+  ) "%p1"
+  order by "%p1"."%s0" desc, "%p1"."id"
+) "%r1"

@@ -1,0 +1,29 @@
+-- /articles?fields=id,author.name&limit=-1&meta=filter_count
+select '{"meta":{' || '"filter_count":' || (
+  select count(*)
+  from "public"."articles" "%t4"
+) || '},"data":' || '['
+union all (
+  select row_to_json("%r1")::text
+  from (
+    select "%p1"."id" as "id", "%l3"."%j" as "author"
+    from (
+      select "%t1"."id", "%t1"."author"
+      from "public"."articles" "%t1"
+      order by "%t1"."id"
+    ) "%p1"
+    left join lateral (
+      select row_to_json("%r2") as "%j"
+      from (
+        select "%p2"."name" as "name"
+        from (
+          select "%t2"."name"
+          from "public"."authors" "%t2"
+          where "%t2"."id" = "%p1"."author"
+          limit 1
+        ) "%p2"
+      ) "%r2"
+    ) "%l3" on true
+    order by "%p1"."id"
+  ) "%r1"
+)

@@ -1,0 +1,260 @@
+/**
+ * Random writes: each kind of request, each form of each relation, to four levels and fifty rows. Most of them are right;
+ * some name what is not there, contradict themselves, or do not fit. What is right and wrong about them is the oracle's to say.
+ */
+import type { Draw } from '../property/draw.js';
+import { type Column, keyTypeOf, type Many, type Model, makeUuid, type Relation, type Table, tableNamed, type Value } from './model.js';
+import type { State } from './oracle.js';
+
+export type Payload = Readonly<Record<string, unknown>>;
+
+export type Selected =
+  | { readonly kind: 'keys'; readonly keys: readonly unknown[]; readonly bare: boolean }
+  | { readonly kind: 'query'; readonly above: number; readonly limit: number | null };
+
+export type WriteCase = { readonly table: string } & (
+  | { readonly kind: 'create'; readonly items: readonly Payload[]; readonly many: boolean }
+  | { readonly kind: 'one'; readonly key: string; readonly data: Payload }
+  | { readonly kind: 'each'; readonly items: readonly Payload[] }
+  | { readonly kind: 'same'; readonly selected: Selected; readonly data: Payload }
+  | { readonly kind: 'delete'; readonly selected: Selected }
+);
+
+export interface Encoded {
+  readonly method: string;
+  readonly path: string;
+  readonly body: string | null;
+}
+
+export function encodeWrite(model: Model, write: WriteCase): Encoded {
+  const { key } = tableNamed(model, write.table);
+  const path = `/items/${encodeURIComponent(write.table)}`;
+  const shown = `?fields=label,${key.name}`;
+  switch (write.kind) {
+    case 'create':
+      return { method: 'POST', path: path + shown, body: JSON.stringify(write.many ? write.items : write.items[0]) };
+    case 'one':
+      return { method: 'PATCH', path: `${path}/${encodeURIComponent(write.key)}${shown}`, body: JSON.stringify(write.data) };
+    case 'each':
+      return { method: 'PATCH', path: path + shown, body: JSON.stringify(write.items) };
+    case 'same':
+      return { method: 'PATCH', path: path + shown, body: JSON.stringify({ ...selectionBody(write.selected, key.name), data: write.data }) };
+    case 'delete': {
+      const { selected } = write;
+      if (selected.kind === 'keys' && selected.bare && selected.keys.length === 1)
+        return { method: 'DELETE', path: `${path}/${encodeURIComponent(String(selected.keys[0]))}`, body: null };
+      const body = selected.kind === 'keys' && selected.bare ? selected.keys : selectionBody(selected, key.name);
+      return { method: 'DELETE', path, body: JSON.stringify(body) };
+    }
+  }
+}
+
+function selectionBody(selected: Selected, key: string): Payload {
+  if (selected.kind === 'keys') return { keys: selected.keys };
+  const filter = { number: { _gt: selected.above } };
+  return { query: selected.limit === null ? { filter } : { filter, sort: [key], limit: selected.limit } };
+}
+
+export function drawWrite(model: Model, state: State, number: number, draw: Draw): WriteCase {
+  return new Writer(model, state, number, draw).write();
+}
+
+const DEEPEST = 4;
+const MOST_ROWS = 50;
+
+class Writer {
+  readonly #model: Model;
+  readonly #state: State;
+  readonly #draw: Draw;
+  readonly #number: number;
+  /** Rows that the payload names, and lists it gives for them: naming one again is meant, not accident. */
+  readonly #named = new Set<string>();
+  readonly #listed = new Set<string>();
+  /** Whether something wrong may be put in. */
+  readonly #faulty: boolean;
+  #rows = 0;
+  #labels = 0;
+
+  constructor(model: Model, state: State, number: number, draw: Draw) {
+    this.#model = model;
+    this.#state = state;
+    this.#number = number;
+    this.#draw = draw;
+    this.#faulty = draw.chance(20);
+  }
+
+  write(): WriteCase {
+    const draw = this.#draw;
+    const table = draw.pick(this.#model.tables);
+    const kind = draw.pick(['create', 'create', 'create', 'one', 'one', 'one', 'each', 'each', 'same', 'delete'] as const);
+    switch (kind) {
+      case 'create': {
+        const many = draw.chance(50);
+        return { kind, table: table.name, many, items: draw.repeat(many ? 0 : 1, many ? 6 : 1, () => this.#created(table, 1)) };
+      }
+      case 'one': {
+        const key = String(this.#existing(table) ?? this.#unknown(table));
+        return { kind, table: table.name, key, data: this.#object(table, key, 1, null) };
+      }
+      case 'each':
+        return { kind, table: table.name, items: draw.repeat(0, 5, () => this.#changed(table, 1, null)) };
+      case 'same': {
+        const selected = this.#selected(table);
+        return { kind, table: table.name, selected, data: this.#object(table, null, 1, null) };
+      }
+      case 'delete':
+        return { kind, table: table.name, selected: this.#selected(table) };
+    }
+  }
+
+  #selected(table: Table): Selected {
+    const draw = this.#draw;
+    const hasNumber = table.columns.some(({ name }) => name === 'number');
+    if (hasNumber && draw.chance(30)) {
+      const limit = keyTypeOf(table) === 'integer' && draw.chance(40) ? draw.integer(1, 3) : null;
+      return { kind: 'query', above: draw.integer(14, 22), limit };
+    }
+    const keys = draw.repeat(1, 3, () => this.#existing(table)).flatMap((key) => key ?? []);
+    if (this.#fault(15)) keys.push(this.#unknown(table));
+    return { kind: 'keys', keys: [...new Set(keys)], bare: draw.chance(50) };
+  }
+
+  #created(table: Table, depth: number, foreignKey: string | null = null): Payload {
+    const { name, kind } = table.key;
+    const supplied = kind === 'text' ? !this.#fault(10) : this.#draw.chance(15);
+    const key = supplied ? { [name]: this.#fault(10) ? this.#existing(table) : this.#unknown(table) } : {};
+    return { ...key, label: this.#label(), ...this.#object(table, null, depth, foreignKey, true) };
+  }
+
+  #changed(table: Table, depth: number, foreignKey: string | null): Payload {
+    const key = this.#existing(table);
+    const given = this.#fault(8) || key === null ? this.#unknown(table) : key;
+    return { [table.key.name]: given, ...this.#object(table, given, depth, foreignKey) };
+  }
+
+  /** Fields of a row; `foreignKey` is set by the parent. */
+  #object(table: Table, key: Value, depth: number, foreignKey: string | null, isNew = false): Payload {
+    this.#rows++;
+    const draw = this.#draw;
+    const payload: Record<string, unknown> = {};
+    for (const column of table.columns) {
+      if (column.name === 'label' || column.name === foreignKey) continue;
+      const relation = table.relations.find((each) => each.name === column.name);
+      const isNeeded = isNew && !column.nullable && column.initial === null;
+      if (!draw.chance(isNeeded ? (this.#faulty ? 90 : 100) : 35)) continue;
+      if (relation?.kind === 'one') payload[column.name] = this.#one(relation.target, depth, column.nullable);
+      else if (relation?.kind !== 'any' && column.name !== 'collection') payload[column.name] = this.#scalar(column);
+    }
+    for (const relation of table.relations) if (relation.kind === 'any' && draw.chance(60)) this.#any(payload, relation, depth);
+    for (const relation of table.relations) {
+      if (relation.kind !== 'many' || depth >= DEEPEST || this.#rows >= MOST_ROWS || !draw.chance(30)) continue;
+      const place = `${table.name}/${key}/${relation.name}`;
+      if (key !== null && this.#listed.has(place)) continue;
+      this.#listed.add(place);
+      payload[relation.name] = this.#many(relation, depth + 1, key);
+    }
+    if (this.#fault(3)) payload[draw.pick(['nothing', '__proto__x', 'constructor', 'toString'])] = 1;
+    return payload;
+  }
+
+  #one(target: string, depth: number, nullable: boolean): unknown {
+    const draw = this.#draw;
+    const table = tableNamed(this.#model, target);
+    if (nullable && draw.chance(15)) return null;
+    const canNest = depth < DEEPEST && this.#rows < MOST_ROWS;
+    if (this.#fault(5)) return this.#unknown(table);
+    const existing = this.#anyExisting(table);
+    if (existing !== null && (!canNest || draw.chance(40))) return existing;
+    if (!canNest) return nullable ? null : existing;
+    return this.#related(table, depth + 1);
+  }
+
+  #related(table: Table, depth: number): Payload {
+    const draw = this.#draw;
+    if (draw.chance(50)) return this.#created(table, depth);
+    const key = this.#existing(table);
+    if (key !== null && draw.chance(15)) return { [table.key.name]: key };
+    return key !== null ? { [table.key.name]: key, ...this.#object(table, key, depth, null) } : this.#created(table, depth);
+  }
+
+  #any(payload: Record<string, unknown>, relation: Extract<Relation, { kind: 'any' }>, depth: number): void {
+    const draw = this.#draw;
+    const name = draw.pick(relation.targets);
+    const table = tableNamed(this.#model, name);
+    const nests = depth < DEEPEST && this.#rows < MOST_ROWS && draw.chance(70);
+    payload[relation.collectionField] = name;
+    payload[relation.name] = nests ? this.#related(table, depth + 1) : this.#anyExisting(table);
+    if (!nests || !this.#fault(10)) return;
+    if (draw.chance(50)) delete payload[relation.collectionField];
+    else payload[relation.collectionField] = 'elsewhere';
+  }
+
+  #many(relation: Many, depth: number, parent: Value): unknown {
+    const draw = this.#draw;
+    const table = tableNamed(this.#model, relation.target);
+    if (this.#fault(5)) return draw.pick(['text', 5, { create: {} }, { added: [] }, { update: [{}] }, { create: [5] }]);
+    if (draw.chance(6)) return null;
+    if (draw.chance(50)) return draw.repeat(0, 4, () => this.#member(table, relation, depth, parent));
+    const form: Record<string, unknown> = {};
+    const isFull = (): boolean => this.#rows >= MOST_ROWS;
+    if (draw.chance(70)) form.create = draw.repeat(0, isFull() ? 0 : 3, () => this.#created(table, depth, relation.foreignKey));
+    if (draw.chance(50)) form.update = draw.repeat(0, isFull() ? 0 : 3, () => this.#changed(table, depth, relation.foreignKey));
+    if (draw.chance(40)) form.delete = draw.repeat(0, 2, () => this.#existing(table, parent, relation.foreignKey)).filter((key) => key !== null);
+    return form;
+  }
+
+  #member(table: Table, relation: Many, depth: number, parent: Value): unknown {
+    const draw = this.#draw;
+    const key = this.#rows >= MOST_ROWS || draw.chance(60) ? this.#existing(table, parent, relation.foreignKey) : null;
+    if (this.#fault(4)) return this.#unknown(table);
+    if (key === null) return this.#created(table, depth, draw.chance(90) ? relation.foreignKey : null);
+    if (draw.chance(50)) return key;
+    return { [table.key.name]: key, ...this.#object(table, key, depth, relation.foreignKey) };
+  }
+
+  #scalar({ type, nullable }: Column): unknown {
+    const draw = this.#draw;
+    if (this.#fault(3)) return draw.pick([{ a: 1 }, [1], ...(type === 'text' ? [] : ['abc', 4.5, 3_000_000_000])]);
+    if (nullable ? draw.chance(15) : this.#fault(5)) return null;
+    if (type === 'integer') return draw.pick([draw.integer(-5, 25), String(draw.integer(0, 25))]);
+    if (type === 'boolean') return draw.chance(50);
+    return draw.pick(['', 'text', "quo'te", 'back\\slash "x"', '漢 ✓', `{"a":1}`, 12, true]);
+  }
+
+  /** A row that the payload does not name yet, mostly; one that the parent has, half of the time. */
+  #existing(table: Table, parent: Value = null, foreignKey: string | null = null): Value {
+    const draw = this.#draw;
+    const rows = [...(this.#state.get(table.name)?.values() ?? [])];
+    const own = foreignKey === null || parent === null ? [] : rows.filter((row) => String(row[foreignKey]) === String(parent));
+    const pool = own.length > 0 && draw.chance(60) ? own : rows;
+    const free = draw.chance(3) ? pool : pool.filter((row) => !this.#named.has(`${table.name}/${row[table.key.name]}`));
+    if (free.length === 0) return null;
+    const key = draw.pick(free)[table.key.name] ?? null;
+    this.#named.add(`${table.name}/${key}`);
+    return key;
+  }
+
+  #anyExisting(table: Table): Value {
+    const keys = [...(this.#state.get(table.name)?.values() ?? [])].map((row) => row[table.key.name] ?? null);
+    return keys.length === 0 ? null : this.#draw.pick(keys);
+  }
+
+  /** A key that no row has; those that count up are far ahead of what the database would give. */
+  #unknown(table: Table): Value {
+    const fresh = this.#number * 100 + this.#labels++;
+    const type = keyTypeOf(table);
+    if (this.#fault(5) && type !== 'text') return 'misfit';
+    if (type === 'text') return `new ${fresh}`;
+    if (type === 'uuid') return makeUuid(0x10000 + fresh);
+    const keys = [...(this.#state.get(table.name)?.values() ?? [])].map((row) => Number(row[table.key.name]));
+    return Math.max(0, ...keys) + 100 + this.#labels;
+  }
+
+  #label(): string {
+    return `${this.#number}.${this.#labels++}`;
+  }
+
+  #fault(percent: number): boolean {
+    return this.#faulty && this.#draw.chance(percent);
+  }
+}
