@@ -41,7 +41,15 @@ export async function prepareData(url: string, report: Report): Promise<string> 
 }
 
 export function openDatabase(url: string, schema = 'public'): Promise<Database> {
-  return Database.open({ url, schema, connections: 2, sessions: 2, statementTimeout: 0, connectTimeout: 10_000 });
+  return Database.open({
+    url,
+    schema,
+    connections: 2,
+    sessions: 2,
+    streams: 1,
+    statementTimeout: 0,
+    connectTimeout: 10_000,
+  });
 }
 
 export interface RunningService {

@@ -6,46 +6,52 @@ import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { Identities } from '../src/access/identity.js';
 import { readConfig } from '../src/config.js';
 import { findIdentity } from '../src/execute/accounts.js';
-import type { Database } from '../src/execute/database.js';
-import { Reads } from '../src/execute/reads.js';
-import { sourceOf } from '../src/execute/source.js';
 import { Exchange } from '../src/http/exchange.js';
 import { Router } from '../src/http/router.js';
-import { Mirror } from '../src/mirror/watch.js';
 import { itemsRoutes } from '../src/resources/items.js';
-import { loadGrammar } from '../src/sql/verify.js';
+import { parseLimits, withCore } from '../src/server.js';
 import { CASES } from './cases.js';
-import { ADMINISTRATOR, openDatabase } from './environment.js';
+import { ADMINISTRATOR } from './environment.js';
 
 const ROUNDS = 60;
 const REQUESTS = 2_000;
 const TARGET = 30;
 
 export async function measureHits(databaseUrl: string): Promise<void> {
-  const database = await openDatabase(databaseUrl);
-  const mirror = await Mirror.start(sourceOf(database), () => undefined, 0);
-  try {
-    const identities = new Identities((digest) => findIdentity(database, digest));
-    await identities.identify(`Bearer ${ADMINISTRATOR.token}`);
-    await loadGrammar();
-    for (const [title, urlOf] of requests()) {
-      const driver = { calls: 0 };
-      const router = makeRouter(identities, mirror, driver);
-      const times = Array.from({ length: ROUNDS }, (_, round) => timeRound(router, urlOf, round * REQUESTS));
-      if (driver.calls !== ROUNDS * REQUESTS) throw new Error(`${title}: a request did not reach the driver`);
-      const sorted = times.toSorted((one, other) => one - other);
-      const median = sorted[ROUNDS >> 1] ?? Number.NaN;
-      const isFast = median < TARGET;
-      console.log(
-        `${title.padEnd(34)} ${median.toFixed(2).padStart(7)} µs per hit (best ${sorted[0]?.toFixed(2)}), ` +
-          `${isFast ? 'under' : 'NOT under'} ${TARGET} µs`,
-      );
-      if (!isFast) process.exitCode = 1;
-    }
-  } finally {
-    await mirror.close();
-    await database.close();
-  }
+  const config = readConfig({ DATABASE_URL: databaseUrl });
+  await withCore(
+    config,
+    () => undefined,
+    () => undefined,
+    async (core) => {
+      const { database, reads, writes } = core;
+      const identities = new Identities((digest) => findIdentity(database, digest));
+      await identities.identify(`Bearer ${ADMINISTRATOR.token}`);
+      const router = new Router(itemsRoutes({ identities, reads, writes, limits: parseLimits(config) }));
+      let calls = 0;
+      database.cell = () => {
+        calls++;
+        return new Promise<never>(() => undefined);
+      };
+      for (const [title, urlOf] of requests()) {
+        calls = 0;
+        const times = Array.from({ length: ROUNDS }, (_, round) => timeRound(router, urlOf, round * REQUESTS));
+        if (calls !== ROUNDS * REQUESTS) throw new Error(`${title}: a request did not reach the driver at once`);
+        print(title, times);
+      }
+    },
+  );
+}
+
+function print(title: string, times: readonly number[]): void {
+  const sorted = times.toSorted((one, other) => one - other);
+  const median = sorted[ROUNDS >> 1] ?? Number.NaN;
+  const isFast = median < TARGET;
+  console.log(
+    `${title.padEnd(34)} ${median.toFixed(2).padStart(7)} µs per hit (best ${sorted[0]?.toFixed(2)}), ` +
+      `${isFast ? 'under' : 'NOT under'} ${TARGET} µs`,
+  );
+  if (!isFast) process.exitCode = 1;
 }
 
 type UrlOf = (turn: number) => { readonly path: string; readonly query: string };
@@ -79,33 +85,6 @@ function split(path: string): { path: string; query: string } {
   return { path: before, query };
 }
 
-function makeRouter(identities: Identities, mirror: Mirror, driver: { calls: number }): Router {
-  const config = readConfig({});
-  const database = {
-    cell: () => {
-      driver.calls++;
-      return new Promise<never>(() => undefined);
-    },
-  } as unknown as Database;
-  const readLimits = {
-    defaultLimit: config.QUERY_LIMIT_DEFAULT,
-    maxNodes: config.MAX_QUERY_NODES,
-    shapes: config.SHAPE_CACHE_SIZE,
-    cost: config.MAX_QUERY_COST,
-    batchTimeout: config.DATABASE_STATEMENT_TIMEOUT,
-  };
-  const limits = {
-    relationalDepth: config.MAX_RELATIONAL_DEPTH,
-    bracketDepth: config.QUERYSTRING_MAX_PARSE_DEPTH,
-    arrayLength: config.QUERYSTRING_ARRAY_LIMIT,
-    jsonDepth: config.MAX_JSON_QUERY_DEPTH,
-    pageSize: config.QUERY_LIMIT_MAX,
-    wholeRows: config.STREAM_ABOVE,
-  };
-  const reads = new Reads(database, mirror, readLimits, () => undefined);
-  return new Router(itemsRoutes({ identities, reads, limits }));
-}
-
 /**
  * Microseconds of processor time per request, garbage collection included; what others take of the machine is not.
  * Everything up to the driver runs at once: no request waits for another.
@@ -124,8 +103,8 @@ function timeRound(router: Router, urlOf: UrlOf, first: number): number {
   });
   const begun = process.cpuUsage();
   for (const request of arrivals) {
-    const exchange = new Exchange(request, response, 0);
-    void router.find(exchange)(exchange);
+    const exchange = new Exchange(request, response);
+    void router.find(exchange).handle(exchange);
   }
   const { user, system } = process.cpuUsage(begun);
   return (user + system) / REQUESTS;

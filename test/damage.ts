@@ -457,7 +457,8 @@ function damageValue(value: unknown, random: Random): unknown {
   const chosen = random.below(entries.length);
   const [key, inner] = entries[chosen] as [string, unknown];
   if (Array.isArray(value)) {
-    if (random.below(6) === 0 && typeof inner !== 'object') return Array.from({ length: random.below(3_000) }, () => inner);
+    if (random.below(6) === 0 && typeof inner !== 'object')
+      return Array.from({ length: random.below(3_000) }, () => inner);
     return value.map((each, position) => (position === chosen ? damageValue(each, random) : each));
   }
   const renamed = random.below(6) === 0 ? random.pick([...NAMES, ...OPERATORS]) : key;

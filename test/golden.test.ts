@@ -62,6 +62,7 @@ const LIMITS: ParseLimits = {
   arrayLength: 500,
   pageSize: null,
   wholeRows: 10_000,
+  nodes: 1_000,
 };
 const CALLER = { user: '00000000-0000-0000-0000-000000000001', role: null, roles: [], policies: [] };
 
@@ -76,6 +77,7 @@ const database = await Database.open({
   schema: 'public',
   connections: 1,
   sessions: 1,
+  streams: 1,
   statementTimeout: 10_000,
   connectTimeout: 10_000,
 });
@@ -87,7 +89,7 @@ for (const [name, request] of Object.entries(REQUESTS)) {
   t.test(name, async (t) => {
     const { request: read, values } = parse(request);
     const { text, parameters } = compileRead(planRead(read, model, { defaultLimit: 100, maxNodes: 1_000 }));
-    verify(text, 'SelectStmt', (schema, table) => schema === 'public' && model.collections.has(table));
+    verify(text, 'read', (schema, table) => schema === 'public' && model.collections.has(table));
     const bound = bind(parameters, values, CALLER);
     const shown = bound.map((value, position) => `-- $${position + 1} = ${value === null ? 'null' : `'${value}'`}\n`);
     const content = `-- ${request}\n${shown.join('')}${pretty(text)}`;

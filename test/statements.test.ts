@@ -5,6 +5,7 @@ import {
   connectSql,
   createLibrary,
   get,
+  request,
   startDatabase,
   startTestService,
   waitFor,
@@ -110,6 +111,70 @@ t.test('what needs no data costs no statement', async (t) => {
   t.strictSame([anonymous.answer.status, anonymous.calls], [403, []]);
   const misfit = await count(() => get(service, '/items/articles/one'));
   t.strictSame([misfit.answer.status, misfit.calls], [403, []], 'a key that cannot exist');
+});
+
+const TWENTY: Readonly<Record<string, string>> = {
+  'everything of a list': '/items/articles',
+  'three levels of wildcards': '/items/articles?fields=*.*.*&limit=10',
+  'five relations deep': '/items/comments?fields=article.author.articles.comments.author.name&limit=5',
+  'many to many': '/items/articles?fields=title,tags.tags_id.name,tags.sort',
+  'many to any, scoped':
+    '/items/articles?fields=blocks.item:block_text.text,blocks.item:block_image.*,blocks.collection',
+  'many to any, unscoped': '/items/articles?fields=blocks.item.*',
+  'keys of relations': '/items/articles?fields=author,comments,tags,blocks',
+  'aliases with queries of their own':
+    '/items/articles?alias[new]=comments&alias[old]=comments&fields=new.body,old.body&deep[new][_sort]=-created&deep[new][_limit]=1&deep[old][_limit]=1',
+  'deep filter, sort, search and page':
+    '/items/authors?fields=name,articles.title,articles.comments.body&deep={"articles":{"_filter":{"views":{"_gt":0}},"_sort":"-views","_page":1,"_limit":3,"comments":{"_search":"nice"}}}',
+  'deep aggregates':
+    '/items/authors?fields=name,articles&deep[articles][_aggregate][avg]=rating&deep[articles][_groupBy]=status',
+  'filters over every kind of relation':
+    '/items/articles?filter={"_or":[{"author":{"name":{"_contains":"a"}}},{"comments":{"_some":{"author":{"score":{"_gt":1}}}}},{"tags":{"_none":{"tags_id":{"name":"fun"}}}},{"blocks":{"item:block_text":{"text":{"_nnull":true}}}}]}',
+  '$FOLLOW and variables':
+    '/items/articles?filter[$FOLLOW(comments,article)][created][_lt]=$NOW(-1%20day)&filter[title][_neq]=$CURRENT_USER.role.name',
+  'functions everywhere':
+    '/items/articles?fields=year(published_at),count(comments),json(meta,lang)&filter[month(published_at)][_gt]=1&sort=-count(comments),json(meta,k)',
+  'sorts along relations': '/items/articles?sort=author.name,-comments.created&fields=id',
+  search: '/items/articles?search=hello&meta=*',
+  counts: '/items/articles?meta=total_count,filter_count&filter[comments][author][name][_null]=false&limit=2&page=2',
+  aggregates:
+    '/items/articles?aggregate[count]=*&aggregate[sum]=views,rating&aggregate[countDistinct]=author&groupBy=status,year(published_at),author.name&sort=-count&having[count][_gt]=0',
+  'a cursor': '/items/articles?cursor=&limit=3&sort=-rating,author.name&meta=*',
+  'a stream with counts': '/items/articles?limit=-1&meta=*&fields=id,comments.author.name',
+  'an export': '/items/articles?export=csv&fields=id,author.name,tags.tags_id.name',
+  'one item with all its relations': '/items/articles/1?fields=*.*.*',
+};
+
+t.test('whatever is asked, it is one statement', async (t) => {
+  for (const [name, path] of Object.entries(TWENTY)) {
+    const first = await get(service, path);
+    t.equal(first.status, 200, `${name}: ${first.text.slice(0, 200)}`);
+    const { calls, said, answer } = await count(() => get(service, path));
+    t.strictSame(calls, [1], `${name}: ${said}`);
+    t.equal(answer.text, first.text);
+  }
+  const body = { keys: [1, 2, 3], query: { fields: ['*', 'author.*'], sort: ['-id'], meta: '*' } };
+  const headers = { 'content-type': 'application/json' };
+  const ask = (): Promise<Answer> =>
+    request(service, 'SEARCH', '/items/articles', { headers, body: JSON.stringify(body) });
+  await ask();
+  const { calls, said, answer } = await count(ask);
+  t.strictSame([answer.status, calls], [200, [1]], said);
+});
+
+t.test('what PostgreSQL refuses costs no second statement', async (t) => {
+  const refused = [
+    '/items/articles?sort=meta',
+    '/items/articles?filter[published_at][_gt]=never',
+    '/items/articles?aggregate[countDistinct]=meta',
+    '/items/articles?sort=json(meta,k)&cursor=WyJ4IiwgIngiXQ',
+  ];
+  for (const path of refused) {
+    t.equal((await get(service, path)).status, 400);
+    const { calls, said, answer } = await count(() => get(service, path));
+    t.equal(answer.status, 400);
+    t.strictSame(calls, [], `${path}: ${said}`);
+  }
 });
 
 interface Article {

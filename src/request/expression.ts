@@ -1,4 +1,5 @@
 /** Fields as clients write them: `title`, `author.name`, `comments.*`, `year(author.born)`, `json(meta, a.b[0])`. */
+import { LRUCache } from 'lru-cache';
 import { invalidQuery } from '../errors.js';
 import { type Call, DATE_FUNCTIONS, type Expression, type Selection } from './ast.js';
 import type { ParseContext } from './query.js';
@@ -17,7 +18,7 @@ export function parseList(input: unknown, parameter: string): string[] {
 }
 
 export function parseExpression(text: string, parameter: string, context: ParseContext): Expression {
-  context.values.node();
+  context.values.count(1);
   const path = splitOutside(text, '.', parameter);
   const last = path.at(-1) as string;
   const match = /^([^()]*)\((.*)\)$/s.exec(last);
@@ -75,12 +76,47 @@ interface Node {
   readonly calls: Map<string, Selection>;
 }
 
-/** Paths that share a beginning share a node: `author.name,author.id` asks once for the author. */
+/** Lists of fields come again and again: those without values of their own are parsed once per text. */
+const known = new LRUCache<string, Known>({
+  max: 2_000,
+  maxSize: 4_194_304,
+  sizeCalculation: (_, text) => text.length + 1,
+});
+
+interface Known {
+  readonly fields: Selection[];
+  readonly paths: number;
+}
+
+const texts = new WeakMap<readonly Selection[], string>();
+
+/** The text that a list of fields was parsed from, where it says the same as the list. */
+export function textOf(fields: readonly Selection[]): string | undefined {
+  return texts.get(fields);
+}
+
 export function parseFields(input: unknown, context: ParseContext): Selection[] | null {
+  if (typeof input !== 'string' || input.includes('(')) return readFields(parseList(input, 'fields'), context);
+  const text = `${context.limits.relationalDepth} ${input}`;
+  const before = known.get(text);
+  if (before) {
+    context.values.count(before.paths);
+    return before.fields;
+  }
+  const list = parseList(input, 'fields');
+  const fields = readFields(list, context);
+  if (fields) {
+    known.set(text, { fields, paths: list.length });
+    texts.set(fields, text);
+  }
+  return fields;
+}
+
+/** Paths that share a beginning share a node: `author.name,author.id` asks once for the author. */
+function readFields(list: readonly string[], context: ParseContext): Selection[] | null {
+  if (list.length === 0) return null;
   const root: Node = { children: new Map(), calls: new Map() };
-  const texts = parseList(input, 'fields');
-  if (texts.length === 0) return null;
-  for (const text of texts) {
+  for (const text of list) {
     const expression = parseExpression(text, 'fields', context);
     const { path, call } = expression;
     let node = root;

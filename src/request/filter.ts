@@ -39,7 +39,7 @@ function parseObject(input: unknown, context: ParseContext, depth: number, owner
 }
 
 function parseEntry(key: string, value: unknown, context: ParseContext, depth: number, owner: string | null): Filter {
-  context.values.node();
+  context.values.count(1);
   switch (key) {
     case '_and':
     case '_or':
@@ -211,7 +211,7 @@ const ORDERED: ReadonlySet<Operator> = new Set(['lt', 'lte', 'gt', 'gte', 'betwe
 function parseJsonFilter(input: Input, context: ParseContext): JsonFilter {
   const filters: JsonFilter[] = [];
   for (const [key, value] of Object.entries(input)) {
-    context.values.node();
+    context.values.count(1);
     if (key === '_and' || key === '_or') {
       const list = Array.isArray(value) ? value : Object.values(readObject(value, key));
       filters.push({

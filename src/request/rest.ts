@@ -2,6 +2,7 @@
 import qs from 'qs';
 import { invalidPayload, invalidQuery } from '../errors.js';
 import { EXPORT_FORMATS, type ExportFormat, type Parsed, type ReadRequest, type Target } from './ast.js';
+import { textOf } from './expression.js';
 import { type Input, type ParseContext, type ParseLimits, parseQuery, readObject } from './query.js';
 import { ValueList } from './values.js';
 import { type Key, readKeys } from './write.js';
@@ -60,7 +61,34 @@ function finish(collection: string, target: Target, input: Input, context: Parse
   const format = parseFormat(input.export);
   const query = parseQuery(input, context);
   const request: ReadRequest = { kind: 'read', collection, target, query, export: format !== null };
-  return { request, values: context.values.done(), shape: JSON.stringify(request), format };
+  return { request, values: context.values.done(), shape: shapeOf(request), format };
+}
+
+const PARTS = [
+  'alias',
+  'filter',
+  'search',
+  'sort',
+  'limit',
+  'offset',
+  'page',
+  'cursor',
+  'aggregate',
+  'groupBy',
+  'having',
+  'deep',
+  'meta',
+] as const;
+
+/** The AST as text: what is left out was not asked for. */
+function shapeOf({ collection, target, query, export: exported }: ReadRequest): string {
+  const { fields } = query;
+  const parts: unknown[] = [collection, target, exported, query.backlink, (fields && textOf(fields)) ?? fields];
+  for (const name of PARTS) {
+    const part = query[name];
+    if (part !== null && !(Array.isArray(part) && part.length === 0)) parts.push(name, part);
+  }
+  return JSON.stringify(parts);
 }
 
 function parseFormat(input: unknown): ExportFormat | null {

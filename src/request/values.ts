@@ -13,8 +13,9 @@ export class ValueList {
   }
 
   /** Counts the parts of a request: each becomes a part of the statement. */
-  node(): void {
-    if (++this.#nodes > this.#maxNodes)
+  count(nodes: number): void {
+    this.#nodes += nodes;
+    if (this.#nodes > this.#maxNodes)
       throw invalidQuery(`The query has more than MAX_QUERY_NODES (${this.#maxNodes}) parts`);
   }
 

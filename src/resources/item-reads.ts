@@ -1,7 +1,6 @@
 /** Reading items: whole, streamed, exported or explained. */
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { build } from 'fast-json-stringify';
-import type { LRUCache } from 'lru-cache';
 import type { Identity } from '../access/identity.js';
 import { forbidden } from '../errors.js';
 import type { Compiled, Reads } from '../execute/reads.js';
@@ -12,8 +11,7 @@ import type { ParseLimits } from '../request/query.js';
 import { parseRead, parseSearch } from '../request/rest.js';
 import { FORMATS, type Format, joinCells } from './formats.js';
 import { type ItemsServices, identifyAdministrator } from './items.js';
-
-export type ParsedUrls = LRUCache<string, Parsed>;
+import type { ParsedUrls } from './urls.js';
 
 export async function readItems(exchange: Exchange, services: ItemsServices, urls: ParsedUrls): Promise<Reply> {
   const { reads, limits } = services;
@@ -43,11 +41,7 @@ function parseUrl(exchange: Exchange, limits: ParseLimits, urls: ParsedUrls): Pa
   const [collection = '', key = null] = exchange.parameters;
   const { queryString } = exchange;
   const text = `${key === null ? 'list' : 'item'} ${collection}?${queryString}`;
-  let parsed = urls.get(text);
-  if (!parsed) {
-    parsed = parseRead(collection, key, queryString, limits);
-    urls.set(text, parsed);
-  }
+  const parsed = urls.get(text, () => parseRead(collection, key, queryString, limits));
   // The key of an item is the first value: only it differs between requests with the same query.
   return key === null ? parsed : { ...parsed, values: [key, ...parsed.values.slice(1)] };
 }
@@ -55,7 +49,7 @@ function parseUrl(exchange: Exchange, limits: ParseLimits, urls: ParsedUrls): Pa
 /** A strong tag of the bytes: a client that has them already is spared the transfer. */
 function taggedReply(exchange: Exchange, body: Buffer): Reply {
   if (exchange.method === 'SEARCH') return { status: 200, type: JSON_TYPE, body };
-  const tag = `"${createHash('sha1').update(body).digest('base64url')}"`;
+  const tag = `"${hash('sha1', body, 'base64url')}"`;
   const headers = { ETag: tag };
   const held = exchange.headers.ifNoneMatch;
   if (held !== '' && (held === '*' || held.split(',').some((each) => each.trim().replace(/^W\//, '') === tag))) {

@@ -1,13 +1,13 @@
 /** /items: the rows of every collection. */
-import { LRUCache } from 'lru-cache';
 import { type Identities, type Identity, onlyAdministrator } from '../access/identity.js';
 import type { Reads } from '../execute/reads.js';
 import type { Writes } from '../execute/writes.js';
 import type { Exchange } from '../http/exchange.js';
 import type { Handler, Route } from '../http/router.js';
 import type { ParseLimits } from '../request/query.js';
-import { type ParsedUrls, readItems } from './item-reads.js';
+import { readItems } from './item-reads.js';
 import { createItems, deleteItem, deleteItems, updateItem, updateItems } from './item-writes.js';
+import { ParsedUrls } from './urls.js';
 
 export interface ItemsServices {
   readonly identities: Identities;
@@ -17,12 +17,7 @@ export interface ItemsServices {
 }
 
 export function itemsRoutes(services: ItemsServices): Route[] {
-  // What was parsed stays valid as long as the process runs: names are looked up later, variables at binding.
-  const urls: ParsedUrls = new LRUCache({
-    max: 5_000,
-    maxSize: 16_777_216,
-    sizeCalculation: (parsed, text) => text.length + parsed.shape.length,
-  });
+  const urls = new ParsedUrls();
   const read: Handler = (exchange) => readItems(exchange, services, urls);
   return [
     { method: 'GET', path: '/items/:collection', handle: read },

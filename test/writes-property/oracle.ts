@@ -46,6 +46,8 @@ class Oracle {
   readonly #deleted = new Map<string, Set<string>>();
   /** Related objects that a change of several items makes only once. */
   readonly #shared = new Map<object, Value>();
+  /** Keys of items that are not there: what would refer to them is not wrong for a reason of its own. */
+  readonly #missing = new Set<string>();
   #eitherWay = false;
   #made = 0;
 
@@ -111,8 +113,11 @@ class Oracle {
   /** The item has to be there. */
   #update(table: Table, given: unknown, payload: Payload, sharing: Payload | null = null): Value {
     if (typeof given !== 'string' && typeof given !== 'number') return this.#refuse(400);
-    if (!keyFits(table, given) || !this.#rows(table).has(String(given))) return this.#refuse(403);
-    const key = coerce(keyTypeOf(table), given);
+    const key = keyFits(table, given) ? coerce(keyTypeOf(table), given) : `made:${this.#made++}`;
+    if (!this.#rows(table).has(String(key))) {
+      this.#errors.add(403);
+      this.#missing.add(String(key));
+    }
     this.#walk(table, key, payload, sharing);
     return key;
   }
@@ -277,7 +282,8 @@ class Oracle {
     }
     for (const [, relation, row] of this.#references()) {
       const target = tableNamed(this.#model, relation.target);
-      if (!this.#rows(target).has(String(row[relation.name]))) this.#errors.add(400);
+      const key = String(row[relation.name]);
+      if (!this.#rows(target).has(key) && !this.#missing.has(key)) this.#errors.add(400);
     }
   }
 

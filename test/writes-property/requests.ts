@@ -114,7 +114,7 @@ class Writer {
       const limit = keyTypeOf(table) === 'integer' && draw.chance(40) ? draw.integer(1, 3) : null;
       return { kind: 'query', above: draw.integer(14, 22), limit };
     }
-    const keys = draw.repeat(1, 3, () => this.#existing(table)).flatMap((key) => key ?? []);
+    const keys: Value[] = draw.repeat(1, 3, () => this.#existing(table)).filter((key) => key !== null);
     if (this.#fault(15)) keys.push(this.#unknown(table));
     return { kind: 'keys', keys: [...new Set(keys)], bare: draw.chance(50) };
   }

@@ -1,0 +1,248 @@
+/**
+ * Requests with an Idempotency-Key: whoever sends one again, however often and however close together, has it carried out
+ * once and reads the first answer.
+ */
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import t from 'tap';
+import { digestToken } from '../src/access/identity.js';
+import {
+  type Answer,
+  ADMIN_TOKEN,
+  connectSql,
+  createLibrary,
+  request,
+  sendRaw,
+  startDatabase,
+  startTestService,
+} from './support.js';
+
+const OTHER_TOKEN = 'the-token-of-another-administrator';
+
+const server = await startDatabase();
+const databaseUrl = await createLibrary(server, 'receipts');
+const sql = connectSql(databaseUrl);
+t.teardown(() => sql.end());
+await sql`
+  insert into service_users (first_name, email, token, role)
+  select 'Other', 'other@example.com', ${digestToken(OTHER_TOKEN)}, role from service_users limit 1`;
+const service = await startTestService({ databaseUrl });
+
+interface PostOptions {
+  readonly collection?: string;
+  readonly query?: string;
+  readonly token?: string;
+  readonly to?: { readonly url: string };
+}
+
+function post(key: string, payload: unknown, options: PostOptions = {}): Promise<Answer> {
+  const { collection = 'tags', query = '', token = ADMIN_TOKEN, to = service } = options;
+  return request(to, 'POST', `/items/${collection}${query}`, {
+    headers: { 'content-type': 'application/json', 'idempotency-key': key },
+    body: JSON.stringify(payload),
+    token,
+  });
+}
+
+async function countTags(name: string): Promise<number> {
+  const [row] = await sql`select count(*)::int as count from tags where name = ${name}`;
+  return row?.count;
+}
+
+async function countReceipts(): Promise<number> {
+  const [row] = await sql`select count(*)::int as count from service_receipts`;
+  return row?.count;
+}
+
+t.test('the same request twice: one row, one answer', async (t) => {
+  const name = randomUUID();
+  const first = await post('twice', { name });
+  t.match(first, { status: 200, json: { data: { id: Number, name } } });
+  const second = await post('twice', { name });
+  t.equal(second.status, 200);
+  t.equal(second.text, first.text);
+  t.equal(await countTags(name), 1);
+
+  await sql`update tags set name = ${`${name} changed`} where name = ${name}`;
+  t.equal((await post('twice', { name })).text, first.text, 'the first answer, whatever became of the item');
+  t.equal(await countTags(name), 0);
+});
+
+t.test('lists and nested payloads', async (t) => {
+  const name = randomUUID();
+  const many = [{ name }, { name }, { name }];
+  const first = await post('list', many);
+  t.match(first, { status: 200, json: { data: { length: 3 } } });
+  t.equal((await post('list', many)).text, first.text);
+  t.equal(await countTags(name), 3);
+
+  const nested = {
+    title: name,
+    author: { name },
+    comments: [{ body: name }, { body: name }],
+    tags: [{ tags_id: { name: `${name} nested` } }],
+  };
+  const options = { collection: 'articles', query: '?fields=id,title,author.name,comments.body,tags.tags_id.name' };
+  const made = await post('nested', nested, options);
+  t.match(made, { status: 200, json: { data: { title: name, author: { name }, comments: { length: 2 } } } });
+  t.equal((await post('nested', nested, options)).text, made.text);
+  t.strictSame(
+    [
+      ...(await sql`
+        select
+          (select count(*)::int from articles where title = ${name}) as articles,
+          (select count(*)::int from authors where name = ${name}) as authors,
+          (select count(*)::int from comments where body = ${name}) as comments,
+          (select count(*)::int from tags where name = ${`${name} nested`}) as tags`),
+    ],
+    [{ articles: 1, authors: 1, comments: 2, tags: 1 }],
+  );
+});
+
+t.test('20 at once: one row, 20 equal answers', async (t) => {
+  for (let round = 0; round < 3; round++) {
+    const name = randomUUID();
+    const answers = await Promise.all(Array.from({ length: 20 }, () => post(`at once ${round}`.replaceAll(' ', '-'), { name })));
+    t.strictSame(new Set(answers.map(({ status }) => status)), new Set([200]));
+    t.equal(new Set(answers.map(({ text }) => text)).size, 1);
+    t.equal(await countTags(name), 1);
+  }
+});
+
+t.test('items whose own keys or unique values would collide are still repeated', async (t) => {
+  const email = `${randomUUID()}@example.com`;
+  const unique = { id: 7001, name: 'unique', email };
+  const first = await post('unique', unique, { collection: 'authors' });
+  t.match(first, { status: 200, json: { data: { id: 7001, email } } });
+  const second = await post('unique', unique, { collection: 'authors' });
+  t.match(second, { status: 200, text: first.text });
+
+  const linking = { id: 7001, title: 'links comments that exist', comments: [1, 2] };
+  const linked = await post('linking', linking, { collection: 'articles' });
+  t.match(linked, { status: 200, json: { data: { id: 7001 } } });
+  t.match(await post('linking', linking, { collection: 'articles' }), { status: 200, text: linked.text });
+
+  const upserting = { id: 7002, title: 'changes an author', author: { id: 7001, name: 'changed', email } };
+  const answers = await Promise.all(
+    Array.from({ length: 10 }, () => post('upserting', upserting, { collection: 'articles' })),
+  );
+  t.strictSame(new Set(answers.map(({ status }) => status)), new Set([200]));
+  t.equal(new Set(answers.map(({ text }) => text)).size, 1);
+  const crowd = { name: 'crowd', email: `${randomUUID()}@example.com`, articles: [{ id: 7003, title: 'one' }, 7002] };
+  const crowded = await Promise.all(Array.from({ length: 10 }, () => post('crowd', crowd, { collection: 'authors' })));
+  t.strictSame(new Set(crowded.map(({ status }) => status)), new Set([200]), crowded.map(({ text }) => text)[1]);
+  t.equal(new Set(crowded.map(({ text }) => text)).size, 1);
+});
+
+t.test('the same key for another request is refused', async (t) => {
+  const name = randomUUID();
+  t.equal((await post('other', { name })).status, 200);
+  const refused = { status: 422, json: { errors: [{ extensions: { code: 'UNPROCESSABLE_CONTENT' } }] } };
+  t.match(await post('other', { name: `${name}!` }), refused, 'another body');
+  t.match(await post('other', [{ name }]), refused, 'a list of the same');
+  t.match(await post('other', { name }, { query: '?fields=id' }), refused, 'another query');
+  t.match(await post('other', { name }, { collection: 'authors' }), refused, 'another collection');
+  t.equal(await countTags(name), 1);
+  t.equal(await countTags(`${name}!`), 0);
+  const [row] = await sql`select count(*)::int as count from authors where name = ${name}`;
+  t.equal(row?.count, 0);
+  t.equal((await post('other', { name })).status, 200, 'the key still answers its own request');
+});
+
+t.test('a key belongs to who sent it', async (t) => {
+  const name = randomUUID();
+  const mine = await post('whose', { name });
+  const theirs = await post('whose', { name }, { token: OTHER_TOKEN });
+  t.match([mine, theirs], [{ status: 200 }, { status: 200 }]);
+  t.not(mine.text, theirs.text);
+  t.equal(await countTags(name), 2);
+  t.equal((await post('whose', { name }, { token: OTHER_TOKEN })).text, theirs.text);
+  t.equal((await post('whose', { name: `${name}!` }, { token: OTHER_TOKEN })).status, 422);
+  t.equal((await post('whose', { name }, { token: 'the-token-of-nobody-at-all' })).status, 401);
+  t.equal(await countTags(name), 2);
+});
+
+t.test('an expired key writes again', async (t) => {
+  const hasty = await startTestService({ databaseUrl, IDEMPOTENCY_TTL: '1500ms' });
+  const name = randomUUID();
+  const first = await post('expiring', { name }, { to: hasty });
+  t.equal((await post('expiring', { name }, { to: hasty })).text, first.text);
+  t.equal(await countTags(name), 1);
+  await sleep(1_600);
+  const answers = await Promise.all(Array.from({ length: 10 }, () => post('expiring', { name }, { to: hasty })));
+  t.strictSame(new Set(answers.map(({ status }) => status)), new Set([200]));
+  t.equal(new Set(answers.map(({ text }) => text)).size, 1, 'once, also when many come at once');
+  t.not(answers[0]?.text, first.text);
+  t.equal(await countTags(name), 2);
+  await sleep(1_600);
+  t.equal((await post('expiring', { name: `${name}!` }, { to: hasty })).status, 200, 'and it may be another request');
+  t.equal(await countTags(`${name}!`), 1);
+});
+
+t.test('a request that failed leaves no receipt and may be repeated', async (t) => {
+  const before = await countReceipts();
+  const email = `${randomUUID()}@example.com`;
+  const refused = await post('failing', { name: 'first', email: 'ada@example.com' }, { collection: 'authors' });
+  t.match(refused, { status: 400, json: { errors: [{ extensions: { code: 'FAILED_VALIDATION', field: 'email' } }] } });
+  t.equal((await post('failing', { nothing: 1 })).status, 400);
+  t.equal((await post('failing', { name: 'no such item', articles: [999_999] }, { collection: 'authors' })).status, 403);
+  t.equal((await post('failing', { name: 'x' }, { collection: 'nowhere' })).status, 403);
+  t.equal((await post('failing', { name: 'x' }, { query: '?fields=nothing' })).status, 403);
+  t.equal(await countReceipts(), before);
+  t.equal(await countTags('x'), 0);
+  t.equal((await post('failing', { name: 'second', email }, { collection: 'authors' })).status, 200);
+  t.equal(await countReceipts(), before + 1);
+});
+
+t.test('keys of every kind', async (t) => {
+  const hostile = [
+    "'; drop table service_receipts; --",
+    '$1',
+    '${x}',
+    '\\',
+    '"quoted"',
+    '%00',
+    '__proto__',
+    'a'.repeat(255),
+    '!',
+    '~',
+    '0',
+    'null',
+  ];
+  for (const key of hostile.map((each) => each.replaceAll(' ', '_'))) {
+    const name = randomUUID();
+    const first = await post(key, { name });
+    t.equal(first.status, 200, key);
+    t.equal((await post(key, { name })).text, first.text, key);
+    t.equal(await countTags(name), 1);
+  }
+  const keys = await sql`select id from service_receipts where id !~ '^[A-Za-z0-9_-]{43}$'`;
+  t.equal(keys.length, 0, 'nothing of a key is stored but its digest');
+  const name = randomUUID();
+  for (const key of ['a b', 'a'.repeat(256), 'ü', 'a\tb']) {
+    t.match(await post(key, { name }), { status: 400, json: { errors: [{ extensions: { code: 'INVALID_PAYLOAD' } }] } });
+  }
+  const body = JSON.stringify({ name });
+  const raw = await sendRaw(
+    service,
+    [
+      `POST /items/tags HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\nContent-Type: application/json\r\n` +
+        `Content-Length: ${body.length}\r\nIdempotency-Key: a\x00b\r\nConnection: close\r\n\r\n${body}`,
+    ],
+    (received) => received.includes('\r\n\r\n'),
+  );
+  t.match(raw, /^HTTP\/1\.1 4\d\d |^$/);
+  t.equal(await countTags(name), 0);
+  t.equal((await post('', { name })).status, 200, 'an empty key is none');
+  t.equal((await post('', { name })).status, 200);
+  t.equal(await countTags(name), 2);
+});
+
+t.test('the key binds POST alone, and receipts are no items', async (t) => {
+  const headers = { 'content-type': 'application/json', 'idempotency-key': 'patching' };
+  for (const name of ['one', 'two']) {
+    const answer = await request(service, 'PATCH', '/items/tags/1', { headers, body: JSON.stringify({ name }) });
+    t.match(answer, { status: 200, json: { data: { name } } });
+  }
+  t.equal((await request(service, 'GET', '/items/service_receipts')).status, 403);
+});
