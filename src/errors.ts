@@ -109,6 +109,7 @@ export function fromDatabase(error: unknown, use: 'query' | 'key'): unknown {
   if (!isDatabaseFailure(error)) return error;
   const { code } = error;
   if (/^22/.test(code)) return use === 'key' ? forbidden() : invalidQuery('A value does not fit the type of its field');
+  if (code === '0A000') return invalidQuery('The database does not support this');
   // No such operator: the value of a type that has no order or no equality was sorted, grouped or compared.
   if (code === '42883') return invalidQuery('A field of this type cannot be compared, sorted or grouped');
   if (code === '57014') return invalidQuery('The query ran longer than DATABASE_STATEMENT_TIMEOUT allows');

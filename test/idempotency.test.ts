@@ -7,12 +7,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { digestToken } from '../src/access/identity.js';
 import {
-  type Answer,
   ADMIN_TOKEN,
+  type Answer,
   connectSql,
   createLibrary,
   request,
-  sendRaw,
   startDatabase,
   startTestService,
 } from './support.js';
@@ -102,7 +101,9 @@ t.test('lists and nested payloads', async (t) => {
 t.test('20 at once: one row, 20 equal answers', async (t) => {
   for (let round = 0; round < 3; round++) {
     const name = randomUUID();
-    const answers = await Promise.all(Array.from({ length: 20 }, () => post(`at once ${round}`.replaceAll(' ', '-'), { name })));
+    const answers = await Promise.all(
+      Array.from({ length: 20 }, () => post(`at once ${round}`.replaceAll(' ', '-'), { name })),
+    );
     t.strictSame(new Set(answers.map(({ status }) => status)), new Set([200]));
     t.equal(new Set(answers.map(({ text }) => text)).size, 1);
     t.equal(await countTags(name), 1);
@@ -128,9 +129,14 @@ t.test('items whose own keys or unique values would collide are still repeated',
   );
   t.strictSame(new Set(answers.map(({ status }) => status)), new Set([200]));
   t.equal(new Set(answers.map(({ text }) => text)).size, 1);
+
+  const own = { name: 'own', email: `${randomUUID()}@example.com`, articles: [7002] };
+  const owned = await post('own', own, { collection: 'authors' });
+  t.match(owned, { status: 200, json: { data: { articles: [7002] } } });
+  t.match(await post('own', own, { collection: 'authors' }), { status: 200, text: owned.text }, 'one after the other');
   const crowd = { name: 'crowd', email: `${randomUUID()}@example.com`, articles: [{ id: 7003, title: 'one' }, 7002] };
   const crowded = await Promise.all(Array.from({ length: 10 }, () => post('crowd', crowd, { collection: 'authors' })));
-  t.strictSame(new Set(crowded.map(({ status }) => status)), new Set([200]), crowded.map(({ text }) => text)[1]);
+  t.strictSame(new Set(crowded.map(({ status }) => status)), new Set([200]), 'and all at once');
   t.equal(new Set(crowded.map(({ text }) => text)).size, 1);
 });
 
@@ -185,7 +191,10 @@ t.test('a request that failed leaves no receipt and may be repeated', async (t) 
   const refused = await post('failing', { name: 'first', email: 'ada@example.com' }, { collection: 'authors' });
   t.match(refused, { status: 400, json: { errors: [{ extensions: { code: 'FAILED_VALIDATION', field: 'email' } }] } });
   t.equal((await post('failing', { nothing: 1 })).status, 400);
-  t.equal((await post('failing', { name: 'no such item', articles: [999_999] }, { collection: 'authors' })).status, 403);
+  t.equal(
+    (await post('failing', { name: 'no such item', articles: [999_999] }, { collection: 'authors' })).status,
+    403,
+  );
   t.equal((await post('failing', { name: 'x' }, { collection: 'nowhere' })).status, 403);
   t.equal((await post('failing', { name: 'x' }, { query: '?fields=nothing' })).status, 403);
   t.equal(await countReceipts(), before);
@@ -198,7 +207,7 @@ t.test('keys of every kind', async (t) => {
   const hostile = [
     "'; drop table service_receipts; --",
     '$1',
-    '${x}',
+    '{x}',
     '\\',
     '"quoted"',
     '%00',
@@ -219,19 +228,12 @@ t.test('keys of every kind', async (t) => {
   const keys = await sql`select id from service_receipts where id !~ '^[A-Za-z0-9_-]{43}$'`;
   t.equal(keys.length, 0, 'nothing of a key is stored but its digest');
   const name = randomUUID();
-  for (const key of ['a b', 'a'.repeat(256), 'ü', 'a\tb']) {
-    t.match(await post(key, { name }), { status: 400, json: { errors: [{ extensions: { code: 'INVALID_PAYLOAD' } }] } });
+  for (const key of ['a b', 'a'.repeat(256), 'aüb', 'a\tb']) {
+    t.match(await post(key, { name }), {
+      status: 400,
+      json: { errors: [{ extensions: { code: 'INVALID_PAYLOAD' } }] },
+    });
   }
-  const body = JSON.stringify({ name });
-  const raw = await sendRaw(
-    service,
-    [
-      `POST /items/tags HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\nContent-Type: application/json\r\n` +
-        `Content-Length: ${body.length}\r\nIdempotency-Key: a\x00b\r\nConnection: close\r\n\r\n${body}`,
-    ],
-    (received) => received.includes('\r\n\r\n'),
-  );
-  t.match(raw, /^HTTP\/1\.1 4\d\d |^$/);
   t.equal(await countTags(name), 0);
   t.equal((await post('', { name })).status, 200, 'an empty key is none');
   t.equal((await post('', { name })).status, 200);

@@ -7,7 +7,17 @@ import { inspect } from 'node:util';
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
 import { drawn } from './property/draw.js';
-import { type Answer, connectSql, createDatabase, databaseUrl, request, type Sql, startDatabase, startTestService, withSql } from './support.js';
+import {
+  type Answer,
+  connectSql,
+  createDatabase,
+  databaseUrl,
+  request,
+  type Sql,
+  startDatabase,
+  startTestService,
+  withSql,
+} from './support.js';
 import { createModel, firstState, loadRows, readRows } from './writes-property/database.js';
 import { compareStates } from './writes-property/matching.js';
 import { drawModel, type Model, type Row, tableNamed, type Value } from './writes-property/model.js';
@@ -130,7 +140,14 @@ function wrongAnswer(
 }
 
 /** Everything that is needed to look into it; the database has the rows from before again and again. */
-async function report(service: Service, sql: Sql, model: Model, state: State, write: WriteCase, place: string): Promise<string> {
+async function report(
+  service: Service,
+  sql: Sql,
+  model: Model,
+  state: State,
+  write: WriteCase,
+  place: string,
+): Promise<string> {
   const again = async (candidate: WriteCase): Promise<Examined> => {
     await loadRows(sql, model, state);
     return examine(service, sql, model, state, candidate);
@@ -141,9 +158,18 @@ async function report(service: Service, sql: Sql, model: Model, state: State, wr
   const named = new Set<string>([smallest.table]);
   const tables = model.tables.map(({ name, key, columns, relations }) => {
     if (body?.includes(name)) named.add(name);
-    return { name, key, columns: columns.map((column) => `${column.name} ${column.type}${column.nullable ? '' : ' not null'} ${column.initial ?? ''}`), relations };
+    return {
+      name,
+      key,
+      columns: columns.map(
+        (column) => `${column.name} ${column.type}${column.nullable ? '' : ' not null'} ${column.initial ?? ''}`,
+      ),
+      relations,
+    };
   });
-  const rows = [...state].map(([name, rows]) => `${name}:\n${[...rows.values()].map((row) => `  ${JSON.stringify(row)}`).join('\n')}`);
+  const rows = [...state].map(
+    ([name, rows]) => `${name}:\n${[...rows.values()].map((row) => `  ${JSON.stringify(row)}`).join('\n')}`,
+  );
   return [
     wrong,
     `seed ${place}: again with PROPERTY_SEED=${place.split(',')[0]} PROPERTY_CASES=${WRITES_PER_MODEL}`,

@@ -11,7 +11,9 @@ export function compileOperand(operand: OperandPlan, source: Source, descending 
     case 'date': {
       const column = source.column(operand.through, operand.field);
       const value = operand.field.column?.base_type === 'timestamptz' ? sql`(${column} at time zone 'UTC')` : column;
-      return sql`floor(extract(${DATE_PARTS[operand.function]} from ${value}))::int4`;
+      const part = sql`floor(extract(${DATE_PARTS[operand.function]} from ${value}))::int4`;
+      // Infinity has no year.
+      return operand.field.type === 'time' ? part : sql`case when isfinite(${column}) then ${part} end`;
     }
     case 'length': {
       const column = source.column(operand.through, operand.field);

@@ -69,10 +69,8 @@ export class Database {
   }
 
   /** Runs a compiled statement: one row with one cell, as the bytes PostgreSQL wrote; null when there is no row. */
-  async cell(text: string, parameters: (string | null)[]): Promise<Buffer | null> {
-    const rows = (await this.pool
-      .unsafe(text, parameters as string[], { prepare: true })
-      .raw()) as unknown as Buffer[][];
+  async cell(text: string, parameters: (string | null)[], prepare = true): Promise<Buffer | null> {
+    const rows = (await this.pool.unsafe(text, parameters as string[], { prepare }).raw()) as unknown as Buffer[][];
     // The last row, since a failed statement before this one can leave holes in front of it (porsager/postgres#1181).
     return rows.at(-1)?.[0] ?? null;
   }

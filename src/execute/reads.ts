@@ -48,6 +48,9 @@ export class Reads {
   readonly #limits: ReadLimits;
   readonly #observe: Observer;
   readonly #shapes: LRUCache<string, Compiled>;
+  /** Statements that were used before: from then on they are prepared. The driver never drops a prepared statement, so
+   * shapes that come once must not become one. */
+  readonly #used = new WeakSet<Compiled>();
   /** Statements whose cost was found acceptable. */
   readonly #affordable = new WeakSet<Compiled>();
 
@@ -87,10 +90,16 @@ export class Reads {
       compiled,
       (current) => {
         const { text, parameters } = current.statement;
-        return this.#database.cell(text, bind(parameters, parsed.values, caller));
+        return this.#database.cell(text, bind(parameters, parsed.values, caller), this.#isKnown(current));
       },
       caller,
     );
+  }
+
+  #isKnown(compiled: Compiled): boolean {
+    if (this.#used.has(compiled)) return true;
+    this.#used.add(compiled);
+    return false;
   }
 
   /** Hands the items to `take`, batch by batch. */
@@ -148,7 +157,7 @@ export class Reads {
     } catch (error) {
       if (!isStaleModel(error)) throw fromDatabase(error, use);
     }
-    await this.#mirror.reload();
+    await this.#mirror.refresh();
     try {
       return await send(this.compile(parsed));
     } catch (error) {

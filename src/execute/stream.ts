@@ -23,8 +23,7 @@ export async function streamRows(database: Database, options: StreamOptions): Pr
   const connection = await database.streams.reserve();
   let failed = true;
   try {
-    await readAll(connection, options);
-    failed = false;
+    failed = await readAll(connection, options, database.streams.CLOSE);
   } finally {
     // A statement that fails after some rows spoils the next result of its connection (porsager/postgres#1181): this one
     // is thrown away.
@@ -33,36 +32,55 @@ export async function streamRows(database: Database, options: StreamOptions): Pr
   }
 }
 
-async function readAll(connection: Awaited<ReturnType<Pool['reserve']>>, options: StreamOptions): Promise<void> {
+/** Answers whether the statement was cancelled. */
+async function readAll(
+  connection: Awaited<ReturnType<Pool['reserve']>>,
+  options: StreamOptions,
+  close: unknown,
+): Promise<boolean> {
   const query = connection.unsafe(options.text, options.parameters as string[], { prepare: true }).raw();
   let timedOut = false;
   let left = false;
+  let working = false;
+  let cancelled: Promise<unknown> | null = null;
+  // As the driver's own `cancel`, which hides when the cancellation has arrived: until then it could hit the next statement of
+  // this backend. While the portal is suspended there is nothing to cancel: the stream is closed instead.
+  const cancel = (): void => {
+    const { canceller } = query as unknown as { canceller: (query: unknown) => Promise<unknown> };
+    cancelled ??= canceller(query).catch(() => {});
+  };
   options.onAbort(() => {
     left = true;
-    query.cancel();
+    if (working) cancel();
   });
-  if (left) return;
+  if (left) return false;
+  working = true;
   let timer: NodeJS.Timeout | null = null;
   const arm = (): void => {
     if (options.batchTimeout === 0) return;
     timer = setTimeout(() => {
       timedOut = true;
-      query.cancel();
+      cancel();
     }, options.batchTimeout);
   };
   arm();
   try {
     await query.cursor(BATCH, async (rows) => {
+      working = false;
       if (timer) clearTimeout(timer);
       const cells = (rows as unknown as Buffer[][]).filter((row) => row !== undefined).map((row) => row[0] as Buffer);
       const more = await options.take(cells);
-      if (!more || left) return connection.CLOSE;
+      if (!more || left) return close as never;
+      working = true;
       arm();
     });
   } catch (error) {
     if (timedOut) throw invalidQuery('The query ran longer than DATABASE_STATEMENT_TIMEOUT allows');
     if (!left) throw error;
   } finally {
+    working = false;
     if (timer) clearTimeout(timer);
+    await cancelled;
   }
+  return cancelled !== null;
 }

@@ -270,7 +270,7 @@ export class Writes {
       } catch (error) {
         const again = attempt < ATTEMPTS && (isConflict(error) || isStaleModel(error));
         if (!again) throw error instanceof Error && error.message === REPEATED ? error : fromWrite(error);
-        if (isStaleModel(error)) await this.#mirror.reload();
+        if (isStaleModel(error)) await this.#mirror.refresh();
         else await pause(attempt);
       }
     }

@@ -93,7 +93,7 @@ export function write(exchange: Exchange, reply: Reply, options: WriteOptions): 
   response.cork(() => {
     writeHead(exchange, reply, options);
     if (reply.status === 204 || reply.status === 304) response.endWithoutBody(undefined, options.close);
-    else if (typeof body === 'function') response.end('', options.close);
+    else if (typeof body === 'function') response.endWithoutBody(undefined, options.close);
     else if (exchange.method === 'HEAD') response.endWithoutBody(Buffer.byteLength(body), options.close);
     else response.end(body, options.close);
   });

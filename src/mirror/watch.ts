@@ -33,6 +33,7 @@ export class Mirror {
   #fingerprint: string | null = null;
   #stopListening: (() => Promise<void>) | null = null;
   #closed = false;
+  #loadedAt = performance.now();
 
   private constructor(source: Source, observe: Observer, model: Model) {
     this.#source = source;
@@ -79,6 +80,11 @@ export class Mirror {
     return this.#loading;
   }
 
+  /** For whoever suspects that the model is out of date: at most once a second, since a request may be the cause itself. */
+  async refresh(): Promise<void> {
+    if (performance.now() - this.#loadedAt > 1_000) await this.reload();
+  }
+
   async close(): Promise<void> {
     this.#closed = true;
     if (this.#gathering) clearTimeout(this.#gathering);
@@ -90,6 +96,7 @@ export class Mirror {
   async #load(): Promise<void> {
     do {
       this.#again = false;
+      this.#loadedAt = performance.now();
       try {
         const model = await loadModel(this.#source, this.#observe, this.#model.version + 1);
         this.#model = model;

@@ -12,13 +12,33 @@ import { ALWAYS, type Condition, type Hop, type OperandPlan, type Step, type Val
 /** The row that a filter speaks of: one of `collection`, reached through to-one steps. */
 interface Place {
   readonly model: Model;
+  readonly budget: Budget;
   readonly collection: Collection;
   readonly through: readonly Step[];
   readonly name: string;
 }
 
-export function planFilter(filter: Filter | null, collection: Collection, model: Model, name = 'filter'): Condition {
-  return filter ? planRow(filter, { model, collection, through: [], name }) : ALWAYS;
+/** What one request may ask for, counted as it is planned. */
+export interface Budget {
+  readonly model: Model;
+  readonly maxNodes: number;
+  nodes: number;
+}
+
+/** PostgreSQL's planner takes longer for each table it has to join, and more than in proportion. */
+const RELATION_WEIGHT = 20;
+
+export function planFilter(filter: Filter | null, collection: Collection, budget: Budget, name = 'filter'): Condition {
+  return filter ? planRow(filter, { model: budget.model, budget, collection, through: [], name }) : ALWAYS;
+}
+
+export function spend(budget: Budget, nodes: number): void {
+  budget.nodes += nodes;
+  if (budget.nodes > budget.maxNodes) {
+    throw invalidQuery(
+      `The query is too large: more than MAX_QUERY_NODES (${budget.maxNodes}), where a relation in a filter counts as ${RELATION_WEIGHT}`,
+    );
+  }
 }
 
 function planRow(filter: Filter, place: Place): Condition {
@@ -35,6 +55,7 @@ function planRow(filter: Filter, place: Place): Condition {
       return planValue(filter.filter, prefixed(value, place.through), place);
     }
     case 'follow':
+      spend(place.budget, RELATION_WEIGHT);
       return planMany(filter.filter, followed(filter.arguments, place), place);
     default:
       throw invalidQuery(`${place.name}: an operator needs a field above it`);
@@ -53,6 +74,7 @@ function planNamed(name: string, filter: Filter, place: Place): Condition {
   const named = fieldNamed(place.collection, name, place.name);
   const { field } = named;
   const hop = hopOf(place.model, place.collection, field);
+  if (field.relation) spend(place.budget, RELATION_WEIGHT);
   if (hop) return planMany(filter, hop, place);
   const step = stepOf(place.model, place.collection, named, place.name);
   if (step) return planOne(filter, step, field, place);

@@ -1,4 +1,5 @@
 /** Orders and pages. Every order ends with the key, so that pages are stable. */
+import { invalidQuery } from '../errors.js';
 import type { Collection, Model } from '../mirror/model.js';
 import type { Query, SortKey } from '../request/ast.js';
 import { resolveExpression } from './names.js';
@@ -14,6 +15,7 @@ export function planOrder(
   const order = sort.map((key): Order => {
     const place = `sort "${key.expression.text}"`;
     const operand = asText(resolveExpression(key.expression, collection, { model, place, many: true }));
+    checkSortable(operand, place);
     return { operand, descending: key.descending };
   });
   return withKey(order, collection);
@@ -23,6 +25,13 @@ export function planOrder(
 function asText(operand: OperandPlan): OperandPlan {
   if (operand.kind === 'json') return { ...operand, as: 'text' };
   return operand.kind === 'first' ? { ...operand, operand: asText(operand.operand) } : operand;
+}
+
+function checkSortable(operand: OperandPlan, place: string): void {
+  if (operand.kind === 'first') checkSortable(operand.operand, place);
+  if (operand.kind === 'field' && (operand.field.type === 'json' || operand.field.type.startsWith('geometry'))) {
+    throw invalidQuery(`${place}: values of type ${operand.field.type} have no order`);
+  }
 }
 
 /** The relation's sort field, the collection's, or the key alone. */

@@ -1,21 +1,17 @@
 /** Selections × model → what is shown of a row: wildcards expanded, aliases resolved, relations planned level by level. */
 import { forbiddenField, invalidQuery } from '../errors.js';
-import { type Collection, collectionOf, type Field, type Model } from '../mirror/model.js';
+import { type Collection, collectionOf, type Field } from '../mirror/model.js';
 import type { Call, Query, Selection } from '../request/ast.js';
 import { planGroups } from './aggregate.js';
-import { planFilter } from './filter.js';
+import { type Budget, planFilter, spend } from './filter.js';
 import { anySteps, fieldNamed, hopOf, resolveCall } from './names.js';
 import { planLimit, planOffset, planOrder } from './order.js';
 import { ALWAYS, both, type Condition, type Output, type RowLevel } from './plan.js';
 import { planSearch } from './search.js';
 
-export interface Planner {
-  readonly model: Model;
+export interface Planner extends Budget {
   /** Items per list, root or nested, when the request names no limit. */
   readonly defaultLimit: number;
-  /** Fields and relations of one request, wildcards expanded. */
-  readonly maxNodes: number;
-  nodes: number;
 }
 
 /** Where a level stands: what is asked of it, and the way that led to it. */
@@ -45,9 +41,7 @@ export function planOutputs(
 ): Output[] {
   const outputs: Output[] = [];
   for (const [name, wanted] of expand(selections, collection, position)) {
-    if (++planner.nodes > planner.maxNodes) {
-      throw invalidQuery(`More than MAX_QUERY_NODES (${planner.maxNodes}) fields are selected`);
-    }
+    spend(planner, 1);
     const output = planOutput(name, wanted, collection, position, planner);
     if (output) outputs.push(output);
   }
@@ -149,7 +143,7 @@ function planOutput(
     const at = inner(name);
     if (at.query.aggregate || at.query.groupBy) {
       const where = both(
-        planFilter(at.query.filter, hop.collection, model, place),
+        planFilter(at.query.filter, hop.collection, planner, place),
         planSearch(at.query.search, hop.collection),
       );
       return {
@@ -219,7 +213,7 @@ function planSingle(fields: readonly Selection[], target: Collection, position: 
     kind: 'rows',
     collection: target,
     outputs: planOutputs(fields, target, position, planner),
-    where: both(planFilter(query.filter, target, planner.model, position.place), planSearch(query.search, target)),
+    where: both(planFilter(query.filter, target, planner, position.place), planSearch(query.search, target)),
     after: null,
     order: [],
     limit: { kind: 'constant', value: 1 },
@@ -238,7 +232,7 @@ export function planRows(
 ): RowLevel {
   const { query } = position;
   const limit = planLimit(query, planner.defaultLimit);
-  const filter = planFilter(query.filter, collection, planner.model, position.place);
+  const filter = planFilter(query.filter, collection, planner, position.place);
   return {
     kind: 'rows',
     collection,

@@ -39,7 +39,7 @@ export function planRead(request: ReadRequest, model: Model, limits: PlanLimits)
   const large = query.limit !== null && (query.limit.kind === 'all' || query.limit.large);
   checkCursor(request, grouped);
   const level = grouped
-    ? planGroups(query, collection, model, filtered(request, collection, model, narrowed), limits.defaultLimit)
+    ? planGroups(query, collection, model, filtered(request, collection, planner, narrowed), limits.defaultLimit)
     : planRows(fields, collection, position, planner, null, narrowed);
   return {
     kind: 'read',
@@ -63,8 +63,8 @@ function narrow(target: Target, { primaryKey }: Collection): Condition {
   }
 }
 
-function filtered({ query }: ReadRequest, collection: Collection, model: Model, narrowed: Condition): Condition {
-  return both(narrowed, planFilter(query.filter, collection, model), planSearch(query.search, collection));
+function filtered({ query }: ReadRequest, collection: Collection, planner: Planner, narrowed: Condition): Condition {
+  return both(narrowed, planFilter(query.filter, collection, planner), planSearch(query.search, collection));
 }
 
 /** One item by its key, or the only one of a singleton; the rest of the query shapes what is shown of it. */
@@ -91,7 +91,8 @@ function checkCursor(request: ReadRequest, grouped: boolean): void {
   if (grouped || request.export) throw invalidQuery('"cursor" does not apply to aggregates and exports');
   if (query.offset !== null || query.page !== null)
     throw invalidQuery('"cursor" takes the place of "offset" and "page"');
-  if (query.limit?.kind === 'all') throw invalidQuery('"cursor" needs a limit');
+  if (query.limit?.kind === 'all' || query.limit?.large)
+    throw invalidQuery('"cursor" needs a limit, at most STREAM_ABOVE');
 }
 
 export function servedCollection(model: Model, name: string): Collection {

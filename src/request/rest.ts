@@ -100,8 +100,11 @@ function parseFormat(input: unknown): ExportFormat | null {
 
 function readQueryString(queryString: string, limits: ParseLimits): Input {
   if (queryString === '') return {};
+  // The parser would drop this name in silence, and with it a filter.
+  if (/__proto__/.test(queryString)) throw invalidQuery('"__proto__" is not a name');
   try {
     return qs.parse(queryString, {
+      plainObjects: true,
       depth: limits.bracketDepth,
       strictDepth: true,
       arrayLimit: limits.arrayLength,

@@ -12,6 +12,8 @@ export interface Format {
   /** `first` says whether the batch holds the first item of the file. */
   readonly items: (cells: readonly Buffer[], first: boolean, columns: Columns) => Buffer;
   readonly close: string;
+  /** The whole file where there are no items, if that is not opening and closing. */
+  readonly empty?: string;
 }
 
 type Columns = readonly (readonly string[])[];
@@ -29,7 +31,7 @@ export const FORMATS: Readonly<Record<ExportFormat, Format>> = {
     type: 'application/x-ndjson; charset=utf-8',
     extension: 'ndjson',
     open: () => '',
-    items: (cells) => Buffer.concat(cells.flatMap((cell) => [cell, NEW_LINE])),
+    items: (cells) => Buffer.concat(cells.flatMap((cell) => [oneLine(cell), NEW_LINE])),
     close: '',
   },
   csv: csv(''),
@@ -47,6 +49,7 @@ export const FORMATS: Readonly<Record<ExportFormat, Format>> = {
     open: () => '',
     items: (cells) => Buffer.from(cells.map((cell) => stringify([read(cell)], { lineWidth: 0 })).join('')),
     close: '',
+    empty: '[]\n',
   },
 };
 
@@ -61,6 +64,12 @@ export function joinCells(cells: readonly Buffer[], separator: Buffer, first: bo
     pieces[position * 2 + 1] = cells[position] as Buffer;
   }
   return Buffer.concat(first ? pieces.slice(1) : pieces);
+}
+
+/** PostgreSQL breaks lines between the elements of a list; inside of texts they are escaped. */
+function oneLine(cell: Buffer): Buffer {
+  for (let position = cell.indexOf(10); position >= 0; position = cell.indexOf(10, position + 1)) cell[position] = 32;
+  return cell;
 }
 
 function read(cell: Buffer): Item {

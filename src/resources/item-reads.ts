@@ -22,14 +22,22 @@ export async function readItems(exchange: Exchange, services: ItemsServices, url
   exchange.staged('parse');
   const compiled = reads.compile(parsed);
   exchange.staged('compile');
-  const explain = /^\s*explain(=analyze)?\s*$/.exec(exchange.headers.prefer);
-  if (explain) return explainItems(parsed, compiled, identity, reads, explain[1] !== undefined);
+  const explain = preference(exchange.headers.prefer);
+  if (explain) return explainItems(parsed, compiled, identity, reads, explain === 'explain=analyze');
   if (parsed.format) return exportItems(parsed, parsed.format, compiled, identity, reads);
   if (compiled.stream) return streamItems(parsed, compiled, identity, reads);
   const body = await reads.run(parsed, compiled, identity);
   exchange.staged('execute');
   if (!body) throw forbidden();
   return taggedReply(exchange, body);
+}
+
+function preference(prefer: string): string | undefined {
+  if (prefer === '') return undefined;
+  return prefer
+    .split(',')
+    .map((each) => each.trim())
+    .find((each) => each === 'explain' || each === 'explain=analyze');
 }
 
 function parseBody(exchange: Exchange, limits: ParseLimits): Promise<Parsed> {
@@ -94,14 +102,21 @@ function exportItems(parsed: Parsed, name: ExportFormat, compiled: Compiled, ide
       return sink.write(whole);
     };
     await reads.stream(parsed, compiled, identity, take, (listener) => sink.onAbort(listener));
+    if (items === 0 && parsed.request.target.kind === 'item') throw forbidden();
     const closing = Buffer.from(format.close);
-    const rest = items === 0 ? Buffer.concat([opening, closing]) : closing;
+    const rest =
+      items > 0 ? closing : format.empty === undefined ? Buffer.concat([opening, closing]) : Buffer.from(format.empty);
     if (rest.length > 0) await sink.write(rest);
   };
   const file = `${parsed.request.collection}.${format.extension}`;
   const plain = file.replace(/[^\w.-]/g, '_');
-  const disposition = `attachment; filename="${plain}"; filename*=UTF-8''${encodeURIComponent(file)}`;
+  const disposition = `attachment; filename="${plain}"; filename*=UTF-8''${encodeHeader(file)}`;
   return { status: 200, type: format.type, body: produce, headers: { 'Content-Disposition': disposition } };
+}
+
+/** As RFC 5987 wants it: stricter than a URL. */
+function encodeHeader(text: string): string {
+  return encodeURIComponent(text).replace(/['()*]/g, (each) => `%${each.charCodeAt(0).toString(16).toUpperCase()}`);
 }
 
 const explanationBody = build({

@@ -18,6 +18,13 @@ const RANGES: ReadonlyMap<Codec, readonly [bigint, bigint]> = new Map([
   ['int8', [-(2n ** 63n), 2n ** 63n - 1n]],
 ]);
 
+/** Numbers beyond these cannot be read by PostgreSQL. */
+const LARGEST: ReadonlyMap<string, number> = new Map([
+  ['float4', 3.4e38],
+  ['float8', Number.MAX_VALUE],
+  ['numeric', Number.POSITIVE_INFINITY],
+]);
+
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,3})?$/i;
 
@@ -43,7 +50,8 @@ export function fits(codec: Codec, text: string): boolean {
     const number = BigInt(text.replace('+', ''));
     return number >= range[0] && number <= range[1];
   }
-  if (codec === 'float4' || codec === 'float8' || codec === 'numeric') return NUMBER.test(text);
+  const largest = LARGEST.get(codec);
+  if (largest !== undefined) return NUMBER.test(text) && Math.abs(Number(text)) <= largest;
   if (codec === 'uuid') return UUID.test(text);
   return !text.includes('\0');
 }

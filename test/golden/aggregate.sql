@@ -9,7 +9,10 @@ from (
     ) "%f2"
   ) as "sum"
   from (
-    select "%t1"."status" as "%g0", floor(extract(year from ("%t1"."published_at" at time zone 'UTC')))::int4 as "%g1", count(*) as "%a0", sum("%t1"."views") as "%a1", sum("%t1"."rating") as "%a2"
+    select "%t1"."status" as "%g0",
+    case
+    when isfinite("%t1"."published_at") then floor(extract(year from ("%t1"."published_at" at time zone 'UTC')))::int4
+    end as "%g1", count(*) as "%a0", sum("%t1"."views") as "%a1", sum("%t1"."rating") as "%a2"
     from "public"."articles" "%t1"
     group by "%g0", "%g1"
     having count(*) > $1::numeric

@@ -7,7 +7,7 @@ from (
   from (
     select "%t1"."id"
     from "public"."articles" "%t1"
-    where (floor(extract(year from ("%t1"."published_at" at time zone 'UTC')))::int4 = $1::int4 and (
+    where (case when isfinite("%t1"."published_at") then floor(extract(year from ("%t1"."published_at" at time zone 'UTC')))::int4 end = $1::int4 and (
       select count(*)
       from "public"."comments" "%t2"
       where "%t2"."article" = "%t1"."id"

@@ -3,13 +3,19 @@ select '{"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
 from (
   select "%p1"."id" as "id"
   from (
-    select "%t1"."id", floor(extract(year from ("%t1"."published_at" at time zone 'UTC')))::int4 as "%s0", (
+    select "%t1"."id",
+    case
+    when isfinite("%t1"."published_at") then floor(extract(year from ("%t1"."published_at" at time zone 'UTC')))::int4
+    end as "%s0", (
       select count(*)
       from "public"."comments" "%t2"
       where "%t2"."article" = "%t1"."id"
     ) as "%s1"
     from "public"."articles" "%t1"
-    order by floor(extract(year from ("%t1"."published_at" at time zone 'UTC')))::int4 desc, (
+    order by
+    case
+    when isfinite("%t1"."published_at") then floor(extract(year from ("%t1"."published_at" at time zone 'UTC')))::int4
+    end desc, (
       select count(*)
       from "public"."comments" "%t2"
       where "%t2"."article" = "%t1"."id"

@@ -31,7 +31,7 @@ const OPERATORS = [
 export const FEATURES: readonly string[] = [
   ...named('filter', [...OPERATORS, '_and', '_or', '_some', '_none', '_json', '$FOLLOW', 'function']),
   ...named('filter', ['self', 'many-to-one', 'one-to-many', 'many-to-many', 'many-to-any', 'blocks']),
-  ...named('filter', ['key of related', 'presence of related']),
+  ...named('filter', ['key of related', 'presence of related', 'keeps none', 'keeps some', 'keeps all']),
   ...named('filter', ['integer', 'bigInteger', 'decimal', 'float', 'boolean', 'date', 'dateTime', 'timestamp', 'time']),
   ...named('filter', ['text', 'string', 'uuid', 'json', 'jsonb']),
   ...named('json path', OPERATORS),

@@ -2,7 +2,8 @@
 import type { Draw } from './draw.js';
 import { drawOperand, drawValue, isJson, isText, type Json, type KindName, type Operand } from './kinds.js';
 import { type Column, type Model, type Relation, type Table, tableNamed } from './model.js';
-import { drawJsonPlace, drawPath, drawScope } from './paths.js';
+import { evaluate, readExpression } from './oracle-values.js';
+import { drawJsonPlace, drawPath, drawScope, type Path } from './paths.js';
 
 export type Filter = { readonly [key: string]: unknown };
 
@@ -28,24 +29,24 @@ const TEXT = [
 const JSON_PATH = [...new Set([...TEXT, ...ORDERED])];
 
 export function drawFilter(table: Table, model: Model, depth: number, draw: Draw): Filter {
-  const entries = draw.repeat(draw.chance(4) ? 0 : 1, depth > 0 ? 3 : 2, () => drawEntry(table, model, depth, draw));
-  return Object.fromEntries(entries);
+  const most = draw.chance(35) ? 3 : 1;
+  return Object.fromEntries(draw.repeat(draw.chance(4) ? 0 : 1, most, () => drawEntry(table, model, depth, draw)));
 }
 
 function drawEntry(table: Table, model: Model, depth: number, draw: Draw): [string, unknown] {
   const form = draw.integer(1, 100);
-  if (depth > 0 && form <= 18) {
+  if (depth > 0 && form <= 14) {
     return [draw.pick(['_and', '_or']), draw.repeat(1, 3, () => drawFilter(table, model, depth - 1, draw))];
   }
-  if (depth > 0 && form <= 52 && table.relations.length > 0) {
+  if (depth > 0 && form <= 44 && table.relations.length > 0) {
     const relation = draw.pick(table.relations);
     return drawRelated(relation, table, model, depth - 1, draw);
   }
-  if (depth > 0 && form <= 57) return drawFollow(table, model, depth - 1, draw) ?? drawScalar(table, draw);
-  if (form <= 66) {
+  if (depth > 0 && form <= 48) return drawFollow(table, model, depth - 1, draw) ?? drawScalar(table, draw);
+  if (form <= 56) {
     const path = drawPath(table, model, { depth, many: false, calls: 100 }, draw);
     if (!path.column)
-      return [path.text, drawOperators(path.kind, (name) => drawCallOperand(path.kind, name, draw), draw)];
+      return [path.text, drawOperators(path.kind, (name) => drawCallOperand(table, model, path, name, draw), draw)];
   }
   return drawScalar(table, draw);
 }
@@ -68,9 +69,9 @@ function drawScalar(table: Table, draw: Draw): [string, unknown] {
 /** JSON values and texts have more operators than others: they come up more often. */
 function drawColumn({ columns }: Table, draw: Draw): Column {
   const documents = columns.filter(({ kind }) => isJson(kind));
-  if (documents.length > 0 && draw.chance(30)) return draw.pick(documents);
+  if (documents.length > 0 && draw.chance(25)) return draw.pick(documents);
   const texts = columns.filter(({ kind }) => isText(kind));
-  return draw.pick(texts.length > 0 && draw.chance(30) ? texts : columns);
+  return draw.pick(texts.length > 0 && draw.chance(20) ? texts : columns);
 }
 
 /** One or two operators, with what they are compared to. */
@@ -130,10 +131,14 @@ function drawStored(table: Table, column: Column, draw: Draw): Operand {
   return drawOperand(column.kind, value, draw);
 }
 
-function drawCallOperand(kind: KindName, operator: string, draw: Draw): Operand {
-  if (kind === 'text') return drawJsonOperand(operator, draw);
-  const value = draw.chance(60) ? draw.integer(0, 12) : draw.pick([1815, 1969, 1970, 2000, 2024, 23, 30, 52, 53, 59]);
-  return draw.chance(50) ? value : String(value);
+/** Mostly what the function gives for a row. */
+function drawCallOperand(table: Table, model: Model, path: Path, operator: string, draw: Draw): Operand {
+  const [row = null] = draw.some(table.rows, 1, 1);
+  const found = evaluate({ model, seen: new Set() }, table, row, readExpression(path.text), null);
+  const isFound = (typeof found === 'number' || typeof found === 'string') && found !== '';
+  if (isFound && draw.chance(60)) return draw.chance(50) ? found : String(found);
+  if (path.kind === 'text') return drawJsonOperand(operator, draw);
+  return draw.chance(60) ? draw.integer(0, 12) : draw.pick([1815, 1969, 1970, 2000, 2024, 23, 30, 52, 53, 59]);
 }
 
 function drawJsonTest(table: Table, column: Column, draw: Draw): Filter {
@@ -150,7 +155,7 @@ function drawJsonTest(table: Table, column: Column, draw: Draw): Filter {
     const comparison = drawComparison(name, operand, draw);
     return [path, draw.chance(20) && name === '_eq' && comparison !== null ? comparison : { [name]: comparison }];
   };
-  const tests = Object.fromEntries(draw.repeat(1, 2, test));
+  const tests = Object.fromEntries(draw.repeat(1, 3, test));
   if (!draw.chance(25)) return { _json: tests };
   return { _json: { ...tests, [draw.pick(['_and', '_or'])]: draw.repeat(1, 2, () => Object.fromEntries([test()])) } };
 }

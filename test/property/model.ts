@@ -118,7 +118,7 @@ export function drawModel(draw: Draw): Model {
     if (draw.chance(20)) entity.sortField = entity.columns.find(isSortable)?.name ?? null;
   }
   fillRows(tables, draw);
-  const options = { defaultLimit: draw.pick([3, 7, 100]), streamAbove: draw.pick([2, 10, 10_000]) };
+  const options = { defaultLimit: draw.pick([3, 7, 100]), streamAbove: draw.pick([5, 10, 10_000]) };
   return { tables, options };
 }
 

@@ -190,8 +190,8 @@ function matchesJson(world: World, filter: unknown, value: unknown, binary: bool
     const steps = key.split(/[.[\]]+/).filter((step) => step !== '');
     const text = jsonText(stepInto(value, steps), binary);
     const tests = given !== null && typeof given === 'object' && !Array.isArray(given) ? given : { _eq: given };
+    for (const operator of Object.keys(tests)) world.seen.add(`json path ${operator}`);
     return Object.entries(tests).every(([operator, operand]) => {
-      world.seen.add(`json path ${operator}`);
       return comparesAsNumber(operator, operand)
         ? compare(
             operator,

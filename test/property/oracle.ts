@@ -43,6 +43,9 @@ export function expectedAnswer(world: World, request: ReadRequest): ExpectedAnsw
   if (keys) world.seen.add('parameter keys');
   const named = table.rows.filter((row) => keys?.includes(String(row[table.key.name])) ?? true);
   const found = select(world, level, named);
+  if (query.filter !== undefined) {
+    world.seen.add(`filter keeps ${found.length === 0 ? 'none' : found.length === named.length ? 'all' : 'some'}`);
+  }
   const data =
     query.aggregate !== undefined || query.groupBy !== undefined
       ? page(world, expectedGroups(world, table, found, query, ''), level)
@@ -190,7 +193,7 @@ function showOutput(world: World, level: Level, row: Row, name: string, { source
     const found = held === null ? undefined : target.rows.find((each) => each[target.key.name] === held);
     return showSingle(world, below(level, name, target, relation), found ?? null, tree, 'many-to-one');
   }
-  if (relation?.kind === 'any' && isOpened) return showAny(world, level, row, relation, tree);
+  if (relation?.kind === 'any' && isOpened) return showAny(world, level, row, name, relation, tree);
   return showValue(columnNamed(table, source).kind, row[source] ?? null);
 }
 
@@ -241,15 +244,25 @@ function showMany(
 }
 
 /** Fields without a scope are of every target that has them; a target of which nothing is selected shows its key. */
-function showAny(world: World, level: Level, row: Row, relation: Relation & { kind: 'any' }, tree: Tree): Expected {
+function showAny(
+  world: World,
+  level: Level,
+  row: Row,
+  name: string,
+  relation: Relation & { kind: 'any' },
+  tree: Tree,
+): Expected {
   const target = world.model.tables.find(({ name }) => name === row[relation.collectionField]);
   if (!target || !relation.targets.includes(target.name)) return null;
-  const key = `${relation.name}:${target.name}`;
-  const has = (name: string): boolean =>
-    name === '*' || [...target.columns, ...target.relations].some((each) => each.name === name);
-  const common: Tree = { ...tree, fields: new Map([...tree.fields].filter(([name]) => has(name))), scopes: new Map() };
-  const wanted = mergeTrees(common, tree.scopes.get(key) ?? emptyTree());
-  const inner = below(level, key, target, relation);
+  const has = (field: string): boolean =>
+    field === '*' || [...target.columns, ...target.relations].some((each) => each.name === field);
+  const common: Tree = {
+    ...tree,
+    fields: new Map([...tree.fields].filter(([field]) => has(field))),
+    scopes: new Map(),
+  };
+  const wanted = mergeTrees(common, tree.scopes.get(`${relation.name}:${target.name}`) ?? emptyTree());
+  const inner = below(level, `${name}:${target.name}`, target, relation);
   const found = anyTarget(row, relation, target);
   if (wanted.fields.size + wanted.calls.size > 0) return showSingle(world, inner, found, wanted, 'many-to-any');
   const [shown] = found ? select(world, inner, [found]) : [];

@@ -90,9 +90,13 @@ function drawPage(prefix: '' | '_', draw: Draw): Query {
   return query;
 }
 
+/** What looks like a number but is none of some type: it is not found there, and nothing is wrong with it. */
+const NO_NUMBERS = ['1e999', '-1e-999', '99999999999999999999', 'NaN', 'Infinity', '0x10', '1.', '--1'] as const;
+
 function drawSearch(table: Table, draw: Draw): string {
   const column = draw.pick(table.columns);
   const stored = table.rows.flatMap((row) => writeValue(column.kind, row[column.name] ?? null) ?? []);
+  if (draw.chance(10)) return draw.pick(NO_NUMBERS);
   const text = stored.length > 0 && draw.chance(70) ? draw.pick(stored) : draw.pick(TEXTS);
   if (!isText(column.kind) || draw.chance(30)) return column.kind === 'decimal' ? text.replace(/\.?0+$/, '') : text;
   const start = draw.integer(0, text.length);

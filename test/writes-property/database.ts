@@ -13,7 +13,8 @@ export async function createModel(sql: Sql, model: Model): Promise<void> {
     if (table.key.kind === 'flagged')
       await sql`insert into service_fields (collection, field, special) values (${table.name}, ${table.key.name}, 'uuid')`;
   }
-  for (const table of model.tables) for (const relation of table.relations) await createRelation(sql, model, table, relation);
+  for (const table of model.tables)
+    for (const relation of table.relations) await createRelation(sql, model, table, relation);
 }
 
 /** The rows the model begins with, or others, in the place of all there are. */
@@ -104,7 +105,12 @@ function initialOf(sql: Sql, initial: Value): Fragment {
   }
 }
 
-async function createRelation(sql: Sql, model: Model, table: Table, relation: Table['relations'][number]): Promise<void> {
+async function createRelation(
+  sql: Sql,
+  model: Model,
+  table: Table,
+  relation: Table['relations'][number],
+): Promise<void> {
   if (relation.kind === 'any') {
     await sql`insert into service_relations (many_collection, many_field, one_collection_field, one_allowed_collections, junction_field)
       values (${table.name}, ${relation.name}, ${relation.collectionField}, ${relation.targets.join(',')}, 'parent_id')`;

@@ -36,7 +36,8 @@ function compareRows(table: Table, wanted: ReadonlyMap<string, Row>, found: Read
         return `${table.name} ${key}: "${name}" is ${JSON.stringify(other[name])}, expected ${JSON.stringify(row[name])}`;
     }
   }
-  for (const [key, row] of found) if (!wanted.has(key)) return `${table.name} has a row too many: ${JSON.stringify(row)}`;
+  for (const [key, row] of found)
+    if (!wanted.has(key)) return `${table.name} has a row too many: ${JSON.stringify(row)}`;
   return null;
 }
 
@@ -46,7 +47,8 @@ function compareKeys(table: Table, before: State, made: ReadonlyMap<string, Valu
   const highest = Math.max(0, ...[...rowsOf(before, table).keys()].map(Number));
   for (const key of rowsOf(expected, table).keys()) {
     const actual = made.get(key);
-    if (actual !== undefined && Number(actual) <= highest) return `${table.name}: the key ${actual} was made, though ${highest} was there`;
+    if (actual !== undefined && Number(actual) <= highest)
+      return `${table.name}: the key ${actual} was made, though ${highest} was there`;
   }
   return null;
 }

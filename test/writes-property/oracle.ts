@@ -3,7 +3,18 @@
  * each object is applied as it is met, and what leaves a relation leaves it at the end. Keys that the database makes are
  * stand-ins here. All that is wrong with a payload is collected, because which of it is reported is not settled.
  */
-import { type Column, keyTypeOf, type Many, type Model, type One, relationNamed, type Row, type Table, tableNamed, type Value } from './model.js';
+import {
+  type Column,
+  keyTypeOf,
+  type Many,
+  type Model,
+  type One,
+  type Row,
+  relationNamed,
+  type Table,
+  tableNamed,
+  type Value,
+} from './model.js';
 import { coerce, isObject, keyFits } from './oracle-values.js';
 import type { Payload, WriteCase } from './requests.js';
 
@@ -101,7 +112,8 @@ class Oracle {
 
   #create(table: Table, payload: Payload): Value {
     const given = payload[table.key.name] ?? null;
-    if (given !== null && !keyFits(table, given)) return this.#refuse(isObject(given) || Array.isArray(given) || typeof given === 'boolean' ? 400 : 403);
+    if (given !== null && !keyFits(table, given))
+      return this.#refuse(isObject(given) || Array.isArray(given) || typeof given === 'boolean' ? 400 : 403);
     if (given !== null && this.#rows(table).has(String(given))) this.#errors.add(400);
     if (given === null && table.key.kind === 'text') this.#errors.add(400);
     const key = given === null ? `made:${this.#made++}` : coerce(keyTypeOf(table), given);
@@ -146,7 +158,8 @@ class Oracle {
       if (relation?.kind === 'many') this.#many(table, key, relation, value);
       else if (relation && isObject(value)) {
         const known = sharing ? this.#shared.get(value) : undefined;
-        const related = known ?? this.#related(relation.kind === 'one' ? relation.target : this.#anyTarget(relation, payload), value);
+        const related =
+          known ?? this.#related(relation.kind === 'one' ? relation.target : this.#anyTarget(relation, payload), value);
         if (sharing) this.#shared.set(value, related);
         this.#assign(table, key, name, relation.kind === 'one' || related === null ? related : String(related));
       } else if (column) this.#assignScalar(table, key, column, value);
@@ -256,7 +269,9 @@ class Oracle {
         const isGone = this.#deleted.get(relation.target)?.has(String(row[relation.name]));
         if (!isGone) continue;
         const key = String(row[table.key.name]);
-        const isWritten = [...this.#assigned.keys()].some((place) => place.startsWith(JSON.stringify([table.name, row[table.key.name]]).slice(0, -1)));
+        const isWritten = [...this.#assigned.keys()].some((place) =>
+          place.startsWith(JSON.stringify([table.name, row[table.key.name]]).slice(0, -1)),
+        );
         if (isWritten || isStandIn(key)) this.#eitherWay = true;
         if (relation.onDelete === 'no action') continue;
         settled = false;
@@ -270,7 +285,8 @@ class Oracle {
     for (const table of this.#model.tables) {
       for (const relation of table.relations) {
         if (relation.kind !== 'one' || !relation.constrained) continue;
-        for (const row of [...this.#rows(table).values()]) if (row[relation.name] !== null) yield [table, relation, row];
+        for (const row of [...this.#rows(table).values()])
+          if (row[relation.name] !== null) yield [table, relation, row];
       }
     }
   }
@@ -278,7 +294,8 @@ class Oracle {
   #checkRows(): void {
     for (const table of this.#model.tables) {
       const required = table.columns.filter((column) => !column.nullable);
-      for (const row of this.#rows(table).values()) if (required.some(({ name }) => row[name] === null)) this.#errors.add(400);
+      for (const row of this.#rows(table).values())
+        if (required.some(({ name }) => row[name] === null)) this.#errors.add(400);
     }
     for (const [, relation, row] of this.#references()) {
       const target = tableNamed(this.#model, relation.target);

@@ -3,7 +3,17 @@
  * some name what is not there, contradict themselves, or do not fit. What is right and wrong about them is the oracle's to say.
  */
 import type { Draw } from '../property/draw.js';
-import { type Column, keyTypeOf, type Many, type Model, makeUuid, type Relation, type Table, tableNamed, type Value } from './model.js';
+import {
+  type Column,
+  keyTypeOf,
+  type Many,
+  type Model,
+  makeUuid,
+  type Relation,
+  type Table,
+  tableNamed,
+  type Value,
+} from './model.js';
 import type { State } from './oracle.js';
 
 export type Payload = Readonly<Record<string, unknown>>;
@@ -34,11 +44,19 @@ export function encodeWrite(model: Model, write: WriteCase): Encoded {
     case 'create':
       return { method: 'POST', path: path + shown, body: JSON.stringify(write.many ? write.items : write.items[0]) };
     case 'one':
-      return { method: 'PATCH', path: `${path}/${encodeURIComponent(write.key)}${shown}`, body: JSON.stringify(write.data) };
+      return {
+        method: 'PATCH',
+        path: `${path}/${encodeURIComponent(write.key)}${shown}`,
+        body: JSON.stringify(write.data),
+      };
     case 'each':
       return { method: 'PATCH', path: path + shown, body: JSON.stringify(write.items) };
     case 'same':
-      return { method: 'PATCH', path: path + shown, body: JSON.stringify({ ...selectionBody(write.selected, key.name), data: write.data }) };
+      return {
+        method: 'PATCH',
+        path: path + shown,
+        body: JSON.stringify({ ...selectionBody(write.selected, key.name), data: write.data }),
+      };
     case 'delete': {
       const { selected } = write;
       if (selected.kind === 'keys' && selected.bare && selected.keys.length === 1)
@@ -86,11 +104,27 @@ class Writer {
   write(): WriteCase {
     const draw = this.#draw;
     const table = draw.pick(this.#model.tables);
-    const kind = draw.pick(['create', 'create', 'create', 'one', 'one', 'one', 'each', 'each', 'same', 'delete'] as const);
+    const kind = draw.pick([
+      'create',
+      'create',
+      'create',
+      'one',
+      'one',
+      'one',
+      'each',
+      'each',
+      'same',
+      'delete',
+    ] as const);
     switch (kind) {
       case 'create': {
         const many = draw.chance(50);
-        return { kind, table: table.name, many, items: draw.repeat(many ? 0 : 1, many ? 6 : 1, () => this.#created(table, 1)) };
+        return {
+          kind,
+          table: table.name,
+          many,
+          items: draw.repeat(many ? 0 : 1, many ? 6 : 1, () => this.#created(table, 1)),
+        };
       }
       case 'one': {
         const key = String(this.#existing(table) ?? this.#unknown(table));
@@ -145,7 +179,8 @@ class Writer {
       if (relation?.kind === 'one') payload[column.name] = this.#one(relation.target, depth, column.nullable);
       else if (relation?.kind !== 'any' && column.name !== 'collection') payload[column.name] = this.#scalar(column);
     }
-    for (const relation of table.relations) if (relation.kind === 'any' && draw.chance(60)) this.#any(payload, relation, depth);
+    for (const relation of table.relations)
+      if (relation.kind === 'any' && draw.chance(60)) this.#any(payload, relation, depth);
     for (const relation of table.relations) {
       if (relation.kind !== 'many' || depth >= DEEPEST || this.#rows >= MOST_ROWS || !draw.chance(30)) continue;
       const place = `${table.name}/${key}/${relation.name}`;
@@ -174,7 +209,9 @@ class Writer {
     if (draw.chance(50)) return this.#created(table, depth);
     const key = this.#existing(table);
     if (key !== null && draw.chance(15)) return { [table.key.name]: key };
-    return key !== null ? { [table.key.name]: key, ...this.#object(table, key, depth, null) } : this.#created(table, depth);
+    return key !== null
+      ? { [table.key.name]: key, ...this.#object(table, key, depth, null) }
+      : this.#created(table, depth);
   }
 
   #any(payload: Record<string, unknown>, relation: Extract<Relation, { kind: 'any' }>, depth: number): void {
@@ -197,9 +234,14 @@ class Writer {
     if (draw.chance(50)) return draw.repeat(0, 4, () => this.#member(table, relation, depth, parent));
     const form: Record<string, unknown> = {};
     const isFull = (): boolean => this.#rows >= MOST_ROWS;
-    if (draw.chance(70)) form.create = draw.repeat(0, isFull() ? 0 : 3, () => this.#created(table, depth, relation.foreignKey));
-    if (draw.chance(50)) form.update = draw.repeat(0, isFull() ? 0 : 3, () => this.#changed(table, depth, relation.foreignKey));
-    if (draw.chance(40)) form.delete = draw.repeat(0, 2, () => this.#existing(table, parent, relation.foreignKey)).filter((key) => key !== null);
+    if (draw.chance(70))
+      form.create = draw.repeat(0, isFull() ? 0 : 3, () => this.#created(table, depth, relation.foreignKey));
+    if (draw.chance(50))
+      form.update = draw.repeat(0, isFull() ? 0 : 3, () => this.#changed(table, depth, relation.foreignKey));
+    if (draw.chance(40))
+      form.delete = draw
+        .repeat(0, 2, () => this.#existing(table, parent, relation.foreignKey))
+        .filter((key) => key !== null);
     return form;
   }
 
@@ -225,7 +267,8 @@ class Writer {
   #existing(table: Table, parent: Value = null, foreignKey: string | null = null): Value {
     const draw = this.#draw;
     const rows = [...(this.#state.get(table.name)?.values() ?? [])];
-    const own = foreignKey === null || parent === null ? [] : rows.filter((row) => String(row[foreignKey]) === String(parent));
+    const own =
+      foreignKey === null || parent === null ? [] : rows.filter((row) => String(row[foreignKey]) === String(parent));
     const pool = own.length > 0 && draw.chance(60) ? own : rows;
     const free = draw.chance(3) ? pool : pool.filter((row) => !this.#named.has(`${table.name}/${row[table.key.name]}`));
     if (free.length === 0) return null;

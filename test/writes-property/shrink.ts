@@ -23,17 +23,21 @@ export async function shrinkWrite(write: WriteCase, check: Check): Promise<Write
 
 function* smallerWrites(write: WriteCase): Generator<WriteCase> {
   if (write.kind === 'create' || write.kind === 'each') {
-    for (const items of smallerLists(write.items)) if (write.kind === 'each' || write.many || items.length === 1) yield { ...write, items };
+    for (const items of smallerLists(write.items))
+      if (write.kind === 'each' || write.many || items.length === 1) yield { ...write, items };
   }
-  if (write.kind === 'one' || write.kind === 'same') for (const data of smallerObjects(write.data)) yield { ...write, data };
+  if (write.kind === 'one' || write.kind === 'same')
+    for (const data of smallerObjects(write.data)) yield { ...write, data };
   if ((write.kind === 'same' || write.kind === 'delete') && write.selected.kind === 'keys') {
-    for (const keys of smallerLists(write.selected.keys)) if (keys.length > 0) yield { ...write, selected: { ...write.selected, keys } };
+    for (const keys of smallerLists(write.selected.keys))
+      if (keys.length > 0) yield { ...write, selected: { ...write.selected, keys } };
   }
 }
 
 function* smallerLists<Item>(list: readonly Item[]): Generator<Item[]> {
   for (const position of list.keys()) yield list.toSpliced(position, 1);
-  for (const [position, entry] of list.entries()) for (const smaller of smallerValues(entry)) yield list.with(position, smaller as Item);
+  for (const [position, entry] of list.entries())
+    for (const smaller of smallerValues(entry)) yield list.with(position, smaller as Item);
 }
 
 function* smallerObjects(object: Payload): Generator<Payload> {
@@ -41,7 +45,8 @@ function* smallerObjects(object: Payload): Generator<Payload> {
     const { [name]: _, ...rest } = object;
     if (name !== 'label') yield rest;
   }
-  for (const [name, value] of Object.entries(object)) for (const smaller of smallerValues(value)) yield { ...object, [name]: smaller };
+  for (const [name, value] of Object.entries(object))
+    for (const smaller of smallerValues(value)) yield { ...object, [name]: smaller };
 }
 
 function* smallerValues(value: unknown): Generator<unknown> {
