@@ -161,6 +161,7 @@ export function failedValidation(
 interface ConstraintFailure extends DatabaseFailure {
   readonly table_name?: string;
   readonly column_name?: string;
+  readonly data_type_name?: string;
   readonly detail?: string;
 }
 
@@ -175,16 +176,35 @@ const CONSTRAINTS: Readonly<Record<string, ValidationType>> = {
 };
 
 /** What went wrong with a write, in the words of the payload: the constraint's table and column are a collection and a field. */
-export function fromWrite(error: unknown): unknown {
+/** What the model knows and an error of the database does not say. */
+export interface Naming {
+  /** The field of a table that refers to another table. */
+  referrer(table: string, one: string): string | null;
+  /** The only field of a domain's type. */
+  holder(type: string): { readonly collection: string; readonly name: string } | null;
+}
+
+const NO_NAMES: Naming = { referrer: () => null, holder: () => null };
+
+export function fromWrite(error: unknown, naming: Naming = NO_NAMES): unknown {
   if (!isDatabaseFailure(error)) return error;
   if (error.code === 'LT403') return forbidden();
   const type = CONSTRAINTS[error.code];
   if (type) {
     const { table_name: table, column_name: column, detail } = error as ConstraintFailure;
+    // "update or delete on table "authors" violates foreign key constraint ..." tells of the other side.
+    const blocked = /^update or delete on table "(.+?)" violates foreign key/.exec(
+      error instanceof Error ? error.message : '',
+    )?.[1];
+    if (blocked !== undefined)
+      return failedValidation({ collection: table ?? null, name: naming.referrer(table ?? '', blocked) }, type);
+    const { data_type_name: domain } = error as ConstraintFailure;
+    if (domain !== undefined) return failedValidation(naming.holder(domain) ?? { collection: null, name: null }, type);
     // "Key (email)=(ada@example.com) already exists."
     const key = /^Key \(([^()]+)\)=/.exec(detail ?? '')?.[1]?.replace(/^"|"$/g, '');
     return failedValidation({ collection: table ?? null, name: column ?? key ?? null }, type);
   }
   if (/^22/.test(error.code)) return invalidPayload('A value does not fit the type of its field');
+  if (/^54/.test(error.code)) return invalidPayload('The payload is too large or too deep for the database');
   return fromDatabase(error, 'query');
 }

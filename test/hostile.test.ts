@@ -127,7 +127,9 @@ async function send({ method, path, body }: Attempt): Promise<Outcome> {
 async function countCalls(): Promise<{ calls: number; said: string[] }> {
   const rows = await counter<{ query: string; calls: number }[]>`
     select query, calls::int from pg_stat_statements
-    where dbid = (select oid from pg_database where datname = 'hostile')`;
+    where dbid = (select oid from pg_database where datname = 'hostile')
+      -- The driver asks for the types once per new connection, whatever the request.
+      and query not like '%typarray%'`;
   return { calls: rows.reduce((sum, row) => sum + row.calls, 0), said: rows.map((row) => row.query) };
 }
 

@@ -37,6 +37,7 @@ const given = process.env.PROPERTY_SEED ?? DEFAULT_SEED;
 const seed = given === 'random' ? Math.floor(Math.random() * 2_000_000_000) : Number(given);
 const counts = new Map<string, number>();
 t.comment(`PROPERTY_SEED=${seed} PROPERTY_CASES=${cases}`);
+t.setTimeout(120_000 + cases * 100);
 
 const server = await startDatabase();
 const template = await createDatabase(server, 'template_of_models');

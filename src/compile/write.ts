@@ -5,7 +5,7 @@
  * because triggers look at the tables. What must not happen raises inside the statement, so all of it is undone.
  */
 import type { Collection, Field } from '../mirror/model.js';
-import type { Release, WriteColumn, WriteNode, WritePlan } from '../plan/write.js';
+import type { WriteColumn, WriteNode, WritePlan } from '../plan/write.js';
 import {
   alias,
   expression,
@@ -19,14 +19,14 @@ import {
   sql,
 } from '../sql/fragment.js';
 import { type Statement, statement } from '../sql/statement.js';
+import { DOCUMENT, input, present, written } from './chain.js';
+import { cleared, compileReleases, leaving, releaseInput, unlessPresent } from './release.js';
 import { columnName, tableName, typeName } from './source.js';
 
 /** With `receipts`, a receipt for the request is stored by the statement that writes: see sql/system/005_receipts.sql. */
 export function compileWrite(plan: WritePlan, receipts: Collection | null): Statement {
   return statement(new Chain(plan, receipts).compile());
 }
-
-const DOCUMENT = sql`${parameter({ kind: 'text', slot: 0 })}::json`;
 
 class Chain {
   readonly #plan: WritePlan;
@@ -40,18 +40,38 @@ class Chain {
 
   compile(): Fragment {
     const { nodes, releases } = this.#plan;
-    this.#parts.push(...nodes.map((node, position) => this.#input(node, position)));
+    this.#parts.push(
+      ...nodes.flatMap((node, position) => [...this.#ahead(node, position), this.#input(node, position)]),
+    );
     this.#parts.push(...releases.map((release, position) => releaseInput(release, position)));
     for (const position of this.#order()) this.#write(nodes[position] as WriteNode, position);
-    this.#releaseAll('delete');
-    this.#releaseAll('nullify');
+    this.#parts.push(...compileReleases(this.#plan, 'delete'), ...compileReleases(this.#plan, 'nullify'));
     if (this.#receipts) this.#parts.push(sql`${alias('q')} as (${receipt(this.#receipts)})`);
-    const checks = nodes.flatMap((node, position) => (node.verb === 'update' ? [missing(position)] : []));
+    const checks = nodes.flatMap((node, position) => (node.verb === 'update' ? [this.#missing(node, position)] : []));
     if (this.#receipts)
       checks.push(sql`case when (select count(*) from ${alias('q')}) = 0 then service_raise('repeated') end`);
     const answer = this.#plan.makesKeys ? this.#rootKeys() : sql`null::text`;
     const columns = join([sql`${answer} as ${alias('keys')}`, ...checks, ...this.#sequences()], sql`, `);
     return sql`with ${join(this.#parts, sql`, `)} select ${columns}`;
+  }
+
+  /** Before keys are taken from a sequence it is put ahead of those that the payload supplies. */
+  #ahead(node: WriteNode, position: number): Fragment[] {
+    const key = node.collection.primaryKey;
+    const sequence = key.column?.sequence;
+    if (!sequence || node.verb !== 'insert') return [];
+    const supplied = this.#plan.nodes.flatMap((each, place) =>
+      each.collection === node.collection && each.verb !== 'update'
+        ? [
+            sql`select k from json_to_recordset(${DOCUMENT} -> 'nodes' -> ${integer(place)}) as ${alias('x')} (k ${typeName(key)})`,
+          ]
+        : [],
+    );
+    const name = sql`${literal(sequence)}::regclass`;
+    const highest = sql`select max(k)::int8 as k from (${join(supplied, sql` union all `)}) ${alias('g')}`;
+    return [
+      sql`${alias(`a${position}`)} as materialized (select setval(${name}, ${alias('h')}.k) from (${highest}) ${alias('h')} where ${alias('h')}.k > coalesce(pg_sequence_last_value(${name}), 0))`,
+    ];
   }
 
   #input(node: WriteNode, position: number): Fragment {
@@ -64,12 +84,16 @@ class Chain {
       columns.push(...column.references.map((_, table) => sql`${identifier(`r${index}_${table}`)} int4`));
     });
     const rows = sql`json_to_recordset(${DOCUMENT} -> 'nodes' -> ${integer(position)}) as ${alias('x')} (${join(columns, sql`, `)})`;
-    const made = node.verb === 'insert' ? keyExpression(key) : null;
+    const made = node.verb === 'insert' ? initialValue(key) : null;
     const given = sql`${alias('x')}.k`;
     const names = inputNames(node).map((name) => sql`, ${alias('x')}.${identifier(name)}`);
     const allocated = made ? sql`case when ${given} is null then ${made} else ${given} end` : given;
+    const behind =
+      this.#ahead(node, position).length > 0
+        ? sql` cross join (select count(*) from ${alias(`a${position}`)}) ${alias('a')}`
+        : nothing;
     // Materialized: the next value of a sequence must be taken once, though the rows are read in several places.
-    return sql`${input(position)} as materialized (select ${alias('x')}.n, ${allocated} as k${join(names, nothing)} from ${rows} order by ${alias('x')}.n)`;
+    return sql`${input(position)} as materialized (select ${alias('x')}.n, ${allocated} as k${join(names, nothing)} from ${rows}${behind} order by ${alias('x')}.n)`;
   }
 
   #write(node: WriteNode, position: number): void {
@@ -97,24 +121,34 @@ class Chain {
     const key = columnName(node.collection.primaryKey);
     const table = sql`${tableName(node.collection)} ${alias('t')}`;
     const same = sql`${alias('t')}.${key} = ${alias('i')}.k`;
-    if (columns.length === 0) {
-      return sql`select ${alias('t')}.${key} from ${input(position)} ${alias('i')} join ${table} on ${same} for no key update of ${alias('t')}`;
-    }
+    const stays = leaving(this.#plan, node.collection, 'delete').map(
+      ({ release, condition }) => sql` and not (${condition}${unlessPresent(node, release.field)})`,
+    );
     const changes = columns.map((column) => {
       const value = this.#value(node, column);
-      const kept = column.mixed
-        ? sql`case when ${present(node, column)} then ${value} else ${alias('t')}.${columnName(column.field)} end`
-        : value;
-      return sql`${columnName(column.field)} = ${kept}`;
+      const name = columnName(column.field);
+      if (!column.mixed) return sql`${name} = ${value}`;
+      const clearing = cleared(this.#plan, node.collection, column.field);
+      const released = clearing ? sql` when ${clearing} then null` : nothing;
+      return sql`${name} = case when ${present(node, column)} then ${value}${released} else ${alias('t')}.${name} end`;
     });
-    return sql`update ${table} set ${join(changes, sql`, `)} from ${input(position)} ${alias('i')}${this.#references(node)} where ${same} returning ${alias('t')}.${key}`;
+    for (const field of new Set(leaving(this.#plan, node.collection, 'nullify').map(({ release }) => release.field))) {
+      if (columns.some((column) => column.field === field)) continue;
+      const name = columnName(field);
+      changes.push(
+        sql`${name} = case when ${cleared(this.#plan, node.collection, field) as Fragment} then null else ${alias('t')}.${name} end`,
+      );
+    }
+    if (changes.length === 0) {
+      return sql`select ${alias('t')}.${key} from ${input(position)} ${alias('i')} join ${table} on ${same}${join(stays, nothing)} for no key update of ${alias('t')}`;
+    }
+    return sql`update ${table} set ${join(changes, sql`, `)} from ${input(position)} ${alias('i')}${this.#references(node)} where ${same}${join(stays, nothing)} returning ${alias('t')}.${key}`;
   }
 
   #newValue(node: WriteNode, column: WriteColumn): Fragment {
     const value = this.#value(node, column);
     if (!column.mixed) return value;
-    const initial = column.field.column?.default_expression ?? null;
-    return sql`case when ${present(node, column)} then ${value} else ${initial === null ? sql`null` : expression(initial)} end`;
+    return sql`case when ${present(node, column)} then ${value} else ${initialValue(column.field) ?? sql`null`} end`;
   }
 
   /** A value of the row itself, the key of a new row, or a place behind the last row of the parent. */
@@ -192,49 +226,6 @@ class Chain {
     return reaches(this.#plan.nodes[position] as WriteNode);
   }
 
-  /** One statement per table and action: a row that leaves two relations is changed once, one that is deleted not at all. */
-  #releaseAll(action: Release['action']): void {
-    const releases = this.#plan.releases
-      .map((release, position) => ({ release, position }))
-      .filter((each) => each.release.action === action);
-    for (const collection of new Set(releases.map(({ release }) => release.collection))) {
-      const members = releases.filter(({ release }) => release.collection === collection);
-      const key = columnName(collection.primaryKey);
-      const conditions = members.map(({ release, position }) => released(release, position));
-      const kept = [...this.#kept(collection), ...(action === 'nullify' ? this.#deleted(collection) : [])];
-      const where = join([sql`(${join(conditions, sql` or `)})`, ...kept], sql` and `);
-      const name = alias(`${action === 'delete' ? 'd' : 'u'}${members[0]?.position ?? 0}`);
-      const table = sql`${tableName(collection)} ${alias('t')}`;
-      if (action === 'delete') {
-        this.#parts.push(sql`${name} as (delete from ${table} where ${where} returning ${alias('t')}.${key})`);
-        continue;
-      }
-      const changes = members.map(({ release }, index) => {
-        const column = columnName(release.field);
-        return sql`${column} = case when ${conditions[index] as Fragment} then null else ${alias('t')}.${column} end`;
-      });
-      this.#parts.push(
-        sql`${name} as (update ${table} set ${join(changes, sql`, `)} where ${where} returning ${alias('t')}.${key})`,
-      );
-    }
-  }
-
-  /** Rows that the payload names stay, or go where it says. */
-  #kept(collection: Collection): Fragment[] {
-    return this.#plan.nodes.flatMap((node, position) => {
-      if (node.verb === 'insert' || node.collection !== collection) return [];
-      return [
-        sql`not exists (select from ${input(position)} ${alias('k')} where ${alias('k')}.k = ${alias('t')}.${columnName(collection.primaryKey)})`,
-      ];
-    });
-  }
-
-  #deleted(collection: Collection): Fragment[] {
-    return this.#plan.releases.flatMap((release, position) =>
-      release.action === 'delete' && release.collection === collection ? [sql`not ${released(release, position)}`] : [],
-    );
-  }
-
   /** In the order of the payload, as texts. */
   #rootKeys(): Fragment {
     const position = this.#plan.nodes.findIndex(
@@ -243,6 +234,19 @@ class Chain {
     if (position < 0) return sql`'[]'::text`;
     const rows = sql`json_array_elements_text(${DOCUMENT} -> 'root') with ordinality as ${alias('o')} (n, place)`;
     return sql`(select json_agg(${alias('i')}.k::text order by ${alias('o')}.place)::text from ${rows} join ${input(position)} ${alias('i')} on ${alias('i')}.n = ${alias('o')}.n::int4)`;
+  }
+
+  /** An item that is to be changed has to be there, also one that leaves by the same payload. */
+  #missing(node: WriteNode, position: number): Fragment {
+    const first = this.#plan.releases.findIndex(
+      (release) => release.action === 'delete' && release.collection === node.collection,
+    );
+    const key = columnName(node.collection.primaryKey);
+    const gone =
+      first < 0
+        ? nothing
+        : sql` + (select count(*) from ${alias(`d${first}`)} ${alias('d')} join ${input(position)} ${alias('i')} on ${alias('i')}.k = ${alias('d')}.${key})`;
+    return sql`case when (select count(*) from ${written(position)})${gone} < (select count(*) from ${input(position)}) then service_raise('missing') end`;
   }
 
   /** A sequence stays ahead of keys that were supplied. */
@@ -267,14 +271,6 @@ function receipt(receipts: Collection): Fragment {
   return sql`insert into ${tableName(receipts)} as ${alias('t')} (id, fingerprint, expires) values (${values}) on conflict (id) do update set fingerprint = excluded.fingerprint, expires = excluded.expires, body = null where ${expired} returning 1`;
 }
 
-function input(position: number): Fragment {
-  return alias(`i${position}`);
-}
-
-function written(position: number): Fragment {
-  return alias(`w${position}`);
-}
-
 function inputNames(node: WriteNode): string[] {
   return node.columns.flatMap((column, index) => [
     ...(column.holdsValues ? [`c${index}`] : []),
@@ -284,13 +280,9 @@ function inputNames(node: WriteNode): string[] {
   ]);
 }
 
-function present(node: WriteNode, column: WriteColumn): Fragment {
-  return sql`${alias('i')}.${identifier(`p${node.columns.indexOf(column)}`)}`;
-}
-
-/** The key that a new row gets: what the database itself would give it. */
-function keyExpression(key: Field): Fragment | null {
-  const { column } = key;
+/** What the database itself would give a new row. */
+function initialValue(field: Field): Fragment | null {
+  const { column } = field;
   if (column?.identity && column.sequence) return sql`nextval(${literal(column.sequence)}::regclass)`;
   return column?.default_expression ? expression(column.default_expression) : null;
 }
@@ -301,21 +293,4 @@ function inputType(field: Field): Fragment {
 
 function inputValue(field: Field, value: Fragment): Fragment {
   return field.type.startsWith('geometry') ? sql`st_setsrid(st_geomfromgeojson(${value}), 4326)` : value;
-}
-
-function releaseInput(release: Release, position: number): Fragment {
-  const types = sql`parent ${typeName(release.from.primaryKey)}, child ${typeName(release.collection.primaryKey)}`;
-  const rows = sql`json_to_recordset(${DOCUMENT} -> 'releases' -> ${integer(position)}) as ${alias('x')} (${types})`;
-  return sql`${alias(`x${position}`)} as materialized (select ${alias('x')}.parent, ${alias('x')}.child from ${rows})`;
-}
-
-function released(release: Release, position: number): Fragment {
-  const key = sql`${alias('t')}.${columnName(release.collection.primaryKey)}`;
-  const parent = sql`${alias('y')}.parent = ${alias('t')}.${columnName(release.field)}`;
-  return sql`exists (select from ${alias(`x${position}`)} ${alias('y')} where ${parent} and (${alias('y')}.child is null or ${alias('y')}.child = ${key}))`;
-}
-
-/** An item that is to be changed has to be there. */
-function missing(position: number): Fragment {
-  return sql`case when (select count(*) from ${written(position)}) < (select count(*) from ${input(position)}) then service_raise('missing') end`;
 }

@@ -7,12 +7,14 @@ import { hashPassword } from '../access/passwords.js';
 import { compileDelete } from '../compile/delete.js';
 import { compileSort } from '../compile/sort.js';
 import { compileWrite } from '../compile/write.js';
-import { fromWrite, invalidPayload, isStaleModel, unprocessable } from '../errors.js';
-import { type Collection, collectionOf, type Model } from '../mirror/model.js';
+import { fromWrite, invalidPayload, isStaleModel, type Naming, unprocessable } from '../errors.js';
+import { type Collection, collectionOf, type Field, type Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
+import { Secret } from '../plan/cell.js';
 import { checkKey, type Key, planCreate, planUpdate, planUpsert, type WriteContext } from '../plan/payload.js';
 import { servedCollection } from '../plan/read.js';
+import { checkRows } from '../plan/rows.js';
 import type { PlannedWrite } from '../plan/write.js';
 import type { Parsed } from '../request/ast.js';
 import type { Input, ParseLimits } from '../request/query.js';
@@ -146,6 +148,7 @@ export class Writes {
         const keys = (await this.#keys(collection, selected, caller, connection)).map((key) =>
           checkKey(collection, key),
         );
+        checkRows(keys.length, this.#limits.maxRows);
         await connection.unsafe(statement.text, bind(statement.parameters, [keys], caller) as string[], {
           prepare: true,
         });
@@ -269,12 +272,32 @@ export class Writes {
         return await work(this.#mirror.model);
       } catch (error) {
         const again = attempt < ATTEMPTS && (isConflict(error) || isStaleModel(error));
-        if (!again) throw error instanceof Error && error.message === REPEATED ? error : fromWrite(error);
+        if (!again)
+          throw error instanceof Error && error.message === REPEATED
+            ? error
+            : fromWrite(error, namesOf(this.#mirror.model));
         if (isStaleModel(error)) await this.#mirror.refresh();
         else await pause(attempt);
       }
     }
   }
+}
+
+/** Names that errors of the database leave out, where there is just one they can mean. */
+function namesOf(model: Model): Naming {
+  const only = (fields: readonly Field[]): Field | null => (fields.length === 1 ? (fields[0] as Field) : null);
+  return {
+    referrer: (table, one) => {
+      const fields = [...(model.collections.get(table)?.fields.values() ?? [])];
+      const isReferrer = ({ relation }: Field): boolean =>
+        relation?.kind === 'many-to-one' && relation.oneCollection === one;
+      return only(fields.filter(isReferrer))?.name ?? null;
+    },
+    holder: (type) => {
+      const fields = [...model.collections.values()].flatMap((collection) => [...collection.fields.values()]);
+      return only(fields.filter((field) => field.column?.data_type === type));
+    },
+  };
 }
 
 function eachChange(collection: Collection, items: readonly Input[]): { key: Key; data: Input }[] {
@@ -287,22 +310,14 @@ function eachChange(collection: Collection, items: readonly Input[]): { key: Key
 
 /** Hashing takes its time by design, so it happens here and not while the payload is walked. */
 async function hashSecrets(nodes: PlannedWrite['input']['nodes']): Promise<PlannedWrite['input']['nodes']> {
-  const isSecret = (value: unknown): value is { secret: string } =>
-    value !== null && typeof value === 'object' && 'secret' in value;
-  return Promise.all(
-    nodes.map((rows) =>
-      Promise.all(
-        rows.map(async (row) => {
-          const secrets = Object.entries(row).filter(([, value]) => isSecret(value));
-          if (secrets.length === 0) return row;
-          const hashed = await Promise.all(
-            secrets.map(async ([name, value]) => [name, await hashPassword((value as { secret: string }).secret)]),
-          );
-          return { ...row, ...Object.fromEntries(hashed) };
-        }),
-      ),
-    ),
-  );
+  return Promise.all(nodes.map((rows) => Promise.all(rows.map((row) => hashRow(row)))));
+}
+
+async function hashRow(row: Readonly<Record<string, unknown>>): Promise<Readonly<Record<string, unknown>>> {
+  const secrets = Object.entries(row).filter(([, value]) => value instanceof Secret) as [string, Secret][];
+  if (secrets.length === 0) return row;
+  const hashed = await Promise.all(secrets.map(async ([name, { text }]) => [name, await hashPassword(text)]));
+  return { ...row, ...Object.fromEntries(hashed) };
 }
 
 function isConflict(error: unknown): boolean {

@@ -2,9 +2,13 @@
 import { failedValidation, invalidPayload } from '../errors.js';
 import type { Column, Field } from '../mirror/model.js';
 
-/** Passwords and the like: replaced by their hash before the statement is sent. */
-export interface Secret {
-  readonly secret: string;
+/** Passwords and the like: replaced by their hash before the statement is sent. A class, so that no value of a payload is one. */
+export class Secret {
+  readonly text: string;
+
+  constructor(text: string) {
+    this.text = text;
+  }
 }
 
 const RANGES: Readonly<Record<string, readonly [bigint, bigint]>> = {
@@ -16,19 +20,20 @@ const TEXTS = new Set(['text', 'varchar', 'bpchar', 'citext', 'name']);
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,3})?$/i;
 const DATE = /^[+-]?(\d{4,6})-(\d{2})-(\d{2})/;
-const TIME = /^([01]\d|2[0-4]):[0-5]\d(:([0-5]\d|60)(\.\d{1,9})?)?(Z|[+-]\d{2}(:?\d{2})?)?$/;
+const TIME =
+  /^(?:(?:[01]\d|2[0-3]):[0-5]\d(?::(?:[0-5]\d|60)(?:\.\d{1,9})?)?|24:00(?::00(?:\.0{1,9})?)?)(?:Z|[+-]\d{2}(?::?\d{2})?)?$/;
 
 /** `path` leads to the value inside the payload. Null passes: whether it may is another question. */
 export function checkValue(field: Field, value: unknown, path: string): unknown {
   const column = field.column;
   if (!column) throw new Error(`the field "${field.name}" has no column`);
   if (value === null || value === undefined) return null;
-  if (field.special.includes('hash')) return { secret: scalarText(value, field, path) } satisfies Secret;
+  if (field.special.includes('hash')) return new Secret(scalarText(value, field, path));
   if (field.type === 'csv') return checkCsv(value, field, path);
-  if (field.type === 'json') return value;
+  if (field.type === 'json') return checkJson(value, column, path);
   if (field.type === 'binary') return checkBinary(value, path);
   if (field.type.startsWith('geometry')) return typeof value === 'string' ? value : JSON.stringify(value);
-  if (column.is_array) return value;
+  if (column.is_array) return checkArray(value, field, column, path);
   return checkScalar(value, field, column, path);
 }
 
@@ -51,7 +56,12 @@ function checkScalar(value: unknown, field: Field, column: Column, path: string)
   }
   if (type === 'numeric' || type === 'float4' || type === 'float8')
     return checkNumber(value, text, field, column, path);
-  if (type === 'uuid' && !UUID.test(text)) throw misfit(path, 'a UUID');
+  if (type === 'uuid') {
+    if (!UUID.test(text)) throw misfit(path, 'a UUID');
+    return text.toLowerCase();
+  }
+  if (column.enum_values && !column.enum_values.includes(text))
+    throw misfit(path, `one of ${column.enum_values.join(', ')}`);
   if (field.type === 'date' || field.type === 'dateTime' || field.type === 'timestamp') checkMoment(text, field, path);
   if (field.type === 'time' && !TIME.test(text)) throw misfit(path, 'a time such as 13:45:00');
   if (column.max_length !== null && [...text].length > column.max_length)
@@ -64,8 +74,29 @@ function scalarText(value: unknown, field: Field, path: string): string {
     throw misfit(path, TEXTS.has(field.column?.base_type ?? '') ? 'a text' : 'a single value');
   }
   const text = String(value);
-  if (text.includes('\0')) throw misfit(path, 'a text without NUL characters');
+  if (/\0|\p{Surrogate}/u.test(text)) throw misfit(path, 'a text without NUL characters and unpaired surrogates');
   return text;
+}
+
+/** The elements are values of the type that the array's is named after. */
+function checkArray(value: unknown, field: Field, column: Column, path: string): unknown {
+  if (!Array.isArray(value)) throw misfit(path, 'a list');
+  const element = { ...column, base_type: column.base_type.replace(/^_/, ''), is_array: false, max_length: null };
+  return value.map((each, position) => {
+    const place = `${path}.${position}`;
+    if (each === null) return null;
+    return Array.isArray(each) ? checkArray(each, field, column, place) : checkScalar(each, field, element, place);
+  });
+}
+
+/** `jsonb` keeps texts, which cannot hold NUL; `json` keeps what was written. */
+function checkJson(value: unknown, column: Column, path: string): unknown {
+  try {
+    if (!/\\u0000|\\ud[89a-f]/i.test(JSON.stringify(value)) || column.base_type !== 'jsonb') return value;
+  } catch {
+    throw misfit(path, 'a JSON value that is less deep');
+  }
+  throw misfit(path, 'a JSON value without NUL characters and unpaired surrogates');
 }
 
 function checkNumber(value: unknown, text: string, field: Field, column: Column, path: string): string {

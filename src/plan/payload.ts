@@ -8,6 +8,7 @@ import {
   collectionOf,
   type Field,
   type ManyToAny,
+  type ManyToOne,
   type Model,
   type OneToMany,
 } from '../mirror/model.js';
@@ -46,7 +47,7 @@ export function planUpdate(collection: Collection, changes: readonly Change[], c
   const walker = new Walker(context);
   const many = changes.length > 1;
   const root = changes.map(({ key, data }, position) =>
-    walker.update(collection, key, data, many ? `${position}` : ''),
+    walker.update(collection, key, data, many ? `${position}` : '', true),
   );
   return walker.rows.finish(
     collection,
@@ -62,9 +63,13 @@ export function planUpsert(collection: Collection, payloads: readonly Payload[],
   return walker.rows.finish(collection, [], []);
 }
 
+/** Characters of the path to an item: some thousand levels. */
+const MAX_PATH = 20_000;
+
 class Walker {
   readonly rows: Rows;
   readonly #model: Model;
+  readonly #shared = new Map<Payload, Cell>();
 
   constructor({ model, maxRows, stamp }: WriteContext) {
     this.#model = model;
@@ -78,9 +83,9 @@ class Walker {
     return row;
   }
 
-  update(collection: Collection, key: unknown, payload: Payload, path: string): Row {
+  update(collection: Collection, key: unknown, payload: Payload, path: string, isRoot = false): Row {
     const row = this.rows.add(collection, 'update', checkKey(collection, key), path);
-    this.#walk(row, payload, path);
+    this.#walk(row, payload, path, isRoot);
     return row;
   }
 
@@ -98,13 +103,16 @@ class Walker {
     return row;
   }
 
-  #walk(row: Row, payload: Payload, path: string): void {
+  #walk(row: Row, payload: Payload, path: string, isRoot = false): void {
     const { collection } = row;
+    if (path.length > MAX_PATH) throw invalidPayload('The payload nests too deep');
     for (const [name, value] of Object.entries(payload)) {
       const place = path === '' ? name : `${path}.${name}`;
       const field = collection.fields.get(name);
       if (!field) throw invalidPayload(`"${place}" is not a field of "${collection.name}"`);
       if (field === collection.primaryKey) continue;
+      // An empty password leaves the stored one as it is.
+      if (field.special.includes('hash') && value === '') continue;
       switch (field.relation?.kind) {
         case 'one-to-many':
           this.#many(row, field.relation, value, place);
@@ -113,12 +121,19 @@ class Walker {
           this.rows.set(
             row,
             field,
-            this.#one(field, collectionOf(this.#model, field.relation.oneCollection), value, place),
+            this.#once(isRoot, value, () =>
+              this.#one(field, collectionOf(this.#model, (field.relation as ManyToOne).oneCollection), value, place),
+            ),
             place,
           );
           break;
         case 'many-to-any':
-          this.rows.set(row, field, this.#any(row, field, field.relation, payload, value, place), place);
+          this.rows.set(
+            row,
+            field,
+            this.#once(isRoot, value, () => this.#any(row, field, field.relation as ManyToAny, payload, value, place)),
+            place,
+          );
           break;
         default:
           // Alias fields without a relation (presentation, groups) hold nothing.
@@ -126,6 +141,14 @@ class Walker {
             this.rows.set(row, field, { kind: 'value', value: this.#value(field, value, place) }, place);
       }
     }
+  }
+
+  /** One change of several items makes what they refer to once, for all of them. */
+  #once(isRoot: boolean, value: unknown, make: () => Cell): Cell {
+    if (!isRoot || !isObject(value)) return make();
+    const cell = this.#shared.get(value) ?? make();
+    this.#shared.set(value, cell);
+    return cell;
   }
 
   #value(field: Field, value: unknown, place: string): unknown {
@@ -142,14 +165,22 @@ class Walker {
   #related(target: Collection, payload: Payload, place: string): Cell {
     const key = payload[target.primaryKey.name];
     if (key === undefined || key === null) return referenceTo(this.create(target, payload, place));
-    const { [target.primaryKey.name]: _, ...rest } = payload;
-    if (Object.keys(rest).length > 0) this.#upsert(target, key, payload, place);
-    return { kind: 'value', value: checkKey(target, key) };
+    return { kind: 'value', value: this.#upsert(target, key, payload, place).key };
   }
 
   #any(row: Row, field: Field, relation: ManyToAny, payload: Payload, value: unknown, place: string): Cell {
-    if (!isObject(value)) return { kind: 'value', value: this.#value(field, value, place) };
     const name = payload[relation.collectionField];
+    if (!isObject(value)) {
+      if (value !== null && name !== undefined && !relation.allowedCollections.includes(String(name))) {
+        throw invalidPayload(
+          `"${place}" cannot lead to "${name}": allowed are ${relation.allowedCollections.join(', ')}`,
+        );
+      }
+      if (value !== null && name === undefined && row.verb === 'insert') {
+        throw invalidPayload(`"${place}" needs "${relation.collectionField}" beside it, the name of its collection`);
+      }
+      return { kind: 'value', value: this.#value(field, value, place) };
+    }
     if (typeof name !== 'string')
       throw invalidPayload(`"${place}" needs "${relation.collectionField}" beside it, the name of its collection`);
     const target = relation.allowedCollections.includes(name) ? this.#model.collections.get(name) : undefined;

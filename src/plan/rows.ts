@@ -178,9 +178,13 @@ export class Rows {
 
   #tally(rows: number): void {
     this.#count += rows;
-    if (this.#maxRows !== null && this.#count > this.#maxRows)
-      throw invalidPayload(`Exceeded max batch mutation limit of ${this.#maxRows}`);
+    checkRows(this.#count, this.#maxRows);
   }
+}
+
+export function checkRows(rows: number, most: number | null): void {
+  if (most !== null && rows > most)
+    throw invalidPayload(`Exceeded max batch mutation limit of ${most} (MAX_BATCH_MUTATION)`);
 }
 
 function stamped(field: Field, flags: Readonly<Record<string, keyof Stamp>>): keyof Stamp | null {

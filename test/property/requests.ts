@@ -91,7 +91,7 @@ function drawPage(prefix: '' | '_', draw: Draw): Query {
 }
 
 /** What looks like a number but is none of some type: it is not found there, and nothing is wrong with it. */
-const NO_NUMBERS = ['1e999', '-1e-999', '99999999999999999999', 'NaN', 'Infinity', '0x10', '1.', '--1'] as const;
+const NO_NUMBERS = ['1e999', '-1e-999', '99999999999999999999', 'NaN', 'Infinity', '0x10', '--1'] as const;
 
 function drawSearch(table: Table, draw: Draw): string {
   const column = draw.pick(table.columns);

@@ -1,0 +1,21 @@
+/** Names that the parts of a write chain share. */
+import type { WriteColumn, WriteNode } from '../plan/write.js';
+import { alias, type Fragment, identifier, parameter, sql } from '../sql/fragment.js';
+
+/** The one parameter with all rows. */
+export const DOCUMENT = sql`${parameter({ kind: 'text', slot: 0 })}::json`;
+
+/** The rows of a list as they came, with their keys. */
+export function input(position: number): Fragment {
+  return alias(`i${position}`);
+}
+
+/** The statement that writes a list. */
+export function written(position: number): Fragment {
+  return alias(`w${position}`);
+}
+
+/** Whether the row at hand has the column, where that differs between rows. */
+export function present(node: WriteNode, column: WriteColumn): Fragment {
+  return sql`${alias('i')}.${identifier(`p${node.columns.indexOf(column)}`)}`;
+}

@@ -1,0 +1,102 @@
+/** Rows that leave a relation, as parts of a write chain: their reference is cleared, or they are deleted. */
+import type { Collection, Field } from '../mirror/model.js';
+import type { Release, WriteNode, WritePlan } from '../plan/write.js';
+import { alias, type Fragment, identifier, integer, join, nothing, sql } from '../sql/fragment.js';
+import { DOCUMENT, input, present } from './chain.js';
+import { columnName, tableName, typeName } from './source.js';
+
+/** One statement per table and action: a row that leaves two relations is changed once, one that is deleted not at all. */
+export function compileReleases(plan: WritePlan, action: Release['action']): Fragment[] {
+  const parts: Fragment[] = [];
+  const releases = plan.releases
+    .map((release, position) => ({ release, position }))
+    .filter((each) => each.release.action === action);
+  for (const collection of new Set(releases.map(({ release }) => release.collection))) {
+    const members = releases.filter(({ release }) => release.collection === collection);
+    const key = columnName(collection.primaryKey);
+    const conditions = members.map(({ release, position }) =>
+      action === 'delete'
+        ? join([released(release, position), ...kept(plan, collection, release.field)], sql` and `)
+        : released(release, position),
+    );
+    const staying = action === 'nullify' ? [...kept(plan, collection, null), ...deleted(plan, collection)] : [];
+    const where = join([sql`(${join(conditions, sql` or `)})`, ...staying], sql` and `);
+    const name = alias(`${action === 'delete' ? 'd' : 'u'}${members[0]?.position ?? 0}`);
+    const table = sql`${tableName(collection)} ${alias('t')}`;
+    if (action === 'delete') {
+      parts.push(sql`${name} as (delete from ${table} where ${where} returning ${alias('t')}.${key})`);
+      continue;
+    }
+    const changes = members.map(({ release }, index) => {
+      const column = columnName(release.field);
+      return sql`${column} = case when ${conditions[index] as Fragment} then null else ${alias('t')}.${column} end`;
+    });
+    parts.push(
+      sql`${name} as (update ${table} set ${join(changes, sql`, `)} where ${where} returning ${alias('t')}.${key})`,
+    );
+  }
+  return parts;
+}
+
+/** Rows that the payload names and, where a field is given, whose reference it settles. */
+function kept(plan: WritePlan, collection: Collection, field: Field | null): Fragment[] {
+  return plan.nodes.flatMap((node, position) => {
+    if (node.verb === 'insert' || node.collection !== collection) return [];
+    const column = node.columns.find((each) => each.field === field);
+    if (field && !column) return [];
+    const settled = column?.mixed ? sql` and ${alias('k')}.${identifier(`p${node.columns.indexOf(column)}`)}` : nothing;
+    return [
+      sql`not exists (select from ${input(position)} ${alias('k')} where ${alias('k')}.k = ${alias('t')}.${columnName(collection.primaryKey)}${settled})`,
+    ];
+  });
+}
+
+function deleted(plan: WritePlan, collection: Collection): Fragment[] {
+  return plan.releases.flatMap((release, position) =>
+    release.action === 'delete' && release.collection === collection
+      ? [sql`not (${join([released(release, position), ...kept(plan, collection, release.field)], sql` and `)})`]
+      : [],
+  );
+}
+
+/** Releases of a collection's rows, each with the condition that it concerns the row at hand. */
+export function leaving(
+  plan: WritePlan,
+  collection: Collection,
+  action: Release['action'],
+): { release: Release; condition: Fragment }[] {
+  return plan.releases.flatMap((release, position) =>
+    release.collection === collection && release.action === action
+      ? [{ release, condition: released(release, position) }]
+      : [],
+  );
+}
+
+export function cleared(plan: WritePlan, collection: Collection, field: Field): Fragment | null {
+  const conditions = leaving(plan, collection, 'nullify').filter(({ release }) => release.field === field);
+  return conditions.length === 0
+    ? null
+    : sql`(${join(
+        conditions.map(({ condition }) => condition),
+        sql` or `,
+      )})`;
+}
+
+export function releaseInput(release: Release, position: number): Fragment {
+  const types = sql`parent ${typeName(release.from.primaryKey)}, child ${typeName(release.collection.primaryKey)}`;
+  const rows = sql`json_to_recordset(${DOCUMENT} -> 'releases' -> ${integer(position)}) as ${alias('x')} (${types})`;
+  return sql`${alias(`x${position}`)} as materialized (select ${alias('x')}.parent, ${alias('x')}.child from ${rows})`;
+}
+
+function released(release: Release, position: number): Fragment {
+  const key = sql`${alias('t')}.${columnName(release.collection.primaryKey)}`;
+  const parent = sql`${alias('y')}.parent = ${alias('t')}.${columnName(release.field)}`;
+  return sql`exists (select from ${alias(`x${position}`)} ${alias('y')} where ${parent} and (${alias('y')}.child is null or ${alias('y')}.child = ${key}))`;
+}
+
+/** Where the payload does not say what the row of a list refers to. */
+export function unlessPresent(node: WriteNode, field: Field): Fragment {
+  const column = node.columns.find((each) => each.field === field);
+  if (!column) return nothing;
+  return column.mixed ? sql` and ${present(node, column)} is not true` : sql` and false`;
+}
