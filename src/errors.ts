@@ -161,7 +161,8 @@ export function failedValidation(
 interface ConstraintFailure extends DatabaseFailure {
   readonly table_name?: string;
   readonly column_name?: string;
-  readonly data_type_name?: string;
+  /** As the driver spells it. */
+  readonly 'data type_name'?: string;
   readonly detail?: string;
 }
 
@@ -198,7 +199,7 @@ export function fromWrite(error: unknown, naming: Naming = NO_NAMES): unknown {
     )?.[1];
     if (blocked !== undefined)
       return failedValidation({ collection: table ?? null, name: naming.referrer(table ?? '', blocked) }, type);
-    const { data_type_name: domain } = error as ConstraintFailure;
+    const { 'data type_name': domain } = error as ConstraintFailure;
     if (domain !== undefined) return failedValidation(naming.holder(domain) ?? { collection: null, name: null }, type);
     // "Key (email)=(ada@example.com) already exists."
     const key = /^Key \(([^()]+)\)=/.exec(detail ?? '')?.[1]?.replace(/^"|"$/g, '');

@@ -64,7 +64,7 @@ export function planUpsert(collection: Collection, payloads: readonly Payload[],
 }
 
 /** Characters of the path to an item: some thousand levels. */
-const MAX_PATH = 20_000;
+const MAX_PATH = 12_000;
 
 class Walker {
   readonly rows: Rows;
