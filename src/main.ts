@@ -117,7 +117,10 @@ async function importFile(words: readonly string[]): Promise<void> {
   const format = IMPORT_FORMATS[ending];
   if (!format) throw new StartError(`"${file}" is no .json, .ndjson, .jsonl or .csv file`);
   const total = await stat(file).then(
-    ({ size }) => size,
+    (found) => {
+      if (!found.isFile()) throw new StartError(`"${file}" is not a file`);
+      return found.size;
+    },
     () => {
       throw new StartError(`"${file}" cannot be read`);
     },
@@ -125,9 +128,13 @@ async function importFile(words: readonly string[]): Promise<void> {
   const config = readOptions(flag < 0 ? [] : words.slice(flag));
   const collection = named ?? basename(file, extname(file));
   let read = 0;
-  const bytes = createReadStream(file).on('data', (piece) => {
-    read += piece.length;
-  });
+  // Opened only when it is read: what flows before that would be lost.
+  const bytes = async function* (): AsyncGenerator<Buffer> {
+    for await (const piece of createReadStream(file) as AsyncIterable<Buffer>) {
+      read += piece.length;
+      yield piece;
+    }
+  };
   const progress = (rows: number): void => {
     const share = total === 0 ? 100 : Math.floor((100 * read) / total);
     if (process.stderr.isTTY) process.stderr.write(`\r[${'#'.repeat(share / 4).padEnd(25)}] ${share} %  ${rows} rows`);
@@ -137,7 +144,7 @@ async function importFile(words: readonly string[]): Promise<void> {
     createObserver('warn'),
     (message) => console.error(message),
     async ({ writes }) => {
-      const options = { collection, rows: readRows(bytes, format), maxErrors: config.MAX_IMPORT_ERRORS, progress };
+      const options = { collection, rows: readRows(bytes(), format), maxErrors: config.MAX_IMPORT_ERRORS, progress };
       const count = await importRows(writes, options, PUBLIC).catch((error: unknown) => {
         if (!(error instanceof ImportFailure)) throw error;
         const lines = error.errors.slice(0, 20).map((each) => `  row ${each.row}: ${each.error.message}`);

@@ -43,6 +43,8 @@ export interface Core {
 
 type Report = (message: string) => void;
 
+const RECEIPTS_PURGED = 600_000;
+
 /** What has been started, to be stopped in the reverse order, also when a later step fails. */
 class Started {
   readonly #closers: (() => Promise<void>)[] = [];
@@ -68,6 +70,8 @@ export async function startService(config: Config, observe: Observer, report: Re
       ...utilsRoutes({ config, identities, writes }),
       ...itemsRoutes({ identities, reads, writes, limits: parseLimits(config) }),
     ]);
+    const purge = setInterval(() => void writes.forgetReceipts().catch(() => {}), RECEIPTS_PURGED).unref();
+    started.add(async () => clearInterval(purge));
     const http = await listen(router, config, observe);
     started.add(() => http.close(config.SHUTDOWN_TIMEOUT));
     const host = config.HOST.includes(':') ? `[${config.HOST}]` : config.HOST;

@@ -40,16 +40,14 @@ class Chain {
 
   compile(): Fragment {
     const { nodes, releases } = this.#plan;
+    if (this.#receipts) this.#parts.push(...receipt(this.#receipts));
     this.#parts.push(
       ...nodes.flatMap((node, position) => [...this.#ahead(node, position), this.#input(node, position)]),
     );
     this.#parts.push(...releases.map((release, position) => releaseInput(release, position)));
     for (const position of this.#order()) this.#write(nodes[position] as WriteNode, position);
     this.#parts.push(...compileReleases(this.#plan, 'delete'), ...compileReleases(this.#plan, 'nullify'));
-    if (this.#receipts) this.#parts.push(sql`${alias('q')} as (${receipt(this.#receipts)})`);
     const checks = nodes.flatMap((node, position) => (node.verb === 'update' ? [this.#missing(node, position)] : []));
-    if (this.#receipts)
-      checks.push(sql`case when (select count(*) from ${alias('q')}) = 0 then service_raise('repeated') end`);
     const answer = this.#plan.makesKeys ? this.#rootKeys() : sql`null::text`;
     const columns = join([sql`${answer} as ${alias('keys')}`, ...checks, ...this.#sequences()], sql`, `);
     return sql`with ${join(this.#parts, sql`, `)} select ${columns}`;
@@ -60,13 +58,14 @@ class Chain {
     const key = node.collection.primaryKey;
     const sequence = key.column?.sequence;
     if (!sequence || node.verb !== 'insert') return [];
-    const supplied = this.#plan.nodes.flatMap((each, place) =>
-      each.collection === node.collection && each.verb !== 'update'
-        ? [
-            sql`select k from json_to_recordset(${DOCUMENT} -> 'nodes' -> ${integer(place)}) as ${alias('x')} (k ${typeName(key)})`,
-          ]
-        : [],
-    );
+    const supplied = this.#plan.nodes.flatMap((each, place) => {
+      if (each.collection !== node.collection || each.verb === 'update') return [];
+      const rows = sql`select k from json_to_recordset(${DOCUMENT} -> 'nodes' -> ${integer(place)}) as ${alias('x')} (k ${typeName(key)})`;
+      // Items that exist had their keys before, wherever these came from.
+      const table = tableName(node.collection);
+      const isNew = sql` where not exists (select from ${table} ${alias('e')} where ${alias('e')}.${columnName(key)} = k)`;
+      return [each.verb === 'upsert' ? sql`${rows}${isNew}` : rows];
+    });
     const name = sql`${literal(sequence)}::regclass`;
     const highest = sql`select max(k)::int8 as k from (${join(supplied, sql` union all `)}) ${alias('g')}`;
     return [
@@ -93,7 +92,7 @@ class Chain {
         ? sql` cross join (select count(*) from ${alias(`a${position}`)}) ${alias('a')}`
         : nothing;
     // Materialized: the next value of a sequence must be taken once, though the rows are read in several places.
-    return sql`${input(position)} as materialized (select ${alias('x')}.n, ${allocated} as k${join(names, nothing)} from ${rows}${behind} order by ${alias('x')}.n)`;
+    return sql`${input(position)} as materialized (select ${alias('x')}.n, ${allocated} as k${join(names, nothing)} from ${rows}${behind}${this.#receipts ? sql` cross join ${alias('v')}` : nothing} order by ${alias('x')}.n)`;
   }
 
   #write(node: WriteNode, position: number): void {
@@ -120,6 +119,8 @@ class Chain {
     const columns = node.columns.filter((column) => column.only !== 'insert');
     const key = columnName(node.collection.primaryKey);
     const table = sql`${tableName(node.collection)} ${alias('t')}`;
+    // Rows are locked in the order of their keys: two requests that change the same rows must not wait for each other.
+    const locked = sql`(select ${alias('s')}.* from ${input(position)} ${alias('s')} join ${tableName(node.collection)} ${alias('l')} on ${alias('l')}.${key} = ${alias('s')}.k order by ${alias('s')}.k for no key update of ${alias('l')})`;
     const same = sql`${alias('t')}.${key} = ${alias('i')}.k`;
     const stays = leaving(this.#plan, node.collection, 'delete').map(
       ({ release, condition }) => sql` and not (${condition}${unlessPresent(node, release.field)})`,
@@ -140,9 +141,9 @@ class Chain {
       );
     }
     if (changes.length === 0) {
-      return sql`select ${alias('t')}.${key} from ${input(position)} ${alias('i')} join ${table} on ${same}${join(stays, nothing)} for no key update of ${alias('t')}`;
+      return sql`select ${alias('t')}.${key} from ${input(position)} ${alias('i')} join ${table} on ${same}${join(stays, nothing)} order by ${alias('i')}.k for no key update of ${alias('t')}`;
     }
-    return sql`update ${table} set ${join(changes, sql`, `)} from ${input(position)} ${alias('i')}${this.#references(node)} where ${same}${join(stays, nothing)} returning ${alias('t')}.${key}`;
+    return sql`update ${table} set ${join(changes, sql`, `)} from ${locked} ${alias('i')}${this.#references(node)} where ${same}${join(stays, nothing)} returning ${alias('t')}.${key}`;
   }
 
   #newValue(node: WriteNode, column: WriteColumn): Fragment {
@@ -249,13 +250,14 @@ class Chain {
     return sql`case when (select count(*) from ${written(position)})${gone} < (select count(*) from ${input(position)}) then service_raise('missing') end`;
   }
 
-  /** A sequence stays ahead of keys that were supplied. */
+  /** A sequence stays ahead of keys that were supplied for items which turned out to be new. */
   #sequences(): Fragment[] {
     return this.#plan.nodes.flatMap((node, position) => {
       const sequence = node.collection.primaryKey.column?.sequence;
-      if (!sequence || node.verb === 'update') return [];
+      if (!sequence || node.verb !== 'upsert') return [];
       const name = sql`${literal(sequence)}::regclass`;
-      const highest = sql`select max(k)::int8 as k from ${input(position)}`;
+      const made = sql`${alias(`m${position}`)}`;
+      const highest = sql`select max(${made}.${columnName(node.collection.primaryKey)})::int8 as k from ${made}`;
       return [
         sql`(select setval(${name}, ${alias('h')}.k) from (${highest}) ${alias('h')} where ${alias('h')}.k > coalesce(pg_sequence_last_value(${name}), 0))`,
       ];
@@ -263,12 +265,17 @@ class Chain {
   }
 }
 
-/** A request that comes again finds its receipt, unless that has expired; one that runs beside the first waits for it. */
-function receipt(receipts: Collection): Fragment {
+/**
+ * A request that comes again finds its receipt, unless that has expired; one that runs beside the first waits for it. Every
+ * list of rows waits for the second part, so that a repeated request fails for no other reason.
+ */
+function receipt(receipts: Collection): Fragment[] {
   const text = (slot: number): Fragment => sql`${parameter({ kind: 'text', slot })}::text`;
   const expired = sql`${alias('t')}.expires < now()`;
   const values = sql`${text(1)}, ${text(2)}, now() + ${text(3)}::interval`;
-  return sql`insert into ${tableName(receipts)} as ${alias('t')} (id, fingerprint, expires) values (${values}) on conflict (id) do update set fingerprint = excluded.fingerprint, expires = excluded.expires, body = null where ${expired} returning 1`;
+  const stored = sql`insert into ${tableName(receipts)} as ${alias('t')} (id, fingerprint, expires) values (${values}) on conflict (id) do update set fingerprint = excluded.fingerprint, expires = excluded.expires, body = null where ${expired} returning 1`;
+  const checked = sql`select case when (select count(*) from ${alias('q')}) = 0 then service_raise('repeated') end`;
+  return [sql`${alias('q')} as (${stored})`, sql`${alias('v')} as materialized (${checked})`];
 }
 
 function inputNames(node: WriteNode): string[] {

@@ -26,10 +26,10 @@ export async function createAdministrator(database: Database, credentials: Crede
   );
   if (found) return false;
   const hash = await hashPassword(credentials.password);
-  const made = await database.transaction(async (connection) => {
+  const made = await database.transaction(async (session) => {
     // Instances that start together must not both see an empty table.
-    await connection`lock table service_users in share row exclusive mode`;
-    return connection.unsafe(ADMINISTRATOR, [credentials.email, hash, digestToken(credentials.token)]);
+    await session.query('lock table service_users in share row exclusive mode');
+    return session.query(ADMINISTRATOR, [credentials.email, hash, digestToken(credentials.token)]);
   });
   return made.length > 0;
 }

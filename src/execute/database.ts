@@ -3,6 +3,7 @@ import postgres from 'postgres';
 import { StartError } from '../errors.js';
 import { packageVersion } from '../files.js';
 import { quoteIdentifier } from '../sql/fragment.js';
+import { type Session, SessionPool } from './sessions.js';
 
 export interface DatabaseOptions {
   readonly url: string;
@@ -32,11 +33,11 @@ export class Database {
   readonly schema: string;
   readonly pool: Pool;
   /** For transactions. */
-  readonly sessions: Pool;
+  readonly sessions: SessionPool;
   /** For streams: each holds a connection for as long as its reader takes, so they must not stand in the way of writes. */
-  readonly streams: Pool;
+  readonly streams: SessionPool;
 
-  private constructor(pool: Pool, sessions: Pool, streams: Pool, schema: string) {
+  private constructor(pool: Pool, sessions: SessionPool, streams: SessionPool, schema: string) {
     this.pool = pool;
     this.sessions = sessions;
     this.streams = streams;
@@ -45,11 +46,7 @@ export class Database {
 
   /** Connects once, so that a wrong address, password or schema ends the start with one line. */
   static async open(options: DatabaseOptions): Promise<Database> {
-    const pool = openPool(options, {
-      max: options.connections,
-      statementTimeout: options.statementTimeout,
-      reserved: false,
-    });
+    const pool = openClient(options, { max: options.connections, max_pipeline: 0 }, options.statementTimeout);
     try {
       const [row] =
         await pool`select current_setting('server_version_num')::int as version, to_regnamespace(${quoteIdentifier(options.schema)}) is not null as found`;
@@ -61,10 +58,12 @@ export class Database {
         ? error
         : new StartError(`cannot use the database: ${describe(error, options.url)}`);
     }
-    const { statementTimeout } = options;
-    const sessions = openPool(options, { max: options.sessions, statementTimeout, reserved: true });
+    const session = { max: 1, max_pipeline: 10, max_lifetime: null };
+    const sessions = new SessionPool(options.sessions, (onclose) =>
+      openClient(options, { ...session, onclose }, options.statementTimeout),
+    );
     // PostgreSQL counts the time a client takes to read towards its timeout: streams are timed batch by batch instead.
-    const streams = openPool(options, { max: options.streams, statementTimeout: 0, reserved: true });
+    const streams = new SessionPool(options.streams, (onclose) => openClient(options, { ...session, onclose }, 0));
     return new Database(pool, sessions, streams, options.schema);
   }
 
@@ -80,41 +79,30 @@ export class Database {
     return (await this.pool.unsafe(text, parameters as string[], { prepare: true })) as unknown as Row[];
   }
 
-  /** The driver's own `begin` needs pipelining, which the pool does not use. */
-  async transaction<Result>(work: (connection: Pool) => Promise<Result>): Promise<Result> {
-    const connection = await this.sessions.reserve();
-    try {
-      return await transactionOn(connection, work);
-    } finally {
-      connection.release();
-    }
+  transaction<Result>(work: (session: Session) => Promise<Result>): Promise<Result> {
+    return this.sessions.use((session) => session.transaction(() => work(session)));
   }
 
   async close(): Promise<void> {
-    await Promise.all([
-      this.pool.end({ timeout: 5 }),
-      this.sessions.end({ timeout: 5 }),
-      this.streams.end({ timeout: 1 }),
-    ]);
+    await Promise.all([this.pool.end({ timeout: 5 }), this.sessions.close(5), this.streams.close(1)]);
   }
 }
 
-interface PoolOptions {
+interface ClientOptions {
   readonly max: number;
-  readonly statementTimeout: number;
-  /** Whether connections are reserved. */
-  readonly reserved: boolean;
+  /** Statements written behind a running one. In the pool of reads a slow one would hold up fast ones; a session has no neighbours. */
+  readonly max_pipeline: number;
+  /** Null for connections that must not be renewed in the middle of a transaction. */
+  readonly max_lifetime?: null;
+  readonly onclose?: () => void;
 }
 
-function openPool(options: DatabaseOptions, { max, statementTimeout, reserved }: PoolOptions): Pool {
+function openClient(options: DatabaseOptions, clientOptions: ClientOptions, statementTimeout: number): Pool {
   return postgres(options.url, {
-    max,
-    // A statement written behind a running one would wait for it: a slow read would hold up fast ones. Whoever reserves a
-    // connection has no neighbours.
-    max_pipeline: reserved ? 10 : 0,
+    ...clientOptions,
     prepare: true,
-    // One statement less per new connection. But without it the driver never hands out a new connection that is reserved.
-    fetch_types: reserved,
+    // One statement less per new connection.
+    fetch_types: false,
     connect_timeout: Math.ceil(options.connectTimeout / 1_000),
     // The driver's own pauses between attempts grow to twenty seconds: too long once the database is back.
     backoff: (attempt: number) => Math.min(0.05 * 2 ** attempt, 1),
@@ -132,25 +120,7 @@ function openPool(options: DatabaseOptions, { max, statementTimeout, reserved }:
       jit: 'off',
       statement_timeout: statementTimeout,
     },
-  } as postgres.Options<Record<string, postgres.PostgresType>>) as unknown as Pool;
-}
-
-export async function transactionOn<Result>(
-  connection: Pool,
-  work: (connection: Pool) => Promise<Result>,
-): Promise<Result> {
-  // Sent together with the first statement of the work: one round trip less.
-  const begun = connection.unsafe('begin').execute();
-  begun.catch(() => {});
-  try {
-    const result = await work(connection);
-    await begun;
-    await connection.unsafe('commit');
-    return result;
-  } catch (error) {
-    await connection.unsafe('rollback').catch(() => {});
-    throw error;
-  }
+  } as unknown as postgres.Options<Record<string, postgres.PostgresType>>) as unknown as Pool;
 }
 
 function describe(error: unknown, url: string): string {

@@ -4,7 +4,7 @@
  */
 import { fromWrite, ServiceError } from '../errors.js';
 import type { Input } from '../request/query.js';
-import type { Pool } from './database.js';
+import type { Session } from './sessions.js';
 import type { Writes } from './writes.js';
 
 const BATCH = 500;
@@ -37,7 +37,7 @@ export async function importRows(
   options: ImportOptions,
   context: Parameters<Writes['session']>[1],
 ): Promise<number> {
-  return writes.session(options.collection, context, async (session) => {
+  return writes.session(options.collection, context, async (writing) => {
     const errors: RowError[] = [];
     let count = 0;
     let batch: Input[] = [];
@@ -46,8 +46,8 @@ export async function importRows(
       const first = count - batch.length + 1;
       const rows = batch;
       batch = [];
-      const failed = await tryRows(session, rows);
-      if (failed) await findErrors(session, rows, first, errors, options.maxErrors);
+      const failed = await tryRows(writing, rows);
+      if (failed) await findErrors(writing, rows, first, errors, options.maxErrors);
       options.progress?.(count);
     };
     for await (const row of options.rows) {
@@ -64,24 +64,24 @@ export async function importRows(
 
 /** A connection inside a transaction, and how rows are written through it. */
 export interface WriteSession {
-  readonly connection: Pool;
+  readonly session: Session;
   readonly write: (rows: readonly Input[]) => Promise<void>;
 }
 
-async function tryRows({ connection, write }: WriteSession, rows: readonly Input[]): Promise<unknown> {
-  await connection.unsafe('savepoint batch');
+async function tryRows({ session, write }: WriteSession, rows: readonly Input[]): Promise<unknown> {
+  await session.query('savepoint batch');
   try {
     await write(rows);
-    await connection.unsafe('release savepoint batch');
+    await session.query('release savepoint batch');
     return null;
   } catch (error) {
-    await connection.unsafe('rollback to savepoint batch');
+    await session.query('rollback to savepoint batch');
     return error;
   }
 }
 
 async function findErrors(
-  session: WriteSession,
+  writing: WriteSession,
   rows: readonly Input[],
   first: number,
   errors: RowError[],
@@ -89,10 +89,11 @@ async function findErrors(
 ): Promise<void> {
   for (const [position, row] of rows.entries()) {
     if (errors.length >= most) return;
-    const failure = await tryRows(session, [row]);
+    const failure = await tryRows(writing, [row]);
     if (failure === null) continue;
     const error = fromWrite(failure);
-    if (!(error instanceof ServiceError)) throw error;
+    // Only what is wrong with the row itself is reported as such.
+    if (!(error instanceof ServiceError) || error.status >= 500) throw error;
     errors.push({ row: first + position, error });
   }
 }

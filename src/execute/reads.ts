@@ -149,7 +149,8 @@ export class Reads {
     send: (compiled: Compiled) => Promise<Result>,
     caller: Caller,
   ): Promise<Result> {
-    const use = compiled.result === 'item' ? 'key' : 'query';
+    // Of several values the key need not be the one that does not fit.
+    const use = compiled.result === 'item' && compiled.statement.parameters.length === 1 ? 'key' : 'query';
     try {
       if (this.#limits.cost !== null && !this.#affordable.has(compiled))
         await this.#checkCost(parsed, compiled, caller);

@@ -3,7 +3,8 @@
  * constant. The consumer's leaving ends the statement at once, also while PostgreSQL is still at work on it.
  */
 import { invalidQuery } from '../errors.js';
-import type { Database, Pool } from './database.js';
+import type { Database } from './database.js';
+import type { Session } from './sessions.js';
 
 /** Enough to make the round trips cheap, little enough to keep a batch of wide rows small. */
 const BATCH = 500;
@@ -20,25 +21,21 @@ export interface StreamOptions {
 }
 
 export async function streamRows(database: Database, options: StreamOptions): Promise<void> {
-  const connection = await database.streams.reserve();
-  let failed = true;
-  try {
-    failed = await readAll(connection, options, database.streams.CLOSE);
-  } finally {
-    // A statement that fails after some rows spoils the next result of its connection (porsager/postgres#1181): this one
-    // is thrown away.
-    if (failed) await connection`select 1`.catch(() => {});
-    connection.release();
-  }
+  await database.streams.use(async (session) => {
+    let failed = true;
+    try {
+      failed = await readAll(session, options);
+    } finally {
+      // A statement that fails after some rows spoils the next result of its connection (porsager/postgres#1181): this one
+      // is thrown away.
+      if (failed && !session.lost) await session.query('select 1').catch(() => {});
+    }
+  });
 }
 
 /** Answers whether the statement was cancelled. */
-async function readAll(
-  connection: Awaited<ReturnType<Pool['reserve']>>,
-  options: StreamOptions,
-  close: unknown,
-): Promise<boolean> {
-  const query = connection.unsafe(options.text, options.parameters as string[], { prepare: true }).raw();
+async function readAll(session: Session, options: StreamOptions): Promise<boolean> {
+  const query = session.query(options.text, options.parameters, { prepare: true }).raw();
   let timedOut = false;
   let left = false;
   let working = false;
@@ -70,7 +67,7 @@ async function readAll(
       if (timer) clearTimeout(timer);
       const cells = (rows as unknown as Buffer[][]).filter((row) => row !== undefined).map((row) => row[0] as Buffer);
       const more = await options.take(cells);
-      if (!more || left) return close as never;
+      if (!more || left) return session.client.CLOSE as never;
       working = true;
       arm();
     });

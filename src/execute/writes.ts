@@ -7,7 +7,7 @@ import { hashPassword } from '../access/passwords.js';
 import { compileDelete } from '../compile/delete.js';
 import { compileSort } from '../compile/sort.js';
 import { compileWrite } from '../compile/write.js';
-import { fromWrite, invalidPayload, isStaleModel, type Naming, unprocessable } from '../errors.js';
+import { fromWrite, invalidPayload, isStaleModel, type Naming, serviceUnavailable, unprocessable } from '../errors.js';
 import { type Collection, collectionOf, type Field, type Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
@@ -23,9 +23,10 @@ import type { CreateBody, Selected, UpdateBody } from '../request/write.js';
 import { bind, type Caller } from '../sql/parameter.js';
 import type { Statement } from '../sql/statement.js';
 import { verify } from '../sql/verify.js';
-import { type Database, type Pool, transactionOn } from './database.js';
+import type { Database } from './database.js';
 import type { WriteSession } from './import.js';
 import type { Reads } from './reads.js';
+import type { Session } from './sessions.js';
 
 export interface WriteLimits {
   readonly maxRows: number | null;
@@ -47,7 +48,7 @@ export interface Receipt {
   readonly fingerprint: string;
 }
 
-const ATTEMPTS = 5;
+const ATTEMPTS = 10;
 
 /** What a statement says that found the receipt of an earlier one. */
 const REPEATED = 'repeated';
@@ -76,7 +77,7 @@ export class Writes {
       return await this.#attempt(async (model) => {
         const collection = servedCollection(model, name);
         const planned = planCreate(collection, body.items, this.#context(model, shown.caller));
-        return this.#transaction((connection) => this.#send(planned, !body.many, shown, connection, receipt));
+        return this.#database.transaction((session) => this.#send(planned, !body.many, shown, session, receipt));
       });
     } catch (error) {
       if (!receipt || !(error instanceof Error) || error.message !== REPEATED) throw error;
@@ -108,14 +109,14 @@ export class Writes {
       const context = this.#context(model, shown.caller);
       if (body.kind === 'each')
         return this.#run(planUpdate(collection, eachChange(collection, body.items), context), false, shown);
-      return this.#transaction(async (connection) => {
-        const keys = await this.#keys(collection, body.selected, shown.caller, connection);
+      return this.#database.transaction(async (session) => {
+        const keys = await this.#keys(collection, body.selected, shown.caller, session);
         const planned = planUpdate(
           collection,
           keys.map((key) => ({ key, data: body.data })),
           context,
         );
-        return this.#send(planned, false, shown, connection);
+        return this.#send(planned, false, shown, session);
       });
     });
   }
@@ -129,13 +130,13 @@ export class Writes {
     return this.#attempt(async (model) => {
       const collection = servedCollection(model, name);
       const context = this.#context(model, shown.caller);
-      return this.#transaction(async (connection) => {
-        const [key] = await this.#keys(collection, { kind: 'query', query: { limit: 1 } }, shown.caller, connection);
+      return this.#database.transaction(async (session) => {
+        const [key] = await this.#keys(collection, { kind: 'query', query: { limit: 1 } }, shown.caller, session);
         const planned =
           key === undefined
             ? planCreate(collection, [data], context)
             : planUpdate(collection, [{ key, data }], context);
-        return this.#send(planned, true, shown, connection);
+        return this.#send(planned, true, shown, session);
       });
     });
   }
@@ -144,14 +145,10 @@ export class Writes {
     return this.#attempt(async (model) => {
       const collection = servedCollection(model, name);
       const statement = this.#statement(`delete ${collection.name}`, () => compileDelete(collection), model);
-      await this.#transaction(async (connection) => {
-        const keys = (await this.#keys(collection, selected, caller, connection)).map((key) =>
-          checkKey(collection, key),
-        );
+      await this.#database.transaction(async (session) => {
+        const keys = (await this.#keys(collection, selected, caller, session)).map((key) => checkKey(collection, key));
         checkRows(keys.length, this.#limits.maxRows);
-        await connection.unsafe(statement.text, bind(statement.parameters, [keys], caller) as string[], {
-          prepare: true,
-        });
+        await session.cell(statement.text, bind(statement.parameters, [keys], caller));
       });
     });
   }
@@ -164,32 +161,32 @@ export class Writes {
     };
   }
 
-  async #keys(collection: Collection, selected: Selected, caller: Caller, connection: Pool): Promise<readonly Key[]> {
+  async #keys(collection: Collection, selected: Selected, caller: Caller, session: Session): Promise<readonly Key[]> {
     if (selected.kind === 'keys') return selected.keys;
     const key = collection.primaryKey.name;
     const parsed = parseSelection(collection.name, selected.query, key, this.#limits.parse);
-    const cell = await this.#read(parsed, caller, connection);
+    const cell = await this.#read(parsed, caller, session);
     const { data } = JSON.parse(cell?.toString() ?? '{"data":[]}') as { data: Record<string, Key>[] };
     return data.map((item) => item[key] as Key);
   }
 
   #run(planned: PlannedWrite, one: boolean, shown: Shown): Promise<Buffer | null> {
-    return this.#transaction((connection) => this.#send(planned, one, shown, connection));
+    return this.#database.transaction((session) => this.#send(planned, one, shown, session));
   }
 
   async #send(
     planned: PlannedWrite,
     one: boolean,
     shown: Shown,
-    connection: Pool,
+    session: Session,
     receipt: Receipt | null = null,
   ): Promise<Buffer | null> {
-    const made = await this.#write(planned, shown.caller, connection, receipt);
+    const made = await this.#write(planned, shown.caller, session, receipt);
     const keys = planned.keys ?? (JSON.parse(made?.toString() ?? '[]') as string[]);
     const parsed = parseReadBack(planned.plan.collection.name, keys, one, shown.queryString, this.#limits.parse);
-    const body = await this.#read(parsed, shown.caller, connection);
+    const body = await this.#read(parsed, shown.caller, session);
     if (receipt && body)
-      await connection`update service_receipts set body = ${body.toString()} where id = ${receipt.id}`;
+      await session.query('update service_receipts set body = $1 where id = $2', [body.toString(), receipt.id]);
     return body;
   }
 
@@ -197,7 +194,7 @@ export class Writes {
   async #write(
     planned: PlannedWrite,
     caller: Caller,
-    connection: Pool,
+    session: Session,
     receipt: Receipt | null,
   ): Promise<Buffer | null> {
     const { plan, input } = planned;
@@ -208,9 +205,12 @@ export class Writes {
     const statement = this.#statement(shape, () => compileWrite(plan, receipts), model);
     const document = JSON.stringify({ ...input, nodes: await hashSecrets(input.nodes) });
     const values = receipt ? [document, receipt.id, receipt.fingerprint, this.#limits.receiptLifetime] : [document];
-    const bound = bind(statement.parameters, values, caller) as string[];
-    const rows = (await connection.unsafe(statement.text, bound, { prepare: true }).raw()) as unknown as Buffer[][];
-    return rows.at(-1)?.[0] ?? null;
+    try {
+      return await session.cell(statement.text, bind(statement.parameters, values, caller));
+    } catch (error) {
+      if (isRace(error, plan)) throw new Conflict();
+      throw error;
+    }
   }
 
   /** One transaction in which rows are written batch by batch; what `work` throws undoes all of it. */
@@ -218,14 +218,19 @@ export class Writes {
     const { model } = this.#mirror;
     const collection = servedCollection(model, name);
     const context = this.#context(model, caller);
-    return this.#transaction((connection) =>
+    return this.#database.transaction((session) =>
       work({
-        connection,
+        session,
         write: async (rows) => {
-          await this.#write(planUpsert(collection, rows, { ...context, maxRows: null }), caller, connection, null);
+          await this.#write(planUpsert(collection, rows, { ...context, maxRows: null }), caller, session, null);
         },
       }),
     );
+  }
+
+  /** Receipts whose time has passed are of no use to anybody. */
+  async forgetReceipts(): Promise<void> {
+    await this.#database.rows('delete from service_receipts where expires < now()');
   }
 
   /** Moves an item of a sorted collection to the place of another. */
@@ -239,11 +244,9 @@ export class Writes {
     });
   }
 
-  async #read(parsed: Parsed, caller: Caller, connection: Pool): Promise<Buffer | null> {
+  async #read(parsed: Parsed, caller: Caller, session: Session): Promise<Buffer | null> {
     const { statement } = this.#reads.compile(parsed);
-    const bound = bind(statement.parameters, parsed.values, caller) as string[];
-    const rows = (await connection.unsafe(statement.text, bound, { prepare: true }).raw()) as unknown as Buffer[][];
-    return rows.at(-1)?.[0] ?? null;
+    return session.cell(statement.text, bind(statement.parameters, parsed.values, caller));
   }
 
   #statement(shape: string, compile: () => Statement, model: Model): Statement {
@@ -257,26 +260,15 @@ export class Writes {
     return statement;
   }
 
-  async #transaction<Result>(work: (connection: Pool) => Promise<Result>): Promise<Result> {
-    const connection = await this.#database.sessions.reserve();
-    try {
-      return await transactionOn(connection, work);
-    } finally {
-      connection.release();
-    }
-  }
-
   async #attempt<Result>(work: (model: Model) => Promise<Result>): Promise<Result> {
     for (let attempt = 1; ; attempt++) {
       try {
         return await work(this.#mirror.model);
       } catch (error) {
-        const again = attempt < ATTEMPTS && (isConflict(error) || isStaleModel(error));
-        if (!again)
-          throw error instanceof Error && error.message === REPEATED
-            ? error
-            : fromWrite(error, namesOf(this.#mirror.model));
-        if (isStaleModel(error)) await this.#mirror.refresh();
+        const stale = isStaleModel(error);
+        if (!(stale ? attempt === 1 : isConflict(error) && attempt < ATTEMPTS))
+          throw finalError(error, this.#mirror.model);
+        if (stale) await this.#mirror.refresh();
         else await pause(attempt);
       }
     }
@@ -320,11 +312,34 @@ async function hashRow(row: Readonly<Record<string, unknown>>): Promise<Readonly
   return { ...row, ...Object.fromEntries(hashed) };
 }
 
+/** Another request made the item that this one was about to make: seen again, it is there and will be changed. */
+class Conflict extends Error {}
+
 function isConflict(error: unknown): boolean {
+  if (error instanceof Conflict) return true;
   return error instanceof Error && 'code' in error && (error.code === '40001' || error.code === '40P01');
 }
 
+function isRace(error: unknown, plan: PlannedWrite['plan']): boolean {
+  const failure = error as { code?: string; table_name?: string; detail?: string };
+  if (failure.code !== '23505') return false;
+  return plan.nodes.some(
+    ({ verb, collection }) =>
+      verb === 'upsert' &&
+      collection.name === failure.table_name &&
+      (failure.detail ?? '').startsWith(`Key (${collection.primaryKey.name})=`),
+  );
+}
+
+function finalError(error: unknown, model: Model): unknown {
+  if (error instanceof Error && error.message === REPEATED) return error;
+  // The stack ends before the limit on levels where the items in between have much to say.
+  if (error instanceof RangeError) return invalidPayload('The payload nests too deep');
+  if (isConflict(error)) return serviceUnavailable('database', 'Too many requests change the same items');
+  return fromWrite(error, namesOf(model));
+}
+
 function pause(attempt: number): Promise<void> {
-  const milliseconds = 20 * 2 ** attempt * (0.5 + Math.random());
+  const milliseconds = Math.min(20 * 2 ** attempt, 1_000) * (0.5 + Math.random());
   return new Promise((resolve) => setTimeout(resolve, milliseconds));
 }

@@ -32,7 +32,7 @@ export async function listen(router: Router, config: Config, observe: Observer):
   const writeOptions = (exchange: Exchange): WriteOptions => ({
     timing: config.SERVER_TIMING,
     headers: cors.headers(exchange),
-    close: running.closing || exchange.oversized,
+    close: running.closing || exchange.unread,
   });
   const serve = async (exchange: Exchange): Promise<void> => {
     try {

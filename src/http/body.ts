@@ -8,6 +8,7 @@ const HIGH = 1_048_576;
 /** To be called before anything is awaited, since data that nobody takes is lost. */
 export function openBody(exchange: Exchange, maxBytes: number): AsyncGenerator<Buffer> {
   const { response } = exchange;
+  exchange.unread = true;
   const waiting: Buffer[] = [];
   let bytes = 0;
   let total = 0;
@@ -26,8 +27,9 @@ export function openBody(exchange: Exchange, maxBytes: number): AsyncGenerator<B
   response.onData((chunk, last) => {
     total += chunk.byteLength;
     ended = last;
+    if (last) exchange.unread = false;
+    if (exchange.replied) return;
     if (total > maxBytes) {
-      exchange.oversized = true;
       failure = invalidPayload(`The file is larger than IMPORT_MAX_FILE_SIZE (${maxBytes} bytes)`);
     } else {
       // The chunk is only lent for the time of the callback.
@@ -46,7 +48,7 @@ export function openBody(exchange: Exchange, maxBytes: number): AsyncGenerator<B
       const piece = waiting.shift();
       if (piece) {
         bytes -= piece.length;
-        if (paused && bytes < HIGH / 2 && !exchange.aborted) {
+        if (paused && bytes < HIGH / 2 && !exchange.aborted && !exchange.replied) {
           paused = false;
           response.resume();
         }

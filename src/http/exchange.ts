@@ -29,8 +29,10 @@ export class Exchange {
   /** Decoded parts of the path that the route names. */
   parameters: readonly string[] = [];
   aborted = false;
-  /** The rest of a body that is too large is not read: the connection ends with the response. */
-  oversized = false;
+  /** The rest of a body that nobody wants is not read: the connection ends with the response. */
+  unread = false;
+  /** Whether the response was written: from then on nothing may touch it. */
+  replied = false;
   timing = '';
   readonly #abortListeners: (() => void)[] = [];
   #mark = performance.now();
@@ -103,7 +105,7 @@ export class Exchange {
         size += chunk.byteLength;
         if (size > maxBody) {
           chunks.length = 0;
-          this.oversized = true;
+          this.unread = true;
           reject(invalidPayload(`The body is larger than MAX_PAYLOAD_SIZE (${maxBody} bytes)`));
           return;
         }

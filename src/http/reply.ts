@@ -90,6 +90,7 @@ export function write(exchange: Exchange, reply: Reply, options: WriteOptions): 
   if (exchange.aborted) return;
   const { response } = exchange;
   const { body } = reply;
+  exchange.replied = true;
   response.cork(() => {
     writeHead(exchange, reply, options);
     if (reply.status === 204 || reply.status === 304) response.endWithoutBody(undefined, options.close);
@@ -140,10 +141,12 @@ export async function stream(exchange: Exchange, reply: Reply, produce: Produce,
     await produce(sink);
   } catch (error) {
     if (!begun) throw error;
+    exchange.replied = true;
     if (!exchange.aborted) response.close();
     return;
   }
   if (exchange.aborted) return;
+  exchange.replied = true;
   response.cork(() => {
     if (!begun) writeHead(exchange, reply, options);
     response.end('', options.close);

@@ -92,7 +92,8 @@ function planGroupOrder(
   aggregates: readonly AggregatePlan[],
 ): GroupLevel['order'] {
   const order = (sort ?? []).map(({ expression, descending }) => {
-    const group = groups.find((each) => each.name === expression.text || each.name === outputName(expression));
+    const shown = expression.call ? outputName(expression) : expression.text;
+    const group = groups.find((each) => each.name === shown);
     if (group) return { operand: group.operand, descending };
     const [name, ...rest] = expression.path;
     const field = rest.join('.');

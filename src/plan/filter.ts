@@ -122,8 +122,9 @@ function planMany(filter: Filter, hop: Hop, place: Place): Condition {
       return combine('or', filter.filters, (each) => planMany(each, hop, place));
     case 'and': {
       const apart = (each: Filter): boolean => isQuantified(each) || presenceOf(each, hop.collection) !== null;
-      const together = filter.filters.filter((each) => !apart(each));
-      const rest = filter.filters.filter(apart).map((each) => planMany(each, hop, place));
+      const flat = flatten(filter.filters);
+      const together = flat.filter((each) => !apart(each));
+      const rest = flat.filter(apart).map((each) => planMany(each, hop, place));
       if (together.length > 0)
         rest.push(
           exists(
@@ -138,8 +139,16 @@ function planMany(filter: Filter, hop: Hop, place: Place): Condition {
   }
 }
 
+/** A filter without conditions says nothing, however it is written. */
+function flatten(filters: readonly Filter[]): Filter[] {
+  return filters.flatMap((each) => (each.kind === 'and' ? flatten(each.filters) : [each]));
+}
+
 /** An operator among the conditions of one related row speaks of its key. */
 function planMember(filter: Filter, place: Place): Condition {
+  if (filter.kind === 'and' || filter.kind === 'or') {
+    return combine(filter.kind, filter.filters, (each) => planMember(each, place));
+  }
   if (filter.kind !== 'compare') return planRow(filter, place);
   return planValue(filter, { kind: 'field', through: [], field: place.collection.primaryKey }, place);
 }

@@ -154,9 +154,7 @@ function planOutput(
       };
     }
     const level = planRows(fields, hop.collection, at, planner, field.relation.sortField);
-    return fields.length === 0 && at.query.alias.length === 0
-      ? { kind: 'keys', name, hop, level }
-      : { kind: 'many', name, hop, level };
+    return { kind: fields.length === 0 ? 'keys' : 'many', name, hop, level };
   }
   if (field.relation?.kind === 'many-to-one' && fields.length > 0) {
     const target = collectionOf(model, field.relation.oneCollection);

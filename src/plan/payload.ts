@@ -59,17 +59,18 @@ export function planUpdate(collection: Collection, changes: readonly Change[], c
 /** Rows with a key are changed, or made with it; rows without one are made. */
 export function planUpsert(collection: Collection, payloads: readonly Payload[], context: WriteContext): PlannedWrite {
   const walker = new Walker(context);
-  for (const [position, payload] of payloads.entries()) walker.put(collection, payload, `${position}`);
+  for (const payload of payloads) walker.put(collection, payload, '');
   return walker.rows.finish(collection, [], []);
 }
 
-/** Characters of the path to an item: some thousand levels. */
-const MAX_PATH = 12_000;
+/** Levels of items inside items. */
+const MAX_DEPTH = 1_000;
 
 class Walker {
   readonly rows: Rows;
   readonly #model: Model;
   readonly #shared = new Map<Payload, Cell>();
+  #depth = 0;
 
   constructor({ model, maxRows, stamp }: WriteContext) {
     this.#model = model;
@@ -105,7 +106,7 @@ class Walker {
 
   #walk(row: Row, payload: Payload, path: string, isRoot = false): void {
     const { collection } = row;
-    if (path.length > MAX_PATH) throw invalidPayload('The payload nests too deep');
+    if (++this.#depth > MAX_DEPTH) throw invalidPayload(`The payload nests deeper than ${MAX_DEPTH} levels`);
     for (const [name, value] of Object.entries(payload)) {
       const place = path === '' ? name : `${path}.${name}`;
       const field = collection.fields.get(name);
@@ -141,6 +142,7 @@ class Walker {
             this.rows.set(row, field, { kind: 'value', value: this.#value(field, value, place) }, place);
       }
     }
+    this.#depth--;
   }
 
   /** One change of several items makes what they refer to once, for all of them. */

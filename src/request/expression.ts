@@ -67,7 +67,7 @@ export function outputName(expression: Expression): string {
   if (!expression.call) return field;
   if (expression.call.kind !== 'json') return `${field}_${expression.call.kind}`;
   const inside = expression.text.slice(expression.text.indexOf('(') + 1, -1);
-  const own = inside.slice(inside.indexOf(field));
+  const own = `${field}${inside.slice(inside.indexOf(','))}`;
   return `${own.replace(/[.[\], ]+/g, '_').replace(/_+$/, '')}_json`;
 }
 

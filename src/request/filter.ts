@@ -242,7 +242,8 @@ function parseJsonFilter(input: Input, context: ParseContext): JsonFilter {
 /** URLs carry numbers as texts: an order among digits means numbers. */
 function isNumeric(operator: Operator, given: unknown): boolean {
   const values = Array.isArray(given) ? given : typeof given === 'string' ? given.split(',') : [given];
-  if (values.every((each) => typeof each === 'number')) return true;
+  const isCompared = ORDERED.has(operator) || ['eq', 'neq', 'in', 'nin'].includes(operator);
+  if (isCompared && values.every((each) => typeof each === 'number')) return true;
   return ORDERED.has(operator) && values.every((each) => /^-?\d+(\.\d+)?$/.test(String(each)));
 }
 

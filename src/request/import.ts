@@ -48,7 +48,7 @@ function readRow(text: string, row: number): Input {
 /** Empty cells are absent, so that columns get their defaults. */
 async function* readCsv(bytes: AsyncIterable<Buffer>): AsyncGenerator<Input> {
   const parser = parseCsv({ columns: true, bom: true, skip_empty_lines: true, relax_column_count: false });
-  const source = Readable.from(bytes);
+  const source = Readable.from(decode(bytes));
   source.on('error', (error) => parser.destroy(error));
   source.pipe(parser);
   try {
@@ -90,6 +90,7 @@ async function* jsonElements(bytes: AsyncIterable<Buffer>): AsyncGenerator<strin
   let escaped = false;
   let element = '';
   let finished = false;
+  let elements = 0;
   for await (const text of decode(bytes)) {
     let start = 0;
     for (let position = 0; position < text.length; position++) {
@@ -102,6 +103,7 @@ async function* jsonElements(bytes: AsyncIterable<Buffer>): AsyncGenerator<strin
       }
       if (/\s/.test(character)) continue;
       if (finished || (depth === 0 && character !== '[')) throw invalidPayload('The file has to hold one JSON array');
+      if (character === '}' && depth === 1) throw invalidPayload('The file has to hold one JSON array');
       if (character === '"') inString = true;
       else if (character === '[' || character === '{') {
         depth++;
@@ -111,7 +113,11 @@ async function* jsonElements(bytes: AsyncIterable<Buffer>): AsyncGenerator<strin
         element += text.slice(start, position);
         start = position + 1;
         finished = depth === 0;
-        if (!finished || element.trim() !== '') yield element;
+        // Only an array without elements may be empty between its brackets.
+        if (!finished || element.trim() !== '' || elements > 0) {
+          elements++;
+          yield element;
+        }
         element = '';
       }
     }

@@ -63,7 +63,8 @@ function parseLevel(input: Input, prefix: '' | '_', context: ParseContext, depth
     sort: parseSort(get('sort'), context),
     limit: parseLimit(get('limit'), context),
     offset: parseCount(get('offset'), 'offset', context),
-    page: parseCount(get('page'), 'page', context),
+    // Page 0 is no page: an offset beside it counts.
+    page: Number(get('page')) === 0 ? null : parseCount(get('page'), 'page', context),
     cursor: prefix === '' ? parseCursor(input.cursor, context) : null,
     aggregate: aggregate === undefined ? null : parseAggregate(readObject(aggregate, 'aggregate'), context),
     groupBy: groupBy === undefined ? null : parseGroupBy(groupBy, context),

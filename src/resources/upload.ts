@@ -19,6 +19,8 @@ export function openUpload(body: AsyncIterable<Buffer>, contentType: string): Pr
       return;
     }
     const bytes = new PassThrough();
+    // Whoever reads the bytes learns of the failure there; before that it is answered by the rejection.
+    bytes.on('error', () => {});
     let found = false;
     const fail = (error: Error): void => {
       reject(error);
@@ -30,6 +32,7 @@ export function openUpload(body: AsyncIterable<Buffer>, contentType: string): Pr
         return;
       }
       found = true;
+      file.on('error', fail);
       file.pipe(bytes);
       resolve({ bytes, type: typeOf(type, name) });
     });

@@ -51,9 +51,15 @@ export function fits(codec: Codec, text: string): boolean {
     return number >= range[0] && number <= range[1];
   }
   const largest = LARGEST.get(codec);
-  if (largest !== undefined) return NUMBER.test(text) && Math.abs(Number(text)) <= largest;
+  if (largest !== undefined) return NUMBER.test(text) && Math.abs(Number(text)) <= largest && !vanishes(codec, text);
   if (codec === 'uuid') return UUID.test(text);
   return !text.includes('\0');
+}
+
+/** What a double would round to zero PostgreSQL refuses to read. */
+function vanishes(codec: Codec, text: string): boolean {
+  if (codec === 'numeric' || !/^[^e]*[1-9]/i.test(text)) return false;
+  return (codec === 'float4' ? Math.fround(Number(text)) : Number(text)) === 0;
 }
 
 function complaint(codec: Codec): string {
