@@ -66,11 +66,8 @@ class Chain {
       const isNew = sql` where not exists (select from ${table} ${alias('e')} where ${alias('e')}.${columnName(key)} = k)`;
       return [each.verb === 'upsert' ? sql`${rows}${isNew}` : rows];
     });
-    const name = sql`${literal(sequence)}::regclass`;
     const highest = sql`select max(k)::int8 as k from (${join(supplied, sql` union all `)}) ${alias('g')}`;
-    return [
-      sql`${alias(`a${position}`)} as materialized (select setval(${name}, ${alias('h')}.k) from (${highest}) ${alias('h')} where ${alias('h')}.k > coalesce(pg_sequence_last_value(${name}), 0))`,
-    ];
+    return [sql`${alias(`a${position}`)} as materialized (${advance(sequence, highest)})`];
   }
 
   #input(node: WriteNode, position: number): Fragment {
@@ -255,12 +252,9 @@ class Chain {
     return this.#plan.nodes.flatMap((node, position) => {
       const sequence = node.collection.primaryKey.column?.sequence;
       if (!sequence || node.verb !== 'upsert') return [];
-      const name = sql`${literal(sequence)}::regclass`;
       const made = sql`${alias(`m${position}`)}`;
       const highest = sql`select max(${made}.${columnName(node.collection.primaryKey)})::int8 as k from ${made}`;
-      return [
-        sql`(select setval(${name}, ${alias('h')}.k) from (${highest}) ${alias('h')} where ${alias('h')}.k > coalesce(pg_sequence_last_value(${name}), 0))`,
-      ];
+      return [sql`(${advance(sequence, highest)})`];
     });
   }
 }
@@ -285,6 +279,23 @@ function inputNames(node: WriteNode): string[] {
     ...(column.endOf ? [`e${index}`] : []),
     ...column.references.map((_, table) => `r${index}_${table}`),
   ]);
+}
+
+/** Steps that a sequence is moved one by one. */
+const STEPS = 10_000;
+
+/**
+ * Moves a sequence to a key if that is ahead of it. Values are taken from it, since to set it could move it back behind one
+ * that others took meanwhile; only over a distance that nobody covers meanwhile it is set, one request at a time.
+ */
+function advance(sequence: string, highest: Fragment): Fragment {
+  const name = sql`${literal(sequence)}::regclass`;
+  const taken = sql`coalesce(pg_sequence_last_value(${name}), 0)`;
+  const gap = sql`${alias('h')}.k - ${alias('l')}.v`;
+  const lock = sql`select pg_advisory_xact_lock(${name}::oid::int8)`;
+  const set = sql`(select setval(${name}, greatest(${alias('h')}.k, ${taken})) from (${lock}) ${alias('y')})`;
+  const step = sql`(select max(nextval(${name})) from generate_series(1, ${gap}))`;
+  return sql`select case when ${gap} > ${integer(STEPS)} then ${set} else ${step} end from (${highest}) ${alias('h')}, (select ${taken} as v) ${alias('l')} where ${gap} > 0`;
 }
 
 /** What the database itself would give a new row. */

@@ -64,7 +64,7 @@ function parseLevel(input: Input, prefix: '' | '_', context: ParseContext, depth
     limit: parseLimit(get('limit'), context),
     offset: parseCount(get('offset'), 'offset', context),
     // Page 0 is no page: an offset beside it counts.
-    page: Number(get('page')) === 0 ? null : parseCount(get('page'), 'page', context),
+    page: ['0', 0].includes(get('page') as string) ? null : parseCount(get('page'), 'page', context),
     cursor: prefix === '' ? parseCursor(input.cursor, context) : null,
     aggregate: aggregate === undefined ? null : parseAggregate(readObject(aggregate, 'aggregate'), context),
     groupBy: groupBy === undefined ? null : parseGroupBy(groupBy, context),
