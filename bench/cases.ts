@@ -3,11 +3,13 @@
  * cache of rows makes a figure better than it is. Pages begin at a key, not at an offset: skipping rows would be work of
  * PostgreSQL's that makes the service look cheap.
  */
+import { SUBJECTS, subjectKeys } from './subjects.js';
 
 export interface Case {
   readonly id: string;
   readonly title: string;
-  readonly method?: 'SEARCH';
+  /** Those that write run last and take back what they wrote. */
+  readonly method?: 'SEARCH' | 'POST' | 'PATCH';
   readonly requests: readonly BenchRequest[] | (() => readonly BenchRequest[]);
   /** Requests of different shapes: there is no one statement to compare with. */
   readonly cold?: true;
@@ -88,7 +90,21 @@ export const CASES: readonly Case[] = [
     streamed: true,
     requests: [{ path: `/items/articles?fields=${FLAT}&limit=-1` }],
   },
+  { id: 'create', title: 'create', method: 'POST', requests: [create(newArticle(1))] },
+  { id: 'nested-create', title: 'nested create', method: 'POST', requests: [create(newTree())] },
+  { id: 'nested-update', title: 'nested update, detailed form', method: 'PATCH', requests: changes() },
+  {
+    id: 'create-many',
+    title: 'create of 1,000 rows',
+    method: 'POST',
+    connections: 8,
+    requests: [create(Array.from({ length: 1_000 }, (_, index) => newArticle(index)))],
+  },
 ];
+
+export function isWrite({ method }: Case): boolean {
+  return method === 'POST' || method === 'PATCH';
+}
 
 function page(fields: string, key: number, limit = 25): string {
   return `/items/articles?fields=${fields}&filter[id][_gte]=${key}&sort=id&limit=${limit}`;
@@ -112,4 +128,51 @@ function newShapes(): readonly BenchRequest[] {
     const name = `title_${shapes++}`;
     return { path: `${page(`${NESTED},${name}`, 1 + shapes)}&alias[${name}]=title` };
   });
+}
+
+/** Nothing in it is unique, so that one body serves every request and every one is the same work. */
+function newArticle(number: number): Record<string, unknown> {
+  return {
+    title: `The article with the number ${number}`,
+    body: 'It has a beginning and an end, and the middle is left to the reader.',
+    status: 'published',
+    views: number,
+    published_at: '2025-06-01T12:00:00Z',
+    author: 1 + number,
+  };
+}
+
+/** With a new author, three comments, two tags and a block. */
+function newTree(): Record<string, unknown> {
+  return {
+    ...newArticle(1),
+    author: { name: 'Mara Lindqvist', bio: 'Edits the magazine.' },
+    comments: [1, 2, 3].map((number) => ({ body: `Remark ${number}`, author: number })),
+    tags: [1, 2].map((number) => ({ tags_id: number, sort: number })),
+    blocks: [{ collection: 'block_text', item: { text: 'Every translation is a list of decisions.' }, sort: 1 }],
+  };
+}
+
+function create(body: unknown): BenchRequest {
+  return { path: '/items/articles', body: JSON.stringify(body) };
+}
+
+/** Of two comments one leaves and the other comes back, in turn: each request finds something to do. */
+function changes(): readonly BenchRequest[] {
+  return [0, 1].flatMap((turn) =>
+    Array.from({ length: SUBJECTS }, (_, index) => {
+      const { article, comments, tag } = subjectKeys(index);
+      const body = {
+        title: `Changed ${turn} times`,
+        views: turn,
+        comments: {
+          create: [{ body: 'One more remark', author: 1 }],
+          update: [{ id: comments[turn], body: `Changed ${turn} times` }],
+          delete: [comments[1 - turn]],
+        },
+        tags: { create: [{ tags_id: 3 }], update: [{ id: tag, tags_id: 1 + turn }] },
+      };
+      return { path: `/items/articles/${article}`, body: JSON.stringify(body) };
+    }),
+  );
 }

@@ -16,6 +16,8 @@ export interface CeilingOptions {
   text: string;
   /** One list of n values per run, used in turn. */
   parameters: readonly (readonly (string | null)[])[];
+  /** Each connection takes lists of its own: two that change the same rows would wait for each other. */
+  exclusive?: boolean;
   connections: number;
   seconds: number;
   /** Ends the run before its time. */
@@ -28,7 +30,7 @@ export interface Ceiling {
 }
 
 export async function ceiling(options: CeilingOptions): Promise<Ceiling> {
-  const scripts = writeScripts(options);
+  const scripts = options.exclusive ? writeExclusiveScript(options) : writeScripts(options);
   const measured = scripts === null ? null : await runPgbench(options, scripts);
   if (measured !== null) return { statementsPerSecond: measured, tool: 'pgbench' };
   return { statementsPerSecond: await runDriver(options), tool: 'driver' };
@@ -95,6 +97,42 @@ function writeScripts({ text, parameters, connections }: CeilingOptions): readon
     scripts.push({ content, sent: statement.sent, variables, weight: members.length });
   }
   return scripts;
+}
+
+/**
+ * One script for all: each client first asks the server for its own values, once, because a text reaches a pgbench
+ * variable in no other way. Two lists per client, in turn, each with a plan of its own.
+ */
+function writeExclusiveScript({ text, parameters, connections }: CeilingOptions): readonly Script[] | null {
+  const statements = ['_0', '_1'].map((suffix) => writeStatement(text, suffix));
+  const [one, other] = statements;
+  if (!one || !other) return null;
+  const loads = Array.from({ length: connections }, (_, client) => {
+    const own = parameters.filter((_set, index) => index % connections === client);
+    const [first = parameters[0] ?? [], second = first] = sampleEvenly(own, 2);
+    const columns = [first, second].flatMap((set, place) =>
+      set.map((value, index) => `${writeText(value)} as p${index + 1}_${place}`),
+    );
+    return `\\elif :client_id = ${client}\nselect ${columns.join(', ')}\n\\gset`;
+  });
+  const content = [
+    '\\if :loaded',
+    ...loads,
+    '\\endif',
+    '\\set loaded 1',
+    '\\set turn 1 - :turn',
+    `\\if :turn = 0\n${one.text}\n;`,
+    `\\else\n${other.text}\n;`,
+    '\\endif\n',
+  ].join('\n');
+  const variables = new Map(Object.entries({ loaded: '0', turn: '1' }));
+  return [{ content, sent: one.sent, variables, weight: 1 }];
+}
+
+/** Without a character that means something to pgbench or in a literal. */
+function writeText(value: string | null): string {
+  if (value === null) return 'null';
+  return `convert_from(decode('${Buffer.from(value).toString('base64')}', 'base64'), 'UTF8')`;
 }
 
 const WHOLE_NUMBER = /^(?:0|-?[1-9]\d{0,17})$/;

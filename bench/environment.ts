@@ -76,6 +76,7 @@ export async function startService({ databaseUrl, poolSize, profile }: ServiceOp
       PORT: '0',
       DATABASE_URL: databaseUrl,
       DATABASE_POOL_SIZE: String(poolSize),
+      DATABASE_WRITE_POOL_SIZE: String(poolSize),
       ADMIN_TOKEN: ADMINISTRATOR.token,
       LOG_LEVEL: 'warn',
     },

@@ -10,6 +10,8 @@ interface Filling {
   /** Takes the number of rows as $1 and lists of phrases, joined by '|', as the parameters behind it. */
   readonly insert: string;
   readonly phrases: readonly (readonly string[])[];
+  /** Takes the number of rows as $1: what has a higher key was added. */
+  readonly remove: string;
 }
 
 export async function generate(url: string, report: (message: string) => void): Promise<void> {
@@ -54,7 +56,7 @@ async function isFilled(sql: postgres.Sql): Promise<boolean> {
   return FILLINGS.every((filling) => rowsOf.get(filling.table) === filling.rows);
 }
 
-function secondsSince(begun: number): string {
+export function secondsSince(begun: number): string {
   return ((performance.now() - begun) / 1000).toFixed(1);
 }
 
@@ -212,7 +214,7 @@ const RESTORE = `
   end
   $body$`;
 
-const VACUUM = `
+export const VACUUM = `
   vacuum (analyze) authors, articles, comments, tags, articles_tags, block_text, block_image, block_quote, articles_blocks`;
 
 const COUNT = `
@@ -226,10 +228,11 @@ const COUNT = `
   union all select 'block_quote', count(*) from block_quote
   union all select 'articles_blocks', count(*) from articles_blocks`;
 
-const FILLINGS: readonly Filling[] = [
+export const FILLINGS: readonly Filling[] = [
   {
     table: 'authors',
     rows: 10_000,
+    remove: 'delete from authors where id > $1',
     phrases: [FIRST_NAMES, LAST_NAMES, SENTENCES],
     insert: `
       insert into authors (name, email, bio, born, score)
@@ -244,6 +247,7 @@ const FILLINGS: readonly Filling[] = [
   {
     table: 'articles',
     rows: 100_000,
+    remove: 'delete from articles where id > $1',
     phrases: [OPENINGS, SUBJECTS, ENDINGS, SENTENCES],
     insert: `
       insert into articles (title, slug, body, status, views, rating, published_at, meta, author)
@@ -277,6 +281,7 @@ const FILLINGS: readonly Filling[] = [
   {
     table: 'comments',
     rows: 500_000,
+    remove: 'delete from comments where id > $1',
     phrases: [REMARKS, REASONS],
     insert: `
       insert into comments (body, created, article, author)
@@ -290,6 +295,7 @@ const FILLINGS: readonly Filling[] = [
   {
     table: 'tags',
     rows: 1_000,
+    remove: 'delete from tags where id > $1',
     phrases: [SUBJECTS],
     insert: `
       insert into tags (name)
@@ -299,6 +305,7 @@ const FILLINGS: readonly Filling[] = [
   {
     table: 'articles_tags',
     rows: 300_000,
+    remove: 'delete from articles_tags where id > $1',
     phrases: [],
     insert: `
       insert into articles_tags (articles_id, tags_id, sort)
@@ -308,6 +315,7 @@ const FILLINGS: readonly Filling[] = [
   {
     table: 'block_text',
     rows: 100_000,
+    remove: 'delete from block_text where id > $1',
     phrases: [SENTENCES],
     insert: `
       insert into block_text (text)
@@ -320,6 +328,7 @@ const FILLINGS: readonly Filling[] = [
   {
     table: 'block_image',
     rows: 60_000,
+    remove: 'delete from block_image where id > $1',
     phrases: [SUBJECTS],
     insert: `
       insert into block_image (url, caption)
@@ -330,6 +339,7 @@ const FILLINGS: readonly Filling[] = [
   {
     table: 'block_quote',
     rows: 40_000,
+    remove: 'delete from block_quote where id > $1',
     phrases: [SENTENCES, FIRST_NAMES],
     insert: `
       insert into block_quote (quote, who)
@@ -341,6 +351,7 @@ const FILLINGS: readonly Filling[] = [
     // Of ten blocks five are texts, three images and two quotes, so each block is used exactly once.
     table: 'articles_blocks',
     rows: 200_000,
+    remove: 'delete from articles_blocks where id > $1',
     phrases: [],
     insert: `
       insert into articles_blocks (articles_id, collection, item, sort)

@@ -8,11 +8,12 @@ import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { optionRows } from '../src/config.js';
 import { packagePath } from '../src/files.js';
-import { CASES, type Case } from './cases.js';
+import { CASES, type Case, isWrite } from './cases.js';
 import { ADMINISTRATOR, prepareData, type Report, startDatabase, startService } from './environment.js';
 import { measureHits } from './hit.js';
 import { type CaseResult, type Measuring, measureCase } from './measure.js';
 import { measureMirror } from './mirror.js';
+import { addSubjects, removeAdded } from './subjects.js';
 
 const USAGE = `Usage: npm run bench -- [command] [--option value ...]
 
@@ -88,7 +89,9 @@ async function measureCases(
   const service = await startService({ ...measuring, profile });
   try {
     const results: CaseResult[] = [];
-    for (const each of cases) {
+    const writes = cases.filter(isWrite);
+    for (const each of cases.filter((one) => !isWrite(one)).concat(writes)) {
+      if (each === writes[0]) await addSubjects(measuring.databaseUrl);
       measuring.signal.throwIfAborted();
       results.push(await measureCase(each, { ...measuring, url: service.url }, report));
     }
@@ -96,6 +99,7 @@ async function measureCases(
     return results;
   } finally {
     await service.stop();
+    if (cases.some(isWrite)) await removeAdded(measuring.databaseUrl, report);
   }
 }
 

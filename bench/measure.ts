@@ -2,9 +2,10 @@
  * One case: what the service does and what PostgreSQL does, in turn, because a shared machine is not the same from one
  * minute to the next. The best of the rounds counts on both sides.
  */
-import type { BenchRequest, Case } from './cases.js';
+import { type BenchRequest, type Case, isWrite } from './cases.js';
 import { type Ceiling, ceiling } from './ceiling.js';
 import { type LoadResult, measure } from './load.js';
+import { compileWrites } from './writes.js';
 
 export interface Measuring {
   readonly url: string;
@@ -64,6 +65,7 @@ export async function measureCase(
 interface Statement {
   readonly text: string;
   readonly parameters: readonly (readonly (string | null)[])[];
+  readonly exclusive: boolean;
 }
 
 interface MeasuredCeiling extends Ceiling {
@@ -126,8 +128,20 @@ async function checkAnswer(each: Case, measuring: Measuring): Promise<number> {
   return Buffer.byteLength(text);
 }
 
-/** The service says what it runs. One text for all requests, or there would be no one ceiling. */
+/** One text for all requests, or there would be no one ceiling. */
 async function readStatement(each: Case, measuring: Measuring): Promise<Statement> {
+  const explained = isWrite(each)
+    ? await compileWrites(measuring.databaseUrl, requestsOf(each))
+    : await explainAll(each, measuring);
+  const text = explained[0]?.sql ?? '';
+  if (text === '' || explained.some((other) => other.sql !== text)) {
+    throw new Error('the requests of the case do not lead to one statement');
+  }
+  return { text, parameters: explained.map((other) => other.parameters), exclusive: isWrite(each) };
+}
+
+/** The service says what it runs. */
+async function explainAll(each: Case, measuring: Measuring): Promise<readonly Explained[]> {
   const requests = requestsOf(each);
   const explained: Explained[] = [];
   for (let start = 0; start < requests.length; start += EXPLAINED_AT_ONCE) {
@@ -135,16 +149,12 @@ async function readStatement(each: Case, measuring: Measuring): Promise<Statemen
     const some = requests.slice(start, start + EXPLAINED_AT_ONCE);
     explained.push(...(await Promise.all(some.map((request) => explain(each, request, measuring)))));
   }
-  const text = explained[0]?.sql ?? '';
-  if (text === '' || explained.some((other) => other.sql !== text)) {
-    throw new Error('the requests of the case do not lead to one statement');
-  }
-  return { text, parameters: explained.map((other) => other.parameters) };
+  return explained;
 }
 
 const EXPLAINED_AT_ONCE = 8;
 
-interface Explained {
+export interface Explained {
   readonly sql: string;
   readonly parameters: readonly (string | null)[];
 }

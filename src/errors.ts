@@ -97,11 +97,20 @@ interface DatabaseFailure {
   readonly code: string;
 }
 
-/** States in which PostgreSQL says that the model behind a statement is out of date. */
-const STALE = new Set(['42P01', '42703', '42704', '42883', '42804', '3F000', '0A000']);
+/** A table, column, type or schema is gone: statements name only what the model has, so the model is out of date. */
+const STALE = new Set(['42P01', '42703', '42704', '3F000']);
 
-export function isStaleModel(error: unknown): boolean {
-  return isDatabaseFailure(error) && STALE.has(error.code);
+/** No such operator, or types that do not match: a column may have changed its type, or the request compares what cannot be. */
+const PERHAPS_STALE = new Set(['42883', '42804']);
+
+export type Staleness = 'certain' | 'possible' | null;
+
+/** Whether the model behind a statement that failed is out of date. */
+export function staleness(error: unknown): Staleness {
+  if (!isDatabaseFailure(error)) return null;
+  const replanned = error.code === '0A000' && error instanceof Error && error.message.startsWith('cached plan');
+  if (STALE.has(error.code) || replanned) return 'certain';
+  return PERHAPS_STALE.has(error.code) ? 'possible' : null;
 }
 
 /** `use` says what the values of the statement were: a key that does not fit its column names no item. */

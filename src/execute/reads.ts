@@ -4,7 +4,7 @@
  */
 import { LRUCache } from 'lru-cache';
 import { compileRead } from '../compile/read.js';
-import { fromDatabase, invalidQuery, isStaleModel } from '../errors.js';
+import { fromDatabase, invalidQuery, staleness } from '../errors.js';
 import type { Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
@@ -156,9 +156,10 @@ export class Reads {
         await this.#checkCost(parsed, compiled, caller);
       return await send(compiled);
     } catch (error) {
-      if (!isStaleModel(error)) throw fromDatabase(error, use);
+      const stale = staleness(error);
+      if (!stale) throw fromDatabase(error, use);
+      await this.#mirror.refresh(stale === 'certain');
     }
-    await this.#mirror.refresh();
     try {
       return await send(this.compile(parsed));
     } catch (error) {

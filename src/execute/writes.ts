@@ -7,7 +7,7 @@ import { hashPassword } from '../access/passwords.js';
 import { compileDelete } from '../compile/delete.js';
 import { compileSort } from '../compile/sort.js';
 import { compileWrite } from '../compile/write.js';
-import { fromWrite, invalidPayload, isStaleModel, type Naming, serviceUnavailable, unprocessable } from '../errors.js';
+import { fromWrite, invalidPayload, type Naming, serviceUnavailable, staleness, unprocessable } from '../errors.js';
 import { type Collection, collectionOf, type Field, type Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
@@ -265,10 +265,10 @@ export class Writes {
       try {
         return await work(this.#mirror.model);
       } catch (error) {
-        const stale = isStaleModel(error);
+        const stale = staleness(error);
         if (!(stale ? attempt === 1 : isConflict(error) && attempt < ATTEMPTS))
           throw finalError(error, this.#mirror.model);
-        if (stale) await this.#mirror.refresh();
+        if (stale) await this.#mirror.refresh(stale === 'certain');
         else await pause(attempt);
       }
     }

@@ -80,9 +80,9 @@ export class Mirror {
     return this.#loading;
   }
 
-  /** For whoever suspects that the model is out of date: at most once a second, since a request may be the cause itself. */
-  async refresh(): Promise<void> {
-    if (performance.now() - this.#loadedAt > 1_000) await this.reload();
+  /** After a failed statement. On a mere suspicion at most once a second, since the request may be the cause itself. */
+  async refresh(certain: boolean): Promise<void> {
+    if (certain || performance.now() - this.#loadedAt > 1_000) await this.reload();
   }
 
   async close(): Promise<void> {

@@ -56,7 +56,7 @@ function withKey(order: readonly Order[], collection: Collection): Order[] {
 
 export function planLimit(query: Query, defaultLimit: number): LimitPlan {
   if (query.limit === null) return { kind: 'constant', value: defaultLimit };
-  return query.limit.kind === 'all' ? query.limit : { kind: 'slot', slot: query.limit.slot };
+  return query.limit.kind === 'slot' ? { kind: 'slot', slot: query.limit.slot } : query.limit;
 }
 
 /** `page` wins over `offset`, and means nothing without a limit. */

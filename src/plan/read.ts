@@ -1,7 +1,7 @@
 /** Request AST × model → read plan: names are resolved, wildcards expanded, limits checked. */
 import { forbidden, forbiddenCollection, invalidQuery } from '../errors.js';
 import type { Collection, Model } from '../mirror/model.js';
-import type { ReadRequest, Target } from '../request/ast.js';
+import type { Limit, ReadRequest, Target } from '../request/ast.js';
 import { planGroups } from './aggregate.js';
 import { planFilter } from './filter.js';
 import { defaultOrder } from './order.js';
@@ -36,7 +36,7 @@ export function planRead(request: ReadRequest, model: Model, limits: PlanLimits)
     return { kind: 'read', result: 'list', stream: false, level, meta: [], cursor: false };
   }
   const grouped = query.aggregate !== null || query.groupBy !== null;
-  const large = query.limit !== null && (query.limit.kind === 'all' || query.limit.large);
+  const large = isLarge(query.limit);
   checkCursor(request, grouped);
   const level = grouped
     ? planGroups(query, collection, model, filtered(request, collection, planner, narrowed), limits.defaultLimit)
@@ -49,6 +49,10 @@ export function planRead(request: ReadRequest, model: Model, limits: PlanLimits)
     meta: query.meta,
     cursor: query.cursor !== null,
   };
+}
+
+function isLarge(limit: Limit | null): boolean {
+  return limit?.kind === 'all' || (limit?.kind === 'slot' && limit.large);
 }
 
 function narrow(target: Target, { primaryKey }: Collection): Condition {
@@ -91,8 +95,7 @@ function checkCursor(request: ReadRequest, grouped: boolean): void {
   if (grouped || request.export) throw invalidQuery('"cursor" does not apply to aggregates and exports');
   if (query.offset !== null || query.page !== null)
     throw invalidQuery('"cursor" takes the place of "offset" and "page"');
-  if (query.limit?.kind === 'all' || query.limit?.large)
-    throw invalidQuery('"cursor" needs a limit, at most STREAM_ABOVE');
+  if (isLarge(query.limit)) throw invalidQuery('"cursor" needs a limit, at most STREAM_ABOVE');
 }
 
 export function servedCollection(model: Model, name: string): Collection {

@@ -82,7 +82,14 @@ export interface SortKey {
   readonly descending: boolean;
 }
 
-export type Limit = { readonly kind: 'all' } | { readonly kind: 'slot'; readonly slot: Slot; readonly large: boolean };
+/**
+ * The size of a page is part of the shape while it is small: PostgreSQL then keeps one plan for it, where a parameter would
+ * have it planned again for every request. Applications have a handful of page sizes.
+ */
+export type Limit =
+  | { readonly kind: 'all' }
+  | { readonly kind: 'constant'; readonly value: number }
+  | { readonly kind: 'slot'; readonly slot: Slot; readonly large: boolean };
 
 export const AGGREGATES = [
   'count',

@@ -131,6 +131,8 @@ function parseSort(input: unknown, context: ParseContext): SortKey[] | null {
   return keys.length === 0 ? null : keys;
 }
 
+const SMALL_PAGE = 100;
+
 function parseLimit(input: unknown, context: ParseContext): Limit | null {
   if (input === undefined || input === '') return null;
   const { values, limits } = context;
@@ -139,6 +141,7 @@ function parseLimit(input: unknown, context: ParseContext): Limit | null {
   if (all && most === null) return { kind: 'all' };
   const limit = all ? (most as number) : wholeNumber(input, 'limit');
   if (most !== null && limit > most) throw invalidQuery(`"limit" is above QUERY_LIMIT_MAX (${most})`);
+  if (limit <= Math.min(SMALL_PAGE, limits.wholeRows)) return { kind: 'constant', value: limit };
   return { kind: 'slot', slot: values.add(limit), large: limit > limits.wholeRows };
 }
 

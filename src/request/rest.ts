@@ -101,7 +101,7 @@ function parseFormat(input: unknown): ExportFormat | null {
 function readQueryString(queryString: string, limits: ParseLimits): Input {
   if (queryString === '') return {};
   // The parser would drop this name in silence, and with it a filter.
-  if (/__proto__/.test(queryString)) throw invalidQuery('"__proto__" is not a name');
+  if (/(^|&|\[|%5B)__proto__(\]|%5D|\[|%5B|=|&|$)/i.test(queryString)) throw invalidQuery('"__proto__" is not a name');
   try {
     return qs.parse(queryString, {
       plainObjects: true,

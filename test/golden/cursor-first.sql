@@ -1,6 +1,5 @@
 -- /articles?fields=id&sort=id&limit=3&cursor=
--- $1 = '3'
-select '{"meta":{' || '"next_cursor":' || coalesce(to_json(case when count(*) = $1::bigint then translate(encode(convert_to((array_agg("%c"."%k"))[count(*)], 'UTF8'), 'base64'), E'+/=\n', '-_') end)::text, 'null') || '},"data":' || coalesce(json_agg("%c"."%j")::text, '[]') || '}'
+select '{"meta":{' || '"next_cursor":' || coalesce(to_json(case when count(*) = 3 then translate(encode(convert_to((array_agg("%c"."%k"))[count(*)], 'UTF8'), 'base64'), E'+/=\n', '-_') end)::text, 'null') || '},"data":' || coalesce(json_agg("%c"."%j")::text, '[]') || '}'
 from (
   select (
     select row_to_json("%r1")
@@ -12,7 +11,7 @@ from (
     select "%t1"."id"
     from "public"."articles" "%t1"
     order by "%t1"."id"
-    limit $1::bigint
+    limit 3
   ) "%p1"
   order by "%p1"."id"
 ) "%c"

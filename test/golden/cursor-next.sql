@@ -1,9 +1,8 @@
 -- /articles?fields=id&sort=-rating,title&limit=3&cursor=WyI0LjUwIiwgIkJldGEiLCAiOCJd
--- $1 = '3'
--- $2 = '4.50'
--- $3 = 'Beta'
--- $4 = '8'
-select '{"meta":{' || '"next_cursor":' || coalesce(to_json(case when count(*) = $1::bigint then translate(encode(convert_to((array_agg("%c"."%k"))[count(*)], 'UTF8'), 'base64'), E'+/=\n', '-_') end)::text, 'null') || '},"data":' || coalesce(json_agg("%c"."%j")::text, '[]') || '}'
+-- $1 = '4.50'
+-- $2 = 'Beta'
+-- $3 = '8'
+select '{"meta":{' || '"next_cursor":' || coalesce(to_json(case when count(*) = 3 then translate(encode(convert_to((array_agg("%c"."%k"))[count(*)], 'UTF8'), 'base64'), E'+/=\n', '-_') end)::text, 'null') || '},"data":' || coalesce(json_agg("%c"."%j")::text, '[]') || '}'
 from (
   select (
     select row_to_json("%r1")
@@ -14,9 +13,9 @@ from (
   from (
     select "%t1"."id", "%t1"."rating", "%t1"."title"
     from "public"."articles" "%t1"
-    where ((("%t1"."rating" < $2::"pg_catalog"."numeric" or ($2::"pg_catalog"."numeric" is null and "%t1"."rating" is not null))) or ("%t1"."rating" is not distinct from $2::"pg_catalog"."numeric" and "%t1"."title" > $3::"pg_catalog"."varchar") or ("%t1"."rating" is not distinct from $2::"pg_catalog"."numeric" and "%t1"."title" is not distinct from $3::"pg_catalog"."varchar" and "%t1"."id" > $4::"pg_catalog"."int4"))
+    where ((("%t1"."rating" < $1::"pg_catalog"."numeric" or ($1::"pg_catalog"."numeric" is null and "%t1"."rating" is not null))) or ("%t1"."rating" is not distinct from $1::"pg_catalog"."numeric" and "%t1"."title" > $2::"pg_catalog"."varchar") or ("%t1"."rating" is not distinct from $1::"pg_catalog"."numeric" and "%t1"."title" is not distinct from $2::"pg_catalog"."varchar" and "%t1"."id" > $3::"pg_catalog"."int4"))
     order by "%t1"."rating" desc, "%t1"."title", "%t1"."id"
-    limit $1::bigint
+    limit 3
   ) "%p1"
   order by "%p1"."rating" desc, "%p1"."title", "%p1"."id"
 ) "%c"

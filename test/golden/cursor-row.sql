@@ -1,7 +1,6 @@
 -- /comments?fields=id&limit=3&cursor=WyI4Il0
--- $1 = '3'
--- $2 = '8'
-select '{"meta":{' || '"next_cursor":' || coalesce(to_json(case when count(*) = $1::bigint then translate(encode(convert_to((array_agg("%c"."%k"))[count(*)], 'UTF8'), 'base64'), E'+/=\n', '-_') end)::text, 'null') || '},"data":' || coalesce(json_agg("%c"."%j")::text, '[]') || '}'
+-- $1 = '8'
+select '{"meta":{' || '"next_cursor":' || coalesce(to_json(case when count(*) = 3 then translate(encode(convert_to((array_agg("%c"."%k"))[count(*)], 'UTF8'), 'base64'), E'+/=\n', '-_') end)::text, 'null') || '},"data":' || coalesce(json_agg("%c"."%j")::text, '[]') || '}'
 from (
   select (
     select row_to_json("%r1")
@@ -12,9 +11,9 @@ from (
   from (
     select "%t1"."id"
     from "public"."comments" "%t1"
-    where ("%t1"."id") > ($2::"pg_catalog"."int4")
+    where ("%t1"."id") > ($1::"pg_catalog"."int4")
     order by "%t1"."id"
-    limit $1::bigint
+    limit 3
   ) "%p1"
   order by "%p1"."id"
 ) "%c"

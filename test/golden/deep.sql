@@ -1,8 +1,6 @@
 -- /authors?fields=name,articles.title,articles.comments.id&deep={"articles":{"_filter":{"status":"published"},"_sort":"-views","_limit":3,"comments":{"_limit":1,"_offset":1}}}
 -- $1 = 'published'
--- $2 = '3'
--- $3 = '1'
--- $4 = '1'
+-- $2 = '1'
 select '{"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
 from (
   select "%p1"."name" as "name", "%l5"."%j" as "articles"
@@ -22,7 +20,7 @@ from (
         where "%t2"."author" = "%p1"."id"
         and "%t2"."status" = $1::"pg_catalog"."varchar"
         order by "%t2"."views" desc, "%t2"."id"
-        limit $2::bigint
+        limit 3
       ) "%p2"
       left join lateral (
         select coalesce(json_agg("%r3"), '[]') as "%j"
@@ -33,8 +31,8 @@ from (
             from "public"."comments" "%t3"
             where "%t3"."article" = "%p2"."id"
             order by "%t3"."id"
-            limit $3::bigint
-            offset $4::bigint
+            limit 1
+            offset $2::bigint
           ) "%p3"
           order by "%p3"."id"
         ) "%r3"

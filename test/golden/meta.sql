@@ -1,7 +1,6 @@
 -- /articles?fields=id&filter[author][name][_eq]=Ada Lovelace&meta=*&limit=5&page=2
 -- $1 = 'Ada Lovelace'
 -- $2 = '5'
--- $3 = '5'
 select '{"meta":{' || '"total_count":' || (
   select count(*)
   from "public"."articles" "%t3"
@@ -19,8 +18,8 @@ from (
     left join "public"."authors" "%t2" on "%t2"."id" = "%t1"."author"
     where "%t2"."name" = $1::"pg_catalog"."varchar"
     order by "%t1"."id"
-    limit $2::bigint
-    offset $3::bigint
+    limit 5
+    offset $2::bigint
   ) "%p1"
   order by "%p1"."id"
 ) "%r1"

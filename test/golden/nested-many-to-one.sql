@@ -1,5 +1,4 @@
 -- /articles?fields=id,author.name,author.born&limit=25
--- $1 = '25'
 select '{"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
 from (
   select "%p1"."id" as "id", "%l3"."%j" as "author"
@@ -7,7 +6,7 @@ from (
     select "%t1"."id", "%t1"."author"
     from "public"."articles" "%t1"
     order by "%t1"."id"
-    limit $1::bigint
+    limit 25
   ) "%p1"
   left join lateral (
     select row_to_json("%r2") as "%j"

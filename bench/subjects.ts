@@ -1,0 +1,63 @@
+/**
+ * The rows that writes work on: articles to be changed, apart from those that are read, and the removal of all that was
+ * added. Reads must find the same data each time.
+ */
+import postgres from 'postgres';
+import { FILLINGS, secondsSince, VACUUM } from './generate.js';
+
+export const SUBJECTS = 256;
+
+/** So far behind all keys that the sequences do not come there. */
+const FIRST_SUBJECT = 1_000_000_000;
+
+export interface SubjectKeys {
+  readonly article: number;
+  readonly comments: readonly [number, number];
+  readonly tag: number;
+}
+
+export function subjectKeys(index: number): SubjectKeys {
+  const article = FIRST_SUBJECT + index;
+  return { article, comments: [article, article + SUBJECTS], tag: article };
+}
+
+export async function addSubjects(url: string): Promise<void> {
+  const sql = postgres(url, { max: 1, fetch_types: false });
+  try {
+    await sql.unsafe(ADD_SUBJECTS, [String(FIRST_SUBJECT), String(SUBJECTS)], { prepare: true });
+    await sql`checkpoint`;
+  } finally {
+    await sql.end();
+  }
+}
+
+/** Takes away what was added since the tables were filled. */
+export async function removeAdded(url: string, report: (message: string) => void): Promise<void> {
+  const sql = postgres(url, { max: 1, onnotice: () => undefined });
+  try {
+    const begun = performance.now();
+    await sql.begin(async (transaction) => {
+      // No row refers to one that goes, except those that go too: there is nothing to be checked for each.
+      await transaction`set local session_replication_role = replica`;
+      for (const { table, rows, remove } of FILLINGS.toReversed()) {
+        await transaction.unsafe(remove, [String(rows)], { prepare: true });
+        await transaction`select setval(pg_get_serial_sequence(${table}, 'id'), ${String(rows)}::int8)`;
+      }
+    });
+    await sql.unsafe(VACUUM);
+    report(`rows that were written are removed: ${secondsSince(begun)} s`);
+  } finally {
+    await sql.end();
+  }
+}
+
+const ADD_SUBJECTS = `
+  with articles_added as (
+    insert into articles (id, title, author) select n, 'To be changed', 1 + n % 1000
+    from generate_series($1::integer, $1::integer + $2::integer - 1) as n
+  ), comments_added as (
+    insert into comments (id, body, article) select n, 'To be changed', $1::integer + (n - $1::integer) % $2::integer
+    from generate_series($1::integer, $1::integer + $2::integer * 2 - 1) as n
+  )
+  insert into articles_tags (id, articles_id, tags_id, sort) select n, n, 1, 1
+  from generate_series($1::integer, $1::integer + $2::integer - 1) as n`;

@@ -1,0 +1,33 @@
+/**
+ * The statement of a write, for its ceiling. The service explains reads only, so the product's own functions plan and
+ * compile the same payloads here.
+ */
+import { compileWrite } from '../src/compile/write.js';
+import { readConfig } from '../src/config.js';
+import { type Change, type Payload, planCreate, planUpdate } from '../src/plan/payload.js';
+import { servedCollection } from '../src/plan/read.js';
+import { withCore } from '../src/server.js';
+import { bind, type Caller } from '../src/sql/parameter.js';
+import type { BenchRequest } from './cases.js';
+import type { Explained } from './measure.js';
+
+const CALLER: Caller = { user: null, role: null, roles: [], policies: [] };
+
+export function compileWrites(databaseUrl: string, requests: readonly BenchRequest[]): Promise<readonly Explained[]> {
+  const config = readConfig({ DATABASE_URL: databaseUrl });
+  const silent = (): void => undefined;
+  return withCore(config, silent, silent, async ({ mirror: { model } }) =>
+    requests.map(({ path, body }) => {
+      const [, , name = '', key] = path.split('?', 1)[0]?.split('/') ?? [];
+      const collection = servedCollection(model, name);
+      const payload = JSON.parse(body ?? '') as Payload | readonly Payload[];
+      const items = [payload].flat() as readonly Payload[];
+      const context = { model, maxRows: null, stamp: { now: new Date().toISOString(), ...CALLER } };
+      const changes = items.map((data): Change => ({ key: key ?? '', data }));
+      const planned =
+        key === undefined ? planCreate(collection, items, context) : planUpdate(collection, changes, context);
+      const { text, parameters } = compileWrite(planned.plan, null);
+      return { sql: text, parameters: bind(parameters, [JSON.stringify(planned.input)], CALLER) };
+    }),
+  );
+}
