@@ -39,6 +39,9 @@ export async function ceiling(options: CeilingOptions): Promise<Ceiling> {
 /** As the service's own connections have them. */
 const SETTINGS = { jit: 'off', timezone: 'UTC', search_path: 'public' };
 
+/** The plan that the service's connections arrive at after five runs, from the first one on: there are many statements. */
+const EXCLUSIVE_SETTINGS = { ...SETTINGS, plan_cache_mode: 'force_generic_plan' };
+
 /** pgbench plans each script anew on every connection, five times before a plan may stay: few, or planning is what is measured. */
 const MOST_SCRIPTS = 8;
 
@@ -99,34 +102,35 @@ function writeScripts({ text, parameters, connections }: CeilingOptions): readon
   return scripts;
 }
 
+/** Lists per connection, in turn: each is a statement of its own to pgbench. */
+const MOST_LISTS = 16;
+
 /**
  * One script for all: each client first asks the server for its own values, once, because a text reaches a pgbench
- * variable in no other way. Two lists per client, in turn, each with a plan of its own.
+ * variable in no other way.
  */
 function writeExclusiveScript({ text, parameters, connections }: CeilingOptions): readonly Script[] | null {
-  const statements = ['_0', '_1'].map((suffix) => writeStatement(text, suffix));
-  const [one, other] = statements;
-  if (!one || !other) return null;
-  const loads = Array.from({ length: connections }, (_, client) => {
+  const lists = Array.from({ length: connections }, (_, client) => {
     const own = parameters.filter((_set, index) => index % connections === client);
-    const [first = parameters[0] ?? [], second = first] = sampleEvenly(own, 2);
-    const columns = [first, second].flatMap((set, place) =>
-      set.map((value, index) => `${writeText(value)} as p${index + 1}_${place}`),
-    );
+    return sampleEvenly(own.length > 0 ? own : parameters, MOST_LISTS);
+  });
+  const count = Math.min(...lists.map((list) => list.length));
+  const statements = Array.from({ length: count }, (_, place) => writeStatement(text, `_${place}`));
+  const [first] = statements;
+  if (!first) return null;
+  const loads = lists.map((list, client) => {
+    const columns = list
+      .slice(0, count)
+      .flatMap((set, place) => set.map((value, index) => `${writeText(value)} as p${index + 1}_${place}`));
     return `\\elif :client_id = ${client}\nselect ${columns.join(', ')}\n\\gset`;
   });
-  const content = [
-    '\\if :loaded',
-    ...loads,
-    '\\endif',
-    '\\set loaded 1',
-    '\\set turn 1 - :turn',
-    `\\if :turn = 0\n${one.text}\n;`,
-    `\\else\n${other.text}\n;`,
-    '\\endif\n',
-  ].join('\n');
-  const variables = new Map(Object.entries({ loaded: '0', turn: '1' }));
-  return [{ content, sent: one.sent, variables, weight: 1 }];
+  const runs = statements.map(
+    (statement, place) => `${place === 0 ? '\\if' : '\\elif'} :turn = ${place}\n${statement?.text}\n;`,
+  );
+  const content = ['\\if :loaded', ...loads, '\\endif', '\\set loaded 1', ...runs, '\\endif'].join('\n');
+  const next = `\\set turn (:turn + 1) % ${count}\n`;
+  const variables = new Map(Object.entries({ loaded: '0', turn: '0' }));
+  return [{ content: `${content}\n${next}`, sent: first.sent, variables, weight: 1 }];
 }
 
 /** Without a character that means something to pgbench or in a literal. */
@@ -198,7 +202,7 @@ async function runPgbench(options: CeilingOptions, scripts: readonly Script[]): 
       for (const [name, value] of script.variables) args.push('-D', `${name}=${value}`);
     }
     const application = `bench ceiling ${process.pid}`;
-    const ended = runTool('pgbench', args, pgbenchEnvironment(options.databaseUrl, application), options.signal);
+    const ended = runTool('pgbench', args, pgbenchEnvironment(options, application), options.signal);
     await Promise.race([ended, wait(options.seconds * 500, null, { ref: false })]);
     const statements = await readStatements(options.databaseUrl, application);
     const result = await ended;
@@ -234,9 +238,11 @@ async function readStatements(databaseUrl: string, application: string): Promise
   }
 }
 
-function pgbenchEnvironment(databaseUrl: string, application: string): NodeJS.ProcessEnv {
+function pgbenchEnvironment({ databaseUrl, exclusive }: CeilingOptions, application: string): NodeJS.ProcessEnv {
   const url = new URL(databaseUrl);
-  const options = Object.entries(SETTINGS).map(([name, value]) => `-c ${name}=${value}`);
+  const options = Object.entries(exclusive ? EXCLUSIVE_SETTINGS : SETTINGS).map(
+    ([name, value]) => `-c ${name}=${value}`,
+  );
   const sslMode = url.searchParams.get('sslmode');
   return {
     ...process.env,
@@ -280,10 +286,25 @@ function runTool(
   });
 }
 
+/** The driver would take a document for a string and quote it. */
+const JSON_AS_WRITTEN = {
+  to: 114,
+  from: [114],
+  serialize: (value: string) => value,
+  parse: (value: string) => value,
+};
+
 async function runDriver(options: CeilingOptions): Promise<number> {
   const { databaseUrl, text, parameters, connections, seconds, signal } = options;
   // The driver's types do not know max_pipeline; without it a statement may be queued behind a slow one.
-  const settings = { max: connections, prepare: true, fetch_types: false, max_pipeline: 0, connection: SETTINGS };
+  const settings = {
+    max: connections,
+    prepare: true,
+    fetch_types: false,
+    max_pipeline: 0,
+    types: { json: JSON_AS_WRITTEN },
+    connection: SETTINGS,
+  };
   const sql = postgres(databaseUrl, settings);
   try {
     const sets = parameters.length > 0 ? parameters : [[]];

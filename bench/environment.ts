@@ -47,6 +47,8 @@ export function openDatabase(url: string, schema = 'public'): Promise<Database> 
     connections: 2,
     sessions: 2,
     streams: 1,
+    imports: 1,
+    waitTimeout: 10_000,
     statementTimeout: 0,
     connectTimeout: 10_000,
   });

@@ -19,7 +19,7 @@ export async function measureMirror(serverUrl: string, report: Report, signal: A
     try {
       const source = sourceOf(database);
       const begun = performance.now();
-      const document = await source.load();
+      const { document } = await source.load();
       const loaded = performance.now();
       const model = buildModel(document, 1, source.schema);
       const ended = performance.now();

@@ -1,4 +1,4 @@
--- Changes whenever a table, column, constraint, default or comment of the schema $1 does. Null where the event trigger tells us.
+-- Changes whenever a table, column, type, constraint, index, default or comment of the schema $1 does. Null where the event trigger tells us.
 select case
   when exists (select from pg_catalog.pg_event_trigger where evtname = 'service_watch_' || $1 and evtenabled in ('O', 'A')) then null
   else (
@@ -12,6 +12,14 @@ select case
        from pg_catalog.pg_constraint k where k.connamespace = n.oid),
       (select pg_catalog.count(*) || '/' || pg_catalog.sum(d.xmin::text::bigint)
        from pg_catalog.pg_attrdef d join pg_catalog.pg_class c on c.oid = d.adrelid where c.relnamespace = n.oid),
+      (select pg_catalog.count(*) || '/' || pg_catalog.sum(t.xmin::text::bigint)
+       from pg_catalog.pg_type t where t.typnamespace = n.oid),
+      (select pg_catalog.count(*) || '/' || pg_catalog.sum(e.xmin::text::bigint) from pg_catalog.pg_enum e),
+      (select pg_catalog.count(*) || '/' || pg_catalog.sum(i.xmin::text::bigint)
+       from pg_catalog.pg_index i join pg_catalog.pg_class c on c.oid = i.indrelid where c.relnamespace = n.oid),
+      (select pg_catalog.count(*) || '/' || pg_catalog.sum(m.xmin::text::bigint)
+       from pg_catalog.pg_description m join pg_catalog.pg_class c on c.oid = m.objoid
+       where m.classoid = 'pg_catalog.pg_class'::regclass and c.relnamespace = n.oid),
       (select version from service_schema))
     from pg_catalog.pg_namespace n where n.nspname = $1)
 end as fingerprint

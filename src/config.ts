@@ -26,6 +26,7 @@ const OPTIONS = {
     1_000,
     'Connections for streamed lists and exports; each stream holds one',
   ),
+  DATABASE_WAIT_TIMEOUT: duration('30s', 'Time a write, stream or import waits for its connection'),
   DATABASE_STATEMENT_TIMEOUT: duration(
     '30s',
     'Time after which PostgreSQL gives up on a statement; 0 turns the limit off',
@@ -53,6 +54,7 @@ const OPTIONS = {
   ),
   IDEMPOTENCY_TTL: duration('1d', 'How long the answer to a request with an Idempotency-Key is kept'),
   MAX_PAYLOAD_SIZE: size('1mb', 'Largest request body'),
+  IMPORT_MAX_CONCURRENCY: integer('2', 1, 1_000, 'Imports that run at the same time'),
   IMPORT_MAX_FILE_SIZE: size('50mb', 'Largest file to import over HTTP'),
   MAX_IMPORT_ERRORS: integer('1000', 1, 1_000_000, 'Wrong rows after which an import gives up'),
   MAX_URL_SIZE: size('64kb', 'Largest request head, URL included'),

@@ -10,7 +10,6 @@ export type Event =
       readonly kind: 'model-loaded';
       readonly collections: number;
       readonly refused: ReadonlyMap<string, string>;
-      readonly milliseconds: number;
     }
   | { readonly kind: 'model-failed'; readonly error: unknown }
   | { readonly kind: 'watch-lost'; readonly error: unknown }
@@ -46,9 +45,7 @@ function log(logger: Logger, event: Event): void {
       break;
     case 'model-loaded':
       for (const [name, reason] of event.refused) logger.debug(`"${name}" is not served: it ${reason}`);
-      logger.info(
-        `mirrored ${event.collections} collections in ${Math.round(event.milliseconds)} ms, ${event.refused.size} refused`,
-      );
+      logger.info(`mirrored ${event.collections} collections, ${event.refused.size} refused`);
       break;
     case 'model-failed':
       logger.error({ error: describe(event.error) }, 'the model could not be loaded: the former one stays');

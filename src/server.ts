@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { Identities } from './access/identity.js';
 import type { Config } from './config.js';
 import { startEmbedded } from './embedded/cluster.js';
+import { StartError } from './errors.js';
 import { type Credentials, createAdministrator, findIdentity } from './execute/accounts.js';
 import { Database } from './execute/database.js';
 import { migrate } from './execute/migrate.js';
@@ -38,7 +39,6 @@ export interface Core {
   readonly mirror: Mirror;
   readonly reads: Reads;
   readonly writes: Writes;
-  readonly administrator: Credentials | null;
 }
 
 type Report = (message: string) => void;
@@ -63,6 +63,7 @@ export async function startService(config: Config, observe: Observer, report: Re
   try {
     const core = await startCore(config, observe, report, started);
     const { database, mirror, reads, writes } = core;
+    const administrator = await makeAdministrator(config, database);
     const identities = new Identities((digest) => findIdentity(database, digest));
     started.add(await listenForChanges(database, 'service_access', () => identities.forget()));
     const router = new Router([
@@ -77,12 +78,23 @@ export async function startService(config: Config, observe: Observer, report: Re
     const host = config.HOST.includes(':') ? `[${config.HOST}]` : config.HOST;
     const url = `http://${host}:${http.port}`;
     observe({ kind: 'listening', url });
-    const { databaseUrl, administrator } = core;
+    const { databaseUrl } = core;
     return { url, databaseUrl, administrator, example: examplePath(mirror.model), stop: () => started.stop() };
   } catch (error) {
     await started.stop();
     throw error;
   }
+}
+
+/** The first start makes an account; only it can show the password and the token. */
+async function makeAdministrator(config: Config, database: Database): Promise<Credentials | null> {
+  const credentials: Credentials = {
+    email: config.ADMIN_EMAIL,
+    password: config.ADMIN_PASSWORD ?? randomBytes(12).toString('base64url'),
+    token: config.ADMIN_TOKEN ?? randomBytes(24).toString('base64url'),
+  };
+  const made = await createAdministrator(database, credentials);
+  return made ? credentials : null;
 }
 
 /** For commands that need the database but serve nothing: all is stopped when the work is done. */
@@ -113,17 +125,18 @@ async function startCore(config: Config, observe: Observer, report: Report, star
     connections: config.DATABASE_POOL_SIZE,
     sessions: config.DATABASE_WRITE_POOL_SIZE,
     streams: config.DATABASE_STREAM_POOL_SIZE,
+    imports: config.IMPORT_MAX_CONCURRENCY,
+    waitTimeout: config.DATABASE_WAIT_TIMEOUT,
     statementTimeout: config.DATABASE_STATEMENT_TIMEOUT,
     connectTimeout: config.DATABASE_CONNECT_TIMEOUT,
   });
   started.add(() => database.close());
-  await migrate(database, config.DATABASE_URL === null && config.DEMO_DATA, observe);
-  const credentials: Credentials = {
-    email: config.ADMIN_EMAIL,
-    password: config.ADMIN_PASSWORD ?? randomBytes(12).toString('base64url'),
-    token: config.ADMIN_TOKEN ?? randomBytes(24).toString('base64url'),
-  };
-  const made = await createAdministrator(database, credentials);
+  await migrate(database, config.DATABASE_URL === null && config.DEMO_DATA, observe).catch((error: unknown) => {
+    const denied = error instanceof Error && 'code' in error && error.code === '42501';
+    throw denied
+      ? new StartError(`cannot make the service_* tables in schema "${config.DATABASE_SCHEMA}": ${error.message}`)
+      : error;
+  });
   await loadGrammar();
   const mirror = await Mirror.start(sourceOf(database), observe, config.SCHEMA_POLL_INTERVAL);
   started.add(() => mirror.close());
@@ -142,7 +155,7 @@ async function startCore(config: Config, observe: Observer, report: Report, star
     receiptLifetime: `${config.IDEMPOTENCY_TTL} milliseconds`,
   };
   const writes = new Writes(database, mirror, reads, writeLimits, observe);
-  return { database, databaseUrl, mirror, reads, writes, administrator: made ? credentials : null };
+  return { database, databaseUrl, mirror, reads, writes };
 }
 
 export function parseLimits(config: Config): ParseLimits {

@@ -78,11 +78,13 @@ const database = await Database.open({
   connections: 1,
   sessions: 1,
   streams: 1,
+  imports: 1,
+  waitTimeout: 10_000,
   statementTimeout: 10_000,
   connectTimeout: 10_000,
 });
 t.teardown(() => database.close());
-const model = buildModel(await sourceOf(database).load(), 1, 'public');
+const model = buildModel((await sourceOf(database).load()).document, 1, 'public');
 await loadGrammar();
 
 for (const [name, request] of Object.entries(REQUESTS)) {

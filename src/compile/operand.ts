@@ -52,7 +52,11 @@ export function compileOperand(operand: OperandPlan, source: Source, descending 
         field: field.name,
         use: 'key',
       });
-      return sql`array_position(${list}::${typeName(field)}[], ${source.column([], field)}::${typeName(field)})`;
+      const place = alias(`o${source.scope.next()}`);
+      source.join(
+        sql` join pg_catalog.unnest(${list}::${typeName(field)}[]) with ordinality as ${place} (k, n) on ${place}.k = ${source.column([], field)}`,
+      );
+      return sql`${place}.n`;
     }
   }
 }

@@ -77,7 +77,7 @@ function compilePage(level: RowLevel, number: number, scope: Scope, tie: Tie | n
   const inner = orderClause(
     level.order.map(({ descending }, position) => ({ column: sorted[position] as Fragment, descending })),
   );
-  const query = sql`select ${join([...columns.values()], sql`, `)} from ${tableName(level.collection)} ${source.alias}${source.joins()}${whereClause(conditions)}${inner}${limitClause(level.limit)}${offsetClause(level.offset)}`;
+  const query = sql`select ${join([...columns.values()], sql`, `)} from ${tableName(level.collection)} ${source.alias}${source.joins()}${whereClause(conditions)}${inner}${limitClause(level.limit)}${offsetClause(level.offset)}${level.locked ? sql` for update of ${source.alias}` : nothing}`;
   return { query, name, order };
 }
 

@@ -49,6 +49,11 @@ export class Source {
     return current;
   }
 
+  /** Joins something that is not a relation. */
+  join(fragment: Fragment): void {
+    this.#joins.push(fragment);
+  }
+
   /** To be read after everything that may need a join was compiled. */
   joins(): Fragment {
     return join(this.#joins, nothing);

@@ -48,8 +48,9 @@ class Chain {
     for (const position of this.#order()) this.#write(nodes[position] as WriteNode, position);
     this.#parts.push(...compileReleases(this.#plan, 'delete'), ...compileReleases(this.#plan, 'nullify'));
     const checks = nodes.flatMap((node, position) => (node.verb === 'update' ? [this.#missing(node, position)] : []));
-    const answer = this.#plan.makesKeys ? this.#rootKeys() : sql`null::text`;
-    const columns = join([sql`${answer} as ${alias('keys')}`, ...checks, ...this.#sequences()], sql`, `);
+    const keys = this.#plan.makesKeys ? this.#rootKeys() : sql`null::json`;
+    const answer = sql`json_build_object('keys', ${keys}, 'made', ${this.#highestKeys()})::text`;
+    const columns = join([answer, ...checks], sql`, `);
     return sql`with ${join(this.#parts, sql`, `)} select ${columns}`;
   }
 
@@ -229,9 +230,9 @@ class Chain {
     const position = this.#plan.nodes.findIndex(
       (node) => node.verb === 'insert' && node.collection === this.#plan.collection,
     );
-    if (position < 0) return sql`'[]'::text`;
+    if (position < 0) return sql`'[]'::json`;
     const rows = sql`json_array_elements_text(${DOCUMENT} -> 'root') with ordinality as ${alias('o')} (n, place)`;
-    return sql`(select json_agg(${alias('i')}.k::text order by ${alias('o')}.place)::text from ${rows} join ${input(position)} ${alias('i')} on ${alias('i')}.n = ${alias('o')}.n::int4)`;
+    return sql`(select json_agg(${alias('i')}.k::text order by ${alias('o')}.place) from ${rows} join ${input(position)} ${alias('i')} on ${alias('i')}.n = ${alias('o')}.n::int4)`;
   }
 
   /** An item that is to be changed has to be there, also one that leaves by the same payload. */
@@ -247,15 +248,14 @@ class Chain {
     return sql`case when (select count(*) from ${written(position)})${gone} < (select count(*) from ${input(position)}) then service_raise('missing') end`;
   }
 
-  /** A sequence stays ahead of keys that were supplied for items which turned out to be new. */
-  #sequences(): Fragment[] {
-    return this.#plan.nodes.flatMap((node, position) => {
-      const sequence = node.collection.primaryKey.column?.sequence;
-      if (!sequence || node.verb !== 'upsert') return [];
-      const made = sql`${alias(`m${position}`)}`;
-      const highest = sql`select max(${made}.${columnName(node.collection.primaryKey)})::int8 as k from ${made}`;
-      return [sql`(${advance(sequence, highest)})`];
+  /** Of each list the highest key that was new: the caller puts sequences ahead of those that were supplied. */
+  #highestKeys(): Fragment {
+    const highest = this.#plan.nodes.map((node, position) => {
+      if (node.verb === 'update' || !node.collection.primaryKey.column?.sequence) return sql`null`;
+      const made = node.verb === 'insert' ? written(position) : alias(`m${position}`);
+      return sql`(select max(${columnName(node.collection.primaryKey)})::text from ${made})`;
     });
+    return sql`json_build_array(${join(highest, sql`, `)})`;
   }
 }
 
@@ -285,17 +285,14 @@ function inputNames(node: WriteNode): string[] {
 const STEPS = 10_000;
 
 /**
- * Moves a sequence to a key if that is ahead of it. Values are taken from it, since to set it could move it back behind one
- * that others took meanwhile; only over a distance that nobody covers meanwhile it is set, one request at a time.
+ * Takes values from a sequence until it is ahead of a key that is not far: so the keys of one payload do not meet. To set it
+ * could move it back behind a value that others took meanwhile, and would not be undone when the write is refused.
  */
 function advance(sequence: string, highest: Fragment): Fragment {
   const name = sql`${literal(sequence)}::regclass`;
-  const taken = sql`coalesce(pg_sequence_last_value(${name}), 0)`;
   const gap = sql`${alias('h')}.k - ${alias('l')}.v`;
-  const lock = sql`select pg_advisory_xact_lock(${name}::oid::int8)`;
-  const set = sql`(select setval(${name}, greatest(${alias('h')}.k, ${taken})) from (${lock}) ${alias('y')})`;
-  const step = sql`(select max(nextval(${name})) from generate_series(1, ${gap}))`;
-  return sql`select case when ${gap} > ${integer(STEPS)} then ${set} else ${step} end from (${highest}) ${alias('h')}, (select ${taken} as v) ${alias('l')} where ${gap} > 0`;
+  const last = sql`select coalesce(pg_sequence_last_value(${name}), 0) as v`;
+  return sql`select (select max(nextval(${name})) from generate_series(1, ${gap})) from (${highest}) ${alias('h')}, (${last}) ${alias('l')} where ${gap} between 1 and ${integer(STEPS)}`;
 }
 
 /** What the database itself would give a new row. */

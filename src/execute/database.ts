@@ -13,6 +13,10 @@ export interface DatabaseOptions {
   readonly sessions: number;
   /** Connections that streams may hold. */
   readonly streams: number;
+  /** Connections that imports may hold. */
+  readonly imports: number;
+  /** Milliseconds to wait for one of these connections. */
+  readonly waitTimeout: number;
   /** Milliseconds; 0 for none. */
   readonly statementTimeout: number;
   /** Milliseconds. */
@@ -36,11 +40,14 @@ export class Database {
   readonly sessions: SessionPool;
   /** For streams: each holds a connection for as long as its reader takes, so they must not stand in the way of writes. */
   readonly streams: SessionPool;
+  /** For imports, which last as long as their upload. */
+  readonly imports: SessionPool;
 
-  private constructor(pool: Pool, sessions: SessionPool, streams: SessionPool, schema: string) {
+  private constructor(pool: Pool, pools: Pick<Database, 'sessions' | 'streams' | 'imports'>, schema: string) {
     this.pool = pool;
-    this.sessions = sessions;
-    this.streams = streams;
+    this.sessions = pools.sessions;
+    this.streams = pools.streams;
+    this.imports = pools.imports;
     this.schema = schema;
   }
 
@@ -59,12 +66,17 @@ export class Database {
         : new StartError(`cannot use the database: ${describe(error, options.url)}`);
     }
     const session = { max: 1, max_pipeline: 10, max_lifetime: null };
-    const sessions = new SessionPool(options.sessions, (onclose) =>
-      openClient(options, { ...session, onclose }, options.statementTimeout),
-    );
-    // PostgreSQL counts the time a client takes to read towards its timeout: streams are timed batch by batch instead.
-    const streams = new SessionPool(options.streams, (onclose) => openClient(options, { ...session, onclose }, 0));
-    return new Database(pool, sessions, streams, options.schema);
+    const sessions = (max: number, statementTimeout: number): SessionPool =>
+      new SessionPool(max, options.waitTimeout, (onclose) =>
+        openClient(options, { ...session, onclose }, statementTimeout),
+      );
+    const pools = {
+      sessions: sessions(options.sessions, options.statementTimeout),
+      // PostgreSQL counts the time a client takes to read towards its timeout: streams are timed batch by batch instead.
+      streams: sessions(options.streams, 0),
+      imports: sessions(options.imports, options.statementTimeout),
+    };
+    return new Database(pool, pools, options.schema);
   }
 
   /** Runs a compiled statement: one row with one cell, as the bytes PostgreSQL wrote; null when there is no row. */
@@ -75,8 +87,8 @@ export class Database {
   }
 
   /** For statements of our own that run rarely. */
-  async rows<Row>(text: string, parameters: (string | null)[] = []): Promise<Row[]> {
-    return (await this.pool.unsafe(text, parameters as string[], { prepare: true })) as unknown as Row[];
+  async rows<Row>(text: string, parameters: (string | null)[] = [], prepare = true): Promise<Row[]> {
+    return (await this.pool.unsafe(text, parameters as string[], { prepare })) as unknown as Row[];
   }
 
   transaction<Result>(work: (session: Session) => Promise<Result>): Promise<Result> {

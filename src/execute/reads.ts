@@ -90,13 +90,14 @@ export class Reads {
       compiled,
       (current) => {
         const { text, parameters } = current.statement;
-        return this.#database.cell(text, bind(parameters, parsed.values, caller), this.#isKnown(current));
+        return this.#database.cell(text, bind(parameters, parsed.values, caller), this.isKnown(current));
       },
       caller,
     );
   }
 
-  #isKnown(compiled: Compiled): boolean {
+  /** Answers whether the statement was used before, and remembers that it is now. */
+  isKnown(compiled: Compiled): boolean {
     if (this.#used.has(compiled)) return true;
     this.#used.add(compiled);
     return false;
@@ -110,21 +111,28 @@ export class Reads {
     take: (cells: readonly Buffer[]) => Promise<boolean>,
     onAbort: (listener: () => void) => void,
   ): Promise<void> {
+    let taken = false;
+    const takeOnce = (cells: readonly Buffer[]): Promise<boolean> => {
+      taken = true;
+      return take(cells);
+    };
     await this.#attempt(
       parsed,
       compiled,
       (current) => {
         const { text, parameters } = current.statement;
-        const bound = bind(parameters, parsed.values, caller);
         return streamRows(this.#database, {
           text,
-          parameters: bound,
+          parameters: bind(parameters, parsed.values, caller),
+          prepare: this.isKnown(current),
           batchTimeout: this.#limits.batchTimeout,
-          take,
+          take: takeOnce,
           onAbort,
         });
       },
       caller,
+      // What has left cannot be sent again.
+      () => !taken,
     );
   }
 
@@ -135,7 +143,7 @@ export class Reads {
     const shown = [...bound];
     const explain = analyze ? 'explain (format json, analyze, buffers) ' : 'explain (format json) ';
     try {
-      const [row] = await this.#database.rows<{ 'QUERY PLAN': unknown }>(explain + text, bound);
+      const [row] = await this.#database.rows<{ 'QUERY PLAN': unknown }>(explain + text, bound, false);
       return { sql: text, parameters: shown, plan: row?.['QUERY PLAN'] };
     } catch (error) {
       throw fromDatabase(error, 'query');
@@ -148,6 +156,7 @@ export class Reads {
     compiled: Compiled,
     send: (compiled: Compiled) => Promise<Result>,
     caller: Caller,
+    mayRepeat: () => boolean = () => true,
   ): Promise<Result> {
     // Of several values the key need not be the one that does not fit.
     const use = compiled.result === 'item' && compiled.statement.parameters.length === 1 ? 'key' : 'query';
@@ -157,7 +166,7 @@ export class Reads {
       return await send(compiled);
     } catch (error) {
       const stale = staleness(error);
-      if (!stale) throw fromDatabase(error, use);
+      if (!stale || !mayRepeat()) throw fromDatabase(error, use);
       await this.#mirror.refresh(stale === 'certain');
     }
     try {

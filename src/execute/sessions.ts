@@ -9,8 +9,13 @@ import { serviceUnavailable } from '../errors.js';
 
 export type Client = postgres.Sql;
 
+/** Milliseconds. */
+const LIFETIME = 1_800_000;
+
 export class Session {
   readonly client: Client;
+  /** When the connection is to be renewed: the statements prepared on it are never dropped. */
+  readonly expires = performance.now() + LIFETIME * (0.75 + Math.random() / 2);
   #lost = false;
 
   constructor(open: (onclose: () => void) => Client) {
@@ -34,8 +39,8 @@ export class Session {
   }
 
   /** The first cell of the last row, as the bytes PostgreSQL wrote. */
-  async cell(text: string, parameters: readonly (string | null)[]): Promise<Buffer | null> {
-    const rows = (await this.query(text, parameters, { prepare: true }).raw()) as unknown as Buffer[][];
+  async cell(text: string, parameters: readonly (string | null)[], prepare = true): Promise<Buffer | null> {
+    const rows = (await this.query(text, parameters, { prepare }).raw()) as unknown as Buffer[][];
     return rows.at(-1)?.[0] ?? null;
   }
 
@@ -60,12 +65,15 @@ export class Session {
 export class SessionPool {
   readonly #open: (onclose: () => void) => Client;
   readonly #max: number;
+  readonly #waitTimeout: number;
   readonly #idle: Session[] = [];
   readonly #waiting: ((session: Session) => void)[] = [];
   readonly #all = new Set<Session>();
 
-  constructor(max: number, open: (onclose: () => void) => Client) {
+  /** `waitTimeout` in milliseconds. */
+  constructor(max: number, waitTimeout: number, open: (onclose: () => void) => Client) {
     this.#max = max;
+    this.#waitTimeout = waitTimeout;
     this.#open = open;
   }
 
@@ -88,7 +96,21 @@ export class SessionPool {
       this.#discard(idle);
     }
     if (this.#all.size < this.#max) return this.#make();
-    return new Promise((resolve) => this.#waiting.push(resolve));
+    return this.#wait();
+  }
+
+  #wait(): Promise<Session> {
+    return new Promise((resolve, reject) => {
+      const give = (session: Session): void => {
+        clearTimeout(timer);
+        resolve(session);
+      };
+      const timer = setTimeout(() => {
+        this.#waiting.splice(this.#waiting.indexOf(give), 1);
+        reject(serviceUnavailable('database', 'All connections are taken'));
+      }, this.#waitTimeout);
+      this.#waiting.push(give);
+    });
   }
 
   #make(): Session {
@@ -98,10 +120,11 @@ export class SessionPool {
   }
 
   #release(session: Session): void {
-    if (session.lost) this.#discard(session);
+    const spent = session.lost || performance.now() > session.expires;
+    if (spent) this.#discard(session);
     const next = this.#waiting.shift();
-    if (next) next(session.lost ? this.#make() : session);
-    else if (!session.lost) this.#idle.push(session);
+    if (next) next(spent ? this.#make() : session);
+    else if (!spent) this.#idle.push(session);
   }
 
   #discard(session: Session): void {

@@ -1,4 +1,5 @@
 /** The database as the mirror sees it: one statement that describes it, and word of its changes. */
+import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { packagePath } from '../files.js';
 import type { StructureDocument } from '../mirror/document.js';
@@ -14,7 +15,7 @@ export function sourceOf(database: Database): Source {
     load: async () => {
       const cell = await database.cell(INTROSPECT, [database.schema]);
       if (!cell) throw new Error('the catalog statement gave no row');
-      return JSON.parse(cell.toString()) as StructureDocument;
+      return { document: JSON.parse(cell.toString()) as StructureDocument, digest: hash('sha1', cell, 'base64url') };
     },
     listen: (changed) => listen(database, 'service_model', changed),
     fingerprint: async () => {

@@ -6,12 +6,15 @@ import { invalidQuery } from '../errors.js';
 import type { Database } from './database.js';
 import type { Session } from './sessions.js';
 
-/** Enough to make the round trips cheap, little enough to keep a batch of wide rows small. */
-const BATCH = 500;
+/** Rows of the first batch; the next ones are sized by the bytes of the last, to keep batches of wide rows small. */
+const FIRST_BATCH = 50;
+const MOST_ROWS = 1_000;
+const BATCH_BYTES = 524_288;
 
 export interface StreamOptions {
   readonly text: string;
   readonly parameters: (string | null)[];
+  readonly prepare: boolean;
   /** Milliseconds one batch may take; 0 for no limit. */
   readonly batchTimeout: number;
   /** Takes the cells of a batch; answers whether more are wanted. */
@@ -35,7 +38,7 @@ export async function streamRows(database: Database, options: StreamOptions): Pr
 
 /** Answers whether the statement was cancelled. */
 async function readAll(session: Session, options: StreamOptions): Promise<boolean> {
-  const query = session.query(options.text, options.parameters, { prepare: true }).raw();
+  const query = session.query(options.text, options.parameters, { prepare: options.prepare }).raw();
   let timedOut = false;
   let left = false;
   let working = false;
@@ -62,10 +65,11 @@ async function readAll(session: Session, options: StreamOptions): Promise<boolea
   };
   arm();
   try {
-    await query.cursor(BATCH, async (rows) => {
+    await query.cursor(FIRST_BATCH, async (rows) => {
       working = false;
       if (timer) clearTimeout(timer);
       const cells = (rows as unknown as Buffer[][]).filter((row) => row !== undefined).map((row) => row[0] as Buffer);
+      resize(query, cells);
       const more = await options.take(cells);
       if (!more || left) return session.client.CLOSE as never;
       working = true;
@@ -80,4 +84,11 @@ async function readAll(session: Session, options: StreamOptions): Promise<boolea
     await cancelled;
   }
   return cancelled !== null;
+}
+
+/** The driver reads the size anew for each batch. */
+function resize(query: unknown, cells: readonly Buffer[]): void {
+  const bytes = cells.reduce((sum, cell) => sum + cell.length, 0);
+  const rows = Math.floor((BATCH_BYTES * cells.length) / Math.max(bytes, 1));
+  (query as { cursorRows: number }).cursorRows = Math.max(1, Math.min(MOST_ROWS, rows));
 }

@@ -60,6 +60,8 @@ export class Writes {
   readonly #limits: WriteLimits;
   readonly #observe: Observer;
   readonly #shapes: LRUCache<string, Statement>;
+  /** Statements that were used before: from then on they are prepared. */
+  readonly #used = new WeakSet<Statement>();
 
   constructor(database: Database, mirror: Mirror, reads: Reads, limits: WriteLimits, observe: Observer) {
     this.#database = database;
@@ -80,7 +82,7 @@ export class Writes {
         return this.#database.transaction((session) => this.#send(planned, !body.many, shown, session, receipt));
       });
     } catch (error) {
-      if (!receipt || !(error instanceof Error) || error.message !== REPEATED) throw error;
+      if (!receipt || !isRepeated(error)) throw error;
       return this.#answerOf(receipt);
     }
   }
@@ -131,6 +133,7 @@ export class Writes {
       const collection = servedCollection(model, name);
       const context = this.#context(model, shown.caller);
       return this.#database.transaction(async (session) => {
+        await lock(collection, session);
         const [key] = await this.#keys(collection, { kind: 'query', query: { limit: 1 } }, shown.caller, session);
         const planned =
           key === undefined
@@ -182,7 +185,7 @@ export class Writes {
     receipt: Receipt | null = null,
   ): Promise<Buffer | null> {
     const made = await this.#write(planned, shown.caller, session, receipt);
-    const keys = planned.keys ?? (JSON.parse(made?.toString() ?? '[]') as string[]);
+    const keys = planned.keys ?? made;
     const parsed = parseReadBack(planned.plan.collection.name, keys, one, shown.queryString, this.#limits.parse);
     const body = await this.#read(parsed, shown.caller, session);
     if (receipt && body)
@@ -190,15 +193,15 @@ export class Writes {
     return body;
   }
 
-  /** The keys that the statement made, as JSON. */
+  /** The keys that the statement made. */
   async #write(
     planned: PlannedWrite,
     caller: Caller,
     session: Session,
     receipt: Receipt | null,
-  ): Promise<Buffer | null> {
+  ): Promise<readonly Key[]> {
     const { plan, input } = planned;
-    if (plan.nodes.length === 0) return null;
+    if (plan.nodes.length === 0) return [];
     const shape = receipt ? `${planned.shape} with a receipt` : planned.shape;
     const { model } = this.#mirror;
     const receipts = receipt ? collectionOf(model, 'service_receipts') : null;
@@ -206,7 +209,11 @@ export class Writes {
     const document = JSON.stringify({ ...input, nodes: await hashSecrets(input.nodes) });
     const values = receipt ? [document, receipt.id, receipt.fingerprint, this.#limits.receiptLifetime] : [document];
     try {
-      return await session.cell(statement.text, bind(statement.parameters, values, caller));
+      const bound = bind(statement.parameters, values, caller);
+      const cell = await session.cell(statement.text, bound, this.#isKnown(statement));
+      const { keys, made } = JSON.parse(String(cell)) as { keys: string[] | null; made: (string | null)[] };
+      await aheadOf(planned, made, session);
+      return keys ?? [];
     } catch (error) {
       if (isRace(error, plan)) throw new Conflict();
       throw error;
@@ -218,13 +225,15 @@ export class Writes {
     const { model } = this.#mirror;
     const collection = servedCollection(model, name);
     const context = this.#context(model, caller);
-    return this.#database.transaction((session) =>
-      work({
-        session,
-        write: async (rows) => {
-          await this.#write(planUpsert(collection, rows, { ...context, maxRows: null }), caller, session, null);
-        },
-      }),
+    return this.#database.imports.use((session) =>
+      session.transaction(() =>
+        work({
+          session,
+          write: async (rows) => {
+            await this.#write(planUpsert(collection, rows, { ...context, maxRows: null }), caller, session, null);
+          },
+        }),
+      ),
     );
   }
 
@@ -240,13 +249,27 @@ export class Writes {
       const field = collection.sortField === null ? undefined : collection.fields.get(collection.sortField);
       if (!field?.column) throw invalidPayload(`The collection "${name}" has no sort field`);
       const statement = this.#statement(`sort ${name}`, () => compileSort(collection, field), model);
-      await this.#database.cell(statement.text, bind(statement.parameters, [item, to], caller));
+      await this.#database.transaction(async (session) => {
+        await lock(collection, session);
+        await session.cell(statement.text, bind(statement.parameters, [item, to], caller));
+      });
     });
   }
 
   async #read(parsed: Parsed, caller: Caller, session: Session): Promise<Buffer | null> {
-    const { statement } = this.#reads.compile(parsed);
-    return session.cell(statement.text, bind(statement.parameters, parsed.values, caller));
+    const compiled = this.#reads.compile(parsed);
+    const { statement } = compiled;
+    return session.cell(
+      statement.text,
+      bind(statement.parameters, parsed.values, caller),
+      this.#reads.isKnown(compiled),
+    );
+  }
+
+  #isKnown(statement: Statement): boolean {
+    if (this.#used.has(statement)) return true;
+    this.#used.add(statement);
+    return false;
   }
 
   #statement(shape: string, compile: () => Statement, model: Model): Statement {
@@ -292,6 +315,34 @@ function namesOf(model: Model): Naming {
   };
 }
 
+const AHEAD = `
+  select setval($1::regclass, $2::int8)
+  from (select pg_advisory_xact_lock($1::regclass::oid::int8)) as locked, pg_catalog.pg_sequence
+  where seqrelid = $1::regclass and seqincrement > 0 and $2::int8 < seqmax
+    and $2::int8 > coalesce(pg_sequence_last_value($1::regclass), 0)`;
+
+/** A sequence that keys were supplied past is put ahead of them, once it is certain that they were written. */
+async function aheadOf(
+  { plan, input }: PlannedWrite,
+  made: readonly (string | null)[],
+  session: Session,
+): Promise<void> {
+  for (const [position, node] of plan.nodes.entries()) {
+    const sequence = node.collection.primaryKey.column?.sequence;
+    const highest = made[position];
+    const supplied = input.nodes[position]?.some((row) => row.k !== undefined) ?? false;
+    if (sequence && highest && supplied) await session.query(AHEAD, [sequence, highest], { prepare: true });
+  }
+}
+
+/** One at a time: a statement of its own, so that the next one sees what the one before has done. */
+async function lock(collection: Collection, session: Session): Promise<void> {
+  const name = `${collection.schema}.${collection.name}`;
+  await session.query("select pg_advisory_xact_lock(hashtextextended('lateral ' || $1::text, 0))", [name], {
+    prepare: true,
+  });
+}
+
 function eachChange(collection: Collection, items: readonly Input[]): { key: Key; data: Input }[] {
   return items.map((data) => {
     const key = data[collection.primaryKey.name];
@@ -315,6 +366,10 @@ async function hashRow(row: Readonly<Record<string, unknown>>): Promise<Readonly
 /** Another request made the item that this one was about to make: seen again, it is there and will be changed. */
 class Conflict extends Error {}
 
+function isRepeated(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === 'LT403' && error.message === REPEATED;
+}
+
 function isConflict(error: unknown): boolean {
   if (error instanceof Conflict) return true;
   return error instanceof Error && 'code' in error && (error.code === '40001' || error.code === '40P01');
@@ -326,13 +381,13 @@ function isRace(error: unknown, plan: PlannedWrite['plan']): boolean {
   return plan.nodes.some(
     ({ verb, collection }) =>
       verb === 'upsert' &&
-      collection.name === failure.table_name &&
-      (failure.detail ?? '').startsWith(`Key (${collection.primaryKey.name})=`),
+      (collection.name === failure.table_name || collection.kind === 'partitioned') &&
+      /^Key \("?(.*?)"?\)=/.exec(failure.detail ?? '')?.[1] === collection.primaryKey.name,
   );
 }
 
 function finalError(error: unknown, model: Model): unknown {
-  if (error instanceof Error && error.message === REPEATED) return error;
+  if (isRepeated(error)) return error;
   // The stack ends before the limit on levels where the items in between have much to say.
   if (error instanceof RangeError) return invalidPayload('The payload nests too deep');
   if (isConflict(error)) return serviceUnavailable('database', 'Too many requests change the same items');

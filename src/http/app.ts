@@ -29,10 +29,13 @@ export async function listen(router: Router, config: Config, observe: Observer):
       if (--running.count === 0) running.idle?.();
     });
   });
+  const report = (exchange: Exchange, error: unknown): void =>
+    observe({ kind: 'request-failed', id: exchange.id, method: exchange.method, path: exchange.path, error });
   const writeOptions = (exchange: Exchange): WriteOptions => ({
     timing: config.SERVER_TIMING,
     headers: cors.headers(exchange),
     close: running.closing || exchange.unread,
+    report: (error) => report(exchange, error),
   });
   const serve = async (exchange: Exchange): Promise<void> => {
     try {
@@ -42,8 +45,8 @@ export async function listen(router: Router, config: Config, observe: Observer):
       else await stream(exchange, reply, reply.body, writeOptions(exchange));
     } catch (error) {
       const reply = errorReply(error);
-      if (reply.status === 500) {
-        observe({ kind: 'request-failed', id: exchange.id, method: exchange.method, path: exchange.path, error });
+      if (reply.status >= 500) {
+        report(exchange, error);
       }
       write(exchange, reply, writeOptions(exchange));
     }

@@ -1,6 +1,6 @@
 /** Writes responses: one corked write each, JSON of our own through compiled serializers, errors in the one envelope. */
 import { build } from 'fast-json-stringify';
-import { fromDatabase, ServiceError } from '../errors.js';
+import { fromDatabase, invalidPayload, ServiceError } from '../errors.js';
 import type { Exchange } from './exchange.js';
 
 export interface Reply {
@@ -21,11 +21,6 @@ export interface Sink {
 }
 
 export const JSON_TYPE = 'application/json; charset=utf-8';
-
-/** The bytes PostgreSQL wrote, forwarded as they are. */
-export function jsonBytes(body: Buffer): Reply {
-  return { status: 200, type: JSON_TYPE, body };
-}
 
 export function jsonText(body: string, status = 200): Reply {
   return { status, type: JSON_TYPE, body };
@@ -54,6 +49,8 @@ const errorBody = build({
  * of reach is neither, wherever it was missed.
  */
 export function errorReply(error: unknown): Reply {
+  // The stack ends where a request nests deeper than anything sensible.
+  if (error instanceof RangeError) return errorReply(invalidPayload('The request nests too deep'));
   const mapped = error instanceof ServiceError ? error : fromDatabase(error, 'query');
   const known =
     mapped instanceof ServiceError && (mapped === error || mapped.code === 'SERVICE_UNAVAILABLE')
@@ -84,6 +81,8 @@ export interface WriteOptions {
   /** Headers that every response carries, e.g. of CORS. */
   readonly headers: readonly (readonly [string, string])[];
   readonly close: boolean;
+  /** Takes failures that no response can tell of any more. */
+  readonly report: (error: unknown) => void;
 }
 
 export function write(exchange: Exchange, reply: Reply, options: WriteOptions): void {
@@ -141,6 +140,7 @@ export async function stream(exchange: Exchange, reply: Reply, produce: Produce,
     await produce(sink);
   } catch (error) {
     if (!begun) throw error;
+    options.report(error);
     exchange.replied = true;
     if (!exchange.aborted) response.close();
     return;

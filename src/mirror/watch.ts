@@ -11,7 +11,8 @@ import type { Model } from './model.js';
 /** What the mirror needs of the database; the driver stays behind it. */
 export interface Source {
   readonly schema: string;
-  load(): Promise<StructureDocument>;
+  /** The structure, and a digest of it that changes whenever it does. */
+  load(): Promise<{ readonly document: StructureDocument; readonly digest: string }>;
   /** Calls back on each notification and whenever listening begins (again). Returns how to stop. */
   listen(changed: () => void): Promise<() => Promise<void>>;
   /** Changes whenever tables or columns do; null where the database notifies by itself. */
@@ -20,6 +21,9 @@ export interface Source {
 
 /** Gathers the notifications of one transaction and of those that follow at once. */
 const GATHER = 20;
+
+/** After a load that failed. */
+const RETRY = 1_000;
 
 export class Mirror {
   readonly #source: Source;
@@ -31,6 +35,7 @@ export class Mirror {
   #gathering: NodeJS.Timeout | null = null;
   #polling: NodeJS.Timeout | null = null;
   #fingerprint: string | null = null;
+  #digest = '';
   #stopListening: (() => Promise<void>) | null = null;
   #closed = false;
   #loadedAt = performance.now();
@@ -50,7 +55,9 @@ export class Mirror {
       else missed = true;
     });
     const fingerprint = await source.fingerprint();
-    mirror = new Mirror(source, observe, await loadModel(source, observe, 1));
+    const first = await source.load();
+    mirror = new Mirror(source, observe, announce(buildModel(first.document, 1, source.schema), observe));
+    mirror.#digest = first.digest;
     mirror.#fingerprint = fingerprint;
     mirror.#stopListening = stopListening;
     if (missed) mirror.#gather();
@@ -74,9 +81,7 @@ export class Mirror {
       this.#again = true;
       return this.#loading;
     }
-    this.#loading = this.#load().finally(() => {
-      this.#loading = null;
-    });
+    this.#loading = this.#load();
     return this.#loading;
   }
 
@@ -98,13 +103,23 @@ export class Mirror {
       this.#again = false;
       this.#loadedAt = performance.now();
       try {
-        const model = await loadModel(this.#source, this.#observe, this.#model.version + 1);
-        this.#model = model;
-        for (const listener of this.#listeners) listener(model);
+        const { document, digest } = await this.#source.load();
+        // The same structure keeps the model, and with it everything that was compiled for it.
+        if (digest !== this.#digest)
+          this.#swap(buildModel(document, this.#model.version + 1, this.#source.schema), digest);
       } catch (error) {
-        if (!this.#closed) this.#observe({ kind: 'model-failed', error });
+        if (this.#closed) return;
+        this.#observe({ kind: 'model-failed', error });
+        setTimeout(() => this.#gather(), RETRY).unref();
       }
     } while (this.#again && !this.#closed);
+    this.#loading = null;
+  }
+
+  #swap(model: Model, digest: string): void {
+    this.#digest = digest;
+    this.#model = announce(model, this.#observe);
+    for (const listener of this.#listeners) listener(model);
   }
 
   #gather(): void {
@@ -127,10 +142,8 @@ export class Mirror {
   }
 }
 
-async function loadModel(source: Source, observe: Observer, version: number): Promise<Model> {
-  const start = performance.now();
-  const model = buildModel(await source.load(), version, source.schema);
+function announce(model: Model, observe: Observer): Model {
   const collections = [...model.collections.values()].filter((collection) => !collection.system).length;
-  observe({ kind: 'model-loaded', collections, refused: model.refused, milliseconds: performance.now() - start });
+  observe({ kind: 'model-loaded', collections, refused: model.refused });
   return model;
 }

@@ -3,7 +3,7 @@ import { invalidQuery } from '../errors.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
 import type { Aggregate, AggregateFunction, Expression, Filter, Query, SortKey } from '../request/ast.js';
 import { outputName } from '../request/expression.js';
-import { operandType, resolveExpression } from './names.js';
+import { checkName, operandType, resolveExpression } from './names.js';
 import { checkOperator } from './operators.js';
 import { planLimit, planOffset } from './order.js';
 import { type AggregatePlan, ALWAYS, type Condition, type GroupLevel, type OperandPlan } from './plan.js';
@@ -50,7 +50,7 @@ function planGroup(expression: Expression, collection: Collection, model: Model)
   if (operand.kind === 'field' && !isComparable(operand.field))
     throw invalidQuery(`${place}: values of this type cannot be grouped`);
   const name = expression.path.length > 1 && !expression.call ? expression.path.join('.') : outputName(expression);
-  return { name, operand: operand.kind === 'json' ? { ...operand, as: 'text' } : operand };
+  return { name: checkName(name), operand: operand.kind === 'json' ? { ...operand, as: 'text' } : operand };
 }
 
 /** `count=*` is a number of its own; beside counts of fields it needs a name among them. */
@@ -63,7 +63,7 @@ function planAggregate(aggregate: Aggregate, collection: Collection, model: Mode
   const place = `aggregate "${aggregate.function}"`;
   const operand = resolveExpression(aggregate.field, collection, { model, place, many: false });
   checkAggregate(aggregate.function, operand, place);
-  return { function: aggregate.function, name: aggregate.field.path.join('.'), operand };
+  return { function: aggregate.function, name: checkName(aggregate.field.path.join('.')), operand };
 }
 
 const NUMBERS = new Set(['integer', 'bigInteger', 'decimal', 'float']);

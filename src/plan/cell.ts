@@ -1,6 +1,7 @@
 /** Values of a payload, checked against their columns and written as PostgreSQL reads them from JSON. */
 import { failedValidation, invalidPayload } from '../errors.js';
 import type { Column, Field } from '../mirror/model.js';
+import { NUMBER, RANGES, UUID } from '../sql/codec.js';
 
 /** Passwords and the like: replaced by their hash before the statement is sent. A class, so that no value of a payload is one. */
 export class Secret {
@@ -11,14 +12,7 @@ export class Secret {
   }
 }
 
-const RANGES: Readonly<Record<string, readonly [bigint, bigint]>> = {
-  int2: [-(2n ** 15n), 2n ** 15n - 1n],
-  int4: [-(2n ** 31n), 2n ** 31n - 1n],
-  int8: [-(2n ** 63n), 2n ** 63n - 1n],
-};
 const TEXTS = new Set(['text', 'varchar', 'bpchar', 'citext', 'name']);
-const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
-const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,3})?$/i;
 const DATE = /^[+-]?(\d{4,6})-(\d{2})-(\d{2})/;
 const TIME =
   /^(?:(?:[01]\d|2[0-3]):[0-5]\d(?::(?:[0-5]\d|60)(?:\.\d{1,9})?)?|24:00(?::00(?:\.0{1,9})?)?)(?:Z|[+-]\d{2}(?::?\d{2})?)?$/;
@@ -45,7 +39,7 @@ function checkScalar(value: unknown, field: Field, column: Column, path: string)
     if (/^(false|0)$/i.test(text)) return false;
     throw misfit(path, 'true or false');
   }
-  const range = RANGES[type];
+  const range = RANGES.get(type);
   if (range) {
     if (typeof value === 'boolean' || !/^[+-]?\d{1,40}(\.0*)?$/.test(text)) throw misfit(path, 'a whole number');
     if (typeof value === 'number' && !Number.isSafeInteger(value))
@@ -101,6 +95,9 @@ function checkJson(value: unknown, column: Column, path: string): unknown {
 
 function checkNumber(value: unknown, text: string, field: Field, column: Column, path: string): string {
   if (typeof value === 'boolean' || !NUMBER.test(text)) throw misfit(path, 'a number');
+  if (typeof value === 'number' && column.base_type === 'numeric' && Math.abs(value) > Number.MAX_SAFE_INTEGER) {
+    throw misfit(path, 'a number that JSON can hold exactly: send it as a string');
+  }
   const { numeric_precision: precision, numeric_scale: scale } = column;
   if (
     column.base_type === 'numeric' &&

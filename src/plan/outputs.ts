@@ -1,10 +1,10 @@
 /** Selections × model → what is shown of a row: wildcards expanded, aliases resolved, relations planned level by level. */
-import { forbiddenField, invalidQuery } from '../errors.js';
+import { forbiddenField } from '../errors.js';
 import { type Collection, collectionOf, type Field } from '../mirror/model.js';
 import type { Call, Query, Selection } from '../request/ast.js';
 import { planGroups } from './aggregate.js';
 import { type Budget, planFilter, spend } from './filter.js';
-import { anySteps, fieldNamed, hopOf, resolveCall } from './names.js';
+import { anySteps, checkName, fieldNamed, hopOf, resolveCall } from './names.js';
 import { planLimit, planOffset, planOrder } from './order.js';
 import { ALWAYS, both, type Condition, type Output, type RowLevel } from './plan.js';
 import { planSearch } from './search.js';
@@ -263,11 +263,4 @@ const NO_QUERY: Query = {
 
 function deepQuery(query: Query, name: string): Query {
   return query.deep.find((each) => each.name === name)?.query ?? NO_QUERY;
-}
-
-/** Output names become column aliases of the statement. */
-function checkName(name: string): string {
-  if (Buffer.byteLength(name) > 63)
-    throw invalidQuery(`"${name}" is too long as the name of a field: give it an alias`);
-  return name;
 }

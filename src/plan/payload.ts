@@ -235,6 +235,11 @@ class Walker {
       link(this.update(target, key, without(entry, foreignKey), at), at);
     });
     const keys = removed.map((key: unknown) => checkKey(target, key));
+    const changed = new Set(
+      update.map((entry) => String(checkKey(target, (entry as Payload)[target.primaryKey.name]))),
+    );
+    const both = keys.find((key) => changed.has(String(key)));
+    if (both !== undefined) throw invalidPayload(`"${place}" both changes and removes item ${both}`);
     if (keys.length > 0 && row.verb !== 'insert')
       this.rows.release(target, foreignKey, row, relation.deselectAction, keys);
   }

@@ -28,6 +28,8 @@ export interface RowLevel {
   readonly order: readonly Order[];
   readonly limit: LimitPlan;
   readonly offset: OffsetPlan | null;
+  /** Whether the rows are about to be written: they are locked, and those that no longer match left out. */
+  readonly locked?: boolean;
 }
 
 /** Aggregates over a collection, by groups. */

@@ -40,7 +40,7 @@ export function planRead(request: ReadRequest, model: Model, limits: PlanLimits)
   checkCursor(request, grouped);
   const level = grouped
     ? planGroups(query, collection, model, filtered(request, collection, planner, narrowed), limits.defaultLimit)
-    : planRows(fields, collection, position, planner, null, narrowed);
+    : { ...planRows(fields, collection, position, planner, null, narrowed), locked: target.kind === 'selected' };
   return {
     kind: 'read',
     result: 'list',

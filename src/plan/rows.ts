@@ -66,6 +66,7 @@ export class Rows {
 
   add(collection: Collection, verb: Verb, key: Key | null, path: string): Row {
     const list = this.#list(collection, verb);
+    if (key !== null) this.#refuseTwice(collection, verb, key, path);
     const named = key === null ? undefined : this.#named(collection, verb, key);
     if (named) return named;
     this.#tally(1);
@@ -73,6 +74,18 @@ export class Rows {
     list.rows.push(row);
     if (key !== null) list.byKey.set(String(key), row);
     return row;
+  }
+
+  /** An item cannot be new in one place of the payload and exist in another. */
+  #refuseTwice(collection: Collection, verb: Verb, key: Key, path: string): void {
+    for (const other of ['insert', 'update', 'upsert'] as const) {
+      const clash = (verb === 'insert') !== (other === 'insert');
+      if (clash && this.#lists.get(`${other} ${collection.name}`)?.byKey.has(String(key))) {
+        throw invalidPayload(
+          `"${path || collection.name}" contradicts another part of the payload about item ${key} of "${collection.name}"`,
+        );
+      }
+    }
   }
 
   /** The same item, updated in one place and made or updated in another, would be written twice by one statement. */

@@ -250,6 +250,7 @@ function isNumeric(operator: Operator, given: unknown): boolean {
 /** `{count: {_gt: 1}, sum: {price: {_lt: 9}}}`: aggregates take the place of fields. */
 export function parseHaving(input: Input, context: ParseContext): Filter {
   const filters = Object.entries(input).map(([key, value]): Filter => {
+    context.values.count(1);
     if (key === '_and' || key === '_or') {
       const list = Array.isArray(value) ? value : Object.values(readObject(value, key));
       return {

@@ -47,7 +47,7 @@ function readRow(text: string, row: number): Input {
 
 /** Empty cells are absent, so that columns get their defaults. */
 async function* readCsv(bytes: AsyncIterable<Buffer>): AsyncGenerator<Input> {
-  const parser = parseCsv({ columns: true, bom: true, skip_empty_lines: true, relax_column_count: false });
+  const parser = parseCsv({ columns: checkHeader, bom: true, skip_empty_lines: true, relax_column_count: false });
   const source = Readable.from(decode(bytes));
   source.on('error', (error) => parser.destroy(error));
   source.pipe(parser);
@@ -62,6 +62,12 @@ async function* readCsv(bytes: AsyncIterable<Buffer>): AsyncGenerator<Input> {
   }
 }
 
+function checkHeader(header: string[]): string[] {
+  const twice = header.find((name, position) => header.indexOf(name) !== position);
+  if (twice !== undefined) throw invalidPayload(`The CSV names the column "${twice}" twice`);
+  return header;
+}
+
 async function* decode(bytes: AsyncIterable<Buffer>): AsyncGenerator<string> {
   const decoder = new TextDecoder('utf-8', { fatal: true });
   try {
@@ -74,13 +80,17 @@ async function* decode(bytes: AsyncIterable<Buffer>): AsyncGenerator<string> {
 }
 
 async function* lines(bytes: AsyncIterable<Buffer>): AsyncGenerator<string> {
-  let rest = '';
+  let begun: string[] = [];
   for await (const text of decode(bytes)) {
-    const pieces = (rest + text).split('\n');
-    rest = pieces.pop() ?? '';
-    for (const line of pieces) if (line.trim() !== '') yield line;
+    const pieces = text.split('\n');
+    begun.push(pieces[0] as string);
+    if (pieces.length === 1) continue;
+    const complete = [begun.join(''), ...pieces.slice(1, -1)];
+    begun = [pieces.at(-1) as string];
+    for (const line of complete) if (line.trim() !== '') yield line;
   }
-  if (rest.trim() !== '') yield rest;
+  const last = begun.join('');
+  if (last.trim() !== '') yield last;
 }
 
 /** The elements of the outermost array, each as its text: brackets are counted outside of strings. */

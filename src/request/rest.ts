@@ -98,21 +98,35 @@ function parseFormat(input: unknown): ExportFormat | null {
   return format;
 }
 
+const PARAMETERS = 1_000;
+
 function readQueryString(queryString: string, limits: ParseLimits): Input {
   if (queryString === '') return {};
+  const parameters = queryString.split('&');
+  if (parameters.length > PARAMETERS) throw invalidQuery(`There are more than ${PARAMETERS} parameters`);
   // The parser would drop this name in silence, and with it a filter.
-  if (/(^|&|\[|%5B)__proto__(\]|%5D|\[|%5B|=|&|$)/i.test(queryString)) throw invalidQuery('"__proto__" is not a name');
+  if (parameters.some((each) => /(^|\[)__proto__(\]|\[|$)/.test(decodeName(each))))
+    throw invalidQuery('"__proto__" is not a name');
   try {
     return qs.parse(queryString, {
       plainObjects: true,
       depth: limits.bracketDepth,
       strictDepth: true,
       arrayLimit: limits.arrayLength,
-      parameterLimit: 10_000,
+      parameterLimit: PARAMETERS,
     });
   } catch (error) {
     if (error instanceof RangeError) throw invalidQuery('The brackets nest deeper than QUERYSTRING_MAX_PARSE_DEPTH');
     throw error;
+  }
+}
+
+function decodeName(parameter: string): string {
+  const name = parameter.split('=', 1)[0] as string;
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return name;
   }
 }
 

@@ -1,6 +1,6 @@
 /** Writing items: one or many, with everything nested in them. */
 import { createHash } from 'node:crypto';
-import { invalidPayload, routeNotFound } from '../errors.js';
+import { invalidPayload, invalidQuery, routeNotFound } from '../errors.js';
 import type { Receipt, Shown } from '../execute/writes.js';
 import type { Exchange } from '../http/exchange.js';
 import { JSON_TYPE, noContent, type Reply } from '../http/reply.js';
@@ -61,6 +61,7 @@ export async function deleteItems(exchange: Exchange, services: ItemsServices): 
 }
 
 async function prepare(exchange: Exchange, services: ItemsServices): Promise<Shown> {
+  if (/\bexplain\b/.test(exchange.headers.prefer)) throw invalidQuery('"Prefer: explain" applies to reads');
   const caller = await identifyAdministrator(exchange, services);
   return { queryString: exchange.queryString, caller };
 }

@@ -12,7 +12,7 @@ export interface Origin {
   readonly use: 'key' | 'filter';
 }
 
-const RANGES: ReadonlyMap<Codec, readonly [bigint, bigint]> = new Map([
+export const RANGES: ReadonlyMap<Codec, readonly [bigint, bigint]> = new Map([
   ['int2', [-(2n ** 15n), 2n ** 15n - 1n]],
   ['int4', [-(2n ** 31n), 2n ** 31n - 1n]],
   ['int8', [-(2n ** 63n), 2n ** 63n - 1n]],
@@ -25,8 +25,8 @@ const LARGEST: ReadonlyMap<string, number> = new Map([
   ['numeric', Number.POSITIVE_INFINITY],
 ]);
 
-const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
-const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,3})?$/i;
+export const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
+export const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,3})?$/i;
 
 export function encode(codec: Codec, value: Scalar | null, origin: Origin): string | null {
   if (value === null) return null;
