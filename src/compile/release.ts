@@ -20,7 +20,14 @@ export function compileReleases(plan: WritePlan, action: Release['action']): Fra
         : released(release, position),
     );
     const staying = action === 'nullify' ? [...kept(plan, collection, null), ...deleted(plan, collection)] : [];
-    const where = join([sql`(${join(conditions, sql` or `)})`, ...staying], sql` and `);
+    // Found through the index on the reference first: the conditions alone would have the whole table read.
+    const candidates = members.map(({ release, position }) => {
+      const row = alias('c');
+      const parents = sql`select parent from ${alias(`x${position}`)}`;
+      return sql`select ${row}.${key} from ${tableName(collection)} ${row} where ${row}.${columnName(release.field)} in (${parents})`;
+    });
+    const found = sql`${alias('t')}.${key} in (${join(candidates, sql` union `)})`;
+    const where = join([found, sql`(${join(conditions, sql` or `)})`, ...staying], sql` and `);
     const name = alias(`${action === 'delete' ? 'd' : 'u'}${members[0]?.position ?? 0}`);
     const table = sql`${tableName(collection)} ${alias('t')}`;
     if (action === 'delete') {

@@ -96,7 +96,12 @@ export class Database {
   }
 
   async close(): Promise<void> {
-    await Promise.all([this.pool.end({ timeout: 5 }), this.sessions.close(5), this.streams.close(1)]);
+    await Promise.all([
+      this.pool.end({ timeout: 5 }),
+      this.sessions.close(5),
+      this.streams.close(1),
+      this.imports.close(1),
+    ]);
   }
 }
 

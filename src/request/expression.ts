@@ -96,14 +96,15 @@ export function textOf(fields: readonly Selection[]): string | undefined {
 }
 
 export function parseFields(input: unknown, context: ParseContext): Selection[] | null {
-  if (typeof input !== 'string' || input.includes('(')) return readFields(parseList(input, 'fields'), context);
+  if (typeof input !== 'string' || input.includes('('))
+    return readFields([...new Set(parseList(input, 'fields'))], context);
   const text = `${context.limits.relationalDepth} ${input}`;
   const before = known.get(text);
   if (before) {
     context.values.count(before.paths);
     return before.fields;
   }
-  const list = parseList(input, 'fields');
+  const list = [...new Set(parseList(input, 'fields'))];
   const fields = readFields(list, context);
   if (fields) {
     known.set(text, { fields, paths: list.length });
