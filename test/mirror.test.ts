@@ -84,6 +84,7 @@ t.test('serves what has one key and says why not', async (t) => {
       'service_fields',
       'service_permissions',
       'service_policies',
+      'service_receipts',
       'service_relations',
       'service_roles',
       'service_sessions',

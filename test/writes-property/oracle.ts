@@ -209,6 +209,8 @@ class Oracle {
       else link(this.#update(table, entry[table.key.name], without(entry, relation.foreignKey)));
     }
     for (const entry of removed) if (!keyFits(table, entry)) this.#errors.add(403);
+    const changed = new Set(update.map((entry) => String(isObject(entry) ? entry[table.key.name] : '').toLowerCase()));
+    if (removed.some((entry) => changed.has(String(entry).toLowerCase()))) this.#errors.add(400);
     if (!isNew) this.#releases.push({ relation, parent: key, keys: new Set(removed.map(String)) });
   }
 
