@@ -76,7 +76,7 @@ export class Exchange {
   /** Ends a stage of the pipeline: what has passed since the last call is its duration. */
   staged(stage: Stage): void {
     const now = performance.now();
-    this.timing += `${this.timing === '' ? '' : ', '}${stage};dur=${(now - this.#mark).toFixed(3)}`;
+    this.timing += `${this.timing === '' ? '' : ', '}${stage};dur=${Math.round((now - this.#mark) * 100) / 100}`;
     this.#mark = now;
   }
 
