@@ -189,7 +189,6 @@ const CONSTRAINTS: Readonly<Record<string, ValidationType>> = {
   '22003': 'out_of_range',
 };
 
-/** What went wrong with a write, in the words of the payload: the constraint's table and column are a collection and a field. */
 /** What the model knows and an error of the database does not say. */
 export interface Naming {
   /** The field of a table that refers to another table. */
@@ -200,6 +199,7 @@ export interface Naming {
 
 const NO_NAMES: Naming = { referrer: () => null, holder: () => null };
 
+/** What went wrong with a write, in the words of the payload: the constraint's table and column are a collection and a field. */
 export function fromWrite(error: unknown, naming: Naming = NO_NAMES): unknown {
   if (!isDatabaseFailure(error)) return error;
   if (error.code === 'LT403') return forbidden();

@@ -58,7 +58,7 @@ class Chain {
   #ahead(node: WriteNode, position: number): Fragment[] {
     const key = node.collection.primaryKey;
     const sequence = key.column?.sequence;
-    if (!sequence || node.verb !== 'insert') return [];
+    if (!sequence || !takesKeys(node)) return [];
     const supplied = this.#plan.nodes.flatMap((each, place) => {
       if (each.collection !== node.collection || each.verb === 'update') return [];
       const rows = sql`select k from json_to_recordset(${DOCUMENT} -> 'nodes' -> ${integer(place)}) as ${alias('x')} (k ${typeName(key)})`;
@@ -85,10 +85,9 @@ class Chain {
     const given = sql`${alias('x')}.k`;
     const names = inputNames(node).map((name) => sql`, ${alias('x')}.${identifier(name)}`);
     const allocated = made ? sql`case when ${given} is null then ${made} else ${given} end` : given;
-    const behind =
-      this.#ahead(node, position).length > 0
-        ? sql` cross join (select count(*) from ${alias(`a${position}`)}) ${alias('a')}`
-        : nothing;
+    const behind = takesKeys(node)
+      ? sql` cross join (select count(*) from ${alias(`a${position}`)}) ${alias('a')}`
+      : nothing;
     // Materialized: the next value of a sequence must be taken once, though the rows are read in several places.
     return sql`${input(position)} as materialized (select ${alias('x')}.n, ${allocated} as k${join(names, nothing)} from ${rows}${behind}${this.#receipts ? sql` cross join ${alias('v')}` : nothing} order by ${alias('x')}.n)`;
   }
@@ -279,6 +278,11 @@ function inputNames(node: WriteNode): string[] {
     ...(column.endOf ? [`e${index}`] : []),
     ...column.references.map((_, table) => `r${index}_${table}`),
   ]);
+}
+
+/** Whether the keys of new rows come from a sequence. */
+function takesKeys(node: WriteNode): boolean {
+  return node.verb === 'insert' && Boolean(node.collection.primaryKey.column?.sequence);
 }
 
 /** Steps that a sequence is moved one by one. */

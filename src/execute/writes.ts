@@ -215,7 +215,7 @@ export class Writes {
       await aheadOf(planned, made, session);
       return keys ?? [];
     } catch (error) {
-      if (isRace(error, plan)) throw new Conflict();
+      if (isRace(error, planned)) throw new Conflict();
       throw error;
     }
   }
@@ -375,15 +375,16 @@ function isConflict(error: unknown): boolean {
   return error instanceof Error && 'code' in error && (error.code === '40001' || error.code === '40P01');
 }
 
-function isRace(error: unknown, plan: PlannedWrite['plan']): boolean {
+/** A key collided that this request found missing, or took from a sequence while another request supplied it. */
+function isRace(error: unknown, { plan, input }: PlannedWrite): boolean {
   const failure = error as { code?: string; table_name?: string; detail?: string };
   if (failure.code !== '23505') return false;
-  return plan.nodes.some(
-    ({ verb, collection }) =>
-      verb === 'upsert' &&
-      (collection.name === failure.table_name || collection.kind === 'partitioned') &&
-      /^Key \("?(.*?)"?\)=/.exec(failure.detail ?? '')?.[1] === collection.primaryKey.name,
-  );
+  const [, column, key] = /^Key \("?(.*?)"?\)=\((.*)\) already exists/s.exec(failure.detail ?? '') ?? [];
+  return plan.nodes.some(({ verb, collection }, position) => {
+    if (collection.name !== failure.table_name && collection.kind !== 'partitioned') return false;
+    if (column !== collection.primaryKey.name || verb === 'update') return false;
+    return verb === 'upsert' || !input.nodes[position]?.some((row) => String(row.k) === key);
+  });
 }
 
 function finalError(error: unknown, model: Model): unknown {

@@ -77,10 +77,6 @@ export function join(fragments: readonly Fragment[], separator: Fragment): Fragm
   );
 }
 
-export function isNothing(fragment: Fragment): boolean {
-  return fragment.parts.length === 0;
-}
-
 export function quoteIdentifier(name: string): string {
   if (name === '' || name.includes('\0')) throw new Error('an identifier cannot be empty or hold a NUL character');
   if (Buffer.byteLength(name) > 63) throw new Error(`the identifier "${name}" is longer than 63 bytes`);
