@@ -23,6 +23,7 @@ import type { CreateBody, Selected, UpdateBody } from '../request/write.js';
 import { bind, type Caller } from '../sql/parameter.js';
 import type { Statement } from '../sql/statement.js';
 import { verify } from '../sql/verify.js';
+import { Conflict, isConflict, isRace, pause } from './conflicts.js';
 import type { Database } from './database.js';
 import type { WriteSession } from './import.js';
 import type { Reads } from './reads.js';
@@ -363,28 +364,8 @@ async function hashRow(row: Readonly<Record<string, unknown>>): Promise<Readonly
   return { ...row, ...Object.fromEntries(hashed) };
 }
 
-/** Another request made the item that this one was about to make: seen again, it is there and will be changed. */
-class Conflict extends Error {}
-
 function isRepeated(error: unknown): boolean {
   return error instanceof Error && 'code' in error && error.code === 'LT403' && error.message === REPEATED;
-}
-
-function isConflict(error: unknown): boolean {
-  if (error instanceof Conflict) return true;
-  return error instanceof Error && 'code' in error && (error.code === '40001' || error.code === '40P01');
-}
-
-/** A key collided that this request found missing, or took from a sequence while another request supplied it. */
-function isRace(error: unknown, { plan, input }: PlannedWrite): boolean {
-  const failure = error as { code?: string; table_name?: string; detail?: string };
-  if (failure.code !== '23505') return false;
-  const [, column, key] = /^Key \("?(.*?)"?\)=\((.*)\) already exists/s.exec(failure.detail ?? '') ?? [];
-  return plan.nodes.some(({ verb, collection }, position) => {
-    if (collection.name !== failure.table_name && collection.kind !== 'partitioned') return false;
-    if (column !== collection.primaryKey.name || verb === 'update') return false;
-    return verb === 'upsert' || !input.nodes[position]?.some((row) => String(row.k) === key);
-  });
 }
 
 function finalError(error: unknown, model: Model): unknown {
@@ -393,9 +374,4 @@ function finalError(error: unknown, model: Model): unknown {
   if (error instanceof RangeError) return invalidPayload('The payload nests too deep');
   if (isConflict(error)) return serviceUnavailable('database', 'Too many requests change the same items');
   return fromWrite(error, namesOf(model));
-}
-
-function pause(attempt: number): Promise<void> {
-  const milliseconds = Math.min(20 * 2 ** attempt, 1_000) * (0.5 + Math.random());
-  return new Promise((resolve) => setTimeout(resolve, milliseconds));
 }

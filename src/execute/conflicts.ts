@@ -1,0 +1,27 @@
+/** Writes that met others: which failures are worth another attempt, and when. */
+import type { PlannedWrite } from '../plan/write.js';
+
+/** Another request made the item that this one was about to make: seen again, it is there and will be changed. */
+export class Conflict extends Error {}
+
+export function isConflict(error: unknown): boolean {
+  if (error instanceof Conflict) return true;
+  return error instanceof Error && 'code' in error && (error.code === '40001' || error.code === '40P01');
+}
+
+/** A key collided that this request found missing, or took from a sequence while another request supplied it. */
+export function isRace(error: unknown, { plan, input }: PlannedWrite): boolean {
+  const failure = error as { code?: string; table_name?: string; detail?: string };
+  if (failure.code !== '23505') return false;
+  const [, column, key] = /^Key \("?(.*?)"?\)=\((.*)\) already exists/s.exec(failure.detail ?? '') ?? [];
+  return plan.nodes.some(({ verb, collection }, position) => {
+    if (collection.name !== failure.table_name && collection.kind !== 'partitioned') return false;
+    if (column !== collection.primaryKey.name || verb === 'update') return false;
+    return verb === 'upsert' || !input.nodes[position]?.some((row) => String(row.k) === key);
+  });
+}
+
+export function pause(attempt: number): Promise<void> {
+  const milliseconds = Math.min(20 * 2 ** attempt, 1_000) * (0.5 + Math.random());
+  return new Promise((resolve) => setTimeout(resolve, milliseconds));
+}
