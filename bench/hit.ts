@@ -18,7 +18,7 @@ const REQUESTS = 2_000;
 const TARGET = 30;
 
 export async function measureHits(databaseUrl: string): Promise<void> {
-  const config = readConfig({ DATABASE_URL: databaseUrl });
+  const config = readConfig({ DATABASE_URL: databaseUrl, COHORTS: 'false' });
   await withCore(
     config,
     () => undefined,

@@ -26,6 +26,7 @@ const OPTIONS = {
     1_000,
     'Connections for streamed lists and exports; each stream holds one',
   ),
+  COHORTS: boolean('true', 'Let reads of one shape that wait for a connection travel as one statement'),
   DATABASE_WAIT_TIMEOUT: duration('30s', 'Time a write, stream or import waits for its connection'),
   DATABASE_STATEMENT_TIMEOUT: duration(
     '30s',

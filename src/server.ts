@@ -146,6 +146,7 @@ async function startCore(config: Config, observe: Observer, report: Report, star
     shapes: config.SHAPE_CACHE_SIZE,
     cost: config.MAX_QUERY_COST,
     batchTimeout: config.DATABASE_STATEMENT_TIMEOUT,
+    cohorts: config.COHORTS ? config.DATABASE_POOL_SIZE : null,
   };
   const reads = new Reads(database, mirror, readLimits, observe);
   const writeLimits = {

@@ -5,7 +5,7 @@
  * expressions and lateral joins then run for the rows of the page alone.
  */
 import type { Level, ReadPlan, RowLevel } from '../plan/plan.js';
-import { alias, type Fragment, join, literal, parameter, sql } from '../sql/fragment.js';
+import { alias, type Fragment, join, literal, parameter, sql, substitute } from '../sql/fragment.js';
 import { type Statement, statement } from '../sql/statement.js';
 import { compileCondition } from './condition.js';
 import { compileGroups } from './groups.js';
@@ -13,29 +13,43 @@ import { type CompiledLevel, compileRows, compileRowsWithCursor, limitValue } fr
 import { Scope, Source, tableName } from './source.js';
 
 export function compileRead(plan: ReadPlan): Statement {
+  return statement(readFragment(plan));
+}
+
+/**
+ * The same read for many sets of values at once: a row per set, with its number and its cell. Each parameter of the read is
+ * a list of texts here, one of each set. The lists stand in sub-selects, where the planner does not look at their lengths:
+ * it would plan anew for each.
+ */
+export function compileCohort(plan: ReadPlan): Statement {
+  const fragment = readFragment(plan);
+  const known = statement(fragment).parameters.map((each) => JSON.stringify(each));
+  const [sets, number, result, cell] = [alias('q'), alias('n'), alias('c'), alias('b')] as const;
+  const column = (slot: number): Fragment => alias(`v${slot}`);
+  const comma = sql`, `;
+  const lists = known.map((_, slot) => sql`(select ${parameter({ kind: 'text', slot })}::text[])`);
+  const columns = [...known.map((_, slot) => column(slot)), number];
+  const read = substitute(fragment, (each) => sql`${sets}.${column(known.indexOf(JSON.stringify(each)))}`);
+  return statement(
+    sql`select ${sets}.${number}, ${result}.${cell} from unnest(${join(lists, comma)}) with ordinality as ${sets} (${join(columns, comma)}) left join lateral (${read}) ${result} (${cell}) on true`,
+  );
+}
+
+function readFragment(plan: ReadPlan): Fragment {
   const scope = new Scope();
   switch (plan.result) {
     case 'item': {
       const rows = compileRows(rowLevel(plan), scope, null);
-      return statement(
-        sql`select '{"data":' || row_to_json(${rows.row})::text || '}' from (${rows.query}) ${rows.row}`,
-      );
+      return sql`select '{"data":' || row_to_json(${rows.row})::text || '}' from (${rows.query}) ${rows.row}`;
     }
     case 'singleton': {
       const rows = compileRows(rowLevel(plan), scope, null);
       const found = sql`(select row_to_json(${rows.row})::text from (${rows.query}) ${rows.row})`;
-      return statement(
-        sql`select '{"data":' || coalesce(${found}, ${parameter({ kind: 'constant', value: blankItem(rowLevel(plan)) })}::text) || '}'`,
-      );
+      return sql`select '{"data":' || coalesce(${found}, ${parameter({ kind: 'constant', value: blankItem(rowLevel(plan)) })}::text) || '}'`;
     }
     case 'list':
-      return statement(
-        plan.stream
-          ? compileStream(plan, scope)
-          : plan.cursor
-            ? compilePageWithCursor(plan, scope)
-            : compileWhole(plan, scope),
-      );
+      if (plan.stream) return compileStream(plan, scope);
+      return plan.cursor ? compilePageWithCursor(plan, scope) : compileWhole(plan, scope);
   }
 }
 

@@ -86,6 +86,11 @@ export class Database {
     return rows.at(-1)?.[0] ?? null;
   }
 
+  /** Rows of a number and a cell. */
+  async numberedCells(text: string, parameters: string[]): Promise<readonly (readonly [Buffer, Buffer | null])[]> {
+    return (await this.pool.unsafe(text, parameters, { prepare: true }).raw()) as unknown as [Buffer, Buffer | null][];
+  }
+
   /** For statements of our own that run rarely. */
   async rows<Row>(text: string, parameters: (string | null)[] = [], prepare = true): Promise<Row[]> {
     return (await this.pool.unsafe(text, parameters as string[], { prepare })) as unknown as Row[];

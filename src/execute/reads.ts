@@ -3,7 +3,7 @@
  * only binds its values. Statements belong to the model they were compiled for.
  */
 import { LRUCache } from 'lru-cache';
-import { compileRead } from '../compile/read.js';
+import { compileCohort, compileRead } from '../compile/read.js';
 import { fromDatabase, invalidQuery, staleness } from '../errors.js';
 import type { Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
@@ -15,6 +15,7 @@ import type { Parsed } from '../request/ast.js';
 import { bind, type Caller } from '../sql/parameter.js';
 import type { Statement } from '../sql/statement.js';
 import { verify } from '../sql/verify.js';
+import { Cohorts, type Waiter } from './cohorts.js';
 import type { Database } from './database.js';
 import { streamRows } from './stream.js';
 
@@ -26,6 +27,8 @@ export interface Compiled {
   readonly opening: boolean;
   /** Of an export: the columns of a flat file. */
   readonly columns: readonly (readonly string[])[];
+  /** The text that reads for many requests at once. */
+  readonly cohort: () => string;
 }
 
 export interface ReadLimits extends PlanLimits {
@@ -34,6 +37,8 @@ export interface ReadLimits extends PlanLimits {
   readonly cost: number | null;
   /** Milliseconds a batch of a stream may take; 0 for no limit. */
   readonly batchTimeout: number;
+  /** Connections that reads which travel together may use; null when each travels alone. */
+  readonly cohorts: number | null;
 }
 
 export interface Explanation {
@@ -48,6 +53,7 @@ export class Reads {
   readonly #limits: ReadLimits;
   readonly #observe: Observer;
   readonly #shapes: LRUCache<string, Compiled>;
+  readonly #cohorts: Cohorts | null;
   /** Statements that were used before: from then on they are prepared. The driver never drops a prepared statement, so
    * shapes that come once must not become one. */
   readonly #used = new WeakSet<Compiled>();
@@ -60,6 +66,7 @@ export class Reads {
     this.#limits = limits;
     this.#observe = observe;
     this.#shapes = new LRUCache({ max: limits.shapes });
+    this.#cohorts = limits.cohorts === null ? null : new Cohorts(database, limits.cohorts);
     mirror.onChange(() => this.#shapes.clear());
   }
 
@@ -70,9 +77,19 @@ export class Reads {
     const { model } = this.#mirror;
     const plan = planRead(parsed.request, model, this.#limits);
     const statement = compileRead(plan);
-    verify(statement.text, 'read', (schema, name) => isOurs(model, schema, name));
+    const check = (text: string): string => {
+      verify(text, 'read', (schema, name) => isOurs(model, schema, name));
+      return text;
+    };
+    check(statement.text);
+    let together: string | null = null;
+    const cohort = (): string => {
+      together ??= check(compileCohort(plan).text);
+      return together;
+    };
     const columns = parsed.request.export ? columnsOf(plan.level) : [];
-    const compiled = { statement, result: plan.result, stream: plan.stream, opening: plan.meta.length > 0, columns };
+    const { result, stream } = plan;
+    const compiled = { statement, result, stream, opening: plan.meta.length > 0, columns, cohort };
     this.#shapes.set(parsed.shape, compiled);
     this.#observe({
       kind: 'shape-compiled',
@@ -84,13 +101,15 @@ export class Reads {
   }
 
   /** The body of the response; null when there is no such item. */
-  run(parsed: Parsed, compiled: Compiled, caller: Caller): Promise<Buffer | null> {
+  run(parsed: Parsed, compiled: Compiled, caller: Caller, waiter: Waiter): Promise<Buffer | null> {
     return this.#attempt(
       parsed,
       compiled,
       (current) => {
         const { text, parameters } = current.statement;
-        return this.#database.cell(text, bind(parameters, parsed.values, caller), this.isKnown(current));
+        const bound = bind(parameters, parsed.values, caller);
+        const prepare = this.isKnown(current);
+        return this.#cohorts?.read(current, bound, prepare, waiter) ?? this.#database.cell(text, bound, prepare);
       },
       caller,
     );

@@ -26,7 +26,7 @@ export async function readItems(exchange: Exchange, services: ItemsServices, url
   if (explain) return explainItems(parsed, compiled, identity, reads, explain === 'explain=analyze');
   if (parsed.format) return exportItems(parsed, parsed.format, compiled, identity, reads);
   if (compiled.stream) return streamItems(parsed, compiled, identity, reads);
-  const body = await reads.run(parsed, compiled, identity);
+  const body = await reads.run(parsed, compiled, identity, exchange);
   exchange.staged('execute');
   if (!body) throw forbidden();
   return taggedReply(exchange, body);
