@@ -19,3 +19,6 @@ export function written(position: number): Fragment {
 export function present(node: WriteNode, column: WriteColumn): Fragment {
   return sql`${alias('i')}.${identifier(`p${node.columns.indexOf(column)}`)}`;
 }
+
+/** Where a chain leaves the keys that it made, for the rest of its transaction. */
+export const KEYS_SETTING = sql`'lateral.keys'`;

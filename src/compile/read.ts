@@ -7,10 +7,11 @@
 import type { Level, ReadPlan, RowLevel } from '../plan/plan.js';
 import { alias, type Fragment, join, literal, parameter, sql, substitute } from '../sql/fragment.js';
 import { type Statement, statement } from '../sql/statement.js';
+import { KEYS_SETTING } from './chain.js';
 import { compileCondition } from './condition.js';
 import { compileGroups } from './groups.js';
 import { type CompiledLevel, compileRows, compileRowsWithCursor, limitValue } from './rows.js';
-import { Scope, Source, tableName } from './source.js';
+import { Scope, Source, tableName, typeName } from './source.js';
 
 export function compileRead(plan: ReadPlan): Statement {
   return statement(readFragment(plan));
@@ -34,6 +35,23 @@ export function compileCohort(plan: ReadPlan): Statement {
     sql`select ${sets}.${number}, ${result}.${cell} from unnest(${join(lists, comma)}) with ordinality as ${sets} (${join(columns, comma)}) left join lateral (${read}) ${result} (${cell}) on true`,
   );
 }
+
+/**
+ * A read of the items that the write before it has made, in one transaction: their keys are where the write left them. In a
+ * sub-select they are looked up and converted once, not for every row.
+ */
+export function compileReadBack(plan: ReadPlan): Statement {
+  const keys = sql`current_setting(${KEYS_SETTING})::${typeName(plan.level.collection.primaryKey)}[]`;
+  return statement(
+    substitute(readFragment(plan), (each) => {
+      if (!('slot' in each) || each.slot !== KEYS_SLOT) return parameter(each);
+      return each.kind === 'list' ? sql`(select ${keys})` : sql`(select (${keys})[1])`;
+    }),
+  );
+}
+
+/** The keys are the first value of a request that has some. */
+const KEYS_SLOT = 0;
 
 function readFragment(plan: ReadPlan): Fragment {
   const scope = new Scope();

@@ -19,7 +19,7 @@ import {
   sql,
 } from '../sql/fragment.js';
 import { type Statement, statement } from '../sql/statement.js';
-import { DOCUMENT, input, present, written } from './chain.js';
+import { DOCUMENT, input, KEYS_SETTING, present, written } from './chain.js';
 import { cleared, compileReleases, leaving, releaseInput, unlessPresent } from './release.js';
 import { columnName, tableName, typeName } from './source.js';
 
@@ -48,9 +48,8 @@ class Chain {
     for (const position of this.#order()) this.#write(nodes[position] as WriteNode, position);
     this.#parts.push(...compileReleases(this.#plan, 'delete'), ...compileReleases(this.#plan, 'nullify'));
     const checks = nodes.flatMap((node, position) => (node.verb === 'update' ? [this.#missing(node, position)] : []));
-    const keys = this.#plan.makesKeys ? this.#rootKeys() : sql`null::json`;
-    const answer = sql`json_build_object('keys', ${keys}, 'made', ${this.#highestKeys()})::text`;
-    const columns = join([answer, ...checks], sql`, `);
+    const keys = this.#plan.makesKeys ? [this.#rootKeys()] : [];
+    const columns = join([sql`${this.#highestKeys()}::text`, ...keys, ...checks], sql`, `);
     return sql`with ${join(this.#parts, sql`, `)} select ${columns}`;
   }
 
@@ -224,14 +223,15 @@ class Chain {
     return reaches(this.#plan.nodes[position] as WriteNode);
   }
 
-  /** In the order of the payload, as texts. */
+  /** In the order of the payload, left in a setting of the transaction: what is shown of the items reads them there. */
   #rootKeys(): Fragment {
     const position = this.#plan.nodes.findIndex(
       (node) => node.verb === 'insert' && node.collection === this.#plan.collection,
     );
-    if (position < 0) return sql`'[]'::json`;
+    if (position < 0) return sql`null`;
     const rows = sql`json_array_elements_text(${DOCUMENT} -> 'root') with ordinality as ${alias('o')} (n, place)`;
-    return sql`(select json_agg(${alias('i')}.k::text order by ${alias('o')}.place) from ${rows} join ${input(position)} ${alias('i')} on ${alias('i')}.n = ${alias('o')}.n::int4)`;
+    const keys = sql`(select array_agg(${alias('i')}.k::text order by ${alias('o')}.place)::text from ${rows} join ${input(position)} ${alias('i')} on ${alias('i')}.n = ${alias('o')}.n::int4)`;
+    return sql`set_config(${KEYS_SETTING}, ${keys}, true)`;
   }
 
   /** An item that is to be changed has to be there, also one that leaves by the same payload. */

@@ -3,7 +3,7 @@
  * only binds its values. Statements belong to the model they were compiled for.
  */
 import { LRUCache } from 'lru-cache';
-import { compileCohort, compileRead } from '../compile/read.js';
+import { compileCohort, compileRead, compileReadBack } from '../compile/read.js';
 import { fromDatabase, invalidQuery, staleness } from '../errors.js';
 import type { Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
@@ -29,6 +29,8 @@ export interface Compiled {
   readonly columns: readonly (readonly string[])[];
   /** The text that reads for many requests at once. */
   readonly cohort: () => string;
+  /** The statement that reads the items which the write before it has made. */
+  readonly readBack: () => Statement;
 }
 
 export interface ReadLimits extends PlanLimits {
@@ -82,14 +84,15 @@ export class Reads {
       return text;
     };
     check(statement.text);
-    let together: string | null = null;
-    const cohort = (): string => {
-      together ??= check(compileCohort(plan).text);
-      return together;
-    };
+    const cohort = once(() => check(compileCohort(plan).text));
+    const readBack = once(() => {
+      const made = compileReadBack(plan);
+      check(made.text);
+      return made;
+    });
     const columns = parsed.request.export ? columnsOf(plan.level) : [];
     const { result, stream } = plan;
-    const compiled = { statement, result, stream, opening: plan.meta.length > 0, columns, cohort };
+    const compiled = { statement, result, stream, opening: plan.meta.length > 0, columns, cohort, readBack };
     this.#shapes.set(parsed.shape, compiled);
     this.#observe({
       kind: 'shape-compiled',
@@ -203,6 +206,15 @@ export class Reads {
     }
     this.#affordable.add(compiled);
   }
+}
+
+/** Most shapes never need it. */
+function once<Result>(make: () => Result): () => Result {
+  let made: { readonly result: Result } | null = null;
+  return () => {
+    made ??= { result: make() };
+    return made.result;
+  };
 }
 
 function isOurs(model: Model, schema: string, name: string): boolean {

@@ -27,6 +27,7 @@ import { Conflict, isConflict, isRace, pause } from './conflicts.js';
 import type { Database } from './database.js';
 import type { WriteSession } from './import.js';
 import type { Reads } from './reads.js';
+import { aheadOf, suppliesKeys } from './sequences.js';
 import type { Session } from './sessions.js';
 
 export interface WriteLimits {
@@ -47,6 +48,13 @@ export interface Shown {
 export interface Receipt {
   readonly id: string;
   readonly fingerprint: string;
+}
+
+/** A statement with its values. */
+interface Bound {
+  readonly text: string;
+  readonly parameters: (string | null)[];
+  readonly prepare: boolean;
 }
 
 const ATTEMPTS = 10;
@@ -80,7 +88,7 @@ export class Writes {
       return await this.#attempt(async (model) => {
         const collection = servedCollection(model, name);
         const planned = planCreate(collection, body.items, this.#context(model, shown.caller));
-        return this.#database.transaction((session) => this.#send(planned, !body.many, shown, session, receipt));
+        return this.#run(planned, !body.many, shown, receipt);
       });
     } catch (error) {
       if (!receipt || !isRepeated(error)) throw error;
@@ -174,8 +182,17 @@ export class Writes {
     return data.map((item) => item[key] as Key);
   }
 
-  #run(planned: PlannedWrite, one: boolean, shown: Shown): Promise<Buffer | null> {
-    return this.#database.transaction((session) => this.#send(planned, one, shown, session));
+  /** In one round trip where the connection knows both statements and nothing depends on their answers. */
+  #run(planned: PlannedWrite, one: boolean, shown: Shown, receipt: Receipt | null = null): Promise<Buffer | null> {
+    return this.#database.sessions.use(async (session) => {
+      const written = receipt || suppliesKeys(planned) ? null : await this.#chain(planned, shown.caller, null);
+      const cells = written && session.together([written, this.#readBack(planned, one, shown)]);
+      if (!cells) return session.transaction(() => this.#send(planned, one, shown, session, receipt));
+      const [, body = null] = await cells.catch((error: unknown) => {
+        throw isRace(error, planned) ? new Conflict() : error;
+      });
+      return body;
+    });
   }
 
   async #send(
@@ -185,40 +202,47 @@ export class Writes {
     session: Session,
     receipt: Receipt | null = null,
   ): Promise<Buffer | null> {
-    const made = await this.#write(planned, shown.caller, session, receipt);
-    const keys = planned.keys ?? made;
-    const parsed = parseReadBack(planned.plan.collection.name, keys, one, shown.queryString, this.#limits.parse);
-    const body = await this.#read(parsed, shown.caller, session);
+    await this.#write(planned, shown.caller, session, receipt);
+    const { text, parameters, prepare } = this.#readBack(planned, one, shown);
+    const body = await session.cell(text, parameters, prepare);
     if (receipt && body)
       await session.query('update service_receipts set body = $1 where id = $2', [body.toString(), receipt.id]);
     return body;
   }
 
-  /** The keys that the statement made. */
-  async #write(
-    planned: PlannedWrite,
-    caller: Caller,
-    session: Session,
-    receipt: Receipt | null,
-  ): Promise<readonly Key[]> {
+  /** Items that the write makes are read by the keys that it leaves. */
+  #readBack({ plan, keys: known }: PlannedWrite, one: boolean, shown: Shown): Bound {
+    const keys = plan.nodes.length === 0 ? (known ?? []) : known;
+    const parsed = parseReadBack(plan.collection.name, keys, one, shown.queryString, this.#limits.parse);
+    const compiled = this.#reads.compile(parsed);
+    const { text, parameters } = keys ? compiled.statement : compiled.readBack();
+    return { text, parameters: bind(parameters, parsed.values, shown.caller), prepare: this.#reads.isKnown(compiled) };
+  }
+
+  async #write(planned: PlannedWrite, caller: Caller, session: Session, receipt: Receipt | null): Promise<void> {
+    const chain = await this.#chain(planned, caller, receipt);
+    if (!chain) return;
+    try {
+      const cell = await session.cell(chain.text, chain.parameters, chain.prepare);
+      await aheadOf(planned, JSON.parse(String(cell)) as (string | null)[], session);
+    } catch (error) {
+      if (isRace(error, planned)) throw new Conflict();
+      throw error;
+    }
+  }
+
+  /** Null when there is nothing to write. */
+  async #chain(planned: PlannedWrite, caller: Caller, receipt: Receipt | null): Promise<Bound | null> {
     const { plan, input } = planned;
-    if (plan.nodes.length === 0) return [];
+    if (plan.nodes.length === 0) return null;
     const shape = receipt ? `${planned.shape} with a receipt` : planned.shape;
     const { model } = this.#mirror;
     const receipts = receipt ? collectionOf(model, 'service_receipts') : null;
     const statement = this.#statement(shape, () => compileWrite(plan, receipts), model);
     const document = JSON.stringify({ ...input, nodes: await hashSecrets(input.nodes) });
     const values = receipt ? [document, receipt.id, receipt.fingerprint, this.#limits.receiptLifetime] : [document];
-    try {
-      const bound = bind(statement.parameters, values, caller);
-      const cell = await session.cell(statement.text, bound, this.#isKnown(statement));
-      const { keys, made } = JSON.parse(String(cell)) as { keys: string[] | null; made: (string | null)[] };
-      await aheadOf(planned, made, session);
-      return keys ?? [];
-    } catch (error) {
-      if (isRace(error, planned)) throw new Conflict();
-      throw error;
-    }
+    const parameters = bind(statement.parameters, values, caller);
+    return { text: statement.text, parameters, prepare: this.#isKnown(statement) };
   }
 
   /** One transaction in which rows are written batch by batch; what `work` throws undoes all of it. */
@@ -314,26 +338,6 @@ function namesOf(model: Model): Naming {
       return only(fields.filter((field) => field.column?.data_type === type));
     },
   };
-}
-
-const AHEAD = `
-  select setval($1::regclass, $2::int8)
-  from (select pg_advisory_xact_lock($1::regclass::oid::int8)) as locked, pg_catalog.pg_sequence
-  where seqrelid = $1::regclass and seqincrement > 0 and $2::int8 < seqmax
-    and $2::int8 > coalesce(pg_sequence_last_value($1::regclass), 0)`;
-
-/** A sequence that keys were supplied past is put ahead of them, once it is certain that they were written. */
-async function aheadOf(
-  { plan, input }: PlannedWrite,
-  made: readonly (string | null)[],
-  session: Session,
-): Promise<void> {
-  for (const [position, node] of plan.nodes.entries()) {
-    const sequence = node.collection.primaryKey.column?.sequence;
-    const highest = made[position];
-    const supplied = input.nodes[position]?.some((row) => row.k !== undefined) ?? false;
-    if (sequence && highest && supplied) await session.query(AHEAD, [sequence, highest], { prepare: true });
-  }
 }
 
 /** One at a time: a statement of its own, so that the next one sees what the one before has done. */

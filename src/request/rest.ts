@@ -29,18 +29,21 @@ export function parseSearch(collection: string, body: unknown, queryString: stri
   return finish(collection, target, input, context);
 }
 
-/** What is shown of items that were just written: the URL says which fields, the keys say which items and in which order. */
+/**
+ * What is shown of items that were just written: the URL says which fields, the keys say which items and in which order. They
+ * are the first value; null where the write makes them.
+ */
 export function parseReadBack(
   collection: string,
-  keys: readonly Key[],
+  keys: readonly Key[] | null,
   one: boolean,
   queryString: string,
   limits: ParseLimits,
 ): Parsed {
   const context = { values: new ValueList(limits.nodes), limits };
   const target: Target = one
-    ? { kind: 'item', key: context.values.add(keys[0] as Key) }
-    : { kind: 'written', keys: context.values.add(keys) };
+    ? { kind: 'item', key: context.values.add(keys?.[0] ?? null) }
+    : { kind: 'written', keys: context.values.add(keys ?? []) };
   const { fields, deep, alias, backlink } = readQueryString(queryString, limits);
   return finish(collection, target, { fields, deep, alias, backlink }, context);
 }
