@@ -10,7 +10,7 @@ import { type Statement, statement } from '../sql/statement.js';
 import { compileCondition } from './condition.js';
 import { compileGroups } from './groups.js';
 import { type CompiledLevel, compileRows, compileRowsWithCursor, limitValue } from './rows.js';
-import { Scope, Source, tableName } from './source.js';
+import { Scope, Source } from './source.js';
 
 export function compileRead(plan: ReadPlan): Statement {
   const scope = new Scope();
@@ -81,9 +81,9 @@ function metaCounts(plan: ReadPlan, scope: Scope): Fragment[] {
 }
 
 function countRows(level: Level, filtered: boolean, scope: Scope): Fragment {
-  const source = new Source(alias(`t${scope.next()}`), scope);
+  const source = new Source(alias(`t${scope.next()}`), scope, level.collection);
   const where = filtered ? compileCondition(level.where, source) : null;
-  return sql`(select count(*) from ${tableName(level.collection)} ${source.alias}${source.joins()}${where ? sql` where ${where}` : sql``})`;
+  return sql`(select count(*) from ${source.from(where)})`;
 }
 
 function rowLevel(plan: ReadPlan): RowLevel {

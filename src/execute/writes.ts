@@ -3,6 +3,7 @@
  * failures are ours to retry: nothing of the attempt is left, and the client did nothing wrong.
  */
 import { LRUCache } from 'lru-cache';
+import type { Identity } from '../access/identity.js';
 import { hashPassword } from '../access/passwords.js';
 import { compileDelete } from '../compile/delete.js';
 import { compileSort } from '../compile/sort.js';
@@ -20,7 +21,7 @@ import type { Parsed } from '../request/ast.js';
 import type { Input, ParseLimits } from '../request/query.js';
 import { parseReadBack, parseSelection } from '../request/rest.js';
 import type { CreateBody, Selected, UpdateBody } from '../request/write.js';
-import { bind, type Caller } from '../sql/parameter.js';
+import { bind } from '../sql/parameter.js';
 import type { Statement } from '../sql/statement.js';
 import { verify } from '../sql/verify.js';
 import { Conflict, isConflict, isRace, pause } from './conflicts.js';
@@ -40,7 +41,7 @@ export interface WriteLimits {
 /** What is shown of the items that were written. */
 export interface Shown {
   readonly queryString: string;
-  readonly caller: Caller;
+  readonly caller: Identity;
 }
 
 /** A request that may come again: who sent it under which key, and what it said. */
@@ -145,7 +146,7 @@ export class Writes {
     });
   }
 
-  delete(name: string, selected: Selected, caller: Caller): Promise<void> {
+  delete(name: string, selected: Selected, caller: Identity): Promise<void> {
     return this.#attempt(async (model) => {
       const collection = servedCollection(model, name);
       const statement = this.#statement(`delete ${collection.name}`, () => compileDelete(collection), model);
@@ -157,7 +158,7 @@ export class Writes {
     });
   }
 
-  #context(model: Model, caller: Caller): WriteContext {
+  #context(model: Model, caller: Identity): WriteContext {
     return {
       model,
       maxRows: this.#limits.maxRows,
@@ -165,7 +166,7 @@ export class Writes {
     };
   }
 
-  async #keys(collection: Collection, selected: Selected, caller: Caller, session: Session): Promise<readonly Key[]> {
+  async #keys(collection: Collection, selected: Selected, caller: Identity, session: Session): Promise<readonly Key[]> {
     if (selected.kind === 'keys') return selected.keys;
     const key = collection.primaryKey.name;
     const parsed = parseSelection(collection.name, selected.query, key, this.#limits.parse);
@@ -197,7 +198,7 @@ export class Writes {
   /** The keys that the statement made. */
   async #write(
     planned: PlannedWrite,
-    caller: Caller,
+    caller: Identity,
     session: Session,
     receipt: Receipt | null,
   ): Promise<readonly Key[]> {
@@ -222,7 +223,7 @@ export class Writes {
   }
 
   /** One transaction in which rows are written batch by batch; what `work` throws undoes all of it. */
-  session<Result>(name: string, caller: Caller, work: (session: WriteSession) => Promise<Result>): Promise<Result> {
+  session<Result>(name: string, caller: Identity, work: (session: WriteSession) => Promise<Result>): Promise<Result> {
     const { model } = this.#mirror;
     const collection = servedCollection(model, name);
     const context = this.#context(model, caller);
@@ -244,7 +245,7 @@ export class Writes {
   }
 
   /** Moves an item of a sorted collection to the place of another. */
-  sort(name: string, item: Key, to: Key, caller: Caller): Promise<void> {
+  sort(name: string, item: Key, to: Key, caller: Identity): Promise<void> {
     return this.#attempt(async (model) => {
       const collection = servedCollection(model, name);
       const field = collection.sortField === null ? undefined : collection.fields.get(collection.sortField);
@@ -257,8 +258,8 @@ export class Writes {
     });
   }
 
-  async #read(parsed: Parsed, caller: Caller, session: Session): Promise<Buffer | null> {
-    const compiled = this.#reads.compile(parsed);
+  async #read(parsed: Parsed, caller: Identity, session: Session): Promise<Buffer | null> {
+    const compiled = this.#reads.compile(parsed, caller);
     const { statement } = compiled;
     return session.cell(
       statement.text,
