@@ -12,6 +12,7 @@ export type Event =
       readonly refused: ReadonlyMap<string, string>;
     }
   | { readonly kind: 'model-failed'; readonly error: unknown }
+  | { readonly kind: 'policies-failed'; readonly error: unknown }
   | { readonly kind: 'watch-lost'; readonly error: unknown }
   | { readonly kind: 'shape-compiled'; readonly shape: string; readonly text: string; readonly milliseconds: number }
   | {
@@ -49,6 +50,9 @@ function log(logger: Logger, event: Event): void {
       break;
     case 'model-failed':
       logger.error({ error: describe(event.error) }, 'the model could not be loaded: the former one stays');
+      break;
+    case 'policies-failed':
+      logger.error({ error: describe(event.error) }, 'the policies could not be loaded: the former ones stay');
       break;
     case 'watch-lost':
       logger.warn({ error: describe(event.error) }, 'changes of the model cannot be watched');

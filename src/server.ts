@@ -1,6 +1,7 @@
 /** The composition root: options → database → mirror → http, and the way back when the service stops. */
 import { randomBytes } from 'node:crypto';
 import { Identities } from './access/identity.js';
+import { Policies } from './access/policies.js';
 import type { Config } from './config.js';
 import { startEmbedded } from './embedded/cluster.js';
 import { StartError } from './errors.js';
@@ -8,7 +9,7 @@ import { type Credentials, createAdministrator, findIdentity } from './execute/a
 import { Database } from './execute/database.js';
 import { migrate } from './execute/migrate.js';
 import { Reads } from './execute/reads.js';
-import { listen as listenForChanges, sourceOf } from './execute/source.js';
+import { listen as listenForChanges, policiesOf, sourceOf } from './execute/source.js';
 import { Writes } from './execute/writes.js';
 import { listen } from './http/app.js';
 import { Router } from './http/router.js';
@@ -37,6 +38,7 @@ export interface Core {
   readonly database: Database;
   readonly databaseUrl: string;
   readonly mirror: Mirror;
+  readonly policies: Policies;
   readonly reads: Reads;
   readonly writes: Writes;
 }
@@ -148,7 +150,9 @@ async function startCore(config: Config, observe: Observer, report: Report, star
     batchTimeout: config.DATABASE_STATEMENT_TIMEOUT,
     cohorts: config.COHORTS ? config.DATABASE_POOL_SIZE : null,
   };
-  const reads = new Reads(database, mirror, readLimits, observe);
+  const policies = await Policies.start(policiesOf(database), observe);
+  started.add(() => policies.close());
+  const reads = new Reads(database, mirror, policies, readLimits, observe);
   const writeLimits = {
     maxRows: config.MAX_BATCH_MUTATION,
     parse: parseLimits(config),
@@ -156,7 +160,7 @@ async function startCore(config: Config, observe: Observer, report: Report, star
     receiptLifetime: `${config.IDEMPOTENCY_TTL} milliseconds`,
   };
   const writes = new Writes(database, mirror, reads, writeLimits, observe);
-  return { database, databaseUrl, mirror, reads, writes };
+  return { database, databaseUrl, mirror, policies, reads, writes };
 }
 
 export function parseLimits(config: Config): ParseLimits {

@@ -20,6 +20,9 @@ export const PUBLIC: Identity = Object.freeze({
   administrator: false,
 });
 
+/** Whoever works on the machine itself: the command line. */
+export const OPERATOR: Identity = Object.freeze({ ...PUBLIC, administrator: true });
+
 /** The longest a remembered identity outlives a lost notification. */
 const REMEMBERED = 60_000;
 

@@ -11,7 +11,7 @@ import { KEYS_SETTING } from './chain.js';
 import { compileCondition } from './condition.js';
 import { compileGroups } from './groups.js';
 import { type CompiledLevel, compileRows, compileRowsWithCursor, limitValue } from './rows.js';
-import { Scope, Source, tableName, typeName } from './source.js';
+import { Scope, Source, typeName } from './source.js';
 
 export function compileRead(plan: ReadPlan): Statement {
   return statement(readFragment(plan));
@@ -113,9 +113,9 @@ function metaCounts(plan: ReadPlan, scope: Scope): Fragment[] {
 }
 
 function countRows(level: Level, filtered: boolean, scope: Scope): Fragment {
-  const source = new Source(alias(`t${scope.next()}`), scope);
+  const source = new Source(alias(`t${scope.next()}`), scope, level.collection);
   const where = filtered ? compileCondition(level.where, source) : null;
-  return sql`(select count(*) from ${tableName(level.collection)} ${source.alias}${source.joins()}${where ? sql` where ${where}` : sql``})`;
+  return sql`(select count(*) from ${source.from(where)})`;
 }
 
 function rowLevel(plan: ReadPlan): RowLevel {

@@ -3,6 +3,8 @@
  * only binds its values. Statements belong to the model they were compiled for.
  */
 import { LRUCache } from 'lru-cache';
+import type { Identity } from '../access/identity.js';
+import type { Policies } from '../access/policies.js';
 import { compileCohort, compileRead, compileReadBack } from '../compile/read.js';
 import { fromDatabase, invalidQuery, staleness } from '../errors.js';
 import type { Model } from '../mirror/model.js';
@@ -12,7 +14,7 @@ import { columnsOf } from '../plan/columns.js';
 import type { ReadPlan } from '../plan/plan.js';
 import { type PlanLimits, planRead } from '../plan/read.js';
 import type { Parsed } from '../request/ast.js';
-import { bind, type Caller } from '../sql/parameter.js';
+import { bind } from '../sql/parameter.js';
 import type { Statement } from '../sql/statement.js';
 import { verify } from '../sql/verify.js';
 import { Cohorts, type Waiter } from './cohorts.js';
@@ -52,6 +54,7 @@ export interface Explanation {
 export class Reads {
   readonly #database: Database;
   readonly #mirror: Mirror;
+  readonly #policies: Policies;
   readonly #limits: ReadLimits;
   readonly #observe: Observer;
   readonly #shapes: LRUCache<string, Compiled>;
@@ -62,9 +65,10 @@ export class Reads {
   /** Statements whose cost was found acceptable. */
   readonly #affordable = new WeakSet<Compiled>();
 
-  constructor(database: Database, mirror: Mirror, limits: ReadLimits, observe: Observer) {
+  constructor(database: Database, mirror: Mirror, policies: Policies, limits: ReadLimits, observe: Observer) {
     this.#database = database;
     this.#mirror = mirror;
+    this.#policies = policies;
     this.#limits = limits;
     this.#observe = observe;
     this.#shapes = new LRUCache({ max: limits.shapes });
@@ -72,12 +76,15 @@ export class Reads {
     mirror.onChange(() => this.#shapes.clear());
   }
 
-  compile(parsed: Parsed): Compiled {
-    const known = this.#shapes.get(parsed.shape);
+  /** A statement depends on the request's shape and on what the caller may see, not on who the caller is. */
+  compile(parsed: Parsed, caller: Identity): Compiled {
+    const access = this.#policies.accessOf(caller);
+    const shape = access ? `${access.key} ${parsed.shape}` : parsed.shape;
+    const known = this.#shapes.get(shape);
     if (known) return known;
     const start = performance.now();
     const { model } = this.#mirror;
-    const plan = planRead(parsed.request, model, this.#limits);
+    const plan = planRead(parsed.request, access ? access.view(model) : model, this.#limits);
     const statement = compileRead(plan);
     const check = (text: string): string => {
       verify(text, 'read', (schema, name) => isOurs(model, schema, name));
@@ -93,10 +100,10 @@ export class Reads {
     const columns = parsed.request.export ? columnsOf(plan.level) : [];
     const { result, stream } = plan;
     const compiled = { statement, result, stream, opening: plan.meta.length > 0, columns, cohort, readBack };
-    this.#shapes.set(parsed.shape, compiled);
+    this.#shapes.set(shape, compiled);
     this.#observe({
       kind: 'shape-compiled',
-      shape: parsed.shape,
+      shape,
       text: statement.text,
       milliseconds: performance.now() - start,
     });
@@ -104,7 +111,7 @@ export class Reads {
   }
 
   /** The body of the response; null when there is no such item. */
-  run(parsed: Parsed, compiled: Compiled, caller: Caller, waiter: Waiter): Promise<Buffer | null> {
+  run(parsed: Parsed, compiled: Compiled, caller: Identity, waiter: Waiter): Promise<Buffer | null> {
     return this.#attempt(
       parsed,
       compiled,
@@ -129,7 +136,7 @@ export class Reads {
   async stream(
     parsed: Parsed,
     compiled: Compiled,
-    caller: Caller,
+    caller: Identity,
     take: (cells: readonly Buffer[]) => Promise<boolean>,
     onAbort: (listener: () => void) => void,
   ): Promise<void> {
@@ -159,7 +166,7 @@ export class Reads {
   }
 
   /** What would run, and how PostgreSQL would run it; with `analyze` it does run. */
-  async explain(parsed: Parsed, compiled: Compiled, caller: Caller, analyze: boolean): Promise<Explanation> {
+  async explain(parsed: Parsed, compiled: Compiled, caller: Identity, analyze: boolean): Promise<Explanation> {
     const { text, parameters } = compiled.statement;
     const bound = bind(parameters, parsed.values, caller);
     const shown = [...bound];
@@ -177,7 +184,7 @@ export class Reads {
     parsed: Parsed,
     compiled: Compiled,
     send: (compiled: Compiled) => Promise<Result>,
-    caller: Caller,
+    caller: Identity,
     mayRepeat: () => boolean = () => true,
   ): Promise<Result> {
     // Of several values the key need not be the one that does not fit.
@@ -192,13 +199,13 @@ export class Reads {
       await this.#mirror.refresh(stale === 'certain');
     }
     try {
-      return await send(this.compile(parsed));
+      return await send(this.compile(parsed, caller));
     } catch (error) {
       throw fromDatabase(error, use);
     }
   }
 
-  async #checkCost(parsed: Parsed, compiled: Compiled, caller: Caller): Promise<void> {
+  async #checkCost(parsed: Parsed, compiled: Compiled, caller: Identity): Promise<void> {
     const { plan } = await this.explain(parsed, compiled, caller, false);
     const cost = (plan as [{ Plan: { 'Total Cost': number } }])[0].Plan['Total Cost'];
     if (cost > (this.#limits.cost as number)) {

@@ -3,6 +3,7 @@
  * failures are ours to retry: nothing of the attempt is left, and the client did nothing wrong.
  */
 import { LRUCache } from 'lru-cache';
+import type { Identity } from '../access/identity.js';
 import { hashPassword } from '../access/passwords.js';
 import { compileDelete } from '../compile/delete.js';
 import { compileSort } from '../compile/sort.js';
@@ -20,7 +21,7 @@ import type { Parsed } from '../request/ast.js';
 import type { Input, ParseLimits } from '../request/query.js';
 import { parseReadBack, parseSelection } from '../request/rest.js';
 import type { CreateBody, Selected, UpdateBody } from '../request/write.js';
-import { bind, type Caller } from '../sql/parameter.js';
+import { bind } from '../sql/parameter.js';
 import type { Statement } from '../sql/statement.js';
 import { verify } from '../sql/verify.js';
 import { Conflict, isConflict, isRace, pause } from './conflicts.js';
@@ -41,7 +42,7 @@ export interface WriteLimits {
 /** What is shown of the items that were written. */
 export interface Shown {
   readonly queryString: string;
-  readonly caller: Caller;
+  readonly caller: Identity;
 }
 
 /** A request that may come again: who sent it under which key, and what it said. */
@@ -153,7 +154,7 @@ export class Writes {
     });
   }
 
-  delete(name: string, selected: Selected, caller: Caller): Promise<void> {
+  delete(name: string, selected: Selected, caller: Identity): Promise<void> {
     return this.#attempt(async (model) => {
       const collection = servedCollection(model, name);
       const statement = this.#statement(`delete ${collection.name}`, () => compileDelete(collection), model);
@@ -165,7 +166,7 @@ export class Writes {
     });
   }
 
-  #context(model: Model, caller: Caller): WriteContext {
+  #context(model: Model, caller: Identity): WriteContext {
     return {
       model,
       maxRows: this.#limits.maxRows,
@@ -173,7 +174,7 @@ export class Writes {
     };
   }
 
-  async #keys(collection: Collection, selected: Selected, caller: Caller, session: Session): Promise<readonly Key[]> {
+  async #keys(collection: Collection, selected: Selected, caller: Identity, session: Session): Promise<readonly Key[]> {
     if (selected.kind === 'keys') return selected.keys;
     const key = collection.primaryKey.name;
     const parsed = parseSelection(collection.name, selected.query, key, this.#limits.parse);
@@ -214,12 +215,12 @@ export class Writes {
   #readBack({ plan, keys: known }: PlannedWrite, one: boolean, shown: Shown): Bound {
     const keys = plan.nodes.length === 0 ? (known ?? []) : known;
     const parsed = parseReadBack(plan.collection.name, keys, one, shown.queryString, this.#limits.parse);
-    const compiled = this.#reads.compile(parsed);
+    const compiled = this.#reads.compile(parsed, shown.caller);
     const { text, parameters } = keys ? compiled.statement : compiled.readBack();
     return { text, parameters: bind(parameters, parsed.values, shown.caller), prepare: this.#reads.isKnown(compiled) };
   }
 
-  async #write(planned: PlannedWrite, caller: Caller, session: Session, receipt: Receipt | null): Promise<void> {
+  async #write(planned: PlannedWrite, caller: Identity, session: Session, receipt: Receipt | null): Promise<void> {
     const chain = await this.#chain(planned, caller, receipt);
     if (!chain) return;
     try {
@@ -232,7 +233,7 @@ export class Writes {
   }
 
   /** Null when there is nothing to write. */
-  async #chain(planned: PlannedWrite, caller: Caller, receipt: Receipt | null): Promise<Bound | null> {
+  async #chain(planned: PlannedWrite, caller: Identity, receipt: Receipt | null): Promise<Bound | null> {
     const { plan, input } = planned;
     if (plan.nodes.length === 0) return null;
     const shape = receipt ? `${planned.shape} with a receipt` : planned.shape;
@@ -246,7 +247,7 @@ export class Writes {
   }
 
   /** One transaction in which rows are written batch by batch; what `work` throws undoes all of it. */
-  session<Result>(name: string, caller: Caller, work: (session: WriteSession) => Promise<Result>): Promise<Result> {
+  session<Result>(name: string, caller: Identity, work: (session: WriteSession) => Promise<Result>): Promise<Result> {
     const { model } = this.#mirror;
     const collection = servedCollection(model, name);
     const context = this.#context(model, caller);
@@ -268,7 +269,7 @@ export class Writes {
   }
 
   /** Moves an item of a sorted collection to the place of another. */
-  sort(name: string, item: Key, to: Key, caller: Caller): Promise<void> {
+  sort(name: string, item: Key, to: Key, caller: Identity): Promise<void> {
     return this.#attempt(async (model) => {
       const collection = servedCollection(model, name);
       const field = collection.sortField === null ? undefined : collection.fields.get(collection.sortField);
@@ -281,8 +282,8 @@ export class Writes {
     });
   }
 
-  async #read(parsed: Parsed, caller: Caller, session: Session): Promise<Buffer | null> {
-    const compiled = this.#reads.compile(parsed);
+  async #read(parsed: Parsed, caller: Identity, session: Session): Promise<Buffer | null> {
+    const compiled = this.#reads.compile(parsed, caller);
     const { statement } = compiled;
     return session.cell(
       statement.text,

@@ -5,6 +5,7 @@
 import { forbidden, forbiddenCollection, forbiddenField, invalidQuery } from '../errors.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
 import type { Filter, JsonFilter, Operand, Operator } from '../request/ast.js';
+import { wholeOf } from './access.js';
 import { fieldNamed, fieldOf, hopOf, isJson, operandType, resolveExpression, stepOf } from './names.js';
 import { checkOperator } from './operators.js';
 import { ALWAYS, type Condition, type Hop, type OperandPlan, type Step, type ValuePlan } from './plan.js';
@@ -117,7 +118,7 @@ function planMany(filter: Filter, hop: Hop, place: Place): Condition {
     case 'none':
       return exists(true, planRow(filter.filter, inner));
     case 'compare':
-      return exists(false, planValue(filter, { kind: 'field', through: [], field: hop.collection.primaryKey }, inner));
+      return exists(false, planValue(filter, keyOf(inner), inner));
     case 'or':
       return combine('or', filter.filters, (each) => planMany(each, hop, place));
     case 'and': {
@@ -150,7 +151,12 @@ function planMember(filter: Filter, place: Place): Condition {
     return combine(filter.kind, filter.filters, (each) => planMember(each, place));
   }
   if (filter.kind !== 'compare') return planRow(filter, place);
-  return planValue(filter, { kind: 'field', through: [], field: place.collection.primaryKey }, place);
+  return planValue(filter, keyOf(place), place);
+}
+
+function keyOf({ collection, name }: Place): OperandPlan {
+  const { field } = fieldNamed(collection, collection.primaryKey.name, name);
+  return { kind: 'field', through: [], field };
 }
 
 function isQuantified(filter: Filter): boolean {
@@ -159,7 +165,9 @@ function isQuantified(filter: Filter): boolean {
 
 /** `{kids: {_null: true}}` and `{kids: {<key>: {_null: true}}}` ask whether there are related rows at all. */
 function presenceOf(filter: Filter, collection: Collection): boolean | null {
-  const test = filter.kind === 'field' && filter.name === collection.primaryKey.name ? filter.filter : filter;
+  const { name } = collection.primaryKey;
+  const isKey = filter.kind === 'field' && filter.name === name && collection.fields.has(name);
+  const test = isKey ? filter.filter : filter;
   if (test.kind !== 'compare') return null;
   return test.operator === 'null' ? false : test.operator === 'nnull' ? true : null;
 }
@@ -173,7 +181,7 @@ function followed(names: readonly string[], place: Place): Hop {
   const { relation } = field;
   const origin = place.collection;
   if (relation?.kind === 'many-to-one' && relation.oneCollection === origin.name && collectionFieldName === undefined) {
-    return { collection, field, named: null, origin };
+    return { collection, field, via: null, named: null, origin };
   }
   if (
     relation?.kind === 'many-to-any' &&
@@ -183,7 +191,8 @@ function followed(names: readonly string[], place: Place): Hop {
     return {
       collection,
       field,
-      named: { field: fieldOf(collection, collectionFieldName), collection: origin.name },
+      via: null,
+      named: { field: fieldOf(wholeOf(collection), collectionFieldName), collection: origin.name },
       origin,
     };
   }
@@ -271,7 +280,7 @@ function planOperand(value: Operand, operator: Operator, operand: OperandPlan, m
 }
 
 function prefixed(operand: OperandPlan, through: readonly Step[]): OperandPlan {
-  return operand.kind === 'aggregate' || operand.kind === 'position'
+  return operand.kind === 'aggregate' || operand.kind === 'position' || operand.kind === 'key'
     ? operand
     : { ...operand, through: [...through, ...operand.through] };
 }

@@ -3,10 +3,9 @@
  * holds no values: they lie in a list beside it and the AST names their positions (slots). Two requests that differ only in
  * values have the same AST, so its text is the shape under which compiled statements are kept.
  */
-import type { Values } from '../sql/parameter.js';
+import type { Slot, Values } from '../sql/parameter.js';
 
-/** A position in the list of values. */
-export type Slot = number;
+export type { Slot };
 
 export interface ReadRequest {
   readonly kind: 'read';

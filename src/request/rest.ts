@@ -60,7 +60,11 @@ export function parseSelection(collection: string, query: Input, key: string, li
   );
 }
 
-function finish(collection: string, target: Target, input: Input, context: ParseContext): Parsed {
+interface RequestContext extends ParseContext {
+  readonly values: ValueList;
+}
+
+function finish(collection: string, target: Target, input: Input, context: RequestContext): Parsed {
   const format = parseFormat(input.export);
   const query = parseQuery(input, context);
   const request: ReadRequest = { kind: 'read', collection, target, query, export: format !== null };

@@ -1,7 +1,7 @@
 /** Reading items: whole, streamed, exported or explained. */
 import { hash } from 'node:crypto';
 import { build } from 'fast-json-stringify';
-import type { Identity } from '../access/identity.js';
+import { type Identity, onlyAdministrator } from '../access/identity.js';
 import { forbidden } from '../errors.js';
 import type { Compiled, Reads } from '../execute/reads.js';
 import type { Exchange } from '../http/exchange.js';
@@ -10,19 +10,20 @@ import type { ExportFormat, Parsed } from '../request/ast.js';
 import type { ParseLimits } from '../request/query.js';
 import { parseRead, parseSearch } from '../request/rest.js';
 import { FORMATS, type Format, joinCells } from './formats.js';
-import { type ItemsServices, identifyAdministrator } from './items.js';
+import type { ItemsServices } from './items.js';
 import type { ParsedUrls } from './urls.js';
 
 export async function readItems(exchange: Exchange, services: ItemsServices, urls: ParsedUrls): Promise<Reply> {
   const { reads, limits } = services;
-  const known = identifyAdministrator(exchange, services);
+  const known = services.identities.identify(exchange.headers.authorization);
   const identity = known instanceof Promise ? await known : known;
   exchange.staged('identify');
   const parsed = exchange.method === 'SEARCH' ? await parseBody(exchange, limits) : parseUrl(exchange, limits, urls);
   exchange.staged('parse');
-  const compiled = reads.compile(parsed);
+  const compiled = reads.compile(parsed, identity);
   exchange.staged('compile');
   const explain = preference(exchange.headers.prefer);
+  if (explain) onlyAdministrator(identity);
   if (explain) return explainItems(parsed, compiled, identity, reads, explain === 'explain=analyze');
   if (parsed.format) return exportItems(parsed, parsed.format, compiled, identity, reads);
   if (compiled.stream) return streamItems(parsed, compiled, identity, reads);
