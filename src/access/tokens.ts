@@ -82,12 +82,12 @@ export class Tokens {
   }
 
   #sign(claims: JWTPayload, lifetime: number): Promise<string> {
-    const now = Date.now();
+    const now = Math.floor(Date.now() / 1_000);
     return new SignJWT(claims)
       .setProtectedHeader({ alg: ALGORITHM, typ: 'JWT' })
       .setIssuer(ISSUER)
-      .setIssuedAt(Math.floor(now / 1_000))
-      .setExpirationTime(Math.ceil((now + lifetime) / 1_000))
+      .setIssuedAt(now)
+      .setExpirationTime(now + Math.ceil(lifetime / 1_000))
       .sign(this.#key);
   }
 
