@@ -71,6 +71,31 @@ export function invalidCredentials(): ServiceError {
   return new ServiceError('INVALID_CREDENTIALS', 'Invalid user credentials.');
 }
 
+export function invalidToken(): ServiceError {
+  return new ServiceError('INVALID_TOKEN', 'Invalid token.');
+}
+
+export function tokenExpired(): ServiceError {
+  return new ServiceError('TOKEN_EXPIRED', 'Token expired.');
+}
+
+export function invalidIp(): ServiceError {
+  return new ServiceError('INVALID_IP', 'Invalid IP address.');
+}
+
+export function invalidOtp(): ServiceError {
+  return new ServiceError('INVALID_OTP', 'Invalid user OTP.');
+}
+
+/** `wait` in milliseconds. */
+export function requestsExceeded(limit: number, wait: number): ServiceError {
+  const reset = new Date(Date.now() + wait).toISOString();
+  return new ServiceError('REQUESTS_EXCEEDED', `Too many requests, retry after ${Math.ceil(wait)}ms.`, {
+    limit,
+    reset,
+  });
+}
+
 export function routeNotFound(path: string): ServiceError {
   return new ServiceError('ROUTE_NOT_FOUND', `Route ${path} doesn't exist.`, { path });
 }

@@ -1,22 +1,30 @@
 /** The composition root: options → database → mirror → http, and the way back when the service stops. */
 import { randomBytes } from 'node:crypto';
-import { Identities } from './access/identity.js';
+import { Identities, type Lookup } from './access/identity.js';
+import { openPost } from './access/mail.js';
 import { Policies } from './access/policies.js';
+import { openSecret } from './access/secret.js';
+import { Tokens } from './access/tokens.js';
 import type { Config } from './config.js';
 import { startEmbedded } from './embedded/cluster.js';
 import { StartError } from './errors.js';
-import { type Credentials, createAdministrator, findIdentity } from './execute/accounts.js';
+import { type Credentials, createAdministrator, findAccount, listenForSessions } from './execute/accounts.js';
 import { Database } from './execute/database.js';
+import { Logins } from './execute/logins.js';
 import { migrate } from './execute/migrate.js';
 import { Reads } from './execute/reads.js';
 import { listen as listenForChanges, policiesOf, sourceOf } from './execute/source.js';
 import { Writes } from './execute/writes.js';
 import { listen } from './http/app.js';
+import { createCookies } from './http/cookies.js';
+import { createLoginLimit } from './http/limiter.js';
 import { Router } from './http/router.js';
 import type { Collection, Model } from './mirror/model.js';
 import { Mirror } from './mirror/watch.js';
 import type { Observer } from './observe.js';
 import type { ParseLimits } from './request/query.js';
+import { accountRoutes } from './resources/account.js';
+import { authRoutes } from './resources/auth.js';
 import { itemsRoutes } from './resources/items.js';
 import { serverRoutes } from './resources/server.js';
 import { utilsRoutes } from './resources/utils.js';
@@ -66,10 +74,26 @@ export async function startService(config: Config, observe: Observer, report: Re
     const core = await startCore(config, observe, report, started);
     const { database, mirror, reads, writes } = core;
     const administrator = await makeAdministrator(config, database);
-    const identities = new Identities((digest) => findIdentity(database, digest));
+    const tokens = await openTokens(config, observe);
+    const lookup: Lookup = (holder) => findAccount(database, holder);
+    const identities = new Identities(lookup, tokens, config.SESSION_COOKIE_NAME);
     started.add(await listenForChanges(database, 'service_access', () => identities.forget()));
+    started.add(await listenForSessions(database, (session) => identities.forgetSession(session)));
+    let url = '';
+    const access = {
+      config,
+      identities,
+      tokens,
+      logins: new Logins(database, config.SESSION_COOKIE_TTL),
+      cookies: createCookies(config),
+      loginLimit: createLoginLimit(config),
+      post: await openPost(config.EMAIL_TRANSPORT, observe),
+      publicUrl: () => config.PUBLIC_URL ?? url,
+    };
     const router = new Router([
       ...serverRoutes({ config, identities, database, mirror }),
+      ...authRoutes(access),
+      ...accountRoutes(access),
       ...utilsRoutes({ config, identities, writes }),
       ...itemsRoutes({ identities, reads, writes, limits: parseLimits(config) }),
     ]);
@@ -78,7 +102,7 @@ export async function startService(config: Config, observe: Observer, report: Re
     const http = await listen(router, config, observe);
     started.add(() => http.close(config.SHUTDOWN_TIMEOUT));
     const host = config.HOST.includes(':') ? `[${config.HOST}]` : config.HOST;
-    const url = `http://${host}:${http.port}`;
+    url = `http://${host}:${http.port}`;
     observe({ kind: 'listening', url });
     const { databaseUrl } = core;
     return { url, databaseUrl, administrator, example: examplePath(mirror.model), stop: () => started.stop() };
@@ -86,6 +110,11 @@ export async function startService(config: Config, observe: Observer, report: Re
     await started.stop();
     throw error;
   }
+}
+
+async function openTokens(config: Config, observe: Observer): Promise<Tokens> {
+  const directory = config.DATABASE_URL === null ? config.DATA_DIR : null;
+  return new Tokens(await openSecret(config.SECRET, directory, observe));
 }
 
 /** The first start makes an account; only it can show the password and the token. */

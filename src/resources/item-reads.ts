@@ -15,7 +15,7 @@ import type { ParsedUrls } from './urls.js';
 
 export async function readItems(exchange: Exchange, services: ItemsServices, urls: ParsedUrls): Promise<Reply> {
   const { reads, limits } = services;
-  const known = services.identities.identify(exchange.headers.authorization);
+  const known = services.identities.identify(exchange);
   const identity = known instanceof Promise ? await known : known;
   exchange.staged('identify');
   const parsed = exchange.method === 'SEARCH' ? await parseBody(exchange, limits) : parseUrl(exchange, limits, urls);

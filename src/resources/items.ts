@@ -33,6 +33,6 @@ export function itemsRoutes(services: ItemsServices): Route[] {
 
 /** Answers at once for a known token: a warm request waits for nothing but its statement. */
 export function identifyAdministrator(exchange: Exchange, { identities }: ItemsServices): Identity | Promise<Identity> {
-  const known = identities.identify(exchange.headers.authorization);
+  const known = identities.identify(exchange);
   return known instanceof Promise ? known.then(onlyAdministrator) : onlyAdministrator(known);
 }

@@ -32,7 +32,7 @@ export function utilsRoutes(services: UtilsServices): Route[] {
 }
 
 async function identify(exchange: Exchange, { identities }: UtilsServices): Promise<Identity> {
-  return onlyAdministrator(await identities.identify(exchange.headers.authorization));
+  return onlyAdministrator(await identities.identify(exchange));
 }
 
 const EMPTY: Reply = { status: 200, type: '', body: '' };
