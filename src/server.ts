@@ -15,6 +15,9 @@ import { migrate } from './execute/migrate.js';
 import { Reads } from './execute/reads.js';
 import { listen as listenForChanges, policiesOf, sourceOf } from './execute/source.js';
 import { Writes } from './execute/writes.js';
+import { Operations } from './graphql/operations.js';
+import { PersistedQueries, readAllowList } from './graphql/persisted.js';
+import { Schemas } from './graphql/schema.js';
 import { listen } from './http/app.js';
 import { createCookies } from './http/cookies.js';
 import { createLoginLimit } from './http/limiter.js';
@@ -25,6 +28,7 @@ import type { Observer } from './observe.js';
 import type { ParseLimits } from './request/query.js';
 import { accountRoutes } from './resources/account.js';
 import { authRoutes } from './resources/auth.js';
+import { type GraphqlServices, graphqlRoutes } from './resources/graphql.js';
 import { itemsRoutes } from './resources/items.js';
 import { serverRoutes } from './resources/server.js';
 import { utilsRoutes } from './resources/utils.js';
@@ -72,7 +76,7 @@ export async function startService(config: Config, observe: Observer, report: Re
   const started = new Started();
   try {
     const core = await startCore(config, observe, report, started);
-    const { database, mirror, reads, writes } = core;
+    const { database, mirror, policies, reads, writes } = core;
     const administrator = await makeAdministrator(config, database);
     const tokens = await openTokens(config, observe);
     const lookup: Lookup = (holder) => findAccount(database, holder);
@@ -95,6 +99,7 @@ export async function startService(config: Config, observe: Observer, report: Re
       ...authRoutes(access),
       ...accountRoutes(access),
       ...utilsRoutes({ config, identities, writes }),
+      ...graphqlRoutes({ identities, mirror, policies, reads, writes, ...graphqlServices(config) }),
       ...itemsRoutes({ identities, reads, writes, limits: parseLimits(config) }),
     ]);
     const purge = setInterval(() => void writes.forgetReceipts().catch(() => {}), RECEIPTS_PURGED).unref();
@@ -190,6 +195,22 @@ async function startCore(config: Config, observe: Observer, report: Report, star
   };
   const writes = new Writes(database, mirror, reads, writeLimits, observe);
   return { database, databaseUrl, mirror, policies, reads, writes };
+}
+
+function graphqlServices(config: Config): Pick<GraphqlServices, 'operations' | 'persisted'> {
+  const limits = {
+    tokens: config.GRAPHQL_QUERY_TOKEN_LIMIT,
+    depth: config.GRAPHQL_QUERY_DEPTH_LIMIT,
+    nodes: config.GRAPHQL_QUERY_NODE_LIMIT,
+    aliases: config.GRAPHQL_QUERY_ALIAS_LIMIT,
+    introspection: config.GRAPHQL_INTROSPECTION,
+  };
+  const schemas = new Schemas(config.GRAPHQL_SCHEMA_CACHE_CAPACITY);
+  const file = config.GRAPHQL_ALLOW_LIST;
+  return {
+    operations: new Operations(schemas, limits, parseLimits(config)),
+    persisted: new PersistedQueries(file === null ? null : readAllowList(file)),
+  };
 }
 
 export function parseLimits(config: Config): ParseLimits {

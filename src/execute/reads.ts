@@ -11,9 +11,10 @@ import type { Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
 import { columnsOf } from '../plan/columns.js';
-import type { ReadPlan } from '../plan/plan.js';
+import { planOperation } from '../plan/operation.js';
+import type { OperationPlan, ReadPlan } from '../plan/plan.js';
 import { type PlanLimits, planRead } from '../plan/read.js';
-import type { Parsed } from '../request/ast.js';
+import type { OperationRequest, Parsed, ParsedOperation, ReadRequest } from '../request/ast.js';
 import { bind } from '../sql/parameter.js';
 import type { Statement } from '../sql/statement.js';
 import { verify } from '../sql/verify.js';
@@ -23,7 +24,7 @@ import { streamRows } from './stream.js';
 
 export interface Compiled {
   readonly statement: Statement;
-  readonly result: ReadPlan['result'];
+  readonly result: ReadPlan['result'] | 'operation';
   readonly stream: boolean;
   /** Of a stream: whether its first row is what stands before the items. */
   readonly opening: boolean;
@@ -34,6 +35,8 @@ export interface Compiled {
   /** The statement that reads the items which the write before it has made. */
   readonly readBack: () => Statement;
 }
+
+type Asked = Parsed | ParsedOperation;
 
 export interface ReadLimits extends PlanLimits {
   readonly shapes: number;
@@ -77,14 +80,14 @@ export class Reads {
   }
 
   /** A statement depends on the request's shape and on what the caller may see, not on who the caller is. */
-  compile(parsed: Parsed, caller: Identity): Compiled {
+  compile(parsed: Asked, caller: Identity): Compiled {
     const access = this.#policies.accessOf(caller);
     const shape = access ? `${access.key} ${parsed.shape}` : parsed.shape;
     const known = this.#shapes.get(shape);
     if (known) return known;
     const start = performance.now();
     const { model } = this.#mirror;
-    const plan = planRead(parsed.request, access ? access.view(model) : model, this.#limits);
+    const plan = planRequest(parsed.request, access ? access.view(model) : model, this.#limits);
     const statement = compileRead(plan);
     const check = (text: string): string => {
       verify(text, 'read', (schema, name) => isOurs(model, schema, name));
@@ -93,13 +96,12 @@ export class Reads {
     check(statement.text);
     const cohort = once(() => check(compileCohort(plan).text));
     const readBack = once(() => {
+      if (plan.kind === 'operation') throw new Error('an operation reads, and writes nothing to be read back');
       const made = compileReadBack(plan);
       check(made.text);
       return made;
     });
-    const columns = parsed.request.export ? columnsOf(plan.level) : [];
-    const { result, stream } = plan;
-    const compiled = { statement, result, stream, opening: plan.meta.length > 0, columns, cohort, readBack };
+    const compiled: Compiled = { statement, ...describe(parsed.request, plan), cohort, readBack };
     this.#shapes.set(shape, compiled);
     this.#observe({
       kind: 'shape-compiled',
@@ -111,7 +113,7 @@ export class Reads {
   }
 
   /** The body of the response; null when there is no such item. */
-  run(parsed: Parsed, compiled: Compiled, caller: Identity, waiter: Waiter): Promise<Buffer | null> {
+  run(parsed: Asked, compiled: Compiled, caller: Identity, waiter: Waiter): Promise<Buffer | null> {
     return this.#attempt(
       parsed,
       compiled,
@@ -166,7 +168,7 @@ export class Reads {
   }
 
   /** What would run, and how PostgreSQL would run it; with `analyze` it does run. */
-  async explain(parsed: Parsed, compiled: Compiled, caller: Identity, analyze: boolean): Promise<Explanation> {
+  async explain(parsed: Asked, compiled: Compiled, caller: Identity, analyze: boolean): Promise<Explanation> {
     const { text, parameters } = compiled.statement;
     const bound = bind(parameters, parsed.values, caller);
     const shown = [...bound];
@@ -181,7 +183,7 @@ export class Reads {
 
   /** A structure that changed before word of it arrived is read again, and the request is sent once more. */
   async #attempt<Result>(
-    parsed: Parsed,
+    parsed: Asked,
     compiled: Compiled,
     send: (compiled: Compiled) => Promise<Result>,
     caller: Identity,
@@ -205,7 +207,7 @@ export class Reads {
     }
   }
 
-  async #checkCost(parsed: Parsed, compiled: Compiled, caller: Identity): Promise<void> {
+  async #checkCost(parsed: Asked, compiled: Compiled, caller: Identity): Promise<void> {
     const { plan } = await this.explain(parsed, compiled, caller, false);
     const cost = (plan as [{ Plan: { 'Total Cost': number } }])[0].Plan['Total Cost'];
     if (cost > (this.#limits.cost as number)) {
@@ -222,6 +224,24 @@ function once<Result>(make: () => Result): () => Result {
     made ??= { result: make() };
     return made.result;
   };
+}
+
+function planRequest(
+  request: ReadRequest | OperationRequest,
+  model: Model,
+  limits: PlanLimits,
+): ReadPlan | OperationPlan {
+  return request.kind === 'operation' ? planOperation(request, model, limits) : planRead(request, model, limits);
+}
+
+function describe(
+  request: ReadRequest | OperationRequest,
+  plan: ReadPlan | OperationPlan,
+): Pick<Compiled, 'result' | 'stream' | 'opening' | 'columns'> {
+  if (plan.kind === 'operation' || request.kind === 'operation')
+    return { result: 'operation', stream: false, opening: false, columns: [] };
+  const columns = request.export ? columnsOf(plan.level) : [];
+  return { result: plan.result, stream: plan.stream, opening: plan.meta.length > 0, columns };
 }
 
 function isOurs(model: Model, schema: string, name: string): boolean {

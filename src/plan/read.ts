@@ -15,9 +15,14 @@ export interface PlanLimits {
   readonly maxNodes: number;
 }
 
-export function planRead(request: ReadRequest, model: Model, limits: PlanLimits): ReadPlan {
+/** Reads of one request share a planner, and with it what they may spend. */
+export function planRead(
+  request: ReadRequest,
+  model: Model,
+  limits: PlanLimits,
+  planner: Planner = { model, ...limits, nodes: 0 },
+): ReadPlan {
   const collection = servedCollection(model, request.collection);
-  const planner: Planner = { model, ...limits, nodes: 0 };
   const { query, target } = request;
   if (request.export && query.meta.length > 0) throw invalidQuery('"meta" does not apply to an export');
   const position: Position = { query, place: 'root', from: null, backlink: query.backlink };
