@@ -4,22 +4,20 @@
  */
 import { LRUCache } from 'lru-cache';
 import type { Identity } from '../access/identity.js';
-import { hashPassword } from '../access/passwords.js';
 import { compileDelete } from '../compile/delete.js';
 import { compileSort } from '../compile/sort.js';
 import { compileWrite } from '../compile/write.js';
-import { fromWrite, invalidPayload, type Naming, serviceUnavailable, staleness, unprocessable } from '../errors.js';
-import { type Collection, collectionOf, type Field, type Model } from '../mirror/model.js';
+import { fromWrite, invalidPayload, serviceUnavailable, staleness, unprocessable } from '../errors.js';
+import { type Collection, collectionOf, type Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
-import { Secret } from '../plan/cell.js';
 import { checkKey, type Key, planCreate, planUpdate, planUpsert, type WriteContext } from '../plan/payload.js';
 import { servedCollection } from '../plan/read.js';
 import { checkRows } from '../plan/rows.js';
 import type { PlannedWrite } from '../plan/write.js';
 import type { Parsed } from '../request/ast.js';
 import type { Input, ParseLimits } from '../request/query.js';
-import { parseReadBack, parseSelection } from '../request/rest.js';
+import { parseSelection } from '../request/rest.js';
 import type { CreateBody, Selected, UpdateBody } from '../request/write.js';
 import { bind } from '../sql/parameter.js';
 import type { Statement } from '../sql/statement.js';
@@ -30,6 +28,7 @@ import type { WriteSession } from './import.js';
 import type { Reads } from './reads.js';
 import { aheadOf, suppliesKeys } from './sequences.js';
 import type { Session } from './sessions.js';
+import { hashSecrets, namesOf } from './written.js';
 
 export interface WriteLimits {
   readonly maxRows: number | null;
@@ -41,7 +40,8 @@ export interface WriteLimits {
 
 /** What is shown of the items that were written. */
 export interface Shown {
-  readonly queryString: string;
+  /** What to read of the items with these keys, or of those that the write leaves; null for nothing. */
+  readonly read: (collection: string, keys: readonly Key[] | null, one: boolean) => Parsed | null;
   readonly caller: Identity;
 }
 
@@ -71,16 +71,28 @@ export class Writes {
   readonly #observe: Observer;
   readonly #shapes: LRUCache<string, Statement>;
   /** Statements that were used before: from then on they are prepared. */
-  readonly #used = new WeakSet<Statement>();
+  readonly #used: WeakSet<Statement>;
 
-  constructor(database: Database, mirror: Mirror, reads: Reads, limits: WriteLimits, observe: Observer) {
+  /** Of writes that joined a transaction. */
+  #session: Session | null = null;
+
+  /** With `origin`, statements are shared with it. */
+  constructor(
+    database: Database,
+    mirror: Mirror,
+    reads: Reads,
+    limits: WriteLimits,
+    observe: Observer,
+    origin: Writes | null = null,
+  ) {
     this.#database = database;
     this.#mirror = mirror;
     this.#reads = reads;
     this.#limits = limits;
     this.#observe = observe;
-    this.#shapes = new LRUCache({ max: limits.shapes });
-    mirror.onChange(() => this.#shapes.clear());
+    this.#shapes = origin ? origin.#shapes : new LRUCache({ max: limits.shapes });
+    this.#used = origin ? origin.#used : new WeakSet();
+    if (!origin) mirror.onChange(() => this.#shapes.clear());
   }
 
   /** With a receipt, the same request is carried out once and answered the same each time. */
@@ -95,6 +107,22 @@ export class Writes {
       if (!receipt || !isRepeated(error)) throw error;
       return this.#answerOf(receipt);
     }
+  }
+
+  /** Several writes in one transaction: those that `work` makes with what it is given. */
+  together<Result>(work: (writes: Writes) => Promise<Result>): Promise<Result> {
+    return this.#attempt(() =>
+      this.#database.transaction((session) => {
+        const joined = new Writes(this.#database, this.#mirror, this.#reads, this.#limits, this.#observe, this);
+        joined.#session = session;
+        return work(joined);
+      }),
+    );
+  }
+
+  /** A transaction of its own, or the one that was joined. */
+  #transaction<Result>(work: (session: Session) => Promise<Result>): Promise<Result> {
+    return this.#session ? work(this.#session) : this.#database.transaction(work);
   }
 
   async #answerOf(receipt: Receipt): Promise<Buffer | null> {
@@ -121,7 +149,7 @@ export class Writes {
       const context = this.#context(model, shown.caller);
       if (body.kind === 'each')
         return this.#run(planUpdate(collection, eachChange(collection, body.items), context), false, shown);
-      return this.#database.transaction(async (session) => {
+      return this.#transaction(async (session) => {
         const keys = await this.#keys(collection, body.selected, shown.caller, session);
         const planned = planUpdate(
           collection,
@@ -142,7 +170,7 @@ export class Writes {
     return this.#attempt(async (model) => {
       const collection = servedCollection(model, name);
       const context = this.#context(model, shown.caller);
-      return this.#database.transaction(async (session) => {
+      return this.#transaction(async (session) => {
         await lock(collection, session);
         const [key] = await this.#keys(collection, { kind: 'query', query: { limit: 1 } }, shown.caller, session);
         const planned =
@@ -158,7 +186,7 @@ export class Writes {
     return this.#attempt(async (model) => {
       const collection = servedCollection(model, name);
       const statement = this.#statement(`delete ${collection.name}`, () => compileDelete(collection), model);
-      await this.#database.transaction(async (session) => {
+      await this.#transaction(async (session) => {
         const keys = (await this.#keys(collection, selected, caller, session)).map((key) => checkKey(collection, key));
         checkRows(keys.length, this.#limits.maxRows);
         await session.cell(statement.text, bind(statement.parameters, [keys], caller));
@@ -185,9 +213,11 @@ export class Writes {
 
   /** In one round trip where the connection knows both statements and nothing depends on their answers. */
   #run(planned: PlannedWrite, one: boolean, shown: Shown, receipt: Receipt | null = null): Promise<Buffer | null> {
+    if (this.#session) return this.#send(planned, one, shown, this.#session, receipt);
     return this.#database.sessions.use(async (session) => {
       const written = receipt || suppliesKeys(planned) ? null : await this.#chain(planned, shown.caller, null);
-      const cells = written && session.together([written, this.#readBack(planned, one, shown)]);
+      const readBack = written && this.#readBack(planned, one, shown);
+      const cells = readBack && session.together([written, readBack]);
       if (!cells) return session.transaction(() => this.#send(planned, one, shown, session, receipt));
       const [, body = null] = await cells.catch((error: unknown) => {
         throw isRace(error, planned) ? new Conflict() : error;
@@ -204,17 +234,18 @@ export class Writes {
     receipt: Receipt | null = null,
   ): Promise<Buffer | null> {
     await this.#write(planned, shown.caller, session, receipt);
-    const { text, parameters, prepare } = this.#readBack(planned, one, shown);
-    const body = await session.cell(text, parameters, prepare);
+    const readBack = this.#readBack(planned, one, shown);
+    const body = readBack && (await session.cell(readBack.text, readBack.parameters, readBack.prepare));
     if (receipt && body)
       await session.query('update service_receipts set body = $1 where id = $2', [body.toString(), receipt.id]);
     return body;
   }
 
   /** Items that the write makes are read by the keys that it leaves. */
-  #readBack({ plan, keys: known }: PlannedWrite, one: boolean, shown: Shown): Bound {
+  #readBack({ plan, keys: known }: PlannedWrite, one: boolean, shown: Shown): Bound | null {
     const keys = plan.nodes.length === 0 ? (known ?? []) : known;
-    const parsed = parseReadBack(plan.collection.name, keys, one, shown.queryString, this.#limits.parse);
+    const parsed = shown.read(plan.collection.name, keys, one);
+    if (!parsed) return null;
     const compiled = this.#reads.compile(parsed, shown.caller);
     const { text, parameters } = keys ? compiled.statement : compiled.readBack();
     return { text, parameters: bind(parameters, parsed.values, shown.caller), prepare: this.#reads.isKnown(compiled) };
@@ -275,7 +306,7 @@ export class Writes {
       const field = collection.sortField === null ? undefined : collection.fields.get(collection.sortField);
       if (!field?.column) throw invalidPayload(`The collection "${name}" has no sort field`);
       const statement = this.#statement(`sort ${name}`, () => compileSort(collection, field), model);
-      await this.#database.transaction(async (session) => {
+      await this.#transaction(async (session) => {
         await lock(collection, session);
         await session.cell(statement.text, bind(statement.parameters, [item, to], caller));
       });
@@ -310,6 +341,8 @@ export class Writes {
   }
 
   async #attempt<Result>(work: (model: Model) => Promise<Result>): Promise<Result> {
+    // Whoever began the transaction tries all of it again.
+    if (this.#session) return work(this.#mirror.model);
     for (let attempt = 1; ; attempt++) {
       try {
         return await work(this.#mirror.model);
@@ -322,23 +355,6 @@ export class Writes {
       }
     }
   }
-}
-
-/** Names that errors of the database leave out, where there is just one they can mean. */
-function namesOf(model: Model): Naming {
-  const only = (fields: readonly Field[]): Field | null => (fields.length === 1 ? (fields[0] as Field) : null);
-  return {
-    referrer: (table, one) => {
-      const fields = [...(model.collections.get(table)?.fields.values() ?? [])];
-      const isReferrer = ({ relation }: Field): boolean =>
-        relation?.kind === 'many-to-one' && relation.oneCollection === one;
-      return only(fields.filter(isReferrer))?.name ?? null;
-    },
-    holder: (type) => {
-      const fields = [...model.collections.values()].flatMap((collection) => [...collection.fields.values()]);
-      return only(fields.filter((field) => field.column?.data_type === type));
-    },
-  };
 }
 
 /** One at a time: a statement of its own, so that the next one sees what the one before has done. */
@@ -355,18 +371,6 @@ function eachChange(collection: Collection, items: readonly Input[]): { key: Key
     if (typeof key !== 'string' && typeof key !== 'number') throw invalidPayload('Item in update misses primary key');
     return { key, data };
   });
-}
-
-/** Hashing takes its time by design, so it happens here and not while the payload is walked. */
-async function hashSecrets(nodes: PlannedWrite['input']['nodes']): Promise<PlannedWrite['input']['nodes']> {
-  return Promise.all(nodes.map((rows) => Promise.all(rows.map((row) => hashRow(row)))));
-}
-
-async function hashRow(row: Readonly<Record<string, unknown>>): Promise<Readonly<Record<string, unknown>>> {
-  const secrets = Object.entries(row).filter(([, value]) => value instanceof Secret) as [string, Secret][];
-  if (secrets.length === 0) return row;
-  const hashed = await Promise.all(secrets.map(async ([name, { text }]) => [name, await hashPassword(text)]));
-  return { ...row, ...Object.fromEntries(hashed) };
 }
 
 function isRepeated(error: unknown): boolean {

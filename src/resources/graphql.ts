@@ -17,6 +17,7 @@ import type { Mirror } from '../mirror/watch.js';
 import { FailedPart } from '../plan/operation.js';
 import type { ParsedOperation } from '../request/ast.js';
 import { failure, type Negotiated, negotiate, readParameters, refusal, success } from './graphql-http.js';
+import { runMutation } from './graphql-mutations.js';
 
 export interface GraphqlServices {
   readonly identities: Identities;
@@ -70,7 +71,11 @@ async function answer(exchange: Exchange, services: GraphqlServices, scope: Root
       scope,
     );
     exchange.staged('parse');
-    if (reading.kind === 'mutation') throw methodNotAllowed('Mutations are to come');
+    if (reading.kind === 'mutation') {
+      const body = await runMutation(reading, services.writes, identity);
+      exchange.staged('execute');
+      return success(body, negotiated);
+    }
     return await runQuery(exchange, reading, services, identity, negotiated);
   } catch (error) {
     return reportFailure(error, negotiated);

@@ -4,6 +4,7 @@ import { invalidPayload, invalidQuery, routeNotFound } from '../errors.js';
 import type { Receipt, Shown } from '../execute/writes.js';
 import type { Exchange } from '../http/exchange.js';
 import { JSON_TYPE, noContent, type Reply } from '../http/reply.js';
+import { parseReadBack } from '../request/rest.js';
 import { parseCreate, parseDelete, parseUpdate, readItem } from '../request/write.js';
 import { type ItemsServices, identifyAdministrator } from './items.js';
 
@@ -63,7 +64,11 @@ export async function deleteItems(exchange: Exchange, services: ItemsServices): 
 async function prepare(exchange: Exchange, services: ItemsServices): Promise<Shown> {
   if (/\bexplain\b/.test(exchange.headers.prefer)) throw invalidQuery('"Prefer: explain" applies to reads');
   const caller = await identifyAdministrator(exchange, services);
-  return { queryString: exchange.queryString, caller };
+  const { queryString } = exchange;
+  return {
+    caller,
+    read: (collection, keys, one) => parseReadBack(collection, keys, one, queryString, services.limits),
+  };
 }
 
 /** What was written but cannot be shown has no body. */

@@ -1,0 +1,91 @@
+/** Mutations: each root field is one write, all of them one transaction in the order of the document. */
+import type { Identity } from '../access/identity.js';
+import type { Shown, Writes } from '../execute/writes.js';
+import { FieldFailure } from '../graphql/failure.js';
+import type { MutationReading, MutationStep, ReadBack } from '../graphql/reading.js';
+import { shapeOf } from '../request/rest.js';
+import type { Key } from '../request/write.js';
+
+/** The body of the answer. If a step fails nothing has happened, so the whole operation has failed, and says which step. */
+export async function runMutation({ steps }: MutationReading, writes: Writes, caller: Identity): Promise<Buffer> {
+  let current: MutationStep | undefined;
+  try {
+    const results = await writes.together(async (joined) => {
+      const done: Buffer[] = [];
+      for (const step of steps) {
+        current = step;
+        done.push(await carryOut(step, joined, caller));
+      }
+      current = undefined;
+      return done;
+    });
+    return bodyOf(steps, results);
+  } catch (error) {
+    throw current ? new FieldFailure(error, current.place) : error;
+  }
+}
+
+async function carryOut(step: MutationStep, writes: Writes, caller: Identity): Promise<Buffer> {
+  switch (step.kind) {
+    case 'json':
+      return Buffer.from(step.text);
+    case 'create': {
+      const { items, many } = step;
+      return resultOf(await writes.create(step.collection, { items, many }, shownBy(step.shown, caller)), step.shown);
+    }
+    case 'update': {
+      const { keys, data, shown } = step;
+      const body = step.many
+        ? await writes.updateMany(
+            step.collection,
+            { kind: 'same', selected: { kind: 'keys', keys }, data },
+            shownBy(shown, caller),
+          )
+        : await writes.updateOne(step.collection, keys[0] as string, data, shownBy(shown, caller));
+      return resultOf(body, shown);
+    }
+    case 'batch': {
+      const { items, shown } = step;
+      const body = await writes.updateMany(step.collection, { kind: 'each', items }, shownBy(shown, caller));
+      return resultOf(body, shown);
+    }
+    case 'singleton':
+      return resultOf(
+        await writes.updateSingleton(step.collection, step.data, shownBy(step.shown, caller)),
+        step.shown,
+      );
+    case 'delete':
+      await writes.delete(step.collection, { kind: 'keys', keys: step.keys }, caller);
+      return Buffer.from(step.text);
+  }
+}
+
+function shownBy(shown: ReadBack | null, caller: Identity): Shown {
+  return {
+    caller,
+    read: (_, keys, one) => {
+      if (!shown) return null;
+      const values = [keys && one ? (keys[0] as Key) : keys, ...shown.values.slice(1)];
+      return { request: shown.request, values, shape: shapeOf(shown.request), format: null };
+    },
+  };
+}
+
+const NULL = Buffer.from('null');
+const TRUE = Buffer.from('true');
+const OPENING = '{"data":'.length;
+
+/** What REST would send, without its envelope. Who may not read learns that it was done. */
+function resultOf(body: Buffer | null, shown: ReadBack | null): Buffer {
+  if (!shown) return TRUE;
+  return body ? body.subarray(OPENING, body.length - 1) : NULL;
+}
+
+function bodyOf(steps: readonly MutationStep[], results: readonly Buffer[]): Buffer {
+  const pieces: Buffer[] = [Buffer.from('{"data":{')];
+  steps.forEach(({ name }, position) => {
+    pieces.push(Buffer.from(`${position === 0 ? '' : ','}${JSON.stringify(name)}:`), results[position] as Buffer);
+  });
+  pieces.push(Buffer.from('}}'));
+  return Buffer.concat(pieces);
+}
