@@ -197,7 +197,7 @@ async function startCore(config: Config, observe: Observer, report: Report, star
   return { database, databaseUrl, mirror, policies, reads, writes };
 }
 
-function graphqlServices(config: Config): Pick<GraphqlServices, 'operations' | 'persisted'> {
+function graphqlServices(config: Config): Pick<GraphqlServices, 'operations' | 'persisted' | 'ide'> {
   const limits = {
     tokens: config.GRAPHQL_QUERY_TOKEN_LIMIT,
     depth: config.GRAPHQL_QUERY_DEPTH_LIMIT,
@@ -210,6 +210,7 @@ function graphqlServices(config: Config): Pick<GraphqlServices, 'operations' | '
   return {
     operations: new Operations(schemas, limits, parseLimits(config)),
     persisted: new PersistedQueries(file === null ? null : readAllowList(file)),
+    ide: config.GRAPHQL_INTROSPECTION,
   };
 }
 

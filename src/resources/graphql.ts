@@ -16,7 +16,8 @@ import type { Route } from '../http/router.js';
 import type { Mirror } from '../mirror/watch.js';
 import { FailedPart } from '../plan/operation.js';
 import type { ParsedOperation } from '../request/ast.js';
-import { failure, type Negotiated, negotiate, readParameters, refusal, success } from './graphql-http.js';
+import { failure, type Negotiated, negotiate, readParameters, refusal, success, wantsPage } from './graphql-http.js';
+import { idePage, ideRoutes } from './graphql-ide.js';
 import { runMutation } from './graphql-mutations.js';
 
 export interface GraphqlServices {
@@ -27,6 +28,8 @@ export interface GraphqlServices {
   readonly writes: Writes;
   readonly operations: Operations;
   readonly persisted: PersistedQueries;
+  /** Whether browsers get a page to work with. */
+  readonly ide: boolean;
 }
 
 const PATHS: readonly (readonly [string, RootScope])[] = [
@@ -35,18 +38,21 @@ const PATHS: readonly (readonly [string, RootScope])[] = [
 ];
 
 export function graphqlRoutes(services: GraphqlServices): Route[] {
-  return PATHS.flatMap(([path, scope]) => [
-    ...['GET', 'POST'].map((method) => ({
-      method,
-      path,
-      handle: (exchange: Exchange) => answer(exchange, services, scope),
-    })),
-    ...['PUT', 'PATCH', 'DELETE', 'SEARCH', 'OPTIONS'].map((method) => ({
-      method,
-      path,
-      handle: () => notAllowed(`Use GET or POST for "${path}"`, 'GET, POST'),
-    })),
-  ]);
+  return [
+    ...(services.ide ? ideRoutes() : []),
+    ...PATHS.flatMap(([path, scope]) => [
+      ...['GET', 'POST'].map((method) => ({
+        method,
+        path,
+        handle: (exchange: Exchange) => answer(exchange, services, scope),
+      })),
+      ...['PUT', 'PATCH', 'DELETE', 'SEARCH', 'OPTIONS'].map((method) => ({
+        method,
+        path,
+        handle: () => notAllowed(`Use GET or POST for "${path}"`, 'GET, POST'),
+      })),
+    ]),
+  ];
 }
 
 const NOT_FOUND = { message: 'PersistedQueryNotFound', extensions: { code: 'INVALID_QUERY' } };
@@ -56,6 +62,7 @@ function notAllowed(reason: string, allow: string): Reply {
 }
 
 async function answer(exchange: Exchange, services: GraphqlServices, scope: RootScope): Promise<Reply> {
+  if (services.ide && wantsPage(exchange)) return idePage(scope);
   const negotiated = negotiate(exchange.headers.accept);
   const identity = await services.identities.identify(exchange);
   exchange.staged('identify');
