@@ -8,6 +8,7 @@ import {
   type GraphQLInputType,
   GraphQLInt,
   GraphQLList,
+  type GraphQLNamedType,
   GraphQLNonNull,
   GraphQLObjectType,
   type GraphQLOutputType,
@@ -197,3 +198,24 @@ export const DELETE_MANY = new GraphQLObjectType({
 });
 
 export const NUMBERS: ReadonlySet<string> = new Set(['integer', 'bigInteger', 'decimal', 'float']);
+
+/** Types that documents may name although no collection has led to them yet. */
+export const COMMON_TYPES: readonly GraphQLNamedType[] = [
+  GraphQLInt,
+  GraphQLFloat,
+  GraphQLID,
+  ...[
+    BIG_INT_SCALAR,
+    DATE_SCALAR,
+    GEOMETRY_SCALAR,
+    HASH_SCALAR,
+    JSON_SCALAR,
+    JSON_FILTER_SCALAR,
+    STRING_OR_FLOAT_SCALAR,
+  ],
+  ...[DATE_FUNCTIONS, TIME_FUNCTIONS, MOMENT_FUNCTIONS, COUNT_FUNCTIONS, JSON_FUNCTIONS],
+  ...[STRING_OPERATORS, NUMBER_OPERATORS, BIG_INT_OPERATORS, DATE_OPERATORS, BOOLEAN_OPERATORS],
+  ...[ID_OPERATORS, HASH_OPERATORS, JSON_OPERATORS, GEOMETRY_OPERATORS],
+  ...[DATE_FUNCTION_FILTER, TIME_FUNCTION_FILTER, MOMENT_FUNCTION_FILTER, COUNT_FUNCTION_FILTER],
+  ...[DELETE_ONE, DELETE_MANY],
+];

@@ -21,6 +21,11 @@ export interface Document {
   readonly fragments: ReadonlyMap<string, FragmentDefinitionNode>;
 }
 
+/** Whether the document asks about the schema: then all of it is needed. */
+export function asksForSchema(text: string): boolean {
+  return /__(schema|type)\b/.test(text);
+}
+
 /** As many errors as help. */
 const MOST_ERRORS = 20;
 

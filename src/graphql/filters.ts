@@ -1,5 +1,5 @@
 /** Collections → input types of filters. They lie over what may be read: nothing may be learned by filtering. */
-import { type GraphQLInputFieldConfig, GraphQLInputObjectType, GraphQLList } from 'graphql';
+import { type GraphQLInputFieldConfig, GraphQLInputObjectType, GraphQLList, type GraphQLNamedType } from 'graphql';
 import type { Collection, Field } from '../mirror/model.js';
 import { functionsOf, operatorsOf } from './common.js';
 import { extend } from './meaning.js';
@@ -11,42 +11,43 @@ type Fields = Record<string, GraphQLInputFieldConfig>;
 export class FilterTypes {
   readonly #sight: Sight;
   readonly #names: TypeNames;
-  readonly #filters = new Map<string, GraphQLInputObjectType>();
-  readonly #quantified = new Map<string, GraphQLInputObjectType>();
+  readonly #made: Map<string, GraphQLNamedType>;
 
-  constructor(sight: Sight, names: TypeNames) {
+  /** Types are added to those that were made before. */
+  constructor(sight: Sight, names: TypeNames, made: Map<string, GraphQLNamedType>) {
+    this.#made = made;
     this.#sight = sight;
     this.#names = names;
   }
 
   /** The collection must be readable. */
   filter(name: string): GraphQLInputObjectType {
-    return this.#make(this.#filters, name, 'filter', (collection, self) => this.#fields(collection, self));
+    return this.#make('filter', name, (collection, self) => this.#fields(collection, self));
   }
 
   /** The filter of a list: about some of its items, or none. */
-  #quantifiedFilter(name: string): GraphQLInputObjectType {
-    return this.#make(this.#quantified, name, 'quantifier_filter', (collection, self) => {
+  quantified(name: string): GraphQLInputObjectType {
+    return this.#make('quantifier', name, (collection, self) => {
       const filter = this.filter(name);
       return { ...this.#fields(collection, self), _some: { type: filter }, _none: { type: filter } };
     });
   }
 
   #make(
-    known: Map<string, GraphQLInputObjectType>,
+    kind: 'filter' | 'quantifier',
     name: string,
-    suffix: string,
     fields: (collection: Collection, self: GraphQLInputObjectType) => Fields,
   ): GraphQLInputObjectType {
-    const before = known.get(name);
-    if (before) return before;
+    const typeName = this.#names.of(kind, name);
+    const before = this.#made.get(typeName);
+    if (before) return before as GraphQLInputObjectType;
     const collection = this.#collection(name);
     if (!collection) throw new Error(`"${name}" is not readable`);
     const type: GraphQLInputObjectType = new GraphQLInputObjectType({
-      name: this.#names.take(`${name}_${suffix}`),
+      name: typeName,
       fields: () => fields(collection, type),
     });
-    known.set(name, type);
+    this.#made.set(typeName, type);
     return type;
   }
 
@@ -72,7 +73,7 @@ export class FilterTypes {
     const { relation } = field;
     if (relation?.kind === 'one-to-many') {
       if (this.#collection(relation.manyCollection))
-        fields[field.name] = { type: this.#quantifiedFilter(relation.manyCollection) };
+        fields[field.name] = { type: this.quantified(relation.manyCollection) };
       return;
     }
     if (relation?.kind === 'many-to-one' && this.#collection(relation.oneCollection)) {

@@ -10,6 +10,7 @@ import {
   GraphQLInputObjectType,
   type GraphQLInputType,
   GraphQLList,
+  type GraphQLNamedType,
   GraphQLNonNull,
 } from 'graphql';
 import type { Collection, Field } from '../mirror/model.js';
@@ -28,27 +29,30 @@ const STAGES = ['create', 'update', 'delete'] as const;
 export class InputTypes {
   readonly #sight: Sight;
   readonly #names: TypeNames;
+  readonly #made: Map<string, GraphQLNamedType>;
   readonly #known = new Map<string, GraphQLInputObjectType | null>();
 
-  constructor(sight: Sight, names: TypeNames) {
+  /** Types are added to those that were made before. */
+  constructor(sight: Sight, names: TypeNames, made: Map<string, GraphQLNamedType>) {
+    this.#made = made;
     this.#sight = sight;
     this.#names = names;
   }
 
   /** Null where the caller may not write, or has no field to write to. */
   root(collection: Collection, action: Action): GraphQLInputObjectType | null {
-    return this.#make(`${action}_${collection.name}_input`, collection, action, () =>
+    return this.#make(this.#names.of(action, collection.name), collection, action, () =>
       this.#fields(collection, [action], action === 'create'),
     );
   }
 
   /** Items inside of items: made or changed. */
-  #related(name: string): GraphQLInputObjectType | null {
+  related(name: string): GraphQLInputObjectType | null {
     const collection = this.#sight.model.collections.get(name);
     if (!collection || !isExpressible(collection)) return null;
     const stages = !STAGES.some((stage) => collection.fields.has(stage));
     return this.#make(
-      `${name}_relation_input`,
+      this.#names.of('relation', name),
       collection,
       null,
       (self) => ({ ...this.#fields(collection, ['create', 'update'], false), ...(stages ? staged(self) : {}) }),
@@ -68,9 +72,10 @@ export class InputTypes {
     const actions: readonly Action[] = action ? [action] : ['create', 'update'];
     const writable = actions.some((each) => this.#writable(collection, each).length > 0);
     const type: GraphQLInputObjectType | null = writable
-      ? new GraphQLInputObjectType({ name: this.#names.take(name), extensions, fields: () => fields(type as never) })
+      ? new GraphQLInputObjectType({ name, extensions, fields: () => fields(type as never) })
       : null;
     this.#known.set(name, type);
+    if (type) this.#made.set(name, type);
     return type;
   }
 
@@ -102,9 +107,9 @@ export class InputTypes {
     const { relation } = field;
     switch (relation?.kind) {
       case 'many-to-one':
-        return this.#related(relation.oneCollection) ?? valueTypeOf(field).type;
+        return this.related(relation.oneCollection) ?? valueTypeOf(field).type;
       case 'one-to-many': {
-        const type = this.#related(relation.manyCollection);
+        const type = this.related(relation.manyCollection);
         return type && new GraphQLList(type);
       }
       case 'many-to-any':

@@ -45,8 +45,11 @@ const KEY = 'lateral';
 
 type Extended = { readonly extensions: Readonly<Record<string, unknown>> };
 
+/** Without a prototype: graphql-js would copy the object otherwise, once per field. */
 export function extend(meaning: Meaning | FilterMeaning | RootMeaning): Record<string, unknown> {
-  return { [KEY]: meaning };
+  const extensions: Record<string, unknown> = Object.create(null);
+  extensions[KEY] = meaning;
+  return extensions;
 }
 
 export function meaningOf(field: GraphQLField<unknown, unknown>): Meaning {

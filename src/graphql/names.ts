@@ -33,25 +33,87 @@ export function isExpressible(collection: Collection): boolean {
   return expressibleFields(collection).some((field) => field.column);
 }
 
+const expressible = new WeakMap<Collection, readonly Field[]>();
+
 /** The fields of a collection that GraphQL can name. */
-export function expressibleFields(collection: Collection): Field[] {
-  return [...collection.fields.values()].filter((field) => NAME.test(field.name));
+export function expressibleFields(collection: Collection): readonly Field[] {
+  const known = expressible.get(collection);
+  if (known) return known;
+  const fields = [...collection.fields.values()].filter((field) => NAME.test(field.name));
+  expressible.set(collection, fields);
+  return fields;
 }
 
-/** Gives each generated type a name of its own. */
+/** What is generated for a collection; unions belong to one of its fields. */
+export type GeneratedKind =
+  | 'filter'
+  | 'quantifier'
+  | 'create'
+  | 'update'
+  | 'relation'
+  | 'aggregated'
+  | 'aggregated count'
+  | 'aggregated fields'
+  | 'aggregated extremes'
+  | 'union';
+
+const SPELLINGS: readonly (readonly [GeneratedKind, (collection: string) => string])[] = [
+  ['filter', (name) => `${name}_filter`],
+  ['quantifier', (name) => `${name}_quantifier_filter`],
+  ['create', (name) => `create_${name}_input`],
+  ['update', (name) => `update_${name}_input`],
+  ['relation', (name) => `${name}_relation_input`],
+  ['aggregated', (name) => `${name}_aggregated`],
+  ['aggregated count', (name) => `${name}_aggregated_count`],
+  ['aggregated fields', (name) => `${name}_aggregated_fields`],
+  ['aggregated extremes', (name) => `${name}_aggregated_extremes`],
+];
+
+export interface Generated {
+  readonly kind: GeneratedKind;
+  readonly collection: string;
+}
+
+/** All names are given out beforehand, so that they do not depend on which type is made first. */
 export class TypeNames {
-  readonly #taken: Set<string>;
+  readonly #names = new Map<string, string>();
+  readonly #generated = new Map<string, Generated>();
 
   constructor(model: Model) {
-    this.#taken = new Set([...RESERVED, ...model.collections.keys()]);
+    const taken = new Set([...RESERVED, ...model.collections.keys()]);
+    const give = (wanted: string, generated: Generated, field = ''): void => {
+      let name = wanted;
+      while (taken.has(name)) name += '_';
+      taken.add(name);
+      this.#names.set(keyOf(generated.kind, generated.collection, field), name);
+      this.#generated.set(name, generated);
+    };
+    for (const collection of model.collections.values()) {
+      if (!isExpressible(collection)) continue;
+      for (const [kind, spell] of SPELLINGS) give(spell(collection.name), { kind, collection: collection.name });
+      for (const { name, relation } of expressibleFields(collection)) {
+        if (relation?.kind === 'many-to-any')
+          give(`${collection.name}_${name}_union`, { kind: 'union', collection: collection.name }, name);
+      }
+    }
   }
 
-  take(wanted: string): string {
-    let name = wanted;
-    while (this.#taken.has(name)) name += '_';
-    this.#taken.add(name);
-    return name;
+  of(kind: GeneratedKind, collection: string, field = ''): string {
+    return this.#names.get(keyOf(kind, collection, field)) as string;
   }
+
+  /** What a name was given to. */
+  find(name: string): Generated | undefined {
+    return this.#generated.get(name);
+  }
+
+  all(): IterableIterator<string> {
+    return this.#generated.keys();
+  }
+}
+
+function keyOf(kind: string, collection: string, field: string): string {
+  return `${kind} ${collection} ${field}`;
 }
 
 /** `service_users` is `users` among the root fields of the system. */

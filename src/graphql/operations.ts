@@ -5,13 +5,13 @@
 import { type GraphQLSchema, getVariableValues, type OperationDefinitionNode } from 'graphql';
 import { LRUCache } from 'lru-cache';
 import type { ParseLimits } from '../request/query.js';
-import { chooseOperation, type Document, readDocument } from './document.js';
+import { asksForSchema, chooseOperation, type Document, readDocument } from './document.js';
 import { DocumentFailure } from './failure.js';
 import type { DocumentLimits } from './limits.js';
 import { readMutationOperation } from './mutation.js';
 import { readQueryOperation } from './query.js';
 import type { QueryReading, Reading } from './reading.js';
-import { type Schemas, schemaKey } from './schema.js';
+import { type LazySchema, type Schemas, schemaKey } from './schema.js';
 import type { RootScope, Sight } from './sight.js';
 
 export interface Request {
@@ -25,6 +25,8 @@ export interface Request {
 interface Prepared {
   readonly number: number;
   readonly document: Document;
+  /** Of documents that ask about the schema. */
+  readonly whole: GraphQLSchema | null;
   readonly operation: OperationDefinitionNode;
   /** Of a query without variables. */
   reading: QueryReading | null;
@@ -62,15 +64,16 @@ export class Operations {
     const key = `${schemaKey(sight, scope)}\n${request.operationName ?? ''}\n${request.text}`;
     const known = this.#prepared.get(key);
     if (known) return this.#finish(known, request);
-    return this.schemas.get(sight, scope).then((schema) => this.#finish(this.#prepare(key, request, schema), request));
+    return this.#prepare(key, request, this.schemas.get(sight, scope));
   }
 
-  #prepare(key: string, request: Request, schema: GraphQLSchema): Prepared {
+  async #prepare(key: string, request: Request, schema: LazySchema): Promise<Reading> {
     const document = readDocument(request.text, schema, this.#limits);
     const operation = chooseOperation(document, request.operationName);
-    const prepared: Prepared = { number: ++this.#count, document, operation, reading: null };
+    const whole = asksForSchema(request.text) ? await schema.whole() : null;
+    const prepared: Prepared = { number: ++this.#count, document, whole, operation, reading: null };
     this.#prepared.set(key, prepared);
-    return prepared;
+    return this.#finish(prepared, request);
   }
 
   #finish(prepared: Prepared, request: Request): Reading {
@@ -85,7 +88,7 @@ export class Operations {
     if (values.errors) throw DocumentFailure.of(values.errors, this.#limits.introspection);
     if (operation.operation === 'mutation')
       return readMutationOperation(document, operation, values.coerced, this.#parse);
-    const raw = { variables: values.coerced, given: request.variables };
+    const raw = { variables: values.coerced, given: request.variables, whole: prepared.whole };
     const reading = readQueryOperation(document, operation, raw, this.#parse);
     if (definitions.length === 0 && sizeOf(reading) < SMALL) prepared.reading = reading;
     else this.#remember(text, reading);

@@ -4,6 +4,7 @@ import {
   type FieldNode,
   type GraphQLField,
   type GraphQLObjectType,
+  type GraphQLSchema,
   getNamedType,
   isNonNullType,
   Kind,
@@ -28,6 +29,8 @@ export interface Raw {
   readonly variables: Variables;
   /** As sent. */
   readonly given: Variables;
+  /** The whole schema, where the document asks about it. */
+  readonly whole: GraphQLSchema | null;
 }
 
 export function readQueryOperation(
@@ -115,18 +118,19 @@ function readRoot(
   }
 }
 
-/** `__schema`, `__type` and `__typename` are all that graphql-js ever executes. */
+/** `__schema` and `__type` are all that graphql-js ever executes. */
 function introspect(
   name: string,
-  nodes: readonly FieldNode[],
+  nodes: readonly [FieldNode, ...FieldNode[]],
   { schema, node }: Document,
   operation: OperationDefinitionNode,
-  { given }: Raw,
+  { given, whole }: Raw,
 ): string {
+  if (nodes[0].name.value === '__typename') return '"Query"';
   const only = { ...operation, selectionSet: { kind: Kind.SELECTION_SET, selections: nodes } } as const;
   const fragments = node.definitions.filter((each) => each.kind === Kind.FRAGMENT_DEFINITION);
   const document = { kind: Kind.DOCUMENT, definitions: [only, ...fragments] } as const;
-  const result = execute({ schema, document, variableValues: given });
+  const result = execute({ schema: whole ?? schema, document, variableValues: given });
   if (result instanceof Promise) throw new Error('introspection answers at once');
   if (result.errors) throw DocumentFailure.of(result.errors, true);
   return JSON.stringify(result.data?.[name] ?? null);

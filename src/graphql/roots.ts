@@ -32,18 +32,21 @@ const APART: ReadonlySet<string> = new Set([
 ]);
 const READ_ONLY: ReadonlySet<string> = new Set(['service_activity', 'service_revisions']);
 
-export function rootCollections(
-  { readable, model }: Sight,
-  scope: RootScope,
-): { read: Collection[]; write: Collection[] } {
+export function rootCollections(sight: Sight, scope: RootScope): { read: Collection[]; write: Collection[] } {
   const isRoot = (collection: Collection): boolean =>
     collection.system === (scope === 'system') && !APART.has(collection.name) && isExpressible(collection);
   return {
-    read: [...readable.collections.values()].filter(isRoot),
-    write: [...model.collections.values()].filter(
-      (each) => isRoot(each) && !READ_ONLY.has(each.name) && each.kind !== 'view',
+    read: [...sight.readable.collections.values()].filter(isRoot),
+    write: [...sight.model.collections.values()].filter(
+      (each) => isRoot(each) && !READ_ONLY.has(each.name) && each.kind !== 'view' && isWritable(each, sight),
     ),
   };
+}
+
+function isWritable(collection: Collection, sight: Sight): boolean {
+  const creates = !collection.singleton && sight.writable(collection, 'create') !== null;
+  const deletes = !collection.singleton && sight.mayDelete(collection);
+  return creates || deletes || sight.writable(collection, 'update') !== null;
 }
 
 export function queryFields(collections: readonly Collection[], types: ObjectTypes): RootFields {

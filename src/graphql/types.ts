@@ -8,8 +8,10 @@ import {
   GraphQLFloat,
   GraphQLInt,
   GraphQLList,
+  type GraphQLNamedType,
   GraphQLNonNull,
   GraphQLObjectType,
+  type GraphQLObjectTypeConfig,
   type GraphQLOutputType,
   GraphQLString,
   GraphQLUnionType,
@@ -30,10 +32,12 @@ export class ObjectTypes {
   readonly #sight: Sight;
   readonly #names: TypeNames;
   readonly #filters: FilterTypes;
-  readonly #objects = new Map<string, GraphQLObjectType>();
+  readonly #made: Map<string, GraphQLNamedType>;
   readonly #arguments = new Map<string, GraphQLFieldConfigArgumentMap>();
 
-  constructor(sight: Sight, names: TypeNames, filters: FilterTypes) {
+  /** Types are added to those that were made before. */
+  constructor(sight: Sight, names: TypeNames, filters: FilterTypes, made: Map<string, GraphQLNamedType>) {
+    this.#made = made;
     this.#sight = sight;
     this.#names = names;
     this.#filters = filters;
@@ -41,17 +45,21 @@ export class ObjectTypes {
 
   /** The type of a collection's items; null where the caller may not see them or GraphQL cannot name them. */
   item(name: string): GraphQLObjectType | null {
-    const known = this.#objects.get(name);
-    if (known) return known;
+    const known = this.#made.get(name);
+    if (known) return known as GraphQLObjectType;
     const collection = this.#sight.readable.collections.get(name);
     if (!collection || !isExpressible(collection)) return null;
-    const type = new GraphQLObjectType({
+    return this.#make({
       name,
       description: describe(collection.meta?.note ?? collection.comment),
       extensions: typeExtensions(name),
       fields: () => this.#fields(collection),
     });
-    this.#objects.set(name, type);
+  }
+
+  #make(config: GraphQLObjectTypeConfig<unknown, unknown>): GraphQLObjectType {
+    const type = new GraphQLObjectType(config);
+    this.#made.set(type.name, type);
     return type;
   }
 
@@ -72,43 +80,39 @@ export class ObjectTypes {
   }
 
   aggregated(collection: Collection): GraphQLObjectType {
+    const name = this.#names.of('aggregated', collection.name);
+    return (this.#made.get(name) as GraphQLObjectType | undefined) ?? this.#aggregated(collection, name);
+  }
+
+  #aggregated(collection: Collection, name: string): GraphQLObjectType {
+    return this.#make({ name, fields: () => this.#aggregatedFields(collection) });
+  }
+
+  #aggregatedFields(collection: Collection): Fields {
     const fields = expressibleFields(collection).filter((field) => field.column && !isConcealed(field));
-    const inner = (
-      suffix: string,
-      type: (field: Field) => GraphQLOutputType,
-      of: readonly Field[],
-    ): GraphQLObjectType =>
-      new GraphQLObjectType({
-        name: this.#names.take(`${collection.name}_aggregated_${suffix}`),
-        fields: () =>
-          Object.fromEntries(
-            of.map((field) => [
-              field.name,
-              { type: type(field), extensions: extend({ kind: 'aggregate', field: field.name }) },
-            ]),
-          ),
-      });
     const numbers = fields.filter((field) => NUMBERS.has(field.type) && !field.column?.is_array);
-    const ordered = fields.filter((field) => isOrdered(field));
-    const counts = inner('count', () => GraphQLInt, fields);
-    const sums = numbers.length > 0 ? inner('fields', () => GraphQLFloat, numbers) : null;
-    const ends = ordered.length > 0 ? inner('extremes', extremeType, ordered) : null;
+    const inner = (suffix: 'count' | 'fields' | 'extremes', of: readonly Field[], type: typeof extremeType) =>
+      of.length === 0
+        ? null
+        : this.#make({
+            name: this.#names.of(`aggregated ${suffix}`, collection.name),
+            fields: () => Object.fromEntries(of.map((field) => [field.name, aggregateField(field, type(field))])),
+          });
     const functions = (names: readonly AggregateFunction[], type: GraphQLObjectType | null): Fields =>
-      type
-        ? Object.fromEntries(
-            names.map((name) => [name, { type, extensions: extend({ kind: 'aggregates', function: name }) }]),
-          )
-        : {};
-    return new GraphQLObjectType({
-      name: this.#names.take(`${collection.name}_aggregated`),
-      fields: {
-        group: { type: JSON_SCALAR, extensions: extend({ kind: 'groups' }) },
-        countAll: { type: GraphQLInt, extensions: extend({ kind: 'rows' }) },
-        ...functions(['count', 'countDistinct'], fields.length > 0 ? counts : null),
-        ...functions(['avg', 'sum', 'avgDistinct', 'sumDistinct'], sums),
-        ...functions(['min', 'max'], ends),
-      },
-    });
+      type ? Object.fromEntries(names.map((name) => [name, functionField(name, type)])) : {};
+    return {
+      group: { type: JSON_SCALAR, extensions: extend({ kind: 'groups' }) },
+      countAll: { type: GraphQLInt, extensions: extend({ kind: 'rows' }) },
+      ...functions(
+        ['count', 'countDistinct'],
+        inner('count', fields, () => GraphQLInt),
+      ),
+      ...functions(
+        ['avg', 'sum', 'avgDistinct', 'sumDistinct'],
+        inner('fields', numbers, () => GraphQLFloat),
+      ),
+      ...functions(['min', 'max'], inner('extremes', fields.filter(isOrdered), extremeType)),
+    };
   }
 
   #fields(collection: Collection): Fields {
@@ -144,8 +148,10 @@ export class ObjectTypes {
       case 'many-to-any': {
         const types = relation.allowedCollections.flatMap((name) => this.item(name) ?? []);
         if (types.length === 0) return null;
-        const name = this.#names.take(`${collection.name}_${field.name}_union`);
-        return { type: new GraphQLUnionType({ name, types }), extensions };
+        const name = this.#names.of('union', collection.name, field.name);
+        const union = new GraphQLUnionType({ name, types });
+        this.#made.set(name, union);
+        return { type: union, extensions };
       }
       default:
         return null;
@@ -167,6 +173,14 @@ export class ObjectTypes {
       extensions: extend({ kind: 'value', field: field.name, as }),
     };
   }
+}
+
+function aggregateField({ name }: Field, type: GraphQLOutputType): FieldConfig {
+  return { type, extensions: extend({ kind: 'aggregate', field: name }) };
+}
+
+function functionField(name: AggregateFunction, type: GraphQLObjectType): FieldConfig {
+  return { type, extensions: extend({ kind: 'aggregates', function: name }) };
 }
 
 const STAMPS = /^(date|user|role)-(created|updated)$|^uuid$/;
