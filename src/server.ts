@@ -13,6 +13,7 @@ import { Database } from './execute/database.js';
 import { Logins } from './execute/logins.js';
 import { migrate } from './execute/migrate.js';
 import { Reads } from './execute/reads.js';
+import { forgetReceipts } from './execute/receipts.js';
 import { listen as listenForChanges, policiesOf, sourceOf } from './execute/source.js';
 import { Writes } from './execute/writes.js';
 import { Operations } from './graphql/operations.js';
@@ -30,7 +31,9 @@ import { accountRoutes } from './resources/account.js';
 import { authRoutes } from './resources/auth.js';
 import { type GraphqlServices, graphqlRoutes } from './resources/graphql.js';
 import { itemsRoutes } from './resources/items.js';
+import { meRoutes } from './resources/me.js';
 import { serverRoutes } from './resources/server.js';
+import { systemRoutes } from './resources/system.js';
 import { utilsRoutes } from './resources/utils.js';
 import { loadGrammar } from './sql/verify.js';
 
@@ -82,6 +85,10 @@ export async function startService(config: Config, observe: Observer, report: Re
     const lookup: Lookup = (holder) => findAccount(database, holder);
     const identities = new Identities(lookup, tokens, config.SESSION_COOKIE_NAME);
     started.add(await listenForChanges(database, 'service_access', () => identities.forget()));
+    writes.onAccessChange(async () => {
+      identities.forget();
+      await policies.reload();
+    });
     started.add(await listenForSessions(database, (session) => identities.forgetSession(session)));
     let url = '';
     const access = {
@@ -94,15 +101,18 @@ export async function startService(config: Config, observe: Observer, report: Re
       post: await openPost(config.EMAIL_TRANSPORT, observe),
       publicUrl: () => config.PUBLIC_URL ?? url,
     };
+    const items = { identities, mirror, policies, reads, writes, limits: parseLimits(config) };
     const router = new Router([
       ...serverRoutes({ config, identities, database, mirror }),
       ...authRoutes(access),
       ...accountRoutes(access),
       ...utilsRoutes({ config, identities, writes }),
       ...graphqlRoutes({ identities, mirror, policies, reads, writes, ...graphqlServices(config) }),
-      ...itemsRoutes({ identities, reads, writes, limits: parseLimits(config) }),
+      ...meRoutes(items),
+      ...systemRoutes(items),
+      ...itemsRoutes(items),
     ]);
-    const purge = setInterval(() => void writes.forgetReceipts().catch(() => {}), RECEIPTS_PURGED).unref();
+    const purge = setInterval(() => void forgetReceipts(database).catch(() => {}), RECEIPTS_PURGED).unref();
     started.add(async () => clearInterval(purge));
     const http = await listen(router, config, observe);
     started.add(() => http.close(config.SHUTDOWN_TIMEOUT));
@@ -193,7 +203,7 @@ async function startCore(config: Config, observe: Observer, report: Report, star
     shapes: config.SHAPE_CACHE_SIZE,
     receiptLifetime: `${config.IDEMPOTENCY_TTL} milliseconds`,
   };
-  const writes = new Writes(database, mirror, reads, writeLimits, observe);
+  const writes = new Writes({ database, mirror, policies, reads }, writeLimits, observe);
   return { database, databaseUrl, mirror, policies, reads, writes };
 }
 

@@ -6,13 +6,15 @@ import { LRUCache } from 'lru-cache';
 import type { Identity } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
 import { compileCohort, compileRead, compileReadBack } from '../compile/read.js';
-import { fromDatabase, invalidQuery, staleness } from '../errors.js';
+import { forbiddenCollection, fromDatabase, invalidQuery, staleness } from '../errors.js';
 import type { Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
+import type { Access, WriteAction } from '../plan/access.js';
 import { columnsOf } from '../plan/columns.js';
+import { anyRule } from '../plan/guard.js';
 import { planOperation } from '../plan/operation.js';
-import type { OperationPlan, ReadPlan } from '../plan/plan.js';
+import type { Condition, OperationPlan, ReadPlan } from '../plan/plan.js';
 import { type PlanLimits, planRead } from '../plan/read.js';
 import type { OperationRequest, Parsed, ParsedOperation, ReadRequest } from '../request/ast.js';
 import { bind } from '../sql/parameter.js';
@@ -80,14 +82,19 @@ export class Reads {
   }
 
   /** A statement depends on the request's shape and on what the caller may see, not on who the caller is. */
-  compile(parsed: Asked, caller: Identity): Compiled {
+  compile(parsed: Asked, caller: Identity, selectedFor: WriteAction | null = null): Compiled {
     const access = this.#policies.accessOf(caller);
-    const shape = access ? `${access.key} ${parsed.shape}` : parsed.shape;
+    const shape = access ? `${access.key} ${selectedFor ?? ''}${parsed.shape}` : parsed.shape;
     const known = this.#shapes.get(shape);
     if (known) return known;
     const start = performance.now();
     const { model } = this.#mirror;
-    const plan = planRequest(parsed.request, access ? access.view(model) : model, this.#limits);
+    const { request } = parsed;
+    const view = access ? access.view(model) : model;
+    const plan =
+      request.kind === 'operation'
+        ? planOperation(request, view, this.#limits)
+        : planRead(request, view, this.#limits, access && touched(access, selectedFor, request, model));
     const statement = compileRead(plan);
     const check = (text: string): string => {
       verify(text, 'read', (schema, name) => isOurs(model, schema, name));
@@ -226,14 +233,6 @@ function once<Result>(make: () => Result): () => Result {
   };
 }
 
-function planRequest(
-  request: ReadRequest | OperationRequest,
-  model: Model,
-  limits: PlanLimits,
-): ReadPlan | OperationPlan {
-  return request.kind === 'operation' ? planOperation(request, model, limits) : planRead(request, model, limits);
-}
-
 function describe(
   request: ReadRequest | OperationRequest,
   plan: ReadPlan | OperationPlan,
@@ -242,6 +241,15 @@ function describe(
     return { result: 'operation', stream: false, opening: false, columns: [] };
   const columns = request.export ? columnsOf(plan.level) : [];
   return { result: plan.result, stream: plan.stream, opening: plan.meta.length > 0, columns };
+}
+
+/** Of the items that a query selects for a write, those that the caller may write. */
+function touched(access: Access, action: WriteAction | null, request: ReadRequest, model: Model): Condition | null {
+  if (action === null) return null;
+  const collection = model.collections.get(request.collection);
+  const grant = collection && access.grant(action, collection, model);
+  if (!grant) throw forbiddenCollection(request.collection);
+  return anyRule(grant.rules);
 }
 
 function isOurs(model: Model, schema: string, name: string): boolean {

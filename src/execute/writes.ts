@@ -2,33 +2,37 @@
  * Runs writes: the chain of one payload, then what is shown of the result, in one transaction. Deadlocks and serialization
  * failures are ours to retry: nothing of the attempt is left, and the client did nothing wrong.
  */
-import { LRUCache } from 'lru-cache';
-import type { Identity } from '../access/identity.js';
+import { type Identity, OPERATOR } from '../access/identity.js';
+import type { Policies } from '../access/policies.js';
+import { journalOf } from '../compile/activity.js';
 import { compileDelete } from '../compile/delete.js';
 import { compileSort } from '../compile/sort.js';
 import { compileWrite } from '../compile/write.js';
-import { fromWrite, invalidPayload, serviceUnavailable, staleness, unprocessable } from '../errors.js';
+import { fromWrite, invalidPayload, ServiceError, serviceUnavailable, staleness } from '../errors.js';
 import { type Collection, collectionOf, type Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
+import type { WriteAction } from '../plan/access.js';
+import { anyRule, Guard } from '../plan/guard.js';
 import { checkKey, type Key, planCreate, planUpdate, planUpsert, type WriteContext } from '../plan/payload.js';
 import { servedCollection } from '../plan/read.js';
 import { checkRows } from '../plan/rows.js';
-import type { PlannedWrite } from '../plan/write.js';
+import type { Author, PlannedWrite } from '../plan/write.js';
 import type { Parsed } from '../request/ast.js';
 import type { Input, ParseLimits } from '../request/query.js';
 import { parseSelection } from '../request/rest.js';
 import type { CreateBody, Selected, UpdateBody } from '../request/write.js';
 import { bind } from '../sql/parameter.js';
-import type { Statement } from '../sql/statement.js';
-import { verify } from '../sql/verify.js';
+import { checkPasswords, concernsAccess, decidesAccess, keepAdministrators } from './administrators.js';
 import { Conflict, isConflict, isRace, pause } from './conflicts.js';
 import type { Database } from './database.js';
 import type { WriteSession } from './import.js';
-import type { Reads } from './reads.js';
+import type { Compiled, Reads } from './reads.js';
+import { answerOf, isRepeated, type Receipt } from './receipts.js';
 import { aheadOf, suppliesKeys } from './sequences.js';
 import type { Session } from './sessions.js';
-import { hashSecrets, namesOf } from './written.js';
+import { Statements } from './statements.js';
+import { eachChange, fromValidation, hashSecrets, lock, namesOf } from './written.js';
 
 export interface WriteLimits {
   readonly maxRows: number | null;
@@ -38,17 +42,16 @@ export interface WriteLimits {
   readonly receiptLifetime: string;
 }
 
-/** What is shown of the items that were written. */
-export interface Shown {
-  /** What to read of the items with these keys, or of those that the write leaves; null for nothing. */
-  readonly read: (collection: string, keys: readonly Key[] | null, one: boolean) => Parsed | null;
+/** Who writes, and from where. */
+export interface Writer {
   readonly caller: Identity;
+  readonly author: Author;
 }
 
-/** A request that may come again: who sent it under which key, and what it said. */
-export interface Receipt {
-  readonly id: string;
-  readonly fingerprint: string;
+/** What is shown of the items that were written. */
+export interface Shown extends Writer {
+  /** What to read of the items with these keys, or of those that the write leaves; null for nothing. */
+  readonly read: (collection: string, keys: readonly Key[] | null, one: boolean) => Parsed | null;
 }
 
 /** A statement with its values. */
@@ -60,39 +63,43 @@ interface Bound {
 
 const ATTEMPTS = 10;
 
-/** What a statement says that found the receipt of an earlier one. */
-const REPEATED = 'repeated';
+export interface WriteServices {
+  readonly database: Database;
+  readonly mirror: Mirror;
+  readonly policies: Policies;
+  readonly reads: Reads;
+}
 
 export class Writes {
+  readonly #services: WriteServices;
+  readonly #observe: Observer;
   readonly #database: Database;
   readonly #mirror: Mirror;
   readonly #reads: Reads;
+  readonly #policies: Policies;
   readonly #limits: WriteLimits;
-  readonly #observe: Observer;
-  readonly #shapes: LRUCache<string, Statement>;
-  /** Statements that were used before: from then on they are prepared. */
-  readonly #used: WeakSet<Statement>;
-
+  readonly #statements: Statements;
+  readonly #listeners: (() => Promise<void>)[];
   /** Of writes that joined a transaction. */
   #session: Session | null = null;
 
   /** With `origin`, statements are shared with it. */
-  constructor(
-    database: Database,
-    mirror: Mirror,
-    reads: Reads,
-    limits: WriteLimits,
-    observe: Observer,
-    origin: Writes | null = null,
-  ) {
+  constructor(services: WriteServices, limits: WriteLimits, observe: Observer, origin: Writes | null = null) {
+    const { database, mirror, reads, policies } = services;
+    this.#services = services;
+    this.#observe = observe;
     this.#database = database;
     this.#mirror = mirror;
     this.#reads = reads;
+    this.#policies = policies;
     this.#limits = limits;
-    this.#observe = observe;
-    this.#shapes = origin ? origin.#shapes : new LRUCache({ max: limits.shapes });
-    this.#used = origin ? origin.#used : new WeakSet();
-    if (!origin) mirror.onChange(() => this.#shapes.clear());
+    this.#statements = origin ? origin.#statements : new Statements(mirror, limits.shapes, observe);
+    this.#listeners = origin ? origin.#listeners : [];
+  }
+
+  /** Calls back when a write may have changed who may do what; the write is answered after that. */
+  onAccessChange(listener: () => Promise<void>): void {
+    this.#listeners.push(listener);
   }
 
   /** With a receipt, the same request is carried out once and answered the same each time. */
@@ -100,12 +107,12 @@ export class Writes {
     try {
       return await this.#attempt(async (model) => {
         const collection = servedCollection(model, name);
-        const planned = planCreate(collection, body.items, this.#context(model, shown.caller));
+        const planned = planCreate(collection, body.items, this.#context(model, shown));
         return this.#run(planned, !body.many, shown, receipt);
       });
     } catch (error) {
       if (!receipt || !isRepeated(error)) throw error;
-      return this.#answerOf(receipt);
+      return answerOf(receipt, this.#database);
     }
   }
 
@@ -113,7 +120,7 @@ export class Writes {
   together<Result>(work: (writes: Writes) => Promise<Result>): Promise<Result> {
     return this.#attempt(() =>
       this.#database.transaction((session) => {
-        const joined = new Writes(this.#database, this.#mirror, this.#reads, this.#limits, this.#observe, this);
+        const joined = new Writes(this.#services, this.#limits, this.#observe, this);
         joined.#session = session;
         return work(joined);
       }),
@@ -125,20 +132,10 @@ export class Writes {
     return this.#session ? work(this.#session) : this.#database.transaction(work);
   }
 
-  async #answerOf(receipt: Receipt): Promise<Buffer | null> {
-    const [row] = await this.#database.rows<{ fingerprint: string; body: string | null }>(
-      'select fingerprint, body from service_receipts where id = $1',
-      [receipt.id],
-    );
-    if (row?.fingerprint !== receipt.fingerprint)
-      throw unprocessable('The Idempotency-Key was used for another request');
-    return row.body === null ? null : Buffer.from(row.body);
-  }
-
   updateOne(name: string, key: string, data: Input, shown: Shown): Promise<Buffer | null> {
     return this.#attempt(async (model) => {
       const collection = servedCollection(model, name);
-      const planned = planUpdate(collection, [{ key, data }], this.#context(model, shown.caller));
+      const planned = planUpdate(collection, [{ key, data }], this.#context(model, shown));
       return this.#run(planned, true, shown);
     });
   }
@@ -146,11 +143,11 @@ export class Writes {
   updateMany(name: string, body: UpdateBody, shown: Shown): Promise<Buffer | null> {
     return this.#attempt(async (model) => {
       const collection = servedCollection(model, name);
-      const context = this.#context(model, shown.caller);
+      const context = this.#context(model, shown);
       if (body.kind === 'each')
         return this.#run(planUpdate(collection, eachChange(collection, body.items), context), false, shown);
       return this.#transaction(async (session) => {
-        const keys = await this.#keys(collection, body.selected, shown.caller, session);
+        const keys = await this.#keys(collection, body.selected, shown.caller, session, 'update');
         const planned = planUpdate(
           collection,
           keys.map((key) => ({ key, data: body.data })),
@@ -161,18 +158,25 @@ export class Writes {
     });
   }
 
-  isSingleton(name: string): boolean {
-    return this.#mirror.model.collections.get(name)?.singleton ?? false;
+  /** As far as the caller may know: of what they can neither see nor write there is nothing to say. */
+  isSingleton(name: string, caller: Identity): boolean {
+    const { model } = this.#mirror;
+    const collection = model.collections.get(name);
+    if (!collection?.singleton) return false;
+    const access = this.#policies.accessOf(caller);
+    if (!access || access.view(model).collections.has(name)) return true;
+    return (['create', 'update'] as const).some((action) => access.grant(action, collection, model));
   }
 
   /** The only item of a singleton is changed, or made. */
   updateSingleton(name: string, data: Input, shown: Shown): Promise<Buffer | null> {
     return this.#attempt(async (model) => {
       const collection = servedCollection(model, name);
-      const context = this.#context(model, shown.caller);
+      const context = this.#context(model, shown);
       return this.#transaction(async (session) => {
         await lock(collection, session);
-        const [key] = await this.#keys(collection, { kind: 'query', query: { limit: 1 } }, shown.caller, session);
+        // Whether there is an item is no matter of permissions: whether it may be changed is.
+        const [key] = await this.#keys(collection, { kind: 'query', query: { limit: 1 } }, OPERATOR, session, 'update');
         const planned =
           key === undefined
             ? planCreate(collection, [data], context)
@@ -182,31 +186,47 @@ export class Writes {
     });
   }
 
-  delete(name: string, selected: Selected, caller: Identity): Promise<void> {
+  delete(name: string, selected: Selected, { caller, author }: Writer): Promise<void> {
     return this.#attempt(async (model) => {
       const collection = servedCollection(model, name);
-      const statement = this.#statement(`delete ${collection.name}`, () => compileDelete(collection), model);
+      const access = this.#policies.accessOf(caller);
+      const rule = access && anyRule(new Guard(access, model).grant('delete', collection).rules);
+      const shape = `${access?.key ?? ''}delete ${collection.name}`;
+      const statement = this.#statements.get(shape, () => compileDelete(collection, rule, journalOf(model)));
       await this.#transaction(async (session) => {
-        const keys = (await this.#keys(collection, selected, caller, session)).map((key) => checkKey(collection, key));
+        const found = await this.#keys(collection, selected, caller, session, 'delete');
+        const keys = found.map((key) => checkKey(collection, key));
         checkRows(keys.length, this.#limits.maxRows);
-        await session.cell(statement.text, bind(statement.parameters, [keys], caller));
+        const send = (): Promise<unknown> =>
+          session.cell(statement.text, bind(statement.parameters, [keys, JSON.stringify(author)], caller));
+        if (!decidesAccess(name)) return void (await send());
+        await keepAdministrators(session, caller, send);
+        session.afterwards(() => this.#changedAccess());
       });
     });
   }
 
-  #context(model: Model, caller: Identity): WriteContext {
+  #context(model: Model, { caller, author }: Writer): WriteContext {
     return {
       model,
+      author,
       maxRows: this.#limits.maxRows,
-      stamp: { now: new Date().toISOString(), user: caller.user, role: caller.role },
+      stamp: { ...caller, now: new Date().toISOString() },
+      access: this.#policies.accessOf(caller),
     };
   }
 
-  async #keys(collection: Collection, selected: Selected, caller: Identity, session: Session): Promise<readonly Key[]> {
+  async #keys(
+    collection: Collection,
+    selected: Selected,
+    caller: Identity,
+    session: Session,
+    action: WriteAction,
+  ): Promise<readonly Key[]> {
     if (selected.kind === 'keys') return selected.keys;
     const key = collection.primaryKey.name;
     const parsed = parseSelection(collection.name, selected.query, key, this.#limits.parse);
-    const cell = await this.#read(parsed, caller, session);
+    const cell = await this.#read(parsed, caller, session, action);
     const { data } = JSON.parse(cell?.toString() ?? '{"data":[]}') as { data: Record<string, Key>[] };
     return data.map((item) => item[key] as Key);
   }
@@ -215,12 +235,13 @@ export class Writes {
   #run(planned: PlannedWrite, one: boolean, shown: Shown, receipt: Receipt | null = null): Promise<Buffer | null> {
     if (this.#session) return this.#send(planned, one, shown, this.#session, receipt);
     return this.#database.sessions.use(async (session) => {
-      const written = receipt || suppliesKeys(planned) ? null : await this.#chain(planned, shown.caller, null);
-      const readBack = written && this.#readBack(planned, one, shown);
-      const cells = readBack && session.together([written, readBack]);
+      const apart = receipt || suppliesKeys(planned) || concernsAccess(planned);
+      const written = apart ? null : await this.#chain(planned, shown.caller, null);
+      const read = written && this.#readBack(planned, one, shown);
+      const cells = written && session.together(read ? [written, read] : [written]);
       if (!cells) return session.transaction(() => this.#send(planned, one, shown, session, receipt));
       const [, body = null] = await cells.catch((error: unknown) => {
-        throw isRace(error, planned) ? new Conflict() : error;
+        throw isRace(error, planned) ? new Conflict() : fromValidation(error, planned);
       });
       return body;
     });
@@ -233,22 +254,41 @@ export class Writes {
     session: Session,
     receipt: Receipt | null = null,
   ): Promise<Buffer | null> {
-    await this.#write(planned, shown.caller, session, receipt);
-    const readBack = this.#readBack(planned, one, shown);
-    const body = readBack && (await session.cell(readBack.text, readBack.parameters, readBack.prepare));
+    const write = (): Promise<void> => this.#write(planned, shown.caller, session, receipt);
+    if (concernsAccess(planned)) {
+      await checkPasswords(planned, session);
+      await keepAdministrators(session, shown.caller, write);
+      session.afterwards(() => this.#changedAccess());
+    } else await write();
+    const read = this.#readBack(planned, one, shown);
+    const body = read && (await session.cell(read.text, read.parameters, read.prepare));
     if (receipt && body)
       await session.query('update service_receipts set body = $1 where id = $2', [body.toString(), receipt.id]);
     return body;
   }
 
-  /** Items that the write makes are read by the keys that it leaves. */
+  async #changedAccess(): Promise<void> {
+    await Promise.all(this.#listeners.map((listener) => listener()));
+  }
+
+  /** Items that the write makes are read by the keys that it leaves. Null where the caller may not see them. */
   #readBack({ plan, keys: known }: PlannedWrite, one: boolean, shown: Shown): Bound | null {
     const keys = plan.nodes.length === 0 ? (known ?? []) : known;
     const parsed = shown.read(plan.collection.name, keys, one);
-    if (!parsed) return null;
-    const compiled = this.#reads.compile(parsed, shown.caller);
+    const compiled = parsed && this.#compileShown(parsed, shown.caller);
+    if (!compiled) return null;
     const { text, parameters } = keys ? compiled.statement : compiled.readBack();
     return { text, parameters: bind(parameters, parsed.values, shown.caller), prepare: this.#reads.isKnown(compiled) };
+  }
+
+  #compileShown(parsed: Parsed, caller: Identity): Compiled | null {
+    try {
+      return this.#reads.compile(parsed, caller);
+    } catch (error) {
+      const hidden = error instanceof ServiceError && error.code === 'FORBIDDEN' && !caller.administrator;
+      if (hidden) return null;
+      throw error;
+    }
   }
 
   async #write(planned: PlannedWrite, caller: Identity, session: Session, receipt: Receipt | null): Promise<void> {
@@ -259,7 +299,7 @@ export class Writes {
       await aheadOf(planned, JSON.parse(String(cell)) as (string | null)[], session);
     } catch (error) {
       if (isRace(error, planned)) throw new Conflict();
-      throw error;
+      throw fromValidation(error, planned);
     }
   }
 
@@ -270,42 +310,44 @@ export class Writes {
     const shape = receipt ? `${planned.shape} with a receipt` : planned.shape;
     const { model } = this.#mirror;
     const receipts = receipt ? collectionOf(model, 'service_receipts') : null;
-    const statement = this.#statement(shape, () => compileWrite(plan, receipts), model);
+    const statement = this.#statements.get(shape, () => compileWrite(plan, { receipts, journal: journalOf(model) }));
     const document = JSON.stringify({ ...input, nodes: await hashSecrets(input.nodes) });
     const values = receipt ? [document, receipt.id, receipt.fingerprint, this.#limits.receiptLifetime] : [document];
     const parameters = bind(statement.parameters, values, caller);
-    return { text: statement.text, parameters, prepare: this.#isKnown(statement) };
+    return { text: statement.text, parameters, prepare: this.#statements.isKnown(statement) };
   }
 
   /** One transaction in which rows are written batch by batch; what `work` throws undoes all of it. */
-  session<Result>(name: string, caller: Identity, work: (session: WriteSession) => Promise<Result>): Promise<Result> {
+  session<Result>(name: string, writer: Writer, work: (session: WriteSession) => Promise<Result>): Promise<Result> {
     const { model } = this.#mirror;
     const collection = servedCollection(model, name);
-    const context = this.#context(model, caller);
+    const context = this.#context(model, writer);
     return this.#database.imports.use((session) =>
       session.transaction(() =>
         work({
           session,
           write: async (rows) => {
-            await this.#write(planUpsert(collection, rows, { ...context, maxRows: null }), caller, session, null);
+            await this.#write(
+              planUpsert(collection, rows, { ...context, maxRows: null }),
+              writer.caller,
+              session,
+              null,
+            );
           },
         }),
       ),
     );
   }
 
-  /** Receipts whose time has passed are of no use to anybody. */
-  async forgetReceipts(): Promise<void> {
-    await this.#database.rows('delete from service_receipts where expires < now()');
-  }
-
   /** Moves an item of a sorted collection to the place of another. */
   sort(name: string, item: Key, to: Key, caller: Identity): Promise<void> {
     return this.#attempt(async (model) => {
       const collection = servedCollection(model, name);
+      const access = this.#policies.accessOf(caller);
+      if (access) new Guard(access, model).checkOrder(collection);
       const field = collection.sortField === null ? undefined : collection.fields.get(collection.sortField);
       if (!field?.column) throw invalidPayload(`The collection "${name}" has no sort field`);
-      const statement = this.#statement(`sort ${name}`, () => compileSort(collection, field), model);
+      const statement = this.#statements.get(`sort ${name}`, () => compileSort(collection, field));
       await this.#transaction(async (session) => {
         await lock(collection, session);
         await session.cell(statement.text, bind(statement.parameters, [item, to], caller));
@@ -313,31 +355,19 @@ export class Writes {
     });
   }
 
-  async #read(parsed: Parsed, caller: Identity, session: Session): Promise<Buffer | null> {
-    const compiled = this.#reads.compile(parsed, caller);
+  async #read(
+    parsed: Parsed,
+    caller: Identity,
+    session: Session,
+    action: WriteAction | null = null,
+  ): Promise<Buffer | null> {
+    const compiled = this.#reads.compile(parsed, caller, action);
     const { statement } = compiled;
     return session.cell(
       statement.text,
       bind(statement.parameters, parsed.values, caller),
       this.#reads.isKnown(compiled),
     );
-  }
-
-  #isKnown(statement: Statement): boolean {
-    if (this.#used.has(statement)) return true;
-    this.#used.add(statement);
-    return false;
-  }
-
-  #statement(shape: string, compile: () => Statement, model: Model): Statement {
-    const known = this.#shapes.get(shape);
-    if (known) return known;
-    const start = performance.now();
-    const statement = compile();
-    verify(statement.text, 'write', (schema, name) => model.collections.get(name)?.schema === schema);
-    this.#shapes.set(shape, statement);
-    this.#observe({ kind: 'shape-compiled', shape, text: statement.text, milliseconds: performance.now() - start });
-    return statement;
   }
 
   async #attempt<Result>(work: (model: Model) => Promise<Result>): Promise<Result> {
@@ -355,26 +385,6 @@ export class Writes {
       }
     }
   }
-}
-
-/** One at a time: a statement of its own, so that the next one sees what the one before has done. */
-async function lock(collection: Collection, session: Session): Promise<void> {
-  const name = `${collection.schema}.${collection.name}`;
-  await session.query("select pg_advisory_xact_lock(hashtextextended('lateral ' || $1::text, 0))", [name], {
-    prepare: true,
-  });
-}
-
-function eachChange(collection: Collection, items: readonly Input[]): { key: Key; data: Input }[] {
-  return items.map((data) => {
-    const key = data[collection.primaryKey.name];
-    if (typeof key !== 'string' && typeof key !== 'number') throw invalidPayload('Item in update misses primary key');
-    return { key, data };
-  });
-}
-
-function isRepeated(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && error.code === 'LT403' && error.message === REPEATED;
 }
 
 function finalError(error: unknown, model: Model): unknown {

@@ -25,7 +25,7 @@ export function planOperation(request: OperationRequest, model: Model, limits: P
       return {
         kind: 'read',
         name: part.name,
-        plan: planRead(part.request, model, limits, planner),
+        plan: planRead(part.request, model, limits, null, planner),
         missing: part.missing,
       };
     } catch (error) {

@@ -1,20 +1,19 @@
 /** Mutations: each root field is one write, all of them one transaction in the order of the document. */
-import type { Identity } from '../access/identity.js';
-import type { Shown, Writes } from '../execute/writes.js';
+import type { Shown, Writer, Writes } from '../execute/writes.js';
 import { FieldFailure } from '../graphql/failure.js';
 import type { MutationReading, MutationStep, ReadBack } from '../graphql/reading.js';
 import { shapeOf } from '../request/rest.js';
 import type { Key } from '../request/write.js';
 
 /** The body of the answer. If a step fails nothing has happened, so the whole operation has failed, and says which step. */
-export async function runMutation({ steps }: MutationReading, writes: Writes, caller: Identity): Promise<Buffer> {
+export async function runMutation({ steps }: MutationReading, writes: Writes, writer: Writer): Promise<Buffer> {
   let current: MutationStep | undefined;
   try {
     const results = await writes.together(async (joined) => {
       const done: Buffer[] = [];
       for (const step of steps) {
         current = step;
-        done.push(await carryOut(step, joined, caller));
+        done.push(await carryOut(step, joined, writer));
       }
       current = undefined;
       return done;
@@ -25,13 +24,13 @@ export async function runMutation({ steps }: MutationReading, writes: Writes, ca
   }
 }
 
-async function carryOut(step: MutationStep, writes: Writes, caller: Identity): Promise<Buffer> {
+async function carryOut(step: MutationStep, writes: Writes, writer: Writer): Promise<Buffer> {
   switch (step.kind) {
     case 'json':
       return Buffer.from(step.text);
     case 'create': {
       const { items, many } = step;
-      return resultOf(await writes.create(step.collection, { items, many }, shownBy(step.shown, caller)), step.shown);
+      return resultOf(await writes.create(step.collection, { items, many }, shownBy(step.shown, writer)), step.shown);
     }
     case 'update': {
       const { keys, data, shown } = step;
@@ -39,30 +38,30 @@ async function carryOut(step: MutationStep, writes: Writes, caller: Identity): P
         ? await writes.updateMany(
             step.collection,
             { kind: 'same', selected: { kind: 'keys', keys }, data },
-            shownBy(shown, caller),
+            shownBy(shown, writer),
           )
-        : await writes.updateOne(step.collection, keys[0] as string, data, shownBy(shown, caller));
+        : await writes.updateOne(step.collection, keys[0] as string, data, shownBy(shown, writer));
       return resultOf(body, shown);
     }
     case 'batch': {
       const { items, shown } = step;
-      const body = await writes.updateMany(step.collection, { kind: 'each', items }, shownBy(shown, caller));
+      const body = await writes.updateMany(step.collection, { kind: 'each', items }, shownBy(shown, writer));
       return resultOf(body, shown);
     }
     case 'singleton':
       return resultOf(
-        await writes.updateSingleton(step.collection, step.data, shownBy(step.shown, caller)),
+        await writes.updateSingleton(step.collection, step.data, shownBy(step.shown, writer)),
         step.shown,
       );
     case 'delete':
-      await writes.delete(step.collection, { kind: 'keys', keys: step.keys }, caller);
+      await writes.delete(step.collection, { kind: 'keys', keys: step.keys }, writer);
       return Buffer.from(step.text);
   }
 }
 
-function shownBy(shown: ReadBack | null, caller: Identity): Shown {
+function shownBy(shown: ReadBack | null, writer: Writer): Shown {
   return {
-    caller,
+    ...writer,
     read: (_, keys, one) => {
       if (!shown) return null;
       const values = [keys && one ? (keys[0] as Key) : keys, ...shown.values.slice(1)];

@@ -19,6 +19,7 @@ import type { ParsedOperation } from '../request/ast.js';
 import { failure, type Negotiated, negotiate, readParameters, refusal, success, wantsPage } from './graphql-http.js';
 import { idePage, ideRoutes } from './graphql-ide.js';
 import { runMutation } from './graphql-mutations.js';
+import { writerOf } from './item-writes.js';
 
 export interface GraphqlServices {
   readonly identities: Identities;
@@ -79,7 +80,7 @@ async function answer(exchange: Exchange, services: GraphqlServices, scope: Root
     );
     exchange.staged('parse');
     if (reading.kind === 'mutation') {
-      const body = await runMutation(reading, services.writes, identity);
+      const body = await runMutation(reading, services.writes, writerOf(exchange, identity));
       exchange.staged('execute');
       return success(body, negotiated);
     }
