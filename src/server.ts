@@ -191,7 +191,7 @@ async function startCore(config: Config, observe: Observer, report: Report, star
     shapes: config.SHAPE_CACHE_SIZE,
     receiptLifetime: `${config.IDEMPOTENCY_TTL} milliseconds`,
   };
-  const writes = new Writes(database, mirror, reads, writeLimits, observe);
+  const writes = new Writes({ database, mirror, policies, reads }, writeLimits, observe);
   return { database, databaseUrl, mirror, policies, reads, writes };
 }
 
