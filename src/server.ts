@@ -53,7 +53,7 @@ export interface Core {
 
 type Report = (message: string) => void;
 
-const RECEIPTS_PURGED = 600_000;
+const PURGED = 600_000;
 
 /** What has been started, to be stopped in the reverse order, also when a later step fails. */
 class Started {
@@ -99,7 +99,8 @@ export async function startService(config: Config, observe: Observer, report: Re
       ...utilsRoutes({ config, identities, writes }),
       ...itemsRoutes({ identities, reads, writes, limits: parseLimits(config) }),
     ]);
-    const purge = setInterval(() => void writes.forgetReceipts().catch(() => {}), RECEIPTS_PURGED).unref();
+    const forget = (): unknown => Promise.allSettled([writes.forgetReceipts(), access.logins.purge()]);
+    const purge = setInterval(forget, PURGED).unref();
     started.add(async () => clearInterval(purge));
     const http = await listen(router, config, observe);
     started.add(() => http.close(config.SHUTDOWN_TIMEOUT));

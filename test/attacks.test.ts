@@ -164,13 +164,14 @@ t.test('another site cannot make a browser act with its cookies', async (t) => {
       body: '{"name":"acted"}',
     });
   const evil = { origin: 'https://evil.example.com' };
-  const refused = [
+  const refused: Record<string, string>[] = [
     evil,
     { origin: 'null' },
     { 'sec-fetch-site': 'cross-site' },
     { ...evil, 'sec-fetch-site': 'cross-site' },
     { ...evil, 'sec-fetch-site': 'same-site' },
     { origin: 'https://friend.example.com.evil.com' },
+    { ...evil, authorization: 'Basic YTpi' },
   ];
   for (const headers of refused) t.match(await act(headers), failure(403, 'FORBIDDEN'), JSON.stringify(headers));
   const allowed: Record<string, string>[] = [

@@ -5,6 +5,7 @@ import type { Database } from './database.js';
 
 const ACCOUNT = statement('account');
 const FAIL = statement('fail');
+const SUSPEND = statement('suspend');
 const BEGIN = statement('begin');
 const REFRESH = statement('refresh');
 const RENEW = statement('renew');
@@ -64,7 +65,8 @@ export class Logins {
   }
 
   async fail(email: string): Promise<void> {
-    await this.#database.rows(FAIL, [email]);
+    const [failed] = await this.#database.rows<{ user: string; excessive: boolean | null }>(FAIL, [email]);
+    if (failed?.excessive) await this.#database.rows(SUSPEND, [failed.user]);
   }
 
   /** False where the one-time password was used before, or the user has been suspended meanwhile. */
@@ -103,6 +105,14 @@ export class Logins {
     await this.#database.rows(
       'delete from service_sessions where family in (select family from service_sessions where token = $1::text)',
       [digest],
+    );
+  }
+
+  /** Of those who never came back. */
+  async purge(): Promise<void> {
+    await this.#database.rows(
+      "delete from service_sessions where expires < now() - $1::float8 * interval '1 millisecond'",
+      [String(this.#kept)],
     );
   }
 

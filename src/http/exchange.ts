@@ -71,7 +71,7 @@ export class Exchange {
       ifNoneMatch: request.getHeader('if-none-match'),
       idempotencyKey: request.getHeader('idempotency-key'),
       // Every header costs its reading: these are read where they may matter.
-      cookie: reads && authorization !== '' ? '' : request.getHeader('cookie'),
+      cookie: reads && /^bearer /i.test(authorization) ? '' : request.getHeader('cookie'),
       userAgent: reads ? '' : request.getHeader('user-agent'),
       host: reads ? '' : request.getHeader('host'),
       fetchSite: reads ? '' : request.getHeader('sec-fetch-site'),
