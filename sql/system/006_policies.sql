@@ -21,3 +21,7 @@ begin
   raise exception using errcode = 'LT400', message = reason;
 end
 $$;
+
+-- Static tokens are kept as digests whoever writes them; the secret of a second factor is the service's to write.
+update service_fields set special = 'digest,conceal' where collection = 'service_users' and field = 'token';
+update service_fields set special = 'sealed,conceal' where collection = 'service_users' and field = 'tfa_secret';

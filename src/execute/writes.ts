@@ -2,7 +2,6 @@
  * Runs writes: the chain of one payload, then what is shown of the result, in one transaction. Deadlocks and serialization
  * failures are ours to retry: nothing of the attempt is left, and the client did nothing wrong.
  */
-import { LRUCache } from 'lru-cache';
 import { type Identity, OPERATOR } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
 import { compileDelete } from '../compile/delete.js';
@@ -23,14 +22,14 @@ import type { Input, ParseLimits } from '../request/query.js';
 import { parseReadBack, parseSelection } from '../request/rest.js';
 import type { CreateBody, Selected, UpdateBody } from '../request/write.js';
 import { bind } from '../sql/parameter.js';
-import type { Statement } from '../sql/statement.js';
-import { verify } from '../sql/verify.js';
+import { checkPasswords, concernsAccess, decidesAccess, keepAdministrators } from './administrators.js';
 import { Conflict, isConflict, isRace, pause } from './conflicts.js';
 import type { Database } from './database.js';
 import type { WriteSession } from './import.js';
 import type { Compiled, Reads } from './reads.js';
 import { aheadOf, suppliesKeys } from './sequences.js';
 import type { Session } from './sessions.js';
+import { Statements } from './statements.js';
 import { eachChange, fromValidation, hashSecrets, lock, namesOf } from './written.js';
 
 export interface WriteLimits {
@@ -78,10 +77,8 @@ export class Writes {
   readonly #reads: Reads;
   readonly #policies: Policies;
   readonly #limits: WriteLimits;
-  readonly #observe: Observer;
-  readonly #shapes: LRUCache<string, Statement>;
-  /** Statements that were used before: from then on they are prepared. */
-  readonly #used = new WeakSet<Statement>();
+  readonly #statements: Statements;
+  readonly #listeners: (() => Promise<void>)[] = [];
 
   constructor(services: WriteServices, limits: WriteLimits, observe: Observer) {
     const { database, mirror, reads, policies } = services;
@@ -90,9 +87,12 @@ export class Writes {
     this.#reads = reads;
     this.#policies = policies;
     this.#limits = limits;
-    this.#observe = observe;
-    this.#shapes = new LRUCache({ max: limits.shapes });
-    mirror.onChange(() => this.#shapes.clear());
+    this.#statements = new Statements(mirror, limits.shapes, observe);
+  }
+
+  /** Calls back when a write may have changed who may do what; the write is answered after that. */
+  onAccessChange(listener: () => Promise<void>): void {
+    this.#listeners.push(listener);
   }
 
   /** With a receipt, the same request is carried out once and answered the same each time. */
@@ -179,12 +179,15 @@ export class Writes {
       const access = this.#policies.accessOf(caller);
       const rule = access && anyRule(new Guard(access, model).grant('delete', collection).rules);
       const shape = `${access?.key ?? ''}delete ${collection.name}`;
-      const statement = this.#statement(shape, () => compileDelete(collection, rule), model);
+      const statement = this.#statements.get(shape, () => compileDelete(collection, rule));
       await this.#database.transaction(async (session) => {
         const found = await this.#keys(collection, selected, caller, session, 'delete');
         const keys = found.map((key) => checkKey(collection, key));
         checkRows(keys.length, this.#limits.maxRows);
-        await session.cell(statement.text, bind(statement.parameters, [keys], caller));
+        const send = (): Promise<unknown> => session.cell(statement.text, bind(statement.parameters, [keys], caller));
+        if (!decidesAccess(name)) return void (await send());
+        await keepAdministrators(session, caller, send);
+        session.afterwards(() => this.#changedAccess());
       });
     });
   }
@@ -216,7 +219,8 @@ export class Writes {
   /** In one round trip where the connection knows both statements and nothing depends on their answers. */
   #run(planned: PlannedWrite, one: boolean, shown: Shown, receipt: Receipt | null = null): Promise<Buffer | null> {
     return this.#database.sessions.use(async (session) => {
-      const written = receipt || suppliesKeys(planned) ? null : await this.#chain(planned, shown.caller, null);
+      const apart = receipt || suppliesKeys(planned) || concernsAccess(planned);
+      const written = apart ? null : await this.#chain(planned, shown.caller, null);
       const read = written && this.#readBack(planned, one, shown);
       const cells = written && session.together(read ? [written, read] : [written]);
       if (!cells) return session.transaction(() => this.#send(planned, one, shown, session, receipt));
@@ -234,12 +238,21 @@ export class Writes {
     session: Session,
     receipt: Receipt | null = null,
   ): Promise<Buffer | null> {
-    await this.#write(planned, shown.caller, session, receipt);
+    const write = (): Promise<void> => this.#write(planned, shown.caller, session, receipt);
+    if (concernsAccess(planned)) {
+      await checkPasswords(planned, session);
+      await keepAdministrators(session, shown.caller, write);
+      session.afterwards(() => this.#changedAccess());
+    } else await write();
     const read = this.#readBack(planned, one, shown);
     const body = read && (await session.cell(read.text, read.parameters, read.prepare));
     if (receipt && body)
       await session.query('update service_receipts set body = $1 where id = $2', [body.toString(), receipt.id]);
     return body;
+  }
+
+  async #changedAccess(): Promise<void> {
+    await Promise.all(this.#listeners.map((listener) => listener()));
   }
 
   /** Items that the write makes are read by the keys that it leaves. Null where the caller may not see them. */
@@ -281,11 +294,11 @@ export class Writes {
     const shape = receipt ? `${planned.shape} with a receipt` : planned.shape;
     const { model } = this.#mirror;
     const receipts = receipt ? collectionOf(model, 'service_receipts') : null;
-    const statement = this.#statement(shape, () => compileWrite(plan, receipts), model);
+    const statement = this.#statements.get(shape, () => compileWrite(plan, receipts));
     const document = JSON.stringify({ ...input, nodes: await hashSecrets(input.nodes) });
     const values = receipt ? [document, receipt.id, receipt.fingerprint, this.#limits.receiptLifetime] : [document];
     const parameters = bind(statement.parameters, values, caller);
-    return { text: statement.text, parameters, prepare: this.#isKnown(statement) };
+    return { text: statement.text, parameters, prepare: this.#statements.isKnown(statement) };
   }
 
   /** One transaction in which rows are written batch by batch; what `work` throws undoes all of it. */
@@ -318,7 +331,7 @@ export class Writes {
       if (access) new Guard(access, model).checkOrder(collection);
       const field = collection.sortField === null ? undefined : collection.fields.get(collection.sortField);
       if (!field?.column) throw invalidPayload(`The collection "${name}" has no sort field`);
-      const statement = this.#statement(`sort ${name}`, () => compileSort(collection, field), model);
+      const statement = this.#statements.get(`sort ${name}`, () => compileSort(collection, field));
       await this.#database.transaction(async (session) => {
         await lock(collection, session);
         await session.cell(statement.text, bind(statement.parameters, [item, to], caller));
@@ -339,23 +352,6 @@ export class Writes {
       bind(statement.parameters, parsed.values, caller),
       this.#reads.isKnown(compiled),
     );
-  }
-
-  #isKnown(statement: Statement): boolean {
-    if (this.#used.has(statement)) return true;
-    this.#used.add(statement);
-    return false;
-  }
-
-  #statement(shape: string, compile: () => Statement, model: Model): Statement {
-    const known = this.#shapes.get(shape);
-    if (known) return known;
-    const start = performance.now();
-    const statement = compile();
-    verify(statement.text, 'write', (schema, name) => model.collections.get(name)?.schema === schema);
-    this.#shapes.set(shape, statement);
-    this.#observe({ kind: 'shape-compiled', shape, text: statement.text, milliseconds: performance.now() - start });
-    return statement;
   }
 
   async #attempt<Result>(work: (model: Model) => Promise<Result>): Promise<Result> {

@@ -13,7 +13,7 @@ import {
   type OneToMany,
 } from '../mirror/model.js';
 import type { Access } from './access.js';
-import { checkValue } from './cell.js';
+import { CONCEALED, checkValue } from './cell.js';
 import { Guard } from './guard.js';
 import { fieldOf } from './names.js';
 import { type Cell, type Row, Rows, type Stamp } from './rows.js';
@@ -133,9 +133,9 @@ class Walker {
       const field = collection.fields.get(name);
       if (!field) throw invalidPayload(`"${place}" is not a field of "${collection.name}"`);
       if (field === collection.primaryKey) continue;
+      if (isUnchanged(field, value)) continue;
+      if (field.special.includes('sealed')) throw invalidPayload(`"${place}" cannot be written`);
       row.given.add(name);
-      // An empty password leaves the stored one as it is.
-      if (field.special.includes('hash') && value === '') continue;
       switch (field.relation?.kind) {
         case 'one-to-many':
           this.#many(row, field.relation, value, place);
@@ -278,6 +278,11 @@ class Walker {
     if (key === undefined || key === null) return this.create(target, payload, place);
     return this.#upsert(target, key, payload, [...namesOf(target, payload), foreignKey.name], place);
   }
+}
+
+/** An empty password leaves the stored one as it is, and so does a secret as it is shown. */
+function isUnchanged(field: Field, value: unknown): boolean {
+  return (field.special.includes('hash') && value === '') || (field.special.includes('conceal') && value === CONCEALED);
 }
 
 /** The fields that a payload changes: the key only says of which item. */

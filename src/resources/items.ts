@@ -33,17 +33,23 @@ export function itemsRoutes(services: ItemsServices): Route[] {
 
 /** Reads and writes below a path, for whatever collection it stands for. */
 export function resourceRoutes(path: string, services: ItemsServices, placeOf: (exchange: Exchange) => Place): Route[] {
+  return [
+    ...readRoutes(path, services, placeOf),
+    { method: 'POST', path, handle: (exchange) => createItems(exchange, services, placeOf(exchange)) },
+    { method: 'PATCH', path, handle: (exchange) => updateItems(exchange, services, placeOf(exchange)) },
+    { method: 'PATCH', path: `${path}/:key`, handle: (exchange) => updateItem(exchange, services, placeOf(exchange)) },
+    { method: 'DELETE', path, handle: (exchange) => deleteItems(exchange, services, placeOf(exchange)) },
+    { method: 'DELETE', path: `${path}/:key`, handle: (exchange) => deleteItem(exchange, services, placeOf(exchange)) },
+  ];
+}
+
+export function readRoutes(path: string, services: ItemsServices, placeOf: (exchange: Exchange) => Place): Route[] {
   const urls = new ParsedUrls();
   const read: Handler = (exchange) => readItems(exchange, services, urls, placeOf(exchange));
   return [
     { method: 'GET', path, handle: read },
     { method: 'SEARCH', path, handle: read },
     { method: 'GET', path: `${path}/:key`, handle: read },
-    { method: 'POST', path, handle: (exchange) => createItems(exchange, services, placeOf(exchange)) },
-    { method: 'PATCH', path, handle: (exchange) => updateItems(exchange, services, placeOf(exchange)) },
-    { method: 'PATCH', path: `${path}/:key`, handle: (exchange) => updateItem(exchange, services, placeOf(exchange)) },
-    { method: 'DELETE', path, handle: (exchange) => deleteItems(exchange, services, placeOf(exchange)) },
-    { method: 'DELETE', path: `${path}/:key`, handle: (exchange) => deleteItem(exchange, services, placeOf(exchange)) },
   ];
 }
 
