@@ -295,6 +295,20 @@ t.test('a new password ends the sessions of the old one', async (t) => {
   await sql`update service_users set password = (select password from service_users where email = 'admin@example.com') where id = ${id}`;
   await waitFor(async () => (await withCookie(cookie)).status === 401, 5_000);
   t.match(await post(service, '/auth/refresh', { refresh_token }), failure(401, 'INVALID_CREDENTIALS'));
+  const password = 'chosen by its owner';
+  await sql`update service_users set password = (select password from service_users where email = 'modes@example.com') where id = ${id}`;
+  const own = cookieOf(await login(service, email, { mode: 'session' }));
+  const elsewhere = cookieOf(await login(service, email, { mode: 'session' }));
+  const changed = await request(service, 'PATCH', '/users/me?fields=email', {
+    token: null,
+    headers: { cookie: own, 'content-type': 'application/json' },
+    body: JSON.stringify({ password }),
+  });
+  t.match(changed, { status: 200, json: { data: { email } } });
+  await waitFor(async () => (await withCookie(elsewhere)).status === 401, 5_000);
+  t.match(await withCookie(own), { status: 200 }, 'who made the change stays in');
+  t.match(await login(service, email), failure(401, 'INVALID_CREDENTIALS'));
+  t.match(await login(service, email, { password }), { status: 200 });
 });
 
 t.test('who logs in, or fails to, makes nobody else wait', async (t) => {

@@ -88,7 +88,8 @@ export function onlyAdministrator(identity: Identity): Identity {
 /** For what only somebody known may do. */
 export function onlyUser(identity: Identity): Identity & { readonly user: string } {
   if (identity.user === null) throw invalidCredentials();
-  return { ...identity, user: identity.user };
+  // The same object: what is worked out for an identity is remembered by it.
+  return identity as Identity & { readonly user: string };
 }
 
 interface Known {

@@ -1,11 +1,13 @@
 /** What logging in writes: attempts, sessions, passwords and second factors. Each step is one statement. */
 import { readFileSync } from 'node:fs';
+import { OPERATOR } from '../access/identity.js';
+import { ServiceError } from '../errors.js';
 import { packagePath } from '../files.js';
+import { keepAdministrators } from './administrators.js';
 import type { Database } from './database.js';
 
 const ACCOUNT = statement('account');
 const FAIL = statement('fail');
-const SUSPEND = statement('suspend');
 const BEGIN = statement('begin');
 const REFRESH = statement('refresh');
 const RENEW = statement('renew');
@@ -66,7 +68,19 @@ export class Logins {
 
   async fail(email: string): Promise<void> {
     const [failed] = await this.#database.rows<{ user: string; excessive: boolean | null }>(FAIL, [email]);
-    if (failed?.excessive) await this.#database.rows(SUSPEND, [failed.user]);
+    if (failed?.excessive) await this.#suspend(failed.user);
+  }
+
+  /** The last administrator only has to wait (see account.sql): else anybody could lock everybody out. */
+  async #suspend(user: string): Promise<void> {
+    const suspend = "update service_users set status = 'suspended' where id = $1::uuid and status = 'active'";
+    try {
+      await this.#database.transaction((session) =>
+        keepAdministrators(session, OPERATOR, async () => void (await session.query(suspend, [user]))),
+      );
+    } catch (error) {
+      if (!(error instanceof ServiceError && error.code === 'UNPROCESSABLE_CONTENT')) throw error;
+    }
   }
 
   /** False where the one-time password was used before, or the user has been suspended meanwhile. */
