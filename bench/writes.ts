@@ -22,7 +22,7 @@ export function compileWrites(databaseUrl: string, requests: readonly BenchReque
       const collection = servedCollection(model, name);
       const payload = JSON.parse(body ?? '') as Payload | readonly Payload[];
       const items = [payload].flat() as readonly Payload[];
-      const context = { model, maxRows: null, stamp: { now: new Date().toISOString(), ...CALLER } };
+      const context = { model, maxRows: null, access: null, stamp: { now: new Date().toISOString(), ...CALLER } };
       const changes = items.map((data): Change => ({ key: key ?? '', data }));
       const planned =
         key === undefined ? planCreate(collection, items, context) : planUpdate(collection, changes, context);

@@ -178,8 +178,9 @@ const COMPLAINTS: Readonly<Record<ValidationType, string>> = {
 /** `path` leads to the value inside the payload, where it is known. */
 export function failedValidation(
   field: { readonly collection: string | null; readonly name: string | null },
-  type: ValidationType,
+  type: ValidationType | string,
   path: string | null = null,
+  message: string | null = null,
 ): ServiceError {
   const name = field.name === null ? 'A value' : `Value for field "${field.name}"`;
   const place = field.collection === null ? '' : ` in collection "${field.collection}"`;
@@ -189,7 +190,12 @@ export function failedValidation(
     type,
     path: path === null ? [] : path.split('.'),
   };
-  return new ServiceError('FAILED_VALIDATION', `Validation failed. ${name}${place} ${COMPLAINTS[type]}.`, extensions);
+  const complaint = COMPLAINTS[type as ValidationType] ?? `does not pass its validation (_${type})`;
+  return new ServiceError(
+    'FAILED_VALIDATION',
+    message ?? `Validation failed. ${name}${place} ${complaint}.`,
+    extensions,
+  );
 }
 
 interface ConstraintFailure extends DatabaseFailure {

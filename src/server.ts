@@ -26,7 +26,9 @@ import type { ParseLimits } from './request/query.js';
 import { accountRoutes } from './resources/account.js';
 import { authRoutes } from './resources/auth.js';
 import { itemsRoutes } from './resources/items.js';
+import { meRoutes } from './resources/me.js';
 import { serverRoutes } from './resources/server.js';
+import { systemRoutes } from './resources/system.js';
 import { utilsRoutes } from './resources/utils.js';
 import { loadGrammar } from './sql/verify.js';
 
@@ -72,7 +74,7 @@ export async function startService(config: Config, observe: Observer, report: Re
   const started = new Started();
   try {
     const core = await startCore(config, observe, report, started);
-    const { database, mirror, reads, writes } = core;
+    const { database, mirror, policies, reads, writes } = core;
     const administrator = await makeAdministrator(config, database);
     // A start that fails says why and nothing else.
     const advice: Event[] = [];
@@ -80,6 +82,10 @@ export async function startService(config: Config, observe: Observer, report: Re
     const lookup: Lookup = (holder) => findAccount(database, holder);
     const identities = new Identities(lookup, tokens, config.SESSION_COOKIE_NAME);
     started.add(await listenForChanges(database, 'service_access', () => identities.forget()));
+    writes.onAccessChange(async () => {
+      identities.forget();
+      await policies.reload();
+    });
     started.add(await listenForSessions(database, (session) => identities.forgetSession(session)));
     let url = '';
     const access = {
@@ -92,12 +98,15 @@ export async function startService(config: Config, observe: Observer, report: Re
       post: await openPost(config.EMAIL_TRANSPORT, observe),
       publicUrl: () => config.PUBLIC_URL ?? url,
     };
+    const items = { identities, mirror, policies, reads, writes, limits: parseLimits(config) };
     const router = new Router([
       ...serverRoutes({ config, identities, database, mirror }),
       ...authRoutes(access),
       ...accountRoutes(access),
       ...utilsRoutes({ config, identities, writes }),
-      ...itemsRoutes({ identities, reads, writes, limits: parseLimits(config) }),
+      ...meRoutes(items),
+      ...systemRoutes(items),
+      ...itemsRoutes(items),
     ]);
     const purge = setInterval(() => void writes.forgetReceipts().catch(() => {}), RECEIPTS_PURGED).unref();
     started.add(async () => clearInterval(purge));
@@ -191,7 +200,7 @@ async function startCore(config: Config, observe: Observer, report: Report, star
     shapes: config.SHAPE_CACHE_SIZE,
     receiptLifetime: `${config.IDEMPOTENCY_TTL} milliseconds`,
   };
-  const writes = new Writes(database, mirror, reads, writeLimits, observe);
+  const writes = new Writes({ database, mirror, policies, reads }, writeLimits, observe);
   return { database, databaseUrl, mirror, policies, reads, writes };
 }
 

@@ -3,13 +3,12 @@
  * parsed once, when the policies are loaded; their values are constants of the rule. A filter that cannot be read grants
  * nothing.
  */
-import type { Model } from '../mirror/model.js';
-import type { Access, Action } from '../plan/access.js';
+import type { Collection, Model } from '../mirror/model.js';
+import type { Access, Action, Grant, WriteAction } from '../plan/access.js';
+import { isObject, readFilter, readValidation } from '../plan/rules.js';
 import type { Filter } from '../request/ast.js';
-import { parseFilter } from '../request/filter.js';
-import type { Input, ParseContext } from '../request/query.js';
-import { CONSTANTS } from '../request/values.js';
-import { restrictModel } from './restrict.js';
+import type { Input } from '../request/query.js';
+import { planGrant, restrictModel } from './restrict.js';
 
 /** A row of service_permissions. */
 export interface PermissionRow {
@@ -38,6 +37,7 @@ export class Permissions implements Access {
   readonly key: string;
   readonly #rules: Rules;
   readonly #views = new WeakMap<Model, Model>();
+  readonly #grants = new WeakMap<Collection, Map<WriteAction, Grant | null>>();
 
   constructor(key: string, rules: Rules) {
     this.key = key;
@@ -56,6 +56,16 @@ export class Permissions implements Access {
     this.#views.set(model, view);
     return view;
   }
+
+  grant(action: WriteAction, collection: Collection, model: Model): Grant | null {
+    const known = this.#grants.get(collection) ?? new Map<WriteAction, Grant | null>();
+    this.#grants.set(collection, known);
+    const before = known.get(action);
+    if (before !== undefined) return before;
+    const grant = planGrant(this.rules(action, collection.name), collection, model);
+    known.set(action, grant);
+    return grant;
+  }
 }
 
 /** By action and collection, in the order of the rows. */
@@ -72,7 +82,7 @@ export function readRules(rows: readonly PermissionRow[]): Rules {
 
 function readRule(row: PermissionRow): Rule | null {
   const where = readFilter(row.permissions);
-  const validation = readFilter(row.validation);
+  const validation = readValidation(row.validation);
   if (where === undefined || validation === undefined) return null;
   const names = (row.fields ?? '').split(',').flatMap((name) => name.trim() || []);
   return Object.freeze({
@@ -82,33 +92,4 @@ function readRule(row: PermissionRow): Rule | null {
     validation,
     presets: isObject(row.presets) ? row.presets : {},
   });
-}
-
-const UNLIMITED: ParseContext = {
-  values: CONSTANTS,
-  limits: {
-    nodes: Number.MAX_SAFE_INTEGER,
-    relationalDepth: 100,
-    jsonDepth: 100,
-    bracketDepth: 100,
-    arrayLength: Number.MAX_SAFE_INTEGER,
-    pageSize: null,
-    wholeRows: Number.MAX_SAFE_INTEGER,
-  },
-};
-
-/** Null where there is nothing to hold; undefined where it cannot be read. */
-export function readFilter(input: unknown): Filter | null | undefined {
-  if (input === null || input === undefined) return null;
-  if (!isObject(input)) return undefined;
-  if (Object.keys(input).length === 0) return null;
-  try {
-    return parseFilter(input, UNLIMITED);
-  } catch {
-    return undefined;
-  }
-}
-
-function isObject(value: unknown): value is Input {
-  return value !== null && typeof value === 'object' && !Array.isArray(value);
 }

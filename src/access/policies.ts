@@ -22,22 +22,15 @@ export interface PolicyRow {
   readonly permissions: readonly PermissionRow[];
 }
 
-export interface PolicyDocument {
-  readonly policies: readonly PolicyRow[];
-  /** Policies of the public, in order. */
-  readonly public: readonly string[];
-}
-
 /** What this needs of the database; the driver stays behind it. */
 export interface PolicySource {
-  load(): Promise<PolicyDocument>;
+  load(): Promise<readonly PolicyRow[]>;
   /** Calls back on each notification. Returns how to stop. */
   listen(changed: () => void): Promise<() => Promise<void>>;
 }
 
 interface Loaded {
   readonly policies: ReadonlyMap<string, PolicyRow>;
-  readonly public: readonly string[];
   /** By the names of the policies. */
   readonly access: LRUCache<string, Permissions>;
   readonly byIdentity: WeakMap<Identity, Permissions>;
@@ -54,7 +47,7 @@ export class Policies {
   readonly #observe: Observer;
   /** What the same rules added up to before: views of the model and compiled shapes stay theirs. */
   readonly #byKey = new LRUCache<string, Permissions>({ max: SETS });
-  #loaded: Loaded = index({ policies: [], public: [] });
+  #loaded: Loaded = index([]);
   #loading: Promise<void> | null = null;
   #again = false;
   #closed = false;
@@ -85,11 +78,7 @@ export class Policies {
 
   /** In order: what comes later wins where they set the same field. */
   policiesOf(identity: Identity): PolicyRow[] {
-    const { policies, public: open } = this.#loaded;
-    const ids = identity.user === null && identity.policies.length === 0 ? open : identity.policies;
-    const found = ids.flatMap((id) => policies.get(id) ?? []);
-    // Nobody who is unknown has an address that was checked.
-    return ids === open ? found.filter((policy) => !policy.ip_access) : found;
+    return identity.policies.flatMap((id) => this.#loaded.policies.get(id) ?? []);
   }
 
   /** Resolves when policies are in place that were read after the call. */
@@ -133,10 +122,9 @@ export class Policies {
   }
 }
 
-function index(document: PolicyDocument): Loaded {
+function index(policies: readonly PolicyRow[]): Loaded {
   return {
-    policies: new Map(document.policies.map((policy) => [policy.id, policy])),
-    public: document.public,
+    policies: new Map(policies.map((policy) => [policy.id, policy])),
     access: new LRUCache({ max: SETS }),
     byIdentity: new WeakMap(),
   };

@@ -4,29 +4,35 @@
  * covered, and what is forbidden looks like what does not exist.
  */
 import type { Collection, Field, Model } from '../mirror/model.js';
-import type { RestrictedCollection } from '../plan/access.js';
+import type { Grant, PlannedRule, RestrictedCollection, RestrictedModel } from '../plan/access.js';
 import { type Budget, planFilter } from '../plan/filter.js';
-import { ALWAYS, type Condition } from '../plan/plan.js';
+import { ALWAYS, type Condition, isAlways } from '../plan/plan.js';
 import type { Rule } from './permissions.js';
 
-/** A rule whose filter has become a condition on rows of its collection. */
-export interface PlannedRule {
-  readonly where: Condition;
-  /** Null for all. */
-  readonly fields: ReadonlySet<string> | null;
-}
-
-export function restrictModel(model: Model, rulesOf: (collection: string) => readonly Rule[]): Model {
+export function restrictModel(model: Model, rulesOf: (collection: string) => readonly Rule[]): RestrictedModel {
   const collections = new Map<string, Collection>();
   for (const collection of model.collections.values()) {
     const rules = planRules(rulesOf(collection.name), collection, model);
     if (rules.length > 0) collections.set(collection.name, restrictCollection(collection, rules));
   }
-  return Object.freeze({ version: model.version, schema: model.schema, collections, refused: new Map() });
+  const { version, schema } = model;
+  return Object.freeze({ version, schema, collections, refused: new Map<string, string>(), whole: model });
+}
+
+/** Presets are merged in the order of the rules, what comes later wins; validations all count. */
+export function planGrant(rules: readonly Rule[], collection: Collection, model: Model): Grant | null {
+  const planned = planRules(rules, collection, model);
+  if (planned.length === 0) return null;
+  return Object.freeze({
+    rules: planned,
+    fields: planned.map(({ fields }) => fields).reduce(union),
+    presets: Object.assign({}, ...rules.map(({ presets }) => presets)),
+    validations: rules.flatMap(({ validation }) => validation ?? []),
+  });
 }
 
 /** Rules about the same rows are one; one that does not fit the structure grants nothing. */
-export function planRules(rules: readonly Rule[], collection: Collection, model: Model): PlannedRule[] {
+function planRules(rules: readonly Rule[], collection: Collection, model: Model): PlannedRule[] {
   const byText = new Map<string, PlannedRule>();
   for (const { where, text, fields } of rules) {
     const before = byText.get(text);
@@ -39,7 +45,8 @@ export function planRules(rules: readonly Rule[], collection: Collection, model:
 function planWhere(filter: Rule['where'], collection: Collection, model: Model): Condition | null {
   const budget: Budget = { model, maxNodes: Number.MAX_SAFE_INTEGER, nodes: 0 };
   try {
-    return planFilter(filter, collection, budget, 'permissions');
+    const condition = planFilter(filter, collection, budget, 'permissions');
+    return isAlways(condition) ? ALWAYS : condition;
   } catch {
     return null;
   }
@@ -73,11 +80,7 @@ function restrictCollection(collection: Collection, rules: readonly PlannedRule[
   });
 }
 
-export function anyOf(conditions: readonly Condition[]): Condition {
+function anyOf(conditions: readonly Condition[]): Condition {
   if (conditions.some(isAlways)) return ALWAYS;
   return conditions.length === 1 ? (conditions[0] as Condition) : { kind: 'or', conditions };
-}
-
-export function isAlways(condition: Condition): boolean {
-  return condition.kind === 'and' && condition.conditions.every(isAlways);
 }

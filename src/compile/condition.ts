@@ -1,6 +1,6 @@
 /** Conditions → SQL. The one filter compiler: reads, counts and existence tests all pass here. */
 import type { Collection } from '../mirror/model.js';
-import { isMaskedOperand, wholeOf } from '../plan/access.js';
+import { isMaskedOperand } from '../plan/access.js';
 import type { Condition, CursorCondition, Hop, OperandPlan, Order, ValuePlan } from '../plan/plan.js';
 import type { Operator } from '../request/ast.js';
 import type { Pattern } from '../sql/codec.js';
@@ -39,6 +39,8 @@ export function compileCondition(condition: Condition, source: Source): Fragment
     }
     case 'search':
       return compileSearch(condition, source);
+    case 'rule':
+      return source.holds(condition.rule);
   }
 }
 
@@ -113,6 +115,8 @@ function compileComparison(
       return sql`${left} = any(${parameter({ kind: 'list', ...typed })}::${type}[])`;
     case 'nin':
       return sql`${left} <> all(${parameter({ kind: 'list', ...typed })}::${type}[])`;
+    case 'regex':
+      return sql`${asText(operand, left)} ~ ${parameter({ kind: 'value', ...typed, codec: 'text' })}::text`;
     case 'between':
     case 'nbetween': {
       const entry = (position: number): Fragment => sql`${parameter({ kind: 'entry', position, ...typed })}::${type}`;
@@ -145,16 +149,25 @@ function compareWithCaller(
   value: Extract<ValuePlan, { kind: 'caller' }>,
   source: Source,
 ): Fragment {
-  const user = new Source(alias(`t${source.scope.next()}`), source.scope, wholeOf(value.collection));
-  const { from, found } = callerValues(value.operand, user);
-  const key = user.column([], value.collection.primaryKey);
-  const wanted = sql`${key} = any(${parameter({ kind: 'caller', variable: value.variable })}::uuid[])`;
-  const rows = sql`select ${found}::text::${operandTypeName(operand)} from ${tableName(value.collection)} ${user.alias}${user.joins()}${from} where ${wanted}`;
+  const rows = compileCaller(value, operandTypeName(operand), source.scope);
   if (operator === 'eq' || operator === 'in') return sql`${left} = any(array(${rows}))`;
   if (operator === 'neq' || operator === 'nin') return sql`${left} <> all(array(${rows}))`;
   const comparison = COMPARISONS[operator];
   if (!comparison) throw new Error(`the operator ${operator} takes no field of the caller`);
   return sql`${left} ${comparison} (${rows} limit 1)`;
+}
+
+/** The values of the caller's, each a row. */
+export function compileCaller(
+  value: Extract<ValuePlan, { kind: 'caller' }>,
+  type: Fragment,
+  scope: Source['scope'],
+): Fragment {
+  const user = new Source(alias(`t${scope.next()}`), scope, value.collection);
+  const { from, found } = callerValues(value.operand, user);
+  const key = user.raw([], value.collection.primaryKey);
+  const wanted = sql`${key} = any(${parameter({ kind: 'caller', variable: value.variable })}::uuid[])`;
+  return sql`select ${found}::text::${type} from ${tableName(value.collection)} ${user.alias}${user.joins()}${from} where ${wanted}`;
 }
 
 /** All values behind a to-many relation, not only the first. */

@@ -16,7 +16,7 @@ import { alias, type Fragment, identifier, integer, join, literal, nothing, para
 import { compileCondition, compileCursor } from './condition.js';
 import { compileGroups } from './groups.js';
 import { compileOperand, showOperand } from './operand.js';
-import { columnName, type Flags, reference, refersTo, type Scope, Source } from './source.js';
+import { columnName, reference, refersTo, type Scope, Source } from './source.js';
 
 export interface CompiledLevel {
   /** Yields the rows to show, in order. */
@@ -59,7 +59,7 @@ interface Page {
   readonly query: Fragment;
   readonly name: Fragment;
   /** Columns that say whether a masked field of the row may be seen. */
-  readonly flags: Flags;
+  readonly flag: Flag;
   /** The order again, over the columns of the page: joins behind the page are not bound to keep it. */
   readonly order: readonly PageOrder[];
 }
@@ -94,7 +94,7 @@ function compilePage(level: RowLevel, number: number, scope: Scope, tie: Tie | n
     level.order.map(({ descending }, position) => ({ column: sorted[position] as Fragment, descending })),
   );
   const query = sql`select ${join([...columns.values()], sql`, `)} from ${source.from(...conditions)}${inner}${limitClause(level.limit)}${offsetClause(level.offset)}${level.locked ? sql` for update of ${source.alias}` : nothing}`;
-  return { query, name, flags: flags.of, order };
+  return { query, name, flag: flags.of, order };
 }
 
 type PlainOperand = Extract<OperandPlan, { kind: 'field' | 'key' }>;
@@ -105,8 +105,10 @@ function isPlain(operand: OperandPlan, level: RowLevel): operand is PlainOperand
   return operand.kind === 'field' && operand.through.length === 0 && !isMasked(level.collection, operand.field);
 }
 
+type Flag = (field: Field) => Fragment | null;
+
 /** One column per rule and not per field: a rule may be costly, and is found out once per row. */
-function compileFlags(level: RowLevel, source: Source, page: Fragment): { columns: Map<string, Fragment>; of: Flags } {
+function compileFlags(level: RowLevel, source: Source, page: Fragment): { columns: Map<string, Fragment>; of: Flag } {
   const columns = new Map<string, Fragment>();
   const names = new Map<Condition, Fragment>();
   for (const field of level.outputs.flatMap((output) => shownFields(output))) {
@@ -156,7 +158,7 @@ function neededFields(output: Output, level: RowLevel): Field[] {
 function compileOutputs(level: RowLevel, page: Page, scope: Scope): { outputs: Fragment; joins: Fragment } {
   const outputs: Fragment[] = [];
   const joins: Fragment[] = [];
-  const rows = new Source(page.name, scope, level.collection, page.flags);
+  const rows = new Source(page.name, scope, level.collection, { flag: page.flag });
   for (const output of level.outputs) {
     const { value, from } = compileOutput(output, level, rows);
     outputs.push(sql`${value} as ${identifier(output.name)}`);
@@ -233,7 +235,8 @@ function anyTarget(level: RowLevel, step: Step, page: Source): Fragment {
 
 /** The page of a to-one relation keeps its `limit 1`, a fence: without it the planner joins the whole related table. */
 function compileRelated(level: RowLevel, step: Step, page: Source): CompiledLevel {
-  const referred = reference(step, page.alias, page.column([], step.field));
+  const named = step.kind === 'any' ? page.raw([], step.collectionField) : nothing;
+  const referred = reference(step, page.column([], step.field), named);
   const tie: Tie = (related) => sql`${related.raw([], level.collection.primaryKey)} = ${referred}`;
   return compileRows(level, page.scope, tie);
 }

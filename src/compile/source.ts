@@ -20,23 +20,28 @@ export class Scope {
   }
 }
 
-/** Whether a masked field of the row may be seen, where that was found out before. */
-export type Flags = (field: Field) => Fragment | null;
+/** Rows that are not those of a table: how their values are found. */
+export interface Derived {
+  /** Whether a masked field may be seen, where that was found out before. */
+  readonly flag?: (field: Field) => Fragment | null;
+  /** The value of a field. */
+  readonly value?: (field: Field) => Fragment;
+}
 
 export class Source {
   readonly alias: Fragment;
   readonly scope: Scope;
   readonly collection: Collection;
-  readonly #flags: Flags | null;
+  readonly #derived: Derived;
   readonly #joined = new Map<string, Fragment>();
   /** Shared by the sources of the rows that are joined. */
   #joins: Fragment[] = [];
 
-  constructor(name: Fragment, scope: Scope, collection: Collection, flags: Flags | null = null) {
+  constructor(name: Fragment, scope: Scope, collection: Collection, derived: Derived = {}) {
     this.alias = name;
     this.scope = scope;
     this.collection = collection;
-    this.#flags = flags;
+    this.#derived = derived;
   }
 
   /** The value, null where the caller may not see it. */
@@ -48,6 +53,7 @@ export class Source {
 
   /** The value for the statement's own use: keys that tie rows together, and orders that nobody sees. */
   raw(through: readonly Step[], field: Field): Fragment {
+    if (through.length === 0 && this.#derived.value) return this.#derived.value(field);
     return sql`${this.at(through)}.${columnName(field)}`;
   }
 
@@ -55,7 +61,7 @@ export class Source {
   mask(through: readonly Step[], field: Field): Fragment | null {
     const collection = through.at(-1)?.target ?? this.collection;
     if (!isMasked(collection, field)) return null;
-    const known = through.length === 0 ? this.#flags?.(field) : null;
+    const known = through.length === 0 ? this.#derived.flag?.(field) : null;
     return known ?? this.#holds(maskOf(collection, field), this.at(through), collection);
   }
 
@@ -69,8 +75,10 @@ export class Source {
       const known = this.#joined.get(key);
       const next = known ?? alias(`t${this.scope.next()}`);
       if (!known) {
-        const value = this.column(through.slice(0, position), step.field);
-        this.#joins.push(relatedRow(step, next, reference(step, current, value), this.scope));
+        const before = through.slice(0, position);
+        const named = step.kind === 'any' ? this.raw(before, step.collectionField) : nothing;
+        const referred = reference(step, this.column(before, step.field), named);
+        this.#joins.push(relatedRow(step, next, referred, this.scope));
         this.#joined.set(key, next);
       }
       current = next;
@@ -93,6 +101,11 @@ export class Source {
   /** To be read after everything that may need a join was compiled. */
   joins(): Fragment {
     return join(this.#joins, nothing);
+  }
+
+  /** What a rule says of the row as it is. */
+  holds(rule: Condition): Fragment | null {
+    return this.#holds(rule, this.alias, this.collection);
   }
 
   #seen(): Fragment | null {
@@ -123,18 +136,18 @@ function relatedRow(step: Step, name: Fragment, key: Fragment, scope: Scope): Fr
     : sql` left join (${table}${joins}) on ${condition}`;
 }
 
-/** The key that a row refers to; `held` is what its field holds. */
-export function reference(step: Step, row: Fragment, held: Fragment): Fragment {
-  return step.kind === 'one' ? held : anyReference(step, row, held);
+/** The key that a row refers to; `held` is what its field holds, `collection` the collection that it names. */
+export function reference(step: Step, held: Fragment, collection: Fragment): Fragment {
+  return step.kind === 'one' ? held : anyReference(step, held, collection);
 }
 
 /**
  * The key as text becomes a value of the target's type only where the row names the target and the text can be read:
  * a condition beside the cast would not do, since PostgreSQL may evaluate the cast first.
  */
-function anyReference(step: AnyStep, row: Fragment, held: Fragment): Fragment {
+function anyReference(step: AnyStep, held: Fragment, collection: Fragment): Fragment {
   const key = sql`${held}::text`;
-  const named = sql`${row}.${columnName(step.collectionField)} = ${literal(step.target.name)}`;
+  const named = sql`${collection} = ${literal(step.target.name)}`;
   switch (step.target.primaryKey.column?.base_type) {
     case 'int2':
     case 'int4':

@@ -6,12 +6,14 @@ import { LRUCache } from 'lru-cache';
 import type { Identity } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
 import { compileCohort, compileRead, compileReadBack } from '../compile/read.js';
-import { fromDatabase, invalidQuery, staleness } from '../errors.js';
+import { forbiddenCollection, fromDatabase, invalidQuery, staleness } from '../errors.js';
 import type { Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
+import type { Access, WriteAction } from '../plan/access.js';
 import { columnsOf } from '../plan/columns.js';
-import type { ReadPlan } from '../plan/plan.js';
+import { anyRule } from '../plan/guard.js';
+import type { Condition, ReadPlan } from '../plan/plan.js';
 import { type PlanLimits, planRead } from '../plan/read.js';
 import type { Parsed } from '../request/ast.js';
 import { bind } from '../sql/parameter.js';
@@ -77,14 +79,16 @@ export class Reads {
   }
 
   /** A statement depends on the request's shape and on what the caller may see, not on who the caller is. */
-  compile(parsed: Parsed, caller: Identity): Compiled {
+  compile(parsed: Parsed, caller: Identity, selectedFor: WriteAction | null = null): Compiled {
     const access = this.#policies.accessOf(caller);
-    const shape = access ? `${access.key} ${parsed.shape}` : parsed.shape;
+    const shape = access ? `${access.key} ${selectedFor ?? ''}${parsed.shape}` : parsed.shape;
     const known = this.#shapes.get(shape);
     if (known) return known;
     const start = performance.now();
     const { model } = this.#mirror;
-    const plan = planRead(parsed.request, access ? access.view(model) : model, this.#limits);
+    const plan = access
+      ? planRead(parsed.request, access.view(model), this.#limits, touched(access, selectedFor, parsed, model))
+      : planRead(parsed.request, model, this.#limits);
     const statement = compileRead(plan);
     const check = (text: string): string => {
       verify(text, 'read', (schema, name) => isOurs(model, schema, name));
@@ -222,6 +226,15 @@ function once<Result>(make: () => Result): () => Result {
     made ??= { result: make() };
     return made.result;
   };
+}
+
+/** Of the items that a query selects for a write, those that the caller may write. */
+function touched(access: Access, action: WriteAction | null, { request }: Parsed, model: Model): Condition | null {
+  if (action === null) return null;
+  const collection = model.collections.get(request.collection);
+  const grant = collection && access.grant(action, collection, model);
+  if (!grant) throw forbiddenCollection(request.collection);
+  return anyRule(grant.rules);
 }
 
 function isOurs(model: Model, schema: string, name: string): boolean {

@@ -18,6 +18,7 @@ export class Session {
   readonly expires = performance.now() + LIFETIME * (0.75 + Math.random() / 2);
   /** Texts that the connection has prepared. */
   readonly #prepared = new Set<string>();
+  readonly #afterwards: (() => Promise<void>)[] = [];
   #lost = false;
 
   /** Those who wait for an answer: of several statements on their way the driver fails only the first when a connection breaks. */
@@ -83,6 +84,11 @@ export class Session {
     });
   }
 
+  /** To be done once the running transaction has been committed, before its result is handed on. */
+  afterwards(work: () => Promise<void>): void {
+    this.#afterwards.push(work);
+  }
+
   /** What was done is undone if anything fails, the commit included. */
   async transaction<Result>(work: () => Promise<Result>): Promise<Result> {
     // Sent together with the first statement of the work: one round trip less.
@@ -92,8 +98,10 @@ export class Session {
       const result = await work();
       await begun;
       await this.#answer(this.query('commit').execute());
+      for (const next of this.#afterwards.splice(0)) await next();
       return result;
     } catch (error) {
+      this.#afterwards.length = 0;
       if (!this.#lost) await this.query('rollback').catch(() => {});
       throw error;
     }

@@ -1,7 +1,7 @@
 /** The database as the mirror and the policies see it: one statement that describes each, and word of its changes. */
 import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import type { PolicyDocument, PolicySource } from '../access/policies.js';
+import type { PolicyRow, PolicySource } from '../access/policies.js';
 import { packagePath } from '../files.js';
 import type { StructureDocument } from '../mirror/document.js';
 import type { Source } from '../mirror/watch.js';
@@ -14,8 +14,8 @@ const POLICIES = readFileSync(packagePath('sql', 'policies.sql'), 'utf8');
 
 export function policiesOf(database: Database): PolicySource {
   return {
-    load: async () => JSON.parse(String(await database.cell(POLICIES, []))) as PolicyDocument,
-    listen: (changed) => listen(database, 'service_access', changed),
+    load: async () => JSON.parse(String(await database.cell(POLICIES, []))) as PolicyRow[],
+    listen: (changed) => listen(database, 'service_policies', changed),
   };
 }
 

@@ -2,17 +2,17 @@
  * Runs writes: the chain of one payload, then what is shown of the result, in one transaction. Deadlocks and serialization
  * failures are ours to retry: nothing of the attempt is left, and the client did nothing wrong.
  */
-import { LRUCache } from 'lru-cache';
-import type { Identity } from '../access/identity.js';
-import { hashPassword } from '../access/passwords.js';
+import { type Identity, OPERATOR } from '../access/identity.js';
+import type { Policies } from '../access/policies.js';
 import { compileDelete } from '../compile/delete.js';
 import { compileSort } from '../compile/sort.js';
 import { compileWrite } from '../compile/write.js';
-import { fromWrite, invalidPayload, type Naming, serviceUnavailable, staleness, unprocessable } from '../errors.js';
-import { type Collection, collectionOf, type Field, type Model } from '../mirror/model.js';
+import { fromWrite, invalidPayload, ServiceError, serviceUnavailable, staleness, unprocessable } from '../errors.js';
+import { type Collection, collectionOf, type Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
-import { Secret } from '../plan/cell.js';
+import type { WriteAction } from '../plan/access.js';
+import { anyRule, Guard } from '../plan/guard.js';
 import { checkKey, type Key, planCreate, planUpdate, planUpsert, type WriteContext } from '../plan/payload.js';
 import { servedCollection } from '../plan/read.js';
 import { checkRows } from '../plan/rows.js';
@@ -22,14 +22,15 @@ import type { Input, ParseLimits } from '../request/query.js';
 import { parseReadBack, parseSelection } from '../request/rest.js';
 import type { CreateBody, Selected, UpdateBody } from '../request/write.js';
 import { bind } from '../sql/parameter.js';
-import type { Statement } from '../sql/statement.js';
-import { verify } from '../sql/verify.js';
+import { checkPasswords, concernsAccess, decidesAccess, keepAdministrators } from './administrators.js';
 import { Conflict, isConflict, isRace, pause } from './conflicts.js';
 import type { Database } from './database.js';
 import type { WriteSession } from './import.js';
-import type { Reads } from './reads.js';
+import type { Compiled, Reads } from './reads.js';
 import { aheadOf, suppliesKeys } from './sequences.js';
 import type { Session } from './sessions.js';
+import { Statements } from './statements.js';
+import { eachChange, fromValidation, hashSecrets, lock, namesOf } from './written.js';
 
 export interface WriteLimits {
   readonly maxRows: number | null;
@@ -63,24 +64,35 @@ const ATTEMPTS = 10;
 /** What a statement says that found the receipt of an earlier one. */
 const REPEATED = 'repeated';
 
+export interface WriteServices {
+  readonly database: Database;
+  readonly mirror: Mirror;
+  readonly policies: Policies;
+  readonly reads: Reads;
+}
+
 export class Writes {
   readonly #database: Database;
   readonly #mirror: Mirror;
   readonly #reads: Reads;
+  readonly #policies: Policies;
   readonly #limits: WriteLimits;
-  readonly #observe: Observer;
-  readonly #shapes: LRUCache<string, Statement>;
-  /** Statements that were used before: from then on they are prepared. */
-  readonly #used = new WeakSet<Statement>();
+  readonly #statements: Statements;
+  readonly #listeners: (() => Promise<void>)[] = [];
 
-  constructor(database: Database, mirror: Mirror, reads: Reads, limits: WriteLimits, observe: Observer) {
+  constructor(services: WriteServices, limits: WriteLimits, observe: Observer) {
+    const { database, mirror, reads, policies } = services;
     this.#database = database;
     this.#mirror = mirror;
     this.#reads = reads;
+    this.#policies = policies;
     this.#limits = limits;
-    this.#observe = observe;
-    this.#shapes = new LRUCache({ max: limits.shapes });
-    mirror.onChange(() => this.#shapes.clear());
+    this.#statements = new Statements(mirror, limits.shapes, observe);
+  }
+
+  /** Calls back when a write may have changed who may do what; the write is answered after that. */
+  onAccessChange(listener: () => Promise<void>): void {
+    this.#listeners.push(listener);
   }
 
   /** With a receipt, the same request is carried out once and answered the same each time. */
@@ -122,7 +134,7 @@ export class Writes {
       if (body.kind === 'each')
         return this.#run(planUpdate(collection, eachChange(collection, body.items), context), false, shown);
       return this.#database.transaction(async (session) => {
-        const keys = await this.#keys(collection, body.selected, shown.caller, session);
+        const keys = await this.#keys(collection, body.selected, shown.caller, session, 'update');
         const planned = planUpdate(
           collection,
           keys.map((key) => ({ key, data: body.data })),
@@ -133,8 +145,14 @@ export class Writes {
     });
   }
 
-  isSingleton(name: string): boolean {
-    return this.#mirror.model.collections.get(name)?.singleton ?? false;
+  /** As far as the caller may know: of what they can neither see nor write there is nothing to say. */
+  isSingleton(name: string, caller: Identity): boolean {
+    const { model } = this.#mirror;
+    const collection = model.collections.get(name);
+    if (!collection?.singleton) return false;
+    const access = this.#policies.accessOf(caller);
+    if (!access || access.view(model).collections.has(name)) return true;
+    return (['create', 'update'] as const).some((action) => access.grant(action, collection, model));
   }
 
   /** The only item of a singleton is changed, or made. */
@@ -144,7 +162,8 @@ export class Writes {
       const context = this.#context(model, shown.caller);
       return this.#database.transaction(async (session) => {
         await lock(collection, session);
-        const [key] = await this.#keys(collection, { kind: 'query', query: { limit: 1 } }, shown.caller, session);
+        // Whether there is an item is no matter of permissions: whether it may be changed is.
+        const [key] = await this.#keys(collection, { kind: 'query', query: { limit: 1 } }, OPERATOR, session, 'update');
         const planned =
           key === undefined
             ? planCreate(collection, [data], context)
@@ -157,11 +176,18 @@ export class Writes {
   delete(name: string, selected: Selected, caller: Identity): Promise<void> {
     return this.#attempt(async (model) => {
       const collection = servedCollection(model, name);
-      const statement = this.#statement(`delete ${collection.name}`, () => compileDelete(collection), model);
+      const access = this.#policies.accessOf(caller);
+      const rule = access && anyRule(new Guard(access, model).grant('delete', collection).rules);
+      const shape = `${access?.key ?? ''}delete ${collection.name}`;
+      const statement = this.#statements.get(shape, () => compileDelete(collection, rule));
       await this.#database.transaction(async (session) => {
-        const keys = (await this.#keys(collection, selected, caller, session)).map((key) => checkKey(collection, key));
+        const found = await this.#keys(collection, selected, caller, session, 'delete');
+        const keys = found.map((key) => checkKey(collection, key));
         checkRows(keys.length, this.#limits.maxRows);
-        await session.cell(statement.text, bind(statement.parameters, [keys], caller));
+        const send = (): Promise<unknown> => session.cell(statement.text, bind(statement.parameters, [keys], caller));
+        if (!decidesAccess(name)) return void (await send());
+        await keepAdministrators(session, caller, send);
+        session.afterwards(() => this.#changedAccess());
       });
     });
   }
@@ -170,15 +196,22 @@ export class Writes {
     return {
       model,
       maxRows: this.#limits.maxRows,
-      stamp: { now: new Date().toISOString(), user: caller.user, role: caller.role },
+      stamp: { ...caller, now: new Date().toISOString() },
+      access: this.#policies.accessOf(caller),
     };
   }
 
-  async #keys(collection: Collection, selected: Selected, caller: Identity, session: Session): Promise<readonly Key[]> {
+  async #keys(
+    collection: Collection,
+    selected: Selected,
+    caller: Identity,
+    session: Session,
+    action: WriteAction,
+  ): Promise<readonly Key[]> {
     if (selected.kind === 'keys') return selected.keys;
     const key = collection.primaryKey.name;
     const parsed = parseSelection(collection.name, selected.query, key, this.#limits.parse);
-    const cell = await this.#read(parsed, caller, session);
+    const cell = await this.#read(parsed, caller, session, action);
     const { data } = JSON.parse(cell?.toString() ?? '{"data":[]}') as { data: Record<string, Key>[] };
     return data.map((item) => item[key] as Key);
   }
@@ -186,11 +219,13 @@ export class Writes {
   /** In one round trip where the connection knows both statements and nothing depends on their answers. */
   #run(planned: PlannedWrite, one: boolean, shown: Shown, receipt: Receipt | null = null): Promise<Buffer | null> {
     return this.#database.sessions.use(async (session) => {
-      const written = receipt || suppliesKeys(planned) ? null : await this.#chain(planned, shown.caller, null);
-      const cells = written && session.together([written, this.#readBack(planned, one, shown)]);
+      const apart = receipt || suppliesKeys(planned) || concernsAccess(planned);
+      const written = apart ? null : await this.#chain(planned, shown.caller, null);
+      const read = written && this.#readBack(planned, one, shown);
+      const cells = written && session.together(read ? [written, read] : [written]);
       if (!cells) return session.transaction(() => this.#send(planned, one, shown, session, receipt));
       const [, body = null] = await cells.catch((error: unknown) => {
-        throw isRace(error, planned) ? new Conflict() : error;
+        throw isRace(error, planned) ? new Conflict() : fromValidation(error, planned);
       });
       return body;
     });
@@ -203,21 +238,41 @@ export class Writes {
     session: Session,
     receipt: Receipt | null = null,
   ): Promise<Buffer | null> {
-    await this.#write(planned, shown.caller, session, receipt);
-    const { text, parameters, prepare } = this.#readBack(planned, one, shown);
-    const body = await session.cell(text, parameters, prepare);
+    const write = (): Promise<void> => this.#write(planned, shown.caller, session, receipt);
+    if (concernsAccess(planned)) {
+      await checkPasswords(planned, session);
+      await keepAdministrators(session, shown.caller, write);
+      session.afterwards(() => this.#changedAccess());
+    } else await write();
+    const read = this.#readBack(planned, one, shown);
+    const body = read && (await session.cell(read.text, read.parameters, read.prepare));
     if (receipt && body)
       await session.query('update service_receipts set body = $1 where id = $2', [body.toString(), receipt.id]);
     return body;
   }
 
-  /** Items that the write makes are read by the keys that it leaves. */
-  #readBack({ plan, keys: known }: PlannedWrite, one: boolean, shown: Shown): Bound {
+  async #changedAccess(): Promise<void> {
+    await Promise.all(this.#listeners.map((listener) => listener()));
+  }
+
+  /** Items that the write makes are read by the keys that it leaves. Null where the caller may not see them. */
+  #readBack({ plan, keys: known }: PlannedWrite, one: boolean, shown: Shown): Bound | null {
     const keys = plan.nodes.length === 0 ? (known ?? []) : known;
     const parsed = parseReadBack(plan.collection.name, keys, one, shown.queryString, this.#limits.parse);
-    const compiled = this.#reads.compile(parsed, shown.caller);
+    const compiled = this.#compileShown(parsed, shown.caller);
+    if (!compiled) return null;
     const { text, parameters } = keys ? compiled.statement : compiled.readBack();
     return { text, parameters: bind(parameters, parsed.values, shown.caller), prepare: this.#reads.isKnown(compiled) };
+  }
+
+  #compileShown(parsed: Parsed, caller: Identity): Compiled | null {
+    try {
+      return this.#reads.compile(parsed, caller);
+    } catch (error) {
+      const hidden = error instanceof ServiceError && error.code === 'FORBIDDEN' && !caller.administrator;
+      if (hidden) return null;
+      throw error;
+    }
   }
 
   async #write(planned: PlannedWrite, caller: Identity, session: Session, receipt: Receipt | null): Promise<void> {
@@ -228,7 +283,7 @@ export class Writes {
       await aheadOf(planned, JSON.parse(String(cell)) as (string | null)[], session);
     } catch (error) {
       if (isRace(error, planned)) throw new Conflict();
-      throw error;
+      throw fromValidation(error, planned);
     }
   }
 
@@ -239,11 +294,11 @@ export class Writes {
     const shape = receipt ? `${planned.shape} with a receipt` : planned.shape;
     const { model } = this.#mirror;
     const receipts = receipt ? collectionOf(model, 'service_receipts') : null;
-    const statement = this.#statement(shape, () => compileWrite(plan, receipts), model);
+    const statement = this.#statements.get(shape, () => compileWrite(plan, receipts));
     const document = JSON.stringify({ ...input, nodes: await hashSecrets(input.nodes) });
     const values = receipt ? [document, receipt.id, receipt.fingerprint, this.#limits.receiptLifetime] : [document];
     const parameters = bind(statement.parameters, values, caller);
-    return { text: statement.text, parameters, prepare: this.#isKnown(statement) };
+    return { text: statement.text, parameters, prepare: this.#statements.isKnown(statement) };
   }
 
   /** One transaction in which rows are written batch by batch; what `work` throws undoes all of it. */
@@ -272,9 +327,11 @@ export class Writes {
   sort(name: string, item: Key, to: Key, caller: Identity): Promise<void> {
     return this.#attempt(async (model) => {
       const collection = servedCollection(model, name);
+      const access = this.#policies.accessOf(caller);
+      if (access) new Guard(access, model).checkOrder(collection);
       const field = collection.sortField === null ? undefined : collection.fields.get(collection.sortField);
       if (!field?.column) throw invalidPayload(`The collection "${name}" has no sort field`);
-      const statement = this.#statement(`sort ${name}`, () => compileSort(collection, field), model);
+      const statement = this.#statements.get(`sort ${name}`, () => compileSort(collection, field));
       await this.#database.transaction(async (session) => {
         await lock(collection, session);
         await session.cell(statement.text, bind(statement.parameters, [item, to], caller));
@@ -282,31 +339,19 @@ export class Writes {
     });
   }
 
-  async #read(parsed: Parsed, caller: Identity, session: Session): Promise<Buffer | null> {
-    const compiled = this.#reads.compile(parsed, caller);
+  async #read(
+    parsed: Parsed,
+    caller: Identity,
+    session: Session,
+    action: WriteAction | null = null,
+  ): Promise<Buffer | null> {
+    const compiled = this.#reads.compile(parsed, caller, action);
     const { statement } = compiled;
     return session.cell(
       statement.text,
       bind(statement.parameters, parsed.values, caller),
       this.#reads.isKnown(compiled),
     );
-  }
-
-  #isKnown(statement: Statement): boolean {
-    if (this.#used.has(statement)) return true;
-    this.#used.add(statement);
-    return false;
-  }
-
-  #statement(shape: string, compile: () => Statement, model: Model): Statement {
-    const known = this.#shapes.get(shape);
-    if (known) return known;
-    const start = performance.now();
-    const statement = compile();
-    verify(statement.text, 'write', (schema, name) => model.collections.get(name)?.schema === schema);
-    this.#shapes.set(shape, statement);
-    this.#observe({ kind: 'shape-compiled', shape, text: statement.text, milliseconds: performance.now() - start });
-    return statement;
   }
 
   async #attempt<Result>(work: (model: Model) => Promise<Result>): Promise<Result> {
@@ -322,51 +367,6 @@ export class Writes {
       }
     }
   }
-}
-
-/** Names that errors of the database leave out, where there is just one they can mean. */
-function namesOf(model: Model): Naming {
-  const only = (fields: readonly Field[]): Field | null => (fields.length === 1 ? (fields[0] as Field) : null);
-  return {
-    referrer: (table, one) => {
-      const fields = [...(model.collections.get(table)?.fields.values() ?? [])];
-      const isReferrer = ({ relation }: Field): boolean =>
-        relation?.kind === 'many-to-one' && relation.oneCollection === one;
-      return only(fields.filter(isReferrer))?.name ?? null;
-    },
-    holder: (type) => {
-      const fields = [...model.collections.values()].flatMap((collection) => [...collection.fields.values()]);
-      return only(fields.filter((field) => field.column?.data_type === type));
-    },
-  };
-}
-
-/** One at a time: a statement of its own, so that the next one sees what the one before has done. */
-async function lock(collection: Collection, session: Session): Promise<void> {
-  const name = `${collection.schema}.${collection.name}`;
-  await session.query("select pg_advisory_xact_lock(hashtextextended('lateral ' || $1::text, 0))", [name], {
-    prepare: true,
-  });
-}
-
-function eachChange(collection: Collection, items: readonly Input[]): { key: Key; data: Input }[] {
-  return items.map((data) => {
-    const key = data[collection.primaryKey.name];
-    if (typeof key !== 'string' && typeof key !== 'number') throw invalidPayload('Item in update misses primary key');
-    return { key, data };
-  });
-}
-
-/** Hashing takes its time by design, so it happens here and not while the payload is walked. */
-async function hashSecrets(nodes: PlannedWrite['input']['nodes']): Promise<PlannedWrite['input']['nodes']> {
-  return Promise.all(nodes.map((rows) => Promise.all(rows.map((row) => hashRow(row)))));
-}
-
-async function hashRow(row: Readonly<Record<string, unknown>>): Promise<Readonly<Record<string, unknown>>> {
-  const secrets = Object.entries(row).filter(([, value]) => value instanceof Secret) as [string, Secret][];
-  if (secrets.length === 0) return row;
-  const hashed = await Promise.all(secrets.map(async ([name, { text }]) => [name, await hashPassword(text)]));
-  return { ...row, ...Object.fromEntries(hashed) };
 }
 
 function isRepeated(error: unknown): boolean {

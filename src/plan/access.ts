@@ -4,6 +4,7 @@
  * Collections of such a model carry which of their rows may be seen, and which fields in some of these rows only.
  */
 import type { Collection, Field, Model } from '../mirror/model.js';
+import type { Filter } from '../request/ast.js';
 import { ALWAYS, type Condition, type OperandPlan } from './plan.js';
 
 export type Action = 'create' | 'read' | 'update' | 'delete';
@@ -14,6 +15,28 @@ export interface Access {
   readonly key: string;
   /** The model as far as it may be read. */
   view(model: Model): Model;
+  /** What may be written to a collection; null where nothing may. */
+  grant(action: WriteAction, collection: Collection, model: Model): Grant | null;
+}
+
+export type WriteAction = Exclude<Action, 'read'>;
+
+export interface Grant {
+  /** Rows and, of these, fields; each rule alone suffices. */
+  readonly rules: readonly PlannedRule[];
+  /** All fields that some rule names; null for every field. */
+  readonly fields: ReadonlySet<string> | null;
+  /** What fields get that a payload leaves out. */
+  readonly presets: Readonly<Record<string, unknown>>;
+  /** All of them must hold of what is written. */
+  readonly validations: readonly Filter[];
+}
+
+/** A rule whose filter has become a condition on rows of its collection. */
+export interface PlannedRule {
+  readonly where: Condition;
+  /** Null for all. */
+  readonly fields: ReadonlySet<string> | null;
 }
 
 export interface Restriction {
@@ -27,6 +50,15 @@ export interface Restriction {
 
 export interface RestrictedCollection extends Collection {
   readonly restriction: Restriction;
+}
+
+export interface RestrictedModel extends Model {
+  readonly whole: Model;
+}
+
+/** The model for what is read with the rights of the service, such as fields of the caller. */
+export function systemOf(model: Model): Model {
+  return 'whole' in model ? (model as RestrictedModel).whole : model;
 }
 
 export function restrictionOf(collection: Collection): Restriction | null {

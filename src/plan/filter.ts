@@ -5,10 +5,10 @@
 import { forbidden, forbiddenCollection, forbiddenField, invalidQuery } from '../errors.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
 import type { Filter, JsonFilter, Operand, Operator } from '../request/ast.js';
-import { wholeOf } from './access.js';
+import { systemOf, wholeOf } from './access.js';
 import { fieldNamed, fieldOf, hopOf, isJson, operandType, resolveExpression, stepOf } from './names.js';
 import { checkOperator } from './operators.js';
-import { ALWAYS, type Condition, type Hop, type OperandPlan, type Step, type ValuePlan } from './plan.js';
+import { ALWAYS, type Condition, type Hop, isAlways, type OperandPlan, type Step, type ValuePlan } from './plan.js';
 
 /** The row that a filter speaks of: one of `collection`, reached through to-one steps. */
 interface Place {
@@ -66,8 +66,7 @@ function planRow(filter: Filter, place: Place): Condition {
 /** An empty `_or` restricts nothing, as an empty `_and` does; one branch that always holds makes the whole hold. */
 function combine(kind: 'and' | 'or', filters: readonly Filter[], plan: (filter: Filter) => Condition): Condition {
   const conditions = filters.map(plan);
-  if (kind === 'or' && conditions.some((each) => each.kind === 'and' && each.conditions.length === 0)) return ALWAYS;
-  if (conditions.length === 0) return ALWAYS;
+  if (conditions.length === 0 || (kind === 'or' && conditions.some(isAlways))) return ALWAYS;
   return conditions.length === 1 ? (conditions[0] as Condition) : { kind, conditions };
 }
 
@@ -267,16 +266,22 @@ function planOperand(value: Operand, operator: Operator, operand: OperandPlan, m
   const { codec, label } = operandType(operand);
   if (value.kind === 'slot') return { kind: 'slot', slot: value.slot, codec, label };
   if (!CALLER_OPERATORS.has(operator)) throw invalidQuery(`"_${operator}" of "${label}" takes no field of the caller`);
-  const collection = model.collections.get(CALLER_COLLECTIONS[value.variable] as string);
+  return planCaller(value.variable, value.path, model);
+}
+
+/** A field of the caller's user, role, roles or policies. */
+export function planCaller(
+  variable: string,
+  path: readonly string[],
+  model: Model,
+): Extract<ValuePlan, { kind: 'caller' }> {
+  const whole = systemOf(model);
+  const collection = whole.collections.get(CALLER_COLLECTIONS[variable] as string);
   if (!collection) throw new Error('the model lacks the tables of users');
-  const text = `${value.variable}.${value.path.join('.')}`;
+  const text = `${variable}.${path.join('.')}`;
   // A concealed field is refused by the resolver: nobody reads secrets, not even one's own.
-  const found = resolveExpression({ path: value.path, call: null, text }, collection, {
-    model,
-    place: text,
-    many: true,
-  });
-  return { kind: 'caller', variable: value.variable, collection, operand: found };
+  const operand = resolveExpression({ path, call: null, text }, collection, { model: whole, place: text, many: true });
+  return { kind: 'caller', variable, collection, operand };
 }
 
 function prefixed(operand: OperandPlan, through: readonly Step[]): OperandPlan {

@@ -132,7 +132,9 @@ export type Condition =
       readonly negated: boolean;
       readonly where: Condition;
     }
-  | { readonly kind: 'search'; readonly slot: Slot; readonly fields: readonly Field[] };
+  | { readonly kind: 'search'; readonly slot: Slot; readonly fields: readonly Field[] }
+  /** Holds of the row as it is, whatever the caller may see of it. */
+  | { readonly kind: 'rule'; readonly rule: Condition };
 
 export interface CursorCondition {
   readonly slot: Slot;
@@ -164,6 +166,10 @@ export type OffsetPlan =
 
 /** What holds of every row. */
 export const ALWAYS: Condition = { kind: 'and', conditions: [] };
+
+export function isAlways(condition: Condition): boolean {
+  return condition.kind === 'and' && condition.conditions.every(isAlways);
+}
 
 export function both(...conditions: readonly Condition[]): Condition {
   const parts = conditions.flatMap((each) => (each.kind === 'and' ? each.conditions : [each]));

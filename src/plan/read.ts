@@ -15,7 +15,13 @@ export interface PlanLimits {
   readonly maxNodes: number;
 }
 
-export function planRead(request: ReadRequest, model: Model, limits: PlanLimits): ReadPlan {
+/** With `touched`, only rows that meet it: those that the caller may write, where items are selected for that. */
+export function planRead(
+  request: ReadRequest,
+  model: Model,
+  limits: PlanLimits,
+  touched: Condition | null = null,
+): ReadPlan {
   const collection = servedCollection(model, request.collection);
   const planner: Planner = { model, ...limits, nodes: 0 };
   const { query, target } = request;
@@ -26,7 +32,9 @@ export function planRead(request: ReadRequest, model: Model, limits: PlanLimits)
   if (single && !request.export) {
     return planItem(request, collection, planOutputs(fields, collection, position, planner));
   }
-  const narrowed = narrow(target, collection);
+  const narrowed = touched
+    ? both(narrow(target, collection), { kind: 'rule', rule: touched })
+    : narrow(target, collection);
   if (target.kind === 'written') {
     const rows = planRows(fields, collection, position, planner, null, narrowed);
     const level: RowLevel = {
@@ -105,7 +113,7 @@ function checkCursor(request: ReadRequest, collection: Collection, grouped: bool
 
 export function servedCollection(model: Model, name: string): Collection {
   const collection = model.collections.get(name);
-  if (collection && !collection.system) return collection;
+  if (collection) return collection;
   const reason = model.refused.get(name);
   throw reason ? forbidden(`"${name}" cannot be served: it ${reason}.`) : forbiddenCollection(name);
 }

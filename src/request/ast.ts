@@ -156,7 +156,11 @@ export const TEXT_OPERATORS = [
 ] as const;
 export const SHAPE_OPERATORS = ['intersects', 'nintersects', 'intersects_bbox', 'nintersects_bbox'] as const;
 
+/** Of rules about what is written, not of queries. */
+export const PAYLOAD_OPERATORS = ['regex', 'submitted'] as const;
+
 export type Operator =
+  | (typeof PAYLOAD_OPERATORS)[number]
   | (typeof SCALAR_OPERATORS)[number]
   | (typeof LIST_OPERATORS)[number]
   | (typeof TEST_OPERATORS)[number]

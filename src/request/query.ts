@@ -32,6 +32,8 @@ export interface ParseLimits {
 export interface ParseContext {
   readonly values: ValueSink;
   readonly limits: ParseLimits;
+  /** Whether the filter speaks of a payload: some operators make sense only there. */
+  readonly payload?: boolean;
 }
 
 export type Input = Readonly<Record<string, unknown>>;

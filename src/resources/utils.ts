@@ -1,6 +1,6 @@
 /** /utils: sorting and importing items. */
 import { build } from 'fast-json-stringify';
-import { type Identities, type Identity, onlyAdministrator } from '../access/identity.js';
+import type { Identities, Identity } from '../access/identity.js';
 import type { Config } from '../config.js';
 import { invalidPayload } from '../errors.js';
 import { ImportFailure, importRows } from '../execute/import.js';
@@ -11,6 +11,7 @@ import { jsonText, type Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
 import { formatOf, readRows } from '../request/import.js';
 import { readItem } from '../request/write.js';
+import { refuseSystem } from './items.js';
 import { openUpload } from './upload.js';
 
 export interface UtilsServices {
@@ -32,7 +33,9 @@ export function utilsRoutes(services: UtilsServices): Route[] {
 }
 
 async function identify(exchange: Exchange, { identities }: UtilsServices): Promise<Identity> {
-  return onlyAdministrator(await identities.identify(exchange));
+  const [collection = ''] = exchange.parameters;
+  refuseSystem(collection);
+  return identities.identify(exchange);
 }
 
 const EMPTY: Reply = { status: 200, type: '', body: '' };

@@ -112,7 +112,7 @@ function bindOne(parameter: Parameter, values: Values, caller: Caller): string |
 function single(value: Value | undefined, origin: Origin, caller: Caller): Scalar | null {
   if (value === undefined || value === null || typeof value !== 'object') return value ?? null;
   if (isList(value)) throw invalidQuery(`Invalid value for field "${origin.field}": a list is not a value`);
-  const resolved = resolve(value.variable, caller);
+  const resolved = resolveVariable(value.variable, caller);
   if (isList(resolved)) throw invalidQuery(`"${value.variable}" is a list: it needs "_in" or "_nin"`);
   return resolved;
 }
@@ -121,11 +121,11 @@ function list(value: Value | undefined, caller: Caller): readonly (Scalar | null
   if (value === undefined || value === null) return [];
   if (isList(value)) return value;
   if (typeof value !== 'object') return [value];
-  const resolved = resolve(value.variable, caller);
+  const resolved = resolveVariable(value.variable, caller);
   return isList(resolved) ? resolved : [resolved];
 }
 
-function resolve(variable: string, caller: Caller): Scalar | null | readonly string[] {
+export function resolveVariable(variable: string, caller: Caller): Scalar | null | readonly string[] {
   switch (variable) {
     case '$CURRENT_USER':
       return caller.user;
@@ -141,7 +141,7 @@ function resolve(variable: string, caller: Caller): Scalar | null | readonly str
 }
 
 function callerParameter(variable: string, caller: Caller): string | null {
-  const value = resolve(variable, caller);
+  const value = resolveVariable(variable, caller);
   return arrayLiteral(isList(value) ? value : value === null ? [] : [String(value)]);
 }
 
