@@ -9,6 +9,7 @@ import { ServiceError, StartError } from './errors.js';
 import { ImportFailure, importRows } from './execute/import.js';
 import { packageVersion } from './files.js';
 import { createObserver } from './observe.js';
+import { NOBODY } from './plan/write.js';
 import { type ImportFormat, readRows } from './request/import.js';
 import { parseRead } from './request/rest.js';
 import { parseLimits, type Service, startService, withCore } from './server.js';
@@ -145,7 +146,7 @@ async function importFile(words: readonly string[]): Promise<void> {
     (message) => console.error(message),
     async ({ writes }) => {
       const options = { collection, rows: readRows(bytes(), format), maxErrors: config.MAX_IMPORT_ERRORS, progress };
-      const count = await importRows(writes, options, OPERATOR).catch((error: unknown) => {
+      const count = await importRows(writes, options, { caller: OPERATOR, author: NOBODY }).catch((error: unknown) => {
         if (!(error instanceof ImportFailure)) throw error;
         const lines = error.errors.slice(0, 20).map((each) => `  row ${each.row}: ${each.error.message}`);
         throw new StartError(`nothing was imported, ${error.errors.length} rows are wrong:\n${lines.join('\n')}`);

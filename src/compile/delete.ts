@@ -1,13 +1,14 @@
 /** Deletion of items by their keys: all of them, or none and an error. */
 import type { Collection } from '../mirror/model.js';
 import type { Condition } from '../plan/plan.js';
-import { alias, parameter, sql } from '../sql/fragment.js';
+import { alias, join, parameter, sql } from '../sql/fragment.js';
 import { type Statement, statement } from '../sql/statement.js';
+import { type Journal, record } from './activity.js';
 import { guardedRows } from './guard.js';
 import { columnName, Scope, tableName, typeName } from './source.js';
 
 /** With a rule, only rows that meet it: others look as if they did not exist. */
-export function compileDelete(collection: Collection, rule: Condition | null): Statement {
+export function compileDelete(collection: Collection, rule: Condition | null, journal: Journal): Statement {
   const key = collection.primaryKey;
   const keys = parameter({
     kind: 'list',
@@ -26,7 +27,8 @@ export function compileDelete(collection: Collection, rule: Condition | null): S
     : alias('k');
   const rows = sql`delete from ${tableName(collection)} ${alias('t')} using ${touched} ${rule ? alias('k') : sql``} where ${alias('t')}.${columnName(key)} = ${alias('k')}.k returning ${alias('t')}.${columnName(key)}`;
   const missing = sql`(select count(*) from ${alias('w')}) < (select count(*) from ${alias('k')})`;
-  return statement(
-    sql`with ${wanted}, ${alias('w')} as (${rows}) select case when ${missing} then service_raise('missing') end`,
-  );
+  const by = sql`${parameter({ kind: 'text', slot: 1 })}::json`;
+  const recorded = record([{ action: 'delete', collection, rows: alias('w'), shown: false }], by, journal);
+  const parts = join([wanted, sql`${alias('w')} as (${rows})`, ...recorded], sql`, `);
+  return statement(sql`with ${parts} select case when ${missing} then service_raise('missing') end`);
 }

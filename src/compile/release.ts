@@ -2,6 +2,7 @@
 import type { Collection, Field } from '../mirror/model.js';
 import type { Release, WriteNode, WritePlan } from '../plan/write.js';
 import { alias, type Fragment, identifier, integer, join, nothing, sql } from '../sql/fragment.js';
+import type { Recorded } from './activity.js';
 import { DOCUMENT, input, present } from './chain.js';
 import { guardedRows } from './guard.js';
 import { columnName, type Scope, tableName, typeName } from './source.js';
@@ -51,6 +52,16 @@ export function compileReleases(plan: WritePlan, action: Release['action'], scop
 function releasing(plan: WritePlan, collection: Collection, action: Release['action']): Fragment {
   const first = plan.releases.findIndex((release) => release.action === action && release.collection === collection);
   return alias(`${action === 'delete' ? 'd' : 'u'}${first}`);
+}
+
+/** One entry for each statement that lets rows go. */
+export function recordedReleases(plan: WritePlan): Recorded[] {
+  return plan.releases.flatMap(({ collection, action }, position): Recorded[] => {
+    const first = plan.releases.findIndex((each) => each.action === action && each.collection === collection);
+    if (first !== position) return [];
+    const rows = releasing(plan, collection, action);
+    return [{ action: action === 'delete' ? 'delete' : 'update', collection, rows, shown: false }];
+  });
 }
 
 /** Rows that were named one by one have to be there and open to the caller; what else the payload says of them is checked there. */

@@ -6,39 +6,45 @@
  */
 import type { Collection, Field } from '../mirror/model.js';
 import type { WriteColumn, WriteNode, WritePlan } from '../plan/write.js';
-import {
-  alias,
-  expression,
-  type Fragment,
-  identifier,
-  integer,
-  join,
-  literal,
-  nothing,
-  parameter,
-  sql,
-} from '../sql/fragment.js';
+import { alias, type Fragment, identifier, integer, join, nothing, sql } from '../sql/fragment.js';
 import { type Statement, statement } from '../sql/statement.js';
+import { type Journal, type Recorded, record, snapshot } from './activity.js';
 import { DOCUMENT, input, KEYS_SETTING, present, written } from './chain.js';
 import { compileCaller } from './condition.js';
 import { compileGuard, compileValidations } from './guard.js';
-import { cleared, compileReleases, leaving, releaseInput, unlessPresent, unreleased } from './release.js';
+import { advance, initialValue, receipt, takesKeys } from './keys.js';
+import {
+  cleared,
+  compileReleases,
+  leaving,
+  recordedReleases,
+  releaseInput,
+  unlessPresent,
+  unreleased,
+} from './release.js';
 import { columnName, Scope, Source, tableName, typeName } from './source.js';
 
-/** With `receipts`, a receipt for the request is stored by the statement that writes: see sql/system/005_receipts.sql. */
-export function compileWrite(plan: WritePlan, receipts: Collection | null): Statement {
-  return statement(new Chain(plan, receipts).compile());
+export interface WriteOptions {
+  /** Where a receipt for the request is stored by the statement that writes: see sql/system/005_receipts.sql. */
+  readonly receipts: Collection | null;
+  readonly journal: Journal;
+}
+
+export function compileWrite(plan: WritePlan, options: WriteOptions): Statement {
+  return statement(new Chain(plan, options).compile());
 }
 
 class Chain {
   readonly #plan: WritePlan;
   readonly #receipts: Collection | null;
+  readonly #journal: Journal;
   readonly #parts: Fragment[] = [];
   readonly #scope = new Scope();
 
-  constructor(plan: WritePlan, receipts: Collection | null) {
+  constructor(plan: WritePlan, { receipts, journal }: WriteOptions) {
     this.#plan = plan;
     this.#receipts = receipts;
+    this.#journal = journal;
   }
 
   compile(): Fragment {
@@ -51,6 +57,7 @@ class Chain {
     for (const position of this.#order()) this.#write(nodes[position] as WriteNode, position);
     for (const action of ['delete', 'nullify'] as const)
       this.#parts.push(...compileReleases(this.#plan, action, this.#scope));
+    this.#parts.push(...record(this.#recorded(), sql`(${DOCUMENT} -> 'by')`, this.#journal));
     const checks = [
       ...nodes.flatMap((node, position) => this.#validations(node, position)),
       ...nodes.flatMap((node, position) =>
@@ -121,7 +128,7 @@ class Chain {
     const key = node.collection.primaryKey;
     const names = [columnName(key), ...columns.map((column) => columnName(column.field))];
     const values = [sql`${alias('i')}.k`, ...columns.map((column) => this.#newValue(node, column))];
-    return sql`insert into ${tableName(node.collection)} (${join(names, sql`, `)}) overriding system value select ${join(values, sql`, `)} from ${input(position)} ${alias('i')}${this.#references(node)}${where} order by ${alias('i')}.n returning ${columnName(key)}`;
+    return sql`insert into ${tableName(node.collection)} as ${alias('t')} (${join(names, sql`, `)}) overriding system value select ${join(values, sql`, `)} from ${input(position)} ${alias('i')}${this.#references(node)}${where} order by ${alias('i')}.n returning ${alias('t')}.${columnName(key)}${snapshot({ ...node, verb: 'insert' }, () => null)}`;
   }
 
   #update(node: WriteNode, position: number): Fragment {
@@ -149,12 +156,36 @@ class Chain {
         sql`${name} = case when ${cleared(this.#plan, node.collection, field) as Fragment} then null else ${alias('t')}.${name} end`,
       );
     }
-    if (changes.length === 0) {
+    const changed = (column: WriteColumn): Fragment | null =>
+      column.mixed ? sql`coalesce(${present(node, column, 'update')}, false)` : null;
+    if (!this.#changes(node)) {
       const found = sql`join ${table} on ${same}${join(stays, nothing)}`;
       if (node.guard) return sql`select ${alias('t')}.${key} from ${locked} ${alias('i')} ${found}`;
       return sql`select ${alias('t')}.${key} from ${input(position)} ${alias('i')} ${found} order by ${alias('i')}.k for no key update of ${alias('t')}`;
     }
-    return sql`update ${table} set ${join(changes, sql`, `)} from ${locked} ${alias('i')}${this.#references(node)} where ${same}${join(stays, nothing)} returning ${alias('t')}.${key}`;
+    return sql`update ${table} set ${join(changes, sql`, `)} from ${locked} ${alias('i')}${this.#references(node)} where ${same}${join(stays, nothing)} returning ${alias('t')}.${key}${snapshot(node, changed)}`;
+  }
+
+  /** Whether rows that exist are written to, or only looked for. */
+  #changes(node: WriteNode): boolean {
+    return (
+      node.columns.some((column) => column.only !== 'insert') ||
+      leaving(this.#plan, node.collection, 'nullify').length > 0
+    );
+  }
+
+  #recorded(): Recorded[] {
+    const changes = this.#plan.nodes.flatMap((node, position): Recorded[] => {
+      const { collection, verb } = node;
+      const made = { action: 'create', collection, shown: true } as const;
+      if (verb === 'insert') return [{ ...made, rows: written(position) }];
+      const changed: Recorded = { action: 'update', collection, rows: written(position), shown: true };
+      return [
+        ...(this.#changes(node) ? [changed] : []),
+        ...(verb === 'upsert' ? [{ ...made, rows: alias(`m${position}`) }] : []),
+      ];
+    });
+    return [...changes, ...recordedReleases(this.#plan)];
   }
 
   /** The rows of the input whose items are there and may be changed. */
@@ -303,19 +334,6 @@ class Chain {
   }
 }
 
-/**
- * A request that comes again finds its receipt, unless that has expired; one that runs beside the first waits for it. Every
- * list of rows waits for the second part, so that a repeated request fails for no other reason.
- */
-function receipt(receipts: Collection): Fragment[] {
-  const text = (slot: number): Fragment => sql`${parameter({ kind: 'text', slot })}::text`;
-  const expired = sql`${alias('t')}.expires < now()`;
-  const values = sql`${text(1)}, ${text(2)}, now() + ${text(3)}::interval`;
-  const stored = sql`insert into ${tableName(receipts)} as ${alias('t')} (id, fingerprint, expires) values (${values}) on conflict (id) do update set fingerprint = excluded.fingerprint, expires = excluded.expires, body = null where ${expired} returning 1`;
-  const checked = sql`select case when (select count(*) from ${alias('q')}) = 0 then service_raise('repeated') end`;
-  return [sql`${alias('q')} as (${stored})`, sql`${alias('v')} as materialized (${checked})`];
-}
-
 function inputNames(node: WriteNode): string[] {
   const marks = node.guard?.marks === null ? ['a'] : [];
   const names = node.columns.flatMap((column, index) => [
@@ -327,32 +345,6 @@ function inputNames(node: WriteNode): string[] {
     ...column.references.map((_, table) => `r${index}_${table}`),
   ]);
   return [...marks, ...names];
-}
-
-/** Whether the keys of new rows come from a sequence. */
-function takesKeys(node: WriteNode): boolean {
-  return node.verb === 'insert' && Boolean(node.collection.primaryKey.column?.sequence);
-}
-
-/** Steps that a sequence is moved one by one. */
-const STEPS = 10_000;
-
-/**
- * Takes values from a sequence until it is ahead of a key that is not far: so the keys of one payload do not meet. To set it
- * could move it back behind a value that others took meanwhile, and would not be undone when the write is refused.
- */
-function advance(sequence: string, highest: Fragment): Fragment {
-  const name = sql`${literal(sequence)}::regclass`;
-  const gap = sql`${alias('h')}.k - ${alias('l')}.v`;
-  const last = sql`select coalesce(pg_sequence_last_value(${name}), 0) as v`;
-  return sql`select (select max(nextval(${name})) from generate_series(1, ${gap})) from (${highest}) ${alias('h')}, (${last}) ${alias('l')} where ${gap} between 1 and ${integer(STEPS)}`;
-}
-
-/** What the database itself would give a new row. */
-function initialValue(field: Field): Fragment | null {
-  const { column } = field;
-  if (column?.identity && column.sequence) return sql`nextval(${literal(column.sequence)}::regclass)`;
-  return column?.default_expression ? expression(column.default_expression) : null;
 }
 
 function inputType(field: Field): Fragment {

@@ -4,6 +4,7 @@
  */
 import { type Identity, OPERATOR } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
+import { journalOf } from '../compile/activity.js';
 import { compileDelete } from '../compile/delete.js';
 import { compileSort } from '../compile/sort.js';
 import { compileWrite } from '../compile/write.js';
@@ -16,7 +17,7 @@ import { anyRule, Guard } from '../plan/guard.js';
 import { checkKey, type Key, planCreate, planUpdate, planUpsert, type WriteContext } from '../plan/payload.js';
 import { servedCollection } from '../plan/read.js';
 import { checkRows } from '../plan/rows.js';
-import type { PlannedWrite } from '../plan/write.js';
+import type { Author, PlannedWrite } from '../plan/write.js';
 import type { Parsed } from '../request/ast.js';
 import type { Input, ParseLimits } from '../request/query.js';
 import { parseReadBack, parseSelection } from '../request/rest.js';
@@ -40,10 +41,15 @@ export interface WriteLimits {
   readonly receiptLifetime: string;
 }
 
-/** What is shown of the items that were written. */
-export interface Shown {
-  readonly queryString: string;
+/** Who writes, and from where. */
+export interface Writer {
   readonly caller: Identity;
+  readonly author: Author;
+}
+
+/** What is shown of the items that were written. */
+export interface Shown extends Writer {
+  readonly queryString: string;
 }
 
 /** A request that may come again: who sent it under which key, and what it said. */
@@ -100,7 +106,7 @@ export class Writes {
     try {
       return await this.#attempt(async (model) => {
         const collection = servedCollection(model, name);
-        const planned = planCreate(collection, body.items, this.#context(model, shown.caller));
+        const planned = planCreate(collection, body.items, this.#context(model, shown));
         return this.#run(planned, !body.many, shown, receipt);
       });
     } catch (error) {
@@ -122,7 +128,7 @@ export class Writes {
   updateOne(name: string, key: string, data: Input, shown: Shown): Promise<Buffer | null> {
     return this.#attempt(async (model) => {
       const collection = servedCollection(model, name);
-      const planned = planUpdate(collection, [{ key, data }], this.#context(model, shown.caller));
+      const planned = planUpdate(collection, [{ key, data }], this.#context(model, shown));
       return this.#run(planned, true, shown);
     });
   }
@@ -130,7 +136,7 @@ export class Writes {
   updateMany(name: string, body: UpdateBody, shown: Shown): Promise<Buffer | null> {
     return this.#attempt(async (model) => {
       const collection = servedCollection(model, name);
-      const context = this.#context(model, shown.caller);
+      const context = this.#context(model, shown);
       if (body.kind === 'each')
         return this.#run(planUpdate(collection, eachChange(collection, body.items), context), false, shown);
       return this.#database.transaction(async (session) => {
@@ -159,7 +165,7 @@ export class Writes {
   updateSingleton(name: string, data: Input, shown: Shown): Promise<Buffer | null> {
     return this.#attempt(async (model) => {
       const collection = servedCollection(model, name);
-      const context = this.#context(model, shown.caller);
+      const context = this.#context(model, shown);
       return this.#database.transaction(async (session) => {
         await lock(collection, session);
         // Whether there is an item is no matter of permissions: whether it may be changed is.
@@ -173,18 +179,19 @@ export class Writes {
     });
   }
 
-  delete(name: string, selected: Selected, caller: Identity): Promise<void> {
+  delete(name: string, selected: Selected, { caller, author }: Writer): Promise<void> {
     return this.#attempt(async (model) => {
       const collection = servedCollection(model, name);
       const access = this.#policies.accessOf(caller);
       const rule = access && anyRule(new Guard(access, model).grant('delete', collection).rules);
       const shape = `${access?.key ?? ''}delete ${collection.name}`;
-      const statement = this.#statements.get(shape, () => compileDelete(collection, rule));
+      const statement = this.#statements.get(shape, () => compileDelete(collection, rule, journalOf(model)));
       await this.#database.transaction(async (session) => {
         const found = await this.#keys(collection, selected, caller, session, 'delete');
         const keys = found.map((key) => checkKey(collection, key));
         checkRows(keys.length, this.#limits.maxRows);
-        const send = (): Promise<unknown> => session.cell(statement.text, bind(statement.parameters, [keys], caller));
+        const send = (): Promise<unknown> =>
+          session.cell(statement.text, bind(statement.parameters, [keys, JSON.stringify(author)], caller));
         if (!decidesAccess(name)) return void (await send());
         await keepAdministrators(session, caller, send);
         session.afterwards(() => this.#changedAccess());
@@ -192,9 +199,10 @@ export class Writes {
     });
   }
 
-  #context(model: Model, caller: Identity): WriteContext {
+  #context(model: Model, { caller, author }: Writer): WriteContext {
     return {
       model,
+      author,
       maxRows: this.#limits.maxRows,
       stamp: { ...caller, now: new Date().toISOString() },
       access: this.#policies.accessOf(caller),
@@ -294,7 +302,7 @@ export class Writes {
     const shape = receipt ? `${planned.shape} with a receipt` : planned.shape;
     const { model } = this.#mirror;
     const receipts = receipt ? collectionOf(model, 'service_receipts') : null;
-    const statement = this.#statements.get(shape, () => compileWrite(plan, receipts));
+    const statement = this.#statements.get(shape, () => compileWrite(plan, { receipts, journal: journalOf(model) }));
     const document = JSON.stringify({ ...input, nodes: await hashSecrets(input.nodes) });
     const values = receipt ? [document, receipt.id, receipt.fingerprint, this.#limits.receiptLifetime] : [document];
     const parameters = bind(statement.parameters, values, caller);
@@ -302,16 +310,23 @@ export class Writes {
   }
 
   /** One transaction in which rows are written batch by batch; what `work` throws undoes all of it. */
-  session<Result>(name: string, caller: Identity, work: (session: WriteSession) => Promise<Result>): Promise<Result> {
+  session<Result>(name: string, writer: Writer, work: (session: WriteSession) => Promise<Result>): Promise<Result> {
     const { model } = this.#mirror;
     const collection = servedCollection(model, name);
-    const context = this.#context(model, caller);
+    const context = this.#context(model, writer);
+    const guard = context.access && new Guard(context.access, model);
+    if (guard && !guard.covers('update', collection, [])) guard.grant('create', collection);
     return this.#database.imports.use((session) =>
       session.transaction(() =>
         work({
           session,
           write: async (rows) => {
-            await this.#write(planUpsert(collection, rows, { ...context, maxRows: null }), caller, session, null);
+            await this.#write(
+              planUpsert(collection, rows, { ...context, maxRows: null }),
+              writer.caller,
+              session,
+              null,
+            );
           },
         }),
       ),

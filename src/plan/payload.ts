@@ -17,7 +17,7 @@ import { CONCEALED, checkValue } from './cell.js';
 import { Guard } from './guard.js';
 import { fieldOf } from './names.js';
 import { type Cell, type Row, Rows, type Stamp } from './rows.js';
-import type { PlannedWrite, Verb } from './write.js';
+import type { Author, PlannedWrite, Verb } from './write.js';
 
 export type Payload = Readonly<Record<string, unknown>>;
 export type Key = string | number;
@@ -27,6 +27,7 @@ export interface WriteContext {
   /** Rows one request may write, nested ones included; null for no limit. */
   readonly maxRows: number | null;
   readonly stamp: Stamp;
+  readonly author: Author;
   /** Null for who may write everything. */
   readonly access: Access | null;
 }

@@ -8,6 +8,7 @@ import type { Key, WriteContext } from './payload.js';
 import { presetCell } from './preset.js';
 import { planFieldValidations, planValidations } from './validate.js';
 import type {
+  Author,
   PlannedWrite,
   Release,
   RowGuard,
@@ -78,15 +79,17 @@ export class Rows {
   readonly #maxRows: number | null;
   readonly #stamp: Stamp;
   readonly #model: Model;
+  readonly #author: Author;
   readonly #guard: Guard | null;
   readonly #lists = new Map<string, List>();
   readonly #releases = new Map<string, Releases>();
   #count = 0;
 
-  constructor({ maxRows, stamp, model }: WriteContext, guard: Guard | null) {
+  constructor({ maxRows, stamp, model, author }: WriteContext, guard: Guard | null) {
     this.#maxRows = maxRows;
     this.#stamp = stamp;
     this.#model = model;
+    this.#author = author;
     this.#guard = guard;
   }
 
@@ -188,6 +191,7 @@ export class Rows {
       nodes: shaped.map(({ rows }) => rows),
       releases: releases.map(({ entries }) => entries),
       root,
+      by: this.#author,
     };
     const paths = lists.map((list) => list.rows.map((row) => row.path));
     return { plan, input, shape: `${this.#guard?.key ?? ''}${describe(plan)}`, paths, keys };

@@ -87,6 +87,19 @@ export interface WriteInput {
   readonly releases: readonly (readonly { readonly parent: unknown; readonly child: unknown }[])[];
   /** Numbers of the root's rows, in the order of the payload. */
   readonly root: readonly number[];
+  /** For the record. */
+  readonly by: Author;
+}
+
+/** Whoever works on the machine itself. */
+export const NOBODY: Author = { user: null, ip: null, user_agent: null, origin: null };
+
+/** Who makes a change, and from where. */
+export interface Author {
+  readonly user: string | null;
+  readonly ip: string | null;
+  readonly user_agent: string | null;
+  readonly origin: string | null;
 }
 
 export interface PlannedWrite {

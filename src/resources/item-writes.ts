@@ -1,7 +1,8 @@
 /** Writing items: one or many, with everything nested in them. */
 import { createHash } from 'node:crypto';
+import type { Identity } from '../access/identity.js';
 import { invalidPayload, invalidQuery, routeNotFound } from '../errors.js';
-import type { Receipt, Shown } from '../execute/writes.js';
+import type { Receipt, Shown, Writer } from '../execute/writes.js';
 import type { Exchange } from '../http/exchange.js';
 import { JSON_TYPE, noContent, type Reply } from '../http/reply.js';
 import { parseCreate, parseDelete, parseUpdate, readItem } from '../request/write.js';
@@ -48,15 +49,15 @@ export async function updateItems(exchange: Exchange, services: ItemsServices, p
 
 export async function deleteItem(exchange: Exchange, services: ItemsServices, place: Place): Promise<Reply> {
   const { collection, key } = keyed(place);
-  const { caller } = await prepare(exchange, services);
-  await services.writes.delete(collection, { kind: 'keys', keys: [key] }, caller);
+  const writer = await prepare(exchange, services);
+  await services.writes.delete(collection, { kind: 'keys', keys: [key] }, writer);
   return noContent;
 }
 
 export async function deleteItems(exchange: Exchange, services: ItemsServices, place: Place): Promise<Reply> {
   const { collection } = place;
-  const { caller } = await prepare(exchange, services);
-  await services.writes.delete(collection, parseDelete(await exchange.json()), caller);
+  const writer = await prepare(exchange, services);
+  await services.writes.delete(collection, parseDelete(await exchange.json()), writer);
   return noContent;
 }
 
@@ -68,7 +69,18 @@ function keyed({ collection, key }: Place): { collection: string; key: string } 
 async function prepare(exchange: Exchange, services: ItemsServices): Promise<Shown> {
   if (/\bexplain\b/.test(exchange.headers.prefer)) throw invalidQuery('"Prefer: explain" applies to reads');
   const caller = await services.identities.identify(exchange);
-  return { queryString: exchange.queryString, caller };
+  return { queryString: exchange.queryString, ...writerOf(exchange, caller) };
+}
+
+export function writerOf(exchange: Exchange, caller: Identity): Writer {
+  const { userAgent, origin } = exchange.headers;
+  const author = {
+    user: caller.user,
+    ip: exchange.address || null,
+    user_agent: userAgent.slice(0, 1_000) || null,
+    origin: origin.slice(0, 255) || null,
+  };
+  return { caller, author };
 }
 
 /** What was written but cannot be shown has no body. */

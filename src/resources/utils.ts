@@ -11,6 +11,7 @@ import { jsonText, type Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
 import { formatOf, readRows } from '../request/import.js';
 import { readItem } from '../request/write.js';
+import { writerOf } from './item-writes.js';
 import { refuseSystem } from './items.js';
 import { openUpload } from './upload.js';
 
@@ -62,7 +63,8 @@ async function importItems(exchange: Exchange, services: UtilsServices): Promise
     : { bytes: body, type: contentType };
   const rows = readRows(upload.bytes, formatOf(upload.type));
   try {
-    const count = await importRows(writes, { collection, rows, maxErrors: config.MAX_IMPORT_ERRORS }, identity);
+    const writer = writerOf(exchange, identity);
+    const count = await importRows(writes, { collection, rows, maxErrors: config.MAX_IMPORT_ERRORS }, writer);
     return jsonText(importedBody({ data: { imported: count } }));
   } catch (error) {
     if (!(error instanceof ImportFailure)) throw error;
