@@ -25,7 +25,7 @@ import { createLoginLimit } from './http/limiter.js';
 import { Router } from './http/router.js';
 import type { Collection, Model } from './mirror/model.js';
 import { Mirror } from './mirror/watch.js';
-import type { Observer } from './observe.js';
+import type { Event, Observer } from './observe.js';
 import type { ParseLimits } from './request/query.js';
 import { accountRoutes } from './resources/account.js';
 import { authRoutes } from './resources/auth.js';
@@ -60,7 +60,7 @@ export interface Core {
 
 type Report = (message: string) => void;
 
-const RECEIPTS_PURGED = 600_000;
+const PURGED = 600_000;
 
 /** What has been started, to be stopped in the reverse order, also when a later step fails. */
 class Started {
@@ -81,7 +81,9 @@ export async function startService(config: Config, observe: Observer, report: Re
     const core = await startCore(config, observe, report, started);
     const { database, mirror, policies, reads, writes } = core;
     const administrator = await makeAdministrator(config, database);
-    const tokens = await openTokens(config, observe);
+    // A start that fails says why and nothing else.
+    const advice: Event[] = [];
+    const tokens = await openTokens(config, (event) => advice.push(event));
     const lookup: Lookup = (holder) => findAccount(database, holder);
     const identities = new Identities(lookup, tokens, config.SESSION_COOKIE_NAME);
     started.add(await listenForChanges(database, 'service_access', () => identities.forget()));
@@ -112,13 +114,15 @@ export async function startService(config: Config, observe: Observer, report: Re
       ...systemRoutes(items),
       ...itemsRoutes(items),
     ]);
-    const purge = setInterval(() => void forgetReceipts(database).catch(() => {}), RECEIPTS_PURGED).unref();
+    const forget = (): unknown => Promise.allSettled([forgetReceipts(database), access.logins.purge()]);
+    const purge = setInterval(forget, PURGED).unref();
     started.add(async () => clearInterval(purge));
     const http = await listen(router, config, observe);
     started.add(() => http.close(config.SHUTDOWN_TIMEOUT));
     const host = config.HOST.includes(':') ? `[${config.HOST}]` : config.HOST;
     url = `http://${host}:${http.port}`;
     observe({ kind: 'listening', url });
+    advice.forEach(observe);
     const { databaseUrl } = core;
     return { url, databaseUrl, administrator, example: examplePath(mirror.model), stop: () => started.stop() };
   } catch (error) {

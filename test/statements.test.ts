@@ -1,5 +1,6 @@
 /** One request, one statement: counted by PostgreSQL itself, with everything the service sends in the meantime. */
 import t from 'tap';
+import { cookieOf, granted, login, makeUser } from './accounts.js';
 import {
   type Answer,
   connectSql,
@@ -97,6 +98,28 @@ t.test('who asks costs a statement once, and again only after a change', async (
   const third = await count(() => get(service, '/items/tags', { token }));
   t.equal(third.answer.status, 401, 'a suspended user is out at once');
   t.strictSame(third.calls, [1], third.said);
+});
+
+t.test('a warm read is one statement, whatever carries the token', async (t) => {
+  const { email, token } = await withSql(databaseUrl, (sql) => makeUser(sql, 'carried'));
+  await hear();
+  const { access_token } = granted(await login(service, email));
+  const cookie = cookieOf(await login(service, email, { mode: 'session' }));
+  const carriers: Readonly<Record<string, () => Promise<Answer>>> = {
+    'a static token': () => get(service, '/items/tags', { token }),
+    'a static token in the URL': () => get(service, `/items/tags?access_token=${token}`, { token: null }),
+    'a signed token': () => get(service, '/items/tags', { token: access_token }),
+    'a signed token in the URL': () => get(service, `/items/tags?access_token=${access_token}`, { token: null }),
+    'a session cookie': () => get(service, '/items/tags', { token: null, headers: { cookie } }),
+  };
+  for (const [name, ask] of Object.entries(carriers)) {
+    await ask();
+    const { answer, calls, said } = await count(ask);
+    t.strictSame([answer.status, calls], [200, [1]], `${name}: ${said}`);
+    t.notMatch(said, /service_/, name);
+  }
+  const together = await count(() => Promise.all(Object.values(carriers).flatMap((ask) => [ask(), ask(), ask()])));
+  t.strictSame(together.calls, [15], together.said);
 });
 
 t.test('what needs no data costs no statement', async (t) => {

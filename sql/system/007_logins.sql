@@ -31,11 +31,13 @@ $$;
 create trigger service_touch_session after update or delete on service_sessions
   for each row when (old.kind = 'session' and old.expires > now()) execute function service_touch_session();
 
--- Whoever sets a new password, address or state, and however: who came in with the old one is out, and who is let in again
--- begins anew.
+-- Whoever sets a new password, address or state, and however: who came in with the old one is out, but for the session that
+-- made the change, and who is let in again begins anew.
 create function service_end_sessions() returns trigger language plpgsql set search_path from current as $$
 begin
-  delete from service_sessions where "user" = new.id;
+  delete from service_sessions
+  where "user" = new.id
+    and (new.status <> 'active' or token is distinct from pg_catalog.current_setting('service.session', true));
   if new.status = 'active' and old.status <> 'active' then
     update service_logins set failures = 0, failed_at = null where "user" = new.id;
   end if;

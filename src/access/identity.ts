@@ -74,6 +74,11 @@ export type Lookup = (holder: Holder) => Promise<Account | null>;
 const REMEMBERED = 60_000;
 const MOST = 10_000;
 
+/** The scheme in any case, then one token; anything else carries none. */
+export function isBearer(authorization: string): boolean {
+  return /^bearer [^\s]+$/i.test(authorization);
+}
+
 /** For what only administrators may do. */
 export function onlyAdministrator(identity: Identity): Identity {
   if (!identity.administrator) throw forbidden();
@@ -83,7 +88,8 @@ export function onlyAdministrator(identity: Identity): Identity {
 /** For what only somebody known may do. */
 export function onlyUser(identity: Identity): Identity & { readonly user: string } {
   if (identity.user === null) throw invalidCredentials();
-  return { ...identity, user: identity.user };
+  // The same object: what is worked out for an identity is remembered by it.
+  return identity as Identity & { readonly user: string };
 }
 
 interface Known {
@@ -155,7 +161,7 @@ export class Identities {
   /** The token as an Authorization header would carry it; '' for none. */
   #carriedBy(presented: Presented): string {
     const { authorization } = presented.headers;
-    const bearer = /^bearer [^\s]+$/i.test(authorization);
+    const bearer = isBearer(authorization);
     if (presented.accessToken !== '') {
       if (bearer) throw invalidPayload('The request carries two access tokens: in its header and in its URL');
       return `Bearer ${presented.accessToken}`;

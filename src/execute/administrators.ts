@@ -36,9 +36,12 @@ export async function keepAdministrators<Result>(
   caller: Identity,
   work: () => Promise<Result>,
 ): Promise<Result> {
-  await session.query("select pg_advisory_xact_lock(hashtextextended('lateral administrators', 0))", [], {
-    prepare: true,
-  });
+  // Who changes their own password stays in: the trigger that ends their sessions spares this one.
+  await session.query(
+    "select pg_advisory_xact_lock(hashtextextended('lateral administrators', 0)), set_config('service.session', $1, true)",
+    [caller.session ?? ''],
+    { prepare: true },
+  );
   const before = await administrators(session);
   const result = await work();
   const after = await administrators(session);

@@ -1,6 +1,9 @@
 /** What logging in writes: attempts, sessions, passwords and second factors. Each step is one statement. */
 import { readFileSync } from 'node:fs';
+import { OPERATOR } from '../access/identity.js';
+import { ServiceError } from '../errors.js';
 import { packagePath } from '../files.js';
+import { keepAdministrators } from './administrators.js';
 import type { Database } from './database.js';
 
 const ACCOUNT = statement('account');
@@ -64,7 +67,20 @@ export class Logins {
   }
 
   async fail(email: string): Promise<void> {
-    await this.#database.rows(FAIL, [email]);
+    const [failed] = await this.#database.rows<{ user: string; excessive: boolean | null }>(FAIL, [email]);
+    if (failed?.excessive) await this.#suspend(failed.user);
+  }
+
+  /** The last administrator only has to wait (see account.sql): else anybody could lock everybody out. */
+  async #suspend(user: string): Promise<void> {
+    const suspend = "update service_users set status = 'suspended' where id = $1::uuid and status = 'active'";
+    try {
+      await this.#database.transaction((session) =>
+        keepAdministrators(session, OPERATOR, async () => void (await session.query(suspend, [user]))),
+      );
+    } catch (error) {
+      if (!(error instanceof ServiceError && error.code === 'UNPROCESSABLE_CONTENT')) throw error;
+    }
   }
 
   /** False where the one-time password was used before, or the user has been suspended meanwhile. */
@@ -103,6 +119,14 @@ export class Logins {
     await this.#database.rows(
       'delete from service_sessions where family in (select family from service_sessions where token = $1::text)',
       [digest],
+    );
+  }
+
+  /** Of those who never came back. */
+  async purge(): Promise<void> {
+    await this.#database.rows(
+      "delete from service_sessions where expires < now() - $1::float8 * interval '1 millisecond'",
+      [String(this.#kept)],
     );
   }
 

@@ -322,6 +322,8 @@ export class Writes {
     const { model } = this.#mirror;
     const collection = servedCollection(model, name);
     const context = this.#context(model, writer);
+    const guard = context.access && new Guard(context.access, model);
+    if (guard && !guard.covers('update', collection, [])) guard.grant('create', collection);
     return this.#database.imports.use((session) =>
       session.transaction(() =>
         work({

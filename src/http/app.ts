@@ -107,7 +107,7 @@ function createAnswer(router: Router, cors: Cors, config: Config): Answer {
       throw invalidQuery(`The URL is longer than MAX_URL_SIZE (${maxUrl} bytes)`);
     }
     const route = router.find(exchange);
-    if (!route.streamsBody) exchange.collect(config.MAX_PAYLOAD_SIZE);
+    if (!route.streamsBody) exchange.collect(config.MAX_PAYLOAD_SIZE, config.BODY_TIMEOUT);
     checkOrigin(exchange);
     return route;
   };

@@ -5,17 +5,23 @@ import type { Exchange } from './exchange.js';
 /** Above this many waiting bytes the client is made to wait. */
 const HIGH = 1_048_576;
 
+export interface BodyLimits {
+  readonly bytes: number;
+  /** Milliseconds to wait for the next piece. */
+  readonly pause: number;
+}
+
 interface Body {
-  maxBytes: number;
+  limits: BodyLimits;
   readonly next: () => Promise<Buffer | null>;
 }
 
 const held = new WeakMap<Exchange, Body>();
 
 /** To be called before anything is awaited, unless the body is held already, since data that nobody takes is lost. */
-export function openBody(exchange: Exchange, maxBytes: number): AsyncGenerator<Buffer> {
+export function openBody(exchange: Exchange, limits: BodyLimits): AsyncGenerator<Buffer> {
   const body = holdBody(exchange);
-  body.maxBytes = maxBytes;
+  body.limits = limits;
   return (async function* pieces() {
     for (let piece = await body.next(); piece !== null; piece = await body.next()) yield piece;
   })();
@@ -47,7 +53,7 @@ export function holdBody(exchange: Exchange): Body {
     ended = last;
     if (last) exchange.unread = false;
     if (exchange.replied) return;
-    if (total <= body.maxBytes) {
+    if (total <= body.limits.bytes) {
       // The chunk is only lent for the time of the callback.
       waiting.push(Buffer.from(Buffer.from(chunk)));
       bytes += chunk.byteLength;
@@ -60,8 +66,8 @@ export function holdBody(exchange: Exchange): Body {
   });
   const next = async (): Promise<Buffer | null> => {
     for (;;) {
-      if (total > body.maxBytes)
-        throw invalidPayload(`The file is larger than IMPORT_MAX_FILE_SIZE (${body.maxBytes} bytes)`);
+      const { bytes: most, pause } = body.limits;
+      if (total > most) throw invalidPayload(`The file is larger than IMPORT_MAX_FILE_SIZE (${most} bytes)`);
       if (failure) throw failure;
       const piece = waiting.shift();
       if (piece) {
@@ -74,11 +80,18 @@ export function holdBody(exchange: Exchange): Body {
       }
       if (ended) return null;
       await new Promise<void>((resolve) => {
-        wake = resolve;
+        const timer = setTimeout(() => {
+          failure = invalidPayload(`Nothing arrived within BODY_TIMEOUT (${pause} ms)`);
+          resolve();
+        }, pause).unref();
+        wake = () => {
+          clearTimeout(timer);
+          resolve();
+        };
       });
     }
   };
-  const body: Body = { maxBytes: Number.POSITIVE_INFINITY, next };
+  const body: Body = { limits: { bytes: Number.POSITIVE_INFINITY, pause: 0 }, next };
   held.set(exchange, body);
   return body;
 }

@@ -73,7 +73,7 @@ export class Exchange {
       ifNoneMatch: request.getHeader('if-none-match'),
       idempotencyKey: request.getHeader('idempotency-key'),
       // Every header costs its reading: these are read where they may matter.
-      cookie: reads && authorization !== '' ? '' : request.getHeader('cookie'),
+      cookie: reads && /^bearer /i.test(authorization) ? '' : request.getHeader('cookie'),
       userAgent: reads ? '' : request.getHeader('user-agent'),
       host: reads ? '' : request.getHeader('host'),
       fetchSite: reads ? '' : request.getHeader('sec-fetch-site'),
@@ -107,10 +107,10 @@ export class Exchange {
     return this.headers.cookie === '' ? '' : readCookie(this.headers.cookie, name);
   }
 
-  /** Takes the body in, up to the given size: to be called before anything is awaited, since data that nobody takes is lost. */
-  collect(maxBody: number): void {
+  /** Takes the body in, up to the given size and time: to be called before anything is awaited, since data that nobody takes is lost. */
+  collect(maxBody: number, timeout: number): void {
     if (this.method === 'GET' || this.method === 'HEAD') return;
-    this.#body = this.#collect(maxBody);
+    this.#body = this.#collect(maxBody, timeout);
     // Whether the route wants the body is known later; a failure before that must not count as unhandled.
     this.#body.catch(() => {});
   }
@@ -144,11 +144,18 @@ export class Exchange {
   }
 
   /** Chunks are only lent for the time of the callback: they are copied. */
-  #collect(maxBody: number): Promise<Buffer> {
+  #collect(maxBody: number, timeout: number): Promise<Buffer> {
     return new Promise((resolve, reject) => {
       const chunks: Buffer[] = [];
       let size = 0;
-      this.onAbort(() => reject(invalidPayload('The client left')));
+      const timer = setTimeout(() => {
+        this.unread = true;
+        reject(invalidPayload(`The body did not arrive within BODY_TIMEOUT (${timeout} ms)`));
+      }, timeout).unref();
+      this.onAbort(() => {
+        clearTimeout(timer);
+        reject(invalidPayload('The client left'));
+      });
       this.response.onData((chunk, last) => {
         size += chunk.byteLength;
         if (size > maxBody) {
@@ -158,7 +165,9 @@ export class Exchange {
           return;
         }
         chunks.push(Buffer.from(Buffer.from(chunk)));
-        if (last) resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks));
+        if (!last) return;
+        clearTimeout(timer);
+        resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks));
       });
     });
   }

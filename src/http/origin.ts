@@ -2,6 +2,7 @@
  * Cookies travel by themselves, also with requests that another site made the browser send. Besides SameSite, a request that
  * changes something and leans on a cookie of ours has to come from our own origin, or from one that CORS lets in.
  */
+import { isBearer } from '../access/identity.js';
 import type { Config } from '../config.js';
 import { forbidden } from '../errors.js';
 import { originTest } from './cors.js';
@@ -18,7 +19,9 @@ export function createOriginCheck(config: Config): OriginCheck {
   const names = [config.SESSION_COOKIE_NAME, config.REFRESH_TOKEN_COOKIE_NAME];
   return (exchange) => {
     const { cookie, authorization, origin, host, fetchSite } = exchange.headers;
-    if (cookie === '' || authorization !== '' || exchange.accessToken !== '' || HARMLESS.has(exchange.method)) return;
+    if (cookie === '' || HARMLESS.has(exchange.method)) return;
+    // What a browser adds by itself, such as the password of a proxy, proves nothing.
+    if (isBearer(authorization) || exchange.accessToken !== '') return;
     if (names.every((name) => exchange.cookie(name) === '')) return;
     if (fetchSite === 'same-origin' || fetchSite === 'none') return;
     // Programs that are no browser send neither header.

@@ -8,6 +8,8 @@ export interface Reply {
   readonly type: string;
   readonly body: Buffer | string | Produce;
   readonly headers?: Readonly<Record<string, string | readonly string[]>>;
+  /** Nobody on the way may keep it. */
+  readonly secret?: boolean;
 }
 
 /** Writes a body piece by piece. Nothing is sent before the first piece: a failure until then is an ordinary error. */
@@ -161,7 +163,7 @@ function writeHead(exchange: Exchange, reply: Reply, options: WriteOptions): voi
   response.writeStatus(STATUS_LINES[reply.status] ?? String(reply.status));
   if (reply.type !== '') response.writeHeader('Content-Type', reply.type);
   response.writeHeader('X-Request-Id', exchange.id);
-  response.writeHeader('Cache-Control', 'no-cache');
+  response.writeHeader('Cache-Control', reply.secret ? 'no-store' : 'no-cache');
   if (options.timing && exchange.timing !== '') response.writeHeader('Server-Timing', exchange.timing);
   for (const [name, value] of options.headers) response.writeHeader(name, value);
   for (const name in reply.headers) {

@@ -55,7 +55,7 @@ async function generate(exchange: Exchange, services: AccountServices): Promise<
   if (!(await verifyPassword(account.password, password))) throw invalidCredentials();
   await services.loginLimit.forgive(exchange.address);
   if (account.tfa_secret !== null) throw invalidPayload('A second factor is in use already');
-  return jsonText(factorBody({ data: makeSecondFactor('Lateral', account.email) }));
+  return { ...jsonText(factorBody({ data: makeSecondFactor('Lateral', account.email) })), secret: true };
 }
 
 async function enable(exchange: Exchange, services: AccountServices): Promise<Reply> {

@@ -157,8 +157,9 @@ async function grant(
   return withCookie(jsonText(grantBody({ data: { access_token, expires } })), cookies.set(exchange, 'refresh', token));
 }
 
+/** For the caller alone. */
 function withCookie(reply: Reply, ...cookies: readonly string[]): Reply {
-  return { ...reply, headers: cookies.length === 0 ? {} : { 'Set-Cookie': cookies } };
+  return { ...reply, secret: true, ...(cookies.length === 0 ? {} : { headers: { 'Set-Cookie': cookies } }) };
 }
 
 interface Renewal {

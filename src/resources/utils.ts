@@ -55,7 +55,7 @@ async function importItems(exchange: Exchange, services: UtilsServices): Promise
   const [collection = ''] = exchange.parameters;
   const { config, writes } = services;
   // Before anything is awaited: data that nobody takes is lost.
-  const body = openBody(exchange, config.IMPORT_MAX_FILE_SIZE);
+  const body = openBody(exchange, { bytes: config.IMPORT_MAX_FILE_SIZE, pause: config.BODY_TIMEOUT });
   const identity = await identify(exchange, services);
   const { contentType } = exchange.headers;
   const upload = /^multipart\/form-data/i.test(contentType)
