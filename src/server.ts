@@ -19,10 +19,11 @@ import { Writes } from './execute/writes.js';
 import { Operations } from './graphql/operations.js';
 import { PersistedQueries, readAllowList } from './graphql/persisted.js';
 import { Schemas } from './graphql/schema.js';
+import { availableServices } from './graphql/services.js';
 import { listen } from './http/app.js';
 import { createCookies } from './http/cookies.js';
 import { createLoginLimit } from './http/limiter.js';
-import { Router } from './http/router.js';
+import { type Route, Router } from './http/router.js';
 import type { Collection, Model } from './mirror/model.js';
 import { Mirror } from './mirror/watch.js';
 import type { Event, Observer } from './observe.js';
@@ -104,16 +105,17 @@ export async function startService(config: Config, observe: Observer, report: Re
       publicUrl: () => config.PUBLIC_URL ?? url,
     };
     const items = { identities, mirror, policies, reads, writes, limits: parseLimits(config) };
-    const router = new Router([
+    const routes = [
       ...serverRoutes({ config, identities, database, mirror }),
       ...authRoutes(access),
       ...accountRoutes(access),
       ...utilsRoutes({ config, identities, writes }),
-      ...graphqlRoutes({ identities, mirror, policies, reads, writes, ...graphqlServices(config) }),
       ...meRoutes(items),
       ...systemRoutes(items),
       ...itemsRoutes(items),
-    ]);
+    ];
+    const graphql = { identities, mirror, policies, reads, writes, ...graphqlServices(config, routes) };
+    const router: Router = new Router([...routes, ...graphqlRoutes({ ...graphql, router: () => router })]);
     const forget = (): unknown => Promise.allSettled([forgetReceipts(database), access.logins.purge()]);
     const purge = setInterval(forget, PURGED).unref();
     started.add(async () => clearInterval(purge));
@@ -211,7 +213,10 @@ async function startCore(config: Config, observe: Observer, report: Report, star
   return { database, databaseUrl, mirror, policies, reads, writes };
 }
 
-function graphqlServices(config: Config): Pick<GraphqlServices, 'operations' | 'persisted' | 'ide'> {
+function graphqlServices(
+  config: Config,
+  routes: readonly Route[],
+): Pick<GraphqlServices, 'operations' | 'persisted' | 'ide'> {
   const limits = {
     tokens: config.GRAPHQL_QUERY_TOKEN_LIMIT,
     depth: config.GRAPHQL_QUERY_DEPTH_LIMIT,
@@ -219,7 +224,7 @@ function graphqlServices(config: Config): Pick<GraphqlServices, 'operations' | '
     aliases: config.GRAPHQL_QUERY_ALIAS_LIMIT,
     introspection: config.GRAPHQL_INTROSPECTION,
   };
-  const schemas = new Schemas(config.GRAPHQL_SCHEMA_CACHE_CAPACITY);
+  const schemas = new Schemas(config.GRAPHQL_SCHEMA_CACHE_CAPACITY, availableServices(routes));
   const file = config.GRAPHQL_ALLOW_LIST;
   return {
     operations: new Operations(schemas, limits, parseLimits(config)),

@@ -38,7 +38,11 @@ export type RootMeaning =
       readonly readable: boolean;
     }
   | { readonly kind: 'update-singleton'; readonly collection: string; readonly readable: boolean }
-  | { readonly kind: 'operation'; readonly name: string }
+  /** A REST route carries it out. */
+  | { readonly kind: 'service'; readonly name: string; readonly once: boolean }
+  /** The caller's account, and the roles it has. */
+  | { readonly kind: 'me' | 'my-roles' }
+  | { readonly kind: 'update-me'; readonly readable: boolean }
   | { readonly kind: 'empty' };
 
 const KEY = 'lateral';

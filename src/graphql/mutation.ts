@@ -10,13 +10,14 @@ import {
   isNonNullType,
   type OperationDefinitionNode,
 } from 'graphql';
-import { invalidPayload } from '../errors.js';
+import { invalidPayload, invalidQuery } from '../errors.js';
 import { NO_QUERY, type ReadRequest, type Target } from '../request/ast.js';
 import type { Input, ParseLimits } from '../request/query.js';
 import { ValueList } from '../request/values.js';
 import { type Arguments, type DocumentContext, readQuery } from './arguments.js';
+import { readCall } from './calls.js';
 import type { Document } from './document.js';
-import { at, placeOf } from './failure.js';
+import { at, FieldFailure, placeOf } from './failure.js';
 import { isStaged, rootMeaningOf } from './meaning.js';
 import type { MutationReading, MutationStep, ReadBack, Root } from './reading.js';
 import { type Path, Selections, setsOf } from './selections.js';
@@ -30,18 +31,35 @@ export function readMutationOperation(
   const type = schema.getMutationType() as GraphQLObjectType;
   const source = { schema, fragments, variables };
   const collected = new Selections(source, contextOf(limits)).collect(type, [operation.selectionSet]);
+  const once = new Set<string>();
   const steps = [...collected].map(([name, nodes]): MutationStep => {
     const place = placeOf(nodes[0], [name]);
     const field = type.getFields()[nodes[0].name.value];
     if (!field) return { kind: 'json', name, place, nullable: true, text: JSON.stringify(type.name) };
     const root: Root = { name, place, nullable: !isNonNullType(field.type) };
     const context = contextOf(limits);
+    const meaning = rootMeaningOf(field);
+    if (meaning.kind === 'service' && meaning.once && once.has(meaning.name)) {
+      throw new FieldFailure(invalidQuery(`"${meaning.name}" may stand in an operation once`), place);
+    }
+    if (meaning.kind === 'service') once.add(meaning.name);
     return at(
       () => place,
       () => readStep(root, field, nodes, new Selections(source, context), context),
     );
   });
+  checkCalls(steps);
   return { kind: 'mutation', steps };
+}
+
+/** What routes carry out cannot be part of a transaction. */
+function checkCalls(steps: readonly MutationStep[]): void {
+  const call = steps.find((step) => step.kind === 'call');
+  if (!call || steps.every((step) => step.kind === 'call' || step.kind === 'json')) return;
+  throw new FieldFailure(
+    invalidQuery(`"${call.name}" cannot stand in one operation with writes of items: these are one transaction`),
+    call.place,
+  );
 }
 
 function contextOf(limits: ParseLimits): DocumentContext {
@@ -96,6 +114,15 @@ function readStep(
       const text = deletedText(type, nodes, keys, meaning.many, selections);
       return { ...root, kind: 'delete', collection: meaning.collection, keys, text };
     }
+    case 'service':
+      return { ...root, kind: 'call', call: readCall(meaning.name, given, nodes, selections) };
+    case 'update-me':
+      return {
+        ...root,
+        kind: 'update-me',
+        data: data() as Input,
+        shown: shown('service_users', meaning.readable, false),
+      };
     default:
       throw new Error(`a mutation cannot ${meaning.kind}`);
   }

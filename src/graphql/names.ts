@@ -3,28 +3,15 @@
  * collection is called the same. What cannot be written in GraphQL at all is left out, with the relations that lead to it.
  */
 import type { Collection, Field, Model } from '../mirror/model.js';
+import { COMMON_TYPES } from './common.js';
+import { serviceTypes } from './services.js';
 
 const NAME = /^(?!__)[_A-Za-z][_0-9A-Za-z]*$/;
 
-/** Names of types that stand in every schema. */
+/** Names of types that stand in every schema, and some that tools expect to be scalars. */
 const RESERVED: ReadonlySet<string> = new Set([
-  ...['Query', 'Mutation', 'Subscription', 'Int', 'Float', 'String', 'Boolean', 'ID', 'Void'],
-  ...[
-    'Date',
-    'DateTime',
-    'JSON',
-    'Hash',
-    'GraphQLBigInt',
-    'GraphQLGeoJSON',
-    'GraphQLStringOrFloat',
-    'GraphQLJsonFilter',
-  ],
-  ...['date_functions', 'time_functions', 'datetime_functions', 'count_functions', 'json_functions'],
-  ...['date_function_filter', 'time_function_filter', 'datetime_function_filter', 'count_function_filter'],
-  ...['string', 'number', 'boolean', 'date', 'big_int', 'json', 'geometry', 'hash', 'id'].map(
-    (name) => `${name}_filter_operators`,
-  ),
-  ...['delete_one', 'delete_many', 'auth_tokens', 'auth_mode', 'uid', 'Point', 'Polygon'],
+  ...['Query', 'Mutation', 'Subscription', 'String', 'Boolean', 'Void', 'DateTime', 'Point', 'Polygon', 'uid'],
+  ...[...COMMON_TYPES, ...serviceTypes()].map(({ name }) => name),
 ]);
 
 export function isExpressible(collection: Collection): boolean {

@@ -16,6 +16,7 @@ import type { ParseLimits } from '../request/query.js';
 import { ValueList } from '../request/values.js';
 import { fits } from '../sql/codec.js';
 import { type DocumentContext, readQuery } from './arguments.js';
+import { type Call, readCall } from './calls.js';
 import type { Document } from './document.js';
 import { at, DocumentFailure, placeOf, responseError } from './failure.js';
 import { rootMeaningOf } from './meaning.js';
@@ -45,10 +46,18 @@ export function readQueryOperation(
   const type = schema.getQueryType() as GraphQLObjectType;
   const parts: OperationPart[] = [];
   const roots: Root[] = [];
+  const calls: { position: number; call: Call }[] = [];
   for (const [name, nodes] of selections.collect(type, [operation.selectionSet])) {
     const place = placeOf(nodes[0], [name]);
     const field = type.getFields()[nodes[0].name.value];
     roots.push({ name, place, nullable: !field || !isNonNullType(field.type) });
+    const meaning = field && rootMeaningOf(field);
+    if (meaning?.kind === 'service') {
+      const given = selections.arguments(field as GraphQLField<unknown, unknown>, nodes[0], [name]);
+      calls.push({ position: parts.length, call: readCall(meaning.name, given, nodes, selections) });
+      parts.push(constant(name, 'null', context));
+      continue;
+    }
     const part = at(
       () => place,
       () =>
@@ -63,7 +72,8 @@ export function readQueryOperation(
     kind: 'query',
     parsed: { request, values: context.values.done(), shape: JSON.stringify(request) },
     roots,
-    constant: parts.every((part) => part.kind === 'json'),
+    calls,
+    constant: calls.length === 0 && parts.every((part) => part.kind === 'json'),
   };
 }
 
@@ -110,6 +120,17 @@ function readRoot(
       // Rows that nothing is asked of are still one group.
       if (aggregate.length === 0 && !query.groupBy) aggregate.push({ function: 'countAll', field: null });
       return read(meaning.collection, { kind: 'list' }, { ...query, aggregate, groupFields });
+    }
+    case 'me': {
+      const missing = context.values.add(JSON.stringify(responseError(forbidden(), placeOf(node, path))));
+      const key = context.values.add({ variable: '$CURRENT_USER' });
+      const query = { ...NO_QUERY, fields: selections.read(type, nodes, path) };
+      return read('service_users', { kind: 'item', key }, query, missing);
+    }
+    case 'my-roles': {
+      const keys = context.values.add({ variable: '$CURRENT_ROLES' });
+      const query = { ...NO_QUERY, fields: selections.read(type, nodes, path) };
+      return read('service_roles', { kind: 'keys', keys }, query);
     }
     case 'empty':
       return constant(name, 'null', context);

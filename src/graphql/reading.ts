@@ -3,6 +3,7 @@
 import type { ParsedOperation, ReadRequest } from '../request/ast.js';
 import type { Input } from '../request/query.js';
 import type { Values } from '../sql/parameter.js';
+import type { Call } from './calls.js';
 import type { FieldPlace } from './failure.js';
 
 export type Reading = QueryReading | MutationReading;
@@ -12,6 +13,8 @@ export interface QueryReading {
   /** Parts stand in the order of the roots. */
   readonly parsed: ParsedOperation;
   readonly roots: readonly Root[];
+  /** Parts whose JSON other routes have to say first. */
+  readonly calls: readonly { readonly position: number; readonly call: Call }[];
   /** Whether the answer is known without the database. */
   readonly constant: boolean;
 }
@@ -31,6 +34,8 @@ export interface MutationReading {
 export type MutationStep = Root &
   (
     | { readonly kind: 'json'; readonly text: string }
+    | { readonly kind: 'call'; readonly call: Call }
+    | { readonly kind: 'update-me'; readonly data: Input; readonly shown: ReadBack | null }
     | {
         readonly kind: 'create';
         readonly collection: string;

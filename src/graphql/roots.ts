@@ -15,26 +15,23 @@ import type { InputTypes } from './inputs.js';
 import { extend, type RootMeaning } from './meaning.js';
 import { isExpressible, rootName } from './names.js';
 import { JSON_SCALAR, VOID_SCALAR } from './scalars.js';
+import { SERVICE_FIELDS } from './services.js';
 import type { RootScope, Sight } from './sight.js';
 import type { ObjectTypes } from './types.js';
 
 export type RootFields = Record<string, GraphQLFieldConfig<unknown, unknown>>;
 
-/** Tables of the service that have root fields of their own, or none. */
-const APART: ReadonlySet<string> = new Set([
-  'service_collections',
-  'service_fields',
-  'service_relations',
-  'service_migrations',
-  'service_sessions',
-  'service_receipts',
-  'service_schema',
-]);
+/** Tables of the service that are items to their readers; the structure and logins have fields of their own. */
+const SYSTEM: ReadonlySet<string> = new Set(
+  ['users', 'roles', 'policies', 'access', 'permissions', 'settings', 'activity', 'revisions'].map(
+    (name) => `service_${name}`,
+  ),
+);
 const READ_ONLY: ReadonlySet<string> = new Set(['service_activity', 'service_revisions']);
 
 export function rootCollections(sight: Sight, scope: RootScope): { read: Collection[]; write: Collection[] } {
   const isRoot = (collection: Collection): boolean =>
-    collection.system === (scope === 'system') && !APART.has(collection.name) && isExpressible(collection);
+    (scope === 'system' ? SYSTEM.has(collection.name) : !collection.system) && isExpressible(collection);
   return {
     read: [...sight.readable.collections.values()].filter(isRoot),
     write: [...sight.model.collections.values()].filter(
@@ -60,9 +57,11 @@ export function queryFields(collections: readonly Collection[], types: ObjectTyp
     const type = types.item(collection.name);
     if (type && !collection.singleton) addDerived(fields, collection, type, types);
   }
-  if (Object.keys(fields).length === 0) fields._empty = { type: VOID_SCALAR, extensions: meaning({ kind: 'empty' }) };
   return fields;
 }
+
+/** A type needs a field, also for who may see nothing. */
+export const NO_FIELDS: RootFields = { _empty: { type: VOID_SCALAR, extensions: extend({ kind: 'empty' }) } };
 
 function listField(collection: Collection, type: GraphQLObjectType, types: ObjectTypes): RootFields[string] {
   const { name } = collection;
@@ -218,4 +217,36 @@ function listOf(type: GraphQLObjectType): GraphQLOutputType {
 
 function meaning(value: RootMeaning): Record<string, unknown> {
   return extend(value);
+}
+
+/** Root fields that REST routes carry out, of those that there are. */
+export function serviceFields(operation: 'query' | 'mutation', available: ReadonlySet<string>): RootFields {
+  const fields = Object.entries(SERVICE_FIELDS).filter(
+    ([name, field]) => field.operation === operation && available.has(name),
+  );
+  return Object.fromEntries(
+    fields.map(([name, { type, args, once = false }]) => [
+      name,
+      { type, args, extensions: meaning({ kind: 'service', name, once }) },
+    ]),
+  );
+}
+
+/** What callers may see and change of themselves. */
+export function ownQueryFields(types: ObjectTypes): RootFields {
+  const [user, role] = [types.item('service_users'), types.item('service_roles')];
+  return {
+    ...(user ? { users_me: { type: user, extensions: meaning({ kind: 'me' }) } } : {}),
+    ...(role ? { roles_me: { type: listOf(role), extensions: meaning({ kind: 'my-roles' }) } } : {}),
+  };
+}
+
+export function ownMutationFields(sight: Sight, types: ObjectTypes, inputs: InputTypes): RootFields {
+  const users = sight.model.collections.get('service_users');
+  const input = users && inputs.root(users, 'update');
+  if (!input) return {};
+  const type = types.item('service_users');
+  const args = { data: { type: new GraphQLNonNull(input) } };
+  const extensions = meaning({ kind: 'update-me', readable: type !== null });
+  return { update_users_me: { type: type ?? GraphQLBoolean, args, extensions } };
 }

@@ -18,8 +18,17 @@ import { COMMON_TYPES } from './common.js';
 import { FilterTypes } from './filters.js';
 import { InputTypes } from './inputs.js';
 import { TypeNames } from './names.js';
-import { mutationFields, queryFields, rootCollections } from './roots.js';
+import {
+  mutationFields,
+  NO_FIELDS,
+  ownMutationFields,
+  ownQueryFields,
+  queryFields,
+  rootCollections,
+  serviceFields,
+} from './roots.js';
 import { VOID_SCALAR } from './scalars.js';
+import { serviceTypes } from './services.js';
 import type { RootScope, Sight } from './sight.js';
 import { ObjectTypes } from './types.js';
 
@@ -28,8 +37,11 @@ const SLICE = 10;
 
 export class Schemas {
   readonly #known: LRUCache<string, LazySchema>;
+  readonly #services: ReadonlySet<string>;
 
-  constructor(capacity: number) {
+  /** `services` names the root fields that routes carry out. */
+  constructor(capacity: number, services: ReadonlySet<string>) {
+    this.#services = services;
     this.#known = new LRUCache({ max: capacity });
   }
 
@@ -37,7 +49,7 @@ export class Schemas {
     const key = schemaKey(sight, scope);
     const known = this.#known.get(key);
     if (known) return known;
-    const made = new LazySchema(sight, scope);
+    const made = new LazySchema(sight, scope, this.#services);
     this.#known.set(key, made);
     return made;
   }
@@ -62,18 +74,45 @@ export class LazySchema extends GraphQLSchema {
   readonly #map: Record<string, GraphQLNamedType>;
   #whole: Promise<GraphQLSchema> | null = null;
 
-  constructor(sight: Sight, scope: RootScope) {
+  constructor(sight: Sight, scope: RootScope, services: ReadonlySet<string>) {
     // Built from the model, it is valid by construction.
-    super({ query: PLACEHOLDER, types: COMMON_TYPES, assumeValid: true });
+    super({
+      query: PLACEHOLDER,
+      types: [...COMMON_TYPES, ...(scope === 'system' ? serviceTypes() : [])],
+      assumeValid: true,
+    });
     this.#sight = sight;
     this.#names = new TypeNames(sight.model);
     this.#filters = new FilterTypes(sight, this.#names, this.#made);
     this.#types = new ObjectTypes(sight, this.#names, this.#filters, this.#made);
     this.#inputs = new InputTypes(sight, this.#names, this.#made);
     const roots = rootCollections(sight, scope);
-    this.#query = new GraphQLObjectType({ name: 'Query', fields: () => queryFields(roots.read, this.#types) });
-    const fields = () => mutationFields(roots.write, sight, this.#types, this.#inputs);
-    this.#mutation = roots.write.length > 0 ? new GraphQLObjectType({ name: 'Mutation', fields }) : null;
+    const isSystem = scope === 'system';
+    this.#query = new GraphQLObjectType({
+      name: 'Query',
+      fields: () => {
+        const fields = {
+          ...queryFields(roots.read, this.#types),
+          ...(isSystem ? { ...ownQueryFields(this.#types), ...serviceFields('query', services) } : {}),
+        };
+        return Object.keys(fields).length > 0 ? fields : NO_FIELDS;
+      },
+    });
+    this.#mutation =
+      roots.write.length === 0 && !isSystem
+        ? null
+        : new GraphQLObjectType({
+            name: 'Mutation',
+            fields: () => ({
+              ...mutationFields(roots.write, sight, this.#types, this.#inputs),
+              ...(isSystem
+                ? {
+                    ...ownMutationFields(sight, this.#types, this.#inputs),
+                    ...serviceFields('mutation', services),
+                  }
+                : {}),
+            }),
+          });
     this.#map = this.#lazyMap(super.getTypeMap());
   }
 

@@ -1,9 +1,14 @@
 /** Mutations: each root field is one write, all of them one transaction in the order of the document. */
+
+import { onlyUser } from '../access/identity.js';
+import { ServiceError } from '../errors.js';
 import type { Shown, Writer, Writes } from '../execute/writes.js';
-import { FieldFailure } from '../graphql/failure.js';
+import type { Call } from '../graphql/calls.js';
+import { FieldFailure, type ResponseError, responseError } from '../graphql/failure.js';
 import type { MutationReading, MutationStep, ReadBack } from '../graphql/reading.js';
 import { shapeOf } from '../request/rest.js';
 import type { Key } from '../request/write.js';
+import type { Called } from './graphql-services.js';
 
 /** The body of the answer. If a step fails nothing has happened, so the whole operation has failed, and says which step. */
 export async function runMutation({ steps }: MutationReading, writes: Writes, writer: Writer): Promise<Buffer> {
@@ -24,10 +29,45 @@ export async function runMutation({ steps }: MutationReading, writes: Writes, wr
   }
 }
 
+/** Steps that routes carry out, one after the other: what fails is null and has its error. */
+export async function runCalls(
+  { steps }: MutationReading,
+  call: (call: Call) => Promise<Called>,
+): Promise<{ readonly body: string; readonly called: readonly Called[] }> {
+  const entries: string[] = [];
+  const errors: ResponseError[] = [];
+  const called: Called[] = [];
+  for (const step of steps) {
+    let text = step.kind === 'json' ? step.text : 'null';
+    try {
+      if (step.kind === 'call') {
+        const result = await call(step.call);
+        called.push(result);
+        text = result.text;
+      }
+    } catch (error) {
+      if (!(error instanceof ServiceError) || error.status >= 500) throw error;
+      errors.push(responseError(error, step.place));
+    }
+    entries.push(`${JSON.stringify(step.name)}:${text}`);
+  }
+  const shown = errors.length > 0 ? `,"errors":${JSON.stringify(errors)}` : '';
+  return { body: `{"data":{${entries.join(',')}}${shown}}`, called };
+}
+
 async function carryOut(step: MutationStep, writes: Writes, writer: Writer): Promise<Buffer> {
   switch (step.kind) {
     case 'json':
       return Buffer.from(step.text);
+    case 'call':
+      throw new Error('routes are called outside of transactions');
+    case 'update-me': {
+      const { user } = onlyUser(writer.caller);
+      return resultOf(
+        await writes.updateOne('service_users', user, step.data, shownBy(step.shown, writer)),
+        step.shown,
+      );
+    }
     case 'create': {
       const { items, many } = step;
       return resultOf(await writes.create(step.collection, { items, many }, shownBy(step.shown, writer)), step.shown);

@@ -12,13 +12,14 @@ import type { QueryReading } from '../graphql/reading.js';
 import type { RootScope } from '../graphql/sight.js';
 import type { Exchange } from '../http/exchange.js';
 import { errorReply, type Reply } from '../http/reply.js';
-import type { Route } from '../http/router.js';
+import type { Route, Router } from '../http/router.js';
 import type { Mirror } from '../mirror/watch.js';
 import { FailedPart } from '../plan/operation.js';
 import type { ParsedOperation } from '../request/ast.js';
 import { failure, type Negotiated, negotiate, readParameters, refusal, success, wantsPage } from './graphql-http.js';
 import { idePage, ideRoutes } from './graphql-ide.js';
-import { runMutation } from './graphql-mutations.js';
+import { runCalls, runMutation } from './graphql-mutations.js';
+import { type Called, callService } from './graphql-services.js';
 import { writerOf } from './item-writes.js';
 
 export interface GraphqlServices {
@@ -29,6 +30,8 @@ export interface GraphqlServices {
   readonly writes: Writes;
   readonly operations: Operations;
   readonly persisted: PersistedQueries;
+  /** Of all routes, for fields that others carry out. */
+  readonly router: () => Router;
   /** Whether browsers get a page to work with. */
   readonly ide: boolean;
 }
@@ -79,6 +82,10 @@ async function answer(exchange: Exchange, services: GraphqlServices, scope: Root
       scope,
     );
     exchange.staged('parse');
+    if (reading.kind === 'mutation' && reading.steps.some((step) => step.kind === 'call')) {
+      const { body, called } = await runCalls(reading, (call) => callService(call, exchange, services.router()));
+      return withCalled(success(body, negotiated), called);
+    }
     if (reading.kind === 'mutation') {
       const body = await runMutation(reading, services.writes, writerOf(exchange, identity));
       exchange.staged('execute');
@@ -93,12 +100,14 @@ async function answer(exchange: Exchange, services: GraphqlServices, scope: Root
 async function runQuery(
   exchange: Exchange,
   reading: QueryReading,
-  { reads }: GraphqlServices,
+  { reads, router }: GraphqlServices,
   identity: Identity,
   negotiated: Negotiated,
 ): Promise<Reply> {
   if (reading.constant) return success(constantBody(reading.parsed), negotiated);
   let { parsed } = reading;
+  if (reading.calls.length > 0) parsed = await withCalls(reading, exchange, router());
+  if (isConstant(parsed)) return success(constantBody(parsed), negotiated);
   for (;;) {
     try {
       const compiled = reads.compile(parsed, identity);
@@ -117,9 +126,36 @@ async function runQuery(
       if (!(error.cause instanceof ServiceError) || !root) throw error.cause;
       if (!root.nullable) throw new FieldFailure(error.cause, root.place);
       parsed = withoutPart(parsed, error.position, error.cause, root.place);
-      if (parsed.request.parts.every((part) => part.kind === 'json')) return success(constantBody(parsed), negotiated);
+      if (isConstant(parsed)) return success(constantBody(parsed), negotiated);
     }
   }
+}
+
+function isConstant({ request }: ParsedOperation): boolean {
+  return request.parts.every((part) => part.kind === 'json');
+}
+
+/** What other routes say takes its place among the values. */
+async function withCalls(reading: QueryReading, exchange: Exchange, router: Router): Promise<ParsedOperation> {
+  let { parsed } = reading;
+  for (const { position, call } of reading.calls) {
+    const part = parsed.request.parts[position];
+    const root = reading.roots[position];
+    if (part?.kind !== 'json' || !root) throw new Error('what a route says is JSON');
+    try {
+      const { text } = await callService(call, exchange, router);
+      parsed = { ...parsed, values: parsed.values.with(part.value, text) };
+    } catch (error) {
+      if (!(error instanceof ServiceError) || error.status >= 500) throw error;
+      parsed = withoutPart(parsed, position, error, root.place);
+    }
+  }
+  return parsed;
+}
+
+function withCalled(reply: Reply, called: readonly Called[]): Reply {
+  const headers = Object.assign({}, ...called.map((each) => each.headers)) as Reply['headers'];
+  return { ...reply, ...(headers ? { headers } : {}), secret: called.some((each) => each.secret) };
 }
 
 /** A field that may be null gives way to its error; the others are read all the same. */
