@@ -9,6 +9,7 @@ import { Database } from './execute/database.js';
 import { migrate } from './execute/migrate.js';
 import { Reads } from './execute/reads.js';
 import { listen as listenForChanges, sourceOf } from './execute/source.js';
+import { Structure } from './execute/structure.js';
 import { Writes } from './execute/writes.js';
 import { listen } from './http/app.js';
 import { Router } from './http/router.js';
@@ -16,7 +17,10 @@ import type { Collection, Model } from './mirror/model.js';
 import { Mirror } from './mirror/watch.js';
 import type { Observer } from './observe.js';
 import type { ParseLimits } from './request/query.js';
+import { collectionsRoutes } from './resources/collections.js';
+import { fieldsRoutes } from './resources/fields.js';
 import { itemsRoutes } from './resources/items.js';
+import { relationsRoutes } from './resources/relations.js';
 import { serverRoutes } from './resources/server.js';
 import { utilsRoutes } from './resources/utils.js';
 import { loadGrammar } from './sql/verify.js';
@@ -39,6 +43,7 @@ export interface Core {
   readonly mirror: Mirror;
   readonly reads: Reads;
   readonly writes: Writes;
+  readonly structure: Structure;
 }
 
 type Report = (message: string) => void;
@@ -62,13 +67,16 @@ export async function startService(config: Config, observe: Observer, report: Re
   const started = new Started();
   try {
     const core = await startCore(config, observe, report, started);
-    const { database, mirror, reads, writes } = core;
+    const { database, mirror, reads, writes, structure } = core;
     const administrator = await makeAdministrator(config, database);
     const identities = new Identities((digest) => findIdentity(database, digest));
     started.add(await listenForChanges(database, 'service_access', () => identities.forget()));
     const router = new Router([
       ...serverRoutes({ config, identities, database, mirror }),
       ...utilsRoutes({ config, identities, writes }),
+      ...fieldsRoutes({ identities, structure }),
+      ...collectionsRoutes({ identities, structure }),
+      ...relationsRoutes({ identities, structure }),
       ...itemsRoutes({ identities, reads, writes, limits: parseLimits(config) }),
     ]);
     const purge = setInterval(() => void writes.forgetReceipts().catch(() => {}), RECEIPTS_PURGED).unref();
@@ -155,7 +163,11 @@ async function startCore(config: Config, observe: Observer, report: Report, star
     receiptLifetime: `${config.IDEMPOTENCY_TTL} milliseconds`,
   };
   const writes = new Writes(database, mirror, reads, writeLimits, observe);
-  return { database, databaseUrl, mirror, reads, writes };
+  const structure = new Structure(database, mirror, {
+    lockTimeout: config.STRUCTURE_LOCK_TIMEOUT,
+    patience: config.STRUCTURE_TIMEOUT,
+  });
+  return { database, databaseUrl, mirror, reads, writes, structure };
 }
 
 export function parseLimits(config: Config): ParseLimits {

@@ -193,6 +193,8 @@ t.test('every property of a column', async (t) => {
     foreign_key_schema: null,
     foreign_key_table: null,
     foreign_key_column: null,
+    foreign_keys: [],
+    indexes: [],
     comment: 'Two digits, "exactly"',
   });
   t.match(column('id'), { is_primary_key: true, is_unique: true, is_indexed: false, is_nullable: false });
