@@ -34,6 +34,8 @@ function defineStep(step: Definition, schema: string): Fragment {
       return sql`drop index ${identifier(schema, step.name)}`;
     case 'create-index':
       return sql`create index ${identifier(step.name)} on ${identifier(schema, step.table)} (${identifier(step.column)})`;
+    case 'drop-sequence':
+      return sql`drop sequence ${identifier(step.schema, step.name)}`;
     case 'widen-sequence':
       return sql`alter sequence ${identifier(step.schema, step.name)} as bigint`;
     case 'advance-identity':
@@ -53,6 +55,7 @@ type Alteration = Exclude<
       | 'comment-column'
       | 'drop-index'
       | 'create-index'
+      | 'drop-sequence'
       | 'widen-sequence'
       | 'advance-identity';
   }

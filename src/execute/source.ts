@@ -12,7 +12,10 @@ const FINGERPRINT = readFileSync(packagePath('sql', 'fingerprint.sql'), 'utf8');
 export function sourceOf(database: Database): Source {
   return {
     schema: database.schema,
-    load: () => loadStructure((text, parameters) => database.cell(text, parameters), database.schema),
+    load: () =>
+      database.catalog.use((session) =>
+        loadStructure((text, parameters) => session.cell(text, parameters), database.schema),
+      ),
     listen: (changed) => listen(database, 'service_model', changed),
     fingerprint: async () => {
       const [row] = await database.rows<{ fingerprint: string | null }>(FINGERPRINT, [database.schema]);

@@ -7,8 +7,15 @@ import { hashPassword } from '../access/passwords.js';
 import { compileDelete } from '../compile/delete.js';
 import { compileSort } from '../compile/sort.js';
 import { compileWrite } from '../compile/write.js';
-import { fromWrite, invalidPayload, type Naming, serviceUnavailable, staleness, unprocessable } from '../errors.js';
-import { type Collection, collectionOf, type Field, type Model } from '../mirror/model.js';
+import {
+  fromWrite,
+  invalidPayload,
+  type ServiceError,
+  serviceUnavailable,
+  staleness,
+  unprocessable,
+} from '../errors.js';
+import { type Collection, collectionOf, type Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
 import { Secret } from '../plan/cell.js';
@@ -26,6 +33,7 @@ import { verify } from '../sql/verify.js';
 import { Conflict, isConflict, isRace, pause } from './conflicts.js';
 import type { Database } from './database.js';
 import type { WriteSession } from './import.js';
+import { namesOf } from './naming.js';
 import type { Reads } from './reads.js';
 import type { Session } from './sessions.js';
 
@@ -80,7 +88,7 @@ export class Writes {
       return await this.#attempt(async (model) => {
         const collection = servedCollection(model, name);
         const planned = planCreate(collection, body.items, this.#context(model, shown.caller));
-        return this.#database.transaction((session) => this.#send(planned, !body.many, shown, session, receipt));
+        return this.#database.transaction((session) => this.#send(planned, model, !body.many, shown, session, receipt));
       });
     } catch (error) {
       if (!receipt || !isRepeated(error)) throw error;
@@ -102,7 +110,7 @@ export class Writes {
     return this.#attempt(async (model) => {
       const collection = servedCollection(model, name);
       const planned = planUpdate(collection, [{ key, data }], this.#context(model, shown.caller));
-      return this.#run(planned, true, shown);
+      return this.#run(planned, model, true, shown);
     });
   }
 
@@ -111,7 +119,7 @@ export class Writes {
       const collection = servedCollection(model, name);
       const context = this.#context(model, shown.caller);
       if (body.kind === 'each')
-        return this.#run(planUpdate(collection, eachChange(collection, body.items), context), false, shown);
+        return this.#run(planUpdate(collection, eachChange(collection, body.items), context), model, false, shown);
       return this.#database.transaction(async (session) => {
         const keys = await this.#keys(collection, body.selected, shown.caller, session);
         const planned = planUpdate(
@@ -119,7 +127,7 @@ export class Writes {
           keys.map((key) => ({ key, data: body.data })),
           context,
         );
-        return this.#send(planned, false, shown, session);
+        return this.#send(planned, model, false, shown, session);
       });
     });
   }
@@ -140,7 +148,7 @@ export class Writes {
           key === undefined
             ? planCreate(collection, [data], context)
             : planUpdate(collection, [{ key, data }], context);
-        return this.#send(planned, true, shown, session);
+        return this.#send(planned, model, true, shown, session);
       });
     });
   }
@@ -174,18 +182,19 @@ export class Writes {
     return data.map((item) => item[key] as Key);
   }
 
-  #run(planned: PlannedWrite, one: boolean, shown: Shown): Promise<Buffer | null> {
-    return this.#database.transaction((session) => this.#send(planned, one, shown, session));
+  #run(planned: PlannedWrite, model: Model, one: boolean, shown: Shown): Promise<Buffer | null> {
+    return this.#database.transaction((session) => this.#send(planned, model, one, shown, session));
   }
 
   async #send(
     planned: PlannedWrite,
+    model: Model,
     one: boolean,
     shown: Shown,
     session: Session,
     receipt: Receipt | null = null,
   ): Promise<Buffer | null> {
-    const made = await this.#write(planned, shown.caller, session, receipt);
+    const made = await this.#write(planned, model, shown.caller, session, receipt);
     const keys = planned.keys ?? made;
     const parsed = parseReadBack(planned.plan.collection.name, keys, one, shown.queryString, this.#limits.parse);
     const body = await this.#read(parsed, shown.caller, session);
@@ -194,9 +203,10 @@ export class Writes {
     return body;
   }
 
-  /** The keys that the statement made. */
+  /** The keys that the statement made. `model` is the one it was planned on, which need not be the latest any more. */
   async #write(
     planned: PlannedWrite,
+    model: Model,
     caller: Caller,
     session: Session,
     receipt: Receipt | null,
@@ -204,7 +214,6 @@ export class Writes {
     const { plan, input } = planned;
     if (plan.nodes.length === 0) return [];
     const shape = receipt ? `${planned.shape} with a receipt` : planned.shape;
-    const { model } = this.#mirror;
     const receipts = receipt ? collectionOf(model, 'service_receipts') : null;
     const statement = this.#statement(shape, () => compileWrite(plan, receipts), model);
     const document = JSON.stringify({ ...input, nodes: await hashSecrets(input.nodes) });
@@ -231,7 +240,13 @@ export class Writes {
         work({
           session,
           write: async (rows) => {
-            await this.#write(planUpsert(collection, rows, { ...context, maxRows: null }), caller, session, null);
+            await this.#write(
+              planUpsert(collection, rows, { ...context, maxRows: null }),
+              model,
+              caller,
+              session,
+              null,
+            );
           },
         }),
       ),
@@ -274,46 +289,38 @@ export class Writes {
   }
 
   #statement(shape: string, compile: () => Statement, model: Model): Statement {
-    const known = this.#shapes.get(shape);
+    // What belongs to a former model must neither be found nor kept among the shapes of the latest.
+    const isLatest = model === this.#mirror.model;
+    const known = isLatest ? this.#shapes.get(shape) : undefined;
     if (known) return known;
     const start = performance.now();
     const statement = compile();
     verify(statement.text, 'write', (schema, name) => model.collections.get(name)?.schema === schema);
-    this.#shapes.set(shape, statement);
+    if (isLatest) this.#shapes.set(shape, statement);
     this.#observe({ kind: 'shape-compiled', shape, text: statement.text, milliseconds: performance.now() - start });
     return statement;
   }
 
   async #attempt<Result>(work: (model: Model) => Promise<Result>): Promise<Result> {
     for (let attempt = 1; ; attempt++) {
+      const { model } = this.#mirror;
       try {
-        return await work(this.#mirror.model);
+        return await work(model);
       } catch (error) {
         const stale = staleness(error);
-        if (!(stale ? attempt === 1 : isConflict(error) && attempt < ATTEMPTS))
-          throw finalError(error, this.#mirror.model);
+        if (!(stale || isConflict(error))) throw finalError(error, model);
+        if (attempt === ATTEMPTS) throw stale ? changing() : finalError(error, model);
         if (stale) await this.#mirror.refresh(stale === 'certain');
         else await pause(attempt);
+        // A structure that did not change is not to blame; the first time a prepared statement may be.
+        if (stale && model === this.#mirror.model && attempt > 1) throw finalError(error, model);
       }
     }
   }
 }
 
-/** Names that errors of the database leave out, where there is just one they can mean. */
-function namesOf(model: Model): Naming {
-  const only = (fields: readonly Field[]): Field | null => (fields.length === 1 ? (fields[0] as Field) : null);
-  return {
-    referrer: (table, one) => {
-      const fields = [...(model.collections.get(table)?.fields.values() ?? [])];
-      const isReferrer = ({ relation }: Field): boolean =>
-        relation?.kind === 'many-to-one' && relation.oneCollection === one;
-      return only(fields.filter(isReferrer))?.name ?? null;
-    },
-    holder: (type) => {
-      const fields = [...model.collections.values()].flatMap((collection) => [...collection.fields.values()]);
-      return only(fields.filter((field) => field.column?.data_type === type));
-    },
-  };
+function changing(): ServiceError {
+  return serviceUnavailable('database', 'Its structure keeps changing');
 }
 
 const AHEAD = `

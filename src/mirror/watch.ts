@@ -85,9 +85,13 @@ export class Mirror {
     return this.#loading;
   }
 
-  /** After a failed statement. On a mere suspicion at most once a second, since the request may be the cause itself. */
+  /**
+   * After a failed statement. On a mere suspicion only when word of a change is being followed already, or at most once a
+   * second, since the request may be the cause itself.
+   */
   async refresh(certain: boolean): Promise<void> {
-    if (certain || performance.now() - this.#loadedAt > 1_000) await this.reload();
+    const isExpected = this.#gathering !== null || this.#loading !== null;
+    if (certain || isExpected || performance.now() - this.#loadedAt > 1_000) await this.reload();
   }
 
   async close(): Promise<void> {

@@ -34,6 +34,7 @@ export type Definition =
   | { readonly kind: 'drop-identity'; readonly table: string; readonly column: string }
   /** Puts the sequence of a new identity column behind the values that are there. */
   | { readonly kind: 'advance-identity'; readonly table: string; readonly column: string }
+  | { readonly kind: 'drop-sequence'; readonly schema: string; readonly name: string }
   | { readonly kind: 'widen-sequence'; readonly schema: string; readonly name: string }
   | { readonly kind: 'add-unique'; readonly table: string; readonly column: string; readonly name: string }
   | { readonly kind: 'drop-constraint'; readonly table: string; readonly name: string }

@@ -89,8 +89,11 @@ function newDefault(
 function stopIncrement(column: Column, { schema }: FieldChange): Definition[] {
   if (!column.has_auto_increment || schema.has_auto_increment !== false) return [];
   const place = { table: column.table, column: column.name };
+  if (column.identity !== null) return [{ kind: 'drop-identity', ...place }];
+  const sequence = sequenceOf(column);
   return [
-    column.identity === null ? { kind: 'set-default', ...place, initial: null } : { kind: 'drop-identity', ...place },
+    { kind: 'set-default', ...place, initial: null },
+    ...(sequence ? [{ kind: 'drop-sequence', ...sequence } as const] : []),
   ];
 }
 
