@@ -89,14 +89,13 @@ select pg_catalog.json_build_object(
         from pg_catalog.unnest(index.indkey::int2[]) with ordinality key (number, position)
         where key.position <= index.indnkeyatts),
       named.relname,
-      exists (
-        select from pg_catalog.pg_constraint owner
-        where owner.conindid = index.indexrelid and owner.conrelid = index.indrelid and owner.contype in ('p', 'u', 'x')
-      )
+      owner.oid is not null
     ) order by named.relname)
     from tables
     join pg_catalog.pg_index index on index.indrelid = tables.oid
     join pg_catalog.pg_class named on named.oid = index.indexrelid
+    left join pg_catalog.pg_constraint owner on owner.conindid = index.indexrelid
+      and owner.conrelid = index.indrelid and owner.contype in ('p', 'u', 'x')
     where index.indisvalid
       and (index.indisprimary or (index.indnkeyatts = 1 and index.indkey[0] <> 0 and index.indpred is null))
   ),

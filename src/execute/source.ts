@@ -3,7 +3,7 @@ import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { packagePath } from '../files.js';
 import type { StructureDocument } from '../mirror/document.js';
-import type { Source } from '../mirror/watch.js';
+import type { Source, Structure } from '../mirror/watch.js';
 import type { Database } from './database.js';
 
 const INTROSPECT = readFileSync(packagePath('sql', 'introspect.sql'), 'utf8');
@@ -28,7 +28,7 @@ export function sourceOf(database: Database): Source {
 export async function loadStructure(
   cell: (text: string, parameters: string[]) => Promise<Buffer | null>,
   schema: string,
-): ReturnType<Source['load']> {
+): Promise<Structure> {
   const bytes = await cell(INTROSPECT, [schema]);
   if (!bytes) throw new Error('the catalog statement gave no row');
   return { document: JSON.parse(bytes.toString()) as StructureDocument, digest: hash('sha1', bytes, 'base64url') };

@@ -8,7 +8,7 @@ import { compileMetadata } from '../compile/metadata.js';
 import { serviceUnavailable } from '../errors.js';
 import { buildModel } from '../mirror/introspect.js';
 import type { Model } from '../mirror/model.js';
-import type { Mirror } from '../mirror/watch.js';
+import type { Structure as LoadedStructure, Mirror } from '../mirror/watch.js';
 import type { Step } from '../plan/steps.js';
 import { type Protected, planOperation } from '../plan/structure.js';
 import type { Operation } from '../request/structure.js';
@@ -53,8 +53,8 @@ export class Structure {
    * effect together, and the model of this instance knows them before the answer is given.
    */
   async change<Result>(work: (draft: Draft) => Promise<Result>): Promise<Result> {
-    const result = await this.#enqueue(() => this.#attempt(work));
-    await this.#mirror.reload();
+    const { result, structure } = await this.#enqueue(() => this.#attempt(work));
+    if (structure) await this.#mirror.adopt(structure);
     return result;
   }
 
@@ -65,7 +65,7 @@ export class Structure {
     return turn;
   }
 
-  async #attempt<Result>(work: (draft: Draft) => Promise<Result>): Promise<Result> {
+  async #attempt<Result>(work: (draft: Draft) => Promise<Result>): Promise<Changed<Result>> {
     const deadline = performance.now() + this.#limits.patience;
     for (let attempt = 1; ; attempt++) {
       try {
@@ -79,24 +79,29 @@ export class Structure {
     }
   }
 
-  async #run<Result>(session: Session, work: (draft: Draft) => Promise<Result>): Promise<Result> {
+  async #run<Result>(session: Session, work: (draft: Draft) => Promise<Result>): Promise<Changed<Result>> {
+    const { schema } = this.#database;
     // Before the limit on waiting: another instance that changes the structure is waited for.
-    await session.query("select pg_advisory_xact_lock(hashtextextended('lateral structure ' || $1::text, 0))", [
-      this.#database.schema,
-    ]);
-    await session.query("select set_config('lock_timeout', $1, true)", [String(this.#limits.lockTimeout)]);
-    const draft = new Draft(session, this.#database.schema, this.#ours);
+    await session.query(LOCK, [schema], { prepare: true });
+    await session.query(LIMIT, [String(this.#limits.lockTimeout)], { prepare: true });
+    const draft = new Draft(session, schema, this.#ours);
     const result = await work(draft);
-    if (draft.changed) await this.#announce(session);
-    return result;
-  }
-
-  /** Triggers tell of changed metadata and, where they are allowed, of definitions: this tells of both in any case. */
-  async #announce(session: Session): Promise<void> {
-    await session.query('update service_schema set version = version + 1');
-    await session.query("select pg_notify('service_model', $1)", [this.#database.schema]);
+    return { result, structure: draft.changed ? await draft.structure() : null };
   }
 }
+
+interface Changed<Result> {
+  readonly result: Result;
+  /** Null when nothing was changed. */
+  readonly structure: LoadedStructure | null;
+}
+
+const LOCK = "select pg_advisory_xact_lock(hashtextextended('lateral structure ' || $1::text, 0))";
+const LIMIT = "select set_config('lock_timeout', $1, true)";
+/** Triggers tell of changed metadata and, where they are allowed, of definitions: this tells of both in any case. */
+const ANNOUNCE = `
+  with bumped as (update service_schema set version = version + 1)
+  select pg_notify('service_model', $1)`;
 
 const NOBODY: Caller = { user: null, role: null, roles: [], policies: [] };
 
@@ -105,6 +110,7 @@ export class Draft {
   readonly #session: Session;
   readonly #schema: string;
   readonly #ours: Protected;
+  #structure: LoadedStructure | null = null;
   #model: Model | null = null;
   #changed = false;
 
@@ -121,29 +127,29 @@ export class Draft {
 
   /** The structure as it is after the operations so far. */
   async model(): Promise<Model> {
-    if (!this.#model) {
-      const { document } = await loadStructure(
-        (text, parameters) => this.#session.cell(text, parameters),
-        this.#schema,
-      );
-      this.#model = buildModel(document, 0, this.#schema);
-    }
+    this.#model ??= buildModel((await this.structure()).document, 0, this.#schema);
     return this.#model;
+  }
+
+  /** The same as the catalogs tell it. */
+  async structure(): Promise<LoadedStructure> {
+    this.#structure ??= await loadStructure((text, parameters) => this.#session.cell(text, parameters), this.#schema);
+    return this.#structure;
   }
 
   /** Each operation is planned on what the one before left. */
   async apply(operation: Operation): Promise<void> {
     const steps = planOperation(operation, await this.model(), this.#ours);
-    for (const step of steps) await this.#take(step);
-  }
-
-  async #take(step: Step): Promise<void> {
-    this.#changed = true;
+    if (steps.length === 0) return;
+    this.#structure = null;
     this.#model = null;
-    for (const { text, parameters } of compileStep(step, this.#schema)) {
-      verifyChange(text, this.#schema);
-      await this.#session.query(text, bind(parameters, [], NOBODY));
-    }
+    const statements = steps.flatMap((step) => compileStep(step, this.#schema));
+    for (const { text } of statements) verifyChange(text, this.#schema);
+    // One after the other: the driver would send what waits for a lost connection on a new one, outside of the transaction.
+    for (const { text, parameters } of statements) await this.#session.query(text, bind(parameters, [], NOBODY));
+    // The first change of a transaction speaks for all: word of it leaves with the commit.
+    if (!this.#changed) await this.#session.query(ANNOUNCE, [this.#schema], { prepare: true });
+    this.#changed = true;
   }
 }
 
