@@ -15,6 +15,7 @@ import { migrate } from './execute/migrate.js';
 import { Reads } from './execute/reads.js';
 import { forgetReceipts } from './execute/receipts.js';
 import { listen as listenForChanges, policiesOf, sourceOf } from './execute/source.js';
+import { Structure } from './execute/structure.js';
 import { Writes } from './execute/writes.js';
 import { Operations } from './graphql/operations.js';
 import { PersistedQueries, readAllowList } from './graphql/persisted.js';
@@ -30,9 +31,12 @@ import type { Event, Observer } from './observe.js';
 import type { ParseLimits } from './request/query.js';
 import { accountRoutes } from './resources/account.js';
 import { authRoutes } from './resources/auth.js';
+import { collectionsRoutes } from './resources/collections.js';
+import { fieldsRoutes } from './resources/fields.js';
 import { type GraphqlServices, graphqlRoutes } from './resources/graphql.js';
 import { itemsRoutes } from './resources/items.js';
 import { meRoutes } from './resources/me.js';
+import { relationsRoutes } from './resources/relations.js';
 import { serverRoutes } from './resources/server.js';
 import { systemRoutes } from './resources/system.js';
 import { utilsRoutes } from './resources/utils.js';
@@ -57,6 +61,7 @@ export interface Core {
   readonly policies: Policies;
   readonly reads: Reads;
   readonly writes: Writes;
+  readonly structure: Structure;
 }
 
 type Report = (message: string) => void;
@@ -80,7 +85,7 @@ export async function startService(config: Config, observe: Observer, report: Re
   const started = new Started();
   try {
     const core = await startCore(config, observe, report, started);
-    const { database, mirror, policies, reads, writes } = core;
+    const { database, mirror, policies, reads, writes, structure } = core;
     const administrator = await makeAdministrator(config, database);
     // A start that fails says why and nothing else.
     const advice: Event[] = [];
@@ -110,6 +115,9 @@ export async function startService(config: Config, observe: Observer, report: Re
       ...authRoutes(access),
       ...accountRoutes(access),
       ...utilsRoutes({ config, identities, writes }),
+      ...fieldsRoutes({ identities, structure }),
+      ...collectionsRoutes({ identities, structure }),
+      ...relationsRoutes({ identities, structure }),
       ...meRoutes(items),
       ...systemRoutes(items),
       ...itemsRoutes(items),
@@ -210,7 +218,11 @@ async function startCore(config: Config, observe: Observer, report: Report, star
     receiptLifetime: `${config.IDEMPOTENCY_TTL} milliseconds`,
   };
   const writes = new Writes({ database, mirror, policies, reads }, writeLimits, observe);
-  return { database, databaseUrl, mirror, policies, reads, writes };
+  const structure = new Structure(database, mirror, {
+    lockTimeout: config.STRUCTURE_LOCK_TIMEOUT,
+    patience: config.STRUCTURE_TIMEOUT,
+  });
+  return { database, databaseUrl, mirror, policies, reads, writes, structure };
 }
 
 function graphqlServices(

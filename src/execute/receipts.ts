@@ -1,4 +1,4 @@
-/** Receipts: what was answered to a request that may come again, so that it is carried out once. */
+/** Receipts: a request with an Idempotency-Key is carried out once, and answered the same each time it comes again. */
 import { unprocessable } from '../errors.js';
 import type { Database } from './database.js';
 
@@ -15,6 +15,7 @@ export function isRepeated(error: unknown): boolean {
   return error instanceof Error && 'code' in error && error.code === 'LT403' && error.message === REPEATED;
 }
 
+/** What was answered the first time. */
 export async function answerOf(receipt: Receipt, database: Database): Promise<Buffer | null> {
   const [row] = await database.rows<{ fingerprint: string; body: string | null }>(
     'select fingerprint, body from service_receipts where id = $1',

@@ -8,7 +8,7 @@ import { journalOf } from '../compile/activity.js';
 import { compileDelete } from '../compile/delete.js';
 import { compileSort } from '../compile/sort.js';
 import { compileWrite } from '../compile/write.js';
-import { fromWrite, invalidPayload, ServiceError, serviceUnavailable, staleness } from '../errors.js';
+import { invalidPayload, ServiceError } from '../errors.js';
 import { type Collection, collectionOf, type Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
@@ -24,7 +24,8 @@ import { parseSelection } from '../request/rest.js';
 import type { CreateBody, Selected, UpdateBody } from '../request/write.js';
 import { bind } from '../sql/parameter.js';
 import { checkPasswords, concernsAccess, decidesAccess, keepAdministrators } from './administrators.js';
-import { Conflict, isConflict, isRace, pause } from './conflicts.js';
+import { attempt } from './attempts.js';
+import { Conflict, isRace } from './conflicts.js';
 import type { Database } from './database.js';
 import type { WriteSession } from './import.js';
 import type { Compiled, Reads } from './reads.js';
@@ -32,7 +33,7 @@ import { answerOf, isRepeated, type Receipt } from './receipts.js';
 import { aheadOf, suppliesKeys } from './sequences.js';
 import type { Session } from './sessions.js';
 import { Statements } from './statements.js';
-import { eachChange, fromValidation, hashSecrets, lock, namesOf } from './written.js';
+import { eachChange, fromValidation, hashSecrets, lock } from './written.js';
 
 export interface WriteLimits {
   readonly maxRows: number | null;
@@ -60,8 +61,6 @@ interface Bound {
   readonly parameters: (string | null)[];
   readonly prepare: boolean;
 }
-
-const ATTEMPTS = 10;
 
 export interface WriteServices {
   readonly database: Database;
@@ -108,7 +107,7 @@ export class Writes {
       return await this.#attempt(async (model) => {
         const collection = servedCollection(model, name);
         const planned = planCreate(collection, body.items, this.#context(model, shown));
-        return this.#run(planned, !body.many, shown, receipt);
+        return this.#run(planned, model, !body.many, shown, receipt);
       });
     } catch (error) {
       if (!receipt || !isRepeated(error)) throw error;
@@ -136,7 +135,7 @@ export class Writes {
     return this.#attempt(async (model) => {
       const collection = servedCollection(model, name);
       const planned = planUpdate(collection, [{ key, data }], this.#context(model, shown));
-      return this.#run(planned, true, shown);
+      return this.#run(planned, model, true, shown);
     });
   }
 
@@ -145,7 +144,7 @@ export class Writes {
       const collection = servedCollection(model, name);
       const context = this.#context(model, shown);
       if (body.kind === 'each')
-        return this.#run(planUpdate(collection, eachChange(collection, body.items), context), false, shown);
+        return this.#run(planUpdate(collection, eachChange(collection, body.items), context), model, false, shown);
       return this.#transaction(async (session) => {
         const keys = await this.#keys(collection, body.selected, shown.caller, session, 'update');
         const planned = planUpdate(
@@ -153,7 +152,7 @@ export class Writes {
           keys.map((key) => ({ key, data: body.data })),
           context,
         );
-        return this.#send(planned, false, shown, session);
+        return this.#send(planned, model, false, shown, session);
       });
     });
   }
@@ -181,7 +180,7 @@ export class Writes {
           key === undefined
             ? planCreate(collection, [data], context)
             : planUpdate(collection, [{ key, data }], context);
-        return this.#send(planned, true, shown, session);
+        return this.#send(planned, model, true, shown, session);
       });
     });
   }
@@ -192,7 +191,7 @@ export class Writes {
       const access = this.#policies.accessOf(caller);
       const rule = access && anyRule(new Guard(access, model).grant('delete', collection).rules);
       const shape = `${access?.key ?? ''}delete ${collection.name}`;
-      const statement = this.#statements.get(shape, () => compileDelete(collection, rule, journalOf(model)));
+      const statement = this.#statements.get(shape, model, () => compileDelete(collection, rule, journalOf(model)));
       await this.#transaction(async (session) => {
         const found = await this.#keys(collection, selected, caller, session, 'delete');
         const keys = found.map((key) => checkKey(collection, key));
@@ -232,14 +231,20 @@ export class Writes {
   }
 
   /** In one round trip where the connection knows both statements and nothing depends on their answers. */
-  #run(planned: PlannedWrite, one: boolean, shown: Shown, receipt: Receipt | null = null): Promise<Buffer | null> {
-    if (this.#session) return this.#send(planned, one, shown, this.#session, receipt);
+  #run(
+    planned: PlannedWrite,
+    model: Model,
+    one: boolean,
+    shown: Shown,
+    receipt: Receipt | null = null,
+  ): Promise<Buffer | null> {
+    if (this.#session) return this.#send(planned, model, one, shown, this.#session, receipt);
     return this.#database.sessions.use(async (session) => {
       const apart = receipt || suppliesKeys(planned) || concernsAccess(planned);
-      const written = apart ? null : await this.#chain(planned, shown.caller, null);
+      const written = apart ? null : await this.#chain(planned, model, shown.caller, null);
       const read = written && this.#readBack(planned, one, shown);
       const cells = written && session.together(read ? [written, read] : [written]);
-      if (!cells) return session.transaction(() => this.#send(planned, one, shown, session, receipt));
+      if (!cells) return session.transaction(() => this.#send(planned, model, one, shown, session, receipt));
       const [, body = null] = await cells.catch((error: unknown) => {
         throw isRace(error, planned) ? new Conflict() : fromValidation(error, planned);
       });
@@ -249,12 +254,13 @@ export class Writes {
 
   async #send(
     planned: PlannedWrite,
+    model: Model,
     one: boolean,
     shown: Shown,
     session: Session,
     receipt: Receipt | null = null,
   ): Promise<Buffer | null> {
-    const write = (): Promise<void> => this.#write(planned, shown.caller, session, receipt);
+    const write = (): Promise<void> => this.#write(planned, model, shown.caller, session, receipt);
     if (concernsAccess(planned)) {
       await checkPasswords(planned, session);
       await keepAdministrators(session, shown.caller, write);
@@ -291,8 +297,15 @@ export class Writes {
     }
   }
 
-  async #write(planned: PlannedWrite, caller: Identity, session: Session, receipt: Receipt | null): Promise<void> {
-    const chain = await this.#chain(planned, caller, receipt);
+  /** `model` is the one it was planned on, which need not be the latest any more. */
+  async #write(
+    planned: PlannedWrite,
+    model: Model,
+    caller: Identity,
+    session: Session,
+    receipt: Receipt | null,
+  ): Promise<void> {
+    const chain = await this.#chain(planned, model, caller, receipt);
     if (!chain) return;
     try {
       const cell = await session.cell(chain.text, chain.parameters, chain.prepare);
@@ -304,13 +317,14 @@ export class Writes {
   }
 
   /** Null when there is nothing to write. */
-  async #chain(planned: PlannedWrite, caller: Identity, receipt: Receipt | null): Promise<Bound | null> {
+  async #chain(planned: PlannedWrite, model: Model, caller: Identity, receipt: Receipt | null): Promise<Bound | null> {
     const { plan, input } = planned;
     if (plan.nodes.length === 0) return null;
     const shape = receipt ? `${planned.shape} with a receipt` : planned.shape;
-    const { model } = this.#mirror;
     const receipts = receipt ? collectionOf(model, 'service_receipts') : null;
-    const statement = this.#statements.get(shape, () => compileWrite(plan, { receipts, journal: journalOf(model) }));
+    const statement = this.#statements.get(shape, model, () =>
+      compileWrite(plan, { receipts, journal: journalOf(model) }),
+    );
     const document = JSON.stringify({ ...input, nodes: await hashSecrets(input.nodes) });
     const values = receipt ? [document, receipt.id, receipt.fingerprint, this.#limits.receiptLifetime] : [document];
     const parameters = bind(statement.parameters, values, caller);
@@ -331,6 +345,7 @@ export class Writes {
           write: async (rows) => {
             await this.#write(
               planUpsert(collection, rows, { ...context, maxRows: null }),
+              model,
               writer.caller,
               session,
               null,
@@ -349,7 +364,7 @@ export class Writes {
       if (access) new Guard(access, model).checkOrder(collection);
       const field = collection.sortField === null ? undefined : collection.fields.get(collection.sortField);
       if (!field?.column) throw invalidPayload(`The collection "${name}" has no sort field`);
-      const statement = this.#statements.get(`sort ${name}`, () => compileSort(collection, field));
+      const statement = this.#statements.get(`sort ${name}`, model, () => compileSort(collection, field));
       await this.#transaction(async (session) => {
         await lock(collection, session);
         await session.cell(statement.text, bind(statement.parameters, [item, to], caller));
@@ -372,27 +387,8 @@ export class Writes {
     );
   }
 
-  async #attempt<Result>(work: (model: Model) => Promise<Result>): Promise<Result> {
-    // Whoever began the transaction tries all of it again.
-    if (this.#session) return work(this.#mirror.model);
-    for (let attempt = 1; ; attempt++) {
-      try {
-        return await work(this.#mirror.model);
-      } catch (error) {
-        const stale = staleness(error);
-        if (!(stale ? attempt === 1 : isConflict(error) && attempt < ATTEMPTS))
-          throw finalError(error, this.#mirror.model);
-        if (stale) await this.#mirror.refresh(stale === 'certain');
-        else await pause(attempt);
-      }
-    }
+  /** Whoever began a transaction tries all of it again. */
+  #attempt<Result>(work: (model: Model) => Promise<Result>): Promise<Result> {
+    return this.#session ? work(this.#mirror.model) : attempt(this.#mirror, work);
   }
-}
-
-function finalError(error: unknown, model: Model): unknown {
-  if (isRepeated(error)) return error;
-  // The stack ends before the limit on levels where the items in between have much to say.
-  if (error instanceof RangeError) return invalidPayload('The payload nests too deep');
-  if (isConflict(error)) return serviceUnavailable('database', 'Too many requests change the same items');
-  return fromWrite(error, namesOf(model));
 }
