@@ -38,6 +38,7 @@ import { itemsRoutes } from './resources/items.js';
 import { meRoutes } from './resources/me.js';
 import { relationsRoutes } from './resources/relations.js';
 import { serverRoutes } from './resources/server.js';
+import { specsRoutes } from './resources/specs.js';
 import { systemRoutes } from './resources/system.js';
 import { utilsRoutes } from './resources/utils.js';
 import { loadGrammar } from './sql/verify.js';
@@ -110,7 +111,14 @@ export async function startService(config: Config, observe: Observer, report: Re
       publicUrl: () => config.PUBLIC_URL ?? url,
     };
     const items = { identities, mirror, policies, reads, writes, limits: parseLimits(config) };
-    const routes = [
+    const routes: Route[] = [
+      ...specsRoutes({
+        ...items,
+        operations: () => graphql.operations,
+        introspection: config.GRAPHQL_INTROSPECTION,
+        routes: () => allRoutes,
+        publicUrl: access.publicUrl,
+      }),
       ...serverRoutes({ config, identities, database, mirror }),
       ...authRoutes(access),
       ...accountRoutes(access),
@@ -123,7 +131,8 @@ export async function startService(config: Config, observe: Observer, report: Re
       ...itemsRoutes(items),
     ];
     const graphql = { identities, mirror, policies, reads, writes, ...graphqlServices(config, routes) };
-    const router: Router = new Router([...routes, ...graphqlRoutes({ ...graphql, router: () => router })]);
+    const allRoutes: readonly Route[] = [...routes, ...graphqlRoutes({ ...graphql, router: () => router })];
+    const router = new Router(allRoutes);
     const forget = (): unknown => Promise.allSettled([forgetReceipts(database), access.logins.purge()]);
     const purge = setInterval(forget, PURGED).unref();
     started.add(async () => clearInterval(purge));
