@@ -1,5 +1,5 @@
 /** /graphql and /graphql/system: a whole operation with all its root fields is one statement, or one transaction. */
-import type { Identities, Identity } from '../access/identity.js';
+import { type Identities, type Identity, onlyAdministrator } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
 import { sightOf } from '../access/sight.js';
 import { methodNotAllowed, ServiceError } from '../errors.js';
@@ -20,6 +20,7 @@ import { failure, type Negotiated, negotiate, readParameters, refusal, success, 
 import { idePage, ideRoutes } from './graphql-ide.js';
 import { runCalls, runMutation } from './graphql-mutations.js';
 import { type Called, callService } from './graphql-services.js';
+import { explainItems, preference } from './item-reads.js';
 import { writerOf } from './item-writes.js';
 
 export interface GraphqlServices {
@@ -112,6 +113,11 @@ async function runQuery(
     try {
       const compiled = reads.compile(parsed, identity);
       exchange.staged('compile');
+      const explain = preference(exchange.headers.prefer);
+      if (explain) {
+        onlyAdministrator(identity);
+        return await explainItems(parsed, compiled, identity, reads, explain === 'explain=analyze');
+      }
       const body = await reads.run(parsed, compiled, identity, exchange);
       exchange.staged('execute');
       return success(body as Buffer, negotiated);
