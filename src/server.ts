@@ -21,6 +21,7 @@ import { collectionsRoutes } from './resources/collections.js';
 import { fieldsRoutes } from './resources/fields.js';
 import { itemsRoutes } from './resources/items.js';
 import { relationsRoutes } from './resources/relations.js';
+import { schemaRoutes } from './resources/schema.js';
 import { serverRoutes } from './resources/server.js';
 import { utilsRoutes } from './resources/utils.js';
 import { loadGrammar } from './sql/verify.js';
@@ -77,6 +78,7 @@ export async function startService(config: Config, observe: Observer, report: Re
       ...fieldsRoutes({ identities, structure }),
       ...collectionsRoutes({ identities, structure }),
       ...relationsRoutes({ identities, structure }),
+      ...schemaRoutes({ config, identities, structure }),
       ...itemsRoutes({ identities, reads, writes, limits: parseLimits(config) }),
     ]);
     const purge = setInterval(() => void writes.forgetReceipts().catch(() => {}), RECEIPTS_PURGED).unref();

@@ -1,0 +1,98 @@
+/**
+ * Snapshots of the connected database: taken in one view of it, compared, and applied. Applying holds the lock of all
+ * changes of the structure from the first look to the last step, so that what was compared is what is changed.
+ */
+import { readFileSync } from 'node:fs';
+import { invalidPayload } from '../errors.js';
+import { packagePath } from '../files.js';
+import type { Model } from '../mirror/model.js';
+import { planSnapshot } from '../plan/apply.js';
+import { type DifferenceMode, differenceOf, digestOf, laidOn } from '../plan/difference.js';
+import { type ColumnTypes, type IsOurs, leftBehind, snapshotOf } from '../plan/snapshot.js';
+import type { Step } from '../plan/steps.js';
+import type { Difference, DifferenceBody } from '../request/difference.js';
+import type { Snapshot } from '../request/snapshot.js';
+import type { Draft, Structure } from './structure.js';
+import { systemFields } from './system-fields.js';
+
+const COLUMN_TYPES = readFileSync(packagePath('sql', 'column_types.sql'), 'utf8');
+
+export interface Taken {
+  readonly snapshot: Snapshot;
+  /** What the snapshot cannot carry, in words. */
+  readonly leftBehind: readonly string[];
+}
+
+/** Called before each step. */
+export type Progress = (step: Step, position: number, total: number) => void;
+
+export async function takeSnapshot(structure: Structure): Promise<Taken> {
+  return structure.read(async (draft) => {
+    const { snapshot, model } = await look(draft);
+    return { snapshot, leftBehind: leftBehind(model) };
+  });
+}
+
+/** What it takes to make the database what the snapshot says, with the digest of what it is now; null for nothing. */
+export async function compareSnapshot(
+  structure: Structure,
+  wanted: Snapshot,
+  mode: DifferenceMode,
+): Promise<DifferenceBody | null> {
+  return structure.read(async (draft) => {
+    const { snapshot, model } = await look(draft);
+    const diff = differenceOf(snapshot, wanted, mode);
+    if (!diff) return null;
+    // What could never be applied is refused right here.
+    planSnapshot(snapshot, laidOn(snapshot, diff), model, isOurs);
+    return { hash: digestOf(snapshot), diff };
+  });
+}
+
+/** One transaction. With `force` also a difference that was taken from another state, as far as it fits. */
+export async function applyDifference(structure: Structure, body: DifferenceBody, force: boolean): Promise<void> {
+  await structure.change(async (draft) => {
+    const seen = await look(draft);
+    if (!force && digestOf(seen.snapshot) !== body.hash)
+      throw invalidPayload('The structure has changed since the difference was taken: take it again');
+    await reach(draft, seen, body.diff, () => {});
+  });
+}
+
+/** Compares and applies in one go. `confirm` sees the difference and may refuse; null where there is none. */
+export async function applySnapshot(
+  structure: Structure,
+  wanted: Snapshot,
+  mode: DifferenceMode,
+  { confirm, progress }: { readonly confirm: (diff: Difference) => void; readonly progress: Progress },
+): Promise<Difference | null> {
+  return structure.change(async (draft) => {
+    const seen = await look(draft);
+    const diff = differenceOf(seen.snapshot, wanted, mode);
+    if (!diff) return null;
+    confirm(diff);
+    await reach(draft, seen, diff, progress);
+    return diff;
+  });
+}
+
+const isOurs: IsOurs = (collection, field) => systemFields().isSystemField(collection, field);
+
+interface Seen {
+  readonly snapshot: Snapshot;
+  readonly model: Model;
+}
+
+async function look(draft: Draft): Promise<Seen> {
+  const model = await draft.model();
+  const types = JSON.parse((await draft.cell(COLUMN_TYPES, [model.schema]))?.toString() ?? '{}') as ColumnTypes;
+  return { model, snapshot: snapshotOf(model, types, isOurs) };
+}
+
+async function reach(draft: Draft, { snapshot, model }: Seen, diff: Difference, progress: Progress): Promise<void> {
+  const steps = planSnapshot(snapshot, laidOn(snapshot, diff), model, isOurs);
+  for (const [position, step] of steps.entries()) {
+    progress(step, position, steps.length);
+    await draft.take([step]);
+  }
+}
