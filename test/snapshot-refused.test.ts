@@ -94,6 +94,12 @@ t.test('what is no snapshot is refused and changes nothing', async (t) => {
     'a relation of the service': {
       relations: [{ collection: 'service_users', field: 'role', related_collection: 'tags', meta: {} }],
     },
+    'an index over one field': fresh({ collection: 'fresh', schema: { indexes: [{ fields: ['id'] }] } }, key),
+    'an index over nothing': fresh({ collection: 'fresh', schema: { indexes: [{ fields: ['id', 'nothing'] }] } }, key),
+    'an enum of nothing': column({ data_type: 'mood', enum_values: [] }),
+    'an enum with a long value': column({ data_type: 'mood', enum_values: ['x'.repeat(64)] }),
+    'an enum with a wrong name': column({ data_type: '"m""; drop table articles"', enum_values: ['x'] }),
+    'an enum elsewhere': column({ data_type: 'pg_catalog.mood', enum_values: ['x'] }),
     'a table without a key': fresh({ collection: 'fresh' }),
     'a table with two keys': fresh({ collection: 'fresh' }, key, { ...key, field: 'two' }),
     'a folder without metadata': { collections: [{ collection: 'empty' }] },

@@ -29,6 +29,11 @@ t.test('the demo model moves to an empty database and is the same there', async 
   const target = await openService(server, 'demo_target');
   await move(t, original, target);
   t.equal((await get(target, '/schema/snapshot')).text, (await get(demo, '/schema/snapshot')).text, 'to the letter');
+  t.strictSame(
+    await describeCatalog(server, 'demo_target'),
+    await describeCatalog(server, 'demo'),
+    'the catalog says so too',
+  );
   t.match(await post(target, '/schema/diff', original), { status: 204, text: '' });
   const article = {
     title: 'Moved',
@@ -49,11 +54,7 @@ t.test('a database of a hundred tables moves and is the same there', async (t) =
   t.equal(original.collections.length, 102, 'with two folders');
   t.ok(original.fields.length > 1_500, `${original.fields.length} fields`);
   t.ok(original.relations.length > 100, `${original.relations.length} relations`);
-  const target = await openService(
-    server,
-    'hundred_target',
-    "create type mood as enum ('sad', 'happy'); create domain amount as numeric(9, 3);",
-  );
+  const target = await openService(server, 'hundred_target', 'create domain amount as numeric(9, 3);');
   await move(t, original, target);
   t.equal((await get(target, '/schema/snapshot')).text, (await get(source, '/schema/snapshot')).text, 'to the letter');
   const [left, right] = await Promise.all([
@@ -104,6 +105,9 @@ t.test('a database with data becomes what a snapshot says', async (t) => {
     meta: { icon: 'label', group: 'shelf' },
     schema: { comment: 'Words' },
   });
+  Object.assign(wanted.collections.find((each) => each.collection === 'articles_tags') as Entry, {
+    schema: { comment: null, indexes: [{ fields: ['articles_id', 'tags_id'], unique: true }] },
+  });
   wanted.collections.push({ collection: 'shelf', meta: {} }, { collection: 'magazines', schema: {} });
   wanted.fields.push(
     {
@@ -129,8 +133,15 @@ t.test('a database with data becomes what a snapshot says', async (t) => {
     meta: { one_field: 'articles' },
     schema: { on_delete: 'CASCADE' },
   });
+  const mood = { data_type: 'mood', enum_values: ['sad', 'happy'], default_value: 'happy' };
+  wanted.fields.push({ collection: 'comments', field: 'mood', type: 'string', schema: mood });
   await move(t, wanted, service);
   t.match(await post(service, '/schema/diff', wanted), { status: 204 }, 'nothing is left to do');
+  mood.enum_values = ['furious', 'sad', 'so-so', 'happy', 'elated'];
+  await move(t, wanted, service);
+  t.match(await post(service, '/schema/diff', wanted), { status: 204 }, 'an enum has grown');
+  mood.enum_values = ['happy', 'sad'];
+  t.match(await post(service, '/schema/diff', wanted), { status: 400, text: /can only grow/ });
   t.match((await get(service, '/items/articles/1?fields=title,title_length,views,meta,author,comments,blocks')).json, {
     data: {
       title: /^The Library/,
@@ -158,10 +169,7 @@ t.test('a database with data becomes what a snapshot says', async (t) => {
     const difference = await post(service, '/schema/diff', original);
     t.match(await post(service, '/schema/apply', differenceOf(difference)), { status: 204 });
     t.match(await post(service, '/schema/diff', original), { status: 204 });
-    t.strictSame(
-      (await describeCatalog(server, 'changing')).filter((fact) => !/^articles|magazine/.test(fact)),
-      (await describeCatalog(server, 'demo')).filter((fact) => !/^articles/.test(fact)),
-    );
+    t.strictSame(await describeCatalog(server, 'changing'), await describeCatalog(server, 'demo'));
   });
 });
 

@@ -37,6 +37,12 @@ function defineStep(step: Definition, schema: string): Fragment {
       return sql`create index ${identifier(step.name)} on ${identifier(schema, step.table)} (${identifier(step.column)})`;
     case 'drop-sequence':
       return sql`drop sequence ${identifier(step.schema, step.name)}`;
+    case 'create-index-over':
+      return sql`create index ${identifier(step.name)} on ${identifier(schema, step.table)} (${names(step.columns)})`;
+    case 'create-enum':
+      return sql`create type ${identifier(schema, step.type)} as enum (${join(step.values.map(literal), sql`, `)})`;
+    case 'add-enum-value':
+      return sql`alter type ${identifier(schema, step.type)} add value ${literal(step.value)} ${neighbour(step)}`;
     case 'widen-sequence':
       return sql`alter sequence ${identifier(step.schema, step.name)} as bigint`;
     case 'advance-identity':
@@ -57,6 +63,9 @@ type Alteration = Exclude<
       | 'drop-index'
       | 'create-index'
       | 'drop-sequence'
+      | 'create-index-over'
+      | 'create-enum'
+      | 'add-enum-value'
       | 'widen-sequence'
       | 'advance-identity';
   }
@@ -88,6 +97,8 @@ function alteration(step: Alteration, schema: string): Fragment {
       return sql`alter column ${identifier(step.column)} drop identity`;
     case 'add-unique':
       return sql`add constraint ${identifier(step.name)} unique (${identifier(step.column)})`;
+    case 'add-unique-over':
+      return sql`add constraint ${identifier(step.name)} unique (${names(step.columns)})`;
     case 'drop-constraint':
       return sql`drop constraint ${identifier(step.name)}`;
     case 'add-foreign-key':
@@ -111,6 +122,18 @@ function defineColumn(column: ColumnDefinition): Fragment {
   const initial = column.initial ? sql` default ${initialValue(column.initial)}` : nothing;
   const key = column.primaryKey ? sql` primary key` : nothing;
   return sql`${identifier(column.name)} ${type}${generated}${initial}${column.nullable ? nothing : sql` not null`}${key}`;
+}
+
+function names(columns: readonly string[]): Fragment {
+  return join(
+    columns.map((column) => identifier(column)),
+    sql`, `,
+  );
+}
+
+function neighbour({ before, after }: Definition & { kind: 'add-enum-value' }): Fragment {
+  if (after !== null) return sql`after ${literal(after)}`;
+  return before === null ? nothing : sql`before ${literal(before)}`;
 }
 
 function counterName(column: ColumnType | ExactType): Fragment {

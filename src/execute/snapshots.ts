@@ -8,14 +8,14 @@ import { packagePath } from '../files.js';
 import type { Model } from '../mirror/model.js';
 import { planSnapshot } from '../plan/apply.js';
 import { type DifferenceMode, differenceOf, digestOf, laidOn } from '../plan/difference.js';
-import { type ColumnTypes, type IsOurs, leftBehind, snapshotOf } from '../plan/snapshot.js';
+import { type Details, type IsOurs, leftBehind, snapshotOf } from '../plan/snapshot.js';
 import type { Step } from '../plan/steps.js';
 import type { Difference, DifferenceBody } from '../request/difference.js';
 import type { Snapshot } from '../request/snapshot.js';
 import type { Draft, Structure } from './structure.js';
 import { systemFields } from './system-fields.js';
 
-const COLUMN_TYPES = readFileSync(packagePath('sql', 'column_types.sql'), 'utf8');
+const DETAILS = readFileSync(packagePath('sql', 'snapshot.sql'), 'utf8');
 
 export interface Taken {
   readonly snapshot: Snapshot;
@@ -40,11 +40,12 @@ export async function compareSnapshot(
   mode: DifferenceMode,
 ): Promise<DifferenceBody | null> {
   return structure.read(async (draft) => {
-    const { snapshot, model } = await look(draft);
+    const seen = await look(draft);
+    const { snapshot } = seen;
     const diff = differenceOf(snapshot, wanted, mode);
     if (!diff) return null;
     // What could never be applied is refused right here.
-    planSnapshot(snapshot, laidOn(snapshot, diff), model, isOurs);
+    planSnapshot(laidOn(snapshot, diff), seen, isOurs);
     return { hash: digestOf(snapshot), diff };
   });
 }
@@ -81,16 +82,19 @@ const isOurs: IsOurs = (collection, field) => systemFields().isSystemField(colle
 interface Seen {
   readonly snapshot: Snapshot;
   readonly model: Model;
+  readonly details: Details;
 }
 
 async function look(draft: Draft): Promise<Seen> {
   const model = await draft.model();
-  const types = JSON.parse((await draft.cell(COLUMN_TYPES, [model.schema]))?.toString() ?? '{}') as ColumnTypes;
-  return { model, snapshot: snapshotOf(model, types, isOurs) };
+  const cell = await draft.cell(DETAILS, [model.schema]);
+  if (!cell) throw new Error('the catalog statement gave no row');
+  const details = JSON.parse(cell.toString()) as Details;
+  return { model, details, snapshot: snapshotOf(model, details, isOurs) };
 }
 
-async function reach(draft: Draft, { snapshot, model }: Seen, diff: Difference, progress: Progress): Promise<void> {
-  const steps = planSnapshot(snapshot, laidOn(snapshot, diff), model, isOurs);
+async function reach(draft: Draft, seen: Seen, diff: Difference, progress: Progress): Promise<void> {
+  const steps = planSnapshot(laidOn(seen.snapshot, diff), seen, isOurs);
   for (const [position, step] of steps.entries()) {
     progress(step, position, steps.length);
     await draft.take([step]);

@@ -5,7 +5,13 @@
  */
 import { invalidPayload } from '../errors.js';
 import type { ForeignKey, Model } from '../mirror/model.js';
-import { checkNames, type FieldEntry, type RelationEntry, type Snapshot } from '../request/snapshot.js';
+import {
+  checkNames,
+  type FieldEntry,
+  type IndexEntry,
+  type RelationEntry,
+  type Snapshot,
+} from '../request/snapshot.js';
 import {
   type ColumnField,
   changeExactly,
@@ -14,23 +20,34 @@ import {
   isColumn,
   isRegenerated,
 } from './apply-columns.js';
+import { planEnums } from './apply-enums.js';
+import { checkSpelling } from './apply-names.js';
 import { canonical, keyOf } from './difference.js';
-import type { IsOurs } from './snapshot.js';
+import type { Details, IsOurs } from './snapshot.js';
 import type { Step } from './steps.js';
-import { checkNewName, constraintName } from './structure-names.js';
+import { constraintName } from './structure-names.js';
 
-/** `model` is the one that `current` was taken of. */
-export function planSnapshot(current: Snapshot, wanted: Snapshot, model: Model, isOurs: IsOurs): readonly Step[] {
+/** The database as it is: its snapshot, and what that was taken from. */
+export interface Present {
+  readonly snapshot: Snapshot;
+  readonly model: Model;
+  readonly details: Details;
+}
+
+export function planSnapshot(wanted: Snapshot, { snapshot, model, details }: Present, isOurs: IsOurs): readonly Step[] {
   checkNames(wanted);
   checkSystem(wanted, isOurs);
-  const work = compare(current, wanted);
+  const work = compare(snapshot, wanted);
   checkNew(work, model);
   return [
+    ...planEnums(wanted.fields, details),
+    ...dropIndexes(work, details),
     ...work.relations.flatMap((pair) => dropReference(pair, model, work)),
     ...deleteFields(work),
     ...deleteCollections(work),
     ...createTables(work),
     ...changeFields(work, model),
+    ...createIndexes(work),
     ...saveCollections(work),
     ...saveFields(work),
     ...work.relations.flatMap((pair) => addReference(pair, model, work)),
@@ -81,23 +98,15 @@ function pairs<Entry extends { readonly collection: string; readonly field?: str
   return [...list, ...[...former.values()].map((entry) => ({ before: entry, after: null }))];
 }
 
-/** Letters and digits of any script, and what is harmless between them in a URL, a path of fields and a shell. */
-const NAME = /^[\p{L}_][\p{L}\p{M}\p{N}_$]*(?:[ .-][\p{L}\p{M}\p{N}_$]+)*$/u;
-
 function checkNew({ collections, fields }: Work, model: Model): void {
-  const check = (name: string, place: string): void => {
-    checkNewName(name);
-    if (!NAME.test(name) || name.startsWith('__'))
-      throw invalidPayload(`${JSON.stringify(name)} cannot be the name of a ${place}`);
-  };
   for (const { before, after } of collections) {
     if (before || !after) continue;
-    check(after.collection, 'collection');
+    checkSpelling(after.collection, 'collection');
     if (after.collection.startsWith('pg_')) throw invalidPayload(`A collection cannot be called "${after.collection}"`);
     if (model.refused.has(after.collection) || model.collections.has(after.collection))
       throw invalidPayload(`The database has "${after.collection}" already, as something that no snapshot describes`);
   }
-  for (const { before, after } of fields) if (!before && after) check(after.field, 'field');
+  for (const { before, after } of fields) if (!before && after) checkSpelling(after.field, 'field');
 }
 
 function checkSystem({ fields, relations }: Snapshot, isOurs: IsOurs): void {
@@ -174,6 +183,36 @@ function columnsByTable(fields: readonly FieldEntry[]): ReadonlyMap<string, read
 
 function namesOfPlain(columns: readonly ColumnField[]): string[] {
   return columns.filter(({ schema }) => schema.generation_expression === null).map(({ field }) => field);
+}
+
+/** Indexes over several columns that leave, or that one of their columns would take along. */
+function dropIndexes(work: Work, { indexes }: Details): Step[] {
+  return indexes.flatMap(({ collection: table, name, constraint, fields, unique }): Step[] => {
+    const pair = work.collections.find(({ before }) => before?.collection === table);
+    if (!pair || work.dropped.has(table) || keeps(pair.after, { fields, unique }, work)) return [];
+    return [constraint ? { kind: 'drop-constraint', table, name } : { kind: 'drop-index', name }];
+  });
+}
+
+function createIndexes(work: Work): Step[] {
+  return work.collections.flatMap(({ before, after }) =>
+    (after?.schema?.indexes ?? []).flatMap((index): Step[] => {
+      const table = after?.collection ?? '';
+      if (!work.made.has(table) && keeps(before, index, work)) return [];
+      const { fields: columns, unique } = index;
+      const name = constraintName(table, columns.join(','), unique ? 'unique' : 'index');
+      return [{ kind: unique ? 'add-unique-over' : 'create-index-over', table, columns, name }];
+    }),
+  );
+}
+
+/** Whether the index is one of the collection, and none of its columns is made anew. */
+function keeps(entry: Snapshot['collections'][number] | null, { fields, unique }: IndexEntry, work: Work): boolean {
+  const text = canonical({ fields, unique });
+  if (!entry?.schema?.indexes.some((each) => canonical(each) === text)) return false;
+  const isTorn = (pair: Pair<FieldEntry>): boolean =>
+    pair.before?.collection === entry.collection && fields.includes(pair.before.field) && isGone(pair, work);
+  return !work.fields.some(isTorn);
 }
 
 /** Columns of tables that stay. Generated ones come last: they may name columns that are new. */

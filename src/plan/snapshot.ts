@@ -7,7 +7,9 @@ import type { Collection, Column, Field, Model } from '../mirror/model.js';
 import {
   type CollectionEntry,
   type ColumnEntry,
+  enumNameOf,
   type FieldEntry,
+  type IndexEntry,
   type RelationEntry,
   SNAPSHOT_VERSION,
   type Snapshot,
@@ -15,13 +17,25 @@ import {
 } from '../request/snapshot.js';
 import { COLLECTION_META, FIELD_META, type Meta, type Properties, RELATION_META } from '../request/structure-meta.js';
 
-/** The types of columns as PostgreSQL prints them, by table and column. */
-export type ColumnTypes = Readonly<Record<string, Readonly<Record<string, string>>>>;
+/** What sql/snapshot.sql answers. */
+export interface Details {
+  /** The types of columns as PostgreSQL prints them, by table and column. */
+  readonly types: Readonly<Record<string, Readonly<Record<string, string>>>>;
+  /** Plain ones over several columns, in an order of their own. */
+  readonly indexes: readonly IndexDetail[];
+  readonly enums: Readonly<Record<string, readonly string[]>>;
+}
+
+export interface IndexDetail extends IndexEntry {
+  readonly collection: string;
+  readonly name: string;
+  readonly constraint: boolean;
+}
 
 /** Whether a field of a system collection belongs to the service; what users added there is theirs to move. */
 export type IsOurs = (collection: string, field: string) => boolean;
 
-export function snapshotOf(model: Model, types: ColumnTypes, isOurs: IsOurs): Snapshot {
+export function snapshotOf(model: Model, details: Details, isOurs: IsOurs): Snapshot {
   const tables = [...model.collections.values()].filter(({ kind }) => kind !== 'view').sort(byName);
   const owned = (collection: Collection): Field[] =>
     [...collection.fields.values()].filter(({ name }) => !collection.system || !isOurs(collection.name, name));
@@ -29,8 +43,8 @@ export function snapshotOf(model: Model, types: ColumnTypes, isOurs: IsOurs): Sn
     version: SNAPSHOT_VERSION,
     lateral: packageVersion,
     vendor: VENDOR,
-    collections: collectionsOf(model, tables),
-    fields: tables.flatMap((collection) => fieldsOf(collection.name, owned(collection), types)),
+    collections: collectionsOf(model, tables, details),
+    fields: tables.flatMap((collection) => fieldsOf(collection.name, owned(collection), details)),
     relations: tables.flatMap((collection) => relationsOf(model, owned(collection))),
   };
 }
@@ -44,13 +58,13 @@ export function leftBehind(model: Model): string[] {
   ];
 }
 
-function collectionsOf(model: Model, tables: readonly Collection[]): CollectionEntry[] {
+function collectionsOf(model: Model, tables: readonly Collection[], { indexes }: Details): CollectionEntry[] {
   const entries = tables
     .filter(({ system }) => !system)
     .map(({ name, meta, comment }) => ({
       collection: name,
       meta: metaOf(meta, COLLECTION_META),
-      schema: { comment },
+      schema: { comment, indexes: indexesOf(name, indexes) },
     }));
   const folders = [...model.folders].map(([name, meta]) => ({
     collection: name,
@@ -62,7 +76,7 @@ function collectionsOf(model: Model, tables: readonly Collection[]): CollectionE
   );
 }
 
-function fieldsOf(collection: string, fields: readonly Field[], types: ColumnTypes): FieldEntry[] {
+function fieldsOf(collection: string, fields: readonly Field[], details: Details): FieldEntry[] {
   const columns = fields.filter(({ column }) => column !== null);
   // An alias without a row of its own is nothing but the other side of a relation.
   const aliases = fields.filter(({ column, meta }) => column === null && meta !== null).sort(byName);
@@ -71,15 +85,24 @@ function fieldsOf(collection: string, fields: readonly Field[], types: ColumnTyp
     field: name,
     type,
     meta: metaOf(meta, FIELD_META),
-    schema: column && columnOf(column, types[collection]?.[name] ?? column.data_type),
+    schema: column && columnOf(column, details.types[collection]?.[name] ?? column.data_type, details),
   }));
 }
 
-function columnOf(column: Column, data_type: string): ColumnEntry {
+/** Two that say the same are one. */
+function indexesOf(collection: string, indexes: readonly IndexDetail[]): IndexEntry[] {
+  const entries = indexes
+    .filter((each) => each.collection === collection)
+    .map(({ fields, unique }) => ({ fields, unique }));
+  return [...new Map(entries.map((entry) => [JSON.stringify(entry), entry])).values()];
+}
+
+function columnOf(column: Column, data_type: string, { enums }: Details): ColumnEntry {
   const isExpression = column.default_value === column.default_expression;
   const own = !column.has_auto_increment;
   return {
     data_type,
+    enum_values: enums[enumNameOf(data_type) ?? ''] ?? null,
     default_value: own && !isExpression ? column.default_value : null,
     default_expression: own && isExpression ? column.default_expression : null,
     generation_expression: column.generation_expression,

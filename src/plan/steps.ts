@@ -42,6 +42,27 @@ export type Definition =
   | { readonly kind: 'create-index'; readonly table: string; readonly column: string; readonly name: string }
   | { readonly kind: 'drop-index'; readonly name: string }
   | {
+      readonly kind: 'add-unique-over';
+      readonly table: string;
+      readonly columns: readonly string[];
+      readonly name: string;
+    }
+  | {
+      readonly kind: 'create-index-over';
+      readonly table: string;
+      readonly columns: readonly string[];
+      readonly name: string;
+    }
+  | { readonly kind: 'create-enum'; readonly type: string; readonly values: readonly string[] }
+  /** Beside another value: one of `before` and `after` is given. */
+  | {
+      readonly kind: 'add-enum-value';
+      readonly type: string;
+      readonly value: string;
+      readonly before: string | null;
+      readonly after: string | null;
+    }
+  | {
       readonly kind: 'add-foreign-key';
       readonly table: string;
       readonly column: string;

@@ -6,6 +6,7 @@
 import { LineCounter, parseDocument } from 'yaml';
 import { invalidPayload } from '../errors.js';
 import { FIELD_TYPES, type FieldType, FOREIGN_KEY_ACTIONS, type ForeignKeyAction } from '../mirror/model.js';
+import { readTypeName } from '../sql/type-name.js';
 import type { Input } from './query.js';
 import { COLLECTION_META, FIELD_META, type Meta, type Properties, RELATION_META, readMeta } from './structure-meta.js';
 import { readItem } from './write.js';
@@ -28,7 +29,18 @@ export interface CollectionEntry {
   /** Null where there is no row of metadata. */
   readonly meta: Meta | null;
   /** Null for a folder. */
-  readonly schema: { readonly comment: string | null } | null;
+  readonly schema: TableEntry | null;
+}
+
+export interface TableEntry {
+  readonly comment: string | null;
+  /** Plain ones over several columns; those over one are properties of its field. */
+  readonly indexes: readonly IndexEntry[];
+}
+
+export interface IndexEntry {
+  readonly fields: readonly string[];
+  readonly unique: boolean;
 }
 
 export interface FieldEntry {
@@ -43,6 +55,8 @@ export interface FieldEntry {
 export interface ColumnEntry {
   /** With its length or precision, as PostgreSQL prints it. */
   readonly data_type: string;
+  /** Of an enum of the same schema, or a list of its values. */
+  readonly enum_values: readonly string[] | null;
   /** A constant. */
   readonly default_value: unknown;
   /** Any other default, as SQL. */
@@ -195,14 +209,31 @@ const USUAL: Readonly<Record<string, unknown>> = {
 
 function readTable(value: unknown, path: string): CollectionEntry['schema'] {
   if (value === undefined || value === null) return null;
-  const { comment, ...rest } = readItem(value, `"${path}.schema"`);
-  refuseOthers(rest, `"${path}.schema"`, 'comment');
-  return { comment: readText(comment, `${path}.schema.comment`) };
+  const { comment, indexes = [], ...rest } = readItem(value, `"${path}.schema"`);
+  refuseOthers(rest, `"${path}.schema"`, 'comment, indexes');
+  const list = readList(indexes, `${path}.schema.indexes`).map((each) => readIndex(each, `${path}.schema.indexes`));
+  return { comment: readText(comment, `${path}.schema.comment`), indexes: list };
+}
+
+function readIndex(value: unknown, path: string): IndexEntry {
+  const { fields, unique, ...rest } = readItem(value, `"${path}"`);
+  refuseOthers(rest, `"${path}"`, 'fields, unique');
+  const names = readList(fields, `${path}.fields`).map((name) => readName(name, `${path}.fields`));
+  if (names.length < 2 || new Set(names).size < names.length)
+    throw invalidPayload(`"${path}.fields" has to name several fields, each once`);
+  return { fields: names, unique: readFlag(unique, false, `${path}.unique`) };
+}
+
+/** The name of the type that a column has or lists, where it may be an enum of the same schema. */
+export function enumNameOf(dataType: string): string | null {
+  const { names = [], modifiers = [] } = readTypeName(dataType) ?? {};
+  return names.length === 1 && modifiers.length === 0 ? (names[0] as string) : null;
 }
 
 const FLAGS = ['is_unique', 'is_indexed', 'is_primary_key', 'has_auto_increment'] as const;
 const COLUMN_PROPERTIES = [
   'data_type',
+  'enum_values',
   'default_value',
   'default_expression',
   'generation_expression',
@@ -222,6 +253,7 @@ function readColumn(value: unknown, path: string): ColumnEntry {
   const isKey = readFlag(given.is_primary_key, false, `${path}.is_primary_key`);
   const column = {
     data_type: dataType,
+    enum_values: readEnum(given.enum_values, dataType, path),
     default_value: given.default_value ?? null,
     default_expression: readText(given.default_expression, `${path}.default_expression`),
     generation_expression: readText(given.generation_expression, `${path}.generation_expression`),
@@ -243,6 +275,14 @@ function readColumn(value: unknown, path: string): ColumnEntry {
   if (isKey && (column.is_nullable || !column.is_unique))
     throw invalidPayload(`"${path}": a primary key is unique and not null`);
   return column;
+}
+
+function readEnum(value: unknown, dataType: string, path: string): readonly string[] | null {
+  if (value === undefined || value === null) return null;
+  const values = readList(value, `${path}.enum_values`).map((each) => readName(each, `${path}.enum_values`));
+  if (values.length === 0 || new Set(values).size < values.length || enumNameOf(dataType) === null)
+    throw invalidPayload(`"${path}.enum_values" has to list the values of an enum, each once`);
+  return values;
 }
 
 function readReference(value: unknown, path: string): NonNullable<RelationEntry['schema']> {
@@ -271,6 +311,11 @@ export function checkNames({ collections, fields, relations }: Snapshot): void {
     if (isSystem(collection)) throw invalidPayload(`The collection "${collection}" is one of the service itself`);
     if (schema && keys.get(collection) !== 1)
       throw invalidPayload(`The collection "${collection}" needs exactly one field that is its primary key`);
+    const stranger = schema?.indexes
+      .flatMap(({ fields }) => fields)
+      .find((name) => !columns.has(JSON.stringify([collection, name])));
+    if (stranger !== undefined)
+      throw invalidPayload(`An index of "${collection}" is over "${stranger}", which is no column of it`);
     if (!schema && meta === null)
       throw invalidPayload(`The collection "${collection}" has neither a table nor metadata`);
     const group = meta?.group ?? null;

@@ -118,6 +118,8 @@ function table(number: number): string[] {
   }
   columns.push('base text', "shown text generated always as (lower(base) || '!') stored");
   if (number % 10 === 3) columns.push('größe integer', '"With Space" text');
+  if (number % 4 === 0) extras.push(`create index p_${name} on ${name} (base, id, shown);`);
+  if (number % 4 === 1) extras.push(`alter table ${name} add unique (base, shown);`);
   if (number % 2 === 0) extras.push(`comment on table ${name} is 'Table ${number}';`);
   return [`create table ${name} (${columns.join(', ')});`, ...extras];
 }
