@@ -16,7 +16,7 @@ import {
   snapshotOf,
 } from './snapshot/support.js';
 import { hundredTables } from './snapshot/tables.js';
-import { databaseUrl, get, startDatabase, withSql } from './support.js';
+import { createDatabase, databaseUrl, get, startDatabase, startTestService, withSql } from './support.js';
 
 const server = await startDatabase();
 const demo = await openService(server, 'demo', demoScript);
@@ -63,6 +63,35 @@ t.test('a database of a hundred tables moves and is the same there', async (t) =
   ]);
   t.ok(left.length > 1_800, `${left.length} facts of the catalog`);
   t.strictSame(right, left, 'the catalog says so too');
+});
+
+t.test('a database that grew without the service moves, as far as its names allow', async (t) => {
+  const url = await createDatabase(server, 'foreign', ['foreign.sql']);
+  const source = await startTestService({ databaseUrl: url });
+  await withSql(url, async (sql) => {
+    await sql`insert into service_collections (collection, primary_key) values ('declared_view', 'item')`;
+    await sql`insert into service_relations (many_collection, many_field, one_collection, one_field)
+      values ('messages', 'loose_person', 'declared_view', 'messages'), ('messages', 'position', 'people', null)`;
+  });
+  const original = await snapshotOf(source);
+  t.match(await post(source, '/schema/diff', original), { status: 204 });
+  t.ok(original.collections.some(({ collection }) => collection === 'Mixed Case'));
+  t.notOk(original.collections.some(({ collection }) => /view|composite/.test(String(collection))));
+  const target = await openService(
+    server,
+    'foreign_target',
+    `create domain percentage as integer not null default 50 check (value between 0 and 100);
+    create domain short_code as varchar(8) check (value = upper(value));
+    create domain country_code as short_code;
+    create domain money_amount as numeric(12, 3);
+    create domain tag_list as text[];`,
+  );
+  t.match(await post(target, '/schema/diff', original), { status: 400, text: /cannot be the name of/ });
+  const strange = encodeURIComponent('Mixed Case,__proto__,a.b/c "d" %e');
+  const part = (await get(source, `/schema/snapshot?excludeCollections=${strange}`)).json as { data: Snapshot };
+  await move(t, part.data, target);
+  t.strictSame(await snapshotOf(target), part.data);
+  t.match(await get(target, '/items/people?fields=*,manager.name'), { status: 200 });
 });
 
 t.test('a database with data becomes what a snapshot says', async (t) => {

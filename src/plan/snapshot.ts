@@ -106,7 +106,8 @@ function columnOf(column: Column, data_type: string, { enums }: Details): Column
     default_value: own && !isExpression ? column.default_value : null,
     default_expression: own && isExpression ? column.default_expression : null,
     generation_expression: column.generation_expression,
-    is_nullable: column.is_nullable,
+    // A column that counts is made as one that identity fills, which is never null.
+    is_nullable: own && column.is_nullable,
     is_unique: column.is_unique,
     is_indexed: column.is_indexed,
     is_primary_key: column.is_primary_key,
@@ -119,7 +120,9 @@ function relationsOf(model: Model, fields: readonly Field[]): RelationEntry[] {
   return fields.flatMap(({ collection, name, column, relation }): RelationEntry[] => {
     if (!column || !relation || relation.kind === 'one-to-many') return [];
     const one = relation.kind === 'many-to-one' ? relation.oneCollection : null;
-    const key = one === null ? undefined : model.collections.get(one)?.primaryKey.name;
+    const target = one === null ? undefined : model.collections.get(one);
+    if (target?.kind === 'view') return [];
+    const key = target?.primaryKey.name;
     const reference = column.foreign_keys.find(
       (each) => each.schema === model.schema && each.table === one && each.column === key,
     );
