@@ -28,11 +28,15 @@ t.test('what fails on the way leaves nothing behind', async (t) => {
   });
   const status = wanted.fields.find((each) => each.collection === 'articles' && each.field === 'status') as Editable;
   const cases: [string, () => void, RegExp][] = [
-    ['values that are not unique', () => Object.assign(status.schema, { is_unique: true }), /has to be unique/],
+    [
+      'values that are not unique',
+      () => Object.assign(status.schema, { is_unique: true }),
+      /has to be unique.*\(add unique: articles\.status\)/,
+    ],
     [
       'values of another type',
       () => Object.assign(status.schema, { is_unique: false, data_type: 'date', default_value: null }),
-      /converted/,
+      /converted.*\(change type: articles\.status\)/,
     ],
     ['a type that does not exist', () => Object.assign(status.schema, { data_type: 'no_such_type' }), /type/],
     [
@@ -119,6 +123,7 @@ t.test('what is no snapshot is refused and changes nothing', async (t) => {
     'a default that reads': column({ default_expression: '(select email from service_users)' }),
     'a default that ends the statement': column({ default_expression: "''); drop table articles; --" }),
     'a default with a comment': column({ default_expression: "'' --" }),
+    'a counter that may be null': column({ data_type: 'integer', has_auto_increment: true, is_nullable: true }),
     'two defaults': column({ default_expression: 'now()', default_value: 'x' }),
     'a generation that waits': column({ generation_expression: 'pg_sleep(10)' }),
     'a generation from elsewhere': column({ generation_expression: 'nowhere || id' }),

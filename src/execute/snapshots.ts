@@ -3,7 +3,7 @@
  * changes of the structure from the first look to the last step, so that what was compared is what is changed.
  */
 import { readFileSync } from 'node:fs';
-import { invalidPayload } from '../errors.js';
+import { invalidPayload, ServiceError } from '../errors.js';
 import { packagePath } from '../files.js';
 import type { Model } from '../mirror/model.js';
 import { planSnapshot } from '../plan/apply.js';
@@ -13,6 +13,7 @@ import type { Step } from '../plan/steps.js';
 import type { Difference, DifferenceBody } from '../request/difference.js';
 import type { Snapshot } from '../request/snapshot.js';
 import type { Draft, Structure } from './structure.js';
+import { fromStructure, isBlocked } from './structure-errors.js';
 import { systemFields } from './system-fields.js';
 
 const DETAILS = readFileSync(packagePath('sql', 'snapshot.sql'), 'utf8');
@@ -97,6 +98,34 @@ async function reach(draft: Draft, seen: Seen, diff: Difference, progress: Progr
   const steps = planSnapshot(laidOn(seen.snapshot, diff), seen, isOurs);
   for (const [position, step] of steps.entries()) {
     progress(step, position, steps.length);
-    await draft.take([step]);
+    try {
+      await draft.take([step]);
+    } catch (error) {
+      throw isBlocked(error) ? error : located(fromStructure(error), step);
+    }
   }
+}
+
+/** The properties by which steps name what they change. */
+interface Named {
+  readonly table?: string;
+  readonly collection?: string;
+  readonly column?: string | { readonly name: string };
+  readonly field?: string;
+  readonly type?: unknown;
+  readonly name?: string;
+}
+
+/** Among hundreds of steps an error helps only who knows which of them failed. */
+function located(error: unknown, step: Step): unknown {
+  if (!(error instanceof ServiceError)) return error;
+  const { table, collection = table, column, field, type, name } = step as Named;
+  const inner = field ?? (typeof column === 'object' ? column.name : column);
+  const place = [collection ?? (typeof type === 'string' ? type : name), inner].filter(Boolean).join('.');
+  const what = step.kind.replaceAll('-', ' ');
+  return new ServiceError(error.code, `${error.message} (${what}: ${place})`, {
+    ...error.extensions,
+    step: what,
+    place,
+  });
 }

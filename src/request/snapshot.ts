@@ -250,6 +250,7 @@ function readColumn(value: unknown, path: string): ColumnEntry {
   }
   const dataType = readText(given.data_type, `${path}.data_type`);
   if (dataType === null) throw invalidPayload(`"${path}.data_type" is required`);
+  const counts = readFlag(given.has_auto_increment, false, `${path}.has_auto_increment`);
   const isKey = readFlag(given.is_primary_key, false, `${path}.is_primary_key`);
   const column = {
     data_type: dataType,
@@ -257,11 +258,11 @@ function readColumn(value: unknown, path: string): ColumnEntry {
     default_value: given.default_value ?? null,
     default_expression: readText(given.default_expression, `${path}.default_expression`),
     generation_expression: readText(given.generation_expression, `${path}.generation_expression`),
-    is_nullable: readFlag(given.is_nullable, !isKey, `${path}.is_nullable`),
+    is_nullable: readFlag(given.is_nullable, !isKey && !counts, `${path}.is_nullable`),
     is_unique: readFlag(given.is_unique, isKey, `${path}.is_unique`),
     is_indexed: readFlag(given.is_indexed, false, `${path}.is_indexed`),
     is_primary_key: isKey,
-    has_auto_increment: readFlag(given.has_auto_increment, false, `${path}.has_auto_increment`),
+    has_auto_increment: counts,
     comment: readText(given.comment, `${path}.comment`),
   };
   const sources = [
@@ -272,6 +273,7 @@ function readColumn(value: unknown, path: string): ColumnEntry {
   ];
   if (sources.filter(Boolean).length > 1)
     throw invalidPayload(`"${path}" can have one source of values: a default, an expression or a sequence`);
+  if (counts && column.is_nullable) throw invalidPayload(`"${path}": a field that increments by itself is not null`);
   if (isKey && (column.is_nullable || !column.is_unique))
     throw invalidPayload(`"${path}": a primary key is unique and not null`);
   return column;
