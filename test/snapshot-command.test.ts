@@ -62,16 +62,16 @@ t.test('JSON and YAML, as a body, a form and a file of the command line', async 
     output: / - collection tags\n/,
     complaints: /--yes/,
   });
-  t.match(await runProgram(['schema', 'apply', file, '--merge'], target), { code: 0, output: 'Nothing differs.\n' });
   t.match(await runProgram(['schema', 'apply', file, '--yes'], target), { code: 0, output: /Applied/ });
 
-  t.match(await runProgram(['schema', '--help']), { code: 0, output: /^Usage: lateral schema snapshot/ });
-  t.match(await runProgram(['schema', 'upload'], target), { code: 1, complaints: /snapshot, diff or apply/ });
-  t.match(await runProgram(['schema', 'diff'], target), { code: 1, complaints: /a file is needed/ });
-  t.match(await runProgram(['schema', 'diff', join(folder, 'none')], target), {
-    code: 1,
-    complaints: /cannot be read/,
-  });
+  const wrong: [words: string[], outcome: object][] = [
+    [['--help'], { code: 0, output: /^Usage: lateral schema snapshot/ }],
+    [['upload'], { code: 1, complaints: /snapshot, diff or apply/ }],
+    [['diff'], { code: 1, complaints: /a file is needed/ }],
+    [['diff', join(folder, 'none')], { code: 1, complaints: /cannot be read/ }],
+  ];
+  const outcomes = await Promise.all(wrong.map(([words]) => runProgram(['schema', ...words], target)));
+  for (const [position, [words, outcome]] of wrong.entries()) t.match(outcomes[position], outcome, words.join(' '));
   await writeFile(file, 'version: 1');
   t.match(await runProgram(['schema', 'apply', file], target), {
     code: 1,

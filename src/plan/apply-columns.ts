@@ -8,6 +8,7 @@ import type { ColumnEntry, FieldEntry } from '../request/snapshot.js';
 import { readTypeName } from '../sql/type-name.js';
 import { complaintAbout } from '../sql/vet.js';
 import type { ColumnDefinition, ColumnType, Definition, ExactType, Initial } from './steps.js';
+import { dropIndexes, sequenceOf, stopIncrement } from './structure-columns.js';
 import { checkGenerated } from './structure-defaults.js';
 import { constraintName } from './structure-names.js';
 import { conversionOf } from './structure-types.js';
@@ -53,7 +54,7 @@ export function changeExactly(before: ColumnEntry, after: ColumnField, column: C
     throw invalidPayload(`The field "${table}.${field}" cannot become a generated one: delete it and create it anew`);
   const steps: Definition[] = [];
   if (before.generation_expression !== null) steps.push({ kind: 'drop-expression', ...place });
-  if (before.has_auto_increment && !schema.has_auto_increment) steps.push(...stopIncrement(column));
+  steps.push(...stopIncrement(column, { schema: { has_auto_increment: schema.has_auto_increment } }));
   steps.push(...changeTypeAndDefault(before, after, column));
   if (schema.is_nullable !== before.is_nullable)
     steps.push({ kind: 'set-nullable', ...place, nullable: schema.is_nullable });
@@ -89,18 +90,16 @@ function changeTypeAndDefault(before: ColumnEntry, after: ColumnField, column: C
   const type = exactType(after.field, schema);
   const conversion =
     after.type === 'unknown' ? 'through-text' : conversionOf(column, { type: after.type } as ColumnType);
+  // The sequence of a serial column does not follow its type by itself.
+  const counts = schema.has_auto_increment && column.identity === null && schema.data_type === 'bigint';
+  const sequence = counts ? sequenceOf(column) : null;
   return [
     // A default that PostgreSQL cannot cast by itself would stand in the way.
     ...(had ? [{ kind: 'set-default', ...place, initial: null } as const] : []),
     { kind: 'change-type', ...place, type, conversion },
     ...(initial ? [{ kind: 'set-default', ...place, initial } as const] : []),
+    ...(sequence ? [{ kind: 'widen-sequence', ...sequence } as const] : []),
   ];
-}
-
-function stopIncrement({ table, name: column, identity }: Column): Definition[] {
-  return identity === null
-    ? [{ kind: 'set-default', table, column, initial: null }]
-    : [{ kind: 'drop-identity', table, column }];
 }
 
 function exactType(field: string, { data_type }: ColumnEntry): ExactType {
@@ -132,12 +131,4 @@ function addUnique(table: string, column: string): Definition {
 
 function addIndex(table: string, column: string): Definition {
   return { kind: 'create-index', table, column, name: constraintName(table, column, 'index') };
-}
-
-function dropIndexes({ table, indexes }: Column, kind: 'unique' | 'index'): Definition[] {
-  return indexes
-    .filter((index) => index.kind === kind)
-    .map(({ name, constraint }) =>
-      constraint ? { kind: 'drop-constraint', table, name } : { kind: 'drop-index', name },
-    );
 }
