@@ -165,6 +165,14 @@ t.test('a database with data becomes what a snapshot says', async (t) => {
     meta: { one_field: 'articles' },
     schema: { on_delete: 'CASCADE' },
   });
+  // Both sides of a reference, neither of which could change alone.
+  for (const [collection, name] of [
+    ['tags', 'id'],
+    ['articles_tags', 'tags_id'],
+  ] as const) {
+    Object.assign(field(collection, name), { type: 'string' });
+    Object.assign(field(collection, name).schema, { data_type: 'varchar(20)' });
+  }
   const mood = { data_type: 'mood', enum_values: ['sad', 'happy'], default_value: 'happy' };
   wanted.fields.push({ collection: 'comments', field: 'mood', type: 'string', schema: mood });
   await move(t, wanted, service);

@@ -67,6 +67,8 @@ interface Work {
   /** Collections whose table leaves, or comes. */
   readonly dropped: ReadonlySet<string>;
   readonly made: ReadonlySet<string>;
+  /** Columns that change their type: a reference from or to them is taken off for the time being. */
+  readonly retyped: ReadonlySet<string>;
   /** Whatever leaves is forgotten everywhere, also by rows that stay: then these are written again. */
   readonly rewrites: boolean;
 }
@@ -84,6 +86,7 @@ function compare(current: Snapshot, wanted: Snapshot): Work {
     relations: pairs(current.relations, wanted.relations),
     dropped: new Set(dropped.map(({ before }) => before?.collection ?? '')),
     made: new Set(made.map(({ after }) => after?.collection ?? '')),
+    retyped: new Set(fields.flatMap((pair) => (isRetyped(pair) && pair.after ? [keyOf(pair.after)] : []))),
     rewrites: collections.some(leaves) || fields.some(leaves),
   };
 }
@@ -114,6 +117,10 @@ function checkSystem({ fields, relations }: Snapshot, isOurs: IsOurs): void {
     if (collection.startsWith('service_') && isOurs(collection, field))
       throw invalidPayload(`The field "${collection}.${field}" belongs to the service`);
   }
+}
+
+function isRetyped({ before, after }: Pair<FieldEntry>): boolean {
+  return Boolean(before?.schema && after?.schema && before.schema.data_type !== after.schema.data_type);
 }
 
 /** An alias becomes a column or the other way round, or the expression of a generated column changes. */
@@ -274,7 +281,7 @@ function dropReference({ before, after }: Pair<RelationEntry>, model: Model, wor
   const { collection, field } = before;
   const moves = after !== null && after.related_collection !== before.related_collection;
   const kept = after !== null && !moves && canonical(before.schema) === canonical(after.schema);
-  const keys = kept && !isTorn(before, work) ? [] : referencesOf(before, model);
+  const keys = kept && !isTorn(before, work, model) ? [] : referencesOf(before, model);
   const forgets = before.meta !== null && (after === null || moves || after.meta === null);
   return [
     ...keys.map(({ name }) => ({ kind: 'drop-constraint', table: collection, name }) as const),
@@ -286,7 +293,8 @@ function addReference({ before, after }: Pair<RelationEntry>, model: Model, work
   if (!after) return [];
   const { collection, field, related_collection: target, schema, meta } = after;
   const moves = before !== null && before.related_collection !== target;
-  const kept = before !== null && !moves && canonical(before.schema) === canonical(schema) && !isTorn(after, work);
+  const kept =
+    before !== null && !moves && canonical(before.schema) === canonical(schema) && !isTorn(after, work, model);
   const steps: Step[] = [];
   if (schema && target !== null && !kept) {
     steps.push({
@@ -311,8 +319,12 @@ function addReference({ before, after }: Pair<RelationEntry>, model: Model, work
   return steps;
 }
 
-/** One of the two tables is made anew, or the column is: the constraint went with it. */
-function isTorn({ collection, field, related_collection }: RelationEntry, work: Work): boolean {
+/** One of the two tables or columns is made anew, or changes its type: the constraint cannot stay meanwhile. */
+function isTorn({ collection, field, related_collection }: RelationEntry, work: Work, model: Model): boolean {
+  if (work.retyped.has(keyOf({ collection, field }))) return true;
+  const key = related_collection === null ? undefined : model.collections.get(related_collection)?.primaryKey.name;
+  if (related_collection !== null && work.retyped.has(keyOf({ collection: related_collection, field: key })))
+    return true;
   if (work.made.has(collection) || work.dropped.has(collection)) return true;
   if (related_collection !== null && work.dropped.has(related_collection)) return true;
   return work.fields.some(

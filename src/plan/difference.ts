@@ -10,6 +10,7 @@ import {
   type Section,
 } from '../request/difference.js';
 import type { Snapshot } from '../request/snapshot.js';
+import { isSameType } from '../sql/type-name.js';
 
 export interface DifferenceMode {
   /** What the wanted snapshot does not name stays. */
@@ -101,11 +102,17 @@ function editsOf(before: Entry, after: Entry): Change[] {
     const [lhs, rhs] = [before[key], after[key]];
     if (isObject(lhs) && isObject(rhs)) {
       for (const inner of new Set([...Object.keys(lhs), ...Object.keys(rhs)])) {
-        if (!isEqual(lhs[inner], rhs[inner])) edits.push(edit([key, inner], lhs[inner], rhs[inner]));
+        if (!isEqual(lhs[inner], rhs[inner]) && !isSameSpelling(inner, lhs[inner], rhs[inner]))
+          edits.push(edit([key, inner], lhs[inner], rhs[inner]));
       }
     } else if (!isEqual(lhs, rhs)) edits.push(edit([key], lhs, rhs));
   }
   return edits;
+}
+
+/** Who writes a snapshot by hand may say `int` where PostgreSQL says `integer`. */
+function isSameSpelling(property: string, left: unknown, right: unknown): boolean {
+  return property === 'data_type' && typeof left === 'string' && typeof right === 'string' && isSameType(left, right);
 }
 
 function edit(path: readonly string[], lhs: unknown, rhs: unknown): Change {

@@ -212,7 +212,7 @@ function readTable(value: unknown, path: string): CollectionEntry['schema'] {
   const { comment, indexes = [], ...rest } = readItem(value, `"${path}.schema"`);
   refuseOthers(rest, `"${path}.schema"`, 'comment, indexes');
   const list = readList(indexes, `${path}.schema.indexes`).map((each) => readIndex(each, `${path}.schema.indexes`));
-  return { comment: readText(comment, `${path}.schema.comment`), indexes: list };
+  return { comment: readText(comment, `${path}.schema.comment`) || null, indexes: list };
 }
 
 function readIndex(value: unknown, path: string): IndexEntry {
@@ -263,7 +263,7 @@ function readColumn(value: unknown, path: string): ColumnEntry {
     is_indexed: readFlag(given.is_indexed, false, `${path}.is_indexed`),
     is_primary_key: isKey,
     has_auto_increment: counts,
-    comment: readText(given.comment, `${path}.comment`),
+    comment: readText(given.comment, `${path}.comment`) || null,
   };
   const sources = [
     column.default_value !== null,

@@ -24,6 +24,16 @@ export function readTypeName(text: string): TypeName | null {
   return { names, modifiers, dimensions: (node.arrayBounds ?? []).length };
 }
 
+/** `int` and `integer`, `varchar(9)` and `character varying(9)` are the same to the grammar. */
+export function isSameType(left: string, right: string): boolean {
+  if (left === right) return true;
+  const [one, other] = [left, right].map((text) => {
+    const type = readTypeName(text);
+    return type && JSON.stringify({ ...type, names: type.names.filter((name) => name !== 'pg_catalog') });
+  });
+  return one !== null && one === other;
+}
+
 export function typeFragment({ names, modifiers, dimensions }: TypeName): Fragment {
   const given = modifiers.map((each) => (typeof each === 'number' ? integer(each) : identifier(each)));
   const size = given.length === 0 ? nothing : sql`(${join(given, sql`, `)})`;
