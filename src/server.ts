@@ -32,6 +32,7 @@ import { fieldsRoutes } from './resources/fields.js';
 import { itemsRoutes } from './resources/items.js';
 import { meRoutes } from './resources/me.js';
 import { relationsRoutes } from './resources/relations.js';
+import { schemaRoutes } from './resources/schema.js';
 import { serverRoutes } from './resources/server.js';
 import { systemRoutes } from './resources/system.js';
 import { utilsRoutes } from './resources/utils.js';
@@ -113,6 +114,7 @@ export async function startService(config: Config, observe: Observer, report: Re
       ...fieldsRoutes({ identities, structure }),
       ...collectionsRoutes({ identities, structure }),
       ...relationsRoutes({ identities, structure }),
+      ...schemaRoutes({ config, identities, structure }),
       ...meRoutes(items),
       ...systemRoutes(items),
       ...itemsRoutes(items),
