@@ -87,17 +87,23 @@ select pg_catalog.json_build_object(
       case when index.indisprimary then 'primary' when index.indisunique then 'unique' else 'index' end,
       (select pg_catalog.array_agg(key.number order by key.position)
         from pg_catalog.unnest(index.indkey::int2[]) with ordinality key (number, position)
-        where key.position <= index.indnkeyatts)
-    ))
+        where key.position <= index.indnkeyatts),
+      named.relname,
+      owner.oid is not null
+    ) order by named.relname)
     from tables
     join pg_catalog.pg_index index on index.indrelid = tables.oid
+    join pg_catalog.pg_class named on named.oid = index.indexrelid
+    left join pg_catalog.pg_constraint owner on owner.conindid = index.indexrelid
+      and owner.conrelid = index.indrelid and owner.contype in ('p', 'u', 'x')
     where index.indisvalid
       and (index.indisprimary or (index.indnkeyatts = 1 and index.indkey[0] <> 0 and index.indpred is null))
   ),
   -- Over one column. The rows PostgreSQL adds for each partition of the target have a parent.
   'foreign_keys', (
     select pg_catalog.json_agg(
-      pg_catalog.json_build_array(reference.conrelid::int8, reference.conkey[1], namespace.nspname, target.relname, key.attname)
+      pg_catalog.json_build_array(reference.conrelid::int8, reference.conkey[1], namespace.nspname, target.relname, key.attname,
+        reference.conname, reference.confdeltype, reference.confupdtype)
       order by reference.oid
     )
     from tables

@@ -110,6 +110,11 @@ const OPTIONS = {
     '2s',
     'How often the catalog is checked where PostgreSQL allows no event trigger; 0 turns the check off',
   ),
+  STRUCTURE_LOCK_TIMEOUT: duration(
+    '300ms',
+    'Time a change of the structure waits for a table before it lets others pass and tries again',
+  ),
+  STRUCTURE_TIMEOUT: duration('30s', 'Time after which a change of the structure gives up on a table in use'),
   SERVER_TIMING: boolean('true', 'Send a Server-Timing header'),
   CORS_ENABLED: boolean('false', 'Answer cross-origin requests'),
   CORS_ORIGIN: text('false', 'Allowed origins: true (any), false (none), or a comma separated list'),

@@ -13,7 +13,9 @@ import { Database } from './execute/database.js';
 import { Logins } from './execute/logins.js';
 import { migrate } from './execute/migrate.js';
 import { Reads } from './execute/reads.js';
+import { forgetReceipts } from './execute/receipts.js';
 import { listen as listenForChanges, policiesOf, sourceOf } from './execute/source.js';
+import { Structure } from './execute/structure.js';
 import { Writes } from './execute/writes.js';
 import { listen } from './http/app.js';
 import { createCookies } from './http/cookies.js';
@@ -25,8 +27,11 @@ import type { Event, Observer } from './observe.js';
 import type { ParseLimits } from './request/query.js';
 import { accountRoutes } from './resources/account.js';
 import { authRoutes } from './resources/auth.js';
+import { collectionsRoutes } from './resources/collections.js';
+import { fieldsRoutes } from './resources/fields.js';
 import { itemsRoutes } from './resources/items.js';
 import { meRoutes } from './resources/me.js';
+import { relationsRoutes } from './resources/relations.js';
 import { serverRoutes } from './resources/server.js';
 import { systemRoutes } from './resources/system.js';
 import { utilsRoutes } from './resources/utils.js';
@@ -51,6 +56,7 @@ export interface Core {
   readonly policies: Policies;
   readonly reads: Reads;
   readonly writes: Writes;
+  readonly structure: Structure;
 }
 
 type Report = (message: string) => void;
@@ -74,7 +80,7 @@ export async function startService(config: Config, observe: Observer, report: Re
   const started = new Started();
   try {
     const core = await startCore(config, observe, report, started);
-    const { database, mirror, policies, reads, writes } = core;
+    const { database, mirror, policies, reads, writes, structure } = core;
     const administrator = await makeAdministrator(config, database);
     // A start that fails says why and nothing else.
     const advice: Event[] = [];
@@ -104,11 +110,14 @@ export async function startService(config: Config, observe: Observer, report: Re
       ...authRoutes(access),
       ...accountRoutes(access),
       ...utilsRoutes({ config, identities, writes }),
+      ...fieldsRoutes({ identities, structure }),
+      ...collectionsRoutes({ identities, structure }),
+      ...relationsRoutes({ identities, structure }),
       ...meRoutes(items),
       ...systemRoutes(items),
       ...itemsRoutes(items),
     ]);
-    const forget = (): unknown => Promise.allSettled([writes.forgetReceipts(), access.logins.purge()]);
+    const forget = (): unknown => Promise.allSettled([forgetReceipts(database), access.logins.purge()]);
     const purge = setInterval(forget, PURGED).unref();
     started.add(async () => clearInterval(purge));
     const http = await listen(router, config, observe);
@@ -202,7 +211,11 @@ async function startCore(config: Config, observe: Observer, report: Report, star
     receiptLifetime: `${config.IDEMPOTENCY_TTL} milliseconds`,
   };
   const writes = new Writes({ database, mirror, policies, reads }, writeLimits, observe);
-  return { database, databaseUrl, mirror, policies, reads, writes };
+  const structure = new Structure(database, mirror, {
+    lockTimeout: config.STRUCTURE_LOCK_TIMEOUT,
+    patience: config.STRUCTURE_TIMEOUT,
+  });
+  return { database, databaseUrl, mirror, policies, reads, writes, structure };
 }
 
 export function parseLimits(config: Config): ParseLimits {

@@ -304,6 +304,26 @@ t.test('requests on one connection are answered one after the other', async (t) 
   t.match(pieces, /^HTTP\/1\.1 200 OK\r\n/, 'headers that arrive letter by letter');
 });
 
+t.test('a connection goes on behind an answer without a body', async (t) => {
+  await request(service, 'POST', '/items/notes', {
+    headers: { 'content-type': 'application/json' },
+    body: '{"code":"gone"}',
+  });
+  const socket = connect({ host: '127.0.0.1', port: Number(new URL(service.url).port) });
+  let received = '';
+  socket.on('data', (chunk) => {
+    received += chunk;
+  });
+  const head = `Host: a\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\n\r\n`;
+  socket.write(`DELETE /items/notes/gone HTTP/1.1\r\n${head}`);
+  await waitFor(async () => received.includes('\r\n\r\n'), 5_000);
+  t.match(received, /^HTTP\/1.1 204 /);
+  t.notMatch(received, /content-length/i);
+  socket.write(`GET /server/ping HTTP/1.1\r\n${head}`);
+  await waitFor(async () => received.endsWith('pong'), 5_000);
+  socket.destroy();
+});
+
 t.test('clients that leave, at any moment, do no harm', async (t) => {
   const port = Number(new URL(service.url).port);
   const head = `HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\n`;

@@ -15,8 +15,7 @@ export function restrictModel(model: Model, rulesOf: (collection: string) => rea
     const rules = planRules(rulesOf(collection.name), collection, model);
     if (rules.length > 0) collections.set(collection.name, restrictCollection(collection, rules));
   }
-  const { version, schema } = model;
-  return Object.freeze({ version, schema, collections, refused: new Map<string, string>(), whole: model });
+  return Object.freeze({ ...model, collections, refused: new Map<string, string>(), whole: model });
 }
 
 /** Presets are merged in the order of the rules, what comes later wins; validations all count. */

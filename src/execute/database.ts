@@ -42,12 +42,19 @@ export class Database {
   readonly streams: SessionPool;
   /** For imports, which last as long as their upload. */
   readonly imports: SessionPool;
+  /** One connection to read the catalog with: news of the structure must not wait behind slow reads. */
+  readonly catalog: SessionPool;
 
-  private constructor(pool: Pool, pools: Pick<Database, 'sessions' | 'streams' | 'imports'>, schema: string) {
+  private constructor(
+    pool: Pool,
+    pools: Pick<Database, 'sessions' | 'streams' | 'imports' | 'catalog'>,
+    schema: string,
+  ) {
     this.pool = pool;
     this.sessions = pools.sessions;
     this.streams = pools.streams;
     this.imports = pools.imports;
+    this.catalog = pools.catalog;
     this.schema = schema;
   }
 
@@ -75,6 +82,7 @@ export class Database {
       // PostgreSQL counts the time a client takes to read towards its timeout: streams are timed batch by batch instead.
       streams: sessions(options.streams, 0),
       imports: sessions(options.imports, options.statementTimeout, PLANNED_ONCE),
+      catalog: sessions(1, options.statementTimeout),
     };
     return new Database(pool, pools, options.schema);
   }
@@ -108,6 +116,7 @@ export class Database {
       this.sessions.close(5),
       this.streams.close(1),
       this.imports.close(1),
+      this.catalog.close(1),
     ]);
   }
 }

@@ -2,7 +2,7 @@
  * Imports: rows are written in batches, each one chain, all in one transaction. A batch that fails is undone and its rows
  * are tried one by one, only to learn which of them are wrong: then nothing of the file is kept.
  */
-import { fromWrite, ServiceError } from '../errors.js';
+import { fromWrite, ServiceError, serviceUnavailable, staleness } from '../errors.js';
 import type { Input } from '../request/query.js';
 import type { Session } from './sessions.js';
 import type { Writes } from './writes.js';
@@ -91,6 +91,8 @@ async function findErrors(
     if (errors.length >= most) return;
     const failure = await tryRows(writing, [row]);
     if (failure === null) continue;
+    if (staleness(failure) === 'certain')
+      throw serviceUnavailable('database', 'Its structure changed during the import: nothing was imported');
     const error = fromWrite(failure);
     // Only what is wrong with the row itself is reported as such.
     if (!(error instanceof ServiceError) || error.status >= 500) throw error;

@@ -6,7 +6,7 @@ import { LRUCache } from 'lru-cache';
 import type { Identity } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
 import { compileCohort, compileRead, compileReadBack } from '../compile/read.js';
-import { forbiddenCollection, fromDatabase, invalidQuery, staleness } from '../errors.js';
+import { forbiddenCollection, fromDatabase, invalidQuery, serviceUnavailable, staleness } from '../errors.js';
 import type { Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
@@ -20,6 +20,7 @@ import { bind } from '../sql/parameter.js';
 import type { Statement } from '../sql/statement.js';
 import { verify } from '../sql/verify.js';
 import { Cohorts, type Waiter } from './cohorts.js';
+import { isConflict, pause } from './conflicts.js';
 import type { Database } from './database.js';
 import { streamRows } from './stream.js';
 
@@ -35,6 +36,8 @@ export interface Compiled {
   readonly cohort: () => string;
   /** The statement that reads the items which the write before it has made. */
   readonly readBack: () => Statement;
+  /** Of the model it was compiled for. */
+  readonly version: number;
 }
 
 export interface ReadLimits extends PlanLimits {
@@ -52,6 +55,9 @@ export interface Explanation {
   readonly parameters: readonly (string | null)[];
   readonly plan: unknown;
 }
+
+/** Changes of the structure that a request may meet one after the other. */
+const ATTEMPTS = 10;
 
 export class Reads {
   readonly #database: Database;
@@ -103,7 +109,8 @@ export class Reads {
     });
     const columns = parsed.request.export ? columnsOf(plan.level) : [];
     const { result, stream } = plan;
-    const compiled = { statement, result, stream, opening: plan.meta.length > 0, columns, cohort, readBack };
+    const { version } = model;
+    const compiled = { statement, result, stream, opening: plan.meta.length > 0, columns, cohort, readBack, version };
     this.#shapes.set(shape, compiled);
     this.#observe({
       kind: 'shape-compiled',
@@ -136,32 +143,32 @@ export class Reads {
     return false;
   }
 
-  /** Hands the items to `take`, batch by batch. */
+  /** Hands the items to `take`, batch by batch, with the statement they came from; answers that statement. */
   async stream(
     parsed: Parsed,
     compiled: Compiled,
     caller: Identity,
-    take: (cells: readonly Buffer[]) => Promise<boolean>,
+    take: (cells: readonly Buffer[], compiled: Compiled) => Promise<boolean>,
     onAbort: (listener: () => void) => void,
-  ): Promise<void> {
+  ): Promise<Compiled> {
     let taken = false;
-    const takeOnce = (cells: readonly Buffer[]): Promise<boolean> => {
-      taken = true;
-      return take(cells);
-    };
-    await this.#attempt(
+    return this.#attempt(
       parsed,
       compiled,
-      (current) => {
+      async (current) => {
         const { text, parameters } = current.statement;
-        return streamRows(this.#database, {
+        await streamRows(this.#database, {
           text,
           parameters: bind(parameters, parsed.values, caller),
           prepare: this.isKnown(current),
           batchTimeout: this.#limits.batchTimeout,
-          take: takeOnce,
+          take: (cells) => {
+            taken = true;
+            return take(cells, current);
+          },
           onAbort,
         });
+        return current;
       },
       caller,
       // What has left cannot be sent again.
@@ -170,20 +177,23 @@ export class Reads {
   }
 
   /** What would run, and how PostgreSQL would run it; with `analyze` it does run. */
-  async explain(parsed: Parsed, compiled: Compiled, caller: Identity, analyze: boolean): Promise<Explanation> {
+  explain(parsed: Parsed, compiled: Compiled, caller: Identity, analyze: boolean): Promise<Explanation> {
+    return this.#attempt(parsed, compiled, (current) => this.#explain(parsed, current, caller, analyze), caller);
+  }
+
+  async #explain(parsed: Parsed, compiled: Compiled, caller: Identity, analyze: boolean): Promise<Explanation> {
     const { text, parameters } = compiled.statement;
     const bound = bind(parameters, parsed.values, caller);
     const shown = [...bound];
     const explain = analyze ? 'explain (format json, analyze, buffers) ' : 'explain (format json) ';
-    try {
-      const [row] = await this.#database.rows<{ 'QUERY PLAN': unknown }>(explain + text, bound, false);
-      return { sql: text, parameters: shown, plan: row?.['QUERY PLAN'] };
-    } catch (error) {
-      throw fromDatabase(error, 'query');
-    }
+    const [row] = await this.#database.rows<{ 'QUERY PLAN': unknown }>(explain + text, bound, false);
+    return { sql: text, parameters: shown, plan: row?.['QUERY PLAN'] };
   }
 
-  /** A structure that changed before word of it arrived is read again, and the request is sent once more. */
+  /**
+   * A structure that changed before word of it arrived is read again, and the request is sent once more; again and again
+   * where it keeps changing. A deadlock with such a change is nobody's fault either.
+   */
   async #attempt<Result>(
     parsed: Parsed,
     compiled: Compiled,
@@ -191,26 +201,29 @@ export class Reads {
     caller: Identity,
     mayRepeat: () => boolean = () => true,
   ): Promise<Result> {
-    // Of several values the key need not be the one that does not fit.
-    const use = compiled.result === 'item' && compiled.statement.parameters.length === 1 ? 'key' : 'query';
-    try {
-      if (this.#limits.cost !== null && !this.#affordable.has(compiled))
-        await this.#checkCost(parsed, compiled, caller);
-      return await send(compiled);
-    } catch (error) {
-      const stale = staleness(error);
-      if (!stale || !mayRepeat()) throw fromDatabase(error, use);
-      await this.#mirror.refresh(stale === 'certain');
-    }
-    try {
-      return await send(this.compile(parsed, caller));
-    } catch (error) {
-      throw fromDatabase(error, use);
+    let current = compiled;
+    for (let attempt = 1; ; attempt++) {
+      try {
+        if (this.#limits.cost !== null && !this.#affordable.has(current))
+          await this.#checkCost(parsed, current, caller);
+        return await send(current);
+      } catch (error) {
+        const stale = staleness(error);
+        if (!mayRepeat() || !(stale || isConflict(error))) throw fromDatabase(error, useOf(current));
+        if (attempt === ATTEMPTS) throw serviceUnavailable('database', 'Its structure keeps changing');
+        if (stale) await this.#mirror.refresh(stale === 'certain');
+        else await pause(attempt);
+        const { version } = this.#mirror.model;
+        // A structure that did not change is not to blame; the first time a prepared statement may be.
+        if (stale && version === current.version && (stale === 'possible' || attempt > 1))
+          throw fromDatabase(error, useOf(current));
+      }
+      current = this.compile(parsed, caller);
     }
   }
 
   async #checkCost(parsed: Parsed, compiled: Compiled, caller: Identity): Promise<void> {
-    const { plan } = await this.explain(parsed, compiled, caller, false);
+    const { plan } = await this.#explain(parsed, compiled, caller, false);
     const cost = (plan as [{ Plan: { 'Total Cost': number } }])[0].Plan['Total Cost'];
     if (cost > (this.#limits.cost as number)) {
       throw invalidQuery(`The query would cost ${Math.round(cost)}, more than MAX_QUERY_COST (${this.#limits.cost})`);
@@ -235,6 +248,11 @@ function touched(access: Access, action: WriteAction | null, { request }: Parsed
   const grant = collection && access.grant(action, collection, model);
   if (!grant) throw forbiddenCollection(request.collection);
   return anyRule(grant.rules);
+}
+
+/** Of several values the key need not be the one that does not fit. */
+function useOf({ result, statement }: Compiled): 'key' | 'query' {
+  return result === 'item' && statement.parameters.length === 1 ? 'key' : 'query';
 }
 
 function isOurs(model: Model, schema: string, name: string): boolean {

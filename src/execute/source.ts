@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import type { PolicyRow, PolicySource } from '../access/policies.js';
 import { packagePath } from '../files.js';
 import type { StructureDocument } from '../mirror/document.js';
-import type { Source } from '../mirror/watch.js';
+import type { Source, Structure } from '../mirror/watch.js';
 import type { Database } from './database.js';
 
 const INTROSPECT = readFileSync(packagePath('sql', 'introspect.sql'), 'utf8');
@@ -22,17 +22,26 @@ export function policiesOf(database: Database): PolicySource {
 export function sourceOf(database: Database): Source {
   return {
     schema: database.schema,
-    load: async () => {
-      const cell = await database.cell(INTROSPECT, [database.schema]);
-      if (!cell) throw new Error('the catalog statement gave no row');
-      return { document: JSON.parse(cell.toString()) as StructureDocument, digest: hash('sha1', cell, 'base64url') };
-    },
+    load: () =>
+      database.catalog.use((session) =>
+        loadStructure((text, parameters) => session.cell(text, parameters), database.schema),
+      ),
     listen: (changed) => listen(database, 'service_model', changed),
     fingerprint: async () => {
       const [row] = await database.rows<{ fingerprint: string | null }>(FINGERPRINT, [database.schema]);
       return row?.fingerprint ?? null;
     },
   };
+}
+
+/** The structure as the connection behind `cell` sees it. */
+export async function loadStructure(
+  cell: (text: string, parameters: string[]) => Promise<Buffer | null>,
+  schema: string,
+): Promise<Structure> {
+  const bytes = await cell(INTROSPECT, [schema]);
+  if (!bytes) throw new Error('the catalog statement gave no row');
+  return { document: JSON.parse(bytes.toString()) as StructureDocument, digest: hash('sha1', bytes, 'base64url') };
 }
 
 /** Calls back on each notification for our schema and whenever listening begins again: some may have been lost. */

@@ -1,5 +1,6 @@
 /** Statements of writes, kept by their shape: compiled and checked by PostgreSQL's grammar once. */
 import { LRUCache } from 'lru-cache';
+import type { Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
 import type { Statement } from '../sql/statement.js';
@@ -19,14 +20,16 @@ export class Statements {
     mirror.onChange(() => this.#shapes.clear());
   }
 
-  get(shape: string, compile: () => Statement): Statement {
-    const known = this.#shapes.get(shape);
+  /** `model` is the one the statement was planned on. */
+  get(shape: string, model: Model, compile: () => Statement): Statement {
+    // What belongs to a former model must neither be found nor kept among the shapes of the latest.
+    const isLatest = model === this.#mirror.model;
+    const known = isLatest ? this.#shapes.get(shape) : undefined;
     if (known) return known;
     const start = performance.now();
-    const { model } = this.#mirror;
     const statement = compile();
     verify(statement.text, 'write', (schema, name) => model.collections.get(name)?.schema === schema);
-    this.#shapes.set(shape, statement);
+    if (isLatest) this.#shapes.set(shape, statement);
     this.#observe({ kind: 'shape-compiled', shape, text: statement.text, milliseconds: performance.now() - start });
     return statement;
   }

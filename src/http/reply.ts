@@ -97,11 +97,16 @@ export function write(exchange: Exchange, reply: Reply, options: WriteOptions): 
   exchange.replied = true;
   response.cork(() => {
     writeHead(exchange, reply, options);
-    if (reply.status === 204 || reply.status === 304) response.endWithoutBody(undefined, options.close);
-    else if (typeof body === 'function') response.endWithoutBody(undefined, options.close);
+    if (reply.status === 204 || reply.status === 304 || typeof body === 'function') endEmpty(exchange, options.close);
     else if (exchange.method === 'HEAD') response.endWithoutBody(Buffer.byteLength(body), options.close);
     else response.end(body, options.close);
   });
+}
+
+/** A length that is left out must not be named at all: given as undefined it is sent as 2^63, and the connection ends. */
+function endEmpty({ response }: Exchange, close: boolean): void {
+  if (close) response.endWithoutBody(0, true);
+  else response.endWithoutBody();
 }
 
 /**

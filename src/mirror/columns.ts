@@ -3,7 +3,7 @@
  * from eight lists; each list is walked once and found again by one number made of table and column.
  */
 import type { ColumnEntry, ForeignKeyEntry, StructureDocument, TypeEntry } from './document.js';
-import type { Column, FieldType } from './model.js';
+import type { Column, FieldType, ForeignKey, ForeignKeyAction, Index } from './model.js';
 import { columnTypeOf, defaultValueOf, lengthOf, precisionOf, scaleOf } from './types.js';
 
 export interface TableFacts {
@@ -53,7 +53,8 @@ interface Lookups {
   readonly primary: ReadonlySet<number>;
   readonly unique: ReadonlySet<number>;
   readonly indexed: ReadonlySet<number>;
-  readonly foreignKeys: ReadonlyMap<number, ForeignKeyEntry>;
+  readonly foreignKeys: ReadonlyMap<number, readonly ForeignKey[]>;
+  readonly indexes: ReadonlyMap<number, readonly Index[]>;
   readonly sequences: ReadonlyMap<number, string>;
   readonly comments: ReadonlyMap<number, string>;
 }
@@ -69,7 +70,8 @@ function assembleColumn(entry: ColumnEntry, table: string, isPrimaryKey: boolean
   const expression = lookups.defaults.get(place) ?? null;
   const default_expression = generated ? null : (expression ?? domainDefault);
   const has_auto_increment = identity !== '' || default_expression?.startsWith('nextval(') === true;
-  const foreignKey = lookups.foreignKeys.get(place);
+  const foreign_keys = lookups.foreignKeys.get(place) ?? NONE;
+  const [foreignKey] = foreign_keys;
   const fieldType = columnTypeOf(facts, modifier);
   const column: Column = {
     name,
@@ -93,9 +95,11 @@ function assembleColumn(entry: ColumnEntry, table: string, isPrimaryKey: boolean
     has_auto_increment,
     identity: identity === '' ? null : identity === 'a' ? 'always' : 'default',
     sequence: has_auto_increment ? (lookups.sequences.get(place) ?? null) : null,
-    foreign_key_schema: foreignKey?.[2] ?? null,
-    foreign_key_table: foreignKey?.[3] ?? null,
-    foreign_key_column: foreignKey?.[4] ?? null,
+    foreign_key_schema: foreignKey?.schema ?? null,
+    foreign_key_table: foreignKey?.table ?? null,
+    foreign_key_column: foreignKey?.column ?? null,
+    foreign_keys,
+    indexes: lookups.indexes.get(place) ?? NONE,
     comment: lookups.comments.get(place) ?? null,
   };
   return { column: Object.freeze(column), type: fieldType };
@@ -104,23 +108,25 @@ function assembleColumn(entry: ColumnEntry, table: string, isPrimaryKey: boolean
 /** A type that was dropped between the catalog's snapshot and the printing of its name. */
 const UNKNOWN_TYPE: TypeEntry = [0, 'unknown', 'unknown', 'pg_catalog', false, -1, false, null, null];
 
+const NONE: readonly never[] = Object.freeze([]);
+
 function indexLists(document: StructureDocument): Lookups {
   const primary = new Set<number>();
   const unique = new Set<number>();
   const indexed = new Set<number>();
-  for (const [table, kind, columns] of document.indexes ?? []) {
+  const indexes = new Map<number, Index[]>();
+  for (const [table, kind, columns, name, constraint] of document.indexes ?? []) {
     for (const column of columns) {
       const place = placeOf(table, column);
       if (kind === 'primary') primary.add(place);
       if (kind !== 'index' && columns.length === 1) unique.add(place);
       if (kind === 'index') indexed.add(place);
+      if (columns.length === 1) append(indexes, place, Object.freeze({ name, kind, constraint }));
     }
   }
-  const foreignKeys = new Map<number, ForeignKeyEntry>();
-  for (const entry of document.foreign_keys ?? []) {
-    const place = placeOf(entry[0], entry[1]);
-    if (!foreignKeys.has(place)) foreignKeys.set(place, entry);
-  }
+  const foreignKeys = new Map<number, ForeignKey[]>();
+  for (const entry of document.foreign_keys ?? [])
+    append(foreignKeys, placeOf(entry[0], entry[1]), foreignKeyOf(entry));
   return {
     types: new Map((document.types ?? []).map((entry) => [entry[0], entry])),
     defaults: byPlace(document.defaults),
@@ -128,9 +134,28 @@ function indexLists(document: StructureDocument): Lookups {
     unique,
     indexed,
     foreignKeys,
+    indexes,
     sequences: byPlace(document.sequences),
     comments: byPlace(document.comments),
   };
+}
+
+function append<Entry>(groups: Map<number, Entry[]>, place: number, entry: Entry): void {
+  const group = groups.get(place);
+  if (group) group.push(entry);
+  else groups.set(place, [entry]);
+}
+
+const ACTIONS: Readonly<Record<string, ForeignKeyAction>> = {
+  r: 'RESTRICT',
+  c: 'CASCADE',
+  n: 'SET NULL',
+  d: 'SET DEFAULT',
+};
+
+function foreignKeyOf([, , schema, table, column, name, onDelete, onUpdate]: ForeignKeyEntry): ForeignKey {
+  const on_delete = ACTIONS[onDelete] ?? 'NO ACTION';
+  return Object.freeze({ name, schema, table, column, on_delete, on_update: ACTIONS[onUpdate] ?? 'NO ACTION' });
 }
 
 function byPlace(entries: readonly (readonly [number, number, string])[] | null): ReadonlyMap<number, string> {
@@ -140,9 +165,7 @@ function byPlace(entries: readonly (readonly [number, number, string])[] | null)
 function groupColumns(entries: readonly ColumnEntry[]): ReadonlyMap<number, readonly ColumnEntry[]> {
   const groups = new Map<number, ColumnEntry[]>();
   for (const entry of entries) {
-    const group = groups.get(entry[0]);
-    if (group) group.push(entry);
-    else groups.set(entry[0], [entry]);
+    append(groups, entry[0], entry);
   }
   return groups;
 }

@@ -51,8 +51,24 @@ export type TypeEntry = readonly [
 ];
 
 export type DefaultEntry = readonly [table: number, column: number, expression: string];
-export type IndexEntry = readonly [table: number, kind: 'primary' | 'unique' | 'index', columns: readonly number[]];
-export type ForeignKeyEntry = readonly [table: number, column: number, schema: string, target: string, key: string];
+export type IndexEntry = readonly [
+  table: number,
+  kind: 'primary' | 'unique' | 'index',
+  columns: readonly number[],
+  name: string,
+  isConstraint: boolean,
+];
+/** An action is the letter by which the catalog knows it. */
+export type ForeignKeyEntry = readonly [
+  table: number,
+  column: number,
+  schema: string,
+  target: string,
+  key: string,
+  name: string,
+  onDelete: string,
+  onUpdate: string,
+];
 export type SequenceEntry = readonly [table: number, column: number, sequence: string];
 /** Column 0 is the table itself. */
 export type CommentEntry = readonly [table: number, column: number, comment: string];

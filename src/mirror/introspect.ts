@@ -31,7 +31,15 @@ export function buildModel(document: StructureDocument, version: number, schema:
     const fields = buildFields(table, metadata.fields.get(table.name), relations.get(table.name));
     collections.set(table.name, buildCollection(table, schema, fields, metadata.collections.get(table.name) ?? null));
   }
-  return Object.freeze({ version, schema, collections: freezeMap(collections), refused: freezeMap(refused) });
+  const folders = new Map([...metadata.collections].filter(([name]) => !served.has(name) && !refused.has(name)));
+  return Object.freeze({
+    version,
+    schema,
+    collections: freezeMap(collections),
+    refused: freezeMap(refused),
+    folders: freezeMap(folders),
+    relationRows: Object.freeze(metadata.relations),
+  });
 }
 
 /** Tables of our own that no request needs to see, and those that extensions and tools leave behind. */

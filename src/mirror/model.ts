@@ -39,6 +39,10 @@ export interface Model {
   readonly collections: ReadonlyMap<string, Collection>;
   /** Tables and views that cannot be served, with the reason in words. */
   readonly refused: ReadonlyMap<string, string>;
+  /** Rows of service_collections without a table: folders that group other collections. */
+  readonly folders: ReadonlyMap<string, CollectionMeta>;
+  /** Rows of service_relations, oldest first, also those that do not fit the database. */
+  readonly relationRows: readonly RelationMeta[];
 }
 
 export interface Collection {
@@ -101,7 +105,31 @@ export interface Column {
   readonly foreign_key_schema: string | null;
   readonly foreign_key_table: string | null;
   readonly foreign_key_column: string | null;
+  /** Every constraint over this column alone, oldest first; the three properties above tell of the first. */
+  readonly foreign_keys: readonly ForeignKey[];
+  /** Indexes over this column alone and all rows. */
+  readonly indexes: readonly Index[];
   readonly comment: string | null;
+}
+
+export const FOREIGN_KEY_ACTIONS = ['NO ACTION', 'RESTRICT', 'CASCADE', 'SET NULL', 'SET DEFAULT'] as const;
+
+export type ForeignKeyAction = (typeof FOREIGN_KEY_ACTIONS)[number];
+
+export interface ForeignKey {
+  readonly name: string;
+  readonly schema: string;
+  readonly table: string;
+  readonly column: string;
+  readonly on_delete: ForeignKeyAction;
+  readonly on_update: ForeignKeyAction;
+}
+
+export interface Index {
+  readonly name: string;
+  readonly kind: 'primary' | 'unique' | 'index';
+  /** Whether it belongs to a constraint, which then is what has to be dropped. */
+  readonly constraint: boolean;
 }
 
 export type Relation = ManyToOne | OneToMany | ManyToAny;

@@ -11,12 +11,17 @@ import type { Model } from './model.js';
 /** What the mirror needs of the database; the driver stays behind it. */
 export interface Source {
   readonly schema: string;
-  /** The structure, and a digest of it that changes whenever it does. */
-  load(): Promise<{ readonly document: StructureDocument; readonly digest: string }>;
+  load(): Promise<Structure>;
   /** Calls back on each notification and whenever listening begins (again). Returns how to stop. */
   listen(changed: () => void): Promise<() => Promise<void>>;
   /** Changes whenever tables or columns do; null where the database notifies by itself. */
   fingerprint(): Promise<string | null>;
+}
+
+/** The structure, and a digest of it that changes whenever it does. */
+export interface Structure {
+  readonly document: StructureDocument;
+  readonly digest: string;
 }
 
 /** Gathers the notifications of one transaction and of those that follow at once. */
@@ -36,6 +41,7 @@ export class Mirror {
   #polling: NodeJS.Timeout | null = null;
   #fingerprint: string | null = null;
   #digest = '';
+  #documentVersion = 0;
   #stopListening: (() => Promise<void>) | null = null;
   #closed = false;
   #loadedAt = performance.now();
@@ -58,6 +64,7 @@ export class Mirror {
     const first = await source.load();
     mirror = new Mirror(source, observe, announce(buildModel(first.document, 1, source.schema), observe));
     mirror.#digest = first.digest;
+    mirror.#documentVersion = first.document.version;
     mirror.#fingerprint = fingerprint;
     mirror.#stopListening = stopListening;
     if (missed) mirror.#gather();
@@ -75,6 +82,15 @@ export class Mirror {
     this.#listeners.push(listener);
   }
 
+  /**
+   * Takes a structure that a transaction of this instance read before it committed. Where a load is under way, or the
+   * structure is known in a later version, there is nothing to take: what is there is read again.
+   */
+  async adopt({ document, digest }: Structure): Promise<void> {
+    if (this.#loading || document.version <= this.#documentVersion) return this.reload();
+    this.#take(document, digest);
+  }
+
   /** Resolves when a model is in place that was read after the call. */
   async reload(): Promise<void> {
     if (this.#loading) {
@@ -85,9 +101,13 @@ export class Mirror {
     return this.#loading;
   }
 
-  /** After a failed statement. On a mere suspicion at most once a second, since the request may be the cause itself. */
+  /**
+   * After a failed statement. On a mere suspicion only when word of a change is being followed already, or at most once a
+   * second, since the request may be the cause itself.
+   */
   async refresh(certain: boolean): Promise<void> {
-    if (certain || performance.now() - this.#loadedAt > 1_000) await this.reload();
+    const isExpected = this.#gathering !== null || this.#loading !== null;
+    if (certain || isExpected || performance.now() - this.#loadedAt > 1_000) await this.reload();
   }
 
   async close(): Promise<void> {
@@ -105,8 +125,7 @@ export class Mirror {
       try {
         const { document, digest } = await this.#source.load();
         // The same structure keeps the model, and with it everything that was compiled for it.
-        if (digest !== this.#digest)
-          this.#swap(buildModel(document, this.#model.version + 1, this.#source.schema), digest);
+        if (digest !== this.#digest) this.#take(document, digest);
       } catch (error) {
         if (this.#closed) return;
         this.#observe({ kind: 'model-failed', error });
@@ -116,8 +135,10 @@ export class Mirror {
     this.#loading = null;
   }
 
-  #swap(model: Model, digest: string): void {
+  #take(document: StructureDocument, digest: string): void {
+    const model = buildModel(document, this.#model.version + 1, this.#source.schema);
     this.#digest = digest;
+    this.#documentVersion = document.version;
     this.#model = announce(model, this.#observe);
     for (const listener of this.#listeners) listener(model);
   }

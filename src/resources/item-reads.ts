@@ -99,15 +99,15 @@ function exportItems(parsed: Parsed, name: ExportFormat, compiled: Compiled, ide
   const format: Format = FORMATS[name];
   const produce: Produce = async (sink) => {
     let items = 0;
-    const opening = Buffer.from(format.open(compiled.columns));
-    const take = (cells: readonly Buffer[]): Promise<boolean> => {
-      const piece = format.items(cells, items === 0, compiled.columns);
-      const whole = items === 0 ? Buffer.concat([opening, piece]) : piece;
+    const take = (cells: readonly Buffer[], { columns }: Compiled): Promise<boolean> => {
+      const piece = format.items(cells, items === 0, columns);
+      const whole = items === 0 ? Buffer.concat([Buffer.from(format.open(columns)), piece]) : piece;
       items += cells.length;
       return sink.write(whole);
     };
-    await reads.stream(parsed, compiled, identity, take, (listener) => sink.onAbort(listener));
+    const { columns } = await reads.stream(parsed, compiled, identity, take, (listener) => sink.onAbort(listener));
     if (items === 0 && parsed.request.target.kind === 'item') throw forbidden();
+    const opening = Buffer.from(format.open(columns));
     const closing = Buffer.from(format.close);
     const rest =
       items > 0 ? closing : format.empty === undefined ? Buffer.concat([opening, closing]) : Buffer.from(format.empty);

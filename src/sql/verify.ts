@@ -36,6 +36,26 @@ export function verify(text: string, kind: StatementKind, tables: (schema: strin
   }
 }
 
+const CHANGES: ReadonlySet<string> = new Set([
+  ...['CreateStmt', 'AlterTableStmt', 'AlterSeqStmt', 'IndexStmt', 'DropStmt', 'CommentStmt'],
+  ...['SelectStmt', 'InsertStmt', 'UpdateStmt', 'DeleteStmt'],
+]);
+
+/** The same gate for a change of the structure: one statement, in the one schema, that reads no table but by `setval`. */
+export function verifyChange(text: string, schema: string): void {
+  const [only, ...others] = parse(text) as { stmt?: object }[];
+  const [kind] = Object.keys(only?.stmt ?? {});
+  if (others.length > 0 || !kind || !CHANGES.has(kind)) throw new Error(`a compiled change is a ${kind ?? 'nothing'}`);
+  const found: Names = { tables: [], local: new Set(), kinds: new Set() };
+  collect(only, found);
+  for (const other of found.kinds) {
+    if (other !== kind && !(kind === 'InsertStmt' && other === 'SelectStmt'))
+      throw new Error(`a compiled change is a ${kind} that holds a ${other}`);
+  }
+  const stranger = found.tables.find((table) => table.schema !== schema);
+  if (stranger) throw new Error(`a compiled change touches "${stranger.schema ?? ''}"."${stranger.name}"`);
+}
+
 /** Exactly one expression: no second column, no clause behind it, no sub-select. */
 export function vetExpression(text: string): void {
   const [only, ...others] = parse(`select (${text})`) as { stmt?: { SelectStmt?: { targetList?: unknown[] } } }[];

@@ -1,0 +1,42 @@
+/** What goes wrong with a change of the structure, in words for who asked for it. */
+import { fromWrite, invalidPayload, serviceUnavailable, unprocessable } from '../errors.js';
+
+/** A lock that did not come in time, a deadlock, or a catalog row that somebody else changed meanwhile. */
+export function isBlocked(error: unknown): boolean {
+  const { code, message } = error as { code?: string; message?: string };
+  if (code === '55P03' || code === '40P01' || code === '40001') return true;
+  return code === 'XX000' && /^tuple concurrently (updated|deleted)/.test(message ?? '');
+}
+
+const REFUSALS: Readonly<Record<string, string>> = {
+  '42P07': 'The database has a table, index or constraint of that name already',
+  '42701': 'The table has a column of that name already',
+  '42710': 'The database has a constraint of that name already',
+  '42804': 'The types do not match, of a default or of the two sides of a relation',
+  '42846': 'The values cannot be converted to the new type',
+  '42883': 'The expression or the relation uses a function or operator that does not exist for these types',
+  '42P17': 'The expression of a generated field has to give the same result at any time',
+  '42704': 'The database does not know the type (geometries need PostGIS), or has no index for values of it',
+  '42830': 'The related collection has no key that could be referred to',
+  '42P16': 'The table would not be valid',
+  '42611': 'The column would not be valid',
+  '42809': 'This kind of table cannot be changed that way',
+  '428C9': 'The value of the field is generated',
+  '0A000': 'The database does not support this change',
+  '55000': 'The table cannot be changed that way',
+  '54011': 'The table has too many columns',
+};
+
+export function fromStructure(error: unknown): unknown {
+  const { code } = error as { code?: unknown };
+  if (typeof code !== 'string') return error;
+  const reason = REFUSALS[code];
+  if (reason) return invalidPayload(reason);
+  if (code === '2BP01') return unprocessable('Other objects of the database depend on it');
+  if (code === '55006') return unprocessable('The table is in use by this very change');
+  if (code === '57014')
+    return serviceUnavailable('database', 'The change took longer than DATABASE_STATEMENT_TIMEOUT allows');
+  if (/^22/.test(code) && code !== '22001' && code !== '22003')
+    return invalidPayload('The values that are there, or the default, cannot be converted to the type');
+  return fromWrite(error);
+}

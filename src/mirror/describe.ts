@@ -1,0 +1,157 @@
+/** The model in the words of the API: collections, fields and relations as clients read them. */
+import type { Collection, Column, Field, ForeignKey, Model, RelationMeta } from './model.js';
+import { listOf } from './relations.js';
+
+export interface FieldObject {
+  readonly collection: string;
+  readonly field: string;
+  readonly type: string;
+  /** Null for alias fields. */
+  readonly schema: Readonly<Record<string, unknown>> | null;
+  /** Null without a metadata row. */
+  readonly meta: Readonly<Record<string, unknown>> | null;
+}
+
+export interface CollectionObject {
+  readonly collection: string;
+  readonly meta: Readonly<Record<string, unknown>> | null;
+  /** Null for folders. */
+  readonly schema: { readonly schema: string; readonly name: string; readonly comment: string | null } | null;
+}
+
+export interface RelationObject {
+  readonly collection: string;
+  readonly field: string;
+  readonly related_collection: string | null;
+  readonly schema: Readonly<Record<string, unknown>> | null;
+  readonly meta: Readonly<Record<string, unknown>> | null;
+}
+
+/** In the order of the metadata's `sort`, those without one as they come. */
+export function describeFields(collection: Collection): FieldObject[] {
+  return [...collection.fields.values()].map(describeField);
+}
+
+export function describeField(field: Field): FieldObject {
+  const { collection, name, type, column, meta } = field;
+  return {
+    collection,
+    field: name,
+    type,
+    schema: column && describeColumn(column),
+    meta: meta && Object.fromEntries(FIELD_PROPERTIES.map((property) => [property, meta[property] ?? null])),
+  };
+}
+
+export function describeCollections(model: Model): CollectionObject[] {
+  const objects = [...model.collections.values()].map((collection) => describeCollection(model, collection.name));
+  const folders = [...model.folders.keys()].map((name) => describeCollection(model, name));
+  return [...objects, ...folders]
+    .filter((object) => object !== null)
+    .sort((one, other) => (one.collection < other.collection ? -1 : 1));
+}
+
+/** Null when there is none of that name. */
+export function describeCollection(model: Model, name: string): CollectionObject | null {
+  const collection = model.collections.get(name);
+  const meta = collection ? collection.meta : model.folders.get(name);
+  if (meta === undefined) return null;
+  const schema = collection ? { schema: collection.schema, name, comment: collection.comment } : null;
+  return { collection: name, meta, schema };
+}
+
+/** What the metadata says, and foreign keys it says nothing of. */
+export function describeRelations(model: Model): RelationObject[] {
+  const described = model.relationRows.map((row) => describeRow(model, row));
+  const named = new Set(described.map(({ collection, field }) => JSON.stringify([collection, field])));
+  for (const collection of model.collections.values()) {
+    for (const { column } of collection.fields.values()) {
+      const key = column?.foreign_keys[0];
+      if (!column || !key || named.has(JSON.stringify([collection.name, column.name]))) continue;
+      described.push({
+        collection: collection.name,
+        field: column.name,
+        related_collection: key.table,
+        schema: describeForeignKey(column, key),
+        meta: null,
+      });
+    }
+  }
+  return described;
+}
+
+function describeRow(model: Model, row: RelationMeta): RelationObject {
+  const collection = String(row.many_collection);
+  const field = String(row.many_field);
+  const related_collection = typeof row.one_collection === 'string' ? row.one_collection : null;
+  const column = model.collections.get(collection)?.fields.get(field)?.column;
+  const key = column?.foreign_keys.find(({ table }) => table === related_collection);
+  const allowed = row.one_allowed_collections;
+  return {
+    collection,
+    field,
+    related_collection,
+    schema: column && key ? describeForeignKey(column, key) : null,
+    meta: { ...row, one_allowed_collections: allowed === null ? null : listOf(allowed) },
+  };
+}
+
+function describeForeignKey(column: Column, key: ForeignKey): RelationObject['schema'] {
+  return {
+    table: column.table,
+    column: column.name,
+    foreign_key_schema: key.schema,
+    foreign_key_table: key.table,
+    foreign_key_column: key.column,
+    constraint_name: key.name,
+    on_update: key.on_update,
+    on_delete: key.on_delete,
+  };
+}
+
+const COLUMN_PROPERTIES = [
+  'name',
+  'table',
+  'data_type',
+  'default_value',
+  'max_length',
+  'numeric_precision',
+  'numeric_scale',
+  'is_generated',
+  'generation_expression',
+  'is_nullable',
+  'is_unique',
+  'is_indexed',
+  'is_primary_key',
+  'has_auto_increment',
+  'foreign_key_column',
+  'foreign_key_table',
+  'comment',
+] as const;
+
+const FIELD_PROPERTIES = [
+  'id',
+  'collection',
+  'field',
+  'special',
+  'interface',
+  'options',
+  'display',
+  'display_options',
+  'readonly',
+  'required',
+  'hidden',
+  'sort',
+  'width',
+  'translations',
+  'note',
+  'group',
+  'conditions',
+  'validation',
+  'validation_message',
+  'searchable',
+] as const;
+
+function describeColumn(column: Column): Readonly<Record<string, unknown>> {
+  return Object.fromEntries(COLUMN_PROPERTIES.map((property) => [property, column[property]]));
+}

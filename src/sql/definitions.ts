@@ -1,0 +1,57 @@
+/** What a file of ours defines, read with PostgreSQL's grammar: columns of tables, and rows of the metadata of fields. */
+import { parseSync } from 'libpg-query';
+
+/** Pairs of table and field. */
+export function definedFields(text: string): (readonly [table: string, field: string])[] {
+  const statements = (parseSync(text).stmts ?? []) as { stmt?: Statements }[];
+  return statements.flatMap(({ stmt = {} }) => [...created(stmt), ...added(stmt), ...described(stmt)]);
+}
+
+interface Statements {
+  readonly CreateStmt?: { readonly relation: Table; readonly tableElts?: readonly { ColumnDef?: ColumnNode }[] };
+  readonly AlterTableStmt?: {
+    readonly relation: Table;
+    readonly cmds: readonly { AlterTableCmd: { subtype: string; def?: { ColumnDef?: ColumnNode } } }[];
+  };
+  readonly InsertStmt?: {
+    readonly relation: Table;
+    readonly cols?: readonly { ResTarget: { name: string } }[];
+    readonly selectStmt?: { SelectStmt?: { valuesLists?: readonly { List: { items: readonly Constant[] } }[] } };
+  };
+}
+
+interface Table {
+  readonly relname: string;
+}
+
+interface ColumnNode {
+  readonly colname: string;
+}
+
+interface Constant {
+  readonly A_Const?: { readonly sval?: { readonly sval: string } };
+}
+
+function created({ CreateStmt: node }: Statements): [string, string][] {
+  return (node?.tableElts ?? []).flatMap(({ ColumnDef: column }) =>
+    column && node ? [[node.relation.relname, column.colname] as [string, string]] : [],
+  );
+}
+
+function added({ AlterTableStmt: node }: Statements): [string, string][] {
+  return (node?.cmds ?? []).flatMap(({ AlterTableCmd: { subtype, def } }) =>
+    node && subtype === 'AT_AddColumn' && def?.ColumnDef
+      ? [[node.relation.relname, def.ColumnDef.colname] as [string, string]]
+      : [],
+  );
+}
+
+function described({ InsertStmt: node }: Statements): [string, string][] {
+  if (node?.relation.relname !== 'service_fields') return [];
+  const names = (node.cols ?? []).map(({ ResTarget: { name } }) => name);
+  const rows = node.selectStmt?.SelectStmt?.valuesLists ?? [];
+  return rows.map(({ List: { items } }) => {
+    const text = (name: string): string => items[names.indexOf(name)]?.A_Const?.sval?.sval ?? '';
+    return [text('collection'), text('field')];
+  });
+}

@@ -1,0 +1,185 @@
+/**
+ * Expressions that come with a request: defaults and generated columns. PostgreSQL's grammar reads them; only what stands
+ * on these lists passes, so that nothing that reads a table, waits or changes anything can be put into a definition.
+ */
+import { parseSync } from 'libpg-query';
+
+/** Null for an expression that is safe to put into a definition, else why it is not. `columns` may be named by it. */
+export function complaintAbout(text: string, columns: readonly string[]): string | null {
+  const parsed = parse(`select (${text})`);
+  const target = parsed === null ? null : onlyExpression(parsed);
+  if (target === null) return 'it is not a single expression';
+  const complaints: string[] = [];
+  judge(target, new Set(columns), complaints);
+  return complaints[0] ?? null;
+}
+
+/** What a text given as a default means: itself, an expression to be vetted, or neither of them safely. */
+export type Reading =
+  | { readonly kind: 'words'; readonly text: string }
+  | { readonly kind: 'expression' }
+  | { readonly kind: 'ambiguous' };
+
+/**
+ * A text in quotes is a constant; one that calls a function is an expression; one that would do anything if somebody put
+ * it into a statement, bare or between quotes, is nobody's honest default. All others stand for themselves.
+ */
+export function readText(text: string): Reading {
+  const alone = parse(`select (${text})`);
+  const target = alone === null ? null : onlyExpression(alone);
+  if (target !== null) {
+    const constant = stringConstant(target);
+    if (constant !== null) return { kind: 'words', text: constant };
+    if (acts([target])) return { kind: 'expression' };
+  }
+  for (const wrapped of [`select ${text}`, `select '${text}'`]) {
+    const parsed = parse(wrapped);
+    if (parsed !== null && (parsed.length > 1 || acts(parsed))) return { kind: 'ambiguous' };
+  }
+  return { kind: 'words', text };
+}
+
+type Node = Readonly<Record<string, unknown>>;
+
+const FUNCTIONS: ReadonlySet<string> = new Set([
+  ...['now', 'clock_timestamp', 'statement_timestamp', 'transaction_timestamp', 'timezone', 'date_trunc', 'date_part'],
+  ...[
+    'extract',
+    'age',
+    'make_date',
+    'make_time',
+    'make_timestamp',
+    'make_timestamptz',
+    'make_interval',
+    'to_timestamp',
+  ],
+  ...['date', 'to_char', 'to_date', 'to_number', 'justify_days', 'justify_hours'],
+  ...['gen_random_uuid', 'uuidv4', 'uuidv7', 'uuid_generate_v4', 'random'],
+  ...['abs', 'ceil', 'ceiling', 'floor', 'round', 'trunc', 'sign', 'sqrt', 'power', 'exp', 'ln', 'log', 'mod', 'div'],
+  ...['sin', 'cos', 'tan', 'asin', 'acos', 'atan', 'atan2', 'degrees', 'radians', 'pi', 'width_bucket'],
+  ...['lower', 'upper', 'initcap', 'length', 'char_length', 'character_length', 'octet_length', 'trim', 'btrim'],
+  ...['ltrim', 'rtrim', 'left', 'right', 'substr', 'substring', 'replace', 'translate', 'reverse', 'split_part'],
+  ...['position', 'strpos', 'starts_with', 'regexp_replace', 'concat', 'concat_ws', 'format', 'md5', 'sha256'],
+  ...['encode', 'decode', 'ascii', 'chr', 'to_hex', 'unaccent', 'coalesce', 'nullif'],
+  ...['json_build_object', 'json_build_array', 'jsonb_build_object', 'jsonb_build_array', 'to_json', 'to_jsonb'],
+  ...['json_array_length', 'jsonb_array_length', 'json_typeof', 'jsonb_typeof', 'jsonb_extract_path_text'],
+  ...['json_extract_path_text', 'array_length', 'cardinality', 'array_to_string', 'string_to_array'],
+  ...['to_tsvector', 'setweight', 'num_nonnulls', 'num_nulls'],
+]);
+
+const TYPES: ReadonlySet<string> = new Set([
+  ...[
+    'bool',
+    'boolean',
+    'int2',
+    'int4',
+    'int8',
+    'smallint',
+    'integer',
+    'bigint',
+    'numeric',
+    'decimal',
+    'float4',
+    'float8',
+  ],
+  ...['text', 'varchar', 'bpchar', 'char', 'name', 'citext', 'bytea', 'uuid', 'json', 'jsonb', 'tsvector'],
+  ...['date', 'time', 'timetz', 'timestamp', 'timestamptz', 'interval', 'regconfig'],
+]);
+
+/** Nodes without rules of their own. */
+const HARMLESS: ReadonlySet<string> = new Set([
+  ...['A_Const', 'BoolExpr', 'NullTest', 'BooleanTest', 'CaseExpr', 'CaseWhen', 'CoalesceExpr', 'MinMaxExpr', 'List'],
+  ...['String', 'Integer', 'Float', 'Boolean', 'BitString', 'A_ArrayExpr'],
+]);
+
+/** `current_timestamp` and its kin; those that name users and schemas are left out. */
+const MOMENTS = /^SVFOP_(CURRENT_DATE|CURRENT_TIME|CURRENT_TIMESTAMP|LOCALTIME|LOCALTIMESTAMP)(_N)?$/;
+
+function judge(node: unknown, columns: ReadonlySet<string>, complaints: string[]): void {
+  if (complaints.length > 0) return;
+  if (Array.isArray(node)) {
+    for (const each of node) judge(each, columns, complaints);
+    return;
+  }
+  if (node === null || typeof node !== 'object') return;
+  for (const [key, value] of Object.entries(node)) {
+    if (key === 'typeName') judgeType(value as Node, complaints);
+    else if (/^[A-Z]/.test(key)) judgeKind(key, value as Node, columns, complaints);
+    if (key !== 'typeName' && key !== 'ColumnRef') judge(value, columns, complaints);
+  }
+}
+
+function judgeKind(kind: string, node: Node, columns: ReadonlySet<string>, complaints: string[]): void {
+  if (HARMLESS.has(kind) || kind === 'TypeCast') return;
+  switch (kind) {
+    case 'FuncCall': {
+      const name = namesOf(node.funcname);
+      const known = FUNCTIONS.has(name.at(-1) ?? '') && (name.length === 1 || name[0] === 'pg_catalog');
+      const plain = Object.keys(node).every((key) => ['funcname', 'args', 'funcformat', 'location'].includes(key));
+      if (!known || !plain) complaints.push(`the function "${name.join('.')}" is not allowed`);
+      return;
+    }
+    case 'SQLValueFunction':
+      if (!MOMENTS.test(String(node.op))) complaints.push('it depends on who asks');
+      return;
+    case 'A_Expr':
+      if (namesOf(node.name).length !== 1) complaints.push('an operator is named with its schema');
+      return;
+    case 'ColumnRef': {
+      const name = namesOf(node.fields);
+      if (name.length !== 1 || !columns.has(name[0] as string))
+        complaints.push(`"${name.join('.')}" is no column that it may use`);
+      return;
+    }
+    case 'SubLink':
+      complaints.push('it holds a sub-select');
+      return;
+    default:
+      complaints.push('it holds more than constants, operators and functions');
+  }
+}
+
+function judgeType(type: Node, complaints: string[]): void {
+  const name = namesOf(type.names);
+  const known = TYPES.has(name.at(-1) ?? '') && (name.length === 1 || name[0] === 'pg_catalog');
+  if (!known || type.setof || type.pct_type) complaints.push(`the type "${name.join('.')}" is not allowed`);
+}
+
+/** Whether anything happens when it is evaluated: a call, a sub-select. */
+function acts(node: unknown): boolean {
+  if (Array.isArray(node)) return node.some(acts);
+  if (node === null || typeof node !== 'object') return false;
+  return Object.entries(node).some(([key, value]) => {
+    if (key === 'FuncCall' || key === 'SubLink') return true;
+    if (key === 'SQLValueFunction') return MOMENTS.test(String((value as Node).op));
+    return acts(value);
+  });
+}
+
+function stringConstant(node: unknown): string | null {
+  const constant = (node as { A_Const?: { sval?: { sval?: string } } }).A_Const;
+  return constant?.sval ? (constant.sval.sval ?? '') : null;
+}
+
+function namesOf(nodes: unknown): string[] {
+  return ((nodes ?? []) as { String?: { sval?: string } }[]).map((node) => node.String?.sval ?? '*');
+}
+
+/** The only thing a select without any clause selects. */
+function onlyExpression(statements: readonly unknown[]): unknown {
+  const [only, ...others] = statements as { stmt?: { SelectStmt?: Node } }[];
+  const select = only?.stmt?.SelectStmt;
+  if (others.length > 0 || !select) return null;
+  if (!Object.keys(select).every((key) => ['targetList', 'limitOption', 'op'].includes(key))) return null;
+  const targets = (select.targetList ?? []) as { ResTarget?: Node }[];
+  const target = targets.length === 1 ? targets[0]?.ResTarget : undefined;
+  return target && target.name === undefined && target.indirection === undefined ? (target.val ?? null) : null;
+}
+
+function parse(text: string): readonly unknown[] | null {
+  try {
+    return parseSync(text).stmts ?? [];
+  } catch {
+    return null;
+  }
+}
