@@ -4,9 +4,11 @@
  */
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { Identities } from '../src/access/identity.js';
+import { Tokens } from '../src/access/tokens.js';
 import { readConfig } from '../src/config.js';
-import { findIdentity } from '../src/execute/accounts.js';
+import { findAccount } from '../src/execute/accounts.js';
 import { Exchange } from '../src/http/exchange.js';
+import { createNetwork, type Network } from '../src/http/network.js';
 import { Router } from '../src/http/router.js';
 import { itemsRoutes } from '../src/resources/items.js';
 import { parseLimits, withCore } from '../src/server.js';
@@ -18,15 +20,22 @@ const REQUESTS = 2_000;
 const TARGET = 30;
 
 export async function measureHits(databaseUrl: string): Promise<void> {
-  const config = readConfig({ DATABASE_URL: databaseUrl });
+  const config = readConfig({ DATABASE_URL: databaseUrl, COHORTS: 'false' });
   await withCore(
     config,
     () => undefined,
     () => undefined,
     async (core) => {
       const { database, reads, writes } = core;
-      const identities = new Identities((digest) => findIdentity(database, digest));
-      await identities.identify(`Bearer ${ADMINISTRATOR.token}`);
+      const identities = new Identities((holder) => findAccount(database, holder), new Tokens('bench'), 'session');
+      await identities.identify({
+        headers: { authorization: `Bearer ${ADMINISTRATOR.token}` },
+        accessToken: '',
+        address: '127.0.0.1',
+        cookie: () => '',
+        cookieRefused: false,
+      });
+      const network = createNetwork(config);
       const router = new Router(itemsRoutes({ identities, reads, writes, limits: parseLimits(config) }));
       let calls = 0;
       database.cell = () => {
@@ -35,7 +44,7 @@ export async function measureHits(databaseUrl: string): Promise<void> {
       };
       for (const [title, urlOf] of requests()) {
         calls = 0;
-        const times = Array.from({ length: ROUNDS }, (_, round) => timeRound(router, urlOf, round * REQUESTS));
+        const times = Array.from({ length: ROUNDS }, (_, round) => timeRound(router, network, urlOf, round * REQUESTS));
         if (calls !== ROUNDS * REQUESTS) throw new Error(`${title}: a request did not reach the driver at once`);
         print(title, times);
       }
@@ -89,7 +98,7 @@ function split(path: string): { path: string; query: string } {
  * Microseconds of processor time per request, garbage collection included; what others take of the machine is not.
  * Everything up to the driver runs at once: no request waits for another.
  */
-function timeRound(router: Router, urlOf: UrlOf, first: number): number {
+function timeRound(router: Router, network: Network, urlOf: UrlOf, first: number): number {
   const headers: Readonly<Record<string, string>> = { authorization: `Bearer ${ADMINISTRATOR.token}` };
   const response = { onAborted: () => response } as unknown as HttpResponse;
   const arrivals = Array.from({ length: REQUESTS }, (_, index) => {
@@ -103,7 +112,7 @@ function timeRound(router: Router, urlOf: UrlOf, first: number): number {
   });
   const begun = process.cpuUsage();
   for (const request of arrivals) {
-    const exchange = new Exchange(request, response);
+    const exchange = new Exchange(request, response, network);
     void router.find(exchange).handle(exchange);
   }
   const { user, system } = process.cpuUsage(begun);

@@ -2,10 +2,12 @@
  * The statement of a write, for its ceiling. The service explains reads only, so the product's own functions plan and
  * compile the same payloads here.
  */
+import { journalOf } from '../src/compile/activity.js';
 import { compileWrite } from '../src/compile/write.js';
 import { readConfig } from '../src/config.js';
 import { type Change, type Payload, planCreate, planUpdate } from '../src/plan/payload.js';
 import { servedCollection } from '../src/plan/read.js';
+import { NOBODY } from '../src/plan/write.js';
 import { withCore } from '../src/server.js';
 import { bind, type Caller } from '../src/sql/parameter.js';
 import type { BenchRequest } from './cases.js';
@@ -22,11 +24,17 @@ export function compileWrites(databaseUrl: string, requests: readonly BenchReque
       const collection = servedCollection(model, name);
       const payload = JSON.parse(body ?? '') as Payload | readonly Payload[];
       const items = [payload].flat() as readonly Payload[];
-      const context = { model, maxRows: null, stamp: { now: new Date().toISOString(), ...CALLER } };
+      const context = {
+        model,
+        maxRows: null,
+        access: null,
+        author: NOBODY,
+        stamp: { now: new Date().toISOString(), ...CALLER },
+      };
       const changes = items.map((data): Change => ({ key: key ?? '', data }));
       const planned =
         key === undefined ? planCreate(collection, items, context) : planUpdate(collection, changes, context);
-      const { text, parameters } = compileWrite(planned.plan, null);
+      const { text, parameters } = compileWrite(planned.plan, { receipts: null, journal: journalOf(model) });
       return { sql: text, parameters: bind(parameters, [JSON.stringify(planned.input)], CALLER) };
     }),
   );

@@ -1,21 +1,42 @@
--- The holder of the static token with the digest $1, if active: their role, its ancestors, the policies that follow, and
--- whether one of these makes them an administrator.
+-- Who holds the static token with the digest $1, who is the user $2 (in the session $3, if it is given), or the public where
+-- none is given: their role, its ancestors, and the policies that follow. Nobody who is not active, and no session that has
+-- ended. Policies come in the order in which they overrule each other: those of the farthest ancestor first, the holder's own
+-- last. Who has no role has the policies of the public.
 with recursive holder as (
-  select id, role from service_users where token = $1 and status = 'active'
-), roles (id) as (
-  select role from holder where role is not null
+  select id, role, null::timestamp with time zone as expires
+  from service_users where token = $1::text and status = 'active'
+  union all
+  select id, role, null from service_users where id = $2::uuid and $3::text is null and status = 'active'
+  union all
+  select holder.id, holder.role, session.expires
+  from service_sessions session join service_users holder on holder.id = session."user"
+  where session.token = $3::text and session.kind = 'session' and session.expires > now()
+    and holder.id = $2::uuid and holder.status = 'active'
+  union all
+  select null, null, null where num_nonnulls($1::text, $2::uuid, $3::text) = 0
+), roles (id, distance) as (
+  select role, 0 from holder where role is not null
   union
-  select parent from service_roles join roles using (id) where parent is not null
+  select parent, distance + 1 from service_roles join roles using (id) where parent is not null and distance < 100
+), handed as (
+  select access.policy, case when access."user" is not null then -1 else coalesce(roles.distance, 0) end as distance,
+    access.sort, access.id
+  from holder
+  join service_access access on access."user" = holder.id
+    or access.role in (select roles.id from roles)
+    or (holder.role is null and access.role is null and access."user" is null)
+  left join roles on roles.id = access.role
 ), policies as (
-  select distinct policy.id, policy.admin_access
-  from holder, service_access access
-  join service_policies policy on policy.id = access.policy
-  where access."user" = holder.id or access.role in (select id from roles)
+  select policy.id, policy.ip_access, policy.admin_access, policy.app_access, policy.enforce_tfa,
+    row_number() over (order by min(-handed.distance), min(handed.sort), policy.id) as place
+  from handed
+  join service_policies policy on policy.id = handed.policy
+  group by policy.id
 )
 select
   holder.id as "user",
   holder.role,
-  coalesce((select json_agg(id) from roles), '[]') as roles,
-  coalesce((select json_agg(id) from policies), '[]') as policies,
-  exists (select from policies where admin_access) as administrator
+  coalesce((select json_agg(id order by distance) from (select id, min(distance) as distance from roles group by id) as found), '[]') as roles,
+  coalesce((select json_agg(policies order by place) from policies), '[]') as policies,
+  extract(epoch from holder.expires)::float8 * 1000 as expires
 from holder

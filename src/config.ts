@@ -10,6 +10,8 @@ interface Option<Value> {
   readonly parse: (text: string) => Value;
 }
 
+const SECURE = 'Send the cookie over TLS alone; auto: where PUBLIC_URL or a trusted proxy says https';
+
 const OPTIONS = {
   HOST: text('127.0.0.1', 'Address to listen on'),
   PORT: integer('8055', 0, 65_535, 'Port to listen on; 0 takes a free one'),
@@ -26,6 +28,7 @@ const OPTIONS = {
     1_000,
     'Connections for streamed lists and exports; each stream holds one',
   ),
+  COHORTS: boolean('true', 'Let reads of one shape that wait for a connection travel as one statement'),
   DATABASE_WAIT_TIMEOUT: duration('30s', 'Time a write, stream or import waits for its connection'),
   DATABASE_STATEMENT_TIMEOUT: duration(
     '30s',
@@ -37,6 +40,47 @@ const OPTIONS = {
   ADMIN_EMAIL: text('admin@example.com', 'Address of the first administrator'),
   ADMIN_PASSWORD: optional(text(), 'Password of the first administrator; made up and printed once when absent'),
   ADMIN_TOKEN: optional(token(), 'Static token of the first administrator; made up and printed once when absent'),
+  SECRET: optional(
+    text(),
+    'Key that tokens are signed with, the same for all instances; kept in DATA_DIR, or made up anew at each start, when absent',
+  ),
+  PUBLIC_URL: optional(url(), 'Address under which clients reach the service; for links in mails and for cookies'),
+  ACCESS_TOKEN_TTL: duration('15m', 'How long an access token is good'),
+  REFRESH_TOKEN_TTL: duration('7d', 'How long a refresh token is good'),
+  REFRESH_TOKEN_COOKIE_NAME: cookieName('service_refresh_token', 'Cookie of the refresh token'),
+  REFRESH_TOKEN_COOKIE_SECURE: choice('auto', ['auto', 'true', 'false'], SECURE),
+  REFRESH_TOKEN_COOKIE_SAME_SITE: choice('lax', ['lax', 'strict', 'none'], 'SameSite of the refresh cookie'),
+  REFRESH_TOKEN_COOKIE_DOMAIN: optional(domain(), 'Domain of the refresh cookie; the host of the request when absent'),
+  SESSION_COOKIE_TTL: duration('1d', 'How long a session is good'),
+  SESSION_COOKIE_NAME: cookieName('service_session_token', 'Cookie of the session'),
+  SESSION_COOKIE_SECURE: choice('auto', ['auto', 'true', 'false'], SECURE),
+  SESSION_COOKIE_SAME_SITE: choice('lax', ['lax', 'strict', 'none'], 'SameSite of the session cookie'),
+  SESSION_COOKIE_DOMAIN: optional(domain(), 'Domain of the session cookie; the host of the request when absent'),
+  SESSION_REFRESH_GRACE_PERIOD: duration('10s', 'How long a session is good after it was renewed'),
+  LOGIN_STALL_TIME: duration('500ms', 'Least time that a refused login, or a request for a new password, takes'),
+  EMAIL_TRANSPORT: optional(
+    text(),
+    'Module whose function send({to, subject, text}) sends a mail; without one the links are logged',
+  ),
+  PASSWORD_RESET_URL_ALLOW_LIST: text('', 'Pages that reset_url may name, comma separated'),
+  USER_INVITE_URL_ALLOW_LIST: text('', 'Pages that invite_url may name, comma separated'),
+  IP_TRUST_PROXY: text(
+    'false',
+    'Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed: false, true (all), how many, or a list of addresses, networks, loopback, linklocal, uniquelocal',
+  ),
+  IP_CUSTOM_HEADER: optional(
+    headerName(),
+    'Header in which a trusted proxy names the client; X-Forwarded-For when absent',
+  ),
+  RATE_LIMITER_ENABLED: boolean('false', 'Limit the requests of each address'),
+  RATE_LIMITER_POINTS: integer('50', 1, 1_000_000_000, 'Requests one address may make in the duration'),
+  RATE_LIMITER_DURATION: integer('1', 1, 86_400, 'Seconds after which the count begins anew'),
+  RATE_LIMITER_GLOBAL_ENABLED: boolean('false', 'Limit the requests of all addresses together'),
+  RATE_LIMITER_GLOBAL_POINTS: integer('1000', 1, 1_000_000_000, 'Requests all addresses may make in the duration'),
+  RATE_LIMITER_GLOBAL_DURATION: integer('1', 1, 86_400, 'Seconds after which the count begins anew'),
+  RATE_LIMITER_LOGIN_ENABLED: boolean('true', 'Limit how often one address may fail to log in'),
+  RATE_LIMITER_LOGIN_POINTS: integer('25', 1, 1_000_000_000, 'Failures one address may have in the duration'),
+  RATE_LIMITER_LOGIN_DURATION: integer('60', 1, 86_400, 'Seconds after which the count begins anew'),
   LOG_LEVEL: choice('info', ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'], 'How much is logged'),
   QUERY_LIMIT_DEFAULT: integer('100', 1, 2_147_483_647, 'Items per list when a request names no limit'),
   QUERY_LIMIT_MAX: optional(integer(null, 1, 2_147_483_647), 'Highest limit a request may name; unlimited when absent'),
@@ -54,6 +98,7 @@ const OPTIONS = {
   ),
   IDEMPOTENCY_TTL: duration('1d', 'How long the answer to a request with an Idempotency-Key is kept'),
   MAX_PAYLOAD_SIZE: size('1mb', 'Largest request body'),
+  BODY_TIMEOUT: duration('30s', 'Time in which a request body, or the next piece of a file to import, has to arrive'),
   IMPORT_MAX_CONCURRENCY: integer('2', 1, 1_000, 'Imports that run at the same time'),
   IMPORT_MAX_FILE_SIZE: size('50mb', 'Largest file to import over HTTP'),
   MAX_IMPORT_ERRORS: integer('1000', 1, 1_000_000, 'Wrong rows after which an import gives up'),
@@ -147,6 +192,39 @@ function token(): Option<string> {
       return value;
     },
   };
+}
+
+function url(): Option<string> {
+  return {
+    initial: null,
+    about: '',
+    parse: (value) => {
+      if (!URL.canParse(value) || !/^https?:$/.test(new URL(value).protocol))
+        throw new Error('must look like https://api.example.com');
+      return value.replace(/\/+$/, '');
+    },
+  };
+}
+
+function cookieName(initial: string, about: string): Option<string> {
+  return { initial, about, parse: (value) => matching(value, /^[\w.-]{1,100}$/, 'letters, digits, ".", "_" and "-"') };
+}
+
+function headerName(): Option<string> {
+  return { initial: null, about: '', parse: (value) => matching(value, /^[\w-]{1,100}$/, 'the name of a header') };
+}
+
+function domain(): Option<string> {
+  return {
+    initial: null,
+    about: '',
+    parse: (value) => matching(value, /^\.?[a-z0-9.-]{1,253}$/i, 'the name of a host'),
+  };
+}
+
+function matching(value: string, pattern: RegExp, wanted: string): string {
+  if (!pattern.test(value)) throw new Error(`must be ${wanted}, not "${value}"`);
+  return value;
 }
 
 function connection(): Option<string> {

@@ -71,6 +71,31 @@ export function invalidCredentials(): ServiceError {
   return new ServiceError('INVALID_CREDENTIALS', 'Invalid user credentials.');
 }
 
+export function invalidToken(): ServiceError {
+  return new ServiceError('INVALID_TOKEN', 'Invalid token.');
+}
+
+export function tokenExpired(): ServiceError {
+  return new ServiceError('TOKEN_EXPIRED', 'Token expired.');
+}
+
+export function invalidIp(): ServiceError {
+  return new ServiceError('INVALID_IP', 'Invalid IP address.');
+}
+
+export function invalidOtp(): ServiceError {
+  return new ServiceError('INVALID_OTP', 'Invalid user OTP.');
+}
+
+/** `wait` in milliseconds. */
+export function requestsExceeded(limit: number, wait: number): ServiceError {
+  const reset = new Date(Date.now() + wait).toISOString();
+  return new ServiceError('REQUESTS_EXCEEDED', `Too many requests, retry after ${Math.ceil(wait)}ms.`, {
+    limit,
+    reset,
+  });
+}
+
 export function routeNotFound(path: string): ServiceError {
   return new ServiceError('ROUTE_NOT_FOUND', `Route ${path} doesn't exist.`, { path });
 }
@@ -153,8 +178,9 @@ const COMPLAINTS: Readonly<Record<ValidationType, string>> = {
 /** `path` leads to the value inside the payload, where it is known. */
 export function failedValidation(
   field: { readonly collection: string | null; readonly name: string | null },
-  type: ValidationType,
+  type: ValidationType | string,
   path: string | null = null,
+  message: string | null = null,
 ): ServiceError {
   const name = field.name === null ? 'A value' : `Value for field "${field.name}"`;
   const place = field.collection === null ? '' : ` in collection "${field.collection}"`;
@@ -164,7 +190,12 @@ export function failedValidation(
     type,
     path: path === null ? [] : path.split('.'),
   };
-  return new ServiceError('FAILED_VALIDATION', `Validation failed. ${name}${place} ${COMPLAINTS[type]}.`, extensions);
+  const complaint = COMPLAINTS[type as ValidationType] ?? `does not pass its validation (_${type})`;
+  return new ServiceError(
+    'FAILED_VALIDATION',
+    message ?? `Validation failed. ${name}${place} ${complaint}.`,
+    extensions,
+  );
 }
 
 interface ConstraintFailure extends DatabaseFailure {

@@ -3,12 +3,13 @@
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { basename, extname } from 'node:path';
-import { PUBLIC } from './access/identity.js';
+import { OPERATOR } from './access/identity.js';
 import { type Config, optionRows, readConfig, readFlags } from './config.js';
 import { ServiceError, StartError } from './errors.js';
 import { ImportFailure, importRows } from './execute/import.js';
 import { packageVersion } from './files.js';
 import { createObserver } from './observe.js';
+import { NOBODY } from './plan/write.js';
 import { type ImportFormat, readRows } from './request/import.js';
 import { parseRead } from './request/rest.js';
 import { parseLimits, type Service, startService, withCore } from './server.js';
@@ -101,7 +102,7 @@ async function explain(words: readonly string[]): Promise<void> {
         queryString,
         parseLimits(config),
       );
-      const { sql, parameters, plan } = await reads.explain(parsed, reads.compile(parsed), PUBLIC, analyze);
+      const { sql, parameters, plan } = await reads.explain(parsed, reads.compile(parsed, OPERATOR), OPERATOR, analyze);
       console.log(pretty(sql));
       for (const [position, value] of parameters.entries()) console.log(`$${position + 1} = ${JSON.stringify(value)}`);
       console.log(`\n${JSON.stringify(plan, null, 2)}`);
@@ -145,7 +146,7 @@ async function importFile(words: readonly string[]): Promise<void> {
     (message) => console.error(message),
     async ({ writes }) => {
       const options = { collection, rows: readRows(bytes(), format), maxErrors: config.MAX_IMPORT_ERRORS, progress };
-      const count = await importRows(writes, options, PUBLIC).catch((error: unknown) => {
+      const count = await importRows(writes, options, { caller: OPERATOR, author: NOBODY }).catch((error: unknown) => {
         if (!(error instanceof ImportFailure)) throw error;
         const lines = error.errors.slice(0, 20).map((each) => `  row ${each.row}: ${each.error.message}`);
         throw new StartError(`nothing was imported, ${error.errors.length} rows are wrong:\n${lines.join('\n')}`);

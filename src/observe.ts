@@ -12,8 +12,13 @@ export type Event =
       readonly refused: ReadonlyMap<string, string>;
     }
   | { readonly kind: 'model-failed'; readonly error: unknown }
+  | { readonly kind: 'policies-failed'; readonly error: unknown }
   | { readonly kind: 'watch-lost'; readonly error: unknown }
   | { readonly kind: 'shape-compiled'; readonly shape: string; readonly text: string; readonly milliseconds: number }
+  | { readonly kind: 'secret-made-up' }
+  | { readonly kind: 'secret-short' }
+  | { readonly kind: 'mail-logged'; readonly to: string; readonly link: string }
+  | { readonly kind: 'mail-failed'; readonly to: string; readonly error: unknown }
   | {
       readonly kind: 'request-failed';
       readonly id: string;
@@ -50,11 +55,26 @@ function log(logger: Logger, event: Event): void {
     case 'model-failed':
       logger.error({ error: describe(event.error) }, 'the model could not be loaded: the former one stays');
       break;
+    case 'policies-failed':
+      logger.error({ error: describe(event.error) }, 'the policies could not be loaded: the former ones stay');
+      break;
     case 'watch-lost':
       logger.warn({ error: describe(event.error) }, 'changes of the model cannot be watched');
       break;
     case 'shape-compiled':
       logger.debug({ shape: event.shape, text: event.text, milliseconds: event.milliseconds }, 'compiled');
+      break;
+    case 'secret-made-up':
+      logger.warn('SECRET is not set: tokens end with this process, and other instances refuse them');
+      break;
+    case 'secret-short':
+      logger.warn('SECRET is short: 32 random characters cannot be guessed');
+      break;
+    case 'mail-logged':
+      logger.warn({ to: event.to, link: event.link }, 'no EMAIL_TRANSPORT: this link was not sent');
+      break;
+    case 'mail-failed':
+      logger.error({ to: event.to, error: describe(event.error) }, 'a mail was not sent');
       break;
     case 'request-failed':
       logger.error(

@@ -1,27 +1,38 @@
 /** The composition root: options → database → mirror → http, and the way back when the service stops. */
 import { randomBytes } from 'node:crypto';
-import { Identities } from './access/identity.js';
+import { Identities, type Lookup } from './access/identity.js';
+import { openPost } from './access/mail.js';
+import { Policies } from './access/policies.js';
+import { openSecret } from './access/secret.js';
+import { Tokens } from './access/tokens.js';
 import type { Config } from './config.js';
 import { startEmbedded } from './embedded/cluster.js';
 import { StartError } from './errors.js';
-import { type Credentials, createAdministrator, findIdentity } from './execute/accounts.js';
+import { type Credentials, createAdministrator, findAccount, listenForSessions } from './execute/accounts.js';
 import { Database } from './execute/database.js';
+import { Logins } from './execute/logins.js';
 import { migrate } from './execute/migrate.js';
 import { Reads } from './execute/reads.js';
-import { listen as listenForChanges, sourceOf } from './execute/source.js';
+import { listen as listenForChanges, policiesOf, sourceOf } from './execute/source.js';
 import { Structure } from './execute/structure.js';
 import { Writes } from './execute/writes.js';
 import { listen } from './http/app.js';
+import { createCookies } from './http/cookies.js';
+import { createLoginLimit } from './http/limiter.js';
 import { Router } from './http/router.js';
 import type { Collection, Model } from './mirror/model.js';
 import { Mirror } from './mirror/watch.js';
-import type { Observer } from './observe.js';
+import type { Event, Observer } from './observe.js';
 import type { ParseLimits } from './request/query.js';
+import { accountRoutes } from './resources/account.js';
+import { authRoutes } from './resources/auth.js';
 import { collectionsRoutes } from './resources/collections.js';
 import { fieldsRoutes } from './resources/fields.js';
 import { itemsRoutes } from './resources/items.js';
+import { meRoutes } from './resources/me.js';
 import { relationsRoutes } from './resources/relations.js';
 import { serverRoutes } from './resources/server.js';
+import { systemRoutes } from './resources/system.js';
 import { utilsRoutes } from './resources/utils.js';
 import { loadGrammar } from './sql/verify.js';
 
@@ -41,6 +52,7 @@ export interface Core {
   readonly database: Database;
   readonly databaseUrl: string;
   readonly mirror: Mirror;
+  readonly policies: Policies;
   readonly reads: Reads;
   readonly writes: Writes;
   readonly structure: Structure;
@@ -48,7 +60,7 @@ export interface Core {
 
 type Report = (message: string) => void;
 
-const RECEIPTS_PURGED = 600_000;
+const PURGED = 600_000;
 
 /** What has been started, to be stopped in the reverse order, also when a later step fails. */
 class Started {
@@ -67,31 +79,63 @@ export async function startService(config: Config, observe: Observer, report: Re
   const started = new Started();
   try {
     const core = await startCore(config, observe, report, started);
-    const { database, mirror, reads, writes, structure } = core;
+    const { database, mirror, policies, reads, writes, structure } = core;
     const administrator = await makeAdministrator(config, database);
-    const identities = new Identities((digest) => findIdentity(database, digest));
+    // A start that fails says why and nothing else.
+    const advice: Event[] = [];
+    const tokens = await openTokens(config, (event) => advice.push(event));
+    const lookup: Lookup = (holder) => findAccount(database, holder);
+    const identities = new Identities(lookup, tokens, config.SESSION_COOKIE_NAME);
     started.add(await listenForChanges(database, 'service_access', () => identities.forget()));
+    writes.onAccessChange(async () => {
+      identities.forget();
+      await policies.reload();
+    });
+    started.add(await listenForSessions(database, (session) => identities.forgetSession(session)));
+    let url = '';
+    const access = {
+      config,
+      identities,
+      tokens,
+      logins: new Logins(database, config.SESSION_COOKIE_TTL),
+      cookies: createCookies(config),
+      loginLimit: createLoginLimit(config),
+      post: await openPost(config.EMAIL_TRANSPORT, observe),
+      publicUrl: () => config.PUBLIC_URL ?? url,
+    };
+    const items = { identities, mirror, policies, reads, writes, limits: parseLimits(config) };
     const router = new Router([
       ...serverRoutes({ config, identities, database, mirror }),
+      ...authRoutes(access),
+      ...accountRoutes(access),
       ...utilsRoutes({ config, identities, writes }),
-      ...fieldsRoutes({ identities, structure }),
-      ...collectionsRoutes({ identities, structure }),
-      ...relationsRoutes({ identities, structure }),
-      ...itemsRoutes({ identities, reads, writes, limits: parseLimits(config) }),
+      ...fieldsRoutes({ identities, policies, structure }),
+      ...collectionsRoutes({ identities, policies, structure }),
+      ...relationsRoutes({ identities, policies, structure }),
+      ...meRoutes(items),
+      ...systemRoutes(items),
+      ...itemsRoutes(items),
     ]);
-    const purge = setInterval(() => void writes.forgetReceipts().catch(() => {}), RECEIPTS_PURGED).unref();
+    const forget = (): unknown => Promise.allSettled([writes.forgetReceipts(), access.logins.purge()]);
+    const purge = setInterval(forget, PURGED).unref();
     started.add(async () => clearInterval(purge));
     const http = await listen(router, config, observe);
     started.add(() => http.close(config.SHUTDOWN_TIMEOUT));
     const host = config.HOST.includes(':') ? `[${config.HOST}]` : config.HOST;
-    const url = `http://${host}:${http.port}`;
+    url = `http://${host}:${http.port}`;
     observe({ kind: 'listening', url });
+    advice.forEach(observe);
     const { databaseUrl } = core;
     return { url, databaseUrl, administrator, example: examplePath(mirror.model), stop: () => started.stop() };
   } catch (error) {
     await started.stop();
     throw error;
   }
+}
+
+async function openTokens(config: Config, observe: Observer): Promise<Tokens> {
+  const directory = config.DATABASE_URL === null ? config.DATA_DIR : null;
+  return new Tokens(await openSecret(config.SECRET, directory, observe));
 }
 
 /** The first start makes an account; only it can show the password and the token. */
@@ -154,20 +198,23 @@ async function startCore(config: Config, observe: Observer, report: Report, star
     shapes: config.SHAPE_CACHE_SIZE,
     cost: config.MAX_QUERY_COST,
     batchTimeout: config.DATABASE_STATEMENT_TIMEOUT,
+    cohorts: config.COHORTS ? config.DATABASE_POOL_SIZE : null,
   };
-  const reads = new Reads(database, mirror, readLimits, observe);
+  const policies = await Policies.start(policiesOf(database), observe);
+  started.add(() => policies.close());
+  const reads = new Reads(database, mirror, policies, readLimits, observe);
   const writeLimits = {
     maxRows: config.MAX_BATCH_MUTATION,
     parse: parseLimits(config),
     shapes: config.SHAPE_CACHE_SIZE,
     receiptLifetime: `${config.IDEMPOTENCY_TTL} milliseconds`,
   };
-  const writes = new Writes(database, mirror, reads, writeLimits, observe);
+  const writes = new Writes({ database, mirror, policies, reads }, writeLimits, observe);
   const structure = new Structure(database, mirror, {
     lockTimeout: config.STRUCTURE_LOCK_TIMEOUT,
     patience: config.STRUCTURE_TIMEOUT,
   });
-  return { database, databaseUrl, mirror, reads, writes, structure };
+  return { database, databaseUrl, mirror, policies, reads, writes, structure };
 }
 
 export function parseLimits(config: Config): ParseLimits {

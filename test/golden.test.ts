@@ -3,8 +3,8 @@
  * these files; UPDATE_GOLDEN=1 writes them anew.
  */
 import { readdir, readFile, writeFile } from 'node:fs/promises';
-import t from 'tap';
-import { compileRead } from '../src/compile/read.js';
+import t, { type Test } from 'tap';
+import { compileCohort, compileRead } from '../src/compile/read.js';
 import { Database } from '../src/execute/database.js';
 import { sourceOf } from '../src/execute/source.js';
 import { packagePath } from '../src/files.js';
@@ -13,6 +13,7 @@ import { planRead } from '../src/plan/read.js';
 import type { Parsed } from '../src/request/ast.js';
 import type { ParseLimits } from '../src/request/query.js';
 import { parseRead, parseSearch } from '../src/request/rest.js';
+import { arrayLiteral } from '../src/sql/codec.js';
 import { bind } from '../src/sql/parameter.js';
 import { pretty } from '../src/sql/pretty.js';
 import { loadGrammar, verify } from '../src/sql/verify.js';
@@ -90,27 +91,48 @@ await loadGrammar();
 for (const [name, request] of Object.entries(REQUESTS)) {
   t.test(name, async (t) => {
     const { request: read, values } = parse(request);
-    const { text, parameters } = compileRead(planRead(read, model, { defaultLimit: 100, maxNodes: 1_000 }));
-    verify(text, 'read', (schema, table) => schema === 'public' && model.collections.has(table));
+    const plan = planRead(read, model, { defaultLimit: 100, maxNodes: 1_000 });
+    const { text, parameters } = compileRead(plan);
+    check(text);
     const bound = bind(parameters, values, CALLER);
     const shown = bound.map((value, position) => `-- $${position + 1} = ${value === null ? 'null' : `'${value}'`}\n`);
-    const content = `-- ${request}\n${shown.join('')}${pretty(text)}`;
-    const file = packagePath('test', 'golden', `${name}.sql`);
-    if (process.env.UPDATE_GOLDEN) await writeFile(file, content);
-    t.equal(content, await readFile(file, 'utf8'));
+    await compare(t, name, `-- ${request}\n${shown.join('')}${pretty(text)}`);
     t.equal(flat(pretty(text)), flat(text), 'the lines hold the statement that runs');
-    await t.resolves(database.rows(text, bound), 'PostgreSQL runs it');
+    const alone = await database.cell(text, [...bound]);
+    if (plan.stream || parameters.length === 0) return;
+    const together = compileCohort(plan).text;
+    check(together);
+    const cells = await database.numberedCells(
+      together,
+      bound.map((value) => arrayLiteral([value, value, value])),
+    );
+    t.strictSame(
+      cells.map(([number, cell]) => [String(number), cell?.toString()]),
+      ['1', '2', '3'].map((number) => [number, alone?.toString()]),
+      'the statement for many sets of values answers each as the one for one set does',
+    );
   });
+}
+
+t.test('cohort', async (t) => {
+  const request = '/articles/1?fields=id,title,author.name';
+  const plan = planRead(parse(request).request, model, { defaultLimit: 100, maxNodes: 1_000 });
+  await compare(t, 'cohort', `-- ${request}, many at once\n${pretty(compileCohort(plan).text)}`);
+});
+
+function check(text: string): void {
+  verify(text, 'read', (schema, table) => schema === 'public' && model.collections.has(table));
+}
+
+async function compare(t: Test, name: string, content: string): Promise<void> {
+  const file = packagePath('test', 'golden', `${name}.sql`);
+  if (process.env.UPDATE_GOLDEN) await writeFile(file, content);
+  t.equal(content, await readFile(file, 'utf8'));
 }
 
 t.test('no file is left over', async (t) => {
   const files = (await readdir(packagePath('test', 'golden'))).sort();
-  t.strictSame(
-    files,
-    Object.keys(REQUESTS)
-      .map((name) => `${name}.sql`)
-      .sort(),
-  );
+  t.strictSame(files, [...Object.keys(REQUESTS), 'cohort'].map((name) => `${name}.sql`).sort());
 });
 
 function parse(request: string): Parsed {

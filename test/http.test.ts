@@ -396,6 +396,7 @@ t.test('without its database the service says so, and it recovers', async (t) =>
   const fragileUrl = await createLibrary(fragile, 'fragile');
   const lonely = await startTestService({ databaseUrl: fragileUrl });
   t.match(await get(lonely, '/items/authors/1'), { status: 200 });
+  t.match(await get(lonely, '/items/authors/1', { token: null }), { status: 403 });
   await fragile.stop();
   const health = await get(lonely, '/server/health');
   t.match(health, {

@@ -5,7 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
-import { digestToken } from '../src/access/identity.js';
+import { digestToken } from '../src/access/tokens.js';
 import {
   ADMIN_TOKEN,
   type Answer,

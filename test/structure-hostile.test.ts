@@ -240,7 +240,7 @@ t.test('hostile bodies', async (t) => {
     true,
     0,
     -1,
-    1e400,
+    1e300,
     '',
     'x',
     [],

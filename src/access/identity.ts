@@ -1,15 +1,22 @@
 /**
- * Who asks. A static token is looked up once and remembered until something about users or policies changes, so that a warm
- * request spends no statement on it. Tokens are stored and compared as digests: a leaked table opens no door.
+ * Who asks. A token is looked up once and remembered until something about users or policies changes, so that a warm request
+ * spends no statement on it and is answered at once. What a token allows may depend on the address it comes from.
  */
-import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
-import { forbidden, invalidCredentials } from '../errors.js';
+import { forbidden, invalidCredentials, invalidIp, invalidPayload, ServiceError } from '../errors.js';
 import type { Caller } from '../sql/parameter.js';
+import { type AddressTest, addressTest } from './addresses.js';
+import { type AccessClaims, digestToken, type Tokens } from './tokens.js';
 
 /** The user is null for the public. */
 export interface Identity extends Caller {
   readonly administrator: boolean;
+  /** Whether a policy lets them into an application. */
+  readonly application: boolean;
+  /** Whether a policy asks for a second factor. */
+  readonly enforceTfa: boolean;
+  /** The session that their token belongs to, if it belongs to one. */
+  readonly session: string | null;
 }
 
 export const PUBLIC: Identity = Object.freeze({
@@ -18,13 +25,58 @@ export const PUBLIC: Identity = Object.freeze({
   roles: [],
   policies: [],
   administrator: false,
+  application: false,
+  enforceTfa: false,
+  session: null,
 });
+
+/** Whoever works on the machine itself: the command line. */
+export const OPERATOR: Identity = Object.freeze({ ...PUBLIC, administrator: true });
+
+/** A request, as far as it says who sends it. */
+export interface Presented {
+  readonly headers: { readonly authorization: string };
+  /** `?access_token=`, or ''. */
+  readonly accessToken: string;
+  readonly address: string;
+  cookie(name: string): string;
+  /** Set where the session cookie was refused: the client shall drop it. */
+  cookieRefused: boolean;
+}
+
+/** Whom to look up. */
+export type Holder =
+  | { readonly kind: 'public' }
+  | { readonly kind: 'token'; readonly digest: string }
+  | { readonly kind: 'user'; readonly user: string; readonly session: string | null };
+
+export interface HeldPolicy {
+  readonly id: string;
+  readonly ip_access: string | null;
+  readonly admin_access: boolean;
+  readonly app_access: boolean;
+  readonly enforce_tfa: boolean;
+}
+
+/** What the database knows of a holder. */
+export interface Account {
+  readonly user: string | null;
+  readonly role: string | null;
+  readonly roles: readonly string[];
+  readonly policies: readonly HeldPolicy[];
+  /** When the session ends, in milliseconds since 1970; null without one. */
+  readonly expires: number | null;
+}
+
+export type Lookup = (holder: Holder) => Promise<Account | null>;
 
 /** The longest a remembered identity outlives a lost notification. */
 const REMEMBERED = 60_000;
+const MOST = 10_000;
 
-export function digestToken(token: string): string {
-  return createHash('sha256').update(token).digest('hex');
+/** The scheme in any case, then one token; anything else carries none. */
+export function isBearer(authorization: string): boolean {
+  return /^bearer [^\s]+$/i.test(authorization);
 }
 
 /** For what only administrators may do. */
@@ -33,42 +85,170 @@ export function onlyAdministrator(identity: Identity): Identity {
   return identity;
 }
 
-export type Lookup = (digest: string) => Promise<Identity | null>;
+/** For what only somebody known may do. */
+export function onlyUser(identity: Identity): Identity & { readonly user: string } {
+  if (identity.user === null) throw invalidCredentials();
+  // The same object: what is worked out for an identity is remembered by it.
+  return identity as Identity & { readonly user: string };
+}
+
+interface Known {
+  readonly at: (address: string) => Identity;
+  /** Null where the address makes no difference. */
+  readonly anywhere: Identity | null;
+  readonly session: string | null;
+  /** Milliseconds since 1970. */
+  readonly expires: number;
+}
 
 export class Identities {
   readonly #lookup: Lookup;
-  readonly #known = new LRUCache<string, Identity>({ max: 10_000, ttl: REMEMBERED });
+  readonly #tokens: Tokens;
+  readonly #cookieName: string;
+  /** By the value of an Authorization header that carries the token. */
+  readonly #known = new LRUCache<string, Known>({ max: MOST, ttl: REMEMBERED });
+  /** Signatures stay right whatever changes in the database. */
+  readonly #verified = new LRUCache<string, AccessClaims>({ max: MOST });
+  readonly #pending = new Map<string, Promise<Known>>();
   #generation = 0;
 
-  constructor(lookup: Lookup) {
+  constructor(lookup: Lookup, tokens: Tokens, cookieName: string) {
     this.#lookup = lookup;
+    this.#tokens = tokens;
+    this.#cookieName = cookieName;
   }
 
-  /** Answers at once for a known token; throws for a wrong one. */
-  identify(authorization: string): Identity | Promise<Identity> {
-    const token = bearerToken(authorization);
-    if (token === null) return PUBLIC;
-    return this.#known.get(token) ?? this.#find(token);
+  /** Answers at once for whom it knows; throws, or rejects, for a token that does not count. */
+  identify(presented: Presented): Identity | Promise<Identity> {
+    const { authorization } = presented.headers;
+    if (authorization !== '' && presented.accessToken === '') {
+      const known = this.#known.get(authorization);
+      if (known && Date.now() < known.expires) return identityAt(known, presented);
+    }
+    const carried = this.#carriedBy(presented);
+    const known = this.#known.get(carried);
+    if (known && Date.now() < known.expires) return identityAt(known, presented);
+    return this.#find(carried).then(
+      (found) => identityAt(found, presented),
+      (error: unknown) => {
+        const fromCookie = carried !== '' && presented.accessToken === '' && carried !== authorization;
+        presented.cookieRefused = fromCookie && error instanceof ServiceError && error.status < 500;
+        throw error;
+      },
+    );
   }
 
+  /** Who a user is at an address, without a token. */
+  async resolve(user: string, address: string): Promise<Identity> {
+    const account = await this.#lookup({ kind: 'user', user, session: null });
+    if (!account) throw invalidCredentials();
+    return remember(account, null, Number.POSITIVE_INFINITY).at(address);
+  }
+
+  /** After a change of anything that decides who may do what. */
   forget(): void {
     this.#generation++;
+    this.#pending.clear();
     this.#known.clear();
   }
 
-  async #find(token: string): Promise<Identity> {
+  forgetSession(session: string): void {
+    this.#generation++;
+    this.#pending.clear();
+    for (const [key, known] of this.#known) if (known.session === session) this.#known.delete(key);
+  }
+
+  /** The token as an Authorization header would carry it; '' for none. */
+  #carriedBy(presented: Presented): string {
+    const { authorization } = presented.headers;
+    const bearer = isBearer(authorization);
+    if (presented.accessToken !== '') {
+      if (bearer) throw invalidPayload('The request carries two access tokens: in its header and in its URL');
+      return `Bearer ${presented.accessToken}`;
+    }
+    if (bearer) return authorization;
+    const session = presented.cookie(this.#cookieName);
+    return session === '' ? '' : `Bearer ${session}`;
+  }
+
+  /** Requests that come together share one look-up. */
+  #find(carried: string): Promise<Known> {
+    const pending = this.#pending.get(carried);
+    if (pending) return pending;
+    const found = this.#load(carried).finally(() => {
+      if (this.#pending.get(carried) === found) this.#pending.delete(carried);
+    });
+    this.#pending.set(carried, found);
+    return found;
+  }
+
+  async #load(carried: string): Promise<Known> {
     const generation = this.#generation;
-    const identity = await this.#lookup(digestToken(token));
-    if (!identity) throw invalidCredentials();
+    const token = carried.slice('Bearer '.length);
+    const claims = carried !== '' && this.#tokens.isOurs(token) ? await this.#verify(token) : null;
+    const account = await this.#lookup(holderOf(token, claims));
+    if (!account) throw invalidCredentials();
+    const expires = Math.min(claims?.expires ?? Number.POSITIVE_INFINITY, account.expires ?? Number.POSITIVE_INFINITY);
+    const known = remember(account, claims?.session ?? null, expires);
     // What was read before a change must not be remembered after it.
-    if (generation === this.#generation) this.#known.set(token, identity);
-    return identity;
+    if (generation === this.#generation) this.#known.set(carried, known);
+    return known;
+  }
+
+  async #verify(token: string): Promise<AccessClaims> {
+    const verified = this.#verified.get(token);
+    if (verified && Date.now() < verified.expires) return verified;
+    const claims = await this.#tokens.verifyAccess(token);
+    this.#verified.set(token, claims);
+    return claims;
   }
 }
 
-/** `Bearer <token>`, the scheme in any case; anything else carries no token. */
-function bearerToken(authorization: string): string | null {
-  if (authorization === '') return null;
-  const match = /^bearer ([^\s]+)$/i.exec(authorization);
-  return match?.[1] ?? null;
+function holderOf(token: string, claims: AccessClaims | null): Holder {
+  if (token === '') return { kind: 'public' };
+  if (claims) return { kind: 'user', user: claims.user, session: claims.session };
+  return { kind: 'token', digest: digestToken(token) };
+}
+
+function identityAt(known: Known, presented: Presented): Identity {
+  return known.anywhere ?? known.at(presented.address);
+}
+
+/** Addresses that one holder is remembered at. */
+const ADDRESSES = 100;
+
+function remember(account: Account, session: string | null, expires: number): Known {
+  const tests = account.policies.map((policy) => testOf(policy));
+  if (tests.every((test) => test === null)) {
+    const identity = identityOf(account, account.policies, session);
+    return { at: () => identity, anywhere: identity, session, expires };
+  }
+  const places = new LRUCache<string, Identity>({ max: ADDRESSES });
+  const at = (address: string): Identity => {
+    const known = places.get(address);
+    if (known) return known;
+    const policies = account.policies.filter((_, position) => tests[position]?.(address) ?? true);
+    if (policies.length === 0 && account.user !== null) throw invalidIp();
+    const identity = identityOf(account, policies, session);
+    places.set(address, identity);
+    return identity;
+  };
+  return { at, anywhere: null, session, expires };
+}
+
+function testOf({ ip_access: list }: HeldPolicy): AddressTest | null {
+  return list === null || list.trim() === '' ? null : addressTest(list);
+}
+
+function identityOf(account: Account, policies: readonly HeldPolicy[], session: string | null): Identity {
+  return Object.freeze({
+    user: account.user,
+    role: account.role,
+    roles: Object.freeze([...account.roles]),
+    policies: Object.freeze(policies.map((policy) => policy.id)),
+    administrator: policies.some((policy) => policy.admin_access),
+    application: policies.some((policy) => policy.app_access || policy.admin_access),
+    enforceTfa: policies.some((policy) => policy.enforce_tfa),
+    session,
+  });
 }

@@ -15,7 +15,14 @@ export function written(position: number): Fragment {
   return alias(`w${position}`);
 }
 
-/** Whether the row at hand has the column, where that differs between rows. */
-export function present(node: WriteNode, column: WriteColumn): Fragment {
-  return sql`${alias('i')}.${identifier(`p${node.columns.indexOf(column)}`)}`;
+/** Whether the row at hand has the column, where that differs between rows; for one of the two if it says something else to each. */
+export function present(node: WriteNode, column: WriteColumn, verb: 'insert' | 'update' | null = null): Fragment {
+  const index = node.columns.indexOf(column);
+  const named = sql`${alias('i')}.${identifier(`p${index}`)}`;
+  if (!column.onlyInSome || verb === null) return named;
+  const other = verb === 'insert' ? sql`'update'` : sql`'insert'`;
+  return sql`(${named} and ${alias('i')}.${identifier(`o${index}`)} is distinct from ${other})`;
 }
+
+/** Where a chain leaves the keys that it made, for the rest of its transaction. */
+export const KEYS_SETTING = sql`'lateral.keys'`;

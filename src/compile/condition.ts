@@ -1,4 +1,6 @@
 /** Conditions → SQL. The one filter compiler: reads, counts and existence tests all pass here. */
+import type { Collection } from '../mirror/model.js';
+import { isMaskedOperand } from '../plan/access.js';
 import type { Condition, CursorCondition, Hop, OperandPlan, Order, ValuePlan } from '../plan/plan.js';
 import type { Operator } from '../request/ast.js';
 import type { Pattern } from '../sql/codec.js';
@@ -20,7 +22,7 @@ export function compileCondition(condition: Condition, source: Source): Fragment
     case 'key': {
       const { field, slot, many } = condition;
       const origin = { slot, codec: field.column?.base_type ?? 'text', field: field.name, use: 'key' } as const;
-      const column = source.column([], field);
+      const column = source.raw([], field);
       return many
         ? sql`${column} = any(${parameter({ kind: 'list', ...origin })}::${typeName(field)}[])`
         : sql`${column} = ${parameter({ kind: 'value', ...origin })}::${typeName(field)}`;
@@ -28,20 +30,24 @@ export function compileCondition(condition: Condition, source: Source): Fragment
     case 'compare':
       return compileComparison(condition.operand, condition.operator, condition.value, source);
     case 'exists': {
-      const key = source.column(condition.through, condition.hop.origin.primaryKey);
-      const test = existence(condition.hop, key, condition.where, source);
-      return condition.negated ? sql`not ${test}` : test;
+      const { hop, through, where } = condition;
+      const key = source.raw(through, hop.origin.primaryKey);
+      const test = existence(hop, key, where, source);
+      const mask = hop.via && source.mask(through, hop.via);
+      const result = condition.negated ? sql`not ${test}` : test;
+      return mask ? sql`(${mask} and ${result})` : result;
     }
     case 'search':
       return compileSearch(condition, source);
+    case 'rule':
+      return source.holds(condition.rule);
   }
 }
 
 function existence(hop: Hop, key: Fragment, where: Condition, outer: Source): Fragment {
-  const child = new Source(alias(`t${outer.scope.next()}`), outer.scope);
+  const child = new Source(alias(`t${outer.scope.next()}`), outer.scope, hop.collection);
   const inner = compileCondition(where, child);
-  const related = refersTo(hop, child.alias, key);
-  return sql`exists (select from ${tableName(hop.collection)} ${child.alias}${child.joins()} where ${inner ? sql`${related} and ${inner}` : related})`;
+  return sql`exists (select from ${child.from(refersTo(hop, child, key), inner)})`;
 }
 
 /** A term that does not fit a numeric field is null there and matches nothing: the text stays the same for every term. */
@@ -109,6 +115,8 @@ function compileComparison(
       return sql`${left} = any(${parameter({ kind: 'list', ...typed })}::${type}[])`;
     case 'nin':
       return sql`${left} <> all(${parameter({ kind: 'list', ...typed })}::${type}[])`;
+    case 'regex':
+      return sql`${asText(operand, left)} ~ ${parameter({ kind: 'value', ...typed, codec: 'text' })}::text`;
     case 'between':
     case 'nbetween': {
       const entry = (position: number): Fragment => sql`${parameter({ kind: 'entry', position, ...typed })}::${type}`;
@@ -141,11 +149,7 @@ function compareWithCaller(
   value: Extract<ValuePlan, { kind: 'caller' }>,
   source: Source,
 ): Fragment {
-  const user = new Source(alias(`t${source.scope.next()}`), source.scope);
-  const { from, found } = callerValues(value.operand, user);
-  const key = user.column([], value.collection.primaryKey);
-  const wanted = sql`${key} = any(${parameter({ kind: 'caller', variable: value.variable })}::uuid[])`;
-  const rows = sql`select ${found}::text::${operandTypeName(operand)} from ${tableName(value.collection)} ${user.alias}${user.joins()}${from} where ${wanted}`;
+  const rows = compileCaller(value, operandTypeName(operand), source.scope);
   if (operator === 'eq' || operator === 'in') return sql`${left} = any(array(${rows}))`;
   if (operator === 'neq' || operator === 'nin') return sql`${left} <> all(array(${rows}))`;
   const comparison = COMPARISONS[operator];
@@ -153,13 +157,26 @@ function compareWithCaller(
   return sql`${left} ${comparison} (${rows} limit 1)`;
 }
 
+/** The values of the caller's, each a row. */
+export function compileCaller(
+  value: Extract<ValuePlan, { kind: 'caller' }>,
+  type: Fragment,
+  scope: Source['scope'],
+): Fragment {
+  const user = new Source(alias(`t${scope.next()}`), scope, value.collection);
+  const { from, found } = callerValues(value.operand, user);
+  const key = user.raw([], value.collection.primaryKey);
+  const wanted = sql`${key} = any(${parameter({ kind: 'caller', variable: value.variable })}::uuid[])`;
+  return sql`select ${found}::text::${type} from ${tableName(value.collection)} ${user.alias}${user.joins()}${from} where ${wanted}`;
+}
+
 /** All values behind a to-many relation, not only the first. */
 function callerValues(operand: OperandPlan, source: Source): { from: Fragment; found: Fragment } {
   if (operand.kind !== 'first') return { from: sql``, found: compileOperand(operand, source) };
-  const child = new Source(alias(`t${source.scope.next()}`), source.scope);
-  const key = source.column(operand.through, operand.hop.origin.primaryKey);
+  const child = new Source(alias(`t${source.scope.next()}`), source.scope, operand.hop.collection);
+  const key = source.raw(operand.through, operand.hop.origin.primaryKey);
   const inner = callerValues(operand.operand, child);
-  const related = refersTo(operand.hop, child.alias, key);
+  const related = refersTo(operand.hop, child, key);
   const rows = sql`select ${inner.found} as ${alias('v')} from ${tableName(operand.hop.collection)} ${child.alias}${child.joins()}${inner.from} where ${related}`;
   const name = alias(`v${source.scope.next()}`);
   return { from: sql` cross join lateral (${rows}) ${name}`, found: sql`${name}.${alias('v')}` };
@@ -173,7 +190,9 @@ export function compileCursor(
   after: CursorCondition,
   order: readonly Order[],
   expressions: readonly Fragment[],
+  collection: Collection,
 ): Fragment {
+  const isNeverNull = (operand: OperandPlan): boolean => !isMaskedOperand(collection, operand) && isNotNull(operand);
   const given = order.map(({ operand }, position) => {
     const value = parameter({ kind: 'cursor', slot: after.slot, position, count: order.length });
     return sql`${value}::${operandTypeName(operand)}`;
@@ -197,9 +216,10 @@ export function compileCursor(
   return sql`(${join(alternatives, sql` or `)})`;
 }
 
-function isNeverNull(operand: OperandPlan): boolean {
+function isNotNull(operand: OperandPlan): boolean {
   return (
     operand.kind === 'count' ||
+    operand.kind === 'key' ||
     (operand.kind === 'field' && operand.through.length === 0 && operand.field.column?.is_nullable === false)
   );
 }

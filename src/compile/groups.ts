@@ -3,12 +3,12 @@ import type { AggregatePlan, GroupLevel, OperandPlan } from '../plan/plan.js';
 import { alias, type Fragment, identifier, join, nothing, sql } from '../sql/fragment.js';
 import { compileCondition } from './condition.js';
 import { compileAggregate, compileOperand, showAggregate, showOperand } from './operand.js';
-import { type CompiledLevel, limitClause, offsetClause, orderClause, type Tie, whereClause } from './rows.js';
-import { type Scope, Source, tableName } from './source.js';
+import { type CompiledLevel, limitClause, offsetClause, orderClause, type Tie } from './rows.js';
+import { type Scope, Source } from './source.js';
 
 export function compileGroups(level: GroupLevel, scope: Scope, tie: Tie | null): CompiledLevel {
   const number = scope.next();
-  const source = new Source(alias(`t${number}`), scope);
+  const source = new Source(alias(`t${number}`), scope, level.collection);
   const name = alias(`p${number}`);
   const groups = level.groups.map(({ operand }) => compileOperand(operand, source));
   const aggregates = level.aggregates.map((aggregate) => compileAggregate(aggregate, source));
@@ -17,13 +17,11 @@ export function compileGroups(level: GroupLevel, scope: Scope, tie: Tie | null):
     ...aggregates.map((aggregate, position) => sql`${aggregate} as ${alias(`a${position}`)}`),
   ];
   const sorted = level.order.map(({ operand, descending }) => ({ column: sortedColumn(operand, level), descending }));
-  const conditions = [tie?.(source.alias), compileCondition(level.where, source)].filter(
-    (each) => each !== undefined && each !== null,
-  );
+  const conditions = [tie?.(source), compileCondition(level.where, source)];
   const having = compileCondition(level.having, source);
   const names = groups.map((_, position) => alias(`g${position}`));
   const grouping = groups.length > 0 ? sql` group by ${join(names, sql`, `)}` : nothing;
-  const page = sql`select ${join(columns, sql`, `)} from ${tableName(level.collection)} ${source.alias}${source.joins()}${whereClause(conditions)}${grouping}${having ? sql` having ${having}` : nothing}${orderClause(sorted)}${limitClause(level.limit)}${offsetClause(level.offset)}`;
+  const page = sql`select ${join(columns, sql`, `)} from ${source.from(...conditions)}${grouping}${having ? sql` having ${having}` : nothing}${orderClause(sorted)}${limitClause(level.limit)}${offsetClause(level.offset)}`;
   const outputs = [
     ...level.groups.map(
       ({ name: shown, operand }, position) =>

@@ -2,7 +2,7 @@
 import type { AggregatePlan, OperandPlan } from '../plan/plan.js';
 import { alias, type Fragment, parameter, sql } from '../sql/fragment.js';
 import { outputExpression } from './output.js';
-import { refersTo, Source, tableName, typeName } from './source.js';
+import { refersTo, Source, typeName } from './source.js';
 
 export function compileOperand(operand: OperandPlan, source: Source, descending = false): Fragment {
   switch (operand.kind) {
@@ -22,9 +22,9 @@ export function compileOperand(operand: OperandPlan, source: Source, descending 
         : sql`case when json_typeof(${column}) = 'array' then json_array_length(${column}) end`;
     }
     case 'count': {
-      const child = alias(`t${source.scope.next()}`);
-      const key = source.column(operand.through, operand.hop.origin.primaryKey);
-      return sql`(select count(*) from ${tableName(operand.hop.collection)} ${child} where ${refersTo(operand.hop, child, key)})`;
+      const child = new Source(alias(`t${source.scope.next()}`), source.scope, operand.hop.collection);
+      const key = source.raw(operand.through, operand.hop.origin.primaryKey);
+      return listed(operand, source, sql`(select count(*) from ${child.from(refersTo(operand.hop, child, key))})`);
     }
     case 'json': {
       const column = source.column(operand.through, operand.field);
@@ -35,14 +35,17 @@ export function compileOperand(operand: OperandPlan, source: Source, descending 
       return sql`case when ${text} ~ '^-?[0-9]+([.][0-9]+)?([eE][+-]?[0-9]{1,3})?$' then ${text}::numeric end`;
     }
     case 'first': {
-      const child = new Source(alias(`t${source.scope.next()}`), source.scope);
-      const key = source.column(operand.through, operand.hop.origin.primaryKey);
+      const child = new Source(alias(`t${source.scope.next()}`), source.scope, operand.hop.collection);
+      const key = source.raw(operand.through, operand.hop.origin.primaryKey);
       const value = compileOperand(operand.operand, child, descending);
       const direction = descending ? sql` desc` : sql``;
-      return sql`(select ${value} from ${tableName(operand.hop.collection)} ${child.alias}${child.joins()} where ${refersTo(operand.hop, child.alias, key)} order by ${value}${direction} limit 1)`;
+      const rows = child.from(refersTo(operand.hop, child, key));
+      return listed(operand, source, sql`(select ${value} from ${rows} order by ${value}${direction} limit 1)`);
     }
     case 'aggregate':
       return compileAggregate(operand.aggregate, source);
+    case 'key':
+      return source.raw([], operand.field);
     case 'position': {
       const { field, slot } = operand;
       const list = parameter({
@@ -54,12 +57,20 @@ export function compileOperand(operand: OperandPlan, source: Source, descending 
       });
       const place = alias(`o${source.scope.next()}`);
       source.join(
-        sql` join pg_catalog.unnest(${list}::${typeName(field)}[]) with ordinality as ${place} (k, n) on ${place}.k = ${source.column([], field)}`,
+        sql` join pg_catalog.unnest(${list}::${typeName(field)}[]) with ordinality as ${place} (k, n) on ${place}.k = ${source.raw([], field)}`,
       );
       return sql`${place}.n`;
     }
   }
 }
+
+/** What is known of the rows behind an alias field, null where the caller may not see the field. */
+function listed({ through, hop }: Listing, source: Source, value: Fragment): Fragment {
+  const mask = hop.via && source.mask(through, hop.via);
+  return mask ? sql`case when ${mask} then ${value} end` : value;
+}
+
+type Listing = Extract<OperandPlan, { kind: 'count' | 'first' }>;
 
 const DATE_PARTS = {
   year: sql`year`,
@@ -120,6 +131,7 @@ export function showAggregate(aggregate: AggregatePlan, value: Fragment): Fragme
 export function operandTypeName(operand: OperandPlan): Fragment {
   switch (operand.kind) {
     case 'field':
+    case 'key':
       return typeName(operand.field);
     case 'date':
     case 'length':

@@ -5,37 +5,69 @@
  * expressions and lateral joins then run for the rows of the page alone.
  */
 import type { Level, ReadPlan, RowLevel } from '../plan/plan.js';
-import { alias, type Fragment, join, literal, parameter, sql } from '../sql/fragment.js';
+import { alias, type Fragment, join, literal, parameter, sql, substitute } from '../sql/fragment.js';
 import { type Statement, statement } from '../sql/statement.js';
+import { KEYS_SETTING } from './chain.js';
 import { compileCondition } from './condition.js';
 import { compileGroups } from './groups.js';
 import { type CompiledLevel, compileRows, compileRowsWithCursor, limitValue } from './rows.js';
-import { Scope, Source, tableName } from './source.js';
+import { Scope, Source, typeName } from './source.js';
 
 export function compileRead(plan: ReadPlan): Statement {
+  return statement(readFragment(plan));
+}
+
+/**
+ * The same read for many sets of values at once: a row per set, with its number and its cell. Each parameter of the read is
+ * a list of texts here, one of each set. The lists stand in sub-selects, where the planner does not look at their lengths:
+ * it would plan anew for each.
+ */
+export function compileCohort(plan: ReadPlan): Statement {
+  const fragment = readFragment(plan);
+  const known = statement(fragment).parameters.map((each) => JSON.stringify(each));
+  const [sets, number, result, cell] = [alias('q'), alias('n'), alias('c'), alias('b')] as const;
+  const column = (slot: number): Fragment => alias(`v${slot}`);
+  const comma = sql`, `;
+  const lists = known.map((_, slot) => sql`(select ${parameter({ kind: 'text', slot })}::text[])`);
+  const columns = [...known.map((_, slot) => column(slot)), number];
+  const read = substitute(fragment, (each) => sql`${sets}.${column(known.indexOf(JSON.stringify(each)))}`);
+  return statement(
+    sql`select ${sets}.${number}, ${result}.${cell} from unnest(${join(lists, comma)}) with ordinality as ${sets} (${join(columns, comma)}) left join lateral (${read}) ${result} (${cell}) on true`,
+  );
+}
+
+/**
+ * A read of the items that the write before it has made, in one transaction: their keys are where the write left them. In a
+ * sub-select they are looked up and converted once, not for every row.
+ */
+export function compileReadBack(plan: ReadPlan): Statement {
+  const keys = sql`current_setting(${KEYS_SETTING})::${typeName(plan.level.collection.primaryKey)}[]`;
+  return statement(
+    substitute(readFragment(plan), (each) => {
+      if (!('slot' in each) || each.slot !== KEYS_SLOT) return parameter(each);
+      return each.kind === 'list' ? sql`(select ${keys})` : sql`(select (${keys})[1])`;
+    }),
+  );
+}
+
+/** The keys are the first value of a request that has some. */
+const KEYS_SLOT = 0;
+
+function readFragment(plan: ReadPlan): Fragment {
   const scope = new Scope();
   switch (plan.result) {
     case 'item': {
       const rows = compileRows(rowLevel(plan), scope, null);
-      return statement(
-        sql`select '{"data":' || row_to_json(${rows.row})::text || '}' from (${rows.query}) ${rows.row}`,
-      );
+      return sql`select '{"data":' || row_to_json(${rows.row})::text || '}' from (${rows.query}) ${rows.row}`;
     }
     case 'singleton': {
       const rows = compileRows(rowLevel(plan), scope, null);
       const found = sql`(select row_to_json(${rows.row})::text from (${rows.query}) ${rows.row})`;
-      return statement(
-        sql`select '{"data":' || coalesce(${found}, ${parameter({ kind: 'constant', value: blankItem(rowLevel(plan)) })}::text) || '}'`,
-      );
+      return sql`select '{"data":' || coalesce(${found}, ${parameter({ kind: 'constant', value: blankItem(rowLevel(plan)) })}::text) || '}'`;
     }
     case 'list':
-      return statement(
-        plan.stream
-          ? compileStream(plan, scope)
-          : plan.cursor
-            ? compilePageWithCursor(plan, scope)
-            : compileWhole(plan, scope),
-      );
+      if (plan.stream) return compileStream(plan, scope);
+      return plan.cursor ? compilePageWithCursor(plan, scope) : compileWhole(plan, scope);
   }
 }
 
@@ -81,9 +113,9 @@ function metaCounts(plan: ReadPlan, scope: Scope): Fragment[] {
 }
 
 function countRows(level: Level, filtered: boolean, scope: Scope): Fragment {
-  const source = new Source(alias(`t${scope.next()}`), scope);
+  const source = new Source(alias(`t${scope.next()}`), scope, level.collection);
   const where = filtered ? compileCondition(level.where, source) : null;
-  return sql`(select count(*) from ${tableName(level.collection)} ${source.alias}${source.joins()}${where ? sql` where ${where}` : sql``})`;
+  return sql`(select count(*) from ${source.from(where)})`;
 }
 
 function rowLevel(plan: ReadPlan): RowLevel {

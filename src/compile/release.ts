@@ -2,11 +2,13 @@
 import type { Collection, Field } from '../mirror/model.js';
 import type { Release, WriteNode, WritePlan } from '../plan/write.js';
 import { alias, type Fragment, identifier, integer, join, nothing, sql } from '../sql/fragment.js';
+import type { Recorded } from './activity.js';
 import { DOCUMENT, input, present } from './chain.js';
-import { columnName, tableName, typeName } from './source.js';
+import { guardedRows } from './guard.js';
+import { columnName, type Scope, tableName, typeName } from './source.js';
 
 /** One statement per table and action: a row that leaves two relations is changed once, one that is deleted not at all. */
-export function compileReleases(plan: WritePlan, action: Release['action']): Fragment[] {
+export function compileReleases(plan: WritePlan, action: Release['action'], scope: Scope): Fragment[] {
   const parts: Fragment[] = [];
   const releases = plan.releases
     .map((release, position) => ({ release, position }))
@@ -24,11 +26,12 @@ export function compileReleases(plan: WritePlan, action: Release['action']): Fra
     const candidates = members.map(({ release, position }) => {
       const row = alias('c');
       const parents = sql`select parent from ${alias(`x${position}`)}`;
-      return sql`select ${row}.${key} from ${tableName(collection)} ${row} where ${row}.${columnName(release.field)} in (${parents})`;
+      const tied = sql`${row}.${columnName(release.field)} in (${parents})`;
+      return sql`select ${row}.${key} from ${guardedRows(collection, row, release.guard, scope, tied)}`;
     });
     const found = sql`${alias('t')}.${key} in (${join(candidates, sql` union `)})`;
     const where = join([found, sql`(${join(conditions, sql` or `)})`, ...staying], sql` and `);
-    const name = alias(`${action === 'delete' ? 'd' : 'u'}${members[0]?.position ?? 0}`);
+    const name = releasing(plan, collection, action);
     const table = sql`${tableName(collection)} ${alias('t')}`;
     if (action === 'delete') {
       parts.push(sql`${name} as (delete from ${table} where ${where} returning ${alias('t')}.${key})`);
@@ -43,6 +46,39 @@ export function compileReleases(plan: WritePlan, action: Release['action']): Fra
     );
   }
   return parts;
+}
+
+/** The statement that lets the rows go. */
+function releasing(plan: WritePlan, collection: Collection, action: Release['action']): Fragment {
+  const first = plan.releases.findIndex((release) => release.action === action && release.collection === collection);
+  return alias(`${action === 'delete' ? 'd' : 'u'}${first}`);
+}
+
+/** One entry for each statement that lets rows go. */
+export function recordedReleases(plan: WritePlan): Recorded[] {
+  return plan.releases.flatMap(({ collection, action }, position): Recorded[] => {
+    const first = plan.releases.findIndex((each) => each.action === action && each.collection === collection);
+    if (first !== position) return [];
+    const rows = releasing(plan, collection, action);
+    return [{ action: action === 'delete' ? 'delete' : 'update', collection, rows, shown: false }];
+  });
+}
+
+/** Rows that were named one by one have to be there and open to the caller; what else the payload says of them is checked there. */
+export function unreleased(plan: WritePlan): Fragment[] {
+  return plan.releases.flatMap((release, position) => {
+    if (!release.strict) return [];
+    const key = columnName(release.collection.primaryKey);
+    const child = sql`${alias('y')}.child`;
+    const gone = sql`${child} in (select ${key} from ${releasing(plan, release.collection, release.action)})`;
+    const named = plan.nodes.flatMap((node, place) =>
+      node.collection === release.collection ? [sql`${child} in (select k from ${input(place)})`] : [],
+    );
+    const settled = join([gone, ...named], sql` or `);
+    return [
+      sql`case when exists (select from ${alias(`x${position}`)} ${alias('y')} where ${child} is not null and (${settled}) is not true) then service_raise('missing') end`,
+    ];
+  });
 }
 
 /** Rows that the payload names and, where a field is given, whose reference it settles. */

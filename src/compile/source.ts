@@ -1,10 +1,15 @@
 /**
  * Where the values of a row come from: its table, and the rows that to-one relations lead to. Those are joined when they are
  * first needed, once per path; the joins keep rows without a counterpart and never multiply rows.
+ *
+ * Queries read tables through a source alone, so what a caller may not see is left out here, for all of them: rows by
+ * `from` and by the joins, values by `column`.
  */
 import type { Collection, Field } from '../mirror/model.js';
-import type { AnyStep, Hop, Step } from '../plan/plan.js';
+import { isMasked, maskOf, restrictionOf } from '../plan/access.js';
+import type { AnyStep, Condition, Hop, Step } from '../plan/plan.js';
 import { alias, type Fragment, identifier, join, literal, nothing, sql } from '../sql/fragment.js';
+import { compileCondition } from './condition.js';
 
 /** Numbers the aliases of one statement. */
 export class Scope {
@@ -15,37 +20,69 @@ export class Scope {
   }
 }
 
+/** Rows that are not those of a table: how their values are found. */
+export interface Derived {
+  /** Whether a masked field may be seen, where that was found out before. */
+  readonly flag?: (field: Field) => Fragment | null;
+  /** The value of a field. */
+  readonly value?: (field: Field) => Fragment;
+}
+
 export class Source {
   readonly alias: Fragment;
   readonly scope: Scope;
+  readonly collection: Collection;
+  readonly #derived: Derived;
   readonly #joined = new Map<string, Fragment>();
-  readonly #joins: Fragment[] = [];
+  /** Shared by the sources of the rows that are joined. */
+  #joins: Fragment[] = [];
 
-  constructor(name: Fragment, scope: Scope) {
+  constructor(name: Fragment, scope: Scope, collection: Collection, derived: Derived = {}) {
     this.alias = name;
     this.scope = scope;
+    this.collection = collection;
+    this.#derived = derived;
   }
 
+  /** The value, null where the caller may not see it. */
   column(through: readonly Step[], field: Field): Fragment {
+    const value = this.raw(through, field);
+    const mask = this.mask(through, field);
+    return mask ? sql`case when ${mask} then ${value} end` : value;
+  }
+
+  /** The value for the statement's own use: keys that tie rows together, and orders that nobody sees. */
+  raw(through: readonly Step[], field: Field): Fragment {
+    if (through.length === 0 && this.#derived.value) return this.#derived.value(field);
     return sql`${this.at(through)}.${columnName(field)}`;
+  }
+
+  /** What must hold for the field to be seen; null where it always may. */
+  mask(through: readonly Step[], field: Field): Fragment | null {
+    const collection = through.at(-1)?.target ?? this.collection;
+    if (!isMasked(collection, field)) return null;
+    const known = through.length === 0 ? this.#derived.flag?.(field) : null;
+    return known ?? this.#holds(maskOf(collection, field), this.at(through), collection);
   }
 
   /** The alias of the row at the end of the steps. */
   at(through: readonly Step[]): Fragment {
     let key = '';
     let current = this.alias;
-    for (const step of through) {
-      key += `${JSON.stringify(step.field.name)}:${JSON.stringify(step.target.name)}/`;
+    through.forEach((step, position) => {
+      const restricted = restrictionOf(step.target) ? '!' : '';
+      key += `${JSON.stringify(step.field.name)}:${JSON.stringify(step.target.name)}${restricted}/`;
       const known = this.#joined.get(key);
       const next = known ?? alias(`t${this.scope.next()}`);
       if (!known) {
-        this.#joins.push(
-          sql` left join ${tableName(step.target)} ${next} on ${next}.${columnName(step.target.primaryKey)} = ${reference(step, current)}`,
-        );
+        const before = through.slice(0, position);
+        const named = step.kind === 'any' ? this.raw(before, step.collectionField) : nothing;
+        const referred = reference(step, this.column(before, step.field), named);
+        this.#joins.push(relatedRow(step, next, referred, this.scope));
         this.#joined.set(key, next);
       }
       current = next;
-    }
+    });
     return current;
   }
 
@@ -54,24 +91,63 @@ export class Source {
     this.#joins.push(fragment);
   }
 
+  /** Behind `from`: the rows of the table that may be seen and meet the conditions. */
+  from(...conditions: readonly (Fragment | null | undefined)[]): Fragment {
+    const met = [this.#seen(), ...conditions].filter((each) => each !== null && each !== undefined);
+    const where = met.length > 0 ? sql` where ${join(met, sql` and `)}` : nothing;
+    return sql`${tableName(this.collection)} ${this.alias}${this.joins()}${where}`;
+  }
+
   /** To be read after everything that may need a join was compiled. */
   joins(): Fragment {
     return join(this.#joins, nothing);
   }
+
+  /** What a rule says of the row as it is. */
+  holds(rule: Condition): Fragment | null {
+    return this.#holds(rule, this.alias, this.collection);
+  }
+
+  #seen(): Fragment | null {
+    const restriction = restrictionOf(this.collection);
+    return restriction ? this.#holds(restriction.rows, this.alias, restriction.whole) : null;
+  }
+
+  /** A rule speaks of the whole collection, whatever the caller may see of it. */
+  #holds(rule: Condition, row: Fragment, collection: Collection): Fragment | null {
+    const source = new Source(row, this.scope, restrictionOf(collection)?.whole ?? collection);
+    source.#joins = this.#joins;
+    return compileCondition(rule, source);
+  }
 }
 
-/** The key that a row refers to. */
-export function reference(step: Step, row: Fragment): Fragment {
-  return step.kind === 'one' ? sql`${row}.${columnName(step.field)}` : anyReference(step, row);
+/** The row that a step leads to; joins of its own rule stay inside of the join. */
+function relatedRow(step: Step, name: Fragment, key: Fragment, scope: Scope): Fragment {
+  const table = sql`${tableName(step.target)} ${name}`;
+  const same = sql`${name}.${columnName(step.target.primaryKey)} = ${key}`;
+  const restriction = restrictionOf(step.target);
+  if (!restriction) return sql` left join ${table} on ${same}`;
+  const source = new Source(name, scope, restriction.whole);
+  const seen = compileCondition(restriction.rows, source);
+  const condition = seen ? sql`${same} and ${seen}` : same;
+  const joins = source.joins();
+  return joins.parts.length === 0
+    ? sql` left join ${table} on ${condition}`
+    : sql` left join (${table}${joins}) on ${condition}`;
+}
+
+/** The key that a row refers to; `held` is what its field holds, `collection` the collection that it names. */
+export function reference(step: Step, held: Fragment, collection: Fragment): Fragment {
+  return step.kind === 'one' ? held : anyReference(step, held, collection);
 }
 
 /**
  * The key as text becomes a value of the target's type only where the row names the target and the text can be read:
  * a condition beside the cast would not do, since PostgreSQL may evaluate the cast first.
  */
-function anyReference(step: AnyStep, row: Fragment): Fragment {
-  const key = sql`${row}.${columnName(step.field)}::text`;
-  const named = sql`${row}.${columnName(step.collectionField)} = ${literal(step.target.name)}`;
+function anyReference(step: AnyStep, held: Fragment, collection: Fragment): Fragment {
+  const key = sql`${held}::text`;
+  const named = sql`${collection} = ${literal(step.target.name)}`;
   switch (step.target.primaryKey.column?.base_type) {
     case 'int2':
     case 'int4':
@@ -85,10 +161,11 @@ function anyReference(step: AnyStep, row: Fragment): Fragment {
 }
 
 /** What makes a row of the hop's collection refer to the row whose key is given. */
-export function refersTo(hop: Hop, row: Fragment, key: Fragment): Fragment {
-  const held = sql`${row}.${columnName(hop.field)}`;
+export function refersTo(hop: Hop, child: Source, key: Fragment): Fragment {
+  // Who names the column has to be allowed to see it; an alias field that lists rows is a permission of its own.
+  const held = hop.via ? child.raw([], hop.field) : child.column([], hop.field);
   if (!hop.named) return sql`${held} = ${key}`;
-  return sql`${held}::text = ${key}::text and ${row}.${columnName(hop.named.field)} = ${literal(hop.named.collection)}`;
+  return sql`${held}::text = ${key}::text and ${child.alias}.${columnName(hop.named.field)} = ${literal(hop.named.collection)}`;
 }
 
 export function tableName(collection: Collection): Fragment {

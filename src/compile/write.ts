@@ -6,36 +6,45 @@
  */
 import type { Collection, Field } from '../mirror/model.js';
 import type { WriteColumn, WriteNode, WritePlan } from '../plan/write.js';
-import {
-  alias,
-  expression,
-  type Fragment,
-  identifier,
-  integer,
-  join,
-  literal,
-  nothing,
-  parameter,
-  sql,
-} from '../sql/fragment.js';
+import { alias, type Fragment, identifier, integer, join, nothing, sql } from '../sql/fragment.js';
 import { type Statement, statement } from '../sql/statement.js';
-import { DOCUMENT, input, present, written } from './chain.js';
-import { cleared, compileReleases, leaving, releaseInput, unlessPresent } from './release.js';
-import { columnName, tableName, typeName } from './source.js';
+import { type Journal, type Recorded, record, snapshot } from './activity.js';
+import { DOCUMENT, input, KEYS_SETTING, present, written } from './chain.js';
+import { compileCaller } from './condition.js';
+import { compileGuard, compileValidations } from './guard.js';
+import { advance, initialValue, receipt, takesKeys } from './keys.js';
+import {
+  cleared,
+  compileReleases,
+  leaving,
+  recordedReleases,
+  releaseInput,
+  unlessPresent,
+  unreleased,
+} from './release.js';
+import { columnName, Scope, Source, tableName, typeName } from './source.js';
 
-/** With `receipts`, a receipt for the request is stored by the statement that writes: see sql/system/005_receipts.sql. */
-export function compileWrite(plan: WritePlan, receipts: Collection | null): Statement {
-  return statement(new Chain(plan, receipts).compile());
+export interface WriteOptions {
+  /** Where a receipt for the request is stored by the statement that writes: see sql/system/005_receipts.sql. */
+  readonly receipts: Collection | null;
+  readonly journal: Journal;
+}
+
+export function compileWrite(plan: WritePlan, options: WriteOptions): Statement {
+  return statement(new Chain(plan, options).compile());
 }
 
 class Chain {
   readonly #plan: WritePlan;
   readonly #receipts: Collection | null;
+  readonly #journal: Journal;
   readonly #parts: Fragment[] = [];
+  readonly #scope = new Scope();
 
-  constructor(plan: WritePlan, receipts: Collection | null) {
+  constructor(plan: WritePlan, { receipts, journal }: WriteOptions) {
     this.#plan = plan;
     this.#receipts = receipts;
+    this.#journal = journal;
   }
 
   compile(): Fragment {
@@ -46,11 +55,18 @@ class Chain {
     );
     this.#parts.push(...releases.map((release, position) => releaseInput(release, position)));
     for (const position of this.#order()) this.#write(nodes[position] as WriteNode, position);
-    this.#parts.push(...compileReleases(this.#plan, 'delete'), ...compileReleases(this.#plan, 'nullify'));
-    const checks = nodes.flatMap((node, position) => (node.verb === 'update' ? [this.#missing(node, position)] : []));
-    const keys = this.#plan.makesKeys ? this.#rootKeys() : sql`null::json`;
-    const answer = sql`json_build_object('keys', ${keys}, 'made', ${this.#highestKeys()})::text`;
-    const columns = join([answer, ...checks], sql`, `);
+    for (const action of ['delete', 'nullify'] as const)
+      this.#parts.push(...compileReleases(this.#plan, action, this.#scope));
+    this.#parts.push(...record(this.#recorded(), sql`(${DOCUMENT} -> 'by')`, this.#journal));
+    const checks = [
+      ...nodes.flatMap((node, position) => this.#validations(node, position)),
+      ...nodes.flatMap((node, position) =>
+        node.verb === 'update' || (node.verb === 'upsert' && node.guard) ? [this.#missing(node, position)] : [],
+      ),
+      ...unreleased(this.#plan),
+    ];
+    const keys = this.#plan.makesKeys ? [this.#rootKeys()] : [];
+    const columns = join([sql`${this.#highestKeys()}::text`, ...keys, ...checks], sql`, `);
     return sql`with ${join(this.#parts, sql`, `)} select ${columns}`;
   }
 
@@ -74,10 +90,13 @@ class Chain {
   #input(node: WriteNode, position: number): Fragment {
     const key = node.collection.primaryKey;
     const columns = [sql`n int4`, sql`k ${typeName(key)}`];
+    if (node.guard?.marks === null) columns.push(sql`a text`);
     node.columns.forEach((column, index) => {
       if (column.holdsValues) columns.push(sql`${identifier(`c${index}`)} ${inputType(column.field)}`);
       if (column.mixed) columns.push(sql`${identifier(`p${index}`)} bool`);
       if (column.endOf) columns.push(sql`${identifier(`e${index}`)} int4`);
+      if (column.onlyInSome) columns.push(sql`${identifier(`o${index}`)} text`);
+      if (column.caller) columns.push(sql`${identifier(`v${index}`)} bool`);
       columns.push(...column.references.map((_, table) => sql`${identifier(`r${index}_${table}`)} int4`));
     });
     const rows = sql`json_to_recordset(${DOCUMENT} -> 'nodes' -> ${integer(position)}) as ${alias('x')} (${join(columns, sql`, `)})`;
@@ -109,7 +128,7 @@ class Chain {
     const key = node.collection.primaryKey;
     const names = [columnName(key), ...columns.map((column) => columnName(column.field))];
     const values = [sql`${alias('i')}.k`, ...columns.map((column) => this.#newValue(node, column))];
-    return sql`insert into ${tableName(node.collection)} (${join(names, sql`, `)}) overriding system value select ${join(values, sql`, `)} from ${input(position)} ${alias('i')}${this.#references(node)}${where} order by ${alias('i')}.n returning ${columnName(key)}`;
+    return sql`insert into ${tableName(node.collection)} as ${alias('t')} (${join(names, sql`, `)}) overriding system value select ${join(values, sql`, `)} from ${input(position)} ${alias('i')}${this.#references(node)}${where} order by ${alias('i')}.n returning ${alias('t')}.${columnName(key)}${snapshot({ ...node, verb: 'insert' }, () => null)}`;
   }
 
   #update(node: WriteNode, position: number): Fragment {
@@ -117,7 +136,7 @@ class Chain {
     const key = columnName(node.collection.primaryKey);
     const table = sql`${tableName(node.collection)} ${alias('t')}`;
     // Rows are locked in the order of their keys: two requests that change the same rows must not wait for each other.
-    const locked = sql`(select ${alias('s')}.* from ${input(position)} ${alias('s')} join ${tableName(node.collection)} ${alias('l')} on ${alias('l')}.${key} = ${alias('s')}.k order by ${alias('s')}.k for no key update of ${alias('l')})`;
+    const locked = this.#locked(node, position);
     const same = sql`${alias('t')}.${key} = ${alias('i')}.k`;
     const stays = leaving(this.#plan, node.collection, 'delete').map(
       ({ release, condition }) => sql` and not (${condition}${unlessPresent(node, release.field)})`,
@@ -128,7 +147,7 @@ class Chain {
       if (!column.mixed) return sql`${name} = ${value}`;
       const clearing = cleared(this.#plan, node.collection, column.field);
       const released = clearing ? sql` when ${clearing} then null` : nothing;
-      return sql`${name} = case when ${present(node, column)} then ${value}${released} else ${alias('t')}.${name} end`;
+      return sql`${name} = case when ${present(node, column, 'update')} then ${value}${released} else ${alias('t')}.${name} end`;
     });
     for (const field of new Set(leaving(this.#plan, node.collection, 'nullify').map(({ release }) => release.field))) {
       if (columns.some((column) => column.field === field)) continue;
@@ -137,16 +156,59 @@ class Chain {
         sql`${name} = case when ${cleared(this.#plan, node.collection, field) as Fragment} then null else ${alias('t')}.${name} end`,
       );
     }
-    if (changes.length === 0) {
-      return sql`select ${alias('t')}.${key} from ${input(position)} ${alias('i')} join ${table} on ${same}${join(stays, nothing)} order by ${alias('i')}.k for no key update of ${alias('t')}`;
+    const changed = (column: WriteColumn): Fragment | null =>
+      column.mixed ? sql`coalesce(${present(node, column, 'update')}, false)` : null;
+    if (!this.#changes(node)) {
+      const found = sql`join ${table} on ${same}${join(stays, nothing)}`;
+      if (node.guard) return sql`select ${alias('t')}.${key} from ${locked} ${alias('i')} ${found}`;
+      return sql`select ${alias('t')}.${key} from ${input(position)} ${alias('i')} ${found} order by ${alias('i')}.k for no key update of ${alias('t')}`;
     }
-    return sql`update ${table} set ${join(changes, sql`, `)} from ${locked} ${alias('i')}${this.#references(node)} where ${same}${join(stays, nothing)} returning ${alias('t')}.${key}`;
+    return sql`update ${table} set ${join(changes, sql`, `)} from ${locked} ${alias('i')}${this.#references(node)} where ${same}${join(stays, nothing)} returning ${alias('t')}.${key}${snapshot(node, changed)}`;
+  }
+
+  /** Whether rows that exist are written to, or only looked for. */
+  #changes(node: WriteNode): boolean {
+    return (
+      node.columns.some((column) => column.only !== 'insert') ||
+      leaving(this.#plan, node.collection, 'nullify').length > 0
+    );
+  }
+
+  #recorded(): Recorded[] {
+    const changes = this.#plan.nodes.flatMap((node, position): Recorded[] => {
+      const { collection, verb } = node;
+      const made = { action: 'create', collection, shown: true } as const;
+      if (verb === 'insert') return [{ ...made, rows: written(position) }];
+      const changed: Recorded = { action: 'update', collection, rows: written(position), shown: true };
+      return [
+        ...(this.#changes(node) ? [changed] : []),
+        ...(verb === 'upsert' ? [{ ...made, rows: alias(`m${position}`) }] : []),
+      ];
+    });
+    return [...changes, ...recordedReleases(this.#plan)];
+  }
+
+  /** The rows of the input whose items are there and may be changed. */
+  #locked(node: WriteNode, position: number): Fragment {
+    const row = new Source(alias('l'), this.#scope, node.collection);
+    const guard = node.guard ? compileGuard(node.guard, alias('s'), row) : null;
+    const where = guard ? sql` where ${guard}` : nothing;
+    const key = row.raw([], node.collection.primaryKey);
+    return sql`(select ${alias('s')}.* from ${input(position)} ${alias('s')} join ${tableName(node.collection)} ${row.alias} on ${key} = ${alias('s')}.k${row.joins()}${where} order by ${alias('s')}.k for no key update of ${row.alias})`;
+  }
+
+  #validations(node: WriteNode, position: number): Fragment[] {
+    const valueFor = (field: Field): Fragment | null => {
+      const column = node.columns.find((each) => each.field === field);
+      return column ? this.#value(node, column) : null;
+    };
+    return compileValidations(node, position, valueFor, this.#inputs(node), this.#scope);
   }
 
   #newValue(node: WriteNode, column: WriteColumn): Fragment {
     const value = this.#value(node, column);
     if (!column.mixed) return value;
-    return sql`case when ${present(node, column)} then ${value} else ${initialValue(column.field) ?? sql`null`} end`;
+    return sql`case when ${present(node, column, 'insert')} then ${value} else ${initialValue(column.field) ?? sql`null`} end`;
   }
 
   /** A value of the row itself, the key of a new row, or a place behind the last row of the parent. */
@@ -158,7 +220,13 @@ class Chain {
       ...column.references.map((_, table) => sql`${alias(`r${index}_${table}`)}.k::${typeName(column.field)}`),
     );
     if (column.endOf) options.push(this.#end(node, column.endOf, column, index));
+    if (column.caller) options.push(this.#callerValue(column, column.caller, index));
     return options.length === 1 ? (options[0] as Fragment) : sql`coalesce(${join(options, sql`, `)})`;
+  }
+
+  #callerValue(column: WriteColumn, caller: NonNullable<WriteColumn['caller']>, index: number): Fragment {
+    const found = compileCaller(caller, typeName(column.field), this.#scope);
+    return sql`case when ${alias('i')}.${identifier(`v${index}`)} then (${found} limit 1) end`;
   }
 
   #end(node: WriteNode, foreignKey: Field, column: WriteColumn, index: number): Fragment {
@@ -193,8 +261,8 @@ class Chain {
     return this.#plan.nodes.findIndex((each) => each.verb === 'insert' && each.collection.name === name);
   }
 
-  /** Joins to the input of the rows referred to, and a wait for the statement that makes them. */
-  #references(node: WriteNode): Fragment {
+  /** Joins to the input of the rows referred to. */
+  #inputs(node: WriteNode): Fragment {
     const joins: Fragment[] = [];
     node.columns.forEach((column, index) => {
       column.references.forEach((name, table) => {
@@ -205,9 +273,15 @@ class Chain {
         );
       });
     });
-    for (const position of this.#awaited(node))
-      joins.push(sql` cross join (select count(*) from ${written(position)}) ${alias(`w${position}`)}`);
     return join(joins, nothing);
+  }
+
+  /** These, and a wait for the statements that make the rows. */
+  #references(node: WriteNode): Fragment {
+    const waits = [...this.#awaited(node)].map(
+      (position) => sql` cross join (select count(*) from ${written(position)}) ${alias(`w${position}`)}`,
+    );
+    return join([this.#inputs(node), ...waits], nothing);
   }
 
   #refersBack(position: number, node: WriteNode): boolean {
@@ -224,17 +298,18 @@ class Chain {
     return reaches(this.#plan.nodes[position] as WriteNode);
   }
 
-  /** In the order of the payload, as texts. */
+  /** In the order of the payload, left in a setting of the transaction: what is shown of the items reads them there. */
   #rootKeys(): Fragment {
     const position = this.#plan.nodes.findIndex(
       (node) => node.verb === 'insert' && node.collection === this.#plan.collection,
     );
-    if (position < 0) return sql`'[]'::json`;
+    if (position < 0) return sql`null`;
     const rows = sql`json_array_elements_text(${DOCUMENT} -> 'root') with ordinality as ${alias('o')} (n, place)`;
-    return sql`(select json_agg(${alias('i')}.k::text order by ${alias('o')}.place) from ${rows} join ${input(position)} ${alias('i')} on ${alias('i')}.n = ${alias('o')}.n::int4)`;
+    const keys = sql`(select array_agg(${alias('i')}.k::text order by ${alias('o')}.place)::text from ${rows} join ${input(position)} ${alias('i')} on ${alias('i')}.n = ${alias('o')}.n::int4)`;
+    return sql`set_config(${KEYS_SETTING}, ${keys}, true)`;
   }
 
-  /** An item that is to be changed has to be there, also one that leaves by the same payload. */
+  /** An item that is to be changed has to be there and open to the caller, also one that leaves by the same payload. */
   #missing(node: WriteNode, position: number): Fragment {
     const first = this.#plan.releases.findIndex(
       (release) => release.action === 'delete' && release.collection === node.collection,
@@ -244,7 +319,8 @@ class Chain {
       first < 0
         ? nothing
         : sql` + (select count(*) from ${alias(`d${first}`)} ${alias('d')} join ${input(position)} ${alias('i')} on ${alias('i')}.k = ${alias('d')}.${key})`;
-    return sql`case when (select count(*) from ${written(position)})${gone} < (select count(*) from ${input(position)}) then service_raise('missing') end`;
+    const made = node.verb === 'upsert' ? sql` + (select count(*) from ${alias(`m${position}`)})` : nothing;
+    return sql`case when (select count(*) from ${written(position)})${made}${gone} < (select count(*) from ${input(position)}) then service_raise('missing') end`;
   }
 
   /** Of each list the highest key that was new: the caller puts sequences ahead of those that were supplied. */
@@ -258,52 +334,17 @@ class Chain {
   }
 }
 
-/**
- * A request that comes again finds its receipt, unless that has expired; one that runs beside the first waits for it. Every
- * list of rows waits for the second part, so that a repeated request fails for no other reason.
- */
-function receipt(receipts: Collection): Fragment[] {
-  const text = (slot: number): Fragment => sql`${parameter({ kind: 'text', slot })}::text`;
-  const expired = sql`${alias('t')}.expires < now()`;
-  const values = sql`${text(1)}, ${text(2)}, now() + ${text(3)}::interval`;
-  const stored = sql`insert into ${tableName(receipts)} as ${alias('t')} (id, fingerprint, expires) values (${values}) on conflict (id) do update set fingerprint = excluded.fingerprint, expires = excluded.expires, body = null where ${expired} returning 1`;
-  const checked = sql`select case when (select count(*) from ${alias('q')}) = 0 then service_raise('repeated') end`;
-  return [sql`${alias('q')} as (${stored})`, sql`${alias('v')} as materialized (${checked})`];
-}
-
 function inputNames(node: WriteNode): string[] {
-  return node.columns.flatMap((column, index) => [
+  const marks = node.guard?.marks === null ? ['a'] : [];
+  const names = node.columns.flatMap((column, index) => [
     ...(column.holdsValues ? [`c${index}`] : []),
     ...(column.mixed ? [`p${index}`] : []),
     ...(column.endOf ? [`e${index}`] : []),
+    ...(column.onlyInSome ? [`o${index}`] : []),
+    ...(column.caller ? [`v${index}`] : []),
     ...column.references.map((_, table) => `r${index}_${table}`),
   ]);
-}
-
-/** Whether the keys of new rows come from a sequence. */
-function takesKeys(node: WriteNode): boolean {
-  return node.verb === 'insert' && Boolean(node.collection.primaryKey.column?.sequence);
-}
-
-/** Steps that a sequence is moved one by one. */
-const STEPS = 10_000;
-
-/**
- * Takes values from a sequence until it is ahead of a key that is not far: so the keys of one payload do not meet. To set it
- * could move it back behind a value that others took meanwhile, and would not be undone when the write is refused.
- */
-function advance(sequence: string, highest: Fragment): Fragment {
-  const name = sql`${literal(sequence)}::regclass`;
-  const gap = sql`${alias('h')}.k - ${alias('l')}.v`;
-  const last = sql`select coalesce(pg_sequence_last_value(${name}), 0) as v`;
-  return sql`select (select max(nextval(${name})) from generate_series(1, ${gap})) from (${highest}) ${alias('h')}, (${last}) ${alias('l')} where ${gap} between 1 and ${integer(STEPS)}`;
-}
-
-/** What the database itself would give a new row. */
-function initialValue(field: Field): Fragment | null {
-  const { column } = field;
-  if (column?.identity && column.sequence) return sql`nextval(${literal(column.sequence)}::regclass)`;
-  return column?.default_expression ? expression(column.default_expression) : null;
+  return [...marks, ...names];
 }
 
 function inputType(field: Field): Fragment {

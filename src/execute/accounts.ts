@@ -1,16 +1,40 @@
 /** Users as the database knows them: who holds a token, and the first administrator. */
 import { readFileSync } from 'node:fs';
-import { digestToken, type Identity } from '../access/identity.js';
+import type { Account, Holder } from '../access/identity.js';
 import { hashPassword } from '../access/passwords.js';
+import { digestToken } from '../access/tokens.js';
 import { packagePath } from '../files.js';
 import type { Database } from './database.js';
 
 const IDENTITY = readFileSync(packagePath('sql', 'identity.sql'), 'utf8');
 const ADMINISTRATOR = readFileSync(packagePath('sql', 'administrator.sql'), 'utf8');
 
-export async function findIdentity(database: Database, digest: string): Promise<Identity | null> {
-  const [row] = await database.rows<Identity>(IDENTITY, [digest]);
+export async function findAccount(database: Database, holder: Holder): Promise<Account | null> {
+  const [row] = await database.rows<Account>(IDENTITY, parametersOf(holder));
   return row ?? null;
+}
+
+function parametersOf(holder: Holder): (string | null)[] {
+  switch (holder.kind) {
+    case 'public':
+      return [null, null, null];
+    case 'token':
+      return [holder.digest, null, null];
+    case 'user':
+      return [null, holder.user, holder.session];
+  }
+}
+
+/** Calls back with each session that has ended. */
+export async function listenForSessions(
+  database: Database,
+  ended: (session: string) => void,
+): Promise<() => Promise<void>> {
+  const suffix = ` ${database.schema}`;
+  const subscription = await database.pool.listen('service_sessions', (payload) => {
+    if (payload.endsWith(suffix)) ended(payload.slice(0, -suffix.length));
+  });
+  return () => subscription.unlisten();
 }
 
 export interface Credentials {

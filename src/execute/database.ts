@@ -3,7 +3,7 @@ import postgres from 'postgres';
 import { StartError } from '../errors.js';
 import { packageVersion } from '../files.js';
 import { quoteIdentifier } from '../sql/fragment.js';
-import { type Session, SessionPool } from './sessions.js';
+import { cellOptions, type Session, SessionPool } from './sessions.js';
 
 export interface DatabaseOptions {
   readonly url: string;
@@ -73,15 +73,15 @@ export class Database {
         : new StartError(`cannot use the database: ${describe(error, options.url)}`);
     }
     const session = { max: 1, max_pipeline: 10, max_lifetime: null };
-    const sessions = (max: number, statementTimeout: number): SessionPool =>
+    const sessions = (max: number, statementTimeout: number, settings: Settings = {}): SessionPool =>
       new SessionPool(max, options.waitTimeout, (onclose) =>
-        openClient(options, { ...session, onclose }, statementTimeout),
+        openClient(options, { ...session, onclose }, statementTimeout, settings),
       );
     const pools = {
-      sessions: sessions(options.sessions, options.statementTimeout),
+      sessions: sessions(options.sessions, options.statementTimeout, PLANNED_ONCE),
       // PostgreSQL counts the time a client takes to read towards its timeout: streams are timed batch by batch instead.
       streams: sessions(options.streams, 0),
-      imports: sessions(options.imports, options.statementTimeout),
+      imports: sessions(options.imports, options.statementTimeout, PLANNED_ONCE),
       catalog: sessions(1, options.statementTimeout),
     };
     return new Database(pool, pools, options.schema);
@@ -89,9 +89,16 @@ export class Database {
 
   /** Runs a compiled statement: one row with one cell, as the bytes PostgreSQL wrote; null when there is no row. */
   async cell(text: string, parameters: (string | null)[], prepare = true): Promise<Buffer | null> {
-    const rows = (await this.pool.unsafe(text, parameters as string[], { prepare }).raw()) as unknown as Buffer[][];
+    const rows = (await this.pool
+      .unsafe(text, parameters as string[], cellOptions(prepare))
+      .raw()) as unknown as Buffer[][];
     // The last row, since a failed statement before this one can leave holes in front of it (porsager/postgres#1181).
     return rows.at(-1)?.[0] ?? null;
+  }
+
+  /** Rows of a number and a cell. */
+  async numberedCells(text: string, parameters: string[]): Promise<readonly (readonly [Buffer, Buffer | null])[]> {
+    return (await this.pool.unsafe(text, parameters, { prepare: true }).raw()) as unknown as [Buffer, Buffer | null][];
   }
 
   /** For statements of our own that run rarely. */
@@ -123,7 +130,17 @@ interface ClientOptions {
   readonly onclose?: () => void;
 }
 
-function openClient(options: DatabaseOptions, clientOptions: ClientOptions, statementTimeout: number): Pool {
+type Settings = Readonly<Record<string, string>>;
+
+/** Rows of a payload come as one document, which tells the planner nothing: to plan a chain for each would cost more than to run it. */
+const PLANNED_ONCE: Settings = { plan_cache_mode: 'force_generic_plan' };
+
+function openClient(
+  options: DatabaseOptions,
+  clientOptions: ClientOptions,
+  statementTimeout: number,
+  settings: Settings = {},
+): Pool {
   return postgres(options.url, {
     ...clientOptions,
     prepare: true,
@@ -145,6 +162,7 @@ function openClient(options: DatabaseOptions, clientOptions: ClientOptions, stat
       // Never pays for these statements, and costs seconds when a large estimate triggers it.
       jit: 'off',
       statement_timeout: statementTimeout,
+      ...settings,
     },
   } as unknown as postgres.Options<Record<string, postgres.PostgresType>>) as unknown as Pool;
 }

@@ -3,19 +3,24 @@
  * only binds its values. Statements belong to the model they were compiled for.
  */
 import { LRUCache } from 'lru-cache';
-import { compileRead } from '../compile/read.js';
-import { fromDatabase, invalidQuery, serviceUnavailable, staleness } from '../errors.js';
+import type { Identity } from '../access/identity.js';
+import type { Policies } from '../access/policies.js';
+import { compileCohort, compileRead, compileReadBack } from '../compile/read.js';
+import { forbiddenCollection, fromDatabase, invalidQuery, serviceUnavailable, staleness } from '../errors.js';
 import type { Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
+import type { Access, WriteAction } from '../plan/access.js';
 import { columnsOf } from '../plan/columns.js';
-import type { ReadPlan } from '../plan/plan.js';
+import { anyRule } from '../plan/guard.js';
+import type { Condition, ReadPlan } from '../plan/plan.js';
 import { type PlanLimits, planRead } from '../plan/read.js';
 import type { Parsed } from '../request/ast.js';
-import { bind, type Caller } from '../sql/parameter.js';
+import { bind } from '../sql/parameter.js';
 import type { Statement } from '../sql/statement.js';
 import { verify } from '../sql/verify.js';
-import { isConflict, pause } from './conflicts.js';
+import { Cohorts, type Waiter } from './cohorts.js';
+import { ATTEMPTS, isConflict, pause } from './conflicts.js';
 import type { Database } from './database.js';
 import { streamRows } from './stream.js';
 
@@ -29,6 +34,10 @@ export interface Compiled {
   readonly columns: readonly (readonly string[])[];
   /** Of the model it was compiled for. */
   readonly version: number;
+  /** The text that reads for many requests at once. */
+  readonly cohort: () => string;
+  /** The statement that reads the items which the write before it has made. */
+  readonly readBack: () => Statement;
 }
 
 export interface ReadLimits extends PlanLimits {
@@ -37,6 +46,8 @@ export interface ReadLimits extends PlanLimits {
   readonly cost: number | null;
   /** Milliseconds a batch of a stream may take; 0 for no limit. */
   readonly batchTimeout: number;
+  /** Connections that reads which travel together may use; null when each travels alone. */
+  readonly cohorts: number | null;
 }
 
 export interface Explanation {
@@ -45,46 +56,63 @@ export interface Explanation {
   readonly plan: unknown;
 }
 
-/** Changes of the structure that a request may meet one after the other. */
-const ATTEMPTS = 10;
-
 export class Reads {
   readonly #database: Database;
   readonly #mirror: Mirror;
+  readonly #policies: Policies;
   readonly #limits: ReadLimits;
   readonly #observe: Observer;
   readonly #shapes: LRUCache<string, Compiled>;
+  readonly #cohorts: Cohorts | null;
   /** Statements that were used before: from then on they are prepared. The driver never drops a prepared statement, so
    * shapes that come once must not become one. */
   readonly #used = new WeakSet<Compiled>();
   /** Statements whose cost was found acceptable. */
   readonly #affordable = new WeakSet<Compiled>();
 
-  constructor(database: Database, mirror: Mirror, limits: ReadLimits, observe: Observer) {
+  constructor(database: Database, mirror: Mirror, policies: Policies, limits: ReadLimits, observe: Observer) {
     this.#database = database;
     this.#mirror = mirror;
+    this.#policies = policies;
     this.#limits = limits;
     this.#observe = observe;
     this.#shapes = new LRUCache({ max: limits.shapes });
+    this.#cohorts = limits.cohorts === null ? null : new Cohorts(database, limits.cohorts);
     mirror.onChange(() => this.#shapes.clear());
   }
 
-  compile(parsed: Parsed): Compiled {
-    const known = this.#shapes.get(parsed.shape);
+  /** A statement depends on the request's shape and on what the caller may see, not on who the caller is. */
+  compile(parsed: Parsed, caller: Identity, selectedFor: WriteAction | null = null): Compiled {
+    const access = this.#policies.accessOf(caller);
+    const shape = access ? `${access.key} ${selectedFor ?? ''}${parsed.shape}` : parsed.shape;
+    const known = this.#shapes.get(shape);
     if (known) return known;
     const start = performance.now();
     const { model } = this.#mirror;
-    const plan = planRead(parsed.request, model, this.#limits);
+    const plan = access
+      ? planRead(parsed.request, access.view(model), this.#limits, touched(access, selectedFor, parsed, model))
+      : planRead(parsed.request, model, this.#limits);
     const statement = compileRead(plan);
-    verify(statement.text, 'read', (schema, name) => isOurs(model, schema, name));
+    const check = (text: string): string => {
+      verify(text, 'read', (schema, name) => isOurs(model, schema, name));
+      return text;
+    };
+    check(statement.text);
+    const cohort = once(() => check(compileCohort(plan).text));
+    const readBack = once(() => {
+      const made = compileReadBack(plan);
+      check(made.text);
+      return made;
+    });
     const columns = parsed.request.export ? columnsOf(plan.level) : [];
     const { result, stream } = plan;
     const { version } = model;
-    const compiled = { statement, result, stream, opening: plan.meta.length > 0, columns, version };
-    this.#shapes.set(parsed.shape, compiled);
+    const opening = plan.meta.length > 0;
+    const compiled = { statement, result, stream, opening, columns, version, cohort, readBack };
+    this.#shapes.set(shape, compiled);
     this.#observe({
       kind: 'shape-compiled',
-      shape: parsed.shape,
+      shape,
       text: statement.text,
       milliseconds: performance.now() - start,
     });
@@ -92,13 +120,15 @@ export class Reads {
   }
 
   /** The body of the response; null when there is no such item. */
-  run(parsed: Parsed, compiled: Compiled, caller: Caller): Promise<Buffer | null> {
+  run(parsed: Parsed, compiled: Compiled, caller: Identity, waiter: Waiter): Promise<Buffer | null> {
     return this.#attempt(
       parsed,
       compiled,
       (current) => {
         const { text, parameters } = current.statement;
-        return this.#database.cell(text, bind(parameters, parsed.values, caller), this.isKnown(current));
+        const bound = bind(parameters, parsed.values, caller);
+        const prepare = this.isKnown(current);
+        return this.#cohorts?.read(current, bound, prepare, waiter) ?? this.#database.cell(text, bound, prepare);
       },
       caller,
     );
@@ -115,7 +145,7 @@ export class Reads {
   async stream(
     parsed: Parsed,
     compiled: Compiled,
-    caller: Caller,
+    caller: Identity,
     take: (cells: readonly Buffer[], compiled: Compiled) => Promise<boolean>,
     onAbort: (listener: () => void) => void,
   ): Promise<Compiled> {
@@ -145,11 +175,11 @@ export class Reads {
   }
 
   /** What would run, and how PostgreSQL would run it; with `analyze` it does run. */
-  explain(parsed: Parsed, compiled: Compiled, caller: Caller, analyze: boolean): Promise<Explanation> {
+  explain(parsed: Parsed, compiled: Compiled, caller: Identity, analyze: boolean): Promise<Explanation> {
     return this.#attempt(parsed, compiled, (current) => this.#explain(parsed, current, caller, analyze), caller);
   }
 
-  async #explain(parsed: Parsed, compiled: Compiled, caller: Caller, analyze: boolean): Promise<Explanation> {
+  async #explain(parsed: Parsed, compiled: Compiled, caller: Identity, analyze: boolean): Promise<Explanation> {
     const { text, parameters } = compiled.statement;
     const bound = bind(parameters, parsed.values, caller);
     const shown = [...bound];
@@ -166,11 +196,11 @@ export class Reads {
     parsed: Parsed,
     compiled: Compiled,
     send: (compiled: Compiled) => Promise<Result>,
-    caller: Caller,
+    caller: Identity,
     mayRepeat: () => boolean = () => true,
   ): Promise<Result> {
     let current = compiled;
-    for (let attempt = 1; ; attempt++) {
+    for (let number = 1; ; number++) {
       try {
         if (this.#limits.cost !== null && !this.#affordable.has(current))
           await this.#checkCost(parsed, current, caller);
@@ -178,19 +208,19 @@ export class Reads {
       } catch (error) {
         const stale = staleness(error);
         if (!mayRepeat() || !(stale || isConflict(error))) throw fromDatabase(error, useOf(current));
-        if (attempt === ATTEMPTS) throw serviceUnavailable('database', 'Its structure keeps changing');
+        if (number === ATTEMPTS) throw serviceUnavailable('database', 'Its structure keeps changing');
         if (stale) await this.#mirror.refresh(stale === 'certain');
-        else await pause(attempt);
+        else await pause(number);
         const { version } = this.#mirror.model;
         // A structure that did not change is not to blame; the first time a prepared statement may be.
-        if (stale && version === current.version && (stale === 'possible' || attempt > 1))
+        if (stale && version === current.version && (stale === 'possible' || number > 1))
           throw fromDatabase(error, useOf(current));
       }
-      current = this.compile(parsed);
+      current = this.compile(parsed, caller);
     }
   }
 
-  async #checkCost(parsed: Parsed, compiled: Compiled, caller: Caller): Promise<void> {
+  async #checkCost(parsed: Parsed, compiled: Compiled, caller: Identity): Promise<void> {
     const { plan } = await this.#explain(parsed, compiled, caller, false);
     const cost = (plan as [{ Plan: { 'Total Cost': number } }])[0].Plan['Total Cost'];
     if (cost > (this.#limits.cost as number)) {
@@ -203,6 +233,24 @@ export class Reads {
 /** Of several values the key need not be the one that does not fit. */
 function useOf({ result, statement }: Compiled): 'key' | 'query' {
   return result === 'item' && statement.parameters.length === 1 ? 'key' : 'query';
+}
+
+/** Most shapes never need it. */
+function once<Result>(make: () => Result): () => Result {
+  let made: { readonly result: Result } | null = null;
+  return () => {
+    made ??= { result: make() };
+    return made.result;
+  };
+}
+
+/** Of the items that a query selects for a write, those that the caller may write. */
+function touched(access: Access, action: WriteAction | null, { request }: Parsed, model: Model): Condition | null {
+  if (action === null) return null;
+  const collection = model.collections.get(request.collection);
+  const grant = collection && access.grant(action, collection, model);
+  if (!grant) throw forbiddenCollection(request.collection);
+  return anyRule(grant.rules);
 }
 
 function isOurs(model: Model, schema: string, name: string): boolean {

@@ -16,11 +16,19 @@ export class Session {
   readonly client: Client;
   /** When the connection is to be renewed: the statements prepared on it are never dropped. */
   readonly expires = performance.now() + LIFETIME * (0.75 + Math.random() / 2);
+  /** Texts that the connection has prepared. */
+  readonly #prepared = new Set<string>();
+  readonly #afterwards: (() => Promise<void>)[] = [];
   #lost = false;
+
+  /** Those who wait for an answer: of several statements on their way the driver fails only the first when a connection breaks. */
+  readonly #waiting = new Set<(error: Error) => void>();
 
   constructor(open: (onclose: () => void) => Client) {
     this.client = open(() => {
       this.#lost = true;
+      for (const reject of this.#waiting) reject(connectionLost());
+      this.#waiting.clear();
     });
   }
 
@@ -34,31 +42,96 @@ export class Session {
     parameters: readonly (string | null)[] = [],
     options: { prepare?: boolean } = {},
   ): ReturnType<Client['unsafe']> {
-    if (this.#lost) throw serviceUnavailable('database', 'The connection was lost');
+    if (this.#lost) throw connectionLost();
     return this.client.unsafe(text, parameters as string[], options);
   }
 
   /** The first cell of the last row, as the bytes PostgreSQL wrote. */
   async cell(text: string, parameters: readonly (string | null)[], prepare = true): Promise<Buffer | null> {
-    const rows = (await this.query(text, parameters, { prepare }).raw()) as unknown as Buffer[][];
+    // Executed now: one that is only awaited would be sent after those that are executed behind it.
+    const query = this.query(text, parameters, cellOptions(prepare)).raw();
+    const rows = (await this.#answer(query.execute())) as unknown as Buffer[][];
+    if (prepare) this.#prepared.add(text);
     return rows.at(-1)?.[0] ?? null;
+  }
+
+  /**
+   * A transaction whose statements are sent together, in one round trip; null unless all of them are prepared. Only then does the
+   * driver write them at once: those that it holds back would run by themselves on a new connection if this one breaks.
+   */
+  together(statements: readonly Prepared[]): Promise<(Buffer | null)[]> | null {
+    if (this.#lost || !statements.every(({ text }) => this.#prepared.has(text))) return null;
+    const begun = this.#answer(this.query('begin').execute());
+    const cells = statements.map(({ text, parameters }) => this.cell(text, parameters));
+    // After a failure this undoes what was done.
+    const committed = this.#answer(this.query('commit').execute());
+    return settleAll(begun, cells, committed);
+  }
+
+  #answer<Rows>(query: PromiseLike<Rows>): Promise<Rows> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.add(reject);
+      query.then(
+        (rows) => {
+          this.#waiting.delete(reject);
+          resolve(rows);
+        },
+        (error: unknown) => {
+          this.#waiting.delete(reject);
+          reject(error);
+        },
+      );
+    });
+  }
+
+  /** To be done once the running transaction has been committed, before its result is handed on. */
+  afterwards(work: () => Promise<void>): void {
+    this.#afterwards.push(work);
   }
 
   /** What was done is undone if anything fails, the commit included. */
   async transaction<Result>(work: () => Promise<Result>): Promise<Result> {
     // Sent together with the first statement of the work: one round trip less.
-    const begun = this.query('begin').execute();
+    const begun = this.#answer(this.query('begin').execute());
     begun.catch(() => {});
     try {
       const result = await work();
       await begun;
-      await this.query('commit');
+      await this.#answer(this.query('commit').execute());
+      for (const next of this.#afterwards.splice(0)) await next();
       return result;
     } catch (error) {
+      this.#afterwards.length = 0;
       if (!this.#lost) await this.query('rollback').catch(() => {});
       throw error;
     }
   }
+}
+
+function connectionLost(): Error {
+  return serviceUnavailable('database', 'The connection was lost');
+}
+
+/** The driver would send a statement without parameters as plain text, to be planned each time: also where it is to be prepared. */
+export function cellOptions(prepare: boolean): { prepare: boolean } {
+  return prepare ? ({ prepare, simple: false } as { prepare: boolean }) : { prepare };
+}
+
+export interface Prepared {
+  readonly text: string;
+  readonly parameters: readonly (string | null)[];
+}
+
+/** The first failure is the one that matters: those behind it follow from it. The connection is free when all is settled. */
+async function settleAll<Cell>(
+  begun: Promise<unknown>,
+  cells: readonly Promise<Cell>[],
+  committed: Promise<unknown>,
+): Promise<Cell[]> {
+  const results = await Promise.allSettled([begun, ...cells, committed]);
+  const failed = results.find((result) => result.status === 'rejected');
+  if (failed) throw failed.reason;
+  return Promise.all(cells);
 }
 
 /** At most so many sessions; who comes later waits. */

@@ -1,6 +1,7 @@
-/** The database as the mirror sees it: one statement that describes it, and word of its changes. */
+/** The database as the mirror and the policies see it: one statement that describes each, and word of its changes. */
 import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import type { PolicyRow, PolicySource } from '../access/policies.js';
 import { packagePath } from '../files.js';
 import type { StructureDocument } from '../mirror/document.js';
 import type { Source, Structure } from '../mirror/watch.js';
@@ -8,6 +9,15 @@ import type { Database } from './database.js';
 
 const INTROSPECT = readFileSync(packagePath('sql', 'introspect.sql'), 'utf8');
 const FINGERPRINT = readFileSync(packagePath('sql', 'fingerprint.sql'), 'utf8');
+
+const POLICIES = readFileSync(packagePath('sql', 'policies.sql'), 'utf8');
+
+export function policiesOf(database: Database): PolicySource {
+  return {
+    load: async () => JSON.parse(String(await database.cell(POLICIES, []))) as PolicyRow[],
+    listen: (changed) => listen(database, 'service_policies', changed),
+  };
+}
 
 export function sourceOf(database: Database): Source {
   return {

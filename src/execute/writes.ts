@@ -2,40 +2,36 @@
  * Runs writes: the chain of one payload, then what is shown of the result, in one transaction. Deadlocks and serialization
  * failures are ours to retry: nothing of the attempt is left, and the client did nothing wrong.
  */
-import { LRUCache } from 'lru-cache';
-import { hashPassword } from '../access/passwords.js';
+import { type Identity, OPERATOR } from '../access/identity.js';
+import type { Policies } from '../access/policies.js';
+import { journalOf } from '../compile/activity.js';
 import { compileDelete } from '../compile/delete.js';
 import { compileSort } from '../compile/sort.js';
 import { compileWrite } from '../compile/write.js';
-import {
-  fromWrite,
-  invalidPayload,
-  type ServiceError,
-  serviceUnavailable,
-  staleness,
-  unprocessable,
-} from '../errors.js';
+import { fromWrite, invalidPayload, ServiceError, serviceUnavailable, unprocessable } from '../errors.js';
 import { type Collection, collectionOf, type Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
-import { Secret } from '../plan/cell.js';
+import type { WriteAction } from '../plan/access.js';
+import { anyRule, Guard } from '../plan/guard.js';
 import { checkKey, type Key, planCreate, planUpdate, planUpsert, type WriteContext } from '../plan/payload.js';
 import { servedCollection } from '../plan/read.js';
 import { checkRows } from '../plan/rows.js';
-import type { PlannedWrite } from '../plan/write.js';
+import type { Author, PlannedWrite } from '../plan/write.js';
 import type { Parsed } from '../request/ast.js';
 import type { Input, ParseLimits } from '../request/query.js';
 import { parseReadBack, parseSelection } from '../request/rest.js';
 import type { CreateBody, Selected, UpdateBody } from '../request/write.js';
-import { bind, type Caller } from '../sql/parameter.js';
-import type { Statement } from '../sql/statement.js';
-import { verify } from '../sql/verify.js';
-import { Conflict, isConflict, isRace, pause } from './conflicts.js';
+import { bind } from '../sql/parameter.js';
+import { checkPasswords, concernsAccess, decidesAccess, keepAdministrators } from './administrators.js';
+import { attempt, Conflict, isConflict, isRace } from './conflicts.js';
 import type { Database } from './database.js';
 import type { WriteSession } from './import.js';
-import { namesOf } from './naming.js';
-import type { Reads } from './reads.js';
+import type { Compiled, Reads } from './reads.js';
+import { aheadOf, suppliesKeys } from './sequences.js';
 import type { Session } from './sessions.js';
+import { Statements } from './statements.js';
+import { eachChange, fromValidation, hashSecrets, lock, namesOf } from './written.js';
 
 export interface WriteLimits {
   readonly maxRows: number | null;
@@ -45,10 +41,15 @@ export interface WriteLimits {
   readonly receiptLifetime: string;
 }
 
+/** Who writes, and from where. */
+export interface Writer {
+  readonly caller: Identity;
+  readonly author: Author;
+}
+
 /** What is shown of the items that were written. */
-export interface Shown {
+export interface Shown extends Writer {
   readonly queryString: string;
-  readonly caller: Caller;
 }
 
 /** A request that may come again: who sent it under which key, and what it said. */
@@ -57,29 +58,45 @@ export interface Receipt {
   readonly fingerprint: string;
 }
 
-const ATTEMPTS = 10;
+/** A statement with its values. */
+interface Bound {
+  readonly text: string;
+  readonly parameters: (string | null)[];
+  readonly prepare: boolean;
+}
 
 /** What a statement says that found the receipt of an earlier one. */
 const REPEATED = 'repeated';
+
+export interface WriteServices {
+  readonly database: Database;
+  readonly mirror: Mirror;
+  readonly policies: Policies;
+  readonly reads: Reads;
+}
 
 export class Writes {
   readonly #database: Database;
   readonly #mirror: Mirror;
   readonly #reads: Reads;
+  readonly #policies: Policies;
   readonly #limits: WriteLimits;
-  readonly #observe: Observer;
-  readonly #shapes: LRUCache<string, Statement>;
-  /** Statements that were used before: from then on they are prepared. */
-  readonly #used = new WeakSet<Statement>();
+  readonly #statements: Statements;
+  readonly #listeners: (() => Promise<void>)[] = [];
 
-  constructor(database: Database, mirror: Mirror, reads: Reads, limits: WriteLimits, observe: Observer) {
+  constructor(services: WriteServices, limits: WriteLimits, observe: Observer) {
+    const { database, mirror, reads, policies } = services;
     this.#database = database;
     this.#mirror = mirror;
     this.#reads = reads;
+    this.#policies = policies;
     this.#limits = limits;
-    this.#observe = observe;
-    this.#shapes = new LRUCache({ max: limits.shapes });
-    mirror.onChange(() => this.#shapes.clear());
+    this.#statements = new Statements(mirror, limits.shapes, observe);
+  }
+
+  /** Calls back when a write may have changed who may do what; the write is answered after that. */
+  onAccessChange(listener: () => Promise<void>): void {
+    this.#listeners.push(listener);
   }
 
   /** With a receipt, the same request is carried out once and answered the same each time. */
@@ -87,8 +104,8 @@ export class Writes {
     try {
       return await this.#attempt(async (model) => {
         const collection = servedCollection(model, name);
-        const planned = planCreate(collection, body.items, this.#context(model, shown.caller));
-        return this.#database.transaction((session) => this.#send(planned, model, !body.many, shown, session, receipt));
+        const planned = planCreate(collection, body.items, this.#context(model, shown));
+        return this.#run(planned, !body.many, shown, receipt);
       });
     } catch (error) {
       if (!receipt || !isRepeated(error)) throw error;
@@ -109,132 +126,195 @@ export class Writes {
   updateOne(name: string, key: string, data: Input, shown: Shown): Promise<Buffer | null> {
     return this.#attempt(async (model) => {
       const collection = servedCollection(model, name);
-      const planned = planUpdate(collection, [{ key, data }], this.#context(model, shown.caller));
-      return this.#run(planned, model, true, shown);
+      const planned = planUpdate(collection, [{ key, data }], this.#context(model, shown));
+      return this.#run(planned, true, shown);
     });
   }
 
   updateMany(name: string, body: UpdateBody, shown: Shown): Promise<Buffer | null> {
     return this.#attempt(async (model) => {
       const collection = servedCollection(model, name);
-      const context = this.#context(model, shown.caller);
+      const context = this.#context(model, shown);
       if (body.kind === 'each')
-        return this.#run(planUpdate(collection, eachChange(collection, body.items), context), model, false, shown);
+        return this.#run(planUpdate(collection, eachChange(collection, body.items), context), false, shown);
       return this.#database.transaction(async (session) => {
-        const keys = await this.#keys(collection, body.selected, shown.caller, session);
+        const keys = await this.#keys(collection, body.selected, shown.caller, session, 'update');
         const planned = planUpdate(
           collection,
           keys.map((key) => ({ key, data: body.data })),
           context,
         );
-        return this.#send(planned, model, false, shown, session);
+        return this.#send(planned, false, shown, session);
       });
     });
   }
 
-  isSingleton(name: string): boolean {
-    return this.#mirror.model.collections.get(name)?.singleton ?? false;
+  /** As far as the caller may know: of what they can neither see nor write there is nothing to say. */
+  isSingleton(name: string, caller: Identity): boolean {
+    const { model } = this.#mirror;
+    const collection = model.collections.get(name);
+    if (!collection?.singleton) return false;
+    const access = this.#policies.accessOf(caller);
+    if (!access || access.view(model).collections.has(name)) return true;
+    return (['create', 'update'] as const).some((action) => access.grant(action, collection, model));
   }
 
   /** The only item of a singleton is changed, or made. */
   updateSingleton(name: string, data: Input, shown: Shown): Promise<Buffer | null> {
     return this.#attempt(async (model) => {
       const collection = servedCollection(model, name);
-      const context = this.#context(model, shown.caller);
+      const context = this.#context(model, shown);
       return this.#database.transaction(async (session) => {
         await lock(collection, session);
-        const [key] = await this.#keys(collection, { kind: 'query', query: { limit: 1 } }, shown.caller, session);
+        // Whether there is an item is no matter of permissions: whether it may be changed is.
+        const [key] = await this.#keys(collection, { kind: 'query', query: { limit: 1 } }, OPERATOR, session, 'update');
         const planned =
           key === undefined
             ? planCreate(collection, [data], context)
             : planUpdate(collection, [{ key, data }], context);
-        return this.#send(planned, model, true, shown, session);
+        return this.#send(planned, true, shown, session);
       });
     });
   }
 
-  delete(name: string, selected: Selected, caller: Caller): Promise<void> {
+  delete(name: string, selected: Selected, { caller, author }: Writer): Promise<void> {
     return this.#attempt(async (model) => {
       const collection = servedCollection(model, name);
-      const statement = this.#statement(`delete ${collection.name}`, () => compileDelete(collection), model);
+      const access = this.#policies.accessOf(caller);
+      const rule = access && anyRule(new Guard(access, model).grant('delete', collection).rules);
+      const shape = `${access?.key ?? ''}delete ${collection.name}`;
+      const statement = this.#statements.get(shape, model, () => compileDelete(collection, rule, journalOf(model)));
       await this.#database.transaction(async (session) => {
-        const keys = (await this.#keys(collection, selected, caller, session)).map((key) => checkKey(collection, key));
+        const found = await this.#keys(collection, selected, caller, session, 'delete');
+        const keys = found.map((key) => checkKey(collection, key));
         checkRows(keys.length, this.#limits.maxRows);
-        await session.cell(statement.text, bind(statement.parameters, [keys], caller));
+        const send = (): Promise<unknown> =>
+          session.cell(statement.text, bind(statement.parameters, [keys, JSON.stringify(author)], caller));
+        if (!decidesAccess(name)) return void (await send());
+        await keepAdministrators(session, caller, send);
+        session.afterwards(() => this.#changedAccess());
       });
     });
   }
 
-  #context(model: Model, caller: Caller): WriteContext {
+  #context(model: Model, { caller, author }: Writer): WriteContext {
     return {
       model,
+      author,
       maxRows: this.#limits.maxRows,
-      stamp: { now: new Date().toISOString(), user: caller.user, role: caller.role },
+      stamp: { ...caller, now: new Date().toISOString() },
+      access: this.#policies.accessOf(caller),
     };
   }
 
-  async #keys(collection: Collection, selected: Selected, caller: Caller, session: Session): Promise<readonly Key[]> {
+  async #keys(
+    collection: Collection,
+    selected: Selected,
+    caller: Identity,
+    session: Session,
+    action: WriteAction,
+  ): Promise<readonly Key[]> {
     if (selected.kind === 'keys') return selected.keys;
     const key = collection.primaryKey.name;
     const parsed = parseSelection(collection.name, selected.query, key, this.#limits.parse);
-    const cell = await this.#read(parsed, caller, session);
+    const cell = await this.#read(parsed, caller, session, action);
     const { data } = JSON.parse(cell?.toString() ?? '{"data":[]}') as { data: Record<string, Key>[] };
     return data.map((item) => item[key] as Key);
   }
 
-  #run(planned: PlannedWrite, model: Model, one: boolean, shown: Shown): Promise<Buffer | null> {
-    return this.#database.transaction((session) => this.#send(planned, model, one, shown, session));
+  /** In one round trip where the connection knows both statements and nothing depends on their answers. */
+  #run(planned: PlannedWrite, one: boolean, shown: Shown, receipt: Receipt | null = null): Promise<Buffer | null> {
+    return this.#database.sessions.use(async (session) => {
+      const apart = receipt || suppliesKeys(planned) || concernsAccess(planned);
+      const written = apart ? null : await this.#chain(planned, shown.caller, null);
+      const read = written && this.#readBack(planned, one, shown);
+      const cells = written && session.together(read ? [written, read] : [written]);
+      if (!cells) return session.transaction(() => this.#send(planned, one, shown, session, receipt));
+      const [, body = null] = await cells.catch((error: unknown) => {
+        throw isRace(error, planned) ? new Conflict() : fromValidation(error, planned);
+      });
+      return body;
+    });
   }
 
   async #send(
     planned: PlannedWrite,
-    model: Model,
     one: boolean,
     shown: Shown,
     session: Session,
     receipt: Receipt | null = null,
   ): Promise<Buffer | null> {
-    const made = await this.#write(planned, model, shown.caller, session, receipt);
-    const keys = planned.keys ?? made;
-    const parsed = parseReadBack(planned.plan.collection.name, keys, one, shown.queryString, this.#limits.parse);
-    const body = await this.#read(parsed, shown.caller, session);
+    const write = (): Promise<void> => this.#write(planned, shown.caller, session, receipt);
+    if (concernsAccess(planned)) {
+      await checkPasswords(planned, session);
+      await keepAdministrators(session, shown.caller, write);
+      session.afterwards(() => this.#changedAccess());
+    } else await write();
+    const read = this.#readBack(planned, one, shown);
+    const body = read && (await session.cell(read.text, read.parameters, read.prepare));
     if (receipt && body)
       await session.query('update service_receipts set body = $1 where id = $2', [body.toString(), receipt.id]);
     return body;
   }
 
-  /** The keys that the statement made. `model` is the one it was planned on, which need not be the latest any more. */
-  async #write(
-    planned: PlannedWrite,
-    model: Model,
-    caller: Caller,
-    session: Session,
-    receipt: Receipt | null,
-  ): Promise<readonly Key[]> {
-    const { plan, input } = planned;
-    if (plan.nodes.length === 0) return [];
-    const shape = receipt ? `${planned.shape} with a receipt` : planned.shape;
-    const receipts = receipt ? collectionOf(model, 'service_receipts') : null;
-    const statement = this.#statement(shape, () => compileWrite(plan, receipts), model);
-    const document = JSON.stringify({ ...input, nodes: await hashSecrets(input.nodes) });
-    const values = receipt ? [document, receipt.id, receipt.fingerprint, this.#limits.receiptLifetime] : [document];
+  async #changedAccess(): Promise<void> {
+    await Promise.all(this.#listeners.map((listener) => listener()));
+  }
+
+  /** Items that the write makes are read by the keys that it leaves. Null where the caller may not see them. */
+  #readBack({ plan, keys: known }: PlannedWrite, one: boolean, shown: Shown): Bound | null {
+    const keys = plan.nodes.length === 0 ? (known ?? []) : known;
+    const parsed = parseReadBack(plan.collection.name, keys, one, shown.queryString, this.#limits.parse);
+    const compiled = this.#compileShown(parsed, shown.caller);
+    if (!compiled) return null;
+    const { text, parameters } = keys ? compiled.statement : compiled.readBack();
+    return { text, parameters: bind(parameters, parsed.values, shown.caller), prepare: this.#reads.isKnown(compiled) };
+  }
+
+  #compileShown(parsed: Parsed, caller: Identity): Compiled | null {
     try {
-      const bound = bind(statement.parameters, values, caller);
-      const cell = await session.cell(statement.text, bound, this.#isKnown(statement));
-      const { keys, made } = JSON.parse(String(cell)) as { keys: string[] | null; made: (string | null)[] };
-      await aheadOf(planned, made, session);
-      return keys ?? [];
+      return this.#reads.compile(parsed, caller);
     } catch (error) {
-      if (isRace(error, planned)) throw new Conflict();
+      const hidden = error instanceof ServiceError && error.code === 'FORBIDDEN' && !caller.administrator;
+      if (hidden) return null;
       throw error;
     }
   }
 
+  async #write(planned: PlannedWrite, caller: Identity, session: Session, receipt: Receipt | null): Promise<void> {
+    const chain = await this.#chain(planned, caller, receipt);
+    if (!chain) return;
+    try {
+      const cell = await session.cell(chain.text, chain.parameters, chain.prepare);
+      await aheadOf(planned, JSON.parse(String(cell)) as (string | null)[], session);
+    } catch (error) {
+      if (isRace(error, planned)) throw new Conflict();
+      throw fromValidation(error, planned);
+    }
+  }
+
+  /** Null when there is nothing to write. */
+  async #chain(planned: PlannedWrite, caller: Identity, receipt: Receipt | null): Promise<Bound | null> {
+    const { plan, input, model } = planned;
+    if (plan.nodes.length === 0) return null;
+    const shape = receipt ? `${planned.shape} with a receipt` : planned.shape;
+    const receipts = receipt ? collectionOf(model, 'service_receipts') : null;
+    const statement = this.#statements.get(shape, model, () =>
+      compileWrite(plan, { receipts, journal: journalOf(model) }),
+    );
+    const document = JSON.stringify({ ...input, nodes: await hashSecrets(input.nodes) });
+    const values = receipt ? [document, receipt.id, receipt.fingerprint, this.#limits.receiptLifetime] : [document];
+    const parameters = bind(statement.parameters, values, caller);
+    return { text: statement.text, parameters, prepare: this.#statements.isKnown(statement) };
+  }
+
   /** One transaction in which rows are written batch by batch; what `work` throws undoes all of it. */
-  session<Result>(name: string, caller: Caller, work: (session: WriteSession) => Promise<Result>): Promise<Result> {
+  session<Result>(name: string, writer: Writer, work: (session: WriteSession) => Promise<Result>): Promise<Result> {
     const { model } = this.#mirror;
     const collection = servedCollection(model, name);
-    const context = this.#context(model, caller);
+    const context = this.#context(model, writer);
+    const guard = context.access && new Guard(context.access, model);
+    if (guard && !guard.covers('update', collection, [])) guard.grant('create', collection);
     return this.#database.imports.use((session) =>
       session.transaction(() =>
         work({
@@ -242,8 +322,7 @@ export class Writes {
           write: async (rows) => {
             await this.#write(
               planUpsert(collection, rows, { ...context, maxRows: null }),
-              model,
-              caller,
+              writer.caller,
               session,
               null,
             );
@@ -259,12 +338,14 @@ export class Writes {
   }
 
   /** Moves an item of a sorted collection to the place of another. */
-  sort(name: string, item: Key, to: Key, caller: Caller): Promise<void> {
+  sort(name: string, item: Key, to: Key, caller: Identity): Promise<void> {
     return this.#attempt(async (model) => {
       const collection = servedCollection(model, name);
+      const access = this.#policies.accessOf(caller);
+      if (access) new Guard(access, model).checkOrder(collection);
       const field = collection.sortField === null ? undefined : collection.fields.get(collection.sortField);
       if (!field?.column) throw invalidPayload(`The collection "${name}" has no sort field`);
-      const statement = this.#statement(`sort ${name}`, () => compileSort(collection, field), model);
+      const statement = this.#statements.get(`sort ${name}`, model, () => compileSort(collection, field));
       await this.#database.transaction(async (session) => {
         await lock(collection, session);
         await session.cell(statement.text, bind(statement.parameters, [item, to], caller));
@@ -272,8 +353,13 @@ export class Writes {
     });
   }
 
-  async #read(parsed: Parsed, caller: Caller, session: Session): Promise<Buffer | null> {
-    const compiled = this.#reads.compile(parsed);
+  async #read(
+    parsed: Parsed,
+    caller: Identity,
+    session: Session,
+    action: WriteAction | null = null,
+  ): Promise<Buffer | null> {
+    const compiled = this.#reads.compile(parsed, caller, action);
     const { statement } = compiled;
     return session.cell(
       statement.text,
@@ -282,93 +368,9 @@ export class Writes {
     );
   }
 
-  #isKnown(statement: Statement): boolean {
-    if (this.#used.has(statement)) return true;
-    this.#used.add(statement);
-    return false;
+  #attempt<Result>(work: (model: Model) => Promise<Result>): Promise<Result> {
+    return attempt(this.#mirror, work, finalError);
   }
-
-  #statement(shape: string, compile: () => Statement, model: Model): Statement {
-    // What belongs to a former model must neither be found nor kept among the shapes of the latest.
-    const isLatest = model === this.#mirror.model;
-    const known = isLatest ? this.#shapes.get(shape) : undefined;
-    if (known) return known;
-    const start = performance.now();
-    const statement = compile();
-    verify(statement.text, 'write', (schema, name) => model.collections.get(name)?.schema === schema);
-    if (isLatest) this.#shapes.set(shape, statement);
-    this.#observe({ kind: 'shape-compiled', shape, text: statement.text, milliseconds: performance.now() - start });
-    return statement;
-  }
-
-  async #attempt<Result>(work: (model: Model) => Promise<Result>): Promise<Result> {
-    for (let attempt = 1; ; attempt++) {
-      const { model } = this.#mirror;
-      try {
-        return await work(model);
-      } catch (error) {
-        const stale = staleness(error);
-        if (!(stale || isConflict(error))) throw finalError(error, model);
-        if (attempt === ATTEMPTS) throw stale ? changing() : finalError(error, model);
-        if (stale) await this.#mirror.refresh(stale === 'certain');
-        else await pause(attempt);
-        // A structure that did not change is not to blame; the first time a prepared statement may be.
-        if (stale && model === this.#mirror.model && attempt > 1) throw finalError(error, model);
-      }
-    }
-  }
-}
-
-function changing(): ServiceError {
-  return serviceUnavailable('database', 'Its structure keeps changing');
-}
-
-const AHEAD = `
-  select setval($1::regclass, $2::int8)
-  from (select pg_advisory_xact_lock($1::regclass::oid::int8)) as locked, pg_catalog.pg_sequence
-  where seqrelid = $1::regclass and seqincrement > 0 and $2::int8 < seqmax
-    and $2::int8 > coalesce(pg_sequence_last_value($1::regclass), 0)`;
-
-/** A sequence that keys were supplied past is put ahead of them, once it is certain that they were written. */
-async function aheadOf(
-  { plan, input }: PlannedWrite,
-  made: readonly (string | null)[],
-  session: Session,
-): Promise<void> {
-  for (const [position, node] of plan.nodes.entries()) {
-    const sequence = node.collection.primaryKey.column?.sequence;
-    const highest = made[position];
-    const supplied = input.nodes[position]?.some((row) => row.k !== undefined) ?? false;
-    if (sequence && highest && supplied) await session.query(AHEAD, [sequence, highest], { prepare: true });
-  }
-}
-
-/** One at a time: a statement of its own, so that the next one sees what the one before has done. */
-async function lock(collection: Collection, session: Session): Promise<void> {
-  const name = `${collection.schema}.${collection.name}`;
-  await session.query("select pg_advisory_xact_lock(hashtextextended('lateral ' || $1::text, 0))", [name], {
-    prepare: true,
-  });
-}
-
-function eachChange(collection: Collection, items: readonly Input[]): { key: Key; data: Input }[] {
-  return items.map((data) => {
-    const key = data[collection.primaryKey.name];
-    if (typeof key !== 'string' && typeof key !== 'number') throw invalidPayload('Item in update misses primary key');
-    return { key, data };
-  });
-}
-
-/** Hashing takes its time by design, so it happens here and not while the payload is walked. */
-async function hashSecrets(nodes: PlannedWrite['input']['nodes']): Promise<PlannedWrite['input']['nodes']> {
-  return Promise.all(nodes.map((rows) => Promise.all(rows.map((row) => hashRow(row)))));
-}
-
-async function hashRow(row: Readonly<Record<string, unknown>>): Promise<Readonly<Record<string, unknown>>> {
-  const secrets = Object.entries(row).filter(([, value]) => value instanceof Secret) as [string, Secret][];
-  if (secrets.length === 0) return row;
-  const hashed = await Promise.all(secrets.map(async ([name, { text }]) => [name, await hashPassword(text)]));
-  return { ...row, ...Object.fromEntries(hashed) };
 }
 
 function isRepeated(error: unknown): boolean {

@@ -3,10 +3,15 @@ import type { us_listen_socket } from 'uWebSockets.js';
 import type { Config } from '../config.js';
 import { invalidQuery, StartError } from '../errors.js';
 import type { Observer } from '../observe.js';
+import { holdBody } from './body.js';
+import { createCookies } from './cookies.js';
 import { type Cors, createCors } from './cors.js';
 import { Exchange } from './exchange.js';
+import { createLimit, type Limit } from './limiter.js';
+import { createNetwork } from './network.js';
+import { createOriginCheck } from './origin.js';
 import { errorReply, noContent, type Reply, stream, type WriteOptions, write } from './reply.js';
-import type { Router } from './router.js';
+import type { Route, Router } from './router.js';
 
 export interface HttpServer {
   readonly port: number;
@@ -21,9 +26,12 @@ export async function listen(router: Router, config: Config, observe: Observer):
   const uws = await loadSockets(config.MAX_URL_SIZE);
   const app = uws.App();
   const cors = createCors(config);
+  const network = createNetwork(config);
+  const cookies = createCookies(config);
+  const answer = createAnswer(router, cors, config);
   const running: Running = { count: 0, closing: false, idle: null };
   app.any('/*', (response, request) => {
-    const exchange = new Exchange(request, response);
+    const exchange = new Exchange(request, response, network);
     running.count++;
     void serve(exchange).finally(() => {
       if (--running.count === 0) running.idle?.();
@@ -39,7 +47,7 @@ export async function listen(router: Router, config: Config, observe: Observer):
   });
   const serve = async (exchange: Exchange): Promise<void> => {
     try {
-      const reply = await answer(exchange, router, cors, config);
+      const reply = await answer(exchange);
       if (typeof reply.body !== 'function' || exchange.method === 'HEAD')
         write(exchange, reply, writeOptions(exchange));
       else await stream(exchange, reply, reply.body, writeOptions(exchange));
@@ -48,7 +56,11 @@ export async function listen(router: Router, config: Config, observe: Observer):
       if (reply.status >= 500) {
         report(exchange, error);
       }
-      write(exchange, reply, writeOptions(exchange));
+      if (!exchange.cookieRefused) write(exchange, reply, writeOptions(exchange));
+      else {
+        const headers = { ...reply.headers, 'Set-Cookie': cookies.clear(exchange, 'session') };
+        write(exchange, { ...reply, headers }, writeOptions(exchange));
+      }
     }
   };
   const socket = await new Promise<us_listen_socket | false>((resolve) => {
@@ -82,16 +94,44 @@ interface Running {
   idle: (() => void) | null;
 }
 
-function answer(exchange: Exchange, router: Router, cors: Cors, config: Config): Reply | Promise<Reply> {
+type Answer = (exchange: Exchange) => Reply | Promise<Reply>;
+
+function createAnswer(router: Router, cors: Cors, config: Config): Answer {
+  const limit = createLimit(config);
+  const checkOrigin = createOriginCheck(config);
   const maxUrl = config.MAX_URL_SIZE;
-  // The parser's own limit binds only a request head that arrives in pieces.
-  if (exchange.path.length + exchange.queryString.length >= maxUrl) {
-    throw invalidQuery(`The URL is longer than MAX_URL_SIZE (${maxUrl} bytes)`);
+  /** Everything that has to happen before anything is awaited: data of a body that nobody takes is lost. */
+  const open = (exchange: Exchange): Route => {
+    // The parser's own limit binds only a request head that arrives in pieces.
+    if (exchange.path.length + exchange.queryString.length >= maxUrl) {
+      throw invalidQuery(`The URL is longer than MAX_URL_SIZE (${maxUrl} bytes)`);
+    }
+    const route = router.find(exchange);
+    if (!route.streamsBody) exchange.collect(config.MAX_PAYLOAD_SIZE, config.BODY_TIMEOUT);
+    checkOrigin(exchange);
+    return route;
+  };
+  const limited = async (exchange: Exchange, limit: Limit): Promise<Reply> => {
+    const route = attempt(() => open(exchange));
+    if ('result' in route && route.result.streamsBody) holdBody(exchange);
+    await limit(exchange.address);
+    if ('error' in route) throw route.error;
+    return route.result.handle(exchange);
+  };
+  return (exchange) => {
+    if (cors.isPreflight(exchange)) return noContent;
+    if (limit) return limited(exchange, limit);
+    return open(exchange).handle(exchange);
+  };
+}
+
+/** What is wrong with a request is told only once it was counted. */
+function attempt<Result>(work: () => Result): { readonly result: Result } | { readonly error: unknown } {
+  try {
+    return { result: work() };
+  } catch (error) {
+    return { error };
   }
-  if (cors.isPreflight(exchange)) return noContent;
-  const route = router.find(exchange);
-  if (!route.streamsBody) exchange.collect(config.MAX_PAYLOAD_SIZE);
-  return route.handle(exchange);
 }
 
 /** The size of the request head is read from the environment when the library loads: so it loads late. */

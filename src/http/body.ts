@@ -5,8 +5,32 @@ import type { Exchange } from './exchange.js';
 /** Above this many waiting bytes the client is made to wait. */
 const HIGH = 1_048_576;
 
-/** To be called before anything is awaited, since data that nobody takes is lost. */
-export function openBody(exchange: Exchange, maxBytes: number): AsyncGenerator<Buffer> {
+export interface BodyLimits {
+  readonly bytes: number;
+  /** Milliseconds to wait for the next piece. */
+  readonly pause: number;
+}
+
+interface Body {
+  limits: BodyLimits;
+  readonly next: () => Promise<Buffer | null>;
+}
+
+const held = new WeakMap<Exchange, Body>();
+
+/** To be called before anything is awaited, unless the body is held already, since data that nobody takes is lost. */
+export function openBody(exchange: Exchange, limits: BodyLimits): AsyncGenerator<Buffer> {
+  const body = holdBody(exchange);
+  body.limits = limits;
+  return (async function* pieces() {
+    for (let piece = await body.next(); piece !== null; piece = await body.next()) yield piece;
+  })();
+}
+
+/** Begins to take the body in for whoever opens it later: little of it, then the client waits. */
+export function holdBody(exchange: Exchange): Body {
+  const known = held.get(exchange);
+  if (known) return known;
   const { response } = exchange;
   exchange.unread = true;
   const waiting: Buffer[] = [];
@@ -29,9 +53,7 @@ export function openBody(exchange: Exchange, maxBytes: number): AsyncGenerator<B
     ended = last;
     if (last) exchange.unread = false;
     if (exchange.replied) return;
-    if (total > maxBytes) {
-      failure = invalidPayload(`The file is larger than IMPORT_MAX_FILE_SIZE (${maxBytes} bytes)`);
-    } else {
+    if (total <= body.limits.bytes) {
       // The chunk is only lent for the time of the callback.
       waiting.push(Buffer.from(Buffer.from(chunk)));
       bytes += chunk.byteLength;
@@ -44,6 +66,8 @@ export function openBody(exchange: Exchange, maxBytes: number): AsyncGenerator<B
   });
   const next = async (): Promise<Buffer | null> => {
     for (;;) {
+      const { bytes: most, pause } = body.limits;
+      if (total > most) throw invalidPayload(`The file is larger than IMPORT_MAX_FILE_SIZE (${most} bytes)`);
       if (failure) throw failure;
       const piece = waiting.shift();
       if (piece) {
@@ -56,11 +80,18 @@ export function openBody(exchange: Exchange, maxBytes: number): AsyncGenerator<B
       }
       if (ended) return null;
       await new Promise<void>((resolve) => {
-        wake = resolve;
+        const timer = setTimeout(() => {
+          failure = invalidPayload(`Nothing arrived within BODY_TIMEOUT (${pause} ms)`);
+          resolve();
+        }, pause).unref();
+        wake = () => {
+          clearTimeout(timer);
+          resolve();
+        };
       });
     }
   };
-  return (async function* pieces() {
-    for (let piece = await next(); piece !== null; piece = await next()) yield piece;
-  })();
+  const body: Body = { limits: { bytes: Number.POSITIVE_INFINITY, pause: 0 }, next };
+  held.set(exchange, body);
+  return body;
 }

@@ -37,7 +37,7 @@ export function createCors(config: Config): Cors {
   };
 }
 
-function originTest(setting: string): (origin: string) => boolean {
+export function originTest(setting: string): (origin: string) => boolean {
   if (/^true$/i.test(setting)) return () => true;
   if (/^false$/i.test(setting)) return () => false;
   const origins = new Set(setting.split(',').map((each) => each.trim()));

@@ -7,7 +7,9 @@ export interface Reply {
   readonly status: number;
   readonly type: string;
   readonly body: Buffer | string | Produce;
-  readonly headers?: Readonly<Record<string, string>>;
+  readonly headers?: Readonly<Record<string, string | readonly string[]>>;
+  /** Nobody on the way may keep it. */
+  readonly secret?: boolean;
 }
 
 /** Writes a body piece by piece. Nothing is sent before the first piece: a failure until then is an ordinary error. */
@@ -57,7 +59,10 @@ export function errorReply(error: unknown): Reply {
       ? mapped
       : new ServiceError('INTERNAL_SERVER_ERROR', 'An unexpected error occurred.');
   const entry = { message: known.message, extensions: { ...known.extensions, code: known.code } };
-  return jsonText(errorBody({ errors: [entry] }), known.status);
+  const reply = jsonText(errorBody({ errors: [entry] }), known.status);
+  if (known.code !== 'REQUESTS_EXCEEDED') return reply;
+  const seconds = Math.ceil((Date.parse(String(known.extensions.reset)) - Date.now()) / 1_000);
+  return { ...reply, headers: { 'Retry-After': String(Math.max(seconds, 1)) } };
 }
 
 const STATUS_LINES: Readonly<Record<number, string>> = {
@@ -163,8 +168,12 @@ function writeHead(exchange: Exchange, reply: Reply, options: WriteOptions): voi
   response.writeStatus(STATUS_LINES[reply.status] ?? String(reply.status));
   if (reply.type !== '') response.writeHeader('Content-Type', reply.type);
   response.writeHeader('X-Request-Id', exchange.id);
-  response.writeHeader('Cache-Control', 'no-cache');
+  response.writeHeader('Cache-Control', reply.secret ? 'no-store' : 'no-cache');
   if (options.timing && exchange.timing !== '') response.writeHeader('Server-Timing', exchange.timing);
   for (const [name, value] of options.headers) response.writeHeader(name, value);
-  if (reply.headers) for (const name in reply.headers) response.writeHeader(name, reply.headers[name] as string);
+  for (const name in reply.headers) {
+    const value = reply.headers[name] as string | readonly string[];
+    if (typeof value === 'string') response.writeHeader(name, value);
+    else for (const each of value) response.writeHeader(name, each);
+  }
 }

@@ -1,4 +1,5 @@
 /** Values of a payload, checked against their columns and written as PostgreSQL reads them from JSON. */
+import { createHash } from 'node:crypto';
 import { failedValidation, invalidPayload } from '../errors.js';
 import type { Column, Field } from '../mirror/model.js';
 import { NUMBER, RANGES, UUID } from '../sql/codec.js';
@@ -12,6 +13,9 @@ export class Secret {
   }
 }
 
+/** How secrets are shown. */
+export const CONCEALED = '**********';
+
 const TEXTS = new Set(['text', 'varchar', 'bpchar', 'citext', 'name']);
 const DATE = /^[+-]?(\d{4,6})-(\d{2})-(\d{2})/;
 const TIME =
@@ -23,12 +27,18 @@ export function checkValue(field: Field, value: unknown, path: string): unknown 
   if (!column) throw new Error(`the field "${field.name}" has no column`);
   if (value === null || value === undefined) return null;
   if (field.special.includes('hash')) return new Secret(scalarText(value, field, path));
+  if (field.special.includes('digest')) return digest(scalarText(value, field, path));
   if (field.type === 'csv') return checkCsv(value, field, path);
   if (field.type === 'json') return checkJson(value, column, path);
   if (field.type === 'binary') return checkBinary(value, path);
   if (field.type.startsWith('geometry')) return typeof value === 'string' ? value : JSON.stringify(value);
   if (column.is_array) return checkArray(value, field, column, path);
   return checkScalar(value, field, column, path);
+}
+
+/** Of a secret that is long and random: it can be found by its digest, as a password cannot by its hash. */
+function digest(text: string): string | null {
+  return text === '' ? null : createHash('sha256').update(text).digest('hex');
 }
 
 function checkScalar(value: unknown, field: Field, column: Column, path: string): string | boolean {

@@ -5,9 +5,10 @@
 import { forbidden, forbiddenCollection, forbiddenField, invalidQuery } from '../errors.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
 import type { Filter, JsonFilter, Operand, Operator } from '../request/ast.js';
+import { systemOf, wholeOf } from './access.js';
 import { fieldNamed, fieldOf, hopOf, isJson, operandType, resolveExpression, stepOf } from './names.js';
 import { checkOperator } from './operators.js';
-import { ALWAYS, type Condition, type Hop, type OperandPlan, type Step, type ValuePlan } from './plan.js';
+import { ALWAYS, type Condition, type Hop, isAlways, type OperandPlan, type Step, type ValuePlan } from './plan.js';
 
 /** The row that a filter speaks of: one of `collection`, reached through to-one steps. */
 interface Place {
@@ -65,8 +66,7 @@ function planRow(filter: Filter, place: Place): Condition {
 /** An empty `_or` restricts nothing, as an empty `_and` does; one branch that always holds makes the whole hold. */
 function combine(kind: 'and' | 'or', filters: readonly Filter[], plan: (filter: Filter) => Condition): Condition {
   const conditions = filters.map(plan);
-  if (kind === 'or' && conditions.some((each) => each.kind === 'and' && each.conditions.length === 0)) return ALWAYS;
-  if (conditions.length === 0) return ALWAYS;
+  if (conditions.length === 0 || (kind === 'or' && conditions.some(isAlways))) return ALWAYS;
   return conditions.length === 1 ? (conditions[0] as Condition) : { kind, conditions };
 }
 
@@ -117,7 +117,7 @@ function planMany(filter: Filter, hop: Hop, place: Place): Condition {
     case 'none':
       return exists(true, planRow(filter.filter, inner));
     case 'compare':
-      return exists(false, planValue(filter, { kind: 'field', through: [], field: hop.collection.primaryKey }, inner));
+      return exists(false, planValue(filter, keyOf(inner), inner));
     case 'or':
       return combine('or', filter.filters, (each) => planMany(each, hop, place));
     case 'and': {
@@ -150,7 +150,12 @@ function planMember(filter: Filter, place: Place): Condition {
     return combine(filter.kind, filter.filters, (each) => planMember(each, place));
   }
   if (filter.kind !== 'compare') return planRow(filter, place);
-  return planValue(filter, { kind: 'field', through: [], field: place.collection.primaryKey }, place);
+  return planValue(filter, keyOf(place), place);
+}
+
+function keyOf({ collection, name }: Place): OperandPlan {
+  const { field } = fieldNamed(collection, collection.primaryKey.name, name);
+  return { kind: 'field', through: [], field };
 }
 
 function isQuantified(filter: Filter): boolean {
@@ -159,7 +164,9 @@ function isQuantified(filter: Filter): boolean {
 
 /** `{kids: {_null: true}}` and `{kids: {<key>: {_null: true}}}` ask whether there are related rows at all. */
 function presenceOf(filter: Filter, collection: Collection): boolean | null {
-  const test = filter.kind === 'field' && filter.name === collection.primaryKey.name ? filter.filter : filter;
+  const { name } = collection.primaryKey;
+  const isKey = filter.kind === 'field' && filter.name === name && collection.fields.has(name);
+  const test = isKey ? filter.filter : filter;
   if (test.kind !== 'compare') return null;
   return test.operator === 'null' ? false : test.operator === 'nnull' ? true : null;
 }
@@ -173,7 +180,7 @@ function followed(names: readonly string[], place: Place): Hop {
   const { relation } = field;
   const origin = place.collection;
   if (relation?.kind === 'many-to-one' && relation.oneCollection === origin.name && collectionFieldName === undefined) {
-    return { collection, field, named: null, origin };
+    return { collection, field, via: null, named: null, origin };
   }
   if (
     relation?.kind === 'many-to-any' &&
@@ -183,7 +190,8 @@ function followed(names: readonly string[], place: Place): Hop {
     return {
       collection,
       field,
-      named: { field: fieldOf(collection, collectionFieldName), collection: origin.name },
+      via: null,
+      named: { field: fieldOf(wholeOf(collection), collectionFieldName), collection: origin.name },
       origin,
     };
   }
@@ -258,20 +266,26 @@ function planOperand(value: Operand, operator: Operator, operand: OperandPlan, m
   const { codec, label } = operandType(operand);
   if (value.kind === 'slot') return { kind: 'slot', slot: value.slot, codec, label };
   if (!CALLER_OPERATORS.has(operator)) throw invalidQuery(`"_${operator}" of "${label}" takes no field of the caller`);
-  const collection = model.collections.get(CALLER_COLLECTIONS[value.variable] as string);
+  return planCaller(value.variable, value.path, model);
+}
+
+/** A field of the caller's user, role, roles or policies. */
+export function planCaller(
+  variable: string,
+  path: readonly string[],
+  model: Model,
+): Extract<ValuePlan, { kind: 'caller' }> {
+  const whole = systemOf(model);
+  const collection = whole.collections.get(CALLER_COLLECTIONS[variable] as string);
   if (!collection) throw new Error('the model lacks the tables of users');
-  const text = `${value.variable}.${value.path.join('.')}`;
+  const text = `${variable}.${path.join('.')}`;
   // A concealed field is refused by the resolver: nobody reads secrets, not even one's own.
-  const found = resolveExpression({ path: value.path, call: null, text }, collection, {
-    model,
-    place: text,
-    many: true,
-  });
-  return { kind: 'caller', variable: value.variable, collection, operand: found };
+  const operand = resolveExpression({ path, call: null, text }, collection, { model: whole, place: text, many: true });
+  return { kind: 'caller', variable, collection, operand };
 }
 
 function prefixed(operand: OperandPlan, through: readonly Step[]): OperandPlan {
-  return operand.kind === 'aggregate' || operand.kind === 'position'
+  return operand.kind === 'aggregate' || operand.kind === 'position' || operand.kind === 'key'
     ? operand
     : { ...operand, through: [...through, ...operand.through] };
 }

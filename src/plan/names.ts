@@ -1,7 +1,8 @@
 /** Names of a request become objects of the model: fields, steps along relations, functions of fields. */
 import { forbiddenField, invalidQuery } from '../errors.js';
-import { type Collection, collectionOf, type Field, type ManyToAny, type Model } from '../mirror/model.js';
+import type { Collection, Field, ManyToAny, Model } from '../mirror/model.js';
 import type { Call, Expression } from '../request/ast.js';
+import { wholeOf } from './access.js';
 import type { AnyStep, Hop, OneStep, OperandPlan, Step } from './plan.js';
 
 /** A field, with the scope of a many-to-any relation where one was written: `item:headings`. */
@@ -25,7 +26,7 @@ export function fieldOf(collection: Collection, name: string): Field {
   return field;
 }
 
-/** The way from a field that stores a reference; null where the field stores none or its scope is open. */
+/** The way from a field that stores a reference; null where it stores none, its scope is open, or nobody may follow it. */
 export function stepOf(model: Model, collection: Collection, named: Named, place: string): Step | null {
   const { relation } = named.field;
   if (relation?.kind === 'many-to-one') return oneStep(model, named.field, relation.oneCollection);
@@ -35,8 +36,9 @@ export function stepOf(model: Model, collection: Collection, named: Named, place
   return anyStep(model, collection, named.field, relation, named.scope, place);
 }
 
-function oneStep(model: Model, field: Field, target: string): OneStep {
-  return { kind: 'one', field, target: collectionOf(model, target) };
+function oneStep(model: Model, field: Field, name: string): OneStep | null {
+  const target = model.collections.get(name);
+  return target ? { kind: 'one', field, target } : null;
 }
 
 function anyStep(
@@ -49,7 +51,7 @@ function anyStep(
 ): AnyStep {
   const target = model.collections.get(scope);
   if (!target) throw forbiddenField(`${field.name}:${scope}`, collection.name, place);
-  return { kind: 'any', field, collectionField: fieldOf(collection, relation.collectionField), target };
+  return { kind: 'any', field, collectionField: fieldOf(wholeOf(collection), relation.collectionField), target };
 }
 
 /** The steps to each collection a many-to-any field may lead to. */
@@ -61,11 +63,14 @@ export function anySteps(model: Model, collection: Collection, field: Field, pla
     .map((name) => anyStep(model, collection, field, relation, name, place));
 }
 
+/** The way from an alias field to the rows that it lists; null where the field lists none or they may not be seen. */
 export function hopOf(model: Model, origin: Collection, field: Field): Hop | null {
   const { relation } = field;
   if (relation?.kind !== 'one-to-many') return null;
-  const collection = collectionOf(model, relation.manyCollection);
-  return { collection, field: fieldOf(collection, relation.manyField), named: null, origin };
+  const collection = model.collections.get(relation.manyCollection);
+  return collection
+    ? { collection, field: fieldOf(wholeOf(collection), relation.manyField), via: field, named: null, origin }
+    : null;
 }
 
 /** The codec of a value that is compared with the operand, and a name for messages. */
@@ -77,6 +82,8 @@ export function operandType(operand: OperandPlan): { codec: string; label: strin
       return { codec: 'int4', label: `${operand.function}(${operand.field.name})` };
     case 'position':
       return { codec: 'int4', label: operand.field.name };
+    case 'key':
+      return { codec: operand.field.column?.base_type ?? 'text', label: operand.field.name };
     case 'length':
       return { codec: 'int4', label: `count(${operand.field.name})` };
     case 'count':
@@ -180,6 +187,7 @@ export function resolveCall(
   if (call.kind === 'count') {
     const hop = hopOf(options.model, collection, field);
     if (hop) return { kind: 'count', through, hop };
+    if (field.relation?.kind === 'one-to-many') throw forbiddenField(field.name, collection.name, options.place);
     return field.type === 'json' && isJson(field) ? { kind: 'length', through, field } : refuse();
   }
   if (!field.column || isHidden(field)) return refuse();

@@ -22,6 +22,7 @@ const TEXT: readonly Operator[] = [
   'niends_with',
   'empty',
   'nempty',
+  'regex',
 ];
 const SECRET: readonly Operator[] = ['empty', 'nempty', ...PRESENCE];
 const SHAPES: readonly Operator[] = [
@@ -55,6 +56,7 @@ const BY_TYPE: Readonly<Record<string, readonly Operator[]>> = {
 };
 
 export function checkOperator(operator: Operator, operand: OperandPlan): void {
+  if (operator === 'submitted') return;
   const { type, operators } = admitted(operand);
   if (!operators.includes(operator)) {
     throw invalidQuery(`"${type}" field type does not contain the "_${operator}" filter operator`);

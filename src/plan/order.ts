@@ -2,6 +2,7 @@
 import { invalidQuery } from '../errors.js';
 import type { Collection, Model } from '../mirror/model.js';
 import type { Query, SortKey } from '../request/ast.js';
+import { isMasked } from './access.js';
 import { resolveExpression } from './names.js';
 import type { LimitPlan, OffsetPlan, OperandPlan, Order } from './plan.js';
 
@@ -45,13 +46,17 @@ export function defaultOrder(collection: Collection, relationSortField: string |
 }
 
 function withKey(order: readonly Order[], collection: Collection): Order[] {
+  const { primaryKey } = collection;
   const position = order.findIndex(
     ({ operand }) =>
-      operand.kind === 'field' && operand.through.length === 0 && operand.field === collection.primaryKey,
+      operand.kind === 'field' &&
+      operand.through.length === 0 &&
+      operand.field === primaryKey &&
+      !isMasked(collection, primaryKey),
   );
   // Behind the key nothing can be equal: what follows it would only cost.
   if (position >= 0) return order.slice(0, position + 1);
-  return [...order, { operand: { kind: 'field', through: [], field: collection.primaryKey }, descending: false }];
+  return [...order, { operand: { kind: 'key', field: primaryKey }, descending: false }];
 }
 
 export function planLimit(query: Query, defaultLimit: number): LimitPlan {

@@ -1,6 +1,6 @@
 /** Selections × model → what is shown of a row: wildcards expanded, aliases resolved, relations planned level by level. */
 import { forbiddenField } from '../errors.js';
-import { type Collection, collectionOf, type Field } from '../mirror/model.js';
+import type { Collection, Field } from '../mirror/model.js';
 import type { Call, Query, Selection } from '../request/ast.js';
 import { planGroups } from './aggregate.js';
 import { type Budget, planFilter, spend } from './filter.js';
@@ -153,11 +153,14 @@ function planOutput(
         level: planGroups(at.query, hop.collection, model, where, planner.defaultLimit),
       };
     }
+    if (fields.length === 0 && !hop.collection.fields.has(hop.collection.primaryKey.name)) return null;
     const level = planRows(fields, hop.collection, at, planner, field.relation.sortField);
     return { kind: fields.length === 0 ? 'keys' : 'many', name, hop, level };
   }
   if (field.relation?.kind === 'many-to-one' && fields.length > 0) {
-    const target = collectionOf(model, field.relation.oneCollection);
+    const target = model.collections.get(field.relation.oneCollection);
+    // What leads to where the caller may see nothing is left out, as if it had not been asked for.
+    if (!target) return null;
     return {
       kind: 'one',
       name,

@@ -12,10 +12,12 @@ import {
   type Model,
   type OneToMany,
 } from '../mirror/model.js';
-import { checkValue } from './cell.js';
+import type { Access } from './access.js';
+import { CONCEALED, checkValue } from './cell.js';
+import { Guard } from './guard.js';
 import { fieldOf } from './names.js';
 import { type Cell, type Row, Rows, type Stamp } from './rows.js';
-import type { PlannedWrite } from './write.js';
+import type { Author, PlannedWrite, Verb } from './write.js';
 
 export type Payload = Readonly<Record<string, unknown>>;
 export type Key = string | number;
@@ -25,6 +27,9 @@ export interface WriteContext {
   /** Rows one request may write, nested ones included; null for no limit. */
   readonly maxRows: number | null;
   readonly stamp: Stamp;
+  readonly author: Author;
+  /** Null for who may write everything. */
+  readonly access: Access | null;
 }
 
 export function planCreate(collection: Collection, payloads: readonly Payload[], context: WriteContext): PlannedWrite {
@@ -69,22 +74,27 @@ const MAX_DEPTH = 1_000;
 class Walker {
   readonly rows: Rows;
   readonly #model: Model;
-  readonly #shared = new Map<Payload, Cell>();
+  readonly #guard: Guard | null;
+  readonly #shared = new Map<unknown, Cell>();
   #depth = 0;
 
-  constructor({ model, maxRows, stamp }: WriteContext) {
-    this.#model = model;
-    this.rows = new Rows(maxRows, stamp);
+  constructor(context: WriteContext) {
+    this.#model = context.model;
+    this.#guard = context.access && new Guard(context.access, context.model);
+    this.rows = new Rows(context, this.#guard);
   }
 
   create(collection: Collection, payload: Payload, path: string): Row {
+    this.#guard?.check('create', collection, Object.keys(payload), path);
     const key = givenKey(collection, payload, path);
     const row = this.rows.add(collection, 'insert', key, path);
+    if (key !== null) row.given.add(collection.primaryKey.name);
     this.#walk(row, payload, path);
     return row;
   }
 
   update(collection: Collection, key: unknown, payload: Payload, path: string, isRoot = false): Row {
+    this.#guard?.check('update', collection, namesOf(collection, payload), path);
     const row = this.rows.add(collection, 'update', checkKey(collection, key), path);
     this.#walk(row, payload, path, isRoot);
     return row;
@@ -94,14 +104,26 @@ class Walker {
     const key = payload[collection.primaryKey.name];
     return key === undefined || key === null
       ? this.create(collection, payload, path)
-      : this.#upsert(collection, key, payload, path);
+      : this.#upsert(collection, key, payload, namesOf(collection, payload), path);
   }
 
-  /** An object with a key: the item is changed, or made with that key. */
-  #upsert(collection: Collection, key: unknown, payload: Payload, path: string): Row {
-    const row = this.rows.add(collection, 'upsert', checkKey(collection, key), path);
+  /** An object with a key: the item is changed, or made with that key, as far as the caller may do the one and the other. */
+  #upsert(collection: Collection, key: unknown, payload: Payload, names: readonly string[], path: string): Row {
+    const row = this.rows.add(
+      collection,
+      this.#guard ? this.#verb(this.#guard, collection, names, path) : 'upsert',
+      checkKey(collection, key),
+      path,
+    );
     this.#walk(row, payload, path);
     return row;
+  }
+
+  #verb(guard: Guard, collection: Collection, names: readonly string[], path: string): Verb {
+    const mayCreate = guard.covers('create', collection, [...names, collection.primaryKey.name]);
+    const mayUpdate = names.length === 0 || guard.covers('update', collection, names);
+    if (!mayCreate && !mayUpdate) guard.check('update', collection, names, path);
+    return mayCreate && mayUpdate ? 'upsert' : mayCreate ? 'insert' : 'update';
   }
 
   #walk(row: Row, payload: Payload, path: string, isRoot = false): void {
@@ -112,30 +134,22 @@ class Walker {
       const field = collection.fields.get(name);
       if (!field) throw invalidPayload(`"${place}" is not a field of "${collection.name}"`);
       if (field === collection.primaryKey) continue;
-      // An empty password leaves the stored one as it is.
-      if (field.special.includes('hash') && value === '') continue;
+      if (isUnchanged(field, value)) continue;
+      if (field.special.includes('sealed')) throw invalidPayload(`"${place}" cannot be written`);
+      row.given.add(name);
       switch (field.relation?.kind) {
         case 'one-to-many':
           this.#many(row, field.relation, value, place);
           break;
         case 'many-to-one':
-          this.rows.set(
-            row,
-            field,
-            this.#once(isRoot, value, () =>
-              this.#one(field, collectionOf(this.#model, (field.relation as ManyToOne).oneCollection), value, place),
-            ),
-            place,
-          );
+        case 'many-to-any': {
+          const shared = isRoot ? this.#shared.get(value) : undefined;
+          const cell = shared ?? this.#referred(row, field, field.relation, payload, value, place);
+          // One change of several items makes what they refer to once, for all of them.
+          if (isRoot && isObject(value)) this.#shared.set(value, cell);
+          this.rows.set(row, field, cell, place);
           break;
-        case 'many-to-any':
-          this.rows.set(
-            row,
-            field,
-            this.#once(isRoot, value, () => this.#any(row, field, field.relation as ManyToAny, payload, value, place)),
-            place,
-          );
-          break;
+        }
         default:
           // Alias fields without a relation (presentation, groups) hold nothing.
           if (field.column)
@@ -145,29 +159,37 @@ class Walker {
     this.#depth--;
   }
 
-  /** One change of several items makes what they refer to once, for all of them. */
-  #once(isRoot: boolean, value: unknown, make: () => Cell): Cell {
-    if (!isRoot || !isObject(value)) return make();
-    const cell = this.#shared.get(value) ?? make();
-    this.#shared.set(value, cell);
-    return cell;
-  }
-
   #value(field: Field, value: unknown, place: string): unknown {
     if (field.column?.is_generated) throw invalidPayload(`"${place}" is generated by the database`);
     return checkValue(field, value, place);
   }
 
   /** A scalar links, null clears, an object makes or changes the related item. */
-  #one(field: Field, target: Collection, value: unknown, place: string): Cell {
+  #referred(
+    row: Row,
+    field: Field,
+    relation: ManyToOne | ManyToAny,
+    payload: Payload,
+    value: unknown,
+    place: string,
+  ): Cell {
+    if (relation.kind === 'many-to-any') return this.#any(row, field, relation, payload, value, place);
     if (!isObject(value)) return { kind: 'value', value: this.#value(field, value, place) };
-    return this.#related(target, value, place);
+    return this.#related(collectionOf(this.#model, relation.oneCollection), value, place);
   }
 
   #related(target: Collection, payload: Payload, place: string): Cell {
     const key = payload[target.primaryKey.name];
     if (key === undefined || key === null) return referenceTo(this.create(target, payload, place));
-    return { kind: 'value', value: this.#upsert(target, key, payload, place).key };
+    return this.#existing(target, key, payload, place);
+  }
+
+  #existing(target: Collection, key: unknown, payload: Payload, place: string): Cell {
+    const names = namesOf(target, payload);
+    // Who may not make the item only refers to it.
+    const refers = this.#guard && names.length === 0 && !this.#guard.covers('create', target, [target.primaryKey.name]);
+    if (refers) return { kind: 'value', value: checkKey(target, key) };
+    return { kind: 'value', value: this.#upsert(target, key, payload, names, place).key };
   }
 
   #any(row: Row, field: Field, relation: ManyToAny, payload: Payload, value: unknown, place: string): Cell {
@@ -200,8 +222,10 @@ class Walker {
   #many(row: Row, relation: OneToMany, value: unknown, place: string): void {
     const target = collectionOf(this.#model, relation.manyCollection);
     const foreignKey = fieldOf(target, relation.manyField);
-    const link = (child: Row, childPlace: string): void =>
+    const link = (child: Row, childPlace: string): void => {
+      child.given.add(foreignKey.name);
       this.rows.set(child, foreignKey, parentCell(row), childPlace);
+    };
     if (value === null || Array.isArray(value)) {
       const entries: unknown[] = value ?? [];
       entries.forEach((entry, position) => {
@@ -246,12 +270,25 @@ class Walker {
 
   /** A key links an existing item; an object makes one, or changes the one whose key it has. */
   #member(target: Collection, foreignKey: Field, entry: unknown, place: string): Row {
-    if (!isObject(entry)) return this.rows.add(target, 'update', checkKey(target, entry), place);
+    if (!isObject(entry)) {
+      this.#guard?.check('update', target, [foreignKey.name], place);
+      return this.rows.add(target, 'update', checkKey(target, entry), place);
+    }
     const payload = without(entry, foreignKey);
     const key = payload[target.primaryKey.name];
     if (key === undefined || key === null) return this.create(target, payload, place);
-    return this.#upsert(target, key, payload, place);
+    return this.#upsert(target, key, payload, [...namesOf(target, payload), foreignKey.name], place);
   }
+}
+
+/** An empty password leaves the stored one as it is, and so does a secret as it is shown. */
+function isUnchanged(field: Field, value: unknown): boolean {
+  return (field.special.includes('hash') && value === '') || (field.special.includes('conceal') && value === CONCEALED);
+}
+
+/** The fields that a payload changes: the key only says of which item. */
+function namesOf(collection: Collection, payload: Payload): string[] {
+  return Object.keys(payload).filter((name) => name !== collection.primaryKey.name);
 }
 
 /** The parent decides the reference, whatever the child's payload says of it. */

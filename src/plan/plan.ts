@@ -87,6 +87,8 @@ export interface Hop {
   readonly collection: Collection;
   /** The column that holds the key of the row. */
   readonly field: Field;
+  /** The alias field that shows them; null where they were found by naming the column. */
+  readonly via: Field | null;
   /** References that name their collection: only those that name this one count. */
   readonly named: { readonly field: Field; readonly collection: string } | null;
   /** The collection referred to. */
@@ -109,6 +111,8 @@ export type OperandPlan =
   /** Of the rows behind a to-many relation, the value that comes first in the direction of the sort. */
   | { readonly kind: 'first'; readonly through: readonly Step[]; readonly hop: Hop; readonly operand: OperandPlan }
   | { readonly kind: 'aggregate'; readonly aggregate: AggregatePlan }
+  /** The key of the row, whether or not it may be shown: what makes an order stable. */
+  | { readonly kind: 'key'; readonly field: Field }
   /** The place of the key in a list of keys. */
   | { readonly kind: 'position'; readonly slot: Slot; readonly field: Field };
 
@@ -128,7 +132,9 @@ export type Condition =
       readonly negated: boolean;
       readonly where: Condition;
     }
-  | { readonly kind: 'search'; readonly slot: Slot; readonly fields: readonly Field[] };
+  | { readonly kind: 'search'; readonly slot: Slot; readonly fields: readonly Field[] }
+  /** Holds of the row as it is, whatever the caller may see of it. */
+  | { readonly kind: 'rule'; readonly rule: Condition };
 
 export interface CursorCondition {
   readonly slot: Slot;
@@ -160,6 +166,10 @@ export type OffsetPlan =
 
 /** What holds of every row. */
 export const ALWAYS: Condition = { kind: 'and', conditions: [] };
+
+export function isAlways(condition: Condition): boolean {
+  return condition.kind === 'and' && condition.conditions.every(isAlways);
+}
 
 export function both(...conditions: readonly Condition[]): Condition {
   const parts = conditions.flatMap((each) => (each.kind === 'and' ? each.conditions : [each]));

@@ -1,7 +1,8 @@
 /** Request AST × model → read plan: names are resolved, wildcards expanded, limits checked. */
-import { forbidden, forbiddenCollection, invalidQuery } from '../errors.js';
+import { forbidden, forbiddenCollection, forbiddenField, invalidQuery } from '../errors.js';
 import type { Collection, Model } from '../mirror/model.js';
 import type { Limit, ReadRequest, Target } from '../request/ast.js';
+import { isMasked } from './access.js';
 import { planGroups } from './aggregate.js';
 import { planFilter } from './filter.js';
 import { defaultOrder } from './order.js';
@@ -14,7 +15,13 @@ export interface PlanLimits {
   readonly maxNodes: number;
 }
 
-export function planRead(request: ReadRequest, model: Model, limits: PlanLimits): ReadPlan {
+/** With `touched`, only rows that meet it: those that the caller may write, where items are selected for that. */
+export function planRead(
+  request: ReadRequest,
+  model: Model,
+  limits: PlanLimits,
+  touched: Condition | null = null,
+): ReadPlan {
   const collection = servedCollection(model, request.collection);
   const planner: Planner = { model, ...limits, nodes: 0 };
   const { query, target } = request;
@@ -25,7 +32,9 @@ export function planRead(request: ReadRequest, model: Model, limits: PlanLimits)
   if (single && !request.export) {
     return planItem(request, collection, planOutputs(fields, collection, position, planner));
   }
-  const narrowed = narrow(target, collection);
+  const narrowed = touched
+    ? both(narrow(target, collection), { kind: 'rule', rule: touched })
+    : narrow(target, collection);
   if (target.kind === 'written') {
     const rows = planRows(fields, collection, position, planner, null, narrowed);
     const level: RowLevel = {
@@ -37,7 +46,7 @@ export function planRead(request: ReadRequest, model: Model, limits: PlanLimits)
   }
   const grouped = query.aggregate !== null || query.groupBy !== null;
   const large = isLarge(query.limit);
-  checkCursor(request, grouped);
+  checkCursor(request, collection, grouped);
   const level = grouped
     ? planGroups(query, collection, model, filtered(request, collection, planner, narrowed), limits.defaultLimit)
     : { ...planRows(fields, collection, position, planner, null, narrowed), locked: target.kind === 'selected' };
@@ -89,18 +98,22 @@ function planItem({ target }: ReadRequest, collection: Collection, outputs: RowL
   return { kind: 'read', result, stream: false, level, meta: [], cursor: false };
 }
 
-function checkCursor(request: ReadRequest, grouped: boolean): void {
+/** A cursor holds the key of the last row, so it may go only to those who may see it. */
+function checkCursor(request: ReadRequest, collection: Collection, grouped: boolean): void {
   const { query } = request;
   if (query.cursor === null) return;
   if (grouped || request.export) throw invalidQuery('"cursor" does not apply to aggregates and exports');
   if (query.offset !== null || query.page !== null)
     throw invalidQuery('"cursor" takes the place of "offset" and "page"');
   if (isLarge(query.limit)) throw invalidQuery('"cursor" needs a limit, at most STREAM_ABOVE');
+  const { primaryKey } = collection;
+  if (!collection.fields.has(primaryKey.name) || isMasked(collection, primaryKey))
+    throw forbiddenField(primaryKey.name, collection.name, 'cursor');
 }
 
 export function servedCollection(model: Model, name: string): Collection {
   const collection = model.collections.get(name);
-  if (collection && !collection.system) return collection;
+  if (collection) return collection;
   const reason = model.refused.get(name);
   throw reason ? forbidden(`"${name}" cannot be served: it ${reason}.`) : forbiddenCollection(name);
 }

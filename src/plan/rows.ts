@@ -1,10 +1,24 @@
 /** The rows of a write while its payload is walked: merged where a row is named twice, completed, and given their shape. */
 import { randomUUID } from 'node:crypto';
 import { failedValidation, invalidPayload } from '../errors.js';
-import type { Collection, Field } from '../mirror/model.js';
+import type { Collection, Field, Model } from '../mirror/model.js';
+import type { Guard, Marks } from './guard.js';
 import { fieldOf } from './names.js';
-import type { Key } from './payload.js';
-import type { PlannedWrite, Release, Verb, WriteColumn, WriteInput, WriteNode, WritePlan } from './write.js';
+import type { Key, WriteContext } from './payload.js';
+import { presetCell } from './preset.js';
+import { planFieldValidations, planValidations } from './validate.js';
+import type {
+  Author,
+  PlannedWrite,
+  Release,
+  RowGuard,
+  Validation,
+  Verb,
+  WriteColumn,
+  WriteInput,
+  WriteNode,
+  WritePlan,
+} from './write.js';
 
 export interface Row {
   readonly collection: Collection;
@@ -12,22 +26,31 @@ export interface Row {
   readonly number: number;
   readonly key: Key | null;
   readonly cells: Map<string, Cell>;
+  /** Fields that the caller has something to say about. */
+  readonly given: Set<string>;
   readonly path: string;
 }
 
 /** A value, or the key of a row that the same statement makes. */
 export type Cell =
-  | { readonly kind: 'value'; readonly value: unknown }
+  | { readonly kind: 'value'; readonly value: unknown; readonly only?: 'insert' | 'update' }
+  | { readonly kind: 'caller'; readonly plan: CallerValue; readonly only?: 'insert' | 'update' }
   | { readonly kind: 'reference'; readonly row: Row }
   /** So many places behind the last row of the same parent. */
   | { readonly kind: 'end'; readonly position: number; readonly parent: Field };
+
+type CallerValue = NonNullable<WriteColumn['caller']>;
 
 /** What the service itself writes: who, and when. */
 export interface Stamp {
   readonly now: string;
   readonly user: string | null;
   readonly role: string | null;
+  readonly roles: readonly string[];
+  readonly policies: readonly string[];
 }
+
+type Stamped = 'now' | 'user' | 'role';
 
 interface List {
   readonly collection: Collection;
@@ -41,12 +64,12 @@ interface Releases {
   readonly entries: { parent: Key; child: Key | null }[];
 }
 
-const FIRST_FLAGS: Readonly<Record<string, keyof Stamp>> = {
+const FIRST_FLAGS: Readonly<Record<string, Stamped>> = {
   'date-created': 'now',
   'user-created': 'user',
   'role-created': 'role',
 };
-const LATER_FLAGS: Readonly<Record<string, keyof Stamp>> = {
+const LATER_FLAGS: Readonly<Record<string, Stamped>> = {
   'date-updated': 'now',
   'user-updated': 'user',
   'role-updated': 'role',
@@ -55,13 +78,19 @@ const LATER_FLAGS: Readonly<Record<string, keyof Stamp>> = {
 export class Rows {
   readonly #maxRows: number | null;
   readonly #stamp: Stamp;
+  readonly #model: Model;
+  readonly #author: Author;
+  readonly #guard: Guard | null;
   readonly #lists = new Map<string, List>();
   readonly #releases = new Map<string, Releases>();
   #count = 0;
 
-  constructor(maxRows: number | null, stamp: Stamp) {
+  constructor({ maxRows, stamp, model, author }: WriteContext, guard: Guard | null) {
     this.#maxRows = maxRows;
     this.#stamp = stamp;
+    this.#model = model;
+    this.#author = author;
+    this.#guard = guard;
   }
 
   add(collection: Collection, verb: Verb, key: Key | null, path: string): Row {
@@ -70,7 +99,7 @@ export class Rows {
     const named = key === null ? undefined : this.#named(collection, verb, key);
     if (named) return named;
     this.#tally(1);
-    const row: Row = { collection, verb, number: list.rows.length, key, cells: new Map(), path };
+    const row: Row = { collection, verb, number: list.rows.length, key, cells: new Map(), given: new Set(), path };
     list.rows.push(row);
     if (key !== null) list.byKey.set(String(key), row);
     return row;
@@ -118,15 +147,26 @@ export class Rows {
     action: Release['action'],
     keys: readonly Key[] | null,
   ): void {
-    const name = `${action} ${collection.name} ${field.name}`;
+    const name = `${action} ${collection.name} ${field.name}${this.#guard && keys ? ' strict' : ''}`;
     const found = this.#releases.get(name) ?? {
-      release: { collection, field, from: parent.collection, action },
+      release: this.#planRelease(collection, field, parent.collection, action, keys !== null),
       entries: [],
     };
     this.#releases.set(name, found);
     if (parent.key === null) throw new Error('only rows that exist have others to release');
     for (const child of keys ?? [null]) found.entries.push({ parent: parent.key, child });
     this.#tally(keys?.length ?? 0);
+  }
+
+  #planRelease(
+    collection: Collection,
+    field: Field,
+    from: Collection,
+    action: Release['action'],
+    named: boolean,
+  ): Release {
+    const guard = this.#guard?.released(collection, field, action) ?? null;
+    return { collection, field, from, action, guard, strict: named && this.#guard !== null };
   }
 
   /** A new row of a sorted relation goes to its end, unless it says where. */
@@ -138,7 +178,7 @@ export class Rows {
   finish(collection: Collection, root: readonly number[], keys: readonly Key[] | null): PlannedWrite {
     const lists = [...this.#lists.values()].filter((list) => list.rows.length > 0);
     for (const list of lists) for (const row of list.rows) this.#complete(row);
-    const shaped = lists.map((list) => shapeList(list));
+    const shaped = lists.map((list) => shapeList(list, this.#judge(list)));
     const releases = [...this.#releases.values()];
     const plan: WritePlan = {
       kind: 'write',
@@ -151,12 +191,50 @@ export class Rows {
       nodes: shaped.map(({ rows }) => rows),
       releases: releases.map(({ entries }) => entries),
       root,
+      by: this.#author,
     };
-    return { plan, input, shape: describe(plan), keys };
+    const paths = lists.map((list) => list.rows.map((row) => row.path));
+    return { model: this.#model, plan, input, shape: `${this.#guard?.key ?? ''}${describe(plan)}`, paths, keys };
+  }
+
+  /** What the caller must be allowed, and what must hold of the rows. */
+  #judge({ collection, verb, rows }: List): Judgement {
+    const fields = [...new Set(rows.flatMap((row) => [...row.cells.keys()]))].map((name) => fieldOf(collection, name));
+    const validations = planFieldValidations(fields, collection, this.#model);
+    const guard = this.#guard;
+    if (!guard) return { guard: null, marks: [], validations };
+    if (verb !== 'update') {
+      for (const row of rows) guard.check('create', collection, [...row.given], row.path);
+      const rules = guard.grant('create', collection).validations;
+      validations.push(...planValidations(rules, collection, this.#model, 'insert'));
+    }
+    if (verb === 'insert') return { guard: null, marks: [], validations };
+    const isLink = (row: Row): boolean => verb === 'upsert' && row.given.size === 0;
+    const given = rows.map((row) => (isLink(row) ? null : [...row.given]));
+    if (given.some((names) => names !== null)) {
+      const rules = guard.grant('update', collection).validations;
+      validations.push(...planValidations(rules, collection, this.#model, 'update'));
+    }
+    return { ...guard.rows(collection, given), validations };
+  }
+
+  /** What policies give to fields that the payload leaves out. */
+  #preset(row: Row, action: 'create' | 'update', only: 'insert' | 'update' | undefined): void {
+    if (!this.#guard?.covers(action, row.collection, [])) return;
+    for (const [name, value] of Object.entries(this.#guard.grant(action, row.collection).presets)) {
+      const field = row.collection.fields.get(name);
+      if (!field?.column || field === row.collection.primaryKey || row.cells.has(name)) continue;
+      const cell = presetCell(field, value, this.#stamp, this.#model);
+      row.cells.set(name, only ? { ...cell, only } : cell);
+    }
   }
 
   /** Flags of the service, then what the database would miss. */
   #complete(row: Row): void {
+    if (row.verb === 'insert') this.#preset(row, 'create', undefined);
+    if (row.verb === 'update') this.#preset(row, 'update', undefined);
+    if (row.verb === 'upsert' && row.given.size > 0) this.#preset(row, 'update', 'update');
+    if (row.verb === 'upsert') this.#preset(row, 'create', 'insert');
     for (const field of row.collection.fields.values()) {
       if (!field.column) continue;
       const first = stamped(field, FIRST_FLAGS);
@@ -200,9 +278,9 @@ export function checkRows(rows: number, most: number | null): void {
     throw invalidPayload(`Exceeded max batch mutation limit of ${most} (MAX_BATCH_MUTATION)`);
 }
 
-function stamped(field: Field, flags: Readonly<Record<string, keyof Stamp>>): keyof Stamp | null {
+function stamped(field: Field, flags: Readonly<Record<string, Stamped>>): Stamped | null {
   const flag = field.special.find((each) => each in flags);
-  return flag === undefined ? null : (flags[flag] as keyof Stamp);
+  return flag === undefined ? null : (flags[flag] as Stamped);
 }
 
 function isSame(one: Cell | undefined, other: Cell | undefined): boolean {
@@ -211,7 +289,13 @@ function isSame(one: Cell | undefined, other: Cell | undefined): boolean {
   return JSON.stringify(one.value) === JSON.stringify(other.value);
 }
 
-function shapeList(list: List): { node: WriteNode; rows: Record<string, unknown>[] } {
+interface Judgement {
+  readonly guard: RowGuard | null;
+  readonly marks: Marks;
+  readonly validations: readonly Validation[];
+}
+
+function shapeList(list: List, judged: Judgement): { node: WriteNode; rows: Record<string, unknown>[] } {
   const names = new Set(list.rows.flatMap((row) => [...row.cells.keys()]));
   const fields = [...list.collection.fields.keys()]
     .filter((name) => names.has(name))
@@ -219,9 +303,10 @@ function shapeList(list: List): { node: WriteNode; rows: Record<string, unknown>
   const columns = fields.map((field): WriteColumn => {
     const cells = list.rows.map((row) => row.cells.get(field.name));
     const references = new Set(cells.flatMap((cell) => (cell?.kind === 'reference' ? [cell.row.collection.name] : [])));
+    const onlyInSome = cells.some((cell) => cell !== undefined && 'only' in cell && cell.only !== undefined);
     return {
       field,
-      mixed: cells.some((cell) => cell === undefined),
+      mixed: onlyInSome || cells.some((cell) => cell === undefined),
       holdsValues: cells.some((cell) => cell?.kind === 'value'),
       endOf: cells.find((cell) => cell?.kind === 'end')?.parent ?? null,
       references: [...references].sort(),
@@ -233,29 +318,38 @@ function shapeList(list: List): { node: WriteNode; rows: Record<string, unknown>
             : stamped(field, LATER_FLAGS)
               ? 'update'
               : null,
+      onlyInSome,
+      caller: cells.find((cell) => cell?.kind === 'caller')?.plan ?? null,
     };
   });
-  const rows = list.rows.map((row) => {
+  const rows = list.rows.map((row, place) => {
     const entry: Record<string, unknown> = { n: row.number };
+    const mark = judged.marks[place] ?? null;
+    if (mark !== null) entry.a = mark;
     if (row.key !== null) entry.k = row.key;
     columns.forEach((column, position) => {
       const cell = row.cells.get(column.field.name);
       if (!cell) return;
       if (column.mixed) entry[`p${position}`] = true;
+      if ('only' in cell && cell.only) entry[`o${position}`] = cell.only;
       if (cell.kind === 'value') entry[`c${position}`] = cell.value;
+      else if (cell.kind === 'caller') entry[`v${position}`] = true;
       else if (cell.kind === 'end') entry[`e${position}`] = cell.position;
       else entry[`r${position}_${column.references.indexOf(cell.row.collection.name)}`] = cell.row.number;
     });
     return entry;
   });
-  return { node: { collection: list.collection, verb: list.verb, columns }, rows };
+  const { guard, validations } = judged;
+  return { node: { collection: list.collection, verb: list.verb, columns, guard, validations }, rows };
 }
 
 /** The shape as text: names and flags, no values. */
 function describe(plan: WritePlan): string {
-  const nodes = plan.nodes.map(({ collection, verb, columns }) => [
+  const nodes = plan.nodes.map(({ collection, verb, columns, guard, validations }) => [
     verb,
     collection.name,
+    guard ? guard.marks : '',
+    validations.length,
     ...columns.map((column) => [
       column.field.name,
       column.mixed,
@@ -263,8 +357,15 @@ function describe(plan: WritePlan): string {
       column.references,
       column.only,
       column.endOf?.name,
+      column.onlyInSome,
+      column.caller !== null,
     ]),
   ]);
-  const releases = plan.releases.map(({ collection, field, action }) => [action, collection.name, field.name]);
+  const releases = plan.releases.map(({ collection, field, action, strict }) => [
+    action,
+    collection.name,
+    field.name,
+    strict,
+  ]);
   return JSON.stringify(['write', plan.collection.name, plan.makesKeys, nodes, releases]);
 }

@@ -3,7 +3,8 @@
  * their numbers. The plan says which lists there are and which columns they have: that is the shape of the statement. The
  * rows themselves are its one parameter.
  */
-import type { Collection, Field } from '../mirror/model.js';
+import type { Collection, Field, Model } from '../mirror/model.js';
+import type { Condition, ValuePlan } from './plan.js';
 
 export interface WritePlan {
   readonly kind: 'write';
@@ -19,6 +20,27 @@ export interface WriteNode {
   readonly collection: Collection;
   readonly verb: Verb;
   readonly columns: readonly WriteColumn[];
+  /** What must hold of a row before it may be changed; null where nothing must. */
+  readonly guard: RowGuard | null;
+  readonly validations: readonly Validation[];
+}
+
+/** Of the rules one must hold. Which of them count is the same for all rows, or each row says it. */
+export interface RowGuard {
+  readonly rules: readonly Condition[];
+  /** A digit per rule of the collection that says whether it is among these; null where rows differ. */
+  readonly marks: string | null;
+}
+
+/** What must hold of the values that are written; a field that the payload leaves out is no matter of it. */
+export interface Validation {
+  /** Null for new and changed rows. */
+  readonly on: 'insert' | 'update' | null;
+  readonly condition: Condition;
+  /** For the error. */
+  readonly field: string | null;
+  readonly type: string;
+  readonly message: string | null;
 }
 
 export type Verb = 'insert' | 'update' | 'upsert';
@@ -35,6 +57,10 @@ export interface WriteColumn {
   readonly endOf: Field | null;
   /** Filled by the service only when a row is made, or only when it is changed. */
   readonly only: 'insert' | 'update' | null;
+  /** Whether that differs between rows. */
+  readonly onlyInSome: boolean;
+  /** Rows may take a value of the caller's. */
+  readonly caller: Extract<ValuePlan, { kind: 'caller' }> | null;
 }
 
 /** Rows that leave a relation: their reference is cleared, or they are deleted. */
@@ -44,24 +70,46 @@ export interface Release {
   /** The collection they leave. */
   readonly from: Collection;
   readonly action: 'nullify' | 'delete';
+  /** Rows that the caller may let go; null for all. */
+  readonly guard: Condition | null;
+  /** Whether a row that is named must be one of them. */
+  readonly strict: boolean;
 }
 
 /**
  * The one parameter. A row has `n` its number, `k` its key, and for the column at position i: `ci` its value, `pi` whether
  * it is present where that differs between rows, `ri_j` the number of the new row of the j-th table it refers to,
- * `ei` how far behind the last row of its parent it goes.
+ * `ei` how far behind the last row of its parent it goes, `oi` whether it is meant for a new row or for one that exists, `vi`
+ * whether it is a value of the caller's. `a` says which rules count for the row.
  */
 export interface WriteInput {
   readonly nodes: readonly (readonly Readonly<Record<string, unknown>>[])[];
   readonly releases: readonly (readonly { readonly parent: unknown; readonly child: unknown }[])[];
   /** Numbers of the root's rows, in the order of the payload. */
   readonly root: readonly number[];
+  /** For the record. */
+  readonly by: Author;
+}
+
+/** Whoever works on the machine itself. */
+export const NOBODY: Author = { user: null, ip: null, user_agent: null, origin: null };
+
+/** Who makes a change, and from where. */
+export interface Author {
+  readonly user: string | null;
+  readonly ip: string | null;
+  readonly user_agent: string | null;
+  readonly origin: string | null;
 }
 
 export interface PlannedWrite {
+  /** The one it was planned on: it need not be the latest any more. */
+  readonly model: Model;
   readonly plan: WritePlan;
   readonly input: WriteInput;
   readonly shape: string;
+  /** Where each row stands in the payload, for errors. */
+  readonly paths: readonly (readonly string[])[];
   /** Keys of the root where they are known beforehand. */
   readonly keys: readonly (string | number)[] | null;
 }

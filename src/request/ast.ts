@@ -3,10 +3,9 @@
  * holds no values: they lie in a list beside it and the AST names their positions (slots). Two requests that differ only in
  * values have the same AST, so its text is the shape under which compiled statements are kept.
  */
-import type { Values } from '../sql/parameter.js';
+import type { Slot, Values } from '../sql/parameter.js';
 
-/** A position in the list of values. */
-export type Slot = number;
+export type { Slot };
 
 export interface ReadRequest {
   readonly kind: 'read';
@@ -157,7 +156,11 @@ export const TEXT_OPERATORS = [
 ] as const;
 export const SHAPE_OPERATORS = ['intersects', 'nintersects', 'intersects_bbox', 'nintersects_bbox'] as const;
 
+/** Of rules about what is written, not of queries. */
+export const PAYLOAD_OPERATORS = ['regex', 'submitted'] as const;
+
 export type Operator =
+  | (typeof PAYLOAD_OPERATORS)[number]
   | (typeof SCALAR_OPERATORS)[number]
   | (typeof LIST_OPERATORS)[number]
   | (typeof TEST_OPERATORS)[number]

@@ -53,6 +53,7 @@ function parseEntry(key: string, value: unknown, context: ParseContext, depth: n
       return { kind: 'json', filter: parseJsonFilter(readObject(value, '_json'), context) };
   }
   if (key.startsWith('$FOLLOW(')) return parseFollow(key, value, context, depth);
+  if (key === '_regex' || key === '_submitted') return parsePayloadOperator(key, value, context, owner);
   if (key.startsWith('_') && isOperator(key.slice(1))) {
     if (owner === null) throw invalidQuery(`The operator "${key}" needs a field above it`);
     return parseOperator(key.slice(1) as Operator, value, context, owner);
@@ -63,6 +64,16 @@ function parseEntry(key: string, value: unknown, context: ParseContext, depth: n
     return { kind: 'function', expression, filter: parseObject(value, context, depth + 1, key) };
   }
   return { kind: 'field', name: key, filter: parseObject(value, context, depth + 1, key) };
+}
+
+/** A pattern may be written as in JavaScript: `/^[a-z]+$/`. */
+function parsePayloadOperator(key: string, value: unknown, context: ParseContext, owner: string | null): Filter {
+  if (!context.payload || owner === null) throw invalidQuery(`"${key}" is for validations alone`);
+  if (key === '_submitted') return compare('submitted', null);
+  if (typeof value !== 'string' || value === '') throw invalidQuery(`"_regex" of "${owner}" needs a pattern`);
+  const [, bare, flags] = /^\/(.*)\/([a-z]*)$/s.exec(value) ?? [null, value, ''];
+  const pattern = flags?.includes('i') ? `(?i)${bare}` : String(bare);
+  return compare('regex', { kind: 'slot', slot: context.values.add(pattern) });
 }
 
 /** A list, or what brackets with indices made of one. */

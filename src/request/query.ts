@@ -14,7 +14,7 @@ import {
 } from './ast.js';
 import { parseExpression, parseFields, parseList } from './expression.js';
 import { parseFilter, parseHaving } from './filter.js';
-import type { ValueList } from './values.js';
+import type { ValueSink } from './values.js';
 
 export interface ParseLimits {
   /** Fields, conditions, sort keys and the like of one request. */
@@ -30,8 +30,10 @@ export interface ParseLimits {
 }
 
 export interface ParseContext {
-  readonly values: ValueList;
+  readonly values: ValueSink;
   readonly limits: ParseLimits;
+  /** Whether the filter speaks of a payload: some operators make sense only there. */
+  readonly payload?: boolean;
 }
 
 export type Input = Readonly<Record<string, unknown>>;

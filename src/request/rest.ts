@@ -29,18 +29,21 @@ export function parseSearch(collection: string, body: unknown, queryString: stri
   return finish(collection, target, input, context);
 }
 
-/** What is shown of items that were just written: the URL says which fields, the keys say which items and in which order. */
+/**
+ * What is shown of items that were just written: the URL says which fields, the keys say which items and in which order. They
+ * are the first value; null where the write makes them.
+ */
 export function parseReadBack(
   collection: string,
-  keys: readonly Key[],
+  keys: readonly Key[] | null,
   one: boolean,
   queryString: string,
   limits: ParseLimits,
 ): Parsed {
   const context = { values: new ValueList(limits.nodes), limits };
   const target: Target = one
-    ? { kind: 'item', key: context.values.add(keys[0] as Key) }
-    : { kind: 'written', keys: context.values.add(keys) };
+    ? { kind: 'item', key: context.values.add(keys?.[0] ?? null) }
+    : { kind: 'written', keys: context.values.add(keys ?? []) };
   const { fields, deep, alias, backlink } = readQueryString(queryString, limits);
   return finish(collection, target, { fields, deep, alias, backlink }, context);
 }
@@ -57,7 +60,11 @@ export function parseSelection(collection: string, query: Input, key: string, li
   );
 }
 
-function finish(collection: string, target: Target, input: Input, context: ParseContext): Parsed {
+interface RequestContext extends ParseContext {
+  readonly values: ValueList;
+}
+
+function finish(collection: string, target: Target, input: Input, context: RequestContext): Parsed {
   const format = parseFormat(input.export);
   const query = parseQuery(input, context);
   const request: ReadRequest = { kind: 'read', collection, target, query, export: format !== null };

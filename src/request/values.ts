@@ -1,9 +1,18 @@
-/** Collects the values of a request while it is parsed; the AST keeps only their slots. */
+/** Where the values of a filter go while it is parsed: into a list beside the AST, or, those of a rule, into the AST itself. */
 import { invalidQuery } from '../errors.js';
-import type { Value, Values } from '../sql/parameter.js';
-import type { Slot } from './ast.js';
+import type { Slot, Value, Values } from '../sql/parameter.js';
 
-export class ValueList {
+export interface ValueSink {
+  /** Counts the parts of a request: each becomes a part of the statement. */
+  count(nodes: number): void;
+  add(value: Value): Slot;
+}
+
+/** The values of a rule are the same for every request it concerns, so they are part of the shape. */
+export const CONSTANTS: ValueSink = { count: () => {}, add: (constant) => ({ constant }) };
+
+/** The values of a request: the AST keeps only their slots. */
+export class ValueList implements ValueSink {
   readonly #values: Value[] = [];
   readonly #maxNodes: number;
   #nodes = 0;
@@ -12,7 +21,6 @@ export class ValueList {
     this.#maxNodes = maxNodes;
   }
 
-  /** Counts the parts of a request: each becomes a part of the statement. */
   count(nodes: number): void {
     this.#nodes += nodes;
     if (this.#nodes > this.#maxNodes)

@@ -1,7 +1,7 @@
 /** Reading items: whole, streamed, exported or explained. */
 import { hash } from 'node:crypto';
 import { build } from 'fast-json-stringify';
-import type { Identity } from '../access/identity.js';
+import { type Identity, onlyAdministrator } from '../access/identity.js';
 import { forbidden } from '../errors.js';
 import type { Compiled, Reads } from '../execute/reads.js';
 import type { Exchange } from '../http/exchange.js';
@@ -10,23 +10,30 @@ import type { ExportFormat, Parsed } from '../request/ast.js';
 import type { ParseLimits } from '../request/query.js';
 import { parseRead, parseSearch } from '../request/rest.js';
 import { FORMATS, type Format, joinCells } from './formats.js';
-import { type ItemsServices, identifyAdministrator } from './items.js';
+import type { ItemsServices, Place } from './items.js';
 import type { ParsedUrls } from './urls.js';
 
-export async function readItems(exchange: Exchange, services: ItemsServices, urls: ParsedUrls): Promise<Reply> {
+export async function readItems(
+  exchange: Exchange,
+  services: ItemsServices,
+  urls: ParsedUrls,
+  place: Place,
+): Promise<Reply> {
   const { reads, limits } = services;
-  const known = identifyAdministrator(exchange, services);
+  const known = services.identities.identify(exchange);
   const identity = known instanceof Promise ? await known : known;
   exchange.staged('identify');
-  const parsed = exchange.method === 'SEARCH' ? await parseBody(exchange, limits) : parseUrl(exchange, limits, urls);
+  const parsed =
+    exchange.method === 'SEARCH' ? await parseBody(exchange, limits, place) : parseUrl(exchange, limits, urls, place);
   exchange.staged('parse');
-  const compiled = reads.compile(parsed);
+  const compiled = reads.compile(parsed, identity);
   exchange.staged('compile');
   const explain = preference(exchange.headers.prefer);
+  if (explain) onlyAdministrator(identity);
   if (explain) return explainItems(parsed, compiled, identity, reads, explain === 'explain=analyze');
   if (parsed.format) return exportItems(parsed, parsed.format, compiled, identity, reads);
   if (compiled.stream) return streamItems(parsed, compiled, identity, reads);
-  const body = await reads.run(parsed, compiled, identity);
+  const body = await reads.run(parsed, compiled, identity, exchange);
   exchange.staged('execute');
   if (!body) throw forbidden();
   return taggedReply(exchange, body);
@@ -40,13 +47,11 @@ function preference(prefer: string): string | undefined {
     .find((each) => each === 'explain' || each === 'explain=analyze');
 }
 
-function parseBody(exchange: Exchange, limits: ParseLimits): Promise<Parsed> {
-  const [collection = ''] = exchange.parameters;
+function parseBody(exchange: Exchange, limits: ParseLimits, { collection }: Place): Promise<Parsed> {
   return exchange.json().then((body) => parseSearch(collection, body, exchange.queryString, limits));
 }
 
-function parseUrl(exchange: Exchange, limits: ParseLimits, urls: ParsedUrls): Parsed {
-  const [collection = '', key = null] = exchange.parameters;
+function parseUrl(exchange: Exchange, limits: ParseLimits, urls: ParsedUrls, { collection, key }: Place): Parsed {
   const { queryString } = exchange;
   const text = `${key === null ? 'list' : 'item'} ${collection}?${queryString}`;
   const parsed = urls.get(text, () => parseRead(collection, key, queryString, limits));

@@ -1,16 +1,17 @@
 /** Writing items: one or many, with everything nested in them. */
 import { createHash } from 'node:crypto';
+import type { Identity } from '../access/identity.js';
 import { invalidPayload, invalidQuery, routeNotFound } from '../errors.js';
-import type { Receipt, Shown } from '../execute/writes.js';
+import type { Receipt, Shown, Writer } from '../execute/writes.js';
 import type { Exchange } from '../http/exchange.js';
 import { JSON_TYPE, noContent, type Reply } from '../http/reply.js';
 import { parseCreate, parseDelete, parseUpdate, readItem } from '../request/write.js';
-import { type ItemsServices, identifyAdministrator } from './items.js';
+import type { ItemsServices, Place } from './items.js';
 
-export async function createItems(exchange: Exchange, services: ItemsServices): Promise<Reply> {
-  const [collection = ''] = exchange.parameters;
+export async function createItems(exchange: Exchange, services: ItemsServices, place: Place): Promise<Reply> {
+  const { collection } = place;
   const shown = await prepare(exchange, services);
-  if (services.writes.isSingleton(collection)) throw routeNotFound(exchange.path);
+  if (services.writes.isSingleton(collection, shown.caller)) throw routeNotFound(exchange.path);
   const payload = await exchange.json();
   const receipt = receiptOf(exchange, shown, payload);
   return answer(await services.writes.create(collection, parseCreate(payload), shown, receipt));
@@ -28,42 +29,58 @@ function receiptOf(exchange: Exchange, shown: Shown, payload: unknown): Receipt 
   };
 }
 
-export async function updateItem(exchange: Exchange, services: ItemsServices): Promise<Reply> {
-  const [collection = '', key = ''] = exchange.parameters;
+export async function updateItem(exchange: Exchange, services: ItemsServices, place: Place): Promise<Reply> {
+  const { collection, key } = keyed(place);
   const shown = await prepare(exchange, services);
-  if (services.writes.isSingleton(collection)) throw routeNotFound(exchange.path);
+  if (services.writes.isSingleton(collection, shown.caller)) throw routeNotFound(exchange.path);
   const data = readItem(await exchange.json(), 'The body');
   return answer(await services.writes.updateOne(collection, key, data, shown));
 }
 
-export async function updateItems(exchange: Exchange, services: ItemsServices): Promise<Reply> {
-  const [collection = ''] = exchange.parameters;
+export async function updateItems(exchange: Exchange, services: ItemsServices, place: Place): Promise<Reply> {
+  const { collection } = place;
   const shown = await prepare(exchange, services);
   const body = await exchange.json();
-  if (services.writes.isSingleton(collection)) {
+  if (services.writes.isSingleton(collection, shown.caller)) {
     return answer(await services.writes.updateSingleton(collection, readItem(body, 'The body'), shown));
   }
   return answer(await services.writes.updateMany(collection, parseUpdate(body), shown));
 }
 
-export async function deleteItem(exchange: Exchange, services: ItemsServices): Promise<Reply> {
-  const [collection = '', key = ''] = exchange.parameters;
-  const { caller } = await prepare(exchange, services);
-  await services.writes.delete(collection, { kind: 'keys', keys: [key] }, caller);
+export async function deleteItem(exchange: Exchange, services: ItemsServices, place: Place): Promise<Reply> {
+  const { collection, key } = keyed(place);
+  const writer = await prepare(exchange, services);
+  await services.writes.delete(collection, { kind: 'keys', keys: [key] }, writer);
   return noContent;
 }
 
-export async function deleteItems(exchange: Exchange, services: ItemsServices): Promise<Reply> {
-  const [collection = ''] = exchange.parameters;
-  const { caller } = await prepare(exchange, services);
-  await services.writes.delete(collection, parseDelete(await exchange.json()), caller);
+export async function deleteItems(exchange: Exchange, services: ItemsServices, place: Place): Promise<Reply> {
+  const { collection } = place;
+  const writer = await prepare(exchange, services);
+  await services.writes.delete(collection, parseDelete(await exchange.json()), writer);
   return noContent;
+}
+
+function keyed({ collection, key }: Place): { collection: string; key: string } {
+  if (key === null) throw new Error('the path of a single item names it');
+  return { collection, key };
 }
 
 async function prepare(exchange: Exchange, services: ItemsServices): Promise<Shown> {
   if (/\bexplain\b/.test(exchange.headers.prefer)) throw invalidQuery('"Prefer: explain" applies to reads');
-  const caller = await identifyAdministrator(exchange, services);
-  return { queryString: exchange.queryString, caller };
+  const caller = await services.identities.identify(exchange);
+  return { queryString: exchange.queryString, ...writerOf(exchange, caller) };
+}
+
+export function writerOf(exchange: Exchange, caller: Identity): Writer {
+  const { userAgent, origin } = exchange.headers;
+  const author = {
+    user: caller.user,
+    ip: exchange.address || null,
+    user_agent: userAgent.slice(0, 1_000) || null,
+    origin: origin.slice(0, 255) || null,
+  };
+  return { caller, author };
 }
 
 /** What was written but cannot be shown has no body. */

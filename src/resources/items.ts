@@ -1,5 +1,6 @@
 /** /items: the rows of every collection. */
-import { type Identities, type Identity, onlyAdministrator } from '../access/identity.js';
+import type { Identities } from '../access/identity.js';
+import { forbiddenCollection } from '../errors.js';
 import type { Reads } from '../execute/reads.js';
 import type { Writes } from '../execute/writes.js';
 import type { Exchange } from '../http/exchange.js';
@@ -16,23 +17,43 @@ export interface ItemsServices {
   readonly limits: ParseLimits;
 }
 
+/** What the path of a request names: a collection, or an item of it. */
+export interface Place {
+  readonly collection: string;
+  /** Null for the collection. */
+  readonly key: string | null;
+}
+
 export function itemsRoutes(services: ItemsServices): Route[] {
-  const urls = new ParsedUrls();
-  const read: Handler = (exchange) => readItems(exchange, services, urls);
+  return resourceRoutes('/items/:collection', services, ({ parameters: [collection = '', key = null] }) => {
+    refuseSystem(collection);
+    return { collection, key };
+  });
+}
+
+/** Reads and writes below a path, for whatever collection it stands for. */
+export function resourceRoutes(path: string, services: ItemsServices, placeOf: (exchange: Exchange) => Place): Route[] {
   return [
-    { method: 'GET', path: '/items/:collection', handle: read },
-    { method: 'SEARCH', path: '/items/:collection', handle: read },
-    { method: 'GET', path: '/items/:collection/:key', handle: read },
-    { method: 'POST', path: '/items/:collection', handle: (exchange) => createItems(exchange, services) },
-    { method: 'PATCH', path: '/items/:collection', handle: (exchange) => updateItems(exchange, services) },
-    { method: 'PATCH', path: '/items/:collection/:key', handle: (exchange) => updateItem(exchange, services) },
-    { method: 'DELETE', path: '/items/:collection', handle: (exchange) => deleteItems(exchange, services) },
-    { method: 'DELETE', path: '/items/:collection/:key', handle: (exchange) => deleteItem(exchange, services) },
+    ...readRoutes(path, services, placeOf),
+    { method: 'POST', path, handle: (exchange) => createItems(exchange, services, placeOf(exchange)) },
+    { method: 'PATCH', path, handle: (exchange) => updateItems(exchange, services, placeOf(exchange)) },
+    { method: 'PATCH', path: `${path}/:key`, handle: (exchange) => updateItem(exchange, services, placeOf(exchange)) },
+    { method: 'DELETE', path, handle: (exchange) => deleteItems(exchange, services, placeOf(exchange)) },
+    { method: 'DELETE', path: `${path}/:key`, handle: (exchange) => deleteItem(exchange, services, placeOf(exchange)) },
   ];
 }
 
-/** Answers at once for a known token: a warm request waits for nothing but its statement. */
-export function identifyAdministrator(exchange: Exchange, { identities }: ItemsServices): Identity | Promise<Identity> {
-  const known = identities.identify(exchange.headers.authorization);
-  return known instanceof Promise ? known.then(onlyAdministrator) : onlyAdministrator(known);
+export function readRoutes(path: string, services: ItemsServices, placeOf: (exchange: Exchange) => Place): Route[] {
+  const urls = new ParsedUrls();
+  const read: Handler = (exchange) => readItems(exchange, services, urls, placeOf(exchange));
+  return [
+    { method: 'GET', path, handle: read },
+    { method: 'SEARCH', path, handle: read },
+    { method: 'GET', path: `${path}/:key`, handle: read },
+  ];
+}
+
+/** Tables of the service itself have resources of their own. */
+export function refuseSystem(collection: string): void {
+  if (collection.startsWith('service_')) throw forbiddenCollection(collection);
 }

@@ -102,6 +102,8 @@ const infoBody = build({
       type: 'object',
       properties: {
         project: { type: 'object', additionalProperties: true },
+        rateLimit: {},
+        rateLimitGlobal: {},
         queryLimit: { type: 'object', properties: { default: { type: 'integer' }, max: { type: 'integer' } } },
         version: { type: 'string' },
       },
@@ -122,11 +124,19 @@ async function info(exchange: Exchange, services: ServerServices): Promise<Reply
       : {
           ...shared,
           version: packageVersion,
+          rateLimit: config.RATE_LIMITER_ENABLED && {
+            points: config.RATE_LIMITER_POINTS,
+            duration: config.RATE_LIMITER_DURATION,
+          },
+          rateLimitGlobal: config.RATE_LIMITER_GLOBAL_ENABLED && {
+            points: config.RATE_LIMITER_GLOBAL_POINTS,
+            duration: config.RATE_LIMITER_GLOBAL_DURATION,
+          },
           queryLimit: { default: config.QUERY_LIMIT_DEFAULT, max: config.QUERY_LIMIT_MAX ?? -1 },
         };
   return jsonText(infoBody({ data }));
 }
 
 async function identify(exchange: Exchange, { identities }: ServerServices): Promise<Identity> {
-  return identities.identify(exchange.headers.authorization);
+  return identities.identify(exchange);
 }

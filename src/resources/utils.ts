@@ -1,6 +1,6 @@
 /** /utils: sorting and importing items. */
 import { build } from 'fast-json-stringify';
-import { type Identities, type Identity, onlyAdministrator } from '../access/identity.js';
+import type { Identities, Identity } from '../access/identity.js';
 import type { Config } from '../config.js';
 import { invalidPayload } from '../errors.js';
 import { ImportFailure, importRows } from '../execute/import.js';
@@ -11,6 +11,8 @@ import { jsonText, type Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
 import { formatOf, readRows } from '../request/import.js';
 import { readItem } from '../request/write.js';
+import { writerOf } from './item-writes.js';
+import { refuseSystem } from './items.js';
 import { openUpload } from './upload.js';
 
 export interface UtilsServices {
@@ -32,7 +34,9 @@ export function utilsRoutes(services: UtilsServices): Route[] {
 }
 
 async function identify(exchange: Exchange, { identities }: UtilsServices): Promise<Identity> {
-  return onlyAdministrator(await identities.identify(exchange.headers.authorization));
+  const [collection = ''] = exchange.parameters;
+  refuseSystem(collection);
+  return identities.identify(exchange);
 }
 
 const EMPTY: Reply = { status: 200, type: '', body: '' };
@@ -51,7 +55,7 @@ async function importItems(exchange: Exchange, services: UtilsServices): Promise
   const [collection = ''] = exchange.parameters;
   const { config, writes } = services;
   // Before anything is awaited: data that nobody takes is lost.
-  const body = openBody(exchange, config.IMPORT_MAX_FILE_SIZE);
+  const body = openBody(exchange, { bytes: config.IMPORT_MAX_FILE_SIZE, pause: config.BODY_TIMEOUT });
   const identity = await identify(exchange, services);
   const { contentType } = exchange.headers;
   const upload = /^multipart\/form-data/i.test(contentType)
@@ -59,7 +63,8 @@ async function importItems(exchange: Exchange, services: UtilsServices): Promise
     : { bytes: body, type: contentType };
   const rows = readRows(upload.bytes, formatOf(upload.type));
   try {
-    const count = await importRows(writes, { collection, rows, maxErrors: config.MAX_IMPORT_ERRORS }, identity);
+    const writer = writerOf(exchange, identity);
+    const count = await importRows(writes, { collection, rows, maxErrors: config.MAX_IMPORT_ERRORS }, writer);
     return jsonText(importedBody({ data: { imported: count } }));
   } catch (error) {
     if (!(error instanceof ImportFailure)) throw error;

@@ -71,6 +71,11 @@ export function parameter(value: Parameter): Fragment {
   return Fragment.of([{ kind: 'parameter', parameter: value }]);
 }
 
+/** The same text with something else in the place of each parameter. */
+export function substitute(fragment: Fragment, replace: (parameter: Parameter) => Fragment): Fragment {
+  return Fragment.of(fragment.parts.flatMap((part) => (part.kind === 'text' ? [part] : replace(part.parameter).parts)));
+}
+
 export function join(fragments: readonly Fragment[], separator: Fragment): Fragment {
   return Fragment.of(
     fragments.flatMap((each, position) => (position === 0 ? each.parts : [...separator.parts, ...each.parts])),

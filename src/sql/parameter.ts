@@ -14,6 +14,9 @@ export interface Variable {
 export type Value = Scalar | null | Variable | readonly (Scalar | null | Variable)[];
 export type Values = readonly Value[];
 
+/** A position in the list of a request's values; or the value itself, where it belongs to a rule and not to the request. */
+export type Slot = number | { readonly constant: Value };
+
 /** Whom the variables of a statement speak of. */
 export interface Caller {
   readonly user: string | null;
@@ -23,7 +26,7 @@ export interface Caller {
 }
 
 interface Typed extends Origin {
-  readonly slot: number;
+  readonly slot: Slot;
   readonly codec: Codec;
 }
 
@@ -34,18 +37,18 @@ export type Parameter =
   /** One entry of a list. */
   | ({ readonly kind: 'entry'; readonly position: number } & Typed)
   /** The search term where it fits the type, else null: it then matches nothing. */
-  | { readonly kind: 'search'; readonly slot: number; readonly codec: Codec }
+  | { readonly kind: 'search'; readonly slot: Slot; readonly codec: Codec }
   /** One sort value of a cursor with so many of them. */
-  | { readonly kind: 'cursor'; readonly slot: number; readonly position: number; readonly count: number }
-  | { readonly kind: 'path'; readonly slot: number }
+  | { readonly kind: 'cursor'; readonly slot: Slot; readonly position: number; readonly count: number }
+  | { readonly kind: 'path'; readonly slot: Slot }
   /** A value of the model, the same for every request of the shape. */
   | { readonly kind: 'constant'; readonly value: string }
   /** A text of the service's own making, such as the rows of a write as one JSON document. */
   | { readonly kind: 'text'; readonly slot: number }
   | { readonly kind: 'caller'; readonly variable: string }
-  | { readonly kind: 'limit'; readonly slot: number }
-  | { readonly kind: 'offset'; readonly slot: number }
-  | { readonly kind: 'page'; readonly slot: number; readonly limit: { readonly slot: number } | number };
+  | { readonly kind: 'limit'; readonly slot: Slot }
+  | { readonly kind: 'offset'; readonly slot: Slot }
+  | { readonly kind: 'page'; readonly slot: Slot; readonly limit: { readonly slot: Slot } | number };
 
 export function bind(parameters: readonly Parameter[], values: Values, caller: Caller): (string | null)[] {
   const bound: (string | null)[] = new Array(parameters.length);
@@ -55,47 +58,51 @@ export function bind(parameters: readonly Parameter[], values: Values, caller: C
   return bound;
 }
 
+function given(slot: Slot, values: Values): Value | undefined {
+  return typeof slot === 'number' ? values[slot] : slot.constant;
+}
+
 function bindOne(parameter: Parameter, values: Values, caller: Caller): string | null {
   switch (parameter.kind) {
     case 'value':
-      return encode(parameter.codec, single(values[parameter.slot], parameter, caller), parameter);
+      return encode(parameter.codec, single(given(parameter.slot, values), parameter, caller), parameter);
     case 'pattern': {
-      const text = encode('text', single(values[parameter.slot], parameter, caller), parameter);
+      const text = encode('text', single(given(parameter.slot, values), parameter, caller), parameter);
       return text === null ? null : pattern(parameter.pattern, text);
     }
     case 'list': {
-      const entries = list(values[parameter.slot], caller);
+      const entries = list(given(parameter.slot, values), caller);
       return arrayLiteral(entries.map((entry) => encode(parameter.codec, single(entry, parameter, caller), parameter)));
     }
     case 'entry':
       return encode(
         parameter.codec,
-        single(list(values[parameter.slot], caller)[parameter.position], parameter, caller),
+        single(list(given(parameter.slot, values), caller)[parameter.position], parameter, caller),
         parameter,
       );
     case 'search': {
-      const term = String(values[parameter.slot]);
+      const term = String(given(parameter.slot, values));
       return fits(parameter.codec, term) ? term : null;
     }
     case 'cursor': {
-      const entries = values[parameter.slot] as readonly (string | null)[];
+      const entries = given(parameter.slot, values) as readonly (string | null)[];
       if (entries.length !== parameter.count) throw invalidQuery('"cursor" belongs to another sort');
       return entries[parameter.position] ?? null;
     }
     case 'path':
-      return arrayLiteral(values[parameter.slot] as readonly string[]);
+      return arrayLiteral(given(parameter.slot, values) as readonly string[]);
     case 'text':
-      return values[parameter.slot] as string;
+      return given(parameter.slot, values) as string;
     case 'constant':
       return parameter.value;
     case 'caller':
       return callerParameter(parameter.variable, caller);
     case 'limit':
     case 'offset':
-      return String(values[parameter.slot]);
+      return String(given(parameter.slot, values));
     case 'page': {
-      const limit = typeof parameter.limit === 'number' ? parameter.limit : Number(values[parameter.limit.slot]);
-      const offset = limit * Math.max(Number(values[parameter.slot]) - 1, 0);
+      const limit = typeof parameter.limit === 'number' ? parameter.limit : Number(given(parameter.limit.slot, values));
+      const offset = limit * Math.max(Number(given(parameter.slot, values)) - 1, 0);
       if (!Number.isSafeInteger(offset)) throw invalidQuery('"page" is too large');
       return String(offset);
     }
@@ -105,7 +112,7 @@ function bindOne(parameter: Parameter, values: Values, caller: Caller): string |
 function single(value: Value | undefined, origin: Origin, caller: Caller): Scalar | null {
   if (value === undefined || value === null || typeof value !== 'object') return value ?? null;
   if (isList(value)) throw invalidQuery(`Invalid value for field "${origin.field}": a list is not a value`);
-  const resolved = resolve(value.variable, caller);
+  const resolved = resolveVariable(value.variable, caller);
   if (isList(resolved)) throw invalidQuery(`"${value.variable}" is a list: it needs "_in" or "_nin"`);
   return resolved;
 }
@@ -114,11 +121,11 @@ function list(value: Value | undefined, caller: Caller): readonly (Scalar | null
   if (value === undefined || value === null) return [];
   if (isList(value)) return value;
   if (typeof value !== 'object') return [value];
-  const resolved = resolve(value.variable, caller);
+  const resolved = resolveVariable(value.variable, caller);
   return isList(resolved) ? resolved : [resolved];
 }
 
-function resolve(variable: string, caller: Caller): Scalar | null | readonly string[] {
+export function resolveVariable(variable: string, caller: Caller): Scalar | null | readonly string[] {
   switch (variable) {
     case '$CURRENT_USER':
       return caller.user;
@@ -134,7 +141,7 @@ function resolve(variable: string, caller: Caller): Scalar | null | readonly str
 }
 
 function callerParameter(variable: string, caller: Caller): string | null {
-  const value = resolve(variable, caller);
+  const value = resolveVariable(variable, caller);
   return arrayLiteral(isList(value) ? value : value === null ? [] : [String(value)]);
 }
 

@@ -1,0 +1,37 @@
+/** What a caller is allowed, in words: for applications that show or hide what can be done. */
+import type { Collection, Model } from '../mirror/model.js';
+import type { Action } from '../plan/access.js';
+import type { Permissions } from './permissions.js';
+
+export interface Allowed {
+  readonly access: 'none' | 'partial' | 'full';
+  readonly fields?: readonly string[];
+  readonly presets?: Readonly<Record<string, unknown>>;
+}
+
+const ACTIONS = ['create', 'read', 'update', 'delete', 'share'] as const;
+
+/** By collection, then by action; of what the caller has nothing to do with there is nothing to say. */
+export function describePermissions(model: Model, access: Permissions | null): Record<string, Record<string, Allowed>> {
+  const described: Record<string, Record<string, Allowed>> = {};
+  for (const collection of model.collections.values()) {
+    const actions = Object.fromEntries(ACTIONS.map((action) => [action, describeAction(action, collection, access)]));
+    if (Object.values(actions).some((each) => each.access !== 'none')) described[collection.name] = actions;
+  }
+  return described;
+}
+
+export function describeAction(action: Action | 'share', collection: Collection, access: Permissions | null): Allowed {
+  if (!access) return { access: 'full', fields: ['*'] };
+  const rules = action === 'share' ? [] : access.rules(action, collection.name);
+  if (rules.length === 0) return { access: 'none' };
+  const names = rules.some(({ fields }) => fields === null)
+    ? ['*']
+    : [...new Set(rules.flatMap(({ fields }) => [...(fields ?? [])]))];
+  const presets = Object.assign({}, ...rules.map((rule) => rule.presets)) as Record<string, unknown>;
+  return {
+    access: action === 'create' || rules.some(({ where }) => where === null) ? 'full' : 'partial',
+    ...(names.length > 0 && { fields: names }),
+    ...(Object.keys(presets).length > 0 && { presets }),
+  };
+}

@@ -1,0 +1,95 @@
+/**
+ * The rules that a set of policies adds up to: which collections, rows and fields a caller may read and write. Filters are
+ * parsed once, when the policies are loaded; their values are constants of the rule. A filter that cannot be read grants
+ * nothing.
+ */
+import type { Collection, Model } from '../mirror/model.js';
+import type { Access, Action, Grant, WriteAction } from '../plan/access.js';
+import { isObject, readFilter, readValidation } from '../plan/rules.js';
+import type { Filter } from '../request/ast.js';
+import type { Input } from '../request/query.js';
+import { planGrant, restrictModel } from './restrict.js';
+
+/** A row of service_permissions. */
+export interface PermissionRow {
+  readonly collection: string;
+  readonly action: string;
+  readonly permissions: unknown;
+  readonly validation: unknown;
+  readonly presets: unknown;
+  readonly fields: string | null;
+}
+
+export interface Rule {
+  /** Rows it concerns; null for all. */
+  readonly where: Filter | null;
+  /** The filter as text: rules with the same are one. */
+  readonly text: string;
+  /** Null for all. */
+  readonly fields: ReadonlySet<string> | null;
+  readonly validation: Filter | null;
+  readonly presets: Input;
+}
+
+export type Rules = ReadonlyMap<string, readonly Rule[]>;
+
+export class Permissions implements Access {
+  readonly key: string;
+  readonly #rules: Rules;
+  readonly #views = new WeakMap<Model, Model>();
+  readonly #grants = new WeakMap<Collection, Map<WriteAction, Grant | null>>();
+
+  constructor(key: string, rules: Rules) {
+    this.key = key;
+    this.#rules = rules;
+  }
+
+  /** None where the action is not allowed at all. */
+  rules(action: Action, collection: string): readonly Rule[] {
+    return this.#rules.get(`${action} ${collection}`) ?? [];
+  }
+
+  view(model: Model): Model {
+    const known = this.#views.get(model);
+    if (known) return known;
+    const view = restrictModel(model, (collection) => this.rules('read', collection));
+    this.#views.set(model, view);
+    return view;
+  }
+
+  grant(action: WriteAction, collection: Collection, model: Model): Grant | null {
+    const known = this.#grants.get(collection) ?? new Map<WriteAction, Grant | null>();
+    this.#grants.set(collection, known);
+    const before = known.get(action);
+    if (before !== undefined) return before;
+    const grant = planGrant(this.rules(action, collection.name), collection, model);
+    known.set(action, grant);
+    return grant;
+  }
+}
+
+/** By action and collection, in the order of the rows. */
+export function readRules(rows: readonly PermissionRow[]): Rules {
+  const rules = new Map<string, Rule[]>();
+  for (const row of rows) {
+    const rule = readRule(row);
+    if (!rule) continue;
+    const name = `${row.action} ${row.collection}`;
+    rules.set(name, [...(rules.get(name) ?? []), rule]);
+  }
+  return rules;
+}
+
+function readRule(row: PermissionRow): Rule | null {
+  const where = readFilter(row.permissions);
+  const validation = readValidation(row.validation);
+  if (where === undefined || validation === undefined) return null;
+  const names = (row.fields ?? '').split(',').flatMap((name) => name.trim() || []);
+  return Object.freeze({
+    where,
+    text: where ? JSON.stringify(row.permissions) : '',
+    fields: names.includes('*') ? null : new Set(names),
+    validation,
+    presets: isObject(row.presets) ? row.presets : {},
+  });
+}

@@ -1,0 +1,110 @@
+/**
+ * The model as a caller may read it. What no rule grants is not in it; the rest carries which rows may be seen, and which
+ * fields in some of these rows only. Names are resolved against this model, so every part of a request at every level is
+ * covered, and what is forbidden looks like what does not exist.
+ */
+import type { Collection, CollectionMeta, Field, Model, RelationMeta } from '../mirror/model.js';
+import type { Grant, PlannedRule, RestrictedCollection, RestrictedModel } from '../plan/access.js';
+import { type Budget, planFilter } from '../plan/filter.js';
+import { ALWAYS, type Condition, isAlways } from '../plan/plan.js';
+import type { Rule } from './permissions.js';
+
+export function restrictModel(model: Model, rulesOf: (collection: string) => readonly Rule[]): RestrictedModel {
+  const collections = new Map<string, Collection>();
+  for (const collection of model.collections.values()) {
+    const rules = planRules(rulesOf(collection.name), collection, model);
+    if (rules.length > 0) collections.set(collection.name, restrictCollection(collection, rules));
+  }
+  const { version, schema } = model;
+  const refused = new Map<string, string>();
+  const folders = foldersOf(collections, model);
+  const relationRows = model.relationRows.filter((row) => isVisible(row, collections));
+  return Object.freeze({ version, schema, collections, refused, folders, relationRows, whole: model });
+}
+
+/** Those that group something visible, at any depth. */
+function foldersOf(collections: ReadonlyMap<string, Collection>, model: Model): Model['folders'] {
+  const folders = new Map<string, CollectionMeta>();
+  for (const { meta } of collections.values()) {
+    for (let group = meta?.group; typeof group === 'string' && !folders.has(group); ) {
+      const folder = model.folders.get(group);
+      if (!folder) break;
+      folders.set(group, folder);
+      group = folder.group;
+    }
+  }
+  return folders;
+}
+
+/** Whether both sides of a relation may be known. */
+function isVisible(row: RelationMeta, collections: ReadonlyMap<string, Collection>): boolean {
+  const many = collections.get(String(row.many_collection));
+  if (!many?.fields.has(String(row.many_field))) return false;
+  return typeof row.one_collection !== 'string' || collections.has(row.one_collection);
+}
+
+/** Presets are merged in the order of the rules, what comes later wins; validations all count. */
+export function planGrant(rules: readonly Rule[], collection: Collection, model: Model): Grant | null {
+  const planned = planRules(rules, collection, model);
+  if (planned.length === 0) return null;
+  return Object.freeze({
+    rules: planned,
+    fields: planned.map(({ fields }) => fields).reduce(union),
+    presets: Object.assign({}, ...rules.map(({ presets }) => presets)),
+    validations: rules.flatMap(({ validation }) => validation ?? []),
+  });
+}
+
+/** Rules about the same rows are one; one that does not fit the structure grants nothing. */
+function planRules(rules: readonly Rule[], collection: Collection, model: Model): PlannedRule[] {
+  const byText = new Map<string, PlannedRule>();
+  for (const { where, text, fields } of rules) {
+    const before = byText.get(text);
+    const condition = before?.where ?? planWhere(where, collection, model);
+    if (condition) byText.set(text, { where: condition, fields: before ? union(before.fields, fields) : fields });
+  }
+  return [...byText.values()];
+}
+
+function planWhere(filter: Rule['where'], collection: Collection, model: Model): Condition | null {
+  const budget: Budget = { model, maxNodes: Number.MAX_SAFE_INTEGER, nodes: 0 };
+  try {
+    const condition = planFilter(filter, collection, budget, 'permissions');
+    return isAlways(condition) ? ALWAYS : condition;
+  } catch {
+    return null;
+  }
+}
+
+function union(one: ReadonlySet<string> | null, other: ReadonlySet<string> | null): ReadonlySet<string> | null {
+  return one && other ? new Set([...one, ...other]) : null;
+}
+
+function restrictCollection(collection: Collection, rules: readonly PlannedRule[]): RestrictedCollection {
+  const fields = new Map<string, Field>();
+  const masks = new Map<string, Condition>();
+  const known = new Map<string, Condition>();
+  for (const field of collection.fields.values()) {
+    const granting = rules.filter((rule) => rule.fields?.has(field.name) ?? true);
+    if (granting.length === 0) continue;
+    fields.set(field.name, field);
+    if (granting.length === rules.length) continue;
+    // The same condition is the same object: a statement finds it out once for all fields it concerns.
+    const name = granting.map((rule) => rules.indexOf(rule)).join();
+    const mask = known.get(name) ?? anyOf(granting.map(({ where }) => where));
+    known.set(name, mask);
+    if (!isAlways(mask)) masks.set(field.name, mask);
+  }
+  const { sortField } = collection;
+  return Object.freeze({
+    ...collection,
+    fields,
+    sortField: sortField !== null && fields.has(sortField) ? sortField : null,
+    restriction: Object.freeze({ whole: collection, rows: anyOf(rules.map(({ where }) => where)), masks }),
+  });
+}
+
+function anyOf(conditions: readonly Condition[]): Condition {
+  if (conditions.some(isAlways)) return ALWAYS;
+  return conditions.length === 1 ? (conditions[0] as Condition) : { kind: 'or', conditions };
+}

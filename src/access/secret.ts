@@ -1,0 +1,34 @@
+/** The key that tokens are signed with: chosen, or made up once and kept beside the embedded database. */
+import { randomBytes } from 'node:crypto';
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Observer } from '../observe.js';
+
+const FILE = 'lateral.secret';
+/** Characters below which a key can be guessed from a token. */
+const SHORT = 16;
+
+/** `directory` is null where nothing is ours to keep a key in. */
+export async function openSecret(chosen: string | null, directory: string | null, observe: Observer): Promise<string> {
+  if (chosen !== null) {
+    if (chosen.length < SHORT) observe({ kind: 'secret-short' });
+    return chosen;
+  }
+  const secret = randomBytes(32).toString('base64url');
+  if (directory === null) {
+    observe({ kind: 'secret-made-up' });
+    return secret;
+  }
+  const path = join(directory, FILE);
+  try {
+    await writeFile(path, secret, { flag: 'wx', mode: 0o600 });
+    return secret;
+  } catch (error) {
+    if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error;
+    const kept = (await readFile(path, 'utf8')).trim();
+    if (kept.length >= SHORT) return kept;
+    // What an interrupted start left behind.
+    await writeFile(path, secret, { mode: 0o600 });
+    return secret;
+  }
+}

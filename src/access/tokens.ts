@@ -1,0 +1,122 @@
+/**
+ * Signed tokens: HS256 with SECRET, and nothing else. Each kind names its purpose, so that a link in a mail never opens the
+ * API and an access token never sets a password.
+ */
+import { createHash, createSecretKey, randomBytes } from 'node:crypto';
+import { decodeJwt, errors, type JWTPayload, jwtVerify, SignJWT } from 'jose';
+import { invalidToken, tokenExpired } from '../errors.js';
+
+const ISSUER = 'service';
+const ALGORITHM = 'HS256';
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
+
+export interface AccessClaims {
+  readonly user: string;
+  /** The session that has to exist for the token to count; null for tokens that only expire. */
+  readonly session: string | null;
+  /** Milliseconds since 1970. */
+  readonly expires: number;
+}
+
+/** What is said of the user for the client's own use: the service believes the database alone. */
+export interface Description {
+  readonly role: string | null;
+  readonly app_access: boolean;
+  readonly admin_access: boolean;
+  readonly enforce_tfa?: true;
+}
+
+export type Purpose = 'password-reset' | 'invite';
+
+export interface MailClaims {
+  readonly email: string;
+  /** Ends with the password it was made for: such a link works once. */
+  readonly mark: string;
+}
+
+export class Tokens {
+  readonly #key: ReturnType<typeof createSecretKey>;
+
+  constructor(secret: string) {
+    this.#key = createSecretKey(Buffer.from(secret, 'utf8'));
+  }
+
+  /** Only a token that claims to be ours is judged as one: any other text may be a static token. */
+  isOurs(token: string): boolean {
+    if (token.split('.', 4).length !== 3) return false;
+    try {
+      return decodeJwt(token).iss === ISSUER;
+    } catch {
+      return false;
+    }
+  }
+
+  signAccess(user: string, session: string | null, description: Description, lifetime: number): Promise<string> {
+    const { role, app_access, admin_access } = description;
+    const claims = { id: user, role, app_access, admin_access };
+    return this.#sign(
+      {
+        ...claims,
+        ...(session === null ? {} : { session }),
+        ...(description.enforce_tfa ? { enforce_tfa: true } : {}),
+      },
+      lifetime,
+    );
+  }
+
+  async verifyAccess(token: string): Promise<AccessClaims> {
+    const { id, session, scope, exp } = await this.#verify(token);
+    if (typeof id !== 'string' || !UUID.test(id) || scope !== undefined) throw invalidToken();
+    if (session !== undefined && typeof session !== 'string') throw invalidToken();
+    return { user: id, session: session ?? null, expires: Number(exp) * 1_000 };
+  }
+
+  signMail(purpose: Purpose, { email, mark }: MailClaims, lifetime: number): Promise<string> {
+    return this.#sign({ scope: purpose, email, mark }, lifetime);
+  }
+
+  async verifyMail(purpose: Purpose, token: string): Promise<MailClaims> {
+    const { scope, email, mark } = await this.#verify(token);
+    if (scope !== purpose || typeof email !== 'string' || typeof mark !== 'string') throw invalidToken();
+    return { email, mark };
+  }
+
+  #sign(claims: JWTPayload, lifetime: number): Promise<string> {
+    const now = Math.floor(Date.now() / 1_000);
+    return new SignJWT(claims)
+      .setProtectedHeader({ alg: ALGORITHM, typ: 'JWT' })
+      .setIssuer(ISSUER)
+      .setIssuedAt(now)
+      .setExpirationTime(now + Math.ceil(lifetime / 1_000))
+      .sign(this.#key);
+  }
+
+  async #verify(token: string): Promise<JWTPayload> {
+    try {
+      const options = { algorithms: [ALGORITHM], issuer: ISSUER, requiredClaims: ['exp'] };
+      return (await jwtVerify(token, this.#key, options)).payload;
+    } catch (error) {
+      // The signature is checked before the claims: only a token of ours can be expired.
+      throw error instanceof errors.JWTExpired ? tokenExpired() : invalidToken();
+    }
+  }
+}
+
+/** Tokens are stored and compared as digests: a leaked table opens no door. */
+export function digestToken(token: string): string {
+  return createHash('sha256').update(token).digest('hex');
+}
+
+const FAMILY_BYTES = 16;
+const TOKEN_BYTES = 48;
+
+/** 64 characters, of which the first part stays the same while the token is renewed: it tells a used token from an unknown one. */
+export function makeRefreshToken(family: Buffer = randomBytes(FAMILY_BYTES)): string {
+  return Buffer.concat([family, randomBytes(TOKEN_BYTES - FAMILY_BYTES)]).toString('base64url');
+}
+
+/** Null for what was never a refresh token. */
+export function familyOf(refreshToken: string): Buffer | null {
+  if (!/^[\w-]{64}$/.test(refreshToken)) return null;
+  return Buffer.from(refreshToken, 'base64url').subarray(0, FAMILY_BYTES);
+}

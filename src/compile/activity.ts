@@ -1,0 +1,84 @@
+/**
+ * The record of a change, as parts of the statement that makes it: one row of activity per item, and a revision with what the
+ * item looks like afterwards where its collection asks for that. Secrets are concealed in it as in every other output.
+ */
+import type { Collection, Model } from '../mirror/model.js';
+import { collectionOf } from '../mirror/model.js';
+import type { WriteColumn, WriteNode } from '../plan/write.js';
+import { alias, type Fragment, identifier, join, literal, nothing, sql } from '../sql/fragment.js';
+import { outputExpression } from './output.js';
+import { columnName, tableName } from './source.js';
+
+/** The tables that hold the record. */
+export interface Journal {
+  readonly activity: Collection;
+  readonly revisions: Collection;
+}
+
+export function journalOf(model: Model): Journal {
+  return {
+    activity: collectionOf(model, 'service_activity'),
+    revisions: collectionOf(model, 'service_revisions'),
+  };
+}
+
+/** Changed rows of one collection, by a common table expression that returns them. */
+export interface Recorded {
+  readonly action: 'create' | 'update' | 'delete';
+  readonly collection: Collection;
+  readonly rows: Fragment;
+  /** Whether the rows come with what they look like now. */
+  readonly shown: boolean;
+}
+
+/** Behind the keys that are returned: the row as it is now, and what of it was changed. */
+export function snapshot(node: WriteNode, changed: (column: WriteColumn) => Fragment | null): Fragment {
+  if (node.collection.accountability !== 'all') return nothing;
+  const fields = [...node.collection.fields.values()].filter(({ column }) => column !== null);
+  const row = alias('h');
+  const shown = fields.map((field) => sql`${show(field)} as ${identifier(field.name)}`);
+  const data = sql`(select row_to_json(${row}) from (select ${join(shown, sql`, `)}) ${row})`;
+  return sql`, ${data} as ${alias('j')}, ${node.verb === 'insert' ? sql`null::json` : delta(node, changed)} as ${alias('d')}`;
+}
+
+function show(field: WriteColumn['field']): Fragment {
+  return outputExpression(sql`${alias('t')}.${columnName(field)}`, field);
+}
+
+function delta(node: WriteNode, changed: (column: WriteColumn) => Fragment | null): Fragment {
+  const entries = node.columns
+    .filter((column) => column.only !== 'insert')
+    .map(
+      (column) => sql`(${literal(column.field.name)}, to_json(${show(column.field)}), ${changed(column) ?? sql`true`})`,
+    );
+  if (entries.length === 0) return sql`'{}'::json`;
+  return sql`(select coalesce(json_object_agg(k, v) filter (where p), '{}') from (values ${join(entries, sql`, `)}) as ${alias('h')} (k, v, p))`;
+}
+
+/** `by` is who makes the change, as JSON. Nothing where no collection wants a record. */
+export function record(recorded: readonly Recorded[], by: Fragment, { activity, revisions }: Journal): Fragment[] {
+  const wanted = recorded.filter(({ collection }) => collection.accountability !== null);
+  if (wanted.length === 0) return [];
+  const rows = wanted.map(({ action, collection, rows: from, shown }) => {
+    const kept = shown && collection.accountability === 'all';
+    const data = kept ? sql`${alias('j')}, coalesce(${alias('d')}, ${alias('j')})` : sql`null::json, null::json`;
+    return sql`select ${literal(action)}, ${literal(collection.name)}, ${columnName(collection.primaryKey)}::text, ${data} from ${from}`;
+  });
+  const sequence = activity.primaryKey.column?.sequence;
+  if (!sequence) throw new Error('rows of activity have numbers');
+  const names = sql`id, action, collection, item, data, delta`;
+  const entries = sql`select nextval(${literal(sequence)}::regclass), ${alias('x')}.* from (${join(rows, sql` union all `)}) ${alias('x')}`;
+  const author = sql`select * from json_to_record(${by}) as ${alias('x')} ("user" uuid, ip text, user_agent text, origin text)`;
+  const parts = [
+    // Read once: the document that it is a part of may be large.
+    sql`${alias('jd')} as materialized (${author})`,
+    sql`${alias('ja')} (${names}) as materialized (${entries})`,
+    sql`${alias('jb')} as (insert into ${tableName(activity)} (id, action, collection, item, "user", ip, user_agent, origin) select id, action, collection, item, "user", ip, user_agent, origin from ${alias('ja')}, ${alias('jd')})`,
+  ];
+  if (wanted.some(({ collection, shown }) => shown && collection.accountability === 'all')) {
+    parts.push(
+      sql`${alias('jc')} as (insert into ${tableName(revisions)} (activity, collection, item, data, delta) select id, collection, item, data, delta from ${alias('ja')} where data is not null)`,
+    );
+  }
+  return parts;
+}

@@ -1,0 +1,91 @@
+/** What must hold before and of a write, as parts of its chain: rules about the rows that are there, validations of the new values. */
+import type { Collection, Field } from '../mirror/model.js';
+import type { Condition } from '../plan/plan.js';
+import type { RowGuard, Validation, WriteNode } from '../plan/write.js';
+import { alias, type Fragment, integer, join, literal, sql } from '../sql/fragment.js';
+import { input, present } from './chain.js';
+import { compileCondition } from './condition.js';
+import { columnName, type Scope, Source, tableName, typeName } from './source.js';
+
+/** Behind `from`: rows of the collection under the alias that meet the rule. */
+export function guardedRows(
+  collection: Collection,
+  name: Fragment,
+  rule: Condition | null,
+  scope: Scope,
+  ...conditions: readonly Fragment[]
+): Fragment {
+  const source = new Source(name, scope, collection);
+  return source.from(...conditions, rule && compileCondition(rule, source));
+}
+
+/** Of the rules that count for a row of the input one must hold of the row that is there. */
+export function compileGuard(guard: RowGuard, given: Fragment, row: Source): Fragment {
+  const rules = guard.rules.map((rule, position) => {
+    const held = compileCondition(rule, row) ?? sql`true`;
+    return guard.marks === null ? sql`(substr(${given}.a, ${integer(position + 1)}, 1) = '1' and ${held})` : held;
+  });
+  const any = sql`(${join(rules, sql` or `)})`;
+  return guard.marks === null ? sql`(${given}.a is null or ${any})` : any;
+}
+
+/** One cell per validation: it ends the statement where a row does not pass. */
+export function compileValidations(
+  node: WriteNode,
+  position: number,
+  valueFor: (field: Field) => Fragment | null,
+  references: Fragment,
+  scope: Scope,
+): Fragment[] {
+  return node.validations.flatMap((validation, index) => {
+    const key = node.collection.primaryKey;
+    const row = new Source(alias('i'), scope, node.collection, {
+      value: (field) => (field === key ? sql`${alias('i')}.k` : (valueFor(field) ?? sql`null::${typeName(field)}`)),
+    });
+    const held = compileLeaves(validation.condition, validation, node, row);
+    if (!held) return [];
+    const reason = sql`${literal(`${position} ${index} `)} || ${alias('i')}.n`;
+    const failed = join([...concerned(validation, node), sql`(${held}) is not true`], sql` and `);
+    return [
+      sql`(select service_refuse(${reason}) from ${input(position)} ${alias('i')}${references}${row.joins()} where ${failed} order by ${alias('i')}.n limit 1)`,
+    ];
+  });
+}
+
+/** A field that the row leaves out passes; null where all of it passes. */
+function compileLeaves(condition: Condition, validation: Validation, node: WriteNode, row: Source): Fragment | null {
+  if (condition.kind === 'and' || condition.kind === 'or') {
+    const parts = condition.conditions.map((each) => compileLeaves(each, validation, node, row));
+    const telling = parts.filter((each) => each !== null);
+    if (condition.kind === 'or' && telling.length < parts.length) return null;
+    if (telling.length === 0) return null;
+    return sql`(${join(telling, condition.kind === 'and' ? sql` and ` : sql` or `)})`;
+  }
+  const field = fieldOf(condition);
+  const column = field && node.columns.find((each) => each.field === field);
+  const submitted = condition.kind === 'compare' && condition.operator === 'submitted';
+  if (submitted) return column ? (column.mixed ? sql`coalesce(${present(node, column)}, false)` : null) : sql`false`;
+  if (field?.column && !column && field !== node.collection.primaryKey) return null;
+  const held = compileCondition(condition, row);
+  return held && column?.mixed ? sql`(${present(node, column)} is not true or ${held})` : held;
+}
+
+/** The field of the row itself from which the condition starts. */
+function fieldOf(condition: Condition): Field | null {
+  if (condition.kind === 'exists') return condition.through[0]?.field ?? condition.hop.via;
+  if (condition.kind !== 'compare') return null;
+  const { operand } = condition;
+  if (operand.kind === 'aggregate' || operand.kind === 'position') return null;
+  if (operand.kind === 'key') return operand.field;
+  const [first] = operand.through;
+  if (first) return first.field;
+  return operand.kind === 'count' || operand.kind === 'first' ? operand.hop.via : operand.field;
+}
+
+/** Rows that exist are changed, the others are made. */
+function concerned({ on }: Validation, node: WriteNode): Fragment[] {
+  if (on === null || node.verb !== 'upsert') return [];
+  const row = alias('e');
+  const found = sql`exists (select from ${tableName(node.collection)} ${row} where ${row}.${columnName(node.collection.primaryKey)} = ${alias('i')}.k)`;
+  return [on === 'insert' ? sql`not ${found}` : found];
+}

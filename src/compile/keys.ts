@@ -1,0 +1,44 @@
+/** Keys of new rows, and the receipt of a request that makes some: what a chain does before it writes. */
+import type { Collection, Field } from '../mirror/model.js';
+import type { WriteNode } from '../plan/write.js';
+import { alias, expression, type Fragment, integer, literal, parameter, sql } from '../sql/fragment.js';
+import { tableName } from './source.js';
+
+/** Whether the keys of new rows come from a sequence. */
+export function takesKeys(node: WriteNode): boolean {
+  return node.verb === 'insert' && Boolean(node.collection.primaryKey.column?.sequence);
+}
+
+/** Steps that a sequence is moved one by one. */
+const STEPS = 10_000;
+
+/**
+ * Takes values from a sequence until it is ahead of a key that is not far: so the keys of one payload do not meet. To set it
+ * could move it back behind a value that others took meanwhile, and would not be undone when the write is refused.
+ */
+export function advance(sequence: string, highest: Fragment): Fragment {
+  const name = sql`${literal(sequence)}::regclass`;
+  const gap = sql`${alias('h')}.k - ${alias('l')}.v`;
+  const last = sql`select coalesce(pg_sequence_last_value(${name}), 0) as v`;
+  return sql`select (select max(nextval(${name})) from generate_series(1, ${gap})) from (${highest}) ${alias('h')}, (${last}) ${alias('l')} where ${gap} between 1 and ${integer(STEPS)}`;
+}
+
+/** What the database itself would give a new row. */
+export function initialValue(field: Field): Fragment | null {
+  const { column } = field;
+  if (column?.identity && column.sequence) return sql`nextval(${literal(column.sequence)}::regclass)`;
+  return column?.default_expression ? expression(column.default_expression) : null;
+}
+
+/**
+ * A request that comes again finds its receipt, unless that has expired; one that runs beside the first waits for it. Every
+ * list of rows waits for the second part, so that a repeated request fails for no other reason.
+ */
+export function receipt(receipts: Collection): Fragment[] {
+  const text = (slot: number): Fragment => sql`${parameter({ kind: 'text', slot })}::text`;
+  const expired = sql`${alias('t')}.expires < now()`;
+  const values = sql`${text(1)}, ${text(2)}, now() + ${text(3)}::interval`;
+  const stored = sql`insert into ${tableName(receipts)} as ${alias('t')} (id, fingerprint, expires) values (${values}) on conflict (id) do update set fingerprint = excluded.fingerprint, expires = excluded.expires, body = null where ${expired} returning 1`;
+  const checked = sql`select case when (select count(*) from ${alias('q')}) = 0 then service_raise('repeated') end`;
+  return [sql`${alias('q')} as (${stored})`, sql`${alias('v')} as materialized (${checked})`];
+}

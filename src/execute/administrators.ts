@@ -1,0 +1,67 @@
+/**
+ * What a change of users, roles and policies must not do: leave nobody who may do everything, or let somebody who may not do
+ * everything make others who may. Both are seen only after the change, so these writes have a look before and one after it,
+ * in their transaction and one at a time.
+ */
+import { readFileSync } from 'node:fs';
+import type { Identity } from '../access/identity.js';
+import { assertPassword } from '../access/passwords.js';
+import { forbidden, unprocessable } from '../errors.js';
+import { packagePath } from '../files.js';
+import { Secret } from '../plan/cell.js';
+import type { PlannedWrite } from '../plan/write.js';
+import type { Session } from './sessions.js';
+
+const ADMINISTRATORS = readFileSync(packagePath('sql', 'administrators.sql'), 'utf8');
+
+const TABLES: ReadonlySet<string> = new Set([
+  'service_users',
+  'service_roles',
+  'service_policies',
+  'service_access',
+  'service_permissions',
+]);
+
+/** Whether rows of the collection say who may do what. */
+export function decidesAccess(collection: string): boolean {
+  return TABLES.has(collection);
+}
+
+export function concernsAccess({ plan }: PlannedWrite): boolean {
+  return [...plan.nodes, ...plan.releases].some(({ collection }) => decidesAccess(collection.name));
+}
+
+export async function keepAdministrators<Result>(
+  session: Session,
+  caller: Identity,
+  work: () => Promise<Result>,
+): Promise<Result> {
+  // Who changes their own password stays in: the trigger that ends their sessions spares this one.
+  await session.query(
+    "select pg_advisory_xact_lock(hashtextextended('lateral administrators', 0)), set_config('service.session', $1, true)",
+    [caller.session ?? ''],
+    { prepare: true },
+  );
+  const before = await administrators(session);
+  const result = await work();
+  const after = await administrators(session);
+  if (after.length === 0 && before.length > 0) throw unprocessable('Cannot remove the last admin user from the system');
+  if (!caller.administrator && after.some((user) => !before.includes(user))) throw forbidden();
+  return result;
+}
+
+async function administrators(session: Session): Promise<string[]> {
+  return JSON.parse(String(await session.cell(ADMINISTRATORS, []))) as string[];
+}
+
+/** New passwords of users have to meet the settings. */
+export async function checkPasswords({ plan, input }: PlannedWrite, session: Session): Promise<void> {
+  const passwords = plan.nodes.flatMap((node, position) =>
+    node.collection.name === 'service_users'
+      ? (input.nodes[position] ?? []).flatMap((row) => Object.values(row).filter((value) => value instanceof Secret))
+      : [],
+  );
+  if (passwords.length === 0) return;
+  const [row] = await session.query('select auth_password_policy as policy from service_settings limit 1');
+  for (const { text } of passwords) assertPassword(row?.policy ?? null, text);
+}

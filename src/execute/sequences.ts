@@ -1,0 +1,35 @@
+/** Keys that a payload supplies where a sequence makes them too: the sequence must not come upon them later. */
+import type { PlannedWrite } from '../plan/write.js';
+import type { Session } from './sessions.js';
+
+const AHEAD = `
+  select setval($1::regclass, $2::int8)
+  from (select pg_advisory_xact_lock($1::regclass::oid::int8)) as locked, pg_catalog.pg_sequence
+  where seqrelid = $1::regclass and seqincrement > 0 and $2::int8 < seqmax
+    and $2::int8 > coalesce(pg_sequence_last_value($1::regclass), 0)`;
+
+/** A sequence that keys were supplied past is put ahead of them, once it is certain that they were written. */
+export async function aheadOf(
+  planned: PlannedWrite,
+  made: readonly (string | null)[],
+  session: Session,
+): Promise<void> {
+  for (const position of supplied(planned)) {
+    const sequence = planned.plan.nodes[position]?.collection.primaryKey.column?.sequence;
+    const highest = made[position];
+    if (sequence && highest) await session.query(AHEAD, [sequence, highest], { prepare: true });
+  }
+}
+
+export function suppliesKeys(planned: PlannedWrite): boolean {
+  return supplied(planned).length > 0;
+}
+
+/** The lists of new rows that bring keys which a sequence could make too. */
+function supplied({ plan, input }: PlannedWrite): number[] {
+  return [...plan.nodes.keys()].filter((position) => {
+    const { verb, collection } = plan.nodes[position] as (typeof plan.nodes)[number];
+    if (verb === 'update' || !collection.primaryKey.column?.sequence) return false;
+    return input.nodes[position]?.some((row) => row.k !== undefined) ?? false;
+  });
+}

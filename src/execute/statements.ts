@@ -1,0 +1,42 @@
+/** Statements of writes, kept by their shape: compiled and checked by PostgreSQL's grammar once. */
+import { LRUCache } from 'lru-cache';
+import type { Model } from '../mirror/model.js';
+import type { Mirror } from '../mirror/watch.js';
+import type { Observer } from '../observe.js';
+import type { Statement } from '../sql/statement.js';
+import { verify } from '../sql/verify.js';
+
+export class Statements {
+  readonly #mirror: Mirror;
+  readonly #observe: Observer;
+  readonly #shapes: LRUCache<string, Statement>;
+  /** Statements that were used before: from then on they are prepared. */
+  readonly #used = new WeakSet<Statement>();
+
+  constructor(mirror: Mirror, shapes: number, observe: Observer) {
+    this.#mirror = mirror;
+    this.#observe = observe;
+    this.#shapes = new LRUCache({ max: shapes });
+    mirror.onChange(() => this.#shapes.clear());
+  }
+
+  /** What was planned on a former model must neither be found nor kept among the shapes of the latest. */
+  get(shape: string, model: Model, compile: () => Statement): Statement {
+    const isLatest = model === this.#mirror.model;
+    const known = isLatest ? this.#shapes.get(shape) : undefined;
+    if (known) return known;
+    const start = performance.now();
+    const statement = compile();
+    verify(statement.text, 'write', (schema, name) => model.collections.get(name)?.schema === schema);
+    if (isLatest) this.#shapes.set(shape, statement);
+    this.#observe({ kind: 'shape-compiled', shape, text: statement.text, milliseconds: performance.now() - start });
+    return statement;
+  }
+
+  /** Answers whether the statement was used before, and remembers that it is now. */
+  isKnown(statement: Statement): boolean {
+    if (this.#used.has(statement)) return true;
+    this.#used.add(statement);
+    return false;
+  }
+}

@@ -1,0 +1,66 @@
+/** Around the statement of a write: secrets become hashes before it, errors get names after it. */
+import { hashPassword } from '../access/passwords.js';
+import { failedValidation, invalidPayload, type Naming } from '../errors.js';
+import type { Collection, Field, Model } from '../mirror/model.js';
+import { Secret } from '../plan/cell.js';
+import type { Key } from '../plan/payload.js';
+import type { PlannedWrite } from '../plan/write.js';
+import type { Input } from '../request/query.js';
+import type { Session } from './sessions.js';
+
+/** Hashing takes its time by design, so it happens here and not while the payload is walked. */
+export async function hashSecrets(nodes: PlannedWrite['input']['nodes']): Promise<PlannedWrite['input']['nodes']> {
+  return Promise.all(nodes.map((rows) => Promise.all(rows.map((row) => hashRow(row)))));
+}
+
+async function hashRow(row: Readonly<Record<string, unknown>>): Promise<Readonly<Record<string, unknown>>> {
+  const secrets = Object.entries(row).filter(([, value]) => value instanceof Secret) as [string, Secret][];
+  if (secrets.length === 0) return row;
+  const hashed = await Promise.all(secrets.map(async ([name, { text }]) => [name, await hashPassword(text)]));
+  return { ...row, ...Object.fromEntries(hashed) };
+}
+
+/** Names that errors of the database leave out, where there is just one they can mean. */
+export function namesOf(model: Model): Naming {
+  const only = (fields: readonly Field[]): Field | null => (fields.length === 1 ? (fields[0] as Field) : null);
+  return {
+    referrer: (table, one) => {
+      const fields = [...(model.collections.get(table)?.fields.values() ?? [])];
+      const isReferrer = ({ relation }: Field): boolean =>
+        relation?.kind === 'many-to-one' && relation.oneCollection === one;
+      return only(fields.filter(isReferrer))?.name ?? null;
+    },
+    holder: (type) => {
+      const fields = [...model.collections.values()].flatMap((collection) => [...collection.fields.values()]);
+      return only(fields.filter((field) => field.column?.data_type === type));
+    },
+  };
+}
+
+/** A validation that failed says its place in the plan and the number of the row. */
+export function fromValidation(error: unknown, { plan, paths }: PlannedWrite): unknown {
+  if (!(error instanceof Error && 'code' in error && error.code === 'LT400')) return error;
+  const [position = 0, index = 0, row = 0] = error.message.split(' ').map(Number);
+  const node = plan.nodes[position];
+  const validation = node?.validations[index];
+  if (!node || !validation) return error;
+  const path = [paths[position]?.[row], validation.field].filter((each) => each).join('.');
+  const field = { collection: node.collection.name, name: validation.field };
+  return failedValidation(field, validation.type, path, validation.message);
+}
+
+/** One at a time: a statement of its own, so that the next one sees what the one before has done. */
+export async function lock(collection: Collection, session: Session): Promise<void> {
+  const name = `${collection.schema}.${collection.name}`;
+  await session.query("select pg_advisory_xact_lock(hashtextextended('lateral ' || $1::text, 0))", [name], {
+    prepare: true,
+  });
+}
+
+export function eachChange(collection: Collection, items: readonly Input[]): { key: Key; data: Input }[] {
+  return items.map((data) => {
+    const key = data[collection.primaryKey.name];
+    if (typeof key !== 'string' && typeof key !== 'number') throw invalidPayload('Item in update misses primary key');
+    return { key, data };
+  });
+}

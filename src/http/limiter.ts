@@ -1,0 +1,59 @@
+/**
+ * How much one address, and all of them together, may ask. Counted in the memory of each instance; nothing is counted, and
+ * nothing waited for, while a limit is off.
+ */
+import { RateLimiterMemory, RateLimiterRes } from 'rate-limiter-flexible';
+import { networkOf } from '../access/addresses.js';
+import type { Config } from '../config.js';
+import { requestsExceeded } from '../errors.js';
+
+/** Rejects with REQUESTS_EXCEEDED when there were too many. */
+export type Limit = (address: string) => Promise<void>;
+
+export interface LoginLimit {
+  /** Counts an attempt before its outcome is known, so that many at once are counted too. */
+  attempt(address: string): Promise<void>;
+  /** Takes an attempt back: who knows the password is no guesser. */
+  forgive(address: string): Promise<void>;
+}
+
+/** Null when no limit is on. */
+export function createLimit(config: Config): Limit | null {
+  const limits: Limit[] = [];
+  if (config.RATE_LIMITER_GLOBAL_ENABLED) {
+    const all = makeLimiter(config.RATE_LIMITER_GLOBAL_POINTS, config.RATE_LIMITER_GLOBAL_DURATION);
+    limits.push(() => consume(all, 'all'));
+  }
+  if (config.RATE_LIMITER_ENABLED) {
+    const each = makeLimiter(config.RATE_LIMITER_POINTS, config.RATE_LIMITER_DURATION);
+    // Before the global one: an address that asks too much must not use up what others may ask.
+    limits.unshift((address) => consume(each, networkOf(address)));
+  }
+  if (limits.length === 0) return null;
+  return async (address) => {
+    for (const limit of limits) await limit(address);
+  };
+}
+
+export function createLoginLimit(config: Config): LoginLimit {
+  if (!config.RATE_LIMITER_LOGIN_ENABLED) return { attempt: async () => {}, forgive: async () => {} };
+  const limiter = makeLimiter(config.RATE_LIMITER_LOGIN_POINTS, config.RATE_LIMITER_LOGIN_DURATION);
+  return {
+    attempt: (address) => consume(limiter, networkOf(address)),
+    forgive: async (address) => void (await limiter.reward(networkOf(address))),
+  };
+}
+
+/** `duration` in seconds. */
+function makeLimiter(points: number, duration: number): RateLimiterMemory {
+  return new RateLimiterMemory({ points, duration });
+}
+
+async function consume(limiter: RateLimiterMemory, key: string): Promise<void> {
+  try {
+    await limiter.consume(key);
+  } catch (refused) {
+    if (!(refused instanceof RateLimiterRes)) throw refused;
+    throw requestsExceeded(limiter.points, refused.msBeforeNext);
+  }
+}

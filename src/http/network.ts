@@ -1,0 +1,71 @@
+/**
+ * Where a request comes from. The address of the socket, unless a proxy that is trusted says for whom it asks: anybody can
+ * write a header.
+ */
+import { addressTest, normalizeAddress } from '../access/addresses.js';
+import type { Config } from '../config.js';
+import { StartError } from '../errors.js';
+
+export interface Network {
+  /** The header that names the client, in lower case; '' where none is believed. */
+  readonly header: string;
+  /** `peer` is the other end of the socket, `forwarded` the value of that header. */
+  addressOf(peer: string, forwarded: string): string;
+  /** Whether what this peer says of the client is believed. */
+  trusts(peer: string): boolean;
+}
+
+export function createNetwork(config: Config): Network {
+  const setting = config.IP_TRUST_PROXY.trim();
+  const custom = config.IP_CUSTOM_HEADER;
+  if (/^(false|0|no|off|)$/i.test(setting)) {
+    if (custom !== null)
+      throw new StartError('IP_CUSTOM_HEADER needs IP_TRUST_PROXY: else anybody could choose an address');
+    return { header: '', addressOf: (peer) => normalizeAddress(peer), trusts: () => false };
+  }
+  const trusted = trustOf(setting);
+  const trusts = (peer: string): boolean => trusted(normalizeAddress(peer), 0);
+  const header = custom?.toLowerCase() ?? 'x-forwarded-for';
+  const addressOf = (peer: string, forwarded: string): string => {
+    const socket = normalizeAddress(peer);
+    if (forwarded === '') return socket;
+    if (custom !== null) return (trusted(socket, 0) && normalizeAddress(withoutPort(forwarded))) || socket;
+    return walk(socket, forwarded.split(','), trusted);
+  };
+  return { header, addressOf, trusts };
+}
+
+type Trust = (address: string, hops: number) => boolean;
+
+/** From the socket outward: the first address that no trusted proxy speaks for is the client's. */
+function walk(socket: string, chain: readonly string[], trusted: Trust): string {
+  let address = socket;
+  for (let hops = 0; hops < chain.length && trusted(address, hops); hops++) {
+    const next = normalizeAddress(withoutPort(chain[chain.length - 1 - hops] as string));
+    if (next === '') break;
+    address = next;
+  }
+  return address;
+}
+
+/** Some proxies send 203.0.113.7:4711 or [2001:db8::1]:4711. */
+function withoutPort(text: string): string {
+  const match = /^\s*(?:\[([^\]]+)\]|(\d+\.\d+\.\d+\.\d+))(?::\d+)?\s*$/.exec(text);
+  return match?.[1] ?? match?.[2] ?? text.trim();
+}
+
+const NAMED: Readonly<Record<string, string>> = {
+  loopback: '127.0.0.0/8,::1',
+  linklocal: '169.254.0.0/16,fe80::/10',
+  uniquelocal: '10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,fc00::/7',
+};
+
+function trustOf(setting: string): Trust {
+  if (/^(true|yes|on)$/i.test(setting)) return () => true;
+  if (/^\d{1,2}$/.test(setting)) return (_, hops) => hops < Number(setting);
+  const list = setting.split(',').map((each) => NAMED[each.trim().toLowerCase()] ?? each);
+  const test = addressTest(list.join(','), (entry) => {
+    throw new StartError(`IP_TRUST_PROXY: "${entry}" is no address, network or range`);
+  });
+  return test;
+}

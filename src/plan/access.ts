@@ -1,0 +1,95 @@
+/**
+ * What a caller may do, as the planner sees it. A caller who may not see everything gets a model of their own: collections
+ * and fields that no rule grants are not in it, so that what is forbidden and what does not exist cannot be told apart.
+ * Collections of such a model carry which of their rows may be seen, and which fields in some of these rows only.
+ */
+import type { Collection, Field, Model } from '../mirror/model.js';
+import type { Filter } from '../request/ast.js';
+import { ALWAYS, type Condition, type OperandPlan } from './plan.js';
+
+export type Action = 'create' | 'read' | 'update' | 'delete';
+
+/** Null stands for everything: administrators, and the service itself. */
+export interface Access {
+  /** Stands for all rules: equal where they are equal. Part of every shape. */
+  readonly key: string;
+  /** The model as far as it may be read. */
+  view(model: Model): Model;
+  /** What may be written to a collection; null where nothing may. */
+  grant(action: WriteAction, collection: Collection, model: Model): Grant | null;
+}
+
+export type WriteAction = Exclude<Action, 'read'>;
+
+export interface Grant {
+  /** Rows and, of these, fields; each rule alone suffices. */
+  readonly rules: readonly PlannedRule[];
+  /** All fields that some rule names; null for every field. */
+  readonly fields: ReadonlySet<string> | null;
+  /** What fields get that a payload leaves out. */
+  readonly presets: Readonly<Record<string, unknown>>;
+  /** All of them must hold of what is written. */
+  readonly validations: readonly Filter[];
+}
+
+/** A rule whose filter has become a condition on rows of its collection. */
+export interface PlannedRule {
+  readonly where: Condition;
+  /** Null for all. */
+  readonly fields: ReadonlySet<string> | null;
+}
+
+export interface Restriction {
+  /** The collection without it. */
+  readonly whole: Collection;
+  /** Rows that may be seen. */
+  readonly rows: Condition;
+  /** Fields that may be seen only in some of these rows, by name. */
+  readonly masks: ReadonlyMap<string, Condition>;
+}
+
+export interface RestrictedCollection extends Collection {
+  readonly restriction: Restriction;
+}
+
+export interface RestrictedModel extends Model {
+  readonly whole: Model;
+}
+
+/** The model for what is read with the rights of the service, such as fields of the caller. */
+export function systemOf(model: Model): Model {
+  return 'whole' in model ? (model as RestrictedModel).whole : model;
+}
+
+export function restrictionOf(collection: Collection): Restriction | null {
+  return 'restriction' in collection ? (collection as RestrictedCollection).restriction : null;
+}
+
+/** The collection with all of its fields: for what the service needs to know and does not show. */
+export function wholeOf(collection: Collection): Collection {
+  return restrictionOf(collection)?.whole ?? collection;
+}
+
+/** Where the field may be seen, of the rows that may. */
+export function maskOf(collection: Collection, field: Field): Condition {
+  return restrictionOf(collection)?.masks.get(field.name) ?? ALWAYS;
+}
+
+export function isMasked(collection: Collection, field: Field): boolean {
+  return restrictionOf(collection)?.masks.has(field.name) ?? false;
+}
+
+/** Whether the operand, a value of a row of the collection, is null where the caller may not see it. */
+export function isMaskedOperand(collection: Collection, operand: OperandPlan): boolean {
+  switch (operand.kind) {
+    case 'count':
+    case 'first':
+      return operand.through.length === 0 && operand.hop.via !== null && isMasked(collection, operand.hop.via);
+    case 'aggregate':
+    case 'position':
+    case 'key':
+      return false;
+    default:
+      return operand.through.length === 0 && isMasked(collection, operand.field);
+  }
+}

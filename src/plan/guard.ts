@@ -1,0 +1,91 @@
+/** What a caller may write, asked while a payload is walked: names at once, rows by rules that the statement checks. */
+import { forbidden, forbiddenCollection, forbiddenField } from '../errors.js';
+import type { Collection, Field, Model } from '../mirror/model.js';
+import type { Access, Grant, PlannedRule, WriteAction } from './access.js';
+import { ALWAYS, type Condition } from './plan.js';
+import type { RowGuard } from './write.js';
+
+export class Guard {
+  readonly #access: Access;
+  readonly #model: Model;
+
+  constructor(access: Access, model: Model) {
+    this.#access = access;
+    this.#model = model;
+  }
+
+  get key(): string {
+    return this.#access.key;
+  }
+
+  grant(action: WriteAction, collection: Collection): Grant {
+    const grant = this.#access.grant(action, collection, this.#model);
+    if (!grant) throw forbiddenCollection(collection.name);
+    return grant;
+  }
+
+  /** Whether the fields may be written, in some row at least. */
+  covers(action: WriteAction, collection: Collection, names: readonly string[]): boolean {
+    const grant = this.#access.grant(action, collection, this.#model);
+    if (!grant) return false;
+    const { rules } = grant;
+    return action === 'create'
+      ? names.every((name) => grant.fields?.has(name) ?? true)
+      : rules.some((rule) => coversAll(rule, names));
+  }
+
+  /** Who may write every field is told of a misspelt one later; to others it looks like one that is forbidden. */
+  check(action: WriteAction, collection: Collection, names: readonly string[], place: string): void {
+    const { fields } = this.grant(action, collection);
+    const stranger = names.find((name) => fields !== null && !fields.has(name));
+    if (stranger !== undefined) throw forbiddenField(stranger, collection.name, place || 'root');
+    if (!this.covers(action, collection, names)) throw forbidden();
+  }
+
+  /** Who moves an item writes the whole order, so every row has to be open. */
+  checkOrder(collection: Collection): void {
+    const { sortField } = collection;
+    const { rules } = this.grant('update', collection);
+    if (sortField === null || anyRule(rules.filter((rule) => coversAll(rule, [sortField]))) !== null)
+      throw forbiddenCollection(collection.name);
+  }
+
+  /** For each row the fields that the caller gives it; null for one that is only referred to. */
+  rows(collection: Collection, rows: readonly (readonly string[] | null)[]): { guard: RowGuard | null; marks: Marks } {
+    const { rules } = rows.every((each) => each === null) ? { rules: [] } : this.grant('update', collection);
+    const marks = rows.map((names) => {
+      if (names === null) return null;
+      const mark = rules.map((rule) => (coversAll(rule, names) ? '1' : '0')).join('');
+      if (!mark.includes('1')) throw forbidden();
+      return mark;
+    });
+    const [first = null] = marks;
+    if (marks.some((mark) => mark !== first))
+      return { guard: { rules: rules.map(({ where }) => where), marks: null }, marks };
+    const none = marks.map(() => null);
+    if (first === null) return { guard: null, marks: none };
+    const wanted = rules.filter((_, position) => first[position] === '1').map(({ where }) => where);
+    return { guard: wanted.includes(ALWAYS) ? null : { rules: wanted, marks: first }, marks: none };
+  }
+
+  /** Rows that may leave a relation; null where all may. */
+  released(collection: Collection, field: Field, action: 'nullify' | 'delete'): Condition | null {
+    const { rules } = this.grant(action === 'delete' ? 'delete' : 'update', collection);
+    const fitting = action === 'delete' ? rules : rules.filter((rule) => coversAll(rule, [field.name]));
+    if (fitting.length === 0) throw forbiddenField(field.name, collection.name, 'root');
+    return anyRule(fitting);
+  }
+}
+
+/** By row; null where all rows have the same rules. */
+export type Marks = readonly (string | null)[];
+
+/** Null where every row fits. */
+export function anyRule(rules: readonly PlannedRule[]): Condition | null {
+  const conditions = rules.map(({ where }) => where);
+  return conditions.includes(ALWAYS) ? null : { kind: 'or', conditions };
+}
+
+function coversAll({ fields }: PlannedRule, names: readonly string[]): boolean {
+  return fields === null || names.every((name) => fields.has(name));
+}

@@ -1,0 +1,22 @@
+/** Presets: what a policy gives to a field that the payload leaves out, a value or a variable of the caller. */
+import { forbidden } from '../errors.js';
+import type { Field, Model } from '../mirror/model.js';
+import { parseVariable } from '../request/variables.js';
+import { resolveVariable } from '../sql/parameter.js';
+import { checkValue } from './cell.js';
+import { planCaller } from './filter.js';
+import type { Cell, Stamp } from './rows.js';
+
+export type PresetCell = Extract<Cell, { kind: 'value' | 'caller' }>;
+
+export function presetCell(field: Field, value: unknown, stamp: Stamp, model: Model): PresetCell {
+  const variable = typeof value === 'string' ? parseVariable(value) : null;
+  try {
+    if (variable?.kind === 'path') return { kind: 'caller', plan: planCaller(variable.name, variable.path, model) };
+    const given = variable ? resolveVariable(variable.text, stamp) : value;
+    return { kind: 'value', value: checkValue(field, given, field.name) };
+  } catch {
+    // Whoever may write only what a policy says, and the policy says nonsense, may not write.
+    throw forbidden();
+  }
+}

@@ -1,0 +1,67 @@
+/** What requests about accounts have in common: their fields, their pages, and where they come from. */
+import { invalidPayload } from '../errors.js';
+import type { Client } from '../execute/logins.js';
+import type { Exchange } from '../http/exchange.js';
+import type { Input } from '../request/query.js';
+import { readItem } from '../request/write.js';
+
+export function readBody(body: unknown): Input {
+  if (body === undefined) throw invalidPayload('A body is needed');
+  return readItem(body, 'The body');
+}
+
+export function readText(body: Input, name: string): string {
+  const value = body[name];
+  if (value === undefined || value === null || value === '') throw invalidPayload(`"${name}" is required`);
+  // PostgreSQL has no character 0.
+  if (typeof value !== 'string' || value.includes('\0')) throw invalidPayload(`"${name}" has to be a text`);
+  return value;
+}
+
+export function readEmail(body: Input, name = 'email'): string {
+  return asEmail(readText(body, name), name);
+}
+
+export function asEmail(text: string, name: string): string {
+  if (text.length > 255 || !/^[^\s@]+@[^\s@]+$/.test(text)) throw invalidPayload(`"${name}" has to be an address`);
+  return text;
+}
+
+export function readChoice<Choice extends string>(
+  body: Input,
+  name: string,
+  choices: readonly Choice[],
+): Choice | undefined {
+  const value = body[name];
+  if (value === undefined || value === null) return undefined;
+  const choice = choices.find((each) => each === value);
+  if (!choice) throw invalidPayload(`"${name}" has to be one of ${choices.join(', ')}`);
+  return choice;
+}
+
+/** How to link to a page with a token: the page the request names, if it may, or the usual one. */
+export function linkTo(body: Input, name: string, allowed: string, usual: () => string): (token: string) => string {
+  const given = body[name] === undefined || body[name] === null ? null : readText(body, name);
+  if (given !== null && !isAllowed(given, allowed))
+    throw invalidPayload(`"${name}" is not a page that may be linked to`);
+  const page = new URL(given ?? usual());
+  return (token) => {
+    page.searchParams.set('token', token);
+    return page.href;
+  };
+}
+
+/** Origin and path have to be the same: a prefix would let in pages of strangers. */
+function isAllowed(page: string, list: string): boolean {
+  if (!URL.canParse(page)) return false;
+  const { origin, pathname } = new URL(page);
+  return list
+    .split(',')
+    .map((each) => each.trim())
+    .filter((each) => URL.canParse(each))
+    .some((each) => new URL(each).origin === origin && new URL(each).pathname === pathname);
+}
+
+export function clientOf(exchange: Exchange): Client {
+  return { ip: exchange.address, userAgent: exchange.headers.userAgent, origin: exchange.headers.origin };
+}

@@ -1,0 +1,137 @@
+/** What callers may know of themselves: their account, their roles, and what they are allowed. */
+import { build } from 'fast-json-stringify';
+import { describeAction, describePermissions } from '../access/describe.js';
+import { type Identity, onlyUser } from '../access/identity.js';
+import type { Policies } from '../access/policies.js';
+import { forbidden, forbiddenCollection, ServiceError } from '../errors.js';
+import type { Exchange } from '../http/exchange.js';
+import { JSON_TYPE, jsonText, noContent, type Reply } from '../http/reply.js';
+import type { Route } from '../http/router.js';
+import type { Collection } from '../mirror/model.js';
+import type { Mirror } from '../mirror/watch.js';
+import type { Parsed } from '../request/ast.js';
+import { parseRead, parseSearch } from '../request/rest.js';
+import { readItem } from '../request/write.js';
+import { writerOf } from './item-writes.js';
+import type { ItemsServices } from './items.js';
+
+export interface MeServices extends ItemsServices {
+  readonly mirror: Mirror;
+  readonly policies: Policies;
+}
+
+export function meRoutes(services: MeServices): Route[] {
+  return [
+    { method: 'GET', path: '/users/me', handle: (exchange) => readMe(exchange, services) },
+    { method: 'PATCH', path: '/users/me', handle: (exchange) => updateMe(exchange, services) },
+    { method: 'GET', path: '/roles/me', handle: (exchange) => readRoles(exchange, services) },
+    { method: 'GET', path: '/policies/me/globals', handle: (exchange) => readGlobals(exchange, services) },
+    { method: 'GET', path: '/permissions/me', handle: (exchange) => readPermissions(exchange, services) },
+    { method: 'GET', path: '/permissions/me/:collection', handle: (exchange) => readAllowed(exchange, services) },
+    { method: 'GET', path: '/permissions/me/:collection/:key', handle: (exchange) => readAllowed(exchange, services) },
+  ];
+}
+
+const anyBody = build({ type: 'object', properties: { data: {} } });
+
+/** Who may not see their own account is told who they are, no more. */
+async function readMe(exchange: Exchange, services: MeServices): Promise<Reply> {
+  const identity = onlyUser(await services.identities.identify(exchange));
+  const parsed = parseRead('service_users', identity.user, exchange.queryString, services.limits);
+  const body = await readVisible(parsed, identity, exchange, services);
+  return body ? { status: 200, type: JSON_TYPE, body } : jsonText(anyBody({ data: { id: identity.user } }));
+}
+
+async function updateMe(exchange: Exchange, services: MeServices): Promise<Reply> {
+  const caller = onlyUser(await services.identities.identify(exchange));
+  const data = readItem(await exchange.json(), 'The body');
+  const shown = { queryString: exchange.queryString, ...writerOf(exchange, caller) };
+  const body = await services.writes.updateOne('service_users', caller.user, data, shown);
+  return body ? { status: 200, type: JSON_TYPE, body } : noContent;
+}
+
+/** The caller's role and those above it. */
+async function readRoles(exchange: Exchange, services: MeServices): Promise<Reply> {
+  const identity = await identifyUser(exchange, services);
+  const { roles } = identity;
+  if (roles.length === 0) return jsonText(anyBody({ data: [] }));
+  const parsed = parseSearch('service_roles', { keys: roles }, exchange.queryString, services.limits);
+  const body = await readVisible(parsed, identity, exchange, services);
+  if (body && !body.equals(NO_ITEMS)) return { status: 200, type: JSON_TYPE, body };
+  return jsonText(anyBody({ data: roles.map((id) => ({ id })) }));
+}
+
+const NO_ITEMS = Buffer.from('{"data":[]}');
+
+async function readVisible(
+  parsed: Parsed,
+  identity: Identity,
+  exchange: Exchange,
+  { reads }: MeServices,
+): Promise<Buffer | null> {
+  try {
+    return await reads.run(parsed, reads.compile(parsed, identity), identity, exchange);
+  } catch (error) {
+    if (error instanceof ServiceError && error.code === 'FORBIDDEN' && !identity.administrator) return null;
+    throw error;
+  }
+}
+
+async function readGlobals(exchange: Exchange, { identities }: MeServices): Promise<Reply> {
+  const { user, application, administrator, enforceTfa } = await identities.identify(exchange);
+  const data =
+    user === null
+      ? { app_access: false }
+      : { app_access: application, admin_access: administrator, enforce_tfa: enforceTfa };
+  return jsonText(anyBody({ data }));
+}
+
+async function readPermissions(exchange: Exchange, services: MeServices): Promise<Reply> {
+  const identity = await identifyUser(exchange, services);
+  const data = describePermissions(services.mirror.model, services.policies.accessOf(identity));
+  return jsonText(anyBody({ data }));
+}
+
+/** What may be done with one item; of a singleton also with which fields. */
+async function readAllowed(exchange: Exchange, services: MeServices): Promise<Reply> {
+  const [name = '', key = null] = exchange.parameters;
+  const identity = await identifyUser(exchange, services);
+  const access = services.policies.accessOf(identity);
+  const collection = services.mirror.model.collections.get(name);
+  if (!collection) throw forbiddenCollection(name);
+  const data: Record<string, unknown> = {};
+  for (const action of ['update', 'delete'] as const) {
+    const { access: extent, ...rest } = describeAction(action, collection, access);
+    const allowed =
+      extent === 'none' ? false : key === null || (await isOpen(collection, key, action, identity, exchange, services));
+    data[action] = { access: allowed, ...(collection.singleton && rest) };
+  }
+  if (access && Object.values(data).every((each) => !(each as { access: boolean }).access))
+    if (!access.view(services.mirror.model).collections.has(name)) throw forbiddenCollection(name);
+  return jsonText(anyBody({ data: { ...data, share: { access: identity.administrator } } }));
+}
+
+async function isOpen(
+  collection: Collection,
+  key: string,
+  action: 'update' | 'delete',
+  identity: Identity,
+  exchange: Exchange,
+  { reads, limits }: MeServices,
+): Promise<boolean> {
+  const parsed = parseSearch(collection.name, { keys: [key], query: { aggregate: { count: '*' } } }, '', limits);
+  try {
+    const body = await reads.run(parsed, reads.compile(parsed, identity, action), identity, exchange);
+    return String(body).includes('"count":1');
+  } catch (error) {
+    // A key that cannot exist, or a collection that may not be read.
+    if (error instanceof ServiceError && error.code === 'FORBIDDEN') return false;
+    throw error;
+  }
+}
+
+async function identifyUser(exchange: Exchange, { identities }: MeServices): Promise<Identity> {
+  const identity = await identities.identify(exchange);
+  if (identity.user === null) throw forbidden();
+  return identity;
+}

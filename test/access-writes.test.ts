@@ -1,0 +1,239 @@
+/** What callers who may not write everything get done: rules about rows and fields, presets, validations, nested items. */
+import t from 'tap';
+import { makeCaller, type Permission } from './callers.js';
+import { type Answer, connectSql, createLibrary, request, startDatabase, startTestService } from './support.js';
+
+const server = await startDatabase();
+const databaseUrl = await createLibrary(server, 'access_writes');
+const sql = connectSql(databaseUrl);
+t.teardown(() => sql.end());
+
+const allow = (
+  collection: string,
+  action: Permission['action'],
+  permissions: object | null = null,
+  fields: readonly string[] | null = ['*'],
+  rest: Partial<Permission> = {},
+): Permission => ({ collection, action, permissions, fields, ...rest });
+
+await sql`create table notes (
+  id serial primary key, text text, owner uuid, place text, kind text not null default 'plain', stamp timestamptz,
+  article integer references articles (id))`;
+await sql`insert into service_fields (collection, field, validation, validation_message) values
+  ('notes', 'kind', ${JSON.stringify({ kind: { _regex: '^[a-z]+$' } })}::text::json, 'A kind has small letters')`;
+await sql`insert into service_relations (many_collection, many_field, one_collection, one_field) values
+  ('notes', 'article', 'articles', 'notes')`;
+
+const editor = await makeCaller(sql, 'editor', [
+  {
+    permissions: [
+      allow('articles', 'read'),
+      allow('articles', 'update', { author: { name: { _eq: 'Ada Lovelace' } } }, ['title', 'comments']),
+      allow('articles', 'update', { status: { _eq: 'draft' } }, ['title', 'body', 'author']),
+      allow('articles', 'delete', { views: { _lt: 10 } }, null),
+      allow('comments', 'read', { author: { _neq: 3 } }),
+      allow('comments', 'update', { author: { _neq: 3 } }, ['body', 'article']),
+      allow('comments', 'create', null, ['body', 'article']),
+      allow('authors', 'read'),
+    ],
+  },
+]);
+const writer = await makeCaller(sql, 'writer', [
+  {
+    permissions: [
+      allow('notes', 'read', { owner: { _eq: '$CURRENT_USER' } }),
+      allow('notes', 'create', null, ['text', 'kind', 'article'], {
+        presets: { owner: '$CURRENT_USER', place: '$CURRENT_USER.role.name', stamp: '$NOW', text: 'nothing' },
+        validation: { _and: [{ text: { _contains: 'o' } }, { kind: { _neq: 'secret' } }] },
+      }),
+      allow('notes', 'update', { owner: { _eq: '$CURRENT_USER' } }, ['text', 'kind'], {
+        presets: { place: 'changed' },
+        validation: { text: { _submitted: true } },
+      }),
+      allow('articles', 'create', null, ['title', 'notes']),
+      allow('articles', 'read', null, ['id', 'title', 'notes']),
+    ],
+  },
+]);
+const reader = await makeCaller(sql, 'reader', [{ permissions: [allow('articles', 'read')] }]);
+const service = await startTestService({ databaseUrl });
+
+function send(caller: { token: string } | null, method: string, path: string, body?: unknown): Promise<Answer> {
+  const token = caller?.token ?? null;
+  if (body === undefined) return request(service, method, path, { token });
+  const text = JSON.stringify(body);
+  const headers = { 'content-type': 'application/json', 'content-length': String(Buffer.byteLength(text)) };
+  return request(service, method, path, { token, headers, body: text });
+}
+
+const dataOf = (answer: Answer): unknown => (answer.json as { data?: unknown } | undefined)?.data ?? answer.status;
+const errorOf = ({ json }: Answer): Record<string, unknown> =>
+  (json as { errors: [{ extensions: Record<string, unknown> }] }).errors[0].extensions;
+
+t.test('who may only read writes nothing', async (t) => {
+  for (const caller of [reader, null]) {
+    t.equal((await send(caller, 'POST', '/items/articles', { title: 'x' })).status, 403);
+    t.equal((await send(caller, 'PATCH', '/items/articles/1', { title: 'x' })).status, 403);
+    t.equal((await send(caller, 'PATCH', '/items/articles', { keys: [1], data: { title: 'x' } })).status, 403);
+    t.equal((await send(caller, 'DELETE', '/items/articles/1')).status, 403);
+    t.equal((await send(caller, 'POST', '/utils/import/tags', [{ name: 'x' }])).status, 403);
+    t.equal((await send(caller, 'POST', '/utils/sort/tags', { item: 1, to: 2 })).status, 403);
+  }
+  t.strictSame((await sql`select count(*)::int from articles where title = 'x'`)[0], { count: 0 });
+});
+
+t.test('an update needs a rule that holds of the row and names the fields', async (t) => {
+  t.equal((await send(editor, 'PATCH', '/items/articles/1', { title: 'one' })).status, 200);
+  t.equal((await send(editor, 'PATCH', '/items/articles/1', { body: 'one' })).status, 403, 'another rule names it');
+  t.equal((await send(editor, 'PATCH', '/items/articles/3', { title: 'three', body: 'three' })).status, 200);
+  t.equal((await send(editor, 'PATCH', '/items/articles/6', { title: 'six' })).status, 403);
+  t.equal((await send(editor, 'PATCH', '/items/articles/999', { title: 'six' })).status, 403);
+  t.equal((await send(editor, 'PATCH', '/items/articles/1', { views: 1 })).status, 403);
+  t.equal((await send(editor, 'PATCH', '/items/articles/1', { nonsense: 1 })).status, 403);
+  t.equal((await send(editor, 'PATCH', '/items/articles/1', { comments: [], body: 'x' })).status, 403);
+  const both = await send(editor, 'PATCH', '/items/articles', [
+    { id: 1, title: 'uno' },
+    { id: 3, body: 'tre' },
+  ]);
+  t.equal(both.status, 200, 'each row by a rule of its own');
+  t.equal(
+    (
+      await send(editor, 'PATCH', '/items/articles', [
+        { id: 1, title: 'x' },
+        { id: 1, body: 'x' },
+      ])
+    ).status,
+    403,
+  );
+  t.equal((await send(editor, 'PATCH', '/items/articles', { keys: [1, 6], data: { title: 'x' } })).status, 403);
+  t.strictSame(
+    [...(await sql`select id, title, body from articles where id in (1, 3, 6) order by id`)],
+    [
+      { id: 1, title: 'uno', body: 'The first body' },
+      { id: 3, title: 'three', body: 'tre' },
+      { id: 6, title: 'Zebra', body: 'Body with unicode ✓ 漢字' },
+    ],
+  );
+});
+
+t.test('a query selects what may be touched', async (t) => {
+  const answer = await send(editor, 'PATCH', '/items/articles?fields=id', {
+    query: { limit: -1, sort: 'id' },
+    data: { title: 'all' },
+  });
+  t.strictSame(dataOf(answer), [{ id: 1 }, { id: 2 }, { id: 3 }, { id: 4 }, { id: 8 }, { id: 9 }]);
+  const hidden = await send(writer, 'PATCH', '/items/notes', {
+    query: { filter: { article: { views: { _gt: 1 } } } },
+    data: { text: 'x' },
+  });
+  t.equal(hidden.status, 403, 'a filter may name what may be read alone');
+});
+
+t.test('deletes', async (t) => {
+  t.equal((await send(editor, 'DELETE', '/items/articles/1')).status, 403);
+  t.equal((await send(editor, 'DELETE', '/items/articles', [7, 1])).status, 403);
+  t.equal((await send(editor, 'DELETE', '/items/articles/7')).status, 204);
+  t.equal(
+    (await send(editor, 'DELETE', '/items/articles', { query: { filter: { id: { _in: [1, 10] } } } })).status,
+    204,
+  );
+  t.strictSame([...(await sql`select id from articles where id in (1, 7, 10)`)], [{ id: 1 }]);
+});
+
+t.test('nested items need permissions of their own', async (t) => {
+  const add = (comments: unknown): Promise<Answer> =>
+    send(editor, 'PATCH', '/items/articles/1?fields=comments.id,comments.body', { comments });
+  t.strictSame(dataOf(await add({ create: [{ body: 'new' }] })), { comments: [{ id: 1, body: 'Nice!' }] });
+  t.strictSame((await sql`select article from comments where body = 'new'`)[0], { article: 1 });
+  t.equal((await add({ create: [{ body: 'new', created: '2020-01-01' }] })).status, 403);
+  t.equal((await add({ create: [{ body: 'new', author: { name: 'evil' } }] })).status, 403);
+  t.equal((await add({ update: [{ id: 2, body: 'changed' }] })).status, 403, 'a comment that may not be changed');
+  t.equal((await add({ update: [{ id: 4, body: 'changed' }] })).status, 403);
+  t.equal((await add({ delete: [2] })).status, 403);
+  t.equal((await add({ delete: [9999] })).status, 403, 'as if it did not exist');
+  t.equal((await add([{ id: 777, body: 'x' }])).status, 403, 'a key may not be chosen');
+  t.equal((await add({ update: [{ id: 1, body: 'changed' }] })).status, 200);
+  t.equal((await send(editor, 'PATCH', '/items/articles/1', { comments: [1] })).status, 200);
+  t.strictSame(
+    [...(await sql`select id, body, article from comments where id in (1, 2, 3) order by id`)],
+    [
+      { id: 1, body: 'changed', article: 1 },
+      // Not the caller's to let go: a list replaces what its sender may change.
+      { id: 2, body: 'I disagree', article: 1 },
+      { id: 3, body: 'Spam', article: 1 },
+    ],
+    'rows without an author match no rule either',
+  );
+  t.equal((await send(editor, 'PATCH', '/items/articles/3', { author: { id: 1, name: 'Eve' } })).status, 403);
+  t.equal((await send(editor, 'PATCH', '/items/articles/3', { author: { name: 'Eve' } })).status, 403);
+  t.equal((await send(editor, 'PATCH', '/items/articles/3', { author: { id: 1 } })).status, 200, 'a mere reference');
+  t.strictSame((await sql`select name from authors where id = 1`)[0], { name: 'Ada Lovelace' });
+});
+
+t.test('presets and validations', async (t) => {
+  const made = await send(writer, 'POST', '/items/notes?fields=text,owner,place,kind,stamp', { text: 'good' });
+  t.match(dataOf(made), { text: 'good', owner: writer.user, place: 'writer', kind: 'plain', stamp: /^2/ });
+  t.match(dataOf(await send(writer, 'POST', '/items/notes?fields=text', {})), { text: 'nothing' });
+  t.equal((await send(writer, 'POST', '/items/notes', { text: 'good', owner: null })).status, 403);
+  const bad = await send(writer, 'POST', '/items/notes', [{ text: 'good' }, { text: 'bad' }]);
+  t.equal(bad.status, 400);
+  t.match(errorOf(bad), {
+    code: 'FAILED_VALIDATION',
+    collection: 'notes',
+    field: 'text',
+    type: 'contains',
+    path: ['1', 'text'],
+  });
+  t.match(errorOf(await send(writer, 'POST', '/items/notes', { text: 'o', kind: 'secret' })), {
+    type: 'neq',
+    field: 'kind',
+  });
+  const kind = await send(writer, 'POST', '/items/notes', { text: 'o', kind: 'UPPER' });
+  t.match(kind.json, {
+    errors: [{ message: 'A kind has small letters', extensions: { type: 'regex', field: 'kind' } }],
+  });
+  const [note] = await sql`select id from notes where text = 'good'`;
+  t.match(errorOf(await send(writer, 'PATCH', `/items/notes/${note?.id}`, { kind: 'x' })), {
+    type: 'submitted',
+    field: 'text',
+  });
+  const changed = await send(writer, 'PATCH', `/items/notes/${note?.id}?fields=text,place`, { text: 'changed' });
+  t.strictSame(dataOf(changed), { text: 'changed', place: 'changed' });
+  const nested = await send(writer, 'POST', '/items/articles?fields=title,notes.text,notes.owner', {
+    title: 'with notes',
+    notes: [{ text: 'one' }, {}],
+  });
+  t.strictSame(dataOf(nested), {
+    title: 'with notes',
+    notes: [
+      { text: 'one', owner: writer.user },
+      { text: 'nothing', owner: writer.user },
+    ],
+  });
+  t.equal((await send(writer, 'POST', '/items/articles', { title: 'x', notes: [{ text: 'bad' }] })).status, 400);
+  t.strictSame((await sql`select count(*)::int from articles where title = 'x'`)[0], { count: 0 });
+  // The administrator is held by the validation of the field, not by those of policies.
+  const admin = { token: 'the-token-of-the-test-administrator' };
+  t.equal((await send(admin, 'POST', '/items/notes', { text: 'bad', kind: 'secret' })).status, 200);
+  t.equal((await send(admin, 'POST', '/items/notes', { text: 'bad', kind: 'NO' })).status, 400);
+});
+
+t.test('what was written and cannot be seen has no body', async (t) => {
+  const answer = await send(editor, 'POST', '/items/comments?fields=id', { body: 'x', article: 2 });
+  t.equal(answer.status, 204, 'it has no author');
+  t.equal((await send(editor, 'POST', '/items/comments', { body: 'x', author: 1 })).status, 403);
+});
+
+t.test('imports', async (t) => {
+  const imported = await send(writer, 'POST', '/utils/import/notes', [
+    { text: 'imported one' },
+    { text: 'imported two' },
+  ]);
+  t.equal(imported.status, 200, imported.text);
+  t.strictSame(
+    [...(await sql`select owner from notes where text like 'imported %'`)],
+    [{ owner: writer.user }, { owner: writer.user }],
+  );
+  t.equal((await send(writer, 'POST', '/utils/import/notes', [{ text: 'bad' }])).status, 400);
+  t.equal((await send(writer, 'POST', '/utils/import/service_users', [{ email: 'x@example.com' }])).status, 403);
+});
