@@ -13,7 +13,6 @@ import { Database } from './execute/database.js';
 import { Logins } from './execute/logins.js';
 import { migrate } from './execute/migrate.js';
 import { Reads } from './execute/reads.js';
-import { forgetReceipts } from './execute/receipts.js';
 import { listen as listenForChanges, policiesOf, sourceOf } from './execute/source.js';
 import { Structure } from './execute/structure.js';
 import { Writes } from './execute/writes.js';
@@ -111,15 +110,15 @@ export async function startService(config: Config, observe: Observer, report: Re
       ...authRoutes(access),
       ...accountRoutes(access),
       ...utilsRoutes({ config, identities, writes }),
-      ...fieldsRoutes({ identities, structure }),
-      ...collectionsRoutes({ identities, structure }),
-      ...relationsRoutes({ identities, structure }),
+      ...fieldsRoutes({ identities, policies, structure }),
+      ...collectionsRoutes({ identities, policies, structure }),
+      ...relationsRoutes({ identities, policies, structure }),
       ...schemaRoutes({ config, identities, structure }),
       ...meRoutes(items),
       ...systemRoutes(items),
       ...itemsRoutes(items),
     ]);
-    const forget = (): unknown => Promise.allSettled([forgetReceipts(database), access.logins.purge()]);
+    const forget = (): unknown => Promise.allSettled([writes.forgetReceipts(), access.logins.purge()]);
     const purge = setInterval(forget, PURGED).unref();
     started.add(async () => clearInterval(purge));
     const http = await listen(router, config, observe);
