@@ -13,6 +13,7 @@ import { Database } from './execute/database.js';
 import { Logins } from './execute/logins.js';
 import { migrate } from './execute/migrate.js';
 import { Reads } from './execute/reads.js';
+import { forgetReceipts } from './execute/receipts.js';
 import { listen as listenForChanges, policiesOf, sourceOf } from './execute/source.js';
 import { Structure } from './execute/structure.js';
 import { Writes } from './execute/writes.js';
@@ -116,7 +117,7 @@ export async function startService(config: Config, observe: Observer, report: Re
       ...systemRoutes(items),
       ...itemsRoutes(items),
     ]);
-    const forget = (): unknown => Promise.allSettled([writes.forgetReceipts(), access.logins.purge()]);
+    const forget = (): unknown => Promise.allSettled([forgetReceipts(database), access.logins.purge()]);
     const purge = setInterval(forget, PURGED).unref();
     started.add(async () => clearInterval(purge));
     const http = await listen(router, config, observe);

@@ -80,12 +80,15 @@ t.test('serves what has one key and says why not', async (t) => {
     [...model.collections.values()].filter(({ system }) => system).map(({ name }) => name),
     [
       'service_access',
+      'service_activity',
       'service_collections',
       'service_fields',
+      'service_logins',
       'service_permissions',
       'service_policies',
       'service_receipts',
       'service_relations',
+      'service_revisions',
       'service_roles',
       'service_sessions',
       'service_settings',
@@ -486,8 +489,8 @@ t.test('the tables of the service describe themselves', async (t) => {
   const model = await load();
   const users = collectionOf(model, 'service_users');
   t.match(fieldOf(users, 'password'), { type: 'hash', special: ['hash', 'conceal'] });
-  t.strictSame(fieldOf(users, 'token').special, ['conceal']);
-  t.strictSame(fieldOf(users, 'tfa_secret').special, ['conceal']);
+  t.strictSame(fieldOf(users, 'token').special, ['digest', 'conceal']);
+  t.strictSame(fieldOf(users, 'tfa_secret').special, ['sealed', 'conceal']);
   t.equal(fieldOf(collectionOf(model, 'service_permissions'), 'fields').type, 'csv');
   t.equal(fieldOf(collectionOf(model, 'service_policies'), 'ip_access').type, 'csv');
   t.match(relationOf(model, 'service_users', 'role'), { kind: 'many-to-one', oneCollection: 'service_roles' });
