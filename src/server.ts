@@ -13,7 +13,6 @@ import { Database } from './execute/database.js';
 import { Logins } from './execute/logins.js';
 import { migrate } from './execute/migrate.js';
 import { Reads } from './execute/reads.js';
-import { forgetReceipts } from './execute/receipts.js';
 import { listen as listenForChanges, policiesOf, sourceOf } from './execute/source.js';
 import { Structure } from './execute/structure.js';
 import { Writes } from './execute/writes.js';
@@ -32,6 +31,7 @@ import { fieldsRoutes } from './resources/fields.js';
 import { itemsRoutes } from './resources/items.js';
 import { meRoutes } from './resources/me.js';
 import { relationsRoutes } from './resources/relations.js';
+import { schemaRoutes } from './resources/schema.js';
 import { serverRoutes } from './resources/server.js';
 import { systemRoutes } from './resources/system.js';
 import { utilsRoutes } from './resources/utils.js';
@@ -113,11 +113,12 @@ export async function startService(config: Config, observe: Observer, report: Re
       ...fieldsRoutes({ identities, policies, structure }),
       ...collectionsRoutes({ identities, policies, structure }),
       ...relationsRoutes({ identities, policies, structure }),
+      ...schemaRoutes({ config, identities, structure }),
       ...meRoutes(items),
       ...systemRoutes(items),
       ...itemsRoutes(items),
     ]);
-    const forget = (): unknown => Promise.allSettled([forgetReceipts(database), access.logins.purge()]);
+    const forget = (): unknown => Promise.allSettled([writes.forgetReceipts(), access.logins.purge()]);
     const purge = setInterval(forget, PURGED).unref();
     started.add(async () => clearInterval(purge));
     const http = await listen(router, config, observe);

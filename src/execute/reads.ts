@@ -20,7 +20,7 @@ import { bind } from '../sql/parameter.js';
 import type { Statement } from '../sql/statement.js';
 import { verify } from '../sql/verify.js';
 import { Cohorts, type Waiter } from './cohorts.js';
-import { isConflict, pause } from './conflicts.js';
+import { ATTEMPTS, isConflict, pause } from './conflicts.js';
 import type { Database } from './database.js';
 import { streamRows } from './stream.js';
 
@@ -32,12 +32,12 @@ export interface Compiled {
   readonly opening: boolean;
   /** Of an export: the columns of a flat file. */
   readonly columns: readonly (readonly string[])[];
+  /** Of the model it was compiled for. */
+  readonly version: number;
   /** The text that reads for many requests at once. */
   readonly cohort: () => string;
   /** The statement that reads the items which the write before it has made. */
   readonly readBack: () => Statement;
-  /** Of the model it was compiled for. */
-  readonly version: number;
 }
 
 export interface ReadLimits extends PlanLimits {
@@ -55,9 +55,6 @@ export interface Explanation {
   readonly parameters: readonly (string | null)[];
   readonly plan: unknown;
 }
-
-/** Changes of the structure that a request may meet one after the other. */
-const ATTEMPTS = 10;
 
 export class Reads {
   readonly #database: Database;
@@ -110,7 +107,8 @@ export class Reads {
     const columns = parsed.request.export ? columnsOf(plan.level) : [];
     const { result, stream } = plan;
     const { version } = model;
-    const compiled = { statement, result, stream, opening: plan.meta.length > 0, columns, cohort, readBack, version };
+    const opening = plan.meta.length > 0;
+    const compiled = { statement, result, stream, opening, columns, version, cohort, readBack };
     this.#shapes.set(shape, compiled);
     this.#observe({
       kind: 'shape-compiled',
@@ -202,7 +200,7 @@ export class Reads {
     mayRepeat: () => boolean = () => true,
   ): Promise<Result> {
     let current = compiled;
-    for (let attempt = 1; ; attempt++) {
+    for (let number = 1; ; number++) {
       try {
         if (this.#limits.cost !== null && !this.#affordable.has(current))
           await this.#checkCost(parsed, current, caller);
@@ -210,12 +208,12 @@ export class Reads {
       } catch (error) {
         const stale = staleness(error);
         if (!mayRepeat() || !(stale || isConflict(error))) throw fromDatabase(error, useOf(current));
-        if (attempt === ATTEMPTS) throw serviceUnavailable('database', 'Its structure keeps changing');
+        if (number === ATTEMPTS) throw serviceUnavailable('database', 'Its structure keeps changing');
         if (stale) await this.#mirror.refresh(stale === 'certain');
-        else await pause(attempt);
+        else await pause(number);
         const { version } = this.#mirror.model;
         // A structure that did not change is not to blame; the first time a prepared statement may be.
-        if (stale && version === current.version && (stale === 'possible' || attempt > 1))
+        if (stale && version === current.version && (stale === 'possible' || number > 1))
           throw fromDatabase(error, useOf(current));
       }
       current = this.compile(parsed, caller);
@@ -230,6 +228,11 @@ export class Reads {
     }
     this.#affordable.add(compiled);
   }
+}
+
+/** Of several values the key need not be the one that does not fit. */
+function useOf({ result, statement }: Compiled): 'key' | 'query' {
+  return result === 'item' && statement.parameters.length === 1 ? 'key' : 'query';
 }
 
 /** Most shapes never need it. */
@@ -248,11 +251,6 @@ function touched(access: Access, action: WriteAction | null, { request }: Parsed
   const grant = collection && access.grant(action, collection, model);
   if (!grant) throw forbiddenCollection(request.collection);
   return anyRule(grant.rules);
-}
-
-/** Of several values the key need not be the one that does not fit. */
-function useOf({ result, statement }: Compiled): 'key' | 'query' {
-  return result === 'item' && statement.parameters.length === 1 ? 'key' : 'query';
 }
 
 function isOurs(model: Model, schema: string, name: string): boolean {

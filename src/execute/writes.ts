@@ -8,7 +8,7 @@ import { journalOf } from '../compile/activity.js';
 import { compileDelete } from '../compile/delete.js';
 import { compileSort } from '../compile/sort.js';
 import { compileWrite } from '../compile/write.js';
-import { fromWrite, invalidPayload, ServiceError, serviceUnavailable, staleness } from '../errors.js';
+import { fromWrite, invalidPayload, ServiceError, serviceUnavailable, unprocessable } from '../errors.js';
 import { type Collection, collectionOf, type Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
@@ -24,16 +24,14 @@ import { parseReadBack, parseSelection } from '../request/rest.js';
 import type { CreateBody, Selected, UpdateBody } from '../request/write.js';
 import { bind } from '../sql/parameter.js';
 import { checkPasswords, concernsAccess, decidesAccess, keepAdministrators } from './administrators.js';
-import { Conflict, isConflict, isRace, pause } from './conflicts.js';
+import { attempt, Conflict, isConflict, isRace } from './conflicts.js';
 import type { Database } from './database.js';
 import type { WriteSession } from './import.js';
-import { namesOf } from './naming.js';
 import type { Compiled, Reads } from './reads.js';
-import { answerOf, isRepeated, type Receipt } from './receipts.js';
 import { aheadOf, suppliesKeys } from './sequences.js';
 import type { Session } from './sessions.js';
 import { Statements } from './statements.js';
-import { eachChange, fromValidation, hashSecrets, lock } from './written.js';
+import { eachChange, fromValidation, hashSecrets, lock, namesOf } from './written.js';
 
 export interface WriteLimits {
   readonly maxRows: number | null;
@@ -54,6 +52,12 @@ export interface Shown extends Writer {
   readonly queryString: string;
 }
 
+/** A request that may come again: who sent it under which key, and what it said. */
+export interface Receipt {
+  readonly id: string;
+  readonly fingerprint: string;
+}
+
 /** A statement with its values. */
 interface Bound {
   readonly text: string;
@@ -61,7 +65,8 @@ interface Bound {
   readonly prepare: boolean;
 }
 
-const ATTEMPTS = 10;
+/** What a statement says that found the receipt of an earlier one. */
+const REPEATED = 'repeated';
 
 export interface WriteServices {
   readonly database: Database;
@@ -100,19 +105,29 @@ export class Writes {
       return await this.#attempt(async (model) => {
         const collection = servedCollection(model, name);
         const planned = planCreate(collection, body.items, this.#context(model, shown));
-        return this.#run(planned, model, !body.many, shown, receipt);
+        return this.#run(planned, !body.many, shown, receipt);
       });
     } catch (error) {
       if (!receipt || !isRepeated(error)) throw error;
-      return answerOf(receipt, this.#database);
+      return this.#answerOf(receipt);
     }
+  }
+
+  async #answerOf(receipt: Receipt): Promise<Buffer | null> {
+    const [row] = await this.#database.rows<{ fingerprint: string; body: string | null }>(
+      'select fingerprint, body from service_receipts where id = $1',
+      [receipt.id],
+    );
+    if (row?.fingerprint !== receipt.fingerprint)
+      throw unprocessable('The Idempotency-Key was used for another request');
+    return row.body === null ? null : Buffer.from(row.body);
   }
 
   updateOne(name: string, key: string, data: Input, shown: Shown): Promise<Buffer | null> {
     return this.#attempt(async (model) => {
       const collection = servedCollection(model, name);
       const planned = planUpdate(collection, [{ key, data }], this.#context(model, shown));
-      return this.#run(planned, model, true, shown);
+      return this.#run(planned, true, shown);
     });
   }
 
@@ -121,7 +136,7 @@ export class Writes {
       const collection = servedCollection(model, name);
       const context = this.#context(model, shown);
       if (body.kind === 'each')
-        return this.#run(planUpdate(collection, eachChange(collection, body.items), context), model, false, shown);
+        return this.#run(planUpdate(collection, eachChange(collection, body.items), context), false, shown);
       return this.#database.transaction(async (session) => {
         const keys = await this.#keys(collection, body.selected, shown.caller, session, 'update');
         const planned = planUpdate(
@@ -129,7 +144,7 @@ export class Writes {
           keys.map((key) => ({ key, data: body.data })),
           context,
         );
-        return this.#send(planned, model, false, shown, session);
+        return this.#send(planned, false, shown, session);
       });
     });
   }
@@ -157,7 +172,7 @@ export class Writes {
           key === undefined
             ? planCreate(collection, [data], context)
             : planUpdate(collection, [{ key, data }], context);
-        return this.#send(planned, model, true, shown, session);
+        return this.#send(planned, true, shown, session);
       });
     });
   }
@@ -208,19 +223,13 @@ export class Writes {
   }
 
   /** In one round trip where the connection knows both statements and nothing depends on their answers. */
-  #run(
-    planned: PlannedWrite,
-    model: Model,
-    one: boolean,
-    shown: Shown,
-    receipt: Receipt | null = null,
-  ): Promise<Buffer | null> {
+  #run(planned: PlannedWrite, one: boolean, shown: Shown, receipt: Receipt | null = null): Promise<Buffer | null> {
     return this.#database.sessions.use(async (session) => {
       const apart = receipt || suppliesKeys(planned) || concernsAccess(planned);
-      const written = apart ? null : await this.#chain(planned, model, shown.caller, null);
+      const written = apart ? null : await this.#chain(planned, shown.caller, null);
       const read = written && this.#readBack(planned, one, shown);
       const cells = written && session.together(read ? [written, read] : [written]);
-      if (!cells) return session.transaction(() => this.#send(planned, model, one, shown, session, receipt));
+      if (!cells) return session.transaction(() => this.#send(planned, one, shown, session, receipt));
       const [, body = null] = await cells.catch((error: unknown) => {
         throw isRace(error, planned) ? new Conflict() : fromValidation(error, planned);
       });
@@ -230,13 +239,12 @@ export class Writes {
 
   async #send(
     planned: PlannedWrite,
-    model: Model,
     one: boolean,
     shown: Shown,
     session: Session,
     receipt: Receipt | null = null,
   ): Promise<Buffer | null> {
-    const write = (): Promise<void> => this.#write(planned, model, shown.caller, session, receipt);
+    const write = (): Promise<void> => this.#write(planned, shown.caller, session, receipt);
     if (concernsAccess(planned)) {
       await checkPasswords(planned, session);
       await keepAdministrators(session, shown.caller, write);
@@ -273,15 +281,8 @@ export class Writes {
     }
   }
 
-  /** `model` is the one it was planned on, which need not be the latest any more. */
-  async #write(
-    planned: PlannedWrite,
-    model: Model,
-    caller: Identity,
-    session: Session,
-    receipt: Receipt | null,
-  ): Promise<void> {
-    const chain = await this.#chain(planned, model, caller, receipt);
+  async #write(planned: PlannedWrite, caller: Identity, session: Session, receipt: Receipt | null): Promise<void> {
+    const chain = await this.#chain(planned, caller, receipt);
     if (!chain) return;
     try {
       const cell = await session.cell(chain.text, chain.parameters, chain.prepare);
@@ -293,8 +294,8 @@ export class Writes {
   }
 
   /** Null when there is nothing to write. */
-  async #chain(planned: PlannedWrite, model: Model, caller: Identity, receipt: Receipt | null): Promise<Bound | null> {
-    const { plan, input } = planned;
+  async #chain(planned: PlannedWrite, caller: Identity, receipt: Receipt | null): Promise<Bound | null> {
+    const { plan, input, model } = planned;
     if (plan.nodes.length === 0) return null;
     const shape = receipt ? `${planned.shape} with a receipt` : planned.shape;
     const receipts = receipt ? collectionOf(model, 'service_receipts') : null;
@@ -321,7 +322,6 @@ export class Writes {
           write: async (rows) => {
             await this.#write(
               planUpsert(collection, rows, { ...context, maxRows: null }),
-              model,
               writer.caller,
               session,
               null,
@@ -330,6 +330,11 @@ export class Writes {
         }),
       ),
     );
+  }
+
+  /** Receipts whose time has passed are of no use to anybody. */
+  async forgetReceipts(): Promise<void> {
+    await this.#database.rows('delete from service_receipts where expires < now()');
   }
 
   /** Moves an item of a sorted collection to the place of another. */
@@ -363,26 +368,13 @@ export class Writes {
     );
   }
 
-  async #attempt<Result>(work: (model: Model) => Promise<Result>): Promise<Result> {
-    for (let attempt = 1; ; attempt++) {
-      const { model } = this.#mirror;
-      try {
-        return await work(model);
-      } catch (error) {
-        const stale = staleness(error);
-        if (!(stale || isConflict(error))) throw finalError(error, model);
-        if (attempt === ATTEMPTS) throw stale ? changing() : finalError(error, model);
-        if (stale) await this.#mirror.refresh(stale === 'certain');
-        else await pause(attempt);
-        // A structure that did not change is not to blame; the first time a prepared statement may be.
-        if (stale && model === this.#mirror.model && attempt > 1) throw finalError(error, model);
-      }
-    }
+  #attempt<Result>(work: (model: Model) => Promise<Result>): Promise<Result> {
+    return attempt(this.#mirror, work, finalError);
   }
 }
 
-function changing(): ServiceError {
-  return serviceUnavailable('database', 'Its structure keeps changing');
+function isRepeated(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === 'LT403' && error.message === REPEATED;
 }
 
 function finalError(error: unknown, model: Model): unknown {

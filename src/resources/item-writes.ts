@@ -2,8 +2,7 @@
 import { createHash } from 'node:crypto';
 import type { Identity } from '../access/identity.js';
 import { invalidPayload, invalidQuery, routeNotFound } from '../errors.js';
-import type { Receipt } from '../execute/receipts.js';
-import type { Shown, Writer } from '../execute/writes.js';
+import type { Receipt, Shown, Writer } from '../execute/writes.js';
 import type { Exchange } from '../http/exchange.js';
 import { JSON_TYPE, noContent, type Reply } from '../http/reply.js';
 import { parseCreate, parseDelete, parseUpdate, readItem } from '../request/write.js';
