@@ -3,7 +3,15 @@
  * lead to, and nothing left behind when they go.
  */
 import t from 'tap';
-import { type Answer, connectSql, createLibrary, request, startDatabase, startTestService } from './support.js';
+import {
+  type Answer,
+  connectSql,
+  createLibrary,
+  request,
+  startDatabase,
+  startTestService,
+  waitFor,
+} from './support.js';
 
 t.setTimeout(110_000);
 
@@ -382,7 +390,9 @@ t.test('who is no administrator sees what they may read, and changes nothing', a
       select '00000000-0000-4000-8000-00000000000a', c, 'read', f from (values ('articles', 'id,title,author'),
         ('service_collections', '*'), ('service_fields', '*'), ('service_relations', '*')) v (c, f);`);
   const read = async (path: string): Promise<Answer> => request(service, 'GET', path, { token });
-  for (;;) if ((await read('/fields/articles')).status === 200) break;
+  // Permissions and metadata arrive each on a way of their own.
+  await waitFor(async () => (await read('/fields/articles')).status === 200, 5_000);
+  await waitFor(async () => (await read('/collections/articles')).text.includes('"group":"cellar"'), 5_000);
   const names = ({ json }: Answer, property: string): unknown[] =>
     (json as { data: Record<string, unknown>[] }).data.map((entry) => entry[property]);
   t.strictSame(names(await read('/fields/articles'), 'field'), ['id', 'title', 'author']);
@@ -409,7 +419,7 @@ t.test('a foreign key that nobody told the service about', async (t) => {
   await sql.unsafe(`
     create table outside (id serial primary key, ref integer references authors (id) on delete cascade);
     create view outside_view as select id, ref from outside;`);
-  for (;;) if ((await send('GET', '/relations/outside/ref')).status === 200) break;
+  await waitFor(async () => (await send('GET', '/relations/outside/ref')).status === 200, 5_000);
   t.match(await ask('GET', '/relations/outside/ref'), {
     related_collection: 'authors',
     schema: { on_delete: 'CASCADE' },
