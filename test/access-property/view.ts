@@ -25,14 +25,13 @@ function viewTable(table: Table, model: Model, drawn: Drawn, names: ReadonlySet<
   });
   const whole = (row: Row): Row => wholes.get(row) ?? row;
   const granted = table.relations.filter(({ name }) => isGranted(name));
-  const leads = (relation: Relation): boolean => relation.kind === 'any' || names.has(relation.target);
-  // Rules about the same rows are one; where all of them grant a field it is in every row.
+  const leads = (relation: Relation): boolean =>
+    relation.kind === 'any' ? relation.targets.some((name) => names.has(name)) : names.has(relation.target);
+  // Rules about the same rows are one; where all of them grant a field, or one about all rows, it is in every row.
+  const textOf = ({ where }: Rule): string => (where === null || isAlways(where) ? '{}' : JSON.stringify(where));
   const isMasked = (name: string): boolean => {
-    const texts = new Set(rules.map(({ where }) => JSON.stringify(where ?? {})));
-    const granting = new Set(
-      rules.filter((rule) => grants(rule, name)).map(({ where }) => JSON.stringify(where ?? {})),
-    );
-    return granting.size < texts.size;
+    const granting = new Set(rules.filter((rule) => grants(rule, name)).map(textOf));
+    return !granting.has('{}') && granting.size < new Set(rules.map(textOf)).size;
   };
   return {
     ...table,
@@ -50,6 +49,14 @@ function viewTable(table: Table, model: Model, drawn: Drawn, names: ReadonlySet<
       isMasked,
     },
   };
+}
+
+/** A filter without a condition. */
+function isAlways(filter: object): boolean {
+  return Object.entries(filter).every(([key, value]) => {
+    if (key === '_and') return (value as object[]).every(isAlways);
+    return key === '_or' && ((value as object[]).length === 0 || (value as object[]).some(isAlways));
+  });
 }
 
 /** Only to what may be seen, in an order that may be known. */
