@@ -4,6 +4,8 @@ import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { basename, extname } from 'node:path';
 import { OPERATOR } from './access/identity.js';
+import { RELATIONS_HELP, relations } from './commands/relations.js';
+import { SCHEMA_HELP, schema } from './commands/schema.js';
 import { type Config, optionRows, readConfig, readFlags } from './config.js';
 import { ServiceError, StartError } from './errors.js';
 import { ImportFailure, importRows } from './execute/import.js';
@@ -22,6 +24,8 @@ Usage: lateral [start] [--option value ...]
        lateral explain [--analyze] "GET /items/..." [--option value ...]
        lateral types [--option value ...]
        lateral import FILE [COLLECTION] [--option value ...]
+       lateral schema snapshot | diff | apply [FILE] [--option value ...]
+       lateral relations suggest [COLLECTION ...] [--apply] [--option value ...]
        lateral --help | --version
 
   start      serves the database
@@ -29,12 +33,17 @@ Usage: lateral [start] [--option value ...]
   types      prints the collections as TypeScript
   import     writes the rows of a JSON, NDJSON or CSV file into a collection (by default the one the file is named after),
              all in one transaction; rows with a key that exists are changed, all others made
+  schema     writes the structure to a file, compares it with one, or makes it what the file says (lateral schema --help)
+  relations  finds the lists and junctions that foreign keys imply, so that a database of any origin can be navigated
 
 Options, as environment variables or flags (PORT=9000 or --port 9000):
 `;
 
 async function main(words: readonly string[]): Promise<void> {
   const [command = 'start', ...rest] = words;
+  const wantsHelp = rest.includes('--help') || rest.includes('-h');
+  if (command === 'schema') return wantsHelp ? console.log(SCHEMA_HELP) : schema(rest);
+  if (command === 'relations') return wantsHelp ? console.log(RELATIONS_HELP) : relations(rest);
   if (words.includes('--help') || words.includes('-h') || command === 'help') return console.log(help());
   if (words.includes('--version')) return console.log(packageVersion);
   if (command.startsWith('-')) return start(words);

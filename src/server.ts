@@ -37,6 +37,7 @@ import { type GraphqlServices, graphqlRoutes } from './resources/graphql.js';
 import { itemsRoutes } from './resources/items.js';
 import { meRoutes } from './resources/me.js';
 import { relationsRoutes } from './resources/relations.js';
+import { schemaRoutes } from './resources/schema.js';
 import { serverRoutes } from './resources/server.js';
 import { specsRoutes } from './resources/specs.js';
 import { systemRoutes } from './resources/system.js';
@@ -123,9 +124,10 @@ export async function startService(config: Config, observe: Observer, report: Re
       ...authRoutes(access),
       ...accountRoutes(access),
       ...utilsRoutes({ config, identities, writes }),
-      ...fieldsRoutes({ identities, structure }),
-      ...collectionsRoutes({ identities, structure }),
-      ...relationsRoutes({ identities, structure }),
+      ...fieldsRoutes({ identities, policies, structure }),
+      ...collectionsRoutes({ identities, policies, structure }),
+      ...relationsRoutes({ identities, policies, structure }),
+      ...schemaRoutes({ config, identities, structure }),
       ...meRoutes(items),
       ...systemRoutes(items),
       ...itemsRoutes(items),

@@ -56,6 +56,7 @@ t.test('tokens in the wrong algorithm, forged, expired or with strange claims', 
     'a user that is SQL': forge(HS256, { ...claims, id: "' or true --" }, SECRET),
     'a user that is a list': forge(HS256, { ...claims, id: [id] }, SECRET),
     'a session that is no text': forge(HS256, { ...claims, session: { $ne: null } }, SECRET),
+    'a session that cannot be': forge(HS256, { ...claims, session: 'x\0' }, SECRET),
     'another purpose': forge(HS256, { ...claims, scope: 'password-reset' }, SECRET),
     'expired and forged': forge(HS256, { ...claims, exp: 1 }, 'another secret'),
   };
@@ -73,7 +74,7 @@ t.test('tokens in the wrong algorithm, forged, expired or with strange claims', 
   t.match(await get(service, READ, { token: expired }), failure(401, 'TOKEN_EXPIRED'));
   const nobody = forge(HS256, { ...claims, id: '00000000-0000-4000-8000-000000000000' }, SECRET);
   t.match(await get(service, READ, { token: nobody }), failure(401, 'INVALID_CREDENTIALS'));
-  const session = forge(HS256, { ...claims, session: 'of nobody' }, SECRET);
+  const session = forge(HS256, { ...claims, session: 'f'.repeat(64) }, SECRET);
   t.match(await get(service, READ, { token: session }), failure(401, 'INVALID_CREDENTIALS'));
 });
 
@@ -328,6 +329,65 @@ t.test('too much and too slow', { timeout: 60_000 }, async (t) => {
   );
   t.match(await get(small, READ), { status: 200 }, 'two hundred who send nothing keep nobody out');
   await Promise.all(idle);
+});
+
+t.test("whatever is sent to a route of identity is the sender's fault", { timeout: 60_000 }, async (t) => {
+  const routes: Readonly<Record<string, readonly string[]>> = {
+    '/auth/login': ['email', 'password', 'otp', 'mode'],
+    '/auth/refresh': ['refresh_token', 'mode'],
+    '/auth/logout': ['refresh_token', 'mode'],
+    '/auth/password/request': ['email', 'reset_url'],
+    '/auth/password/reset': ['token', 'password'],
+    '/users/invite': ['email', 'role', 'invite_url'],
+    '/users/invite/accept': ['token', 'password'],
+    '/users/me/tfa/generate': ['password'],
+    '/users/me/tfa/enable': ['secret', 'otp'],
+    '/users/me/tfa/disable': ['otp'],
+    '/users/00000000-0000-4000-8000-000000000000/tfa/disable': [''],
+    '/users/%00/tfa/disable': [''],
+  };
+  const values: readonly unknown[] = [
+    null,
+    '',
+    0,
+    1e308,
+    true,
+    [],
+    [[]],
+    {},
+    { toString: 'x' },
+    'a\u0000b',
+    '\ud800',
+    "' or 1=1 --",
+    '../../x',
+    'x'.repeat(70_000),
+    '__proto__',
+    'a@b',
+    '00000000-0000-4000-8000-000000000000',
+    forge(HS256, { iss: 'service', scope: 'invite', email: 'a\0@b', mark: 'x', exp: soon() }, SECRET),
+    forge(HS256, { iss: 'service', scope: 'password-reset', email: 'a\0@b', mark: '\0', exp: soon() }, SECRET),
+  ];
+  const good = {
+    email: 'fuzzed@example.com',
+    password: PASSWORD,
+    token: 'x',
+    role: 'x',
+    secret: 'x',
+    otp: '1',
+    refresh_token: 'x',
+  };
+  const quiet = await startTestService({ ...options, LOG_LEVEL: 'silent' });
+  const wrong: string[] = [];
+  for (const [route, names] of Object.entries(routes)) {
+    const bodies = names.flatMap((name) => values.map((value) => ({ ...good, [name]: value })));
+    for (let first = 0; first < bodies.length; first += 10) {
+      const some = bodies.slice(first, first + 10);
+      const answers = await Promise.all(some.map((body) => post(quiet, route, body, { token: ADMIN_TOKEN })));
+      for (const [index, { status }] of answers.entries())
+        if (status >= 500) wrong.push(`${route} ${status}: ${JSON.stringify(some[index]).slice(0, 300)}`);
+    }
+  }
+  t.strictSame(wrong, []);
 });
 
 t.test('no secret reaches the log, whatever happens', { timeout: 60_000 }, async (t) => {

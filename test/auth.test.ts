@@ -113,6 +113,13 @@ t.test('login answers tokens, or sets them as cookies', async (t) => {
   const [row] =
     await sql`select last_access > now() - interval '1 minute' as recent from service_users where id = ${id}`;
   t.equal(row?.recent, true);
+  const noted = await sql`
+    select "user", ip, user_agent, item from service_activity where action = 'login' and "user" = ${id}`;
+  t.strictSame(
+    noted.map((each) => ({ ...each })),
+    new Array(3).fill({ user: id, ip: '127.0.0.1', user_agent: null, item: id }),
+    'who came in is noted',
+  );
   t.strictSame(await get(service, '/auth', { token: null }).then((answer) => answer.json), {
     data: [],
     disableDefault: false,

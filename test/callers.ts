@@ -26,13 +26,19 @@ export interface MadeCaller {
 }
 
 /** A user whose role holds the policies. */
-export async function makeCaller(sql: Sql, name: string, policies: readonly Policy[]): Promise<MadeCaller> {
+export async function makeCaller(
+  sql: Sql,
+  name: string,
+  policies: readonly Policy[],
+  person: { readonly user?: string; readonly name?: string } = {},
+): Promise<MadeCaller> {
   const token = `the-token-of-${name}`;
   const [role] = await sql<{ id: string }[]>`insert into service_roles (name) values (${name}) returning id`;
   const digest = createHash('sha256').update(token).digest('hex');
   const [user] = await sql<{ id: string }[]>`
-    insert into service_users (first_name, email, token, role)
-    values (${name}, ${`${name}@example.com`}, ${digest}, ${role?.id ?? null}) returning id`;
+    insert into service_users (id, first_name, email, token, role)
+    values (coalesce(${person.user ?? null}::uuid, gen_random_uuid()), ${person.name ?? name}, ${`${name}@example.com`},
+      ${digest}, ${role?.id ?? null}) returning id`;
   const made: string[] = [];
   for (const policy of policies) made.push(await makePolicy(sql, name, policy, { role: role?.id ?? null }));
   return { token, user: user?.id ?? '', role: role?.id ?? null, policies: made };

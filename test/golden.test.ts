@@ -4,12 +4,20 @@
  */
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import t, { type Test } from 'tap';
+import { type PermissionRow, Permissions, readRules } from '../src/access/permissions.js';
+import { journalOf } from '../src/compile/activity.js';
+import { compileDelete } from '../src/compile/delete.js';
 import { compileCohort, compileRead } from '../src/compile/read.js';
+import { compileWrite } from '../src/compile/write.js';
 import { Database } from '../src/execute/database.js';
 import { sourceOf } from '../src/execute/source.js';
 import { packagePath } from '../src/files.js';
 import { buildModel } from '../src/mirror/introspect.js';
+import { collectionOf } from '../src/mirror/model.js';
+import { anyRule } from '../src/plan/guard.js';
+import { planUpdate } from '../src/plan/payload.js';
 import { planRead } from '../src/plan/read.js';
+import { NOBODY } from '../src/plan/write.js';
 import type { Parsed } from '../src/request/ast.js';
 import type { ParseLimits } from '../src/request/query.js';
 import { parseRead, parseSearch } from '../src/request/rest.js';
@@ -56,6 +64,33 @@ const REQUESTS: Readonly<Record<string, string>> = {
   keys: 'SEARCH /articles {"keys":[1,2],"query":{"fields":["id"]}}',
 };
 
+/** Reads of a caller of whom the rules below say what they may see. */
+const RESTRICTED: Readonly<Record<string, string>> = {
+  'restricted-list': '/articles?limit=5&meta=*',
+  'restricted-nested': '/articles?fields=title,author.name,comments.body,count(comments)&limit=5',
+  'restricted-filter': '/comments?fields=id&filter[article][author][name][_eq]=Ada Lovelace&sort=-article.views',
+  'restricted-aggregate': '/articles?aggregate[count]=*&aggregate[max]=views&groupBy=author.name',
+  'restricted-search': '/articles?fields=id&search=hello',
+};
+
+const RULES: readonly PermissionRow[] = [
+  rule('articles', 'read', { status: { _eq: 'published' } }, 'id,title,author,comments'),
+  rule('articles', 'read', { author: { name: { _eq: '$CURRENT_USER.first_name' } } }, 'id,title,body,views,comments'),
+  rule('authors', 'read', { articles: { _some: { status: { _eq: 'published' } } } }, 'id,name'),
+  rule('comments', 'read', { _or: [{ author: { _nnull: true } }, { article: { status: { _eq: 'draft' } } }] }, '*'),
+  {
+    ...rule('articles', 'update', { author: { name: { _eq: 'Ada Lovelace' } } }, 'title,comments'),
+    validation: { title: { _nempty: true } },
+    presets: { status: 'draft' },
+  },
+  rule('comments', 'create', null, '*'),
+  rule('comments', 'delete', { author: { _null: true } }, ''),
+];
+
+function rule(collection: string, action: string, permissions: object | null, fields: string): PermissionRow {
+  return { collection, action, permissions, validation: null, presets: null, fields };
+}
+
 const LIMITS: ParseLimits = {
   relationalDepth: 10,
   jsonDepth: 10,
@@ -88,10 +123,13 @@ t.teardown(() => database.close());
 const model = buildModel((await sourceOf(database).load()).document, 1, 'public');
 await loadGrammar();
 
-for (const [name, request] of Object.entries(REQUESTS)) {
+const access = new Permissions('golden', readRules(RULES));
+const view = access.view(model);
+
+for (const [name, request] of [...Object.entries(REQUESTS), ...Object.entries(RESTRICTED)]) {
   t.test(name, async (t) => {
     const { request: read, values } = parse(request);
-    const plan = planRead(read, model, { defaultLimit: 100, maxNodes: 1_000 });
+    const plan = planRead(read, name in RESTRICTED ? view : model, { defaultLimit: 100, maxNodes: 1_000 });
     const { text, parameters } = compileRead(plan);
     check(text);
     const bound = bind(parameters, values, CALLER);
@@ -114,6 +152,20 @@ for (const [name, request] of Object.entries(REQUESTS)) {
   });
 }
 
+t.test('restricted writes', async (t) => {
+  const articles = collectionOf(model, 'articles');
+  const stamp = { ...CALLER, now: '2024-01-01T00:00:00Z' };
+  const context = { model, maxRows: null, stamp, author: NOBODY, access };
+  const data = { title: 'Changed', comments: { create: [{ body: 'New' }] } };
+  const planned = planUpdate(articles, [{ key: '1', data }], context);
+  const journal = journalOf(model);
+  const { text } = compileWrite(planned.plan, { receipts: null, journal });
+  await compare(t, 'restricted-write', `-- PATCH /articles/1 ${JSON.stringify(data)}\n${pretty(text)}`);
+  const comments = collectionOf(model, 'comments');
+  const deletion = compileDelete(comments, anyRule(access.grant('delete', comments, model)?.rules ?? []), journal);
+  await compare(t, 'restricted-delete', `-- DELETE /comments [3]\n${pretty(deletion.text)}`);
+});
+
 t.test('cohort', async (t) => {
   const request = '/articles/1?fields=id,title,author.name';
   const plan = planRead(parse(request).request, model, { defaultLimit: 100, maxNodes: 1_000 });
@@ -132,7 +184,12 @@ async function compare(t: Test, name: string, content: string): Promise<void> {
 
 t.test('no file is left over', async (t) => {
   const files = (await readdir(packagePath('test', 'golden'))).sort();
-  t.strictSame(files, [...Object.keys(REQUESTS), 'cohort'].map((name) => `${name}.sql`).sort());
+  t.strictSame(
+    files,
+    [...Object.keys({ ...REQUESTS, ...RESTRICTED }), 'cohort', 'restricted-write', 'restricted-delete']
+      .map((name) => `${name}.sql`)
+      .sort(),
+  );
 });
 
 function parse(request: string): Parsed {

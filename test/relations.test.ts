@@ -3,7 +3,15 @@
  * lead to, and nothing left behind when they go.
  */
 import t from 'tap';
-import { type Answer, connectSql, createLibrary, request, startDatabase, startTestService } from './support.js';
+import {
+  type Answer,
+  connectSql,
+  createLibrary,
+  request,
+  startDatabase,
+  startTestService,
+  waitFor,
+} from './support.js';
 
 t.setTimeout(110_000);
 
@@ -368,11 +376,50 @@ t.test('relations that cannot be are refused', async (t) => {
   t.equal(await refusal('GET', '/relations/nothing'), '403 FORBIDDEN');
 });
 
+t.test('who is no administrator sees what they may read, and changes nothing', async (t) => {
+  const token = 'the-token-of-a-reader-of-articles';
+  await sql.unsafe(`
+    insert into service_policies (id, name) values ('00000000-0000-4000-8000-00000000000a', 'Reads');
+    insert into service_users (id, email, token)
+      values ('00000000-0000-4000-8000-00000000000b', 'reader@example.com', encode(sha256('${token}'), 'hex'));
+    insert into service_access ("user", policy)
+      values ('00000000-0000-4000-8000-00000000000b', '00000000-0000-4000-8000-00000000000a');
+    insert into service_collections (collection) values ('cellar'), ('attic');
+    update service_collections set "group" = 'cellar' where collection = 'articles';
+    insert into service_permissions (policy, collection, action, fields)
+      select '00000000-0000-4000-8000-00000000000a', c, 'read', f from (values ('articles', 'id,title,author'),
+        ('service_collections', '*'), ('service_fields', '*'), ('service_relations', '*')) v (c, f);`);
+  const read = async (path: string): Promise<Answer> => request(service, 'GET', path, { token });
+  // Permissions and metadata arrive each on a way of their own.
+  await waitFor(async () => (await read('/fields/articles')).status === 200, 5_000);
+  await waitFor(async () => (await read('/collections/articles')).text.includes('"group":"cellar"'), 5_000);
+  const names = ({ json }: Answer, property: string): unknown[] =>
+    (json as { data: Record<string, unknown>[] }).data.map((entry) => entry[property]);
+  t.strictSame(names(await read('/fields/articles'), 'field'), ['id', 'title', 'author']);
+  t.strictSame([...new Set(names(await read('/fields'), 'collection'))].includes('authors'), false);
+  t.equal((await read('/fields/articles/title')).status, 200);
+  t.equal((await read('/fields/articles/views')).status, 403);
+  t.equal((await read('/fields/authors')).status, 403);
+  const collections = names(await read('/collections'), 'collection');
+  t.strictSame(
+    ['articles', 'cellar', 'attic', 'authors'].map((name) => collections.includes(name)),
+    [true, true, false, false],
+  );
+  t.equal((await read('/collections/authors')).status, 403);
+  t.strictSame(names(await read('/relations/articles'), 'field'), [], 'the other side is not known');
+  const options = { token, headers: { 'content-type': 'application/json' } };
+  const field = JSON.stringify({ field: 'mine', type: 'string' });
+  t.equal((await request(service, 'POST', '/fields/articles', { ...options, body: field })).status, 403);
+  t.equal((await request(service, 'DELETE', '/fields/articles/title', options)).status, 403);
+  t.equal((await request(service, 'DELETE', '/collections/articles', options)).status, 403);
+  t.equal((await request(service, 'GET', '/collections', { token: null })).status, 403);
+});
+
 t.test('a foreign key that nobody told the service about', async (t) => {
   await sql.unsafe(`
     create table outside (id serial primary key, ref integer references authors (id) on delete cascade);
     create view outside_view as select id, ref from outside;`);
-  for (;;) if ((await send('GET', '/relations/outside/ref')).status === 200) break;
+  await waitFor(async () => (await send('GET', '/relations/outside/ref')).status === 200, 5_000);
   t.match(await ask('GET', '/relations/outside/ref'), {
     related_collection: 'authors',
     schema: { on_delete: 'CASCADE' },

@@ -3,7 +3,15 @@
  * is what a client reads, and everything that is said about a thing leaves with it.
  */
 import t, { type Test } from 'tap';
-import { type Answer, connectSql, createLibrary, request, startDatabase, startTestService } from './support.js';
+import {
+  type Answer,
+  connectSql,
+  createLibrary,
+  request,
+  startDatabase,
+  startTestService,
+  waitFor,
+} from './support.js';
 
 t.setTimeout(110_000);
 
@@ -135,7 +143,7 @@ t.test('a table with every type, default, constraint and comment that nobody tol
     comment on table strange is 'Of every kind';
     comment on column strange.whole is 'A "whole" number; it''s -- fine';`);
   const path = '/fields/strange';
-  for (;;) if ((await send('GET', path)).status === 200) break;
+  await waitFor(async () => (await send('GET', path)).status === 200, 5_000);
   const fields = await compareWithCatalog(t, 'strange');
   const defaults = [...fields].map(([name, { schema }]) => [name, schema?.default_value]);
   t.strictSame(Object.fromEntries(defaults.filter(([, value]) => value !== null)), {

@@ -2,6 +2,7 @@
  * What the tests stand on: a real PostgreSQL of their own, the service in this process, and a client that sends exactly
  * what it is told. Whatever is started here ends with the test file.
  */
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { chmod, mkdtemp, readFile, realpath, rm } from 'node:fs/promises';
 import { type IncomingHttpHeaders, type IncomingMessage, request as openRequest } from 'node:http';
@@ -206,4 +207,35 @@ export async function waitFor(condition: () => Promise<boolean>, within: number)
     await sleep(20);
   }
   return performance.now() - start;
+}
+
+export interface Outcome {
+  readonly code: number;
+  readonly output: string;
+  readonly complaints: string;
+}
+
+/** The real program with these words, to its end. */
+export async function runProgram(
+  words: readonly string[],
+  environment: Readonly<Record<string, string>> = {},
+  input = '',
+): Promise<Outcome> {
+  const child = spawn(process.execPath, [packagePath('dist', 'src', 'main.js'), ...words], {
+    env: { PATH: process.env.PATH ?? '', ...environment },
+    stdio: 'pipe',
+  });
+  const output: Buffer[] = [];
+  const complaints: Buffer[] = [];
+  child.stdout.on('data', (piece: Buffer) => output.push(piece));
+  child.stderr.on('data', (piece: Buffer) => complaints.push(piece));
+  // A program that reads no input may be gone before it is written.
+  child.stdin.on('error', () => {});
+  child.stdin.end(input);
+  const [code] = (await once(child, 'close')) as [number | null];
+  return {
+    code: code ?? -1,
+    output: Buffer.concat(output).toString(),
+    complaints: Buffer.concat(complaints).toString(),
+  };
 }

@@ -8,6 +8,9 @@ with admitted as (
   returning "user"
 ), seen as (
   update service_users set last_access = now() from admitted where id = admitted."user"
+), noted as (
+  insert into service_activity (action, "user", ip, user_agent, origin, collection, item)
+  select 'login', "user", $7::text, $8::text, $9::text, 'service_users', "user"::text from admitted
 ), purged as (
   delete from service_sessions where "user" = $1::uuid and expires < now() - $10::float8 * interval '1 millisecond'
 )

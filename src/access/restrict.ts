@@ -3,7 +3,7 @@
  * fields in some of these rows only. Names are resolved against this model, so every part of a request at every level is
  * covered, and what is forbidden looks like what does not exist.
  */
-import type { Collection, Field, Model } from '../mirror/model.js';
+import type { Collection, CollectionMeta, Field, Model, RelationMeta } from '../mirror/model.js';
 import type { Grant, PlannedRule, RestrictedCollection, RestrictedModel } from '../plan/access.js';
 import { type Budget, planFilter } from '../plan/filter.js';
 import { ALWAYS, type Condition, isAlways } from '../plan/plan.js';
@@ -15,7 +15,32 @@ export function restrictModel(model: Model, rulesOf: (collection: string) => rea
     const rules = planRules(rulesOf(collection.name), collection, model);
     if (rules.length > 0) collections.set(collection.name, restrictCollection(collection, rules));
   }
-  return Object.freeze({ ...model, collections, refused: new Map<string, string>(), whole: model });
+  const { version, schema } = model;
+  const refused = new Map<string, string>();
+  const folders = foldersOf(collections, model);
+  const relationRows = model.relationRows.filter((row) => isVisible(row, collections));
+  return Object.freeze({ version, schema, collections, refused, folders, relationRows, whole: model });
+}
+
+/** Those that group something visible, at any depth. */
+function foldersOf(collections: ReadonlyMap<string, Collection>, model: Model): Model['folders'] {
+  const folders = new Map<string, CollectionMeta>();
+  for (const { meta } of collections.values()) {
+    for (let group = meta?.group; typeof group === 'string' && !folders.has(group); ) {
+      const folder = model.folders.get(group);
+      if (!folder) break;
+      folders.set(group, folder);
+      group = folder.group;
+    }
+  }
+  return folders;
+}
+
+/** Whether both sides of a relation may be known. */
+function isVisible(row: RelationMeta, collections: ReadonlyMap<string, Collection>): boolean {
+  const many = collections.get(String(row.many_collection));
+  if (!many?.fields.has(String(row.many_field))) return false;
+  return typeof row.one_collection !== 'string' || collections.has(row.one_collection);
 }
 
 /** Presets are merged in the order of the rules, what comes later wins; validations all count. */

@@ -30,7 +30,7 @@ export type Purpose = 'password-reset' | 'invite';
 
 export interface MailClaims {
   readonly email: string;
-  /** Ends with the password it was made for: such a link works once. */
+  /** The digest of the password that the link replaces, so that it works once; or the key of the user who is invited. */
   readonly mark: string;
 }
 
@@ -67,7 +67,7 @@ export class Tokens {
   async verifyAccess(token: string): Promise<AccessClaims> {
     const { id, session, scope, exp } = await this.#verify(token);
     if (typeof id !== 'string' || !UUID.test(id) || scope !== undefined) throw invalidToken();
-    if (session !== undefined && typeof session !== 'string') throw invalidToken();
+    if (session !== undefined && !isDigest(session)) throw invalidToken();
     return { user: id, session: session ?? null, expires: Number(exp) * 1_000 };
   }
 
@@ -77,7 +77,8 @@ export class Tokens {
 
   async verifyMail(purpose: Purpose, token: string): Promise<MailClaims> {
     const { scope, email, mark } = await this.#verify(token);
-    if (scope !== purpose || typeof email !== 'string' || typeof mark !== 'string') throw invalidToken();
+    if (scope !== purpose || typeof email !== 'string' || email.includes('\0')) throw invalidToken();
+    if (typeof mark !== 'string' || !(purpose === 'invite' ? UUID.test(mark) : isDigest(mark))) throw invalidToken();
     return { email, mark };
   }
 
@@ -105,6 +106,10 @@ export class Tokens {
 /** Tokens are stored and compared as digests: a leaked table opens no door. */
 export function digestToken(token: string): string {
   return createHash('sha256').update(token).digest('hex');
+}
+
+function isDigest(value: unknown): value is string {
+  return typeof value === 'string' && /^[0-9a-f]{64}$/.test(value);
 }
 
 const FAMILY_BYTES = 16;

@@ -29,6 +29,12 @@ function rowStatements(step: MetadataStep, table: Tables): readonly Fragment[] {
       return forgetField(text(step.collection), text(step.field), table);
     case 'forget-collection':
       return forgetCollection(text(step.collection), table);
+    case 'drop-collection-row':
+      return [sql`delete from ${table('service_collections')} where collection = ${text(step.collection)}`];
+    case 'drop-field-row':
+      return [
+        sql`delete from ${table('service_fields')} where collection = ${text(step.collection)} and field = ${text(step.field)}`,
+      ];
   }
 }
 

@@ -34,6 +34,8 @@ export class Source {
   readonly collection: Collection;
   readonly #derived: Derived;
   readonly #joined = new Map<string, Fragment>();
+  /** The rows at hand as they are, by their aliases: all rules about a row share what they join. */
+  readonly #whole = new Map<Fragment, Source>();
   /** Shared by the sources of the rows that are joined. */
   #joins: Fragment[] = [];
 
@@ -115,8 +117,12 @@ export class Source {
 
   /** A rule speaks of the whole collection, whatever the caller may see of it. */
   #holds(rule: Condition, row: Fragment, collection: Collection): Fragment | null {
-    const source = new Source(row, this.scope, restrictionOf(collection)?.whole ?? collection);
-    source.#joins = this.#joins;
+    const known = this.#whole.get(row);
+    const source = known ?? new Source(row, this.scope, restrictionOf(collection)?.whole ?? collection);
+    if (!known) {
+      source.#joins = this.#joins;
+      this.#whole.set(row, source);
+    }
     return compileCondition(rule, source);
   }
 }

@@ -43,7 +43,10 @@ class Queue {
   readonly waiting: Member[] = [];
   running = 0;
   sent = 0;
-  /** Milliseconds per member, as lately seen; null before the first answer. */
+  /**
+   * Milliseconds per member, null before the first answer. It falls fast and rises slowly: what a read takes when nothing is in
+   * its way is its cost, the rest is waiting, which company makes shorter.
+   */
   #cost: number | null = null;
 
   constructor(shape: Shape) {
@@ -60,7 +63,8 @@ class Queue {
   }
 
   learn(cost: number): void {
-    this.#cost = this.#cost === null ? cost : this.#cost + (cost - this.#cost) * 0.1;
+    const known = this.#cost ?? cost;
+    this.#cost = known + (cost - known) * (cost < known ? 0.5 : 0.05);
   }
 }
 

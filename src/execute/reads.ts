@@ -21,7 +21,7 @@ import { bind } from '../sql/parameter.js';
 import type { Statement } from '../sql/statement.js';
 import { verify } from '../sql/verify.js';
 import { Cohorts, type Waiter } from './cohorts.js';
-import { isConflict, pause } from './conflicts.js';
+import { ATTEMPTS, isConflict, pause } from './conflicts.js';
 import type { Database } from './database.js';
 import { streamRows } from './stream.js';
 
@@ -33,12 +33,12 @@ export interface Compiled {
   readonly opening: boolean;
   /** Of an export: the columns of a flat file. */
   readonly columns: readonly (readonly string[])[];
+  /** Of the model it was compiled for. */
+  readonly version: number;
   /** The text that reads for many requests at once. */
   readonly cohort: () => string;
   /** The statement that reads the items which the write before it has made. */
   readonly readBack: () => Statement;
-  /** Of the model it was compiled for. */
-  readonly version: number;
 }
 
 type Asked = Parsed | ParsedOperation;
@@ -58,9 +58,6 @@ export interface Explanation {
   readonly parameters: readonly (string | null)[];
   readonly plan: unknown;
 }
-
-/** Changes of the structure that a request may meet one after the other. */
-const ATTEMPTS = 10;
 
 export class Reads {
   readonly #database: Database;
@@ -207,7 +204,7 @@ export class Reads {
     mayRepeat: () => boolean = () => true,
   ): Promise<Result> {
     let current = compiled;
-    for (let attempt = 1; ; attempt++) {
+    for (let number = 1; ; number++) {
       try {
         if (this.#limits.cost !== null && !this.#affordable.has(current))
           await this.#checkCost(parsed, current, caller);
@@ -215,12 +212,12 @@ export class Reads {
       } catch (error) {
         const stale = staleness(error);
         if (!mayRepeat() || !(stale || isConflict(error))) throw fromDatabase(error, useOf(current));
-        if (attempt === ATTEMPTS) throw serviceUnavailable('database', 'Its structure keeps changing');
+        if (number === ATTEMPTS) throw serviceUnavailable('database', 'Its structure keeps changing');
         if (stale) await this.#mirror.refresh(stale === 'certain');
-        else await pause(attempt);
+        else await pause(number);
         const { version } = this.#mirror.model;
         // A structure that did not change is not to blame; the first time a prepared statement may be.
-        if (stale && version === current.version && (stale === 'possible' || attempt > 1))
+        if (stale && version === current.version && (stale === 'possible' || number > 1))
           throw fromDatabase(error, useOf(current));
       }
       current = this.compile(parsed, caller);
@@ -235,6 +232,11 @@ export class Reads {
     }
     this.#affordable.add(compiled);
   }
+}
+
+/** Of several values the key need not be the one that does not fit. */
+function useOf({ result, statement }: Compiled): 'key' | 'query' {
+  return result === 'item' && statement.parameters.length === 1 ? 'key' : 'query';
 }
 
 /** Most shapes never need it. */
@@ -263,11 +265,6 @@ function touched(access: Access, action: WriteAction | null, request: ReadReques
   const grant = collection && access.grant(action, collection, model);
   if (!grant) throw forbiddenCollection(request.collection);
   return anyRule(grant.rules);
-}
-
-/** Of several values the key need not be the one that does not fit. */
-function useOf({ result, statement }: Compiled): 'key' | 'query' {
-  return result === 'item' && statement.parameters.length === 1 ? 'key' : 'query';
 }
 
 function isOurs(model: Model, schema: string, name: string): boolean {

@@ -20,9 +20,8 @@ export class Statements {
     mirror.onChange(() => this.#shapes.clear());
   }
 
-  /** `model` is the one the statement was planned on. */
+  /** What was planned on a former model must neither be found nor kept among the shapes of the latest. */
   get(shape: string, model: Model, compile: () => Statement): Statement {
-    // What belongs to a former model must neither be found nor kept among the shapes of the latest.
     const isLatest = model === this.#mirror.model;
     const known = isLatest ? this.#shapes.get(shape) : undefined;
     if (known) return known;

@@ -24,6 +24,7 @@ const REFUSALS: Readonly<Record<string, string>> = {
   '428C9': 'The value of the field is generated',
   '0A000': 'The database does not support this change',
   '55000': 'The table cannot be changed that way',
+  '55P04': 'A new value of an enum can only be used once it was added: apply the two changes one after the other',
   '54011': 'The table has too many columns',
 };
 

@@ -58,6 +58,14 @@ export class Structure {
     return result;
   }
 
+  /** Looks without changing anything: all of it in one view of the database. */
+  async read<Result>(work: (draft: Draft) => Promise<Result>): Promise<Result> {
+    return this.#database.transaction(async (session) => {
+      await session.query('set transaction isolation level repeatable read, read only');
+      return work(new Draft(session, this.#database.schema, this.#ours));
+    });
+  }
+
   /** Within an instance the changes wait here, so that they hold one connection and not all of them. */
   #enqueue<Result>(task: () => Promise<Result>): Promise<Result> {
     const turn = this.#last.then(task, task);
@@ -140,6 +148,16 @@ export class Draft {
   /** Each operation is planned on what the one before left. */
   async apply(operation: Operation): Promise<void> {
     const steps = planOperation(operation, await this.model(), this.#ours);
+    await this.take(steps);
+  }
+
+  /** What the model does not hold, by a statement of our own. */
+  cell(text: string, parameters: readonly string[]): Promise<Buffer | null> {
+    return this.#session.cell(text, parameters);
+  }
+
+  /** Steps that were planned on the model as it is. */
+  async take(steps: readonly Step[]): Promise<void> {
     if (steps.length === 0) return;
     this.#structure = null;
     this.#model = null;
@@ -162,6 +180,8 @@ function compileStep(step: Step, schema: string): readonly Statement[] {
     case 'forget-relation':
     case 'forget-field':
     case 'forget-collection':
+    case 'drop-collection-row':
+    case 'drop-field-row':
       return compileMetadata(step, schema);
     default:
       return [compileDefinition(step, schema)];

@@ -8,7 +8,7 @@ import { journalOf } from '../compile/activity.js';
 import { compileDelete } from '../compile/delete.js';
 import { compileSort } from '../compile/sort.js';
 import { compileWrite } from '../compile/write.js';
-import { invalidPayload, ServiceError } from '../errors.js';
+import { fromWrite, invalidPayload, ServiceError, serviceUnavailable } from '../errors.js';
 import { type Collection, collectionOf, type Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
@@ -24,8 +24,7 @@ import { parseSelection } from '../request/rest.js';
 import type { CreateBody, Selected, UpdateBody } from '../request/write.js';
 import { bind } from '../sql/parameter.js';
 import { checkPasswords, concernsAccess, decidesAccess, keepAdministrators } from './administrators.js';
-import { attempt } from './attempts.js';
-import { Conflict, isRace } from './conflicts.js';
+import { attempt, Conflict, isConflict, isRace } from './conflicts.js';
 import type { Database } from './database.js';
 import type { WriteSession } from './import.js';
 import type { Compiled, Reads } from './reads.js';
@@ -33,7 +32,7 @@ import { answerOf, isRepeated, type Receipt } from './receipts.js';
 import { aheadOf, suppliesKeys } from './sequences.js';
 import type { Session } from './sessions.js';
 import { Statements } from './statements.js';
-import { eachChange, fromValidation, hashSecrets, lock } from './written.js';
+import { eachChange, fromValidation, hashSecrets, lock, namesOf } from './written.js';
 
 export interface WriteLimits {
   readonly maxRows: number | null;
@@ -107,7 +106,7 @@ export class Writes {
       return await this.#attempt(async (model) => {
         const collection = servedCollection(model, name);
         const planned = planCreate(collection, body.items, this.#context(model, shown));
-        return this.#run(planned, model, !body.many, shown, receipt);
+        return this.#run(planned, !body.many, shown, receipt);
       });
     } catch (error) {
       if (!receipt || !isRepeated(error)) throw error;
@@ -135,7 +134,7 @@ export class Writes {
     return this.#attempt(async (model) => {
       const collection = servedCollection(model, name);
       const planned = planUpdate(collection, [{ key, data }], this.#context(model, shown));
-      return this.#run(planned, model, true, shown);
+      return this.#run(planned, true, shown);
     });
   }
 
@@ -144,7 +143,7 @@ export class Writes {
       const collection = servedCollection(model, name);
       const context = this.#context(model, shown);
       if (body.kind === 'each')
-        return this.#run(planUpdate(collection, eachChange(collection, body.items), context), model, false, shown);
+        return this.#run(planUpdate(collection, eachChange(collection, body.items), context), false, shown);
       return this.#transaction(async (session) => {
         const keys = await this.#keys(collection, body.selected, shown.caller, session, 'update');
         const planned = planUpdate(
@@ -152,7 +151,7 @@ export class Writes {
           keys.map((key) => ({ key, data: body.data })),
           context,
         );
-        return this.#send(planned, model, false, shown, session);
+        return this.#send(planned, false, shown, session);
       });
     });
   }
@@ -180,7 +179,7 @@ export class Writes {
           key === undefined
             ? planCreate(collection, [data], context)
             : planUpdate(collection, [{ key, data }], context);
-        return this.#send(planned, model, true, shown, session);
+        return this.#send(planned, true, shown, session);
       });
     });
   }
@@ -231,20 +230,14 @@ export class Writes {
   }
 
   /** In one round trip where the connection knows both statements and nothing depends on their answers. */
-  #run(
-    planned: PlannedWrite,
-    model: Model,
-    one: boolean,
-    shown: Shown,
-    receipt: Receipt | null = null,
-  ): Promise<Buffer | null> {
-    if (this.#session) return this.#send(planned, model, one, shown, this.#session, receipt);
+  #run(planned: PlannedWrite, one: boolean, shown: Shown, receipt: Receipt | null = null): Promise<Buffer | null> {
+    if (this.#session) return this.#send(planned, one, shown, this.#session, receipt);
     return this.#database.sessions.use(async (session) => {
       const apart = receipt || suppliesKeys(planned) || concernsAccess(planned);
-      const written = apart ? null : await this.#chain(planned, model, shown.caller, null);
+      const written = apart ? null : await this.#chain(planned, shown.caller, null);
       const read = written && this.#readBack(planned, one, shown);
       const cells = written && session.together(read ? [written, read] : [written]);
-      if (!cells) return session.transaction(() => this.#send(planned, model, one, shown, session, receipt));
+      if (!cells) return session.transaction(() => this.#send(planned, one, shown, session, receipt));
       const [, body = null] = await cells.catch((error: unknown) => {
         throw isRace(error, planned) ? new Conflict() : fromValidation(error, planned);
       });
@@ -254,13 +247,12 @@ export class Writes {
 
   async #send(
     planned: PlannedWrite,
-    model: Model,
     one: boolean,
     shown: Shown,
     session: Session,
     receipt: Receipt | null = null,
   ): Promise<Buffer | null> {
-    const write = (): Promise<void> => this.#write(planned, model, shown.caller, session, receipt);
+    const write = (): Promise<void> => this.#write(planned, shown.caller, session, receipt);
     if (concernsAccess(planned)) {
       await checkPasswords(planned, session);
       await keepAdministrators(session, shown.caller, write);
@@ -297,15 +289,8 @@ export class Writes {
     }
   }
 
-  /** `model` is the one it was planned on, which need not be the latest any more. */
-  async #write(
-    planned: PlannedWrite,
-    model: Model,
-    caller: Identity,
-    session: Session,
-    receipt: Receipt | null,
-  ): Promise<void> {
-    const chain = await this.#chain(planned, model, caller, receipt);
+  async #write(planned: PlannedWrite, caller: Identity, session: Session, receipt: Receipt | null): Promise<void> {
+    const chain = await this.#chain(planned, caller, receipt);
     if (!chain) return;
     try {
       const cell = await session.cell(chain.text, chain.parameters, chain.prepare);
@@ -317,8 +302,8 @@ export class Writes {
   }
 
   /** Null when there is nothing to write. */
-  async #chain(planned: PlannedWrite, model: Model, caller: Identity, receipt: Receipt | null): Promise<Bound | null> {
-    const { plan, input } = planned;
+  async #chain(planned: PlannedWrite, caller: Identity, receipt: Receipt | null): Promise<Bound | null> {
+    const { plan, input, model } = planned;
     if (plan.nodes.length === 0) return null;
     const shape = receipt ? `${planned.shape} with a receipt` : planned.shape;
     const receipts = receipt ? collectionOf(model, 'service_receipts') : null;
@@ -345,7 +330,6 @@ export class Writes {
           write: async (rows) => {
             await this.#write(
               planUpsert(collection, rows, { ...context, maxRows: null }),
-              model,
               writer.caller,
               session,
               null,
@@ -387,8 +371,16 @@ export class Writes {
     );
   }
 
-  /** Whoever began a transaction tries all of it again. */
   #attempt<Result>(work: (model: Model) => Promise<Result>): Promise<Result> {
-    return this.#session ? work(this.#mirror.model) : attempt(this.#mirror, work);
+    // Whoever began the transaction tries all of it again.
+    return this.#session ? work(this.#mirror.model) : attempt(this.#mirror, work, finalError);
   }
+}
+
+function finalError(error: unknown, model: Model): unknown {
+  if (isRepeated(error)) return error;
+  // The stack ends before the limit on levels where the items in between have much to say.
+  if (error instanceof RangeError) return invalidPayload('The payload nests too deep');
+  if (isConflict(error)) return serviceUnavailable('database', 'Too many requests change the same items');
+  return fromWrite(error, namesOf(model));
 }

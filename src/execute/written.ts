@@ -1,7 +1,7 @@
 /** Around the statement of a write: secrets become hashes before it, errors get names after it. */
 import { hashPassword } from '../access/passwords.js';
-import { failedValidation, invalidPayload } from '../errors.js';
-import type { Collection } from '../mirror/model.js';
+import { failedValidation, invalidPayload, type Naming } from '../errors.js';
+import type { Collection, Field, Model } from '../mirror/model.js';
 import { Secret } from '../plan/cell.js';
 import type { Key } from '../plan/payload.js';
 import type { PlannedWrite } from '../plan/write.js';
@@ -18,6 +18,23 @@ async function hashRow(row: Readonly<Record<string, unknown>>): Promise<Readonly
   if (secrets.length === 0) return row;
   const hashed = await Promise.all(secrets.map(async ([name, { text }]) => [name, await hashPassword(text)]));
   return { ...row, ...Object.fromEntries(hashed) };
+}
+
+/** Names that errors of the database leave out, where there is just one they can mean. */
+export function namesOf(model: Model): Naming {
+  const only = (fields: readonly Field[]): Field | null => (fields.length === 1 ? (fields[0] as Field) : null);
+  return {
+    referrer: (table, one) => {
+      const fields = [...(model.collections.get(table)?.fields.values() ?? [])];
+      const isReferrer = ({ relation }: Field): boolean =>
+        relation?.kind === 'many-to-one' && relation.oneCollection === one;
+      return only(fields.filter(isReferrer))?.name ?? null;
+    },
+    holder: (type) => {
+      const fields = [...model.collections.values()].flatMap((collection) => [...collection.fields.values()]);
+      return only(fields.filter((field) => field.column?.data_type === type));
+    },
+  };
 }
 
 /** A validation that failed says its place in the plan and the number of the row. */

@@ -60,7 +60,7 @@ export function describeCollection(model: Model, name: string): CollectionObject
   return { collection: name, meta, schema };
 }
 
-/** What the metadata says, and foreign keys it says nothing of. */
+/** What the metadata says, and foreign keys between collections that it says nothing of. */
 export function describeRelations(model: Model): RelationObject[] {
   const described = model.relationRows.map((row) => describeRow(model, row));
   const named = new Set(described.map(({ collection, field }) => JSON.stringify([collection, field])));
@@ -68,6 +68,7 @@ export function describeRelations(model: Model): RelationObject[] {
     for (const { column } of collection.fields.values()) {
       const key = column?.foreign_keys[0];
       if (!column || !key || named.has(JSON.stringify([collection.name, column.name]))) continue;
+      if (!model.collections.has(key.table)) continue;
       described.push({
         collection: collection.name,
         field: column.name,

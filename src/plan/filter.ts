@@ -227,6 +227,9 @@ function planValue(filter: Filter, operand: OperandPlan, place: Place): Conditio
       throw forbiddenField(`${label}.${filter.name}`, place.collection.name, place.name);
     }
     default:
+      // A relation that may not be followed is none.
+      if (operand.kind === 'field' && operand.field.relation)
+        throw forbiddenField(operand.field.name, place.collection.name, place.name);
       throw invalidQuery(`${place.name}: "${operandType(operand).label}" is no relation`);
   }
 }

@@ -190,7 +190,7 @@ function planAny(
   collection: Collection,
   inner: (key: string) => Position,
   planner: Planner,
-): Output {
+): Output | null {
   const steps = anySteps(planner.model, collection, wanted.field, inner(name).place);
   for (const scope of wanted.scopes.keys()) {
     if (!steps.some((step) => step.target.name === scope))
@@ -200,6 +200,7 @@ function planAny(
     (each) => each.kind !== 'wildcard' && !steps.some((step) => has(step.target, each)),
   );
   if (missing) throw forbiddenField(`${name}.${describe(missing)}`, collection.name, inner(name).place);
+  if (steps.length === 0) return null;
   const targets = steps.map((step) => {
     const fields = [
       ...wanted.fields.filter((each) => has(step.target, each)),

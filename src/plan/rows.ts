@@ -194,7 +194,7 @@ export class Rows {
       by: this.#author,
     };
     const paths = lists.map((list) => list.rows.map((row) => row.path));
-    return { plan, input, shape: `${this.#guard?.key ?? ''}${describe(plan)}`, paths, keys };
+    return { model: this.#model, plan, input, shape: `${this.#guard?.key ?? ''}${describe(plan)}`, paths, keys };
   }
 
   /** What the caller must be allowed, and what must hold of the rows. */

@@ -4,6 +4,7 @@
  */
 import type { FieldType, ForeignKeyAction } from '../mirror/model.js';
 import type { Meta } from '../request/structure-meta.js';
+import type { TypeName } from '../sql/type-name.js';
 
 export type Step = Definition | MetadataStep;
 
@@ -24,7 +25,7 @@ export type Definition =
       readonly kind: 'change-type';
       readonly table: string;
       readonly column: string;
-      readonly type: ColumnType;
+      readonly type: ColumnType | ExactType;
       readonly conversion: Conversion;
     }
   | { readonly kind: 'set-default'; readonly table: string; readonly column: string; readonly initial: Initial | null }
@@ -41,6 +42,27 @@ export type Definition =
   | { readonly kind: 'create-index'; readonly table: string; readonly column: string; readonly name: string }
   | { readonly kind: 'drop-index'; readonly name: string }
   | {
+      readonly kind: 'add-unique-over';
+      readonly table: string;
+      readonly columns: readonly string[];
+      readonly name: string;
+    }
+  | {
+      readonly kind: 'create-index-over';
+      readonly table: string;
+      readonly columns: readonly string[];
+      readonly name: string;
+    }
+  | { readonly kind: 'create-enum'; readonly type: string; readonly values: readonly string[] }
+  /** Beside another value: one of `before` and `after` is given. */
+  | {
+      readonly kind: 'add-enum-value';
+      readonly type: string;
+      readonly value: string;
+      readonly before: string | null;
+      readonly after: string | null;
+    }
+  | {
       readonly kind: 'add-foreign-key';
       readonly table: string;
       readonly column: string;
@@ -53,7 +75,7 @@ export type Definition =
 
 export interface ColumnDefinition {
   readonly name: string;
-  readonly type: ColumnType;
+  readonly type: ColumnType | ExactType;
   readonly autoIncrement: boolean;
   readonly primaryKey: boolean;
   readonly nullable: boolean;
@@ -72,6 +94,12 @@ export interface ColumnType {
   readonly padded: boolean;
 }
 
+/** A column of a type of the database, as a snapshot names it. */
+export interface ExactType {
+  readonly type: 'exact';
+  readonly name: TypeName;
+}
+
 /** A default: a constant as the text of its value, or an expression that was vetted. */
 export type Initial =
   | { readonly kind: 'constant'; readonly text: string }
@@ -88,4 +116,7 @@ export type MetadataStep =
   | { readonly kind: 'forget-relation'; readonly collection: string; readonly field: string }
   /** Everything the metadata says of a field, in whatever place. */
   | { readonly kind: 'forget-field'; readonly collection: string; readonly field: string }
-  | { readonly kind: 'forget-collection'; readonly collection: string };
+  | { readonly kind: 'forget-collection'; readonly collection: string }
+  /** The row alone: what it describes stays. */
+  | { readonly kind: 'drop-collection-row'; readonly collection: string }
+  | { readonly kind: 'drop-field-row'; readonly collection: string; readonly field: string };

@@ -86,7 +86,7 @@ function newDefault(
   return type && isConstant ? convertInitial(column.name, type, column.default_value) : undefined;
 }
 
-function stopIncrement(column: Column, { schema }: FieldChange): Definition[] {
+export function stopIncrement(column: Column, { schema }: Pick<FieldChange, 'schema'>): Definition[] {
   if (!column.has_auto_increment || schema.has_auto_increment !== false) return [];
   const place = { table: column.table, column: column.name };
   if (column.identity !== null) return [{ kind: 'drop-identity', ...place }];
@@ -129,7 +129,7 @@ function changeIndexes(column: Column, { schema }: FieldChange): Definition[] {
   return steps;
 }
 
-function dropIndexes({ table, indexes }: Column, kind: 'unique' | 'index'): Definition[] {
+export function dropIndexes({ table, indexes }: Column, kind: 'unique' | 'index'): Definition[] {
   return indexes
     .filter((index) => index.kind === kind)
     .map(({ name, constraint }) =>
@@ -138,7 +138,7 @@ function dropIndexes({ table, indexes }: Column, kind: 'unique' | 'index'): Defi
 }
 
 /** `public."Mixed Case_id_seq"` as its two names. */
-function sequenceOf({ sequence }: Column): { readonly schema: string; readonly name: string } | null {
+export function sequenceOf({ sequence }: Column): { readonly schema: string; readonly name: string } | null {
   const parts = [...(sequence ?? '').matchAll(/"((?:[^"]|"")*)"|([^".]+)/g)].map(
     ([, quoted, plain]) => quoted?.replaceAll('""', '"') ?? plain ?? '',
   );

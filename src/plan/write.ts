@@ -3,7 +3,7 @@
  * their numbers. The plan says which lists there are and which columns they have: that is the shape of the statement. The
  * rows themselves are its one parameter.
  */
-import type { Collection, Field } from '../mirror/model.js';
+import type { Collection, Field, Model } from '../mirror/model.js';
 import type { Condition, ValuePlan } from './plan.js';
 
 export interface WritePlan {
@@ -103,6 +103,8 @@ export interface Author {
 }
 
 export interface PlannedWrite {
+  /** The one it was planned on: it need not be the latest any more. */
+  readonly model: Model;
   readonly plan: WritePlan;
   readonly input: WriteInput;
   readonly shape: string;

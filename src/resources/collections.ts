@@ -1,68 +1,68 @@
 /** /collections: tables with what is said about them, and the folders that group them. */
 import { forbiddenCollection, invalidPayload } from '../errors.js';
+import type { Structure } from '../execute/structure.js';
 import type { Exchange } from '../http/exchange.js';
 import { noContent, type Reply } from '../http/reply.js';
-import type { Handler, Route } from '../http/router.js';
+import type { Route } from '../http/router.js';
 import { type CollectionObject, describeCollection, describeCollections } from '../mirror/describe.js';
 import type { Model } from '../mirror/model.js';
 import { type Operation, parseCollection, parseCollectionChange } from '../request/structure.js';
 import { readItem, readKeys } from '../request/write.js';
-import { answer, forAdministrators, type StructureHandler, type StructureServices } from './structure.js';
+import { answer, changing, reading, type StructureServices } from './structure.js';
 
 export function collectionsRoutes(services: StructureServices): Route[] {
-  const by = (handle: StructureHandler): Handler => forAdministrators(handle, services);
   return [
-    { method: 'GET', path: '/collections', handle: by(list) },
-    { method: 'SEARCH', path: '/collections', handle: by(search) },
-    { method: 'GET', path: '/collections/:collection', handle: by(read) },
-    { method: 'POST', path: '/collections', handle: by(create) },
-    { method: 'PATCH', path: '/collections', handle: by(updateMany) },
-    { method: 'PATCH', path: '/collections/:collection', handle: by(update) },
-    { method: 'DELETE', path: '/collections/:collection', handle: by(remove) },
+    { method: 'GET', path: '/collections', handle: reading(services, 'service_collections', list) },
+    { method: 'SEARCH', path: '/collections', handle: reading(services, 'service_collections', search) },
+    { method: 'GET', path: '/collections/:collection', handle: reading(services, 'service_collections', read) },
+    { method: 'POST', path: '/collections', handle: changing(services, create) },
+    { method: 'PATCH', path: '/collections', handle: changing(services, updateMany) },
+    { method: 'PATCH', path: '/collections/:collection', handle: changing(services, update) },
+    { method: 'DELETE', path: '/collections/:collection', handle: changing(services, remove) },
   ];
 }
 
-function list(_: Exchange, { structure }: StructureServices): Reply {
-  return answer(describeCollections(structure.model));
+function list(_: Exchange, model: Model): Reply {
+  return answer(describeCollections(model));
 }
 
-async function search(exchange: Exchange, { structure }: StructureServices): Promise<Reply> {
+async function search(exchange: Exchange, model: Model): Promise<Reply> {
   const { keys, query: _, ...rest } = readItem((await exchange.json()) ?? {}, 'The body');
   const [unknown] = Object.keys(rest);
   if (unknown !== undefined) throw invalidPayload(`"${unknown}" is not allowed`);
-  if (keys === undefined) return answer(describeCollections(structure.model));
-  return answer(readKeys(keys).map((key) => describe(structure.model, String(key))));
+  if (keys === undefined) return answer(describeCollections(model));
+  return answer(readKeys(keys).map((key) => describe(model, String(key))));
 }
 
-function read({ parameters: [collection = ''] }: Exchange, { structure }: StructureServices): Reply {
-  return answer(describe(structure.model, collection));
+function read({ parameters: [collection = ''] }: Exchange, model: Model): Reply {
+  return answer(describe(model, collection));
 }
 
-async function create(exchange: Exchange, services: StructureServices): Promise<Reply> {
+async function create(exchange: Exchange, structure: Structure): Promise<Reply> {
   const body = await exchange.json();
   const operations = (Array.isArray(body) ? body : [body]).map(parseCollection);
-  const described = await carryOut(operations, services);
+  const described = await carryOut(operations, structure);
   return answer(Array.isArray(body) ? described : described[0]);
 }
 
-async function update(exchange: Exchange, services: StructureServices): Promise<Reply> {
+async function update(exchange: Exchange, structure: Structure): Promise<Reply> {
   const [collection = ''] = exchange.parameters;
-  const [described] = await carryOut([parseCollectionChange(await exchange.json(), collection)], services);
+  const [described] = await carryOut([parseCollectionChange(await exchange.json(), collection)], structure);
   return answer(described);
 }
 
-async function updateMany(exchange: Exchange, services: StructureServices): Promise<Reply> {
+async function updateMany(exchange: Exchange, structure: Structure): Promise<Reply> {
   const body = await exchange.json();
   if (!Array.isArray(body)) throw invalidPayload('The body has to be a list of collections');
   return answer(
     await carryOut(
       body.map((entry) => parseCollectionChange(entry, null)),
-      services,
+      structure,
     ),
   );
 }
 
-async function remove(exchange: Exchange, { structure }: StructureServices): Promise<Reply> {
+async function remove(exchange: Exchange, structure: Structure): Promise<Reply> {
   const [collection = ''] = exchange.parameters;
   await structure.change((draft) => draft.apply({ kind: 'delete-collection', collection }));
   return noContent;
@@ -71,7 +71,7 @@ async function remove(exchange: Exchange, { structure }: StructureServices): Pro
 /** In one transaction; answers what the collections are after it. */
 async function carryOut(
   operations: readonly Extract<Operation, { kind: 'create-collection' | 'update-collection' }>[],
-  { structure }: StructureServices,
+  structure: Structure,
 ): Promise<CollectionObject[]> {
   return structure.change(async (draft) => {
     for (const operation of operations) await draft.apply(operation);

@@ -1,43 +1,42 @@
 /** /fields: the columns of every collection and what is said about them. */
 import { forbidden } from '../errors.js';
-import type { Draft } from '../execute/structure.js';
+import type { Draft, Structure } from '../execute/structure.js';
 import type { Exchange } from '../http/exchange.js';
 import { noContent, type Reply } from '../http/reply.js';
-import type { Handler, Route } from '../http/router.js';
+import type { Route } from '../http/router.js';
 import { describeField, describeFields, type FieldObject } from '../mirror/describe.js';
 import type { Model } from '../mirror/model.js';
 import { knownCollection, knownField } from '../plan/structure-names.js';
 import { parseField, parseFieldChange, parseFieldChanges } from '../request/structure.js';
-import { answer, forAdministrators, type StructureHandler, type StructureServices } from './structure.js';
+import { answer, changing, reading, type StructureServices } from './structure.js';
 
 export function fieldsRoutes(services: StructureServices): Route[] {
-  const by = (handle: StructureHandler): Handler => forAdministrators(handle, services);
   return [
-    { method: 'GET', path: '/fields', handle: by(listAll) },
-    { method: 'GET', path: '/fields/:collection', handle: by(list) },
-    { method: 'GET', path: '/fields/:collection/:field', handle: by(read) },
-    { method: 'POST', path: '/fields/:collection', handle: by(create) },
-    { method: 'PATCH', path: '/fields/:collection', handle: by(updateMany) },
-    { method: 'PATCH', path: '/fields/:collection/:field', handle: by(update) },
-    { method: 'DELETE', path: '/fields/:collection/:field', handle: by(remove) },
+    { method: 'GET', path: '/fields', handle: reading(services, 'service_fields', listAll) },
+    { method: 'GET', path: '/fields/:collection', handle: reading(services, 'service_fields', list) },
+    { method: 'GET', path: '/fields/:collection/:field', handle: reading(services, 'service_fields', read) },
+    { method: 'POST', path: '/fields/:collection', handle: changing(services, create) },
+    { method: 'PATCH', path: '/fields/:collection', handle: changing(services, updateMany) },
+    { method: 'PATCH', path: '/fields/:collection/:field', handle: changing(services, update) },
+    { method: 'DELETE', path: '/fields/:collection/:field', handle: changing(services, remove) },
   ];
 }
 
-function listAll(_: Exchange, { structure }: StructureServices): Reply {
-  return answer([...structure.model.collections.values()].flatMap(describeFields));
+function listAll(_: Exchange, model: Model): Reply {
+  return answer([...model.collections.values()].flatMap(describeFields));
 }
 
-function list({ parameters: [collection = ''] }: Exchange, { structure }: StructureServices): Reply {
-  if (structure.model.folders.has(collection)) return answer([]);
-  return answer(describeFields(knownCollection(structure.model, collection)));
+function list({ parameters: [collection = ''] }: Exchange, model: Model): Reply {
+  if (model.folders.has(collection)) return answer([]);
+  return answer(describeFields(knownCollection(model, collection)));
 }
 
-function read({ parameters: [collection = '', field = ''] }: Exchange, { structure }: StructureServices): Reply {
-  if (structure.model.folders.has(collection)) throw forbidden();
-  return answer(describe(structure.model, collection, field));
+function read({ parameters: [collection = '', field = ''] }: Exchange, model: Model): Reply {
+  if (model.folders.has(collection)) throw forbidden();
+  return answer(describe(model, collection, field));
 }
 
-async function create(exchange: Exchange, { structure }: StructureServices): Promise<Reply> {
+async function create(exchange: Exchange, structure: Structure): Promise<Reply> {
   const [collection = ''] = exchange.parameters;
   const definition = parseField(await exchange.json());
   return answer(
@@ -48,7 +47,7 @@ async function create(exchange: Exchange, { structure }: StructureServices): Pro
   );
 }
 
-async function update(exchange: Exchange, { structure }: StructureServices): Promise<Reply> {
+async function update(exchange: Exchange, structure: Structure): Promise<Reply> {
   const [collection = '', field = ''] = exchange.parameters;
   const definition = parseFieldChange(await exchange.json(), field);
   return answer(
@@ -59,7 +58,7 @@ async function update(exchange: Exchange, { structure }: StructureServices): Pro
   );
 }
 
-async function updateMany(exchange: Exchange, { structure }: StructureServices): Promise<Reply> {
+async function updateMany(exchange: Exchange, structure: Structure): Promise<Reply> {
   const [collection = ''] = exchange.parameters;
   const changes = parseFieldChanges(await exchange.json());
   const change = async (draft: Draft): Promise<FieldObject[]> => {
@@ -71,7 +70,7 @@ async function updateMany(exchange: Exchange, { structure }: StructureServices):
   return answer(await structure.change(change));
 }
 
-async function remove(exchange: Exchange, { structure }: StructureServices): Promise<Reply> {
+async function remove(exchange: Exchange, structure: Structure): Promise<Reply> {
   const [collection = '', field = ''] = exchange.parameters;
   await structure.change((draft) => draft.apply({ kind: 'delete-field', collection, field }));
   return noContent;

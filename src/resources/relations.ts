@@ -1,49 +1,49 @@
 /** /relations: which fields lead to other collections, by a foreign key or by what the metadata says. */
 import { forbidden, forbiddenCollection } from '../errors.js';
+import type { Structure } from '../execute/structure.js';
 import type { Exchange } from '../http/exchange.js';
 import { noContent, type Reply } from '../http/reply.js';
-import type { Handler, Route } from '../http/router.js';
+import type { Route } from '../http/router.js';
 import { describeRelations, type RelationObject } from '../mirror/describe.js';
 import type { Model } from '../mirror/model.js';
 import { type Operation, parseRelation, parseRelationChange } from '../request/structure.js';
-import { answer, forAdministrators, type StructureHandler, type StructureServices } from './structure.js';
+import { answer, changing, reading, type StructureServices } from './structure.js';
 
 export function relationsRoutes(services: StructureServices): Route[] {
-  const by = (handle: StructureHandler): Handler => forAdministrators(handle, services);
   return [
-    { method: 'GET', path: '/relations', handle: by(listAll) },
-    { method: 'GET', path: '/relations/:collection', handle: by(list) },
-    { method: 'GET', path: '/relations/:collection/:field', handle: by(read) },
-    { method: 'POST', path: '/relations', handle: by(create) },
-    { method: 'PATCH', path: '/relations/:collection/:field', handle: by(update) },
-    { method: 'DELETE', path: '/relations/:collection/:field', handle: by(remove) },
+    { method: 'GET', path: '/relations', handle: reading(services, 'service_relations', listAll) },
+    { method: 'GET', path: '/relations/:collection', handle: reading(services, 'service_relations', list) },
+    { method: 'GET', path: '/relations/:collection/:field', handle: reading(services, 'service_relations', read) },
+    { method: 'POST', path: '/relations', handle: changing(services, create) },
+    { method: 'PATCH', path: '/relations/:collection/:field', handle: changing(services, update) },
+    { method: 'DELETE', path: '/relations/:collection/:field', handle: changing(services, remove) },
   ];
 }
 
-function listAll(_: Exchange, { structure }: StructureServices): Reply {
-  return answer(describeRelations(structure.model));
+function listAll(_: Exchange, model: Model): Reply {
+  return answer(describeRelations(model));
 }
 
-function list({ parameters: [collection = ''] }: Exchange, { structure: { model } }: StructureServices): Reply {
+function list({ parameters: [collection = ''] }: Exchange, model: Model): Reply {
   if (!model.collections.has(collection) && !model.folders.has(collection)) throw forbiddenCollection(collection);
   return answer(describeRelations(model).filter((relation) => relation.collection === collection));
 }
 
-function read({ parameters: [collection = '', field = ''] }: Exchange, { structure }: StructureServices): Reply {
-  return answer(describe(structure.model, collection, field));
+function read({ parameters: [collection = '', field = ''] }: Exchange, model: Model): Reply {
+  return answer(describe(model, collection, field));
 }
 
-async function create(exchange: Exchange, services: StructureServices): Promise<Reply> {
-  return carryOut({ kind: 'create-relation', ...parseRelation(await exchange.json()) }, services);
+async function create(exchange: Exchange, structure: Structure): Promise<Reply> {
+  return carryOut({ kind: 'create-relation', ...parseRelation(await exchange.json()) }, structure);
 }
 
-async function update(exchange: Exchange, services: StructureServices): Promise<Reply> {
+async function update(exchange: Exchange, structure: Structure): Promise<Reply> {
   const [collection = '', field = ''] = exchange.parameters;
   const change = parseRelationChange(await exchange.json(), { collection, field });
-  return carryOut({ kind: 'update-relation', ...change }, services);
+  return carryOut({ kind: 'update-relation', ...change }, structure);
 }
 
-async function remove(exchange: Exchange, { structure }: StructureServices): Promise<Reply> {
+async function remove(exchange: Exchange, structure: Structure): Promise<Reply> {
   const [collection = '', field = ''] = exchange.parameters;
   await structure.change((draft) => draft.apply({ kind: 'delete-relation', collection, field }));
   return noContent;
@@ -51,7 +51,7 @@ async function remove(exchange: Exchange, { structure }: StructureServices): Pro
 
 async function carryOut(
   operation: Extract<Operation, { kind: 'create-relation' | 'update-relation' }>,
-  { structure }: StructureServices,
+  structure: Structure,
 ): Promise<Reply> {
   return answer(
     await structure.change(async (draft) => {

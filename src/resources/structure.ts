@@ -1,23 +1,44 @@
 /** What /fields, /collections and /relations share: who may ask, and how they answer. */
 import { build } from 'fast-json-stringify';
 import { type Identities, onlyAdministrator } from '../access/identity.js';
+import type { Policies } from '../access/policies.js';
+import { forbidden } from '../errors.js';
 import type { Structure } from '../execute/structure.js';
 import type { Exchange } from '../http/exchange.js';
 import { jsonText, type Reply } from '../http/reply.js';
 import type { Handler } from '../http/router.js';
+import type { Model } from '../mirror/model.js';
 
 export interface StructureServices {
   readonly identities: Identities;
+  readonly policies: Policies;
   readonly structure: Structure;
 }
 
-export type StructureHandler = (exchange: Exchange, services: StructureServices) => Reply | Promise<Reply>;
-
-export function forAdministrators(handle: StructureHandler, services: StructureServices): Handler {
+/** The structure changes by the hands of administrators alone. */
+export function changing(
+  services: StructureServices,
+  change: (exchange: Exchange, structure: Structure) => Promise<Reply>,
+): Handler {
   return async (exchange) => {
     onlyAdministrator(await services.identities.identify(exchange));
     exchange.staged('identify');
-    return handle(exchange, services);
+    return change(exchange, services.structure);
+  };
+}
+
+/** Others who may read the metadata see of the structure what they may see of the items. */
+export function reading(
+  { identities, policies, structure }: StructureServices,
+  table: string,
+  read: (exchange: Exchange, model: Model) => Reply | Promise<Reply>,
+): Handler {
+  return async (exchange) => {
+    const access = policies.accessOf(await identities.identify(exchange));
+    exchange.staged('identify');
+    const model = access ? access.view(structure.model) : structure.model;
+    if (!model.collections.has(table)) throw forbidden();
+    return read(exchange, model);
   };
 }
 

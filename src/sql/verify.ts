@@ -37,7 +37,16 @@ export function verify(text: string, kind: StatementKind, tables: (schema: strin
 }
 
 const CHANGES: ReadonlySet<string> = new Set([
-  ...['CreateStmt', 'AlterTableStmt', 'AlterSeqStmt', 'IndexStmt', 'DropStmt', 'CommentStmt'],
+  ...[
+    'CreateStmt',
+    'AlterTableStmt',
+    'AlterSeqStmt',
+    'IndexStmt',
+    'DropStmt',
+    'CommentStmt',
+    'CreateEnumStmt',
+    'AlterEnumStmt',
+  ],
   ...['SelectStmt', 'InsertStmt', 'UpdateStmt', 'DeleteStmt'],
 ]);
 

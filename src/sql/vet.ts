@@ -25,19 +25,24 @@ export type Reading =
  * it into a statement, bare or between quotes, is nobody's honest default. All others stand for themselves.
  */
 export function readText(text: string): Reading {
-  const alone = parse(`select (${text})`);
-  const target = alone === null ? null : onlyExpression(alone);
+  const quoted = [parse(`select '${text}'`), parse(`select ('${text}')`)];
+  const bare = parse(`select ${text}`);
+  if (quoted.some((parsed) => parsed !== null && (parsed.length > 1 || acts(parsed)))) return AMBIGUOUS;
+  const target = bare === null ? null : onlyExpression(bare);
   if (target !== null) {
     const constant = stringConstant(target);
     if (constant !== null) return { kind: 'words', text: constant };
-    if (acts([target])) return { kind: 'expression' };
+    if (acts(target)) return { kind: 'expression' };
   }
-  for (const wrapped of [`select ${text}`, `select '${text}'`]) {
-    const parsed = parse(wrapped);
-    if (parsed !== null && (parsed.length > 1 || acts(parsed))) return { kind: 'ambiguous' };
-  }
+  if (bare !== null && (bare.length > 1 || acts(bare))) return AMBIGUOUS;
+  // "Select an option" is a query between parentheses, but one that asks for nothing.
+  const enclosed = parse(`select (${text})`);
+  if (enclosed !== null && (enclosed.length > 1 || /"(FuncCall|fromClause)"/.test(JSON.stringify(enclosed))))
+    return AMBIGUOUS;
   return { kind: 'words', text };
 }
+
+const AMBIGUOUS: Reading = { kind: 'ambiguous' };
 
 type Node = Readonly<Record<string, unknown>>;
 

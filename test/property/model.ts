@@ -22,6 +22,28 @@ export interface Table {
   /** The default order of the collection. */
   sortField: string | null;
   rows: Row[];
+  /** What somebody sees of it; absent where that is everything. */
+  readonly view?: View;
+}
+
+/** A table as somebody sees it: its columns, relations and rows are those that may be seen, values that may not are null. */
+export interface View {
+  /** The row behind the one that is seen. */
+  whole(row: Row): Row;
+  /** Whether the list may be seen in the row, or would be in one that does not exist. */
+  lists(row: Row | null, relation: string): boolean;
+  /** Relations that lead to where nothing may be seen. */
+  readonly cut: readonly Relation[];
+  isMasked(column: string): boolean;
+}
+
+/** The key of a row, whether or not it may be seen. */
+export function keyOf(table: Table, row: Row): Value {
+  return wholeOf(table, row)[table.key.name] ?? null;
+}
+
+export function wholeOf({ view }: Table, row: Row): Row {
+  return view ? view.whole(row) : row;
 }
 
 /** A relation as one of its sides sees it; `many` names the side that stores the reference. */
@@ -60,9 +82,15 @@ export interface Model {
 
 export function tableNamed(model: Model, name: string): Table {
   const table = model.tables.find((each) => each.name === name);
-  if (!table) throw new Error(`there is no table "${name}"`);
+  if (!table) throw new Unknown(`there is no table "${name}"`);
   return table;
 }
+
+/** A request that the service has to refuse: only a shrunk one is. */
+export class Refused extends Error {}
+
+/** A request that names what does not exist, or may not be seen. */
+export class Unknown extends Refused {}
 
 const KEY_KINDS: readonly KindName[] = ['integer', 'integer', 'bigInteger', 'uuid', 'string', 'text'];
 const TABLE_NAMES = ['things', 'Order', 'sélect', 'people'] as const;

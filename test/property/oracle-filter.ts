@@ -13,13 +13,14 @@ import {
   readOperand,
   type Value,
 } from './kinds.js';
-import { type Relation, type Row, type Table, tableNamed } from './model.js';
+import { keyOf, type Relation, type Row, type Table, tableNamed, Unknown } from './model.js';
 import {
   anyTarget,
   childrenOf,
   columnNamed,
   evaluate,
   follow,
+  isListed,
   jsonText,
   kindOf,
   Refused,
@@ -49,7 +50,8 @@ function matchesEntry(world: World, key: string, value: unknown, table: Table, r
     const { relation } = found;
     world.seen.add(`filter ${describe(relation)}`);
     const target = tableNamed(world.model, relation.target);
-    return matchesMany(world, value, target, childrenOf(world, table, row, relation));
+    const holds = matchesMany(world, value, target, childrenOf(world, table, row, relation));
+    return isListed(table, row, relation.name) && holds;
   }
   if (found?.relation.kind === 'one' || (found?.relation.kind === 'any' && found.scope !== null)) {
     world.seen.add(`filter ${describe(found.relation)}`);
@@ -130,6 +132,7 @@ function matchesApart(world: World, key: string, value: unknown, target: Table, 
 /** `_null` of the rows or of their key: whether there have to be any. */
 function presence(key: string, value: unknown, target: Table): boolean | null {
   if (key === target.key.name) {
+    columnNamed(target, key);
     if (value === null) return false;
     const [only, more] = typeof value === 'object' ? Object.entries(value) : [];
     return only && !more && isOperator(only[0]) ? presence(only[0], only[1], target) : null;
@@ -147,6 +150,7 @@ function matchesMember(world: World, key: string, value: unknown, target: Table,
   if (key === '_some' || key === '_none') throw new Refused('a quantifier beside conditions of a row');
   if (!isOperator(key)) return matchesEntry(world, key, value, target, row);
   world.seen.add('filter key of related');
+  columnNamed(target, target.key.name);
   return matchesValue(world, { [key]: value }, target.key.kind, row[target.key.name] ?? null);
 }
 
@@ -157,11 +161,12 @@ function matchesFollow(world: World, key: string, value: unknown, table: Table, 
     .split(',')
     .map((each) => each.trim());
   const target = tableNamed(world.model, name);
+  columnNamed(target, field);
   const rows = target.rows.filter((each) => {
     if (!row) return false;
-    if (collectionField === undefined) return each[field] === row[table.key.name];
+    if (collectionField === undefined) return each[field] === keyOf(table, row);
     const relation = target.relations.find((one) => one.name === field);
-    return relation?.kind === 'any' && anyTarget(each, relation, table) === row;
+    return relation?.kind === 'any' && anyTarget(target, each, relation, table) === row;
   });
   return matchesMany(world, value, target, rows);
 }
@@ -176,7 +181,8 @@ function matchesValue(world: World, filter: unknown, kind: KindName, value: Valu
       world.seen.add('filter _json');
       return matchesJson(world, given, value === null ? undefined : (value as Json).json, kind === 'jsonb');
     }
-    if (!isOperator(key)) throw new Refused(`"${key}" is no operator`);
+    if (!isOperator(key))
+      throw key.startsWith('_') ? new Refused(`"${key}" is no operator`) : new Unknown(`"${key}" leads nowhere`);
     world.seen.add(`filter ${key}`);
     if (counted) world.seen.add(`filter ${counted}`);
     return compare(key, given, kind, value);

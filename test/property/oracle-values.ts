@@ -3,16 +3,26 @@
  * not find is null, and so are its values.
  */
 import { compareValues, isJson, type Json, type KindName, type Value } from './kinds.js';
-import { type Column, type Model, type Relation, type Row, type Table, tableNamed } from './model.js';
+import {
+  type Column,
+  keyOf,
+  type Model,
+  Refused,
+  type Relation,
+  type Row,
+  type Table,
+  tableNamed,
+  Unknown,
+  wholeOf,
+} from './model.js';
+
+export { Refused };
 
 /** The rows, and what a request made of them: features are noted where they are evaluated. */
 export interface World {
   readonly model: Model;
   readonly seen: Set<string>;
 }
-
-/** A request that the service has to refuse: only a shrunk one is. */
-export class Refused extends Error {}
 
 export interface Expression {
   readonly path: readonly string[];
@@ -53,7 +63,7 @@ export function relationNamed(table: Table, name: string): { relation: Relation;
 
 export function columnNamed(table: Table, name: string): Column {
   const column = table.columns.find((each) => each.name === name);
-  if (!column) throw new Refused(`"${table.name}" has no column "${name}"`);
+  if (!column) throw new Unknown(`"${table.name}" has no column "${name}"`);
   return column;
 }
 
@@ -66,24 +76,30 @@ export function follow(world: World, table: Table, row: Row | null, name: string
     const held = row?.[name] ?? null;
     return {
       table: target,
-      row: held === null ? null : (target.rows.find((each) => each[target.key.name] === held) ?? null),
+      row: held === null ? null : (target.rows.find((each) => keyOf(target, each) === held) ?? null),
     };
   }
-  if (found?.relation.kind !== 'any' || found.scope === null) throw new Refused(`"${name}" leads to no single row`);
+  if (found?.relation.kind !== 'any' || found.scope === null) throw new Unknown(`"${name}" leads to no single row`);
   world.seen.add('path many-to-any');
   const target = tableNamed(world.model, found.scope);
-  return { table: target, row: row && anyTarget(row, found.relation, target) };
+  return { table: target, row: row && anyTarget(table, row, found.relation, target) };
 }
 
-export function anyTarget(row: Row, relation: Relation & { kind: 'any' }, target: Table): Row | null {
-  if (row[relation.collectionField] !== target.name) return null;
-  return target.rows.find((each) => String(each[target.key.name]) === row[relation.name]) ?? null;
+export function anyTarget(table: Table, row: Row, relation: Relation & { kind: 'any' }, target: Table): Row | null {
+  if (wholeOf(table, row)[relation.collectionField] !== target.name) return null;
+  return target.rows.find((each) => String(keyOf(target, each)) === row[relation.name]) ?? null;
 }
 
 export function childrenOf(world: World, table: Table, row: Row | null, relation: Relation & { kind: 'many' }): Row[] {
   if (!row) return [];
   const { field } = relation.many;
-  return tableNamed(world.model, relation.target).rows.filter((child) => child[field] === row[table.key.name]);
+  const target = tableNamed(world.model, relation.target);
+  return target.rows.filter((child) => wholeOf(target, child)[field] === keyOf(table, row));
+}
+
+/** Whether what the list holds may be known. */
+export function isListed(table: Table, row: Row | null, relation: string): boolean {
+  return table.view?.lists(row, relation) ?? true;
 }
 
 /** The kind of what an expression gives. */
@@ -96,7 +112,7 @@ export function kindOf(world: World, table: Table, { path, call }: Expression): 
 export function endOf(model: Model, table: Table, path: readonly string[]): Table {
   return path.slice(0, -1).reduce((at, name) => {
     const found = relationNamed(at, name);
-    if (!found) throw new Refused(`"${name}" is no relation of "${at.name}"`);
+    if (!found) throw new Unknown(`"${name}" is no relation of "${at.name}"`);
     const target = found.relation.kind === 'any' ? found.scope : found.relation.target;
     if (target === null) throw new Refused(`"${name}" needs a scope`);
     return tableNamed(model, target);
@@ -122,6 +138,7 @@ export function evaluate(
   if (descending === null) throw new Refused(`"${name}" leads to several rows`);
   world.seen.add('path to-many');
   const target = tableNamed(world.model, found.relation.target);
+  if (!isListed(table, row, name)) return null;
   const values = childrenOf(world, table, row, found.relation).map((child) =>
     evaluate(world, target, child, inner, descending),
   );
@@ -132,7 +149,9 @@ function endValue(world: World, table: Table, row: Row | null, name: string, { c
   if (call !== null) world.seen.add(`${call}()`);
   if (call === 'count') {
     const relation = table.relations.find((each) => each.name === name);
-    if (relation?.kind === 'many') return childrenOf(world, table, row, relation).length;
+    if (relation?.kind === 'many') {
+      return isListed(table, row, name) ? childrenOf(world, table, row, relation).length : null;
+    }
   }
   const column = columnNamed(table, name);
   const value = row?.[name] ?? null;

@@ -5,7 +5,7 @@
 import type { Expected } from './expected.js';
 import { Key } from './expected.js';
 import { isJson, type Json, showValue, writeValue } from './kinds.js';
-import { type Relation, type Row, type Table, tableNamed } from './model.js';
+import { keyOf, type Relation, type Row, type Table, tableNamed, wholeOf } from './model.js';
 import { isFound, matches } from './oracle-filter.js';
 import { expectedGroups } from './oracle-groups.js';
 import {
@@ -14,6 +14,7 @@ import {
   columnNamed,
   compareNullable,
   evaluate,
+  isListed,
   Refused,
   readExpression,
   stepInto,
@@ -36,12 +37,12 @@ export function expectedAnswer(world: World, request: ReadRequest): ExpectedAnsw
   const tree = readFields((query.fields as string[] | undefined) ?? ['*']);
   if (request.item !== null) {
     world.seen.add('single read');
-    const row = table.rows.find((each) => writeValue(table.key.kind, each[table.key.name] ?? null) === request.item);
+    const row = table.rows.find((each) => writeValue(table.key.kind, keyOf(table, each)) === request.item);
     return row ? { status: 200, body: { data: showRow(world, level, row, tree) } } : { status: 403, body: null };
   }
   const keys = request.keys?.map(String);
   if (keys) world.seen.add('parameter keys');
-  const named = table.rows.filter((row) => keys?.includes(String(row[table.key.name])) ?? true);
+  const named = table.rows.filter((row) => keys?.includes(String(keyOf(table, row))) ?? true);
   const found = select(world, level, named);
   if (query.filter !== undefined) {
     world.seen.add(`filter keeps ${found.length === 0 ? 'none' : found.length === named.length ? 'all' : 'some'}`);
@@ -99,7 +100,7 @@ function sorted(world: World, level: Level, rows: readonly Row[], relation: Rela
   const { table } = level;
   const given = parameter(level, 'sort') as string[] | undefined;
   const fallback = (relation?.kind === 'many' ? relation.sortField : null) ?? table.sortField;
-  const keys = [...(given ?? (fallback === null ? [] : [fallback])), table.key.name].map((text) => {
+  const keys = (given ?? (fallback === null ? [] : [fallback])).map((text) => {
     const descending = text.startsWith('-');
     return { expression: readExpression(descending ? text.slice(1) : text), descending };
   });
@@ -116,7 +117,7 @@ function sorted(world: World, level: Level, rows: readonly Row[], relation: Rela
       const order = compareNullable(left.values[position] ?? null, right.values[position] ?? null, descending);
       if (order !== 0) return order;
     }
-    return 0;
+    return compareNullable(keyOf(table, left.row), keyOf(table, right.row), false);
   });
   return ranked.map(({ row }) => row);
 }
@@ -138,9 +139,23 @@ interface Output {
 function showRow(world: World, level: Level, row: Row, tree: Tree): { [name: string]: Expected } {
   const shown: Record<string, Expected> = {};
   for (const [name, output] of outputsOf(world, level, tree)) {
-    shown[name] = showOutput(world, level, row, name, output);
+    if (!isLeftOut(world, level, name, output)) shown[name] = showOutput(world, level, row, name, output);
   }
   return shown;
+}
+
+/** What leads to where nothing may be seen, and keys that may not be. */
+function isLeftOut(world: World, level: Level, name: string, { source, tree }: Output): boolean {
+  const { table } = level;
+  const isOpened = tree.fields.size + tree.calls.size + tree.scopes.size > 0;
+  const cut = table.view?.cut.find((each) => each.name === source);
+  if (cut) return isOpened || cut.kind === 'many';
+  const relation = table.relations.find((each) => each.name === source);
+  if (relation?.kind !== 'many' || isOpened) return false;
+  const target = tableNamed(world.model, relation.target);
+  const { query } = below(level, name, target, relation);
+  const isGrouped = query._aggregate !== undefined || query._groupBy !== undefined;
+  return !isGrouped && !target.columns.includes(target.key);
 }
 
 /** Wildcards stand for all columns, relations and aliases. */
@@ -165,7 +180,8 @@ function outputsOf(world: World, level: Level, tree: Tree): Map<string, Output> 
     }
     world.seen.add(below.fields.size > 0 ? 'fields *.*' : 'fields *');
     for (const column of level.table.columns) {
-      const relation = level.table.relations.find((each) => each.name === column.name);
+      const relations = [...level.table.relations, ...(level.table.view?.cut ?? [])];
+      const relation = relations.find((each) => each.name === column.name);
       add(column.name, column.name, relation && !isWayBack(relation, level) ? below : emptyTree());
     }
     for (const relation of level.table.relations) {
@@ -190,7 +206,7 @@ function showOutput(world: World, level: Level, row: Row, name: string, { source
   if (relation?.kind === 'one' && isOpened) {
     const target = tableNamed(world.model, relation.target);
     const held = row[source] ?? null;
-    const found = held === null ? undefined : target.rows.find((each) => each[target.key.name] === held);
+    const found = held === null ? undefined : target.rows.find((each) => keyOf(target, each) === held);
     return showSingle(world, below(level, name, target, relation), found ?? null, tree, 'many-to-one');
   }
   if (relation?.kind === 'any' && isOpened) return showAny(world, level, row, name, relation, tree);
@@ -230,6 +246,7 @@ function showMany(
   const target = tableNamed(world.model, relation.target);
   const inner = below(level, name, target, relation);
   note(world, inner);
+  if (!isListed(level.table, row, relation.name)) return null;
   const found = select(world, inner, childrenOf(world, level.table, row, relation));
   if (inner.query._aggregate !== undefined || inner.query._groupBy !== undefined) {
     return page(world, expectedGroups(world, target, found, inner.query, '_'), inner);
@@ -252,10 +269,11 @@ function showAny(
   relation: Relation & { kind: 'any' },
   tree: Tree,
 ): Expected {
-  const target = world.model.tables.find(({ name }) => name === row[relation.collectionField]);
+  const named = wholeOf(level.table, row)[relation.collectionField];
+  const target = world.model.tables.find(({ name }) => name === named);
   if (!target || !relation.targets.includes(target.name)) return null;
-  const has = (field: string): boolean =>
-    field === '*' || [...target.columns, ...target.relations].some((each) => each.name === field);
+  const fields = [...target.columns, ...target.relations, ...(target.view?.cut ?? [])];
+  const has = (field: string): boolean => field === '*' || fields.some((each) => each.name === field);
   const common: Tree = {
     ...tree,
     fields: new Map([...tree.fields].filter(([field]) => has(field))),
@@ -263,10 +281,11 @@ function showAny(
   };
   const wanted = mergeTrees(common, tree.scopes.get(`${relation.name}:${target.name}`) ?? emptyTree());
   const inner = below(level, `${name}:${target.name}`, target, relation);
-  const found = anyTarget(row, relation, target);
+  const found = anyTarget(level.table, row, relation, target);
   if (wanted.fields.size + wanted.calls.size > 0) return showSingle(world, inner, found, wanted, 'many-to-any');
   const [shown] = found ? select(world, inner, [found]) : [];
-  return shown ? new Key(String(shown[target.key.name])) : null;
+  const key = shown && (target.columns.includes(target.key) ? (shown[target.key.name] ?? null) : keyOf(target, shown));
+  return shown && key !== null ? new Key(String(key)) : null;
 }
 
 function showCall(world: World, table: Table, row: Row, text: string): Expected {

@@ -69,7 +69,8 @@ function drawKey(table: Table, draw: Draw): string {
   const [row] = draw.some(table.rows, 1, 1);
   const value = row?.[table.key.name];
   const missing = { integer: '999999', bigInteger: '999999', uuid: '99999999-9999-4999-8999-999999999999' };
-  if (value === undefined || draw.chance(10)) return missing[table.key.kind as keyof typeof missing] ?? 'no such key';
+  if (value === undefined || value === null || draw.chance(10))
+    return missing[table.key.kind as keyof typeof missing] ?? 'no such key';
   return writeValue(table.key.kind, value) ?? '';
 }
 

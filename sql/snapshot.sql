@@ -1,0 +1,57 @@
+-- What a snapshot of the schema $1 needs beyond sql/introspect.sql, as one document: the types of columns with lengths and
+-- precisions ({table: {column: type}}), plain indexes over several columns, and the values of enums by their names.
+with tables as materialized (
+  select class.oid, class.relname
+  from pg_catalog.pg_class class
+  join pg_catalog.pg_namespace namespace on namespace.oid = class.relnamespace
+  where namespace.nspname = $1::text and class.relkind in ('r', 'p')
+)
+select pg_catalog.json_build_object(
+  'types', (
+    select coalesce(pg_catalog.json_object_agg(listed.relname, listed.types), '{}')
+    from (
+      select tables.relname, pg_catalog.json_object_agg(
+        attribute.attname, pg_catalog.format_type(attribute.atttypid, attribute.atttypmod)
+      ) as types
+      from tables
+      join pg_catalog.pg_attribute attribute on attribute.attrelid = tables.oid
+      where attribute.attnum > 0 and not attribute.attisdropped
+      group by tables.relname
+    ) listed
+  ),
+  'indexes', (
+    select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object(
+      'collection', tables.relname,
+      'name', named.relname,
+      'fields', columns.names,
+      'unique', index.indisunique,
+      'constraint', exists (
+        select from pg_catalog.pg_constraint owner where owner.conindid = index.indexrelid and owner.contype = 'u'
+      )
+    ) order by tables.relname, columns.names::text, index.indisunique, named.relname), '[]')
+    from tables
+    join pg_catalog.pg_index index on index.indrelid = tables.oid
+    join pg_catalog.pg_class named on named.oid = index.indexrelid
+    join pg_catalog.pg_am method on method.oid = named.relam
+    cross join lateral (
+      select pg_catalog.json_agg(attribute.attname order by key.position) as names
+      from pg_catalog.unnest(index.indkey::int2[]) with ordinality key (number, position)
+      join pg_catalog.pg_attribute attribute on attribute.attrelid = tables.oid and attribute.attnum = key.number
+    ) columns
+    where index.indisvalid and not index.indisprimary and not index.indisexclusion
+      and index.indnkeyatts > 1 and index.indnatts = index.indnkeyatts
+      and index.indexprs is null and index.indpred is null and not index.indnullsnotdistinct
+      and method.amname = 'btree' and 0 = all (index.indoption::int2[])
+  ),
+  'enums', (
+    select coalesce(pg_catalog.json_object_agg(listed.typname, listed.labels), '{}')
+    from (
+      select type.typname, pg_catalog.json_agg(label.enumlabel order by label.enumsortorder) as labels
+      from pg_catalog.pg_type type
+      join pg_catalog.pg_namespace namespace on namespace.oid = type.typnamespace
+      join pg_catalog.pg_enum label on label.enumtypid = type.oid
+      where namespace.nspname = $1::text
+      group by type.typname
+    ) listed
+  )
+)::text

@@ -1,0 +1,79 @@
+/** `lateral relations suggest`: shows, or writes, the relations that the foreign keys of a database imply. */
+import { StartError } from '../errors.js';
+import { applySuggestions } from '../execute/relations.js';
+import type { Model } from '../mirror/model.js';
+import { createObserver } from '../observe.js';
+import { type Suggestion, suggestRelations } from '../plan/suggest.js';
+import { withCore } from '../server.js';
+import { readWords } from './words.js';
+
+export const RELATIONS_HELP = `Usage: lateral relations suggest [COLLECTION ...] [--apply] [--option value ...]
+
+Foreign keys lead one way. This finds the other: the list on the other side of each reference, and both lists of a table
+that does nothing but link two others. Lists that are there already are left as they are.
+
+  COLLECTION  only relations that begin or end at one of these
+  --apply     writes them to service_fields and service_relations, all in one transaction; a running service sees them
+              at once. Without it nothing is changed
+
+The options are those of lateral --help; DATABASE_URL says which database is meant.`;
+
+export async function relations(words: readonly string[]): Promise<void> {
+  const [command, ...rest] = words;
+  if (command !== 'suggest') throw new StartError('relations takes the word suggest: see lateral relations --help');
+  const { operands, switches, config } = readWords(rest, ['--apply']);
+  await withCore(
+    config,
+    createObserver('warn'),
+    (message) => console.error(message),
+    async ({ structure, mirror }) => {
+      const { model } = mirror;
+      for (const name of operands) {
+        const reason = model.refused.get(name);
+        if (reason !== undefined) throw new StartError(`"${name}" is not served: it ${reason}`);
+        if (!model.collections.has(name)) throw new StartError(`there is no collection "${name}"`);
+      }
+      const isWanted = (each: Suggestion): boolean =>
+        operands.length === 0 ||
+        [each.collection, each.manyCollection, each.target].some((name) => operands.includes(name));
+      const apply = switches.has('--apply');
+      const suggestions = apply
+        ? await applySuggestions(structure, isWanted)
+        : suggestRelations(model).filter(isWanted);
+      console.log(report(suggestions, model, apply));
+    },
+  );
+}
+
+function report(suggestions: readonly Suggestion[], model: Model, applied: boolean): string {
+  const lines = [];
+  if (suggestions.length === 0) lines.push('Nothing to suggest: every foreign key has its list.');
+  else {
+    lines.push(...table(suggestions), '');
+    const count = `${suggestions.length} ${suggestions.length === 1 ? 'relation' : 'relations'}`;
+    lines.push(applied ? `${count} written.` : `${count} suggested, nothing written. Write them with --apply.`);
+  }
+  const refused = [...model.refused].filter(([, reason]) => /key/.test(reason));
+  if (refused.length > 0) lines.push('', 'Not served, so without relations:');
+  for (const [name, reason] of refused) lines.push(`  ${name}: ${reason}`);
+  return lines.join('\n');
+}
+
+function table(suggestions: readonly Suggestion[]): string[] {
+  const rows = suggestions.map((each) => [
+    `${each.collection}.${each.field}`,
+    each.kind,
+    each.kind === 'one-to-many'
+      ? `${each.manyCollection}, by its ${each.manyField}`
+      : `${each.target}, through ${each.manyCollection} (${each.manyField}, ${each.junctionField})` +
+        (each.sortField === null ? '' : `, ordered by ${each.sortField}`),
+  ]);
+  const all = [['FIELD', 'KIND', 'LEADS TO'], ...rows];
+  const widths = [0, 1].map((column) => Math.max(...all.map((row) => (row[column] ?? '').length)));
+  return all.map((row) =>
+    row
+      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+      .join('  ')
+      .trimEnd(),
+  );
+}

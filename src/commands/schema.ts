@@ -1,0 +1,152 @@
+/** `lateral schema snapshot | diff | apply`: the structure of a database as a file, and a database made what the file says. */
+import { readFile, writeFile } from 'node:fs/promises';
+import { createInterface } from 'node:readline/promises';
+import { stringify } from 'yaml';
+import { StartError } from '../errors.js';
+import { applySnapshot, compareSnapshot, takeSnapshot } from '../execute/snapshots.js';
+import { createObserver } from '../observe.js';
+import type { Step } from '../plan/steps.js';
+import { type Difference, type EntryChange, SECTIONS } from '../request/difference.js';
+import { parseDocumentText, readSnapshot, type Snapshot } from '../request/snapshot.js';
+import { type Core, withCore } from '../server.js';
+import { readWords, type Words } from './words.js';
+
+export const SCHEMA_HELP = `Usage: lateral schema snapshot [FILE] [--json] [--option value ...]
+       lateral schema diff FILE [--merge] [--force] [--option value ...]
+       lateral schema apply FILE [--merge] [--force] [--dry-run] [--yes] [--option value ...]
+
+Moves a structure (collections, fields, relations and their metadata, no items) from one installation to another.
+
+  snapshot   writes the structure to FILE, or to the standard output: YAML, or JSON for a .json file or with --json
+  diff       shows what apply would change; the exit code is 1 when there is anything, as that of diff is
+  apply      makes the database what the snapshot says, all in one transaction
+  FILE       JSON or YAML; - is the standard input or output
+
+  --merge    deletes nothing: what the snapshot does not name stays
+  --force    takes a snapshot of another format
+  --dry-run  shows what would be changed
+  --yes      does not ask before anything is deleted
+
+The options are those of lateral --help; DATABASE_URL says which database is meant.`;
+
+export async function schema(words: readonly string[]): Promise<void> {
+  const [command, ...rest] = words;
+  const run = COMMANDS.get(command ?? '');
+  if (!run) throw new StartError('schema takes the word snapshot, diff or apply: see lateral schema --help');
+  const read = readWords(rest, run.switches);
+  if (read.operands.length > 1) throw new StartError(`one file is enough: "${read.operands[1]}" is too many`);
+  await run.run(read);
+}
+
+const COMMANDS = new Map([
+  ['snapshot', { switches: ['--json'], run: snapshot }],
+  ['diff', { switches: ['--merge', '--force'], run: diff }],
+  ['apply', { switches: ['--merge', '--force', '--dry-run', '--yes'], run: apply }],
+]);
+
+async function snapshot(words: Words): Promise<void> {
+  const [file = '-'] = words.operands;
+  const taken = await open(words, ({ structure }) => takeSnapshot(structure));
+  const json = words.switches.has('--json') || /\.json$/i.test(file);
+  const text = json ? `${JSON.stringify(taken.snapshot, null, 2)}\n` : stringify(taken.snapshot, { lineWidth: 0 });
+  for (const line of taken.leftBehind) console.error(`left out: ${line}`);
+  if (file === '-') {
+    process.stdout.write(text);
+    return;
+  }
+  await writeFile(file, text).catch(() => {
+    throw new StartError(`"${file}" cannot be written`);
+  });
+  const { collections, fields, relations } = taken.snapshot;
+  console.error(
+    `${collections.length} collections, ${fields.length} fields, ${relations.length} relations written to ${file}`,
+  );
+}
+
+async function diff(words: Words): Promise<void> {
+  const wanted = await readFileOf(words);
+  const found = await open(words, ({ structure }) => compareSnapshot(structure, wanted, modeOf(words)));
+  console.log(found ? describe(found.diff) : 'Nothing differs.');
+  if (found) process.exitCode = 1;
+}
+
+async function apply(words: Words): Promise<void> {
+  const wanted = await readFileOf(words);
+  await open(words, async ({ structure }) => {
+    const found = await compareSnapshot(structure, wanted, modeOf(words));
+    if (!found) return console.log('Nothing differs.');
+    console.log(describe(found.diff));
+    if (words.switches.has('--dry-run')) return;
+    if (deletes(found.diff) && !words.switches.has('--yes')) await ask();
+    const shown = JSON.stringify(found.diff);
+    const confirm = (diff: Difference): void => {
+      if (JSON.stringify(diff) !== shown) throw new StartError('the structure changed meanwhile: nothing was applied');
+    };
+    const applied = await applySnapshot(structure, wanted, modeOf(words), { confirm, progress: showProgress });
+    if (process.stderr.isTTY) process.stderr.write('\r\x1b[K');
+    console.log(applied ? '\nApplied.' : '\nNothing differs any more.');
+  });
+}
+
+function open<Result>({ config }: Words, work: (core: Core) => Promise<Result>): Promise<Result> {
+  return withCore(config, createObserver('warn'), (message) => console.error(message), work);
+}
+
+function modeOf({ switches }: Words): { readonly merge: boolean } {
+  return { merge: switches.has('--merge') };
+}
+
+async function readFileOf({ operands: [file], switches }: Words): Promise<Snapshot> {
+  if (file === undefined) throw new StartError('a file is needed: see lateral schema --help');
+  const text = await (file === '-' ? readInput() : readFile(file, 'utf8')).catch(() => {
+    throw new StartError(`"${file}" cannot be read`);
+  });
+  return readSnapshot(parseDocumentText(text), switches.has('--force'));
+}
+
+async function readInput(): Promise<string> {
+  const pieces: Buffer[] = [];
+  for await (const piece of process.stdin as AsyncIterable<Buffer>) pieces.push(piece);
+  return Buffer.concat(pieces).toString();
+}
+
+async function ask(): Promise<void> {
+  const refusal = new StartError('nothing was applied: --yes applies what deletes, --merge deletes nothing');
+  if (!process.stdin.isTTY) throw refusal;
+  const terminal = createInterface({ input: process.stdin, output: process.stderr });
+  const answer = await terminal.question('\nThis deletes what is marked with -, with all its data. Go on? [y/N] ');
+  terminal.close();
+  if (!/^y(es)?$/i.test(answer.trim())) throw refusal;
+}
+
+function deletes(difference: Difference): boolean {
+  return SECTIONS.some((section) => difference[section].some(({ diff }) => diff.some(({ kind }) => kind === 'D')));
+}
+
+/** One line for each entry, one more for each property that changes. */
+function describe(difference: Difference): string {
+  return SECTIONS.flatMap((section) =>
+    difference[section].flatMap((entry) => describeEntry(section.slice(0, -1), entry)),
+  ).join('\n');
+}
+
+const MARKS = { N: '+', D: '-', E: '~' } as const;
+
+function describeEntry(kind: string, { collection, field, diff }: EntryChange): string[] {
+  const name = field === undefined ? collection : `${collection}.${field}`;
+  const edits = diff.flatMap((change) =>
+    change.kind === 'E'
+      ? [`      ${change.path.join('.')}: ${JSON.stringify(change.lhs)} -> ${JSON.stringify(change.rhs)}`]
+      : [],
+  );
+  const mark = MARKS[diff[0]?.kind ?? 'E'];
+  return [`  ${mark} ${kind} ${name}`, ...edits];
+}
+
+function showProgress(step: Step, position: number, total: number): void {
+  if (!process.stderr.isTTY) return;
+  const share = Math.floor((25 * position) / total);
+  process.stderr.write(
+    `\r\x1b[K[${'#'.repeat(share).padEnd(25)}] ${position}/${total}  ${step.kind.replaceAll('-', ' ')}`,
+  );
+}

@@ -1,0 +1,131 @@
+/**
+ * Snapshots of the connected database: taken in one view of it, compared, and applied. Applying holds the lock of all
+ * changes of the structure from the first look to the last step, so that what was compared is what is changed.
+ */
+import { readFileSync } from 'node:fs';
+import { invalidPayload, ServiceError } from '../errors.js';
+import { packagePath } from '../files.js';
+import type { Model } from '../mirror/model.js';
+import { planSnapshot } from '../plan/apply.js';
+import { type DifferenceMode, differenceOf, digestOf, laidOn } from '../plan/difference.js';
+import { type Details, type IsOurs, leftBehind, snapshotOf } from '../plan/snapshot.js';
+import type { Step } from '../plan/steps.js';
+import type { Difference, DifferenceBody } from '../request/difference.js';
+import type { Snapshot } from '../request/snapshot.js';
+import type { Draft, Structure } from './structure.js';
+import { fromStructure, isBlocked } from './structure-errors.js';
+import { systemFields } from './system-fields.js';
+
+const DETAILS = readFileSync(packagePath('sql', 'snapshot.sql'), 'utf8');
+
+export interface Taken {
+  readonly snapshot: Snapshot;
+  /** What the snapshot cannot carry, in words. */
+  readonly leftBehind: readonly string[];
+}
+
+/** Called before each step. */
+export type Progress = (step: Step, position: number, total: number) => void;
+
+export async function takeSnapshot(structure: Structure): Promise<Taken> {
+  return structure.read(async (draft) => {
+    const { snapshot, model } = await look(draft);
+    return { snapshot, leftBehind: leftBehind(model) };
+  });
+}
+
+/** What it takes to make the database what the snapshot says, with the digest of what it is now; null for nothing. */
+export async function compareSnapshot(
+  structure: Structure,
+  wanted: Snapshot,
+  mode: DifferenceMode,
+): Promise<DifferenceBody | null> {
+  return structure.read(async (draft) => {
+    const seen = await look(draft);
+    const { snapshot } = seen;
+    const diff = differenceOf(snapshot, wanted, mode);
+    if (!diff) return null;
+    // What could never be applied is refused right here.
+    planSnapshot(laidOn(snapshot, diff), seen, isOurs);
+    return { hash: digestOf(snapshot), diff };
+  });
+}
+
+/** One transaction. With `force` also a difference that was taken from another state, as far as it fits. */
+export async function applyDifference(structure: Structure, body: DifferenceBody, force: boolean): Promise<void> {
+  await structure.change(async (draft) => {
+    const seen = await look(draft);
+    if (!force && digestOf(seen.snapshot) !== body.hash)
+      throw invalidPayload('The structure has changed since the difference was taken: take it again');
+    await reach(draft, seen, body.diff, () => {});
+  });
+}
+
+/** Compares and applies in one go. `confirm` sees the difference and may refuse; null where there is none. */
+export async function applySnapshot(
+  structure: Structure,
+  wanted: Snapshot,
+  mode: DifferenceMode,
+  { confirm, progress }: { readonly confirm: (diff: Difference) => void; readonly progress: Progress },
+): Promise<Difference | null> {
+  return structure.change(async (draft) => {
+    const seen = await look(draft);
+    const diff = differenceOf(seen.snapshot, wanted, mode);
+    if (!diff) return null;
+    confirm(diff);
+    await reach(draft, seen, diff, progress);
+    return diff;
+  });
+}
+
+const isOurs: IsOurs = (collection, field) => systemFields().isSystemField(collection, field);
+
+interface Seen {
+  readonly snapshot: Snapshot;
+  readonly model: Model;
+  readonly details: Details;
+}
+
+async function look(draft: Draft): Promise<Seen> {
+  const model = await draft.model();
+  const cell = await draft.cell(DETAILS, [model.schema]);
+  if (!cell) throw new Error('the catalog statement gave no row');
+  const details = JSON.parse(cell.toString()) as Details;
+  return { model, details, snapshot: snapshotOf(model, details, isOurs) };
+}
+
+async function reach(draft: Draft, seen: Seen, diff: Difference, progress: Progress): Promise<void> {
+  const steps = planSnapshot(laidOn(seen.snapshot, diff), seen, isOurs);
+  for (const [position, step] of steps.entries()) {
+    progress(step, position, steps.length);
+    try {
+      await draft.take([step]);
+    } catch (error) {
+      throw isBlocked(error) ? error : located(fromStructure(error), step);
+    }
+  }
+}
+
+/** The properties by which steps name what they change. */
+interface Named {
+  readonly table?: string;
+  readonly collection?: string;
+  readonly column?: string | { readonly name: string };
+  readonly field?: string;
+  readonly type?: unknown;
+  readonly name?: string;
+}
+
+/** Among hundreds of steps an error helps only who knows which of them failed. */
+function located(error: unknown, step: Step): unknown {
+  if (!(error instanceof ServiceError)) return error;
+  const { table, collection = table, column, field, type, name } = step as Named;
+  const inner = field ?? (typeof column === 'object' ? column.name : column);
+  const place = [collection ?? (typeof type === 'string' ? type : name), inner].filter(Boolean).join('.');
+  const what = step.kind.replaceAll('-', ' ');
+  return new ServiceError(error.code, `${error.message} (${what}: ${place})`, {
+    ...error.extensions,
+    step: what,
+    place,
+  });
+}

@@ -1,0 +1,12 @@
+/** How names that come with a snapshot may be spelt. Wider than for new fields of a request: databases have grown elsewhere. */
+import { invalidPayload } from '../errors.js';
+import { checkNewName } from './structure-names.js';
+
+/** Letters and digits of any script, and what is harmless between them in a URL, a path of fields and a shell. */
+const NAME = /^[\p{L}_][\p{L}\p{M}\p{N}_$]*(?:[ .-][\p{L}\p{M}\p{N}_$]+)*$/u;
+
+export function checkSpelling(name: string, what: 'collection' | 'field' | 'type'): void {
+  checkNewName(name);
+  if (!NAME.test(name) || name.startsWith('__'))
+    throw invalidPayload(`${JSON.stringify(name)} cannot be the name of a ${what}`);
+}

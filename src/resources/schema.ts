@@ -1,0 +1,101 @@
+/** /schema: the whole structure as a document, what differs from another one, and how to get there. */
+import { build } from 'fast-json-stringify';
+import { stringify } from 'yaml';
+import { type Identities, onlyAdministrator } from '../access/identity.js';
+import type { Config } from '../config.js';
+import { invalidPayload, invalidQuery, unsupportedMediaType } from '../errors.js';
+import { applyDifference, compareSnapshot, takeSnapshot } from '../execute/snapshots.js';
+import type { Structure } from '../execute/structure.js';
+import { openBody } from '../http/body.js';
+import type { Exchange } from '../http/exchange.js';
+import { jsonText, noContent, type Reply } from '../http/reply.js';
+import type { Route } from '../http/router.js';
+import { readDifference } from '../request/difference.js';
+import { parseDocumentText, readSnapshot, selectCollections } from '../request/snapshot.js';
+import { openUpload } from './upload.js';
+
+export interface SchemaServices {
+  readonly config: Config;
+  readonly identities: Identities;
+  readonly structure: Structure;
+}
+
+export function schemaRoutes(services: SchemaServices): Route[] {
+  return [
+    { method: 'GET', path: '/schema/snapshot', handle: (exchange) => snapshot(exchange, services) },
+    {
+      method: 'POST',
+      path: '/schema/diff',
+      handle: (exchange) => difference(exchange, services),
+      streamsBody: true,
+    },
+    { method: 'POST', path: '/schema/apply', handle: (exchange) => apply(exchange, services), streamsBody: true },
+  ];
+}
+
+const dataBody = build({ type: 'object', properties: { data: { type: 'object', additionalProperties: true } } });
+
+async function snapshot(exchange: Exchange, { identities, structure }: SchemaServices): Promise<Reply> {
+  onlyAdministrator(await identities.identify(exchange));
+  const query = new URLSearchParams(exchange.queryString);
+  const format = query.get('export');
+  if (format !== null && format !== 'json' && format !== 'yaml') throw invalidQuery('"export" has to be json or yaml');
+  const taken = await takeSnapshot(structure);
+  const data = selectCollections(
+    taken.snapshot,
+    listOf(query, 'includeCollections'),
+    listOf(query, 'excludeCollections'),
+  );
+  if (format === null) return jsonText(dataBody({ data }));
+  const headers = { 'Content-Disposition': `attachment; filename="snapshot.${format}"` };
+  return format === 'json'
+    ? { ...jsonText(`${JSON.stringify(data, null, 2)}\n`), headers }
+    : { status: 200, type: 'text/yaml; charset=utf-8', body: stringify(data, { lineWidth: 0 }), headers };
+}
+
+async function difference(exchange: Exchange, services: SchemaServices): Promise<Reply> {
+  const body = await readDocument(exchange, services);
+  const query = new URLSearchParams(exchange.queryString);
+  const mode = query.get('mode') ?? 'mirror';
+  if (mode !== 'mirror' && mode !== 'merge') throw invalidQuery('"mode" has to be mirror or merge');
+  const wanted = readSnapshot(body, isForced(query));
+  const data = await compareSnapshot(services.structure, wanted, { merge: mode === 'merge' });
+  return data ? jsonText(dataBody({ data })) : noContent;
+}
+
+async function apply(exchange: Exchange, services: SchemaServices): Promise<Reply> {
+  const body = readDifference(await readDocument(exchange, services));
+  await applyDifference(services.structure, body, isForced(new URLSearchParams(exchange.queryString)));
+  return noContent;
+}
+
+/** JSON or YAML, as the body or as a form's file. Structures outgrow what a body of items may weigh. */
+async function readDocument(exchange: Exchange, { config, identities }: SchemaServices): Promise<unknown> {
+  // Before anything is awaited: data that nobody takes is lost.
+  const body = openBody(exchange, { bytes: config.IMPORT_MAX_FILE_SIZE, pause: config.BODY_TIMEOUT });
+  onlyAdministrator(await identities.identify(exchange));
+  const { contentType } = exchange.headers;
+  const isForm = /^multipart\/form-data/i.test(contentType);
+  if (!isForm && !/^(application\/([a-z0-9.+-]+\+)?json|(application|text)\/(x-)?yaml)\s*(;|$)/i.test(contentType))
+    throw unsupportedMediaType(contentType.split(';', 1)[0] ?? '', 'Content-Type header');
+  const { bytes } = isForm ? await openUpload(body, contentType) : { bytes: body };
+  const pieces: Buffer[] = [];
+  for await (const piece of bytes) pieces.push(piece);
+  const whole = Buffer.concat(pieces);
+  if (whole.length === 0) throw invalidPayload('A body is needed');
+  try {
+    return parseDocumentText(new TextDecoder('utf-8', { fatal: true }).decode(whole));
+  } catch (error) {
+    throw error instanceof TypeError ? invalidPayload('The document is not valid UTF-8') : error;
+  }
+}
+
+/** `?force` and `?force=true`, but not `?force=false`. */
+function isForced(query: URLSearchParams): boolean {
+  return query.has('force') && query.get('force') !== 'false';
+}
+
+function listOf(query: URLSearchParams, name: string): readonly string[] | null {
+  const given = [...query.getAll(name), ...query.getAll(`${name}[]`)];
+  return given.length === 0 ? null : given.flatMap((text) => text.split(',')).filter((entry) => entry !== '');
+}

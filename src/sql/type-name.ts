@@ -1,0 +1,92 @@
+/**
+ * Names of types that come with a request, such as `numeric(10,2)[]`. PostgreSQL's grammar reads them, and what goes into a
+ * statement is put together anew from what it read: nothing of the text itself does.
+ */
+import { parseSync } from 'libpg-query';
+import { type Fragment, identifier, integer, join, nothing, sql } from './fragment.js';
+
+export interface TypeName {
+  /** With the schema, where one was given. */
+  readonly names: readonly string[];
+  /** Lengths, precisions, and the words that some extensions take. */
+  readonly modifiers: readonly (number | string)[];
+  readonly dimensions: number;
+}
+
+/** Null for what is not the name of a type and nothing else. */
+export function readTypeName(text: string): TypeName | null {
+  const node = parse(text);
+  if (!node || node.setof || node.pct_type || Buffer.byteLength(text) > LONGEST) return null;
+  const names = (node.names ?? []).map(({ String: each }) => each?.sval);
+  const modifiers = (node.typmods ?? []).map(modifierOf);
+  if (names.length === 0 || names.length > 2 || !names.every(isName)) return null;
+  if (!modifiers.every((each) => each !== undefined)) return null;
+  return { names, modifiers, dimensions: (node.arrayBounds ?? []).length };
+}
+
+/** `int` and `integer`, `varchar(9)` and `character varying(9)` are the same to the grammar. */
+export function isSameType(left: string, right: string): boolean {
+  if (left === right) return true;
+  const [one, other] = [left, right].map((text) => {
+    const type = readTypeName(text);
+    return type && JSON.stringify({ ...type, names: type.names.filter((name) => name !== 'pg_catalog') });
+  });
+  return one !== null && one === other;
+}
+
+export function typeFragment({ names, modifiers, dimensions }: TypeName): Fragment {
+  const given = modifiers.map((each) => (typeof each === 'number' ? integer(each) : identifier(each)));
+  const size = given.length === 0 ? nothing : sql`(${join(given, sql`, `)})`;
+  return join([identifier(...names), size, ...Array.from({ length: dimensions }, () => sql`[]`)], nothing);
+}
+
+const LONGEST = 300;
+
+interface TypeNode {
+  readonly names?: readonly { readonly String?: { readonly sval?: string } }[];
+  readonly typmods?: readonly ModifierNode[];
+  readonly arrayBounds?: readonly unknown[];
+  readonly setof?: boolean;
+  readonly pct_type?: boolean;
+}
+
+interface ModifierNode {
+  readonly A_Const?: { readonly ival?: { readonly ival?: number } };
+  readonly ColumnRef?: { readonly fields?: TypeNode['names'] };
+}
+
+interface SelectNode {
+  readonly targetList?: readonly { readonly ResTarget?: { readonly name?: string; readonly val?: Value } }[];
+}
+
+interface Value {
+  readonly TypeCast?: {
+    readonly arg?: { readonly A_Const?: { readonly isnull?: boolean } };
+    readonly typeName?: TypeNode;
+  };
+}
+
+function parse(text: string): TypeNode | null {
+  if (text.includes('\0')) return null;
+  try {
+    const statements = parseSync(`select null::${text}\n`).stmts as readonly { stmt?: { SelectStmt?: SelectNode } }[];
+    const select = statements.length === 1 ? statements[0]?.stmt?.SelectStmt : undefined;
+    if (!select || !Object.keys(select).every((key) => ['targetList', 'limitOption', 'op'].includes(key))) return null;
+    const target = select.targetList?.length === 1 ? select.targetList[0]?.ResTarget : undefined;
+    const cast = target?.name === undefined ? target?.val?.TypeCast : undefined;
+    return cast?.arg?.A_Const?.isnull ? (cast.typeName ?? null) : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Zero is left out of the tree. */
+function modifierOf({ A_Const: constant, ColumnRef: word }: ModifierNode): number | string | undefined {
+  if (constant?.ival) return constant.ival.ival ?? 0;
+  const name = word?.fields?.length === 1 ? word.fields[0]?.String?.sval : undefined;
+  return isName(name) ? name : undefined;
+}
+
+function isName(name: string | undefined): name is string {
+  return name !== undefined && name !== '' && Buffer.byteLength(name) <= 63;
+}

@@ -1,0 +1,40 @@
+-- /articles?aggregate[count]=*&aggregate[max]=views&groupBy=author.name
+-- $1 = '{"00000000-0000-0000-0000-000000000001"}'
+-- $2 = 'published'
+select '{"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
+from (
+  select "%p1"."%g0" as "author.name", "%p1"."%a0" as "count", (
+    select row_to_json("%f7")
+    from (
+      select "%p1"."%a1" as "views"
+    ) "%f7"
+  ) as "max"
+  from (
+    select "%t2"."name" as "%g0", count(*) as "%a0", max(case when "%t4"."name" = any(array(
+      select "%t5"."first_name"::text::"pg_catalog"."varchar"
+      from "public"."service_users" "%t5"
+      where "%t5"."id" = any($1::uuid[])
+    )) then "%t1"."views" end) as "%a1"
+    from "public"."articles" "%t1"
+    left join "public"."authors" "%t2" on "%t2"."id" =
+    case
+    when "%t1"."status" = $2::"pg_catalog"."varchar" then "%t1"."author"
+    end
+    and exists (
+      select
+      from "public"."articles" "%t3"
+      where "%t3"."author" = "%t2"."id"
+      and "%t3"."status" = $2::"pg_catalog"."varchar"
+    )
+    left join "public"."authors" "%t4" on "%t4"."id" = "%t1"."author"
+    where ("%t1"."status" = $2::"pg_catalog"."varchar" or "%t4"."name" = any(array(
+      select "%t6"."first_name"::text::"pg_catalog"."varchar"
+      from "public"."service_users" "%t6"
+      where "%t6"."id" = any($1::uuid[])
+    )))
+    group by "%g0"
+    order by "%g0"
+    limit 100
+  ) "%p1"
+  order by "%p1"."%g0"
+) "%r1"

@@ -1,0 +1,68 @@
+-- /articles?limit=5&meta=*
+-- $1 = 'published'
+-- $2 = '{"00000000-0000-0000-0000-000000000001"}'
+-- $3 = 'draft'
+select '{"meta":{' || '"total_count":' || (
+  select count(*)
+  from "public"."articles" "%t8"
+  left join "public"."authors" "%t9" on "%t9"."id" = "%t8"."author"
+  where ("%t8"."status" = $1::"pg_catalog"."varchar" or "%t9"."name" = any(array(
+    select "%t10"."first_name"::text::"pg_catalog"."varchar"
+    from "public"."service_users" "%t10"
+    where "%t10"."id" = any($2::uuid[])
+  )))
+) || ',' || '"filter_count":' || (
+  select count(*)
+  from "public"."articles" "%t11"
+  left join "public"."authors" "%t12" on "%t12"."id" = "%t11"."author"
+  where ("%t11"."status" = $1::"pg_catalog"."varchar" or "%t12"."name" = any(array(
+    select "%t13"."first_name"::text::"pg_catalog"."varchar"
+    from "public"."service_users" "%t13"
+    where "%t13"."id" = any($2::uuid[])
+  )))
+) || '},"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
+from (
+  select "%p1"."id" as "id", "%p1"."title" as "title",
+  case
+  when "%p1"."%k0" then "%p1"."body"
+  end as "body",
+  case
+  when "%p1"."%k0" then "%p1"."views"
+  end as "views",
+  case
+  when "%p1"."%k1" then "%p1"."author"
+  end as "author", "%l7"."%j" as "comments"
+  from (
+    select "%t1"."id", "%t1"."title", "%t1"."body", "%t1"."views", "%t1"."author", "%t2"."name" = any(array(
+      select "%t3"."first_name"::text::"pg_catalog"."varchar"
+      from "public"."service_users" "%t3"
+      where "%t3"."id" = any($2::uuid[])
+    )) as "%k0", "%t1"."status" = $1::"pg_catalog"."varchar" as "%k1"
+    from "public"."articles" "%t1"
+    left join "public"."authors" "%t2" on "%t2"."id" = "%t1"."author"
+    where ("%t1"."status" = $1::"pg_catalog"."varchar" or "%t2"."name" = any(array(
+      select "%t4"."first_name"::text::"pg_catalog"."varchar"
+      from "public"."service_users" "%t4"
+      where "%t4"."id" = any($2::uuid[])
+    )))
+    order by "%t1"."id"
+    limit 5
+  ) "%p1"
+  left join lateral (
+    select coalesce(json_agg("%r5"."id"), '[]') as "%j"
+    from (
+      select "%p5"."id" as "id"
+      from (
+        select "%t5"."id"
+        from "public"."comments" "%t5"
+        left join "public"."articles" "%t6" on "%t6"."id" = "%t5"."article"
+        where ("%t5"."author" is not null or "%t6"."status" = $3::"pg_catalog"."varchar")
+        and "%t5"."article" = "%p1"."id"
+        order by "%t5"."id"
+        limit 100
+      ) "%p5"
+      order by "%p5"."id"
+    ) "%r5"
+  ) "%l7" on true
+  order by "%p1"."id"
+) "%r1"

@@ -1,0 +1,64 @@
+-- /articles?fields=title,author.name,comments.body,count(comments)&limit=5
+-- $1 = 'draft'
+-- $2 = 'published'
+-- $3 = '{"00000000-0000-0000-0000-000000000001"}'
+select '{"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
+from (
+  select "%p1"."title" as "title", "%l6"."%j" as "author", "%l9"."%j" as "comments", (
+    select count(*)
+    from "public"."comments" "%t10"
+    left join "public"."articles" "%t11" on "%t11"."id" = "%t10"."article"
+    where ("%t10"."author" is not null or "%t11"."status" = $1::"pg_catalog"."varchar")
+    and "%t10"."article" = "%p1"."id"
+  ) as "comments_count"
+  from (
+    select "%t1"."title", "%t1"."author", "%t1"."id", "%t1"."status" = $2::"pg_catalog"."varchar" as "%k0"
+    from "public"."articles" "%t1"
+    left join "public"."authors" "%t2" on "%t2"."id" = "%t1"."author"
+    where ("%t1"."status" = $2::"pg_catalog"."varchar" or "%t2"."name" = any(array(
+      select "%t3"."first_name"::text::"pg_catalog"."varchar"
+      from "public"."service_users" "%t3"
+      where "%t3"."id" = any($3::uuid[])
+    )))
+    order by "%t1"."id"
+    limit 5
+  ) "%p1"
+  left join lateral (
+    select row_to_json("%r4") as "%j"
+    from (
+      select "%p4"."name" as "name"
+      from (
+        select "%t4"."name"
+        from "public"."authors" "%t4"
+        where exists (
+          select
+          from "public"."articles" "%t5"
+          where "%t5"."author" = "%t4"."id"
+          and "%t5"."status" = $2::"pg_catalog"."varchar"
+        )
+        and "%t4"."id" =
+        case
+        when "%p1"."%k0" then "%p1"."author"
+        end
+        limit 1
+      ) "%p4"
+    ) "%r4"
+  ) "%l6" on true
+  left join lateral (
+    select coalesce(json_agg("%r7"), '[]') as "%j"
+    from (
+      select "%p7"."body" as "body"
+      from (
+        select "%t7"."body", "%t7"."id"
+        from "public"."comments" "%t7"
+        left join "public"."articles" "%t8" on "%t8"."id" = "%t7"."article"
+        where ("%t7"."author" is not null or "%t8"."status" = $1::"pg_catalog"."varchar")
+        and "%t7"."article" = "%p1"."id"
+        order by "%t7"."id"
+        limit 100
+      ) "%p7"
+      order by "%p7"."id"
+    ) "%r7"
+  ) "%l9" on true
+  order by "%p1"."id"
+) "%r1"

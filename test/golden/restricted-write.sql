@@ -1,0 +1,91 @@
+-- PATCH /articles/1 {"title":"Changed","comments":{"create":[{"body":"New"}]}}
+with "%i0" as materialized (
+  select "%x".n, "%x".k as k, "%x"."c0", "%x"."c1"
+  from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."varchar", "c1" "pg_catalog"."varchar")
+  order by "%x".n
+), "%a1" as materialized (
+  select (
+    select max(nextval('public.comments_id_seq'::regclass))
+    from generate_series(1, "%h".k - "%l".v)
+  )
+  from (
+    select max(k)::int8 as k
+    from (
+      select k
+      from json_to_recordset($1::json -> 'nodes' -> 1) as "%x" (k "pg_catalog"."int4")
+    ) "%g"
+  ) "%h", (
+    select coalesce(pg_sequence_last_value('public.comments_id_seq'::regclass), 0) as v
+  ) "%l"
+  where "%h".k - "%l".v between 1
+  and 10000
+), "%i1" as materialized (
+  select "%x".n,
+  case
+  when "%x".k is null then (nextval('comments_id_seq'::regclass))
+  else "%x".k
+  end as k, "%x"."c0", "%x"."c1"
+  from json_to_recordset($1::json -> 'nodes' -> 1) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."text", "c1" "pg_catalog"."int4") cross join (
+    select count(*)
+    from "%a1"
+  ) "%a"
+  order by "%x".n
+), "%w0" as (update "public"."articles" "%t" set "title" = "%i"."c0", "status" = "%i"."c1" from (
+  select "%s".*
+  from "%i0" "%s" join "public"."articles" "%l" on "%l"."id" = "%s".k
+  left join "public"."authors" "%t1" on "%t1"."id" = "%l"."author"
+  where ("%t1"."name" = $2::"pg_catalog"."varchar")
+  order by "%s".k for no key update of "%l"
+) "%i" where "%t"."id" = "%i".k returning "%t"."id", (
+  select row_to_json("%h")
+  from (
+    select "%t"."id" as "id", "%t"."title" as "title", "%t"."slug" as "slug", "%t"."body" as "body", "%t"."status" as "status", "%t"."views" as "views", "%t"."rating"::text as "rating",
+    case
+    when isfinite("%t"."published_at") then to_char("%t"."published_at" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
+    else "%t"."published_at"::text
+    end as "published_at", "%t"."meta" as "meta", "%t"."author" as "author"
+  ) "%h"
+) as "%j", (
+  select coalesce(json_object_agg(k, v) filter (where p), '{}')
+  from (values ('title', to_json("%t"."title"), true), ('status', to_json("%t"."status"), true)) as "%h" (k, v, p)
+) as "%d"), "%w1" as (insert into "public"."comments" as "%t" ("id", "body", "article") overriding system value select "%i".k, "%i"."c0", "%i"."c1" from "%i1" "%i" order by "%i".n returning "%t"."id", (
+  select row_to_json("%h")
+  from (
+    select "%t"."id" as "id", "%t"."body" as "body",
+    case
+    when isfinite("%t"."created") then to_char("%t"."created" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
+    else "%t"."created"::text
+    end as "created", "%t"."article" as "article", "%t"."author" as "author"
+  ) "%h"
+) as "%j", null::json as "%d"), "%jd" as materialized (
+  select *
+  from json_to_record(($1::json -> 'by')) as "%x" ("user" uuid, ip text, user_agent text, origin text)
+), "%ja" (id, action, collection, item, data, delta) as materialized (
+  select nextval('public.service_activity_id_seq'::regclass), "%x".*
+  from (
+    select 'update', 'articles', "id"::text, "%j", coalesce("%d", "%j")
+    from "%w0"
+    union all
+    select 'create', 'comments', "id"::text, "%j", coalesce("%d", "%j")
+    from "%w1"
+  ) "%x"
+), "%jb" as (insert into "public"."service_activity" (id, action, collection, item, "user", ip, user_agent, origin) select id, action, collection, item, "user", ip, user_agent, origin from "%ja", "%jd"), "%jc" as (insert into "public"."service_revisions" (activity, collection, item, data, delta) select id, collection, item, data, delta from "%ja" where data is not null)
+select json_build_array(null, (
+  select max("id")::text
+  from "%w1"
+))::text, (
+  select service_refuse('0 0 ' || "%i".n)
+  from "%i0" "%i"
+  where (("%i"."c0" is not null and "%i"."c0" <> '')) is not true
+  order by "%i".n
+  limit 1
+),
+case
+when (
+  select count(*)
+  from "%w0"
+) < (
+  select count(*)
+  from "%i0"
+) then service_raise('missing')
+end
