@@ -223,7 +223,7 @@ t.test('no file is left over', async (t) => {
   const files = (await readdir(packagePath('test', 'golden'))).sort();
   t.strictSame(
     files,
-    [...Object.keys({ ...REQUESTS, ...RESTRICTED }), 'cohort', 'restricted-write', 'restricted-delete']
+    [...Object.keys({ ...REQUESTS, ...RESTRICTED, ...DOCUMENTS }), 'cohort', 'restricted-write', 'restricted-delete']
       .map((name) => `${name}.sql`)
       .sort(),
   );

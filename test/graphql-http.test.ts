@@ -101,6 +101,19 @@ t.test('requests that are no operation', async (t) => {
     [{ query: 'query ($id: ID!) { tags_by_id(id: $id) { id } }' }, 'INVALID_QUERY'],
     [{ query: 'query ($id: ID!) { tags_by_id(id: $id) { id } }', variables: { id: { a: 1 } } }, 'INVALID_QUERY'],
     [{ query: '{ ...F } fragment F on Query { ...F }' }, 'INVALID_QUERY'],
+    [{ query: `{ tags(filter: { _and: ${'['.repeat(2_000)}${']'.repeat(2_000)} }) { id } }` }, 'INVALID_QUERY'],
+    [{ query: '{ a: tags { id } a: articles { id } }' }, 'INVALID_QUERY'],
+    [
+      {
+        query:
+          '{ __type(name: "tags") { fields { type { fields { type { fields { type { fields { name } } } } } } } } }',
+      },
+      'INVALID_QUERY',
+    ],
+    [
+      { query: 'query ($f: tags_filter) { tags(filter: $f) { id } }', variables: { f: { constructor: {} } } },
+      'INVALID_QUERY',
+    ],
   ];
   for (const [body, code] of wrong) {
     const answer = await send(service, body);

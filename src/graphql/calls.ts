@@ -1,5 +1,6 @@
 /** Root fields that REST routes carry out: which request they stand for, and what is shown of its answer. */
 import { type FieldNode, type GraphQLObjectType, type GraphQLOutputType, getNamedType, isObjectType } from 'graphql';
+import { forbidden } from '../errors.js';
 import type { Arguments } from './arguments.js';
 import { type Selections, setsOf } from './selections.js';
 import { SERVICE_FIELDS } from './services.js';
@@ -29,6 +30,8 @@ export function readCall(name: string, given: Arguments, nodes: readonly FieldNo
   const named = new Set<string>();
   const path = field.path.replace(/:(\w+)/g, (_, key: string) => {
     named.add(key);
+    // Nothing is called so, and the path would be that of another route.
+    if (given[key] === '') throw forbidden();
     return encodeURIComponent(String(given[key]));
   });
   const rest = Object.fromEntries(

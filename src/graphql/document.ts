@@ -64,6 +64,7 @@ function parseText(text: string, limits: DocumentLimits): DocumentNode {
   try {
     return parse(text, { maxTokens: limits.tokens });
   } catch (error) {
-    throw DocumentFailure.of([error as GraphQLError], limits.introspection);
+    if (error instanceof GraphQLError) throw DocumentFailure.of([error], limits.introspection);
+    throw error instanceof RangeError ? documentFailure('The document nests too deep') : error;
   }
 }

@@ -54,7 +54,11 @@ export function readQueryOperation(
     const meaning = field && rootMeaningOf(field);
     if (meaning?.kind === 'service') {
       const given = selections.arguments(field as GraphQLField<unknown, unknown>, nodes[0], [name]);
-      calls.push({ position: parts.length, call: readCall(meaning.name, given, nodes, selections) });
+      const call = at(
+        () => place,
+        () => readCall(meaning.name, given, nodes, selections),
+      );
+      calls.push({ position: parts.length, call });
       parts.push(constant(name, 'null', context));
       continue;
     }
