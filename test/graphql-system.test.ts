@@ -158,6 +158,10 @@ t.test('the structure', async (t) => {
       errors: [{ extensions: { code: 'FORBIDDEN' } }],
     },
   );
+  t.match(await ask('{ server_ping collections_by_name(name: "") { collection } }'), {
+    data: null,
+    errors: [{ path: ['collections_by_name'], extensions: { code: 'FORBIDDEN' } }],
+  });
 });
 
 t.test('logging in, and one’s own account', async (t) => {
