@@ -11,6 +11,8 @@ export interface Case {
   /** Those that write run last and take back what they wrote. */
   readonly method?: 'SEARCH' | 'POST' | 'PATCH';
   readonly requests: readonly BenchRequest[] | (() => readonly BenchRequest[]);
+  /** Reads, although its method could write. */
+  readonly reads?: true;
   /** Requests of different shapes: there is no one statement to compare with. */
   readonly cold?: true;
   /** Slow requests need few: those that run when the time is over are not counted. */
@@ -37,6 +39,12 @@ const BLOCKS = [
   'id,title,blocks.id,blocks.collection,blocks.item:block_text.text',
   'blocks.item:block_image.url,blocks.item:block_image.caption,blocks.item:block_quote.quote,blocks.item:block_quote.who',
 ].join(',');
+
+const DOCUMENT = `query ($key: GraphQLStringOrFloat) {
+  articles(filter: { id: { _gte: $key } }, sort: ["id"], limit: 25) {
+    id title status views published_at author { id name } comments { id body created author { id name } } tags { tags_id { id name } }
+  }
+}`;
 
 export const CASES: readonly Case[] = [
   { id: 'key', title: 'by key', requests: vary((key) => `/items/articles/${key}?fields=${FLAT}`) },
@@ -82,7 +90,22 @@ export const CASES: readonly Case[] = [
       }),
     })),
   },
+  {
+    id: 'graphql',
+    title: 'GraphQL, nested in three ways',
+    method: 'POST',
+    reads: true,
+    requests: Array.from({ length: VARIANTS }, (_, index) => ask(DOCUMENT, { key: spread(index) })),
+  },
   { id: 'cold', title: 'a new shape each time', cold: true, requests: newShapes },
+  {
+    id: 'graphql-cold',
+    title: 'a new GraphQL document each time: parse, validate, plan',
+    method: 'POST',
+    reads: true,
+    cold: true,
+    requests: newDocuments,
+  },
   {
     id: 'stream',
     title: 'stream of 100,000 rows',
@@ -102,8 +125,12 @@ export const CASES: readonly Case[] = [
   },
 ];
 
-export function isWrite({ method }: Case): boolean {
-  return method === 'POST' || method === 'PATCH';
+export function isWrite({ method, reads }: Case): boolean {
+  return !reads && (method === 'POST' || method === 'PATCH');
+}
+
+function ask(query: string, variables: object): BenchRequest {
+  return { path: '/graphql', body: JSON.stringify({ query, variables }) };
 }
 
 function page(fields: string, key: number, limit = 25): string {
@@ -127,6 +154,13 @@ function newShapes(): readonly BenchRequest[] {
   return Array.from({ length: SHAPES }, () => {
     const name = `title_${shapes++}`;
     return { path: `${page(`${NESTED},${name}`, 1 + shapes)}&alias[${name}]=title` };
+  });
+}
+
+function newDocuments(): readonly BenchRequest[] {
+  return Array.from({ length: SHAPES }, () => {
+    const name = `title_${shapes++}`;
+    return ask(DOCUMENT.replace('id title', `id title ${name}: title`), { key: 1 + shapes });
   });
 }
 

@@ -91,6 +91,13 @@ const OPTIONS = {
     integer(null, 1, 2_147_483_647),
     "Highest cost, as PostgreSQL's planner estimates it, that a query may have; unlimited when absent",
   ),
+  GRAPHQL_INTROSPECTION: boolean('true', 'Answer introspection, serve the schema as text and the GraphQL IDE'),
+  GRAPHQL_QUERY_TOKEN_LIMIT: integer('5000', 1, 1_000_000, 'Tokens a GraphQL document may have'),
+  GRAPHQL_QUERY_DEPTH_LIMIT: integer('15', 1, 100, 'Levels a GraphQL document may nest'),
+  GRAPHQL_QUERY_NODE_LIMIT: integer('1000', 1, 100_000, 'Fields a GraphQL document may select, fragments spread'),
+  GRAPHQL_QUERY_ALIAS_LIMIT: integer('200', 0, 100_000, 'Aliases a GraphQL document may have, fragments spread'),
+  GRAPHQL_SCHEMA_CACHE_CAPACITY: integer('100', 1, 10_000, 'GraphQL schemas to keep, one per set of rights'),
+  GRAPHQL_ALLOW_LIST: optional(text(), 'File with a JSON list of GraphQL documents; when set, no others run'),
   STREAM_ABOVE: integer('10000', 0, 2_147_483_647, 'Lists with a higher limit are streamed row by row'),
   MAX_BATCH_MUTATION: optional(
     integer(null, 1, 2_147_483_647),

@@ -107,6 +107,10 @@ export function unsupportedMediaType(mediaType: string, where: string): ServiceE
   });
 }
 
+export function methodNotAllowed(reason: string): ServiceError {
+  return new ServiceError('METHOD_NOT_ALLOWED', `Method not allowed. ${reason}.`, { reason });
+}
+
 export function unprocessable(reason: string): ServiceError {
   return new ServiceError('UNPROCESSABLE_CONTENT', `Can't process content. ${reason}.`, { reason });
 }

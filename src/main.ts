@@ -10,6 +10,7 @@ import { type Config, optionRows, readConfig, readFlags } from './config.js';
 import { ServiceError, StartError } from './errors.js';
 import { ImportFailure, importRows } from './execute/import.js';
 import { packageVersion } from './files.js';
+import { describeTypes } from './mirror/typings.js';
 import { createObserver } from './observe.js';
 import { NOBODY } from './plan/write.js';
 import { type ImportFormat, readRows } from './request/import.js';
@@ -21,6 +22,7 @@ const USAGE = `Lateral ${packageVersion}: a REST API over PostgreSQL. One reques
 
 Usage: lateral [start] [--option value ...]
        lateral explain [--analyze] "GET /items/..." [--option value ...]
+       lateral types [--option value ...]
        lateral import FILE [COLLECTION] [--option value ...]
        lateral schema snapshot | diff | apply [FILE] [--option value ...]
        lateral relations suggest [COLLECTION ...] [--apply] [--option value ...]
@@ -28,6 +30,7 @@ Usage: lateral [start] [--option value ...]
 
   start      serves the database
   explain    shows the statement a request becomes, its parameters and PostgreSQL's plan; with --analyze it also runs
+  types      prints the collections as TypeScript
   import     writes the rows of a JSON, NDJSON or CSV file into a collection (by default the one the file is named after),
              all in one transaction; rows with a key that exists are changed, all others made
   schema     writes the structure to a file, compares it with one, or makes it what the file says (lateral schema --help)
@@ -46,6 +49,7 @@ async function main(words: readonly string[]): Promise<void> {
   if (command.startsWith('-')) return start(words);
   if (command === 'start') return start(rest);
   if (command === 'explain') return explain(rest);
+  if (command === 'types') return printTypes(rest);
   if (command === 'import') return importFile(rest);
   throw new StartError(`unknown command "${command}": see lateral --help`);
 }
@@ -117,6 +121,14 @@ async function explain(words: readonly string[]): Promise<void> {
       console.log(`\n${JSON.stringify(plan, null, 2)}`);
     },
   );
+}
+
+async function printTypes(flags: readonly string[]): Promise<void> {
+  const config = readOptions(flags);
+  const report = (message: string): void => console.error(message);
+  await withCore(config, createObserver('warn'), report, async ({ mirror }) => {
+    console.log(describeTypes(mirror.model));
+  });
 }
 
 async function importFile(words: readonly string[]): Promise<void> {

@@ -13,13 +13,18 @@ import { Database } from './execute/database.js';
 import { Logins } from './execute/logins.js';
 import { migrate } from './execute/migrate.js';
 import { Reads } from './execute/reads.js';
+import { forgetReceipts } from './execute/receipts.js';
 import { listen as listenForChanges, policiesOf, sourceOf } from './execute/source.js';
 import { Structure } from './execute/structure.js';
 import { Writes } from './execute/writes.js';
+import { Operations } from './graphql/operations.js';
+import { PersistedQueries, readAllowList } from './graphql/persisted.js';
+import { Schemas } from './graphql/schema.js';
+import { availableServices } from './graphql/services.js';
 import { listen } from './http/app.js';
 import { createCookies } from './http/cookies.js';
 import { createLoginLimit } from './http/limiter.js';
-import { Router } from './http/router.js';
+import { type Route, Router } from './http/router.js';
 import type { Collection, Model } from './mirror/model.js';
 import { Mirror } from './mirror/watch.js';
 import type { Event, Observer } from './observe.js';
@@ -28,11 +33,13 @@ import { accountRoutes } from './resources/account.js';
 import { authRoutes } from './resources/auth.js';
 import { collectionsRoutes } from './resources/collections.js';
 import { fieldsRoutes } from './resources/fields.js';
+import { type GraphqlServices, graphqlRoutes } from './resources/graphql.js';
 import { itemsRoutes } from './resources/items.js';
 import { meRoutes } from './resources/me.js';
 import { relationsRoutes } from './resources/relations.js';
 import { schemaRoutes } from './resources/schema.js';
 import { serverRoutes } from './resources/server.js';
+import { specsRoutes } from './resources/specs.js';
 import { systemRoutes } from './resources/system.js';
 import { utilsRoutes } from './resources/utils.js';
 import { loadGrammar } from './sql/verify.js';
@@ -105,7 +112,14 @@ export async function startService(config: Config, observe: Observer, report: Re
       publicUrl: () => config.PUBLIC_URL ?? url,
     };
     const items = { identities, mirror, policies, reads, writes, limits: parseLimits(config) };
-    const router = new Router([
+    const routes: Route[] = [
+      ...specsRoutes({
+        ...items,
+        operations: () => graphql.operations,
+        introspection: config.GRAPHQL_INTROSPECTION,
+        routes: () => allRoutes,
+        publicUrl: access.publicUrl,
+      }),
       ...serverRoutes({ config, identities, database, mirror }),
       ...authRoutes(access),
       ...accountRoutes(access),
@@ -117,8 +131,11 @@ export async function startService(config: Config, observe: Observer, report: Re
       ...meRoutes(items),
       ...systemRoutes(items),
       ...itemsRoutes(items),
-    ]);
-    const forget = (): unknown => Promise.allSettled([writes.forgetReceipts(), access.logins.purge()]);
+    ];
+    const graphql = { identities, mirror, policies, reads, writes, ...graphqlServices(config, routes) };
+    const allRoutes: readonly Route[] = [...routes, ...graphqlRoutes({ ...graphql, router: () => router })];
+    const router = new Router(allRoutes);
+    const forget = (): unknown => Promise.allSettled([forgetReceipts(database), access.logins.purge()]);
     const purge = setInterval(forget, PURGED).unref();
     started.add(async () => clearInterval(purge));
     const http = await listen(router, config, observe);
@@ -217,6 +234,26 @@ async function startCore(config: Config, observe: Observer, report: Report, star
     patience: config.STRUCTURE_TIMEOUT,
   });
   return { database, databaseUrl, mirror, policies, reads, writes, structure };
+}
+
+function graphqlServices(
+  config: Config,
+  routes: readonly Route[],
+): Pick<GraphqlServices, 'operations' | 'persisted' | 'ide'> {
+  const limits = {
+    tokens: config.GRAPHQL_QUERY_TOKEN_LIMIT,
+    depth: config.GRAPHQL_QUERY_DEPTH_LIMIT,
+    nodes: config.GRAPHQL_QUERY_NODE_LIMIT,
+    aliases: config.GRAPHQL_QUERY_ALIAS_LIMIT,
+    introspection: config.GRAPHQL_INTROSPECTION,
+  };
+  const schemas = new Schemas(config.GRAPHQL_SCHEMA_CACHE_CAPACITY, availableServices(routes));
+  const file = config.GRAPHQL_ALLOW_LIST;
+  return {
+    operations: new Operations(schemas, limits, parseLimits(config)),
+    persisted: new PersistedQueries(file === null ? null : readAllowList(file)),
+    ide: config.GRAPHQL_INTROSPECTION,
+  };
 }
 
 export function parseLimits(config: Config): ParseLimits {

@@ -206,6 +206,41 @@ t.test('what PostgreSQL refuses costs no second statement', async (t) => {
   }
 });
 
+const DASHBOARD = `{
+  newest: articles(sort: ["-id"], limit: 5) { id title author { name articles(limit: 2) { title comments(limit: 1) { body } } } }
+  authors(limit: 3) { name articles(limit: 2) { title tags { tags_id { name } } } }
+  discussed: articles(filter: { comments_func: { count: { _gt: 1 } } }, limit: 3) { id comments(limit: 2) { body author { name } } }
+  articles_aggregated(groupBy: ["status"]) { group count { id } avg { views } }
+  comments_aggregated { countAll }
+  shown: articles_by_id(id: 1) { blocks { item { __typename ... on block_text { text } ... on block_image { url } } } }
+}`;
+
+t.test('a GraphQL operation with six root fields is one statement', async (t) => {
+  const ask = (query: string): Promise<Answer> =>
+    request(service, 'POST', '/graphql', {
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ query }),
+    });
+  t.match(await ask('{ tags { id } }'), { status: 200 });
+  const cold = await count(() => ask(DASHBOARD));
+  t.strictSame(cold.calls, [1], cold.said);
+  const warm = await count(() => ask(DASHBOARD));
+  t.strictSame(warm.calls, [1], warm.said);
+  const { data, errors } = warm.answer.json as { data: Record<string, unknown[]>; errors?: unknown };
+  t.equal(errors, undefined);
+  t.match(data, {
+    newest: [{ id: '60', author: { articles: [{ comments: Array }, {}] } }, {}, {}, {}, {}],
+    discussed: [{ comments: [{ author: { name: String } }, {}] }, {}, {}],
+    comments_aggregated: [{ countAll: 209 }],
+    shown: { blocks: [{ item: { __typename: 'block_image' } }, { item: { text: 'Intro text' } }, {}] },
+  });
+  const missing = await count(() => ask('{ articles_by_id(id: 4040) { id } tags(limit: 1) { id } }'));
+  t.strictSame(missing.calls, [1], 'also where an item is missing');
+  const wrong = await count(() => ask('{ articles { nope } }'));
+  t.strictSame(wrong.calls, [], 'what does not fit the schema is never sent');
+  t.strictSame((await count(() => ask('{ __schema { types { name } } }'))).calls, []);
+});
+
 interface Article {
   readonly id: number;
   readonly title: string;

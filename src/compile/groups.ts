@@ -1,6 +1,6 @@
 /** A level of groups → SQL: aggregates over a collection, by groups, with a page of the groups. */
-import type { AggregatePlan, GroupLevel, OperandPlan } from '../plan/plan.js';
-import { alias, type Fragment, identifier, join, nothing, sql } from '../sql/fragment.js';
+import type { AggregatePlan, GroupLevel, GroupOutput, OperandPlan } from '../plan/plan.js';
+import { alias, type Fragment, identifier, join, literal, nothing, sql } from '../sql/fragment.js';
 import { compileCondition } from './condition.js';
 import { compileAggregate, compileOperand, showAggregate, showOperand } from './operand.js';
 import { type CompiledLevel, limitClause, offsetClause, orderClause, type Tie } from './rows.js';
@@ -22,15 +22,39 @@ export function compileGroups(level: GroupLevel, scope: Scope, tie: Tie | null):
   const names = groups.map((_, position) => alias(`g${position}`));
   const grouping = groups.length > 0 ? sql` group by ${join(names, sql`, `)}` : nothing;
   const page = sql`select ${join(columns, sql`, `)} from ${source.from(...conditions)}${grouping}${having ? sql` having ${having}` : nothing}${orderClause(sorted)}${limitClause(level.limit)}${offsetClause(level.offset)}`;
-  const outputs = [
-    ...level.groups.map(
-      ({ name: shown, operand }, position) =>
-        sql`${showOperand(operand, sql`${name}.${alias(`g${position}`)}`)} as ${identifier(shown)}`,
-    ),
-    ...functionOutputs(level.aggregates, name, scope),
-  ];
+  const outputs = level.outputs
+    ? level.outputs.map((output) => sql`${shownOutput(output, level, name, scope)} as ${identifier(output.name)}`)
+    : [...groupOutputs(level, name), ...functionOutputs(level.aggregates, name, scope)];
   const outer = orderClause(sorted.map(({ column, descending }) => ({ column: sql`${name}.${column}`, descending })));
   return { query: sql`select ${join(outputs, sql`, `)} from (${page}) ${name}${outer}`, row: alias(`r${number}`) };
+}
+
+function groupOutputs(level: GroupLevel, page: Fragment): Fragment[] {
+  return level.groups.map(
+    ({ name, operand }, position) =>
+      sql`${showOperand(operand, sql`${page}.${alias(`g${position}`)}`)} as ${identifier(name)}`,
+  );
+}
+
+function shownOutput(output: GroupOutput, level: GroupLevel, page: Fragment, scope: Scope): Fragment {
+  const object = (columns: readonly Fragment[]): Fragment => {
+    const row = alias(`f${scope.next()}`);
+    return sql`(select row_to_json(${row}) from (select ${join(columns, sql`, `)}) ${row})`;
+  };
+  switch (output.kind) {
+    case 'constant':
+      return sql`${literal(output.text)}::text`;
+    case 'groups':
+      return level.groups.length === 0 ? sql`null::json` : object(groupOutputs(level, page));
+    case 'aggregate': {
+      const position = level.aggregates.indexOf(output.aggregate);
+      return showAggregate(output.aggregate, sql`${page}.${alias(`a${position}`)}`, output.as);
+    }
+    case 'object':
+      return object(
+        output.outputs.map((each) => sql`${shownOutput(each, level, page, scope)} as ${identifier(each.name)}`),
+      );
+  }
 }
 
 /** Groups and aggregates are sorted by the columns that show them. */

@@ -1,5 +1,6 @@
 /** Values of a row as SQL: columns, functions of them, counts and aggregates, and how each is shown in JSON. */
 import type { AggregatePlan, OperandPlan } from '../plan/plan.js';
+import type { Representation } from '../request/ast.js';
 import { alias, type Fragment, parameter, sql } from '../sql/fragment.js';
 import { outputExpression } from './output.js';
 import { refersTo, Source, typeName } from './source.js';
@@ -108,22 +109,23 @@ export function compileAggregate(aggregate: AggregatePlan, source: Source): Frag
 }
 
 /** The value as JSON shows it, from the expression that holds it. */
-export function showOperand(operand: OperandPlan, value: Fragment): Fragment {
+export function showOperand(operand: OperandPlan, value: Fragment, as: Representation = 'default'): Fragment {
   switch (operand.kind) {
     case 'field':
-      return outputExpression(value, operand.field);
+      return outputExpression(value, operand.field, as);
     case 'aggregate':
-      return showAggregate(operand.aggregate, value);
+      return showAggregate(operand.aggregate, value, as);
     default:
       return value;
   }
 }
 
 /** Sums and averages of numbers that JavaScript would round travel as text; counts, and what integers and floats give, as numbers. */
-export function showAggregate(aggregate: AggregatePlan, value: Fragment): Fragment {
+export function showAggregate(aggregate: AggregatePlan, value: Fragment, as: Representation = 'default'): Fragment {
   const { operand } = aggregate;
   if (operand?.kind !== 'field' || aggregate.function.startsWith('count')) return value;
-  if (aggregate.function === 'min' || aggregate.function === 'max') return outputExpression(value, operand.field);
+  if (aggregate.function === 'min' || aggregate.function === 'max') return outputExpression(value, operand.field, as);
+  if (as === 'number') return value;
   return operand.field.type === 'decimal' || operand.field.type === 'bigInteger' ? sql`${value}::text` : value;
 }
 

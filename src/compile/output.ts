@@ -1,18 +1,20 @@
 /** Values on their way out: how a column is shown in JSON. */
 import type { Field } from '../mirror/model.js';
+import type { Representation } from '../request/ast.js';
 import { type Fragment, sql } from '../sql/fragment.js';
 
 /**
  * The column as JSON shows it. Numbers that JavaScript would round travel as text; instants are UTC with milliseconds
  * whatever the zone of the session; the rest is what `row_to_json` makes of it.
  */
-export function outputExpression(column: Fragment, field: Field): Fragment {
+export function outputExpression(column: Fragment, field: Field, as: Representation = 'default'): Fragment {
   if (field.special.includes('conceal')) return sql`case when ${column} is null then null else '**********' end`;
+  if (as === 'text') return sql`${column}::text`;
   if (field.column?.is_array) return column;
   switch (field.type) {
     case 'bigInteger':
     case 'decimal':
-      return sql`${column}::text`;
+      return as === 'number' ? column : sql`${column}::text`;
     case 'timestamp':
       return isInstant(field)
         ? finite(column, sql`to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`)

@@ -4,8 +4,8 @@
  * Each level is a page first (filter, order and limit over the bare table) and what is shown of it second: output
  * expressions and lateral joins then run for the rows of the page alone.
  */
-import type { Level, ReadPlan, RowLevel } from '../plan/plan.js';
-import { alias, type Fragment, join, literal, parameter, sql, substitute } from '../sql/fragment.js';
+import type { Level, OperationPlan, Output, ReadPlan, RowLevel } from '../plan/plan.js';
+import { alias, type Fragment, join, literal, nothing, parameter, sql, substitute } from '../sql/fragment.js';
 import { type Statement, statement } from '../sql/statement.js';
 import { KEYS_SETTING } from './chain.js';
 import { compileCondition } from './condition.js';
@@ -13,7 +13,7 @@ import { compileGroups } from './groups.js';
 import { type CompiledLevel, compileRows, compileRowsWithCursor, limitValue } from './rows.js';
 import { Scope, Source, typeName } from './source.js';
 
-export function compileRead(plan: ReadPlan): Statement {
+export function compileRead(plan: ReadPlan | OperationPlan): Statement {
   return statement(readFragment(plan));
 }
 
@@ -22,7 +22,7 @@ export function compileRead(plan: ReadPlan): Statement {
  * a list of texts here, one of each set. The lists stand in sub-selects, where the planner does not look at their lengths:
  * it would plan anew for each.
  */
-export function compileCohort(plan: ReadPlan): Statement {
+export function compileCohort(plan: ReadPlan | OperationPlan): Statement {
   const fragment = readFragment(plan);
   const known = statement(fragment).parameters.map((each) => JSON.stringify(each));
   const [sets, number, result, cell] = [alias('q'), alias('n'), alias('c'), alias('b')] as const;
@@ -53,22 +53,63 @@ export function compileReadBack(plan: ReadPlan): Statement {
 /** The keys are the first value of a request that has some. */
 const KEYS_SLOT = 0;
 
-function readFragment(plan: ReadPlan): Fragment {
+function readFragment(plan: ReadPlan | OperationPlan): Fragment {
   const scope = new Scope();
+  if (plan.kind === 'operation') return operationFragment(plan, scope);
   switch (plan.result) {
     case 'item': {
       const rows = compileRows(rowLevel(plan), scope, null);
       return sql`select '{"data":' || row_to_json(${rows.row})::text || '}' from (${rows.query}) ${rows.row}`;
     }
-    case 'singleton': {
-      const rows = compileRows(rowLevel(plan), scope, null);
-      const found = sql`(select row_to_json(${rows.row})::text from (${rows.query}) ${rows.row})`;
-      return sql`select '{"data":' || coalesce(${found}, ${parameter({ kind: 'constant', value: blankItem(rowLevel(plan)) })}::text) || '}'`;
-    }
+    case 'singleton':
+      return sql`select '{"data":' || ${compilePart(plan, scope)} || '}'`;
     case 'list':
       if (plan.stream) return compileStream(plan, scope);
       return plan.cursor ? compilePageWithCursor(plan, scope) : compileWhole(plan, scope);
   }
+}
+
+/** Several reads as one statement, and so one snapshot; its cell is the whole response, errors of missing items included. */
+function operationFragment({ parts }: OperationPlan, scope: Scope): Fragment {
+  const items: Fragment[] = [];
+  const errors: Fragment[] = [];
+  const entries = parts.map((part, position) => {
+    const key = literal(`${position === 0 ? '' : ','}${JSON.stringify(part.name)}:`);
+    if (part.kind === 'json') {
+      if (part.error !== null) errors.push(jsonParameter(part.error));
+      return sql`${key} || ${jsonParameter(part.value)}`;
+    }
+    const value = compilePart(part.plan, scope);
+    if (part.missing === null) return sql`${key} || ${value}`;
+    const item = alias(`i${position}`);
+    items.push(sql`${value} as ${item}`);
+    errors.push(sql`case when ${item} is null then ${jsonParameter(part.missing)} end`);
+    return sql`${key} || coalesce(${item}, 'null')`;
+  });
+  const data = join([sql`'{"data":{'`, ...entries], sql` || `);
+  if (errors.length === 0) return sql`select ${data} || '}}'`;
+  // The offset is a fence: the items are used twice, and must not be read twice.
+  const from = items.length === 0 ? nothing : sql` from (select ${join(items, sql`, `)} offset 0) ${alias('o')}`;
+  return sql`select ${data} || '}' || coalesce(',"errors":[' || nullif(concat_ws(',', ${join(errors, sql`, `)}), '') || ']', '') || '}'${from}`;
+}
+
+function jsonParameter(slot: number): Fragment {
+  return sql`${parameter({ kind: 'text', slot })}::text`;
+}
+
+/** The text of one result; null for an item that is missing. */
+function compilePart(plan: ReadPlan, scope: Scope): Fragment {
+  if (plan.result === 'list') {
+    const level = compileLevel(plan, scope);
+    return sql`(select coalesce(json_agg(${level.row})::text, '[]') from (${level.query}) ${level.row})`;
+  }
+  const rows = compileRows(rowLevel(plan), scope, null);
+  const found = sql`(select row_to_json(${rows.row})::text from (${rows.query}) ${rows.row})`;
+  return plan.result === 'item' ? found : sql`coalesce(${found}, ${blankParameter(plan)})`;
+}
+
+function blankParameter(plan: ReadPlan): Fragment {
+  return sql`${parameter({ kind: 'constant', value: JSON.stringify(blankItem(rowLevel(plan).outputs)) })}::text`;
 }
 
 function compileLevel({ level }: ReadPlan, scope: Scope): CompiledLevel {
@@ -124,12 +165,14 @@ function rowLevel(plan: ReadPlan): RowLevel {
 }
 
 /** A singleton that was never written: its key is null, its columns have their defaults. */
-function blankItem(level: RowLevel): string {
-  const entries = level.outputs.map((output): [string, unknown] => {
+function blankItem(outputs: readonly Output[]): Record<string, unknown> {
+  const entries = outputs.map((output): [string, unknown] => {
     if (output.kind === 'many' || output.kind === 'keys') return [output.name, []];
+    if (output.kind === 'constant') return [output.name, output.text];
+    if (output.kind === 'object') return [output.name, blankItem(output.outputs)];
     const field = output.kind === 'value' && output.operand.kind === 'field' ? output.operand.field : null;
     const column = field?.column ?? null;
     return [output.name, column && !column.is_primary_key ? (column.default_value ?? null) : null];
   });
-  return JSON.stringify(Object.fromEntries(entries));
+  return Object.fromEntries(entries);
 }

@@ -132,6 +132,10 @@ function shownFields(output: Output): Field[] {
       return [output.step.field];
     case 'any':
       return output.targets.map(({ step }) => step.field);
+    case 'constant':
+      return [];
+    case 'object':
+      return output.outputs.flatMap((each) => shownFields(each));
     default:
       return viaOf(output.hop);
   }
@@ -148,6 +152,10 @@ function neededFields(output: Output, level: RowLevel): Field[] {
       return output.operand.kind === 'aggregate' ? [] : [output.operand.field];
     case 'one':
       return [output.step.field];
+    case 'constant':
+      return [];
+    case 'object':
+      return output.outputs.flatMap((each) => neededFields(each, level));
     case 'any':
       return output.targets.flatMap(({ step }) => [step.field, step.collectionField]);
     default:
@@ -155,11 +163,19 @@ function neededFields(output: Output, level: RowLevel): Field[] {
   }
 }
 
-function compileOutputs(level: RowLevel, page: Page, scope: Scope): { outputs: Fragment; joins: Fragment } {
+interface CompiledOutputs {
+  readonly outputs: Fragment;
+  readonly joins: Fragment;
+}
+
+function compileOutputs(level: RowLevel, page: Page, scope: Scope): CompiledOutputs {
+  return compileEach(level.outputs, level, new Source(page.name, scope, level.collection, { flag: page.flag }));
+}
+
+function compileEach(list: readonly Output[], level: RowLevel, rows: Source): CompiledOutputs {
   const outputs: Fragment[] = [];
   const joins: Fragment[] = [];
-  const rows = new Source(page.name, scope, level.collection, { flag: page.flag });
-  for (const output of level.outputs) {
+  for (const output of list) {
     const { value, from } = compileOutput(output, level, rows);
     outputs.push(sql`${value} as ${identifier(output.name)}`);
     if (from) joins.push(from);
@@ -177,9 +193,16 @@ function compileOutput(output: Output, level: RowLevel, page: Source): CompiledO
   switch (output.kind) {
     case 'value':
       return {
-        value: showOperand(output.operand, compileOperand(output.operand, page)),
+        value: showOperand(output.operand, compileOperand(output.operand, page), output.as),
         from: null,
       };
+    case 'constant':
+      return { value: sql`${literal(output.text)}::text`, from: null };
+    case 'object': {
+      const { outputs, joins } = compileEach(output.outputs, level, page);
+      const row = alias(`f${scope.next()}`);
+      return { value: sql`(select row_to_json(${row}) from (select ${outputs}) ${row})`, from: joins };
+    }
     case 'one': {
       const related = compileRelated(output.level, output.step, page);
       return lateral(sql`row_to_json(${related.row})`, related, scope);
@@ -203,7 +226,8 @@ function compileOutput(output: Output, level: RowLevel, page: Source): CompiledO
       const [first] = output.targets;
       if (!first) return { value: sql`null::json`, from: null };
       const cases = output.targets.map(
-        ({ step, level: target }) => sql` when ${literal(step.target.name)} then ${anyTarget(target, step, page)}`,
+        ({ step, level: target }) =>
+          sql` when ${literal(step.target.name)} then ${anyTarget(target, step, output.keys, page)}`,
       );
       return {
         value: sql`case ${page.raw([], first.step.collectionField)}::text${join(cases, nothing)} end`,
@@ -219,9 +243,9 @@ function listed(hop: Hop, page: Source, { value, from }: CompiledOutput): Compil
   return { value: mask ? sql`case when ${mask} then ${value} end` : value, from };
 }
 
-function anyTarget(level: RowLevel, step: Step, page: Source): Fragment {
+function anyTarget(level: RowLevel, step: Step, keys: boolean, page: Source): Fragment {
   const key = level.collection.primaryKey;
-  if (level.outputs.length > 0) {
+  if (level.outputs.length > 0 || !keys) {
     const related = compileRelated(level, step, page);
     return sql`(select row_to_json(${related.row}) from (${related.query}) ${related.row})`;
   }

@@ -13,20 +13,22 @@ import type { Observer } from '../observe.js';
 import type { Access, WriteAction } from '../plan/access.js';
 import { columnsOf } from '../plan/columns.js';
 import { anyRule } from '../plan/guard.js';
-import type { Condition, ReadPlan } from '../plan/plan.js';
+import { planOperation } from '../plan/operation.js';
+import type { Condition, OperationPlan, ReadPlan } from '../plan/plan.js';
 import { type PlanLimits, planRead } from '../plan/read.js';
-import type { Parsed } from '../request/ast.js';
+import type { OperationRequest, Parsed, ParsedOperation, ReadRequest } from '../request/ast.js';
 import { bind } from '../sql/parameter.js';
 import type { Statement } from '../sql/statement.js';
 import { verify } from '../sql/verify.js';
+import { ATTEMPTS } from './attempts.js';
 import { Cohorts, type Waiter } from './cohorts.js';
-import { ATTEMPTS, isConflict, pause } from './conflicts.js';
+import { isConflict, pause } from './conflicts.js';
 import type { Database } from './database.js';
 import { streamRows } from './stream.js';
 
 export interface Compiled {
   readonly statement: Statement;
-  readonly result: ReadPlan['result'];
+  readonly result: ReadPlan['result'] | 'operation';
   readonly stream: boolean;
   /** Of a stream: whether its first row is what stands before the items. */
   readonly opening: boolean;
@@ -39,6 +41,8 @@ export interface Compiled {
   /** The statement that reads the items which the write before it has made. */
   readonly readBack: () => Statement;
 }
+
+type Asked = Parsed | ParsedOperation;
 
 export interface ReadLimits extends PlanLimits {
   readonly shapes: number;
@@ -82,16 +86,19 @@ export class Reads {
   }
 
   /** A statement depends on the request's shape and on what the caller may see, not on who the caller is. */
-  compile(parsed: Parsed, caller: Identity, selectedFor: WriteAction | null = null): Compiled {
+  compile(parsed: Asked, caller: Identity, selectedFor: WriteAction | null = null): Compiled {
     const access = this.#policies.accessOf(caller);
     const shape = access ? `${access.key} ${selectedFor ?? ''}${parsed.shape}` : parsed.shape;
     const known = this.#shapes.get(shape);
     if (known) return known;
     const start = performance.now();
     const { model } = this.#mirror;
-    const plan = access
-      ? planRead(parsed.request, access.view(model), this.#limits, touched(access, selectedFor, parsed, model))
-      : planRead(parsed.request, model, this.#limits);
+    const { request } = parsed;
+    const view = access ? access.view(model) : model;
+    const plan =
+      request.kind === 'operation'
+        ? planOperation(request, view, this.#limits)
+        : planRead(request, view, this.#limits, access && touched(access, selectedFor, request, model));
     const statement = compileRead(plan);
     const check = (text: string): string => {
       verify(text, 'read', (schema, name) => isOurs(model, schema, name));
@@ -100,15 +107,13 @@ export class Reads {
     check(statement.text);
     const cohort = once(() => check(compileCohort(plan).text));
     const readBack = once(() => {
+      if (plan.kind === 'operation') throw new Error('an operation reads, and writes nothing to be read back');
       const made = compileReadBack(plan);
       check(made.text);
       return made;
     });
-    const columns = parsed.request.export ? columnsOf(plan.level) : [];
-    const { result, stream } = plan;
     const { version } = model;
-    const opening = plan.meta.length > 0;
-    const compiled = { statement, result, stream, opening, columns, version, cohort, readBack };
+    const compiled: Compiled = { statement, ...describe(parsed.request, plan), cohort, readBack, version };
     this.#shapes.set(shape, compiled);
     this.#observe({
       kind: 'shape-compiled',
@@ -120,7 +125,7 @@ export class Reads {
   }
 
   /** The body of the response; null when there is no such item. */
-  run(parsed: Parsed, compiled: Compiled, caller: Identity, waiter: Waiter): Promise<Buffer | null> {
+  run(parsed: Asked, compiled: Compiled, caller: Identity, waiter: Waiter): Promise<Buffer | null> {
     return this.#attempt(
       parsed,
       compiled,
@@ -175,11 +180,11 @@ export class Reads {
   }
 
   /** What would run, and how PostgreSQL would run it; with `analyze` it does run. */
-  explain(parsed: Parsed, compiled: Compiled, caller: Identity, analyze: boolean): Promise<Explanation> {
+  explain(parsed: Asked, compiled: Compiled, caller: Identity, analyze: boolean): Promise<Explanation> {
     return this.#attempt(parsed, compiled, (current) => this.#explain(parsed, current, caller, analyze), caller);
   }
 
-  async #explain(parsed: Parsed, compiled: Compiled, caller: Identity, analyze: boolean): Promise<Explanation> {
+  async #explain(parsed: Asked, compiled: Compiled, caller: Identity, analyze: boolean): Promise<Explanation> {
     const { text, parameters } = compiled.statement;
     const bound = bind(parameters, parsed.values, caller);
     const shown = [...bound];
@@ -193,7 +198,7 @@ export class Reads {
    * where it keeps changing. A deadlock with such a change is nobody's fault either.
    */
   async #attempt<Result>(
-    parsed: Parsed,
+    parsed: Asked,
     compiled: Compiled,
     send: (compiled: Compiled) => Promise<Result>,
     caller: Identity,
@@ -220,7 +225,7 @@ export class Reads {
     }
   }
 
-  async #checkCost(parsed: Parsed, compiled: Compiled, caller: Identity): Promise<void> {
+  async #checkCost(parsed: Asked, compiled: Compiled, caller: Identity): Promise<void> {
     const { plan } = await this.#explain(parsed, compiled, caller, false);
     const cost = (plan as [{ Plan: { 'Total Cost': number } }])[0].Plan['Total Cost'];
     if (cost > (this.#limits.cost as number)) {
@@ -244,8 +249,18 @@ function once<Result>(make: () => Result): () => Result {
   };
 }
 
+function describe(
+  request: ReadRequest | OperationRequest,
+  plan: ReadPlan | OperationPlan,
+): Pick<Compiled, 'result' | 'stream' | 'opening' | 'columns'> {
+  if (plan.kind === 'operation' || request.kind === 'operation')
+    return { result: 'operation', stream: false, opening: false, columns: [] };
+  const columns = request.export ? columnsOf(plan.level) : [];
+  return { result: plan.result, stream: plan.stream, opening: plan.meta.length > 0, columns };
+}
+
 /** Of the items that a query selects for a write, those that the caller may write. */
-function touched(access: Access, action: WriteAction | null, { request }: Parsed, model: Model): Condition | null {
+function touched(access: Access, action: WriteAction | null, request: ReadRequest, model: Model): Condition | null {
   if (action === null) return null;
   const collection = model.collections.get(request.collection);
   const grant = collection && access.grant(action, collection, model);

@@ -8,7 +8,7 @@ import { journalOf } from '../compile/activity.js';
 import { compileDelete } from '../compile/delete.js';
 import { compileSort } from '../compile/sort.js';
 import { compileWrite } from '../compile/write.js';
-import { fromWrite, invalidPayload, ServiceError, serviceUnavailable, unprocessable } from '../errors.js';
+import { invalidPayload, ServiceError } from '../errors.js';
 import { type Collection, collectionOf, type Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
@@ -20,18 +20,20 @@ import { checkRows } from '../plan/rows.js';
 import type { Author, PlannedWrite } from '../plan/write.js';
 import type { Parsed } from '../request/ast.js';
 import type { Input, ParseLimits } from '../request/query.js';
-import { parseReadBack, parseSelection } from '../request/rest.js';
+import { parseSelection } from '../request/rest.js';
 import type { CreateBody, Selected, UpdateBody } from '../request/write.js';
 import { bind } from '../sql/parameter.js';
 import { checkPasswords, concernsAccess, decidesAccess, keepAdministrators } from './administrators.js';
-import { attempt, Conflict, isConflict, isRace } from './conflicts.js';
+import { attempt } from './attempts.js';
+import { Conflict, isRace } from './conflicts.js';
 import type { Database } from './database.js';
 import type { WriteSession } from './import.js';
 import type { Compiled, Reads } from './reads.js';
+import { answerOf, isRepeated, type Receipt } from './receipts.js';
 import { aheadOf, suppliesKeys } from './sequences.js';
 import type { Session } from './sessions.js';
 import { Statements } from './statements.js';
-import { eachChange, fromValidation, hashSecrets, lock, namesOf } from './written.js';
+import { eachChange, fromValidation, hashSecrets, lock } from './written.js';
 
 export interface WriteLimits {
   readonly maxRows: number | null;
@@ -49,13 +51,8 @@ export interface Writer {
 
 /** What is shown of the items that were written. */
 export interface Shown extends Writer {
-  readonly queryString: string;
-}
-
-/** A request that may come again: who sent it under which key, and what it said. */
-export interface Receipt {
-  readonly id: string;
-  readonly fingerprint: string;
+  /** What to read of the items with these keys, or of those that the write leaves; null for nothing. */
+  readonly read: (collection: string, keys: readonly Key[] | null, one: boolean) => Parsed | null;
 }
 
 /** A statement with its values. */
@@ -65,9 +62,6 @@ interface Bound {
   readonly prepare: boolean;
 }
 
-/** What a statement says that found the receipt of an earlier one. */
-const REPEATED = 'repeated';
-
 export interface WriteServices {
   readonly database: Database;
   readonly mirror: Mirror;
@@ -76,22 +70,30 @@ export interface WriteServices {
 }
 
 export class Writes {
+  readonly #services: WriteServices;
+  readonly #observe: Observer;
   readonly #database: Database;
   readonly #mirror: Mirror;
   readonly #reads: Reads;
   readonly #policies: Policies;
   readonly #limits: WriteLimits;
   readonly #statements: Statements;
-  readonly #listeners: (() => Promise<void>)[] = [];
+  readonly #listeners: (() => Promise<void>)[];
+  /** Of writes that joined a transaction. */
+  #session: Session | null = null;
 
-  constructor(services: WriteServices, limits: WriteLimits, observe: Observer) {
+  /** With `origin`, statements are shared with it. */
+  constructor(services: WriteServices, limits: WriteLimits, observe: Observer, origin: Writes | null = null) {
     const { database, mirror, reads, policies } = services;
+    this.#services = services;
+    this.#observe = observe;
     this.#database = database;
     this.#mirror = mirror;
     this.#reads = reads;
     this.#policies = policies;
     this.#limits = limits;
-    this.#statements = new Statements(mirror, limits.shapes, observe);
+    this.#statements = origin ? origin.#statements : new Statements(mirror, limits.shapes, observe);
+    this.#listeners = origin ? origin.#listeners : [];
   }
 
   /** Calls back when a write may have changed who may do what; the write is answered after that. */
@@ -109,18 +111,24 @@ export class Writes {
       });
     } catch (error) {
       if (!receipt || !isRepeated(error)) throw error;
-      return this.#answerOf(receipt);
+      return answerOf(receipt, this.#database);
     }
   }
 
-  async #answerOf(receipt: Receipt): Promise<Buffer | null> {
-    const [row] = await this.#database.rows<{ fingerprint: string; body: string | null }>(
-      'select fingerprint, body from service_receipts where id = $1',
-      [receipt.id],
+  /** Several writes in one transaction: those that `work` makes with what it is given. */
+  together<Result>(work: (writes: Writes) => Promise<Result>): Promise<Result> {
+    return this.#attempt(() =>
+      this.#database.transaction((session) => {
+        const joined = new Writes(this.#services, this.#limits, this.#observe, this);
+        joined.#session = session;
+        return work(joined);
+      }),
     );
-    if (row?.fingerprint !== receipt.fingerprint)
-      throw unprocessable('The Idempotency-Key was used for another request');
-    return row.body === null ? null : Buffer.from(row.body);
+  }
+
+  /** A transaction of its own, or the one that was joined. */
+  #transaction<Result>(work: (session: Session) => Promise<Result>): Promise<Result> {
+    return this.#session ? work(this.#session) : this.#database.transaction(work);
   }
 
   updateOne(name: string, key: string, data: Input, shown: Shown): Promise<Buffer | null> {
@@ -137,7 +145,7 @@ export class Writes {
       const context = this.#context(model, shown);
       if (body.kind === 'each')
         return this.#run(planUpdate(collection, eachChange(collection, body.items), context), false, shown);
-      return this.#database.transaction(async (session) => {
+      return this.#transaction(async (session) => {
         const keys = await this.#keys(collection, body.selected, shown.caller, session, 'update');
         const planned = planUpdate(
           collection,
@@ -164,7 +172,7 @@ export class Writes {
     return this.#attempt(async (model) => {
       const collection = servedCollection(model, name);
       const context = this.#context(model, shown);
-      return this.#database.transaction(async (session) => {
+      return this.#transaction(async (session) => {
         await lock(collection, session);
         // Whether there is an item is no matter of permissions: whether it may be changed is.
         const [key] = await this.#keys(collection, { kind: 'query', query: { limit: 1 } }, OPERATOR, session, 'update');
@@ -184,7 +192,7 @@ export class Writes {
       const rule = access && anyRule(new Guard(access, model).grant('delete', collection).rules);
       const shape = `${access?.key ?? ''}delete ${collection.name}`;
       const statement = this.#statements.get(shape, model, () => compileDelete(collection, rule, journalOf(model)));
-      await this.#database.transaction(async (session) => {
+      await this.#transaction(async (session) => {
         const found = await this.#keys(collection, selected, caller, session, 'delete');
         const keys = found.map((key) => checkKey(collection, key));
         checkRows(keys.length, this.#limits.maxRows);
@@ -224,6 +232,7 @@ export class Writes {
 
   /** In one round trip where the connection knows both statements and nothing depends on their answers. */
   #run(planned: PlannedWrite, one: boolean, shown: Shown, receipt: Receipt | null = null): Promise<Buffer | null> {
+    if (this.#session) return this.#send(planned, one, shown, this.#session, receipt);
     return this.#database.sessions.use(async (session) => {
       const apart = receipt || suppliesKeys(planned) || concernsAccess(planned);
       const written = apart ? null : await this.#chain(planned, shown.caller, null);
@@ -264,8 +273,8 @@ export class Writes {
   /** Items that the write makes are read by the keys that it leaves. Null where the caller may not see them. */
   #readBack({ plan, keys: known }: PlannedWrite, one: boolean, shown: Shown): Bound | null {
     const keys = plan.nodes.length === 0 ? (known ?? []) : known;
-    const parsed = parseReadBack(plan.collection.name, keys, one, shown.queryString, this.#limits.parse);
-    const compiled = this.#compileShown(parsed, shown.caller);
+    const parsed = shown.read(plan.collection.name, keys, one);
+    const compiled = parsed && this.#compileShown(parsed, shown.caller);
     if (!compiled) return null;
     const { text, parameters } = keys ? compiled.statement : compiled.readBack();
     return { text, parameters: bind(parameters, parsed.values, shown.caller), prepare: this.#reads.isKnown(compiled) };
@@ -332,11 +341,6 @@ export class Writes {
     );
   }
 
-  /** Receipts whose time has passed are of no use to anybody. */
-  async forgetReceipts(): Promise<void> {
-    await this.#database.rows('delete from service_receipts where expires < now()');
-  }
-
   /** Moves an item of a sorted collection to the place of another. */
   sort(name: string, item: Key, to: Key, caller: Identity): Promise<void> {
     return this.#attempt(async (model) => {
@@ -346,7 +350,7 @@ export class Writes {
       const field = collection.sortField === null ? undefined : collection.fields.get(collection.sortField);
       if (!field?.column) throw invalidPayload(`The collection "${name}" has no sort field`);
       const statement = this.#statements.get(`sort ${name}`, model, () => compileSort(collection, field));
-      await this.#database.transaction(async (session) => {
+      await this.#transaction(async (session) => {
         await lock(collection, session);
         await session.cell(statement.text, bind(statement.parameters, [item, to], caller));
       });
@@ -368,19 +372,8 @@ export class Writes {
     );
   }
 
+  /** Whoever began a transaction tries all of it again. */
   #attempt<Result>(work: (model: Model) => Promise<Result>): Promise<Result> {
-    return attempt(this.#mirror, work, finalError);
+    return this.#session ? work(this.#mirror.model) : attempt(this.#mirror, work);
   }
-}
-
-function isRepeated(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && error.code === 'LT403' && error.message === REPEATED;
-}
-
-function finalError(error: unknown, model: Model): unknown {
-  if (isRepeated(error)) return error;
-  // The stack ends before the limit on levels where the items in between have much to say.
-  if (error instanceof RangeError) return invalidPayload('The payload nests too deep');
-  if (isConflict(error)) return serviceUnavailable('database', 'Too many requests change the same items');
-  return fromWrite(error, namesOf(model));
 }

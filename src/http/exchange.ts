@@ -9,6 +9,7 @@ import type { Network } from './network.js';
 
 export interface Headers {
   readonly authorization: string;
+  readonly accept: string;
   readonly contentType: string;
   readonly origin: string;
   readonly requestMethod: string;
@@ -64,6 +65,7 @@ export class Exchange {
     const authorization = request.getHeader('authorization');
     this.headers = {
       authorization,
+      accept: request.getHeader('accept'),
       contentType: request.getHeader('content-type'),
       origin: request.getHeader('origin'),
       requestMethod: request.getHeader('access-control-request-method'),

@@ -1,12 +1,27 @@
 /** Aggregates and groups × model → group level. */
 import { invalidQuery } from '../errors.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
-import type { Aggregate, AggregateFunction, Expression, Filter, Query, SortKey } from '../request/ast.js';
+import type {
+  Aggregate,
+  AggregateFunction,
+  Expression,
+  Filter,
+  GroupSelection,
+  Query,
+  SortKey,
+} from '../request/ast.js';
 import { outputName } from '../request/expression.js';
 import { checkName, operandType, resolveExpression } from './names.js';
 import { checkOperator } from './operators.js';
 import { planLimit, planOffset } from './order.js';
-import { type AggregatePlan, ALWAYS, type Condition, type GroupLevel, type OperandPlan } from './plan.js';
+import {
+  type AggregatePlan,
+  ALWAYS,
+  type Condition,
+  type GroupLevel,
+  type GroupOutput,
+  type OperandPlan,
+} from './plan.js';
 
 export function planGroups(
   query: Query,
@@ -19,7 +34,7 @@ export function planGroups(
     (query.groupBy ?? []).map((expression) => planGroup(expression, collection, model)),
     (each) => each.name,
   );
-  const requested = once(query.aggregate ?? [], (each) => `${each.function} ${each.field?.text ?? '*'}`);
+  const requested = once(query.aggregate ?? [], nameOf);
   const aggregates = requested.map((aggregate) =>
     planAggregate(aggregate, collection, model, isMixed(aggregate, requested)),
   );
@@ -29,12 +44,47 @@ export function planGroups(
     collection,
     groups,
     aggregates,
+    outputs: query.groupFields && planGroupFields(query.groupFields, requested, aggregates),
     where,
     having: query.having ? planHaving(query.having, collection, model) : ALWAYS,
     order: groups.length === 0 ? [] : planGroupOrder(query.sort, groups, aggregates),
     limit,
     offset: planOffset(query, limit),
   };
+}
+
+function planGroupFields(
+  fields: readonly GroupSelection[],
+  requested: readonly Aggregate[],
+  aggregates: readonly AggregatePlan[],
+): GroupOutput[] {
+  return fields.map((each) => planGroupField(each, requested, aggregates));
+}
+
+function planGroupField(
+  selection: GroupSelection,
+  requested: readonly Aggregate[],
+  aggregates: readonly AggregatePlan[],
+): GroupOutput {
+  const name = checkName(selection.output);
+  switch (selection.kind) {
+    case 'groups':
+      return { kind: 'groups', name };
+    case 'constant':
+      return { kind: 'constant', name, text: selection.text };
+    case 'object':
+      return { kind: 'object', name, outputs: planGroupFields(selection.fields, requested, aggregates) };
+    case 'aggregate': {
+      const wanted = nameOf(selection.aggregate);
+      const aggregate = aggregates[requested.findIndex((each) => nameOf(each) === wanted)];
+      if (!aggregate) throw new Error('what is shown of a group is one of its aggregates');
+      return { kind: 'aggregate', name, aggregate, as: selection.as };
+    }
+  }
+}
+
+function nameOf(aggregate: Aggregate): string {
+  return `${aggregate.function} ${aggregate.field?.text ?? '*'}`;
 }
 
 /** What is asked twice is shown once. */

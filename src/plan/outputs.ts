@@ -1,7 +1,7 @@
 /** Selections × model → what is shown of a row: wildcards expanded, aliases resolved, relations planned level by level. */
 import { forbiddenField } from '../errors.js';
 import type { Collection, Field } from '../mirror/model.js';
-import type { Call, Query, Selection } from '../request/ast.js';
+import { type Call, NO_QUERY, type Query, type Selection, type ShapedSelection } from '../request/ast.js';
 import { planGroups } from './aggregate.js';
 import { type Budget, planFilter, spend } from './filter.js';
 import { anySteps, checkName, fieldNamed, hopOf, resolveCall } from './names.js';
@@ -40,6 +40,9 @@ export function planOutputs(
   planner: Planner,
 ): Output[] {
   const outputs: Output[] = [];
+  if (selections.some(isShaped)) {
+    return (selections as readonly ShapedSelection[]).map((each) => planShaped(each, collection, position, planner));
+  }
   for (const [name, wanted] of expand(selections, collection, position)) {
     spend(planner, 1);
     const output = planOutput(name, wanted, collection, position, planner);
@@ -95,6 +98,11 @@ function expand(selections: readonly Selection[], collection: Collection, positi
         );
         break;
       }
+      case 'value':
+      case 'related':
+      case 'object':
+      case 'constant':
+        throw new Error('a list of fields is shaped as a whole or not at all');
       case 'wildcard':
         for (const field of collection.fields.values()) {
           add(field.name, field, null, field.relation && !isWayBack(field, position) ? selection.fields : [], null);
@@ -200,12 +208,76 @@ function planAny(
     ];
     return { step, level: planSingle(fields, step.target, inner(`${name}:${step.target.name}`), planner) };
   });
-  return { kind: 'any', name, targets };
+  return { kind: 'any', name, keys: true, targets };
 }
 
 function has(collection: Collection, selection: Selection): boolean {
   if (selection.kind === 'wildcard') return true;
-  return collection.fields.has(selection.kind === 'field' ? selection.name : selection.field);
+  if (selection.kind === 'field') return collection.fields.has(selection.name);
+  return 'field' in selection && collection.fields.has(selection.field);
+}
+
+function isShaped({ kind }: Selection): boolean {
+  return kind === 'value' || kind === 'related' || kind === 'object' || kind === 'constant';
+}
+
+function planShaped(selection: ShapedSelection, collection: Collection, position: Position, planner: Planner): Output {
+  spend(planner, 1);
+  const name = checkName(selection.output);
+  const place = `${position.place}.${name}`;
+  switch (selection.kind) {
+    case 'constant':
+      return { kind: 'constant', name, text: selection.text };
+    case 'object':
+      return {
+        kind: 'object',
+        name,
+        outputs: selection.fields.map((each) => planShaped(each, collection, position, planner)),
+      };
+    case 'function': {
+      const { field } = fieldNamed(collection, selection.field, position.place);
+      const options = { model: planner.model, place, many: false };
+      return { kind: 'value', name, operand: resolveCall(selection.call, field, collection, [], options) };
+    }
+    case 'value': {
+      const { field } = fieldNamed(collection, selection.field, position.place);
+      if (!field.column) throw forbiddenField(field.name, collection.name, position.place);
+      return { kind: 'value', name, operand: { kind: 'field', through: [], field }, as: selection.as };
+    }
+    case 'related':
+      return planShapedRelation(selection, collection, { ...position, query: selection.query, place }, planner);
+  }
+}
+
+function planShapedRelation(
+  selection: ShapedSelection & { readonly kind: 'related' },
+  collection: Collection,
+  at: Position,
+  planner: Planner,
+): Output {
+  const { model } = planner;
+  const { output: name, fields } = selection;
+  const { field } = fieldNamed(collection, selection.field, at.place);
+  const hop = hopOf(model, collection, field);
+  const { relation } = field;
+  if (hop)
+    return {
+      kind: 'many',
+      name,
+      hop,
+      level: planRows(fields, hop.collection, at, planner, relation?.sortField ?? null),
+    };
+  if (relation?.kind === 'many-to-one') {
+    const target = model.collections.get(relation.oneCollection);
+    if (!target) throw forbiddenField(field.name, collection.name, at.place);
+    return { kind: 'one', name, step: { kind: 'one', field, target }, level: planSingle(fields, target, at, planner) };
+  }
+  const scopes = new Map(selection.scopes.map((each) => [each.collection, each.fields]));
+  const targets = anySteps(model, collection, field, at.place).flatMap((step) => {
+    const wanted = scopes.get(step.target.name);
+    return wanted ? [{ step, level: planSingle(wanted, step.target, at, planner) }] : [];
+  });
+  return { kind: 'any', name, keys: false, targets };
 }
 
 /** The related row of a to-one relation; a filter that it does not meet leaves null. */
@@ -246,24 +318,6 @@ export function planRows(
     offset: planOffset(query, limit),
   };
 }
-
-const NO_QUERY: Query = {
-  fields: null,
-  alias: [],
-  filter: null,
-  search: null,
-  sort: null,
-  limit: null,
-  offset: null,
-  page: null,
-  cursor: null,
-  aggregate: null,
-  groupBy: null,
-  having: null,
-  deep: [],
-  meta: [],
-  backlink: true,
-};
 
 function deepQuery(query: Query, name: string): Query {
   return query.deep.find((each) => each.name === name)?.query ?? NO_QUERY;

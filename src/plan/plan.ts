@@ -1,6 +1,6 @@
 /** Plans: a request whose names have become objects of the model. Pure data; the compilers read nothing else. */
 import type { Collection, Field } from '../mirror/model.js';
-import type { AggregateFunction, DateFunction, Meta, Operator, Slot } from '../request/ast.js';
+import type { AggregateFunction, DateFunction, Meta, Operator, Representation, Slot } from '../request/ast.js';
 import type { Codec } from '../sql/codec.js';
 
 export interface ReadPlan {
@@ -14,6 +14,22 @@ export interface ReadPlan {
   /** Whether the cursor of the next page is shown. */
   readonly cursor: boolean;
 }
+
+/** Reads that one statement answers together: their results stand side by side, each under its name. */
+export interface OperationPlan {
+  readonly kind: 'operation';
+  readonly parts: readonly PartPlan[];
+}
+
+export type PartPlan =
+  | {
+      readonly kind: 'read';
+      readonly name: string;
+      readonly plan: ReadPlan;
+      /** The error that stands in the answer where the item is missing. */
+      readonly missing: number | null;
+    }
+  | { readonly kind: 'json'; readonly name: string; readonly value: number; readonly error: number | null };
 
 export type Level = RowLevel | GroupLevel;
 
@@ -38,6 +54,8 @@ export interface GroupLevel {
   readonly collection: Collection;
   readonly groups: readonly { readonly name: string; readonly operand: OperandPlan }[];
   readonly aggregates: readonly AggregatePlan[];
+  /** Null for the default: groups first, then one key per function. */
+  readonly outputs: readonly GroupOutput[] | null;
   readonly where: Condition;
   readonly having: Condition;
   readonly order: readonly { readonly operand: OperandPlan; readonly descending: boolean }[];
@@ -53,16 +71,31 @@ export interface AggregatePlan {
   readonly operand: OperandPlan | null;
 }
 
+export type GroupOutput =
+  /** The groups, in an object of their own. */
+  | { readonly kind: 'groups'; readonly name: string }
+  | {
+      readonly kind: 'aggregate';
+      readonly name: string;
+      readonly aggregate: AggregatePlan;
+      readonly as: Representation;
+    }
+  | { readonly kind: 'object'; readonly name: string; readonly outputs: readonly GroupOutput[] }
+  | { readonly kind: 'constant'; readonly name: string; readonly text: string };
+
 export type Output =
-  | { readonly kind: 'value'; readonly name: string; readonly operand: OperandPlan }
+  | { readonly kind: 'value'; readonly name: string; readonly operand: OperandPlan; readonly as?: Representation }
+  | { readonly kind: 'object'; readonly name: string; readonly outputs: readonly Output[] }
+  | { readonly kind: 'constant'; readonly name: string; readonly text: string }
   | { readonly kind: 'one'; readonly name: string; readonly step: Step; readonly level: RowLevel }
   | { readonly kind: 'many'; readonly name: string; readonly hop: Hop; readonly level: Level }
   /** The keys of the related items, where nothing of them was selected. */
   | { readonly kind: 'keys'; readonly name: string; readonly hop: Hop; readonly level: RowLevel }
-  /** One of several collections, by what the row says; a level without outputs shows the key. */
+  /** One of several collections, by what the row says; with `keys` a level without outputs shows the key. */
   | {
       readonly kind: 'any';
       readonly name: string;
+      readonly keys: boolean;
       readonly targets: readonly { readonly step: AnyStep; readonly level: RowLevel }[];
     };
 

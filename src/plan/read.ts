@@ -15,15 +15,18 @@ export interface PlanLimits {
   readonly maxNodes: number;
 }
 
-/** With `touched`, only rows that meet it: those that the caller may write, where items are selected for that. */
+/**
+ * With `touched`, only rows that meet it: those that the caller may write, where items are selected for that. Reads of one
+ * request share a planner, and with it what they may spend.
+ */
 export function planRead(
   request: ReadRequest,
   model: Model,
   limits: PlanLimits,
   touched: Condition | null = null,
+  planner: Planner = { model, ...limits, nodes: 0 },
 ): ReadPlan {
   const collection = servedCollection(model, request.collection);
-  const planner: Planner = { model, ...limits, nodes: 0 };
   const { query, target } = request;
   if (request.export && query.meta.length > 0) throw invalidQuery('"meta" does not apply to an export');
   const position: Position = { query, place: 'root', from: null, backlink: query.backlink };

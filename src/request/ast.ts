@@ -40,6 +40,7 @@ export interface Query {
   readonly aggregate: readonly Aggregate[] | null;
   readonly groupBy: readonly Expression[] | null;
   readonly having: Filter | null;
+  readonly groupFields: readonly GroupSelection[] | null;
   /** Queries of the relations below, by the name under which the relation is shown. */
   readonly deep: readonly { readonly name: string; readonly query: Query }[];
   readonly meta: readonly Meta[];
@@ -53,7 +54,36 @@ export type Selection =
   | { readonly kind: 'wildcard'; readonly fields: readonly Selection[] }
   /** The name may carry the scope of a many-to-any relation: `item:headings`. */
   | { readonly kind: 'field'; readonly name: string; readonly fields: readonly Selection[] }
-  | { readonly kind: 'function'; readonly output: string; readonly call: Call; readonly field: string };
+  | { readonly kind: 'function'; readonly output: string; readonly call: Call; readonly field: string }
+  | ShapedSelection;
+
+/** Selections that say where they stand and what they look like, as GraphQL's do; lists of fields hold either these or the others. */
+export type ShapedSelection =
+  | { readonly kind: 'value'; readonly output: string; readonly field: string; readonly as: Representation }
+  | { readonly kind: 'function'; readonly output: string; readonly call: Call; readonly field: string }
+  /** What a relation leads to, also where nothing of it is selected. */
+  | {
+      readonly kind: 'related';
+      readonly output: string;
+      readonly field: string;
+      readonly query: Query;
+      readonly fields: readonly ShapedSelection[];
+      /** Of a many-to-any relation: what is wanted of the items of each collection. */
+      readonly scopes: readonly { readonly collection: string; readonly fields: readonly ShapedSelection[] }[];
+    }
+  /** Selections of the same item, in an object of their own. */
+  | { readonly kind: 'object'; readonly output: string; readonly fields: readonly ShapedSelection[] }
+  | { readonly kind: 'constant'; readonly output: string; readonly text: string };
+
+/** How a value is written: as its type is by default, as a text, or as a number whatever its precision. */
+export type Representation = 'default' | 'text' | 'number';
+
+/** What is shown of a group, where that is not the default: groups at the top, functions behind them. */
+export type GroupSelection =
+  | { readonly kind: 'groups'; readonly output: string }
+  | { readonly kind: 'aggregate'; readonly output: string; readonly aggregate: Aggregate; readonly as: Representation }
+  | { readonly kind: 'object'; readonly output: string; readonly fields: readonly GroupSelection[] }
+  | { readonly kind: 'constant'; readonly output: string; readonly text: string };
 
 export interface Alias {
   readonly name: string;
@@ -166,6 +196,48 @@ export type Operator =
   | (typeof TEST_OPERATORS)[number]
   | (typeof TEXT_OPERATORS)[number]
   | (typeof SHAPE_OPERATORS)[number];
+
+export const NO_QUERY: Query = Object.freeze({
+  fields: null,
+  alias: [],
+  filter: null,
+  search: null,
+  sort: null,
+  limit: null,
+  offset: null,
+  page: null,
+  cursor: null,
+  aggregate: null,
+  groupBy: null,
+  having: null,
+  groupFields: null,
+  deep: [],
+  meta: [],
+  backlink: true,
+});
+
+/** Several reads that one statement answers, in their order. */
+export interface OperationRequest {
+  readonly kind: 'operation';
+  readonly parts: readonly OperationPart[];
+}
+
+export type OperationPart =
+  | {
+      readonly kind: 'read';
+      readonly name: string;
+      readonly request: ReadRequest;
+      /** The error, as JSON, that the answer carries where the item is missing. */
+      readonly missing: number | null;
+    }
+  /** JSON that is known beforehand, or null with the error that stands for it. */
+  | { readonly kind: 'json'; readonly name: string; readonly value: number; readonly error: number | null };
+
+export interface ParsedOperation {
+  readonly request: OperationRequest;
+  readonly values: Values;
+  readonly shape: string;
+}
 
 /** A parsed request: its shape, and the values that go with it. */
 export interface Parsed {

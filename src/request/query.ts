@@ -71,6 +71,7 @@ function parseLevel(input: Input, prefix: '' | '_', context: ParseContext, depth
     aggregate: aggregate === undefined ? null : parseAggregate(readObject(aggregate, 'aggregate'), context),
     groupBy: groupBy === undefined ? null : parseGroupBy(groupBy, context),
     having: having === undefined ? null : parseHavingFilter(having, context),
+    groupFields: null,
     deep: deep === undefined ? [] : parseDeep(deep, context, depth),
     meta: prefix === '' ? parseMeta(get('meta')) : [],
     backlink: !['false', '0', false].includes(get('backlink') as string),

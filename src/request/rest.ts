@@ -88,7 +88,7 @@ const PARTS = [
 ] as const;
 
 /** The AST as text: what is left out was not asked for. */
-function shapeOf({ collection, target, query, export: exported }: ReadRequest): string {
+export function shapeOf({ collection, target, query, export: exported }: ReadRequest): string {
   const { fields } = query;
   const parts: unknown[] = [collection, target, exported, query.backlink, (fields && textOf(fields)) ?? fields];
   for (const name of PARTS) {

@@ -27,7 +27,7 @@ export class ValueList implements ValueSink {
       throw invalidQuery(`The query has more than MAX_QUERY_NODES (${this.#maxNodes}) parts`);
   }
 
-  add(value: Value): Slot {
+  add(value: Value): number {
     return this.#values.push(value) - 1;
   }
 

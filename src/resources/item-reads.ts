@@ -6,7 +6,7 @@ import { forbidden } from '../errors.js';
 import type { Compiled, Reads } from '../execute/reads.js';
 import type { Exchange } from '../http/exchange.js';
 import { JSON_TYPE, jsonText, type Produce, type Reply } from '../http/reply.js';
-import type { ExportFormat, Parsed } from '../request/ast.js';
+import type { ExportFormat, Parsed, ParsedOperation } from '../request/ast.js';
 import type { ParseLimits } from '../request/query.js';
 import { parseRead, parseSearch } from '../request/rest.js';
 import { FORMATS, type Format, joinCells } from './formats.js';
@@ -39,7 +39,8 @@ export async function readItems(
   return taggedReply(exchange, body);
 }
 
-function preference(prefer: string): string | undefined {
+/** Whether the caller asks for the statement instead of its result. */
+export function preference(prefer: string): string | undefined {
   if (prefer === '') return undefined;
   return prefer
     .split(',')
@@ -138,8 +139,8 @@ const explanationBody = build({
   },
 });
 
-async function explainItems(
-  parsed: Parsed,
+export async function explainItems(
+  parsed: Parsed | ParsedOperation,
   compiled: Compiled,
   identity: Identity,
   reads: Reads,

@@ -2,9 +2,12 @@
 import { createHash } from 'node:crypto';
 import type { Identity } from '../access/identity.js';
 import { invalidPayload, invalidQuery, routeNotFound } from '../errors.js';
-import type { Receipt, Shown, Writer } from '../execute/writes.js';
+import type { Receipt } from '../execute/receipts.js';
+import type { Shown, Writer } from '../execute/writes.js';
 import type { Exchange } from '../http/exchange.js';
 import { JSON_TYPE, noContent, type Reply } from '../http/reply.js';
+import type { ParseLimits } from '../request/query.js';
+import { parseReadBack } from '../request/rest.js';
 import { parseCreate, parseDelete, parseUpdate, readItem } from '../request/write.js';
 import type { ItemsServices, Place } from './items.js';
 
@@ -69,7 +72,12 @@ function keyed({ collection, key }: Place): { collection: string; key: string } 
 async function prepare(exchange: Exchange, services: ItemsServices): Promise<Shown> {
   if (/\bexplain\b/.test(exchange.headers.prefer)) throw invalidQuery('"Prefer: explain" applies to reads');
   const caller = await services.identities.identify(exchange);
-  return { queryString: exchange.queryString, ...writerOf(exchange, caller) };
+  return { ...writerOf(exchange, caller), read: readBackOf(exchange, services.limits) };
+}
+
+/** What the URL says of what is shown. */
+export function readBackOf({ queryString }: Exchange, limits: ParseLimits): Shown['read'] {
+  return (collection, keys, one) => parseReadBack(collection, keys, one, queryString, limits);
 }
 
 export function writerOf(exchange: Exchange, caller: Identity): Writer {

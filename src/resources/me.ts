@@ -12,7 +12,7 @@ import type { Mirror } from '../mirror/watch.js';
 import type { Parsed } from '../request/ast.js';
 import { parseRead, parseSearch } from '../request/rest.js';
 import { readItem } from '../request/write.js';
-import { writerOf } from './item-writes.js';
+import { readBackOf, writerOf } from './item-writes.js';
 import type { ItemsServices } from './items.js';
 
 export interface MeServices extends ItemsServices {
@@ -45,7 +45,7 @@ async function readMe(exchange: Exchange, services: MeServices): Promise<Reply> 
 async function updateMe(exchange: Exchange, services: MeServices): Promise<Reply> {
   const caller = onlyUser(await services.identities.identify(exchange));
   const data = readItem(await exchange.json(), 'The body');
-  const shown = { queryString: exchange.queryString, ...writerOf(exchange, caller) };
+  const shown = { ...writerOf(exchange, caller), read: readBackOf(exchange, services.limits) };
   const body = await services.writes.updateOne('service_users', caller.user, data, shown);
   return body ? { status: 200, type: JSON_TYPE, body } : noContent;
 }

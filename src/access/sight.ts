@@ -1,0 +1,52 @@
+/** What a set of rules lets a caller see, in the terms that the schema of GraphQL is built from. */
+import type { Sight } from '../graphql/sight.js';
+import type { Collection, Model } from '../mirror/model.js';
+import { isMasked } from '../plan/access.js';
+import type { Permissions } from './permissions.js';
+
+const known = new WeakMap<Model, { readonly whole: Sight; readonly restricted: WeakMap<Permissions, Sight> }>();
+
+/** Null for who may do everything. */
+export function sightOf(permissions: Permissions | null, model: Model): Sight {
+  const sights = known.get(model) ?? { whole: everything(model), restricted: new WeakMap() };
+  known.set(model, sights);
+  if (!permissions) return sights.whole;
+  const before = sights.restricted.get(permissions);
+  if (before) return before;
+  const sight = restricted(permissions, model);
+  sights.restricted.set(permissions, sight);
+  return sight;
+}
+
+function everything(model: Model): Sight {
+  return {
+    key: 'everything',
+    readable: model,
+    model,
+    writable: () => 'all',
+    mayDelete: () => true,
+    isCertain: () => true,
+  };
+}
+
+function restricted(permissions: Permissions, model: Model): Sight {
+  return {
+    key: permissions.key,
+    readable: permissions.view(model),
+    model,
+    writable: ({ name }, action) => writableFields(permissions, name, action),
+    mayDelete: ({ name }) => permissions.rules('delete', name).length > 0,
+    isCertain: (collection, field) => !isMasked(collection, field),
+  };
+}
+
+function writableFields(
+  permissions: Permissions,
+  collection: Collection['name'],
+  action: 'create' | 'update',
+): ReturnType<Sight['writable']> {
+  const rules = permissions.rules(action, collection);
+  if (rules.length === 0) return null;
+  if (rules.some(({ fields }) => fields === null)) return 'all';
+  return new Set(rules.flatMap(({ fields }) => [...(fields ?? [])]));
+}

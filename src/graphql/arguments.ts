@@ -1,0 +1,62 @@
+/** Arguments of lists → the query of the request AST, through the parsers that REST uses. */
+
+import type { GraphQLField } from 'graphql';
+import { type GraphQLInputType, getNamedType, isInputObjectType, isListType, isNonNullType } from 'graphql';
+import type { Query } from '../request/ast.js';
+import { type Input, type ParseContext, parseQuery } from '../request/query.js';
+import type { ValueList } from '../request/values.js';
+import { filterMeaningOf } from './meaning.js';
+
+export type Arguments = Readonly<Record<string, unknown>>;
+
+/** What is collected while an operation is read. */
+export interface DocumentContext extends ParseContext {
+  readonly values: ValueList;
+}
+
+export function readQuery(
+  field: GraphQLField<unknown, unknown>,
+  { filter, sort, limit, offset, page, search, groupBy, having }: Arguments,
+  context: ParseContext,
+): Query {
+  const type = field.args.find((each) => each.name === 'filter')?.type;
+  const input = {
+    filter: filter && type ? readFilter(filter, type) : undefined,
+    sort: withoutNulls(sort),
+    limit,
+    offset,
+    page,
+    search,
+    groupBy: withoutNulls(groupBy),
+    having,
+  };
+  return parseQuery(input, context);
+}
+
+/** Keys become those of REST: `item:headings`, `year(date)`. Whatever is not a filter's own key is taken as it is. */
+export function readFilter(value: unknown, given: GraphQLInputType): unknown {
+  const type = isNonNullType(given) ? given.ofType : given;
+  if (isListType(type)) {
+    return Array.isArray(value) ? value.map((each) => readFilter(each, type.ofType)) : value;
+  }
+  const named = getNamedType(type);
+  if (!isInputObjectType(named) || value === null || typeof value !== 'object') return value;
+  const fields = named.getFields();
+  const filter: Record<string, unknown> = {};
+  for (const [key, inner] of Object.entries(value as Input)) {
+    const field = fields[key];
+    if (!field) continue;
+    const meaning = filterMeaningOf(field);
+    if (meaning?.kind === 'functions') {
+      for (const [name, condition] of Object.entries((inner ?? {}) as Input))
+        filter[`${name}(${meaning.field})`] = condition;
+    } else filter[meaning ? meaning.key : key] = readFilter(inner, field.type);
+  }
+  return filter;
+}
+
+/** Entries of a list may be null in the schema of this family, and say nothing. */
+function withoutNulls(list: unknown): unknown {
+  if (list === null || list === undefined) return undefined;
+  return Array.isArray(list) ? list.filter((each) => each !== null) : list;
+}

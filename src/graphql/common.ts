@@ -1,0 +1,221 @@
+/** Types that do not depend on the model: functions of fields, operators of filters, results of deletes. */
+import {
+  GraphQLBoolean,
+  type GraphQLFieldConfigMap,
+  GraphQLFloat,
+  GraphQLID,
+  GraphQLInputObjectType,
+  type GraphQLInputType,
+  GraphQLInt,
+  GraphQLList,
+  type GraphQLNamedType,
+  GraphQLNonNull,
+  GraphQLObjectType,
+  type GraphQLOutputType,
+  GraphQLString,
+} from 'graphql';
+import type { Field } from '../mirror/model.js';
+import {
+  LIST_OPERATORS,
+  type Operator,
+  type Representation,
+  SCALAR_OPERATORS,
+  SHAPE_OPERATORS,
+  TEXT_OPERATORS,
+} from '../request/ast.js';
+import { extend } from './meaning.js';
+import {
+  BIG_INT_SCALAR,
+  DATE_SCALAR,
+  GEOMETRY_SCALAR,
+  HASH_SCALAR,
+  JSON_FILTER_SCALAR,
+  JSON_SCALAR,
+  STRING_OR_FLOAT_SCALAR,
+} from './scalars.js';
+
+const DATE_PARTS = ['year', 'month', 'week', 'day', 'weekday'] as const;
+const TIME_PARTS = ['hour', 'minute', 'second'] as const;
+
+type Part = (typeof DATE_PARTS)[number] | (typeof TIME_PARTS)[number] | 'count';
+
+function functions(name: string, parts: readonly Part[], more: GraphQLFieldConfigMap<unknown, unknown> = {}) {
+  const fields = parts.map((part) => [
+    part,
+    { type: GraphQLInt, extensions: extend({ kind: 'function', call: part }) },
+  ]);
+  return new GraphQLObjectType({ name, fields: { ...Object.fromEntries(fields), ...more } });
+}
+
+const DATE_FUNCTIONS = functions('date_functions', DATE_PARTS);
+const TIME_FUNCTIONS = functions('time_functions', TIME_PARTS);
+const MOMENT_FUNCTIONS = functions('datetime_functions', [...DATE_PARTS, ...TIME_PARTS]);
+const COUNT_FUNCTIONS = functions('count_functions', ['count']);
+const JSON_FUNCTIONS = functions('json_functions', ['count'], {
+  json: {
+    type: JSON_SCALAR,
+    args: { path: { type: new GraphQLNonNull(GraphQLString) } },
+    extensions: extend({ kind: 'json' }),
+  },
+});
+
+function operators(name: string, value: GraphQLInputType, names: readonly (Operator | 'json')[]) {
+  const fields = names.map((operator) => [`_${operator}`, { type: operandType(operator, value) }]);
+  return new GraphQLInputObjectType({ name: `${name}_filter_operators`, fields: Object.fromEntries(fields) });
+}
+
+function operandType(operator: Operator | 'json', value: GraphQLInputType): GraphQLInputType {
+  if (operator === 'json') return JSON_FILTER_SCALAR;
+  if (/^n?(null|empty)$/.test(operator)) return GraphQLBoolean;
+  return (LIST_OPERATORS as readonly string[]).includes(operator) ? new GraphQLList(value) : value;
+}
+
+const PRESENCE = ['null', 'nnull'] as const;
+const EQUALITY = ['eq', 'neq', 'in', 'nin', ...PRESENCE] as const;
+const ORDERED = [...SCALAR_OPERATORS, ...LIST_OPERATORS, ...PRESENCE];
+
+const STRING_OPERATORS = operators('string', GraphQLString, [...EQUALITY, ...TEXT_OPERATORS, 'empty', 'nempty']);
+const NUMBER_OPERATORS = operators('number', STRING_OR_FLOAT_SCALAR, ORDERED);
+const BIG_INT_OPERATORS = operators('big_int', BIG_INT_SCALAR, ORDERED);
+const DATE_OPERATORS = operators('date', GraphQLString, ORDERED);
+const BOOLEAN_OPERATORS = operators('boolean', GraphQLBoolean, ['eq', 'neq', ...PRESENCE]);
+const ID_OPERATORS = operators('id', GraphQLID, EQUALITY);
+const HASH_OPERATORS = operators('hash', HASH_SCALAR, ['empty', 'nempty', ...PRESENCE]);
+const JSON_OPERATORS = operators('json', JSON_SCALAR, [...PRESENCE, 'json']);
+const GEOMETRY_OPERATORS = operators('geometry', GEOMETRY_SCALAR, ['eq', 'neq', ...PRESENCE, ...SHAPE_OPERATORS]);
+
+function functionFilter(name: string, parts: readonly Part[]) {
+  const fields = parts.map((part) => [part, { type: NUMBER_OPERATORS }]);
+  return new GraphQLInputObjectType({ name: `${name}_function_filter`, fields: Object.fromEntries(fields) });
+}
+
+const DATE_FUNCTION_FILTER = functionFilter('date', DATE_PARTS);
+const TIME_FUNCTION_FILTER = functionFilter('time', TIME_PARTS);
+const MOMENT_FUNCTION_FILTER = functionFilter('datetime', [...DATE_PARTS, ...TIME_PARTS]);
+const COUNT_FUNCTION_FILTER = functionFilter('count', ['count']);
+
+/** Secrets are accepted, shown masked, and never compared. */
+export function isConcealed(field: Field): boolean {
+  return field.type === 'hash' || field.special.includes('conceal');
+}
+
+/** Functions of a field: the object that shows them, and the filter over them. */
+export interface Functions {
+  readonly shown: GraphQLObjectType;
+  readonly filter: GraphQLInputObjectType;
+}
+
+export function functionsOf(field: Field): Functions | null {
+  if (field.relation?.kind === 'one-to-many') return { shown: COUNT_FUNCTIONS, filter: COUNT_FUNCTION_FILTER };
+  if (!field.column || isConcealed(field)) return null;
+  switch (field.type) {
+    case 'date':
+      return { shown: DATE_FUNCTIONS, filter: DATE_FUNCTION_FILTER };
+    case 'time':
+      return { shown: TIME_FUNCTIONS, filter: TIME_FUNCTION_FILTER };
+    case 'dateTime':
+    case 'timestamp':
+      return { shown: MOMENT_FUNCTIONS, filter: MOMENT_FUNCTION_FILTER };
+    case 'json':
+      return { shown: JSON_FUNCTIONS, filter: COUNT_FUNCTION_FILTER };
+    default:
+      return null;
+  }
+}
+
+export interface ValueType {
+  readonly type: GraphQLOutputType & GraphQLInputType;
+  readonly as: Representation;
+}
+
+/** How a column is shown, and what is accepted for it. */
+export function valueTypeOf(field: Field): ValueType {
+  if (isConcealed(field)) return { type: HASH_SCALAR, as: 'default' };
+  if (field.column?.is_primary_key || field.type === 'uuid') return { type: GraphQLID, as: 'text' };
+  if (field.column?.is_array) return { type: JSON_SCALAR, as: 'default' };
+  if (field.type.startsWith('geometry')) return { type: GEOMETRY_SCALAR, as: 'default' };
+  switch (field.type) {
+    case 'integer':
+      return { type: GraphQLInt, as: 'default' };
+    case 'bigInteger':
+      return { type: BIG_INT_SCALAR, as: 'default' };
+    case 'decimal':
+      return { type: GraphQLFloat, as: 'number' };
+    case 'float':
+      return { type: GraphQLFloat, as: 'default' };
+    case 'boolean':
+      return { type: GraphQLBoolean, as: 'default' };
+    case 'date':
+    case 'dateTime':
+    case 'time':
+    case 'timestamp':
+      return { type: DATE_SCALAR, as: 'default' };
+    case 'json':
+      return { type: JSON_SCALAR, as: 'default' };
+    case 'csv':
+      return { type: new GraphQLList(GraphQLString), as: 'default' };
+    case 'unknown':
+      return { type: GraphQLString, as: 'text' };
+    default:
+      return { type: GraphQLString, as: 'default' };
+  }
+}
+
+export function operatorsOf(field: Field): GraphQLInputObjectType {
+  if (isConcealed(field)) return HASH_OPERATORS;
+  if (field.type.startsWith('geometry')) return GEOMETRY_OPERATORS;
+  switch (field.type) {
+    case 'integer':
+    case 'decimal':
+    case 'float':
+      return NUMBER_OPERATORS;
+    case 'bigInteger':
+      return BIG_INT_OPERATORS;
+    case 'boolean':
+      return BOOLEAN_OPERATORS;
+    case 'date':
+    case 'dateTime':
+    case 'time':
+    case 'timestamp':
+      return DATE_OPERATORS;
+    case 'json':
+      return JSON_OPERATORS;
+    case 'uuid':
+      return ID_OPERATORS;
+    default:
+      return STRING_OPERATORS;
+  }
+}
+
+export const DELETE_ONE = new GraphQLObjectType({
+  name: 'delete_one',
+  fields: { id: { type: new GraphQLNonNull(GraphQLID) } },
+});
+
+export const DELETE_MANY = new GraphQLObjectType({
+  name: 'delete_many',
+  fields: { ids: { type: new GraphQLNonNull(new GraphQLList(new GraphQLNonNull(GraphQLID))) } },
+});
+
+export const NUMBERS: ReadonlySet<string> = new Set(['integer', 'bigInteger', 'decimal', 'float']);
+
+/** Types that documents may name although no collection has led to them yet. */
+export const COMMON_TYPES: readonly GraphQLNamedType[] = [
+  GraphQLInt,
+  GraphQLFloat,
+  GraphQLID,
+  ...[
+    BIG_INT_SCALAR,
+    DATE_SCALAR,
+    GEOMETRY_SCALAR,
+    HASH_SCALAR,
+    JSON_SCALAR,
+    JSON_FILTER_SCALAR,
+    STRING_OR_FLOAT_SCALAR,
+  ],
+  ...[DATE_FUNCTIONS, TIME_FUNCTIONS, MOMENT_FUNCTIONS, COUNT_FUNCTIONS, JSON_FUNCTIONS],
+  ...[STRING_OPERATORS, NUMBER_OPERATORS, BIG_INT_OPERATORS, DATE_OPERATORS, BOOLEAN_OPERATORS],
+  ...[ID_OPERATORS, HASH_OPERATORS, JSON_OPERATORS, GEOMETRY_OPERATORS],
+  ...[DATE_FUNCTION_FILTER, TIME_FUNCTION_FILTER, MOMENT_FUNCTION_FILTER, COUNT_FUNCTION_FILTER],
+  ...[DELETE_ONE, DELETE_MANY],
+];

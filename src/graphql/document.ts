@@ -1,0 +1,69 @@
+/** A text becomes a document that is known to fit the schema. What was parsed once is kept, errors included. */
+import {
+  type DocumentNode,
+  type FragmentDefinitionNode,
+  GraphQLError,
+  type GraphQLSchema,
+  Kind,
+  NoSchemaIntrospectionCustomRule,
+  type OperationDefinitionNode,
+  parse,
+  specifiedRules,
+  validate,
+} from 'graphql';
+import { DocumentFailure, documentFailure } from './failure.js';
+import { checkSize, type DocumentLimits } from './limits.js';
+
+export interface Document {
+  readonly schema: GraphQLSchema;
+  readonly node: DocumentNode;
+  readonly operations: readonly OperationDefinitionNode[];
+  readonly fragments: ReadonlyMap<string, FragmentDefinitionNode>;
+}
+
+/** Whether the document asks about the schema: then all of it is needed. */
+export function asksForSchema(text: string): boolean {
+  return /__(schema|type)\b/.test(text);
+}
+
+/** As many errors as help. */
+const MOST_ERRORS = 20;
+
+export function readDocument(text: string, schema: GraphQLSchema, limits: DocumentLimits): Document {
+  const node = parseText(text, limits);
+  checkSize(node, limits);
+  const rules = limits.introspection ? specifiedRules : [...specifiedRules, NoSchemaIntrospectionCustomRule];
+  const errors = validate(schema, node, rules, { maxErrors: MOST_ERRORS });
+  if (errors.length > 0) throw DocumentFailure.of(errors, limits.introspection);
+  const fragments = new Map<string, FragmentDefinitionNode>();
+  const operations: OperationDefinitionNode[] = [];
+  for (const each of node.definitions) {
+    if (each.kind === Kind.FRAGMENT_DEFINITION) fragments.set(each.name.value, each);
+    if (each.kind === Kind.OPERATION_DEFINITION) operations.push(each);
+  }
+  return { schema, node, operations, fragments };
+}
+
+export function chooseOperation({ operations, schema }: Document, name: string | null): OperationDefinitionNode {
+  const named = name === null ? operations : operations.filter((each) => each.name?.value === name);
+  const [only, ...others] = named;
+  if (!only) {
+    throw documentFailure(
+      name === null ? 'The document has no operation' : `The document has no operation named "${name}"`,
+    );
+  }
+  if (others.length > 0)
+    throw documentFailure('The document has several operations: "operationName" has to name one of them');
+  if (!schema.getRootType(only.operation)) {
+    throw DocumentFailure.of([new GraphQLError(`The schema has no ${only.operation}`, { nodes: only })], true);
+  }
+  return only;
+}
+
+function parseText(text: string, limits: DocumentLimits): DocumentNode {
+  try {
+    return parse(text, { maxTokens: limits.tokens });
+  } catch (error) {
+    throw DocumentFailure.of([error as GraphQLError], limits.introspection);
+  }
+}

@@ -1,0 +1,85 @@
+/** What went wrong with a document, in the form GraphQL asks for: a message, where in the text, where in the answer, which code. */
+import { type ASTNode, GraphQLError, getLocation } from 'graphql';
+import { invalidQuery, ServiceError } from '../errors.js';
+
+/** As it stands in a response. */
+export interface ResponseError {
+  readonly message: string;
+  readonly locations?: readonly Location[];
+  readonly path?: readonly (string | number)[];
+  readonly extensions: Readonly<Record<string, unknown>>;
+}
+
+export interface Location {
+  readonly line: number;
+  readonly column: number;
+}
+
+/** Where a field stands in the document and in the answer. */
+export interface FieldPlace {
+  readonly path: readonly (string | number)[];
+  readonly locations: readonly Location[];
+}
+
+/** The document cannot be carried out at all. */
+export class DocumentFailure extends Error {
+  readonly errors: readonly ResponseError[];
+
+  constructor(errors: readonly ResponseError[]) {
+    super(errors[0]?.message ?? 'the document failed');
+    this.errors = errors;
+  }
+
+  /** Errors of the parser, of validation, or of the values of variables. */
+  static of(errors: readonly GraphQLError[], hints: boolean): DocumentFailure {
+    return new DocumentFailure(
+      errors.map(({ message, locations, path }) => ({
+        message: hints ? message : message.replace(/ Did you mean .*\?$/s, ''),
+        ...(locations ? { locations: locations.map(({ line, column }) => ({ line, column })) } : {}),
+        ...(path ? { path } : {}),
+        extensions: { code: 'INVALID_QUERY' },
+      })),
+    );
+  }
+}
+
+export function documentFailure(reason: string): DocumentFailure {
+  return new DocumentFailure([responseError(invalidQuery(reason), null)]);
+}
+
+/** A field of the document failed: everything that is read below it says where. */
+export class FieldFailure extends Error {
+  readonly place: FieldPlace;
+  override readonly cause: unknown;
+
+  constructor(cause: unknown, place: FieldPlace) {
+    super('a field failed');
+    this.cause = cause;
+    this.place = place;
+  }
+}
+
+export function placeOf(node: ASTNode, path: readonly (string | number)[]): FieldPlace {
+  return { path, locations: node.loc ? [getLocation(node.loc.source, node.loc.start)] : [] };
+}
+
+/** Errors of the service keep their codes; errors of graphql-js are about values that do not fit. */
+export function responseError(error: ServiceError, place: FieldPlace | null): ResponseError {
+  return {
+    message: error.message,
+    ...place,
+    extensions: { ...error.extensions, code: error.code },
+  };
+}
+
+/** The place is that of the innermost field that knows of the error. */
+export function at<Result>(place: () => FieldPlace, work: () => Result): Result {
+  try {
+    return work();
+  } catch (error) {
+    if (error instanceof FieldFailure) throw error;
+    if (error instanceof GraphQLError) throw new FieldFailure(invalidQuery(error.message.replace(/\.$/, '')), place());
+    if (error instanceof ServiceError) throw new FieldFailure(error, place());
+    throw error;
+  }
+}

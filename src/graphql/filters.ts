@@ -1,0 +1,99 @@
+/** Collections → input types of filters. They lie over what may be read: nothing may be learned by filtering. */
+import { type GraphQLInputFieldConfig, GraphQLInputObjectType, GraphQLList, type GraphQLNamedType } from 'graphql';
+import type { Collection, Field } from '../mirror/model.js';
+import { functionsOf, operatorsOf } from './common.js';
+import { extend } from './meaning.js';
+import { expressibleFields, isExpressible, type TypeNames } from './names.js';
+import type { Sight } from './sight.js';
+
+type Fields = Record<string, GraphQLInputFieldConfig>;
+
+export class FilterTypes {
+  readonly #sight: Sight;
+  readonly #names: TypeNames;
+  readonly #made: Map<string, GraphQLNamedType>;
+
+  /** Types are added to those that were made before. */
+  constructor(sight: Sight, names: TypeNames, made: Map<string, GraphQLNamedType>) {
+    this.#made = made;
+    this.#sight = sight;
+    this.#names = names;
+  }
+
+  /** The collection must be readable. */
+  filter(name: string): GraphQLInputObjectType {
+    return this.#make('filter', name, (collection, self) => this.#fields(collection, self));
+  }
+
+  /** The filter of a list: about some of its items, or none. */
+  quantified(name: string): GraphQLInputObjectType {
+    return this.#make('quantifier', name, (collection, self) => {
+      const filter = this.filter(name);
+      return { ...this.#fields(collection, self), _some: { type: filter }, _none: { type: filter } };
+    });
+  }
+
+  #make(
+    kind: 'filter' | 'quantifier',
+    name: string,
+    fields: (collection: Collection, self: GraphQLInputObjectType) => Fields,
+  ): GraphQLInputObjectType {
+    const typeName = this.#names.of(kind, name);
+    const before = this.#made.get(typeName);
+    if (before) return before as GraphQLInputObjectType;
+    const collection = this.#collection(name);
+    if (!collection) throw new Error(`"${name}" is not readable`);
+    const type: GraphQLInputObjectType = new GraphQLInputObjectType({
+      name: typeName,
+      fields: () => fields(collection, type),
+    });
+    this.#made.set(typeName, type);
+    return type;
+  }
+
+  #collection(name: string): Collection | null {
+    const collection = this.#sight.readable.collections.get(name);
+    return collection && isExpressible(collection) ? collection : null;
+  }
+
+  #fields(collection: Collection, self: GraphQLInputObjectType): Fields {
+    const fields: Fields = {};
+    for (const field of expressibleFields(collection)) {
+      this.#addField(fields, collection, field);
+      const functions = functionsOf(field);
+      const name = `${field.name}_func`;
+      if (functions && !collection.fields.has(name) && this.#leads(field))
+        fields[name] = { type: functions.filter, extensions: extend({ kind: 'functions', field: field.name }) };
+    }
+    const list = { type: new GraphQLList(self) };
+    return { ...fields, _and: list, _or: list };
+  }
+
+  #addField(fields: Fields, collection: Collection, field: Field): void {
+    const { relation } = field;
+    if (relation?.kind === 'one-to-many') {
+      if (this.#collection(relation.manyCollection))
+        fields[field.name] = { type: this.quantified(relation.manyCollection) };
+      return;
+    }
+    if (relation?.kind === 'many-to-one' && this.#collection(relation.oneCollection)) {
+      fields[field.name] = { type: this.filter(relation.oneCollection) };
+      return;
+    }
+    if (relation?.kind === 'many-to-any') {
+      for (const target of relation.allowedCollections) {
+        const name = `${field.name}__${target}`;
+        if (this.#collection(target) && !collection.fields.has(name))
+          fields[name] = {
+            type: this.filter(target),
+            extensions: extend({ kind: 'key', key: `${field.name}:${target}` }),
+          };
+      }
+    }
+    if (field.column) fields[field.name] = { type: operatorsOf(field) };
+  }
+
+  #leads({ relation }: Field): boolean {
+    return relation?.kind !== 'one-to-many' || this.#collection(relation.manyCollection) !== null;
+  }
+}

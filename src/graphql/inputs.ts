@@ -1,0 +1,133 @@
+/**
+ * Collections → input types of payloads. Root items have types of their own for create and update; related items share one
+ * type whose fields are all optional, since an object with a key links or changes an item and one without makes one.
+ * GraphQL has no unions of inputs: the detailed form of a list, `{create, update, delete}`, works because a single object
+ * in the place of a list is a list of one.
+ */
+import {
+  GraphQLID,
+  type GraphQLInputFieldConfig,
+  GraphQLInputObjectType,
+  type GraphQLInputType,
+  GraphQLList,
+  type GraphQLNamedType,
+  GraphQLNonNull,
+} from 'graphql';
+import type { Collection, Field } from '../mirror/model.js';
+import { valueTypeOf } from './common.js';
+import { STAGED } from './meaning.js';
+import { expressibleFields, isExpressible, type TypeNames } from './names.js';
+import { JSON_SCALAR } from './scalars.js';
+import type { Sight } from './sight.js';
+import { describe, isStamped } from './types.js';
+
+type Fields = Record<string, GraphQLInputFieldConfig>;
+type Action = 'create' | 'update';
+
+const STAGES = ['create', 'update', 'delete'] as const;
+
+export class InputTypes {
+  readonly #sight: Sight;
+  readonly #names: TypeNames;
+  readonly #made: Map<string, GraphQLNamedType>;
+  readonly #known = new Map<string, GraphQLInputObjectType | null>();
+
+  /** Types are added to those that were made before. */
+  constructor(sight: Sight, names: TypeNames, made: Map<string, GraphQLNamedType>) {
+    this.#made = made;
+    this.#sight = sight;
+    this.#names = names;
+  }
+
+  /** Null where the caller may not write, or has no field to write to. */
+  root(collection: Collection, action: Action): GraphQLInputObjectType | null {
+    return this.#make(this.#names.of(action, collection.name), collection, action, () =>
+      this.#fields(collection, [action], action === 'create'),
+    );
+  }
+
+  /** Items inside of items: made or changed. */
+  related(name: string): GraphQLInputObjectType | null {
+    const collection = this.#sight.model.collections.get(name);
+    if (!collection || !isExpressible(collection)) return null;
+    const stages = !STAGES.some((stage) => collection.fields.has(stage));
+    return this.#make(
+      this.#names.of('relation', name),
+      collection,
+      null,
+      (self) => ({ ...this.#fields(collection, ['create', 'update'], false), ...(stages ? staged(self) : {}) }),
+      stages ? STAGED : {},
+    );
+  }
+
+  #make(
+    name: string,
+    collection: Collection,
+    action: Action | null,
+    fields: (self: GraphQLInputObjectType) => Fields,
+    extensions: Record<string, unknown> = {},
+  ): GraphQLInputObjectType | null {
+    const known = this.#known.get(name);
+    if (known !== undefined) return known;
+    const actions: readonly Action[] = action ? [action] : ['create', 'update'];
+    const writable = actions.some((each) => this.#writable(collection, each).length > 0);
+    const type: GraphQLInputObjectType | null = writable
+      ? new GraphQLInputObjectType({ name, extensions, fields: () => fields(type as never) })
+      : null;
+    this.#known.set(name, type);
+    if (type) this.#made.set(name, type);
+    return type;
+  }
+
+  #writable(collection: Collection, action: Action): Field[] {
+    const allowed = this.#sight.writable(collection, action);
+    if (!allowed) return [];
+    return expressibleFields(collection).filter(
+      (field) => !field.column?.is_generated && (allowed === 'all' || allowed.has(field.name)),
+    );
+  }
+
+  #fields(collection: Collection, actions: readonly Action[], strict: boolean): Fields {
+    const fields: Fields = {};
+    // The key names the item, whether or not it may be written.
+    if (!strict) fields[collection.primaryKey.name] = { type: GraphQLID };
+    for (const field of new Set(actions.flatMap((action) => this.#writable(collection, action)))) {
+      const type = this.#type(field);
+      if (!type) continue;
+      const required = strict && isRequired(field) && !field.relation;
+      fields[field.name] = {
+        type: required ? new GraphQLNonNull(type) : type,
+        description: describe(field.meta?.note ?? field.column?.comment),
+      };
+    }
+    return fields;
+  }
+
+  #type(field: Field): GraphQLInputType | null {
+    const { relation } = field;
+    switch (relation?.kind) {
+      case 'many-to-one':
+        return this.related(relation.oneCollection) ?? valueTypeOf(field).type;
+      case 'one-to-many': {
+        const type = this.related(relation.manyCollection);
+        return type && new GraphQLList(type);
+      }
+      case 'many-to-any':
+        // A key, or the item itself, whose collection stands beside it.
+        return JSON_SCALAR;
+      default:
+        return field.column ? valueTypeOf(field).type : null;
+    }
+  }
+}
+
+function staged(self: GraphQLInputObjectType): Fields {
+  const items = { type: new GraphQLList(new GraphQLNonNull(self)) };
+  return { create: items, update: items, delete: { type: new GraphQLList(GraphQLID) } };
+}
+
+function isRequired(field: Field): boolean {
+  const { column } = field;
+  if (!column || column.is_nullable || column.identity !== null || isStamped(field)) return false;
+  return column.default_expression === null;
+}

@@ -1,0 +1,71 @@
+/**
+ * How large a document may be, counted before it is validated: validation itself takes longer than in proportion, and
+ * fragments let a short text select very much.
+ */
+import { type DocumentNode, type FragmentDefinitionNode, Kind, type SelectionSetNode } from 'graphql';
+import { documentFailure } from './failure.js';
+
+export interface DocumentLimits {
+  readonly tokens: number;
+  readonly depth: number;
+  readonly nodes: number;
+  readonly aliases: number;
+  readonly introspection: boolean;
+}
+
+interface Size {
+  readonly depth: number;
+  readonly nodes: number;
+  readonly aliases: number;
+}
+
+const NOTHING: Size = { depth: 0, nodes: 0, aliases: 0 };
+
+export function checkSize(document: DocumentNode, limits: DocumentLimits): void {
+  const fragments = new Map<string, FragmentDefinitionNode>();
+  for (const each of document.definitions) {
+    if (each.kind === Kind.FRAGMENT_DEFINITION) fragments.set(each.name.value, each);
+  }
+  const known = new Map<string, Size>();
+  const measureFragment = (name: string): Size => {
+    const before = known.get(name);
+    if (before) return before;
+    // One that spreads itself is refused by validation; until then it counts for nothing.
+    known.set(name, NOTHING);
+    const fragment = fragments.get(name);
+    const size = fragment ? measure(fragment.selectionSet) : NOTHING;
+    known.set(name, size);
+    return size;
+  };
+  const measure = ({ selections }: SelectionSetNode): Size => {
+    let { depth, nodes, aliases } = NOTHING;
+    for (const each of selections) {
+      let size = NOTHING;
+      if (each.kind === Kind.FRAGMENT_SPREAD) size = measureFragment(each.name.value);
+      else if (each.kind === Kind.INLINE_FRAGMENT) size = measure(each.selectionSet);
+      else if (!each.name.value.startsWith('__')) {
+        // Introspection has its own limit on depth, a rule of graphql-js.
+        const inner = each.selectionSet ? measure(each.selectionSet) : NOTHING;
+        size = { depth: inner.depth + 1, nodes: inner.nodes + 1, aliases: inner.aliases + (each.alias ? 1 : 0) };
+      }
+      depth = Math.max(depth, size.depth);
+      nodes += size.nodes;
+      aliases += size.aliases;
+    }
+    return { depth, nodes, aliases };
+  };
+  let [nodes, aliases] = [0, 0];
+  for (const each of document.definitions) {
+    if (each.kind !== Kind.OPERATION_DEFINITION) continue;
+    const size = measure(each.selectionSet);
+    nodes += size.nodes;
+    aliases += size.aliases;
+    check('levels', size.depth, limits.depth, 'GRAPHQL_QUERY_DEPTH_LIMIT');
+  }
+  check('fields', nodes, limits.nodes, 'GRAPHQL_QUERY_NODE_LIMIT');
+  check('aliases', aliases, limits.aliases, 'GRAPHQL_QUERY_ALIAS_LIMIT');
+}
+
+function check(what: string, found: number, most: number, option: string): void {
+  if (found > most) throw documentFailure(`The document has more than ${most} ${what} (${option})`);
+}

@@ -1,0 +1,209 @@
+/** A mutation operation → steps: each root field one write, with what is shown of it. */
+import {
+  type FieldNode,
+  type GraphQLField,
+  type GraphQLInputType,
+  type GraphQLObjectType,
+  getNamedType,
+  isInputObjectType,
+  isListType,
+  isNonNullType,
+  type OperationDefinitionNode,
+} from 'graphql';
+import { invalidPayload, invalidQuery } from '../errors.js';
+import { NO_QUERY, type ReadRequest, type Target } from '../request/ast.js';
+import type { Input, ParseLimits } from '../request/query.js';
+import { ValueList } from '../request/values.js';
+import { type Arguments, type DocumentContext, readQuery } from './arguments.js';
+import { readCall } from './calls.js';
+import type { Document } from './document.js';
+import { at, FieldFailure, placeOf } from './failure.js';
+import { isStaged, rootMeaningOf } from './meaning.js';
+import type { MutationReading, MutationStep, ReadBack, Root } from './reading.js';
+import { type Path, Selections, setsOf } from './selections.js';
+
+export function readMutationOperation(
+  { schema, fragments }: Document,
+  operation: OperationDefinitionNode,
+  variables: Record<string, unknown>,
+  limits: ParseLimits,
+): MutationReading {
+  const type = schema.getMutationType() as GraphQLObjectType;
+  const source = { schema, fragments, variables };
+  const collected = new Selections(source, contextOf(limits)).collect(type, [operation.selectionSet]);
+  const once = new Set<string>();
+  const steps = [...collected].map(([name, nodes]): MutationStep => {
+    const place = placeOf(nodes[0], [name]);
+    const field = type.getFields()[nodes[0].name.value];
+    if (!field) return { kind: 'json', name, place, nullable: true, text: JSON.stringify(type.name) };
+    const root: Root = { name, place, nullable: !isNonNullType(field.type) };
+    const context = contextOf(limits);
+    const meaning = rootMeaningOf(field);
+    if (meaning.kind === 'service' && meaning.once && once.has(meaning.name)) {
+      throw new FieldFailure(invalidQuery(`"${meaning.name}" may stand in an operation once`), place);
+    }
+    if (meaning.kind === 'service') once.add(meaning.name);
+    return at(
+      () => place,
+      () => readStep(root, field, nodes, new Selections(source, context), context),
+    );
+  });
+  checkCalls(steps);
+  return { kind: 'mutation', steps };
+}
+
+/** What routes carry out cannot be part of a transaction. */
+function checkCalls(steps: readonly MutationStep[]): void {
+  const call = steps.find((step) => step.kind === 'call');
+  if (!call || steps.every((step) => step.kind === 'call' || step.kind === 'json')) return;
+  throw new FieldFailure(
+    invalidQuery(`"${call.name}" cannot stand in one operation with writes of items: these are one transaction`),
+    call.place,
+  );
+}
+
+function contextOf(limits: ParseLimits): DocumentContext {
+  return { values: new ValueList(limits.nodes), limits };
+}
+
+function readStep(
+  root: Root,
+  field: GraphQLField<unknown, unknown>,
+  nodes: readonly [FieldNode, ...FieldNode[]],
+  selections: Selections,
+  context: DocumentContext,
+): MutationStep {
+  const meaning = rootMeaningOf(field);
+  const path = [root.name];
+  const given = selections.arguments(field, nodes[0], path);
+  const argumentType = (name: string): GraphQLInputType =>
+    (field.args.find((each) => each.name === name) as { type: GraphQLInputType }).type;
+  const data = (): unknown => readPayload(given.data, argumentType('data'), 'data');
+  const shown = (collection: string, readable: boolean, many: boolean): ReadBack | null =>
+    readable ? readBack(collection, many, field, given, nodes, selections, context, path) : null;
+  switch (meaning.kind) {
+    case 'create': {
+      const items = (meaning.many ? ((data() ?? []) as Input[]) : [data() as Input]) satisfies Input[];
+      const { collection, many } = meaning;
+      return { ...root, kind: 'create', collection, items, many, shown: shown(collection, meaning.readable, many) };
+    }
+    case 'batch': {
+      const { collection } = meaning;
+      const items = (data() ?? []) as Input[];
+      return { ...root, kind: 'batch', collection, items, shown: shown(collection, meaning.readable, true) };
+    }
+    case 'update': {
+      const { collection, many } = meaning;
+      const keys = keysOf(given, many);
+      const readable = shown(collection, meaning.readable, many);
+      return { ...root, kind: 'update', collection, keys, data: data() as Input, many, shown: readable };
+    }
+    case 'update-singleton': {
+      const { collection } = meaning;
+      return {
+        ...root,
+        kind: 'singleton',
+        collection,
+        data: data() as Input,
+        shown: shown(collection, meaning.readable, false),
+      };
+    }
+    case 'delete': {
+      const keys = keysOf(given, meaning.many);
+      const type = getNamedType(field.type) as GraphQLObjectType;
+      const text = deletedText(type, nodes, keys, meaning.many, selections);
+      return { ...root, kind: 'delete', collection: meaning.collection, keys, text };
+    }
+    case 'service':
+      return { ...root, kind: 'call', call: readCall(meaning.name, given, nodes, selections) };
+    case 'update-me':
+      return {
+        ...root,
+        kind: 'update-me',
+        data: data() as Input,
+        shown: shown('service_users', meaning.readable, false),
+      };
+    default:
+      throw new Error(`a mutation cannot ${meaning.kind}`);
+  }
+}
+
+function keysOf({ id, ids }: Arguments, many: boolean): string[] {
+  return many ? (ids as (string | null)[]).filter((each) => each !== null) : [String(id)];
+}
+
+/** Keys are known before anything is deleted, so is the answer. */
+function deletedText(
+  type: GraphQLObjectType,
+  nodes: readonly FieldNode[],
+  keys: readonly string[],
+  many: boolean,
+  selections: Selections,
+): string {
+  const entries = [...selections.collect(type, setsOf(nodes))].map(([output, [node]]) => [
+    output,
+    node.name.value === '__typename' ? type.name : many ? keys : keys[0],
+  ]);
+  return JSON.stringify(Object.fromEntries(entries));
+}
+
+const READING = ['filter', 'sort', 'limit', 'offset', 'page', 'search'] as const;
+
+/** In the order in which they were written, unless the arguments say otherwise. */
+function readBack(
+  collection: string,
+  many: boolean,
+  field: GraphQLField<unknown, unknown>,
+  given: Arguments,
+  nodes: readonly FieldNode[],
+  selections: Selections,
+  context: DocumentContext,
+  path: Path,
+): ReadBack {
+  const keys = context.values.add(null);
+  const asked = many && READING.some((name) => given[name] !== undefined && given[name] !== null);
+  const query = asked ? readQuery(field, { limit: -1, ...given }, context) : NO_QUERY;
+  const target: Target = !many
+    ? { kind: 'item', key: keys }
+    : asked
+      ? { kind: 'keys', keys }
+      : { kind: 'written', keys };
+  const fields = selections.read(getNamedType(field.type) as GraphQLObjectType, nodes, path);
+  const request: ReadRequest = { kind: 'read', collection, target, query: { ...query, fields }, export: false };
+  return { request, values: context.values.done() };
+}
+
+const STAGES: ReadonlySet<string> = new Set(['create', 'update', 'delete']);
+
+/** The payload as REST knows it: a list of one entry with stages is the detailed form. */
+function readPayload(value: unknown, given: GraphQLInputType, place: string): unknown {
+  const type = isNonNullType(given) ? given.ofType : given;
+  if (value === null || value === undefined) return value;
+  if (isListType(type)) {
+    if (!Array.isArray(value)) return value;
+    const staged = readStages(value, type.ofType, place);
+    return staged ?? value.map((each, position) => readPayload(each, type.ofType, `${place}.${position}`));
+  }
+  if (!isInputObjectType(type) || typeof value !== 'object') return value;
+  const fields = type.getFields();
+  const entries = Object.entries(value as Input).map(([key, inner]) => {
+    const field = fields[key];
+    return [key, field ? readPayload(inner, field.type, `${place}.${key}`) : inner];
+  });
+  if (isStaged(type) && entries.some(([key]) => STAGES.has(key as string)))
+    throw invalidPayload(`"${place}" mixes fields of an item with create, update and delete`);
+  return Object.fromEntries(entries);
+}
+
+function readStages(list: readonly unknown[], given: GraphQLInputType, place: string): Input | null {
+  const type = isNonNullType(given) ? given.ofType : given;
+  const [only] = list;
+  if (!isInputObjectType(type) || !isStaged(type) || list.length !== 1 || only === null || typeof only !== 'object')
+    return null;
+  const keys = Object.keys(only as Input);
+  if (keys.length === 0 || !keys.every((key) => STAGES.has(key))) return null;
+  const { create, update, delete: removed } = only as Record<string, unknown[] | null | undefined>;
+  const items = (stage: string, entries: unknown[] | null | undefined): unknown[] =>
+    (entries ?? []).map((each, position) => readPayload(each, type, `${place}.${stage}.${position}`));
+  return { create: items('create', create), update: items('update', update), delete: removed ?? [] };
+}

@@ -1,0 +1,109 @@
+/**
+ * Names of types and root fields. Collections keep their own names; what is generated beside them gives way where a
+ * collection is called the same. What cannot be written in GraphQL at all is left out, with the relations that lead to it.
+ */
+import type { Collection, Field, Model } from '../mirror/model.js';
+import { COMMON_TYPES } from './common.js';
+import { serviceTypes } from './services.js';
+
+const NAME = /^(?!__)[_A-Za-z][_0-9A-Za-z]*$/;
+
+/** Names of types that stand in every schema, and some that tools expect to be scalars. */
+const RESERVED: ReadonlySet<string> = new Set([
+  ...['Query', 'Mutation', 'Subscription', 'String', 'Boolean', 'Void', 'DateTime', 'Point', 'Polygon', 'uid'],
+  ...[...COMMON_TYPES, ...serviceTypes()].map(({ name }) => name),
+]);
+
+export function isExpressible(collection: Collection): boolean {
+  if (!NAME.test(collection.name) || RESERVED.has(collection.name)) return false;
+  // A type needs a field.
+  return expressibleFields(collection).some((field) => field.column);
+}
+
+const expressible = new WeakMap<Collection, readonly Field[]>();
+
+/** The fields of a collection that GraphQL can name. */
+export function expressibleFields(collection: Collection): readonly Field[] {
+  const known = expressible.get(collection);
+  if (known) return known;
+  const fields = [...collection.fields.values()].filter((field) => NAME.test(field.name));
+  expressible.set(collection, fields);
+  return fields;
+}
+
+/** What is generated for a collection; unions belong to one of its fields. */
+export type GeneratedKind =
+  | 'filter'
+  | 'quantifier'
+  | 'create'
+  | 'update'
+  | 'relation'
+  | 'aggregated'
+  | 'aggregated count'
+  | 'aggregated fields'
+  | 'aggregated extremes'
+  | 'union';
+
+const SPELLINGS: readonly (readonly [GeneratedKind, (collection: string) => string])[] = [
+  ['filter', (name) => `${name}_filter`],
+  ['quantifier', (name) => `${name}_quantifier_filter`],
+  ['create', (name) => `create_${name}_input`],
+  ['update', (name) => `update_${name}_input`],
+  ['relation', (name) => `${name}_relation_input`],
+  ['aggregated', (name) => `${name}_aggregated`],
+  ['aggregated count', (name) => `${name}_aggregated_count`],
+  ['aggregated fields', (name) => `${name}_aggregated_fields`],
+  ['aggregated extremes', (name) => `${name}_aggregated_extremes`],
+];
+
+export interface Generated {
+  readonly kind: GeneratedKind;
+  readonly collection: string;
+}
+
+/** All names are given out beforehand, so that they do not depend on which type is made first. */
+export class TypeNames {
+  readonly #names = new Map<string, string>();
+  readonly #generated = new Map<string, Generated>();
+
+  constructor(model: Model) {
+    const taken = new Set([...RESERVED, ...model.collections.keys()]);
+    const give = (wanted: string, generated: Generated, field = ''): void => {
+      let name = wanted;
+      while (taken.has(name)) name += '_';
+      taken.add(name);
+      this.#names.set(keyOf(generated.kind, generated.collection, field), name);
+      this.#generated.set(name, generated);
+    };
+    for (const collection of model.collections.values()) {
+      if (!isExpressible(collection)) continue;
+      for (const [kind, spell] of SPELLINGS) give(spell(collection.name), { kind, collection: collection.name });
+      for (const { name, relation } of expressibleFields(collection)) {
+        if (relation?.kind === 'many-to-any')
+          give(`${collection.name}_${name}_union`, { kind: 'union', collection: collection.name }, name);
+      }
+    }
+  }
+
+  of(kind: GeneratedKind, collection: string, field = ''): string {
+    return this.#names.get(keyOf(kind, collection, field)) as string;
+  }
+
+  /** What a name was given to. */
+  find(name: string): Generated | undefined {
+    return this.#generated.get(name);
+  }
+
+  all(): IterableIterator<string> {
+    return this.#generated.keys();
+  }
+}
+
+function keyOf(kind: string, collection: string, field: string): string {
+  return `${kind} ${collection} ${field}`;
+}
+
+/** `service_users` is `users` among the root fields of the system. */
+export function rootName(collection: Collection): string {
+  return collection.system ? collection.name.replace(/^service_/, '') : collection.name;
+}

@@ -1,0 +1,113 @@
+/**
+ * Texts and variables become readings. Documents are kept by their text and the schema they were read with; queries are
+ * kept with their variables from the second time on, as URLs are: most values never come again.
+ */
+import { type GraphQLSchema, getVariableValues, type OperationDefinitionNode } from 'graphql';
+import { LRUCache } from 'lru-cache';
+import type { ParseLimits } from '../request/query.js';
+import { asksForSchema, chooseOperation, type Document, readDocument } from './document.js';
+import { DocumentFailure } from './failure.js';
+import type { DocumentLimits } from './limits.js';
+import { readMutationOperation } from './mutation.js';
+import { readQueryOperation } from './query.js';
+import type { QueryReading, Reading } from './reading.js';
+import { type LazySchema, type Schemas, schemaKey } from './schema.js';
+import type { RootScope, Sight } from './sight.js';
+
+export interface Request {
+  readonly text: string;
+  readonly operationName: string | null;
+  readonly variables: Record<string, unknown>;
+  /** By GET nothing may be changed. */
+  readonly safe: boolean;
+}
+
+interface Prepared {
+  readonly number: number;
+  readonly document: Document;
+  /** Of documents that ask about the schema. */
+  readonly whole: GraphQLSchema | null;
+  readonly operation: OperationDefinitionNode;
+  /** Of a query without variables. */
+  reading: QueryReading | null;
+}
+
+/** A mutation by GET. */
+export class UnsafeMethod extends Error {}
+
+export class Operations {
+  readonly schemas: Schemas;
+  readonly #limits: DocumentLimits;
+  readonly #parse: ParseLimits;
+  readonly #prepared: LRUCache<string, Prepared>;
+  readonly #seen = new LRUCache<string, true>({ max: 10_000 });
+  readonly #kept = new LRUCache<string, QueryReading>({
+    max: 5_000,
+    maxSize: 67_108_864,
+    sizeCalculation: (reading, key) => key.length + sizeOf(reading),
+  });
+  #count = 0;
+
+  constructor(schemas: Schemas, limits: DocumentLimits, parse: ParseLimits) {
+    this.schemas = schemas;
+    this.#limits = limits;
+    this.#parse = parse;
+    this.#prepared = new LRUCache({
+      max: 2_000,
+      maxSize: 8_388_608,
+      sizeCalculation: (_, text) => text.length,
+    });
+  }
+
+  /** Answers at once for a known text. */
+  read(request: Request, sight: Sight, scope: RootScope): Reading | Promise<Reading> {
+    const key = `${schemaKey(sight, scope)}\n${request.operationName ?? ''}\n${request.text}`;
+    const known = this.#prepared.get(key);
+    if (known) return this.#finish(known, request);
+    return this.#prepare(key, request, this.schemas.get(sight, scope));
+  }
+
+  async #prepare(key: string, request: Request, schema: LazySchema): Promise<Reading> {
+    const document = readDocument(request.text, schema, this.#limits);
+    const operation = chooseOperation(document, request.operationName);
+    const whole = asksForSchema(request.text) ? await schema.whole() : null;
+    const prepared: Prepared = { number: ++this.#count, document, whole, operation, reading: null };
+    this.#prepared.set(key, prepared);
+    return this.#finish(prepared, request);
+  }
+
+  #finish(prepared: Prepared, request: Request): Reading {
+    const { document, operation } = prepared;
+    if (prepared.reading) return prepared.reading;
+    if (operation.operation !== 'query' && request.safe) throw new UnsafeMethod();
+    const definitions = operation.variableDefinitions ?? [];
+    const text = `${prepared.number} ${definitions.length === 0 ? '' : JSON.stringify(request.variables)}`;
+    const kept = this.#kept.get(text);
+    if (kept) return kept;
+    const values = getVariableValues(document.schema, definitions, request.variables, { maxErrors: 20 });
+    if (values.errors) throw DocumentFailure.of(values.errors, this.#limits.introspection);
+    if (operation.operation === 'mutation')
+      return readMutationOperation(document, operation, values.coerced, this.#parse);
+    const raw = { variables: values.coerced, given: request.variables, whole: prepared.whole };
+    const reading = readQueryOperation(document, operation, raw, this.#parse);
+    if (definitions.length === 0 && sizeOf(reading) < SMALL) prepared.reading = reading;
+    else this.#remember(text, reading);
+    return reading;
+  }
+
+  #remember(text: string, reading: QueryReading): void {
+    if (text.length > 4_096) return;
+    if (this.#seen.has(text)) this.#kept.set(text, reading);
+    else this.#seen.set(text, true);
+  }
+}
+
+const SMALL = 65_536;
+
+/** Introspection answers a short text with a very long one. */
+function sizeOf({ parsed }: QueryReading): number {
+  return parsed.values.reduce<number>(
+    (size, value) => size + (typeof value === 'string' ? value.length : 8),
+    parsed.shape.length,
+  );
+}

@@ -1,0 +1,72 @@
+/**
+ * Persisted queries: a client sends the digest of a text it has sent before. With a list of allowed texts nothing else
+ * runs, whether it comes as a text or as its digest.
+ */
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { LRUCache } from 'lru-cache';
+import { forbidden, invalidPayload, StartError } from '../errors.js';
+
+export class PersistedQueries {
+  readonly #allowed: ReadonlyMap<string, string> | null;
+  readonly #known = new LRUCache<string, string>({
+    max: 5_000,
+    maxSize: 16_777_216,
+    sizeCalculation: (text) => text.length + 1,
+  });
+  /** Digests of texts that were found on the list. */
+  readonly #permitted = new LRUCache<string, true>({ max: 5_000 });
+
+  constructor(allowed: ReadonlyMap<string, string> | null) {
+    this.#allowed = allowed;
+  }
+
+  /** The text to run; null for a digest that nobody has sent a text for. */
+  resolve(text: string | null, extensions: Readonly<Record<string, unknown>>): string | null {
+    const digest = digestIn(extensions);
+    if (text === null) {
+      if (digest === null) throw invalidPayload('Must provide query string');
+      return (this.#allowed ?? this.#known).get(digest) ?? null;
+    }
+    if (digest !== null) this.#store(digest, text);
+    if (this.#allowed && !this.#permitted.has(text)) {
+      if (!this.#allowed.has(digestOf(text))) throw forbidden('The document is not on the list of allowed ones.');
+      this.#permitted.set(text, true);
+    }
+    return text;
+  }
+
+  #store(digest: string, text: string): void {
+    if (this.#allowed || this.#known.get(digest) === text) return;
+    if (digestOf(text) !== digest) throw invalidPayload('"sha256Hash" is not the digest of the query');
+    this.#known.set(digest, text);
+  }
+}
+
+/** A list of texts, or an object whose values are texts, as tools for clients write it. */
+export function readAllowList(file: string): ReadonlyMap<string, string> {
+  let list: unknown;
+  try {
+    list = JSON.parse(readFileSync(file, 'utf8'));
+  } catch (error) {
+    throw new StartError(
+      `GRAPHQL_ALLOW_LIST: "${file}" cannot be read (${error instanceof Error ? error.message : error})`,
+    );
+  }
+  const texts = list !== null && typeof list === 'object' ? Object.values(list) : [];
+  if (texts.length === 0 || !texts.every((text) => typeof text === 'string'))
+    throw new StartError(`GRAPHQL_ALLOW_LIST: "${file}" has to hold a list of documents`);
+  return new Map(texts.map((text) => [digestOf(text), text]));
+}
+
+function digestOf(text: string): string {
+  return createHash('sha256').update(text).digest('hex');
+}
+
+function digestIn({ persistedQuery }: Readonly<Record<string, unknown>>): string | null {
+  if (persistedQuery === undefined || persistedQuery === null) return null;
+  const { version, sha256Hash } = persistedQuery as Record<string, unknown>;
+  if (version !== 1 || typeof sha256Hash !== 'string' || !/^[0-9a-f]{64}$/i.test(sha256Hash))
+    throw invalidPayload('"persistedQuery" needs version 1 and a sha256Hash');
+  return sha256Hash.toLowerCase();
+}

@@ -1,0 +1,158 @@
+/** A query operation → one request: each root field a part of it, in the order of the document. */
+import {
+  execute,
+  type FieldNode,
+  type GraphQLField,
+  type GraphQLObjectType,
+  type GraphQLSchema,
+  getNamedType,
+  isNonNullType,
+  Kind,
+  type OperationDefinitionNode,
+} from 'graphql';
+import { forbidden } from '../errors.js';
+import { NO_QUERY, type OperationPart, type Query, type ReadRequest, type Target } from '../request/ast.js';
+import type { ParseLimits } from '../request/query.js';
+import { ValueList } from '../request/values.js';
+import { fits } from '../sql/codec.js';
+import { type DocumentContext, readQuery } from './arguments.js';
+import { type Call, readCall } from './calls.js';
+import type { Document } from './document.js';
+import { at, DocumentFailure, placeOf, responseError } from './failure.js';
+import { rootMeaningOf } from './meaning.js';
+import type { QueryReading, Root } from './reading.js';
+import { type Path, Selections } from './selections.js';
+
+type Variables = Record<string, unknown>;
+
+export interface Raw {
+  /** As coerced to their types. */
+  readonly variables: Variables;
+  /** As sent. */
+  readonly given: Variables;
+  /** The whole schema, where the document asks about it. */
+  readonly whole: GraphQLSchema | null;
+}
+
+export function readQueryOperation(
+  document: Document,
+  operation: OperationDefinitionNode,
+  raw: Raw,
+  limits: ParseLimits,
+): QueryReading {
+  const context: DocumentContext = { values: new ValueList(limits.nodes), limits };
+  const { schema, fragments } = document;
+  const selections = new Selections({ schema, fragments, variables: raw.variables }, context);
+  const type = schema.getQueryType() as GraphQLObjectType;
+  const parts: OperationPart[] = [];
+  const roots: Root[] = [];
+  const calls: { position: number; call: Call }[] = [];
+  for (const [name, nodes] of selections.collect(type, [operation.selectionSet])) {
+    const place = placeOf(nodes[0], [name]);
+    const field = type.getFields()[nodes[0].name.value];
+    roots.push({ name, place, nullable: !field || !isNonNullType(field.type) });
+    const meaning = field && rootMeaningOf(field);
+    if (meaning?.kind === 'service') {
+      const given = selections.arguments(field as GraphQLField<unknown, unknown>, nodes[0], [name]);
+      calls.push({ position: parts.length, call: readCall(meaning.name, given, nodes, selections) });
+      parts.push(constant(name, 'null', context));
+      continue;
+    }
+    const part = at(
+      () => place,
+      () =>
+        field
+          ? readRoot(name, field, nodes, selections, context)
+          : constant(name, introspect(name, nodes, document, operation, raw), context),
+    );
+    parts.push(part);
+  }
+  const request = { kind: 'operation', parts } as const;
+  return {
+    kind: 'query',
+    parsed: { request, values: context.values.done(), shape: JSON.stringify(request) },
+    roots,
+    calls,
+    constant: calls.length === 0 && parts.every((part) => part.kind === 'json'),
+  };
+}
+
+function constant(name: string, text: string, context: DocumentContext): OperationPart {
+  return { kind: 'json', name, value: context.values.add(text), error: null };
+}
+
+function readRoot(
+  name: string,
+  field: GraphQLField<unknown, unknown>,
+  nodes: readonly [FieldNode, ...FieldNode[]],
+  selections: Selections,
+  context: DocumentContext,
+): OperationPart {
+  const [node] = nodes;
+  const path: Path = [name];
+  const meaning = rootMeaningOf(field);
+  const type = getNamedType(field.type) as GraphQLObjectType;
+  const read = (collection: string, target: Target, query: Query, missing: number | null = null): OperationPart => {
+    const request: ReadRequest = { kind: 'read', collection, target, query, export: false };
+    return { kind: 'read', name, request, missing };
+  };
+  const given = selections.arguments(field, node, path);
+  switch (meaning.kind) {
+    case 'list': {
+      const query = readQuery(field, given, context);
+      return read(meaning.collection, { kind: 'list' }, { ...query, fields: selections.read(type, nodes, path) });
+    }
+    case 'singleton':
+      return read(meaning.collection, { kind: 'list' }, { ...NO_QUERY, fields: selections.read(type, nodes, path) });
+    case 'item': {
+      const missing = context.values.add(JSON.stringify(responseError(forbidden(), placeOf(node, path))));
+      // A key that its column cannot hold names no item; to PostgreSQL it would be an error of the whole statement.
+      if (!fits(meaning.codec, String(given.id)))
+        return { kind: 'json', name, value: context.values.add('null'), error: missing };
+      const key = context.values.add(String(given.id));
+      const query = { ...NO_QUERY, fields: selections.read(type, nodes, path) };
+      return read(meaning.collection, { kind: 'item', key }, query, missing);
+    }
+    case 'aggregated': {
+      const query = readQuery(field, given, context);
+      const aggregate: NonNullable<Query['aggregate']>[number][] = [];
+      const groupFields = selections.readGroups(type, nodes, aggregate);
+      // Rows that nothing is asked of are still one group.
+      if (aggregate.length === 0 && !query.groupBy) aggregate.push({ function: 'countAll', field: null });
+      return read(meaning.collection, { kind: 'list' }, { ...query, aggregate, groupFields });
+    }
+    case 'me': {
+      const missing = context.values.add(JSON.stringify(responseError(forbidden(), placeOf(node, path))));
+      const key = context.values.add({ variable: '$CURRENT_USER' });
+      const query = { ...NO_QUERY, fields: selections.read(type, nodes, path) };
+      return read('service_users', { kind: 'item', key }, query, missing);
+    }
+    case 'my-roles': {
+      const keys = context.values.add({ variable: '$CURRENT_ROLES' });
+      const query = { ...NO_QUERY, fields: selections.read(type, nodes, path) };
+      return read('service_roles', { kind: 'keys', keys }, query);
+    }
+    case 'empty':
+      return constant(name, 'null', context);
+    default:
+      throw new Error(`a query cannot ${meaning.kind}`);
+  }
+}
+
+/** `__schema` and `__type` are all that graphql-js ever executes. */
+function introspect(
+  name: string,
+  nodes: readonly [FieldNode, ...FieldNode[]],
+  { schema, node }: Document,
+  operation: OperationDefinitionNode,
+  { given, whole }: Raw,
+): string {
+  if (nodes[0].name.value === '__typename') return '"Query"';
+  const only = { ...operation, selectionSet: { kind: Kind.SELECTION_SET, selections: nodes } } as const;
+  const fragments = node.definitions.filter((each) => each.kind === Kind.FRAGMENT_DEFINITION);
+  const document = { kind: Kind.DOCUMENT, definitions: [only, ...fragments] } as const;
+  const result = execute({ schema: whole ?? schema, document, variableValues: given });
+  if (result instanceof Promise) throw new Error('introspection answers at once');
+  if (result.errors) throw DocumentFailure.of(result.errors, true);
+  return JSON.stringify(result.data?.[name] ?? null);
+}

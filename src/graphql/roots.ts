@@ -1,0 +1,252 @@
+/** Root fields: what the caller may read and write, collection by collection. */
+import {
+  GraphQLBoolean,
+  type GraphQLFieldConfig,
+  GraphQLID,
+  GraphQLList,
+  GraphQLNonNull,
+  type GraphQLObjectType,
+  type GraphQLOutputType,
+  GraphQLString,
+} from 'graphql';
+import type { Collection } from '../mirror/model.js';
+import { DELETE_MANY, DELETE_ONE } from './common.js';
+import type { InputTypes } from './inputs.js';
+import { extend, type RootMeaning } from './meaning.js';
+import { isExpressible, rootName } from './names.js';
+import { JSON_SCALAR, VOID_SCALAR } from './scalars.js';
+import { SERVICE_FIELDS } from './services.js';
+import type { RootScope, Sight } from './sight.js';
+import type { ObjectTypes } from './types.js';
+
+export type RootFields = Record<string, GraphQLFieldConfig<unknown, unknown>>;
+
+/** Tables of the service that are items to their readers; the structure and logins have fields of their own. */
+const SYSTEM: ReadonlySet<string> = new Set(
+  ['users', 'roles', 'policies', 'access', 'permissions', 'settings', 'activity', 'revisions'].map(
+    (name) => `service_${name}`,
+  ),
+);
+const READ_ONLY: ReadonlySet<string> = new Set(['service_activity', 'service_revisions']);
+
+export function rootCollections(sight: Sight, scope: RootScope): { read: Collection[]; write: Collection[] } {
+  const isRoot = (collection: Collection): boolean =>
+    (scope === 'system' ? SYSTEM.has(collection.name) : !collection.system) && isExpressible(collection);
+  return {
+    read: [...sight.readable.collections.values()].filter(isRoot),
+    write: [...sight.model.collections.values()].filter(
+      (each) => isRoot(each) && !READ_ONLY.has(each.name) && each.kind !== 'view' && isWritable(each, sight),
+    ),
+  };
+}
+
+function isWritable(collection: Collection, sight: Sight): boolean {
+  const creates = !collection.singleton && sight.writable(collection, 'create') !== null;
+  const deletes = !collection.singleton && sight.mayDelete(collection);
+  return creates || deletes || sight.writable(collection, 'update') !== null;
+}
+
+export function queryFields(collections: readonly Collection[], types: ObjectTypes): RootFields {
+  const fields: RootFields = {};
+  for (const collection of collections) {
+    const type = types.item(collection.name);
+    if (type) fields[rootName(collection)] = listField(collection, type, types);
+  }
+  // Collections have their names first: what is generated gives way to them.
+  for (const collection of collections) {
+    const type = types.item(collection.name);
+    if (type && !collection.singleton) addDerived(fields, collection, type, types);
+  }
+  return fields;
+}
+
+/** A type needs a field, also for who may see nothing. */
+export const NO_FIELDS: RootFields = { _empty: { type: VOID_SCALAR, extensions: extend({ kind: 'empty' }) } };
+
+function listField(collection: Collection, type: GraphQLObjectType, types: ObjectTypes): RootFields[string] {
+  const { name } = collection;
+  return collection.singleton
+    ? { type, extensions: meaning({ kind: 'singleton', collection: name }) }
+    : {
+        type: listOf(type),
+        args: types.listArguments(collection),
+        extensions: meaning({ kind: 'list', collection: name }),
+      };
+}
+
+function addDerived(fields: RootFields, collection: Collection, type: GraphQLObjectType, types: ObjectTypes): void {
+  const { name } = collection;
+  const root = rootName(collection);
+  const add = (key: string, field: () => RootFields[string]): void => {
+    if (!(key in fields)) fields[key] = field();
+  };
+  if (collection.fields.has(collection.primaryKey.name)) {
+    add(`${root}_by_id`, () => ({
+      type,
+      args: { id: { type: new GraphQLNonNull(GraphQLID) } },
+      extensions: meaning({ kind: 'item', collection: name, codec: collection.primaryKey.column?.base_type ?? 'text' }),
+    }));
+  }
+  add(`${root}_aggregated`, () => ({
+    type: listOf(types.aggregated(collection)),
+    args: {
+      groupBy: { type: new GraphQLList(GraphQLString) },
+      having: { type: JSON_SCALAR },
+      ...types.listArguments(collection),
+    },
+    extensions: meaning({ kind: 'aggregated', collection: name }),
+  }));
+}
+
+export function mutationFields(
+  collections: readonly Collection[],
+  sight: Sight,
+  types: ObjectTypes,
+  inputs: InputTypes,
+): RootFields {
+  const fields: RootFields = {};
+  for (const collection of collections) {
+    if (collection.singleton) addSingleton(fields, collection, types, inputs);
+    else {
+      addCreates(fields, collection, sight, types, inputs);
+      addUpdates(fields, collection, sight, types, inputs);
+      if (sight.mayDelete(collection)) addDeletes(fields, collection);
+    }
+  }
+  return fields;
+}
+
+function addCreates(
+  fields: RootFields,
+  collection: Collection,
+  sight: Sight,
+  types: ObjectTypes,
+  inputs: InputTypes,
+): void {
+  const input = inputs.root(collection, 'create');
+  if (!input) return;
+  const { one, many, args, readable } = shown(collection, sight, types);
+  const { name } = collection;
+  const root = rootName(collection);
+  const data = { type: new GraphQLNonNull(input) };
+  fields[`create_${root}_items`] = {
+    type: many,
+    args: { data: { type: new GraphQLList(new GraphQLNonNull(input)) }, ...args },
+    extensions: meaning({ kind: 'create', collection: name, many: true, readable }),
+  };
+  fields[`create_${root}_item`] = {
+    type: one,
+    args: { data },
+    extensions: meaning({ kind: 'create', collection: name, many: false, readable }),
+  };
+}
+
+function addUpdates(
+  fields: RootFields,
+  collection: Collection,
+  sight: Sight,
+  types: ObjectTypes,
+  inputs: InputTypes,
+): void {
+  const input = inputs.root(collection, 'update');
+  if (!input) return;
+  const { one, many, args, readable } = shown(collection, sight, types);
+  const { name } = collection;
+  const root = rootName(collection);
+  const data = { type: new GraphQLNonNull(input) };
+  fields[`update_${root}_items`] = {
+    type: many,
+    args: { ids: { type: new GraphQLNonNull(new GraphQLList(GraphQLID)) }, data, ...args },
+    extensions: meaning({ kind: 'update', collection: name, many: true, readable }),
+  };
+  fields[`update_${root}_batch`] = {
+    type: many,
+    args: { data: { type: new GraphQLList(new GraphQLNonNull(input)) }, ...args },
+    extensions: meaning({ kind: 'batch', collection: name, many: true, readable }),
+  };
+  fields[`update_${root}_item`] = {
+    type: one,
+    args: { id: { type: new GraphQLNonNull(GraphQLID) }, data },
+    extensions: meaning({ kind: 'update', collection: name, many: false, readable }),
+  };
+}
+
+function addDeletes(fields: RootFields, { name, ...collection }: Collection): void {
+  const root = rootName({ name, ...collection });
+  fields[`delete_${root}_items`] = {
+    type: DELETE_MANY,
+    args: { ids: { type: new GraphQLNonNull(new GraphQLList(GraphQLID)) } },
+    extensions: meaning({ kind: 'delete', collection: name, many: true, readable: false }),
+  };
+  fields[`delete_${root}_item`] = {
+    type: DELETE_ONE,
+    args: { id: { type: new GraphQLNonNull(GraphQLID) } },
+    extensions: meaning({ kind: 'delete', collection: name, many: false, readable: false }),
+  };
+}
+
+function addSingleton(fields: RootFields, collection: Collection, types: ObjectTypes, inputs: InputTypes): void {
+  const input = inputs.root(collection, 'update');
+  if (!input) return;
+  const type = types.item(collection.name);
+  fields[`update_${rootName(collection)}`] = {
+    type: type ?? GraphQLBoolean,
+    args: { data: { type: new GraphQLNonNull(input) } },
+    extensions: meaning({ kind: 'update-singleton', collection: collection.name, readable: type !== null }),
+  };
+}
+
+interface Shown {
+  readonly one: GraphQLOutputType;
+  readonly many: GraphQLOutputType;
+  readonly args: NonNullable<RootFields[string]['args']>;
+  readonly readable: boolean;
+}
+
+/** Who may write but not read gets a Boolean. */
+function shown(collection: Collection, sight: Sight, types: ObjectTypes): Shown {
+  const type = types.item(collection.name);
+  const readable = sight.readable.collections.get(collection.name);
+  if (!type || !readable) return { one: GraphQLBoolean, many: GraphQLBoolean, args: {}, readable: false };
+  return { one: type, many: listOf(type), args: types.listArguments(readable), readable: true };
+}
+
+function listOf(type: GraphQLObjectType): GraphQLOutputType {
+  return new GraphQLNonNull(new GraphQLList(new GraphQLNonNull(type)));
+}
+
+function meaning(value: RootMeaning): Record<string, unknown> {
+  return extend(value);
+}
+
+/** Root fields that REST routes carry out, of those that there are. */
+export function serviceFields(operation: 'query' | 'mutation', available: ReadonlySet<string>): RootFields {
+  const fields = Object.entries(SERVICE_FIELDS).filter(
+    ([name, field]) => field.operation === operation && available.has(name),
+  );
+  return Object.fromEntries(
+    fields.map(([name, { type, args, once = false }]) => [
+      name,
+      { type, args, extensions: meaning({ kind: 'service', name, once }) },
+    ]),
+  );
+}
+
+/** What callers may see and change of themselves. */
+export function ownQueryFields(types: ObjectTypes): RootFields {
+  const [user, role] = [types.item('service_users'), types.item('service_roles')];
+  return {
+    ...(user ? { users_me: { type: user, extensions: meaning({ kind: 'me' }) } } : {}),
+    ...(role ? { roles_me: { type: listOf(role), extensions: meaning({ kind: 'my-roles' }) } } : {}),
+  };
+}
+
+export function ownMutationFields(sight: Sight, types: ObjectTypes, inputs: InputTypes): RootFields {
+  const users = sight.model.collections.get('service_users');
+  const input = users && inputs.root(users, 'update');
+  if (!input) return {};
+  const type = types.item('service_users');
+  const args = { data: { type: new GraphQLNonNull(input) } };
+  const extensions = meaning({ kind: 'update-me', readable: type !== null });
+  return { update_users_me: { type: type ?? GraphQLBoolean, args, extensions } };
+}

@@ -1,0 +1,104 @@
+/**
+ * The scalars beside GraphQL's own. Values on their way out are written by PostgreSQL, so only input is read here; what a
+ * value must be to fit its column is the planner's business.
+ */
+import { GraphQLError, GraphQLScalarType, Kind, type ValueNode } from 'graphql';
+
+type Variables = Readonly<Record<string, unknown>> | null | undefined;
+
+export const JSON_SCALAR = new GraphQLScalarType({
+  name: 'JSON',
+  description: 'Any JSON value.',
+  parseValue: (value) => value,
+  parseLiteral: (node, variables) => literalValue(node, variables),
+});
+
+/** Dates, times and instants, as text. */
+export const DATE_SCALAR = textScalar('Date', 'A date, a time or an instant as ISO 8601 text.');
+export const HASH_SCALAR = textScalar('Hash', 'A secret: accepted, and shown masked.');
+export const GEOMETRY_SCALAR = new GraphQLScalarType({
+  name: 'GraphQLGeoJSON',
+  description: 'A GeoJSON object.',
+  parseValue: (value) => value,
+  parseLiteral: (node, variables) => literalValue(node, variables),
+});
+
+/** Numbers beyond what JavaScript holds exactly: text on the way out, text or an integer on the way in. */
+export const BIG_INT_SCALAR = new GraphQLScalarType({
+  name: 'GraphQLBigInt',
+  description: 'A 64-bit integer, written as a string so that no digit is lost.',
+  parseValue: (value) => {
+    if (typeof value === 'string' || (typeof value === 'number' && Number.isInteger(value))) return String(value);
+    throw new GraphQLError('A big integer is a string or a whole number');
+  },
+  parseLiteral: (node) => {
+    if (node.kind === Kind.INT || node.kind === Kind.STRING) return node.value;
+    throw new GraphQLError('A big integer is a string or a whole number', { nodes: node });
+  },
+});
+
+/** Values that numbers are compared with: variables such as `$NOW` are strings. */
+export const STRING_OR_FLOAT_SCALAR = new GraphQLScalarType({
+  name: 'GraphQLStringOrFloat',
+  description: 'A number, or a text that stands for one.',
+  parseValue: (value) => {
+    if (typeof value === 'string' || typeof value === 'number') return value;
+    throw new GraphQLError('A number or a text is needed');
+  },
+  parseLiteral: (node) => {
+    // Digits stay text: a number would lose those that JavaScript cannot hold.
+    if (node.kind === Kind.INT || node.kind === Kind.FLOAT || node.kind === Kind.STRING) return node.value;
+    throw new GraphQLError('A number or a text is needed', { nodes: node });
+  },
+});
+
+export const JSON_FILTER_SCALAR = new GraphQLScalarType({
+  name: 'GraphQLJsonFilter',
+  description: 'Conditions on paths into a JSON value: {"a.b": {"_eq": 1}}.',
+  parseValue: (value) => value,
+  parseLiteral: (node, variables) => literalValue(node, variables),
+});
+
+/** The type of a field that has nothing to say. */
+export const VOID_SCALAR = new GraphQLScalarType({
+  name: 'Void',
+  description: 'Nothing.',
+  serialize: () => null,
+  parseValue: () => null,
+  parseLiteral: () => null,
+});
+
+function textScalar(name: string, description: string): GraphQLScalarType {
+  return new GraphQLScalarType({
+    name,
+    description,
+    parseValue: (value) => {
+      if (typeof value === 'string') return value;
+      throw new GraphQLError(`${name} is a text`);
+    },
+    parseLiteral: (node) => {
+      if (node.kind === Kind.STRING) return node.value;
+      throw new GraphQLError(`${name} is a text`, { nodes: node });
+    },
+  });
+}
+
+function literalValue(node: ValueNode, variables: Variables): unknown {
+  switch (node.kind) {
+    case Kind.STRING:
+    case Kind.BOOLEAN:
+    case Kind.ENUM:
+      return node.value;
+    case Kind.INT:
+    case Kind.FLOAT:
+      return Number(node.value);
+    case Kind.NULL:
+      return null;
+    case Kind.LIST:
+      return node.values.map((each) => literalValue(each, variables));
+    case Kind.OBJECT:
+      return Object.fromEntries(node.fields.map((each) => [each.name.value, literalValue(each.value, variables)]));
+    case Kind.VARIABLE:
+      return variables?.[node.name.value] ?? null;
+  }
+}

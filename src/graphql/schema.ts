@@ -1,0 +1,212 @@
+/**
+ * The schema of a caller's sight, one per set of rights and model. Reading a document needs the types that it names and no
+ * others, so a type is made when it is first asked for; a thousand collections cost the first request milliseconds. Only
+ * who asks for all of it, by introspection or as text, has all of it made, in slices, with other requests in between.
+ */
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import {
+  type GraphQLNamedType,
+  GraphQLObjectType,
+  GraphQLSchema,
+  isInputObjectType,
+  isObjectType,
+  type OperationTypeNode,
+  printSchema,
+} from 'graphql';
+import { LRUCache } from 'lru-cache';
+import { COMMON_TYPES } from './common.js';
+import { FilterTypes } from './filters.js';
+import { InputTypes } from './inputs.js';
+import { TypeNames } from './names.js';
+import {
+  mutationFields,
+  NO_FIELDS,
+  ownMutationFields,
+  ownQueryFields,
+  queryFields,
+  rootCollections,
+  serviceFields,
+} from './roots.js';
+import { VOID_SCALAR } from './scalars.js';
+import { serviceTypes } from './services.js';
+import type { RootScope, Sight } from './sight.js';
+import { ObjectTypes } from './types.js';
+
+/** Milliseconds after which others have their turn. */
+const SLICE = 10;
+
+export class Schemas {
+  readonly #known: LRUCache<string, LazySchema>;
+  readonly #services: ReadonlySet<string>;
+
+  /** `services` names the root fields that routes carry out. */
+  constructor(capacity: number, services: ReadonlySet<string>) {
+    this.#services = services;
+    this.#known = new LRUCache({ max: capacity });
+  }
+
+  get(sight: Sight, scope: RootScope): LazySchema {
+    const key = schemaKey(sight, scope);
+    const known = this.#known.get(key);
+    if (known) return known;
+    const made = new LazySchema(sight, scope, this.#services);
+    this.#known.set(key, made);
+    return made;
+  }
+}
+
+export function schemaKey(sight: Sight, scope: RootScope): string {
+  return `${scope} ${sight.model.version} ${sight.key}`;
+}
+
+/** A schema needs a query type before ours can be made. */
+const PLACEHOLDER = new GraphQLObjectType({ name: 'Query', fields: { _empty: { type: VOID_SCALAR } } });
+
+export class LazySchema extends GraphQLSchema {
+  readonly #query: GraphQLObjectType;
+  readonly #mutation: GraphQLObjectType | null;
+  readonly #names: TypeNames;
+  readonly #sight: Sight;
+  readonly #types: ObjectTypes;
+  readonly #filters: FilterTypes;
+  readonly #inputs: InputTypes;
+  readonly #made = new Map<string, GraphQLNamedType>();
+  readonly #map: Record<string, GraphQLNamedType>;
+  #whole: Promise<GraphQLSchema> | null = null;
+
+  constructor(sight: Sight, scope: RootScope, services: ReadonlySet<string>) {
+    // Built from the model, it is valid by construction.
+    super({
+      query: PLACEHOLDER,
+      types: [...COMMON_TYPES, ...(scope === 'system' ? serviceTypes() : [])],
+      assumeValid: true,
+    });
+    this.#sight = sight;
+    this.#names = new TypeNames(sight.model);
+    this.#filters = new FilterTypes(sight, this.#names, this.#made);
+    this.#types = new ObjectTypes(sight, this.#names, this.#filters, this.#made);
+    this.#inputs = new InputTypes(sight, this.#names, this.#made);
+    const roots = rootCollections(sight, scope);
+    const isSystem = scope === 'system';
+    this.#query = new GraphQLObjectType({
+      name: 'Query',
+      fields: () => {
+        const fields = {
+          ...queryFields(roots.read, this.#types),
+          ...(isSystem ? { ...ownQueryFields(this.#types), ...serviceFields('query', services) } : {}),
+        };
+        return Object.keys(fields).length > 0 ? fields : NO_FIELDS;
+      },
+    });
+    this.#mutation =
+      roots.write.length === 0 && !isSystem
+        ? null
+        : new GraphQLObjectType({
+            name: 'Mutation',
+            fields: () => ({
+              ...mutationFields(roots.write, sight, this.#types, this.#inputs),
+              ...(isSystem
+                ? {
+                    ...ownMutationFields(sight, this.#types, this.#inputs),
+                    ...serviceFields('mutation', services),
+                  }
+                : {}),
+            }),
+          });
+    this.#map = this.#lazyMap(super.getTypeMap());
+  }
+
+  override getQueryType(): GraphQLObjectType {
+    return this.#query;
+  }
+
+  override getMutationType(): GraphQLObjectType | null {
+    return this.#mutation;
+  }
+
+  override getRootType(operation: OperationTypeNode): GraphQLObjectType | null {
+    if (operation === 'query') return this.#query;
+    return operation === 'mutation' ? this.#mutation : null;
+  }
+
+  override getTypeMap(): Record<string, GraphQLNamedType> {
+    return this.#map;
+  }
+
+  override getType(name: string): GraphQLNamedType | undefined {
+    return this.#map[name];
+  }
+
+  /** All of it, for who wants to know what there is. */
+  whole(): Promise<GraphQLSchema> {
+    this.#whole ??= this.#makeWhole();
+    return this.#whole;
+  }
+
+  async #makeWhole(): Promise<GraphQLSchema> {
+    const pace = new Pace();
+    for (const root of [this.#query, this.#mutation]) if (root) this.#made.set(root.name, root);
+    // A map grows at its end while it is walked: what a type refers to comes behind it.
+    for (const type of this.#made.values()) {
+      if (isObjectType(type) || isInputObjectType(type)) type.getFields();
+      if (pace.isOver()) await pace.rest();
+    }
+    await pace.rest();
+    return new GraphQLSchema({ query: this.#query, mutation: this.#mutation, assumeValid: true });
+  }
+
+  /** Types by name, made when they are asked for; graphql-js looks them up here. */
+  #lazyMap(common: Record<string, GraphQLNamedType>): Record<string, GraphQLNamedType> {
+    const find = (name: string): GraphQLNamedType | undefined => {
+      if (name === 'Query') return this.#query;
+      if (name === 'Mutation') return this.#mutation ?? undefined;
+      return this.#made.get(name) ?? this.#make(name) ?? (Object.hasOwn(common, name) ? common[name] : undefined);
+    };
+    const names = (): string[] => [
+      ...new Set([...Object.keys(common), ...this.#sight.readable.collections.keys(), ...this.#names.all()]),
+    ];
+    return new Proxy(common, {
+      get: (_, name) => (typeof name === 'string' ? find(name) : undefined),
+      has: (_, name) => typeof name === 'string' && find(name) !== undefined,
+      ownKeys: names,
+      getOwnPropertyDescriptor: (_, name) => {
+        const value = find(String(name));
+        return value && { value, enumerable: true, configurable: true };
+      },
+    });
+  }
+
+  #make(name: string): GraphQLNamedType | undefined {
+    const generated = this.#names.find(name);
+    if (!generated) return this.#types.item(name) ?? undefined;
+    const { kind } = generated;
+    const readable =
+      this.#types.item(generated.collection) && this.#sight.readable.collections.get(generated.collection);
+    const whole = this.#sight.model.collections.get(generated.collection);
+    if (kind === 'create' || kind === 'update') return (whole && this.#inputs.root(whole, kind)) ?? undefined;
+    if (kind === 'relation') return this.#inputs.related(generated.collection) ?? undefined;
+    if (!readable) return undefined;
+    if (kind === 'filter') return this.#filters.filter(readable.name);
+    if (kind === 'quantifier') return this.#filters.quantified(readable.name);
+    if (kind === 'union') this.#types.item(readable.name)?.getFields();
+    else this.#types.aggregated(readable).getFields();
+    return this.#made.get(name);
+  }
+}
+
+export async function describeSchema(schema: LazySchema): Promise<string> {
+  return printSchema(await schema.whole());
+}
+
+class Pace {
+  #start = performance.now();
+
+  isOver(): boolean {
+    return performance.now() - this.#start > SLICE;
+  }
+
+  async rest(): Promise<void> {
+    await nextTurn();
+    this.#start = performance.now();
+  }
+}

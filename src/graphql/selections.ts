@@ -1,0 +1,194 @@
+/** Selection sets → selections of the request AST. Fragments and directives are resolved here; nothing behind knows of them. */
+import {
+  type FieldNode,
+  type FragmentDefinitionNode,
+  type GraphQLField,
+  GraphQLIncludeDirective,
+  type GraphQLObjectType,
+  type GraphQLSchema,
+  GraphQLSkipDirective,
+  getArgumentValues,
+  getDirectiveValues,
+  getNamedType,
+  isAbstractType,
+  isUnionType,
+  Kind,
+  type SelectionNode,
+  type SelectionSetNode,
+} from 'graphql';
+import { invalidQuery } from '../errors.js';
+import type { Aggregate, GroupSelection, ShapedSelection } from '../request/ast.js';
+import { parseExpression, parseJsonPath } from '../request/expression.js';
+import type { ParseContext } from '../request/query.js';
+import { type Arguments, readQuery } from './arguments.js';
+import { at, type FieldPlace, placeOf } from './failure.js';
+import { collectionOfType, meaningOf } from './meaning.js';
+
+export type Path = readonly (string | number)[];
+type Variables = Record<string, unknown>;
+
+export interface Source {
+  readonly schema: GraphQLSchema;
+  readonly fragments: ReadonlyMap<string, FragmentDefinitionNode>;
+  readonly variables: Variables;
+}
+
+/** Fields by the key they have in the answer, in the order of the document. */
+export type Collected = Map<string, [FieldNode, ...FieldNode[]]>;
+
+export class Selections {
+  readonly #source: Source;
+  readonly #context: ParseContext;
+  #depth = 0;
+
+  constructor(source: Source, context: ParseContext) {
+    this.#source = source;
+    this.#context = context;
+  }
+
+  /** What is selected of one type, of several selection sets that belong together. */
+  collect(type: GraphQLObjectType, sets: readonly SelectionSetNode[]): Collected {
+    const found: Collected = new Map();
+    const seen = new Set<string>();
+    for (const set of sets) this.#collect(type, set, found, seen);
+    return found;
+  }
+
+  arguments(field: GraphQLField<unknown, unknown>, node: FieldNode, path: Path): Arguments {
+    return at(
+      () => placeOf(node, path),
+      () => getArgumentValues(field, node, this.#source.variables),
+    );
+  }
+
+  read(type: GraphQLObjectType, nodes: readonly FieldNode[], path: Path): ShapedSelection[] {
+    if (++this.#depth > this.#context.limits.relationalDepth)
+      throw invalidQuery('Max relational depth exceeded (MAX_RELATIONAL_DEPTH)');
+    const selections: ShapedSelection[] = [];
+    for (const [output, fields] of this.collect(type, setsOf(nodes))) {
+      const place = (): FieldPlace => placeOf(fields[0], [...path, output]);
+      selections.push(at(place, () => this.#field(type, output, fields, [...path, output])));
+    }
+    this.#depth--;
+    return selections;
+  }
+
+  /** What is selected of groups. Aggregates are listed beside it: they are computed once, wherever they are shown. */
+  readGroups(type: GraphQLObjectType, nodes: readonly FieldNode[], aggregates: Aggregate[]): GroupSelection[] {
+    return [...this.collect(type, setsOf(nodes))].map(([output, fields]): GroupSelection => {
+      const [node] = fields;
+      const name = node.name.value;
+      if (name === '__typename') return { kind: 'constant', output, text: type.name };
+      const field = type.getFields()[name] as GraphQLField<unknown, unknown>;
+      const meaning = meaningOf(field);
+      if (meaning.kind === 'groups') return { kind: 'groups', output };
+      if (meaning.kind === 'rows') {
+        const aggregate: Aggregate = { function: 'countAll', field: null };
+        aggregates.push(aggregate);
+        return { kind: 'aggregate', output, aggregate, as: 'default' };
+      }
+      if (meaning.kind !== 'aggregates') throw new Error('groups show groups and aggregates');
+      const inner = getNamedType(field.type) as GraphQLObjectType;
+      const members = [...this.collect(inner, setsOf(fields))].map(([key, [member]]): GroupSelection => {
+        if (member.name.value === '__typename') return { kind: 'constant', output: key, text: inner.name };
+        const expression = parseExpression(member.name.value, 'aggregate', this.#context);
+        const aggregate: Aggregate = { function: meaning.function, field: expression };
+        aggregates.push(aggregate);
+        return { kind: 'aggregate', output: key, aggregate, as: 'number' };
+      });
+      return { kind: 'object', output, fields: members };
+    });
+  }
+
+  #collect(type: GraphQLObjectType, set: SelectionSetNode, found: Collected, seen: Set<string>): void {
+    for (const selection of set.selections) {
+      if (!this.#isIncluded(selection)) continue;
+      switch (selection.kind) {
+        case Kind.FIELD: {
+          const key = selection.alias?.value ?? selection.name.value;
+          const before = found.get(key);
+          if (before) before.push(selection);
+          else found.set(key, [selection]);
+          break;
+        }
+        case Kind.INLINE_FRAGMENT:
+          if (this.#applies(selection.typeCondition?.name.value, type))
+            this.#collect(type, selection.selectionSet, found, seen);
+          break;
+        case Kind.FRAGMENT_SPREAD: {
+          const name = selection.name.value;
+          const fragment = this.#source.fragments.get(name);
+          if (!fragment || seen.has(name) || !this.#applies(fragment.typeCondition.name.value, type)) break;
+          seen.add(name);
+          this.#collect(type, fragment.selectionSet, found, seen);
+        }
+      }
+    }
+  }
+
+  #isIncluded(node: SelectionNode): boolean {
+    if (!node.directives || node.directives.length === 0) return true;
+    const { variables } = this.#source;
+    if (getDirectiveValues(GraphQLSkipDirective, node, variables)?.if === true) return false;
+    return getDirectiveValues(GraphQLIncludeDirective, node, variables)?.if !== false;
+  }
+
+  #applies(condition: string | undefined, type: GraphQLObjectType): boolean {
+    if (condition === undefined || condition === type.name) return true;
+    const other = this.#source.schema.getType(condition);
+    return isAbstractType(other) && this.#source.schema.isSubType(other, type);
+  }
+
+  #field(
+    type: GraphQLObjectType,
+    output: string,
+    nodes: readonly [FieldNode, ...FieldNode[]],
+    path: Path,
+  ): ShapedSelection {
+    const [node] = nodes;
+    const name = node.name.value;
+    if (name === '__typename') return { kind: 'constant', output, text: type.name };
+    const field = type.getFields()[name] as GraphQLField<unknown, unknown>;
+    const meaning = meaningOf(field);
+    switch (meaning.kind) {
+      case 'value':
+        return { kind: 'value', output, field: meaning.field, as: meaning.as };
+      case 'functions':
+        return {
+          kind: 'object',
+          output,
+          fields: this.#functions(getNamedType(field.type) as GraphQLObjectType, meaning.field, nodes, path),
+        };
+      case 'related': {
+        const query = readQuery(field, this.arguments(field, node, path), this.#context);
+        const target = getNamedType(field.type);
+        const common = { kind: 'related', output, field: meaning.field, query } as const;
+        if (!isUnionType(target))
+          return { ...common, fields: this.read(target as GraphQLObjectType, nodes, path), scopes: [] };
+        const scopes = target.getTypes().map((each) => ({
+          collection: collectionOfType(each),
+          fields: this.read(each, nodes, path),
+        }));
+        return { ...common, fields: [], scopes };
+      }
+      default:
+        throw new Error(`a field of an item cannot be ${meaning.kind}`);
+    }
+  }
+
+  #functions(type: GraphQLObjectType, field: string, nodes: readonly FieldNode[], path: Path): ShapedSelection[] {
+    return [...this.collect(type, setsOf(nodes))].map(([output, [node]]): ShapedSelection => {
+      if (node.name.value === '__typename') return { kind: 'constant', output, text: type.name };
+      const definition = type.getFields()[node.name.value] as GraphQLField<unknown, unknown>;
+      const meaning = meaningOf(definition);
+      if (meaning.kind === 'function') return { kind: 'function', output, call: { kind: meaning.call }, field };
+      const { path: steps } = this.arguments(definition, node, [...path, output]);
+      const slot = this.#context.values.add(parseJsonPath(String(steps), this.#context));
+      return { kind: 'function', output, call: { kind: 'json', path: slot }, field };
+    });
+  }
+}
+
+export function setsOf(nodes: readonly FieldNode[]): SelectionSetNode[] {
+  return nodes.flatMap((node) => node.selectionSet ?? []);
+}

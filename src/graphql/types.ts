@@ -1,0 +1,205 @@
+/**
+ * Collections → types that show their items. Types refer to each other in circles, so fields are made when they are first
+ * asked for.
+ */
+import {
+  type GraphQLFieldConfig,
+  type GraphQLFieldConfigArgumentMap,
+  GraphQLFloat,
+  GraphQLInt,
+  GraphQLList,
+  type GraphQLNamedType,
+  GraphQLNonNull,
+  GraphQLObjectType,
+  type GraphQLObjectTypeConfig,
+  type GraphQLOutputType,
+  GraphQLString,
+  GraphQLUnionType,
+} from 'graphql';
+import type { Collection, Field } from '../mirror/model.js';
+import type { AggregateFunction } from '../request/ast.js';
+import { functionsOf, isConcealed, NUMBERS, valueTypeOf } from './common.js';
+import type { FilterTypes } from './filters.js';
+import { extend, typeExtensions } from './meaning.js';
+import { expressibleFields, isExpressible, type TypeNames } from './names.js';
+import { JSON_SCALAR } from './scalars.js';
+import type { Sight } from './sight.js';
+
+type FieldConfig = GraphQLFieldConfig<unknown, unknown>;
+type Fields = Record<string, FieldConfig>;
+
+export class ObjectTypes {
+  readonly #sight: Sight;
+  readonly #names: TypeNames;
+  readonly #filters: FilterTypes;
+  readonly #made: Map<string, GraphQLNamedType>;
+  readonly #arguments = new Map<string, GraphQLFieldConfigArgumentMap>();
+
+  /** Types are added to those that were made before. */
+  constructor(sight: Sight, names: TypeNames, filters: FilterTypes, made: Map<string, GraphQLNamedType>) {
+    this.#made = made;
+    this.#sight = sight;
+    this.#names = names;
+    this.#filters = filters;
+  }
+
+  /** The type of a collection's items; null where the caller may not see them or GraphQL cannot name them. */
+  item(name: string): GraphQLObjectType | null {
+    const known = this.#made.get(name);
+    if (known) return known as GraphQLObjectType;
+    const collection = this.#sight.readable.collections.get(name);
+    if (!collection || !isExpressible(collection)) return null;
+    return this.#make({
+      name,
+      description: describe(collection.meta?.note ?? collection.comment),
+      extensions: typeExtensions(name),
+      fields: () => this.#fields(collection),
+    });
+  }
+
+  #make(config: GraphQLObjectTypeConfig<unknown, unknown>): GraphQLObjectType {
+    const type = new GraphQLObjectType(config);
+    this.#made.set(type.name, type);
+    return type;
+  }
+
+  /** What may be asked of a list of the collection's items. */
+  listArguments(collection: Collection): GraphQLFieldConfigArgumentMap {
+    const known = this.#arguments.get(collection.name);
+    if (known) return known;
+    const made: GraphQLFieldConfigArgumentMap = {
+      filter: { type: this.#filters.filter(collection.name) },
+      sort: { type: new GraphQLList(GraphQLString) },
+      limit: { type: GraphQLInt },
+      offset: { type: GraphQLInt },
+      page: { type: GraphQLInt },
+      search: { type: GraphQLString },
+    };
+    this.#arguments.set(collection.name, made);
+    return made;
+  }
+
+  aggregated(collection: Collection): GraphQLObjectType {
+    const name = this.#names.of('aggregated', collection.name);
+    return (this.#made.get(name) as GraphQLObjectType | undefined) ?? this.#aggregated(collection, name);
+  }
+
+  #aggregated(collection: Collection, name: string): GraphQLObjectType {
+    return this.#make({ name, fields: () => this.#aggregatedFields(collection) });
+  }
+
+  #aggregatedFields(collection: Collection): Fields {
+    const fields = expressibleFields(collection).filter((field) => field.column && !isConcealed(field));
+    const numbers = fields.filter((field) => NUMBERS.has(field.type) && !field.column?.is_array);
+    const inner = (suffix: 'count' | 'fields' | 'extremes', of: readonly Field[], type: typeof extremeType) =>
+      of.length === 0
+        ? null
+        : this.#make({
+            name: this.#names.of(`aggregated ${suffix}`, collection.name),
+            fields: () => Object.fromEntries(of.map((field) => [field.name, aggregateField(field, type(field))])),
+          });
+    const functions = (names: readonly AggregateFunction[], type: GraphQLObjectType | null): Fields =>
+      type ? Object.fromEntries(names.map((name) => [name, functionField(name, type)])) : {};
+    return {
+      group: { type: JSON_SCALAR, extensions: extend({ kind: 'groups' }) },
+      countAll: { type: GraphQLInt, extensions: extend({ kind: 'rows' }) },
+      ...functions(
+        ['count', 'countDistinct'],
+        inner('count', fields, () => GraphQLInt),
+      ),
+      ...functions(
+        ['avg', 'sum', 'avgDistinct', 'sumDistinct'],
+        inner('fields', numbers, () => GraphQLFloat),
+      ),
+      ...functions(['min', 'max'], inner('extremes', fields.filter(isOrdered), extremeType)),
+    };
+  }
+
+  #fields(collection: Collection): Fields {
+    const fields: Fields = {};
+    for (const field of expressibleFields(collection)) {
+      const config = this.#related(collection, field) ?? this.#value(collection, field);
+      if (config) fields[field.name] = { ...config, description: describe(field.meta?.note ?? field.column?.comment) };
+      const functions = this.#functions(collection, field);
+      if (functions) fields[`${field.name}_func`] = functions;
+    }
+    return fields;
+  }
+
+  #functions(collection: Collection, field: Field): FieldConfig | null {
+    const functions = functionsOf(field);
+    if (!functions || collection.fields.has(`${field.name}_func`)) return null;
+    if (field.relation?.kind === 'one-to-many' && !this.item(field.relation.manyCollection)) return null;
+    return { type: functions.shown, extensions: extend({ kind: 'functions', field: field.name }) };
+  }
+
+  #related(collection: Collection, field: Field): FieldConfig | null {
+    const { relation } = field;
+    const extensions = extend({ kind: 'related', field: field.name });
+    switch (relation?.kind) {
+      case 'many-to-one':
+      case 'one-to-many': {
+        const many = relation.kind === 'one-to-many';
+        const target = this.#sight.readable.collections.get(many ? relation.manyCollection : relation.oneCollection);
+        const type = target && this.item(target.name);
+        if (!target || !type) return null;
+        return { type: many ? new GraphQLList(type) : type, args: this.listArguments(target), extensions };
+      }
+      case 'many-to-any': {
+        const types = relation.allowedCollections.flatMap((name) => this.item(name) ?? []);
+        if (types.length === 0) return null;
+        const name = this.#names.of('union', collection.name, field.name);
+        const union = new GraphQLUnionType({ name, types });
+        this.#made.set(name, union);
+        return { type: union, extensions };
+      }
+      default:
+        return null;
+    }
+  }
+
+  #value(collection: Collection, field: Field): FieldConfig | null {
+    const { column } = field;
+    if (!column) return null;
+    const { type, as } = valueTypeOf(field);
+    const filled = column.default_expression !== null || column.is_generated || isStamped(field);
+    const never =
+      !field.relation &&
+      !collection.singleton &&
+      this.#sight.isCertain(collection, field) &&
+      (column.is_primary_key || (!column.is_nullable && !filled));
+    return {
+      type: never ? new GraphQLNonNull(type) : type,
+      extensions: extend({ kind: 'value', field: field.name, as }),
+    };
+  }
+}
+
+function aggregateField({ name }: Field, type: GraphQLOutputType): FieldConfig {
+  return { type, extensions: extend({ kind: 'aggregate', field: name }) };
+}
+
+function functionField(name: AggregateFunction, type: GraphQLObjectType): FieldConfig {
+  return { type, extensions: extend({ kind: 'aggregates', function: name }) };
+}
+
+const STAMPS = /^(date|user|role)-(created|updated)$|^uuid$/;
+
+/** Whether the service fills the field by itself. */
+export function isStamped(field: Field): boolean {
+  return field.special.some((flag) => STAMPS.test(flag));
+}
+
+const ORDERED: ReadonlySet<string> = new Set([...NUMBERS, 'string', 'text', 'date', 'dateTime', 'time', 'timestamp']);
+
+function isOrdered(field: Field): boolean {
+  return ORDERED.has(field.type) && !field.column?.is_array;
+}
+
+function extremeType(field: Field): GraphQLOutputType {
+  return NUMBERS.has(field.type) ? GraphQLFloat : valueTypeOf(field).type;
+}
+
+export function describe(note: unknown): string | undefined {
+  return typeof note === 'string' && note !== '' ? note : undefined;
+}

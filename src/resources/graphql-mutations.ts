@@ -1,0 +1,130 @@
+/** Mutations: each root field is one write, all of them one transaction in the order of the document. */
+
+import { onlyUser } from '../access/identity.js';
+import { ServiceError } from '../errors.js';
+import type { Shown, Writer, Writes } from '../execute/writes.js';
+import type { Call } from '../graphql/calls.js';
+import { FieldFailure, type ResponseError, responseError } from '../graphql/failure.js';
+import type { MutationReading, MutationStep, ReadBack } from '../graphql/reading.js';
+import { shapeOf } from '../request/rest.js';
+import type { Key } from '../request/write.js';
+import type { Called } from './graphql-services.js';
+
+/** The body of the answer. If a step fails nothing has happened, so the whole operation has failed, and says which step. */
+export async function runMutation({ steps }: MutationReading, writes: Writes, writer: Writer): Promise<Buffer> {
+  let current: MutationStep | undefined;
+  try {
+    const results = await writes.together(async (joined) => {
+      const done: Buffer[] = [];
+      for (const step of steps) {
+        current = step;
+        done.push(await carryOut(step, joined, writer));
+      }
+      current = undefined;
+      return done;
+    });
+    return bodyOf(steps, results);
+  } catch (error) {
+    throw current ? new FieldFailure(error, current.place) : error;
+  }
+}
+
+/** Steps that routes carry out, one after the other: what fails is null and has its error. */
+export async function runCalls(
+  { steps }: MutationReading,
+  call: (call: Call) => Promise<Called>,
+): Promise<{ readonly body: string; readonly called: readonly Called[] }> {
+  const entries: string[] = [];
+  const errors: ResponseError[] = [];
+  const called: Called[] = [];
+  for (const step of steps) {
+    let text = step.kind === 'json' ? step.text : 'null';
+    try {
+      if (step.kind === 'call') {
+        const result = await call(step.call);
+        called.push(result);
+        text = result.text;
+      }
+    } catch (error) {
+      if (!(error instanceof ServiceError) || error.status >= 500) throw error;
+      errors.push(responseError(error, step.place));
+    }
+    entries.push(`${JSON.stringify(step.name)}:${text}`);
+  }
+  const shown = errors.length > 0 ? `,"errors":${JSON.stringify(errors)}` : '';
+  return { body: `{"data":{${entries.join(',')}}${shown}}`, called };
+}
+
+async function carryOut(step: MutationStep, writes: Writes, writer: Writer): Promise<Buffer> {
+  switch (step.kind) {
+    case 'json':
+      return Buffer.from(step.text);
+    case 'call':
+      throw new Error('routes are called outside of transactions');
+    case 'update-me': {
+      const { user } = onlyUser(writer.caller);
+      return resultOf(
+        await writes.updateOne('service_users', user, step.data, shownBy(step.shown, writer)),
+        step.shown,
+      );
+    }
+    case 'create': {
+      const { items, many } = step;
+      return resultOf(await writes.create(step.collection, { items, many }, shownBy(step.shown, writer)), step.shown);
+    }
+    case 'update': {
+      const { keys, data, shown } = step;
+      const body = step.many
+        ? await writes.updateMany(
+            step.collection,
+            { kind: 'same', selected: { kind: 'keys', keys }, data },
+            shownBy(shown, writer),
+          )
+        : await writes.updateOne(step.collection, keys[0] as string, data, shownBy(shown, writer));
+      return resultOf(body, shown);
+    }
+    case 'batch': {
+      const { items, shown } = step;
+      const body = await writes.updateMany(step.collection, { kind: 'each', items }, shownBy(shown, writer));
+      return resultOf(body, shown);
+    }
+    case 'singleton':
+      return resultOf(
+        await writes.updateSingleton(step.collection, step.data, shownBy(step.shown, writer)),
+        step.shown,
+      );
+    case 'delete':
+      await writes.delete(step.collection, { kind: 'keys', keys: step.keys }, writer);
+      return Buffer.from(step.text);
+  }
+}
+
+function shownBy(shown: ReadBack | null, writer: Writer): Shown {
+  return {
+    ...writer,
+    read: (_, keys, one) => {
+      if (!shown) return null;
+      const values = [keys && one ? (keys[0] as Key) : keys, ...shown.values.slice(1)];
+      return { request: shown.request, values, shape: shapeOf(shown.request), format: null };
+    },
+  };
+}
+
+const NULL = Buffer.from('null');
+const TRUE = Buffer.from('true');
+const OPENING = '{"data":'.length;
+
+/** What REST would send, without its envelope. Who may not read learns that it was done. */
+function resultOf(body: Buffer | null, shown: ReadBack | null): Buffer {
+  if (!shown) return TRUE;
+  return body ? body.subarray(OPENING, body.length - 1) : NULL;
+}
+
+function bodyOf(steps: readonly MutationStep[], results: readonly Buffer[]): Buffer {
+  const pieces: Buffer[] = [Buffer.from('{"data":{')];
+  steps.forEach(({ name }, position) => {
+    pieces.push(Buffer.from(`${position === 0 ? '' : ','}${JSON.stringify(name)}:`), results[position] as Buffer);
+  });
+  pieces.push(Buffer.from('}}'));
+  return Buffer.concat(pieces);
+}

@@ -1,0 +1,58 @@
+/** Root fields that REST routes carry out: the route gets a request of its own, in the name of the same client. */
+import { type Call, show } from '../graphql/calls.js';
+import type { Exchange } from '../http/exchange.js';
+import type { Reply } from '../http/reply.js';
+import type { Router } from '../http/router.js';
+
+export interface Called {
+  /** As JSON. */
+  readonly text: string;
+  /** What the route sends beside its body, such as cookies. */
+  readonly headers: NonNullable<Reply['headers']>;
+  readonly secret: boolean;
+}
+
+export async function callService(call: Call, exchange: Exchange, router: Router): Promise<Called> {
+  const inner = requestFor(call, exchange);
+  const reply = await router.find(inner).handle(inner);
+  if (typeof reply.body === 'function') throw new Error('a streamed answer has no place in another one');
+  const result = reply.status === 204 ? call.otherwise : resultOf(reply);
+  return {
+    text: JSON.stringify(show(result, call.shown)),
+    headers: reply.headers ?? {},
+    secret: reply.secret ?? false,
+  };
+}
+
+function resultOf({ type, body }: Reply): unknown {
+  const text = String(body);
+  if (!/json/.test(type)) return text;
+  const value: unknown = JSON.parse(text === '' ? 'null' : text);
+  const wrapped = value !== null && typeof value === 'object' && !Array.isArray(value) && 'data' in value;
+  return wrapped ? value.data : value;
+}
+
+/** Everything of the request but what it asks for. */
+function requestFor({ method, path, body }: Call, exchange: Exchange): Exchange {
+  const own: Record<string | symbol, unknown> = {
+    method,
+    path,
+    queryString: '',
+    parameters: [],
+    staged: () => {},
+    json: async () => body,
+  };
+  return new Proxy(exchange, {
+    get: (target, name) => {
+      if (Object.hasOwn(own, name)) return own[name];
+      // Methods and accessors reach what only the exchange itself may touch.
+      const value: unknown = Reflect.get(target, name, target);
+      return typeof value === 'function' ? value.bind(target) : value;
+    },
+    set: (target, name, value) => {
+      if (Object.hasOwn(own, name)) own[name] = value;
+      else Reflect.set(target, name, value, target);
+      return true;
+    },
+  });
+}

@@ -1,0 +1,203 @@
+/** /graphql and /graphql/system: a whole operation with all its root fields is one statement, or one transaction. */
+import { type Identities, type Identity, onlyAdministrator } from '../access/identity.js';
+import type { Policies } from '../access/policies.js';
+import { sightOf } from '../access/sight.js';
+import { methodNotAllowed, ServiceError } from '../errors.js';
+import type { Reads } from '../execute/reads.js';
+import type { Writes } from '../execute/writes.js';
+import { DocumentFailure, FieldFailure, type FieldPlace, responseError } from '../graphql/failure.js';
+import { type Operations, UnsafeMethod } from '../graphql/operations.js';
+import type { PersistedQueries } from '../graphql/persisted.js';
+import type { QueryReading } from '../graphql/reading.js';
+import type { RootScope } from '../graphql/sight.js';
+import type { Exchange } from '../http/exchange.js';
+import { errorReply, type Reply } from '../http/reply.js';
+import type { Route, Router } from '../http/router.js';
+import type { Mirror } from '../mirror/watch.js';
+import { FailedPart } from '../plan/operation.js';
+import type { ParsedOperation } from '../request/ast.js';
+import { failure, type Negotiated, negotiate, readParameters, refusal, success, wantsPage } from './graphql-http.js';
+import { idePage, ideRoutes } from './graphql-ide.js';
+import { runCalls, runMutation } from './graphql-mutations.js';
+import { type Called, callService } from './graphql-services.js';
+import { explainItems, preference } from './item-reads.js';
+import { writerOf } from './item-writes.js';
+
+export interface GraphqlServices {
+  readonly identities: Identities;
+  readonly mirror: Mirror;
+  readonly policies: Policies;
+  readonly reads: Reads;
+  readonly writes: Writes;
+  readonly operations: Operations;
+  readonly persisted: PersistedQueries;
+  /** Of all routes, for fields that others carry out. */
+  readonly router: () => Router;
+  /** Whether browsers get a page to work with. */
+  readonly ide: boolean;
+}
+
+const PATHS: readonly (readonly [string, RootScope])[] = [
+  ['/graphql', 'items'],
+  ['/graphql/system', 'system'],
+];
+
+export function graphqlRoutes(services: GraphqlServices): Route[] {
+  return [
+    ...(services.ide ? ideRoutes() : []),
+    ...PATHS.flatMap(([path, scope]) => [
+      ...['GET', 'POST'].map((method) => ({
+        method,
+        path,
+        handle: (exchange: Exchange) => answer(exchange, services, scope),
+      })),
+      ...['PUT', 'PATCH', 'DELETE', 'SEARCH', 'OPTIONS'].map((method) => ({
+        method,
+        path,
+        handle: () => notAllowed(`Use GET or POST for "${path}"`, 'GET, POST'),
+      })),
+    ]),
+  ];
+}
+
+const NOT_FOUND = { message: 'PersistedQueryNotFound', extensions: { code: 'INVALID_QUERY' } };
+
+function notAllowed(reason: string, allow: string): Reply {
+  return { ...errorReply(methodNotAllowed(reason)), headers: { Allow: allow } };
+}
+
+async function answer(exchange: Exchange, services: GraphqlServices, scope: RootScope): Promise<Reply> {
+  if (services.ide && wantsPage(exchange)) return idePage(scope);
+  const negotiated = negotiate(exchange.headers.accept);
+  const identity = await services.identities.identify(exchange);
+  exchange.staged('identify');
+  const { query, extensions, operationName, variables } = await readParameters(exchange);
+  const text = services.persisted.resolve(query, extensions);
+  // Clients know this message: they send the text along with its digest then.
+  if (text === null) return refusal([NOT_FOUND], negotiated, 200);
+  try {
+    const request = { text, operationName, variables, safe: exchange.method !== 'POST' };
+    const reading = await services.operations.read(
+      request,
+      sightOf(services.policies.accessOf(identity), services.mirror.model),
+      scope,
+    );
+    exchange.staged('parse');
+    if (reading.kind === 'mutation' && reading.steps.some((step) => step.kind === 'call')) {
+      const { body, called } = await runCalls(reading, (call) => callService(call, exchange, services.router()));
+      return withCalled(success(body, negotiated), called);
+    }
+    if (reading.kind === 'mutation') {
+      const body = await runMutation(reading, services.writes, writerOf(exchange, identity));
+      exchange.staged('execute');
+      return success(body, negotiated);
+    }
+    return await runQuery(exchange, reading, services, identity, negotiated);
+  } catch (error) {
+    return reportFailure(error, negotiated);
+  }
+}
+
+async function runQuery(
+  exchange: Exchange,
+  reading: QueryReading,
+  { reads, router }: GraphqlServices,
+  identity: Identity,
+  negotiated: Negotiated,
+): Promise<Reply> {
+  if (reading.constant) return success(constantBody(reading.parsed), negotiated);
+  let { parsed } = reading;
+  if (reading.calls.length > 0) parsed = await withCalls(reading, exchange, router());
+  if (isConstant(parsed)) return success(constantBody(parsed), negotiated);
+  for (;;) {
+    try {
+      const compiled = reads.compile(parsed, identity);
+      exchange.staged('compile');
+      const explain = preference(exchange.headers.prefer);
+      if (explain) {
+        onlyAdministrator(identity);
+        return await explainItems(parsed, compiled, identity, reads, explain === 'explain=analyze');
+      }
+      const body = await reads.run(parsed, compiled, identity, exchange);
+      exchange.staged('execute');
+      return success(body as Buffer, negotiated);
+    } catch (error) {
+      if (!(error instanceof FailedPart)) {
+        const [only, ...others] = reading.roots;
+        throw error instanceof ServiceError && only && others.length === 0
+          ? new FieldFailure(error, only.place)
+          : error;
+      }
+      const root = reading.roots[error.position];
+      if (!(error.cause instanceof ServiceError) || !root) throw error.cause;
+      if (!root.nullable) throw new FieldFailure(error.cause, root.place);
+      parsed = withoutPart(parsed, error.position, error.cause, root.place);
+      if (isConstant(parsed)) return success(constantBody(parsed), negotiated);
+    }
+  }
+}
+
+function isConstant({ request }: ParsedOperation): boolean {
+  return request.parts.every((part) => part.kind === 'json');
+}
+
+/** What other routes say takes its place among the values. */
+async function withCalls(reading: QueryReading, exchange: Exchange, router: Router): Promise<ParsedOperation> {
+  let { parsed } = reading;
+  for (const { position, call } of reading.calls) {
+    const part = parsed.request.parts[position];
+    const root = reading.roots[position];
+    if (part?.kind !== 'json' || !root) throw new Error('what a route says is JSON');
+    try {
+      const { text } = await callService(call, exchange, router);
+      parsed = { ...parsed, values: parsed.values.with(part.value, text) };
+    } catch (error) {
+      if (!(error instanceof ServiceError) || error.status >= 500) throw error;
+      parsed = withoutPart(parsed, position, error, root.place);
+    }
+  }
+  return parsed;
+}
+
+function withCalled(reply: Reply, called: readonly Called[]): Reply {
+  const headers = Object.assign({}, ...called.map((each) => each.headers)) as Reply['headers'];
+  return { ...reply, ...(headers ? { headers } : {}), secret: called.some((each) => each.secret) };
+}
+
+/** A field that may be null gives way to its error; the others are read all the same. */
+function withoutPart(
+  parsed: ParsedOperation,
+  position: number,
+  error: ServiceError,
+  place: FieldPlace,
+): ParsedOperation {
+  const values = [...parsed.values, 'null', JSON.stringify(responseError(error, place))];
+  const parts = parsed.request.parts.map((part, index) =>
+    index === position
+      ? ({ kind: 'json', name: part.name, value: values.length - 2, error: values.length - 1 } as const)
+      : part,
+  );
+  const request = { kind: 'operation', parts } as const;
+  return { request, values, shape: JSON.stringify(request) };
+}
+
+/** An answer that needs no statement. */
+function constantBody({ request, values }: ParsedOperation): string {
+  const entries: string[] = [];
+  const errors: string[] = [];
+  for (const part of request.parts) {
+    if (part.kind !== 'json') throw new Error('the answer is not known beforehand');
+    entries.push(`${JSON.stringify(part.name)}:${values[part.value]}`);
+    if (part.error !== null) errors.push(String(values[part.error]));
+  }
+  return `{"data":{${entries.join(',')}}${errors.length > 0 ? `,"errors":[${errors.join(',')}]` : ''}}`;
+}
+
+/** Errors of the service and of what was asked are part of the answer; what is wrong with the server is not. */
+function reportFailure(error: unknown, negotiated: Negotiated): Reply {
+  if (error instanceof DocumentFailure) return refusal(error.errors, negotiated);
+  if (error instanceof UnsafeMethod) return notAllowed('A mutation needs POST', 'POST');
+  const [cause, place] = error instanceof FieldFailure ? [error.cause, error.place] : [error, null];
+  if (!(cause instanceof ServiceError) || cause.status >= 500 || cause.code === 'METHOD_NOT_ALLOWED') throw cause;
+  return failure([responseError(cause, place)], negotiated);
+}
