@@ -18,7 +18,7 @@ import { parseRead } from './request/rest.js';
 import { parseLimits, type Service, startService, withCore } from './server.js';
 import { pretty } from './sql/pretty.js';
 
-const USAGE = `Lateral ${packageVersion}: a REST API over PostgreSQL. One request, one statement.
+const USAGE = `Lateral ${packageVersion}: a REST and GraphQL API over PostgreSQL. One request, one statement.
 
 Usage: lateral [start] [--option value ...]
        lateral explain [--analyze] "GET /items/..." [--option value ...]

@@ -5,6 +5,7 @@
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import t, { type Test } from 'tap';
 import { type PermissionRow, Permissions, readRules } from '../src/access/permissions.js';
+import { sightOf } from '../src/access/sight.js';
 import { journalOf } from '../src/compile/activity.js';
 import { compileDelete } from '../src/compile/delete.js';
 import { compileCohort, compileRead } from '../src/compile/read.js';
@@ -12,9 +13,12 @@ import { compileWrite } from '../src/compile/write.js';
 import { Database } from '../src/execute/database.js';
 import { sourceOf } from '../src/execute/source.js';
 import { packagePath } from '../src/files.js';
+import { Operations } from '../src/graphql/operations.js';
+import { Schemas } from '../src/graphql/schema.js';
 import { buildModel } from '../src/mirror/introspect.js';
 import { collectionOf } from '../src/mirror/model.js';
 import { anyRule } from '../src/plan/guard.js';
+import { planOperation } from '../src/plan/operation.js';
 import { planUpdate } from '../src/plan/payload.js';
 import { planRead } from '../src/plan/read.js';
 import { NOBODY } from '../src/plan/write.js';
@@ -91,6 +95,7 @@ function rule(collection: string, action: string, permissions: object | null, fi
   return { collection, action, permissions, validation: null, presets: null, fields };
 }
 
+const DOCUMENT_LIMITS = { tokens: 5_000, depth: 15, nodes: 1_000, aliases: 200, introspection: true };
 const LIMITS: ParseLimits = {
   relationalDepth: 10,
   jsonDepth: 10,
@@ -149,6 +154,38 @@ for (const [name, request] of [...Object.entries(REQUESTS), ...Object.entries(RE
       ['1', '2', '3'].map((number) => [number, alone?.toString()]),
       'the statement for many sets of values answers each as the one for one set does',
     );
+  });
+}
+
+const DOCUMENTS: Readonly<Record<string, string>> = {
+  'graphql-list': '{ articles(limit: 5) { id heading: title rating author { name __typename } } }',
+  'graphql-operation':
+    '{ newest: articles(sort: ["-id"], limit: 2) { id comments_func { count } } one: articles_by_id(id: 1) { title } other: tags_by_id(id: 9) { name } settings { title } }',
+  'graphql-union': '{ articles(limit: 1) { blocks { item { __typename ... on block_text { text } } } } }',
+  'graphql-aggregated':
+    '{ articles_aggregated(groupBy: ["status"]) { by: group countAll sum { total: rating } max { published_at } } }',
+};
+
+for (const [name, text] of Object.entries(DOCUMENTS)) {
+  t.test(name, async (t) => {
+    const sight = sightOf(null, model);
+    const operations = new Operations(new Schemas(1, new Set()), DOCUMENT_LIMITS, LIMITS);
+    const request = { text, operationName: null, variables: {}, safe: true };
+    const reading = await operations.read(request, sight, 'items');
+    if (reading.kind !== 'query') throw new Error('a query is read');
+    const { request: operation, values } = reading.parsed;
+    const plan = planOperation(operation, model, { defaultLimit: 100, maxNodes: 1_000 });
+    const { text: statement, parameters } = compileRead(plan);
+    check(statement);
+    await compare(t, name, `-- ${text}\n${pretty(statement)}`);
+    const bound = bind(parameters, values, CALLER);
+    t.match(JSON.parse(String(await database.cell(statement, [...bound]))), { data: Object });
+    if (bound.length === 0) return;
+    const together = await database.numberedCells(
+      compileCohort(plan).text,
+      bound.map((value) => arrayLiteral([value, value])),
+    );
+    t.equal(together.length, 2, 'many may travel together');
   });
 }
 
