@@ -17,6 +17,8 @@ export interface Case {
   readonly cold?: true;
   /** Slow requests need few: those that run when the time is over are not counted. */
   readonly connections?: number;
+  /** Sent by a reader of whom policies say what may be seen; the administrator who sees everything is its ceiling. */
+  readonly restricted?: true;
   /** Counted by the bytes that arrived: of requests that take seconds, whole ones are too few. */
   readonly streamed?: true;
 }
@@ -54,6 +56,12 @@ export const CASES: readonly Case[] = [
     requests: vary((key) => page('id,title,author.id,author.name', key)),
   },
   { id: 'nested', title: '25 rows, nested in three ways', requests: vary((key) => page(NESTED, key)) },
+  {
+    id: 'restricted',
+    title: 'the same by a restricted reader',
+    restricted: true,
+    requests: vary((key) => page(NESTED, key)),
+  },
   {
     id: 'filter',
     title: 'filter + sort over 100,000 rows',

@@ -26,7 +26,7 @@ export interface CeilingOptions {
 
 export interface Ceiling {
   statementsPerSecond: number;
-  tool: 'pgbench' | 'driver';
+  tool: 'pgbench' | 'driver' | 'the administrator';
 }
 
 export async function ceiling(options: CeilingOptions): Promise<Ceiling> {

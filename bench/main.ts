@@ -13,6 +13,7 @@ import { ADMINISTRATOR, prepareData, type Report, startDatabase, startService } 
 import { measureHits } from './hit.js';
 import { type CaseResult, type Measuring, measureCase } from './measure.js';
 import { measureMirror } from './mirror.js';
+import { makeReader, READER } from './reader.js';
 import { addSubjects, removeAdded } from './subjects.js';
 
 const USAGE = `Usage: npm run bench -- [command] [--option value ...]
@@ -63,12 +64,14 @@ async function main(words: readonly string[]): Promise<void> {
     connections: wholeNumber('--connections', values.connections),
     poolSize: wholeNumber('--pool', values.pool),
     token: ADMINISTRATOR.token,
+    readerToken: READER,
     signal: stopping,
   };
   const database = await startDatabase(resolve(values.data), report);
   try {
     if (command === 'mirror') return await measureMirror(database.url, report, stopping);
     const version = await prepareData(database.url, report);
+    await makeReader(database.url);
     stopping.throwIfAborted();
     if (command === 'hit') return await measureHits(database.url);
     const profile = values.profile === undefined ? undefined : resolve(values.profile);

@@ -3,16 +3,19 @@
  * and what somebody writes must be what the rules allow. Whatever a request names that may not be seen is refused as if it did
  * not exist. The seed is fixed unless PROPERTY_SEED names another one or `random`; PROPERTY_CASES says how many requests.
  */
+import { inspect } from 'node:util';
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
 import { type Drawn, drawPolicies, rulesOf } from './access-property/policies.js';
 import { viewOf } from './access-property/view.js';
+import { drawWrite, encodeWrite, judge, type Write } from './access-property/writes.js';
 import { type MadeCaller, makeCaller } from './callers.js';
-import { createModel } from './property/database.js';
+import { createModel, typeOf } from './property/database.js';
 import { type Draw, drawn } from './property/draw.js';
 import { encodeRequest } from './property/encode.js';
 import { difference } from './property/expected.js';
-import { drawModel, type Model, Refused, tableNamed, Unknown } from './property/model.js';
+import { isJson, writeValue } from './property/kinds.js';
+import { drawModel, type Model, Refused, type Row, type Table, tableNamed, Unknown } from './property/model.js';
 import { type ExpectedAnswer, expectedAnswer } from './property/oracle.js';
 import { drawRequest, type ReadRequest } from './property/requests.js';
 import { type Check, shrinkRequest } from './property/shrink.js';
@@ -21,6 +24,7 @@ import {
   connectSql,
   createDatabase,
   databaseUrl,
+  type Sql,
   request as send,
   startDatabase,
   startTestService,
@@ -57,6 +61,9 @@ t.test('the requests reach what they are meant to reach', async (t) => {
     'row rule',
   ])
     t.ok((counts.get(feature) ?? 0) >= cases / 100, `${feature}: ${counts.get(feature) ?? 0}`);
+  for (const kind of ['create', 'update', 'delete', 'nested'])
+    for (const end of ['done', 'refused'])
+      t.ok((counts.get(`${kind} ${end}`) ?? 0) > cases / 1_000, `${kind} ${end}: ${counts.get(`${kind} ${end}`) ?? 0}`);
 });
 
 /** Somebody with policies, and what they may see. */
@@ -94,6 +101,7 @@ async function testModel(t: Test, modelSeed: number): Promise<void> {
     callers.push({ token, drawn: policies, view: viewOf(model, policies) });
   }
   const service = await startTestService({
+    LOG_LEVEL: process.env.LOG_LEVEL ?? 'silent',
     databaseUrl: databaseUrl(server, name),
     QUERY_LIMIT_DEFAULT: String(model.options.defaultLimit),
     STREAM_ABOVE: String(model.options.streamAbove),
@@ -117,9 +125,80 @@ async function testModel(t: Test, modelSeed: number): Promise<void> {
     for (const line of await report(service, model, somebody, request)) t.comment(line);
     t.fail(`PROPERTY_SEED=${modelSeed} PROPERTY_CASES=${numRuns}: ${result.errorInstance}`);
   } else t.pass(`${result.numRuns} requests`);
+  const writes = Math.ceil(numRuns / 3);
+  const [random] = fc.sample(
+    drawn((draw) => draw),
+    { seed: modelSeed, numRuns: 1 },
+  ) as [Draw];
+  for (let number = 0; number < writes; number++) {
+    const somebody = random.pick(callers);
+    const write = drawWrite(model, number, random);
+    const wrong = await examineWrite(service, sql, model, somebody, write);
+    if (wrong === null) continue;
+    const { method, path, body } = encodeWrite(write);
+    t.comment(`${method} ${path} ${JSON.stringify(body)}`);
+    t.comment(JSON.stringify(somebody.drawn.person));
+    const concerned = somebody.drawn.policies
+      .flat()
+      .filter(
+        ({ action, table }) =>
+          action !== 'read' && [write.table.name, write.kind === 'nested' ? write.target.name : ''].includes(table),
+      );
+    for (const rule of concerned) t.comment(JSON.stringify(rule));
+    t.fail(`write ${number}: PROPERTY_SEED=${modelSeed} PROPERTY_CASES=${numRuns}: ${wrong}`);
+    break;
+  }
+  t.pass(`${writes} writes`);
   await service.stop();
   await sql.end();
   await withSql(server.url, (sql) => sql`drop database ${sql(name)}`);
+}
+
+/** What may not be done changes nothing; what may be done does what it says, and what the rules add. */
+async function examineWrite(
+  service: Service,
+  sql: Sql,
+  model: Model,
+  somebody: Somebody,
+  write: Write,
+): Promise<string | null> {
+  const judged = judge(model, somebody.drawn, write);
+  const before = await digest(sql, model);
+  const { method, path, body } = encodeWrite(write);
+  const text = JSON.stringify(body);
+  const headers = { 'content-type': 'application/json', 'content-length': String(Buffer.byteLength(text)) };
+  const answer = await send(service, method, path, { token: somebody.token, headers, body: text });
+  note(`${write.kind} ${answer.status < 300 ? 'done' : 'refused'}`);
+  if (!judged.statuses.includes(answer.status))
+    return `status ${answer.status}, expected ${judged.statuses}: ${answer.text.slice(0, 300)}`;
+  const after = await digest(sql, model);
+  if (answer.status >= 300) return before.text === after.text ? null : 'what was refused has changed something';
+  for (const { table, row } of judged.rows) {
+    if (!(await isStored(sql, table, row))) return `"${table.name}" does not hold ${inspect(row)}`;
+    const key = row[table.key.name];
+    table.rows = [...table.rows.filter((each) => each[table.key.name] !== key), row];
+  }
+  for (const { table, key } of judged.gone) table.rows = table.rows.filter((each) => each[table.key.name] !== key);
+  const known = model.tables.reduce((sum, { rows }) => sum + rows.length, 0);
+  return after.rows === known ? null : `there are ${after.rows} rows, expected ${known}`;
+}
+
+/** All rows as texts, and how many they are. */
+async function digest(sql: Sql, model: Model): Promise<{ text: string; rows: number }> {
+  const tables = model.tables.map(({ name }) => `select t::text from "${name}" t`).join(' union all ');
+  const [row] = await sql.unsafe(
+    `select md5(string_agg(text, '' order by text)) as text, count(*)::int as rows from (${tables}) t (text)`,
+  );
+  return row as unknown as { text: string; rows: number };
+}
+
+async function isStored(sql: Sql, table: Table, row: Row): Promise<boolean> {
+  const plain = table.columns.filter(({ kind }) => !isJson(kind));
+  const tests = plain.map(
+    ({ name, kind }) =>
+      sql` and ${sql(name)} is not distinct from ${writeValue(kind, row[name] ?? null)}::text::${typeOf(sql, kind)}`,
+  );
+  return (await sql`select from ${sql(table.name)} where true ${tests}`).length === 1;
 }
 
 interface Case {
@@ -168,7 +247,6 @@ function expect(view: Model, request: ReadRequest): ExpectedAnswer | null {
 }
 
 function count({ view, drawn }: Somebody, request: ReadRequest, { status }: Answer): void {
-  const note = (feature: string): void => void counts.set(feature, (counts.get(feature) ?? 0) + 1);
   note(status === 200 ? 'answered' : 'refused');
   const table = view.tables.find(({ name }) => name === request.collection);
   if (!table || status !== 200) return;
@@ -176,6 +254,10 @@ function count({ view, drawn }: Somebody, request: ReadRequest, { status }: Answ
   if (table.columns.some(({ name }) => table.view?.isMasked(name))) note('values are masked');
   if ((table.view?.cut.length ?? 0) > 0) note('a relation is cut');
   note('rows are hidden');
+}
+
+function note(feature: string): void {
+  counts.set(feature, (counts.get(feature) ?? 0) + 1);
 }
 
 function ask(service: Service, { token }: Somebody, request: ReadRequest): Promise<Answer> {

@@ -65,7 +65,10 @@ function compileLeaves(condition: Condition, validation: Validation, node: Write
   const column = field && node.columns.find((each) => each.field === field);
   const submitted = condition.kind === 'compare' && condition.operator === 'submitted';
   if (submitted) return column ? (column.mixed ? sql`coalesce(${present(node, column)}, false)` : null) : sql`false`;
-  if (field?.column && !column && field !== node.collection.primaryKey) return null;
+  const isKey = field === node.collection.primaryKey;
+  // The key of an item that exists is not written.
+  const written = isKey ? (node.keyed || node.verb === 'upsert') && validation.on !== 'update' : column !== undefined;
+  if (field?.column && !written) return null;
   const held = compileCondition(condition, row);
   return held && column?.mixed ? sql`(${present(node, column)} is not true or ${held})` : held;
 }

@@ -1,33 +1,5 @@
-/** Requests that met others, or a structure that changed under them: which failures are worth another attempt, and when. */
-import { serviceUnavailable, staleness } from '../errors.js';
-import type { Model } from '../mirror/model.js';
-import type { Mirror } from '../mirror/watch.js';
+/** Requests that met others: which failures are worth another attempt, and when. */
 import type { PlannedWrite } from '../plan/write.js';
-
-/** Of one request. */
-export const ATTEMPTS = 10;
-
-/** `explain` says what a failure means that is final. */
-export async function attempt<Result>(
-  mirror: Mirror,
-  work: (model: Model) => Promise<Result>,
-  explain: (error: unknown, model: Model) => unknown,
-): Promise<Result> {
-  for (let number = 1; ; number++) {
-    const { model } = mirror;
-    try {
-      return await work(model);
-    } catch (error) {
-      const stale = staleness(error);
-      if (!stale && !(isConflict(error) && number < ATTEMPTS)) throw explain(error, model);
-      if (number === ATTEMPTS) throw serviceUnavailable('database', 'Its structure keeps changing');
-      if (stale) await mirror.refresh(stale === 'certain');
-      else await pause(number);
-      // A structure that did not change is not to blame; the first time a prepared statement may be.
-      if (stale && model === mirror.model && number > 1) throw explain(error, model);
-    }
-  }
-}
 
 /** Another request made the item that this one was about to make: seen again, it is there and will be changed. */
 export class Conflict extends Error {}

@@ -20,8 +20,9 @@ import type { OperationRequest, Parsed, ParsedOperation, ReadRequest } from '../
 import { bind } from '../sql/parameter.js';
 import type { Statement } from '../sql/statement.js';
 import { verify } from '../sql/verify.js';
+import { ATTEMPTS } from './attempts.js';
 import { Cohorts, type Waiter } from './cohorts.js';
-import { ATTEMPTS, isConflict, pause } from './conflicts.js';
+import { isConflict, pause } from './conflicts.js';
 import type { Database } from './database.js';
 import { streamRows } from './stream.js';
 

@@ -8,7 +8,7 @@ import { journalOf } from '../compile/activity.js';
 import { compileDelete } from '../compile/delete.js';
 import { compileSort } from '../compile/sort.js';
 import { compileWrite } from '../compile/write.js';
-import { fromWrite, invalidPayload, ServiceError, serviceUnavailable } from '../errors.js';
+import { invalidPayload, ServiceError } from '../errors.js';
 import { type Collection, collectionOf, type Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
@@ -24,7 +24,8 @@ import { parseSelection } from '../request/rest.js';
 import type { CreateBody, Selected, UpdateBody } from '../request/write.js';
 import { bind } from '../sql/parameter.js';
 import { checkPasswords, concernsAccess, decidesAccess, keepAdministrators } from './administrators.js';
-import { attempt, Conflict, isConflict, isRace } from './conflicts.js';
+import { attempt } from './attempts.js';
+import { Conflict, isRace } from './conflicts.js';
 import type { Database } from './database.js';
 import type { WriteSession } from './import.js';
 import type { Compiled, Reads } from './reads.js';
@@ -32,7 +33,7 @@ import { answerOf, isRepeated, type Receipt } from './receipts.js';
 import { aheadOf, suppliesKeys } from './sequences.js';
 import type { Session } from './sessions.js';
 import { Statements } from './statements.js';
-import { eachChange, fromValidation, hashSecrets, lock, namesOf } from './written.js';
+import { eachChange, fromValidation, hashSecrets, lock } from './written.js';
 
 export interface WriteLimits {
   readonly maxRows: number | null;
@@ -371,16 +372,8 @@ export class Writes {
     );
   }
 
+  /** Whoever began a transaction tries all of it again. */
   #attempt<Result>(work: (model: Model) => Promise<Result>): Promise<Result> {
-    // Whoever began the transaction tries all of it again.
-    return this.#session ? work(this.#mirror.model) : attempt(this.#mirror, work, finalError);
+    return this.#session ? work(this.#mirror.model) : attempt(this.#mirror, work);
   }
-}
-
-function finalError(error: unknown, model: Model): unknown {
-  if (isRepeated(error)) return error;
-  // The stack ends before the limit on levels where the items in between have much to say.
-  if (error instanceof RangeError) return invalidPayload('The payload nests too deep');
-  if (isConflict(error)) return serviceUnavailable('database', 'Too many requests change the same items');
-  return fromWrite(error, namesOf(model));
 }

@@ -172,7 +172,8 @@ export class Rows {
   /** A new row of a sorted relation goes to its end, unless it says where. */
   append(child: Row, parent: Field, sortField: string, position: number): void {
     const field = child.collection.fields.get(sortField);
-    if (field?.column && !child.cells.has(sortField)) child.cells.set(sortField, { kind: 'end', position, parent });
+    if (!field?.column || field === child.collection.primaryKey || child.cells.has(sortField)) return;
+    child.cells.set(sortField, { kind: 'end', position, parent });
   }
 
   finish(collection: Collection, root: readonly number[], keys: readonly Key[] | null): PlannedWrite {
@@ -339,15 +340,18 @@ function shapeList(list: List, judged: Judgement): { node: WriteNode; rows: Reco
     });
     return entry;
   });
+  const { collection, verb } = list;
   const { guard, validations } = judged;
-  return { node: { collection: list.collection, verb: list.verb, columns, guard, validations }, rows };
+  const keyed = list.rows.some((row) => row.given.has(collection.primaryKey.name));
+  return { node: { collection, verb, columns, keyed, guard, validations }, rows };
 }
 
 /** The shape as text: names and flags, no values. */
 function describe(plan: WritePlan): string {
-  const nodes = plan.nodes.map(({ collection, verb, columns, guard, validations }) => [
+  const nodes = plan.nodes.map(({ collection, verb, columns, keyed, guard, validations }) => [
     verb,
     collection.name,
+    keyed,
     guard ? guard.marks : '',
     validations.length,
     ...columns.map((column) => [

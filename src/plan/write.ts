@@ -20,6 +20,8 @@ export interface WriteNode {
   readonly collection: Collection;
   readonly verb: Verb;
   readonly columns: readonly WriteColumn[];
+  /** Whether the payload says a key of some row. */
+  readonly keyed: boolean;
   /** What must hold of a row before it may be changed; null where nothing must. */
   readonly guard: RowGuard | null;
   readonly validations: readonly Validation[];

@@ -63,7 +63,7 @@ async function createRelation(sql: Sql, table: Table, relation: Relation, model:
     values (${table.name}, ${relation.name}, ${relation.target}, ${list?.name ?? null}, ${list?.sortField ?? null}, ${list?.junctionField ?? null})`;
 }
 
-function typeOf(sql: Sql, kind: KindName): Fragment {
+export function typeOf(sql: Sql, kind: KindName): Fragment {
   switch (kind) {
     case 'integer':
       return sql`integer`;

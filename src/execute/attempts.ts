@@ -1,0 +1,42 @@
+/**
+ * Tries a write again where that helps: after a deadlock or a race, and on the new model where the structure has changed.
+ * What is left is an error in the words of the payload.
+ */
+import { fromWrite, invalidPayload, type ServiceError, serviceUnavailable, staleness } from '../errors.js';
+import type { Model } from '../mirror/model.js';
+import type { Mirror } from '../mirror/watch.js';
+import { isConflict, pause } from './conflicts.js';
+import { isRepeated } from './receipts.js';
+import { namesOf } from './written.js';
+
+/** Of one request. */
+export const ATTEMPTS = 10;
+
+export async function attempt<Result>(mirror: Mirror, work: (model: Model) => Promise<Result>): Promise<Result> {
+  for (let count = 1; ; count++) {
+    const { model } = mirror;
+    try {
+      return await work(model);
+    } catch (error) {
+      const stale = staleness(error);
+      if (!(stale || isConflict(error))) throw finalError(error, model);
+      if (count === ATTEMPTS) throw stale ? changing() : finalError(error, model);
+      if (stale) await mirror.refresh(stale === 'certain');
+      else await pause(count);
+      // A structure that did not change is not to blame; the first time a prepared statement may be.
+      if (stale && model === mirror.model && count > 1) throw finalError(error, model);
+    }
+  }
+}
+
+function changing(): ServiceError {
+  return serviceUnavailable('database', 'Its structure keeps changing');
+}
+
+function finalError(error: unknown, model: Model): unknown {
+  if (isRepeated(error)) return error;
+  // The stack ends before the limit on levels where the items in between have much to say.
+  if (error instanceof RangeError) return invalidPayload('The payload nests too deep');
+  if (isConflict(error)) return serviceUnavailable('database', 'Too many requests change the same items');
+  return fromWrite(error, namesOf(model));
+}
