@@ -15,6 +15,7 @@ import {
   startTestService,
 } from './support.js';
 
+t.setTimeout(180_000);
 const server = await startDatabase();
 const databaseUrl = await createLibrary(server, 'transport');
 const service = await startTestService({ databaseUrl });

@@ -24,6 +24,7 @@ const READS = 300;
 const WRITES = 100;
 const JSON_BODY = { 'content-type': 'application/json' };
 
+t.setTimeout(180_000);
 const server = await startDatabase();
 const first = await createLibrary(server, 'by_rest');
 await withSql(server.url, (sql) => sql`create database by_graphql template by_rest`);

@@ -2,6 +2,7 @@
 import t from 'tap';
 import { createLibrary, request, startDatabase, startTestService, withSql } from './support.js';
 
+t.setTimeout(180_000);
 const server = await startDatabase();
 const databaseUrl = await createLibrary(server, 'graphql');
 await withSql(databaseUrl, async (sql) => {
