@@ -1,6 +1,7 @@
 /** One request, one statement: counted by PostgreSQL itself, with everything the service sends in the meantime. */
 import t from 'tap';
 import { cookieOf, granted, login, makeUser } from './accounts.js';
+import { makeCaller } from './callers.js';
 import {
   type Answer,
   connectSql,
@@ -121,6 +122,52 @@ t.test('a warm read is one statement, whatever carries the token', async (t) => 
   const together = await count(() => Promise.all(Object.values(carriers).flatMap((ask) => [ask(), ask(), ask()])));
   t.notMatch(together.said, /service_/, 'also together');
   t.ok(together.calls.reduce((sum, calls) => sum + calls, 0) <= 15, together.said);
+});
+
+t.test('a restricted read is one statement, and so is a restricted write beside what is shown of it', async (t) => {
+  const caller = await withSql(databaseUrl, (sql) =>
+    makeCaller(sql, 'restricted', [
+      {
+        permissions: [
+          {
+            collection: 'articles',
+            action: 'read',
+            permissions: { author: { name: { _nnull: true } } },
+            fields: ['id', 'author'],
+          },
+          {
+            collection: 'articles',
+            action: 'update',
+            permissions: { author: { name: { _nnull: true } } },
+            fields: ['title'],
+          },
+        ],
+      },
+      {
+        permissions: [
+          { collection: 'articles', action: 'read', permissions: { status: 'published' } },
+          { collection: 'authors', action: 'read' },
+        ],
+      },
+    ]),
+  );
+  const read = (): Promise<Answer> =>
+    get(service, '/items/articles?fields=*,author.name&meta=*', { token: caller.token });
+  await waitFor(async () => (await read()).status === 200, 5_000);
+  const { calls, said } = await count(read);
+  t.strictSame(calls, [1], said);
+  const body = '{"title":"x"}';
+  const headers = { 'content-type': 'application/json' };
+  const write = (): Promise<Answer> =>
+    request(service, 'PATCH', '/items/articles/1?fields=id', { token: caller.token, body, headers });
+  await write();
+  await write();
+  const written = await count(write);
+  t.equal(written.answer.status, 200);
+  const statements = written.said.split('\n').filter((each) => !/^(begin|commit)$/i.test(each));
+  t.equal(statements.length, 2, written.said);
+  // New users had everybody forgotten.
+  t.equal((await get(service, '/items/tags')).status, 200);
 });
 
 t.test('what needs no data costs no statement', async (t) => {

@@ -113,6 +113,23 @@ t.test('users, roles, policies and permissions are written and read like items',
   t.equal((await send(admin, 'POST', '/activity', { action: 'x' })).status, 404);
 });
 
+t.test('a rule has to be a filter', async (t) => {
+  const rule = { policy: plain.policies[0], collection: 'tags', action: 'read', fields: ['*'] };
+  for (const permissions of [
+    [],
+    'x',
+    1,
+    { id: { _in: [] } },
+    { id: { _nothing: [] }, _and: 1 },
+    { _eq: 1 },
+    { id: { _regex: 'x' } },
+  ]) {
+    const answer = await send(admin, 'POST', '/permissions', { ...rule, permissions });
+    t.equal(answer.status, 400, `${JSON.stringify(permissions)}: ${answer.text}`);
+  }
+  t.equal((await send(admin, 'POST', '/permissions', { ...rule, validation: { id: { _regex: 1 } } })).status, 400);
+});
+
 t.test('a password has to meet the settings', async (t) => {
   await sql`update service_settings set auth_password_policy = '/^.{8,}$/'`;
   const short = await send(admin, 'PATCH', `/users/${own.user}`, { password: 'short' });

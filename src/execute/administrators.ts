@@ -6,9 +6,10 @@
 import { readFileSync } from 'node:fs';
 import type { Identity } from '../access/identity.js';
 import { assertPassword } from '../access/passwords.js';
-import { forbidden, unprocessable } from '../errors.js';
+import { forbidden, invalidPayload, unprocessable } from '../errors.js';
 import { packagePath } from '../files.js';
 import { Secret } from '../plan/cell.js';
+import { readFilter, readValidation } from '../plan/rules.js';
 import type { PlannedWrite } from '../plan/write.js';
 import type { Session } from './sessions.js';
 
@@ -52,6 +53,18 @@ export async function keepAdministrators<Result>(
 
 async function administrators(session: Session): Promise<string[]> {
   return JSON.parse(String(await session.cell(ADMINISTRATORS, []))) as string[];
+}
+
+/** A rule that cannot be read would allow nothing, and nobody would be told why. */
+export function checkRules({ plan, input }: PlannedWrite): void {
+  plan.nodes.forEach(({ collection, columns }, position) => {
+    if (collection.name !== 'service_permissions') return;
+    columns.forEach(({ field }, index) => {
+      const read = field.name === 'permissions' ? readFilter : field.name === 'validation' ? readValidation : null;
+      const wrong = input.nodes[position]?.some((row) => read?.(row[`c${index}`]) === undefined);
+      if (read && wrong) throw invalidPayload(`"${field.name}" is not a filter`);
+    });
+  });
 }
 
 /** New passwords of users have to meet the settings. */
