@@ -25,12 +25,12 @@ import type { CreateBody, Selected, UpdateBody } from '../request/write.js';
 import { bind } from '../sql/parameter.js';
 import { checkPasswords, checkRules, concernsAccess, decidesAccess, keepAdministrators } from './administrators.js';
 import { attempt } from './attempts.js';
-import { Conflict, isRace } from './conflicts.js';
+import { asConflict } from './conflicts.js';
 import type { Database } from './database.js';
 import type { WriteSession } from './import.js';
 import type { Compiled, Reads } from './reads.js';
 import { answerOf, isRepeated, type Receipt } from './receipts.js';
-import { aheadOf, suppliesKeys } from './sequences.js';
+import { aheadOf, catchUp, suppliesKeys } from './sequences.js';
 import type { Session } from './sessions.js';
 import { Statements } from './statements.js';
 import { eachChange, fromValidation, hashSecrets, lock } from './written.js';
@@ -240,7 +240,7 @@ export class Writes {
       const cells = written && session.together(read ? [written, read] : [written]);
       if (!cells) return session.transaction(() => this.#send(planned, one, shown, session, receipt));
       const [, body = null] = await cells.catch((error: unknown) => {
-        throw isRace(error, planned) ? new Conflict() : fromValidation(error, planned);
+        throw asConflict(error, planned) ?? fromValidation(error, planned);
       });
       return body;
     });
@@ -298,8 +298,7 @@ export class Writes {
       const cell = await session.cell(chain.text, chain.parameters, chain.prepare);
       await aheadOf(planned, JSON.parse(String(cell)) as (string | null)[], session);
     } catch (error) {
-      if (isRace(error, planned)) throw new Conflict();
-      throw fromValidation(error, planned);
+      throw asConflict(error, planned) ?? fromValidation(error, planned);
     }
   }
 
@@ -375,6 +374,10 @@ export class Writes {
 
   /** Whoever began a transaction tries all of it again. */
   #attempt<Result>(work: (model: Model) => Promise<Result>): Promise<Result> {
-    return this.#session ? work(this.#mirror.model) : attempt(this.#mirror, work);
+    return this.#session
+      ? work(this.#mirror.model)
+      : attempt(this.#mirror, work, ({ collection }) =>
+          this.#database.transaction((session) => catchUp(collection, session)),
+        );
   }
 }
