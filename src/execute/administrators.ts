@@ -6,12 +6,14 @@
 import { readFileSync } from 'node:fs';
 import type { Identity } from '../access/identity.js';
 import { assertPassword } from '../access/passwords.js';
-import { forbidden, invalidPayload, unprocessable } from '../errors.js';
+import { failedValidation, forbidden, invalidPayload, unprocessable } from '../errors.js';
 import { packagePath } from '../files.js';
 import { Secret } from '../plan/cell.js';
 import { readFilter, readValidation } from '../plan/rules.js';
 import type { PlannedWrite } from '../plan/write.js';
 import type { Session } from './sessions.js';
+
+const ADDRESS = /^[^\s@]+@[^\s@]+$/;
 
 const ADMINISTRATORS = readFileSync(packagePath('sql', 'administrators.sql'), 'utf8');
 
@@ -64,6 +66,20 @@ export function checkRules({ plan, input }: PlannedWrite): void {
       const wrong = input.nodes[position]?.some((row) => read?.(row[`c${index}`]) === undefined);
       if (read && wrong) throw invalidPayload(`"${field.name}" is not a filter`);
     });
+  });
+}
+
+/** Users are reached and told apart by their addresses. */
+export function checkAddresses({ plan, input }: PlannedWrite): void {
+  plan.nodes.forEach(({ collection, columns }, position) => {
+    if (collection.name !== 'service_users') return;
+    const index = columns.findIndex(({ field }) => field.name === 'email');
+    if (index < 0) return;
+    for (const row of input.nodes[position] ?? []) {
+      const value = row[`c${index}`];
+      if (typeof value === 'string' && ADDRESS.test(value)) continue;
+      throw failedValidation({ collection: collection.name, name: 'email' }, 'email', 'email');
+    }
   });
 }
 
