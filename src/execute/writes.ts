@@ -262,7 +262,7 @@ export class Writes {
   ): Promise<Buffer | null> {
     const write = (): Promise<void> => this.#write(planned, shown.caller, session, receipt);
     if (concernsAccess(planned)) {
-      checkRules(planned);
+      checkRules(planned, this.#mirror.model);
       checkAddresses(planned);
       await checkPasswords(planned, session);
       await keepAdministrators(session, shown.caller, write);
