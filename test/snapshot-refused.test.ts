@@ -115,6 +115,7 @@ t.test('what is no snapshot is refused and changes nothing', async (t) => {
     'an alias with a column': column({}, { type: 'alias' }),
     'an alias without metadata': column({}, { type: 'alias', schema: null }),
     'a type with a statement': column({ data_type: 'text; drop table articles' }),
+    'a type of the catalogs': column({ data_type: 'regclass' }),
     'a type with a second column': column({ data_type: 'text, evil text' }),
     'a type with a constraint': column({ data_type: 'text check (pg_sleep(1) is null)' }),
     'a type with a call': column({ data_type: 'numeric(pg_sleep(1))' }),

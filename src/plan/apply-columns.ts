@@ -102,9 +102,14 @@ function changeTypeAndDefault(before: ColumnEntry, after: ColumnField, column: C
   ];
 }
 
+/** Their values are numbers of PostgreSQL's own catalogs, which another database does not share. */
+const REGISTRY = /^_?reg(class|collation|config|dictionary|namespace|oper|operator|proc|procedure|role|type)$/;
+
 function exactType(field: string, { data_type }: ColumnEntry): ExactType {
   const name = readTypeName(data_type);
   if (!name) throw invalidPayload(`"${data_type}" of the field "${field}" is not the name of a type`);
+  if (REGISTRY.test(name.names.at(-1) ?? ''))
+    throw invalidPayload(`"${data_type}" of the field "${field}" refers to what the database may not have tomorrow`);
   return { type: 'exact', name };
 }
 
