@@ -281,7 +281,9 @@ function readColumn(value: unknown, path: string): ColumnEntry {
 
 function readEnum(value: unknown, dataType: string, path: string): readonly string[] | null {
   if (value === undefined || value === null) return null;
-  const values = readList(value, `${path}.enum_values`).map((each) => readName(each, `${path}.enum_values`));
+  const values = readList(value, `${path}.enum_values`).map((each) =>
+    each === '' ? '' : readName(each, `${path}.enum_values`),
+  );
   if (values.length === 0 || new Set(values).size < values.length || enumNameOf(dataType) === null)
     throw invalidPayload(`"${path}.enum_values" has to list the values of an enum, each once`);
   return values;
