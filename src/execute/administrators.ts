@@ -4,6 +4,7 @@
  * in their transaction and one at a time.
  */
 import { readFileSync } from 'node:fs';
+import { addressTest } from '../access/addresses.js';
 import type { Identity } from '../access/identity.js';
 import { assertPassword } from '../access/passwords.js';
 import { forbidden, invalidPayload, unprocessable } from '../errors.js';
@@ -64,6 +65,19 @@ export function checkRules({ plan, input }: PlannedWrite): void {
       const wrong = input.nodes[position]?.some((row) => read?.(row[`c${index}`]) === undefined);
       if (read && wrong) throw invalidPayload(`"${field.name}" is not a filter`);
     });
+  });
+}
+
+/** An address that cannot be read would match nobody, and nobody would be told why. */
+export function checkAddresses({ plan, input }: PlannedWrite): void {
+  plan.nodes.forEach(({ collection, columns }, position) => {
+    if (collection.name !== 'service_policies') return;
+    const index = columns.findIndex(({ field }) => field.name === 'ip_access');
+    for (const row of input.nodes[position] ?? []) {
+      addressTest(String(row[`c${index}`] ?? ''), (entry) => {
+        throw invalidPayload(`"ip_access" holds ${JSON.stringify(entry)}, which is no address, network or range`);
+      });
+    }
   });
 }
 

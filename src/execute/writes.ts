@@ -23,7 +23,14 @@ import type { Input, ParseLimits } from '../request/query.js';
 import { parseSelection } from '../request/rest.js';
 import type { CreateBody, Selected, UpdateBody } from '../request/write.js';
 import { bind } from '../sql/parameter.js';
-import { checkPasswords, checkRules, concernsAccess, decidesAccess, keepAdministrators } from './administrators.js';
+import {
+  checkAddresses,
+  checkPasswords,
+  checkRules,
+  concernsAccess,
+  decidesAccess,
+  keepAdministrators,
+} from './administrators.js';
 import { attempt } from './attempts.js';
 import { asConflict } from './conflicts.js';
 import type { Database } from './database.js';
@@ -256,6 +263,7 @@ export class Writes {
     const write = (): Promise<void> => this.#write(planned, shown.caller, session, receipt);
     if (concernsAccess(planned)) {
       checkRules(planned);
+      checkAddresses(planned);
       await checkPasswords(planned, session);
       await keepAdministrators(session, shown.caller, write);
       session.afterwards(() => this.#changedAccess());
