@@ -183,7 +183,7 @@ t.test('bodies that are no documents are refused', async (t) => {
     ['null', 'application/json', 400],
     ['"x"', 'application/yaml', 400],
     ['{}', 'application/json', 400],
-    [JSON.stringify({ ...original, version: 2 }), 'application/json', 400],
+    [JSON.stringify({ ...original, version: 3 }), 'application/json', 400],
     [JSON.stringify({ ...original, vendor: 'mysql' }), 'application/json', 400],
     [JSON.stringify({ ...original, extra: 1 }), 'application/json', 400],
     [JSON.stringify({ ...original, fields: {} }), 'application/json', 400],

@@ -165,6 +165,18 @@ t.test('users have addresses, and tokens that are hard to guess', async (t) => {
   t.equal((await send(own, 'GET', '/users/me')).status, 200, 'the token is what it was');
 });
 
+t.test('a policy takes addresses alone', async (t) => {
+  const path = `/policies/${plain.policies[0]}`;
+  for (const entry of ['garbage', '1.2.3.4/99', '1.2.3.4-1.2.3.1', '::1/129', '1.2.3', '10.0.0.0/8/8']) {
+    const ip_access = ['10.0.0.1', entry];
+    t.equal((await send(admin, 'PATCH', path, { ip_access })).status, 400, entry);
+    t.equal((await send(admin, 'POST', '/policies', { name: 'x', ip_access })).status, 400, entry);
+  }
+  const ip_access = ['127.0.0.1', '10.0.0.0/8', '::1', '1.2.3.4-1.2.3.9'];
+  t.match(dataOf(await send(admin, 'PATCH', path, { ip_access })), { ip_access });
+  t.match(dataOf(await send(admin, 'PATCH', path, { ip_access: null })), { ip_access: null });
+});
+
 t.test('a password has to meet the settings', async (t) => {
   await sql`update service_settings set auth_password_policy = '/^.{8,}$/'`;
   const short = await send(admin, 'PATCH', `/users/${own.user}`, { password: 'short' });

@@ -4,6 +4,7 @@
  * in their transaction and one at a time.
  */
 import { readFileSync } from 'node:fs';
+import { addressTest } from '../access/addresses.js';
 import type { Identity } from '../access/identity.js';
 import { assertPassword } from '../access/passwords.js';
 import { failedValidation, forbidden, invalidPayload, unprocessable } from '../errors.js';
@@ -97,6 +98,19 @@ export function checkAddresses({ plan, input }: PlannedWrite): void {
       const value = row[`c${index}`];
       if (typeof value === 'string' && ADDRESS.test(value)) continue;
       throw failedValidation({ collection: collection.name, name: 'email' }, 'email', 'email');
+    }
+  });
+}
+
+/** An address that cannot be read would match nobody, and nobody would be told why. */
+export function checkAddresses({ plan, input }: PlannedWrite): void {
+  plan.nodes.forEach(({ collection, columns }, position) => {
+    if (collection.name !== 'service_policies') return;
+    const index = columns.findIndex(({ field }) => field.name === 'ip_access');
+    for (const row of input.nodes[position] ?? []) {
+      addressTest(String(row[`c${index}`] ?? ''), (entry) => {
+        throw invalidPayload(`"ip_access" holds ${JSON.stringify(entry)}, which is no address, network or range`);
+      });
     }
   });
 }
