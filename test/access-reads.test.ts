@@ -187,6 +187,34 @@ t.test('masked values cannot be probed', async (t) => {
   ]);
 });
 
+t.test('concealed JSON cannot be probed', async (t) => {
+  const clerk = await makeCaller(sql, 'clerk', [
+    { permissions: [read('service_users', null), read('service_roles', null)] },
+  ]);
+  await sql`update service_users set auth_data = '{"refreshToken": "sesame", "list": [1, 2]}' where id = ${clerk.user}`;
+  await waitFor(async () => (await data(clerk, '/users?fields=id')) !== 403, 5_000);
+  t.strictSame(await data(clerk, `/users/${clerk.user}?fields=auth_data`), { auth_data: '**********' });
+  const operators = [
+    '{"refreshToken":{"_starts_with":"ses"}}',
+    '{"refreshToken":{"_null":true}}',
+    '{"list[0]":{"_eq":1}}',
+  ];
+  const places = [
+    ...operators.map((operator) => `filter={"auth_data":{"_json":${operator}}}`),
+    ...operators.map((operator) => `filter={"role":{"users":{"auth_data":{"_json":${operator}}}}}`),
+    'filter[count(auth_data)][_gt]=1',
+    'filter[json(auth_data,refreshToken)][_eq]=sesame',
+    'fields=id,count(auth_data)',
+    'fields=id,json(auth_data,refreshToken)',
+    'sort=count(auth_data)',
+    'aggregate[max]=count(auth_data)',
+    'groupBy=count(auth_data)&aggregate[count]=*',
+  ];
+  for (const place of places) t.equal(await data(clerk, `/users?${place}`), 400, place);
+  t.strictSame(await data(clerk, '/users?fields=first_name&filter[auth_data][_nnull]=true'), [{ first_name: 'clerk' }]);
+  t.strictSame(await data(clerk, '/users?fields=id&search=sesame'), []);
+});
+
 t.test('what is hidden looks like what does not exist, wherever it is named', async (t) => {
   const places = [
     'fields=X',
