@@ -66,6 +66,32 @@ await sql`create table notes (id serial primary key, owner uuid, role uuid, text
 await sql`insert into notes (owner, role, text) values
   (null, null, 'nobody''s'), (${owner.user}, null, 'mine'), (null, ${owner.role}, 'ours'),
   (null, null, 'owner@example.com'), (null, null, 'owner'), (${editor.user}, ${editor.role}, 'theirs')`;
+/** They have a role in common; it tells who has it, and letters tell whose they are, to some of them alone. */
+const asker = await makeCaller(sql, 'asker', [{ permissions: [read('articles', null)] }]);
+const lister = await makeCaller(sql, 'lister', [
+  {
+    permissions: [
+      read('articles', null),
+      read('letters', { text: { _neq: 'Second Post' } }, ['text', 'addressee']),
+      read('letters', { text: { _eq: 'Beta' } }, ['secret']),
+      read('service_roles', null, ['name', 'users']),
+      read('service_users', { id: { _eq: '$CURRENT_USER' } }, ['first_name', 'letters']),
+    ],
+  },
+]);
+const finder = await makeCaller(sql, 'finder', [
+  { permissions: [read('articles', null), read('letters', null, ['text'])] },
+]);
+await sql`create table letters (id serial primary key, addressee uuid references service_users (id), text text, secret text)`;
+await sql`insert into service_relations (many_collection, many_field, one_collection, one_field) values
+  ('letters', 'addressee', 'service_users', 'letters')`;
+await sql`insert into service_fields (collection, field, special) values ('service_users', 'letters', 'o2m')`;
+for (const { user, role } of [asker, lister, finder]) {
+  await sql`update service_users set first_name = 'Hello World' where id = ${user}`;
+  await sql`insert into service_users (first_name, role) values ('Zebra', ${role})`;
+  await sql`insert into letters (addressee, text, secret) values
+    (${user}, 'Hello World', 'Zebra'), (${user}, 'Second Post', 'Zebra'), (${user}, 'Beta', 'Second Post')`;
+}
 const service = await startTestService({ databaseUrl });
 
 async function data(caller: { token: string } | null, path: string): Promise<unknown> {
@@ -161,6 +187,34 @@ t.test('masked values cannot be probed', async (t) => {
   ]);
 });
 
+t.test('concealed JSON cannot be probed', async (t) => {
+  const clerk = await makeCaller(sql, 'clerk', [
+    { permissions: [read('service_users', null), read('service_roles', null)] },
+  ]);
+  await sql`update service_users set auth_data = '{"refreshToken": "sesame", "list": [1, 2]}' where id = ${clerk.user}`;
+  await waitFor(async () => (await data(clerk, '/users?fields=id')) !== 403, 5_000);
+  t.strictSame(await data(clerk, `/users/${clerk.user}?fields=auth_data`), { auth_data: '**********' });
+  const operators = [
+    '{"refreshToken":{"_starts_with":"ses"}}',
+    '{"refreshToken":{"_null":true}}',
+    '{"list[0]":{"_eq":1}}',
+  ];
+  const places = [
+    ...operators.map((operator) => `filter={"auth_data":{"_json":${operator}}}`),
+    ...operators.map((operator) => `filter={"role":{"users":{"auth_data":{"_json":${operator}}}}}`),
+    'filter[count(auth_data)][_gt]=1',
+    'filter[json(auth_data,refreshToken)][_eq]=sesame',
+    'fields=id,count(auth_data)',
+    'fields=id,json(auth_data,refreshToken)',
+    'sort=count(auth_data)',
+    'aggregate[max]=count(auth_data)',
+    'groupBy=count(auth_data)&aggregate[count]=*',
+  ];
+  for (const place of places) t.equal(await data(clerk, `/users?${place}`), 400, place);
+  t.strictSame(await data(clerk, '/users?fields=first_name&filter[auth_data][_nnull]=true'), [{ first_name: 'clerk' }]);
+  t.strictSame(await data(clerk, '/users?fields=id&search=sesame'), []);
+});
+
 t.test('what is hidden looks like what does not exist, wherever it is named', async (t) => {
   const places = [
     'fields=X',
@@ -249,6 +303,40 @@ t.test('variables of the caller in rules', async (t) => {
     await data(owner, '/items/notes?fields=text&sort=id'),
     ['mine', 'ours', 'owner@example.com', 'owner'].map((text) => ({ text })),
   );
+});
+
+t.test('of the caller a request names what the caller may see, and their own row', async (t) => {
+  const titles = async (caller: { token: string }, variable: string): Promise<unknown> => {
+    const found = await data(caller, `/items/articles?fields=title&sort=id&filter[title][_in]=${variable}`);
+    const query = `{ articles(sort: "id", filter: {title: {_in: "${variable}"}}) { title } }`;
+    const body = JSON.stringify({ query });
+    const headers = { 'content-type': 'application/json', 'content-length': String(Buffer.byteLength(body)) };
+    const { json } = await request(service, 'POST', '/graphql', { token: caller.token, headers, body });
+    const same = (json as { data?: { articles?: unknown } }).data?.articles ?? 403;
+    t.strictSame(same, found, `${variable} in GraphQL`);
+    return Array.isArray(found) ? found.map(({ title }) => title) : found;
+  };
+  const refused = ['role.users.first_name', 'role.name', 'letters.text', 'letters.secret', 'policies.policy.name'];
+  for (const path of refused) t.equal(await titles(asker, `$CURRENT_USER.${path}`), 403, path);
+  t.equal(await titles(asker, '$CURRENT_ROLE.users.first_name'), 403);
+  t.equal(await titles(asker, '$CURRENT_ROLES.users.first_name'), 403);
+  t.equal(await titles(asker, '$CURRENT_POLICIES.permissions.collection'), 403);
+  t.strictSame(await titles(asker, '$CURRENT_USER.first_name'), ['Hello World']);
+  t.strictSame(await titles(asker, '$CURRENT_ROLE.name'), []);
+  t.strictSame(await titles(asker, '$CURRENT_POLICIES.name'), []);
+  t.equal(await titles(asker, '$CURRENT_USER.token'), 403);
+
+  t.strictSame(await titles(lister, '$CURRENT_USER.first_name'), ['Hello World']);
+  t.strictSame(await titles(lister, '$CURRENT_USER.role.name'), []);
+  t.strictSame(await titles(lister, '$CURRENT_USER.role.users.first_name'), ['Hello World'], 'rows are hidden');
+  t.strictSame(await titles(lister, '$CURRENT_ROLE.users.first_name'), ['Hello World']);
+  t.equal(await titles(lister, '$CURRENT_USER.role.users.email'), 403, 'a field is hidden');
+  t.strictSame(await titles(lister, '$CURRENT_USER.letters.text'), ['Hello World', 'Beta']);
+  t.strictSame(await titles(lister, '$CURRENT_USER.letters.secret'), ['Second Post'], 'values are masked');
+  t.strictSame(await titles(lister, '$CURRENT_USER.letters.addressee.letters.text'), ['Hello World', 'Beta']);
+  t.equal(await titles(lister, '$CURRENT_USER.letters.id'), 403);
+
+  t.equal(await titles(finder, '$CURRENT_USER.letters.text'), 403, 'whose letters they are is hidden');
 });
 
 t.test('the public sees what its policies say', async (t) => {

@@ -1,7 +1,15 @@
 /** What callers who may not write everything get done: rules about rows and fields, presets, validations, nested items. */
 import t from 'tap';
 import { makeCaller, type Permission } from './callers.js';
-import { type Answer, connectSql, createLibrary, request, startDatabase, startTestService } from './support.js';
+import {
+  type Answer,
+  connectSql,
+  createLibrary,
+  request,
+  startDatabase,
+  startTestService,
+  waitFor,
+} from './support.js';
 
 const server = await startDatabase();
 const databaseUrl = await createLibrary(server, 'access_writes');
@@ -56,6 +64,27 @@ const writer = await makeCaller(sql, 'writer', [
   },
 ]);
 const reader = await makeCaller(sql, 'reader', [{ permissions: [allow('articles', 'read')] }]);
+await sql`create table boxes (id integer primary key, name text)`;
+await sql`create table things (
+  id integer primary key, text text, kind text, box integer references boxes (id), shelf integer references boxes (id))`;
+await sql`alter table boxes add main integer references things (id)`;
+await sql`insert into service_relations (many_collection, many_field, one_collection, one_field, one_deselect_action) values
+  ('things', 'box', 'boxes', 'things', 'nullify'), ('things', 'shelf', 'boxes', 'shelved', 'delete'),
+  ('boxes', 'main', 'things', null, 'nullify')`;
+await sql`insert into service_fields (collection, field, special) values ('boxes', 'things', 'o2m'), ('boxes', 'shelved', 'o2m')`;
+const packer = await makeCaller(sql, 'packer', [
+  {
+    permissions: [
+      allow('boxes', 'read'),
+      allow('boxes', 'update'),
+      allow('things', 'read'),
+      allow('things', 'update', { kind: { _eq: 'fixed' } }, ['text']),
+      allow('things', 'update', { kind: { _eq: 'loose' } }, ['text', 'box', 'shelf']),
+      allow('things', 'create'),
+      allow('things', 'delete', { kind: { _eq: 'loose' } }),
+    ],
+  },
+]);
 const service = await startTestService({ databaseUrl });
 
 function send(caller: { token: string } | null, method: string, path: string, body?: unknown): Promise<Answer> {
@@ -236,4 +265,72 @@ t.test('imports', async (t) => {
   );
   t.equal((await send(writer, 'POST', '/utils/import/notes', [{ text: 'bad' }])).status, 400);
   t.equal((await send(writer, 'POST', '/utils/import/service_users', [{ email: 'x@example.com' }])).status, 403);
+});
+
+t.test('what may not leave a relation stays, also where the payload changes it', async (t) => {
+  const things = async (): Promise<unknown[]> => [...(await sql`select id, text, box, shelf from things order by id`)];
+  const begin = async (): Promise<void> => {
+    await sql`update boxes set main = null`;
+    await sql`delete from things`;
+    await sql`insert into boxes values (1, 'one', null) on conflict do nothing`;
+    await sql`insert into things values (1, 'a', 'fixed', 1, 1), (2, 'b', 'loose', 1, 1), (3, 'c', 'fixed', 1, 1)`;
+  };
+  const fixed = { text: 'c', box: 1, shelf: 1 };
+  await begin();
+  t.equal((await send(packer, 'PATCH', '/items/things/1', { box: null })).status, 403);
+  t.equal((await send(packer, 'PATCH', '/items/boxes/1', { things: [], main: { id: 1, text: 'new' } })).status, 200);
+  t.strictSame(await things(), [
+    { id: 1, text: 'new', box: 1, shelf: 1 },
+    { id: 2, text: 'b', box: null, shelf: 1 },
+    { id: 3, ...fixed },
+  ]);
+  t.equal((await send(packer, 'PATCH', '/items/boxes/1', { shelved: [], main: { id: 1, text: 'newer' } })).status, 200);
+  t.strictSame(
+    await things(),
+    [
+      { id: 1, text: 'newer', box: 1, shelf: 1 },
+      { id: 3, ...fixed },
+    ],
+    'deleted or not at all',
+  );
+  await begin();
+  t.equal((await send(packer, 'PATCH', '/items/boxes/1', { things: [], main: { id: 2, text: 'new' } })).status, 200);
+  t.match(await things(), [{ box: 1 }, { text: 'new', box: null }, { box: 1 }], 'what may leave does');
+
+  await begin();
+  for (const name of ['things', 'shelved']) {
+    const named = { [name]: { delete: [1] }, main: { id: 1, text: 'lost' } };
+    t.equal((await send(packer, 'PATCH', '/items/boxes/1', named)).status, 403, `named to leave ${name}`);
+  }
+  t.match(await things(), [{ text: 'a', box: 1, shelf: 1 }, { id: 2 }, { id: 3 }], 'nothing was changed');
+});
+
+t.test('a rule about one relation lets nothing out of another', async (t) => {
+  await sql`delete from things`;
+  await sql`insert into boxes values (2, 'two', null)`;
+  await sql`update service_relations set one_deselect_action = 'nullify' where many_collection = 'things'`;
+  await sql`insert into things values (1, 'a', 'box', 2, 2), (2, 'b', 'shelf', 2, 2)`;
+  const mover = await makeCaller(sql, 'mover', [
+    {
+      permissions: [
+        allow('boxes', 'read'),
+        allow('boxes', 'update'),
+        allow('things', 'read'),
+        allow('things', 'update', { kind: { _eq: 'box' } }, ['box']),
+        allow('things', 'update', { kind: { _eq: 'shelf' } }, ['shelf']),
+      ],
+    },
+  ]);
+  await waitFor(async () => {
+    await send(mover, 'PATCH', '/items/boxes/2', { things: [], shelved: [] });
+    const rows = await sql`select box, shelf from things where box is null or shelf is null`;
+    return rows.length === 2;
+  }, 5_000);
+  t.strictSame(
+    [...(await sql`select id, box, shelf from things order by id`)],
+    [
+      { id: 1, box: null, shelf: 2 },
+      { id: 2, box: 2, shelf: null },
+    ],
+  );
 });

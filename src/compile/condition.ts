@@ -6,7 +6,7 @@ import type { Operator } from '../request/ast.js';
 import type { Pattern } from '../sql/codec.js';
 import { alias, type Fragment, join, parameter, sql } from '../sql/fragment.js';
 import { asText, compileOperand, operandTypeName } from './operand.js';
-import { refersTo, Source, tableName, typeName } from './source.js';
+import { refersTo, Source, typeName } from './source.js';
 
 /** Null where the condition always holds. */
 export function compileCondition(condition: Condition, source: Source): Fragment | null {
@@ -164,22 +164,24 @@ export function compileCaller(
   scope: Source['scope'],
 ): Fragment {
   const user = new Source(alias(`t${scope.next()}`), scope, value.collection);
-  const { from, found } = callerValues(value.operand, user);
+  const found = callerValues(value.operand, user);
   const key = user.raw([], value.collection.primaryKey);
   const wanted = sql`${key} = any(${parameter({ kind: 'caller', variable: value.variable })}::uuid[])`;
-  return sql`select ${found}::text::${type} from ${tableName(value.collection)} ${user.alias}${user.joins()}${from} where ${wanted}`;
+  return sql`select ${found}::text::${type} from ${user.from(wanted)}`;
 }
 
 /** All values behind a to-many relation, not only the first. */
-function callerValues(operand: OperandPlan, source: Source): { from: Fragment; found: Fragment } {
-  if (operand.kind !== 'first') return { from: sql``, found: compileOperand(operand, source) };
-  const child = new Source(alias(`t${source.scope.next()}`), source.scope, operand.hop.collection);
-  const key = source.raw(operand.through, operand.hop.origin.primaryKey);
-  const inner = callerValues(operand.operand, child);
-  const related = refersTo(operand.hop, child, key);
-  const rows = sql`select ${inner.found} as ${alias('v')} from ${tableName(operand.hop.collection)} ${child.alias}${child.joins()}${inner.from} where ${related}`;
+function callerValues(operand: OperandPlan, source: Source): Fragment {
+  if (operand.kind !== 'first') return compileOperand(operand, source);
+  const { hop, through } = operand;
+  const child = new Source(alias(`t${source.scope.next()}`), source.scope, hop.collection);
+  const key = source.raw(through, hop.origin.primaryKey);
+  const found = callerValues(operand.operand, child);
+  const mask = hop.via && source.mask(through, hop.via);
+  const rows = sql`select ${found} as ${alias('v')} from ${child.from(refersTo(hop, child, key), mask)}`;
   const name = alias(`v${source.scope.next()}`);
-  return { from: sql` cross join lateral (${rows}) ${name}`, found: sql`${name}.${alias('v')}` };
+  source.join(sql` cross join lateral (${rows}) ${name}`);
+  return sql`${name}.${alias('v')}`;
 }
 
 /**

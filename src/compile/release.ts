@@ -23,12 +23,9 @@ export function compileReleases(plan: WritePlan, action: Release['action'], scop
     );
     const staying = action === 'nullify' ? [...kept(plan, collection, null), ...deleted(plan, collection)] : [];
     // Found through the index on the reference first: the conditions alone would have the whole table read.
-    const candidates = members.map(({ release, position }) => {
-      const row = alias('c');
-      const parents = sql`select parent from ${alias(`x${position}`)}`;
-      const tied = sql`${row}.${columnName(release.field)} in (${parents})`;
-      return sql`select ${row}.${key} from ${guardedRows(collection, row, release.guard, scope, tied)}`;
-    });
+    const candidates = members.map(({ release, position }) =>
+      release.guard ? sql`select ${key} from ${free(position)}` : tiedRows(release, position, scope),
+    );
     const found = sql`${alias('t')}.${key} in (${join(candidates, sql` union `)})`;
     const where = join([found, sql`(${join(conditions, sql` or `)})`, ...staying], sql` and `);
     const name = releasing(plan, collection, action);
@@ -46,6 +43,18 @@ export function compileReleases(plan: WritePlan, action: Release['action'], scop
     );
   }
   return parts;
+}
+
+/** Rows that may leave, where not all may: whichever statement lets them go asks here. */
+function free(position: number): Fragment {
+  return alias(`g${position}`);
+}
+
+function tiedRows(release: Release, position: number, scope: Scope): Fragment {
+  const { collection, field, guard } = release;
+  const row = alias('c');
+  const tied = sql`${row}.${columnName(field)} in (select parent from ${alias(`x${position}`)})`;
+  return sql`select ${row}.${columnName(collection.primaryKey)} from ${guardedRows(collection, row, guard, scope, tied)}`;
 }
 
 /** The statement that lets the rows go. */
@@ -71,9 +80,15 @@ export function unreleased(plan: WritePlan): Fragment[] {
     const key = columnName(release.collection.primaryKey);
     const child = sql`${alias('y')}.child`;
     const gone = sql`${child} in (select ${key} from ${releasing(plan, release.collection, release.action)})`;
-    const named = plan.nodes.flatMap((node, place) =>
-      node.collection === release.collection ? [sql`${child} in (select k from ${input(place)})`] : [],
-    );
+    const named = plan.nodes.flatMap((node, place) => {
+      if (node.collection !== release.collection) return [];
+      const rows = sql`${child} in (select k from ${input(place)})`;
+      if (!release.guard) return [rows];
+      const settled = node.columns.some((column) => column.field === release.field)
+        ? sql` or ${child} in (select ${alias('k')}.k from ${input(place)} ${alias('k')} where true${settles(node, release.field)})`
+        : nothing;
+      return [sql`(${rows} and ${child} in (select ${key} from ${free(position)}))${settled}`];
+    });
     const settled = join([gone, ...named], sql` or `);
     return [
       sql`case when exists (select from ${alias(`x${position}`)} ${alias('y')} where ${child} is not null and (${settled}) is not true) then service_raise('missing') end`,
@@ -85,13 +100,16 @@ export function unreleased(plan: WritePlan): Fragment[] {
 function kept(plan: WritePlan, collection: Collection, field: Field | null): Fragment[] {
   return plan.nodes.flatMap((node, position) => {
     if (node.verb === 'insert' || node.collection !== collection) return [];
-    const column = node.columns.find((each) => each.field === field);
-    if (field && !column) return [];
-    const settled = column?.mixed ? sql` and ${alias('k')}.${identifier(`p${node.columns.indexOf(column)}`)}` : nothing;
+    if (field && !node.columns.some((each) => each.field === field)) return [];
     return [
-      sql`not exists (select from ${input(position)} ${alias('k')} where ${alias('k')}.k = ${alias('t')}.${columnName(collection.primaryKey)}${settled})`,
+      sql`not exists (select from ${input(position)} ${alias('k')} where ${alias('k')}.k = ${alias('t')}.${columnName(collection.primaryKey)}${settles(node, field)})`,
     ];
   });
+}
+
+function settles(node: WriteNode, field: Field | null): Fragment {
+  const column = node.columns.find((each) => each.field === field);
+  return column?.mixed ? sql` and ${alias('k')}.${identifier(`p${node.columns.indexOf(column)}`)}` : nothing;
 }
 
 function deleted(plan: WritePlan, collection: Collection): Fragment[] {
@@ -125,16 +143,19 @@ export function cleared(plan: WritePlan, collection: Collection, field: Field): 
       )})`;
 }
 
-export function releaseInput(release: Release, position: number): Fragment {
+export function releaseInput(release: Release, position: number, scope: Scope): Fragment[] {
   const types = sql`parent ${typeName(release.from.primaryKey)}, child ${typeName(release.collection.primaryKey)}`;
   const rows = sql`json_to_recordset(${DOCUMENT} -> 'releases' -> ${integer(position)}) as ${alias('x')} (${types})`;
-  return sql`${alias(`x${position}`)} as materialized (select ${alias('x')}.parent, ${alias('x')}.child from ${rows})`;
+  const given = sql`${alias(`x${position}`)} as materialized (select ${alias('x')}.parent, ${alias('x')}.child from ${rows})`;
+  return release.guard ? [given, sql`${free(position)} as (${tiedRows(release, position, scope)})`] : [given];
 }
 
 function released(release: Release, position: number): Fragment {
   const key = sql`${alias('t')}.${columnName(release.collection.primaryKey)}`;
   const parent = sql`${alias('y')}.parent = ${alias('t')}.${columnName(release.field)}`;
-  return sql`exists (select from ${alias(`x${position}`)} ${alias('y')} where ${parent} and (${alias('y')}.child is null or ${alias('y')}.child = ${key}))`;
+  const concerned = sql`exists (select from ${alias(`x${position}`)} ${alias('y')} where ${parent} and (${alias('y')}.child is null or ${alias('y')}.child = ${key}))`;
+  if (!release.guard) return concerned;
+  return sql`(${concerned} and ${key} in (select ${columnName(release.collection.primaryKey)} from ${free(position)}))`;
 }
 
 /** Where the payload does not say what the row of a list refers to. */

@@ -53,7 +53,7 @@ class Chain {
     this.#parts.push(
       ...nodes.flatMap((node, position) => [...this.#ahead(node, position), this.#input(node, position)]),
     );
-    this.#parts.push(...releases.map((release, position) => releaseInput(release, position)));
+    this.#parts.push(...releases.flatMap((release, position) => releaseInput(release, position, this.#scope)));
     for (const position of this.#order()) this.#write(nodes[position] as WriteNode, position);
     for (const action of ['delete', 'nullify'] as const)
       this.#parts.push(...compileReleases(this.#plan, action, this.#scope));

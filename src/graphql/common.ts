@@ -14,7 +14,7 @@ import {
   type GraphQLOutputType,
   GraphQLString,
 } from 'graphql';
-import type { Field } from '../mirror/model.js';
+import { type Field, isSecret } from '../mirror/model.js';
 import {
   LIST_OPERATORS,
   type Operator,
@@ -94,11 +94,6 @@ const TIME_FUNCTION_FILTER = functionFilter('time', TIME_PARTS);
 const MOMENT_FUNCTION_FILTER = functionFilter('datetime', [...DATE_PARTS, ...TIME_PARTS]);
 const COUNT_FUNCTION_FILTER = functionFilter('count', ['count']);
 
-/** Secrets are accepted, shown masked, and never compared. */
-export function isConcealed(field: Field): boolean {
-  return field.type === 'hash' || field.special.includes('conceal');
-}
-
 /** Functions of a field: the object that shows them, and the filter over them. */
 export interface Functions {
   readonly shown: GraphQLObjectType;
@@ -107,7 +102,7 @@ export interface Functions {
 
 export function functionsOf(field: Field): Functions | null {
   if (field.relation?.kind === 'one-to-many') return { shown: COUNT_FUNCTIONS, filter: COUNT_FUNCTION_FILTER };
-  if (!field.column || isConcealed(field)) return null;
+  if (!field.column || isSecret(field)) return null;
   switch (field.type) {
     case 'date':
       return { shown: DATE_FUNCTIONS, filter: DATE_FUNCTION_FILTER };
@@ -130,7 +125,7 @@ export interface ValueType {
 
 /** How a column is shown, and what is accepted for it. */
 export function valueTypeOf(field: Field): ValueType {
-  if (isConcealed(field)) return { type: HASH_SCALAR, as: 'default' };
+  if (isSecret(field)) return { type: HASH_SCALAR, as: 'default' };
   if (field.column?.is_primary_key || field.type === 'uuid') return { type: GraphQLID, as: 'text' };
   if (field.column?.is_array) return { type: JSON_SCALAR, as: 'default' };
   if (field.type.startsWith('geometry')) return { type: GEOMETRY_SCALAR, as: 'default' };
@@ -162,7 +157,7 @@ export function valueTypeOf(field: Field): ValueType {
 }
 
 export function operatorsOf(field: Field): GraphQLInputObjectType {
-  if (isConcealed(field)) return HASH_OPERATORS;
+  if (isSecret(field)) return HASH_OPERATORS;
   if (field.type.startsWith('geometry')) return GEOMETRY_OPERATORS;
   switch (field.type) {
     case 'integer':

@@ -16,9 +16,9 @@ import {
   GraphQLString,
   GraphQLUnionType,
 } from 'graphql';
-import type { Collection, Field } from '../mirror/model.js';
+import { type Collection, type Field, isSecret } from '../mirror/model.js';
 import type { AggregateFunction } from '../request/ast.js';
-import { functionsOf, isConcealed, NUMBERS, valueTypeOf } from './common.js';
+import { functionsOf, NUMBERS, valueTypeOf } from './common.js';
 import type { FilterTypes } from './filters.js';
 import { extend, typeExtensions } from './meaning.js';
 import { expressibleFields, isExpressible, type TypeNames } from './names.js';
@@ -89,7 +89,7 @@ export class ObjectTypes {
   }
 
   #aggregatedFields(collection: Collection): Fields {
-    const fields = expressibleFields(collection).filter((field) => field.column && !isConcealed(field));
+    const fields = expressibleFields(collection).filter((field) => field.column && !isSecret(field));
     const numbers = fields.filter((field) => NUMBERS.has(field.type) && !field.column?.is_array);
     const inner = (suffix: 'count' | 'fields' | 'extremes', of: readonly Field[], type: typeof extremeType) =>
       of.length === 0

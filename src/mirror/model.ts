@@ -74,6 +74,11 @@ export interface Field {
   readonly meta: FieldMeta | null;
 }
 
+/** Secrets are accepted and shown masked: nothing may be learned from comparing, ordering, grouping or taking them apart. */
+export function isSecret(field: Field): boolean {
+  return field.type === 'hash' || field.special.includes('conceal');
+}
+
 /** SPEC 2.4, plus what the compilers need to know of the type. */
 export interface Column {
   readonly name: string;

@@ -3,9 +3,9 @@
  * object below a to-many relation is one existence test, so its conditions must hold of the same related row.
  */
 import { forbidden, forbiddenCollection, forbiddenField, invalidQuery } from '../errors.js';
-import type { Collection, Field, Model } from '../mirror/model.js';
+import { type Collection, type Field, isSecret, type Model } from '../mirror/model.js';
 import type { Filter, JsonFilter, Operand, Operator } from '../request/ast.js';
-import { systemOf, wholeOf } from './access.js';
+import { isMasked, restrictionOf, systemOf, wholeOf } from './access.js';
 import { fieldNamed, fieldOf, hopOf, isJson, operandType, resolveExpression, stepOf } from './names.js';
 import { checkOperator } from './operators.js';
 import { ALWAYS, type Condition, type Hop, isAlways, type OperandPlan, type Step, type ValuePlan } from './plan.js';
@@ -212,7 +212,7 @@ function planValue(filter: Filter, operand: OperandPlan, place: Place): Conditio
         value: planOperand(filter.value, filter.operator, operand, place.model),
       };
     case 'json':
-      if (operand.kind !== 'field' || !isJson(operand.field))
+      if (operand.kind !== 'field' || !isJson(operand.field) || isSecret(operand.field))
         throw invalidQuery(`"_json" does not apply to "${operandType(operand).label}"`);
       return planJson(filter.filter, operand.field, operand.through, place.model);
     case 'some':
@@ -272,19 +272,31 @@ function planOperand(value: Operand, operator: Operator, operand: OperandPlan, m
   return planCaller(value.variable, value.path, model);
 }
 
-/** A field of the caller's user, role, roles or policies. */
+/**
+ * A field of the caller's user, role, roles or policies. These rows are the caller's own and read with the rights of the
+ * service; what their relations lead to is read as the model shows it, which is everything where a stored rule asks.
+ */
 export function planCaller(
   variable: string,
   path: readonly string[],
   model: Model,
 ): Extract<ValuePlan, { kind: 'caller' }> {
-  const whole = systemOf(model);
-  const collection = whole.collections.get(CALLER_COLLECTIONS[variable] as string);
+  const collection = systemOf(model).collections.get(CALLER_COLLECTIONS[variable] as string);
   if (!collection) throw new Error('the model lacks the tables of users');
   const text = `${variable}.${path.join('.')}`;
   // A concealed field is refused by the resolver: nobody reads secrets, not even one's own.
-  const operand = resolveExpression({ path, call: null, text }, collection, { model: whole, place: text, many: true });
-  return { kind: 'caller', variable, collection, operand };
+  const operand = resolveExpression({ path, call: null, text }, collection, { model, place: text, many: true });
+  return { kind: 'caller', variable, collection, operand: pointed(operand, model, text) };
+}
+
+/** Which rows point to the caller's own may be known from the alias field that lists them or from the column that says so. */
+function pointed(operand: OperandPlan, model: Model, place: string): OperandPlan {
+  if (operand.kind !== 'first' || operand.through.length > 0 || !restrictionOf(operand.hop.collection)) return operand;
+  const { collection, field, via, origin } = operand.hop;
+  const shown = model.collections.get(origin.name);
+  if (via && shown?.fields.has(via.name) && !isMasked(shown, via)) return operand;
+  if (!collection.fields.has(field.name)) throw forbiddenField(via?.name ?? field.name, origin.name, place);
+  return { ...operand, hop: { ...operand.hop, via: null } };
 }
 
 function prefixed(operand: OperandPlan, through: readonly Step[]): OperandPlan {

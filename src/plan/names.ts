@@ -1,6 +1,6 @@
 /** Names of a request become objects of the model: fields, steps along relations, functions of fields. */
 import { forbiddenField, invalidQuery } from '../errors.js';
-import type { Collection, Field, ManyToAny, Model } from '../mirror/model.js';
+import { type Collection, type Field, isSecret, type ManyToAny, type Model } from '../mirror/model.js';
 import type { Call, Expression } from '../request/ast.js';
 import { wholeOf } from './access.js';
 import type { AnyStep, Hop, OneStep, OperandPlan, Step } from './plan.js';
@@ -159,13 +159,8 @@ function resolveEnd(
   if (call) return resolveCall(call, field, collection, through, options);
   if (!field.column || named.scope !== null)
     throw invalidQuery(`${options.place}: "${field.name}" has no value of its own`);
-  if (isHidden(field)) throw forbiddenField(field.name, collection.name, options.place);
+  if (isSecret(field)) throw forbiddenField(field.name, collection.name, options.place);
   return { kind: 'field', through, field };
-}
-
-/** Secrets are shown masked: nothing may be learned from their order or their groups. */
-function isHidden(field: Field): boolean {
-  return field.type === 'hash' || field.special.includes('conceal');
 }
 
 const DATES = new Set(['timestamp', 'dateTime', 'date']);
@@ -184,13 +179,14 @@ export function resolveCall(
       `${options.place}: Invalid function specified: "${call.kind}" does not apply to "${field.name}"`,
     );
   };
+  if (isSecret(field)) return refuse();
   if (call.kind === 'count') {
     const hop = hopOf(options.model, collection, field);
     if (hop) return { kind: 'count', through, hop };
     if (field.relation?.kind === 'one-to-many') throw forbiddenField(field.name, collection.name, options.place);
     return field.type === 'json' && isJson(field) ? { kind: 'length', through, field } : refuse();
   }
-  if (!field.column || isHidden(field)) return refuse();
+  if (!field.column) return refuse();
   if (call.kind === 'json') {
     return field.type === 'json' && isJson(field)
       ? { kind: 'json', through, field, path: call.path, as: 'json' }

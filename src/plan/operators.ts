@@ -1,6 +1,6 @@
 /** Which operators suit which type of field. */
 import { invalidQuery } from '../errors.js';
-import type { Field, FieldType } from '../mirror/model.js';
+import { type Field, type FieldType, isSecret } from '../mirror/model.js';
 import type { Operator } from '../request/ast.js';
 import type { OperandPlan } from './plan.js';
 
@@ -42,7 +42,6 @@ const BY_TYPE: Readonly<Record<string, readonly Operator[]>> = {
   text: TEXT,
   csv: TEXT,
   binary: TEXT,
-  hash: SECRET,
   uuid: EQUALITY,
   json: PRESENCE,
   boolean: ['eq', 'neq', ...PRESENCE],
@@ -79,7 +78,7 @@ function admitted(operand: OperandPlan): { type: string; operators: readonly Ope
 }
 
 function operatorsOf(field: Field): { type: FieldType; operators: readonly Operator[] } {
-  if (field.special.includes('conceal')) return { type: 'hash', operators: SECRET };
+  if (isSecret(field)) return { type: 'hash', operators: SECRET };
   if (field.type.startsWith('geometry')) return { type: field.type, operators: SHAPES };
   if (field.column?.is_array) return { type: field.type, operators: ARRAY };
   return { type: field.type, operators: BY_TYPE[field.type] ?? PRESENCE };
