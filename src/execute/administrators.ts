@@ -89,7 +89,7 @@ function checkRule({ permissions, validation, presets, ...rest }: Payload, model
 }
 
 /** Users are reached and told apart by their addresses. */
-export function checkAddresses({ plan, input }: PlannedWrite): void {
+export function checkEmails({ plan, input }: PlannedWrite): void {
   plan.nodes.forEach(({ collection, columns }, position) => {
     if (collection.name !== 'service_users') return;
     const index = columns.findIndex(({ field }) => field.name === 'email');

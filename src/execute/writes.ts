@@ -264,6 +264,7 @@ export class Writes {
     if (concernsAccess(planned)) {
       checkRules(planned, this.#mirror.model);
       checkAddresses(planned);
+      checkEmails(planned);
       await checkPasswords(planned, session);
       await keepAdministrators(session, shown.caller, write);
       session.afterwards(() => this.#changedAccess());
