@@ -25,6 +25,7 @@ import type { CreateBody, Selected, UpdateBody } from '../request/write.js';
 import { bind } from '../sql/parameter.js';
 import {
   checkAddresses,
+  checkEmails,
   checkPasswords,
   checkRules,
   concernsAccess,
