@@ -257,3 +257,17 @@ t.test('a difference fits the state it was taken from', async (t) => {
   t.equal((await snapshotOf(target)).relations.length, 0);
   t.ok((await snapshotOf(target)).fields.some((each) => each.field === 'later'));
 });
+
+t.test('defaults that are JSON move as they are', async (t) => {
+  const source = await openService(
+    server,
+    'documents',
+    `create table documents (id int primary key, word jsonb default '"hello"', plain json default '"it''s"',
+      nothing jsonb default 'null', none jsonb default null, list jsonb default '["a"]', number jsonb default '1')`,
+  );
+  const target = await openService(server, 'documents_target');
+  const original = await snapshotOf(source);
+  await move(t, original, target);
+  t.strictSame(await snapshotOf(target), original);
+  t.strictSame(await describeCatalog(server, 'documents_target'), await describeCatalog(server, 'documents'));
+});

@@ -16,6 +16,7 @@ import {
   VENDOR,
 } from '../request/snapshot.js';
 import { COLLECTION_META, FIELD_META, type Meta, type Properties, RELATION_META } from '../request/structure-meta.js';
+import { isJsonType } from './apply-columns.js';
 import { isMovable } from './apply-names.js';
 
 /** What sql/snapshot.sql answers. */
@@ -105,7 +106,11 @@ function indexesOf(collection: string, indexes: readonly IndexDetail[]): IndexEn
 }
 
 function columnOf(column: Column, data_type: string, { enums }: Details): ColumnEntry {
-  const isExpression = column.default_value === column.default_expression;
+  const isJson = /^jsonb?$/.test(column.base_type) && !column.is_array;
+  // The null of JSON is a value, and a text under a domain's name would not be known for JSON: both are told as SQL.
+  const isUnclear =
+    isJson && (column.default_value === null || (typeof column.default_value === 'string' && !isJsonType(data_type)));
+  const isExpression = isUnclear || column.default_value === column.default_expression;
   const own = !column.has_auto_increment;
   return {
     data_type,
