@@ -154,15 +154,12 @@ t.test('a stored rule that does not fit grants nothing', async (t) => {
   }
 });
 
-t.test('users have addresses, and tokens that are hard to guess', async (t) => {
+t.test('users have addresses', async (t) => {
   const failed = { errors: [{ extensions: { code: 'FAILED_VALIDATION', field: 'email', type: 'email' } }] };
   for (const email of ['nope', '', 'a b@example.com', null]) {
     t.match(await send(admin, 'PATCH', `/users/${own.user}`, { email }), { status: 400, json: failed }, `${email}`);
     t.match(await send(admin, 'POST', '/users', { email }), { status: 400, json: failed }, `${email}`);
   }
-  const short = await send(admin, 'PATCH', `/users/${own.user}`, { token: 'x'.repeat(15) });
-  t.match(short, { status: 400, json: { errors: [{ extensions: { code: 'INVALID_PAYLOAD' } }] } });
-  t.equal((await send(own, 'GET', '/users/me')).status, 200, 'the token is what it was');
 });
 
 t.test('a policy takes addresses alone', async (t) => {
