@@ -37,6 +37,16 @@ const manager = await makeCaller(sql, 'manager', [
     ]),
   },
 ]);
+/** Imports articles, and with them the users they name. */
+const importer = await makeCaller(sql, 'importer', [
+  {
+    permissions: ['service_users', 'articles'].flatMap((collection) => [
+      allow(collection, 'read'),
+      allow(collection, 'create'),
+      allow(collection, 'update'),
+    ]),
+  },
+]);
 /** Sees and changes the own row, of which the role is a part. */
 const own = await makeCaller(sql, 'own', [
   {
@@ -276,6 +286,38 @@ t.test('the last administrator stays', async (t) => {
   }
   const second = await send(admin, 'POST', '/users?fields=id', { email: 'second@example.com', role });
   t.equal((await send(admin, 'DELETE', `/users/${(dataOf(second) as { id: string }).id}`)).status, 204);
+});
+
+t.test('an import gets nothing past these guards', async (t) => {
+  const { id, role } = administrator as { id: string; role: string };
+  await sql`update service_settings set auth_password_policy = '/^.{8,}$/'`;
+  const attempts: [caller: { token: string }, editor: object, code: string][] = [
+    [importer, { id: importer.user, role }, 'FORBIDDEN'],
+    [importer, { email: 'eve@example.com', role, token: 'the-token-of-eve-the-admin' }, 'FORBIDDEN'],
+    [importer, { id: importer.user, password: 'short' }, 'FAILED_VALIDATION'],
+    [admin, { id, status: 'suspended' }, 'UNPROCESSABLE_CONTENT'],
+  ];
+  const before = await snapshot();
+  for (const [caller, editor, code] of attempts) {
+    const rows = [{ title: 'imported' }, { title: 'imported too', editor }];
+    const answer = await send(caller, 'POST', '/utils/import/articles', rows);
+    t.match(
+      answer.json,
+      { errors: [{ extensions: { code, rows: [2] } }] },
+      `${JSON.stringify(editor)}: ${answer.text}`,
+    );
+  }
+  t.strictSame(await snapshot(), before, 'nothing was changed');
+  t.strictSame([...(await sql`select id from articles where title like 'imported%'`)], []);
+  t.equal((await send(importer, 'GET', '/policies')).status, 403);
+
+  // What is allowed acts before the answer, as it does with any other write.
+  const token = 'the-token-that-was-imported';
+  const editor = { id: importer.user, token };
+  t.equal((await send(importer, 'POST', '/utils/import/articles', [{ title: 'imported', editor }])).status, 200);
+  t.equal((await send({ token }, 'GET', '/users/me')).status, 200);
+  t.equal((await send(importer, 'GET', '/users/me')).status, 401, 'the old token is forgotten');
+  await sql`delete from articles where title = 'imported'`;
 });
 
 t.test('roles inherit the policies of those above them', async (t) => {

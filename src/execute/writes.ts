@@ -25,7 +25,6 @@ import type { CreateBody, Selected, UpdateBody } from '../request/write.js';
 import { bind } from '../sql/parameter.js';
 import { checkPasswords, checkRules, concernsAccess, decidesAccess, keepAdministrators } from './administrators.js';
 import { attempt } from './attempts.js';
-import { Conflict, isRace } from './conflicts.js';
 import type { Database } from './database.js';
 import type { WriteSession } from './import.js';
 import type { Compiled, Reads } from './reads.js';
@@ -33,7 +32,7 @@ import { answerOf, isRepeated, type Receipt } from './receipts.js';
 import { aheadOf, suppliesKeys } from './sequences.js';
 import type { Session } from './sessions.js';
 import { Statements } from './statements.js';
-import { eachChange, fromValidation, hashSecrets, lock } from './written.js';
+import { eachChange, failureOf, hashSecrets, lock } from './written.js';
 
 export interface WriteLimits {
   readonly maxRows: number | null;
@@ -200,7 +199,7 @@ export class Writes {
           session.cell(statement.text, bind(statement.parameters, [keys, JSON.stringify(author)], caller));
         if (!decidesAccess(name)) return void (await send());
         await keepAdministrators(session, caller, send);
-        session.afterwards(() => this.#changedAccess());
+        session.afterwards(this.#changedAccess);
       });
     });
   }
@@ -240,7 +239,7 @@ export class Writes {
       const cells = written && session.together(read ? [written, read] : [written]);
       if (!cells) return session.transaction(() => this.#send(planned, one, shown, session, receipt));
       const [, body = null] = await cells.catch((error: unknown) => {
-        throw isRace(error, planned) ? new Conflict() : fromValidation(error, planned);
+        throw failureOf(error, planned);
       });
       return body;
     });
@@ -253,13 +252,7 @@ export class Writes {
     session: Session,
     receipt: Receipt | null = null,
   ): Promise<Buffer | null> {
-    const write = (): Promise<void> => this.#write(planned, shown.caller, session, receipt);
-    if (concernsAccess(planned)) {
-      checkRules(planned);
-      await checkPasswords(planned, session);
-      await keepAdministrators(session, shown.caller, write);
-      session.afterwards(() => this.#changedAccess());
-    } else await write();
+    await this.#carryOut(planned, shown.caller, session, receipt);
     const read = this.#readBack(planned, one, shown);
     const body = read && (await session.cell(read.text, read.parameters, read.prepare));
     if (receipt && body)
@@ -267,9 +260,18 @@ export class Writes {
     return body;
   }
 
-  async #changedAccess(): Promise<void> {
-    await Promise.all(this.#listeners.map((listener) => listener()));
+  /** The one door of every write that may be about users, roles and policies, on its own or as one of many. */
+  async #carryOut(planned: PlannedWrite, caller: Identity, session: Session, receipt: Receipt | null): Promise<void> {
+    if (!concernsAccess(planned)) return this.#write(planned, caller, session, receipt);
+    checkRules(planned);
+    await checkPasswords(planned, session);
+    await keepAdministrators(session, caller, () => this.#write(planned, caller, session, receipt));
+    session.afterwards(this.#changedAccess);
   }
+
+  readonly #changedAccess = async (): Promise<void> => {
+    await Promise.all(this.#listeners.map((listener) => listener()));
+  };
 
   /** Items that the write makes are read by the keys that it leaves. Null where the caller may not see them. */
   #readBack({ plan, keys: known }: PlannedWrite, one: boolean, shown: Shown): Bound | null {
@@ -298,8 +300,7 @@ export class Writes {
       const cell = await session.cell(chain.text, chain.parameters, chain.prepare);
       await aheadOf(planned, JSON.parse(String(cell)) as (string | null)[], session);
     } catch (error) {
-      if (isRace(error, planned)) throw new Conflict();
-      throw fromValidation(error, planned);
+      throw failureOf(error, planned);
     }
   }
 
@@ -330,12 +331,8 @@ export class Writes {
         work({
           session,
           write: async (rows) => {
-            await this.#write(
-              planUpsert(collection, rows, { ...context, maxRows: null }),
-              writer.caller,
-              session,
-              null,
-            );
+            const planned = planUpsert(collection, rows, { ...context, maxRows: null });
+            await this.#carryOut(planned, writer.caller, session, null);
           },
         }),
       ),
