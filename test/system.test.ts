@@ -37,6 +37,16 @@ const manager = await makeCaller(sql, 'manager', [
     ]),
   },
 ]);
+/** Imports articles, and with them the users they name. */
+const importer = await makeCaller(sql, 'importer', [
+  {
+    permissions: ['service_users', 'articles'].flatMap((collection) => [
+      allow(collection, 'read'),
+      allow(collection, 'create'),
+      allow(collection, 'update'),
+    ]),
+  },
+]);
 /** Sees and changes the own row, of which the role is a part. */
 const own = await makeCaller(sql, 'own', [
   {
@@ -320,6 +330,95 @@ t.test('the last administrator stays', async (t) => {
   }
   const second = await send(admin, 'POST', '/users?fields=id', { email: 'second@example.com', role });
   t.equal((await send(admin, 'DELETE', `/users/${(dataOf(second) as { id: string }).id}`)).status, 204);
+});
+
+t.test('nobody else makes an administrator of the public, or comes in as an administrator', async (t) => {
+  const { id, role } = administrator as { id: string; role: string };
+  const open = await makePolicy(sql, 'open', { permissions: [allow('tags', 'read')] });
+  // Who may do everything, but only from elsewhere.
+  const away = await makeCaller(sql, 'away', [{ admin_access: true }, { permissions: [allow('tags', 'read')] }]);
+  await sql`update service_policies set ip_access = '203.0.113.7' where id = ${away.policies[0] as string}`;
+  const [resting] = await sql`
+    insert into service_users (email, role, status) values ('resting@example.com', ${role}, 'suspended') returning id`;
+  const attempts: [method: string, path: string, body: unknown][] = [
+    ['POST', '/access', { policy: adminPolicy?.id }],
+    ['PATCH', `/policies/${open}`, { admin_access: true }],
+    ['POST', '/policies', { name: 'x', admin_access: true, users: [{}] }],
+    ['PATCH', `/policies/${away.policies[0]}`, { ip_access: null }],
+    ['POST', '/access', { user: away.user, policy: adminPolicy?.id }],
+    ...['draft', 'invited', 'unverified', 'suspended', 'archived'].map((status): [string, string, unknown] => [
+      'POST',
+      '/users',
+      { email: 'eve@example.com', status, role },
+    ]),
+    ['PATCH', `/users/${resting?.id}`, { status: 'active' }],
+    ['PATCH', `/users/${resting?.id}`, { password: 'chosen by another' }],
+    ['PATCH', `/users/${away.user}`, { token: 'chosen-by-another' }],
+    ...[
+      { password: 'chosen by another' },
+      { token: 'chosen-by-another' },
+      { token: null },
+      { email: 'eve@example.com' },
+      { provider: 'another', external_identifier: 'eve' },
+      { external_identifier: 'eve' },
+      { auth_data: { eve: true } },
+      { first_name: 'Eve', token: 'chosen-by-another' },
+    ].flatMap((change): [string, string, unknown][] => [
+      ['PATCH', `/users/${id}`, change],
+      ['PATCH', '/users', { query: { filter: { id: { _eq: id } } }, data: change }],
+      ['PATCH', `/roles/${role}`, { users: { update: [{ id, ...change }], create: [], delete: [] } }],
+    ]),
+    // There is another administrator: it is not the last one that is kept here.
+    ['PATCH', `/users/${away.user}`, { role: plain.role, token: 'chosen-by-another' }],
+    ['PATCH', `/users/${away.user}`, { role: plain.role }],
+    ['PATCH', `/users/${away.user}`, { status: 'archived' }],
+  ];
+  const before = await snapshot();
+  for (const [method, path, body] of attempts) {
+    const answer = await send(manager, method, path, body);
+    t.equal(answer.status, 403, `${method} ${path} ${JSON.stringify(body)}: ${answer.text.slice(0, 200)}`);
+  }
+  t.strictSame(await snapshot(), before, 'nothing was changed');
+  t.equal((await send(null, 'GET', '/users')).status, 403);
+  t.equal((await send(manager, 'PATCH', `/users/${id}`, { title: 'Dr' })).status, 200, 'what lets nobody in');
+  t.equal((await send(manager, 'PATCH', `/users/${plain.user}`, { email: 'simple@example.com' })).status, 200);
+  t.equal((await send(admin, 'PATCH', `/users/${resting?.id}`, { status: 'active', token: 'awake' })).status, 200);
+  t.equal((await send(manager, 'DELETE', '/users', [resting?.id, away.user])).status, 204);
+  t.equal((await send(admin, 'DELETE', `/policies/${away.policies[0]}`)).status, 204);
+  t.equal((await send(admin, 'DELETE', `/policies/${open}`)).status, 204);
+});
+
+t.test('an import gets nothing past these guards', async (t) => {
+  const { id, role } = administrator as { id: string; role: string };
+  await sql`update service_settings set auth_password_policy = '/^.{8,}$/'`;
+  const attempts: [caller: { token: string }, editor: object, code: string][] = [
+    [importer, { id: importer.user, role }, 'FORBIDDEN'],
+    [importer, { email: 'eve@example.com', role, token: 'the-token-of-eve-the-admin' }, 'FORBIDDEN'],
+    [importer, { id, token: 'chosen-by-another' }, 'FORBIDDEN'],
+    [importer, { id: importer.user, password: 'short' }, 'FAILED_VALIDATION'],
+    [admin, { id, status: 'suspended' }, 'UNPROCESSABLE_CONTENT'],
+  ];
+  const before = await snapshot();
+  for (const [caller, editor, code] of attempts) {
+    const rows = [{ title: 'imported' }, { title: 'imported too', editor }];
+    const answer = await send(caller, 'POST', '/utils/import/articles', rows);
+    t.match(
+      answer.json,
+      { errors: [{ extensions: { code, rows: [2] } }] },
+      `${JSON.stringify(editor)}: ${answer.text}`,
+    );
+  }
+  t.strictSame(await snapshot(), before, 'nothing was changed');
+  t.strictSame([...(await sql`select id from articles where title like 'imported%'`)], []);
+  t.equal((await send(importer, 'GET', '/policies')).status, 403);
+
+  // What is allowed acts before the answer, as it does with any other write.
+  const token = 'the-token-that-was-imported';
+  const editor = { id: importer.user, token };
+  t.equal((await send(importer, 'POST', '/utils/import/articles', [{ title: 'imported', editor }])).status, 200);
+  t.equal((await send({ token }, 'GET', '/users/me')).status, 200);
+  t.equal((await send(importer, 'GET', '/users/me')).status, 401, 'the old token is forgotten');
+  await sql`delete from articles where title = 'imported'`;
 });
 
 t.test('roles inherit the policies of those above them', async (t) => {

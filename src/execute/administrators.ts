@@ -1,7 +1,7 @@
 /**
  * What a change of users, roles and policies must not do: leave nobody who may do everything, or let somebody who may not do
- * everything make others who may. Both are seen only after the change, so these writes have a look before and one after it,
- * in their transaction and one at a time.
+ * everything make others who may, or come in as one of them. That is seen only after the change, so these writes have a look
+ * before and one after it, in their transaction and one at a time.
  */
 import { readFileSync } from 'node:fs';
 import { addressTest } from '../access/addresses.js';
@@ -19,6 +19,7 @@ import type { Session } from './sessions.js';
 const ADDRESS = /^[^\s@]+@[^\s@]+$/;
 
 const ADMINISTRATORS = readFileSync(packagePath('sql', 'administrators.sql'), 'utf8');
+const CREDENTIALS = readFileSync(packagePath('sql', 'credentials.sql'), 'utf8');
 
 const TABLES: ReadonlySet<string> = new Set([
   'service_users',
@@ -49,15 +50,35 @@ export async function keepAdministrators<Result>(
     { prepare: true },
   );
   const before = await administrators(session);
+  const known = caller.administrator ? {} : await credentialsOf(before, session);
   const result = await work();
   const after = await administrators(session);
-  if (after.length === 0 && before.length > 0) throw unprocessable('Cannot remove the last admin user from the system');
-  if (!caller.administrator && after.some((user) => !before.includes(user))) throw forbidden();
+  if (before.some(({ active }) => active) && !after.some(({ active }) => active))
+    throw unprocessable('Cannot remove the last admin user from the system');
+  if (caller.administrator) return result;
+  const isNew = (one: Administrator): boolean =>
+    !before.some(({ user, addresses }) => user === one.user && addresses === one.addresses);
+  if (after.some(isNew)) throw forbidden();
+  // Also of those who are none any more. One who was deleted has none to come in with.
+  const credentials = Object.entries(await credentialsOf(before, session));
+  if (credentials.some(([user, digest]) => digest !== known[user])) throw forbidden();
   return result;
 }
 
-async function administrators(session: Session): Promise<string[]> {
-  return JSON.parse(String(await session.cell(ADMINISTRATORS, []))) as string[];
+/** One for each user and each list of addresses; the user is null for the public. */
+interface Administrator {
+  readonly user: string | null;
+  readonly addresses: string | null;
+  readonly active: boolean;
+}
+
+async function administrators(session: Session): Promise<Administrator[]> {
+  return JSON.parse(String(await session.cell(ADMINISTRATORS, []))) as Administrator[];
+}
+
+async function credentialsOf(holders: readonly Administrator[], session: Session): Promise<Record<string, string>> {
+  const users = holders.flatMap(({ user }) => user ?? []);
+  return JSON.parse(String(await session.cell(CREDENTIALS, [JSON.stringify(users)]))) as Record<string, string>;
 }
 
 /** A rule that cannot be read, or speaks of what is not there, would allow nothing, and nobody would be told why. */

@@ -18,7 +18,7 @@ export class Session {
   readonly expires = performance.now() + LIFETIME * (0.75 + Math.random() / 2);
   /** Texts that the connection has prepared. */
   readonly #prepared = new Set<string>();
-  readonly #afterwards: (() => Promise<void>)[] = [];
+  readonly #afterwards = new Set<() => Promise<void>>();
   #lost = false;
 
   /** Those who wait for an answer: of several statements on their way the driver fails only the first when a connection breaks. */
@@ -95,9 +95,9 @@ export class Session {
     });
   }
 
-  /** To be done once the running transaction has been committed, before its result is handed on. */
+  /** To be done when the running transaction has been committed, before its result is handed on; once, however often it is asked for. */
   afterwards(work: () => Promise<void>): void {
-    this.#afterwards.push(work);
+    this.#afterwards.add(work);
   }
 
   /** What was done is undone if anything fails, the commit included. */
@@ -109,10 +109,12 @@ export class Session {
       const result = await work();
       await begun;
       await this.#answer(this.query('commit').execute());
-      for (const next of this.#afterwards.splice(0)) await next();
+      const afterwards = [...this.#afterwards];
+      this.#afterwards.clear();
+      for (const next of afterwards) await next();
       return result;
     } catch (error) {
-      this.#afterwards.length = 0;
+      this.#afterwards.clear();
       if (!this.#lost) await this.query('rollback').catch(() => {});
       throw error;
     }

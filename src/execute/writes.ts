@@ -33,7 +33,6 @@ import {
   keepAdministrators,
 } from './administrators.js';
 import { attempt } from './attempts.js';
-import { asConflict } from './conflicts.js';
 import type { Database } from './database.js';
 import type { WriteSession } from './import.js';
 import type { Compiled, Reads } from './reads.js';
@@ -41,7 +40,7 @@ import { answerOf, isRepeated, type Receipt } from './receipts.js';
 import { aheadOf, catchUp, suppliesKeys } from './sequences.js';
 import type { Session } from './sessions.js';
 import { Statements } from './statements.js';
-import { eachChange, fromValidation, hashSecrets, lock } from './written.js';
+import { eachChange, failureOf, hashSecrets, lock } from './written.js';
 
 export interface WriteLimits {
   readonly maxRows: number | null;
@@ -208,7 +207,7 @@ export class Writes {
           session.cell(statement.text, bind(statement.parameters, [keys, JSON.stringify(author)], caller));
         if (!decidesAccess(name)) return void (await send());
         await keepAdministrators(session, caller, send);
-        session.afterwards(() => this.#changedAccess());
+        session.afterwards(this.#changedAccess);
       });
     });
   }
@@ -248,7 +247,7 @@ export class Writes {
       const cells = written && session.together(read ? [written, read] : [written]);
       if (!cells) return session.transaction(() => this.#send(planned, one, shown, session, receipt));
       const [, body = null] = await cells.catch((error: unknown) => {
-        throw asConflict(error, planned) ?? fromValidation(error, planned);
+        throw failureOf(error, planned);
       });
       return body;
     });
@@ -261,15 +260,7 @@ export class Writes {
     session: Session,
     receipt: Receipt | null = null,
   ): Promise<Buffer | null> {
-    const write = (): Promise<void> => this.#write(planned, shown.caller, session, receipt);
-    if (concernsAccess(planned)) {
-      checkRules(planned, this.#mirror.model);
-      checkAddresses(planned);
-      checkEmails(planned);
-      await checkPasswords(planned, session);
-      await keepAdministrators(session, shown.caller, write);
-      session.afterwards(() => this.#changedAccess());
-    } else await write();
+    await this.#carryOut(planned, shown.caller, session, receipt);
     const read = this.#readBack(planned, one, shown);
     const body = read && (await session.cell(read.text, read.parameters, read.prepare));
     if (receipt && body)
@@ -277,9 +268,20 @@ export class Writes {
     return body;
   }
 
-  async #changedAccess(): Promise<void> {
-    await Promise.all(this.#listeners.map((listener) => listener()));
+  /** The one door of every write that may be about users, roles and policies, on its own or as one of many. */
+  async #carryOut(planned: PlannedWrite, caller: Identity, session: Session, receipt: Receipt | null): Promise<void> {
+    if (!concernsAccess(planned)) return this.#write(planned, caller, session, receipt);
+    checkRules(planned, planned.model);
+    checkAddresses(planned);
+    checkEmails(planned);
+    await checkPasswords(planned, session);
+    await keepAdministrators(session, caller, () => this.#write(planned, caller, session, receipt));
+    session.afterwards(this.#changedAccess);
   }
+
+  readonly #changedAccess = async (): Promise<void> => {
+    await Promise.all(this.#listeners.map((listener) => listener()));
+  };
 
   /** Items that the write makes are read by the keys that it leaves. Null where the caller may not see them. */
   #readBack({ plan, keys: known }: PlannedWrite, one: boolean, shown: Shown): Bound | null {
@@ -308,7 +310,7 @@ export class Writes {
       const cell = await session.cell(chain.text, chain.parameters, chain.prepare);
       await aheadOf(planned, JSON.parse(String(cell)) as (string | null)[], session);
     } catch (error) {
-      throw asConflict(error, planned) ?? fromValidation(error, planned);
+      throw failureOf(error, planned);
     }
   }
 
@@ -339,12 +341,8 @@ export class Writes {
         work({
           session,
           write: async (rows) => {
-            await this.#write(
-              planUpsert(collection, rows, { ...context, maxRows: null }),
-              writer.caller,
-              session,
-              null,
-            );
+            const planned = planUpsert(collection, rows, { ...context, maxRows: null });
+            await this.#carryOut(planned, writer.caller, session, null);
           },
         }),
       ),

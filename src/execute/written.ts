@@ -6,6 +6,7 @@ import { Secret } from '../plan/cell.js';
 import type { Key } from '../plan/payload.js';
 import type { PlannedWrite } from '../plan/write.js';
 import type { Input } from '../request/query.js';
+import { asConflict } from './conflicts.js';
 import type { Session } from './sessions.js';
 
 /** Hashing takes its time by design, so it happens here and not while the payload is walked. */
@@ -37,8 +38,13 @@ export function namesOf(model: Model): Naming {
   };
 }
 
+/** What the failure of a write's statement means: another request came first, or a value does not pass. */
+export function failureOf(error: unknown, planned: PlannedWrite): unknown {
+  return asConflict(error, planned) ?? fromValidation(error, planned);
+}
+
 /** A validation that failed says its place in the plan and the number of the row. */
-export function fromValidation(error: unknown, { plan, paths }: PlannedWrite): unknown {
+function fromValidation(error: unknown, { plan, paths }: PlannedWrite): unknown {
   if (!(error instanceof Error && 'code' in error && error.code === 'LT400')) return error;
   const [position = 0, index = 0, row = 0] = error.message.split(' ').map(Number);
   const node = plan.nodes[position];
