@@ -97,6 +97,33 @@ t.test('a member that PostgreSQL refuses fails alone', async (t) => {
   }
 });
 
+t.test('a member that takes long is not waited for by its neighbours', async (t) => {
+  await withSql(databaseUrl, async (sql) => {
+    await sql`create function lasting(n int) returns int language plpgsql volatile as $$
+      begin if n = 50 then perform pg_sleep(8); end if; return n; end $$`;
+    await sql`create view durations as select id, lasting(id) as lasted from readings`;
+    await sql`insert into service_collections (collection, primary_key) values ('durations', 'id')`;
+  });
+  const read = (key: number): Promise<Answer> => get(service, `/items/durations/${key}`);
+  const isServed = async (): Promise<boolean> => (await read(1)).status === 200;
+  if (!(await isServed())) await waitFor(isServed, 10_000);
+  for (let turn = 0; turn < 20; turn++) await read(2);
+  const wide = await startTestService({ databaseUrl, DATABASE_POOL_SIZE: '4' });
+  for (let turn = 0; turn < 20; turn++) await get(wide, '/items/durations/2');
+  const begun = performance.now();
+  let slow = 0;
+  const keys = Array.from({ length: 80 }, (_, position) => position + 1);
+  const answers = keys.map(async (key) => {
+    const { status } = await get(wide, `/items/durations/${key}`);
+    if (key === 50) slow = performance.now() - begun;
+    return { key, status, took: performance.now() - begun };
+  });
+  for (const { key, status, took } of await Promise.all(answers)) {
+    if (status !== 200 || (key !== 50 && took > 6_000)) t.fail(`${key}: ${status} after ${took} ms`);
+  }
+  t.ok(slow >= 8_000, 'one of them did take long');
+});
+
 t.test('lists without values are read once for all who wait', async (t) => {
   const path = '/items/authors?fields=id,name&sort=id';
   for (let turn = 0; turn < 5; turn++) await get(service, path);

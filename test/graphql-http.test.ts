@@ -155,6 +155,23 @@ t.test('persisted queries', async (t) => {
   await t.rejects(startTestService({ databaseUrl, GRAPHQL_ALLOW_LIST: file }), /GRAPHQL_ALLOW_LIST/);
 });
 
+t.test('a document deeper than the stack is told of a limit', async (t) => {
+  const roomy = await startTestService({ databaseUrl, GRAPHQL_QUERY_TOKEN_LIMIT: '1000000' });
+  for (const place of [service, roomy]) {
+    for (const levels of [1_000, 2_400, 100_000]) {
+      for (const query of [
+        '{a'.repeat(levels),
+        `${'{a'.repeat(levels)}${'}'.repeat(levels)}`,
+        `{a(b:${'['.repeat(levels)}`,
+      ]) {
+        const answer = await send(place, { query });
+        const message = /GRAPHQL_QUERY_DEPTH_LIMIT|tokens|^Syntax Error: Expected|^Syntax Error: Unexpected/;
+        t.match(answer, { status: 400, json: { errors: [{ message }] } }, `${levels} levels`);
+      }
+    }
+  }
+});
+
 t.test('limits are named in the errors', async (t) => {
   const limited = await startTestService({
     databaseUrl,

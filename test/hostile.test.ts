@@ -7,11 +7,22 @@ import { once } from 'node:events';
 import { Agent, type IncomingMessage, request as openRequest } from 'node:http';
 import t from 'tap';
 import { damageBody, damageUrl, type Random, randomFrom } from './damage.js';
-import { ADMIN_TOKEN, connectSql, createLibrary, startDatabase, startTestService, withSql } from './support.js';
+import {
+  ADMIN_TOKEN,
+  connectSql,
+  createLibrary,
+  get,
+  request,
+  startDatabase,
+  startTestService,
+  waitFor,
+  withSql,
+} from './support.js';
 
 const RUNS = Number(process.env.HOSTILE_RUNS ?? 10_000);
 const SEED = Number(process.env.HOSTILE_SEED ?? 20_240_229);
 const TOGETHER = 20;
+const JSON_HEADERS = { 'content-type': 'application/json' };
 /** Milliseconds a request may take. */
 const PATIENCE = 2_000;
 
@@ -83,6 +94,46 @@ t.test(`${RUNS} damaged requests, seed ${SEED}`, { timeout: 300_000 }, async (t)
   t.comment([...statuses].map(([status, count]) => `${status}: ${count}`).join(', '));
   t.strictSame(await contents(), before, 'the data is what it was');
   t.match(await send({ method: 'GET', path: '/items/articles/1', body: null }), { status: 200 }, 'and is still served');
+});
+
+t.test('values that their type reads as a name or a language', async (t) => {
+  await withSql(databaseUrl, (sql) =>
+    sql.unsafe(`create table readers (
+      id serial primary key, list integer[], words tsvector, search tsquery, path jsonpath, class regclass, kind regtype,
+      routine regproc, call regprocedure, role regrole, schema regnamespace, config regconfig, operator regoper)`),
+  );
+  t.teardown(() => withSql(databaseUrl, (sql) => sql.unsafe('drop table readers')));
+  await waitFor(async () => (await get(service, '/items/readers')).status === 200, 10_000);
+  const wrong: Readonly<Record<string, readonly string[]>> = {
+    words: ['a:b:c:', "'a"],
+    search: ['a &', '('],
+    path: ['1x', '$.', '$['],
+    class: ['nope', 'no.nope', 'a.b.c.d', '"', ''],
+    kind: ['nope', 'no.nope', 'integer(', '1x'],
+    routine: ['nope', 'lower', 'no.nope'],
+    call: ['nope', 'nope(integer)', 'lower(nope)'],
+    role: ['nope', 'a.b'],
+    schema: ['nope', 'a.b'],
+    config: ['nope', 'no.nope'],
+    operator: ['nope', '+', 'no.+'],
+  };
+  for (const [name, values] of Object.entries(wrong)) {
+    for (const value of values) {
+      const body = JSON.stringify({ [name]: value });
+      const made = await request(service, 'POST', '/items/readers', { headers: JSON_HEADERS, body });
+      t.match(made.json, { errors: [{ extensions: { code: 'INVALID_PAYLOAD' } }] }, `POST ${body}`);
+      const found = await get(service, `/items/readers?filter[${name}][_eq]=${encodeURIComponent(value)}`);
+      t.match(found.json, { errors: [{ extensions: { code: 'INVALID_QUERY' } }] }, `filter ${body}`);
+    }
+  }
+  for (const operator of ['_in', '_nin']) {
+    const found = await get(service, `/items/readers?filter[list][${operator}]=1,2`);
+    t.match(found.json, { errors: [{ extensions: { code: 'INVALID_QUERY' } }] }, operator);
+  }
+  const body = JSON.stringify({ class: 'readers', words: 'a:1', path: '$.a', list: [1] });
+  t.equal((await request(service, 'POST', '/items/readers', { headers: JSON_HEADERS, body })).status, 200);
+  const found = await get(service, '/items/readers?filter[class][_eq]=readers&filter[list][_eq]={1}&fields=class');
+  t.strictSame(found.json, { data: [{ class: 'readers' }] }, 'what can be read is');
 });
 
 function attemptFrom(random: Random): Attempt {

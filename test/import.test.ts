@@ -26,7 +26,7 @@ import {
   waitFor,
 } from './support.js';
 
-t.setTimeout(110_000);
+t.setTimeout(300_000);
 const MEBIBYTE = 1_048_576;
 const START_WITHIN = 20_000;
 
@@ -55,6 +55,7 @@ await sql
     create table ranks (id serial primary key, name text, sort integer);
     insert into makers (name) values ('first'), ('second');
     insert into service_collections (collection, sort_field) values ('ranks', 'sort');
+    insert into service_collections (collection, accountability) values ('lines', null);
     insert into service_fields (collection, field, special) values ('goods', 'extra', 'cast-json'), ('makers', 'goods', 'o2m');
     insert into service_relations (many_collection, many_field, one_collection, one_field) values ('goods', 'maker', 'makers', 'goods');`)
   .simple();

@@ -369,6 +369,18 @@ t.test('relations that cannot be are refused', async (t) => {
   );
   t.equal(await refusal('POST', '/relations', { ...place, schema: { on_delete: 'EXPLODE' } }), '400 INVALID_PAYLOAD');
   t.equal(await refusal('POST', '/relations', { ...place, meta: { one_field: 'name' } }), '400 INVALID_PAYLOAD');
+  const names = ['', ' ', 'a b', 'a"b', '%x', '__x', '1x', 'é', 'x'.repeat(64), 'articles'];
+  for (const one_field of names)
+    t.equal(await refusal('POST', '/relations', { ...place, meta: { one_field } }), '400 INVALID_PAYLOAD', one_field);
+  for (const one_field of [...names.slice(0, -1), 'name'])
+    t.equal(
+      await refusal('PATCH', '/relations/articles/author', { meta: { one_field } }),
+      '400 INVALID_PAYLOAD',
+      one_field,
+    );
+  t.match(await ask('PATCH', '/relations/articles/author', { meta: { one_field: 'articles' } }), {
+    meta: { one_field: 'articles' },
+  });
   t.equal(await refusal('POST', '/relations', { ...place, meta: { sort_field: 'nothing' } }), '400 INVALID_PAYLOAD');
   t.equal(await refusal('POST', '/relations', { collection: 'articles', field: 'views' }), '400 INVALID_PAYLOAD');
   t.equal(await refusal('POST', '/relations', { collection: 'articles' }), '400 INVALID_PAYLOAD');

@@ -4,7 +4,16 @@ import { join } from 'node:path';
 import t from 'tap';
 import { parse, stringify } from 'yaml';
 import { demoScript, openService, snapshotOf } from './snapshot/support.js';
-import { createDatabase, databaseUrl, get, makeFolder, request, runProgram, startDatabase } from './support.js';
+import {
+  createDatabase,
+  databaseUrl,
+  get,
+  makeFolder,
+  request,
+  runProgram,
+  startDatabase,
+  withSql,
+} from './support.js';
 
 const server = await startDatabase();
 const demo = await openService(server, 'demo', demoScript);
@@ -40,7 +49,7 @@ t.test('JSON and YAML, as a body, a form and a file of the command line', async 
 
   t.match(await runProgram(['schema', 'diff', file], source), { code: 0, output: 'Nothing differs.\n' });
   t.match(await runProgram(['schema', 'diff', '-'], target, printed.output), {
-    code: 1,
+    code: 2,
     output: /^ {2}\+ collection articles\n[\s\S]* {2}\+ relation /,
   });
   t.match(await runProgram(['schema', 'apply', file, '--dry-run'], target), {
@@ -77,4 +86,19 @@ t.test('JSON and YAML, as a body, a form and a file of the command line', async 
     code: 1,
     complaints: /^lateral: Invalid payload[^\n]*\n$/,
   });
+});
+
+t.test('types that list their values, the empty text among them', async (t) => {
+  const source = { DATABASE_URL: await createDatabase(server, 'moods') };
+  const target = { DATABASE_URL: await createDatabase(server, 'moods_target') };
+  await withSql(source.DATABASE_URL, (sql) =>
+    sql
+      .unsafe("create type mood as enum ('', 'glad'); create table days (id int primary key, mood mood default '')")
+      .simple(),
+  );
+  const { output } = await runProgram(['schema', 'snapshot'], source);
+  t.match(output, /enum_values:\n +- ""\n +- glad\n/);
+  t.match(await runProgram(['schema', 'diff', '-'], target, output), { code: 2, output: /\+ field days\.mood/ });
+  t.match(await runProgram(['schema', 'apply', '-'], target, output), { code: 0, output: /Applied/ });
+  t.equal((await runProgram(['schema', 'snapshot'], target)).output, output, 'the same there');
 });

@@ -257,6 +257,12 @@ t.test('all widths, and metadata of any kind', async (t) => {
   }
   t.equal(await refusal('PATCH', '/fields/made/f_text', { meta: { width: 'quarter' } }), '400 INVALID_PAYLOAD');
   t.equal(await refusal('PATCH', '/fields/made/f_text', { meta: { wdith: 'full' } }), '400 INVALID_PAYLOAD');
+  const encrypted = { meta: { special: ['unheard-of', 'encrypt'] } };
+  t.equal(await refusal('PATCH', '/fields/made/f_text', encrypted), '400 INVALID_PAYLOAD');
+  const secret = { field: 'f_secret', type: 'text', ...encrypted };
+  t.equal(await refusal('POST', '/fields/made', secret), '400 INVALID_PAYLOAD');
+  const hinted = await ask<FieldObject>('PATCH', '/fields/made/f_text', { meta: { special: ['unheard-of'] } });
+  t.equal(hinted.meta?.special, 'unheard-of');
   const meta = {
     special: 'conceal,cast-json',
     interface: 'input-code',

@@ -123,11 +123,55 @@ t.test('a rule has to be a filter', async (t) => {
     { id: { _nothing: [] }, _and: 1 },
     { _eq: 1 },
     { id: { _regex: 'x' } },
+    { _or: [] },
+    { _and: {} },
+    { _and: [{ id: { _gt: 0 } }, {}] },
+    { _or: [{ id: { _gt: 0 } }, { _and: [] }] },
+    { name: {} },
+    { articles: {} },
+    { nothing: { _eq: 1 } },
+    { id: { _contains: 'x' } },
+    { id: { _eq: 'x' } },
+    { id: { _in: [1, 'x'] } },
+    { id: { _eq: '$CURRENT_USER' } },
   ]) {
     const answer = await send(admin, 'POST', '/permissions', { ...rule, permissions });
     t.equal(answer.status, 400, `${JSON.stringify(permissions)}: ${answer.text}`);
   }
   t.equal((await send(admin, 'POST', '/permissions', { ...rule, validation: { id: { _regex: 1 } } })).status, 400);
+  t.equal((await send(admin, 'POST', '/permissions', { ...rule, validation: { nothing: { _eq: 1 } } })).status, 400);
+  for (const presets of [[], 'x', { nothing: 1 }])
+    t.equal((await send(admin, 'POST', '/permissions', { ...rule, presets })).status, 400, JSON.stringify(presets));
+});
+
+t.test('a stored rule that does not fit grants nothing', async (t) => {
+  const rules = [{ _or: [] }, { _and: {} }, { name: {} }, { nothing: { _eq: 1 } }, { id: { _eq: 'x' } }];
+  for (const [number, permissions] of rules.entries()) {
+    const rule = { ...allow('tags', 'read'), permissions };
+    const caller = await makeCaller(sql, `misfit-${number}`, [{ permissions: [rule, allow('articles', 'read')] }]);
+    await waitFor(async () => (await send(caller, 'GET', '/items/articles')).status === 200, 10_000);
+    t.equal((await send(caller, 'GET', '/items/tags')).status, 403, JSON.stringify(permissions));
+  }
+});
+
+t.test('users have addresses', async (t) => {
+  const failed = { errors: [{ extensions: { code: 'FAILED_VALIDATION', field: 'email', type: 'email' } }] };
+  for (const email of ['nope', '', 'a b@example.com', null]) {
+    t.match(await send(admin, 'PATCH', `/users/${own.user}`, { email }), { status: 400, json: failed }, `${email}`);
+    t.match(await send(admin, 'POST', '/users', { email }), { status: 400, json: failed }, `${email}`);
+  }
+});
+
+t.test('a policy takes addresses alone', async (t) => {
+  const path = `/policies/${plain.policies[0]}`;
+  for (const entry of ['garbage', '1.2.3.4/99', '1.2.3.4-1.2.3.1', '::1/129', '1.2.3', '10.0.0.0/8/8']) {
+    const ip_access = ['10.0.0.1', entry];
+    t.equal((await send(admin, 'PATCH', path, { ip_access })).status, 400, entry);
+    t.equal((await send(admin, 'POST', '/policies', { name: 'x', ip_access })).status, 400, entry);
+  }
+  const ip_access = ['127.0.0.1', '10.0.0.0/8', '::1', '1.2.3.4-1.2.3.9'];
+  t.match(dataOf(await send(admin, 'PATCH', path, { ip_access })), { ip_access });
+  t.match(dataOf(await send(admin, 'PATCH', path, { ip_access: null })), { ip_access: null });
 });
 
 t.test('a password has to meet the settings', async (t) => {

@@ -14,7 +14,8 @@ create table service_activity (
 
 create index service_activity_item_index on service_activity (collection, item);
 create index service_activity_user_index on service_activity ("user");
-create index service_activity_timestamp_index on service_activity (timestamp);
+-- Rows come in the order of time: a summary per range of pages finds them, and costs a write next to nothing.
+create index service_activity_timestamp_index on service_activity using brin (timestamp);
 
 create table service_revisions (
   id bigserial primary key,
@@ -29,7 +30,7 @@ create table service_revisions (
 
 create index service_revisions_item_index on service_revisions (collection, item);
 create index service_revisions_activity_index on service_revisions (activity);
-create index service_revisions_parent_index on service_revisions (parent);
+create index service_revisions_parent_index on service_revisions (parent) where parent is not null;
 
 insert into service_collections (collection, hidden, accountability, note) values
   ('service_activity', true, null, 'Who did what'),

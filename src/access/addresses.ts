@@ -45,10 +45,10 @@ function familyOf(version: number): 'ipv4' | 'ipv6' {
 }
 
 function add(list: BlockList, entry: string): boolean {
-  const [first = '', last] = entry.split('-', 2).map((each) => each.trim());
-  const [address = '', bits] = first.split('/', 2);
+  const [first = '', last, ...ends] = entry.split('-').map((each) => each.trim());
+  const [address = '', bits, ...sizes] = first.split('/');
   const version = isIP(address);
-  if (version === 0) return false;
+  if (version === 0 || ends.length + sizes.length > 0) return false;
   const family = familyOf(version);
   if (last !== undefined) {
     if (bits !== undefined || isIP(last) !== version) return false;

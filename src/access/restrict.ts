@@ -5,8 +5,8 @@
  */
 import type { Collection, CollectionMeta, Field, Model, RelationMeta } from '../mirror/model.js';
 import type { Grant, PlannedRule, RestrictedCollection, RestrictedModel } from '../plan/access.js';
-import { type Budget, planFilter } from '../plan/filter.js';
 import { ALWAYS, type Condition, isAlways } from '../plan/plan.js';
+import { planRule } from '../plan/rules.js';
 import type { Rule } from './permissions.js';
 
 export function restrictModel(model: Model, rulesOf: (collection: string) => readonly Rule[]): RestrictedModel {
@@ -60,20 +60,10 @@ function planRules(rules: readonly Rule[], collection: Collection, model: Model)
   const byText = new Map<string, PlannedRule>();
   for (const { where, text, fields } of rules) {
     const before = byText.get(text);
-    const condition = before?.where ?? planWhere(where, collection, model);
+    const condition = before?.where ?? planRule(where, collection, model);
     if (condition) byText.set(text, { where: condition, fields: before ? union(before.fields, fields) : fields });
   }
   return [...byText.values()];
-}
-
-function planWhere(filter: Rule['where'], collection: Collection, model: Model): Condition | null {
-  const budget: Budget = { model, maxNodes: Number.MAX_SAFE_INTEGER, nodes: 0 };
-  try {
-    const condition = planFilter(filter, collection, budget, 'permissions');
-    return isAlways(condition) ? ALWAYS : condition;
-  } catch {
-    return null;
-  }
 }
 
 function union(one: ReadonlySet<string> | null, other: ReadonlySet<string> | null): ReadonlySet<string> | null {

@@ -9,6 +9,7 @@ import type { Step } from '../plan/steps.js';
 import { type Difference, type EntryChange, SECTIONS } from '../request/difference.js';
 import { parseDocumentText, readSnapshot, type Snapshot } from '../request/snapshot.js';
 import { type Core, withCore } from '../server.js';
+import { loadGrammar } from '../sql/verify.js';
 import { readWords, type Words } from './words.js';
 
 export const SCHEMA_HELP = `Usage: lateral schema snapshot [FILE] [--json] [--option value ...]
@@ -18,7 +19,7 @@ export const SCHEMA_HELP = `Usage: lateral schema snapshot [FILE] [--json] [--op
 Moves a structure (collections, fields, relations and their metadata, no items) from one installation to another.
 
   snapshot   writes the structure to FILE, or to the standard output: YAML, or JSON for a .json file or with --json
-  diff       shows what apply would change; the exit code is 1 when there is anything, as that of diff is
+  diff       shows what apply would change; the exit code is 2 when there is anything, and 1 for an error
   apply      makes the database what the snapshot says, all in one transaction
   FILE       JSON or YAML; - is the standard input or output
 
@@ -63,11 +64,14 @@ async function snapshot(words: Words): Promise<void> {
   );
 }
 
+/** Not that of an error: a script has to tell a difference from a file that cannot be read. */
+const DIFFERS = 2;
+
 async function diff(words: Words): Promise<void> {
   const wanted = await readFileOf(words);
   const found = await open(words, ({ structure }) => compareSnapshot(structure, wanted, modeOf(words)));
   console.log(found ? describe(found.diff) : 'Nothing differs.');
-  if (found) process.exitCode = 1;
+  if (found) process.exitCode = DIFFERS;
 }
 
 async function apply(words: Words): Promise<void> {
@@ -101,6 +105,8 @@ async function readFileOf({ operands: [file], switches }: Words): Promise<Snapsh
   const text = await (file === '-' ? readInput() : readFile(file, 'utf8')).catch(() => {
     throw new StartError(`"${file}" cannot be read`);
   });
+  // Names of types are read by it, long before a service starts.
+  await loadGrammar();
   return readSnapshot(parseDocumentText(text), switches.has('--force'));
 }
 

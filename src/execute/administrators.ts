@@ -4,14 +4,19 @@
  * in their transaction and one at a time.
  */
 import { readFileSync } from 'node:fs';
+import { addressTest } from '../access/addresses.js';
 import type { Identity } from '../access/identity.js';
 import { assertPassword } from '../access/passwords.js';
-import { forbidden, invalidPayload, unprocessable } from '../errors.js';
+import { failedValidation, forbidden, invalidPayload, unprocessable } from '../errors.js';
 import { packagePath } from '../files.js';
+import type { Model } from '../mirror/model.js';
 import { Secret } from '../plan/cell.js';
-import { readFilter, readValidation } from '../plan/rules.js';
+import type { Payload } from '../plan/payload.js';
+import { isObject, planRule, readFilter, readValidation } from '../plan/rules.js';
 import type { PlannedWrite } from '../plan/write.js';
 import type { Session } from './sessions.js';
+
+const ADDRESS = /^[^\s@]+@[^\s@]+$/;
 
 const ADMINISTRATORS = readFileSync(packagePath('sql', 'administrators.sql'), 'utf8');
 
@@ -55,15 +60,58 @@ async function administrators(session: Session): Promise<string[]> {
   return JSON.parse(String(await session.cell(ADMINISTRATORS, []))) as string[];
 }
 
-/** A rule that cannot be read would allow nothing, and nobody would be told why. */
-export function checkRules({ plan, input }: PlannedWrite): void {
+/** A rule that cannot be read, or speaks of what is not there, would allow nothing, and nobody would be told why. */
+export function checkRules({ plan, input }: PlannedWrite, model: Model): void {
+  plan.nodes.forEach((node, position) => {
+    if (node.collection.name !== 'service_permissions') return;
+    for (const row of input.nodes[position] ?? []) {
+      const cells = Object.fromEntries(node.columns.map(({ field }, index) => [field.name, row[`c${index}`]]));
+      checkRule(cells, model);
+    }
+  });
+}
+
+/** Rules may come before their collection; what a change leaves out is not looked at. */
+function checkRule({ permissions, validation, presets, ...rest }: Payload, model: Model): void {
+  const collection = model.collections.get(String(rest.collection));
+  const [where, valid] = [readFilter(permissions), readValidation(validation)];
+  if (where === undefined) throw invalidPayload('"permissions" is not a filter');
+  if (valid === undefined) throw invalidPayload('"validation" is not a filter');
+  if (presets !== undefined && presets !== null && !isObject(presets))
+    throw invalidPayload('"presets" has to be an object');
+  if (!collection) return;
+  for (const [name, filter] of Object.entries({ permissions: where, validation: valid })) {
+    if (!planRule(filter, collection, model))
+      throw invalidPayload(`"${name}" does not fit the fields of "${collection.name}"`);
+  }
+  const stranger = Object.keys(presets ?? {}).find((name) => !collection.fields.has(name));
+  if (stranger !== undefined) throw invalidPayload(`"presets": "${stranger}" is not a field of "${collection.name}"`);
+}
+
+/** Users are reached and told apart by their addresses. */
+export function checkEmails({ plan, input }: PlannedWrite): void {
   plan.nodes.forEach(({ collection, columns }, position) => {
-    if (collection.name !== 'service_permissions') return;
-    columns.forEach(({ field }, index) => {
-      const read = field.name === 'permissions' ? readFilter : field.name === 'validation' ? readValidation : null;
-      const wrong = input.nodes[position]?.some((row) => read?.(row[`c${index}`]) === undefined);
-      if (read && wrong) throw invalidPayload(`"${field.name}" is not a filter`);
-    });
+    if (collection.name !== 'service_users') return;
+    const index = columns.findIndex(({ field }) => field.name === 'email');
+    if (index < 0) return;
+    for (const row of input.nodes[position] ?? []) {
+      const value = row[`c${index}`];
+      if (typeof value === 'string' && ADDRESS.test(value)) continue;
+      throw failedValidation({ collection: collection.name, name: 'email' }, 'email', 'email');
+    }
+  });
+}
+
+/** An address that cannot be read would match nobody, and nobody would be told why. */
+export function checkAddresses({ plan, input }: PlannedWrite): void {
+  plan.nodes.forEach(({ collection, columns }, position) => {
+    if (collection.name !== 'service_policies') return;
+    const index = columns.findIndex(({ field }) => field.name === 'ip_access');
+    for (const row of input.nodes[position] ?? []) {
+      addressTest(String(row[`c${index}`] ?? ''), (entry) => {
+        throw invalidPayload(`"ip_access" holds ${JSON.stringify(entry)}, which is no address, network or range`);
+      });
+    }
   });
 }
 

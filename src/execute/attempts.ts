@@ -5,14 +5,19 @@
 import { fromWrite, invalidPayload, type ServiceError, serviceUnavailable, staleness } from '../errors.js';
 import type { Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
-import { isConflict, pause } from './conflicts.js';
+import { Conflict, isConflict, pause } from './conflicts.js';
 import { isRepeated } from './receipts.js';
 import { namesOf } from './written.js';
 
 /** Of one request. */
 export const ATTEMPTS = 10;
 
-export async function attempt<Result>(mirror: Mirror, work: (model: Model) => Promise<Result>): Promise<Result> {
+/** `repair` is called where the same key collides again. */
+export async function attempt<Result>(
+  mirror: Mirror,
+  work: (model: Model) => Promise<Result>,
+  repair: (conflict: Conflict) => Promise<void>,
+): Promise<Result> {
   for (let count = 1; ; count++) {
     const { model } = mirror;
     try {
@@ -23,6 +28,7 @@ export async function attempt<Result>(mirror: Mirror, work: (model: Model) => Pr
       if (count === ATTEMPTS) throw stale ? changing() : finalError(error, model);
       if (stale) await mirror.refresh(stale === 'certain');
       else await pause(count);
+      if (error instanceof Conflict && count > 1) await repair(error);
       // A structure that did not change is not to blame; the first time a prepared statement may be.
       if (stale && model === mirror.model && count > 1) throw finalError(error, model);
     }

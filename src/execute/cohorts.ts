@@ -37,6 +37,9 @@ const CHEAP_MEMBERS = 8;
 /** Milliseconds after which members do not wait for those before them, if a connection is free. */
 const PATIENCE = 5;
 
+/** Milliseconds after which nobody waits for a cohort any more: one of its members is dear, and each is sent alone. */
+const LONGEST = 250;
+
 /** What waits and what is on its way, of one shape. */
 class Queue {
   readonly shape: Shape;
@@ -65,6 +68,11 @@ class Queue {
   learn(cost: number): void {
     const known = this.#cost ?? cost;
     this.#cost = known + (cost - known) * (cost < known ? 0.5 : 0.05);
+  }
+
+  /** So dear, as far as we know, that its reads travel alone until some of them have shown otherwise. */
+  becomeDear(): void {
+    this.#cost = LONGEST;
   }
 }
 
@@ -155,6 +163,12 @@ export class Cohorts {
     const [{ parameters }] = members as [Member];
     // Without values they all ask for the same.
     if (parameters.length === 0) return this.#share(queue, members);
+    let apart: Promise<unknown> | null = null;
+    const part = (): void => {
+      queue.becomeDear();
+      apart ??= Promise.all(members.map((member) => this.#sendAlone(queue, member)));
+    };
+    const timer = setTimeout(part, LONGEST);
     try {
       const lists = parameters.map((_, slot) => arrayLiteral(members.map((member) => member.parameters[slot] ?? null)));
       const rows = await this.#database.numberedCells(queue.shape.cohort(), lists);
@@ -166,8 +180,11 @@ export class Cohorts {
       });
       if (answered < members.length) throw new Error('a cohort was not answered in full');
     } catch (error) {
-      if (isOfTheirValues(error)) await Promise.all(members.map((member) => this.#sendAlone(queue, member)));
-      else for (const { reject } of members) reject(error);
+      if (isOfTheirValues(error)) part();
+      if (apart === null) for (const { reject } of members) reject(error);
+    } finally {
+      clearTimeout(timer);
+      await apart;
     }
   }
 
@@ -182,8 +199,8 @@ export class Cohorts {
   }
 }
 
-/** A failure that may lie in the values of one member; a lost connection or a timeout would only come again. */
+/** A failure that may lie in the values of one member, its time included; a lost connection would only come again. */
 function isOfTheirValues(error: unknown): boolean {
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';
-  return /^[0-9A-Z]{5}$/.test(code) && !/^(08|25|53|57|58)/.test(code);
+  return code === '57014' || (/^[0-9A-Z]{5}$/.test(code) && !/^(08|25|53|57|58)/.test(code));
 }

@@ -1,24 +1,37 @@
 /** Requests that met others: which failures are worth another attempt, and when. */
+import type { Collection } from '../mirror/model.js';
 import type { PlannedWrite } from '../plan/write.js';
 
 /** Another request made the item that this one was about to make: seen again, it is there and will be changed. */
-export class Conflict extends Error {}
+export class Conflict extends Error {
+  /** Whose key collided. */
+  readonly collection: Collection;
+
+  constructor(collection: Collection) {
+    super(`a key of "${collection.name}" was taken meanwhile`);
+    this.collection = collection;
+  }
+}
 
 export function isConflict(error: unknown): boolean {
   if (error instanceof Conflict) return true;
-  return error instanceof Error && 'code' in error && (error.code === '40001' || error.code === '40P01');
+  return error instanceof Error && 'code' in error && CONFLICTS.has(String(error.code));
 }
 
+/** Serialization failures, deadlocks, and statements that a connection was thought to have prepared. */
+const CONFLICTS: ReadonlySet<string> = new Set(['40001', '40P01', '26000']);
+
 /** A key collided that this request found missing, or took from a sequence while another request supplied it. */
-export function isRace(error: unknown, { plan, input }: PlannedWrite): boolean {
+export function asConflict(error: unknown, { plan, input }: PlannedWrite): Conflict | null {
   const failure = error as { code?: string; table_name?: string; detail?: string };
-  if (failure.code !== '23505') return false;
+  if (failure.code !== '23505') return null;
   const [, column, key] = /^Key \("?(.*?)"?\)=\((.*)\) already exists/s.exec(failure.detail ?? '') ?? [];
-  return plan.nodes.some(({ verb, collection }, position) => {
+  const node = plan.nodes.find(({ verb, collection }, position) => {
     if (collection.name !== failure.table_name && collection.kind !== 'partitioned') return false;
     if (column !== collection.primaryKey.name || verb === 'update') return false;
     return verb === 'upsert' || !input.nodes[position]?.some((row) => String(row.k) === key);
   });
+  return node ? new Conflict(node.collection) : null;
 }
 
 export function pause(attempt: number): Promise<void> {

@@ -4,6 +4,8 @@
  */
 import { fromWrite, ServiceError, serviceUnavailable, staleness } from '../errors.js';
 import type { Input } from '../request/query.js';
+import { Conflict } from './conflicts.js';
+import { catchUp } from './sequences.js';
 import type { Session } from './sessions.js';
 import type { Writes } from './writes.js';
 
@@ -68,7 +70,8 @@ export interface WriteSession {
   readonly write: (rows: readonly Input[]) => Promise<void>;
 }
 
-async function tryRows({ session, write }: WriteSession, rows: readonly Input[]): Promise<unknown> {
+async function tryRows(writing: WriteSession, rows: readonly Input[], again = true): Promise<unknown> {
+  const { session, write } = writing;
   await session.query('savepoint batch');
   try {
     await write(rows);
@@ -76,7 +79,10 @@ async function tryRows({ session, write }: WriteSession, rows: readonly Input[])
     return null;
   } catch (error) {
     await session.query('rollback to savepoint batch');
-    return error;
+    if (!(error instanceof Conflict)) return error;
+    if (!again) return serviceUnavailable('database', 'Others write the same items: nothing was imported');
+    await catchUp(error.collection, session);
+    return tryRows(writing, rows, false);
   }
 }
 

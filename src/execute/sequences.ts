@@ -1,4 +1,6 @@
 /** Keys that a payload supplies where a sequence makes them too: the sequence must not come upon them later. */
+import { compileHighest } from '../compile/highest.js';
+import type { Collection } from '../mirror/model.js';
 import type { PlannedWrite } from '../plan/write.js';
 import type { Session } from './sessions.js';
 
@@ -19,6 +21,15 @@ export async function aheadOf(
     const highest = made[position];
     if (sequence && highest) await session.query(AHEAD, [sequence, highest], { prepare: true });
   }
+}
+
+/** A sequence that was left behind the keys of its table, as by a load without it, is put ahead of them. */
+export async function catchUp(collection: Collection, session: Session): Promise<void> {
+  const { sequence } = collection.primaryKey.column ?? {};
+  if (!sequence) return;
+  const { text } = compileHighest(collection);
+  const highest = await session.cell(text, [], false);
+  if (highest) await session.query(AHEAD, [sequence, highest.toString()], { prepare: true });
 }
 
 export function suppliesKeys(planned: PlannedWrite): boolean {

@@ -62,10 +62,21 @@ export class Session {
   together(statements: readonly Prepared[]): Promise<(Buffer | null)[]> | null {
     if (this.#lost || !statements.every(({ text }) => this.#prepared.has(text))) return null;
     const begun = this.#answer(this.query('begin').execute());
-    const cells = statements.map(({ text, parameters }) => this.cell(text, parameters));
+    const queries = statements.map(({ text, parameters }) => this.query(text, parameters, cellOptions(true)).raw());
+    const cells = queries.map((query) => this.#answer(query.execute()) as unknown as Promise<Buffer[][]>);
     // After a failure this undoes what was done.
     const committed = this.#answer(this.query('commit').execute());
-    return settleAll(begun, cells, committed);
+    // The driver would send a statement that the server no longer knows once more: behind the commit, by itself.
+    setImmediate(() => {
+      for (const query of queries) Object.assign(query, { prepared: false });
+    });
+    return settleAll(begun, cells, committed).then(
+      (rows) => rows.map((each) => each.at(-1)?.[0] ?? null),
+      (error: unknown) => {
+        if (isUnprepared(error)) this.#lost = true;
+        throw error;
+      },
+    );
   }
 
   #answer<Rows>(query: PromiseLike<Rows>): Promise<Rows> {
@@ -106,6 +117,11 @@ export class Session {
       throw error;
     }
   }
+}
+
+/** The server does not know a statement that was prepared: somebody cleared it away, and all others with it. */
+function isUnprepared(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === '26000';
 }
 
 function connectionLost(): Error {

@@ -23,14 +23,22 @@ import type { Input, ParseLimits } from '../request/query.js';
 import { parseSelection } from '../request/rest.js';
 import type { CreateBody, Selected, UpdateBody } from '../request/write.js';
 import { bind } from '../sql/parameter.js';
-import { checkPasswords, checkRules, concernsAccess, decidesAccess, keepAdministrators } from './administrators.js';
+import {
+  checkAddresses,
+  checkEmails,
+  checkPasswords,
+  checkRules,
+  concernsAccess,
+  decidesAccess,
+  keepAdministrators,
+} from './administrators.js';
 import { attempt } from './attempts.js';
-import { Conflict, isRace } from './conflicts.js';
+import { asConflict } from './conflicts.js';
 import type { Database } from './database.js';
 import type { WriteSession } from './import.js';
 import type { Compiled, Reads } from './reads.js';
 import { answerOf, isRepeated, type Receipt } from './receipts.js';
-import { aheadOf, suppliesKeys } from './sequences.js';
+import { aheadOf, catchUp, suppliesKeys } from './sequences.js';
 import type { Session } from './sessions.js';
 import { Statements } from './statements.js';
 import { eachChange, fromValidation, hashSecrets, lock } from './written.js';
@@ -240,7 +248,7 @@ export class Writes {
       const cells = written && session.together(read ? [written, read] : [written]);
       if (!cells) return session.transaction(() => this.#send(planned, one, shown, session, receipt));
       const [, body = null] = await cells.catch((error: unknown) => {
-        throw isRace(error, planned) ? new Conflict() : fromValidation(error, planned);
+        throw asConflict(error, planned) ?? fromValidation(error, planned);
       });
       return body;
     });
@@ -255,7 +263,9 @@ export class Writes {
   ): Promise<Buffer | null> {
     const write = (): Promise<void> => this.#write(planned, shown.caller, session, receipt);
     if (concernsAccess(planned)) {
-      checkRules(planned);
+      checkRules(planned, this.#mirror.model);
+      checkAddresses(planned);
+      checkEmails(planned);
       await checkPasswords(planned, session);
       await keepAdministrators(session, shown.caller, write);
       session.afterwards(() => this.#changedAccess());
@@ -298,8 +308,7 @@ export class Writes {
       const cell = await session.cell(chain.text, chain.parameters, chain.prepare);
       await aheadOf(planned, JSON.parse(String(cell)) as (string | null)[], session);
     } catch (error) {
-      if (isRace(error, planned)) throw new Conflict();
-      throw fromValidation(error, planned);
+      throw asConflict(error, planned) ?? fromValidation(error, planned);
     }
   }
 
@@ -375,6 +384,10 @@ export class Writes {
 
   /** Whoever began a transaction tries all of it again. */
   #attempt<Result>(work: (model: Model) => Promise<Result>): Promise<Result> {
-    return this.#session ? work(this.#mirror.model) : attempt(this.#mirror, work);
+    return this.#session
+      ? work(this.#mirror.model)
+      : attempt(this.#mirror, work, ({ collection }) =>
+          this.#database.transaction((session) => catchUp(collection, session)),
+        );
   }
 }

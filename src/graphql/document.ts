@@ -12,7 +12,7 @@ import {
   validate,
 } from 'graphql';
 import { DocumentFailure, documentFailure } from './failure.js';
-import { checkSize, type DocumentLimits } from './limits.js';
+import { checkSize, type DocumentLimits, tooDeep } from './limits.js';
 
 export interface Document {
   readonly schema: GraphQLSchema;
@@ -31,7 +31,6 @@ const MOST_ERRORS = 20;
 
 export function readDocument(text: string, schema: GraphQLSchema, limits: DocumentLimits): Document {
   const node = parseText(text, limits);
-  checkSize(node, limits);
   const rules = limits.introspection ? specifiedRules : [...specifiedRules, NoSchemaIntrospectionCustomRule];
   const errors = validate(schema, node, rules, { maxErrors: MOST_ERRORS });
   if (errors.length > 0) throw DocumentFailure.of(errors, limits.introspection);
@@ -60,11 +59,16 @@ export function chooseOperation({ operations, schema }: Document, name: string |
   return only;
 }
 
+/** Of a size that is known to be within the limits. */
 function parseText(text: string, limits: DocumentLimits): DocumentNode {
   try {
-    return parse(text, { maxTokens: limits.tokens });
+    const node = parse(text, { maxTokens: limits.tokens });
+    checkSize(node, limits);
+    return node;
   } catch (error) {
-    if (error instanceof GraphQLError) throw DocumentFailure.of([error], limits.introspection);
-    throw error instanceof RangeError ? documentFailure('The document nests too deep') : error;
+    // The stack ends long behind the limit, whether the parser met its end or what counts the levels.
+    if (error instanceof RangeError || (error instanceof GraphQLError && error.originalError instanceof RangeError))
+      throw tooDeep(limits);
+    throw error instanceof GraphQLError ? DocumentFailure.of([error], limits.introspection) : error;
   }
 }

@@ -3,7 +3,7 @@
  * fragments let a short text select very much.
  */
 import { type DocumentNode, type FragmentDefinitionNode, Kind, type SelectionSetNode } from 'graphql';
-import { documentFailure } from './failure.js';
+import { type DocumentFailure, documentFailure } from './failure.js';
 
 export interface DocumentLimits {
   readonly tokens: number;
@@ -60,12 +60,20 @@ export function checkSize(document: DocumentNode, limits: DocumentLimits): void 
     const size = measure(each.selectionSet);
     nodes += size.nodes;
     aliases += size.aliases;
-    check('levels', size.depth, limits.depth, 'GRAPHQL_QUERY_DEPTH_LIMIT');
+    if (size.depth > limits.depth) throw tooDeep(limits);
   }
   check('fields', nodes, limits.nodes, 'GRAPHQL_QUERY_NODE_LIMIT');
   check('aliases', aliases, limits.aliases, 'GRAPHQL_QUERY_ALIAS_LIMIT');
 }
 
+export function tooDeep({ depth }: DocumentLimits): DocumentFailure {
+  return tooLarge('levels', depth, 'GRAPHQL_QUERY_DEPTH_LIMIT');
+}
+
 function check(what: string, found: number, most: number, option: string): void {
-  if (found > most) throw documentFailure(`The document has more than ${most} ${what} (${option})`);
+  if (found > most) throw tooLarge(what, most, option);
+}
+
+function tooLarge(what: string, most: number, option: string): DocumentFailure {
+  return documentFailure(`The document has more than ${most} ${what} (${option})`);
 }

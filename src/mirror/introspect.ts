@@ -153,6 +153,6 @@ function specialOf(meta: MetadataRow | null | undefined): readonly string[] {
   return meta?.special ? Object.freeze(listOf(meta.special)) : NO_SPECIAL;
 }
 
-function isPresentation(special: readonly string[]): boolean {
+export function isPresentation(special: readonly string[]): boolean {
   return special.includes('no-data') || special.includes('group') || special.includes('presentation');
 }

@@ -21,6 +21,10 @@ export function isColumn(field: FieldEntry): field is ColumnField {
   return field.schema !== null;
 }
 
+export function isJsonType(dataType: string): boolean {
+  return /^jsonb?$/i.test(dataType);
+}
+
 /** `siblings`: the columns that a generated one may name. */
 export function defineExactly({ field, schema }: ColumnField, siblings: readonly string[]): ColumnDefinition {
   return {
@@ -102,20 +106,31 @@ function changeTypeAndDefault(before: ColumnEntry, after: ColumnField, column: C
   ];
 }
 
+/** Their values are numbers of PostgreSQL's own catalogs, which another database does not share. */
+const REGISTRY = /^_?reg(class|collation|config|dictionary|namespace|oper|operator|proc|procedure|role|type)$/;
+
 function exactType(field: string, { data_type }: ColumnEntry): ExactType {
   const name = readTypeName(data_type);
   if (!name) throw invalidPayload(`"${data_type}" of the field "${field}" is not the name of a type`);
+  if (REGISTRY.test(name.names.at(-1) ?? ''))
+    throw invalidPayload(`"${data_type}" of the field "${field}" refers to what the database may not have tomorrow`);
   return { type: 'exact', name };
 }
 
-function initialOf(field: string, { default_value: value, default_expression: text }: ColumnEntry): Initial | null {
+function initialOf(
+  field: string,
+  { data_type, default_value: value, default_expression: text }: ColumnEntry,
+): Initial | null {
   if (text !== null) {
     const complaint = complaintAbout(text, []);
     if (complaint !== null) throw invalidPayload(`The default of the field "${field}" cannot be used: ${complaint}`);
     return { kind: 'expression', text };
   }
   if (value === null) return null;
-  return { kind: 'constant', text: typeof value === 'object' ? JSON.stringify(value) : String(value) };
+  return {
+    kind: 'constant',
+    text: typeof value === 'object' || isJsonType(data_type) ? JSON.stringify(value) : String(value),
+  };
 }
 
 function generationOf(field: string, { generation_expression: text }: ColumnEntry, siblings: readonly string[]) {

@@ -5,8 +5,16 @@ import { checkNewName } from './structure-names.js';
 /** Letters and digits of any script, and what is harmless between them in a URL, a path of fields and a shell. */
 const NAME = /^[\p{L}_][\p{L}\p{M}\p{N}_$]*(?:[ .-][\p{L}\p{M}\p{N}_$]+)*$/u;
 
+/** Whether a collection of that name could be made elsewhere. */
+export function isMovable(name: string): boolean {
+  return isWellSpelt(name) && !name.startsWith('pg_');
+}
+
 export function checkSpelling(name: string, what: 'collection' | 'field' | 'type'): void {
   checkNewName(name);
-  if (!NAME.test(name) || name.startsWith('__'))
-    throw invalidPayload(`${JSON.stringify(name)} cannot be the name of a ${what}`);
+  if (!isWellSpelt(name)) throw invalidPayload(`${JSON.stringify(name)} cannot be the name of a ${what}`);
+}
+
+function isWellSpelt(name: string): boolean {
+  return NAME.test(name) && !name.startsWith('__');
 }

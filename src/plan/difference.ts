@@ -9,7 +9,7 @@ import {
   SECTIONS,
   type Section,
 } from '../request/difference.js';
-import type { Snapshot } from '../request/snapshot.js';
+import { PARTIAL_VERSION, type Snapshot } from '../request/snapshot.js';
 import { isSameType } from '../sql/type-name.js';
 
 export interface DifferenceMode {
@@ -20,8 +20,9 @@ export interface DifferenceMode {
 /** Null where nothing differs. */
 export function differenceOf(current: Snapshot, wanted: Snapshot, { merge }: DifferenceMode): Difference | null {
   const dropped = new Set<string>();
-  if (!merge) {
-    const kept = new Set(wanted.collections.map(({ collection }) => collection));
+  const kept = new Set(wanted.collections.map(({ collection }) => collection));
+  const isPartial = wanted.version === PARTIAL_VERSION;
+  if (!merge && !isPartial) {
     for (const { collection } of current.collections) if (!kept.has(collection)) dropped.add(collection);
   }
   const sections = SECTIONS.map((section): [Section, EntryChange[]] => {
@@ -36,7 +37,8 @@ export function differenceOf(current: Snapshot, wanted: Snapshot, { merge }: Dif
     for (const [key, entry] of before) {
       // With a collection go its fields and relations: to say so once is enough.
       const implied = section !== 'collections' && dropped.has(entry.collection);
-      if (!merge && !after.has(key) && !implied) {
+      const concerned = !isPartial || kept.has(entry.collection);
+      if (!merge && concerned && !after.has(key) && !implied) {
         changes.push({ ...nameOf(section, entry), diff: [{ kind: 'D', lhs: entry }] });
       }
     }

@@ -1,8 +1,12 @@
 /** Filters that are kept with the model or a policy, parsed once: their values are part of them. */
-import type { Filter } from '../request/ast.js';
+import type { Collection, Model } from '../mirror/model.js';
+import type { Filter, JsonFilter, Operator } from '../request/ast.js';
 import { parseFilter } from '../request/filter.js';
 import type { Input, ParseContext } from '../request/query.js';
 import { CONSTANTS } from '../request/values.js';
+import { bind, type Caller } from '../sql/parameter.js';
+import { type Budget, planFilter } from './filter.js';
+import { ALWAYS, type Condition, isAlways } from './plan.js';
 
 const UNLIMITED: ParseContext = {
   values: CONSTANTS,
@@ -32,10 +36,66 @@ function read(input: unknown, context: ParseContext): Filter | null | undefined 
   if (!isObject(input)) return undefined;
   if (Object.keys(input).length === 0) return null;
   try {
-    return parseFilter(input, context);
+    const filter = parseFilter(input, context);
+    return says(filter) ? filter : undefined;
   } catch {
     return undefined;
   }
+}
+
+/** Whether each part restricts something: in a request an empty part holds of all rows, in a rule it would grant them. */
+function says(filter: Filter): boolean {
+  switch (filter.kind) {
+    case 'and':
+    case 'or':
+      return filter.filters.length > 0 && filter.filters.every(says);
+    case 'compare':
+      return true;
+    case 'json':
+      return saysOfDocument(filter.filter);
+    case 'some':
+    case 'none':
+      return isEmpty(filter.filter) || says(filter.filter);
+    default:
+      return says(filter.filter);
+  }
+}
+
+function saysOfDocument(filter: JsonFilter): boolean {
+  return filter.kind === 'path' || (filter.filters.length > 0 && filter.filters.every(saysOfDocument));
+}
+
+/** `{_some: {}}` asks whether there is a related row at all. */
+function isEmpty(filter: Filter): boolean {
+  return filter.kind === 'and' && filter.filters.length === 0;
+}
+
+/** Null where the rule does not fit the structure: a name, an operator, or a value that is not of its field's type. */
+export function planRule(filter: Filter | null, collection: Collection, model: Model): Condition | null {
+  const budget: Budget = { model, maxNodes: Number.MAX_SAFE_INTEGER, nodes: 0 };
+  try {
+    const condition = planFilter(filter, collection, budget, 'permissions');
+    checkConstants(condition);
+    return isAlways(condition) ? ALWAYS : condition;
+  } catch {
+    return null;
+  }
+}
+
+const NOBODY = '00000000-0000-0000-0000-000000000000';
+const SOMEBODY: Caller = { user: NOBODY, role: NOBODY, roles: [NOBODY], policies: [NOBODY] };
+const VALUES: ReadonlySet<Operator> = new Set(['eq', 'neq', 'lt', 'lte', 'gt', 'gte']);
+
+/** The values of a rule are known before any request, so what does not fit need not wait for one. */
+function checkConstants(condition: Condition): void {
+  if (condition.kind === 'and' || condition.kind === 'or') condition.conditions.forEach(checkConstants);
+  if (condition.kind === 'exists') checkConstants(condition.where);
+  if (condition.kind !== 'compare' || condition.value?.kind !== 'slot') return;
+  const { operator, value } = condition;
+  const origin = { slot: value.slot, codec: value.codec, field: value.label, use: 'filter' } as const;
+  if (operator === 'in' || operator === 'nin' || operator.endsWith('between'))
+    bind([{ kind: 'list', ...origin }], [], SOMEBODY);
+  else if (VALUES.has(operator)) bind([{ kind: 'value', ...origin }], [], SOMEBODY);
 }
 
 export function isObject(value: unknown): value is Input {

@@ -16,6 +16,8 @@ import {
   VENDOR,
 } from '../request/snapshot.js';
 import { COLLECTION_META, FIELD_META, type Meta, type Properties, RELATION_META } from '../request/structure-meta.js';
+import { isJsonType } from './apply-columns.js';
+import { isMovable } from './apply-names.js';
 
 /** What sql/snapshot.sql answers. */
 export interface Details {
@@ -36,7 +38,7 @@ export interface IndexDetail extends IndexEntry {
 export type IsOurs = (collection: string, field: string) => boolean;
 
 export function snapshotOf(model: Model, details: Details, isOurs: IsOurs): Snapshot {
-  const tables = [...model.collections.values()].filter(({ kind }) => kind !== 'view').sort(byName);
+  const tables = [...model.collections.values()].filter(isCarried).sort(byName);
   const owned = (collection: Collection): Field[] =>
     [...collection.fields.values()].filter(({ name }) => !collection.system || !isOurs(collection.name, name));
   return {
@@ -52,10 +54,16 @@ export function snapshotOf(model: Model, details: Details, isOurs: IsOurs): Snap
 /** Tables, views and references that a snapshot cannot carry, in words. */
 export function leftBehind(model: Model): string[] {
   const views = [...model.collections.values()].filter(({ kind, system }) => kind === 'view' && !system);
+  const misnamed = [...model.collections.values()].filter(({ kind, name }) => kind !== 'view' && !isMovable(name));
   return [
+    ...misnamed.map(({ name }) => `"${name}": has a name that cannot be given elsewhere`),
     ...views.map(({ name }) => `"${name}": is a view`),
     ...[...model.refused].map(([name, reason]) => `"${name}": ${reason}`),
   ];
+}
+
+function isCarried({ kind, name }: Collection): boolean {
+  return kind !== 'view' && isMovable(name);
 }
 
 function collectionsOf(model: Model, tables: readonly Collection[], { indexes }: Details): CollectionEntry[] {
@@ -98,7 +106,11 @@ function indexesOf(collection: string, indexes: readonly IndexDetail[]): IndexEn
 }
 
 function columnOf(column: Column, data_type: string, { enums }: Details): ColumnEntry {
-  const isExpression = column.default_value === column.default_expression;
+  const isJson = /^jsonb?$/.test(column.base_type) && !column.is_array;
+  // The null of JSON is a value, and a text under a domain's name would not be known for JSON: both are told as SQL.
+  const isUnclear =
+    isJson && (column.default_value === null || (typeof column.default_value === 'string' && !isJsonType(data_type)));
+  const isExpression = isUnclear || column.default_value === column.default_expression;
   const own = !column.has_auto_increment;
   return {
     data_type,
@@ -121,7 +133,7 @@ function relationsOf(model: Model, fields: readonly Field[]): RelationEntry[] {
     if (!column || !relation || relation.kind === 'one-to-many') return [];
     const one = relation.kind === 'many-to-one' ? relation.oneCollection : null;
     const target = one === null ? undefined : model.collections.get(one);
-    if (target?.kind === 'view') return [];
+    if (target && !isCarried(target)) return [];
     const key = target?.primaryKey.name;
     const reference = column.foreign_keys.find(
       (each) => each.schema === model.schema && each.table === one && each.column === key,

@@ -1,6 +1,7 @@
 /** Creating, changing and deleting fields: the column's definition and the metadata row. */
 import { forbidden, invalidPayload } from '../errors.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
+import { listOf } from '../mirror/relations.js';
 import type { ColumnOptions, FieldChange, NewField } from '../request/structure.js';
 import type { Meta } from '../request/structure-meta.js';
 import type { ColumnDefinition, Definition, Step } from './steps.js';
@@ -92,6 +93,7 @@ export function planUpdateField(
   const collection = knownCollection(model, collectionName);
   const field = knownField(collection, change.field);
   if (isOurs(collection, field.name, ours)) return changeOurs(collection, field, change);
+  checkFlags(change.meta);
   const type = change.type ?? field.type;
   if ((type === 'alias') !== (field.type === 'alias')) throw invalidPayload('Alias type cannot be changed');
   const steps: Step[] = [];
@@ -146,10 +148,19 @@ export function deleteField(collection: Collection, field: Field): readonly Step
 
 /** The metadata row of a new field; null where there is nothing to say. */
 export function rowOf({ type, meta }: NewField): Meta | null {
+  checkFlags(meta);
   const given = typeof meta?.special === 'string' ? meta.special : null;
   const special = specialAfter(type, given ?? '');
   if (meta === null && special === null && type !== 'alias') return null;
   return { ...meta, special };
+}
+
+/** Flags unknown to us are hints for a form; one that promises what nobody keeps is worse than none. */
+function checkFlags(meta: Meta | null): void {
+  if (listOf(meta?.special).includes('encrypt'))
+    throw invalidPayload(
+      '"meta.special" cannot hold "encrypt": values are not encrypted, "hash" and "conceal" are kept',
+    );
 }
 
 export function saveField(collection: string, field: string, values: Meta): Step {

@@ -1,8 +1,9 @@
 /** Creating, changing and deleting relations: the foreign key of a column and what the metadata adds to it. */
 import { forbidden, invalidPayload } from '../errors.js';
+import { isPresentation } from '../mirror/introspect.js';
 import type { Collection, Column, ForeignKey, Model } from '../mirror/model.js';
 import { listOf } from '../mirror/relations.js';
-import type { ForeignKeyOptions, NewRelation, RelationChange } from '../request/structure.js';
+import { type ForeignKeyOptions, type NewRelation, type RelationChange, readNewName } from '../request/structure.js';
 import type { Meta } from '../request/structure-meta.js';
 import type { Definition, Step } from './steps.js';
 import type { Protected } from './structure.js';
@@ -20,9 +21,10 @@ export function planCreateRelation(relation: NewRelation, model: Model, ours: Pr
   else {
     const one = model.collections.get(relation.related);
     if (!one) throw invalidPayload(`Collection "${relation.related}" doesn't exist`);
-    checkOneField(meta, one);
+    checkList(meta, one);
     if (relation.schema !== null) steps.push(addForeignKey(column, one, relation.schema ?? {}));
   }
+  checkListName(meta);
   checkDetails(meta, many);
   const place = { many_collection: many.name, many_field: column.name, one_collection: relation.related };
   steps.push({ kind: 'add-relation', values: { ...meta, ...place } });
@@ -43,8 +45,11 @@ export function planUpdateRelation(change: RelationChange, model: Model, ours: P
   if (change.schema === null) steps.push(...column.foreign_keys.map((key) => dropForeignKey(column, key)));
   if (!change.meta) return steps;
   checkDetails(change.meta, many);
-  if (one) checkOneField(change.meta, one);
-  else checkAny({ ...row, ...change.meta }, many, model);
+  // Who sends back what they read may keep a name that was given elsewhere.
+  const renames = (change.meta.one_field ?? null) !== (row?.one_field ?? null);
+  if (renames) checkListName(change.meta);
+  if (one && renames) checkList(change.meta, one);
+  if (!one) checkAny({ ...row, ...change.meta }, many, model);
   if (row) steps.push({ kind: 'change-relation', collection: many.name, field: column.name, values: change.meta });
   else {
     const place = { many_collection: many.name, many_field: column.name, one_collection: related };
@@ -117,10 +122,16 @@ function changeForeignKey(column: Column, one: Collection, options: ForeignKeyOp
   return [dropForeignKey(column, key), { ...added, name: key.name, key: key.column } as Definition];
 }
 
-/** The list on the other side is no column of it. */
-function checkOneField({ one_field: name }: Meta, one: Collection): void {
-  if (typeof name === 'string' && one.fields.get(name)?.column)
-    throw invalidPayload(`"meta.one_field" cannot be "${name}": that is a column of "${one.name}"`);
+/** The name of the list on the other side is one of a new field. */
+function checkListName({ one_field: name }: Meta): void {
+  if (typeof name === 'string') readNewName(name, 'field');
+}
+
+/** An alias field may wait for its relation; a column, a list of another relation or a part of a form is something else. */
+function checkList({ one_field: name }: Meta, one: Collection): void {
+  const field = typeof name === 'string' ? one.fields.get(name) : undefined;
+  if (field && (field.column || field.relation || isPresentation(field.special)))
+    throw invalidPayload(`Field "${field.name}" already exists in collection "${one.name}"`);
 }
 
 function checkDetails(meta: Meta, many: Collection): void {

@@ -4,7 +4,7 @@
  * every name belongs to something, nothing is said twice. Properties that are left out take their usual values.
  */
 import { LineCounter, parseDocument } from 'yaml';
-import { invalidPayload } from '../errors.js';
+import { invalidPayload, invalidQuery } from '../errors.js';
 import { FIELD_TYPES, type FieldType, FOREIGN_KEY_ACTIONS, type ForeignKeyAction } from '../mirror/model.js';
 import { readTypeName } from '../sql/type-name.js';
 import type { Input } from './query.js';
@@ -12,6 +12,8 @@ import { COLLECTION_META, FIELD_META, type Meta, type Properties, RELATION_META,
 import { readItem } from './write.js';
 
 export const SNAPSHOT_VERSION = 1;
+/** Of some collections: it says nothing of the others, so that these never differ from it. */
+export const PARTIAL_VERSION = 2;
 
 export interface Snapshot {
   readonly version: number;
@@ -103,12 +105,14 @@ export function parseDocumentText(text: string): unknown {
 export function readSnapshot(value: unknown, force: boolean): Snapshot {
   const { version, lateral = '', vendor, collections, fields, relations, ...rest } = readItem(value, 'The snapshot');
   refuseOthers(rest, 'The snapshot', 'version, lateral, vendor, collections, fields, relations');
-  if (version !== SNAPSHOT_VERSION && !force)
-    throw invalidPayload(`The snapshot has version ${JSON.stringify(version)}, not ${SNAPSHOT_VERSION}`);
+  if (version !== SNAPSHOT_VERSION && version !== PARTIAL_VERSION && !force)
+    throw invalidPayload(
+      `The snapshot has version ${JSON.stringify(version)}, neither ${SNAPSHOT_VERSION} nor ${PARTIAL_VERSION} (of some collections)`,
+    );
   if (vendor !== VENDOR && !force) throw invalidPayload(`The snapshot is not one of a ${VENDOR} database`);
   if (typeof lateral !== 'string') throw invalidPayload('"lateral" has to be a text');
   const snapshot = {
-    version: SNAPSHOT_VERSION,
+    version: version === PARTIAL_VERSION ? PARTIAL_VERSION : SNAPSHOT_VERSION,
     lateral,
     vendor: VENDOR,
     collections: readList(collections, 'collections').map(readCollection),
@@ -127,10 +131,15 @@ export function selectCollections(
   included: readonly string[] | null,
   excluded: readonly string[] | null,
 ): Snapshot {
+  if (!included && !excluded) return snapshot;
+  const known = new Set([...snapshot.collections, ...snapshot.fields].map(({ collection }) => collection));
+  const unknown = [...(included ?? []), ...(excluded ?? [])].find((name) => !known.has(name));
+  if (unknown !== undefined) throw invalidQuery(`The snapshot has no collection "${unknown}"`);
   const isSelected = ({ collection }: { readonly collection: string }): boolean =>
     (included?.includes(collection) ?? true) && !excluded?.includes(collection);
   return {
     ...snapshot,
+    version: PARTIAL_VERSION,
     collections: snapshot.collections.filter(isSelected),
     fields: snapshot.fields.filter(isSelected),
     relations: snapshot.relations.filter(isSelected),
@@ -281,7 +290,9 @@ function readColumn(value: unknown, path: string): ColumnEntry {
 
 function readEnum(value: unknown, dataType: string, path: string): readonly string[] | null {
   if (value === undefined || value === null) return null;
-  const values = readList(value, `${path}.enum_values`).map((each) => readName(each, `${path}.enum_values`));
+  const values = readList(value, `${path}.enum_values`).map((each) =>
+    each === '' ? '' : readName(each, `${path}.enum_values`),
+  );
   if (values.length === 0 || new Set(values).size < values.length || enumNameOf(dataType) === null)
     throw invalidPayload(`"${path}.enum_values" has to list the values of an enum, each once`);
   return values;

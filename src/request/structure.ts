@@ -175,7 +175,7 @@ const ALIAS_KINDS = ['o2m', 'm2m', 'm2a', 'o2a', 'files', 'translations'];
 /** Words joined by single hyphens: such a name needs no care in a URL, a path of fields or a statement. */
 const NAME = /^[A-Za-z_][A-Za-z0-9_]*(-[A-Za-z0-9_]+)*$/;
 
-function readNewName(name: unknown, what: string): string {
+export function readNewName(name: unknown, what: string): string {
   if (typeof name !== 'string' || name.trim() === '') throw invalidPayload(`"${what}" is required`);
   if (Buffer.byteLength(name) > 63) throw invalidPayload(`The name of a ${what} has at most 63 bytes`);
   if (!NAME.test(name) || name.startsWith('__'))
