@@ -85,6 +85,29 @@ const packer = await makeCaller(sql, 'packer', [
     ],
   },
 ]);
+await sql`create table slips (
+  id integer primary key, text text, tenant text not null default 'nobody', maker text, changer text, mark text)`;
+await sql`create table folders (id serial primary key, slip integer references slips (id))`;
+await sql`insert into service_relations (many_collection, many_field, one_collection) values ('folders', 'slip', 'slips')`;
+await sql`insert into service_fields (collection, field, validation) values
+  ('slips', 'mark', ${JSON.stringify({ mark: { _neq: 'wrong' } })}::text::json)`;
+const lodger = await makeCaller(sql, 'lodger', [
+  {
+    permissions: [
+      allow('slips', 'read'),
+      allow('slips', 'create', null, ['id', 'text', 'mark'], {
+        presets: { tenant: 'T1', maker: 'new', changer: '$CURRENT_USER.email', mark: '$CURRENT_USER.first_name' },
+        validation: { tenant: { _eq: 'T1' } },
+      }),
+      allow('slips', 'update', { tenant: { _eq: 'T1' } }, ['text', 'mark'], {
+        presets: { tenant: 'T1', maker: 'changed', mark: '$CURRENT_ROLE.name' },
+      }),
+      allow('folders', 'create'),
+      allow('folders', 'read'),
+    ],
+  },
+]);
+await sql`update service_users set first_name = 'Lodger' where id = ${lodger.user}`;
 const service = await startTestService({ databaseUrl });
 
 function send(caller: { token: string } | null, method: string, path: string, body?: unknown): Promise<Answer> {
@@ -333,4 +356,42 @@ t.test('a rule about one relation lets nothing out of another', async (t) => {
       { id: 2, box: 2, shelf: null },
     ],
   );
+});
+
+t.test('an item that may exist gets the presets of what happens to it', async (t) => {
+  const made = { tenant: 'T1', maker: 'new', changer: 'lodger@example.com', mark: 'Lodger' };
+  const kept = { tenant: 'T1', maker: 'changed', changer: 'lodger@example.com', mark: 'lodger' };
+  const slips = async (): Promise<unknown[]> => [...(await sql`select * from slips order by id`)];
+  t.equal((await send(lodger, 'POST', '/items/slips', { id: 1, text: 'a' })).status, 200);
+  t.equal((await send(lodger, 'POST', '/items/folders', { slip: { id: 2, text: 'b' } })).status, 200);
+  t.equal((await send(lodger, 'POST', '/utils/import/slips', [{ id: 3, text: 'c' }])).status, 200);
+  t.strictSame(await slips(), [
+    { id: 1, text: 'a', ...made },
+    { id: 2, text: 'b', ...made },
+    { id: 3, text: 'c', ...made },
+  ]);
+  const items = [
+    { id: 1, text: 'A' },
+    { id: 4, text: 'd' },
+    { id: 2, text: 'B', mark: 'mine' },
+    { id: 5, text: 'e', mark: 'mine' },
+  ];
+  t.equal((await send(lodger, 'POST', '/utils/import/slips', items)).status, 200, 'new and old in one list');
+  t.equal((await send(lodger, 'POST', '/items/folders', { slip: { id: 3 } })).status, 200, 'a link changes nothing');
+  const mixed = [
+    { id: 1, text: 'A', ...kept },
+    { id: 2, text: 'B', ...kept, mark: 'mine' },
+    { id: 3, text: 'c', ...made },
+    { id: 4, text: 'd', ...made },
+    { id: 5, text: 'e', ...made, mark: 'mine' },
+  ];
+  t.strictSame(await slips(), mixed);
+  t.equal((await send(lodger, 'POST', '/items/folders', { slip: { id: 6, mark: 'wrong' } })).status, 400);
+  t.equal((await send(lodger, 'POST', '/items/folders', { slip: { id: 5, mark: 'wrong' } })).status, 400);
+  t.strictSame(await slips(), mixed);
+  // What a preset gives is validated for what happens to the item.
+  await sql`update service_users set first_name = 'wrong' where id = ${lodger.user}`;
+  t.equal((await send(lodger, 'POST', '/items/folders', { slip: { id: 6, text: 'f' } })).status, 400);
+  t.equal((await send(lodger, 'POST', '/items/folders', { slip: { id: 5, text: 'f' } })).status, 200);
+  t.strictSame(await slips(), [...mixed.slice(0, 4), { id: 5, text: 'f', ...kept }]);
 });

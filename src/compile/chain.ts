@@ -1,4 +1,5 @@
 /** Names that the parts of a write chain share. */
+import type { Field } from '../mirror/model.js';
 import type { WriteColumn, WriteNode } from '../plan/write.js';
 import { alias, type Fragment, identifier, parameter, sql } from '../sql/fragment.js';
 
@@ -15,13 +16,14 @@ export function written(position: number): Fragment {
   return alias(`w${position}`);
 }
 
-/** Whether the row at hand has the column, where that differs between rows; for one of the two if it says something else to each. */
-export function present(node: WriteNode, column: WriteColumn, verb: 'insert' | 'update' | null = null): Fragment {
-  const index = node.columns.indexOf(column);
-  const named = sql`${alias('i')}.${identifier(`p${index}`)}`;
-  if (!column.onlyInSome || verb === null) return named;
-  const other = verb === 'insert' ? sql`'update'` : sql`'insert'`;
-  return sql`(${named} and ${alias('i')}.${identifier(`o${index}`)} is distinct from ${other})`;
+/** Whether the row at hand has the column, where that differs between rows. */
+export function present(node: WriteNode, column: WriteColumn): Fragment {
+  return sql`${alias('i')}.${identifier(`p${node.columns.indexOf(column)}`)}`;
+}
+
+/** What is written to the field where a row is made, or changed. */
+export function columnOf(node: WriteNode, field: Field | null, verb: 'insert' | 'update'): WriteColumn | undefined {
+  return node.columns.find((column) => column.field === field && (column.only ?? verb) === verb);
 }
 
 /** Where a chain leaves the keys that it made, for the rest of its transaction. */

@@ -1,9 +1,9 @@
 /** What must hold before and of a write, as parts of its chain: rules about the rows that are there, validations of the new values. */
 import type { Collection, Field } from '../mirror/model.js';
 import type { Condition } from '../plan/plan.js';
-import type { RowGuard, Validation, WriteNode } from '../plan/write.js';
+import type { RowGuard, Validation, WriteColumn, WriteNode } from '../plan/write.js';
 import { alias, type Fragment, integer, join, literal, sql } from '../sql/fragment.js';
-import { input, present } from './chain.js';
+import { columnOf, input, present } from './chain.js';
 import { compileCondition } from './condition.js';
 import { columnName, type Scope, Source, tableName, typeName } from './source.js';
 
@@ -29,27 +29,49 @@ export function compileGuard(guard: RowGuard, given: Fragment, row: Source): Fra
   return guard.marks === null ? sql`(${given}.a is null or ${any})` : any;
 }
 
-/** One cell per validation: it ends the statement where a row does not pass. */
+/** A cell per validation, or one for new and one for changed rows: it ends the statement where a row does not pass. */
 export function compileValidations(
   node: WriteNode,
   position: number,
-  valueFor: (field: Field) => Fragment | null,
+  valueIn: (column: WriteColumn) => Fragment,
   references: Fragment,
   scope: Scope,
 ): Fragment[] {
-  return node.validations.flatMap((validation, index) => {
-    const key = node.collection.primaryKey;
-    const row = new Source(alias('i'), scope, node.collection, {
-      value: (field) => (field === key ? sql`${alias('i')}.k` : (valueFor(field) ?? sql`null::${typeName(field)}`)),
-    });
-    const held = compileLeaves(validation.condition, validation, node, row);
-    if (!held) return [];
-    const reason = sql`${literal(`${position} ${index} `)} || ${alias('i')}.n`;
-    const failed = join([...concerned(validation, node), sql`(${held}) is not true`], sql` and `);
-    return [
-      sql`(select service_refuse(${reason}) from ${input(position)} ${alias('i')}${references}${row.joins()} where ${failed} order by ${alias('i')}.n limit 1)`,
-    ];
-  });
+  const key = node.collection.primaryKey;
+  return node.validations.flatMap((each, index) =>
+    apart(each, node).flatMap((validation) => {
+      const verb = verbOf(validation, node);
+      const valueFor = (field: Field): Fragment => {
+        const column = columnOf(node, field, verb);
+        return column ? valueIn(column) : sql`null::${typeName(field)}`;
+      };
+      const row = new Source(alias('i'), scope, node.collection, {
+        value: (field) => (field === key ? sql`${alias('i')}.k` : valueFor(field)),
+      });
+      const held = compileLeaves(validation.condition, validation, node, row);
+      if (!held) return [];
+      const reason = sql`${literal(`${position} ${index} `)} || ${alias('i')}.n`;
+      const failed = join([...concerned(validation, node), sql`(${held}) is not true`], sql` and `);
+      return [
+        sql`(select service_refuse(${reason}) from ${input(position)} ${alias('i')}${references}${row.joins()} where ${failed} order by ${alias('i')}.n limit 1)`,
+      ];
+    }),
+  );
+}
+
+/** Where new rows get other values than those that exist, either are looked at by themselves. */
+function apart(validation: Validation, node: WriteNode): Validation[] {
+  const differ = node.verb === 'upsert' && node.columns.some((column) => column.only !== null);
+  if (validation.on !== null || !differ) return [validation];
+  return [
+    { ...validation, on: 'insert' },
+    { ...validation, on: 'update' },
+  ];
+}
+
+/** Which of the values are looked at; either where they are the same. */
+function verbOf({ on }: Validation, { verb }: WriteNode): 'insert' | 'update' {
+  return verb === 'upsert' ? (on ?? 'insert') : verb;
 }
 
 /** A field that the row leaves out passes; null where all of it passes. */
@@ -62,7 +84,7 @@ function compileLeaves(condition: Condition, validation: Validation, node: Write
     return sql`(${join(telling, condition.kind === 'and' ? sql` and ` : sql` or `)})`;
   }
   const field = fieldOf(condition);
-  const column = field && node.columns.find((each) => each.field === field);
+  const column = columnOf(node, field, verbOf(validation, node));
   const submitted = condition.kind === 'compare' && condition.operator === 'submitted';
   if (submitted) return column ? (column.mixed ? sql`coalesce(${present(node, column)}, false)` : null) : sql`false`;
   const isKey = field === node.collection.primaryKey;

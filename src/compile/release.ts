@@ -3,7 +3,7 @@ import type { Collection, Field } from '../mirror/model.js';
 import type { Release, WriteNode, WritePlan } from '../plan/write.js';
 import { alias, type Fragment, identifier, integer, join, nothing, sql } from '../sql/fragment.js';
 import type { Recorded } from './activity.js';
-import { DOCUMENT, input, present } from './chain.js';
+import { columnOf, DOCUMENT, input, present } from './chain.js';
 import { guardedRows } from './guard.js';
 import { columnName, type Scope, tableName, typeName } from './source.js';
 
@@ -84,7 +84,7 @@ export function unreleased(plan: WritePlan): Fragment[] {
       if (node.collection !== release.collection) return [];
       const rows = sql`${child} in (select k from ${input(place)})`;
       if (!release.guard) return [rows];
-      const settled = node.columns.some((column) => column.field === release.field)
+      const settled = columnOf(node, release.field, 'update')
         ? sql` or ${child} in (select ${alias('k')}.k from ${input(place)} ${alias('k')} where true${settles(node, release.field)})`
         : nothing;
       return [sql`(${rows} and ${child} in (select ${key} from ${free(position)}))${settled}`];
@@ -100,7 +100,7 @@ export function unreleased(plan: WritePlan): Fragment[] {
 function kept(plan: WritePlan, collection: Collection, field: Field | null): Fragment[] {
   return plan.nodes.flatMap((node, position) => {
     if (node.verb === 'insert' || node.collection !== collection) return [];
-    if (field && !node.columns.some((each) => each.field === field)) return [];
+    if (field && !columnOf(node, field, 'update')) return [];
     return [
       sql`not exists (select from ${input(position)} ${alias('k')} where ${alias('k')}.k = ${alias('t')}.${columnName(collection.primaryKey)}${settles(node, field)})`,
     ];
@@ -108,7 +108,7 @@ function kept(plan: WritePlan, collection: Collection, field: Field | null): Fra
 }
 
 function settles(node: WriteNode, field: Field | null): Fragment {
-  const column = node.columns.find((each) => each.field === field);
+  const column = columnOf(node, field, 'update');
   return column?.mixed ? sql` and ${alias('k')}.${identifier(`p${node.columns.indexOf(column)}`)}` : nothing;
 }
 
@@ -160,7 +160,7 @@ function released(release: Release, position: number): Fragment {
 
 /** Where the payload does not say what the row of a list refers to. */
 export function unlessPresent(node: WriteNode, field: Field): Fragment {
-  const column = node.columns.find((each) => each.field === field);
+  const column = columnOf(node, field, 'update');
   if (!column) return nothing;
   return column.mixed ? sql` and ${present(node, column)} is not true` : sql` and false`;
 }

@@ -95,7 +95,6 @@ class Chain {
       if (column.holdsValues) columns.push(sql`${identifier(`c${index}`)} ${inputType(column.field)}`);
       if (column.mixed) columns.push(sql`${identifier(`p${index}`)} bool`);
       if (column.endOf) columns.push(sql`${identifier(`e${index}`)} int4`);
-      if (column.onlyInSome) columns.push(sql`${identifier(`o${index}`)} text`);
       if (column.caller) columns.push(sql`${identifier(`v${index}`)} bool`);
       columns.push(...column.references.map((_, table) => sql`${identifier(`r${index}_${table}`)} int4`));
     });
@@ -147,7 +146,7 @@ class Chain {
       if (!column.mixed) return sql`${name} = ${value}`;
       const clearing = cleared(this.#plan, node.collection, column.field);
       const released = clearing ? sql` when ${clearing} then null` : nothing;
-      return sql`${name} = case when ${present(node, column, 'update')} then ${value}${released} else ${alias('t')}.${name} end`;
+      return sql`${name} = case when ${present(node, column)} then ${value}${released} else ${alias('t')}.${name} end`;
     });
     for (const field of new Set(leaving(this.#plan, node.collection, 'nullify').map(({ release }) => release.field))) {
       if (columns.some((column) => column.field === field)) continue;
@@ -157,7 +156,7 @@ class Chain {
       );
     }
     const changed = (column: WriteColumn): Fragment | null =>
-      column.mixed ? sql`coalesce(${present(node, column, 'update')}, false)` : null;
+      column.mixed ? sql`coalesce(${present(node, column)}, false)` : null;
     if (!this.#changes(node)) {
       const found = sql`join ${table} on ${same}${join(stays, nothing)}`;
       if (node.guard) return sql`select ${alias('t')}.${key} from ${locked} ${alias('i')} ${found}`;
@@ -198,17 +197,13 @@ class Chain {
   }
 
   #validations(node: WriteNode, position: number): Fragment[] {
-    const valueFor = (field: Field): Fragment | null => {
-      const column = node.columns.find((each) => each.field === field);
-      return column ? this.#value(node, column) : null;
-    };
-    return compileValidations(node, position, valueFor, this.#inputs(node), this.#scope);
+    return compileValidations(node, position, (column) => this.#value(node, column), this.#inputs(node), this.#scope);
   }
 
   #newValue(node: WriteNode, column: WriteColumn): Fragment {
     const value = this.#value(node, column);
     if (!column.mixed) return value;
-    return sql`case when ${present(node, column, 'insert')} then ${value} else ${initialValue(column.field) ?? sql`null`} end`;
+    return sql`case when ${present(node, column)} then ${value} else ${initialValue(column.field) ?? sql`null`} end`;
   }
 
   /** A value of the row itself, the key of a new row, or a place behind the last row of the parent. */
@@ -340,7 +335,6 @@ function inputNames(node: WriteNode): string[] {
     ...(column.holdsValues ? [`c${index}`] : []),
     ...(column.mixed ? [`p${index}`] : []),
     ...(column.endOf ? [`e${index}`] : []),
-    ...(column.onlyInSome ? [`o${index}`] : []),
     ...(column.caller ? [`v${index}`] : []),
     ...column.references.map((_, table) => `r${index}_${table}`),
   ]);

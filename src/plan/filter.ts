@@ -286,7 +286,7 @@ export function planCaller(
   const text = `${variable}.${path.join('.')}`;
   // A concealed field is refused by the resolver: nobody reads secrets, not even one's own.
   const operand = resolveExpression({ path, call: null, text }, collection, { model, place: text, many: true });
-  return { kind: 'caller', variable, collection, operand: pointed(operand, model, text) };
+  return { kind: 'caller', text, variable, collection, operand: pointed(operand, model, text) };
 }
 
 /** Which rows point to the caller's own may be known from the alias field that lists them or from the column that says so. */

@@ -178,6 +178,8 @@ export type ValuePlan =
   /** A field of the caller's user, role, roles or policies. */
   | {
       readonly kind: 'caller';
+      /** As it was written. */
+      readonly text: string;
       readonly variable: string;
       readonly collection: Collection;
       readonly operand: OperandPlan;

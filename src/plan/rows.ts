@@ -26,6 +26,8 @@ export interface Row {
   readonly number: number;
   readonly key: Key | null;
   readonly cells: Map<string, Cell>;
+  /** What it gets besides where it turns out to be new, and where it exists: for rows of which that is not known. */
+  readonly only: Readonly<Record<'insert' | 'update', Map<string, Cell>>>;
   /** Fields that the caller has something to say about. */
   readonly given: Set<string>;
   readonly path: string;
@@ -33,8 +35,8 @@ export interface Row {
 
 /** A value, or the key of a row that the same statement makes. */
 export type Cell =
-  | { readonly kind: 'value'; readonly value: unknown; readonly only?: 'insert' | 'update' }
-  | { readonly kind: 'caller'; readonly plan: CallerValue; readonly only?: 'insert' | 'update' }
+  | { readonly kind: 'value'; readonly value: unknown }
+  | { readonly kind: 'caller'; readonly plan: CallerValue }
   | { readonly kind: 'reference'; readonly row: Row }
   /** So many places behind the last row of the same parent. */
   | { readonly kind: 'end'; readonly position: number; readonly parent: Field };
@@ -99,7 +101,9 @@ export class Rows {
     const named = key === null ? undefined : this.#named(collection, verb, key);
     if (named) return named;
     this.#tally(1);
-    const row: Row = { collection, verb, number: list.rows.length, key, cells: new Map(), given: new Set(), path };
+    const only = { insert: new Map(), update: new Map() };
+    const number = list.rows.length;
+    const row: Row = { collection, verb, number, key, cells: new Map(), only, given: new Set(), path };
     list.rows.push(row);
     if (key !== null) list.byKey.set(String(key), row);
     return row;
@@ -200,8 +204,7 @@ export class Rows {
 
   /** What the caller must be allowed, and what must hold of the rows. */
   #judge({ collection, verb, rows }: List): Judgement {
-    const fields = [...new Set(rows.flatMap((row) => [...row.cells.keys()]))].map((name) => fieldOf(collection, name));
-    const validations = planFieldValidations(fields, collection, this.#model);
+    const validations = planFieldValidations(fieldsOf(rows, collection), collection, this.#model);
     const guard = this.#guard;
     if (!guard) return { guard: null, marks: [], validations };
     if (verb !== 'update') {
@@ -220,30 +223,32 @@ export class Rows {
   }
 
   /** What policies give to fields that the payload leaves out. */
-  #preset(row: Row, action: 'create' | 'update', only: 'insert' | 'update' | undefined): void {
+  #preset(row: Row, action: 'create' | 'update', cells: Map<string, Cell>): void {
     if (!this.#guard?.covers(action, row.collection, [])) return;
     for (const [name, value] of Object.entries(this.#guard.grant(action, row.collection).presets)) {
       const field = row.collection.fields.get(name);
       if (!field?.column || field === row.collection.primaryKey || row.cells.has(name)) continue;
-      const cell = presetCell(field, value, this.#stamp, this.#model);
-      row.cells.set(name, only ? { ...cell, only } : cell);
+      cells.set(name, presetCell(field, value, this.#stamp, this.#model));
     }
   }
 
   /** Flags of the service, then what the database would miss. */
   #complete(row: Row): void {
-    if (row.verb === 'insert') this.#preset(row, 'create', undefined);
-    if (row.verb === 'update') this.#preset(row, 'update', undefined);
-    if (row.verb === 'upsert' && row.given.size > 0) this.#preset(row, 'update', 'update');
-    if (row.verb === 'upsert') this.#preset(row, 'create', 'insert');
+    const { verb } = row;
+    const made = verb === 'upsert' ? row.only.insert : row.cells;
+    const changed = verb === 'upsert' ? row.only.update : row.cells;
+    if (verb === 'update' || (verb === 'upsert' && row.given.size > 0)) this.#preset(row, 'update', changed);
+    if (verb !== 'update') this.#preset(row, 'create', made);
+    const touched = row.cells.size + changed.size > 0;
     for (const field of row.collection.fields.values()) {
       if (!field.column) continue;
       const first = stamped(field, FIRST_FLAGS);
       const later = stamped(field, LATER_FLAGS);
-      if (first && row.verb !== 'update') row.cells.set(field.name, { kind: 'value', value: this.#stamp[first] });
-      if (later && row.verb !== 'insert' && row.cells.size > 0)
-        row.cells.set(field.name, { kind: 'value', value: this.#stamp[later] });
-      if (row.verb === 'insert') this.#completeNew(row, field);
+      // The service alone says when an item was made and changed.
+      if (verb === 'upsert' && (first || later)) row.cells.delete(field.name);
+      if (first && verb !== 'update') made.set(field.name, { kind: 'value', value: this.#stamp[first] });
+      if (later && verb !== 'insert' && touched) changed.set(field.name, { kind: 'value', value: this.#stamp[later] });
+      if (verb === 'insert') this.#completeNew(row, field);
     }
   }
 
@@ -285,7 +290,9 @@ function stamped(field: Field, flags: Readonly<Record<string, Stamped>>): Stampe
 }
 
 function isSame(one: Cell | undefined, other: Cell | undefined): boolean {
+  if (one === other) return true;
   if (one?.kind === 'reference' && other?.kind === 'reference') return one.row === other.row;
+  if (one?.kind === 'caller' && other?.kind === 'caller') return one.plan.text === other.plan.text;
   if (one?.kind !== 'value' || other?.kind !== 'value') return false;
   return JSON.stringify(one.value) === JSON.stringify(other.value);
 }
@@ -297,31 +304,10 @@ interface Judgement {
 }
 
 function shapeList(list: List, judged: Judgement): { node: WriteNode; rows: Record<string, unknown>[] } {
-  const names = new Set(list.rows.flatMap((row) => [...row.cells.keys()]));
-  const fields = [...list.collection.fields.keys()]
-    .filter((name) => names.has(name))
-    .map((name) => fieldOf(list.collection, name));
-  const columns = fields.map((field): WriteColumn => {
-    const cells = list.rows.map((row) => row.cells.get(field.name));
-    const references = new Set(cells.flatMap((cell) => (cell?.kind === 'reference' ? [cell.row.collection.name] : [])));
-    const onlyInSome = cells.some((cell) => cell !== undefined && 'only' in cell && cell.only !== undefined);
-    return {
-      field,
-      mixed: onlyInSome || cells.some((cell) => cell === undefined),
-      holdsValues: cells.some((cell) => cell?.kind === 'value'),
-      endOf: cells.find((cell) => cell?.kind === 'end')?.parent ?? null,
-      references: [...references].sort(),
-      only:
-        list.verb !== 'upsert'
-          ? null
-          : stamped(field, FIRST_FLAGS)
-            ? 'insert'
-            : stamped(field, LATER_FLAGS)
-              ? 'update'
-              : null,
-      onlyInSome,
-      caller: cells.find((cell) => cell?.kind === 'caller')?.plan ?? null,
-    };
+  const columns = fieldsOf(list.rows, list.collection).flatMap((field) => {
+    const alike = list.rows.every((row) => isSame(cellOf(row, field, 'insert'), cellOf(row, field, 'update')));
+    const parts = alike ? ([null] as const) : (['insert', 'update'] as const);
+    return parts.flatMap((only) => shapeColumn(list, field, only) ?? []);
   });
   const rows = list.rows.map((row, place) => {
     const entry: Record<string, unknown> = { n: row.number };
@@ -329,10 +315,9 @@ function shapeList(list: List, judged: Judgement): { node: WriteNode; rows: Reco
     if (mark !== null) entry.a = mark;
     if (row.key !== null) entry.k = row.key;
     columns.forEach((column, position) => {
-      const cell = row.cells.get(column.field.name);
+      const cell = cellOf(row, column.field, column.only);
       if (!cell) return;
       if (column.mixed) entry[`p${position}`] = true;
-      if ('only' in cell && cell.only) entry[`o${position}`] = cell.only;
       if (cell.kind === 'value') entry[`c${position}`] = cell.value;
       else if (cell.kind === 'caller') entry[`v${position}`] = true;
       else if (cell.kind === 'end') entry[`e${position}`] = cell.position;
@@ -344,6 +329,35 @@ function shapeList(list: List, judged: Judgement): { node: WriteNode; rows: Reco
   const { guard, validations } = judged;
   const keyed = list.rows.some((row) => row.given.has(collection.primaryKey.name));
   return { node: { collection, verb, columns, keyed, guard, validations }, rows };
+}
+
+/** Null where no row has it. All values of the caller's in a column are of one preset: an action has one per field. */
+function shapeColumn(list: List, field: Field, only: WriteColumn['only']): WriteColumn | null {
+  const cells = list.rows.map((row) => cellOf(row, field, only));
+  if (cells.every((cell) => cell === undefined)) return null;
+  const references = new Set(cells.flatMap((cell) => (cell?.kind === 'reference' ? [cell.row.collection.name] : [])));
+  return {
+    field,
+    mixed: cells.some((cell) => cell === undefined),
+    holdsValues: cells.some((cell) => cell?.kind === 'value'),
+    endOf: cells.find((cell) => cell?.kind === 'end')?.parent ?? null,
+    references: [...references].sort(),
+    only,
+    caller: cells.find((cell) => cell?.kind === 'caller')?.plan ?? null,
+  };
+}
+
+/** What the row holds where it is made or changed; either where both are the same. */
+function cellOf(row: Row, { name }: Field, verb: 'insert' | 'update' | null): Cell | undefined {
+  return row.only[verb ?? 'insert'].get(name) ?? row.cells.get(name);
+}
+
+/** The fields that some row has something for, in the order of the collection. */
+function fieldsOf(rows: readonly Row[], collection: Collection): Field[] {
+  const names = new Set(
+    rows.flatMap(({ cells, only }) => [...cells.keys(), ...only.insert.keys(), ...only.update.keys()]),
+  );
+  return [...collection.fields.keys()].filter((name) => names.has(name)).map((name) => fieldOf(collection, name));
 }
 
 /** The shape as text: names and flags, no values. */
@@ -361,8 +375,7 @@ function describe(plan: WritePlan): string {
       column.references,
       column.only,
       column.endOf?.name,
-      column.onlyInSome,
-      column.caller !== null,
+      column.caller?.text,
     ]),
   ]);
   const releases = plan.releases.map(({ collection, field, action, strict }) => [

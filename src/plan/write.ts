@@ -57,10 +57,8 @@ export interface WriteColumn {
   readonly references: readonly string[];
   /** Rows may go behind the last one that this column ties to the same parent. */
   readonly endOf: Field | null;
-  /** Filled by the service only when a row is made, or only when it is changed. */
+  /** For rows that are made, or for rows that are changed; a field may have a column for each. */
   readonly only: 'insert' | 'update' | null;
-  /** Whether that differs between rows. */
-  readonly onlyInSome: boolean;
   /** Rows may take a value of the caller's. */
   readonly caller: Extract<ValuePlan, { kind: 'caller' }> | null;
 }
@@ -81,8 +79,8 @@ export interface Release {
 /**
  * The one parameter. A row has `n` its number, `k` its key, and for the column at position i: `ci` its value, `pi` whether
  * it is present where that differs between rows, `ri_j` the number of the new row of the j-th table it refers to,
- * `ei` how far behind the last row of its parent it goes, `oi` whether it is meant for a new row or for one that exists, `vi`
- * whether it is a value of the caller's. `a` says which rules count for the row.
+ * `ei` how far behind the last row of its parent it goes, `vi` whether it is a value of
+ * the caller's. `a` says which rules count for the row.
  */
 export interface WriteInput {
   readonly nodes: readonly (readonly Readonly<Record<string, unknown>>[])[];
