@@ -5,7 +5,7 @@
  */
 import { readFileSync } from 'node:fs';
 import type { Identity } from '../access/identity.js';
-import { assertPassword } from '../access/passwords.js';
+import { assertPassword, readPolicy } from '../access/passwords.js';
 import { forbidden, invalidPayload, unprocessable } from '../errors.js';
 import { packagePath } from '../files.js';
 import { Secret } from '../plan/cell.js';
@@ -22,9 +22,10 @@ const TABLES: ReadonlySet<string> = new Set([
   'service_policies',
   'service_access',
   'service_permissions',
+  'service_settings',
 ]);
 
-/** Whether rows of the collection say who may do what. */
+/** Whether rows of the collection say who may do what, or how they come in. */
 export function decidesAccess(collection: string): boolean {
   return TABLES.has(collection);
 }
@@ -76,14 +77,23 @@ async function credentialsOf(holders: readonly Administrator[], session: Session
   return JSON.parse(String(await session.cell(CREDENTIALS, [JSON.stringify(users)]))) as Record<string, string>;
 }
 
+/** By collection and field: how the service reads what it has to understand later. Undefined for what it cannot read. */
+const READERS: Readonly<Record<string, { readonly read: (value: unknown) => unknown; readonly what: string }>> = {
+  'service_permissions permissions': { read: readFilter, what: 'a filter' },
+  'service_permissions validation': { read: readValidation, what: 'a filter' },
+  'service_settings auth_password_policy': {
+    read: (value) => readPolicy(typeof value === 'string' ? value : null),
+    what: 'a regular expression',
+  },
+};
+
 /** A rule that cannot be read would allow nothing, and nobody would be told why. */
 export function checkRules({ plan, input }: PlannedWrite): void {
   plan.nodes.forEach(({ collection, columns }, position) => {
-    if (collection.name !== 'service_permissions') return;
     columns.forEach(({ field }, index) => {
-      const read = field.name === 'permissions' ? readFilter : field.name === 'validation' ? readValidation : null;
-      const wrong = input.nodes[position]?.some((row) => read?.(row[`c${index}`]) === undefined);
-      if (read && wrong) throw invalidPayload(`"${field.name}" is not a filter`);
+      const reader = READERS[`${collection.name} ${field.name}`];
+      const wrong = reader && input.nodes[position]?.some((row) => reader.read(row[`c${index}`]) === undefined);
+      if (wrong) throw invalidPayload(`"${field.name}" is not ${reader.what}`);
     });
   });
 }
