@@ -11,7 +11,8 @@ import {
   waitFor,
 } from './support.js';
 
-const server = await startDatabase();
+// Long enough for a test to close a circle of locks before it is looked for.
+const server = await startDatabase({ settings: { deadlock_timeout: '2s' } });
 const databaseUrl = await createLibrary(server, 'access_writes');
 const sql = connectSql(databaseUrl);
 t.teardown(() => sql.end());
@@ -179,6 +180,25 @@ t.test('a query selects what may be touched', async (t) => {
     data: { text: 'x' },
   });
   t.equal(hidden.status, 403, 'a filter may name what may be read alone');
+});
+
+t.test('what may be touched stays the same when the question is asked again', async (t) => {
+  const { asked } = await sql.begin(async (transaction) => {
+    await transaction`set local deadlock_timeout = '60s'`;
+    await transaction`lock table authors in access exclusive mode`;
+    const asked = send(editor, 'GET', '/permissions/me/articles/6');
+    await waitFor(async () => {
+      const held = await transaction`
+        select from pg_locks held join pg_locks wanted using (pid)
+        where held.relation = 'articles'::regclass and held.granted
+          and wanted.relation = 'authors'::regclass and not wanted.granted`;
+      return held.length > 0;
+    }, 20_000);
+    // The service's statement ends in a deadlock, and is sent again.
+    await transaction`lock table articles in access exclusive mode`;
+    return { asked };
+  });
+  t.match(dataOf(await asked), { update: { access: false } });
 });
 
 t.test('deletes', async (t) => {

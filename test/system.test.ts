@@ -191,6 +191,25 @@ t.test('a password has to meet the settings', async (t) => {
   t.equal((await send(admin, 'PATCH', `/users/${own.user}`, { password: 'long enough' })).status, 200);
 });
 
+t.test('what passwords have to meet can be read', async (t) => {
+  const ask = (auth_password_policy: unknown): Promise<Answer> =>
+    send(admin, 'PATCH', '/settings', { auth_password_policy });
+  const before = await sql`select auth_password_policy from service_settings`;
+  for (const pattern of ['(', '/(/', '/x/nonsense', '/x/uv', '[']) {
+    const answer = await ask(pattern);
+    t.equal(answer.status, 400, `${pattern}: ${answer.text}`);
+    t.match(answer.text, 'auth_password_policy');
+  }
+  t.strictSame(await sql`select auth_password_policy from service_settings`, before);
+  for (const pattern of [null, '', '^.{4,}$', '/^.{4,}$/gi']) t.equal((await ask(pattern)).status, 200, `${pattern}`);
+  // One that was written past the service.
+  await sql`update service_settings set auth_password_policy = '('`;
+  const change = await send(admin, 'PATCH', `/users/${own.user}`, { password: 'long enough' });
+  t.equal(change.status, 422);
+  t.match(change.text, 'auth_password_policy');
+  await sql`update service_settings set auth_password_policy = null`;
+});
+
 t.test('secrets are neither filtered, sorted, grouped nor searched by', async (t) => {
   for (const query of [
     'filter[password][_starts_with]=$argon2',

@@ -6,7 +6,7 @@
 import { readFileSync } from 'node:fs';
 import { addressTest } from '../access/addresses.js';
 import type { Identity } from '../access/identity.js';
-import { assertPassword } from '../access/passwords.js';
+import { assertPassword, readPolicy } from '../access/passwords.js';
 import { failedValidation, forbidden, invalidPayload, unprocessable } from '../errors.js';
 import { packagePath } from '../files.js';
 import type { Model } from '../mirror/model.js';
@@ -27,9 +27,10 @@ const TABLES: ReadonlySet<string> = new Set([
   'service_policies',
   'service_access',
   'service_permissions',
+  'service_settings',
 ]);
 
-/** Whether rows of the collection say who may do what. */
+/** Whether rows of the collection say who may do what, or how they come in. */
 export function decidesAccess(collection: string): boolean {
   return TABLES.has(collection);
 }
@@ -132,6 +133,19 @@ export function checkAddresses({ plan, input }: PlannedWrite): void {
       addressTest(String(row[`c${index}`] ?? ''), (entry) => {
         throw invalidPayload(`"ip_access" holds ${JSON.stringify(entry)}, which is no address, network or range`);
       });
+    }
+  });
+}
+
+/** A pattern that cannot be read would let no password pass. */
+export function checkSettings({ plan, input }: PlannedWrite): void {
+  plan.nodes.forEach(({ collection, columns }, position) => {
+    if (collection.name !== 'service_settings') return;
+    const index = columns.findIndex(({ field }) => field.name === 'auth_password_policy');
+    for (const row of input.nodes[position] ?? []) {
+      const pattern = row[`c${index}`];
+      if (readPolicy(typeof pattern === 'string' ? pattern : null) === undefined)
+        throw invalidPayload('"auth_password_policy" is not a regular expression');
     }
   });
 }

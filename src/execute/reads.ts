@@ -36,6 +36,8 @@ export interface Compiled {
   readonly columns: readonly (readonly string[])[];
   /** Of the model it was compiled for. */
   readonly version: number;
+  /** The write that the items are selected for. */
+  readonly selectedFor: WriteAction | null;
   /** The text that reads for many requests at once. */
   readonly cohort: () => string;
   /** The statement that reads the items which the write before it has made. */
@@ -113,7 +115,8 @@ export class Reads {
       return made;
     });
     const { version } = model;
-    const compiled: Compiled = { statement, ...describe(parsed.request, plan), cohort, readBack, version };
+    const described = describe(parsed.request, plan);
+    const compiled: Compiled = { statement, ...described, cohort, readBack, version, selectedFor };
     this.#shapes.set(shape, compiled);
     this.#observe({
       kind: 'shape-compiled',
@@ -221,7 +224,7 @@ export class Reads {
         if (stale && version === current.version && (stale === 'possible' || number > 1))
           throw fromDatabase(error, useOf(current));
       }
-      current = this.compile(parsed, caller);
+      current = this.compile(parsed, caller, current.selectedFor);
     }
   }
 

@@ -28,6 +28,7 @@ import {
   checkEmails,
   checkPasswords,
   checkRules,
+  checkSettings,
   concernsAccess,
   decidesAccess,
   keepAdministrators,
@@ -274,6 +275,7 @@ export class Writes {
     checkRules(planned, planned.model);
     checkAddresses(planned);
     checkEmails(planned);
+    checkSettings(planned);
     await checkPasswords(planned, session);
     await keepAdministrators(session, caller, () => this.#write(planned, caller, session, receipt));
     session.afterwards(this.#changedAccess);
