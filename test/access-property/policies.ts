@@ -75,9 +75,24 @@ function drawWhere(table: Table, model: Model, draw: Draw): object {
       ? [{ [name]: { [draw.pick(['_eq', '_neq'])]: '$CURRENT_USER.first_name' } }]
       : [];
   });
-  const filter = drawFilter(table, model, draw.integer(0, 2), draw);
+  const drawn = drawFilter(table, model, draw.integer(0, 2), draw);
+  const filter = Object.keys(drawn).length === 0 || says(drawn) ? drawn : { [table.key.name]: { _nnull: true } };
   if (variables.length === 0 || draw.chance(60)) return filter;
-  return draw.chance(50) ? draw.pick(variables) : { _or: [draw.pick(variables), filter] };
+  const isEverything = Object.keys(filter).length === 0;
+  return isEverything || draw.chance(50) ? draw.pick(variables) : { _or: [draw.pick(variables), filter] };
+}
+
+/** Whether each part restricts something: a rule with one that does not is refused. */
+function says(filter: object): boolean {
+  const entries = Object.entries(filter);
+  return entries.length > 0 && entries.every(([key, value]) => partSays(key, value));
+}
+
+function partSays(key: string, value: unknown): boolean {
+  if (key === '_and' || key === '_or') return Array.isArray(value) && value.length > 0 && value.every(says);
+  if (value === null || typeof value !== 'object' || Array.isArray(value)) return true;
+  if ((key === '_some' || key === '_none') && Object.keys(value).length === 0) return true;
+  return says(value);
 }
 
 /** A column that can be compared at least, mostly the key. */
