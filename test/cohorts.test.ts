@@ -100,7 +100,7 @@ t.test('a member that PostgreSQL refuses fails alone', async (t) => {
 t.test('a member that takes long is not waited for by its neighbours', async (t) => {
   await withSql(databaseUrl, async (sql) => {
     await sql`create function lasting(n int) returns int language plpgsql volatile as $$
-      begin if n = 50 then perform pg_sleep(8); end if; return n; end $$`;
+      begin if n = 50 then perform pg_sleep(5); end if; return n; end $$`;
     await sql`create view durations as select id, lasting(id) as lasted from readings`;
     await sql`insert into service_collections (collection, primary_key) values ('durations', 'id')`;
   });
@@ -119,9 +119,9 @@ t.test('a member that takes long is not waited for by its neighbours', async (t)
     return { key, status, took: performance.now() - begun };
   });
   for (const { key, status, took } of await Promise.all(answers)) {
-    if (status !== 200 || (key !== 50 && took > 6_000)) t.fail(`${key}: ${status} after ${took} ms`);
+    if (status !== 200 || (key !== 50 && took > 4_000)) t.fail(`${key}: ${status} after ${took} ms`);
   }
-  t.ok(slow >= 8_000, 'one of them did take long');
+  t.ok(slow >= 5_000, 'one of them did take long');
 });
 
 t.test('lists without values are read once for all who wait', async (t) => {
@@ -155,7 +155,7 @@ t.test('clients that leave do not hold up those who stay', async (t) => {
 t.test('no reader sees a value older than one acknowledged before it asked', async (t) => {
   const acknowledged = new Map<number, number>();
   const until = performance.now() + 15_000;
-  const enough = (): boolean => reads >= 1_500 || performance.now() > until;
+  const enough = (): boolean => reads >= 800 || performance.now() > until;
   const headers = { 'content-type': 'application/json' };
   let reads = 0;
   const writer = async (key: number): Promise<void> => {

@@ -105,7 +105,7 @@ async function examine(service: Service, model: Model, request: ReadRequest): Pr
     request.walk === null ? await ask(service, request, seen) : await walk(service, request, request.walk, seen);
   for (const feature of seen) counts.set(feature, (counts.get(feature) ?? 0) + 1);
   const wrong = wrongWith(answer, expected);
-  if (wrong !== null || request.walk !== null || request.spelling % 4 !== 1) return { wrong, expected, answer };
+  if (wrong !== null || request.walk !== null || request.spelling % 10 !== 1) return { wrong, expected, answer };
   return { wrong: await wrongTogether(service, request, answer), expected, answer };
 }
 
