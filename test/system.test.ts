@@ -170,6 +170,11 @@ t.test('users have addresses', async (t) => {
     t.match(await send(admin, 'PATCH', `/users/${own.user}`, { email }), { status: 400, json: failed }, `${email}`);
     t.match(await send(admin, 'POST', '/users', { email }), { status: 400, json: failed }, `${email}`);
   }
+  const each = [
+    { id: own.user, email: 'own@example.com' },
+    { id: plain.user, title: 'Mx' },
+  ];
+  t.equal((await send(admin, 'PATCH', '/users', each)).status, 200, 'who keeps an address need not repeat it');
 });
 
 t.test('a policy takes addresses alone', async (t) => {
