@@ -77,6 +77,10 @@ class Queue {
 }
 
 export class Cohorts {
+  /** How many statements carried so many members: counted here, read when somebody asks for metrics. */
+  readonly sizes = new Float64Array(MOST_MEMBERS + 1);
+  /** Cohorts whose members were sent once more, each alone. */
+  parted = 0;
   readonly #database: Database;
   readonly #connections: number;
   readonly #queues = new WeakMap<Shape, Queue>();
@@ -101,6 +105,11 @@ export class Cohorts {
       if (queue.waiting.push({ parameters, prepare, waiter, resolve, reject }) === 1) this.#turns.push(queue);
       this.#schedule();
     });
+  }
+
+  /** Members that no statement carries yet. */
+  get waiting(): number {
+    return this.#turns.reduce((sum, queue) => sum + queue.waiting.length, 0);
   }
 
   /** After everything that arrived together was taken in. */
@@ -141,6 +150,7 @@ export class Cohorts {
       return !member.waiter.aborted;
     });
     if (present.length === 0) return;
+    this.sizes[present.length] = (this.sizes[present.length] ?? 0) + 1;
     queue.running++;
     queue.sent = now;
     this.#running++;
@@ -166,6 +176,7 @@ export class Cohorts {
     let apart: Promise<unknown> | null = null;
     const part = (): void => {
       queue.becomeDear();
+      if (apart === null) this.parted++;
       apart ??= Promise.all(members.map((member) => this.#sendAlone(queue, member)));
     };
     const timer = setTimeout(part, LONGEST);

@@ -87,6 +87,15 @@ export class Reads {
     mirror.onChange(() => this.#shapes.clear());
   }
 
+  get cohorts(): Cohorts | null {
+    return this.#cohorts;
+  }
+
+  /** How many shapes are compiled and kept. */
+  get shapes(): number {
+    return this.#shapes.size;
+  }
+
   /** A statement depends on the request's shape and on what the caller may see, not on who the caller is. */
   compile(parsed: Asked, caller: Identity, selectedFor: WriteAction | null = null): Compiled {
     const access = this.#policies.accessOf(caller);
