@@ -82,6 +82,7 @@ const OPTIONS = {
   RATE_LIMITER_LOGIN_POINTS: integer('25', 1, 1_000_000_000, 'Failures one address may have in the duration'),
   RATE_LIMITER_LOGIN_DURATION: integer('60', 1, 86_400, 'Seconds after which the count begins anew'),
   LOG_LEVEL: choice('info', ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'], 'How much is logged'),
+  METRICS: choice('administrators', ['administrators', 'public', 'off'], 'Who may read GET /server/metrics'),
   QUERY_LIMIT_DEFAULT: integer('100', 1, 2_147_483_647, 'Items per list when a request names no limit'),
   QUERY_LIMIT_MAX: optional(integer(null, 1, 2_147_483_647), 'Highest limit a request may name; unlimited when absent'),
   MAX_RELATIONAL_DEPTH: integer('10', 2, 100, 'Relations a path may follow'),

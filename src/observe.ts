@@ -34,6 +34,21 @@ export function createObserver(level: string): Observer {
   return (event) => log(logger, event);
 }
 
+/** An observer that also counts, by kind. */
+export function countEvents(observe: Observer): {
+  readonly observe: Observer;
+  readonly counts: ReadonlyMap<Event['kind'], number>;
+} {
+  const counts = new Map<Event['kind'], number>();
+  return {
+    counts,
+    observe: (event) => {
+      counts.set(event.kind, (counts.get(event.kind) ?? 0) + 1);
+      observe(event);
+    },
+  };
+}
+
 function log(logger: Logger, event: Event): void {
   switch (event.kind) {
     case 'listening':

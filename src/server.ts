@@ -27,7 +27,7 @@ import { createLoginLimit } from './http/limiter.js';
 import { type Route, Router } from './http/router.js';
 import type { Collection, Model } from './mirror/model.js';
 import { Mirror } from './mirror/watch.js';
-import type { Event, Observer } from './observe.js';
+import { countEvents, type Event, type Observer } from './observe.js';
 import type { ParseLimits } from './request/query.js';
 import { accountRoutes } from './resources/account.js';
 import { authRoutes } from './resources/auth.js';
@@ -36,6 +36,7 @@ import { fieldsRoutes } from './resources/fields.js';
 import { type GraphqlServices, graphqlRoutes } from './resources/graphql.js';
 import { itemsRoutes } from './resources/items.js';
 import { meRoutes } from './resources/me.js';
+import { metricsRoutes } from './resources/metrics.js';
 import { relationsRoutes } from './resources/relations.js';
 import { schemaRoutes } from './resources/schema.js';
 import { serverRoutes } from './resources/server.js';
@@ -83,7 +84,8 @@ class Started {
   }
 }
 
-export async function startService(config: Config, observe: Observer, report: Report): Promise<Service> {
+export async function startService(config: Config, log: Observer, report: Report): Promise<Service> {
+  const { observe, counts: events } = countEvents(log);
   const started = new Started();
   try {
     const core = await startCore(config, observe, report, started);
@@ -121,6 +123,7 @@ export async function startService(config: Config, observe: Observer, report: Re
         publicUrl: access.publicUrl,
       }),
       ...serverRoutes({ config, identities, database, mirror }),
+      ...metricsRoutes({ config, events, ...core, identities, router: () => router }),
       ...authRoutes(access),
       ...accountRoutes(access),
       ...utilsRoutes({ config, identities, writes }),

@@ -32,6 +32,7 @@ const KNOWN_ONLY_TO: Readonly<Record<string, string>> = {
   postgres: 'execute',
   graphql: 'graphql',
   'libpg-query': 'sql',
+  'prom-client': 'resources',
 };
 const MOST_LINES = 400;
 

@@ -36,6 +36,10 @@ const AS_WRITTEN = Object.fromEntries(
 export class Database {
   readonly schema: string;
   readonly pool: Pool;
+  /** Of the pool of reads: its statements so far, of requests that travel alone, of cohorts and of our own. */
+  readonly sent = { alone: 0, together: 0, own: 0 };
+  /** Statements of the pool of reads that were not answered yet. */
+  running = 0;
   /** For transactions. */
   readonly sessions: SessionPool;
   /** For streams: each holds a connection for as long as its reader takes, so they must not stand in the way of writes. */
@@ -89,21 +93,40 @@ export class Database {
 
   /** Runs a compiled statement: one row with one cell, as the bytes PostgreSQL wrote; null when there is no row. */
   async cell(text: string, parameters: (string | null)[], prepare = true): Promise<Buffer | null> {
-    const rows = (await this.pool
-      .unsafe(text, parameters as string[], cellOptions(prepare))
-      .raw()) as unknown as Buffer[][];
-    // The last row, since a failed statement before this one can leave holes in front of it (porsager/postgres#1181).
-    return rows.at(-1)?.[0] ?? null;
+    this.sent.alone++;
+    this.running++;
+    try {
+      const rows = (await this.pool
+        .unsafe(text, parameters as string[], cellOptions(prepare))
+        .raw()) as unknown as Buffer[][];
+      // The last row, since a failed statement before this one can leave holes in front of it (porsager/postgres#1181).
+      return rows.at(-1)?.[0] ?? null;
+    } finally {
+      this.running--;
+    }
   }
 
   /** Rows of a number and a cell. */
   async numberedCells(text: string, parameters: string[]): Promise<readonly (readonly [Buffer, Buffer | null])[]> {
-    return (await this.pool.unsafe(text, parameters, { prepare: true }).raw()) as unknown as [Buffer, Buffer | null][];
+    this.sent.together++;
+    this.running++;
+    try {
+      const rows = await this.pool.unsafe(text, parameters, { prepare: true }).raw();
+      return rows as unknown as [Buffer, Buffer | null][];
+    } finally {
+      this.running--;
+    }
   }
 
   /** For statements of our own that run rarely. */
   async rows<Row>(text: string, parameters: (string | null)[] = [], prepare = true): Promise<Row[]> {
-    return (await this.pool.unsafe(text, parameters as string[], { prepare })) as unknown as Row[];
+    this.sent.own++;
+    this.running++;
+    try {
+      return (await this.pool.unsafe(text, parameters as string[], { prepare })) as unknown as Row[];
+    } finally {
+      this.running--;
+    }
   }
 
   transaction<Result>(work: (session: Session) => Promise<Result>): Promise<Result> {

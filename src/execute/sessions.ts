@@ -19,12 +19,15 @@ export class Session {
   /** Texts that the connection has prepared. */
   readonly #prepared = new Set<string>();
   readonly #afterwards = new Set<() => Promise<void>>();
+  readonly #count: () => void;
   #lost = false;
 
   /** Those who wait for an answer: of several statements on their way the driver fails only the first when a connection breaks. */
   readonly #waiting = new Set<(error: Error) => void>();
 
-  constructor(open: (onclose: () => void) => Client) {
+  /** `count` is called for each statement. */
+  constructor(open: (onclose: () => void) => Client, count: () => void = () => {}) {
+    this.#count = count;
     this.client = open(() => {
       this.#lost = true;
       for (const reject of this.#waiting) reject(connectionLost());
@@ -43,6 +46,7 @@ export class Session {
     options: { prepare?: boolean } = {},
   ): ReturnType<Client['unsafe']> {
     if (this.#lost) throw connectionLost();
+    this.#count();
     return this.client.unsafe(text, parameters as string[], options);
   }
 
@@ -154,6 +158,8 @@ async function settleAll<Cell>(
 
 /** At most so many sessions; who comes later waits. */
 export class SessionPool {
+  /** Statements so far, those that begin and end transactions included. */
+  sent = 0;
   readonly #open: (onclose: () => void) => Client;
   readonly #max: number;
   readonly #waitTimeout: number;
@@ -166,6 +172,10 @@ export class SessionPool {
     this.#max = max;
     this.#waitTimeout = waitTimeout;
     this.#open = open;
+  }
+
+  get connections(): { readonly most: number; readonly busy: number; readonly waiting: number } {
+    return { most: this.#max, busy: this.#all.size - this.#idle.length, waiting: this.#waiting.length };
   }
 
   async use<Result>(work: (session: Session) => Promise<Result>): Promise<Result> {
@@ -205,7 +215,7 @@ export class SessionPool {
   }
 
   #make(): Session {
-    const session = new Session(this.#open);
+    const session = new Session(this.#open, () => this.sent++);
     this.#all.add(session);
     return session;
   }

@@ -20,6 +20,11 @@ export class Statements {
     mirror.onChange(() => this.#shapes.clear());
   }
 
+  /** How many are kept. */
+  get size(): number {
+    return this.#shapes.size;
+  }
+
   /** What was planned on a former model must neither be found nor kept among the shapes of the latest. */
   get(shape: string, model: Model, compile: () => Statement): Statement {
     const isLatest = model === this.#mirror.model;

@@ -104,6 +104,11 @@ export class Writes {
     this.#listeners = origin ? origin.#listeners : [];
   }
 
+  /** How many shapes are compiled and kept. */
+  get shapes(): number {
+    return this.#statements.size;
+  }
+
   /** Calls back when a write may have changed who may do what; the write is answered after that. */
   onAccessChange(listener: () => Promise<void>): void {
     this.#listeners.push(listener);

@@ -12,6 +12,7 @@ import { createNetwork } from './network.js';
 import { createOriginCheck } from './origin.js';
 import { errorReply, noContent, type Reply, stream, type WriteOptions, write } from './reply.js';
 import type { Route, Router } from './router.js';
+import { LEFT } from './traffic.js';
 
 export interface HttpServer {
   readonly port: number;
@@ -34,6 +35,7 @@ export async function listen(router: Router, config: Config, observe: Observer):
     const exchange = new Exchange(request, response, network);
     running.count++;
     void serve(exchange).finally(() => {
+      if (config.METRICS !== 'off') count(exchange, router);
       if (--running.count === 0) running.idle?.();
     });
   });
@@ -145,6 +147,11 @@ async function loadSockets(maxHead: number): Promise<typeof import('uWebSockets.
       `uWebSockets.js does not load here: it needs Linux with glibc (2.27 for Node 20, 2.38 for Node 22 and newer), macOS or Windows (${error instanceof Error ? error.message.split('\n', 1)[0] : error})`,
     );
   }
+}
+
+function count(exchange: Exchange, router: Router): void {
+  const status = exchange.aborted && !exchange.replied ? LEFT : exchange.status;
+  (exchange.traffic ?? router.unmatched).count(status, performance.now() - exchange.begun);
 }
 
 /** Resolves when the last request is answered, or when their time is over. */

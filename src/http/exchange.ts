@@ -6,6 +6,7 @@ import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { invalidPayload, unsupportedMediaType } from '../errors.js';
 import { readCookie } from './cookies.js';
 import type { Network } from './network.js';
+import type { Traffic } from './traffic.js';
 
 export interface Headers {
   readonly authorization: string;
@@ -43,6 +44,11 @@ export class Exchange {
   unread = false;
   /** Whether the response was written: from then on nothing may touch it. */
   replied = false;
+  /** As written; 0 before that. */
+  status = 0;
+  /** Where it is counted; null until a route was found. */
+  traffic: Traffic | null = null;
+  readonly begun = performance.now();
   timing = '';
   /** The session cookie was no good: the answer tells the client to drop it. */
   cookieRefused = false;
@@ -51,7 +57,7 @@ export class Exchange {
   readonly #forwardedProtocol: string;
   #address: string | null = null;
   readonly #abortListeners: (() => void)[] = [];
-  #mark = performance.now();
+  #mark = this.begun;
   #body: Promise<Buffer> | null = null;
 
   constructor(request: HttpRequest, response: HttpResponse, network: Network) {

@@ -152,6 +152,7 @@ export async function stream(exchange: Exchange, reply: Reply, produce: Produce,
     if (!begun) throw error;
     options.report(error);
     exchange.replied = true;
+    exchange.status = 500;
     if (!exchange.aborted) response.close();
     return;
   }
@@ -165,6 +166,7 @@ export async function stream(exchange: Exchange, reply: Reply, produce: Produce,
 
 function writeHead(exchange: Exchange, reply: Reply, options: WriteOptions): void {
   const { response } = exchange;
+  exchange.status = reply.status;
   response.writeStatus(STATUS_LINES[reply.status] ?? String(reply.status));
   if (reply.type !== '') response.writeHeader('Content-Type', reply.type);
   response.writeHeader('X-Request-Id', exchange.id);

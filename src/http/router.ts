@@ -2,6 +2,7 @@
 import { routeNotFound } from '../errors.js';
 import type { Exchange } from './exchange.js';
 import type { Reply } from './reply.js';
+import { Traffic } from './traffic.js';
 
 export type Handler = (exchange: Exchange) => Reply | Promise<Reply>;
 
@@ -17,19 +18,29 @@ export interface Route {
 interface Entry {
   readonly segments: readonly (string | null)[];
   readonly route: Route;
+  readonly traffic: Traffic;
 }
 
 export class Router {
   /** By method, first segment and number of segments: at most a handful are compared per request. */
   readonly #entries = new Map<string, Entry[]>();
 
+  /** Requests that no route took. */
+  readonly unmatched = new Traffic('', '');
+
   constructor(routes: readonly Route[]) {
     for (const route of routes) {
       const segments = route.path.slice(1).split('/');
       const key = keyOf(route.method, segments);
-      const entry = { segments: segments.map((each) => (each.startsWith(':') ? null : each)), route };
+      const traffic = new Traffic(route.method, route.path);
+      const entry = { segments: segments.map((each) => (each.startsWith(':') ? null : each)), route, traffic };
       this.#entries.set(key, [...(this.#entries.get(key) ?? []), entry]);
     }
+  }
+
+  /** Of every route, and of the requests that none took. */
+  get traffic(): readonly Traffic[] {
+    return [...[...this.#entries.values()].flat().map((entry) => entry.traffic), this.unmatched];
   }
 
   /** A HEAD request is answered by the route of GET; the writer leaves the body out. */
@@ -41,6 +52,7 @@ export class Router {
       const parameters = match(entry, segments);
       if (parameters) {
         exchange.parameters = parameters;
+        exchange.traffic = entry.traffic;
         return entry.route;
       }
     }

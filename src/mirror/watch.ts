@@ -31,6 +31,8 @@ const GATHER = 20;
 const RETRY = 1_000;
 
 export class Mirror {
+  /** How often the catalog was read. */
+  loads = 1;
   readonly #source: Source;
   readonly #observe: Observer;
   readonly #listeners: ((model: Model) => void)[] = [];
@@ -122,6 +124,7 @@ export class Mirror {
     do {
       this.#again = false;
       this.#loadedAt = performance.now();
+      this.loads++;
       try {
         const { document, digest } = await this.#source.load();
         // The same structure keeps the model, and with it everything that was compiled for it.

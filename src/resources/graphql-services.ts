@@ -39,6 +39,7 @@ function requestFor({ method, path, body }: Call, exchange: Exchange): Exchange 
     path,
     queryString: '',
     parameters: [],
+    traffic: null,
     staged: () => {},
     json: async () => body,
   };

@@ -1,0 +1,207 @@
+/**
+ * GET /server/metrics, for Prometheus. The hot path only counts in plain numbers; here they become metrics, and only when
+ * somebody asks. `collect` answers what one thread has counted as plain JSON, so that several can be put together.
+ */
+import { isMainThread } from 'node:worker_threads';
+import { AggregatorRegistry, collectDefaultMetrics, Registry } from 'prom-client';
+import { type Identities, onlyAdministrator } from '../access/identity.js';
+import type { Config } from '../config.js';
+import type { Database } from '../execute/database.js';
+import type { Reads } from '../execute/reads.js';
+import type { Writes } from '../execute/writes.js';
+import { packageVersion } from '../files.js';
+import type { Exchange } from '../http/exchange.js';
+import type { Reply } from '../http/reply.js';
+import type { Route, Router } from '../http/router.js';
+import { DURATIONS, type Traffic } from '../http/traffic.js';
+import type { Mirror } from '../mirror/watch.js';
+import type { Event } from '../observe.js';
+
+export interface MetricsServices {
+  readonly config: Config;
+  readonly identities: Identities;
+  readonly database: Database;
+  readonly mirror: Mirror;
+  readonly reads: Reads;
+  readonly writes: Writes;
+  readonly events: ReadonlyMap<Event['kind'], number>;
+  readonly router: () => Router;
+}
+
+/** As prom-client writes a metric as JSON. */
+export interface Metric {
+  readonly name: string;
+  readonly help: string;
+  readonly type: 'counter' | 'gauge' | 'histogram' | 'summary';
+  /** How the values of several threads become one. */
+  readonly aggregator: string;
+  readonly values: readonly Value[];
+}
+
+interface Value {
+  readonly value: number;
+  readonly labels: Readonly<Record<string, string | number>>;
+  readonly metricName?: string;
+}
+
+/** With `gather` the metrics of all threads are shown as one; without it there is only this one. */
+export function metricsRoutes(
+  services: MetricsServices,
+  gather: () => Promise<readonly (readonly Metric[])[]> = async () => [await collect(services)],
+): Route[] {
+  if (services.config.METRICS === 'off') return [];
+  observeProcess();
+  return [{ method: 'GET', path: '/server/metrics', handle: (exchange) => show(exchange, services, gather) }];
+}
+
+/** What this thread has counted. */
+export async function collect(services: MetricsServices): Promise<Metric[]> {
+  const counted = [
+    ...requestMetrics(services.router().traffic),
+    ...cohortMetrics(services.reads),
+    ...databaseMetrics(services),
+    ...structureMetrics(services),
+  ];
+  const defaults = (await observeProcess().getMetricsAsJSON()) as unknown as Metric[];
+  // Threads share their process: what is true of it is told once.
+  return [...counted, ...(isMainThread ? defaults : defaults.filter(({ name }) => !name.startsWith('process_')))];
+}
+
+async function show(
+  exchange: Exchange,
+  { config, identities }: MetricsServices,
+  gather: () => Promise<readonly (readonly Metric[])[]>,
+): Promise<Reply> {
+  if (config.METRICS !== 'public') onlyAdministrator(await identities.identify(exchange));
+  const registry = AggregatorRegistry.aggregate([...(await gather())]);
+  return { status: 200, type: registry.contentType, body: await registry.metrics(), secret: true };
+}
+
+let processMetrics: Registry | null = null;
+
+/** Memory, CPU, event loop and garbage collection: of the process, so they are observed once. */
+function observeProcess(): Registry {
+  if (processMetrics) return processMetrics;
+  processMetrics = new Registry();
+  collectDefaultMetrics({ register: processMetrics });
+  return processMetrics;
+}
+
+function requestMetrics(traffic: readonly Traffic[]): Metric[] {
+  const name = 'lateral_request_duration_seconds';
+  const values = traffic.flatMap(({ method, path, answers }) =>
+    [...answers].flatMap(([status, { buckets, seconds }]) =>
+      histogramValues(name, DURATIONS, buckets, seconds, { method, route: path, status }),
+    ),
+  );
+  const help = 'Requests by route and status, and the time until their answer was written; 499: the client had left.';
+  return [{ name, help, type: 'histogram', aggregator: 'sum', values }];
+}
+
+const SIZES: readonly number[] = [1, 2, 4, 8, 16, 32, 64];
+
+function cohortMetrics({ cohorts }: Reads): Metric[] {
+  const name = 'lateral_cohort_size';
+  const buckets = new Float64Array(SIZES.length + 1);
+  let members = 0;
+  for (const [size, statements] of (cohorts?.sizes ?? []).entries()) {
+    const found = SIZES.findIndex((bound) => size <= bound);
+    const bucket = found < 0 ? SIZES.length : found;
+    buckets[bucket] = (buckets[bucket] as number) + statements;
+    members += size * statements;
+  }
+  const help = 'Reads that one statement carried.';
+  return [
+    { name, help, type: 'histogram', aggregator: 'sum', values: histogramValues(name, SIZES, buckets, members, {}) },
+    counter('lateral_cohorts_parted_total', 'Cohorts whose members were sent again, each alone.', cohorts?.parted ?? 0),
+  ];
+}
+
+function databaseMetrics({ config, database, reads }: MetricsServices): Metric[] {
+  const most = config.DATABASE_POOL_SIZE;
+  const { running } = database;
+  const pools = {
+    read: {
+      most,
+      busy: Math.min(running, most),
+      waiting: Math.max(running - most, 0) + (reads.cohorts?.waiting ?? 0),
+    },
+    write: database.sessions.connections,
+    stream: database.streams.connections,
+    import: database.imports.connections,
+    catalog: database.catalog.connections,
+  };
+  const of = (state: 'most' | 'busy' | 'waiting'): Value[] =>
+    Object.entries(pools).map(([pool, states]) => ({ labels: { pool }, value: states[state] }));
+  const sent = {
+    read: database.sent.alone,
+    cohort: database.sent.together,
+    own: database.sent.own,
+    write: database.sessions.sent,
+    stream: database.streams.sent,
+    import: database.imports.sent,
+    catalog: database.catalog.sent,
+  };
+  return [
+    labelled('counter', 'lateral_statements_total', 'Statements sent to PostgreSQL.', byLabel('kind', sent)),
+    labelled('gauge', 'lateral_pool_connections_max', 'Connections a pool may have.', of('most')),
+    labelled('gauge', 'lateral_pool_connections_busy', 'Connections in use.', of('busy')),
+    labelled('gauge', 'lateral_pool_waiting', 'Statements and sessions that wait for a connection.', of('waiting')),
+  ];
+}
+
+function structureMetrics({ mirror, reads, writes, events }: MetricsServices): Metric[] {
+  const shapes = byLabel('kind', { read: reads.shapes, write: writes.shapes });
+  const collections = [...mirror.model.collections.values()].filter(({ system }) => !system).length;
+  const version = { labels: { version: packageVersion }, value: 1 };
+  const compiled = events.get('shape-compiled') ?? 0;
+  return [
+    counter('lateral_shapes_compiled_total', 'Statements compiled.', compiled),
+    labelled('gauge', 'lateral_shapes_cached', 'Compiled statements that are kept.', shapes),
+    counter('lateral_mirror_reads_total', 'Times the structure of the database was read.', mirror.loads),
+    { ...gauge('lateral_collections', 'Collections that are served.', collections), aggregator: 'max' },
+    labelled(
+      'counter',
+      'lateral_events_total',
+      'Events by kind, as logged.',
+      byLabel('kind', Object.fromEntries(events)),
+    ),
+    { ...labelled('gauge', 'lateral_info', 'The version that runs.', [version]), aggregator: 'first' },
+  ];
+}
+
+function labelled(type: 'counter' | 'gauge', name: string, help: string, values: readonly Value[]): Metric {
+  return { name, help, type, aggregator: 'sum', values };
+}
+
+function counter(name: string, help: string, value: number): Metric {
+  return labelled('counter', name, help, [{ labels: {}, value }]);
+}
+
+function gauge(name: string, help: string, value: number): Metric {
+  return labelled('gauge', name, help, [{ labels: {}, value }]);
+}
+
+function byLabel(label: string, numbers: Readonly<Record<string, number>>): Value[] {
+  return Object.entries(numbers).map(([name, value]) => ({ labels: { [label]: name }, value }));
+}
+
+/** Prometheus wants each bucket to hold those below it as well. */
+function histogramValues(
+  name: string,
+  bounds: readonly number[],
+  buckets: Float64Array,
+  sum: number,
+  labels: Value['labels'],
+): Value[] {
+  let count = 0;
+  const values = [...buckets].map((number, position): Value => {
+    count += number;
+    return { metricName: `${name}_bucket`, labels: { le: bounds[position] ?? '+Inf', ...labels }, value: count };
+  });
+  return [
+    ...values,
+    { metricName: `${name}_sum`, labels, value: sum },
+    { metricName: `${name}_count`, labels, value: count },
+  ];
+}
