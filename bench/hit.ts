@@ -7,8 +7,8 @@ import { Identities } from '../src/access/identity.js';
 import { Tokens } from '../src/access/tokens.js';
 import { readConfig } from '../src/config.js';
 import { findAccount } from '../src/execute/accounts.js';
-import { Exchange } from '../src/http/exchange.js';
-import { createNetwork, type Network } from '../src/http/network.js';
+import { type Door, Exchange } from '../src/http/exchange.js';
+import { createNetwork } from '../src/http/network.js';
 import { Router } from '../src/http/router.js';
 import { itemsRoutes } from '../src/resources/items.js';
 import { parseLimits, withCore } from '../src/server.js';
@@ -35,16 +35,17 @@ export async function measureHits(databaseUrl: string): Promise<void> {
         cookie: () => '',
         cookieRefused: false,
       });
+      const ignore = (): void => undefined;
       const network = createNetwork(config);
+      const door = { network, timing: false, answersOrigins: false, settle: ignore, refuse: ignore };
       const router = new Router(itemsRoutes({ identities, reads, writes, limits: parseLimits(config) }));
       let calls = 0;
-      database.cell = () => {
+      reads.cohorts.read = () => {
         calls++;
-        return new Promise<never>(() => undefined);
       };
       for (const [title, urlOf] of requests()) {
         calls = 0;
-        const times = Array.from({ length: ROUNDS }, (_, round) => timeRound(router, network, urlOf, round * REQUESTS));
+        const times = Array.from({ length: ROUNDS }, (_, round) => timeRound(router, door, urlOf, round * REQUESTS));
         if (calls !== ROUNDS * REQUESTS) throw new Error(`${title}: a request did not reach the driver at once`);
         print(title, times);
       }
@@ -98,7 +99,7 @@ function split(path: string): { path: string; query: string } {
  * Microseconds of processor time per request, garbage collection included; what others take of the machine is not.
  * Everything up to the driver runs at once: no request waits for another.
  */
-function timeRound(router: Router, network: Network, urlOf: UrlOf, first: number): number {
+function timeRound(router: Router, door: Door, urlOf: UrlOf, first: number): number {
   const headers: Readonly<Record<string, string>> = { authorization: `Bearer ${ADMINISTRATOR.token}` };
   const response = { onAborted: () => response } as unknown as HttpResponse;
   const arrivals = Array.from({ length: REQUESTS }, (_, index) => {
@@ -112,7 +113,7 @@ function timeRound(router: Router, network: Network, urlOf: UrlOf, first: number
   });
   const begun = process.cpuUsage();
   for (const request of arrivals) {
-    const exchange = new Exchange(request, response, network);
+    const exchange = new Exchange(request, response, door);
     void router.find(exchange).handle(exchange);
   }
   const { user, system } = process.cpuUsage(begun);

@@ -220,7 +220,7 @@ async function startCore(config: Config, observe: Observer, report: Report, star
     shapes: config.SHAPE_CACHE_SIZE,
     cost: config.MAX_QUERY_COST,
     batchTimeout: config.DATABASE_STATEMENT_TIMEOUT,
-    cohorts: config.COHORTS ? config.DATABASE_POOL_SIZE : null,
+    cohorts: config.COHORTS,
   };
   const policies = await Policies.start(policiesOf(database), observe);
   started.add(() => policies.close());

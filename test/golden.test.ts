@@ -145,7 +145,7 @@ for (const [name, request] of [...Object.entries(REQUESTS), ...Object.entries(RE
     if (plan.stream || parameters.length === 0) return;
     const together = compileCohort(plan).text;
     check(together);
-    const cells = await database.numberedCells(
+    const cells = await numberedCells(
       together,
       bound.map((value) => arrayLiteral([value, value, value])),
     );
@@ -181,12 +181,16 @@ for (const [name, text] of Object.entries(DOCUMENTS)) {
     const bound = bind(parameters, values, CALLER);
     t.match(JSON.parse(String(await database.cell(statement, [...bound]))), { data: Object });
     if (bound.length === 0) return;
-    const together = await database.numberedCells(
+    const together = await numberedCells(
       compileCohort(plan).text,
       bound.map((value) => arrayLiteral([value, value])),
     );
     t.equal(together.length, 2, 'many may travel together');
   });
+}
+
+async function numberedCells(text: string, parameters: string[]): Promise<[Buffer, Buffer | null][]> {
+  return (await database.pool.unsafe(text, parameters).raw()) as unknown as [Buffer, Buffer | null][];
 }
 
 t.test('restricted writes', async (t) => {

@@ -1,11 +1,11 @@
 /**
- * Reads that travel together. The driver's cost per statement, not PostgreSQL, bounds small reads: so requests of one shape
+ * Reads that travel together. What a statement costs on its way, not PostgreSQL, bounds small reads: so requests of one shape
  * that wait at the moment a connection is free become one statement, and each is answered from its own row. Only requests
  * that were not sent yet join: none is answered from a snapshot older than its arrival. One that waits for nothing is sent
  * at once, as it is.
  */
 import { arrayLiteral } from '../sql/codec.js';
-import type { Database } from './database.js';
+import type { Errand, Wire } from './wire.js';
 
 /** A read whose values may travel beside those of others. */
 export interface Shape {
@@ -16,15 +16,11 @@ export interface Shape {
 
 /** Who waits for an answer. */
 export interface Waiter {
+  /** Whoever has left is not asked for. */
   readonly aborted: boolean;
-}
-
-interface Member {
-  readonly parameters: (string | null)[];
-  readonly waiter: Waiter;
-  readonly prepare: boolean;
-  readonly resolve: (cell: Buffer | null) => void;
-  readonly reject: (error: unknown) => void;
+  /** The cell, lent as the connection lends it; null when there is none. */
+  take(cell: Buffer | null): void;
+  fail(error: unknown): void;
 }
 
 /** Milliseconds that a cohort may take: dear reads travel alone, cheap ones in company. */
@@ -36,16 +32,59 @@ const CHEAP_LANES = 2;
 const CHEAP_MEMBERS = 8;
 /** Milliseconds after which members do not wait for those before them, if a connection is free. */
 const PATIENCE = 5;
-
 /** Milliseconds after which nobody waits for a cohort any more: one of its members is dear, and each is sent alone. */
 const LONGEST = 250;
+/** The part of the connections that only reads known to be cheap may use: slow ones never stand in their way. */
+const RESERVED = 1 / 4;
+
+class Member {
+  readonly parameters: (string | null)[];
+  readonly prepare: boolean;
+  readonly #waiter: Waiter;
+  #answered = false;
+
+  constructor(parameters: (string | null)[], prepare: boolean, waiter: Waiter) {
+    this.parameters = parameters;
+    this.prepare = prepare;
+    this.#waiter = waiter;
+  }
+
+  get isGone(): boolean {
+    return this.#waiter.aborted;
+  }
+
+  get isAnswered(): boolean {
+    return this.#answered;
+  }
+
+  take(cell: Buffer | null): void {
+    if (this.#answered) return;
+    this.#answered = true;
+    try {
+      this.#waiter.take(cell);
+    } catch (error) {
+      this.#waiter.fail(error);
+    }
+  }
+
+  fail(error: unknown): void {
+    if (this.#answered) return;
+    this.#answered = true;
+    this.#waiter.fail(error);
+  }
+}
 
 /** What waits and what is on its way, of one shape. */
 class Queue {
   readonly shape: Shape;
   readonly waiting: Member[] = [];
+  /** Those whose cohort failed or took too long: each is sent by itself. */
+  readonly alone: Member[] = [];
+  /** Statements on their way, and the members they carry. */
   running = 0;
+  carried = 0;
   sent = 0;
+  isTurning = false;
   /**
    * Milliseconds per member, null before the first answer. It falls fast and rises slowly: what a read takes when nothing is in
    * its way is its cost, the rest is waiting, which company makes shorter.
@@ -56,13 +95,29 @@ class Queue {
     this.shape = shape;
   }
 
-  get mostMembers(): number {
-    if (this.#cost === null) return 1;
-    return Math.max(1, Math.min(MOST_MEMBERS, Math.floor(BUDGET / this.#cost)));
+  get isEmpty(): boolean {
+    return this.waiting.length === 0 && this.alone.length === 0;
   }
 
-  maySend(now: number): boolean {
-    return this.running < CHEAP_LANES || this.mostMembers < CHEAP_MEMBERS || now - this.sent > PATIENCE;
+  get isUnknown(): boolean {
+    return this.#cost === null;
+  }
+
+  get isCheap(): boolean {
+    return this.#cost !== null && this.#cost * CHEAP_MEMBERS <= BUDGET;
+  }
+
+  /** Of those that wait, the share of one lane. */
+  get mostMembers(): number {
+    if (this.#cost === null) return 1;
+    const share = Math.ceil((this.waiting.length + this.carried) / CHEAP_LANES);
+    return Math.max(1, Math.min(MOST_MEMBERS, Math.floor(BUDGET / this.#cost), this.isCheap ? share : MOST_MEMBERS));
+  }
+
+  /** Whether it is better to wait until more have come: not when that would leave the database idle. */
+  shouldWait(now: number): boolean {
+    if (!this.isCheap || this.running === 0 || now - this.sent > PATIENCE) return false;
+    return this.running >= CHEAP_LANES || this.waiting.length < Math.min(this.carried, MOST_MEMBERS);
   }
 
   learn(cost: number): void {
@@ -74,6 +129,13 @@ class Queue {
   becomeDear(): void {
     this.#cost = LONGEST;
   }
+
+  /** Those to be sent next, without those that have left. */
+  next(most: number): Member[] {
+    const members = this.alone.length > 0 ? this.alone.splice(0, 1) : this.waiting.splice(0, most);
+    for (const member of members) if (member.isGone) member.take(null);
+    return members.some((member) => member.isAnswered) ? members.filter((member) => !member.isAnswered) : members;
+  }
 }
 
 export class Cohorts {
@@ -81,35 +143,49 @@ export class Cohorts {
   readonly sizes = new Float64Array(MOST_MEMBERS + 1);
   /** Cohorts whose members were sent once more, each alone. */
   parted = 0;
-  readonly #database: Database;
-  readonly #connections: number;
+  /** Connections, and how many of them have a statement on its way. */
+  readonly most: number;
+  readonly #free: Wire[];
+  readonly #reserved: number;
+  readonly #mostMembers: number;
   readonly #queues = new WeakMap<Shape, Queue>();
   /** Shapes with members that wait, in the order in which they get their turn. */
   #turns: Queue[] = [];
-  #running = 0;
   #scheduled = false;
   #timer: NodeJS.Timeout | null = null;
 
-  constructor(database: Database, connections: number) {
-    this.#database = database;
-    this.#connections = connections;
+  /** `together` is false where each read is to travel alone. */
+  constructor(wires: readonly Wire[], together: boolean) {
+    this.#free = [...wires];
+    this.most = wires.length;
+    this.#reserved = wires.length > 1 ? Math.ceil(wires.length * RESERVED) : 0;
+    this.#mostMembers = together ? MOST_MEMBERS : 1;
   }
 
-  read(shape: Shape, parameters: (string | null)[], prepare: boolean, waiter: Waiter): Promise<Buffer | null> {
-    return new Promise((resolve, reject) => {
-      let queue = this.#queues.get(shape);
-      if (!queue) {
-        queue = new Queue(shape);
-        this.#queues.set(shape, queue);
-      }
-      if (queue.waiting.push({ parameters, prepare, waiter, resolve, reject }) === 1) this.#turns.push(queue);
-      this.#schedule();
-    });
+  read(shape: Shape, parameters: (string | null)[], prepare: boolean, waiter: Waiter): void {
+    let queue = this.#queues.get(shape);
+    if (!queue) {
+      queue = new Queue(shape);
+      this.#queues.set(shape, queue);
+    }
+    queue.waiting.push(new Member(parameters, prepare, waiter));
+    this.#enter(queue);
+    this.#schedule();
+  }
+
+  get busy(): number {
+    return this.most - this.#free.length;
   }
 
   /** Members that no statement carries yet. */
   get waiting(): number {
-    return this.#turns.reduce((sum, queue) => sum + queue.waiting.length, 0);
+    return this.#turns.reduce((sum, queue) => sum + queue.waiting.length + queue.alone.length, 0);
+  }
+
+  #enter(queue: Queue): void {
+    if (queue.isTurning) return;
+    queue.isTurning = true;
+    this.#turns.push(queue);
   }
 
   /** After everything that arrived together was taken in. */
@@ -126,14 +202,17 @@ export class Cohorts {
   #advance(): void {
     const now = performance.now();
     const held: Queue[] = [];
-    while (this.#turns.length > 0 && this.#running < this.#connections) {
+    while (this.#turns.length > 0 && this.#free.length > 0) {
       const turns = this.#turns;
       this.#turns = [];
       for (const queue of turns) {
-        if (this.#running < this.#connections && queue.maySend(now)) {
-          this.#send(queue, now);
-          if (queue.waiting.length > 0) this.#turns.push(queue);
-        } else held.push(queue);
+        if (!this.#maySend(queue, now)) {
+          held.push(queue);
+          continue;
+        }
+        queue.isTurning = false;
+        this.#send(queue, now);
+        if (!queue.isEmpty) this.#enter(queue);
       }
     }
     if (held.length === 0) return;
@@ -144,74 +223,101 @@ export class Cohorts {
     }, PATIENCE + 1).unref();
   }
 
-  #send(queue: Queue, now: number): void {
-    const present = queue.waiting.splice(0, queue.mostMembers).filter((member) => {
-      if (member.waiter.aborted) member.resolve(null);
-      return !member.waiter.aborted;
-    });
-    if (present.length === 0) return;
-    this.sizes[present.length] = (this.sizes[present.length] ?? 0) + 1;
-    queue.running++;
-    queue.sent = now;
-    this.#running++;
-    const settle = (): void => {
-      queue.running--;
-      this.#running--;
-      queue.learn((performance.now() - now) / present.length);
-      if (this.#turns.length > 0) this.#schedule();
-    };
-    const [first] = present as [Member];
-    void (present.length === 1 ? this.#sendAlone(queue, first) : this.#sendTogether(queue, present)).then(settle);
+  #maySend(queue: Queue, now: number): boolean {
+    if (this.#mostMembers > 1 && queue.shouldWait(now)) return false;
+    const isSwift = queue.isCheap && queue.running < CHEAP_LANES;
+    const kept = isSwift ? 0 : queue.isUnknown ? this.#reserved >> 1 : this.#reserved;
+    return this.#free.length > kept;
   }
 
-  async #sendAlone({ shape }: Queue, { parameters, prepare, resolve, reject }: Member): Promise<void> {
-    await this.#database.cell(shape.statement.text, parameters, prepare).then(resolve, reject);
+  #send(queue: Queue, now: number): void {
+    const members = queue.next(Math.min(queue.mostMembers, this.#mostMembers));
+    const [first] = members;
+    if (first === undefined) return;
+    // The one that was used last: its statements are prepared, its memory is warm.
+    const wire = this.#free.pop() as Wire;
+    this.sizes[members.length] = (this.sizes[members.length] as number) + 1;
+    queue.running++;
+    queue.carried += members.length;
+    queue.sent = now;
+    const end = (): void => {
+      this.#free.push(wire);
+      queue.running--;
+      queue.carried -= members.length;
+      queue.learn((performance.now() - now) / members.length);
+      if (this.#turns.length > 0) this.#schedule();
+    };
+    wire.run(members.length === 1 ? alone(queue, first, end) : this.#together(queue, members, first, end));
   }
 
   /** One that fails must not fail its neighbours: then each is sent alone. */
-  async #sendTogether(queue: Queue, members: readonly Member[]): Promise<void> {
-    const [{ parameters }] = members as [Member];
+  #together(queue: Queue, members: readonly Member[], first: Member, end: () => void): Errand {
+    const { statement, cohort } = queue.shape;
+    const { parameters } = first;
     // Without values they all ask for the same.
-    if (parameters.length === 0) return this.#share(queue, members);
-    let apart: Promise<unknown> | null = null;
+    if (parameters.length === 0) return shared(statement.text, members, end);
     const part = (): void => {
-      queue.becomeDear();
-      if (apart === null) this.parted++;
-      apart ??= Promise.all(members.map((member) => this.#sendAlone(queue, member)));
+      this.parted++;
+      queue.alone.push(...members.filter((member) => !member.isAnswered));
+      this.#enter(queue);
+      this.#schedule();
     };
-    const timer = setTimeout(part, LONGEST);
-    try {
-      const lists = parameters.map((_, slot) => arrayLiteral(members.map((member) => member.parameters[slot] ?? null)));
-      const rows = await this.#database.numberedCells(queue.shape.cohort(), lists);
-      let answered = 0;
-      // Holes are passed over: a failed statement before this one can leave some (porsager/postgres#1181).
-      rows.forEach(([number, cell]) => {
-        answered++;
-        members[Number(number) - 1]?.resolve(cell);
-      });
-      if (answered < members.length) throw new Error('a cohort was not answered in full');
-    } catch (error) {
-      if (isOfTheirValues(error)) part();
-      if (apart === null) for (const { reject } of members) reject(error);
-    } finally {
-      clearTimeout(timer);
-      await apart;
-    }
-  }
-
-  async #share({ shape }: Queue, members: readonly Member[]): Promise<void> {
-    const prepare = members.some((member) => member.prepare);
-    try {
-      const cell = await this.#database.cell(shape.statement.text, [], prepare);
-      for (const { resolve } of members) resolve(cell);
-    } catch (error) {
-      for (const { reject } of members) reject(error);
-    }
+    const timer = setTimeout(() => {
+      queue.becomeDear();
+      part();
+    }, LONGEST);
+    return {
+      text: cohort(),
+      parameters: parameters.map((_, slot) => arrayLiteral(members.map((member) => member.parameters[slot] ?? null))),
+      prepare: true,
+      row: (number, cell) => members[number - 1]?.take(cell),
+      end: (error) => {
+        clearTimeout(timer);
+        end();
+        if (error !== null && isOfTheirValues(error)) part();
+        else {
+          const reason = error ?? new Error('a cohort was not answered in full');
+          for (const member of members) member.fail(reason);
+        }
+      },
+    };
   }
 }
 
+function alone({ shape }: Queue, member: Member, end: () => void): Errand {
+  return {
+    text: shape.statement.text,
+    parameters: member.parameters,
+    prepare: member.prepare,
+    row: (_, cell) => member.take(cell),
+    end: (error) => {
+      end();
+      if (error === null) member.take(null);
+      else member.fail(error);
+    },
+  };
+}
+
+function shared(text: string, members: readonly Member[], end: () => void): Errand {
+  return {
+    text,
+    parameters: [],
+    prepare: true,
+    row: (_, cell) => {
+      for (const member of members) member.take(cell);
+    },
+    end: (error) => {
+      end();
+      for (const member of members) {
+        if (error === null) member.take(null);
+        else member.fail(error);
+      }
+    },
+  };
+}
+
 /** A failure that may lie in the values of one member, its time included; a lost connection would only come again. */
-function isOfTheirValues(error: unknown): boolean {
-  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+function isOfTheirValues(error: Error): boolean {
+  const code = 'code' in error ? String(error.code) : '';
   return code === '57014' || (/^[0-9A-Z]{5}$/.test(code) && !/^(08|25|53|57|58)/.test(code));
 }

@@ -1,9 +1,12 @@
 /** The only file that opens connections: a pool of the driver, set up so that values travel as the text we wrote. */
+import type { Socket } from 'node:net';
 import postgres from 'postgres';
 import { StartError } from '../errors.js';
 import { packageVersion } from '../files.js';
 import { quoteIdentifier } from '../sql/fragment.js';
 import { cellOptions, type Session, SessionPool } from './sessions.js';
+import type { Target } from './socket.js';
+import { Wire } from './wire.js';
 
 export interface DatabaseOptions {
   readonly url: string;
@@ -35,11 +38,12 @@ const AS_WRITTEN = Object.fromEntries(
 
 export class Database {
   readonly schema: string;
+  /** For statements of our own, which are few. */
   readonly pool: Pool;
-  /** Of the pool of reads: its statements so far, of requests that travel alone, of cohorts and of our own. */
-  readonly sent = { alone: 0, together: 0, own: 0 };
-  /** Statements of the pool of reads that were not answered yet. */
-  running = 0;
+  /** Statements of our own so far. */
+  sent = 0;
+  /** For reads of requests. */
+  readonly wires: readonly Wire[];
   /** For transactions. */
   readonly sessions: SessionPool;
   /** For streams: each holds a connection for as long as its reader takes, so they must not stand in the way of writes. */
@@ -51,10 +55,11 @@ export class Database {
 
   private constructor(
     pool: Pool,
-    pools: Pick<Database, 'sessions' | 'streams' | 'imports' | 'catalog'>,
+    pools: Pick<Database, 'wires' | 'sessions' | 'streams' | 'imports' | 'catalog'>,
     schema: string,
   ) {
     this.pool = pool;
+    this.wires = pools.wires;
     this.sessions = pools.sessions;
     this.streams = pools.streams;
     this.imports = pools.imports;
@@ -64,7 +69,7 @@ export class Database {
 
   /** Connects once, so that a wrong address, password or schema ends the start with one line. */
   static async open(options: DatabaseOptions): Promise<Database> {
-    const pool = openClient(options, { max: options.connections, max_pipeline: 0 }, options.statementTimeout);
+    const pool = openClient(options, { max: OWN_CONNECTIONS, max_pipeline: 0 }, options.statementTimeout);
     try {
       const [row] =
         await pool`select current_setting('server_version_num')::int as version, to_regnamespace(${quoteIdentifier(options.schema)}) is not null as found`;
@@ -81,7 +86,14 @@ export class Database {
       new SessionPool(max, options.waitTimeout, (onclose) =>
         openClient(options, { ...session, onclose }, statementTimeout, settings),
       );
+    // The socket is secured before the driver gets it.
+    const wire = { max: 1, max_pipeline: 0, max_lifetime: null, ssl: false } as const;
+    const openWire = (): Wire =>
+      new Wire(pool.options as unknown as Target, (socket, onclose) =>
+        openClient(options, { ...wire, socket, onclose }, options.statementTimeout),
+      );
     const pools = {
+      wires: Array.from({ length: options.connections }, openWire),
       sessions: sessions(options.sessions, options.statementTimeout, PLANNED_ONCE),
       // PostgreSQL counts the time a client takes to read towards its timeout: streams are timed batch by batch instead.
       streams: sessions(options.streams, 0),
@@ -91,42 +103,19 @@ export class Database {
     return new Database(pool, pools, options.schema);
   }
 
-  /** Runs a compiled statement: one row with one cell, as the bytes PostgreSQL wrote; null when there is no row. */
+  /** The first cell of a statement of our own, as the bytes PostgreSQL wrote; null when there is no row. */
   async cell(text: string, parameters: (string | null)[], prepare = true): Promise<Buffer | null> {
-    this.sent.alone++;
-    this.running++;
-    try {
-      const rows = (await this.pool
-        .unsafe(text, parameters as string[], cellOptions(prepare))
-        .raw()) as unknown as Buffer[][];
-      // The last row, since a failed statement before this one can leave holes in front of it (porsager/postgres#1181).
-      return rows.at(-1)?.[0] ?? null;
-    } finally {
-      this.running--;
-    }
+    this.sent++;
+    const rows = (await this.pool
+      .unsafe(text, parameters as string[], cellOptions(prepare))
+      .raw()) as unknown as Buffer[][];
+    // The last row, since a failed statement before this one can leave holes in front of it (porsager/postgres#1181).
+    return rows.at(-1)?.[0] ?? null;
   }
 
-  /** Rows of a number and a cell. */
-  async numberedCells(text: string, parameters: string[]): Promise<readonly (readonly [Buffer, Buffer | null])[]> {
-    this.sent.together++;
-    this.running++;
-    try {
-      const rows = await this.pool.unsafe(text, parameters, { prepare: true }).raw();
-      return rows as unknown as [Buffer, Buffer | null][];
-    } finally {
-      this.running--;
-    }
-  }
-
-  /** For statements of our own that run rarely. */
   async rows<Row>(text: string, parameters: (string | null)[] = [], prepare = true): Promise<Row[]> {
-    this.sent.own++;
-    this.running++;
-    try {
-      return (await this.pool.unsafe(text, parameters as string[], { prepare })) as unknown as Row[];
-    } finally {
-      this.running--;
-    }
+    this.sent++;
+    return (await this.pool.unsafe(text, parameters as string[], { prepare })) as unknown as Row[];
   }
 
   transaction<Result>(work: (session: Session) => Promise<Result>): Promise<Result> {
@@ -136,6 +125,7 @@ export class Database {
   async close(): Promise<void> {
     await Promise.all([
       this.pool.end({ timeout: 5 }),
+      ...this.wires.map((wire) => wire.close(5)),
       this.sessions.close(5),
       this.streams.close(1),
       this.imports.close(1),
@@ -144,6 +134,9 @@ export class Database {
   }
 }
 
+/** For statements that are not the read of a request: who a token belongs to, logins, explanations. */
+const OWN_CONNECTIONS = 4;
+
 interface ClientOptions {
   readonly max: number;
   /** Statements written behind a running one. In the pool of reads a slow one would hold up fast ones; a session has no neighbours. */
@@ -151,6 +144,8 @@ interface ClientOptions {
   /** Null for connections that must not be renewed in the middle of a transaction. */
   readonly max_lifetime?: null;
   readonly onclose?: () => void;
+  readonly socket?: () => Promise<Socket>;
+  readonly ssl?: false;
 }
 
 type Settings = Readonly<Record<string, string>>;

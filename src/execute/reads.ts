@@ -25,6 +25,7 @@ import { Cohorts, type Waiter } from './cohorts.js';
 import { isConflict, pause } from './conflicts.js';
 import type { Database } from './database.js';
 import { streamRows } from './stream.js';
+import { LENT } from './wire.js';
 
 export interface Compiled {
   readonly statement: Statement;
@@ -52,8 +53,8 @@ export interface ReadLimits extends PlanLimits {
   readonly cost: number | null;
   /** Milliseconds a batch of a stream may take; 0 for no limit. */
   readonly batchTimeout: number;
-  /** Connections that reads which travel together may use; null when each travels alone. */
-  readonly cohorts: number | null;
+  /** Whether reads of one shape may travel together. */
+  readonly cohorts: boolean;
 }
 
 export interface Explanation {
@@ -69,7 +70,7 @@ export class Reads {
   readonly #limits: ReadLimits;
   readonly #observe: Observer;
   readonly #shapes: LRUCache<string, Compiled>;
-  readonly #cohorts: Cohorts | null;
+  readonly cohorts: Cohorts;
   /** Statements that were used before: from then on they are prepared. The driver never drops a prepared statement, so
    * shapes that come once must not become one. */
   readonly #used = new WeakSet<Compiled>();
@@ -83,12 +84,8 @@ export class Reads {
     this.#limits = limits;
     this.#observe = observe;
     this.#shapes = new LRUCache({ max: limits.shapes });
-    this.#cohorts = limits.cohorts === null ? null : new Cohorts(database, limits.cohorts);
+    this.cohorts = new Cohorts(database.wires, limits.cohorts);
     mirror.onChange(() => this.#shapes.clear());
-  }
-
-  get cohorts(): Cohorts | null {
-    return this.#cohorts;
   }
 
   /** How many shapes are compiled and kept. */
@@ -137,17 +134,60 @@ export class Reads {
   }
 
   /** The body of the response; null when there is no such item. */
-  run(parsed: Asked, compiled: Compiled, caller: Identity, waiter: Waiter): Promise<Buffer | null> {
-    return this.#attempt(
-      parsed,
-      compiled,
-      (current) => {
-        const { text, parameters } = current.statement;
-        const bound = bind(parameters, parsed.values, caller);
-        const prepare = this.isKnown(current);
-        return this.#cohorts?.read(current, bound, prepare, waiter) ?? this.#database.cell(text, bound, prepare);
-      },
-      caller,
+  run(
+    parsed: Asked,
+    compiled: Compiled,
+    caller: Identity,
+    waiter: { readonly aborted: boolean },
+  ): Promise<Buffer | null> {
+    return this.#attempt(parsed, compiled, (current) => this.#run(parsed, current, caller, waiter), caller);
+  }
+
+  /** The same for who takes the body as it arrives: a warm read needs no promise. */
+  answer(parsed: Asked, compiled: Compiled, caller: Identity, waiter: Waiter): void {
+    if (this.#limits.cost === null || this.#affordable.has(compiled))
+      this.#send(
+        parsed,
+        compiled,
+        caller,
+        new Answer(waiter, (error) => this.#recover(error, parsed, compiled, caller, waiter)),
+      );
+    else
+      this.run(parsed, compiled, caller, waiter).then(
+        (cell) => waiter.take(cell),
+        (error: unknown) => waiter.fail(error),
+      );
+  }
+
+  #run(
+    parsed: Asked,
+    compiled: Compiled,
+    caller: Identity,
+    waiter: { readonly aborted: boolean },
+  ): Promise<Buffer | null> {
+    return new Promise((resolve, reject) => {
+      this.#send(parsed, compiled, caller, {
+        get aborted() {
+          return waiter.aborted;
+        },
+        take: (cell) => resolve(cell !== null && cell.length <= LENT ? Buffer.from(cell) : cell),
+        fail: reject,
+      });
+    });
+  }
+
+  #send(parsed: Asked, compiled: Compiled, caller: Identity, waiter: Waiter): void {
+    const bound = bind(compiled.statement.parameters, parsed.values, caller);
+    this.cohorts.read(compiled, bound, this.isKnown(compiled), waiter);
+  }
+
+  /** After a failure that may lie in a structure which changed. */
+  #recover(failure: unknown, parsed: Asked, compiled: Compiled, caller: Identity, waiter: Waiter): void {
+    const send = (current: Compiled, number: number): Promise<Buffer | null> =>
+      number === 1 ? Promise.reject(failure) : this.#run(parsed, current, caller, waiter);
+    this.#attempt(parsed, compiled, send, caller).then(
+      (cell) => waiter.take(cell),
+      (error: unknown) => waiter.fail(error),
     );
   }
 
@@ -212,7 +252,7 @@ export class Reads {
   async #attempt<Result>(
     parsed: Asked,
     compiled: Compiled,
-    send: (compiled: Compiled) => Promise<Result>,
+    send: (compiled: Compiled, number: number) => Promise<Result>,
     caller: Identity,
     mayRepeat: () => boolean = () => true,
   ): Promise<Result> {
@@ -221,7 +261,7 @@ export class Reads {
       try {
         if (this.#limits.cost !== null && !this.#affordable.has(current))
           await this.#checkCost(parsed, current, caller);
-        return await send(current);
+        return await send(current, number);
       } catch (error) {
         const stale = staleness(error);
         if (!mayRepeat() || !(stale || isConflict(error))) throw fromDatabase(error, useOf(current));
@@ -244,6 +284,25 @@ export class Reads {
       throw invalidQuery(`The query would cost ${Math.round(cost)}, more than MAX_QUERY_COST (${this.#limits.cost})`);
     }
     this.#affordable.add(compiled);
+  }
+}
+
+/** Hands on what arrives; a failure may be recovered from. */
+class Answer implements Waiter {
+  readonly #waiter: Waiter;
+  readonly fail: (error: unknown) => void;
+
+  constructor(waiter: Waiter, recover: (error: unknown) => void) {
+    this.#waiter = waiter;
+    this.fail = recover;
+  }
+
+  get aborted(): boolean {
+    return this.#waiter.aborted;
+  }
+
+  take(cell: Buffer | null): void {
+    this.#waiter.take(cell);
   }
 }
 

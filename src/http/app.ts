@@ -10,7 +10,7 @@ import { Exchange } from './exchange.js';
 import { createLimit, type Limit } from './limiter.js';
 import { createNetwork } from './network.js';
 import { createOriginCheck } from './origin.js';
-import { errorReply, noContent, type Reply, stream, type WriteOptions, write } from './reply.js';
+import { errorReply, LATER, noContent, type Outcome, type Reply, stream, type WriteOptions, write } from './reply.js';
 import type { Route, Router } from './router.js';
 import { LEFT } from './traffic.js';
 
@@ -27,18 +27,9 @@ export async function listen(router: Router, config: Config, observe: Observer):
   const uws = await loadSockets(config.MAX_URL_SIZE);
   const app = uws.App();
   const cors = createCors(config);
-  const network = createNetwork(config);
   const cookies = createCookies(config);
   const answer = createAnswer(router, cors, config);
   const running: Running = { count: 0, closing: false, idle: null };
-  app.any('/*', (response, request) => {
-    const exchange = new Exchange(request, response, network);
-    running.count++;
-    void serve(exchange).finally(() => {
-      if (config.METRICS !== 'off') count(exchange, router);
-      if (--running.count === 0) running.idle?.();
-    });
-  });
   const report = (exchange: Exchange, error: unknown): void =>
     observe({ kind: 'request-failed', id: exchange.id, method: exchange.method, path: exchange.path, error });
   const writeOptions = (exchange: Exchange): WriteOptions => ({
@@ -47,24 +38,58 @@ export async function listen(router: Router, config: Config, observe: Observer):
     close: running.closing || exchange.unread,
     report: (error) => report(exchange, error),
   });
-  const serve = async (exchange: Exchange): Promise<void> => {
-    try {
-      const reply = await answer(exchange);
-      if (typeof reply.body !== 'function' || exchange.method === 'HEAD')
-        write(exchange, reply, writeOptions(exchange));
-      else await stream(exchange, reply, reply.body, writeOptions(exchange));
-    } catch (error) {
-      const reply = errorReply(error);
-      if (reply.status >= 500) {
-        report(exchange, error);
-      }
-      if (!exchange.cookieRefused) write(exchange, reply, writeOptions(exchange));
-      else {
-        const headers = { ...reply.headers, 'Set-Cookie': cookies.clear(exchange, 'session') };
-        write(exchange, { ...reply, headers }, writeOptions(exchange));
-      }
-    }
+  const counts = config.METRICS !== 'off';
+  const done = (exchange: Exchange): void => {
+    if (counts) count(exchange, router);
+    if (--running.count === 0) running.idle?.();
   };
+  const reply = (exchange: Exchange, reply: Reply): void => {
+    if (typeof reply.body !== 'function' || exchange.method === 'HEAD') {
+      write(exchange, reply, writeOptions(exchange));
+      done(exchange);
+    } else
+      stream(exchange, reply, reply.body, writeOptions(exchange)).then(
+        () => done(exchange),
+        (error: unknown) => refuse(exchange, error),
+      );
+  };
+  const settle = (exchange: Exchange, outcome: Outcome): void => {
+    if (outcome === LATER) return;
+    if (!(outcome instanceof Promise)) reply(exchange, outcome);
+    else
+      outcome.then(
+        (next) => settle(exchange, next),
+        (error: unknown) => refuse(exchange, error),
+      );
+  };
+  const refuse = (exchange: Exchange, error: unknown): void => {
+    const reply = errorReply(error);
+    if (reply.status >= 500) report(exchange, error);
+    if (!exchange.cookieRefused) write(exchange, reply, writeOptions(exchange));
+    else {
+      const headers = { ...reply.headers, 'Set-Cookie': cookies.clear(exchange, 'session') };
+      write(exchange, { ...reply, headers }, writeOptions(exchange));
+    }
+    done(exchange);
+  };
+  const door = {
+    network: createNetwork(config),
+    timing: config.SERVER_TIMING,
+    answersOrigins: config.CORS_ENABLED,
+    settle,
+    refuse,
+  };
+  app.any('/*', (response, request) => {
+    const exchange = new Exchange(request, response, door);
+    running.count++;
+    let outcome: Outcome;
+    try {
+      outcome = answer(exchange);
+    } catch (error) {
+      return refuse(exchange, error);
+    }
+    settle(exchange, outcome);
+  });
   const socket = await new Promise<us_listen_socket | false>((resolve) => {
     // The declared types leave out the form with a host and options.
     const start = app.listen as unknown as (
@@ -96,7 +121,7 @@ interface Running {
   idle: (() => void) | null;
 }
 
-type Answer = (exchange: Exchange) => Reply | Promise<Reply>;
+type Answer = (exchange: Exchange) => Outcome;
 
 function createAnswer(router: Router, cors: Cors, config: Config): Answer {
   const limit = createLimit(config);
@@ -113,7 +138,7 @@ function createAnswer(router: Router, cors: Cors, config: Config): Answer {
     checkOrigin(exchange);
     return route;
   };
-  const limited = async (exchange: Exchange, limit: Limit): Promise<Reply> => {
+  const limited = async (exchange: Exchange, limit: Limit): Promise<Reply | typeof LATER> => {
     const route = attempt(() => open(exchange));
     if ('result' in route && route.result.streamsBody) holdBody(exchange);
     await limit(exchange.address);

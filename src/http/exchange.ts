@@ -6,6 +6,7 @@ import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { invalidPayload, unsupportedMediaType } from '../errors.js';
 import { readCookie } from './cookies.js';
 import type { Network } from './network.js';
+import type { Outcome } from './reply.js';
 import type { Traffic } from './traffic.js';
 
 export interface Headers {
@@ -26,6 +27,17 @@ export interface Headers {
 
 /** Names as in the pipeline; sent as Server-Timing. */
 export type Stage = 'identify' | 'parse' | 'compile' | 'execute';
+
+/** What all exchanges of a server share. */
+export interface Door {
+  readonly network: Network;
+  /** Whether responses name the stages of their making. */
+  readonly timing: boolean;
+  /** Whether a response depends on where it is asked from. */
+  readonly answersOrigins: boolean;
+  settle(exchange: Exchange, outcome: Outcome): void;
+  refuse(exchange: Exchange, error: unknown): void;
+}
 
 export class Exchange {
   readonly method: string;
@@ -52,7 +64,7 @@ export class Exchange {
   timing = '';
   /** The session cookie was no good: the answer tells the client to drop it. */
   cookieRefused = false;
-  readonly #network: Network;
+  readonly #door: Door;
   readonly #forwarded: string;
   readonly #forwardedProtocol: string;
   #address: string | null = null;
@@ -60,7 +72,7 @@ export class Exchange {
   #mark = this.begun;
   #body: Promise<Buffer> | null = null;
 
-  constructor(request: HttpRequest, response: HttpResponse, network: Network) {
+  constructor(request: HttpRequest, response: HttpResponse, door: Door) {
     this.method = request.getCaseSensitiveMethod();
     this.path = request.getUrl();
     const query = request.getQuery() ?? '';
@@ -69,22 +81,24 @@ export class Exchange {
     this.accessToken = accessToken;
     const reads = this.method === 'GET' || this.method === 'HEAD';
     const authorization = request.getHeader('authorization');
+    // Every header costs its reading: these are read where they may matter.
+    const written = (name: string): string => (reads ? '' : request.getHeader(name));
     this.headers = {
       authorization,
       accept: request.getHeader('accept'),
-      contentType: request.getHeader('content-type'),
-      origin: request.getHeader('origin'),
-      requestMethod: request.getHeader('access-control-request-method'),
+      contentType: written('content-type'),
+      origin: !reads || door.answersOrigins ? request.getHeader('origin') : '',
+      requestMethod: written('access-control-request-method'),
       prefer: request.getHeader('prefer'),
       ifNoneMatch: request.getHeader('if-none-match'),
-      idempotencyKey: request.getHeader('idempotency-key'),
-      // Every header costs its reading: these are read where they may matter.
-      cookie: reads && /^bearer /i.test(authorization) ? '' : request.getHeader('cookie'),
-      userAgent: reads ? '' : request.getHeader('user-agent'),
-      host: reads ? '' : request.getHeader('host'),
-      fetchSite: reads ? '' : request.getHeader('sec-fetch-site'),
+      idempotencyKey: written('idempotency-key'),
+      cookie: reads && isBearer(authorization) ? '' : request.getHeader('cookie'),
+      userAgent: written('user-agent'),
+      host: written('host'),
+      fetchSite: written('sec-fetch-site'),
     };
-    this.#network = network;
+    const { network } = door;
+    this.#door = door;
     this.#forwarded = network.header === '' ? '' : request.getHeader(network.header);
     this.#forwardedProtocol = network.header === '' ? '' : request.getHeader('x-forwarded-proto');
     this.id = requestId(request.getHeader('x-request-id'));
@@ -98,14 +112,14 @@ export class Exchange {
   /** The client's, by what trusted proxies say; '' when the client has left before anybody asked. */
   get address(): string {
     this.#address ??=
-      this.aborted || this.replied ? '' : this.#network.addressOf(peerOf(this.response), this.#forwarded);
+      this.aborted || this.replied ? '' : this.#door.network.addressOf(peerOf(this.response), this.#forwarded);
     return this.#address;
   }
 
   /** Whether the client came by TLS, which ends at a proxy. */
   get secure(): boolean {
     if (this.#forwardedProtocol === '' || this.aborted || this.replied) return false;
-    return /^https$/i.test(this.#forwardedProtocol.trim()) && this.#network.trusts(peerOf(this.response));
+    return /^https$/i.test(this.#forwardedProtocol.trim()) && this.#door.network.trusts(peerOf(this.response));
   }
 
   /** The value of a cookie; '' for none. */
@@ -127,8 +141,18 @@ export class Exchange {
     else this.#abortListeners.push(listener);
   }
 
+  /** Answers the request: for handlers that said they would do so later. */
+  settle(outcome: Outcome): void {
+    this.#door.settle(this, outcome);
+  }
+
+  refuse(error: unknown): void {
+    this.#door.refuse(this, error);
+  }
+
   /** Ends a stage of the pipeline: what has passed since the last call is its duration. */
   staged(stage: Stage): void {
+    if (!this.#door.timing) return;
     const now = performance.now();
     this.timing += `${this.timing === '' ? '' : ', '}${stage};dur=${Math.round((now - this.#mark) * 100) / 100}`;
     this.#mark = now;
@@ -183,6 +207,10 @@ function peerOf(response: HttpResponse): string {
   return Buffer.from(response.getRemoteAddressAsText()).toString('latin1');
 }
 
+function isBearer(authorization: string): boolean {
+  return authorization.startsWith('Bearer ') || /^bearer /i.test(authorization);
+}
+
 /** The query string without its access token, and the token. */
 function takeAccessToken(query: string): [queryString: string, accessToken: string] {
   const parameters = query.split('&');
@@ -204,5 +232,5 @@ const prefix = Math.random().toString(36).slice(2, 8);
 
 /** A caller's id is kept when it is harmless as a header and in a log. */
 function requestId(given: string): string {
-  return /^[\w.:-]{1,128}$/.test(given) ? given : `${prefix}-${(++requests).toString(36)}`;
+  return given !== '' && /^[\w.:-]{1,128}$/.test(given) ? given : `${prefix}-${(++requests).toString(36)}`;
 }

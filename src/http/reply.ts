@@ -12,6 +12,11 @@ export interface Reply {
   readonly secret?: boolean;
 }
 
+/** The handler settles the exchange itself, when the answer is there: what is answered at once needs no promise. */
+export const LATER = Symbol('later');
+
+export type Outcome = Reply | typeof LATER | Promise<Reply | typeof LATER>;
+
 /** Writes a body piece by piece. Nothing is sent before the first piece: a failure until then is an ordinary error. */
 export type Produce = (sink: Sink) => Promise<void>;
 

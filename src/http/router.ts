@@ -1,10 +1,10 @@
 /** Routes as data: a method and a path whose named segments become parameters. */
 import { routeNotFound } from '../errors.js';
 import type { Exchange } from './exchange.js';
-import type { Reply } from './reply.js';
+import type { Outcome } from './reply.js';
 import { Traffic } from './traffic.js';
 
-export type Handler = (exchange: Exchange) => Reply | Promise<Reply>;
+export type Handler = (exchange: Exchange) => Outcome;
 
 export interface Route {
   readonly method: string;

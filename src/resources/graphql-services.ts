@@ -1,7 +1,7 @@
 /** Root fields that REST routes carry out: the route gets a request of its own, in the name of the same client. */
 import { type Call, show } from '../graphql/calls.js';
 import type { Exchange } from '../http/exchange.js';
-import type { Reply } from '../http/reply.js';
+import { LATER, type Outcome, type Reply } from '../http/reply.js';
 import type { Router } from '../http/router.js';
 
 export interface Called {
@@ -13,8 +13,7 @@ export interface Called {
 }
 
 export async function callService(call: Call, exchange: Exchange, router: Router): Promise<Called> {
-  const inner = requestFor(call, exchange);
-  const reply = await router.find(inner).handle(inner);
+  const reply = await handle(call, exchange, router);
   if (typeof reply.body === 'function') throw new Error('a streamed answer has no place in another one');
   const result = reply.status === 204 ? call.otherwise : resultOf(reply);
   return {
@@ -22,6 +21,19 @@ export async function callService(call: Call, exchange: Exchange, router: Router
     headers: reply.headers ?? {},
     secret: reply.secret ?? false,
   };
+}
+
+/** An answer that comes later is told to the inner request: its body is only lent. */
+function handle(call: Call, exchange: Exchange, router: Router): Promise<Reply> {
+  return new Promise((resolve, reject) => {
+    const settle = (outcome: Outcome): void => {
+      if (outcome === LATER) return;
+      if (outcome instanceof Promise) outcome.then(settle, reject);
+      else resolve(typeof outcome.body === 'function' ? outcome : { ...outcome, body: String(outcome.body) });
+    };
+    const inner = requestFor(call, exchange, settle, reject);
+    settle(router.find(inner).handle(inner));
+  });
 }
 
 function resultOf({ type, body }: Reply): unknown {
@@ -33,7 +45,12 @@ function resultOf({ type, body }: Reply): unknown {
 }
 
 /** Everything of the request but what it asks for. */
-function requestFor({ method, path, body }: Call, exchange: Exchange): Exchange {
+function requestFor(
+  { method, path, body }: Call,
+  exchange: Exchange,
+  settle: (outcome: Outcome) => void,
+  refuse: (error: unknown) => void,
+): Exchange {
   const own: Record<string | symbol, unknown> = {
     method,
     path,
@@ -41,6 +58,8 @@ function requestFor({ method, path, body }: Call, exchange: Exchange): Exchange 
     parameters: [],
     traffic: null,
     staged: () => {},
+    settle,
+    refuse,
     json: async () => body,
   };
   return new Proxy(exchange, {

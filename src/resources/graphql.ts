@@ -3,6 +3,7 @@ import { type Identities, type Identity, onlyAdministrator } from '../access/ide
 import type { Policies } from '../access/policies.js';
 import { sightOf } from '../access/sight.js';
 import { methodNotAllowed, ServiceError } from '../errors.js';
+import type { Waiter } from '../execute/cohorts.js';
 import type { Reads } from '../execute/reads.js';
 import type { Writes } from '../execute/writes.js';
 import { DocumentFailure, FieldFailure, type FieldPlace, responseError } from '../graphql/failure.js';
@@ -11,7 +12,7 @@ import type { PersistedQueries } from '../graphql/persisted.js';
 import type { QueryReading } from '../graphql/reading.js';
 import type { RootScope } from '../graphql/sight.js';
 import type { Exchange } from '../http/exchange.js';
-import { errorReply, type Reply } from '../http/reply.js';
+import { errorReply, LATER, type Outcome, type Reply } from '../http/reply.js';
 import type { Route, Router } from '../http/router.js';
 import type { Mirror } from '../mirror/watch.js';
 import { FailedPart } from '../plan/operation.js';
@@ -66,7 +67,7 @@ function notAllowed(reason: string, allow: string): Reply {
   return { ...errorReply(methodNotAllowed(reason)), headers: { Allow: allow } };
 }
 
-async function answer(exchange: Exchange, services: GraphqlServices, scope: RootScope): Promise<Reply> {
+async function answer(exchange: Exchange, services: GraphqlServices, scope: RootScope): Promise<Reply | typeof LATER> {
   if (services.ide && wantsPage(exchange)) return idePage(scope);
   const negotiated = negotiate(exchange.headers.accept);
   const identity = await services.identities.identify(exchange);
@@ -92,49 +93,80 @@ async function answer(exchange: Exchange, services: GraphqlServices, scope: Root
       exchange.staged('execute');
       return success(body, negotiated);
     }
-    return await runQuery(exchange, reading, services, identity, negotiated);
+    if (reading.constant) return success(constantBody(reading.parsed), negotiated);
+    const { parsed } = reading;
+    const whole = reading.calls.length > 0 ? await withCalls(reading, exchange, services.router()) : parsed;
+    return await runQuery({ exchange, reading, reads: services.reads, identity, negotiated }, whole);
   } catch (error) {
     return reportFailure(error, negotiated);
   }
 }
 
-async function runQuery(
-  exchange: Exchange,
-  reading: QueryReading,
-  { reads, router }: GraphqlServices,
-  identity: Identity,
-  negotiated: Negotiated,
-): Promise<Reply> {
-  if (reading.constant) return success(constantBody(reading.parsed), negotiated);
-  let { parsed } = reading;
-  if (reading.calls.length > 0) parsed = await withCalls(reading, exchange, router());
-  if (isConstant(parsed)) return success(constantBody(parsed), negotiated);
-  for (;;) {
+interface Query {
+  readonly exchange: Exchange;
+  readonly reading: QueryReading;
+  readonly reads: Reads;
+  readonly identity: Identity;
+  readonly negotiated: Negotiated;
+}
+
+/** Writes the body in the moment in which it arrives. */
+class QueryWaiter implements Waiter {
+  readonly #query: Query;
+  readonly #parsed: ParsedOperation;
+
+  constructor(query: Query, parsed: ParsedOperation) {
+    this.#query = query;
+    this.#parsed = parsed;
+  }
+
+  get aborted(): boolean {
+    return this.#query.exchange.aborted;
+  }
+
+  take(body: Buffer | null): void {
+    const { exchange, negotiated } = this.#query;
+    exchange.staged('execute');
+    exchange.settle(success(body ?? '', negotiated));
+  }
+
+  fail(error: unknown): void {
+    const { exchange, negotiated } = this.#query;
     try {
-      const compiled = reads.compile(parsed, identity);
-      exchange.staged('compile');
-      const explain = preference(exchange.headers.prefer);
-      if (explain) {
-        onlyAdministrator(identity);
-        return await explainItems(parsed, compiled, identity, reads, explain === 'explain=analyze');
-      }
-      const body = await reads.run(parsed, compiled, identity, exchange);
-      exchange.staged('execute');
-      return success(body as Buffer, negotiated);
-    } catch (error) {
-      if (!(error instanceof FailedPart)) {
-        const [only, ...others] = reading.roots;
-        throw error instanceof ServiceError && only && others.length === 0
-          ? new FieldFailure(error, only.place)
-          : error;
-      }
-      const root = reading.roots[error.position];
-      if (!(error.cause instanceof ServiceError) || !root) throw error.cause;
-      if (!root.nullable) throw new FieldFailure(error.cause, root.place);
-      parsed = withoutPart(parsed, error.position, error.cause, root.place);
-      if (isConstant(parsed)) return success(constantBody(parsed), negotiated);
+      exchange.settle(runRest(this.#query, this.#parsed, error));
+    } catch (failed) {
+      exchange.settle(Promise.resolve().then(() => reportFailure(failed, negotiated)));
     }
   }
+}
+
+function runQuery(query: Query, parsed: ParsedOperation): Outcome {
+  const { exchange, reads, identity, negotiated } = query;
+  if (isConstant(parsed)) return success(constantBody(parsed), negotiated);
+  try {
+    const compiled = reads.compile(parsed, identity);
+    exchange.staged('compile');
+    const explain = preference(exchange.headers.prefer);
+    if (explain) onlyAdministrator(identity);
+    if (explain) return explainItems(parsed, compiled, identity, reads, explain === 'explain=analyze');
+    reads.answer(parsed, compiled, identity, new QueryWaiter(query, parsed));
+    return LATER;
+  } catch (error) {
+    return runRest(query, parsed, error);
+  }
+}
+
+/** A root field that may be null fails alone: the others are read without it. */
+function runRest(query: Query, parsed: ParsedOperation, error: unknown): Outcome {
+  const { roots } = query.reading;
+  if (!(error instanceof FailedPart)) {
+    const [only, ...others] = roots;
+    throw error instanceof ServiceError && only && others.length === 0 ? new FieldFailure(error, only.place) : error;
+  }
+  const root = roots[error.position];
+  if (!(error.cause instanceof ServiceError) || !root) throw error.cause;
+  if (!root.nullable) throw new FieldFailure(error.cause, root.place);
+  return runQuery(query, withoutPart(parsed, error.position, error.cause, root.place));
 }
 
 function isConstant({ request }: ParsedOperation): boolean {

@@ -3,9 +3,10 @@ import { hash } from 'node:crypto';
 import { build } from 'fast-json-stringify';
 import { type Identity, onlyAdministrator } from '../access/identity.js';
 import { forbidden } from '../errors.js';
+import type { Waiter } from '../execute/cohorts.js';
 import type { Compiled, Reads } from '../execute/reads.js';
 import type { Exchange } from '../http/exchange.js';
-import { JSON_TYPE, jsonText, type Produce, type Reply } from '../http/reply.js';
+import { JSON_TYPE, jsonText, LATER, type Outcome, type Produce, type Reply } from '../http/reply.js';
 import type { ExportFormat, Parsed, ParsedOperation } from '../request/ast.js';
 import type { ParseLimits } from '../request/query.js';
 import { parseRead, parseSearch } from '../request/rest.js';
@@ -13,18 +14,20 @@ import { FORMATS, type Format, joinCells } from './formats.js';
 import type { ItemsServices, Place } from './items.js';
 import type { ParsedUrls } from './urls.js';
 
-export async function readItems(
-  exchange: Exchange,
-  services: ItemsServices,
-  urls: ParsedUrls,
-  place: Place,
-): Promise<Reply> {
-  const { reads, limits } = services;
+export function readItems(exchange: Exchange, services: ItemsServices, urls: ParsedUrls, place: Place): Outcome {
   const known = services.identities.identify(exchange);
-  const identity = known instanceof Promise ? await known : known;
-  exchange.staged('identify');
-  const parsed =
-    exchange.method === 'SEARCH' ? await parseBody(exchange, limits, place) : parseUrl(exchange, limits, urls, place);
+  const read = (identity: Identity): Outcome => {
+    exchange.staged('identify');
+    if (exchange.method === 'SEARCH')
+      return parseBody(exchange, services.limits, place).then((parsed) =>
+        answerItems(exchange, services, parsed, identity),
+      );
+    return answerItems(exchange, services, parseUrl(exchange, services.limits, urls, place), identity);
+  };
+  return known instanceof Promise ? known.then(read) : read(known);
+}
+
+function answerItems(exchange: Exchange, { reads }: ItemsServices, parsed: Parsed, identity: Identity): Outcome {
   exchange.staged('parse');
   const compiled = reads.compile(parsed, identity);
   exchange.staged('compile');
@@ -33,10 +36,31 @@ export async function readItems(
   if (explain) return explainItems(parsed, compiled, identity, reads, explain === 'explain=analyze');
   if (parsed.format) return exportItems(parsed, parsed.format, compiled, identity, reads);
   if (compiled.stream) return streamItems(parsed, compiled, identity, reads);
-  const body = await reads.run(parsed, compiled, identity, exchange);
-  exchange.staged('execute');
-  if (!body) throw forbidden();
-  return taggedReply(exchange, body);
+  reads.answer(parsed, compiled, identity, new ItemsWaiter(exchange));
+  return LATER;
+}
+
+/** Writes the body in the moment in which it arrives. */
+class ItemsWaiter implements Waiter {
+  readonly #exchange: Exchange;
+
+  constructor(exchange: Exchange) {
+    this.#exchange = exchange;
+  }
+
+  get aborted(): boolean {
+    return this.#exchange.aborted;
+  }
+
+  take(body: Buffer | null): void {
+    this.#exchange.staged('execute');
+    if (body === null) this.#exchange.refuse(forbidden());
+    else this.#exchange.settle(taggedReply(this.#exchange, body));
+  }
+
+  fail(error: unknown): void {
+    this.#exchange.refuse(error);
+  }
 }
 
 /** Whether the caller asks for the statement instead of its result. */

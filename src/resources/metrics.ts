@@ -104,7 +104,7 @@ function cohortMetrics({ cohorts }: Reads): Metric[] {
   const name = 'lateral_cohort_size';
   const buckets = new Float64Array(SIZES.length + 1);
   let members = 0;
-  for (const [size, statements] of (cohorts?.sizes ?? []).entries()) {
+  for (const [size, statements] of cohorts.sizes.entries()) {
     const found = SIZES.findIndex((bound) => size <= bound);
     const bucket = found < 0 ? SIZES.length : found;
     buckets[bucket] = (buckets[bucket] as number) + statements;
@@ -113,19 +113,14 @@ function cohortMetrics({ cohorts }: Reads): Metric[] {
   const help = 'Reads that one statement carried.';
   return [
     { name, help, type: 'histogram', aggregator: 'sum', values: histogramValues(name, SIZES, buckets, members, {}) },
-    counter('lateral_cohorts_parted_total', 'Cohorts whose members were sent again, each alone.', cohorts?.parted ?? 0),
+    counter('lateral_cohorts_parted_total', 'Cohorts whose members were sent again, each alone.', cohorts.parted),
   ];
 }
 
-function databaseMetrics({ config, database, reads }: MetricsServices): Metric[] {
-  const most = config.DATABASE_POOL_SIZE;
-  const { running } = database;
+function databaseMetrics({ database, reads }: MetricsServices): Metric[] {
+  const { cohorts } = reads;
   const pools = {
-    read: {
-      most,
-      busy: Math.min(running, most),
-      waiting: Math.max(running - most, 0) + (reads.cohorts?.waiting ?? 0),
-    },
+    read: cohorts,
     write: database.sessions.connections,
     stream: database.streams.connections,
     import: database.imports.connections,
@@ -134,9 +129,9 @@ function databaseMetrics({ config, database, reads }: MetricsServices): Metric[]
   const of = (state: 'most' | 'busy' | 'waiting'): Value[] =>
     Object.entries(pools).map(([pool, states]) => ({ labels: { pool }, value: states[state] }));
   const sent = {
-    read: database.sent.alone,
-    cohort: database.sent.together,
-    own: database.sent.own,
+    read: cohorts.sizes[1] ?? 0,
+    cohort: cohorts.sizes.subarray(2).reduce((sum, statements) => sum + statements, 0),
+    own: database.sent,
     write: database.sessions.sent,
     stream: database.streams.sent,
     import: database.imports.sent,

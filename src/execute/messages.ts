@@ -1,0 +1,127 @@
+/**
+ * The few messages of PostgreSQL's protocol that a read needs, written and understood here so that its bytes pass through as
+ * they are: a statement by its name with its values, and what the server says of a failure.
+ */
+
+/** A statement on a connection: by the name it was prepared under, '' for one that is not kept. */
+export interface Sent {
+  readonly name: string;
+  /** Null when the connection has prepared it before. */
+  readonly text: string | null;
+  readonly parameters: readonly (string | null)[];
+  /** Statements that the connection is to forget. */
+  readonly forgotten: readonly string[];
+}
+
+/** Everything of one statement up to its answer, in one piece. */
+export function writeStatement({ name, text, parameters, forgotten }: Sent): Buffer {
+  let size = 5 + (1 + name.length + 1 + 2 + 2 + 2) + 10 + 5;
+  const lengths: number[] = [];
+  for (const parameter of parameters) {
+    const length = parameter === null ? 0 : Buffer.byteLength(parameter);
+    lengths.push(length);
+    size += 4 + length;
+  }
+  const textLength = text === null ? 0 : Buffer.byteLength(text);
+  if (text !== null) size += 5 + name.length + 1 + textLength + 1 + 2;
+  for (const each of forgotten) size += 7 + each.length;
+  const message = Buffer.allocUnsafe(size);
+  let at = 0;
+  for (const each of forgotten) {
+    at = head(message, at, CLOSE, 6 + each.length);
+    message[at++] = PREPARED;
+    at = zeroEnded(message, at, each);
+  }
+  if (text !== null) {
+    at = head(message, at, PARSE, 4 + name.length + 1 + textLength + 1 + 2);
+    at = zeroEnded(message, at, name);
+    at += message.write(text, at);
+    message[at++] = 0;
+    at = message.writeInt16BE(0, at);
+  }
+  at = bind(message, at, name, parameters, lengths);
+  at = head(message, at, EXECUTE, 9);
+  message[at++] = 0;
+  at = message.writeInt32BE(0, at);
+  head(message, at, SYNC, 4);
+  return message;
+}
+
+const PARSE = 0x50;
+const BIND = 0x42;
+const EXECUTE = 0x45;
+const SYNC = 0x53;
+const CLOSE = 0x43;
+const PREPARED = 0x53;
+
+/** All values and results are texts. */
+function bind(
+  message: Buffer,
+  start: number,
+  name: string,
+  parameters: readonly (string | null)[],
+  lengths: readonly number[],
+): number {
+  let at = head(message, start, BIND, 0);
+  message[at++] = 0;
+  at = zeroEnded(message, at, name);
+  at = message.writeInt16BE(0, at);
+  at = message.writeUInt16BE(parameters.length, at);
+  for (let position = 0; position < parameters.length; position++) {
+    const parameter = parameters[position] as string | null;
+    const length = lengths[position] as number;
+    at = message.writeInt32BE(parameter === null ? -1 : length, at);
+    if (parameter === null) continue;
+    if (length === parameter.length) message.write(parameter, at, 'latin1');
+    else message.write(parameter, at);
+    at += length;
+  }
+  at = message.writeInt16BE(0, at);
+  message.writeInt32BE(at - start - 1, start + 1);
+  return at;
+}
+
+function head(message: Buffer, at: number, kind: number, length: number): number {
+  message[at] = kind;
+  return message.writeInt32BE(length, at + 1);
+}
+
+function zeroEnded(message: Buffer, at: number, text: string): number {
+  const end = at + message.write(text, at, 'latin1');
+  message[end] = 0;
+  return end + 1;
+}
+
+/** What PostgreSQL calls these fields in one letter, as the driver spells them. */
+const ERROR_FIELDS: Readonly<Record<string, string>> = {
+  V: 'severity',
+  C: 'code',
+  D: 'detail',
+  H: 'hint',
+  P: 'position',
+  p: 'internal_position',
+  q: 'internal_query',
+  W: 'where',
+  s: 'schema_name',
+  t: 'table_name',
+  c: 'column_name',
+  d: 'data type_name',
+  n: 'constraint_name',
+  R: 'routine',
+};
+
+/** A failure that the server tells of, with the fields the driver would give it. */
+export function readError(message: Buffer, start: number, end: number): Error {
+  const fields: Record<string, string> = {};
+  let text = 'PostgreSQL failed';
+  for (let at = start; at < end && message[at] !== 0; ) {
+    const letter = String.fromCharCode(message[at] as number);
+    const stop = message.indexOf(0, at + 1);
+    const value = message.toString('utf8', at + 1, stop);
+    const name = ERROR_FIELDS[letter];
+    if (letter === 'M') text = value;
+    else if (name !== undefined) fields[name] = value;
+    at = stop + 1;
+  }
+  return Object.assign(new Error(text), fields);
+}
