@@ -74,6 +74,12 @@ class Member {
   }
 }
 
+/** A connection, and how many statements are on their way on it. */
+interface Lane {
+  readonly wire: Wire;
+  load: number;
+}
+
 /** What waits and what is on its way, of one shape. */
 class Queue {
   readonly shape: Shape;
@@ -84,6 +90,8 @@ class Queue {
   running = 0;
   carried = 0;
   sent = 0;
+  /** Where the last statement went. */
+  lane: Lane | null = null;
   isTurning = false;
   /**
    * Milliseconds per member, null before the first answer. It falls fast and rises slowly: what a read takes when nothing is in
@@ -145,7 +153,7 @@ export class Cohorts {
   parted = 0;
   /** Connections, and how many of them have a statement on its way. */
   readonly most: number;
-  readonly #free: Wire[];
+  readonly #free: Lane[];
   readonly #reserved: number;
   readonly #mostMembers: number;
   readonly #queues = new WeakMap<Shape, Queue>();
@@ -156,7 +164,7 @@ export class Cohorts {
 
   /** `together` is false where each read is to travel alone. */
   constructor(wires: readonly Wire[], together: boolean) {
-    this.#free = [...wires];
+    this.#free = wires.map((wire) => ({ wire, load: 0 }));
     this.most = wires.length;
     this.#reserved = wires.length > 1 ? Math.ceil(wires.length * RESERVED) : 0;
     this.#mostMembers = together ? MOST_MEMBERS : 1;
@@ -202,7 +210,7 @@ export class Cohorts {
   #advance(): void {
     const now = performance.now();
     const held: Queue[] = [];
-    while (this.#turns.length > 0 && this.#free.length > 0) {
+    while (this.#turns.length > 0) {
       const turns = this.#turns;
       this.#turns = [];
       for (const queue of turns) {
@@ -226,6 +234,7 @@ export class Cohorts {
   #maySend(queue: Queue, now: number): boolean {
     if (this.#mostMembers > 1 && queue.shouldWait(now)) return false;
     const isSwift = queue.isCheap && queue.running < CHEAP_LANES;
+    if (isSwift && queue.lane?.load === 1 && queue.running === 1) return true;
     const kept = isSwift ? 0 : queue.isUnknown ? this.#reserved >> 1 : this.#reserved;
     return this.#free.length > kept;
   }
@@ -234,20 +243,30 @@ export class Cohorts {
     const members = queue.next(Math.min(queue.mostMembers, this.#mostMembers));
     const [first] = members;
     if (first === undefined) return;
-    // The one that was used last: its statements are prepared, its memory is warm.
-    const wire = this.#free.pop() as Wire;
+    const lane = this.#laneFor(queue);
+    lane.load++;
+    queue.lane = lane;
     this.sizes[members.length] = (this.sizes[members.length] as number) + 1;
     queue.running++;
     queue.carried += members.length;
     queue.sent = now;
     const end = (): void => {
-      this.#free.push(wire);
+      if (--lane.load === 0) this.#free.push(lane);
       queue.running--;
       queue.carried -= members.length;
       queue.learn((performance.now() - now) / members.length);
       if (this.#turns.length > 0) this.#schedule();
     };
-    wire.run(members.length === 1 ? alone(queue, first, end) : this.#together(queue, members, first, end));
+    lane.wire.run(members.length === 1 ? alone(queue, first, end) : this.#together(queue, members, first, end));
+  }
+
+  /**
+   * A cheap read goes behind another one of its shape: a backend that finds work when it is done need not be woken, which costs
+   * more than the work. Otherwise the connection that was used last: its statements are prepared, its memory is warm.
+   */
+  #laneFor(queue: Queue): Lane {
+    if (queue.isCheap && queue.lane?.load === 1 && queue.running === 1) return queue.lane;
+    return this.#free.pop() as Lane;
   }
 
   /** One that fails must not fail its neighbours: then each is sent alone. */
@@ -274,6 +293,7 @@ export class Cohorts {
       end: (error) => {
         clearTimeout(timer);
         end();
+        if (members.every((member) => member.isAnswered)) return;
         if (error !== null && isOfTheirValues(error)) part();
         else {
           const reason = error ?? new Error('a cohort was not answered in full');

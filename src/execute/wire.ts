@@ -95,7 +95,8 @@ export class Wire implements Receiver {
 
   async #open(): Promise<void> {
     try {
-      await this.#client.unsafe('select 1');
+      // The driver opens the connection for a statement, were it an empty one.
+      await this.#client.unsafe('');
       this.#ready = this.#socket !== null;
       if (!this.#ready) throw closed();
       for (const errand of this.#waiting.splice(0)) this.#send(errand, false);

@@ -172,10 +172,14 @@ export async function stream(exchange: Exchange, reply: Reply, produce: Produce,
 function writeHead(exchange: Exchange, reply: Reply, options: WriteOptions): void {
   const { response } = exchange;
   exchange.status = reply.status;
-  response.writeStatus(STATUS_LINES[reply.status] ?? String(reply.status));
+  // 200 is what is written where no status is.
+  if (reply.status !== 200) response.writeStatus(STATUS_LINES[reply.status] ?? String(reply.status));
   if (reply.type !== '') response.writeHeader('Content-Type', reply.type);
-  response.writeHeader('X-Request-Id', exchange.id);
-  response.writeHeader('Cache-Control', reply.secret ? 'no-store' : 'no-cache');
+  // Each call into the server costs more than what it writes: headers that every response has go in one.
+  response.writeHeader(
+    reply.secret ? 'Cache-Control: no-store\r\nX-Request-Id' : 'Cache-Control: no-cache\r\nX-Request-Id',
+    exchange.id,
+  );
   if (options.timing && exchange.timing !== '') response.writeHeader('Server-Timing', exchange.timing);
   for (const [name, value] of options.headers) response.writeHeader(name, value);
   for (const name in reply.headers) {

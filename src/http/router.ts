@@ -23,7 +23,7 @@ interface Entry {
 
 export class Router {
   /** By method, first segment and number of segments: at most a handful are compared per request. */
-  readonly #entries = new Map<string, Entry[]>();
+  readonly #entries = new Map<string, Map<string, Entry[][]>>();
 
   /** Requests that no route took. */
   readonly unmatched = new Traffic('', '');
@@ -31,24 +31,30 @@ export class Router {
   constructor(routes: readonly Route[]) {
     for (const route of routes) {
       const segments = route.path.slice(1).split('/');
-      const key = keyOf(route.method, segments);
       const traffic = new Traffic(route.method, route.path);
       const entry = { segments: segments.map((each) => (each.startsWith(':') ? null : each)), route, traffic };
-      this.#entries.set(key, [...(this.#entries.get(key) ?? []), entry]);
+      const first = segments[0]?.toLowerCase() ?? '';
+      const ofMethod = this.#entries.get(route.method) ?? new Map<string, Entry[][]>();
+      const ofSegment = ofMethod.get(first) ?? [];
+      ofSegment[segments.length] = [...(ofSegment[segments.length] ?? []), entry];
+      this.#entries.set(route.method, ofMethod.set(first, ofSegment));
     }
   }
 
   /** Of every route, and of the requests that none took. */
   get traffic(): readonly Traffic[] {
-    return [...[...this.#entries.values()].flat().map((entry) => entry.traffic), this.unmatched];
+    const entries = [...this.#entries.values()].flatMap((ofMethod) => [...ofMethod.values()].flat(2));
+    return [...entries.map((entry) => entry.traffic), this.unmatched];
   }
 
   /** A HEAD request is answered by the route of GET; the writer leaves the body out. */
   find(exchange: Exchange): Route {
     const segments = exchange.path.slice(1).split('/');
     if (segments.length > 1 && segments.at(-1) === '') segments.pop();
-    const method = exchange.method === 'HEAD' ? 'GET' : exchange.method;
-    for (const entry of this.#entries.get(keyOf(method, segments)) ?? []) {
+    const ofMethod = this.#entries.get(exchange.method === 'HEAD' ? 'GET' : exchange.method);
+    const first = segments[0] as string;
+    const ofSegment = ofMethod?.get(first) ?? ofMethod?.get(first.toLowerCase());
+    for (const entry of ofSegment?.[segments.length] ?? []) {
       const parameters = match(entry, segments);
       if (parameters) {
         exchange.parameters = parameters;
@@ -60,10 +66,6 @@ export class Router {
   }
 }
 
-function keyOf(method: string, segments: readonly string[]): string {
-  return `${method} ${segments.length} ${(segments[0] ?? '').toLowerCase()}`;
-}
-
 function match(entry: Entry, segments: readonly string[]): string[] | null {
   const parameters: string[] = [];
   for (let position = 0; position < segments.length; position++) {
@@ -73,7 +75,7 @@ function match(entry: Entry, segments: readonly string[]): string[] | null {
       const decoded = decode(given);
       if (decoded === null || decoded === '') return null;
       parameters.push(decoded);
-    } else if (wanted !== given.toLowerCase()) return null;
+    } else if (wanted !== given && wanted !== given.toLowerCase()) return null;
   }
   return parameters;
 }
