@@ -2,7 +2,7 @@
  * What the tests stand on: a real PostgreSQL of their own, the service in this process, and a client that sends exactly
  * what it is told. Whatever is started here ends with the test file.
  */
-import { spawn } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { chmod, mkdtemp, readFile, realpath, rm } from 'node:fs/promises';
 import { type IncomingHttpHeaders, type IncomingMessage, request as openRequest } from 'node:http';
@@ -10,6 +10,7 @@ import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import postgres from 'postgres';
 import t from 'tap';
 import { type OptionName, readConfig } from '../src/config.js';
@@ -19,6 +20,9 @@ import { createObserver } from '../src/observe.js';
 import { type Service, startService } from '../src/server.js';
 
 export const ADMIN_TOKEN = 'the-token-of-the-test-administrator';
+
+/** The database that `createLibrary` copies where test/run.ts has made one. */
+export const LIBRARY_TEMPLATE = 'template_of_the_library';
 
 export type Sql = postgres.Sql;
 
@@ -36,11 +40,19 @@ export interface DatabaseSettings {
 
 /** A PostgreSQL of its own in a temporary folder; its data need not outlive a crash of the machine. */
 export async function startDatabase({ settings = {}, directory }: DatabaseSettings = {}): Promise<TestServer> {
-  const folder = directory ?? (await makeFolder());
+  const folder = directory ?? (await makeServerFolder());
   const careless = { fsync: 'off', full_page_writes: 'off', synchronous_commit: 'off' };
   const server = await startEmbedded({ directory: folder, settings: { ...careless, ...settings } });
   t.teardown(() => server.stop());
   return { ...server, directory: folder };
+}
+
+/** A copy of what test/run.ts made once for all files; empty where a file runs without it. The copy keeps the owner. */
+async function makeServerFolder(): Promise<string> {
+  const folder = await makeFolder();
+  const template = process.env.TEST_TEMPLATE;
+  if (template) await promisify(execFile)('cp', ['-a', `${template}/.`, folder]);
+  return folder;
 }
 
 /** A temporary folder that every account may enter. */
@@ -61,7 +73,14 @@ export async function createDatabase(server: TestServer, name: string, files: re
 
 /** A database with the service's own tables and the articles, authors, comments, tags and blocks of library.sql. */
 export async function createLibrary(server: TestServer, name: string): Promise<string> {
-  const url = await createDatabase(server, name);
+  const url = databaseUrl(server, name);
+  const copied = await withSql(server.url, async (sql) => {
+    const [template] = await sql`select from pg_database where datname = ${LIBRARY_TEMPLATE}`;
+    if (template) await sql`create database ${sql(name)} template ${sql(LIBRARY_TEMPLATE)}`;
+    return template !== undefined;
+  });
+  if (copied) return url;
+  await createDatabase(server, name);
   const service = await startTestService({ databaseUrl: url });
   await service.stop();
   await loadSchemas(url, ['library.sql']);

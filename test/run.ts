@@ -1,0 +1,136 @@
+/**
+ * Runs the test files, several at a time and the longest first, each with plain Node: the command of tap would load a
+ * compiler, a mocker and a tracer into every one of them, which costs more than most files do. A file still writes TAP by
+ * itself and ends with a code that says whether it passed. Without names of files the types and the style are checked
+ * beside the tests, because none of the three uses all processors.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { chmod, mkdtemp, readdir, realpath, rm } from 'node:fs/promises';
+import { availableParallelism, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { packagePath } from '../src/files.js';
+
+interface Job {
+  readonly name: string;
+  readonly command: string;
+  readonly words: readonly string[];
+  /** Whether its output is TAP, and has to be whole. */
+  readonly tap: boolean;
+}
+
+interface Result {
+  readonly ok: boolean;
+  readonly output: string;
+  readonly seconds: number;
+}
+
+/** Seconds for one test, and for a file of them. */
+const TEST_LIMIT = 120;
+const FILE_LIMIT = 240;
+
+/** The files that take longest: whoever begins last should not leave the other processors waiting. */
+const LONGEST = ['property', 'import'];
+
+const running = new Set<() => void>();
+const chosen = process.argv.slice(2);
+const jobs = chosen.length > 0 ? chosen.map(testJob) : [...checks(), ...(await findTests()).map(testJob)];
+const template = await makeTemplate();
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stopAll(signal));
+try {
+  process.exitCode = (await runAll()) ? 0 : 1;
+} finally {
+  await rm(template.folder, { recursive: true, force: true, maxRetries: 3 });
+}
+
+async function runAll(): Promise<boolean> {
+  const start = performance.now();
+  const queue = [...jobs.entries()];
+  const totals = { total: 0, pass: 0 };
+  let good = true;
+  console.log(`TAP version 14\n1..${queue.length}`);
+  const work = async (): Promise<void> => {
+    for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
+      const [index, job] = next;
+      const result = await run(job, { TAP: '1', TAP_TIMEOUT: String(TEST_LIMIT), TEST_TEMPLATE: template.ready });
+      good &&= result.ok;
+      const asserted = result.output.match(/^ *(not )?ok \d+(?!.*# time=).*$/gm) ?? [];
+      totals.total += asserted.length;
+      totals.pass += asserted.filter((line) => !line.trimStart().startsWith('not')).length;
+      console.log(`${result.ok ? 'ok' : 'not ok'} ${index + 1} - ${job.name} # time=${result.seconds.toFixed(1)}s`);
+      if (!result.ok) console.log(`${indent(failures(result.output))}`);
+    }
+  };
+  await Promise.all(Array.from({ length: Number(process.env.JOBS) || availableParallelism() + 1 }, work));
+  console.log(`# { total: ${totals.total}, pass: ${totals.pass} }\n# time=${seconds(start).toFixed(1)}s`);
+  return good;
+}
+
+/** Tests of what is there now: the compiled file of a test that was removed may still lie in dist. */
+async function findTests(): Promise<string[]> {
+  const names = (await readdir(packagePath('test'))).filter((name) => name.endsWith('.test.ts'));
+  const tests = names.map((name) => name.slice(0, -'.test.ts'.length)).sort();
+  const first = LONGEST.filter((name) => tests.includes(name));
+  return [...first, ...tests.filter((name) => !first.includes(name))];
+}
+
+function testJob(name: string): Job {
+  const words = ['--enable-source-maps', packagePath('dist', 'test', `${name}.test.js`)];
+  return { name, command: process.execPath, words, tap: true };
+}
+
+/** The compiler must not write here: the tests are reading what it wrote. */
+function checks(): Job[] {
+  return ['types', 'lint'].map((name) => ({ name, command: 'npm', words: ['run', '--silent', name], tap: false }));
+}
+
+async function makeTemplate(): Promise<{ folder: string; ready: string }> {
+  const folder = await realpath(await mkdtemp(join(tmpdir(), 'lateral-template-')));
+  await chmod(folder, 0o755);
+  const words = [packagePath('dist', 'test', 'template.js'), folder];
+  const { ok } = await run({ name: 'template', command: process.execPath, words, tap: false }, {});
+  return { folder, ready: ok ? folder : '' };
+}
+
+async function run(job: Job, environment: Readonly<Record<string, string>>): Promise<Result> {
+  const start = performance.now();
+  const child = spawn(job.command, job.words, {
+    cwd: packagePath(),
+    env: { ...process.env, ...environment },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const pieces: Buffer[] = [];
+  child.stdout.on('data', (piece: Buffer) => pieces.push(piece));
+  child.stderr.on('data', (piece: Buffer) => pieces.push(piece));
+  const stop = (): void => void child.kill('SIGTERM');
+  const limits = [setTimeout(stop, FILE_LIMIT * 1000), setTimeout(() => child.kill('SIGKILL'), FILE_LIMIT * 1100)];
+  running.add(stop);
+  const [code] = (await once(child, 'close')) as [number | null];
+  running.delete(stop);
+  for (const limit of limits) clearTimeout(limit);
+  const output = Buffer.concat(pieces).toString();
+  return { ok: code === 0 && (!job.tap || isWhole(output)), output, seconds: seconds(start) };
+}
+
+/** A plan, and as many results as it announces: a file that was left in its midst could end with a good code. */
+function isWhole(output: string): boolean {
+  const planned = Number(/^1\.\.(\d+)/m.exec(output)?.[1] ?? 0);
+  return planned > 0 && output.match(/^(not )?ok \d+/gm)?.length === planned;
+}
+
+function failures(output: string): string {
+  return output.replaceAll(/^ *(ok \d+|# Subtest:|1\.\.\d+).*\n/gm, '');
+}
+
+function indent(text: string): string {
+  return text.replaceAll(/^/gm, '    ');
+}
+
+function seconds(start: number): number {
+  return (performance.now() - start) / 1000;
+}
+
+function stopAll(signal: NodeJS.Signals): void {
+  for (const stop of running) stop();
+  rm(template.folder, { recursive: true, force: true, maxRetries: 3 }).finally(() => process.kill(process.pid, signal));
+}
