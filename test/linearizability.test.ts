@@ -4,8 +4,8 @@
  * and none that nobody has begun to write. LINEARIZABILITY_OPERATIONS=100000 makes the run longer.
  */
 import t from 'tap';
+import { Connection } from './connection.js';
 import { createDatabase, get, startDatabase, startTestService, type TestOptions, withSql } from './support.js';
-import { Wire } from './wire.js';
 
 const OPERATIONS = Number(process.env.LINEARIZABILITY_OPERATIONS ?? 10_000);
 t.setTimeout(60_000 + OPERATIONS * 10);
@@ -19,6 +19,7 @@ const READERS = 62;
 const BURST = 64;
 /** The one that the view with a division refuses to show. */
 const REFUSED = 13;
+const DIVIDED = `/items/divided/${REFUSED}`;
 
 const server = await startDatabase();
 const databaseUrl = await createDatabase(server, 'registers');
@@ -83,6 +84,7 @@ const QUESTIONS: readonly ((id: number) => Question)[] = [
     registers: (data: Register[]) => data,
   }),
   (id) => (id % 2 === 0 ? { ...byKey(id), path: `/items/lasting/${id}` } : byKey(id)),
+  (id) => ({ ...byKey(id), path: `/items/divided/${id}` }),
   byKey,
   () => ({
     method: 'GET',
@@ -90,10 +92,7 @@ const QUESTIONS: readonly ((id: number) => Question)[] = [
     ids: ALL,
     registers: (data: Register[]) => data,
   }),
-  (id) => {
-    const other = id === REFUSED ? 1 : id;
-    return { ...byKey(other), path: `/items/divided/${other}` };
-  },
+  (id) => ({ ...byKey(id), path: `/items/divided/${id}` }),
   (id) => ({
     method: 'POST',
     path: '/graphql',
@@ -102,9 +101,6 @@ const QUESTIONS: readonly ((id: number) => Question)[] = [
     registers: (data: { shelves_by_id: { registers: Register[] } }) => data.shelves_by_id.registers.map(numbered),
   }),
 ];
-
-/** Requests that PostgreSQL refuses, one way or the other: what they travel with must not suffer. */
-const BAD = [`/items/divided/${REFUSED}`, '/items/registers/thirteen?fields=id,value', '/items/registers/99999999999'];
 
 function byKey(id: number): Question {
   return {
@@ -186,19 +182,19 @@ async function run({ options, operations, faults }: Pass): Promise<{ history: Hi
       history.begun[id] = value;
     }
   });
-  const wires = Array.from({ length: WRITERS + READERS }, () => new Wire(service));
-  await Promise.all(wires.map((wire) => wire.open()));
+  const connections = Array.from({ length: WRITERS + READERS }, () => new Connection(service));
+  await Promise.all(connections.map((connection) => connection.open()));
   const random = randomNumbers(operations);
   await Promise.all(
-    wires.map(async (wire, position) => {
+    connections.map(async (connection, position) => {
       const isWriter = position < WRITERS;
       while (history.operations < operations && history.violations.length === 0) {
-        if (isWriter) await writeOnce(wire, position, history, random);
-        else await readOnce(wire, history, random, faults);
+        if (isWriter) await writeOnce(connection, position, history, random);
+        else await readOnce(connection, history, random, faults);
       }
     }),
   );
-  for (const wire of wires) wire.close();
+  for (const connection of connections) connection.close();
   const { text } = await get(service, '/server/metrics');
   await withSql(databaseUrl, async (sql) => {
     for (const { id, value } of await sql<Register[]>`select id, value from registers`)
@@ -208,35 +204,42 @@ async function run({ options, operations, faults }: Pass): Promise<{ history: Hi
   return { history, metrics: readMetrics(text) };
 }
 
-async function readOnce(wire: Wire, history: History, random: Random, faults: number): Promise<void> {
+async function readOnce(connection: Connection, history: History, random: Random, faults: number): Promise<void> {
   const ask = QUESTIONS[Math.floor(history.operations / BURST) % QUESTIONS.length] as (id: number) => Question;
-  const { method, path, body, ids, registers } = ask(random(REGISTERS) + 1);
+  const question = ask(random(REGISTERS) + 1);
   if (faults > 0 && random(faults) === 0) {
     history.left++;
-    return wire.leave('GET', `/items/registers/${random(REGISTERS) + 1}?fields=id,value`);
+    return connection.leave(question.method, question.path, question.body);
   }
-  if (faults > 0 && random(faults) === 0) {
-    const bad = BAD[random(BAD.length)] as string;
-    const { status } = await wire.request('GET', bad);
-    history.refused++;
-    if (status < 400 || status >= 500) history.violations.push(`${bad} was answered ${status}`);
-    return;
-  }
+  if (faults > 0 && random(faults) === 0) return refusedOnce(connection, '/items/registers/thirteen', history);
+  if (question.path !== DIVIDED) return askOnce(connection, question, history);
+  // Those that travel with it must not suffer.
+  return faults > 0 ? refusedOnce(connection, DIVIDED, history) : askOnce(connection, ask(1), history);
+}
+
+async function askOnce(connection: Connection, question: Question, history: History): Promise<void> {
+  const { method, path, body, ids, registers } = question;
   const known = history.known.slice();
-  const { status, body: text } = await wire.request(method, path, body);
+  const { status, body: text } = await connection.request(method, path, body);
   history.reads++;
   if (status !== 200) history.violations.push(`${path} was answered ${status}: ${text.slice(0, 200)}`);
   else history.check(path, known, ids, registers((JSON.parse(text) as { data: never }).data));
 }
 
+async function refusedOnce(connection: Connection, path: string, history: History): Promise<void> {
+  const { status } = await connection.request('GET', path);
+  history.refused++;
+  if (status < 400 || status >= 500) history.violations.push(`${path} was answered ${status}`);
+}
+
 /** Each register has one writer. */
-async function writeOnce(wire: Wire, writer: number, history: History, random: Random): Promise<void> {
+async function writeOnce(connection: Connection, writer: number, history: History, random: Random): Promise<void> {
   const id = writer + 1 + WRITERS * random(REGISTERS / WRITERS);
   const value = (history.begun[id] as number) + 1;
   history.begun[id] = value;
   const { status, body } =
     random(3) === 0
-      ? await wire.request(
+      ? await connection.request(
           'POST',
           '/graphql',
           JSON.stringify({
@@ -245,7 +248,7 @@ async function writeOnce(wire: Wire, writer: number, history: History, random: R
             variables: { id, value },
           }),
         )
-      : await wire.request('PATCH', `/items/registers/${id}?fields=id,value`, JSON.stringify({ value }));
+      : await connection.request('PATCH', `/items/registers/${id}?fields=id,value`, JSON.stringify({ value }));
   history.writes++;
   if (status === 200 && new RegExp(`"value":${value}\\b`).test(body)) history.learn(id, value);
   else history.violations.push(`a write was answered ${status}: ${body.slice(0, 200)}`);

@@ -11,7 +11,7 @@ export interface Received {
   readonly body: string;
 }
 
-export class Wire {
+export class Connection {
   readonly #url: URL;
   #socket: Socket | null = null;
   #received: Buffer = EMPTY;
@@ -31,10 +31,10 @@ export class Wire {
   }
 
   /** Writes the request and goes away without its answer. */
-  async leave(method: string, path: string): Promise<void> {
+  async leave(method: string, path: string, body = ''): Promise<void> {
     const socket = this.#socket ?? (await this.#connect());
     this.#socket = null;
-    await new Promise((resolve) => socket.write(head(method, path, ''), resolve));
+    await new Promise((resolve) => socket.write(head(method, path, body), resolve));
     socket.removeAllListeners('close').resetAndDestroy();
   }
 
