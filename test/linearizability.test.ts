@@ -13,8 +13,10 @@ t.setTimeout(60_000 + OPERATIONS * 10);
 const REGISTERS = 16;
 const SHELVES = 4;
 /** Few, because they work all the time: a service that mostly reads is where reads travel together. */
-const WRITERS = 2;
-const READERS = 62;
+const WRITERS = 4;
+/** They keep a read on its way that takes some time. */
+const WAITERS = 2;
+const READERS = 58;
 /** So many requests in a row ask for the same shape: as clients do that come from one page. */
 const BURST = 64;
 /** The one that the view with a division refuses to show. */
@@ -29,7 +31,7 @@ await withSql(databaseUrl, async (sql) => {
   await sql`create table registers (id int primary key, value int not null, shelf int references shelves)`;
   await sql`create view divided as select id, value / (case id when ${sql.unsafe(String(REFUSED))} then 0 else 1 end) as value from registers`;
   // What it shows was true when it began: an answer that is on its way for so long is soon out of date.
-  await sql`create view lasting as select id, value, pg_sleep(0.0005)::text as lasted from registers`;
+  await sql`create view lasting as select id, value, pg_sleep(0.001)::text as lasted from registers`;
   await sql`insert into shelves select n, 'Shelf ' || n from generate_series(1, ${SHELVES}::int) n`;
   await sql`insert into registers select n, 0, (n - 1) % ${SHELVES}::int + 1 from generate_series(1, ${REGISTERS}::int) n`;
   await sql`insert into service_collections (collection, primary_key) values ('divided', 'id'), ('lasting', 'id')`;
@@ -62,7 +64,6 @@ function shelved(shelf: number): number[] {
 /** By the number of a burst; one by key comes more often, since such reads are the most. */
 const QUESTIONS: readonly ((id: number) => Question)[] = [
   byKey,
-  (id) => (id % 2 === 0 ? lastingFirst() : byKey(id)),
   (id) => ({
     method: 'GET',
     path: `/items/shelves/${shelfOf(id)}?fields=id,registers.id,registers.value`,
@@ -111,14 +112,16 @@ function byKey(id: number): Question {
   };
 }
 
-function lastingFirst(): Question {
-  return {
-    method: 'GET',
-    path: '/items/lasting?limit=4&sort=id',
-    ids: ALL.slice(0, 4),
-    registers: (data: Register[]) => data,
-  };
-}
+/**
+ * On its way for so long that somebody always waits for it: who asks for the same right after a write must not get the answer
+ * that was on its way before.
+ */
+const LASTING: Question = {
+  method: 'GET',
+  path: '/items/lasting?sort=id',
+  ids: ALL,
+  registers: (data: Register[]) => data,
+};
 
 function shelfOf(id: number): number {
   return ((id - 1) % SHELVES) + 1;
@@ -182,14 +185,14 @@ async function run({ options, operations, faults }: Pass): Promise<{ history: Hi
       history.begun[id] = value;
     }
   });
-  const connections = Array.from({ length: WRITERS + READERS }, () => new Connection(service));
+  const connections = Array.from({ length: WRITERS + WAITERS + READERS }, () => new Connection(service));
   await Promise.all(connections.map((connection) => connection.open()));
   const random = randomNumbers(operations);
   await Promise.all(
     connections.map(async (connection, position) => {
-      const isWriter = position < WRITERS;
       while (history.operations < operations && history.violations.length === 0) {
-        if (isWriter) await writeOnce(connection, position, history, random);
+        if (position < WRITERS) await writeOnce(connection, position, history, random);
+        else if (position < WRITERS + WAITERS) await askOnce(connection, LASTING, history);
         else await readOnce(connection, history, random, faults);
       }
     }),
@@ -252,6 +255,7 @@ async function writeOnce(connection: Connection, writer: number, history: Histor
   history.writes++;
   if (status === 200 && new RegExp(`"value":${value}\\b`).test(body)) history.learn(id, value);
   else history.violations.push(`a write was answered ${status}: ${body.slice(0, 200)}`);
+  if (random(4) === 0) await askOnce(connection, LASTING, history);
 }
 
 type Random = (below: number) => number;
