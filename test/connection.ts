@@ -46,6 +46,7 @@ export class Connection {
   close(): void {
     this.#socket?.removeAllListeners('close').destroy();
     this.#socket = null;
+    this.#waiting?.reject(new Error('the connection was closed'));
   }
 
   async #connect(): Promise<Socket> {
