@@ -48,9 +48,10 @@ export async function listen(router: Router, config: Config, observe: Observer):
   const serve = async (exchange: Exchange): Promise<void> => {
     try {
       const reply = await answer(exchange);
-      if (typeof reply.body !== 'function' || exchange.method === 'HEAD')
-        write(exchange, reply, writeOptions(exchange));
-      else await stream(exchange, reply, reply.body, writeOptions(exchange));
+      if (typeof reply.body !== 'function' || exchange.method === 'HEAD') {
+        const sent = write(exchange, reply, writeOptions(exchange));
+        if (sent) await sent;
+      } else await stream(exchange, reply, reply.body, writeOptions(exchange));
     } catch (error) {
       const reply = errorReply(error);
       if (reply.status >= 500) {
