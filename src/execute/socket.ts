@@ -61,41 +61,55 @@ export class Joiner {
     return this.#separator !== null;
   }
 
-  /** A copy of whole messages in which rows that follow each other are one. */
-  join(bytes: Buffer): Buffer {
-    const joined = Buffer.allocUnsafe(bytes.length);
+  /**
+   * Makes rows that follow each other one, in place; answers how long the messages are then. Nothing is made per row: views
+   * would cost more than the bytes they move.
+   */
+  join(bytes: Buffer): number {
+    const separator = this.#separator as number;
     let length = 0;
-    let row: number | null = null;
-    const close = (): void => {
-      if (row === null) return;
-      joined.writeUInt32BE(length - row - 1, row + 1);
-      joined.writeInt32BE(length - row - ROW_HEAD, row + HEAD + 2);
-      row = null;
-    };
+    let row = -1;
     for (let start = 0; start < bytes.length; ) {
-      const end = start + 1 + bytes.readUInt32BE(start + 1);
+      const end = start + 1 + numberAt(bytes, start + 1);
       const isRow = bytes[start] === DATA_ROW;
       if (isRow) this.rows++;
-      if (!isRow || this.rows <= this.#apart || !hasOneCell(bytes, start)) {
-        close();
-        length += bytes.copy(joined, length, start, end);
-      } else if (row === null) {
-        row = length;
-        length += bytes.copy(joined, length, start, end);
+      const isJoined = isRow && this.rows > this.#apart && hasOneCell(bytes, start);
+      if (isJoined && row >= 0) {
+        bytes[length++] = separator;
+        bytes.copyWithin(length, start + ROW_HEAD, end);
+        length += end - start - ROW_HEAD;
       } else {
-        joined[length++] = this.#separator as number;
-        length += bytes.copy(joined, length, start + ROW_HEAD, end);
+        if (row >= 0) closeRow(bytes, row, length);
+        row = isJoined ? length : -1;
+        bytes.copyWithin(length, start, end);
+        length += end - start;
       }
       start = end;
     }
-    close();
-    return joined.subarray(0, length);
+    if (row >= 0) closeRow(bytes, row, length);
+    return length;
   }
+}
+
+/** Four bytes as a number; the methods of Buffer check what need not be checked here. */
+function numberAt(bytes: Buffer, position: number): number {
+  return (
+    (((bytes[position] as number) << 24) |
+      ((bytes[position + 1] as number) << 16) |
+      ((bytes[position + 2] as number) << 8) |
+      (bytes[position + 3] as number)) >>>
+    0
+  );
+}
+
+function closeRow(bytes: Buffer, row: number, end: number): void {
+  bytes.writeUInt32BE(end - row - 1, row + 1);
+  bytes.writeUInt32BE(end - row - ROW_HEAD, row + HEAD + 2);
 }
 
 /** And it is not null. */
 function hasOneCell(bytes: Buffer, row: number): boolean {
-  return bytes.readUInt16BE(row + HEAD) === 1 && bytes.readInt32BE(row + HEAD + 2) >= 0;
+  return bytes[row + HEAD] === 0 && bytes[row + HEAD + 1] === 1 && (bytes[row + HEAD + 2] as number) < 0x80;
 }
 
 /** Cuts what arrives into whole messages. */
@@ -117,13 +131,13 @@ class Messages {
     let start = this.#known > 0 ? this.#complete(bytes, 0) : 0;
     const first = start;
     while (start + HEAD <= bytes.length) {
-      const end = start + 1 + bytes.readUInt32BE(start + 1);
+      const end = start + 1 + numberAt(bytes, start + 1);
       if (end > bytes.length) break;
       start = end;
     }
     if (start > first) {
       const messages = bytes.subarray(first, start);
-      this.#give(this.#joiner.active ? this.#joiner.join(messages) : Buffer.from(messages));
+      this.#give(Buffer.from(this.#joiner.active ? messages.subarray(0, this.#joiner.join(messages)) : messages));
     }
     if (start < bytes.length) this.#complete(bytes, start);
   }
@@ -143,7 +157,8 @@ class Messages {
       const whole = this.#whole;
       this.#whole = null;
       this.#known = 0;
-      this.#give(this.#joiner.active ? this.#joiner.join(whole) : whole);
+      if (this.#joiner.active) this.#joiner.join(whole);
+      this.#give(whole);
     }
     return position + copied;
   }
