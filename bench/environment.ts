@@ -56,6 +56,7 @@ export function openDatabase(url: string, schema = 'public'): Promise<Database> 
 
 export interface RunningService {
   readonly url: string;
+  readonly pid: number;
   stop(): Promise<void>;
 }
 
@@ -85,7 +86,7 @@ export async function startService({ databaseUrl, poolSize, profile }: ServiceOp
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   try {
-    return { url: await readUrl(child), stop: () => stopProcess(child) };
+    return { url: await readUrl(child), pid: child.pid ?? 0, stop: () => stopProcess(child) };
   } catch (error) {
     await stopProcess(child);
     throw error;

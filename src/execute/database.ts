@@ -4,6 +4,7 @@ import postgres from 'postgres';
 import { StartError } from '../errors.js';
 import { packageVersion } from '../files.js';
 import { quoteIdentifier } from '../sql/fragment.js';
+import { Joiner, openDriverSocket, type Place } from './driver-socket.js';
 import { cellOptions, type Session, SessionPool } from './sessions.js';
 import type { Target } from './socket.js';
 import { Wire } from './wire.js';
@@ -159,7 +160,7 @@ function openClient(
   statementTimeout: number,
   settings: Settings = {},
 ): Pool {
-  return postgres(options.url, {
+  const client = postgres(options.url, {
     ...clientOptions,
     prepare: true,
     // One statement less per new connection.
@@ -183,6 +184,24 @@ function openClient(
       ...settings,
     },
   } as unknown as postgres.Options<Record<string, postgres.PostgresType>>) as unknown as Pool;
+  if (!clientOptions.socket) readThroughOurSocket(client);
+  return client;
+}
+
+/** What TLS decrypts does not pass our socket; and which of several hosts is next is known to the driver alone. */
+function readThroughOurSocket(client: Pool): void {
+  const options = client.options as unknown as Place & { ssl: unknown; socket: unknown };
+  if (options.ssl || options.host.length > 1) return;
+  const joiner = new Joiner();
+  joiners.set(client, joiner);
+  options.socket = () => openDriverSocket(options, joiner);
+}
+
+const joiners = new WeakMap<Pool, Joiner>();
+
+/** Of a client with one connection; undefined where the driver reads by itself. */
+export function joinerOf(client: Pool): Joiner | undefined {
+  return joiners.get(client);
 }
 
 function describe(error: unknown, url: string): string {

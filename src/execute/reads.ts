@@ -198,13 +198,17 @@ export class Reads {
     return false;
   }
 
-  /** Hands the items to `take`, batch by batch, with the statement they came from; answers that statement. */
+  /**
+   * Hands the items to `take`, batch by batch, with the statement they came from; answers that statement. With a separator, a
+   * byte, several items may come as one cell, joined by it.
+   */
   async stream(
     parsed: Parsed,
     compiled: Compiled,
     caller: Identity,
     take: (cells: readonly Buffer[], compiled: Compiled) => Promise<boolean>,
     onAbort: (listener: () => void) => void,
+    separator: number | null = null,
   ): Promise<Compiled> {
     let taken = false;
     return this.#attempt(
@@ -217,6 +221,7 @@ export class Reads {
           parameters: bind(parameters, parsed.values, caller),
           prepare: this.isKnown(current),
           batchTimeout: this.#limits.batchTimeout,
+          joined: separator === null ? null : { separator, apart: current.opening ? 1 : 0 },
           take: (cells) => {
             taken = true;
             return take(cells, current);

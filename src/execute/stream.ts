@@ -3,12 +3,12 @@
  * constant. The consumer's leaving ends the statement at once, also while PostgreSQL is still at work on it.
  */
 import { invalidQuery } from '../errors.js';
-import type { Database } from './database.js';
+import { type Database, joinerOf } from './database.js';
 import type { Session } from './sessions.js';
 
 /** Rows of the first batch; the next ones are sized by the bytes of the last, to keep batches of wide rows small. */
 const FIRST_BATCH = 50;
-const MOST_ROWS = 1_000;
+const MOST_ROWS = 4_000;
 const BATCH_BYTES = 524_288;
 
 export interface StreamOptions {
@@ -17,6 +17,8 @@ export interface StreamOptions {
   readonly prepare: boolean;
   /** Milliseconds one batch may take; 0 for no limit. */
   readonly batchTimeout: number;
+  /** The byte that cells may be joined by, and how many come alone before those; null where each has to come alone. */
+  readonly joined: { readonly separator: number; readonly apart: number } | null;
   /** Takes the cells of a batch; answers whether more are wanted. */
   readonly take: (cells: readonly Buffer[]) => Promise<boolean>;
   /** Registers what is to be called when the consumer leaves. */
@@ -39,6 +41,7 @@ export async function streamRows(database: Database, options: StreamOptions): Pr
 /** Answers whether the statement was cancelled. */
 async function readAll(session: Session, options: StreamOptions): Promise<boolean> {
   const query = session.query(options.text, options.parameters, { prepare: options.prepare }).raw();
+  const joiner = options.joined ? joinerOf(session.client) : undefined;
   let timedOut = false;
   let left = false;
   let working = false;
@@ -64,12 +67,16 @@ async function readAll(session: Session, options: StreamOptions): Promise<boolea
     }, options.batchTimeout);
   };
   arm();
+  let rowsBefore = 0;
+  if (options.joined) joiner?.begin(options.joined.separator, options.joined.apart);
   try {
     await query.cursor(FIRST_BATCH, async (rows) => {
       working = false;
       if (timer) clearTimeout(timer);
       const cells = (rows as unknown as Buffer[][]).filter((row) => row !== undefined).map((row) => row[0] as Buffer);
-      resize(query, cells);
+      const count = joiner ? joiner.rows - rowsBefore : cells.length;
+      rowsBefore += count;
+      resize(query, cells, count);
       const more = await options.take(cells);
       if (!more || left) return session.client.CLOSE as never;
       working = true;
@@ -80,6 +87,7 @@ async function readAll(session: Session, options: StreamOptions): Promise<boolea
     if (!left) throw error;
   } finally {
     working = false;
+    joiner?.end();
     if (timer) clearTimeout(timer);
     await cancelled;
   }
@@ -87,8 +95,8 @@ async function readAll(session: Session, options: StreamOptions): Promise<boolea
 }
 
 /** The driver reads the size anew for each batch. */
-function resize(query: unknown, cells: readonly Buffer[]): void {
+function resize(query: unknown, cells: readonly Buffer[], count: number): void {
   const bytes = cells.reduce((sum, cell) => sum + cell.length, 0);
-  const rows = Math.floor((BATCH_BYTES * cells.length) / Math.max(bytes, 1));
+  const rows = Math.floor((BATCH_BYTES * count) / Math.max(bytes, 1));
   (query as { cursorRows: number }).cursorRows = Math.max(1, Math.min(MOST_ROWS, rows));
 }

@@ -45,8 +45,9 @@ export async function listen(router: Router, config: Config, observe: Observer):
   };
   const reply = (exchange: Exchange, reply: Reply): void => {
     if (typeof reply.body !== 'function' || exchange.method === 'HEAD') {
-      write(exchange, reply, writeOptions(exchange));
-      done(exchange);
+      const sent = write(exchange, reply, writeOptions(exchange));
+      if (sent) void sent.then(() => done(exchange));
+      else done(exchange);
     } else
       stream(exchange, reply, reply.body, writeOptions(exchange)).then(
         () => done(exchange),

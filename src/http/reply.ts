@@ -2,6 +2,7 @@
 import { build } from 'fast-json-stringify';
 import { fromDatabase, invalidPayload, ServiceError } from '../errors.js';
 import type { Exchange } from './exchange.js';
+import { endLarge, LARGE } from './large.js';
 
 export interface Reply {
   readonly status: number;
@@ -95,17 +96,21 @@ export interface WriteOptions {
   readonly report: (error: unknown) => void;
 }
 
-export function write(exchange: Exchange, reply: Reply, options: WriteOptions): void {
-  if (exchange.aborted) return;
+/** Answers when a large body has left; a small one is none of our business any more. */
+export function write(exchange: Exchange, reply: Reply, options: WriteOptions): Promise<void> | undefined {
+  if (exchange.aborted) return undefined;
   const { response } = exchange;
   const { body } = reply;
   exchange.replied = true;
+  let sent: Promise<void> | undefined;
   response.cork(() => {
     writeHead(exchange, reply, options);
     if (reply.status === 204 || reply.status === 304 || typeof body === 'function') endEmpty(exchange, options.close);
     else if (exchange.method === 'HEAD') response.endWithoutBody(Buffer.byteLength(body), options.close);
-    else response.end(body, options.close);
+    else if (body.length < LARGE || typeof body === 'string' || options.close) response.end(body, options.close);
+    else sent = endLarge(exchange, body);
   });
+  return sent;
 }
 
 /** A length that is left out must not be named at all: given as undefined it is sent as 2^63, and the connection ends. */

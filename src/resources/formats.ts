@@ -9,6 +9,8 @@ export interface Format {
   readonly type: string;
   readonly extension: string;
   readonly open: (columns: Columns) => string;
+  /** The byte between two items, where nothing else is done to them: then several may come as one cell. */
+  readonly separator?: number;
   /** `first` says whether the batch holds the first item of the file. */
   readonly items: (cells: readonly Buffer[], first: boolean, columns: Columns) => Buffer;
   readonly close: string;
@@ -19,12 +21,15 @@ export interface Format {
 type Columns = readonly (readonly string[])[];
 type Item = Record<string, unknown>;
 
+export const COMMA = 0x2c;
+
 export const FORMATS: Readonly<Record<ExportFormat, Format>> = {
   json: {
     type: 'application/json; charset=utf-8',
     extension: 'json',
     open: () => '[',
-    items: (cells, first) => joinCells(cells, COMMA, first),
+    separator: COMMA,
+    items: (cells, first) => joinCells(cells, first),
     close: ']',
   },
   ndjson: {
@@ -53,18 +58,21 @@ export const FORMATS: Readonly<Record<ExportFormat, Format>> = {
   },
 };
 
-const COMMA = Buffer.from(',');
 const NEW_LINE = Buffer.from('\n');
 
-/** The cells of a batch behind those already written. */
-export function joinCells(cells: readonly Buffer[], separator: Buffer, first: boolean): Buffer {
-  const pieces: Buffer[] = new Array(cells.length * 2);
-  for (let position = 0; position < cells.length; position++) {
-    pieces[position * 2] = separator;
-    pieces[position * 2 + 1] = cells[position] as Buffer;
+/** The cells of a batch, with commas between them, behind those already written. */
+export function joinCells(cells: readonly Buffer[], first: boolean, opening: Buffer = NOTHING): Buffer {
+  const size = cells.reduce((sum, cell) => sum + 1 + cell.length, opening.length);
+  const joined = Buffer.allocUnsafe(size);
+  let length = opening.copy(joined);
+  for (const [position, cell] of cells.entries()) {
+    if (position > 0 || !first) joined[length++] = COMMA;
+    length += cell.copy(joined, length);
   }
-  return Buffer.concat(first ? pieces.slice(1) : pieces);
+  return joined.subarray(0, length);
 }
+
+const NOTHING = Buffer.alloc(0);
 
 /** PostgreSQL breaks lines between the elements of a list; inside of texts they are escaped. */
 function oneLine(cell: Buffer): Buffer {

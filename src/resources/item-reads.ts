@@ -6,11 +6,11 @@ import { forbidden } from '../errors.js';
 import type { Waiter } from '../execute/cohorts.js';
 import type { Compiled, Reads } from '../execute/reads.js';
 import type { Exchange } from '../http/exchange.js';
-import { JSON_TYPE, jsonText, LATER, type Outcome, type Produce, type Reply } from '../http/reply.js';
+import { JSON_TYPE, jsonText, LATER, type Outcome, type Produce, type Reply, type Sink } from '../http/reply.js';
 import type { ExportFormat, Parsed, ParsedOperation } from '../request/ast.js';
 import type { ParseLimits } from '../request/query.js';
 import { parseRead, parseSearch } from '../request/rest.js';
-import { FORMATS, type Format, joinCells } from './formats.js';
+import { COMMA, FORMATS, type Format, joinCells } from './formats.js';
 import type { ItemsServices, Place } from './items.js';
 import type { ParsedUrls } from './urls.js';
 
@@ -98,25 +98,23 @@ function taggedReply(exchange: Exchange, body: Buffer): Reply {
 
 /** A list that may be large, in the envelope of every other list. */
 function streamItems(parsed: Parsed, compiled: Compiled, identity: Identity, reads: Reads): Reply {
-  const separator = Buffer.from(',');
   const produce: Produce = async (sink) => {
     let items = 0;
     let opened = false;
     const take = async (cells: readonly Buffer[]): Promise<boolean> => {
       const rows = compiled.opening && !opened ? cells.slice(1) : cells;
-      const opening = opened ? EMPTY : compiled.opening ? (cells[0] as Buffer) : OPENING;
+      const opening = opened ? undefined : compiled.opening ? (cells[0] as Buffer) : OPENING;
       opened = true;
-      const piece = joinCells(rows, separator, items === 0);
+      const piece = joinCells(rows, items === 0, opening);
       items += rows.length;
-      return sink.write(opening.length === 0 ? piece : Buffer.concat([opening, piece]));
+      return sink.write(piece);
     };
-    await reads.stream(parsed, compiled, identity, take, (listener) => sink.onAbort(listener));
+    await reads.stream(parsed, compiled, identity, take, (listener) => sink.onAbort(listener), COMMA);
     await sink.write(opened ? CLOSING : Buffer.concat([OPENING, CLOSING]));
   };
   return { status: 200, type: JSON_TYPE, body: produce };
 }
 
-const EMPTY = Buffer.alloc(0);
 const OPENING = Buffer.from('{"data":[');
 const CLOSING = Buffer.from(']}');
 
@@ -130,7 +128,8 @@ function exportItems(parsed: Parsed, name: ExportFormat, compiled: Compiled, ide
       items += cells.length;
       return sink.write(whole);
     };
-    const { columns } = await reads.stream(parsed, compiled, identity, take, (listener) => sink.onAbort(listener));
+    const onAbort: Sink['onAbort'] = (listener) => sink.onAbort(listener);
+    const { columns } = await reads.stream(parsed, compiled, identity, take, onAbort, format.separator);
     if (items === 0 && parsed.request.target.kind === 'item') throw forbidden();
     const opening = Buffer.from(format.open(columns));
     const closing = Buffer.from(format.close);
