@@ -26,10 +26,13 @@ export interface Waiter {
 /** Milliseconds that a cohort may take: dear reads travel alone, cheap ones in company. */
 const BUDGET = 4;
 const MOST_MEMBERS = 64;
-/** So many cohorts of cheap reads are on their way at a time: while one is in PostgreSQL, the other is in Node. */
-const CHEAP_LANES = 2;
-/** A read is cheap when at least so many fit into the budget. */
+/** So many statements of cheap reads are on their way on a connection: while one is in PostgreSQL, the other is in Node. */
+const DEPTH = 2;
+/** A read is cheap when at least so many fit into the budget; of the cheapest, one backend serves more than Node can take. */
 const CHEAP_MEMBERS = 8;
+const CHEAPEST_MEMBERS = 80;
+/** Connections that cheap reads of one shape use at a time. */
+const CHEAP_LANES = 2;
 /** Milliseconds after which members do not wait for those before them, if a connection is free. */
 const PATIENCE = 5;
 /** Milliseconds after which nobody waits for a cohort any more: one of its members is dear, and each is sent alone. */
@@ -78,6 +81,8 @@ class Member {
 interface Lane {
   readonly wire: Wire;
   load: number;
+  /** When the last of them was answered. */
+  ended: number;
 }
 
 /** What waits and what is on its way, of one shape. */
@@ -86,12 +91,11 @@ class Queue {
   readonly waiting: Member[] = [];
   /** Those whose cohort failed or took too long: each is sent by itself. */
   readonly alone: Member[] = [];
-  /** Statements on their way, and the members they carry. */
-  running = 0;
+  /** Members on their way. */
   carried = 0;
   sent = 0;
-  /** Where the last statement went. */
-  lane: Lane | null = null;
+  /** Where its statements are on their way. */
+  readonly lanes: Lane[] = [];
   isTurning = false;
   /**
    * Milliseconds per member, null before the first answer. It falls fast and rises slowly: what a read takes when nothing is in
@@ -115,17 +119,32 @@ class Queue {
     return this.#cost !== null && this.#cost * CHEAP_MEMBERS <= BUDGET;
   }
 
-  /** Of those that wait, the share of one lane. */
+  /** Of a cheap read: the connections that its statements share. */
+  get mostLanes(): number {
+    return (this.#cost ?? BUDGET) * CHEAPEST_MEMBERS <= BUDGET ? 1 : CHEAP_LANES;
+  }
+
   get mostMembers(): number {
     if (this.#cost === null) return 1;
-    const share = Math.ceil((this.waiting.length + this.carried) / CHEAP_LANES);
-    return Math.max(1, Math.min(MOST_MEMBERS, Math.floor(BUDGET / this.#cost), this.isCheap ? share : MOST_MEMBERS));
+    const affordable = Math.max(1, Math.min(MOST_MEMBERS, Math.floor(BUDGET / this.#cost)));
+    return this.isCheap ? Math.min(affordable, this.#share) : affordable;
+  }
+
+  /** Of all members, those that one statement should carry. */
+  get #share(): number {
+    return Math.ceil((this.waiting.length + this.carried) / (this.mostLanes * DEPTH));
   }
 
   /** Whether it is better to wait until more have come: not when that would leave the database idle. */
   shouldWait(now: number): boolean {
-    if (!this.isCheap || this.running === 0 || now - this.sent > PATIENCE) return false;
-    return this.running >= CHEAP_LANES || this.waiting.length < Math.min(this.carried, MOST_MEMBERS);
+    if (!this.isCheap || this.lanes.length === 0 || now - this.sent > PATIENCE) return false;
+    return this.lanes.length >= this.mostLanes * DEPTH || this.waiting.length < Math.min(this.#share, MOST_MEMBERS);
+  }
+
+  /** The connection behind whose statement another one may go; null where it needs one of its own. */
+  get busyLane(): Lane | null {
+    if (!this.isCheap || this.lanes.length < this.mostLanes) return null;
+    return this.lanes.find((lane) => lane.load < DEPTH) ?? null;
   }
 
   learn(cost: number): void {
@@ -164,7 +183,7 @@ export class Cohorts {
 
   /** `together` is false where each read is to travel alone. */
   constructor(wires: readonly Wire[], together: boolean) {
-    this.#free = wires.map((wire) => ({ wire, load: 0 }));
+    this.#free = wires.map((wire) => ({ wire, load: 0, ended: 0 }));
     this.most = wires.length;
     this.#reserved = wires.length > 1 ? Math.ceil(wires.length * RESERVED) : 0;
     this.#mostMembers = together ? MOST_MEMBERS : 1;
@@ -233,8 +252,8 @@ export class Cohorts {
 
   #maySend(queue: Queue, now: number): boolean {
     if (this.#mostMembers > 1 && queue.shouldWait(now)) return false;
-    const isSwift = queue.isCheap && queue.running < CHEAP_LANES;
-    if (isSwift && queue.lane?.load === 1 && queue.running === 1) return true;
+    if (queue.busyLane) return true;
+    const isSwift = queue.isCheap && queue.lanes.length < queue.mostLanes;
     const kept = isSwift ? 0 : queue.isUnknown ? this.#reserved >> 1 : this.#reserved;
     return this.#free.length > kept;
   }
@@ -243,30 +262,25 @@ export class Cohorts {
     const members = queue.next(Math.min(queue.mostMembers, this.#mostMembers));
     const [first] = members;
     if (first === undefined) return;
-    const lane = this.#laneFor(queue);
+    // Behind another one of its shape: a backend that finds work when it is done need not be woken, which costs more than the
+    // work. Else the connection that was used last: its statements are prepared, its memory is warm.
+    const lane = queue.busyLane ?? (this.#free.pop() as Lane);
     lane.load++;
-    queue.lane = lane;
+    queue.lanes.push(lane);
     this.sizes[members.length] = (this.sizes[members.length] as number) + 1;
-    queue.running++;
     queue.carried += members.length;
     queue.sent = now;
     const end = (): void => {
       if (--lane.load === 0) this.#free.push(lane);
-      queue.running--;
+      queue.lanes.splice(queue.lanes.indexOf(lane), 1);
       queue.carried -= members.length;
-      queue.learn((performance.now() - now) / members.length);
+      const ended = performance.now();
+      // What it has waited for the one before it is not its own time.
+      queue.learn((ended - Math.max(now, lane.ended)) / members.length);
+      lane.ended = ended;
       if (this.#turns.length > 0) this.#schedule();
     };
     lane.wire.run(members.length === 1 ? alone(queue, first, end) : this.#together(queue, members, first, end));
-  }
-
-  /**
-   * A cheap read goes behind another one of its shape: a backend that finds work when it is done need not be woken, which costs
-   * more than the work. Otherwise the connection that was used last: its statements are prepared, its memory is warm.
-   */
-  #laneFor(queue: Queue): Lane {
-    if (queue.isCheap && queue.lane?.load === 1 && queue.running === 1) return queue.lane;
-    return this.#free.pop() as Lane;
   }
 
   /** One that fails must not fail its neighbours: then each is sent alone. */
