@@ -173,6 +173,7 @@ export class Cohorts {
   /** Connections, and how many of them have a statement on its way. */
   readonly most: number;
   readonly #free: Lane[];
+  readonly #parallel: Lane | undefined;
   readonly #reserved: number;
   readonly #mostMembers: number;
   readonly #queues = new WeakMap<Shape, Queue>();
@@ -184,6 +185,7 @@ export class Cohorts {
   /** `together` is false where each read is to travel alone. */
   constructor(wires: readonly Wire[], together: boolean) {
     this.#free = wires.map((wire) => ({ wire, load: 0, ended: 0 }));
+    this.#parallel = this.#free[0];
     this.most = wires.length;
     this.#reserved = wires.length > 1 ? Math.ceil(wires.length * RESERVED) : 0;
     this.#mostMembers = together ? MOST_MEMBERS : 1;
@@ -264,14 +266,14 @@ export class Cohorts {
     if (first === undefined) return;
     // Behind another one of its shape: a backend that finds work when it is done need not be woken, which costs more than the
     // work. Else the connection that was used last: its statements are prepared, its memory is warm.
-    const lane = queue.busyLane ?? (this.#free.pop() as Lane);
+    const lane = queue.busyLane ?? this.#takeLane(queue);
     lane.load++;
     queue.lanes.push(lane);
     this.sizes[members.length] = (this.sizes[members.length] as number) + 1;
     queue.carried += members.length;
     queue.sent = now;
     const end = (): void => {
-      if (--lane.load === 0) this.#free.push(lane);
+      if (--lane.load === 0) this.#release(lane);
       queue.lanes.splice(queue.lanes.indexOf(lane), 1);
       queue.carried -= members.length;
       const ended = performance.now();
@@ -281,6 +283,18 @@ export class Cohorts {
       if (this.#turns.length > 0) this.#schedule();
     };
     lane.wire.run(members.length === 1 ? alone(queue, first, end) : this.#together(queue, members, first, end));
+  }
+
+  /** Only one connection may use several processors: a dear read that comes alone is done sooner, many would share them at a loss. */
+  #takeLane(queue: Queue): Lane {
+    const first = this.#free[0] as Lane;
+    if (first === this.#parallel && !queue.isCheap) return this.#free.shift() as Lane;
+    return this.#free.pop() as Lane;
+  }
+
+  #release(lane: Lane): void {
+    if (lane === this.#parallel) this.#free.unshift(lane);
+    else this.#free.push(lane);
   }
 
   /** One that fails must not fail its neighbours: then each is sent alone. */

@@ -89,9 +89,14 @@ export class Database {
       );
     // The socket is secured before the driver gets it.
     const wire = { max: 1, max_pipeline: 0, max_lifetime: null, ssl: false } as const;
-    const openWire = (): Wire =>
+    const openWire = (_: unknown, position: number): Wire =>
       new Wire(pool.options as unknown as Target, (socket, onclose) =>
-        openClient(options, { ...wire, socket, onclose }, options.statementTimeout),
+        openClient(
+          options,
+          { ...wire, socket, onclose },
+          options.statementTimeout,
+          position === 0 ? {} : ON_ONE_PROCESSOR,
+        ),
       );
     const pools = {
       wires: Array.from({ length: options.connections }, openWire),
@@ -153,6 +158,9 @@ type Settings = Readonly<Record<string, string>>;
 
 /** Rows of a payload come as one document, which tells the planner nothing: to plan a chain for each would cost more than to run it. */
 const PLANNED_ONCE: Settings = { plan_cache_mode: 'force_generic_plan' };
+
+/** Of all connections for reads but the first: what one statement gains by using several processors, many of them lose. */
+const ON_ONE_PROCESSOR: Settings = { max_parallel_workers_per_gather: '0' };
 
 function openClient(
   options: DatabaseOptions,
