@@ -4,6 +4,7 @@ import type { Config } from '../config.js';
 import { invalidQuery, StartError } from '../errors.js';
 import type { Observer } from '../observe.js';
 import { holdBody } from './body.js';
+import { createCompression } from './compress.js';
 import { createCookies } from './cookies.js';
 import { type Cors, createCors } from './cors.js';
 import { Exchange } from './exchange.js';
@@ -28,10 +29,12 @@ export async function listen(router: Router, config: Config, observe: Observer):
   const cors = createCors(config);
   const network = createNetwork(config);
   const cookies = createCookies(config);
+  const compression = createCompression(config);
   const answer = createAnswer(router, cors, config);
   const running: Running = { count: 0, closing: false, idle: null };
   app.any('/*', (response, request) => {
     const exchange = new Exchange(request, response, network);
+    if (compression) exchange.wanted = compression.negotiate(request.getHeader('accept-encoding'));
     running.count++;
     void serve(exchange).finally(() => {
       if (--running.count === 0) running.idle?.();
@@ -47,16 +50,18 @@ export async function listen(router: Router, config: Config, observe: Observer):
   });
   const serve = async (exchange: Exchange): Promise<void> => {
     try {
-      const reply = await answer(exchange);
+      const answered = await answer(exchange);
+      const reply = compression ? await compression.encode(exchange, answered) : answered;
       if (typeof reply.body !== 'function' || exchange.method === 'HEAD') {
         const sent = write(exchange, reply, writeOptions(exchange));
         if (sent) await sent;
       } else await stream(exchange, reply, reply.body, writeOptions(exchange));
     } catch (error) {
-      const reply = errorReply(error);
-      if (reply.status >= 500) {
+      const failure = errorReply(error);
+      if (failure.status >= 500) {
         report(exchange, error);
       }
+      const reply = compression ? await compression.encode(exchange, failure) : failure;
       if (!exchange.cookieRefused) write(exchange, reply, writeOptions(exchange));
       else {
         const headers = { ...reply.headers, 'Set-Cookie': cookies.clear(exchange, 'session') };

@@ -5,6 +5,7 @@
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { invalidPayload, unsupportedMediaType } from '../errors.js';
 import { readCookie } from './cookies.js';
+import type { Wanted } from './encoding.js';
 import type { Network } from './network.js';
 
 export interface Headers {
@@ -44,6 +45,8 @@ export class Exchange {
   /** Whether the response was written: from then on nothing may touch it. */
   replied = false;
   timing = '';
+  /** How the body of the response is to be compressed; null for not at all. */
+  wanted: Wanted | null = null;
   /** The session cookie was no good: the answer tells the client to drop it. */
   cookieRefused = false;
   readonly #network: Network;
