@@ -123,6 +123,11 @@ const OPTIONS = {
     'Time a change of the structure waits for a table before it lets others pass and tries again',
   ),
   STRUCTURE_TIMEOUT: duration('30s', 'Time after which a change of the structure gives up on a table in use'),
+  COMPRESSION: encodings(
+    'off',
+    'Compress bodies for clients that ask for it: off, gzip, brotli, or both, the preferred one first (brotli,gzip)',
+  ),
+  COMPRESSION_MIN_SIZE: size('1kb', 'Bodies that are smaller are not compressed'),
   SERVER_TIMING: boolean('true', 'Send a Server-Timing header'),
   CORS_ENABLED: boolean('false', 'Answer cross-origin requests'),
   CORS_ORIGIN: text('false', 'Allowed origins: true (any), false (none), or a comma separated list'),
@@ -282,6 +287,24 @@ function choice<Value extends string>(initial: Value, values: readonly Value[], 
       const found = values.find((each) => each === value);
       if (!found) throw new Error(`must be one of ${values.join(', ')}, not "${value}"`);
       return found;
+    },
+  };
+}
+
+type Encoding = 'gzip' | 'brotli';
+const ENCODINGS: readonly Encoding[] = ['gzip', 'brotli'];
+
+/** In order of preference; none for off. */
+function encodings(initial: string, about: string): Option<readonly Encoding[]> {
+  return {
+    initial,
+    about,
+    parse: (value) => {
+      if (/^(off|false|no|0)$/i.test(value)) return [];
+      const names = value.split(',').map((each) => each.trim().toLowerCase());
+      const found = ENCODINGS.filter((each) => names.includes(each));
+      if (found.length !== names.length) throw new Error(`must be off, gzip, brotli or both, not "${value}"`);
+      return found.sort((one, other) => names.indexOf(one) - names.indexOf(other));
     },
   };
 }

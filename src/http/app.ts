@@ -4,6 +4,7 @@ import type { Config } from '../config.js';
 import { invalidQuery, StartError } from '../errors.js';
 import type { Observer } from '../observe.js';
 import { holdBody } from './body.js';
+import { createCompression } from './compress.js';
 import { createCookies } from './cookies.js';
 import { type Cors, createCors } from './cors.js';
 import { Exchange } from './exchange.js';
@@ -28,6 +29,7 @@ export async function listen(router: Router, config: Config, observe: Observer):
   const app = uws.App();
   const cors = createCors(config);
   const cookies = createCookies(config);
+  const compression = createCompression(config);
   const answer = createAnswer(router, cors, config);
   const running: Running = { count: 0, closing: false, idle: null };
   const report = (exchange: Exchange, error: unknown): void =>
@@ -43,7 +45,7 @@ export async function listen(router: Router, config: Config, observe: Observer):
     if (counts) count(exchange, router);
     if (--running.count === 0) running.idle?.();
   };
-  const reply = (exchange: Exchange, reply: Reply): void => {
+  const send = (exchange: Exchange, reply: Reply): void => {
     if (typeof reply.body !== 'function' || exchange.method === 'HEAD') {
       const sent = write(exchange, reply, writeOptions(exchange));
       if (sent) void sent.then(() => done(exchange));
@@ -52,6 +54,18 @@ export async function listen(router: Router, config: Config, observe: Observer):
       stream(exchange, reply, reply.body, writeOptions(exchange)).then(
         () => done(exchange),
         (error: unknown) => refuse(exchange, error),
+      );
+  };
+  const reply = (exchange: Exchange, plain: Reply): void => {
+    const encoded = compression ? compression.encode(exchange, plain) : plain;
+    if (!(encoded instanceof Promise)) send(exchange, encoded);
+    else
+      encoded.then(
+        (compressed) => send(exchange, compressed),
+        (error: unknown) => {
+          report(exchange, error);
+          send(exchange, errorReply(error));
+        },
       );
   };
   const settle = (exchange: Exchange, outcome: Outcome): void => {
@@ -64,14 +78,11 @@ export async function listen(router: Router, config: Config, observe: Observer):
       );
   };
   const refuse = (exchange: Exchange, error: unknown): void => {
-    const reply = errorReply(error);
-    if (reply.status >= 500) report(exchange, error);
-    if (!exchange.cookieRefused) write(exchange, reply, writeOptions(exchange));
-    else {
-      const headers = { ...reply.headers, 'Set-Cookie': cookies.clear(exchange, 'session') };
-      write(exchange, { ...reply, headers }, writeOptions(exchange));
-    }
-    done(exchange);
+    const failure = errorReply(error);
+    if (failure.status >= 500) report(exchange, error);
+    if (!exchange.cookieRefused) return reply(exchange, failure);
+    const headers = { ...failure.headers, 'Set-Cookie': cookies.clear(exchange, 'session') };
+    reply(exchange, { ...failure, headers });
   };
   const door = {
     network: createNetwork(config),
@@ -82,6 +93,7 @@ export async function listen(router: Router, config: Config, observe: Observer):
   };
   app.any('/*', (response, request) => {
     const exchange = new Exchange(request, response, door);
+    if (compression) exchange.wanted = compression.negotiate(request.getHeader('accept-encoding'));
     running.count++;
     let outcome: Outcome;
     try {

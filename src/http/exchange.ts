@@ -5,6 +5,7 @@
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { invalidPayload, unsupportedMediaType } from '../errors.js';
 import { readCookie } from './cookies.js';
+import type { Wanted } from './encoding.js';
 import type { Network } from './network.js';
 import type { Outcome } from './reply.js';
 import type { Traffic } from './traffic.js';
@@ -62,6 +63,8 @@ export class Exchange {
   traffic: Traffic | null = null;
   readonly begun = performance.now();
   timing = '';
+  /** How the body of the response is to be compressed; null for not at all. */
+  wanted: Wanted | null = null;
   /** The session cookie was no good: the answer tells the client to drop it. */
   cookieRefused = false;
   readonly #door: Door;

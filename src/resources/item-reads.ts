@@ -5,6 +5,7 @@ import { type Identity, onlyAdministrator } from '../access/identity.js';
 import { forbidden } from '../errors.js';
 import type { Waiter } from '../execute/cohorts.js';
 import type { Compiled, Reads } from '../execute/reads.js';
+import { plainTag } from '../http/compress.js';
 import type { Exchange } from '../http/exchange.js';
 import { JSON_TYPE, jsonText, LATER, type Outcome, type Produce, type Reply, type Sink } from '../http/reply.js';
 import type { ExportFormat, Parsed, ParsedOperation } from '../request/ast.js';
@@ -90,10 +91,15 @@ function taggedReply(exchange: Exchange, body: Buffer): Reply {
   const tag = `"${hash('sha1', body, 'base64url')}"`;
   const headers = { ETag: tag };
   const held = exchange.headers.ifNoneMatch;
-  if (held !== '' && (held === '*' || held.split(',').some((each) => each.trim().replace(/^W\//, '') === tag))) {
+  if (held !== '' && (held === '*' || held.split(',').some((each) => isSame(each, tag)))) {
     return { status: 304, type: '', body: '', headers };
   }
   return { status: 200, type: JSON_TYPE, body, headers };
+}
+
+function isSame(held: string, tag: string): boolean {
+  const strong = held.trim().replace(/^W\//, '');
+  return strong === tag || plainTag(strong) === tag;
 }
 
 /** A list that may be large, in the envelope of every other list. */

@@ -1,0 +1,170 @@
+/**
+ * Compresses bodies for clients that ask for it: whole ones at once, streamed ones piece by piece, both in threads beside
+ * the one that answers requests. Nothing here runs where the option is off.
+ */
+import { promisify } from 'node:util';
+import {
+  type BrotliCompress,
+  brotliCompress,
+  constants,
+  createBrotliCompress,
+  createGzip,
+  type Gzip,
+  gzip,
+} from 'node:zlib';
+import type { Config } from '../config.js';
+import { type Encoding, negotiateEncoding, type Wanted } from './encoding.js';
+import type { Exchange } from './exchange.js';
+import type { Produce, Reply } from './reply.js';
+
+export interface Compression {
+  /** What the client would like, by its header. */
+  negotiate(header: string): Wanted | null;
+  /** The reply as it travels. */
+  encode(exchange: Exchange, reply: Reply): Reply | Promise<Reply>;
+}
+
+/** Null where nothing is to be compressed. */
+export function createCompression(config: Config): Compression | null {
+  const offered = config.COMPRESSION;
+  if (offered.length === 0) return null;
+  const least = config.COMPRESSION_MIN_SIZE;
+  const known = new Map<string, Wanted | null>();
+  return {
+    negotiate: (header) => {
+      const found = known.get(header);
+      if (found !== undefined) return found;
+      const wanted = negotiateEncoding(header, offered);
+      // Headers are few where clients are honest; where they are not, none is worth keeping.
+      if (known.size >= MOST_HEADERS) known.clear();
+      if (header.length <= LONGEST_HEADER) known.set(header, wanted);
+      return wanted;
+    },
+    encode: (exchange, reply) => {
+      if (!isCompressible(reply)) return reply;
+      const varied = withHeaders(reply, { Vary: 'Accept-Encoding' });
+      const { wanted } = exchange;
+      if (reply.status === 304) return withTag(varied, heldTag(exchange, reply));
+      if (wanted === null || (!wanted.always && sizeOf(reply) < least)) return varied;
+      return compress(exchange, varied, wanted.encoding);
+    },
+  };
+}
+
+const MOST_HEADERS = 200;
+const LONGEST_HEADER = 200;
+
+/** By measurement (bench/profile-big-reads.md): the next levels cost twice as much for a tenth fewer bytes. */
+const GZIP = { level: 3 };
+const BROTLI = { params: { [constants.BROTLI_PARAM_QUALITY]: 4 } };
+/** A window of 512 KB, as much as one piece: by default each stream would hold several megabytes. */
+const BROTLI_STREAM = { params: { ...BROTLI.params, [constants.BROTLI_PARAM_LGWIN]: 19 } };
+
+const COMPRESSIBLE = /^(?:application\/(?:[\w.-]+\+)?json|application\/x-ndjson|text\/(?:csv|xml|yaml|plain))\b/;
+
+/**
+ * Text of the API: not the files of the IDE, and nothing secret, whose length could tell of it when a part of the same body
+ * can be chosen by somebody else.
+ */
+function isCompressible({ status, type, secret, headers }: Reply): boolean {
+  if (secret || status === 204 || headers?.['Content-Encoding'] !== undefined) return false;
+  return status === 304 ? headers?.ETag !== undefined : COMPRESSIBLE.test(type);
+}
+
+/** What is streamed may be long. */
+function sizeOf({ body }: Reply): number {
+  return typeof body === 'function' ? Number.POSITIVE_INFINITY : Buffer.byteLength(body);
+}
+
+function compress(exchange: Exchange, reply: Reply, encoding: Encoding): Reply | Promise<Reply> {
+  const { body, headers } = reply;
+  const tag = headers?.ETag;
+  const encoded = withHeaders(reply, { 'Content-Encoding': CODINGS[encoding] });
+  const tagged = typeof tag === 'string' ? withTag(encoded, tagOf(tag, encoding)) : encoded;
+  if (typeof body === 'function') return { ...tagged, body: compressing(body, encoding) };
+  // Without a body nobody knows its length: it is left out.
+  if (exchange.method === 'HEAD') return { ...tagged, body: async () => {} };
+  return compressWhole(body, encoding).then((compressed) => ({ ...tagged, body: compressed }));
+}
+
+const CODINGS: Readonly<Record<Encoding, string>> = { gzip: 'gzip', brotli: 'br' };
+
+const gzipWhole = promisify<Buffer | string, typeof GZIP, Buffer>(gzip);
+const brotliWhole = promisify<Buffer | string, typeof BROTLI, Buffer>(brotliCompress);
+
+function compressWhole(lent: Buffer | string, encoding: Encoding): Promise<Buffer> {
+  // The memory of a body is only lent until the reply is written, and another thread reads it after that.
+  const body = typeof lent === 'string' ? lent : Buffer.from(lent);
+  return encoding === 'gzip' ? gzipWhole(body, GZIP) : brotliWhole(body, BROTLI);
+}
+
+/** Each piece leaves compressed before the next is produced, so that no more than one is held. */
+function compressing(produce: Produce, encoding: Encoding): Produce {
+  return async (sink) => {
+    const engine = encoding === 'gzip' ? createGzip(GZIP) : createBrotliCompress(BROTLI_STREAM);
+    const failed = new Promise<never>((_, reject) => engine.once('error', reject));
+    failed.catch(() => {});
+    const output: Buffer[] = [];
+    engine.on('data', (bytes: Buffer) => output.push(bytes));
+    const send = (): Promise<boolean> => {
+      // What is not handed out yet.
+      while (engine.read() !== null);
+      const bytes = Buffer.concat(output.splice(0));
+      return bytes.length === 0 ? Promise.resolve(true) : sink.write(bytes);
+    };
+    try {
+      await produce({
+        onAbort: (listener) => sink.onAbort(listener),
+        write: async (piece) => {
+          await Promise.race([failed, flush(engine, piece, encoding)]);
+          return send();
+        },
+      });
+      await Promise.race([failed, finish(engine)]);
+      await send();
+    } finally {
+      engine.destroy();
+    }
+  };
+}
+
+/** What the client gets can be read up to the end of the piece. */
+function flush(engine: Gzip | BrotliCompress, piece: Buffer, encoding: Encoding): Promise<void> {
+  engine.write(piece);
+  const kind = encoding === 'gzip' ? constants.Z_SYNC_FLUSH : constants.BROTLI_OPERATION_FLUSH;
+  return new Promise((resolve) => engine.flush(kind, resolve));
+}
+
+function finish(engine: Gzip | BrotliCompress): Promise<void> {
+  return new Promise((resolve) => {
+    engine.once('end', resolve);
+    engine.end();
+  });
+}
+
+/** The bytes differ, so their strong tags must. */
+function tagOf(tag: string, encoding: Encoding): string {
+  return tag.replace(/"$/, `-${CODINGS[encoding]}"`);
+}
+
+/** The client holds the same content in one coding or another: it is told which one is still good. */
+function heldTag({ headers, wanted }: Exchange, reply: Reply): string {
+  const tag = String(reply.headers?.ETag);
+  const held = headers.ifNoneMatch.split(',').map((each) => each.trim().replace(/^W\//, ''));
+  const preferred = wanted === null ? tag : tagOf(tag, wanted.encoding);
+  if (held.includes(preferred)) return preferred;
+  return held.find((each) => plainTag(each) === tag) ?? tag;
+}
+
+/** The tag of the content, whatever its coding. */
+export function plainTag(tag: string): string {
+  return tag.replace(/-(?:gzip|br)"$/, '"');
+}
+
+function withTag(reply: Reply, tag: string): Reply {
+  return withHeaders(reply, { ETag: tag });
+}
+
+function withHeaders(reply: Reply, headers: Record<string, string>): Reply {
+  return { ...reply, headers: { ...reply.headers, ...headers } };
+}

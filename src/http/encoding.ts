@@ -1,0 +1,43 @@
+/** Which coding of the body a client prefers, by its Accept-Encoding (RFC 9110, 12.5.3). */
+
+import type { Config } from '../config.js';
+
+export type Encoding = Config['COMPRESSION'][number];
+
+export interface Wanted {
+  readonly encoding: Encoding;
+  /** The client refuses a body that is not encoded, however small it is. */
+  readonly always: boolean;
+}
+
+/** Of those that we offer the one that the client likes best; of equals the one that we name first. Null for none. */
+export function negotiateEncoding(header: string, offered: readonly Encoding[]): Wanted | null {
+  if (header === '') return null;
+  const qualities = readQualities(header);
+  const others = qualities.get('*');
+  let encoding: Encoding | null = null;
+  let best = 0;
+  for (const each of offered) {
+    const quality = NAMES[each].map((name) => qualities.get(name)).find((known) => known !== undefined) ?? others ?? 0;
+    if (quality <= best) continue;
+    encoding = each;
+    best = quality;
+  }
+  if (encoding === null) return null;
+  const plain = qualities.get('identity');
+  if (plain !== undefined && plain > best) return null;
+  return { encoding, always: plain === 0 || (plain === undefined && others === 0) };
+}
+
+const NAMES: Readonly<Record<Encoding, readonly string[]>> = { gzip: ['gzip', 'x-gzip'], brotli: ['br'] };
+
+/** What is not well formed counts as not said. */
+function readQualities(header: string): ReadonlyMap<string, number> {
+  const qualities = new Map<string, number>();
+  for (const each of header.toLowerCase().split(',')) {
+    const [, name, quality = '1'] =
+      /^\s*([\w.*+-]+)\s*(?:;\s*q\s*=\s*(0(?:\.\d{0,3})?|1(?:\.0{0,3})?)\s*)?$/.exec(each) ?? [];
+    if (name !== undefined) qualities.set(name, Number(quality));
+  }
+  return qualities;
+}
