@@ -7,7 +7,7 @@ import { Agent, type IncomingMessage, request as openRequest } from 'node:http';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import fc from 'fast-check';
 import t from 'tap';
-import { Joiner, openSocket } from '../src/execute/socket.js';
+import { Joiner, openDriverSocket } from '../src/execute/driver-socket.js';
 import { ADMIN_TOKEN, createDatabase, get, startDatabase, startTestService, withSql } from './support.js';
 
 t.setTimeout(120_000);
@@ -18,7 +18,7 @@ t.test('messages arrive whole wherever they are cut, and joined rows hold every 
   await once(peer, 'listening');
   const { port } = peer.address() as AddressInfo;
   const joiner = new Joiner();
-  const socket = openSocket({ host: ['127.0.0.1'], port: [port] }, joiner);
+  const socket = openDriverSocket({ host: ['127.0.0.1'], port: [port] }, joiner);
   let received: Buffer[] = [];
   let expected = 0;
   let complete: () => void = () => {};

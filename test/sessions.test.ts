@@ -1,7 +1,7 @@
 /** Connections that hold a transaction: what is sent together is carried out together, whatever happens on the way. */
-import postgres from 'postgres';
 import t from 'tap';
-import { Session } from '../src/execute/sessions.js';
+import { Database } from '../src/execute/database.js';
+import type { Prepared, Session } from '../src/execute/sessions.js';
 import { createDatabase, request, startDatabase, startTestService, withSql } from './support.js';
 
 const server = await startDatabase();
@@ -10,15 +10,21 @@ await withSql(databaseUrl, (sql) => sql`create table notes (id serial primary ke
 const WRITE = 'with w as (insert into notes (said) values ($1::text) returning id) select id::text from w';
 const COUNT = 'select count(*)::text from notes where said = $1::text';
 
-/** As the service sets them; the driver's types leave the second one out. */
-const OPTIONS = { max: 1, max_pipeline: 10, fetch_types: false };
+const database = await Database.open({
+  url: databaseUrl,
+  schema: 'public',
+  connections: 1,
+  sessions: 1,
+  streams: 1,
+  imports: 1,
+  waitTimeout: 10_000,
+  statementTimeout: 0,
+  connectTimeout: 10_000,
+});
+t.teardown(() => database.close());
 
-async function openSession(): Promise<Session> {
-  const session = new Session((onclose) => postgres(databaseUrl, { ...OPTIONS, onnotice: () => {}, onclose }));
-  t.teardown(() => session.client.end({ timeout: 1 }));
-  await session.cell(WRITE, ['first']);
-  await session.cell(COUNT, ['first']);
-  return session;
+function withSession<Result>(work: (session: Session) => Promise<Result>): Promise<Result> {
+  return database.sessions.use(work);
 }
 
 async function countOf(said: string): Promise<number> {
@@ -26,52 +32,101 @@ async function countOf(said: string): Promise<number> {
   return Number(row?.count);
 }
 
-const both = (said: string): { text: string; parameters: string[] }[] =>
-  [WRITE, COUNT].map((text) => ({ text, parameters: [said] }));
+const both = (said: string | null, prepare = true): Prepared[] =>
+  [WRITE, COUNT].map((text) => ({ text, parameters: [said], prepare }));
 
-t.test('only what is prepared is sent together', async (t) => {
-  const session = await openSession();
-  t.equal(session.together([{ text: 'select 1::text', parameters: [] }]), null);
-  const cells = await session.together(both('together'));
-  t.equal(String(cells?.[1]), '1', 'the second statement sees the first');
-  t.equal(await countOf('together'), 1);
+t.test('what is sent together is one transaction', async (t) => {
+  for (const prepare of [false, true, true]) {
+    const said = `together ${prepare}`;
+    const before = await countOf(said);
+    const cells = await withSession((session) => session.together(both(said, prepare)));
+    t.equal(Number(cells[1]), before + 1, 'the second statement sees the first');
+    t.equal(await countOf(said), before + 1);
+  }
 });
 
 t.test('a failure undoes all of it, and the connection goes on', async (t) => {
-  const session = await openSession();
-  const broken = [...both('undone'), { text: WRITE, parameters: [null as unknown as string] }];
-  await t.rejects(
-    Promise.resolve(session.together(broken)).then(() => {}),
-    { code: '23502' },
-  );
-  t.equal(await countOf('undone'), 0);
-  await session.together(both('next'));
-  t.equal(await countOf('next'), 1);
+  for (const prepare of [false, true]) {
+    const broken = [...both('undone', prepare), ...both(null, prepare)];
+    await t.rejects(
+      withSession((session) => session.together(broken)),
+      { code: '23502' },
+    );
+    t.equal(await countOf('undone'), 0);
+    await withSession((session) => session.together(both(`next ${prepare}`)));
+    t.equal(await countOf(`next ${prepare}`), 1);
+  }
 });
 
-t.test('statements that the server no longer knows are not sent again behind the commit', async (t) => {
-  const session = await openSession();
-  await session.query('deallocate all');
+t.test('a failure of the commit undoes all of it', async (t) => {
+  await withSql(databaseUrl, async (sql) => {
+    await sql`create table pairs (id int primary key, other int references pairs deferrable initially deferred)`;
+  });
+  const text = 'with w as (insert into pairs values (1, 7) returning id) select id::text from w';
   await t.rejects(
-    Promise.resolve(session.together(both('forgotten'))).then(() => {}),
-    { code: '26000' },
+    withSession((session) => session.together([{ text, parameters: [], prepare: true }, ...both('lost')])),
+    { code: '23503' },
   );
-  t.equal(await countOf('forgotten'), 0);
-  t.equal(session.lost, true, 'the connection is given up');
+  t.equal(await countOf('lost'), 0);
+});
+
+t.test('the driver and what is sent together take turns on a connection', async (t) => {
+  await withSession(async (session) => {
+    t.equal(String(await session.cell(COUNT, ['turns'])), '0');
+    await session.together(both('turns'));
+    t.equal(String(await session.cell(COUNT, ['turns'])), '1');
+    await session.transaction(async () => {
+      await session.cell(WRITE, ['turns']);
+    });
+    const [, count] = await session.together(both('turns'));
+    t.equal(String(count), '3');
+  });
+});
+
+t.test('statements that the server no longer knows are prepared anew and run once', async (t) => {
+  await withSession((session) => session.together(both('known')));
+  await withSession((session) => session.query('deallocate all'));
+  const [, count] = await withSession((session) => session.together(both('forgotten')));
+  t.equal(String(count), '1');
+  t.equal(await countOf('forgotten'), 1);
+});
+
+t.test('a connection that breaks while statements are together on their way is given up', async (t) => {
+  const lost = withSession(async (session) => {
+    const [row] = await session.query('select pg_backend_pid() as pid');
+    const slow = { text: 'select pg_sleep(20)::text', parameters: [], prepare: false };
+    const together = session.together([...both('broken'), slow]);
+    const kill = withSql(databaseUrl, async (sql) => {
+      while (
+        (await sql`select 1 from pg_stat_activity where pid = ${row?.pid} and wait_event = 'PgSleep'`).length === 0
+      );
+      await sql`select pg_terminate_backend(${row?.pid})`;
+    });
+    await t.rejects(together);
+    await kill;
+    t.equal(session.lost, true);
+  });
+  await lost;
+  t.equal(await countOf('broken'), 0);
+  await withSession((session) => session.together(both('after')));
+  t.equal(await countOf('after'), 1);
 });
 
 t.test('a connection that breaks leaves nobody waiting', async (t) => {
-  const session = await openSession();
-  const [row] = await session.query('select pg_backend_pid() as pid');
-  const pid = Number(row?.pid);
-  const slow = 'select pg_sleep(20)::text';
-  await session.cell('select pg_sleep(0)::text', []);
-  const waiting = Promise.allSettled([session.cell(slow, []), session.cell(COUNT, ['x']), session.cell(COUNT, ['y'])]);
-  await withSql(databaseUrl, (sql) => sql`select pg_terminate_backend(${pid})`);
-  t.strictSame(
-    (await waiting).map(({ status }) => status),
-    ['rejected', 'rejected', 'rejected'],
-  );
+  await withSession(async (session) => {
+    const [row] = await session.query('select pg_backend_pid() as pid');
+    const pid = Number(row?.pid);
+    const slow = 'select pg_sleep(20)::text';
+    await session.cell('select pg_sleep(0)::text', []);
+    const waiting = Promise.allSettled(
+      [slow, COUNT, COUNT].map((text) => session.cell(text, text === slow ? [] : ['x'])),
+    );
+    await withSql(databaseUrl, (sql) => sql`select pg_terminate_backend(${pid})`);
+    t.strictSame(
+      (await waiting).map(({ status }) => status),
+      ['rejected', 'rejected', 'rejected'],
+    );
+  });
 });
 
 t.test('a sequence that was left behind its table catches up', async (t) => {

@@ -83,26 +83,29 @@ export class Database {
         : new StartError(`cannot use the database: ${describe(error, options.url)}`);
     }
     const session = { max: 1, max_pipeline: 10, max_lifetime: null };
-    const sessions = (max: number, statementTimeout: number, settings: Settings = {}): SessionPool =>
-      new SessionPool(max, options.waitTimeout, (onclose) =>
-        openClient(options, { ...session, onclose }, statementTimeout, settings),
-      );
+    const target = pool.options as unknown as Target;
     // The socket is secured before the driver gets it.
-    const wire = { max: 1, max_pipeline: 0, max_lifetime: null, ssl: false } as const;
-    const openWire = (_: unknown, position: number): Wire =>
-      new Wire(pool.options as unknown as Target, (socket, onclose) =>
-        openClient(
-          options,
-          { ...wire, socket, onclose },
-          options.statementTimeout,
-          position === 0 ? {} : ON_ONE_PROCESSOR,
-        ),
+    const openWire = (timeout: number, settings: Settings, onclose?: () => void): Wire =>
+      new Wire(
+        target,
+        (socket, lost) => openClient(options, { ...session, ssl: false, socket, onclose: lost }, timeout, settings),
+        onclose,
       );
+    const sessions = (max: number, timeout: number, settings: Settings = {}): SessionPool =>
+      new SessionPool(max, options.waitTimeout, (onclose) => {
+        const wire = openWire(timeout, settings, onclose);
+        return { client: wire.client, wire };
+      });
     const pools = {
-      wires: Array.from({ length: options.connections }, openWire),
+      wires: Array.from({ length: options.connections }, (_, position) =>
+        openWire(options.statementTimeout, position === 0 ? {} : ON_ONE_PROCESSOR),
+      ),
       sessions: sessions(options.sessions, options.statementTimeout, PLANNED_ONCE),
       // PostgreSQL counts the time a client takes to read towards its timeout: streams are timed batch by batch instead.
-      streams: sessions(options.streams, 0),
+      streams: new SessionPool(options.streams, options.waitTimeout, (onclose) => ({
+        client: openClient(options, { ...session, onclose }, 0),
+        wire: null,
+      })),
       imports: sessions(options.imports, options.statementTimeout, PLANNED_ONCE),
       catalog: sessions(1, options.statementTimeout),
     };

@@ -13,9 +13,12 @@ export interface Sent {
   readonly forgotten: readonly string[];
 }
 
-/** Everything of one statement up to its answer, in one piece. */
+/** Ends what was sent together: the server answers, and commits or takes all of it back. */
+export const SYNC = Buffer.from([0x53, 0, 0, 0, 4]);
+
+/** Everything of one statement, in one piece. */
 export function writeStatement({ name, text, parameters, forgotten }: Sent): Buffer {
-  let size = 5 + (1 + name.length + 1 + 2 + 2 + 2) + 10 + 5;
+  let size = 5 + (1 + name.length + 1 + 2 + 2 + 2) + 10;
   const lengths: number[] = [];
   for (const parameter of parameters) {
     const length = parameter === null ? 0 : Buffer.byteLength(parameter);
@@ -42,15 +45,13 @@ export function writeStatement({ name, text, parameters, forgotten }: Sent): Buf
   at = bind(message, at, name, parameters, lengths);
   at = head(message, at, EXECUTE, 9);
   message[at++] = 0;
-  at = message.writeInt32BE(0, at);
-  head(message, at, SYNC, 4);
+  message.writeInt32BE(0, at);
   return message;
 }
 
 const PARSE = 0x50;
 const BIND = 0x42;
 const EXECUTE = 0x45;
-const SYNC = 0x53;
 const CLOSE = 0x43;
 const PREPARED = 0x53;
 

@@ -25,7 +25,7 @@ import { Cohorts, type Waiter } from './cohorts.js';
 import { isConflict, pause } from './conflicts.js';
 import type { Database } from './database.js';
 import { streamRows } from './stream.js';
-import { LENT } from './wire.js';
+import { keep } from './wire.js';
 
 export interface Compiled {
   readonly statement: Statement;
@@ -170,7 +170,7 @@ export class Reads {
         get aborted() {
           return waiter.aborted;
         },
-        take: (cell) => resolve(cell !== null && cell.length <= LENT ? Buffer.from(cell) : cell),
+        take: (cell) => resolve(keep(cell)),
         fail: reject,
       });
     });

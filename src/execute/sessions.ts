@@ -4,10 +4,8 @@
  * waiting ones are never answered, and a statement on a dead one ends the process. A session that lost its connection
  * refuses every further statement, since the driver would send it on a new connection, outside of the transaction.
  */
-import type postgres from 'postgres';
 import { serviceUnavailable } from '../errors.js';
-
-export type Client = postgres.Sql;
+import { type Client, type Errand, keep, type Wire } from './wire.js';
 
 /** Milliseconds. */
 const LIFETIME = 1_800_000;
@@ -16,8 +14,6 @@ export class Session {
   readonly client: Client;
   /** When the connection is to be renewed: the statements prepared on it are never dropped. */
   readonly expires = performance.now() + LIFETIME * (0.75 + Math.random() / 2);
-  /** Texts that the connection has prepared. */
-  readonly #prepared = new Set<string>();
   readonly #afterwards = new Set<() => Promise<void>>();
   readonly #count: () => void;
   #lost = false;
@@ -25,14 +21,18 @@ export class Session {
   /** Those who wait for an answer: of several statements on their way the driver fails only the first when a connection breaks. */
   readonly #waiting = new Set<(error: Error) => void>();
 
+  readonly #wire: Wire | null;
+
   /** `count` is called for each statement. */
-  constructor(open: (onclose: () => void) => Client, count: () => void = () => {}) {
+  constructor(open: OpenConnection, count: () => void = () => {}) {
     this.#count = count;
-    this.client = open(() => {
+    const { client, wire } = open(() => {
       this.#lost = true;
       for (const reject of this.#waiting) reject(connectionLost());
       this.#waiting.clear();
     });
+    this.client = client;
+    this.#wire = wire;
   }
 
   get lost(): boolean {
@@ -55,32 +55,30 @@ export class Session {
     // Executed now: one that is only awaited would be sent after those that are executed behind it.
     const query = this.query(text, parameters, cellOptions(prepare)).raw();
     const rows = (await this.#answer(query.execute())) as unknown as Buffer[][];
-    if (prepare) this.#prepared.add(text);
     return rows.at(-1)?.[0] ?? null;
   }
 
-  /**
-   * A transaction whose statements are sent together, in one round trip; null unless all of them are prepared. Only then does the
-   * driver write them at once: those that it holds back would run by themselves on a new connection if this one breaks.
-   */
-  together(statements: readonly Prepared[]): Promise<(Buffer | null)[]> | null {
-    if (this.#lost || !statements.every(({ text }) => this.#prepared.has(text))) return null;
-    const begun = this.#answer(this.query('begin').execute());
-    const queries = statements.map(({ text, parameters }) => this.query(text, parameters, cellOptions(true)).raw());
-    const cells = queries.map((query) => this.#answer(query.execute()) as unknown as Promise<Buffer[][]>);
-    // After a failure this undoes what was done.
-    const committed = this.#answer(this.query('commit').execute());
-    // The driver would send a statement that the server no longer knows once more: behind the commit, by itself.
-    setImmediate(() => {
-      for (const query of queries) Object.assign(query, { prepared: false });
+  /** A transaction whose statements are sent together, in one round trip; answers the cell of each. */
+  together(statements: readonly Prepared[]): Promise<(Buffer | null)[]> {
+    const wire = this.#wire;
+    if (this.#lost || !wire) throw connectionLost();
+    const cells: (Buffer | null)[] = statements.map(() => null);
+    return new Promise((resolve, reject) => {
+      const errands = statements.map(({ text, parameters, prepare }, position): Errand => {
+        this.#count();
+        return {
+          text,
+          parameters,
+          prepare,
+          row: (_, cell) => {
+            cells[position] = keep(cell);
+          },
+          // All of them end together.
+          end: (error) => (error === null ? resolve(cells) : reject(error)),
+        };
+      });
+      wire.run(...errands);
     });
-    return settleAll(begun, cells, committed).then(
-      (rows) => rows.map((each) => each.at(-1)?.[0] ?? null),
-      (error: unknown) => {
-        if (isUnprepared(error)) this.#lost = true;
-        throw error;
-      },
-    );
   }
 
   #answer<Rows>(query: PromiseLike<Rows>): Promise<Rows> {
@@ -125,11 +123,6 @@ export class Session {
   }
 }
 
-/** The server does not know a statement that was prepared: somebody cleared it away, and all others with it. */
-function isUnprepared(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && error.code === '26000';
-}
-
 function connectionLost(): Error {
   return serviceUnavailable('database', 'The connection was lost');
 }
@@ -142,25 +135,23 @@ export function cellOptions(prepare: boolean): { prepare: boolean } {
 export interface Prepared {
   readonly text: string;
   readonly parameters: readonly (string | null)[];
+  /** Whether the connection keeps it. */
+  readonly prepare: boolean;
 }
 
-/** The first failure is the one that matters: those behind it follow from it. The connection is free when all is settled. */
-async function settleAll<Cell>(
-  begun: Promise<unknown>,
-  cells: readonly Promise<Cell>[],
-  committed: Promise<unknown>,
-): Promise<Cell[]> {
-  const results = await Promise.allSettled([begun, ...cells, committed]);
-  const failed = results.find((result) => result.status === 'rejected');
-  if (failed) throw failed.reason;
-  return Promise.all(cells);
+export interface Connection {
+  readonly client: Client;
+  /** Null where the driver alone uses it. */
+  readonly wire: Wire | null;
 }
+
+export type OpenConnection = (onclose: () => void) => Connection;
 
 /** At most so many sessions; who comes later waits. */
 export class SessionPool {
   /** Statements so far, those that begin and end transactions included. */
   sent = 0;
-  readonly #open: (onclose: () => void) => Client;
+  readonly #open: OpenConnection;
   readonly #max: number;
   readonly #waitTimeout: number;
   readonly #idle: Session[] = [];
@@ -168,7 +159,7 @@ export class SessionPool {
   readonly #all = new Set<Session>();
 
   /** `waitTimeout` in milliseconds. */
-  constructor(max: number, waitTimeout: number, open: (onclose: () => void) => Client) {
+  constructor(max: number, waitTimeout: number, open: OpenConnection) {
     this.#max = max;
     this.#waitTimeout = waitTimeout;
     this.#open = open;

@@ -4,8 +4,8 @@
  * the driver costs per statement and per byte bounds what the service can do (bench/profile.md).
  */
 import type { Socket } from 'node:net';
-import { readError, writeStatement } from './messages.js';
-import type { Client } from './sessions.js';
+import type postgres from 'postgres';
+import { readError, SYNC, writeStatement } from './messages.js';
 import { openSocket, type Receiver, type Target } from './socket.js';
 
 /** A statement to be run, told of its rows as they come. */
@@ -23,7 +23,14 @@ export interface Errand {
   end(error: Error | null): void;
 }
 
-export const LENT = 32_768;
+const LENT = 32_768;
+
+/** A cell for longer than the call that brought it. */
+export function keep(cell: Buffer | null): Buffer | null {
+  return cell !== null && cell.length <= LENT ? Buffer.from(cell) : cell;
+}
+
+export type Client = postgres.Sql;
 
 /** Messages up to this size that arrive in pieces are put together in memory that is used again. */
 const SCRATCH = 65_536;
@@ -34,19 +41,21 @@ const MOST_PREPARED = 200;
 /** Opens a client of the driver that uses this socket. */
 export type OpenClient = (socket: () => Promise<Socket>, onclose: () => void) => Client;
 
+/** Statements of one transaction: they are answered in their order, and fail all or none. */
 interface OnItsWay {
-  readonly errand: Errand;
-  readonly name: string;
+  readonly errands: readonly Errand[];
   readonly repeated: boolean;
+  /** The statement whose answer arrives. */
+  position: number;
 }
 
 export class Wire implements Receiver {
-  readonly #client: Client;
+  /** The driver's hold on the connection: it may use it while no errand is on its way. */
+  readonly client: Client;
   #socket: Socket | null = null;
-  /** Whether the bytes are ours: before, they are the driver's. */
   #ready = false;
   #opening: Promise<void> | null = null;
-  readonly #waiting: Errand[] = [];
+  readonly #waiting: (readonly Errand[])[] = [];
   readonly #sent: OnItsWay[] = [];
   readonly #names = new Map<string, string>();
   #forgotten: string[] = [];
@@ -57,29 +66,34 @@ export class Wire implements Receiver {
   #partial: Buffer | null = null;
   #present = 0;
 
-  constructor(target: Target, open: OpenClient) {
+  /** `onclose` is called when the connection is lost. */
+  constructor(target: Target, open: OpenClient, onclose: () => void = () => {}) {
     const socket = async (): Promise<Socket> => {
       this.#socket = await openSocket(target, this);
       return this.#socket;
     };
-    this.#client = open(socket, () => this.#lose());
+    this.client = open(socket, () => {
+      this.#lose();
+      onclose();
+    });
   }
 
-  run(errand: Errand): void {
-    if (this.#ready) this.#send(errand, false);
+  /** What is sent together is one transaction, which ends with it: it needs no other statement to begin or to commit. */
+  run(...errands: readonly Errand[]): void {
+    if (this.#ready) this.#send(errands, false);
     else {
-      this.#waiting.push(errand);
+      this.#waiting.push(errands);
       this.#opening ??= this.#open();
     }
   }
 
   async close(timeout: number): Promise<void> {
-    await this.#client.end({ timeout });
+    await this.client.end({ timeout });
   }
 
   /** Bytes have arrived. */
   receive(chunk: Buffer, size: number): void {
-    if (!this.#ready) {
+    if (this.#sent.length === 0) {
       this.#socket?.emit('data', Buffer.from(chunk.subarray(0, size)));
       return;
     }
@@ -96,12 +110,12 @@ export class Wire implements Receiver {
   async #open(): Promise<void> {
     try {
       // The driver opens the connection for a statement, were it an empty one.
-      await this.#client.unsafe('');
+      await this.client.unsafe('');
       this.#ready = this.#socket !== null;
       if (!this.#ready) throw closed();
-      for (const errand of this.#waiting.splice(0)) this.#send(errand, false);
+      for (const errands of this.#waiting.splice(0)) this.#send(errands, false);
     } catch (error) {
-      for (const errand of this.#waiting.splice(0)) errand.end(error as Error);
+      for (const errand of this.#waiting.splice(0).flat()) errand.end(error as Error);
     } finally {
       this.#opening = null;
     }
@@ -116,18 +130,23 @@ export class Wire implements Receiver {
     this.#forgotten = [];
     const reason = this.#error ?? closed();
     this.#error = null;
-    for (const { errand } of this.#sent.splice(0)) errand.end(reason);
+    for (const errand of this.#sent.splice(0).flatMap(({ errands }) => errands)) errand.end(reason);
   }
 
-  #send(errand: Errand, repeated: boolean): void {
-    const { text, parameters, prepare } = errand;
+  #send(errands: readonly Errand[], repeated: boolean): void {
+    this.#sent.push({ errands, repeated, position: 0 });
+    const messages = errands.map((errand) => this.#write(errand));
+    messages.push(SYNC);
+    this.#socket?.write(Buffer.concat(messages));
+  }
+
+  #write({ text, parameters, prepare }: Errand): Buffer {
     let name = prepare ? this.#names.get(text) : '';
     const isNew = name === undefined || name === '';
     if (name === undefined) name = this.#remember(text);
     const forgotten = this.#forgotten;
     if (forgotten.length > 0) this.#forgotten = [];
-    this.#sent.push({ errand, name, repeated });
-    this.#socket?.write(writeStatement({ name, text: isNew ? text : null, parameters, forgotten }));
+    return writeStatement({ name, text: isNew ? text : null, parameters, forgotten });
   }
 
   #remember(text: string): string {
@@ -152,6 +171,9 @@ export class Wire implements Receiver {
       case ROW:
         this.#row(message, start + 5, owned);
         break;
+      case COMPLETE:
+        (this.#sent[0] as OnItsWay).position++;
+        break;
       case ERROR:
         this.#error = readError(message, start + 5, end);
         break;
@@ -173,22 +195,22 @@ export class Wire implements Receiver {
     at += 4;
     let cell = length < 0 ? null : message.subarray(at, at + length);
     if (cell !== null && length > LENT && !owned) cell = Buffer.from(cell);
-    this.#sent[0]?.errand.row(number, cell);
+    const { errands, position } = this.#sent[0] as OnItsWay;
+    errands[position]?.row(number, cell);
   }
 
   #end(): void {
-    const ended = this.#sent.shift();
+    const { errands, repeated } = this.#sent.shift() as OnItsWay;
     const error = this.#error;
     this.#error = null;
-    if (ended === undefined) return;
     if (error === null) {
-      ended.errand.end(null);
+      for (const errand of errands) errand.end(null);
       return;
     }
-    this.#forget(ended.errand.text);
+    for (const { text } of errands) this.#forget(text);
     // Of a statement that the server does not know any more, or planned for what is no more, nothing was run.
-    if (isOutdated(error) && ended.name !== '' && !ended.repeated) this.#send(ended.errand, true);
-    else ended.errand.end(error);
+    if (isOutdated(error) && !repeated) this.#send(errands, true);
+    else for (const errand of errands) errand.end(error);
   }
 
   /** Keeps the beginning of a message whose rest is on its way. */
@@ -225,6 +247,7 @@ export class Wire implements Receiver {
 }
 
 const ROW = 0x44;
+const COMPLETE = 0x43;
 const ERROR = 0x45;
 const READY = 0x5a;
 

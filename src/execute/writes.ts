@@ -250,9 +250,8 @@ export class Writes {
       const apart = receipt || suppliesKeys(planned) || concernsAccess(planned);
       const written = apart ? null : await this.#chain(planned, shown.caller, null);
       const read = written && this.#readBack(planned, one, shown);
-      const cells = written && session.together(read ? [written, read] : [written]);
-      if (!cells) return session.transaction(() => this.#send(planned, one, shown, session, receipt));
-      const [, body = null] = await cells.catch((error: unknown) => {
+      if (!written) return session.transaction(() => this.#send(planned, one, shown, session, receipt));
+      const [, body = null] = await session.together(read ? [written, read] : [written]).catch((error: unknown) => {
         throw failureOf(error, planned);
       });
       return body;

@@ -80,9 +80,11 @@ export async function listen(router: Router, config: Config, observe: Observer):
   const refuse = (exchange: Exchange, error: unknown): void => {
     const failure = errorReply(error);
     if (failure.status >= 500) report(exchange, error);
-    if (!exchange.cookieRefused) return reply(exchange, failure);
-    const headers = { ...failure.headers, 'Set-Cookie': cookies.clear(exchange, 'session') };
-    reply(exchange, { ...failure, headers });
+    if (!exchange.cookieRefused) reply(exchange, failure);
+    else {
+      const headers = { ...failure.headers, 'Set-Cookie': cookies.clear(exchange, 'session') };
+      reply(exchange, { ...failure, headers });
+    }
   };
   const door = {
     network: createNetwork(config),
