@@ -46,7 +46,7 @@ const EXCLUSIVE_SETTINGS = { ...SETTINGS, plan_cache_mode: 'force_generic_plan' 
 const MOST_SCRIPTS = 8;
 
 /** How many clients pgbench is sure to have connected within a second, on a machine that is busy. */
-const CONNECTED_PER_SECOND = 64;
+const CONNECTED_PER_SECOND = 32;
 
 /** Values travel on the command line, where Linux allows 128 KB for one argument. */
 const LONGEST_VALUE = 100_000;

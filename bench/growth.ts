@@ -8,7 +8,7 @@ import { type Report, startService } from './environment.js';
 import { addressOf, betterOf, type Measuring, makeContender } from './measure.js';
 import { readMemory } from './memory.js';
 import { makeStructure, measureModel } from './mirror.js';
-import { putUnderLoad, readAnswer, readStatement } from './statement.js';
+import { putUnderLoad, type Question, readAnswer, readStatement } from './statement.js';
 
 export interface Point {
   /** Rows, levels or connections. */
@@ -61,14 +61,32 @@ export async function measureGrowth(url: string, measuring: GrowthMeasuring, rep
   const run = async (title: string, cases: readonly (readonly [number, Case, number])[]): Promise<readonly Point[]> => {
     const points: Point[] = [];
     for (const [size, each, connections] of cases) {
-      points.push(await measurePoint(size, each, connections, { ...measuring, url }));
-      report(`${title}, ${size}: ${points.at(-1)?.requestsPerSecond.toFixed(1)} requests/s`);
+      const point = await orNothing(`${title}, ${size}`, () => measurePoint(size, each, connections, url, measuring));
+      if (point === null) continue;
+      points.push(point);
+      report(`${title}, ${size}: ${point.requestsPerSecond.toFixed(1)} requests/s`);
     }
     return points;
+  };
+  /** A point that cannot be measured must not cost the others. */
+  const orNothing = async <T>(title: string, measureOne: () => Promise<T>): Promise<T | null> => {
+    try {
+      return await measureOne();
+    } catch (error) {
+      measuring.signal.throwIfAborted();
+      report(`${title}: FAILED, ${error instanceof Error ? error.message : error}`);
+      process.exitCode = 1;
+      return null;
+    }
   };
   const { connections } = measuring;
   const key = findCase('key');
   if (key === undefined) throw new Error('there is no case "key"');
+  const collections: CollectionsPoint[] = [];
+  for (const size of COLLECTIONS) {
+    const point = await orNothing(`collections, ${size}`, () => measureCollections(size, measuring, report));
+    if (point !== null) collections.push(point);
+  }
   return {
     rows: await run(
       'rows',
@@ -82,7 +100,7 @@ export async function measureGrowth(url: string, measuring: GrowthMeasuring, rep
       'connections',
       CONNECTIONS.map((count) => [count, key, count] as const),
     ),
-    collections: await measureCollections(measuring, report),
+    collections,
   };
 }
 
@@ -97,8 +115,14 @@ function nestOf(depth: number): Case {
   return { id: 'depth', title: `${depth} levels`, requests: vary((key) => `${page(fields, key)}${limit}`) };
 }
 
-async function measurePoint(size: number, each: Case, connections: number, measuring: Measuring): Promise<Point> {
-  const { url, databaseUrl, seconds, warmUp, rounds, signal } = measuring;
+async function measurePoint(
+  size: number,
+  each: Case,
+  connections: number,
+  url: string,
+  measuring: GrowthMeasuring,
+): Promise<Point> {
+  const { databaseUrl, seconds, warmUp, rounds, signal } = measuring;
   signal.throwIfAborted();
   const address = addressOf(each, url);
   const statement = await readStatement(each, address, databaseUrl, signal);
@@ -117,34 +141,32 @@ async function measurePoint(size: number, each: Case, connections: number, measu
   return { size, requestsPerSecond, ceilingPerSecond: highest, p50, p99 };
 }
 
-async function measureCollections(measuring: GrowthMeasuring, report: Report): Promise<readonly CollectionsPoint[]> {
+async function measureCollections(size: number, measuring: GrowthMeasuring, report: Report): Promise<CollectionsPoint> {
   const { seconds, connections, poolSize, settings, signal } = measuring;
-  const points: CollectionsPoint[] = [];
-  for (const size of COLLECTIONS) {
-    signal.throwIfAborted();
-    const databaseUrl = await makeStructure(measuring.databaseUrl, size, report);
-    const { all: mirror } = await measureModel(databaseUrl, size);
-    const service = await startService({ databaseUrl, poolSize, settings });
-    try {
-      const address = addressOf({}, service.url);
-      const question = {
-        requests: Array.from({ length: VARIANTS }, (_, index) => ({
-          path: `/items/bench_${1 + (spread(index) % 10)}/${1 + (index % 100)}?fields=id,name,status,amount,created,parent`,
-        })),
-      };
-      const begun = performance.now();
-      await readAnswer(question, address, signal);
-      const firstRead = performance.now() - begun;
-      await putUnderLoad(question, address, { connections, seconds: 1, signal });
-      const load = await putUnderLoad(question, address, { connections, seconds, signal });
-      if (load.errors > 0) throw new Error(`${size} collections: ${load.errors} errors under load`);
-      const { requestsPerSecond } = load;
-      const memory = await readMemory(service.pid);
-      points.push({ size, mirror, start: service.startTime, firstRead, requestsPerSecond, memory });
-      report(`collections, ${size}: ready after ${service.startTime.toFixed(0)} ms`);
-    } finally {
-      await service.stop();
-    }
+  signal.throwIfAborted();
+  const databaseUrl = await makeStructure(measuring.databaseUrl, size, report);
+  const { all: mirror } = await measureModel(databaseUrl, size);
+  const service = await startService({ databaseUrl, poolSize, settings });
+  try {
+    const address = addressOf({}, service.url);
+    const begun = performance.now();
+    await readAnswer(SMALL_READS, address, signal);
+    const firstRead = performance.now() - begun;
+    await putUnderLoad(SMALL_READS, address, { connections, seconds: 1, signal });
+    const load = await putUnderLoad(SMALL_READS, address, { connections, seconds, signal });
+    if (load.errors > 0) throw new Error(`${load.errors} errors under load`);
+    const memory = await readMemory(service.pid);
+    report(`collections, ${size}: ready after ${service.startTime.toFixed(0)} ms`);
+    const { requestsPerSecond } = load;
+    return { size, mirror, start: service.startTime, firstRead, requestsPerSecond, memory };
+  } finally {
+    await service.stop();
   }
-  return points;
 }
+
+/** Of the ten tables that have rows. */
+const SMALL_READS: Question = {
+  requests: Array.from({ length: VARIANTS }, (_, index) => ({
+    path: `/items/bench_${1 + (spread(index) % 10)}/${1 + (index % 100)}?fields=id,name,status,amount,created,parent`,
+  })),
+};
