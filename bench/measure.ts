@@ -45,7 +45,7 @@ export interface CaseResult {
   readonly ceiling: CaseCeiling | null;
   readonly ratio: number | null;
   /** The case it is compared with, measured in the same rounds. */
-  readonly beside: { readonly title: string; readonly requestsPerSecond: number; readonly ratio: number } | null;
+  readonly beside: { readonly as: string; readonly requestsPerSecond: number; readonly ratio: number } | null;
   readonly target: number | null;
   readonly peers: Readonly<Partial<Record<PeerId, PeerResult>>>;
   /** An example of what was asked. */
@@ -149,7 +149,7 @@ async function measureRounds(
   const connections = connectionsOf(each, measuring);
   const statement = hasCeiling(each) ? await readStatement(each, addressOf(each, url), databaseUrl, signal) : null;
   const service = await makeContender(each, addressOf(each, url), connections, signal);
-  const other = each.beside === undefined ? undefined : findCase(each.beside);
+  const other = each.beside === undefined ? undefined : findCase(each.beside.id);
   const neighbour = other && (await makeContender(other, addressOf(other, url), connections, signal));
   const invited = await invitePeers(each, peers, url, connections, signal);
   const contenders = new Map<string, Contender>([
@@ -194,9 +194,9 @@ async function measureRounds(
     service: own,
     found: reached && { ...reached, connections, tried },
     beside:
-      other === undefined || rate === undefined
+      each.beside === undefined || rate === undefined
         ? null
-        : { title: other.title, requestsPerSecond: rate, ratio: own.requestsPerSecond / rate },
+        : { as: each.beside.as, requestsPerSecond: rate, ratio: own.requestsPerSecond / rate },
     peers: { ...Object.fromEntries(judged), ...invited.absent },
     statement,
   };

@@ -14,7 +14,7 @@ export function caseTable(results: readonly CaseResult[], peers: readonly PeerId
     const tail = judgeTail(result);
     const tools = ceiling === null || ceiling.tool === 'pgbench' ? '' : `ceiling by the ${ceiling.tool}`;
     const notes = [
-      beside === null ? '' : `${times(beside.ratio)} of ${beside.title}`,
+      beside === null ? '' : `${times(beside.ratio)} of ${beside.as}`,
       tail === null || tail.isMet ? '' : 'p99 over 4 × p50',
       tools,
       failure ?? '',

@@ -9,7 +9,7 @@ export function writeGrowth({ rows, depth, connections, collections }: Growth): 
   const size = (value: number): string => value.toLocaleString('en');
   const start: readonly Series[] = [
     { name: 'cold start', color: 'service', of: 'start' as const },
-    { name: 'reading the structure', color: 'postgraphile', of: 'mirror' as const },
+    { name: 'structure', color: 'postgraphile', of: 'mirror' as const },
     { name: 'first read', color: 'postgrest', of: 'firstRead' as const },
   ].map(({ name, color, of }) => ({
     name,

@@ -9,7 +9,7 @@ import { writeGrowth, writeMemory } from './growth.js';
 import { describePeers } from './markdown.js';
 import { barRows, dotRows, type Mark } from './plot.js';
 import { STYLE } from './style.js';
-import { describeMachine, describeRate, describeSettings, listTargets, type Target } from './summary.js';
+import { comparePeers, describeMachine, describeRate, describeSettings, listTargets, type Target } from './summary.js';
 
 export function writeHtml(documents: Documents): string {
   const { cases, beside, soak } = documents;
@@ -18,12 +18,13 @@ export function writeHtml(documents: Documents): string {
     writeHead(documents),
     section(
       'How close to PostgreSQL',
-      'The ceiling is pgbench with the very SQL that the service compiled, with as many clients as the service has connections, in the same rounds. Black marks show what is asked for.',
+      'The ceiling is pgbench with the very SQL that the service compiled, with as many clients as the service has connections, in the same rounds. Upright marks show what is asked for, orange bars what misses it.',
       panel(writeBars(measured)),
     ),
     section(
       'Throughput',
-      'Requests per second of each case, on a scale of tens. A filled mark right of the ring is faster than PostgreSQL alone, because several waiting reads travel as one statement.',
+      'Requests per second of each case, on a scale of tens. A filled mark right of the ring is faster than PostgreSQL alone, because several waiting reads travel as one statement. ' +
+        comparePeers(documents).join(' '),
       panel(
         writeLegend(documents, true) + dotRows(measured.map((each) => ({ label: each.title, marks: rateMarks(each) }))),
       ),
@@ -39,8 +40,12 @@ export function writeHtml(documents: Documents): string {
     cases.growth === null ? '' : section('How cost grows', 'One thing varies at a time.', writeGrowth(cases.growth)),
     beside === null && soak === null
       ? ''
-      : section('In company, and for long', '', `${writeBeside(beside)}${writeMemory(soak)}`),
-    section('All numbers', '', panel(`<div class="wide">${writeCases(cases.cases)}</div>`)),
+      : section('Beside a long query, and over minutes', '', `${writeBeside(beside)}${writeMemory(soak)}`),
+    section(
+      'All numbers',
+      'Requests per second, latencies in milliseconds. A ratio without a ceiling is one to the case named above.',
+      panel(`<div class="wide">${writeCases(cases.cases)}</div>`),
+    ),
     `<p class="soft small" style="margin-top:10px">${escapeText(describePeers(documents))}</p>`,
     section('What was asked, and the statement it became', '', panel(cases.cases.map(writeDetails).join('\n'))),
   ];
@@ -81,8 +86,8 @@ ${verdict}
 }
 
 function writeCard({ title, found, wanted, note, isMet }: Target): string {
-  return `<div class="card"><div class="title">${escapeText(title)}</div><div class="found">${escapeText(found)}</div>
-<div class="wanted">${badge(isMet)} ${escapeText(wanted)}</div><div class="note">${escapeText(note)}</div></div>`;
+  return `<div class="card"><div class="title">${escapeText(title)}</div><div class="found">${escapeText(found)} ${badge(isMet)}</div>
+<div class="wanted">${escapeText(wanted)}</div><div class="note">${escapeText(note)}</div></div>`;
 }
 
 function badge(isMet: boolean): string {
@@ -94,7 +99,7 @@ function writeBars(cases: readonly CaseResult[]): string {
     const value = each.beside?.ratio ?? each.ratio;
     if (value === null) return [];
     const judged = judgeRatio(each);
-    const text = each.beside === null ? times(value) : `${times(value)} of “${each.beside.title}”`;
+    const text = each.beside === null ? times(value) : `${times(value)} of ${each.beside.as}`;
     return [{ label: each.title, value, text, target: judged?.wanted ?? null, isMet: judged?.isMet ?? null }];
   });
   return barRows(bars);
@@ -129,7 +134,7 @@ function tailMarks({ service, peers }: CaseResult): readonly Mark[] {
 function writeLegend({ cases: { peers } }: Documents, withCeiling: boolean): string {
   const names = [
     ['service', 'Lateral'],
-    ...(withCeiling ? [['ceiling', 'ceiling: PostgreSQL alone (ring)']] : []),
+    ...(withCeiling ? [['ceiling', 'ceiling (ring): PostgreSQL alone']] : []),
     ...(Object.entries(PEERS) as [PeerId, string][])
       .filter(([id]) => peers[id] !== undefined)
       .map(([id, title]) => [id, `${title} ${peers[id]}`]),
@@ -150,11 +155,11 @@ function writeBeside(beside: Documents['beside']): string {
 <div class="wide"><table><tr><th></th><th>requests/s</th><th>p50 ms</th><th>p99 ms</th><th>p99 of alone</th></tr>${rows.join('')}</table></div>`);
 }
 
-const HEAD = ['case', 'conn.', 'requests/s', 'ceiling/s', 'ratio', 'asked for', 'p50 ms', 'p99 ms', 'p99/p50', 'MB/s'];
+const HEAD = ['case', 'conn.', 'service', 'ceiling', 'ratio', 'target', 'p50', 'p99', 'p99/p50', 'MB/s'];
 
 function writeCases(cases: readonly CaseResult[]): string {
   const peers = Object.entries(PEERS) as [PeerId, string][];
-  const head = [...HEAD, ...peers.map(([, title]) => `${title}/s`)].map((name) => `<th>${name}</th>`);
+  const head = [...HEAD, ...peers.map(([, title]) => title)].map((name) => `<th>${name}</th>`);
   const rows = cases.map((each) => {
     const { title, connections, service, ceiling, ratio, beside, failure } = each;
     if (service === null) {
@@ -163,8 +168,7 @@ function writeCases(cases: readonly CaseResult[]): string {
     const judged = judgeRatio(each);
     const tail = judgeTail(each);
     const share = ratio ?? beside?.ratio;
-    const wanted =
-      judged === null ? '' : `${judged.isMet ? '✓' : '✗'} ${judged.wanted}${beside === null ? '' : ' of REST'}`;
+    const wanted = judged === null ? '' : `${judged.isMet ? '✓' : '✗'} ${judged.wanted}`;
     const cells = [
       [String(connections)],
       [figure(service.requestsPerSecond)],

@@ -5,7 +5,7 @@ import { PEERS, type PeerId } from '../peers/peer.js';
 import type { Documents } from '../results.js';
 import { judgeRatio, judgeTail } from '../verdict.js';
 import { figure, times, timesAtMost } from './format.js';
-import { describeMachine, describeSettings, listTargets } from './summary.js';
+import { comparePeers, describeMachine, describeSettings, listTargets } from './summary.js';
 
 export function writeMarkdown(documents: Documents): string {
   const { cases, beside, soak } = documents;
@@ -29,7 +29,7 @@ export function writeMarkdown(documents: Documents): string {
     ),
     '## Cases',
     writeTable([...CASE_HEAD, ...Object.values(PEERS).map((title) => `${title}/s`)], cases.cases.map(writeCase)),
-    describePeers(documents),
+    [describePeers(documents), ...comparePeers(documents)].join(' '),
   ];
   if (cases.growth !== null) {
     sections.push('## How cost grows');
@@ -115,7 +115,7 @@ function writeCase(result: CaseResult): readonly string[] {
     String(connections),
     figure(service.requestsPerSecond),
     ceiling === null ? '' : figure(ceiling.statementsPerSecond),
-    [ratio === null ? '' : times(ratio), beside === null ? '' : `${times(beside.ratio)} of “${beside.title}”`]
+    [ratio === null ? '' : times(ratio), beside === null ? '' : `${times(beside.ratio)} of ${beside.as}`]
       .filter(Boolean)
       .join(', '),
     judged === null ? '' : String(judged.wanted),

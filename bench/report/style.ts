@@ -27,13 +27,13 @@ dl.facts { display: grid; grid-template-columns: max-content 1fr; gap: 2px 14px;
 dl.facts dt { color: var(--soft); }
 dl.facts dd { margin: 0; overflow-wrap: anywhere; }
 .verdict { font-size: 18px; font-weight: 600; margin: 28px 0 10px; }
-.cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(224px, 1fr)); gap: 12px; }
+.cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(186px, 1fr)); gap: 10px; }
 .card { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 12px 14px 11px; }
-.card .title { font-size: 13px; color: var(--soft); min-height: 1.5em; }
-.card .found { font-size: 27px; font-weight: 650; line-height: 1.25; letter-spacing: -0.02em; font-variant-numeric: tabular-nums; }
+.card .title { font-size: 13px; font-weight: 600; line-height: 1.3; min-height: 2.6em; }
+.card .found { font-size: 26px; font-weight: 650; line-height: 1.25; letter-spacing: -0.02em; font-variant-numeric: tabular-nums; }
 .card .wanted { font-size: 12.5px; }
 .card .note { font-size: 12.5px; color: var(--soft); }
-.badge { display: inline-block; font-size: 11.5px; font-weight: 600; border-radius: 20px; padding: 0 8px; vertical-align: 1px; }
+.badge { display: inline-block; font-size: 11.5px; font-weight: 600; border-radius: 20px; padding: 1px 8px; letter-spacing: 0; line-height: 1.5; vertical-align: 5px; }
 .badge.met { color: var(--met); background: var(--met-back); }
 .badge.missed { color: var(--missed); background: var(--missed-back); }
 .panel { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 16px 18px; margin-top: 14px; }
@@ -49,7 +49,7 @@ svg text { font: 12.5px system-ui, sans-serif; fill: var(--ink); }
 .one { stroke: var(--ceiling); stroke-width: 1; stroke-dasharray: 3 3; }
 .bar.met, .bar.free { fill: var(--service); } .bar.free { opacity: 0.45; } .bar.missed { fill: var(--missed); }
 .target { stroke: var(--ink); stroke-width: 2; }
-.value { font-variant-numeric: tabular-nums; }
+.value { font-variant-numeric: tabular-nums; paint-order: stroke; stroke: var(--card); stroke-width: 4px; stroke-linejoin: round; }
 .mark { fill: var(--color); stroke: var(--card); stroke-width: 1.5; }
 .mark.ceiling { fill: var(--card); stroke: var(--ceiling); stroke-width: 2.5; }
 .range line { stroke: var(--color); stroke-width: 3; opacity: 0.45; }
@@ -67,9 +67,9 @@ text.limit { fill: var(--missed); text-anchor: end; }
 .plot .x-label { grid-column: 2; font-size: 12px; color: var(--soft); text-align: center; margin-top: 4px; }
 .wide { overflow-x: auto; -webkit-overflow-scrolling: touch; }
 table { border-collapse: collapse; font-size: 13px; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { padding: 6px 10px; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
+th, td { padding: 5px 8px; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
 th { font-weight: 600; color: var(--soft); vertical-align: bottom; line-height: 1.25; }
-th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 150px; padding-left: 0; }
+th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 205px; padding-left: 0; }
 tr:last-child td { border-bottom: 0; }
 td.met { color: var(--met); } td.missed { color: var(--missed); font-weight: 600; }
 details { border-bottom: 1px solid var(--line); padding: 8px 0; }

@@ -1,6 +1,7 @@
 /** What the page and the Markdown file both say: the targets and whether they were met, and the few numbers that matter. */
 import { delayOf } from '../beside.js';
 import type { CaseResult } from '../measure.js';
+import { PEERS, type PeerId } from '../peers/peer.js';
 import type { Documents, Origin } from '../results.js';
 import { judgeMemory, judgeRatio, judgeTail, MOST_DELAY, MOST_MEMORY, TAIL } from '../verdict.js';
 import { figure, gibibytes, milliseconds, times, timesAtMost } from './format.js';
@@ -18,9 +19,9 @@ export function listTargets({ cases: { cases }, beside, soak }: Documents): read
   const targets: Target[] = cases.flatMap((each) => {
     const judged = judgeRatio(each);
     if (judged === null) return [];
-    const wanted = `at least ${judged.wanted} × ${each.beside === null ? 'the ceiling' : `of “${each.beside.title}”`}`;
+    const wanted = `≥ ${judged.wanted} × ${each.beside === null ? 'ceiling' : `of ${each.beside.as}`}`;
     const found = each.service === null ? 'failed' : times(judged.found);
-    return [{ title: each.title, found, wanted, note: describeRate(each), isMet: judged.isMet }];
+    return [{ title: each.title, found, wanted, note: describeShortly(each), isMet: judged.isMet }];
   });
   const tails = cases.flatMap((each) => {
     const judged = judgeTail(each);
@@ -30,10 +31,10 @@ export function listTargets({ cases: { cases }, beside, soak }: Documents): read
   if (worst !== undefined) {
     const kept = tails.filter((tail) => tail.isMet).length;
     targets.push({
-      title: 'p99 to p50, the worst case',
+      title: 'p99 to p50 in the worst case',
       found: timesAtMost(worst.found),
-      wanted: `at most ${TAIL.most} × in every case at ${TAIL.connections} connections`,
-      note: `${kept} of ${tails.length} cases keep it; the worst is “${worst.title}”`,
+      wanted: `≤ ${TAIL.most} × at ${TAIL.connections} connections`,
+      note: `${kept} of ${tails.length} cases; worst: ${worst.title}`,
       isMet: worst.isMet,
     });
   }
@@ -41,9 +42,9 @@ export function listTargets({ cases: { cases }, beside, soak }: Documents): read
     for (const mode of ['waiting', 'computing'] as const) {
       const delay = delayOf(beside, mode);
       targets.push({
-        title: `p99 by key beside a query ${mode} for 2 s`,
+        title: `p99 by key beside a ${mode} query`,
         found: timesAtMost(delay),
-        wanted: `at most ${MOST_DELAY} × of alone`,
+        wanted: `≤ ${MOST_DELAY} × of alone`,
         note: `${milliseconds(beside.results[mode].p99)}, alone ${milliseconds(beside.results.alone.p99)}`,
         isMet: delay <= MOST_DELAY,
       });
@@ -52,14 +53,18 @@ export function listTargets({ cases: { cases }, beside, soak }: Documents): read
   if (soak !== null) {
     const memory = judgeMemory(soak.samples);
     targets.push({
-      title: `memory after ${soak.minutes} min of mixed load`,
+      title: `memory, ${soak.minutes} min of mixed load`,
       found: `${memory.end.toFixed(0)} MiB`,
-      wanted: `at most ${MOST_MEMORY} MiB, and flat`,
-      note: `${soak.connections} connections; ${memory.isFlat ? 'flat' : 'not flat'}: ${memory.early.toFixed(0)} MiB in the second fifth, ${memory.late.toFixed(0)} in the last`,
+      wanted: `≤ ${MOST_MEMORY} MiB and flat`,
+      note: `${memory.isFlat ? 'flat' : 'not flat'}: mean ${memory.early.toFixed(0)}, later ${memory.late.toFixed(0)} MiB; ${soak.connections} connections`,
       isMet: memory.isMet,
     });
   }
   return targets;
+}
+
+function describeShortly({ service }: CaseResult): string {
+  return service === null ? '' : `${figure(service.requestsPerSecond)}/s, p99 ${milliseconds(service.p99)}`;
 }
 
 export function describeMachine({ machine, tools }: Origin): string {
@@ -81,7 +86,28 @@ export function describeSettings({ cases: { measuring, settings } }: Documents):
   return parts.join('; ');
 }
 
-export function describeRate({ service, connections }: CaseResult): string {
+export function describeRate({ service }: CaseResult): string {
   if (service === null) return '';
-  return `${figure(service.requestsPerSecond)}/s × ${connections}, p50 ${milliseconds(service.p50)}, p99 ${milliseconds(service.p99)}`;
+  return `${figure(service.requestsPerSecond)}/s, p50 ${milliseconds(service.p50)}, p99 ${milliseconds(service.p99)}`;
+}
+
+/** How many times the requests of each peer, over all cases that it was measured in. */
+export function comparePeers({ cases: { cases, peers } }: Documents): readonly string[] {
+  return (Object.entries(PEERS) as [PeerId, string][]).flatMap(([id, title]) => {
+    const shares = cases
+      .flatMap(({ service, peers: measured }) => {
+        const rate = measured[id]?.load?.requestsPerSecond;
+        return service === null || rate === undefined ? [] : [service.requestsPerSecond / rate];
+      })
+      .sort((one, other) => one - other);
+    const [least] = shares;
+    const most = shares.at(-1);
+    const middle = shares[shares.length >> 1];
+    if (least === undefined || most === undefined || middle === undefined) return [];
+    const name = `${title} ${peers[id] ?? ''}`.trim();
+    const range = `${times(least)} to ${times(most)}`;
+    return [
+      `Beside ${name}: ${range} as many requests per second, ${times(middle)} in the middle of ${shares.length} cases.`,
+    ];
+  });
 }
