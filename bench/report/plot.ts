@@ -80,6 +80,7 @@ export function dotRows(rows: readonly { readonly label: string; readonly marks:
   const grid = scale.ticks.map((tick) => `<line class="grid" x1="${left(tick)}" x2="${left(tick)}" y1="0" y2="100%"/>`);
   const body = rows.map(({ label, marks }) => {
     const height = 12 + 12 * Math.max(1, marks.some((mark) => mark.until !== undefined) ? marks.length : 1);
+    const described = marks.map((mark) => `${mark.name} ${mark.title}`).join('; ');
     const drawn = marks.map((mark, index) => {
       const y = mark.until === undefined ? height / 2 : 12 + 12 * index;
       const title = `<title>${escapeText(`${mark.name}: ${mark.title}`)}</title>`;
@@ -90,7 +91,7 @@ export function dotRows(rows: readonly { readonly label: string; readonly marks:
       const place = `y1="${y}" y2="${y}" x1="${left(mark.value)}" x2="${left(mark.until)}"`;
       return `<g ${style} class="range">${title}<line ${place}/><circle cx="${left(mark.value)}" cy="${y}" r="4.5"/><circle class="end" cx="${left(mark.until)}" cy="${y}" r="3.5"/></g>`;
     });
-    return `<div class="label">${escapeText(label)}</div><svg class="row" height="${height}">${grid.join('')}${drawn.join('')}</svg>`;
+    return `<div class="label">${escapeText(label)}</div><svg class="row" height="${height}" role="img" aria-label="${escapeText(described)}">${grid.join('')}${drawn.join('')}</svg>`;
   });
   const ticks = scale.ticks.map((tick) => `<span style="left:${left(tick)}">${short(tick)}</span>`);
   return `<div class="rows">${body.join('\n')}<div class="label"></div><div class="x">${ticks.join('')}</div></div>`;
@@ -114,7 +115,7 @@ export function barRows(bars: readonly Bar[]): string {
         ? ''
         : `<line class="target" x1="${left(target)}" x2="${left(target)}" y1="3" y2="23"><title>asked for: ${target} ×</title></line>`;
     const kind = isMet === null ? 'free' : isMet ? 'met' : 'missed';
-    return `<div class="label">${escapeText(label)}</div><svg class="row" height="26"><line class="one" x1="${left(1)}" x2="${left(1)}" y1="0" y2="26"/><rect class="bar ${kind}" x="0" y="6" height="14" rx="2" width="${left(value)}"/>${mark}<text class="value" x="${left(value)}" dx="6" y="17.5">${escapeText(text)}</text></svg>`;
+    return `<div class="label">${escapeText(label)}</div><svg class="row" height="26" role="img" aria-label="${escapeText(text)}"><line class="one" x1="${left(1)}" x2="${left(1)}" y1="0" y2="26"/><rect class="bar ${kind}" x="0" y="6" height="14" rx="2" width="${left(value)}"/>${mark}<text class="value" x="${left(value)}" dx="6" y="17.5">${escapeText(text)}</text></svg>`;
   });
   return `<div class="rows">${body.join('\n')}<div class="label"></div><div class="x"><span style="left:0">0</span><span style="left:${left(0.5)}">0.5</span><span style="left:${left(1)}">1 = ceiling</span></div></div>`;
 }
