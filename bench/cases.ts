@@ -66,7 +66,7 @@ export const CASES: readonly Case[] = [
     id: 'restricted',
     title: 'the same by a restricted reader',
     restricted: true,
-    beside: { id: 'nested', as: 'the administrator' },
+    beside: { id: 'nested', as: 'unrestricted' },
     requests: vary((key) => page(NESTED, key)),
   },
   {

@@ -43,7 +43,7 @@ export function writeHtml(documents: Documents): string {
       : section('Beside a long query, and over minutes', '', `${writeBeside(beside)}${writeMemory(soak)}`),
     section(
       'All numbers',
-      'Requests per second, latencies in milliseconds. A ratio without a ceiling is one to the case named above.',
+      'Requests per second, latencies in milliseconds. A ratio is one to the ceiling where it says nothing else.',
       panel(`<div class="wide">${writeCases(cases.cases)}</div>`),
     ),
     `<p class="soft small" style="margin-top:10px">${escapeText(describePeers(documents))}</p>`,
@@ -167,13 +167,15 @@ function writeCases(cases: readonly CaseResult[]): string {
     }
     const judged = judgeRatio(each);
     const tail = judgeTail(each);
-    const share = ratio ?? beside?.ratio;
+    const own = ratio === null ? '' : times(ratio);
+    const share =
+      beside === null ? own : `${times(beside.ratio)}<br><small class="soft">of ${escapeText(beside.as)}</small>`;
     const wanted = judged === null ? '' : `${judged.isMet ? '✓' : '✗'} ${judged.wanted}`;
     const cells = [
       [String(connections)],
       [figure(service.requestsPerSecond)],
       [ceiling === null ? '' : figure(ceiling.statementsPerSecond)],
-      [share === undefined ? '' : times(share)],
+      [share],
       [wanted, judged?.isMet],
       [service.p50.toFixed(2)],
       [service.p99.toFixed(2)],

@@ -15,13 +15,14 @@ export const STYLE = `
 }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--page); color: var(--ink); font: 15px/1.5 system-ui, -apple-system, "Segoe UI", sans-serif; }
-main { max-width: 1060px; margin: 0 auto; padding: 40px 24px 80px; }
+main { max-width: 1140px; margin: 0 auto; padding: 40px 24px 80px; }
 h1 { font-size: 30px; line-height: 1.2; margin: 0 0 6px; letter-spacing: -0.02em; }
 h2 { font-size: 20px; margin: 48px 0 4px; letter-spacing: -0.01em; }
 h3 { font-size: 15px; margin: 0 0 2px; }
 p { margin: 0 0 14px; max-width: 76ch; }
 .soft { color: var(--soft); }
 small, .small { font-size: 13px; }
+td small { font-size: 11.5px; }
 a { color: var(--service); }
 dl.facts { display: grid; grid-template-columns: max-content 1fr; gap: 2px 14px; margin: 14px 0 0; font-size: 13px; }
 dl.facts dt { color: var(--soft); }
@@ -67,9 +68,9 @@ text.limit { fill: var(--missed); text-anchor: end; }
 .plot .x-label { grid-column: 2; font-size: 12px; color: var(--soft); text-align: center; margin-top: 4px; }
 .wide { overflow-x: auto; -webkit-overflow-scrolling: touch; }
 table { border-collapse: collapse; font-size: 13px; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { padding: 5px 8px; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
+th, td { padding: 5px 7px; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
 th { font-weight: 600; color: var(--soft); vertical-align: bottom; line-height: 1.25; }
-th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 205px; padding-left: 0; }
+th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 175px; padding-left: 0; }
 tr:last-child td { border-bottom: 0; }
 td.met { color: var(--met); } td.missed { color: var(--missed); font-weight: 600; }
 details { border-bottom: 1px solid var(--line); padding: 8px 0; }
