@@ -120,7 +120,7 @@ async function compareCase(
   } catch (error) {
     return { ...compared, hasFallen: true, failure: complaintOf(error, signal) };
   }
-  if (warmUp > 0) for (const side of SIDES) await contenders[side](warmUp);
+  for (const side of SIDES) await warm(contenders[side], warmUp, signal);
   const best = { now: 0, before: 0 };
   let highest = 0;
   let errors = 0;
@@ -140,8 +140,12 @@ async function compareCase(
       }
     }
   };
-  await measureRounds();
-  if (judgeChange(best.now, best.before).hasFallen) await measureRounds();
+  try {
+    await measureRounds();
+    if (judgeChange(best.now, best.before).hasFallen) await measureRounds();
+  } catch (error) {
+    return { ...compared, hasFallen: true, failure: complaintOf(error, signal) };
+  }
   const { change, hasFallen } = judgeChange(best.now, best.before);
   const failure = errors > 0 ? `${errors} errors under load` : null;
   const reached = highest === 0 ? null : highest;

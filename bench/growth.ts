@@ -127,7 +127,7 @@ async function measurePoint(
   const address = addressOf(each, url);
   const statement = await readStatement(each, address, databaseUrl, signal);
   const contender = await makeContender(each, address, connections, signal);
-  if (warmUp > 0) await contender(Math.min(warmUp, 1));
+  await warm(contender, Math.min(warmUp, 1), signal);
   let best = await contender(seconds);
   let highest = 0;
   for (let round = 1; ; round++) {

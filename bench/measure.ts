@@ -124,6 +124,15 @@ export function hasCeiling(each: Case): boolean {
   return !each.cold && !each.restricted;
 }
 
+/** Of long answers none may end within so short a time: what goes wrong shows when it is measured. */
+export async function warm(contender: Contender, seconds: number, signal: AbortSignal): Promise<void> {
+  try {
+    if (seconds > 0) await contender(seconds);
+  } catch {
+    signal.throwIfAborted();
+  }
+}
+
 /** Errors of all rounds count, or a round full of quick errors would be the best. */
 export function betterOf(former: LoadResult | undefined, latter: LoadResult): LoadResult {
   const errors = (former?.errors ?? 0) + latter.errors;
@@ -158,26 +167,26 @@ async function measureRounds(
     ...invited.contenders,
   ]);
   const best = new Map<string, LoadResult>();
-  const runAll = async (length: number, isCounted: boolean): Promise<void> => {
+  const runAll = async (): Promise<void> => {
     for (const [name, contender] of contenders) {
       try {
-        const measured = await contender(length);
-        if (isCounted) best.set(name, betterOf(best.get(name), measured));
+        best.set(name, betterOf(best.get(name), await contender(seconds)));
       } catch (error) {
+        signal.throwIfAborted();
         // A peer that gives up leaves its cell empty; the case goes on.
-        if (signal.aborted || !invited.contenders.has(name as PeerId)) throw error;
+        if (!invited.contenders.has(name as PeerId)) throw error;
         contenders.delete(name);
         best.delete(name);
         invited.absent[name] = { load: null, reason: error instanceof Error ? error.message : String(error) };
       }
     }
   };
-  if (warmUp > 0) await runAll(warmUp, false);
+  for (const contender of contenders.values()) await warm(contender, warmUp, signal);
   let reached: Ceiling | null = null;
   let tried: CaseCeiling['tried'] = [];
   for (let round = 1; round <= rounds; round++) {
     report(`${each.title}: round ${round} of ${rounds}`);
-    await runAll(seconds, true);
+    await runAll();
     if (statement === null) continue;
     const run = (count: number): Promise<Ceiling> =>
       ceiling({ databaseUrl, ...statement, connections: count, seconds, signal });
