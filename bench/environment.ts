@@ -3,20 +3,24 @@
  * service as a process of its own, so that neither load nor measuring takes time from it.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
+import { join } from 'node:path';
 import postgres from 'postgres';
 import { type EmbeddedServer, startEmbedded } from '../src/embedded/cluster.js';
 import { createAdministrator } from '../src/execute/accounts.js';
 import { Database } from '../src/execute/database.js';
 import { migrate } from '../src/execute/migrate.js';
-import { packagePath } from '../src/files.js';
+import { packageRoot } from '../src/files.js';
 import { generate } from './generate.js';
 
 export const ADMINISTRATOR = { email: 'bench@example.com', password: 'bench-password', token: 'bench-administrator' };
 
 export type Report = (message: string) => void;
 
+/** Enough for a ceiling with as many connections as the largest case has clients. */
+const MOST_CONNECTIONS = '400';
+
 export function startDatabase(directory: string, report: Report): Promise<EmbeddedServer> {
-  return startEmbedded({ directory, report });
+  return startEmbedded({ directory, settings: { max_connections: MOST_CONNECTIONS }, report });
 }
 
 /** The demo model with the bench data in it. Answers the server's version. */
@@ -57,6 +61,8 @@ export function openDatabase(url: string, schema = 'public'): Promise<Database> 
 export interface RunningService {
   readonly url: string;
   readonly pid: number;
+  /** From the start of the process to the word that it is ready, in milliseconds. */
+  readonly startTime: number;
   stop(): Promise<void>;
 }
 
@@ -64,15 +70,21 @@ export interface ServiceOptions {
   readonly databaseUrl: string;
   readonly poolSize: number;
   /** Folder for a CPU profile, which is written when the service stops. */
-  readonly profile: string | undefined;
+  readonly profile?: string | undefined;
+  /** More options of the service, by their names in the environment. */
+  readonly settings?: Readonly<Record<string, string>> | undefined;
+  /** The folder of another revision. */
+  readonly root?: string;
 }
 
 const START_TIME = 60_000;
 const STOP_TIME = 20_000;
 
-export async function startService({ databaseUrl, poolSize, profile }: ServiceOptions): Promise<RunningService> {
+export async function startService(options: ServiceOptions): Promise<RunningService> {
+  const { databaseUrl, poolSize, profile, settings, root = packageRoot } = options;
   const profiling = profile === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${profile}`];
-  const child = spawn(process.execPath, [...profiling, packagePath('dist', 'src', 'main.js'), 'start'], {
+  const begun = performance.now();
+  const child = spawn(process.execPath, [...profiling, join(root, 'dist', 'src', 'main.js'), 'start'], {
     env: {
       ...process.env,
       HOST: '127.0.0.1',
@@ -81,12 +93,16 @@ export async function startService({ databaseUrl, poolSize, profile }: ServiceOp
       DATABASE_POOL_SIZE: String(poolSize),
       DATABASE_WRITE_POOL_SIZE: String(poolSize),
       ADMIN_TOKEN: ADMINISTRATOR.token,
+      SECRET: 'of the bench alone, for as long as it runs',
       LOG_LEVEL: 'warn',
+      ...settings,
     },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   try {
-    return { url: await readUrl(child), pid: child.pid ?? 0, stop: () => stopProcess(child) };
+    const url = await readUrl(child);
+    const startTime = performance.now() - begun;
+    return { url, pid: child.pid ?? 0, startTime, stop: () => stopProcess(child) };
   } catch (error) {
     await stopProcess(child);
     throw error;
@@ -112,7 +128,7 @@ function readUrl(child: ChildProcess): Promise<string> {
   });
 }
 
-async function stopProcess(child: ChildProcess): Promise<void> {
+export async function stopProcess(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
   await new Promise<void>((resolve) => {
     const timer = setTimeout(() => child.kill('SIGKILL'), STOP_TIME);

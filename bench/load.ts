@@ -69,7 +69,7 @@ async function measureWithWrk(options: LoadOptions): Promise<LoadResult | null> 
       'requests' | 'microseconds' | 'bytes' | 'errors' | 'p50' | 'p99',
       number
     >;
-    if (counted.requests === 0) throw new Error(`No answer from ${options.url}`);
+    if (counted.requests === 0) throw new Error(`no answer within ${options.seconds} s`);
     return {
       requestsPerSecond: (counted.requests * 1e6) / counted.microseconds,
       p50: counted.p50 / 1000,
@@ -189,7 +189,7 @@ async function generateLoad(options: LoadOptions): Promise<LoadResult> {
   };
   await Promise.all(Array.from({ length: options.connections }, drive));
   const seconds = (performance.now() - begun) / 1000;
-  if (tally.latencies.length === 0) throw new Error(`No answer from ${options.url}`);
+  if (tally.latencies.length === 0) throw new Error(`no answer within ${options.seconds} s`);
   const sorted = Float64Array.from(tally.latencies).sort();
   const percentile = (share: number) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0;
   return {

@@ -1,18 +1,19 @@
 /**
- * One case: what the service does and what PostgreSQL does, in turn, because a shared machine is not the same from one
- * minute to the next. The best of the rounds counts on both sides.
+ * One case: what the service, PostgreSQL and each peer do, in turn, because a shared machine is not the same from one
+ * minute to the next. The best of the rounds counts on every side.
  */
-import { type BenchRequest, type Case, isWrite } from './cases.js';
+import { type Case, findCase } from './cases.js';
 import { type Ceiling, ceiling } from './ceiling.js';
-import { type LoadResult, measure } from './load.js';
-import { compileWrites } from './writes.js';
+import { ADMINISTRATOR } from './environment.js';
+import type { LoadResult } from './load.js';
+import { isSameData } from './peers/answers.js';
+import type { Peer, PeerId } from './peers/peer.js';
+import { READER } from './reader.js';
+import { type Address, putUnderLoad, type Question, readAnswer, readStatement, type Statement } from './statement.js';
 
 export interface Measuring {
   readonly url: string;
   readonly databaseUrl: string;
-  readonly token: string;
-  /** Of somebody who may not see everything. */
-  readonly readerToken: string;
   readonly seconds: number;
   readonly warmUp: number;
   readonly rounds: number;
@@ -22,194 +23,247 @@ export interface Measuring {
 }
 
 export interface CaseCeiling extends Ceiling {
-  /** With how many connections it was reached, and how far others came. */
+  /** As many as the service has clients. */
   readonly connections: number;
+  /** For information: with as many connections as the service has to PostgreSQL. */
   readonly tried: readonly { readonly connections: number; readonly statementsPerSecond: number }[];
+}
+
+export interface PeerResult {
+  readonly load: LoadResult | null;
+  /** Why there is no figure. */
+  readonly reason: string | null;
 }
 
 export interface CaseResult {
   readonly id: string;
   readonly title: string;
+  readonly connections: number;
   /** Null when the case could not be measured. */
   readonly service: LoadResult | null;
   /** Null for requests of different shapes. */
   readonly ceiling: CaseCeiling | null;
   readonly ratio: number | null;
+  /** The case it is compared with, measured in the same rounds. */
+  readonly beside: { readonly as: string; readonly requestsPerSecond: number; readonly ratio: number } | null;
+  readonly target: number | null;
+  readonly peers: Readonly<Partial<Record<PeerId, PeerResult>>>;
+  /** An example of what was asked. */
+  readonly request: string;
   readonly sql: string | null;
   readonly failure: string | null;
 }
 
+/** Whoever is put under load, for so many seconds. */
+export type Contender = (seconds: number) => Promise<LoadResult>;
+
 export async function measureCase(
   each: Case,
+  peers: readonly Peer[],
   measuring: Measuring,
   report: (message: string) => void,
 ): Promise<CaseResult> {
-  const { id, title } = each;
+  const connections = connectionsOf(each, measuring);
+  const result = {
+    id: each.id,
+    title: each.title,
+    connections,
+    service: null,
+    ceiling: null,
+    ratio: null,
+    beside: null,
+    target: each.target ?? null,
+    peers: {},
+    request: describeRequest(each),
+    sql: null,
+    failure: null,
+  };
   try {
-    const size = await checkAnswer(each, measuring);
-    const statement = each.cold || each.restricted ? null : await readStatement(each, measuring);
-    const { service: measured, ceilings } = await measureRounds(each, statement, measuring, report);
-    const service = each.streamed ? { ...measured, requestsPerSecond: measured.bytesPerSecond / size } : measured;
-    const [best] = [...ceilings].sort((one, other) => other.statementsPerSecond - one.statementsPerSecond);
-    const found = best === undefined ? null : { ...best, tried: ceilings.map(withoutTool) };
+    const measured = await measureRounds(each, peers, measuring, report);
+    const { service, found, beside, statement } = measured;
     const ratio = found === null ? null : service.requestsPerSecond / found.statementsPerSecond;
     const failure = service.errors === 0 ? null : `${service.errors} errors under load`;
-    report(`${title}: ${describe(service, found, ratio, each)}${failure === null ? '' : `: FAILED, ${failure}`}`);
-    return { id, title, service, ceiling: found, ratio, sql: statement?.text ?? null, failure };
+    report(`${each.title}: ${describe(service, found, ratio)}${failure === null ? '' : `: FAILED, ${failure}`}`);
+    const sql = statement?.text ?? null;
+    return { ...result, service, ceiling: found, ratio, beside, peers: measured.peers, sql, failure };
   } catch (error) {
     if (measuring.signal.aborted) throw error;
     const failure = error instanceof Error ? error.message : String(error);
-    report(`${title}: FAILED, ${failure}`);
-    return { id, title, service: null, ceiling: null, ratio: null, sql: null, failure };
+    report(`${each.title}: FAILED, ${failure}`);
+    return { ...result, failure };
   }
 }
 
-interface Statement {
-  readonly text: string;
-  readonly parameters: readonly (readonly (string | null)[])[];
-  readonly exclusive: boolean;
+export function connectionsOf(each: Case, measuring: Pick<Measuring, 'connections'>): number {
+  return each.connections ?? measuring.connections;
 }
 
-interface MeasuredCeiling extends Ceiling {
-  readonly connections: number;
+/** Checks that there is an answer before anything is measured. */
+export async function makeContender(
+  each: Question & Pick<Case, 'streamed'>,
+  address: Address,
+  connections: number,
+  signal: AbortSignal,
+): Promise<Contender> {
+  const { document, bytes } = await readAnswer(each, address, signal);
+  const { data } = document as { data?: unknown };
+  if (typeof data !== 'object' || data === null || Object.keys(data).length === 0) {
+    throw new Error(`an empty answer: ${JSON.stringify(document).slice(0, 300)}`);
+  }
+  return async (seconds) => {
+    const measured = await putUnderLoad(each, address, { connections, seconds, signal });
+    return each.streamed ? { ...measured, requestsPerSecond: measured.bytesPerSecond / bytes } : measured;
+  };
+}
+
+export function addressOf(each: Pick<Case, 'restricted'>, url: string): Address {
+  return { url, headers: { Authorization: `Bearer ${each.restricted ? READER : ADMINISTRATOR.token}` } };
+}
+
+export function hasCeiling(each: Case): boolean {
+  return !each.cold && !each.restricted;
+}
+
+/** Of long answers none may end within so short a time: what goes wrong shows when it is measured. */
+export async function warm(contender: Contender, seconds: number, signal: AbortSignal): Promise<void> {
+  try {
+    if (seconds > 0) await contender(seconds);
+  } catch {
+    signal.throwIfAborted();
+  }
+}
+
+/** Errors of all rounds count, or a round full of quick errors would be the best. */
+export function betterOf(former: LoadResult | undefined, latter: LoadResult): LoadResult {
+  const errors = (former?.errors ?? 0) + latter.errors;
+  const best = former !== undefined && former.requestsPerSecond > latter.requestsPerSecond ? former : latter;
+  return { ...best, errors };
+}
+
+interface Measured {
+  readonly service: LoadResult;
+  readonly found: CaseCeiling | null;
+  readonly beside: CaseResult['beside'];
+  readonly peers: CaseResult['peers'];
+  readonly statement: Statement | null;
 }
 
 async function measureRounds(
   each: Case,
-  statement: Statement | null,
+  peers: readonly Peer[],
   measuring: Measuring,
   report: (message: string) => void,
-): Promise<{ service: LoadResult; ceilings: readonly MeasuredCeiling[] }> {
-  const { url, databaseUrl, seconds, rounds, signal } = measuring;
-  const connections = each.connections ?? measuring.connections;
-  const loadFor = (length: number, as: Case = each): Promise<LoadResult> => {
-    const requests = requestsOf(each);
-    const bodies = requests.map((request) => request.body ?? '');
-    return measure({
-      url,
-      paths: requests.map((request) => encodePath(request.path)),
-      headers: headersOf(as, measuring),
-      connections,
-      seconds: length,
-      signal,
-      ...(each.method === undefined ? {} : { method: each.method, bodies }),
-    });
-  };
-  if (measuring.warmUp > 0) await loadFor(measuring.warmUp);
-  let service: LoadResult | null = null;
-  let errors = 0;
-  const ceilings = new Map<number, MeasuredCeiling>();
-  for (let round = 1; round <= rounds; round++) {
-    report(`${each.title}: round ${round} of ${rounds}`);
-    const measured = await loadFor(seconds);
-    errors += measured.errors;
-    if (service === null || measured.requestsPerSecond > service.requestsPerSecond) service = measured;
-    if (each.restricted) {
-      const { restricted: _, ...unrestricted } = each;
-      const { requestsPerSecond } = await loadFor(seconds, unrestricted);
-      const former = ceilings.get(connections)?.statementsPerSecond ?? 0;
-      const reached = Math.max(former, requestsPerSecond);
-      ceilings.set(connections, { statementsPerSecond: reached, tool: 'the administrator', connections });
-    }
-    if (statement === null) continue;
-    for (const count of new Set([each.connections ?? measuring.poolSize, connections])) {
-      const reached = await ceiling({ databaseUrl, ...statement, connections: count, seconds, signal });
-      const former = ceilings.get(count);
-      if (former === undefined || reached.statementsPerSecond > former.statementsPerSecond) {
-        ceilings.set(count, { ...reached, connections: count });
+): Promise<Measured> {
+  const { url, databaseUrl, seconds, warmUp, rounds, poolSize, signal } = measuring;
+  const connections = connectionsOf(each, measuring);
+  const statement = hasCeiling(each) ? await readStatement(each, addressOf(each, url), databaseUrl, signal) : null;
+  const service = await makeContender(each, addressOf(each, url), connections, signal);
+  const other = each.beside === undefined ? undefined : findCase(each.beside.id);
+  const neighbour = other && (await makeContender(other, addressOf(other, url), connections, signal));
+  const invited = await invitePeers(each, peers, url, connections, signal);
+  const contenders = new Map<string, Contender>([
+    ['service', service],
+    ...(neighbour === undefined ? [] : ([['beside', neighbour]] as const)),
+    ...invited.contenders,
+  ]);
+  const best = new Map<string, LoadResult>();
+  const runAll = async (): Promise<void> => {
+    for (const [name, contender] of contenders) {
+      try {
+        best.set(name, betterOf(best.get(name), await contender(seconds)));
+      } catch (error) {
+        signal.throwIfAborted();
+        // A peer that gives up leaves its cell empty; the case goes on.
+        if (!invited.contenders.has(name as PeerId)) throw error;
+        contenders.delete(name);
+        best.delete(name);
+        invited.absent[name] = { load: null, reason: error instanceof Error ? error.message : String(error) };
       }
     }
+  };
+  for (const contender of contenders.values()) await warm(contender, warmUp, signal);
+  let reached: Ceiling | null = null;
+  let tried: CaseCeiling['tried'] = [];
+  for (let round = 1; round <= rounds; round++) {
+    report(`${each.title}: round ${round} of ${rounds}`);
+    await runAll();
+    if (statement === null) continue;
+    const run = (count: number): Promise<Ceiling> =>
+      ceiling({ databaseUrl, ...statement, connections: count, seconds, signal });
+    const latest = await run(connections);
+    if (reached === null || latest.statementsPerSecond > reached.statementsPerSecond) reached = latest;
+    if (round > 1 || poolSize === connections) continue;
+    tried = [{ connections: poolSize, statementsPerSecond: (await run(poolSize)).statementsPerSecond }];
   }
-  if (service === null) throw new Error('there was no round');
-  return { service: { ...service, errors }, ceilings: [...ceilings.values()] };
+  const own = best.get('service');
+  if (own === undefined) throw new Error('there was no round');
+  const rate = best.get('beside')?.requestsPerSecond;
+  const judged = [...invited.contenders.keys()].map((id) => [id, judgePeer(best.get(id))] as const);
+  return {
+    service: own,
+    found: reached && { ...reached, connections, tried },
+    beside:
+      each.beside === undefined || rate === undefined
+        ? null
+        : { as: each.beside.as, requestsPerSecond: rate, ratio: own.requestsPerSecond / rate },
+    peers: { ...Object.fromEntries(judged), ...invited.absent },
+    statement,
+  };
 }
 
-/** A case that measures how fast nothing is answered would look good. Answers the size of an answer. */
-async function checkAnswer(each: Case, measuring: Measuring): Promise<number> {
-  const [request] = requestsOf(each);
-  if (request === undefined) throw new Error('there is no request');
-  const response = await send(each, request, measuring, {});
-  const text = await response.text();
-  if (response.status !== 200) throw new Error(`status ${response.status}: ${text.slice(0, 300)}`);
-  const { data } = JSON.parse(text) as { data: unknown };
-  const isEmpty = data === null || typeof data !== 'object' || Object.keys(data).length === 0;
-  if (isEmpty) throw new Error(`an empty answer: ${text.slice(0, 300)}`);
-  return Buffer.byteLength(text);
-}
-
-/** One text for all requests, or there would be no one ceiling. */
-async function readStatement(each: Case, measuring: Measuring): Promise<Statement> {
-  const explained = isWrite(each)
-    ? await compileWrites(measuring.databaseUrl, requestsOf(each))
-    : await explainAll(each, measuring);
-  const text = explained[0]?.sql ?? '';
-  if (text === '' || explained.some((other) => other.sql !== text)) {
-    throw new Error('the requests of the case do not lead to one statement');
-  }
-  return { text, parameters: explained.map((other) => other.parameters), exclusive: isWrite(each) };
-}
-
-/** The service says what it runs. */
-async function explainAll(each: Case, measuring: Measuring): Promise<readonly Explained[]> {
-  const requests = requestsOf(each);
-  const explained: Explained[] = [];
-  for (let start = 0; start < requests.length; start += EXPLAINED_AT_ONCE) {
-    measuring.signal.throwIfAborted();
-    const some = requests.slice(start, start + EXPLAINED_AT_ONCE);
-    explained.push(...(await Promise.all(some.map((request) => explain(each, request, measuring)))));
-  }
-  return explained;
-}
-
-const EXPLAINED_AT_ONCE = 8;
-
-export interface Explained {
-  readonly sql: string;
-  readonly parameters: readonly (string | null)[];
-}
-
-async function explain(each: Case, request: BenchRequest, measuring: Measuring): Promise<Explained> {
-  const response = await send(each, request, measuring, { Prefer: 'explain' });
-  const text = await response.text();
-  if (response.status !== 200) throw new Error(`explain: status ${response.status}: ${text.slice(0, 300)}`);
-  return (JSON.parse(text) as { data: Explained }).data;
-}
-
-function send(
+/** Only those that can express the question and answer it with the same data are measured. */
+async function invitePeers(
   each: Case,
-  { path, body }: BenchRequest,
-  measuring: Measuring,
-  headers: Record<string, string>,
-): Promise<Response> {
-  return fetch(`${measuring.url}${encodePath(path)}`, {
-    method: each.method ?? 'GET',
-    headers: { ...headersOf(each, measuring), ...headers },
-    ...(body === undefined ? {} : { body }),
-    signal: AbortSignal.any([measuring.signal, AbortSignal.timeout(60_000)]),
-  });
+  peers: readonly Peer[],
+  url: string,
+  connections: number,
+  signal: AbortSignal,
+): Promise<{ contenders: Map<PeerId, Contender>; absent: Record<string, PeerResult> }> {
+  const contenders = new Map<PeerId, Contender>();
+  const absent: Record<string, PeerResult> = {};
+  const asked = peers.map((peer) => [peer, peer.questionOf(each)] as const);
+  if (asked.every(([, question]) => question === null)) {
+    return { contenders, absent: Object.fromEntries(peers.map((peer) => [peer.id, CANNOT])) };
+  }
+  const { document } = await readAnswer(each, addressOf(each, url), signal);
+  for (const [peer, question] of asked) {
+    if (question === null) {
+      absent[peer.id] = CANNOT;
+      continue;
+    }
+    try {
+      const answer = await readAnswer(question, peer, signal);
+      if (!isSameData(document, answer.document)) {
+        throw new Error(`answers with other data: ${JSON.stringify(answer.document).slice(0, 200)}`);
+      }
+      contenders.set(peer.id, (seconds) => putUnderLoad(question, peer, { connections, seconds, signal }));
+    } catch (error) {
+      signal.throwIfAborted();
+      absent[peer.id] = { load: null, reason: error instanceof Error ? error.message : String(error) };
+    }
+  }
+  return { contenders, absent };
 }
 
-function headersOf(each: Case, { token, readerToken }: Measuring): Record<string, string> {
-  const authorization = { Authorization: `Bearer ${each.restricted ? readerToken : token}` };
-  return each.method === undefined ? authorization : { ...authorization, 'Content-Type': 'application/json' };
+const CANNOT: PeerResult = { load: null, reason: 'cannot be asked this' };
+
+function judgePeer(load: LoadResult | undefined): PeerResult {
+  if (load === undefined) return { load: null, reason: 'was not measured' };
+  return load.errors === 0 ? { load, reason: null } : { load: null, reason: `${load.errors} errors under load` };
 }
 
-function requestsOf({ requests }: Case): readonly BenchRequest[] {
-  return typeof requests === 'function' ? requests() : requests;
+const LONGEST_BODY = 600;
+
+function describeRequest(each: Case): string {
+  const request = typeof each.requests === 'function' ? undefined : each.requests[0];
+  if (request === undefined) return '';
+  const { path, body = '' } = request;
+  const shown = body.length > LONGEST_BODY ? `${body.slice(0, LONGEST_BODY)} …` : body;
+  return `${each.method ?? 'GET'} ${path}${shown && `\n${shown}`}`;
 }
 
-/** As a browser sends it: brackets stay, what no URL may hold is escaped. */
-function encodePath(path: string): string {
-  return encodeURI(path).replaceAll('%5B', '[').replaceAll('%5D', ']');
-}
-
-function withoutTool({ connections, statementsPerSecond }: MeasuredCeiling): CaseCeiling['tried'][number] {
-  return { connections, statementsPerSecond };
-}
-
-function describe(service: LoadResult, found: CaseCeiling | null, ratio: number | null, each: Case): string {
+function describe(service: LoadResult, found: CaseCeiling | null, ratio: number | null): string {
   const rate = `${service.requestsPerSecond.toFixed(1)} requests/s`;
-  if (each.cold) return `${rate}, ${(1000 / service.requestsPerSecond).toFixed(2)} ms per shape`;
   if (found === null || ratio === null) return rate;
   return `${rate} of ${found.statementsPerSecond.toFixed(1)} (${(ratio * 100).toFixed(0)} %)`;
 }

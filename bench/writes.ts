@@ -11,7 +11,7 @@ import { NOBODY } from '../src/plan/write.js';
 import { withCore } from '../src/server.js';
 import { bind, type Caller } from '../src/sql/parameter.js';
 import type { BenchRequest } from './cases.js';
-import type { Explained } from './measure.js';
+import type { Explained } from './statement.js';
 
 const CALLER: Caller = { user: null, role: null, roles: [], policies: [] };
 

@@ -1,0 +1,16 @@
+/** The resident memory of a process, in MiB. */
+import { execFile } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
+import { promisify } from 'node:util';
+
+export async function readMemory(pid: number): Promise<number> {
+  const status = await readFile(`/proc/${pid}/status`, 'utf8').catch(() => '');
+  const kibibytes = /^VmRSS:\s+(\d+) kB/m.exec(status)?.[1] ?? (await askProcessList(pid));
+  return Number(kibibytes) / 1024;
+}
+
+/** Where there is no /proc. */
+async function askProcessList(pid: number): Promise<string> {
+  const { stdout } = await promisify(execFile)('ps', ['-o', 'rss=', '-p', String(pid)]);
+  return stdout.trim();
+}

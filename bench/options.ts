@@ -1,0 +1,167 @@
+/** The command line of the bench. */
+import { resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+import { optionRows } from '../src/config.js';
+import { packagePath } from '../src/files.js';
+import { CASES, type Case } from './cases.js';
+import type { PeerOptions } from './peers/peer.js';
+
+export const COMMANDS = ['cases', 'soak', 'beside', 'mirror', 'hit', 'report'] as const;
+
+export type Command = (typeof COMMANDS)[number];
+
+const SOAK_CONNECTIONS = '256';
+
+export const USAGE = `Usage: npm run bench -- [command] [--option value ...]
+
+Commands:
+  (none)   the cases beside the ceiling of PostgreSQL and the peers that are there, how cost grows, and the report
+  soak     memory of the service under minutes of mixed load; exits 1 when it is too large or grows
+  beside   small reads beside a query of two seconds; exits 1 when their p99 more than doubles
+  mirror   how long it takes to read a database of 1,000 tables with 20,000 columns
+  hit      Node's time per request of a known shape, up to the driver
+  report   writes the report again, of what was measured last
+
+Options:
+  --only ID,ID       these cases alone, without a report: ${CASES.map((each) => each.id).join(', ')}
+  --against REV      compares with that revision; exits 1 when a case became more than 10 % slower
+  --seconds N        length of each measurement [5]
+  --warm-up N        seconds of load before the first one [2]
+  --rounds N         measurements of each figure, of which the best counts [3]
+  --connections N    connections to the service [32; soak: ${SOAK_CONNECTIONS}]
+  --pool N           connections from the service to PostgreSQL [${initialOf('DATABASE_POOL_SIZE')}]
+  --set NAME=VALUE   an option of the service; may be repeated
+  --growth           how cost grows, and small reads beside a long query [on; off with --only]; --no-growth leaves it out
+  --minutes N        length of soak [5]
+  --data DIR         folder of the database, kept between runs [bench/results/data]
+  --report DIR       folder for report.html and report.md [bench]
+  --profile DIR      folder for a CPU profile of the service
+
+Peers, none of which is needed:
+  --postgraphile DIR       folder where npm installed postgraphile 5 (and node@22, which it asks for) [this project's]
+  --postgrest PATH         the program; or --postgrest-url URL of one that runs on this database
+  --directus-url URL       of one that runs on this database, with --directus-token TOKEN
+`;
+
+export interface Options {
+  readonly command: Command;
+  readonly help: boolean;
+  readonly cases: readonly Case[];
+  readonly against: string | undefined;
+  readonly seconds: number;
+  readonly warmUp: number;
+  readonly rounds: number;
+  readonly connections: number;
+  readonly poolSize: number;
+  readonly minutes: number;
+  readonly growth: boolean;
+  readonly settings: Readonly<Record<string, string>>;
+  readonly data: string;
+  /** Undefined when only some cases are measured: they are not a report. */
+  readonly report: string | undefined;
+  readonly profile: string | undefined;
+  readonly peers: Omit<PeerOptions, 'databaseUrl' | 'poolSize' | 'signal'>;
+}
+
+export class UsageError extends Error {}
+
+export function readOptions(words: readonly string[]): Options {
+  const { values, positionals } = parseWords(words);
+  const [command = 'cases'] = positionals;
+  if (!isCommand(command) || positionals.length > 1) {
+    throw new UsageError(`unknown command "${positionals.join(' ')}": see --help`);
+  }
+  const isSome = values.only !== undefined;
+  const reportFolder = values.report ?? (isSome ? undefined : packagePath('bench'));
+  return {
+    command,
+    help: values.help,
+    cases: chooseCases(values.only),
+    against: values.against,
+    seconds: wholeNumber('--seconds', values.seconds),
+    warmUp: wholeNumber('--warm-up', values['warm-up'], 0),
+    rounds: wholeNumber('--rounds', values.rounds),
+    connections: wholeNumber('--connections', values.connections ?? (command === 'soak' ? SOAK_CONNECTIONS : '32')),
+    poolSize: wholeNumber('--pool', values.pool),
+    minutes: wholeNumber('--minutes', values.minutes),
+    growth: values.growth ?? !isSome,
+    settings: readSettings(values.set),
+    data: resolve(values.data),
+    report: reportFolder === undefined ? undefined : resolve(reportFolder),
+    profile: values.profile === undefined ? undefined : resolve(values.profile),
+    peers: {
+      postgraphile: values.postgraphile,
+      postgrest: values.postgrest,
+      postgrestUrl: values['postgrest-url'],
+      directusUrl: values['directus-url'],
+      directusToken: values['directus-token'],
+    },
+  };
+}
+
+function parseWords(words: readonly string[]) {
+  try {
+    return parseArgs({
+      args: [...words],
+      allowPositionals: true,
+      allowNegative: true,
+      options: {
+        only: { type: 'string' },
+        against: { type: 'string' },
+        seconds: { type: 'string', default: '5' },
+        'warm-up': { type: 'string', default: '2' },
+        rounds: { type: 'string', default: '3' },
+        connections: { type: 'string' },
+        pool: { type: 'string', default: initialOf('DATABASE_POOL_SIZE') },
+        minutes: { type: 'string', default: '5' },
+        growth: { type: 'boolean' },
+        set: { type: 'string', multiple: true, default: [] },
+        data: { type: 'string', default: packagePath('bench', 'results', 'data') },
+        report: { type: 'string' },
+        profile: { type: 'string' },
+        postgraphile: { type: 'string' },
+        postgrest: { type: 'string' },
+        'postgrest-url': { type: 'string' },
+        'directus-url': { type: 'string' },
+        'directus-token': { type: 'string' },
+        help: { type: 'boolean', default: false },
+      },
+    });
+  } catch (error) {
+    throw new UsageError(error instanceof Error ? error.message : String(error));
+  }
+}
+
+function isCommand(word: string): word is Command {
+  return (COMMANDS as readonly string[]).includes(word);
+}
+
+function chooseCases(only: string | undefined): readonly Case[] {
+  if (only === undefined) return CASES;
+  return only.split(',').map((id) => {
+    const found = CASES.find((each) => each.id === id);
+    if (!found) throw new UsageError(`--only: there is no case "${id}": see --help`);
+    return found;
+  });
+}
+
+function wholeNumber(name: string, text: string, least = 1): number {
+  const number = Number(text);
+  if (!/^\d+$/.test(text) || number < least) throw new UsageError(`${name} must be a whole number from ${least}`);
+  return number;
+}
+
+function readSettings(pairs: readonly string[]): Readonly<Record<string, string>> {
+  const names = new Set<string>(optionRows().map((row) => row.name));
+  return Object.fromEntries(
+    pairs.map((pair) => {
+      const [, name = '', value = ''] = /^(\w+)=(.*)$/s.exec(pair) ?? [];
+      if (!names.has(name)) throw new UsageError(`--set: "${pair}" is not NAME=VALUE of an option of the service`);
+      return [name, value];
+    }),
+  );
+}
+
+function initialOf(option: string): string {
+  return optionRows().find((row) => row.name === option)?.initial ?? '';
+}

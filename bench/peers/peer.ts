@@ -1,0 +1,82 @@
+/**
+ * Other services that answer the same questions from the same database, each in its own language. They are no part of
+ * this project: one that is not there leaves its column empty.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { createServer } from 'node:net';
+import { setTimeout as wait } from 'node:timers/promises';
+import type { Case } from '../cases.js';
+import { stopProcess } from '../environment.js';
+import type { Address, Question } from '../statement.js';
+
+export const PEERS = { postgraphile: 'PostGraphile', postgrest: 'PostgREST', directus: 'Directus' } as const;
+
+export type PeerId = keyof typeof PEERS;
+
+export interface Peer extends Address {
+  readonly id: PeerId;
+  readonly version: string;
+  /** Null when it has no way to ask this. */
+  questionOf(each: Case): Question | null;
+  stop(): Promise<void>;
+}
+
+export interface PeerOptions {
+  readonly databaseUrl: string;
+  readonly poolSize: number;
+  readonly signal: AbortSignal;
+  /** A folder with node_modules/postgraphile in it. */
+  readonly postgraphile: string | undefined;
+  /** The program, or one that runs already. */
+  readonly postgrest: string | undefined;
+  readonly postgrestUrl: string | undefined;
+  readonly directusUrl: string | undefined;
+  readonly directusToken: string | undefined;
+}
+
+/** Null when it is not installed. */
+export type StartPeer = (options: PeerOptions) => Promise<Peer | null>;
+
+export function findFreePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer();
+    server.once('error', reject);
+    server.listen(0, '127.0.0.1', () => {
+      const address = server.address();
+      server.close(() => resolve(typeof address === 'object' && address !== null ? address.port : 0));
+    });
+  });
+}
+
+const START_TIME = 60_000;
+const PAUSE = 200;
+const LONGEST_COMPLAINT = 2_000;
+
+/** Starts a program and waits until it answers; what it says is shown only when it does not. */
+export async function startProgram(
+  program: string,
+  args: readonly string[],
+  env: Readonly<Record<string, string>>,
+  isReady: () => Promise<boolean>,
+  signal: AbortSignal,
+): Promise<ChildProcess> {
+  const child = spawn(program, args, { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] });
+  let said = '';
+  let failure: Error | undefined;
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.setEncoding('utf8').on('data', (text: string) => {
+      said = (said + text).slice(-LONGEST_COMPLAINT);
+    });
+  }
+  child.once('error', (error) => {
+    failure = error;
+  });
+  const end = Date.now() + START_TIME;
+  while (failure === undefined && child.exitCode === null && Date.now() < end && !signal.aborted) {
+    if (await isReady().catch(() => false)) return child;
+    await wait(PAUSE);
+  }
+  if (failure === undefined) await stopProcess(child);
+  signal.throwIfAborted();
+  throw failure ?? new Error(`${program} does not start: ${said}`);
+}

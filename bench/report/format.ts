@@ -1,0 +1,38 @@
+/** Numbers and texts as people read them. */
+
+export function figure(value: number): string {
+  return value >= 100 ? Math.round(value).toLocaleString('en') : value.toFixed(value >= 10 ? 1 : 2);
+}
+
+/** Three digits at most, for the ticks of a scale. */
+export function short(value: number): string {
+  if (value >= 1_000_000) return `${trim(value / 1_000_000)}M`;
+  if (value >= 1_000) return `${trim(value / 1_000)}k`;
+  return trim(value);
+}
+
+/** Cut, not rounded: 0.996 is not 1.00 where 1 is asked for. */
+export function times(value: number): string {
+  return `${(Math.floor(value * 100 + 1e-9) / 100).toFixed(2)} ×`;
+}
+
+/** What must not be exceeded is never shown smaller than it is. */
+export function timesAtMost(value: number): string {
+  return `${(Math.ceil(value * 100 - 1e-9) / 100).toFixed(2)} ×`;
+}
+
+export function milliseconds(value: number): string {
+  return `${value >= 100 ? Math.round(value).toLocaleString('en') : value.toFixed(value >= 10 ? 1 : 2)} ms`;
+}
+
+export function gibibytes(bytes: number): string {
+  return `${Math.round(bytes / 2 ** 30)} GiB`;
+}
+
+export function escapeText(text: string): string {
+  return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;');
+}
+
+function trim(value: number): string {
+  return String(Number(value.toPrecision(3)));
+}

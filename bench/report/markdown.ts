@@ -1,0 +1,157 @@
+/** The report as Markdown: for those who read it in a terminal or on a forge. */
+import { TITLES } from '../beside.js';
+import type { CaseResult } from '../measure.js';
+import { PEERS, type PeerId } from '../peers/peer.js';
+import type { Documents } from '../results.js';
+import { judgeRatio, judgeTail } from '../verdict.js';
+import { figure, times, timesAtMost } from './format.js';
+import { comparePeers, describeMachine, describeSettings, listTargets } from './summary.js';
+
+export function writeMarkdown(documents: Documents): string {
+  const { cases, beside, soak } = documents;
+  const targets = listTargets(documents);
+  const met = targets.filter((target) => target.isMet).length;
+  const sections = [
+    '# Bench report',
+    `Lateral ${cases.version}, revision ${cases.revision}. Written by \`npm run bench\`; \`report.html\` beside it has the plots.`,
+    `- Machine: ${describeMachine(cases)}\n- Settings: ${describeSettings(documents)}`,
+    'The ceiling is `pgbench` with the very SQL that the service compiled, with as many clients as the service has connections, in the same rounds.',
+    `## Targets: ${met} of ${targets.length} met`,
+    writeTable(
+      ['', 'target', 'measured', 'asked for', ''],
+      targets.map(({ title, found, wanted, note, isMet }) => [
+        isMet ? 'met' : '**missed**',
+        title,
+        found,
+        wanted,
+        note,
+      ]),
+    ),
+    '## Cases',
+    writeTable([...CASE_HEAD, ...Object.values(PEERS).map((title) => `${title}/s`)], cases.cases.map(writeCase)),
+    [describePeers(documents), ...comparePeers(documents)].join(' '),
+  ];
+  if (cases.growth !== null) {
+    sections.push('## How cost grows');
+    for (const name of ['rows', 'depth', 'connections'] as const) {
+      sections.push(
+        writeTable(
+          [name, 'requests/s', 'ceiling/s', 'ratio', 'p50 ms', 'p99 ms'],
+          cases.growth[name].map(({ size, requestsPerSecond, ceilingPerSecond, p50, p99 }) => [
+            figure0(size),
+            figure(requestsPerSecond),
+            figure(ceilingPerSecond),
+            times(requestsPerSecond / ceilingPerSecond),
+            p50.toFixed(2),
+            p99.toFixed(2),
+          ]),
+        ),
+      );
+    }
+    sections.push(
+      writeTable(
+        ['collections', 'mirror ms', 'start ms', 'first read ms', 'by key/s', 'memory MiB'],
+        cases.growth.collections.map(({ size, mirror, start, firstRead, requestsPerSecond, memory }) => [
+          figure0(size),
+          figure(mirror),
+          figure(start),
+          figure(firstRead),
+          figure(requestsPerSecond),
+          figure(memory),
+        ]),
+      ),
+    );
+  }
+  if (beside !== null) {
+    sections.push(
+      `## Beside a long query (${beside.connections} connections)`,
+      writeTable(
+        ['', 'requests/s', 'p50 ms', 'p99 ms'],
+        (['alone', 'waiting', 'computing'] as const).map((mode) => {
+          const { requestsPerSecond, p50, p99 } = beside.results[mode];
+          return [TITLES[mode], figure(requestsPerSecond), p50.toFixed(2), p99.toFixed(2)];
+        }),
+      ),
+    );
+  }
+  if (soak !== null) {
+    const minutes = Array.from({ length: soak.minutes }, (_, index) => soak.samples[(index + 1) * 60 - 1] ?? 0);
+    sections.push(
+      `## Memory under mixed load (${soak.connections} connections)`,
+      writeTable(
+        ['', 'MiB'],
+        [
+          ['before any request', soak.idle.toFixed(0)],
+          ['after the warm-up', soak.warm.toFixed(0)],
+          ...minutes.map((memory, index) => [`after ${index + 1} min`, memory.toFixed(0)]),
+        ],
+      ),
+    );
+  }
+  return `${sections.join('\n\n')}\n`;
+}
+
+const CASE_HEAD = [
+  'case',
+  'connections',
+  'requests/s',
+  'ceiling/s',
+  'ratio',
+  'asked for',
+  '',
+  'p50 ms',
+  'p99 ms',
+  'p99/p50',
+  'MB/s',
+];
+
+function writeCase(result: CaseResult): readonly string[] {
+  const { title, connections, service, ceiling, ratio, beside, failure } = result;
+  if (service === null) return [title, String(connections), `failed: ${failure}`];
+  const judged = judgeRatio(result);
+  const tail = judgeTail(result);
+  return [
+    title,
+    String(connections),
+    figure(service.requestsPerSecond),
+    ceiling === null ? '' : figure(ceiling.statementsPerSecond),
+    [ratio === null ? '' : times(ratio), beside === null ? '' : `${times(beside.ratio)} of ${beside.as}`]
+      .filter(Boolean)
+      .join(', '),
+    judged === null ? '' : String(judged.wanted),
+    failure ?? (judged === null ? '' : judged.isMet ? 'met' : '**missed**'),
+    service.p50.toFixed(2),
+    service.p99.toFixed(2),
+    `${timesAtMost(service.p99 / service.p50)}${tail === null || tail.isMet ? '' : ' **missed**'}`,
+    (service.bytesPerSecond / 1e6).toFixed(1),
+    ...(Object.keys(PEERS) as PeerId[]).map((id) => {
+      const rate = result.peers[id]?.load?.requestsPerSecond;
+      return rate === undefined ? '' : figure(rate);
+    }),
+  ];
+}
+
+/** Why a column, or a cell of it, is empty. */
+export function describePeers({ cases: { peers } }: Documents): string {
+  const words = (Object.entries(PEERS) as [PeerId, string][]).map(([id, title]) => {
+    const version = peers[id];
+    return version === undefined ? `${title} was not there: its column is empty` : `${title} ${version}`.trim();
+  });
+  return `Peers, same questions to the same database: ${words.join('; ')}. An empty cell: the peer has no way to ask this.`;
+}
+
+export function writeTable(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const line = (cells: readonly string[]): string =>
+    `| ${head.map((_, index) => (cells[index] ?? '').replaceAll('|', '\\|')).join(' | ')} |`;
+  const rule = head.map((_, index) => (isNumeric(rows, index) ? '---:' : '---'));
+  return [line(head), `|${rule.join('|')}|`, ...rows.map(line)].join('\n');
+}
+
+function isNumeric(rows: readonly (readonly string[])[], column: number): boolean {
+  const cells = rows.map((row) => row[column] ?? '').filter((cell) => cell !== '');
+  return cells.length > 0 && cells.every((cell) => /^[\d.,]+( ×)?/.test(cell));
+}
+
+function figure0(value: number): string {
+  return value.toLocaleString('en');
+}

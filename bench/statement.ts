@@ -1,0 +1,125 @@
+/**
+ * What a case sends, and the one statement that the service makes of it: the ceiling runs that very text with the values
+ * of all its requests.
+ */
+import { type BenchRequest, type Case, isWrite, requestsOf } from './cases.js';
+import { type LoadResult, measure } from './load.js';
+import { compileWrites } from './writes.js';
+
+/** Whoever answers: the service, one of another revision, or a peer. */
+export interface Address {
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+export interface Statement {
+  readonly text: string;
+  readonly parameters: readonly (readonly (string | null)[])[];
+  /** Two that change the same rows would wait for each other. */
+  readonly exclusive: boolean;
+}
+
+export interface Explained {
+  readonly sql: string;
+  readonly parameters: readonly (string | null)[];
+}
+
+export type Question = Pick<Case, 'method' | 'requests'>;
+
+export interface Load {
+  readonly connections: number;
+  readonly seconds: number;
+  readonly signal: AbortSignal;
+}
+
+export function putUnderLoad(question: Question, { url, headers }: Address, load: Load): Promise<LoadResult> {
+  const requests = requestsOf(question);
+  const bodies = requests.map((request) => request.body ?? '');
+  return measure({
+    url,
+    paths: requests.map((request) => encodePath(request.path)),
+    headers: headersFor(question, headers),
+    ...load,
+    ...(question.method === undefined ? {} : { method: question.method, bodies }),
+  });
+}
+
+/** The first request of a case, answered. A case that measures how fast nothing is answered would look good. */
+export async function readAnswer(
+  question: Question,
+  address: Address,
+  signal: AbortSignal,
+): Promise<{ readonly document: unknown; readonly bytes: number }> {
+  const [request] = requestsOf(question);
+  if (request === undefined) throw new Error('there is no request');
+  const response = await send(question, request, address, signal);
+  const text = await response.text();
+  if (!response.ok) throw new Error(`status ${response.status}: ${text.slice(0, 300)}`);
+  return { document: JSON.parse(text) as unknown, bytes: Buffer.byteLength(text) };
+}
+
+/** One text for all requests, or there would be no one ceiling. */
+export async function readStatement(
+  each: Case,
+  address: Address,
+  databaseUrl: string,
+  signal: AbortSignal,
+): Promise<Statement> {
+  const explained = isWrite(each)
+    ? await compileWrites(databaseUrl, requestsOf(each))
+    : await explainAll(each, address, signal);
+  const text = explained[0]?.sql ?? '';
+  if (text === '' || explained.some((other) => other.sql !== text)) {
+    throw new Error('the requests of the case do not lead to one statement');
+  }
+  return { text, parameters: explained.map((other) => other.parameters), exclusive: isWrite(each) };
+}
+
+const EXPLAINED_AT_ONCE = 8;
+
+/** The service says what it runs. */
+async function explainAll(each: Case, address: Address, signal: AbortSignal): Promise<readonly Explained[]> {
+  const requests = requestsOf(each);
+  const explained: Explained[] = [];
+  for (let start = 0; start < requests.length; start += EXPLAINED_AT_ONCE) {
+    signal.throwIfAborted();
+    const some = requests.slice(start, start + EXPLAINED_AT_ONCE);
+    explained.push(...(await Promise.all(some.map((request) => explain(each, request, address, signal)))));
+  }
+  return explained;
+}
+
+async function explain(
+  question: Question,
+  request: BenchRequest,
+  { url, headers }: Address,
+  signal: AbortSignal,
+): Promise<Explained> {
+  const response = await send(question, request, { url, headers: { ...headers, Prefer: 'explain' } }, signal);
+  const text = await response.text();
+  if (response.status !== 200) throw new Error(`explain: status ${response.status}: ${text.slice(0, 300)}`);
+  return (JSON.parse(text) as { data: Explained }).data;
+}
+
+function send(
+  question: Question,
+  { path, body }: BenchRequest,
+  { url, headers }: Address,
+  signal: AbortSignal,
+): Promise<Response> {
+  return fetch(`${url}${encodePath(path)}`, {
+    method: question.method ?? 'GET',
+    headers: headersFor(question, headers),
+    ...(body === undefined ? {} : { body }),
+    signal: AbortSignal.any([signal, AbortSignal.timeout(60_000)]),
+  });
+}
+
+function headersFor({ method }: Question, headers: Address['headers']): Record<string, string> {
+  return method === undefined ? { ...headers } : { ...headers, 'Content-Type': 'application/json' };
+}
+
+/** As a browser sends it: brackets stay, what no URL may hold is escaped. */
+function encodePath(path: string): string {
+  return encodeURI(path).replaceAll('%5B', '[').replaceAll('%5D', ']');
+}

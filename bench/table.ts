@@ -1,0 +1,77 @@
+/** What was measured, as a table in the terminal. */
+import type { Comparison } from './against.js';
+import type { CaseResult } from './measure.js';
+import { PEERS, type PeerId } from './peers/peer.js';
+import { figure, times } from './report/format.js';
+import { judgeRatio, judgeTail } from './verdict.js';
+
+export function caseTable(results: readonly CaseResult[], peers: readonly PeerId[]): string {
+  const head = ['case', 'conn.', 'requests/s', 'ceiling/s', 'ratio', 'target', 'p50 ms', 'p99 ms', 'MB/s', 'errors'];
+  const rows = results.map((result) => {
+    const { title, connections, service, ceiling, ratio, beside, failure } = result;
+    if (service === null) return [title, `failed: ${failure}`];
+    const judged = judgeRatio(result);
+    const tail = judgeTail(result);
+    const tools = ceiling === null || ceiling.tool === 'pgbench' ? '' : `ceiling by the ${ceiling.tool}`;
+    const notes = [
+      beside === null ? '' : `${times(beside.ratio)} of ${beside.as}`,
+      tail === null || tail.isMet ? '' : 'p99 over 4 × p50',
+      tools,
+      failure ?? '',
+    ];
+    return [
+      title,
+      String(connections),
+      figure(service.requestsPerSecond),
+      ceiling === null ? '' : figure(ceiling.statementsPerSecond),
+      ratio === null ? '' : times(ratio),
+      judged === null ? '' : `${judged.wanted} ${judged.isMet ? 'met' : 'MISSED'}`,
+      service.p50.toFixed(2),
+      service.p99.toFixed(2),
+      (service.bytesPerSecond / 1e6).toFixed(1),
+      String(service.errors),
+      ...peers.map((id) => {
+        const rate = result.peers[id]?.load?.requestsPerSecond;
+        return rate === undefined ? '' : figure(rate);
+      }),
+      notes.filter(Boolean).join('; '),
+    ];
+  });
+  return align([[...head, ...peers.map((id) => `${PEERS[id]}/s`), ''], ...rows]);
+}
+
+/** Both revisions as shares of one ceiling. */
+export function comparisonTable(comparisons: readonly Comparison[]): string {
+  const head = ['case', 'conn.', 'now/s', 'before/s', 'ceiling/s', 'ratio now', 'ratio before', 'change', ''];
+  const rows = comparisons.map((each) => {
+    const { title, connections, now, before, ceiling, change, hasFallen, failure } = each;
+    if (now === null || before === null || change === null) return [title, `not compared: ${failure}`];
+    return [
+      title,
+      String(connections),
+      figure(now),
+      figure(before),
+      ceiling === null ? '' : figure(ceiling),
+      ceiling === null ? '' : times(now / ceiling),
+      ceiling === null ? '' : times(before / ceiling),
+      `${change < 1 ? '' : '+'}${((change - 1) * 100).toFixed(1)} %`,
+      failure ?? (hasFallen ? 'FALLEN' : ''),
+    ];
+  });
+  return align([head, ...rows]);
+}
+
+function align(rows: readonly (readonly string[])[]): string {
+  const widths = (rows[0] ?? []).map((_, column) =>
+    Math.max(...rows.filter((row) => row.length > 2).map((row) => (row[column] ?? '').length)),
+  );
+  const isText = (column: number): boolean => column === 0 || column === widths.length - 1;
+  return rows
+    .map((row) =>
+      row
+        .map((cell, column) => (isText(column) ? cell.padEnd(widths[column] ?? 0) : cell.padStart(widths[column] ?? 0)))
+        .join('  ')
+        .trimEnd(),
+    )
+    .join('\n');
+}
