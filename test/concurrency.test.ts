@@ -292,7 +292,7 @@ t.test('keys that clients supply and keys that sequences give do not meet', asyn
     Array.from({ length: 32 }, async (_, writer) => {
       const random = createRandom(1_000 + writer);
       while (performance.now() < end) {
-        const key = writer % 8 === 0 ? highest + 20 + Math.floor(random() * 20) : undefined;
+        const key = writer % 8 === 0 ? highest + 500 + Math.floor(random() * 500) : undefined;
         const answer = await send('POST', '/items/labels?fields=id', { ...(key && { id: key }), name: `of ${writer}` });
         const { data } = answer.json as { data?: { id: number } };
         if (data) {
