@@ -12,7 +12,15 @@ import { packagePath, packageRoot } from '../src/files.js';
 import { type Case, isWrite } from './cases.js';
 import { ceiling } from './ceiling.js';
 import { type Report, startService } from './environment.js';
-import { addressOf, type Contender, connectionsOf, hasCeiling, type Measuring, makeContender } from './measure.js';
+import {
+  addressOf,
+  type Contender,
+  connectionsOf,
+  hasCeiling,
+  type Measuring,
+  makeContender,
+  warm,
+} from './measure.js';
 import { readStatement, type Statement } from './statement.js';
 import { addSubjects, removeAdded } from './subjects.js';
 import { judgeChange } from './verdict.js';
@@ -96,6 +104,8 @@ export async function measureAgainst(
   }
 }
 
+const MOST_REPEATS = 3;
+
 /** What seems to have fallen is measured for as many rounds again before it counts: a moment of noise is not a revision. */
 async function compareCase(
   each: Case,
@@ -142,7 +152,9 @@ async function compareCase(
   };
   try {
     await measureRounds();
-    if (judgeChange(best.now, best.before).hasFallen) await measureRounds();
+    for (let again = 0; again < MOST_REPEATS && judgeChange(best.now, best.before).hasFallen; again++) {
+      await measureRounds();
+    }
   } catch (error) {
     return { ...compared, hasFallen: true, failure: complaintOf(error, signal) };
   }

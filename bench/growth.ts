@@ -5,7 +5,7 @@
 import { type Case, FLAT, findCase, page, spread, VARIANTS, vary } from './cases.js';
 import { ceiling } from './ceiling.js';
 import { type Report, startService } from './environment.js';
-import { addressOf, betterOf, type Measuring, makeContender } from './measure.js';
+import { addressOf, betterOf, type Measuring, makeContender, warm } from './measure.js';
 import { readMemory } from './memory.js';
 import { makeStructure, measureModel } from './mirror.js';
 import { putUnderLoad, type Question, readAnswer, readStatement } from './statement.js';
