@@ -128,6 +128,22 @@ for (const [name, options] of SETUPS) {
   });
 }
 
+t.test('a shape that is seen for the first time does not wait for one that is known to be slow', async (t) => {
+  const service = await startWarm();
+  const slow = Array.from({ length: CROWD }, () => '/items/slow/1?fields=slept,c0');
+  await beside(service, slow.slice(0, 1), async () => {});
+  await beside(service, slow, async () => {
+    const connection = new Connection(service);
+    for (const field of ['slug', 'body', 'status', 'views', 'rating']) {
+      const ask = (): ReturnType<Fast['ask']> => connection.request('GET', `/items/articles/1?fields=${field}`);
+      const [taken = 0] = await measure(connection, { name: field, ask }, 1);
+      t.ok(taken < (SLOW * 1_000) / 2, `${taken.toFixed(1)} ms`);
+    }
+    t.ok((await countSleepers()) > 0, 'the slow ones are still there');
+    connection.close();
+  });
+});
+
 t.test('a crowd of one shape does not hold up a single request of another', async (t) => {
   const service = await startWarm({ DATABASE_POOL_SIZE: '2' });
   const [byKey, nested] = FAST as readonly [Fast, Fast];
