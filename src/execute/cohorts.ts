@@ -37,7 +37,9 @@ const CHEAP_LANES = 2;
 const PATIENCE = 5;
 /** Milliseconds after which nobody waits for a cohort any more: one of its members is dear, and each is sent alone. */
 const LONGEST = 250;
-/** The part of the connections that only reads known to be cheap may use: slow ones never stand in their way. */
+/** Milliseconds from which a read is slow. On a busy machine the fast ones are far from cheap, and must not count as slow. */
+const SLOW = 50;
+/** The part of the connections that slow reads may not use, nor half of it those that may be slow: they never stand in the way. */
 const RESERVED = 1 / 4;
 
 class Member {
@@ -113,6 +115,10 @@ class Queue {
 
   get isUnknown(): boolean {
     return this.#cost === null;
+  }
+
+  get isSlow(): boolean {
+    return this.#cost !== null && this.#cost > SLOW;
   }
 
   get isCheap(): boolean {
@@ -255,8 +261,8 @@ export class Cohorts {
   #maySend(queue: Queue, now: number): boolean {
     if (this.#mostMembers > 1 && queue.shouldWait(now)) return false;
     if (queue.busyLane) return true;
-    const isSwift = queue.isCheap && queue.lanes.length < queue.mostLanes;
-    const kept = isSwift ? 0 : queue.isUnknown ? this.#reserved >> 1 : this.#reserved;
+    const isSwift = !queue.isUnknown && !queue.isSlow && queue.lanes.length < queue.mostLanes;
+    const kept = isSwift ? 0 : queue.isUnknown ? (this.#reserved + 1) >> 1 : this.#reserved;
     return this.#free.length > kept;
   }
 
