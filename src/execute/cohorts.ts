@@ -309,7 +309,10 @@ export class Cohorts {
     const { parameters } = first;
     // Without values they all ask for the same.
     if (parameters.length === 0) return shared(statement.text, members, end);
+    let parted = false;
     const part = (): void => {
+      if (parted) return;
+      parted = true;
       this.parted++;
       queue.alone.push(...members.filter((member) => !member.isAnswered));
       this.#enter(queue);
