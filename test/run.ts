@@ -26,10 +26,10 @@ interface Result {
   readonly seconds: number;
 }
 
-/** Seconds. A file ends itself at its limit and says what it was doing; then it is told to end, and then it is ended. */
+/** Seconds. A file ends itself at its limit, unless it sets another, and says what it did; the others are for one that hangs. */
 const FILE_LIMIT = 180;
-const TERM_LIMIT = 200;
-const KILL_LIMIT = 220;
+const TERM_LIMIT = 400;
+const KILL_LIMIT = 420;
 /** For what a file has started and left behind to let go of its output. */
 const LAST_WORDS = 5;
 
