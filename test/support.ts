@@ -24,6 +24,9 @@ export const ADMIN_TOKEN = 'the-token-of-the-test-administrator';
 /** The database that `createLibrary` copies where test/run.ts has made one. */
 export const LIBRARY_TEMPLATE = 'template_of_the_library';
 
+// Servers are stopped when a process exits, which one that a signal ends does not.
+for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.once(signal, () => process.exit(1));
+
 export type Sql = postgres.Sql;
 
 export interface TestServer extends EmbeddedServer {
