@@ -274,7 +274,7 @@ t.test('a nested create is one statement, whatever the number of its rows', asyn
       1,
       `one reads: ${said.join('\n')}`,
     );
-    t.strictSame(rest.filter((word) => word !== 'select' && word !== 'with').sort(), ['begin', 'commit']);
+    t.equal(rest.length, 1, 'none begins or commits: what is sent together is one transaction');
     identities.push(writes[0]?.id ?? '');
     t.strictSame(
       (answer.json as { data: unknown[] }).data,

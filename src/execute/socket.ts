@@ -27,15 +27,29 @@ const SSL_REQUEST = Buffer.from([0, 0, 0, 8, 4, 210, 22, 47]);
 
 let attempts = 0;
 
+/**
+ * Whether it can be connected is told by its events, never by a failure of the call: the driver would take the connection for
+ * one that is still being opened, for ever. What is written before it is connected is sent then.
+ */
 export async function openSocket(target: Target, receiver: Receiver): Promise<Socket> {
   // One that does not answer leaves the next attempt to its neighbour.
   const turn = attempts++ % target.host.length;
-  const host = target.host[turn] as string;
-  const connect = (socket: Socket): Promise<Socket> => connectSocket(socket, target, turn);
-  if (!target.ssl) return connect(openPlain(receiver));
-  const socket = await connect(new Socket());
+  if (!target.ssl) return connect(openPlain(receiver), target, turn);
+  try {
+    return await openSecure(target, turn, receiver);
+  } catch (error) {
+    const failed = new Socket();
+    setImmediate(() => failed.destroy(error as Error));
+    return failed;
+  }
+}
+
+async function openSecure(target: Target, turn: number, receiver: Receiver): Promise<Socket> {
+  const socket = connect(new Socket(), target, turn);
+  await connected(socket);
   const direct = target.sslnegotiation === 'direct';
-  if (direct || (await acceptsSecurity(socket))) return secure(socket, host, target.ssl, direct, receiver);
+  if (direct || (await acceptsSecurity(socket)))
+    return secure(socket, target.host[turn] as string, target.ssl, direct, receiver);
   if (target.ssl === 'prefer') return socket.on('data', (chunk: Buffer) => receiver.receive(chunk, chunk.length));
   socket.destroy();
   throw Object.assign(new Error('The server does not support TLS'), { code: 'ECONNREFUSED' });
@@ -52,16 +66,18 @@ function openPlain(receiver: Receiver): Socket {
   return new Socket({ onread } as ConstructorParameters<typeof Socket>[0]);
 }
 
-function connectSocket(socket: Socket, { host, port, path }: Target, turn: number): Promise<Socket> {
+function connect(socket: Socket, { host, port, path }: Target, turn: number): Socket {
+  socket.setNoDelay(true);
+  return path ? socket.connect(path) : socket.connect(port[turn] as number, host[turn] as string);
+}
+
+function connected(socket: Socket): Promise<void> {
   return new Promise((resolve, reject) => {
     socket.once('error', reject);
     socket.once('connect', () => {
       socket.removeListener('error', reject);
-      socket.setNoDelay(true);
-      resolve(socket);
+      resolve();
     });
-    if (path) socket.connect(path);
-    else socket.connect(port[turn] as number, host[turn] as string);
   });
 }
 

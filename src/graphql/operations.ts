@@ -5,6 +5,7 @@
 import { type GraphQLSchema, getVariableValues, type OperationDefinitionNode } from 'graphql';
 import { LRUCache } from 'lru-cache';
 import type { ParseLimits } from '../request/query.js';
+import { Remembered } from '../request/remembered.js';
 import { asksForSchema, chooseOperation, type Document, readDocument } from './document.js';
 import { DocumentFailure } from './failure.js';
 import type { DocumentLimits } from './limits.js';
@@ -40,12 +41,7 @@ export class Operations {
   readonly #limits: DocumentLimits;
   readonly #parse: ParseLimits;
   readonly #prepared: LRUCache<string, Prepared>;
-  readonly #seen = new LRUCache<string, true>({ max: 10_000 });
-  readonly #kept = new LRUCache<string, QueryReading>({
-    max: 5_000,
-    maxSize: 67_108_864,
-    sizeCalculation: (reading, key) => key.length + sizeOf(reading),
-  });
+  readonly #readings = new Remembered<QueryReading>();
   #count = 0;
 
   constructor(schemas: Schemas, limits: DocumentLimits, parse: ParseLimits) {
@@ -81,24 +77,26 @@ export class Operations {
     if (prepared.reading) return prepared.reading;
     if (operation.operation !== 'query' && request.safe) throw new UnsafeMethod();
     const definitions = operation.variableDefinitions ?? [];
-    const text = `${prepared.number} ${definitions.length === 0 ? '' : JSON.stringify(request.variables)}`;
-    const kept = this.#kept.get(text);
-    if (kept) return kept;
-    const values = getVariableValues(document.schema, definitions, request.variables, { maxErrors: 20 });
-    if (values.errors) throw DocumentFailure.of(values.errors, this.#limits.introspection);
-    if (operation.operation === 'mutation')
-      return readMutationOperation(document, operation, values.coerced, this.#parse);
-    const raw = { variables: values.coerced, given: request.variables, whole: prepared.whole };
-    const reading = readQueryOperation(document, operation, raw, this.#parse);
-    if (definitions.length === 0 && sizeOf(reading) < SMALL) prepared.reading = reading;
-    else this.#remember(text, reading);
+    if (operation.operation === 'mutation') {
+      const variables = this.#coerce(prepared, request);
+      return readMutationOperation(document, operation, variables, this.#parse);
+    }
+    const read = (): QueryReading => {
+      const raw = { variables: this.#coerce(prepared, request), given: request.variables, whole: prepared.whole };
+      return readQueryOperation(document, operation, raw, this.#parse);
+    };
+    if (definitions.length > 0)
+      return this.#readings.get(`${prepared.number} ${JSON.stringify(request.variables)}`, read);
+    const reading = read();
+    if (sizeOf(reading) < SMALL) prepared.reading = reading;
     return reading;
   }
 
-  #remember(text: string, reading: QueryReading): void {
-    if (text.length > 4_096) return;
-    if (this.#seen.has(text)) this.#kept.set(text, reading);
-    else this.#seen.set(text, true);
+  #coerce({ document, operation }: Prepared, { variables }: Request): Record<string, unknown> {
+    const definitions = operation.variableDefinitions ?? [];
+    const values = getVariableValues(document.schema, definitions, variables, { maxErrors: 20 });
+    if (values.errors) throw DocumentFailure.of(values.errors, this.#limits.introspection);
+    return values.coerced;
   }
 }
 

@@ -10,12 +10,21 @@ import type { Exchange } from '../http/exchange.js';
 import { JSON_TYPE, jsonText, LATER, type Outcome, type Produce, type Reply, type Sink } from '../http/reply.js';
 import type { ExportFormat, Parsed, ParsedOperation } from '../request/ast.js';
 import type { ParseLimits } from '../request/query.js';
+import type { Remembered } from '../request/remembered.js';
 import { parseRead, parseSearch } from '../request/rest.js';
 import { COMMA, FORMATS, type Format, joinCells } from './formats.js';
 import type { ItemsServices, Place } from './items.js';
-import type { ParsedUrls } from './urls.js';
 
-export function readItems(exchange: Exchange, services: ItemsServices, urls: ParsedUrls, place: Place): Outcome {
+export interface ParsedUrl {
+  readonly parsed: Parsed;
+}
+
+export function readItems(
+  exchange: Exchange,
+  services: ItemsServices,
+  urls: Remembered<ParsedUrl>,
+  place: Place,
+): Outcome {
   const known = services.identities.identify(exchange);
   const read = (identity: Identity): Outcome => {
     exchange.staged('identify');
@@ -77,10 +86,15 @@ function parseBody(exchange: Exchange, limits: ParseLimits, { collection }: Plac
   return exchange.json().then((body) => parseSearch(collection, body, exchange.queryString, limits));
 }
 
-function parseUrl(exchange: Exchange, limits: ParseLimits, urls: ParsedUrls, { collection, key }: Place): Parsed {
+function parseUrl(
+  exchange: Exchange,
+  limits: ParseLimits,
+  urls: Remembered<ParsedUrl>,
+  { collection, key }: Place,
+): Parsed {
   const { queryString } = exchange;
   const text = `${key === null ? 'list' : 'item'} ${collection}?${queryString}`;
-  const parsed = urls.get(text, () => parseRead(collection, key, queryString, limits));
+  const { parsed } = urls.get(text, () => ({ parsed: parseRead(collection, key, queryString, limits) }));
   // The key of an item is the first value: only it differs between requests with the same query.
   return key === null ? parsed : { ...parsed, values: [key, ...parsed.values.slice(1)] };
 }

@@ -6,9 +6,9 @@ import type { Writes } from '../execute/writes.js';
 import type { Exchange } from '../http/exchange.js';
 import type { Handler, Route } from '../http/router.js';
 import type { ParseLimits } from '../request/query.js';
-import { readItems } from './item-reads.js';
+import { Remembered } from '../request/remembered.js';
+import { type ParsedUrl, readItems } from './item-reads.js';
 import { createItems, deleteItem, deleteItems, updateItem, updateItems } from './item-writes.js';
-import { ParsedUrls } from './urls.js';
 
 export interface ItemsServices {
   readonly identities: Identities;
@@ -44,7 +44,7 @@ export function resourceRoutes(path: string, services: ItemsServices, placeOf: (
 }
 
 export function readRoutes(path: string, services: ItemsServices, placeOf: (exchange: Exchange) => Place): Route[] {
-  const urls = new ParsedUrls();
+  const urls = new Remembered<ParsedUrl>();
   const read: Handler = (exchange) => readItems(exchange, services, urls, placeOf(exchange));
   return [
     { method: 'GET', path, handle: read },

@@ -1,10 +1,10 @@
 /** Users, roles, policies and the like: tables of the service itself, read and written like any other collection. */
 import type { Exchange } from '../http/exchange.js';
 import type { Route } from '../http/router.js';
-import { readItems } from './item-reads.js';
+import { Remembered } from '../request/remembered.js';
+import { type ParsedUrl, readItems } from './item-reads.js';
 import { updateItems } from './item-writes.js';
 import { type ItemsServices, type Place, readRoutes, resourceRoutes } from './items.js';
-import { ParsedUrls } from './urls.js';
 
 const WRITABLE = ['users', 'roles', 'policies', 'access', 'permissions'];
 const READABLE = ['activity', 'revisions'];
@@ -24,7 +24,7 @@ function placeIn(name: string): (exchange: Exchange) => Place {
 
 /** One item, without a key. */
 function settingsRoutes(services: ItemsServices): Route[] {
-  const urls = new ParsedUrls();
+  const urls = new Remembered<ParsedUrl>();
   const place: Place = { collection: 'service_settings', key: null };
   return [
     { method: 'GET', path: '/settings', handle: (exchange) => readItems(exchange, services, urls, place) },
