@@ -5,7 +5,7 @@
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { chmod, mkdtemp, readFile, realpath, rm } from 'node:fs/promises';
-import { type IncomingHttpHeaders, type IncomingMessage, request as openRequest } from 'node:http';
+import { type Agent, type IncomingHttpHeaders, type IncomingMessage, request as openRequest } from 'node:http';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -141,6 +141,8 @@ export interface RequestOptions {
   readonly body?: string | Buffer;
   /** The administrator's when absent; null for none. */
   readonly token?: string | null;
+  /** For requests that share connections. */
+  readonly agent?: Agent;
 }
 
 export interface Answer {
@@ -151,12 +153,12 @@ export interface Answer {
   readonly json: unknown;
 }
 
-/** One request on a connection of its own. The path is sent as it stands. */
+/** One request, on a connection of its own where no agent is given. The path is sent as it stands. */
 export async function request(
   service: { readonly url: string },
   method: string,
   path: string,
-  { headers = {}, body, token = ADMIN_TOKEN }: RequestOptions = {},
+  { headers = {}, body, token = ADMIN_TOKEN, agent }: RequestOptions = {},
 ): Promise<Answer> {
   const { hostname, port } = new URL(service.url);
   const authorization: Record<string, string> = token === null ? {} : { authorization: `Bearer ${token}` };
@@ -166,7 +168,7 @@ export async function request(
     method,
     path,
     headers: { ...authorization, ...headers },
-    agent: false,
+    agent: agent ?? false,
     timeout: 20_000,
   });
   outgoing.on('timeout', () => outgoing.destroy(new Error(`no answer to ${method} ${path.slice(0, 100)}`)));
