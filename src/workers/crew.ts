@@ -63,8 +63,7 @@ export class Crew implements Threads {
   }
 
   async tell(news: CentralNews): Promise<void> {
-    if (news.kind === 'structure') this.#structure = news;
-    if (news.kind === 'policies') this.#policies = news.rows;
+    if (this.#members.length === 0) this.#keep(news);
     await Promise.all(this.#members.map((member) => member.tell(news)));
   }
 
@@ -89,6 +88,7 @@ export class Crew implements Threads {
     this.#members = Array.from({ length: this.#config.WORKERS }, (_, position) => {
       return new Member({ ...common, config: shareOf(this.#config, position) }, superior);
     });
+    this.#structure = null;
     process.on('exit', this.#abandon);
     await Promise.all(this.#members.map((member) => member.ready()));
     return this.#listen(port);
@@ -102,13 +102,25 @@ export class Crew implements Threads {
     const left = exited.then(() => process.off('exit', this.#abandon));
     await Promise.race([left, patience]);
     done.abort();
-    await this.#reserved?.release();
+    await this.#release();
+  }
+
+  /** What workers begin with; later each of them has it. */
+  #keep(news: CentralNews): void {
+    if (news.kind === 'structure') this.#structure = news;
+    if (news.kind === 'policies') this.#policies = news.rows;
   }
 
   async #reserve(): Promise<number> {
-    await this.#reserved?.release();
+    await this.#release();
     this.#reserved = await reservePort(this.#config);
     return this.#reserved.port;
+  }
+
+  async #release(): Promise<void> {
+    const reserved = this.#reserved;
+    this.#reserved = null;
+    await reserved?.release();
   }
 
   /** Once the first listens nobody else can take the port. */

@@ -63,8 +63,12 @@ async function work({ config, databaseUrl, secret, structure, policies: rows, cl
   link.send({ kind: 'ready' });
 }
 
+let leaving = false;
+
 /** Sockets close in the next turn of the loop; a thread that ends with open ones takes the process with it. */
 function leave(closed: Int32Array, code: number): void {
+  if (leaving) return;
+  leaving = true;
   setImmediate(() => {
     Atomics.add(closed, 0, 1);
     Atomics.notify(closed, 0);
