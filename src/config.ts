@@ -16,7 +16,10 @@ const SECURE = 'Send the cookie over TLS alone; auto: where PUBLIC_URL or a trus
 const OPTIONS = {
   HOST: text('127.0.0.1', 'Address to listen on'),
   PORT: integer('8055', 0, 65_535, 'Port to listen on; 0 takes a free one'),
-  WORKERS: workers('1', 'Threads that serve the port and share its connections to PostgreSQL (on Linux); auto: by the number of processors'),
+  WORKERS: workers(
+    '1',
+    'Threads that serve the port and share its connections to PostgreSQL (on Linux); auto: by the number of processors',
+  ),
   DATABASE_URL: optional(
     connection(),
     'PostgreSQL to mirror (postgres://user:password@host:port/database); without it an embedded server is started',
