@@ -30,7 +30,7 @@ import { fieldsRoutes } from './resources/fields.js';
 import { graphqlRoutes } from './resources/graphql.js';
 import { itemsRoutes } from './resources/items.js';
 import { meRoutes } from './resources/me.js';
-import { metricsRoutes } from './resources/metrics.js';
+import { collect, type Gather, type Metric, metricsRoutes } from './resources/metrics.js';
 import { relationsRoutes } from './resources/relations.js';
 import { schemaRoutes } from './resources/schema.js';
 import { serverRoutes } from './resources/server.js';
@@ -68,11 +68,15 @@ export interface Shared {
   url(): string;
   /** Where this thread is the one that counts them: there is one log. */
   readonly events: ReadonlyMap<Event['kind'], number>;
+  /** The metrics of all threads. */
+  readonly gather: Gather;
 }
 
 export interface Serving {
   readonly router: Router;
   take(news: News): void;
+  /** The metrics of this thread. */
+  collect(): Promise<readonly Metric[]>;
 }
 
 export function openDatabase(config: Config, url: string): Promise<Database> {
@@ -136,6 +140,7 @@ export async function createServing(config: Config, core: Core, shared: Shared, 
     post: await openPost(config.EMAIL_TRANSPORT, observe),
     publicUrl: () => config.PUBLIC_URL ?? shared.url(),
   };
+  const metrics = { config, events: shared.events, ...core, identities, router: () => router };
   const items = { identities, mirror, policies, reads, writes, limits: parseLimits(config) };
   const routes: Route[] = [
     ...specsRoutes({
@@ -146,7 +151,7 @@ export async function createServing(config: Config, core: Core, shared: Shared, 
       publicUrl: access.publicUrl,
     }),
     ...serverRoutes({ config, identities, database, mirror }),
-    ...metricsRoutes({ config, events: shared.events, ...core, identities, router: () => router }),
+    ...metricsRoutes(metrics, shared.gather),
     ...authRoutes(access),
     ...accountRoutes(access),
     ...utilsRoutes({ config, identities, writes }),
@@ -188,7 +193,7 @@ export async function createServing(config: Config, core: Core, shared: Shared, 
         break;
     }
   };
-  return { router, take };
+  return { router, take, collect: () => collect(metrics) };
 }
 
 export function parseLimits(config: Config): ParseLimits {

@@ -81,7 +81,7 @@ export async function createLibrary(server: TestServer, name: string): Promise<s
   });
   if (copied) return url;
   await createDatabase(server, name);
-  const service = await startTestService({ databaseUrl: url });
+  const service = await startTestService({ databaseUrl: url, WORKERS: '1' });
   await service.stop();
   await loadSchemas(url, ['library.sql']);
   return url;

@@ -209,6 +209,22 @@ t.test('a connection stays with its thread, and no two requests have one id', as
 
 const from = (address: string): RequestOptions => ({ headers: { 'x-forwarded-for': address } });
 
+t.test('metrics are those of all threads, whichever is asked', async (t) => {
+  const lines = await openBoth(service);
+  const count = async (line: Line): Promise<number> => {
+    const { text } = await send(line, 'GET', '/server/metrics');
+    return Number(/^lateral_request_duration_seconds_count\{.*"\/server\/ping".*\} (\d+)$/m.exec(text)?.[1] ?? 0);
+  };
+  const before = await count(lines[0]);
+  for (const line of [...lines, ...lines]) await send(line, 'GET', '/server/ping');
+  t.strictSame([await count(lines[0]), await count(lines[1])], [before + 4, before + 4]);
+  const { text } = await send(lines[0], 'GET', '/server/metrics');
+  for (const name of ['lateral_mirror_reads_total', 'lateral_collections', 'process_cpu_seconds_total'])
+    t.match(text, new RegExp(`^${name} [\\d.]*[1-9]`, 'm'), name);
+  t.match(text, /^lateral_pool_connections_max\{pool="read"\} 2$/m, 'both have one');
+  t.match(text, /^lateral_events_total\{kind="listening"\} 1$/m);
+});
+
 t.test('limits count once for all threads', async (t) => {
   const lines = await openBoth(limited);
   const { email } = await makeUser(sql, 'guessed');

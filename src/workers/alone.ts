@@ -38,6 +38,7 @@ export class Alone implements Threads {
       accessChanged: () => centre.accessChanged(),
       url: () => url,
       events: centre.events,
+      gather: async () => (this.#serving ? [await this.#serving.collect()] : []),
     };
     this.#serving = await createServing(config, core, shared, this.#observe);
     const options = { config, place: placeOf(config), limit: limits.requests, observe: this.#observe };

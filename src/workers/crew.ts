@@ -8,6 +8,7 @@ import type { PolicyRow } from '../access/policies.js';
 import type { Config } from '../config.js';
 import { type Reserved, reservePort } from '../http/sockets.js';
 import type { Observer } from '../observe.js';
+import { collectSources, observeProcess } from '../resources/metrics.js';
 import { Member } from './member.js';
 import type { Assignment, Question } from './messages.js';
 import { type CentralNews, type Centre, type StructureNews, type Threads, urlOf } from './threads.js';
@@ -89,6 +90,7 @@ export class Crew implements Threads {
       return new Member({ ...common, config: shareOf(this.#config, position) }, superior);
     });
     this.#structure = null;
+    if (this.#config.METRICS !== 'off') observeProcess();
     process.on('exit', this.#abandon);
     await Promise.all(this.#members.map((member) => member.ready()));
     return this.#listen(port);
@@ -142,7 +144,8 @@ export class Crew implements Threads {
   }
 
   /** All that came of it has been taken when it is answered. */
-  async #answer(question: Question, { mirror, limits, accessChanged }: Centre): Promise<void> {
+  async #answer(question: Question, centre: Centre): Promise<unknown> {
+    const { mirror, limits, accessChanged } = centre;
     switch (question.kind) {
       case 'adopt':
         await mirror.adopt(question.structure);
@@ -155,6 +158,8 @@ export class Crew implements Threads {
       case 'access-changed':
         await accessChanged();
         return this.#inStep();
+      case 'gather':
+        return Promise.all([...this.#members.map((member) => member.collect()), collectSources(centre)]);
       case 'count-request':
         return limits.requests?.(question.address);
       case 'count-login':

@@ -1,6 +1,7 @@
 /** One worker, as the main thread sees it: what it was told and whether it has taken it, what it asks, and its end. */
 import { Worker } from 'node:worker_threads';
 import type { Event } from '../observe.js';
+import type { Metric } from '../resources/metrics.js';
 import { type Assignment, errorOf, type FromWorker, failureOf, type Question, type ToWorker } from './messages.js';
 import type { CentralNews } from './threads.js';
 
@@ -8,7 +9,7 @@ const PROGRAM = new URL('./worker.js', import.meta.url);
 
 /** Whom a member turns to. */
 export interface Superior {
-  answer(question: Question): Promise<void>;
+  answer(question: Question): Promise<unknown>;
   observe(event: Event): void;
   /** Called once it can serve no longer; not when it was told to stop. */
   lost(error: Error): void;
@@ -18,7 +19,9 @@ export class Member {
   readonly #worker: Worker;
   readonly #superior: Superior;
   readonly #untaken = new Map<number, () => void>();
+  readonly #uncollected = new Map<number, (metrics: readonly Metric[]) => void>();
   #told = 0;
+  #asked = 0;
   #latest: Promise<void> = Promise.resolve();
   #step: Step | null = null;
   #stopping = false;
@@ -65,6 +68,14 @@ export class Member {
     return this.#latest;
   }
 
+  /** Nothing, if there is nobody left to count. */
+  collect(): Promise<readonly Metric[]> {
+    if (this.#gone) return Promise.resolve([]);
+    const number = ++this.#asked;
+    this.#send({ kind: 'collect', number });
+    return new Promise((resolve) => this.#uncollected.set(number, resolve));
+  }
+
   stop(): void {
     this.#stopping = true;
     this.#send({ kind: 'stop' });
@@ -100,6 +111,10 @@ export class Member {
         this.#untaken.get(message.number)?.();
         this.#untaken.delete(message.number);
         break;
+      case 'collected':
+        this.#uncollected.get(message.number)?.(message.metrics);
+        this.#uncollected.delete(message.number);
+        break;
       case 'question':
         this.#answer(message.number, message.question);
         break;
@@ -111,7 +126,7 @@ export class Member {
 
   #answer(number: number, question: Question): void {
     this.#superior.answer(question).then(
-      () => this.#send({ kind: 'answer', number, failure: null }),
+      (result) => this.#send({ kind: 'answer', number, failure: null, result }),
       (error: unknown) => this.#send({ kind: 'answer', number, failure: failureOf(error) }),
     );
   }
@@ -130,6 +145,8 @@ export class Member {
     this.#gone = true;
     for (const resolve of this.#untaken.values()) resolve();
     this.#untaken.clear();
+    for (const resolve of this.#uncollected.values()) resolve([]);
+    this.#uncollected.clear();
     this.#fail(new Error('the thread has ended'));
   }
 }

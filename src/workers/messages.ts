@@ -7,6 +7,7 @@ import type { Config } from '../config.js';
 import { type ErrorCode, ServiceError, StartError } from '../errors.js';
 import type { Structure } from '../mirror/watch.js';
 import type { Event } from '../observe.js';
+import type { Metric } from '../resources/metrics.js';
 import type { News } from '../serving.js';
 import type { CentralNews, StructureNews } from './threads.js';
 
@@ -24,7 +25,8 @@ export interface Assignment {
 
 export type ToWorker =
   | { readonly kind: 'news'; readonly number: number; readonly news: CentralNews }
-  | { readonly kind: 'answer'; readonly number: number; readonly failure: Failure | null }
+  | { readonly kind: 'answer'; readonly number: number; readonly failure: Failure | null; readonly result?: unknown }
+  | { readonly kind: 'collect'; readonly number: number }
   | { readonly kind: 'listen'; readonly port: number; readonly url: string }
   | { readonly kind: 'stop' }
   /** The process ends, now. */
@@ -36,15 +38,18 @@ export type FromWorker =
   | { readonly kind: 'failed'; readonly failure: Failure }
   /** News with this number were taken. */
   | { readonly kind: 'taken'; readonly number: number }
+  | { readonly kind: 'collected'; readonly number: number; readonly metrics: readonly Metric[] }
   | { readonly kind: 'question'; readonly number: number; readonly question: Question }
   | { readonly kind: 'event'; readonly event: Event };
 
-/** What only the main thread can do. None has another answer than that it was done, or failed. */
+/** What only the main thread can do. Most have no other answer than that it was done, or failed. */
 export type Question =
   | { readonly kind: 'adopt'; readonly structure: Structure }
   | { readonly kind: 'refresh'; readonly certain: boolean }
   | { readonly kind: 'tell'; readonly news: News }
   | { readonly kind: 'access-changed' }
+  /** Answered with the metrics of all threads. */
+  | { readonly kind: 'gather' }
   | { readonly kind: 'count-request'; readonly address: string }
   | { readonly kind: 'count-login'; readonly address: string }
   | { readonly kind: 'forgive-login'; readonly address: string };

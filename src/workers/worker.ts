@@ -35,8 +35,9 @@ async function work({ config, databaseUrl, secret, structure, policies: rows, cl
     accessChanged: () => link.accessChanged(),
     url: () => url,
     events: new Map(),
+    gather: link.gather.bind(link),
   };
-  const { router, take } = await createServing(config, core, shared, observe);
+  const { router, take, collect } = await createServing(config, core, shared, observe);
   const begin = async (port: number): Promise<void> => {
     const place = { host: config.HOST, port, shared: true };
     http = await listen(router, { config, place, limit: limits.requests, observe });
@@ -54,6 +55,7 @@ async function work({ config, databaseUrl, secret, structure, policies: rows, cl
         (error: unknown) => link.send({ kind: 'failed', failure: failureOf(error) }),
       );
     },
+    collect,
     stop: () => void end().then(() => leave(closed, 0), die),
     abandon: () => {
       http?.abandon();
