@@ -11,7 +11,8 @@ import { type Door, Exchange } from '../src/http/exchange.js';
 import { createNetwork } from '../src/http/network.js';
 import { Router } from '../src/http/router.js';
 import { itemsRoutes } from '../src/resources/items.js';
-import { parseLimits, withCore } from '../src/server.js';
+import { withCore } from '../src/server.js';
+import { parseLimits } from '../src/serving.js';
 import { CASES } from './cases.js';
 import { ADMINISTRATOR } from './environment.js';
 

@@ -2,6 +2,7 @@
  * Every option of the service, as one table. `--help`, the README's table and the parsing of environment and flags are all
  * derived from it, so an option cannot exist undocumented.
  */
+import { availableParallelism } from 'node:os';
 import { StartError } from './errors.js';
 
 interface Option<Value> {
@@ -15,6 +16,10 @@ const SECURE = 'Send the cookie over TLS alone; auto: where PUBLIC_URL or a trus
 const OPTIONS = {
   HOST: text('127.0.0.1', 'Address to listen on'),
   PORT: integer('8055', 0, 65_535, 'Port to listen on; 0 takes a free one'),
+  WORKERS: workers(
+    '1',
+    'Threads that serve the port and share its connections to PostgreSQL (on Linux); auto: by the number of processors',
+  ),
   DATABASE_URL: optional(
     connection(),
     'PostgreSQL to mirror (postgres://user:password@host:port/database); without it an embedded server is started',
@@ -265,6 +270,24 @@ function integer(initial: string | null, least: number, most: number, about = ''
       return number;
     },
   };
+}
+
+/** Threads worth having: the others are PostgreSQL's. */
+export function workersFor(processors: number): number {
+  return processors <= 2 ? 1 : Math.floor(processors / 2);
+}
+
+function workers(initial: string, about: string): Option<number> {
+  const number = integer(initial, 1, 256, about);
+  const parse = (value: string): number => {
+    // Elsewhere the system does not share connections out among those who listen.
+    if (value === 'auto') return process.platform === 'linux' ? workersFor(availableParallelism()) : 1;
+    if (!/^\d+$/.test(value)) throw new Error(`must be a whole number from 1 to 256, or auto, not "${value}"`);
+    const wanted = number.parse(value);
+    if (wanted > 1 && process.platform !== 'linux') throw new Error('only Linux lets several threads share a port');
+    return wanted;
+  };
+  return { initial, about, parse };
 }
 
 function boolean(initial: string, about: string): Option<boolean> {

@@ -15,7 +15,8 @@ import { createObserver } from './observe.js';
 import { NOBODY } from './plan/write.js';
 import { type ImportFormat, readRows } from './request/import.js';
 import { parseRead } from './request/rest.js';
-import { parseLimits, type Service, startService, withCore } from './server.js';
+import { type Service, startService, withCore } from './server.js';
+import { parseLimits } from './serving.js';
 import { pretty } from './sql/pretty.js';
 
 const USAGE = `Lateral ${packageVersion}: a REST and GraphQL API over PostgreSQL. One request, one statement.
@@ -76,7 +77,14 @@ async function start(flags: readonly string[]): Promise<void> {
         );
     });
   }
-  announce(await service);
+  const running = await service;
+  announce(running);
+  void running.failure.then(async (error) => {
+    console.error(`lateral: a thread has died, and the service ends: ${error.stack ?? error.message}`);
+    // What still runs gets its time; whoever watches over the process starts it anew.
+    if (!stopped.signal.aborted) await running.stop().catch(fail);
+    process.exit(1);
+  });
 }
 
 function readOptions(flags: readonly string[]): Config {

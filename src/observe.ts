@@ -100,6 +100,12 @@ function log(logger: Logger, event: Event): void {
   }
 }
 
+/** For events that cross threads: of an error only its text arrives, and some of its parts would not travel at all. */
+export function withPlainError(event: Event): Event {
+  if (!('error' in event)) return event;
+  return { ...event, error: event.error instanceof Error ? describe(event.error) : String(event.error) };
+}
+
 /** The stack of a broken invariant belongs in the log; the driver's query text and parameters do not. */
 function describe(error: unknown): unknown {
   return error instanceof Error ? { message: error.message, stack: error.stack } : error;

@@ -24,8 +24,10 @@ const AUTHORS = ['Ada Lovelace', 'Alan Turing', 'grace hopper', 'Ünïcode Näme
 const counter = connectSql(server.url);
 t.teardown(() => counter.end());
 await counter`create extension pg_stat_statements`;
-const service = await startTestService({ databaseUrl, DATABASE_POOL_SIZE: '1' });
-const apart = await startTestService({ databaseUrl, DATABASE_POOL_SIZE: '1', COHORTS: 'false' });
+/** One thread with one connection: whoever waits, waits with all the others. */
+const narrow = { databaseUrl, DATABASE_POOL_SIZE: '1', WORKERS: '1' };
+const service = await startTestService({ ...narrow, COHORTS: 'true' });
+const apart = await startTestService({ ...narrow, COHORTS: 'false' });
 
 /** Reads sent as one, and reads sent alone. */
 async function countStatements(work: () => Promise<void>): Promise<{ together: number; alone: number }> {
@@ -108,7 +110,7 @@ t.test('a member that takes long is not waited for by its neighbours', async (t)
   const isServed = async (): Promise<boolean> => (await read(1)).status === 200;
   if (!(await isServed())) await waitFor(isServed, 10_000);
   for (let turn = 0; turn < 20; turn++) await read(2);
-  const wide = await startTestService({ databaseUrl, DATABASE_POOL_SIZE: '4' });
+  const wide = await startTestService({ ...narrow, DATABASE_POOL_SIZE: '4' });
   for (let turn = 0; turn < 20; turn++) await get(wide, '/items/durations/2');
   const begun = performance.now();
   let slow = 0;

@@ -1,6 +1,7 @@
 /** Options: what an environment and flags may say, and how a wrong word is answered. */
+import { availableParallelism } from 'node:os';
 import t from 'tap';
-import { type Config, type OptionName, optionRows, readConfig, readFlags } from '../src/config.js';
+import { type Config, type OptionName, optionRows, readConfig, readFlags, workersFor } from '../src/config.js';
 
 t.test('without any word the service has its defaults', async (t) => {
   const config = readConfig({});
@@ -51,6 +52,9 @@ t.test('values are read in the forms people write', async (t) => {
     ['MAX_PAYLOAD_SIZE', '1.5MB', 1_572_864],
     ['MAX_PAYLOAD_SIZE', '1gb', 1_073_741_824],
     ['QUERY_LIMIT_MAX', '1', 1],
+    ['WORKERS', '1', 1],
+    ['WORKERS', '12', 12],
+    ['WORKERS', 'auto', workersFor(availableParallelism())],
   ];
   for (const [name, given, expected] of cases)
     t.equal(readConfig({ [name]: given })[name], expected, `${name}=${given}`);
@@ -77,6 +81,9 @@ t.test('a value that makes no sense is refused with the name of its option', asy
     ['MAX_PAYLOAD_SIZE', '1x', /^MAX_PAYLOAD_SIZE: must be a size such as/],
     ['QUERY_LIMIT_MAX', '0', /^QUERY_LIMIT_MAX: /],
     ['MAX_RELATIONAL_DEPTH', '1', /^MAX_RELATIONAL_DEPTH: /],
+    ['WORKERS', '0', /^WORKERS: must be a whole number from 1 to 256/],
+    ['WORKERS', '257', /^WORKERS: /],
+    ['WORKERS', 'many', /^WORKERS: must be a whole number from 1 to 256, or auto, not "many"$/],
   ];
   for (const [name, given, message] of cases) {
     t.throws(() => readConfig({ [name]: given }), { name: 'StartError', message }, `${name}=${given}`);

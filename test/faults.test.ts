@@ -7,7 +7,7 @@ import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { packagePath } from '../src/files.js';
-import { ADMIN_TOKEN, connectSql, createLibrary, request, startDatabase, withSql } from './support.js';
+import { ADMIN_TOKEN, connectSql, createLibrary, request, startDatabase, ways, withSql } from './support.js';
 
 t.setTimeout(110_000);
 const SEED = Number(process.env.FAULTS_SEED ?? 4);
@@ -264,7 +264,7 @@ interface Launched {
 }
 
 async function launch(): Promise<Launched> {
-  const environment = { PATH: process.env.PATH ?? '', PORT: '0', LOG_LEVEL: 'error', ADMIN_TOKEN };
+  const environment = { PATH: process.env.PATH ?? '', ...ways(), PORT: '0', LOG_LEVEL: 'error', ADMIN_TOKEN };
   const child = spawn(process.execPath, [packagePath('dist', 'src', 'main.js')], {
     env: { ...environment, DATABASE_URL: databaseUrl },
     stdio: ['ignore', 'pipe', 'inherit'],

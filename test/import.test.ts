@@ -24,6 +24,7 @@ import {
   startDatabase,
   startTestService,
   waitFor,
+  ways,
 } from './support.js';
 
 t.setTimeout(300_000);
@@ -626,6 +627,7 @@ async function launch(options: Readonly<Record<string, string>> = {}): Promise<L
   const child = spawn(process.execPath, [packagePath('dist', 'src', 'main.js')], {
     env: {
       PATH: process.env.PATH ?? '',
+      ...ways(),
       PORT: '0',
       LOG_LEVEL: 'fatal',
       ADMIN_TOKEN,

@@ -13,6 +13,8 @@ const ORDER: readonly (readonly string[])[] = [
   ['main'],
   ['commands'],
   ['server'],
+  ['workers'],
+  ['serving'],
   ['resources'],
   ['http'],
   ['execute'],

@@ -12,7 +12,7 @@ import t from 'tap';
 import { optionRows } from '../src/config.js';
 import { type Account, canReach } from '../src/embedded/account.js';
 import { packagePath, packageVersion } from '../src/files.js';
-import { type Answer, createDatabase, databaseUrl, get, makeFolder, request, startDatabase } from './support.js';
+import { type Answer, createDatabase, databaseUrl, get, makeFolder, request, startDatabase, ways } from './support.js';
 
 const START_WITHIN = 60_000;
 const REFUSE_WITHIN = 10_000;
@@ -220,11 +220,11 @@ function mainFile(): string {
 }
 
 /**
- * Only the given environment counts: whatever is set around the tests must not reach the program. Through `env`, since the
+ * Only the given environment counts, and the way to serve: whatever else is set around the tests must not reach the program. Through `env`, since the
  * test runner adds its own variables to those of a child.
  */
 function launch({ words = ['start'], environment = {}, account, program = mainFile() }: Launch): Run {
-  const variables = Object.entries({ PATH: process.env.PATH, ...environment }).map(
+  const variables = Object.entries({ PATH: process.env.PATH, ...ways(), ...environment }).map(
     ([name, value]) => `${name}=${value}`,
   );
   const child = spawn('/usr/bin/env', ['-i', ...variables, process.execPath, program, ...words], {

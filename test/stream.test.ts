@@ -17,6 +17,7 @@ import {
   startDatabase,
   startTestService,
   waitFor,
+  ways,
   withSql,
 } from './support.js';
 
@@ -202,7 +203,14 @@ interface Launched {
 }
 
 async function launch(options: Readonly<Record<string, string>> = {}): Promise<Launched> {
-  const environment = { PATH: process.env.PATH ?? '', PORT: '0', LOG_LEVEL: 'fatal', ADMIN_TOKEN, ...options };
+  const environment = {
+    PATH: process.env.PATH ?? '',
+    ...ways(),
+    PORT: '0',
+    LOG_LEVEL: 'fatal',
+    ADMIN_TOKEN,
+    ...options,
+  };
   const child = spawn(process.execPath, [packagePath('dist', 'src', 'main.js')], {
     env: { ...environment, DATABASE_URL: databaseUrl },
     stdio: ['ignore', 'pipe', 'inherit'],

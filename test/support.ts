@@ -5,7 +5,7 @@
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { chmod, mkdtemp, readFile, realpath, rm } from 'node:fs/promises';
-import { type IncomingHttpHeaders, type IncomingMessage, request as openRequest } from 'node:http';
+import { type Agent, type IncomingHttpHeaders, type IncomingMessage, request as openRequest } from 'node:http';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -84,7 +84,7 @@ export async function createLibrary(server: TestServer, name: string): Promise<s
   });
   if (copied) return url;
   await createDatabase(server, name);
-  const service = await startTestService({ databaseUrl: url });
+  const service = await startTestService({ databaseUrl: url, WORKERS: '1' });
   await service.stop();
   await loadSchemas(url, ['library.sql']);
   return url;
@@ -124,9 +124,16 @@ export interface TestOptions extends Readonly<Partial<Record<Exclude<OptionName,
   readonly databaseUrl: string;
 }
 
+/** Ways to serve that nobody may notice: the whole suite has to pass with each of them. */
+export function ways(): Record<string, string> {
+  const { WORKERS = '', COHORTS = '' } = process.env;
+  return { WORKERS, COHORTS };
+}
+
 /** The service in this process, on a free port, in silence; every option as an environment would give it. */
 export async function startTestService({ databaseUrl, ...options }: TestOptions): Promise<Service> {
-  const config = readConfig({ PORT: '0', LOG_LEVEL: 'silent', ADMIN_TOKEN, ...options, DATABASE_URL: databaseUrl });
+  const given = { PORT: '0', LOG_LEVEL: 'silent', ADMIN_TOKEN, ...ways(), ...options };
+  const config = readConfig({ ...given, DATABASE_URL: databaseUrl });
   const service = await startService(config, createObserver(config.LOG_LEVEL), () => {});
   t.teardown(() => service.stop());
   return service;
@@ -137,6 +144,8 @@ export interface RequestOptions {
   readonly body?: string | Buffer;
   /** The administrator's when absent; null for none. */
   readonly token?: string | null;
+  /** For requests that share connections. */
+  readonly agent?: Agent;
 }
 
 export interface Answer {
@@ -147,12 +156,12 @@ export interface Answer {
   readonly json: unknown;
 }
 
-/** One request on a connection of its own. The path is sent as it stands. */
+/** One request, on a connection of its own where no agent is given. The path is sent as it stands. */
 export async function request(
   service: { readonly url: string },
   method: string,
   path: string,
-  { headers = {}, body, token = ADMIN_TOKEN }: RequestOptions = {},
+  { headers = {}, body, token = ADMIN_TOKEN, agent }: RequestOptions = {},
 ): Promise<Answer> {
   const { hostname, port } = new URL(service.url);
   const authorization: Record<string, string> = token === null ? {} : { authorization: `Bearer ${token}` };
@@ -162,7 +171,7 @@ export async function request(
     method,
     path,
     headers: { ...authorization, ...headers },
-    agent: false,
+    agent: agent ?? false,
     timeout: 20_000,
   });
   outgoing.on('timeout', () => outgoing.destroy(new Error(`no answer to ${method} ${path.slice(0, 100)}`)));
@@ -244,7 +253,7 @@ export async function runProgram(
   input = '',
 ): Promise<Outcome> {
   const child = spawn(process.execPath, [packagePath('dist', 'src', 'main.js'), ...words], {
-    env: { PATH: process.env.PATH ?? '', ...environment },
+    env: { PATH: process.env.PATH ?? '', ...ways(), ...environment },
     stdio: 'pipe',
   });
   const output: Buffer[] = [];

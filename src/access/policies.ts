@@ -1,12 +1,9 @@
 /**
- * All policies with their permissions, in memory, so that no request spends a statement on them. They are loaded again on
- * each notification; the former ones stay until the new ones are whole. What a set of policies adds up to is worked out
- * once and has a key: the digest of its rules, which is part of every shape compiled for them.
+ * All policies with their permissions, in memory, so that no request spends a statement on them. What a set of policies adds
+ * up to is worked out once and has a key: the digest of its rules, which is part of every shape compiled for them.
  */
 import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
-import type { Observer } from '../observe.js';
-
 import type { Identity } from './identity.js';
 import { APP_PERMISSIONS } from './minimal.js';
 import { type PermissionRow, Permissions, readRules } from './permissions.js';
@@ -22,13 +19,6 @@ export interface PolicyRow {
   readonly permissions: readonly PermissionRow[];
 }
 
-/** What this needs of the database; the driver stays behind it. */
-export interface PolicySource {
-  load(): Promise<readonly PolicyRow[]>;
-  /** Calls back on each notification. Returns how to stop. */
-  listen(changed: () => void): Promise<() => Promise<void>>;
-}
-
 interface Loaded {
   readonly policies: ReadonlyMap<string, PolicyRow>;
   /** By the names of the policies. */
@@ -39,30 +29,14 @@ interface Loaded {
 /** Sets of policies whose rules are kept. */
 const SETS = 1_000;
 
-/** After a load that failed. */
-const RETRY = 1_000;
-
 export class Policies {
-  readonly #source: PolicySource;
-  readonly #observe: Observer;
   /** What the same rules added up to before: views of the model and compiled shapes stay theirs. */
   readonly #byKey = new LRUCache<string, Permissions>({ max: SETS });
   #loaded: Loaded = index([]);
-  #loading: Promise<void> | null = null;
-  #again = false;
-  #closed = false;
-  #stop: (() => Promise<void>) | null = null;
 
-  private constructor(source: PolicySource, observe: Observer) {
-    this.#source = source;
-    this.#observe = observe;
-  }
-
-  static async start(source: PolicySource, observe: Observer): Promise<Policies> {
-    const policies = new Policies(source, observe);
-    policies.#stop = await source.listen(() => void policies.reload());
-    policies.#loaded = index(await source.load());
-    return policies;
+  /** In place of all there were. */
+  take(rows: readonly PolicyRow[]): void {
+    this.#loaded = index(rows);
   }
 
   /** Null for who may do everything. */
@@ -79,33 +53,6 @@ export class Policies {
   /** In order: what comes later wins where they set the same field. */
   policiesOf(identity: Identity): PolicyRow[] {
     return identity.policies.flatMap((id) => this.#loaded.policies.get(id) ?? []);
-  }
-
-  /** Resolves when policies are in place that were read after the call. */
-  reload(): Promise<void> {
-    this.#again = true;
-    this.#loading ??= this.#load();
-    return this.#loading;
-  }
-
-  async close(): Promise<void> {
-    this.#closed = true;
-    await this.#stop?.();
-    await this.#loading;
-  }
-
-  async #load(): Promise<void> {
-    while (this.#again && !this.#closed) {
-      this.#again = false;
-      try {
-        this.#loaded = index(await this.#source.load());
-      } catch (error) {
-        if (this.#closed) break;
-        this.#observe({ kind: 'policies-failed', error });
-        setTimeout(() => void this.reload(), RETRY).unref();
-      }
-    }
-    this.#loading = null;
   }
 
   #add(policies: readonly PolicyRow[]): Permissions {

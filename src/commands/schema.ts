@@ -8,7 +8,8 @@ import { createObserver } from '../observe.js';
 import type { Step } from '../plan/steps.js';
 import { type Difference, type EntryChange, SECTIONS } from '../request/difference.js';
 import { parseDocumentText, readSnapshot, type Snapshot } from '../request/snapshot.js';
-import { type Core, withCore } from '../server.js';
+import { withCore } from '../server.js';
+import type { Core } from '../serving.js';
 import { loadGrammar } from '../sql/verify.js';
 import { readWords, type Words } from './words.js';
 

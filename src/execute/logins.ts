@@ -43,14 +43,22 @@ export interface NewSession {
   readonly client: Client;
 }
 
+/** Word of what was written, for whoever remembers who may do what; what was asked for is answered after that. */
+export interface LoginNews {
+  usersChanged(): Promise<void>;
+  sessionsEnded(digests: readonly string[]): Promise<void>;
+}
+
 export class Logins {
   readonly #database: Database;
+  readonly #news: LoginNews;
   /** Milliseconds that a session which has ended is kept, to know it when it comes back. */
   readonly #kept: number;
 
-  constructor(database: Database, kept: number) {
+  constructor(database: Database, kept: number, news: LoginNews) {
     this.#database = database;
     this.#kept = kept;
+    this.#news = news;
   }
 
   async find(email: string): Promise<LoginAccount | null> {
@@ -78,6 +86,7 @@ export class Logins {
       await this.#database.transaction((session) =>
         keepAdministrators(session, OPERATOR, async () => void (await session.query(suspend, [user]))),
       );
+      await this.#news.usersChanged();
     } catch (error) {
       if (!(error instanceof ServiceError && error.code === 'UNPROCESSABLE_CONTENT')) throw error;
     }
@@ -111,23 +120,21 @@ export class Logins {
   ): Promise<{ readonly user: string; readonly token: string } | null> {
     const parameters = [old, offered, String(times.lifetime), String(times.grace), ...describe(client)];
     const [row] = await this.#database.rows<{ user: string; token: string }>(RENEW, parameters);
+    // It ends earlier now.
+    if (row) await this.#news.sessionsEnded([old]);
     return row ?? null;
   }
 
   /** Ends a session, with all that came from the same login. */
   async end(digest: string): Promise<void> {
-    await this.#database.rows(
-      'delete from service_sessions where family in (select family from service_sessions where token = $1::text)',
+    const ended = await this.#database.rows<{ token: string; kind: SessionKind }>(
+      `delete from service_sessions
+       where family in (select family from service_sessions where token = $1::text) returning token, kind`,
       [digest],
     );
-  }
-
-  /** Of those who never came back. */
-  async purge(): Promise<void> {
-    await this.#database.rows(
-      "delete from service_sessions where expires < now() - $1::float8 * interval '1 millisecond'",
-      [String(this.#kept)],
-    );
+    // Nobody remembers refresh tokens.
+    const sessions = ended.filter(({ kind }) => kind === 'session');
+    if (sessions.length > 0) await this.#news.sessionsEnded(sessions.map(({ token }) => token));
   }
 
   /** Whether the password was set: `mark` is the digest of the one it replaces. */
@@ -139,7 +146,7 @@ export class Logins {
        returning id`,
       [email, mark, hash],
     );
-    return rows.length > 0;
+    return this.#changed(rows);
   }
 
   async passwordPolicy(): Promise<string | null> {
@@ -154,7 +161,7 @@ export class Logins {
       'update service_users set tfa_secret = $2::text where id = $1::uuid returning id',
       [user, secret],
     );
-    return rows.length > 0;
+    return this.#changed(rows);
   }
 
   /** Whether the one-time password of this step had not been used before. */
@@ -194,8 +201,21 @@ export class Logins {
        where id = $2::uuid and lower(email) = lower($1::text) and status = 'invited' returning id`,
       [email, user, hash],
     );
+    return this.#changed(rows);
+  }
+
+  /** Whether a user was changed. */
+  async #changed(rows: readonly unknown[]): Promise<boolean> {
+    if (rows.length > 0) await this.#news.usersChanged();
     return rows.length > 0;
   }
+}
+
+/** Sessions of those who never came back; `kept` as above. */
+export async function forgetSessions(database: Database, kept: number): Promise<void> {
+  await database.rows("delete from service_sessions where expires < now() - $1::float8 * interval '1 millisecond'", [
+    String(kept),
+  ]);
 }
 
 /** What a client says of itself may be anything, of any length. */

@@ -1,7 +1,8 @@
 /** The database as the mirror and the policies see it: one statement that describes each, and word of its changes. */
 import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import type { PolicyRow, PolicySource } from '../access/policies.js';
+import type { PolicyRow } from '../access/policies.js';
+import type { PolicySource } from '../access/policy-watch.js';
 import { packagePath } from '../files.js';
 import type { StructureDocument } from '../mirror/document.js';
 import type { Source, Structure } from '../mirror/watch.js';

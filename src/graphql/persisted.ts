@@ -17,18 +17,22 @@ export class PersistedQueries {
   /** Digests of texts that were found on the list. */
   readonly #permitted = new LRUCache<string, true>({ max: 5_000 });
 
-  constructor(allowed: ReadonlyMap<string, string> | null) {
+  readonly #publish: (digest: string, text: string) => Promise<void>;
+
+  /** `publish` has the text taken wherever requests are served, here too. */
+  constructor(allowed: ReadonlyMap<string, string> | null, publish: (digest: string, text: string) => Promise<void>) {
     this.#allowed = allowed;
+    this.#publish = publish;
   }
 
   /** The text to run; null for a digest that nobody has sent a text for. */
-  resolve(text: string | null, extensions: Readonly<Record<string, unknown>>): string | null {
+  resolve(text: string | null, extensions: Readonly<Record<string, unknown>>): string | null | Promise<string | null> {
     const digest = digestIn(extensions);
     if (text === null) {
       if (digest === null) throw invalidPayload('Must provide query string');
       return (this.#allowed ?? this.#known).get(digest) ?? null;
     }
-    if (digest !== null) this.#store(digest, text);
+    if (digest !== null && this.#isNew(digest, text)) return this.#publish(digest, text).then(() => text);
     if (this.#allowed && !this.#permitted.has(text)) {
       if (!this.#allowed.has(digestOf(text))) throw forbidden('The document is not on the list of allowed ones.');
       this.#permitted.set(text, true);
@@ -36,10 +40,15 @@ export class PersistedQueries {
     return text;
   }
 
-  #store(digest: string, text: string): void {
-    if (this.#allowed || this.#known.get(digest) === text) return;
-    if (digestOf(text) !== digest) throw invalidPayload('"sha256Hash" is not the digest of the query');
+  take(digest: string, text: string): void {
     this.#known.set(digest, text);
+  }
+
+  /** With a list of allowed texts there is nothing to learn. */
+  #isNew(digest: string, text: string): boolean {
+    if (this.#allowed || this.#known.get(digest) === text) return false;
+    if (digestOf(text) !== digest) throw invalidPayload('"sha256Hash" is not the digest of the query');
+    return true;
   }
 }
 

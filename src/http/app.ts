@@ -1,36 +1,43 @@
 /** The HTTP server: every request passes here, from the socket to its route and back. */
-import type { us_listen_socket } from 'uWebSockets.js';
 import type { Config } from '../config.js';
-import { invalidQuery, StartError } from '../errors.js';
+import { invalidQuery } from '../errors.js';
 import type { Observer } from '../observe.js';
 import { holdBody } from './body.js';
 import { createCompression } from './compress.js';
 import { createCookies } from './cookies.js';
 import { type Cors, createCors } from './cors.js';
 import { Exchange } from './exchange.js';
-import { createLimit, type Limit } from './limiter.js';
+import type { Limit } from './limiter.js';
 import { createNetwork } from './network.js';
 import { createOriginCheck } from './origin.js';
 import { errorReply, LATER, noContent, type Outcome, type Reply, stream, type WriteOptions, write } from './reply.js';
 import type { Route, Router } from './router.js';
+import { loadSockets, openPort, type Place } from './sockets.js';
 import { LEFT } from './traffic.js';
 
 export interface HttpServer {
   readonly port: number;
   /** Stops accepting, waits for running requests up to the given time, then closes what is left. */
   close(grace: number): Promise<void>;
+  /** Closes everything at once. */
+  abandon(): void;
 }
 
-/** One connection alone owns the port: by default uWebSockets would share it with another process in silence. */
-const EXCLUSIVE_PORT = 1;
+export interface HttpOptions {
+  readonly config: Config;
+  readonly place: Place;
+  /** Null for none. */
+  readonly limit: Limit | null;
+  readonly observe: Observer;
+}
 
-export async function listen(router: Router, config: Config, observe: Observer): Promise<HttpServer> {
+export async function listen(router: Router, { config, place, limit, observe }: HttpOptions): Promise<HttpServer> {
   const uws = await loadSockets(config.MAX_URL_SIZE);
   const app = uws.App();
   const cors = createCors(config);
   const cookies = createCookies(config);
   const compression = createCompression(config);
-  const answer = createAnswer(router, cors, config);
+  const answer = createAnswer(router, cors, config, limit);
   const running: Running = { count: 0, closing: false, idle: null };
   const report = (exchange: Exchange, error: unknown): void =>
     observe({ kind: 'request-failed', id: exchange.id, method: exchange.method, path: exchange.path, error });
@@ -105,20 +112,7 @@ export async function listen(router: Router, config: Config, observe: Observer):
     }
     settle(exchange, outcome);
   });
-  const socket = await new Promise<us_listen_socket | false>((resolve) => {
-    // The declared types leave out the form with a host and options.
-    const start = app.listen as unknown as (
-      host: string,
-      port: number,
-      options: number,
-      done: (socket: us_listen_socket | false) => void,
-    ) => unknown;
-    start.call(app, config.HOST, config.PORT, EXCLUSIVE_PORT, resolve);
-  });
-  if (!socket)
-    throw new StartError(
-      `cannot listen on ${config.HOST}:${config.PORT}: the port is in use or the address is not ours`,
-    );
+  const socket = await openPort(app, place);
   return {
     port: uws.us_socket_local_port(socket),
     close: async (grace) => {
@@ -127,6 +121,7 @@ export async function listen(router: Router, config: Config, observe: Observer):
       if (running.count > 0) await becomeIdle(running, grace);
       app.close();
     },
+    abandon: () => void app.close(),
   };
 }
 
@@ -138,8 +133,7 @@ interface Running {
 
 type Answer = (exchange: Exchange) => Outcome;
 
-function createAnswer(router: Router, cors: Cors, config: Config): Answer {
-  const limit = createLimit(config);
+function createAnswer(router: Router, cors: Cors, config: Config, limit: Limit | null): Answer {
   const checkOrigin = createOriginCheck(config);
   const maxUrl = config.MAX_URL_SIZE;
   /** Everything that has to happen before anything is awaited: data of a body that nobody takes is lost. */
@@ -173,19 +167,6 @@ function attempt<Result>(work: () => Result): { readonly result: Result } | { re
     return { result: work() };
   } catch (error) {
     return { error };
-  }
-}
-
-/** The size of the request head is read from the environment when the library loads: so it loads late. */
-async function loadSockets(maxHead: number): Promise<typeof import('uWebSockets.js')> {
-  process.env.UWS_HTTP_MAX_HEADERS_SIZE = String(maxHead);
-  try {
-    const loaded = await import('uWebSockets.js');
-    return 'default' in loaded ? (loaded.default as typeof loaded) : loaded;
-  } catch (error) {
-    throw new StartError(
-      `uWebSockets.js does not load here: it needs Linux with glibc (2.27 for Node 20, 2.38 for Node 22 and newer), macOS or Windows (${error instanceof Error ? error.message.split('\n', 1)[0] : error})`,
-    );
   }
 }
 

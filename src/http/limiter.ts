@@ -1,6 +1,6 @@
 /**
- * How much one address, and all of them together, may ask. Counted in the memory of each instance; nothing is counted, and
- * nothing waited for, while a limit is off.
+ * How much one address, and all of them together, may ask. Counted in the memory of each instance, once for all of its
+ * threads; nothing is counted, and nothing waited for, while a limit is off.
  */
 import { RateLimiterMemory, RateLimiterRes } from 'rate-limiter-flexible';
 import { networkOf } from '../access/addresses.js';
@@ -17,8 +17,26 @@ export interface LoginLimit {
   forgive(address: string): Promise<void>;
 }
 
-/** Null when no limit is on. */
-export function createLimit(config: Config): Limit | null {
+export interface Limits {
+  /** Null when no limit is on. */
+  readonly requests: Limit | null;
+  readonly logins: LoginLimit;
+}
+
+export function createLimits(config: Config): Limits {
+  return { requests: createLimit(config), logins: createLoginLimit(config) };
+}
+
+/** Limits that somebody else counts; who is not asked where none is on. */
+export function remoteLimits(config: Config, counter: { requests: Limit; logins: LoginLimit }): Limits {
+  const local = createLimits(config);
+  return {
+    requests: local.requests && counter.requests,
+    logins: config.RATE_LIMITER_LOGIN_ENABLED ? counter.logins : local.logins,
+  };
+}
+
+function createLimit(config: Config): Limit | null {
   const limits: Limit[] = [];
   if (config.RATE_LIMITER_GLOBAL_ENABLED) {
     const all = makeLimiter(config.RATE_LIMITER_GLOBAL_POINTS, config.RATE_LIMITER_GLOBAL_DURATION);
@@ -35,7 +53,7 @@ export function createLimit(config: Config): Limit | null {
   };
 }
 
-export function createLoginLimit(config: Config): LoginLimit {
+function createLoginLimit(config: Config): LoginLimit {
   if (!config.RATE_LIMITER_LOGIN_ENABLED) return { attempt: async () => {}, forgive: async () => {} };
   const limiter = makeLimiter(config.RATE_LIMITER_LOGIN_POINTS, config.RATE_LIMITER_LOGIN_DURATION);
   return {

@@ -18,6 +18,21 @@ export interface Source {
   fingerprint(): Promise<string | null>;
 }
 
+/** The model as it is now, and how to bring it in step where it is not. */
+export interface Mirror {
+  readonly model: Model;
+  /** How often the catalog was read by this thread. */
+  readonly loads: number;
+  onChange(listener: (model: Model) => void): void;
+  /** Takes a structure that a transaction of this instance read before it committed. */
+  adopt(structure: Structure): Promise<void>;
+  /** After a failed statement, on a certainty or a mere suspicion that the structure has changed. */
+  refresh(certain: boolean): Promise<void>;
+}
+
+/** Calls back with what a model was built from, the first one included. */
+export type Taken = (document: StructureDocument, version: number) => void;
+
 /** The structure, and a digest of it that changes whenever it does. */
 export interface Structure {
   readonly document: StructureDocument;
@@ -30,11 +45,11 @@ const GATHER = 20;
 /** After a load that failed. */
 const RETRY = 1_000;
 
-export class Mirror {
-  /** How often the catalog was read. */
+export class WatchingMirror implements Mirror {
   loads = 1;
   readonly #source: Source;
   readonly #observe: Observer;
+  readonly #taken: Taken;
   readonly #listeners: ((model: Model) => void)[] = [];
   #model: Model;
   #loading: Promise<void> | null = null;
@@ -48,15 +63,21 @@ export class Mirror {
   #closed = false;
   #loadedAt = performance.now();
 
-  private constructor(source: Source, observe: Observer, model: Model) {
+  private constructor(source: Source, observe: Observer, taken: Taken, model: Model) {
     this.#source = source;
     this.#observe = observe;
+    this.#taken = taken;
     this.#model = model;
   }
 
-  static async start(source: Source, observe: Observer, pollInterval: number): Promise<Mirror> {
+  static async start(
+    source: Source,
+    observe: Observer,
+    pollInterval: number,
+    taken: Taken = () => {},
+  ): Promise<WatchingMirror> {
     // Listening begins before the first load: a change between the two would go unnoticed.
-    let mirror: Mirror | null = null;
+    let mirror: WatchingMirror | null = null;
     let missed = false;
     const stopListening = await source.listen(() => {
       if (mirror) mirror.#gather();
@@ -64,7 +85,9 @@ export class Mirror {
     });
     const fingerprint = await source.fingerprint();
     const first = await source.load();
-    mirror = new Mirror(source, observe, announce(buildModel(first.document, 1, source.schema), observe));
+    const model = announce(buildModel(first.document, 1, source.schema), observe);
+    mirror = new WatchingMirror(source, observe, taken, model);
+    taken(first.document, model.version);
     mirror.#digest = first.digest;
     mirror.#documentVersion = first.document.version;
     mirror.#fingerprint = fingerprint;
@@ -85,8 +108,8 @@ export class Mirror {
   }
 
   /**
-   * Takes a structure that a transaction of this instance read before it committed. Where a load is under way, or the
-   * structure is known in a later version, there is nothing to take: what is there is read again.
+   * Where a load is under way, or the structure is known in a later version, there is nothing to take: what is there is
+   * read again.
    */
   async adopt({ document, digest }: Structure): Promise<void> {
     if (this.#loading || document.version <= this.#documentVersion) return this.reload();
@@ -104,8 +127,8 @@ export class Mirror {
   }
 
   /**
-   * After a failed statement. On a mere suspicion only when word of a change is being followed already, or at most once a
-   * second, since the request may be the cause itself.
+   * On a mere suspicion only when word of a change is being followed already, or at most once a second, since the request
+   * may be the cause itself.
    */
   async refresh(certain: boolean): Promise<void> {
     const isExpected = this.#gathering !== null || this.#loading !== null;
@@ -144,6 +167,7 @@ export class Mirror {
     this.#documentVersion = document.version;
     this.#model = announce(model, this.#observe);
     for (const listener of this.#listeners) listener(model);
+    this.#taken(document, model.version);
   }
 
   #gather(): void {

@@ -73,7 +73,7 @@ async function answer(exchange: Exchange, services: GraphqlServices, scope: Root
   const identity = await services.identities.identify(exchange);
   exchange.staged('identify');
   const { query, extensions, operationName, variables } = await readParameters(exchange);
-  const text = services.persisted.resolve(query, extensions);
+  const text = await services.persisted.resolve(query, extensions);
   // Clients know this message: they send the text along with its digest then.
   if (text === null) return refusal([NOT_FOUND], negotiated, 200);
   try {

@@ -44,11 +44,11 @@ interface Value {
   readonly metricName?: string;
 }
 
-/** With `gather` the metrics of all threads are shown as one; without it there is only this one. */
-export function metricsRoutes(
-  services: MetricsServices,
-  gather: () => Promise<readonly (readonly Metric[])[]> = async () => [await collect(services)],
-): Route[] {
+/** What each thread has counted. */
+export type Gather = () => Promise<readonly (readonly Metric[])[]>;
+
+/** The metrics of all threads are shown as one. */
+export function metricsRoutes(services: MetricsServices, gather: Gather): Route[] {
   if (services.config.METRICS === 'off') return [];
   observeProcess();
   return [{ method: 'GET', path: '/server/metrics', handle: (exchange) => show(exchange, services, gather) }];
@@ -60,18 +60,27 @@ export async function collect(services: MetricsServices): Promise<Metric[]> {
     ...requestMetrics(services.router().traffic),
     ...cohortMetrics(services.reads),
     ...databaseMetrics(services),
+    ...sourceMetrics(services),
     ...structureMetrics(services),
   ];
-  const defaults = (await observeProcess().getMetricsAsJSON()) as unknown as Metric[];
-  // Threads share their process: what is true of it is told once.
-  return [...counted, ...(isMainThread ? defaults : defaults.filter(({ name }) => !name.startsWith('process_')))];
+  return [...counted, ...(await defaultMetrics())];
 }
 
-async function show(
-  exchange: Exchange,
-  { config, identities }: MetricsServices,
-  gather: () => Promise<readonly (readonly Metric[])[]>,
-): Promise<Reply> {
+/** What a thread has counted that serves no requests, but knows the database for those that do. */
+export async function collectSources(
+  services: Pick<MetricsServices, 'database' | 'mirror' | 'events'>,
+): Promise<Metric[]> {
+  const sent = { own: services.database.sent, catalog: services.database.catalog.sent };
+  return [statementMetric(sent), ...sourceMetrics(services), ...(await defaultMetrics())];
+}
+
+async function defaultMetrics(): Promise<Metric[]> {
+  const defaults = (await observeProcess().getMetricsAsJSON()) as unknown as Metric[];
+  // Threads share their process: what is true of it is told once.
+  return isMainThread ? defaults : defaults.filter(({ name }) => !name.startsWith('process_'));
+}
+
+async function show(exchange: Exchange, { config, identities }: MetricsServices, gather: Gather): Promise<Reply> {
   if (config.METRICS !== 'public') onlyAdministrator(await identities.identify(exchange));
   const registry = AggregatorRegistry.aggregate([...(await gather())]);
   return { status: 200, type: registry.contentType, body: await registry.metrics(), secret: true };
@@ -80,7 +89,7 @@ async function show(
 let processMetrics: Registry | null = null;
 
 /** Memory, CPU, event loop and garbage collection: of the process, so they are observed once. */
-function observeProcess(): Registry {
+export function observeProcess(): Registry {
   if (processMetrics) return processMetrics;
   processMetrics = new Registry();
   collectDefaultMetrics({ register: processMetrics });
@@ -138,29 +147,34 @@ function databaseMetrics({ database, reads }: MetricsServices): Metric[] {
     catalog: database.catalog.sent,
   };
   return [
-    labelled('counter', 'lateral_statements_total', 'Statements sent to PostgreSQL.', byLabel('kind', sent)),
+    statementMetric(sent),
     labelled('gauge', 'lateral_pool_connections_max', 'Connections a pool may have.', of('most')),
     labelled('gauge', 'lateral_pool_connections_busy', 'Connections in use.', of('busy')),
     labelled('gauge', 'lateral_pool_waiting', 'Statements and sessions that wait for a connection.', of('waiting')),
   ];
 }
 
-function structureMetrics({ mirror, reads, writes, events }: MetricsServices): Metric[] {
+function statementMetric(sent: Readonly<Record<string, number>>): Metric {
+  return labelled('counter', 'lateral_statements_total', 'Statements sent to PostgreSQL.', byLabel('kind', sent));
+}
+
+/** Where the structure is read and the log is written. */
+function sourceMetrics({ mirror, events }: Pick<MetricsServices, 'mirror' | 'events'>): Metric[] {
+  const byKind = byLabel('kind', Object.fromEntries(events));
+  return [
+    counter('lateral_shapes_compiled_total', 'Statements compiled.', events.get('shape-compiled') ?? 0),
+    counter('lateral_mirror_reads_total', 'Times the structure of the database was read.', mirror.loads),
+    labelled('counter', 'lateral_events_total', 'Events by kind, as logged.', byKind),
+  ];
+}
+
+function structureMetrics({ mirror, reads, writes }: MetricsServices): Metric[] {
   const shapes = byLabel('kind', { read: reads.shapes, write: writes.shapes });
   const collections = [...mirror.model.collections.values()].filter(({ system }) => !system).length;
   const version = { labels: { version: packageVersion }, value: 1 };
-  const compiled = events.get('shape-compiled') ?? 0;
   return [
-    counter('lateral_shapes_compiled_total', 'Statements compiled.', compiled),
     labelled('gauge', 'lateral_shapes_cached', 'Compiled statements that are kept.', shapes),
-    counter('lateral_mirror_reads_total', 'Times the structure of the database was read.', mirror.loads),
     { ...gauge('lateral_collections', 'Collections that are served.', collections), aggregator: 'max' },
-    labelled(
-      'counter',
-      'lateral_events_total',
-      'Events by kind, as logged.',
-      byLabel('kind', Object.fromEntries(events)),
-    ),
     { ...labelled('gauge', 'lateral_info', 'The version that runs.', [version]), aggregator: 'first' },
   ];
 }

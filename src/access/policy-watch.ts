@@ -1,0 +1,69 @@
+/**
+ * Keeps the policies in step with the database: they are loaded again on each notification, and the former ones stay until
+ * the new ones are whole.
+ */
+import type { Observer } from '../observe.js';
+import type { PolicyRow } from './policies.js';
+
+/** What this needs of the database; the driver stays behind it. */
+export interface PolicySource {
+  load(): Promise<readonly PolicyRow[]>;
+  /** Calls back on each notification. Returns how to stop. */
+  listen(changed: () => void): Promise<() => Promise<void>>;
+}
+
+/** After a load that failed. */
+const RETRY = 1_000;
+
+type Taken = (rows: readonly PolicyRow[]) => void;
+
+export class PolicyWatch {
+  readonly #source: PolicySource;
+  readonly #observe: Observer;
+  readonly #taken: Taken;
+  #loading: Promise<void> | null = null;
+  #again = false;
+  #closed = false;
+  #stop: (() => Promise<void>) | null = null;
+
+  private constructor(source: PolicySource, observe: Observer, taken: Taken) {
+    this.#source = source;
+    this.#observe = observe;
+    this.#taken = taken;
+  }
+
+  /** Calls back with the policies each time they were loaded, the first time included. */
+  static async start(source: PolicySource, observe: Observer, taken: Taken): Promise<PolicyWatch> {
+    const watch = new PolicyWatch(source, observe, taken);
+    watch.#stop = await source.listen(() => void watch.reload());
+    taken(await source.load());
+    return watch;
+  }
+
+  /** Resolves when policies were taken that were read after the call. */
+  reload(): Promise<void> {
+    this.#again = true;
+    this.#loading ??= this.#load();
+    return this.#loading;
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    await this.#stop?.();
+    await this.#loading;
+  }
+
+  async #load(): Promise<void> {
+    while (this.#again && !this.#closed) {
+      this.#again = false;
+      try {
+        this.#taken(await this.#source.load());
+      } catch (error) {
+        if (this.#closed) break;
+        this.#observe({ kind: 'policies-failed', error });
+        setTimeout(() => void this.reload(), RETRY).unref();
+      }
+    }
+    this.#loading = null;
+  }
+}

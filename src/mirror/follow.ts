@@ -1,0 +1,46 @@
+/**
+ * The model of a thread that does not watch the database itself: another one does, and sends the structure along. What this
+ * thread learns by itself it passes on, and waits until all have it.
+ */
+import type { StructureDocument } from './document.js';
+import { buildModel } from './introspect.js';
+import type { Model } from './model.js';
+import type { Mirror, Structure } from './watch.js';
+
+/** The mirror that is followed. Both resolve after the followers have taken what came of it. */
+export type Leader = Pick<Mirror, 'adopt' | 'refresh'>;
+
+export class FollowingMirror implements Mirror {
+  readonly loads = 0;
+  readonly #schema: string;
+  readonly #leader: Leader;
+  readonly #listeners: ((model: Model) => void)[] = [];
+  #model: Model;
+
+  constructor(document: StructureDocument, version: number, schema: string, leader: Leader) {
+    this.#schema = schema;
+    this.#leader = leader;
+    this.#model = buildModel(document, version, schema);
+  }
+
+  get model(): Model {
+    return this.#model;
+  }
+
+  onChange(listener: (model: Model) => void): void {
+    this.#listeners.push(listener);
+  }
+
+  take(document: StructureDocument, version: number): void {
+    this.#model = buildModel(document, version, this.#schema);
+    for (const listener of this.#listeners) listener(this.#model);
+  }
+
+  adopt(structure: Structure): Promise<void> {
+    return this.#leader.adopt(structure);
+  }
+
+  refresh(certain: boolean): Promise<void> {
+    return this.#leader.refresh(certain);
+  }
+}

@@ -1,0 +1,53 @@
+/** One thread, this one: it has the mirror at hand, and takes what it is told at once. */
+import { Policies } from '../access/policies.js';
+import type { Config } from '../config.js';
+import { type HttpServer, listen } from '../http/app.js';
+import { placeOf } from '../http/sockets.js';
+import type { Observer } from '../observe.js';
+import { createCore, createServing, type Serving } from '../serving.js';
+import { type CentralNews, type Centre, type Threads, urlOf } from './threads.js';
+
+export class Alone implements Threads {
+  readonly #config: Config;
+  readonly #observe: Observer;
+  readonly #policies = new Policies();
+  #serving: Serving | null = null;
+  #http: HttpServer | null = null;
+  /** Whatever would end this thread ends the process. */
+  readonly failure = new Promise<Error>(() => {});
+
+  constructor(config: Config, observe: Observer) {
+    this.#config = config;
+    this.#observe = observe;
+  }
+
+  async tell(news: CentralNews): Promise<void> {
+    if (news.kind === 'policies') this.#policies.take(news.rows);
+    else if (news.kind !== 'structure') this.#serving?.take(news);
+  }
+
+  async serve(centre: Centre): Promise<string> {
+    const { secret, limits } = centre;
+    const config = this.#config;
+    let url = '';
+    const core = createCore(config, { ...centre, policies: this.#policies }, this.#observe);
+    const shared = {
+      secret,
+      limits,
+      tell: (news: CentralNews) => this.tell(news),
+      accessChanged: () => centre.accessChanged(),
+      url: () => url,
+      events: centre.events,
+      gather: async () => (this.#serving ? [await this.#serving.collect()] : []),
+    };
+    this.#serving = await createServing(config, core, shared, this.#observe);
+    const options = { config, place: placeOf(config), limit: limits.requests, observe: this.#observe };
+    this.#http = await listen(this.#serving.router, options);
+    url = urlOf(config, this.#http.port);
+    return url;
+  }
+
+  async stop(): Promise<void> {
+    await this.#http?.close(this.#config.SHUTDOWN_TIMEOUT);
+  }
+}

@@ -1,0 +1,111 @@
+/** A worker's side of the conversation: it asks, is told, and follows the mirror of the main thread. */
+import type { MessagePort } from 'node:worker_threads';
+import type { LoginLimit } from '../http/limiter.js';
+import type { Leader } from '../mirror/follow.js';
+import { type Event, type Observer, withPlainError } from '../observe.js';
+import type { Metric } from '../resources/metrics.js';
+import type { News } from '../serving.js';
+import { errorOf, type FromWorker, type Question, type ToWorker } from './messages.js';
+
+/** What a worker does when it is told to. */
+export interface Orders {
+  news(news: Extract<ToWorker, { kind: 'news' }>['news']): void;
+  listen(port: number, url: string): void;
+  collect(): Promise<readonly Metric[]>;
+  stop(): void;
+  abandon(): void;
+}
+
+export class Link {
+  readonly #port: MessagePort;
+  readonly #waiting = new Map<number, { resolve: (result: unknown) => void; reject: (error: Error) => void }>();
+  #questions = 0;
+
+  constructor(port: MessagePort) {
+    this.#port = port;
+  }
+
+  /** What was sent before waits until now. */
+  follow(orders: Orders): void {
+    this.#port.on('message', (message: ToWorker) => this.#receive(message, orders));
+  }
+
+  send(message: FromWorker): void {
+    this.#port.postMessage(message);
+  }
+
+  /** Logged by the main thread. */
+  readonly observe: Observer = (event: Event) => this.send({ kind: 'event', event: withPlainError(event) });
+
+  readonly leader: Leader = {
+    adopt: (structure) => this.#do({ kind: 'adopt', structure }),
+    refresh: (certain) => this.#do({ kind: 'refresh', certain }),
+  };
+
+  readonly counter = {
+    requests: (address: string): Promise<void> => this.#do({ kind: 'count-request', address }),
+    logins: {
+      attempt: (address) => this.#do({ kind: 'count-login', address }),
+      forgive: (address) => this.#do({ kind: 'forgive-login', address }),
+    } satisfies LoginLimit,
+  };
+
+  tell(news: News): Promise<void> {
+    return this.#do({ kind: 'tell', news });
+  }
+
+  accessChanged(): Promise<void> {
+    return this.#do({ kind: 'access-changed' });
+  }
+
+  async gather(): Promise<readonly (readonly Metric[])[]> {
+    return (await this.#ask({ kind: 'gather' })) as readonly (readonly Metric[])[];
+  }
+
+  #do(question: Question): Promise<void> {
+    return this.#ask(question) as Promise<void>;
+  }
+
+  #ask(question: Question): Promise<unknown> {
+    const number = ++this.#questions;
+    return new Promise((resolve, reject) => {
+      this.#waiting.set(number, { resolve, reject });
+      this.send({ kind: 'question', number, question });
+    });
+  }
+
+  #receive(message: ToWorker, orders: Orders): void {
+    switch (message.kind) {
+      case 'news':
+        orders.news(message.news);
+        this.send({ kind: 'taken', number: message.number });
+        break;
+      case 'answer':
+        this.#settle(message);
+        break;
+      case 'listen':
+        orders.listen(message.port, message.url);
+        break;
+      case 'collect':
+        // A thread that cannot say what it has counted is no reason to end.
+        void orders
+          .collect()
+          .catch(() => [])
+          .then((metrics) => this.send({ kind: 'collected', number: message.number, metrics }));
+        break;
+      case 'stop':
+        orders.stop();
+        break;
+      case 'abandon':
+        orders.abandon();
+        break;
+    }
+  }
+
+  #settle({ number, failure, result }: Extract<ToWorker, { kind: 'answer' }>): void {
+    const waiting = this.#waiting.get(number);
+    this.#waiting.delete(number);
+    if (failure) waiting?.reject(errorOf(failure));
+    else waiting?.resolve(result);
+  }
+}

@@ -1,0 +1,157 @@
+/** One worker, as the main thread sees it: what it was told and whether it has taken it, what it asks, and its end. */
+import { Worker } from 'node:worker_threads';
+import type { Event } from '../observe.js';
+import type { Metric } from '../resources/metrics.js';
+import { type Assignment, errorOf, type FromWorker, failureOf, type Question, type ToWorker } from './messages.js';
+import type { CentralNews } from './threads.js';
+
+const PROGRAM = new URL('./worker.js', import.meta.url);
+
+/** Whom a member turns to. */
+export interface Superior {
+  answer(question: Question): Promise<unknown>;
+  observe(event: Event): void;
+  /** Called once it can serve no longer; not when it was told to stop. */
+  lost(error: Error): void;
+}
+
+export class Member {
+  readonly #worker: Worker;
+  readonly #superior: Superior;
+  readonly #untaken = new Map<number, () => void>();
+  readonly #uncollected = new Map<number, (metrics: readonly Metric[]) => void>();
+  #told = 0;
+  #asked = 0;
+  #latest: Promise<void> = Promise.resolve();
+  #step: Step | null = null;
+  #stopping = false;
+  #gone = false;
+  #reported = false;
+  /** Resolves when the thread is no more. */
+  readonly exited: Promise<void>;
+
+  constructor(assignment: Assignment, superior: Superior) {
+    this.#superior = superior;
+    this.#worker = new Worker(PROGRAM, { workerData: assignment });
+    this.#worker.on('message', (message: FromWorker) => this.#receive(message));
+    this.#worker.on('error', (error) => this.#fail(error));
+    this.exited = new Promise((resolve) => {
+      this.#worker.on('exit', () => {
+        this.#leave();
+        resolve();
+      });
+    });
+  }
+
+  /** Resolves when it has everything it needs to serve. To be called at once. */
+  ready(): Promise<void> {
+    return this.#next();
+  }
+
+  listen(port: number, url: string): Promise<void> {
+    const listening = this.#next();
+    this.#send({ kind: 'listen', port, url });
+    return listening;
+  }
+
+  /** Resolves when it was taken, or there is nobody left to take it. */
+  tell(news: CentralNews): Promise<void> {
+    if (this.#gone) return Promise.resolve();
+    const number = ++this.#told;
+    this.#latest = new Promise((resolve) => this.#untaken.set(number, resolve));
+    this.#send({ kind: 'news', number, news });
+    return this.#latest;
+  }
+
+  /** Resolves when everything was taken that it was told so far: it takes one after the other. */
+  inStep(): Promise<void> {
+    return this.#latest;
+  }
+
+  /** Nothing, if there is nobody left to count. */
+  collect(): Promise<readonly Metric[]> {
+    if (this.#gone) return Promise.resolve([]);
+    const number = ++this.#asked;
+    this.#send({ kind: 'collect', number });
+    return new Promise((resolve) => this.#uncollected.set(number, resolve));
+  }
+
+  stop(): void {
+    this.#stopping = true;
+    this.#send({ kind: 'stop' });
+  }
+
+  abandon(): void {
+    this.#stopping = true;
+    this.#send({ kind: 'abandon' });
+  }
+
+  #next(): Promise<void> {
+    if (this.#gone) return Promise.reject(new Error('the thread has ended'));
+    return new Promise((resolve, reject) => {
+      this.#step = { resolve, reject };
+    });
+  }
+
+  #send(message: ToWorker): void {
+    this.#worker.postMessage(message);
+  }
+
+  #receive(message: FromWorker): void {
+    switch (message.kind) {
+      case 'ready':
+      case 'listening':
+        this.#step?.resolve();
+        this.#step = null;
+        break;
+      case 'failed':
+        this.#fail(errorOf(message.failure));
+        break;
+      case 'taken':
+        this.#untaken.get(message.number)?.();
+        this.#untaken.delete(message.number);
+        break;
+      case 'collected':
+        this.#uncollected.get(message.number)?.(message.metrics);
+        this.#uncollected.delete(message.number);
+        break;
+      case 'question':
+        this.#answer(message.number, message.question);
+        break;
+      case 'event':
+        this.#superior.observe(message.event);
+        break;
+    }
+  }
+
+  #answer(number: number, question: Question): void {
+    this.#superior.answer(question).then(
+      (result) => this.#send({ kind: 'answer', number, failure: null, result }),
+      (error: unknown) => this.#send({ kind: 'answer', number, failure: failureOf(error) }),
+    );
+  }
+
+  /** A step that fails is told to whoever waits for it; what fails between two steps is the end. */
+  #fail(error: Error): void {
+    const step = this.#step;
+    this.#step = null;
+    if (step) return void step.reject(error);
+    if (this.#stopping || this.#reported) return;
+    this.#reported = true;
+    this.#superior.lost(error);
+  }
+
+  #leave(): void {
+    this.#gone = true;
+    for (const resolve of this.#untaken.values()) resolve();
+    this.#untaken.clear();
+    for (const resolve of this.#uncollected.values()) resolve([]);
+    this.#uncollected.clear();
+    this.#fail(new Error('the thread has ended'));
+  }
+}
+
+interface Step {
+  readonly resolve: () => void;
+  readonly reject: (error: Error) => void;
+}

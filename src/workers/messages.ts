@@ -1,0 +1,82 @@
+/**
+ * What the main thread and a worker say to each other. All of it is plain data. Messages arrive in the order in which they
+ * were sent: whoever gets an answer has taken all news that were told before it.
+ */
+import type { PolicyRow } from '../access/policies.js';
+import type { Config } from '../config.js';
+import { type ErrorCode, ServiceError, StartError } from '../errors.js';
+import type { Structure } from '../mirror/watch.js';
+import type { Event } from '../observe.js';
+import type { Metric } from '../resources/metrics.js';
+import type { News } from '../serving.js';
+import type { CentralNews, StructureNews } from './threads.js';
+
+/** What a worker begins with. */
+export interface Assignment {
+  /** With this worker's share of the connections. */
+  readonly config: Config;
+  readonly databaseUrl: string;
+  readonly secret: string;
+  readonly structure: StructureNews;
+  readonly policies: readonly PolicyRow[];
+  /** Counts the workers that have closed their sockets: the process must not end before. */
+  readonly closed: Int32Array;
+}
+
+export type ToWorker =
+  | { readonly kind: 'news'; readonly number: number; readonly news: CentralNews }
+  | { readonly kind: 'answer'; readonly number: number; readonly failure: Failure | null; readonly result?: unknown }
+  | { readonly kind: 'collect'; readonly number: number }
+  | { readonly kind: 'listen'; readonly port: number; readonly url: string }
+  | { readonly kind: 'stop' }
+  /** The process ends, now. */
+  | { readonly kind: 'abandon' };
+
+export type FromWorker =
+  | { readonly kind: 'ready' }
+  | { readonly kind: 'listening' }
+  | { readonly kind: 'failed'; readonly failure: Failure }
+  /** News with this number were taken. */
+  | { readonly kind: 'taken'; readonly number: number }
+  | { readonly kind: 'collected'; readonly number: number; readonly metrics: readonly Metric[] }
+  | { readonly kind: 'question'; readonly number: number; readonly question: Question }
+  | { readonly kind: 'event'; readonly event: Event };
+
+/** What only the main thread can do. Most have no other answer than that it was done, or failed. */
+export type Question =
+  | { readonly kind: 'adopt'; readonly structure: Structure }
+  | { readonly kind: 'refresh'; readonly certain: boolean }
+  | { readonly kind: 'tell'; readonly news: News }
+  | { readonly kind: 'access-changed' }
+  /** Answered with the metrics of all threads. */
+  | { readonly kind: 'gather' }
+  | { readonly kind: 'count-request'; readonly address: string }
+  | { readonly kind: 'count-login'; readonly address: string }
+  | { readonly kind: 'forgive-login'; readonly address: string };
+
+/** An error on its way: its class would be lost. */
+export type Failure =
+  | {
+      readonly kind: 'service';
+      readonly code: ErrorCode;
+      readonly message: string;
+      readonly extensions: Record<string, unknown>;
+    }
+  | { readonly kind: 'start'; readonly message: string }
+  | { readonly kind: 'other'; readonly message: string; readonly stack: string };
+
+export function failureOf(error: unknown): Failure {
+  if (error instanceof ServiceError)
+    return { kind: 'service', code: error.code, message: error.message, extensions: error.extensions };
+  if (error instanceof StartError) return { kind: 'start', message: error.message };
+  if (error instanceof Error) return { kind: 'other', message: error.message, stack: error.stack ?? error.message };
+  return { kind: 'other', message: String(error), stack: String(error) };
+}
+
+export function errorOf(failure: Failure): Error {
+  if (failure.kind === 'service') return new ServiceError(failure.code, failure.message, failure.extensions);
+  if (failure.kind === 'start') return new StartError(failure.message);
+  const error = new Error(failure.message);
+  error.stack = failure.stack;
+  return error;
+}

@@ -1,0 +1,47 @@
+/**
+ * Who serves, as the centre of the service sees it: one thread (alone.ts) or several (crew.ts). The centre has what there is
+ * only once; threads are told what has changed, and what one of them changes is in force in all before it is answered.
+ */
+import type { Config } from '../config.js';
+import type { Database } from '../execute/database.js';
+import type { Limits } from '../http/limiter.js';
+import type { StructureDocument } from '../mirror/document.js';
+import type { Mirror } from '../mirror/watch.js';
+import type { Event } from '../observe.js';
+import type { News } from '../serving.js';
+
+/** The structure as the mirror has it, and the version of its model. */
+export interface StructureNews {
+  readonly kind: 'structure';
+  readonly document: StructureDocument;
+  readonly version: number;
+}
+
+export type CentralNews = News | StructureNews;
+
+export interface Centre {
+  readonly database: Database;
+  readonly databaseUrl: string;
+  readonly mirror: Mirror;
+  readonly secret: string;
+  readonly limits: Limits;
+  readonly events: ReadonlyMap<Event['kind'], number>;
+  /** Reads the policies again and lets all threads know. */
+  accessChanged(): Promise<void>;
+}
+
+export interface Threads {
+  /** Resolves when every thread has taken it. */
+  tell(news: CentralNews): Promise<void>;
+  /** Begins to serve; answers the address. */
+  serve(centre: Centre): Promise<string>;
+  /** Stops accepting, finishes what runs. */
+  stop(): Promise<void>;
+  /** Resolves if a thread dies: then the service as a whole is of no use any more. */
+  readonly failure: Promise<Error>;
+}
+
+export function urlOf(config: Config, port: number): string {
+  const host = config.HOST.includes(':') ? `[${config.HOST}]` : config.HOST;
+  return `http://${host}:${port}`;
+}
