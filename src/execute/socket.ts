@@ -3,6 +3,7 @@
  * driver would have new memory for each piece. TLS is agreed on here too, in the modes that the driver knows.
  */
 import { isIP, Socket } from 'node:net';
+import { Duplex } from 'node:stream';
 import { type ConnectionOptions, connect as connectSecurely } from 'node:tls';
 
 export interface Receiver {
@@ -27,7 +28,22 @@ const SSL_REQUEST = Buffer.from([0, 0, 0, 8, 4, 210, 22, 47]);
 
 let attempts = 0;
 
-export async function openSocket(target: Target, receiver: Receiver): Promise<Socket> {
+/** Always answers a socket: where none can be opened, one that breaks for the same reason. */
+export function openSocket(target: Target, receiver: Receiver): Promise<Socket> {
+  return tryToOpen(target, receiver).catch(brokenSocket);
+}
+
+/**
+ * The driver forgets a connection whose socket was not given to it: it would never open another. Neither may the socket break
+ * while the driver's first message is not written, or it would be sent on the next connection.
+ */
+async function brokenSocket(reason: Error): Promise<Socket> {
+  const broken = new Duplex({ read: () => {}, write: (_chunk, _encoding, written) => written() });
+  setImmediate(() => setImmediate(() => broken.destroy(reason)));
+  return broken as Socket;
+}
+
+async function tryToOpen(target: Target, receiver: Receiver): Promise<Socket> {
   // One that does not answer leaves the next attempt to its neighbour.
   const turn = attempts++ % target.host.length;
   const host = target.host[turn] as string;
