@@ -215,6 +215,20 @@ t.test('a connection serves one coding after another', async (t) => {
   agent.destroy();
 });
 
+t.test('answers that are compressed at the same time do not mix', async (t) => {
+  const read = async (key: number): Promise<boolean> => {
+    const path = `/items/notes?filter[id][_gte]=${key}&sort=id&limit=${10 + (key % 30)}`;
+    const coding = { 'accept-encoding': key % 2 === 0 ? 'gzip' : 'br' };
+    const answer = await send(service, 'GET', path, coding, undefined, agent);
+    const { data } = JSON.parse(decode(answer).toString()) as { data: { id: number }[] };
+    return answer.headers['content-encoding'] !== undefined && data.every(({ id }, position) => id === key + position);
+  };
+  const agent = new Agent({ keepAlive: true, maxSockets: 32 });
+  const right = await Promise.all(Array.from({ length: 2_000 }, (_, index) => read(1 + index * 7)));
+  t.equal(right.filter((each) => each).length, 2_000);
+  agent.destroy();
+});
+
 t.test('the first rows can be read while the rest is produced, and a failure breaks the transfer', async (t) => {
   for (const [header, decoder] of [
     ['gzip', createGunzip()],

@@ -5,6 +5,7 @@
 import { promisify } from 'node:util';
 import {
   type BrotliCompress,
+  type BrotliOptions,
   brotliCompress,
   constants,
   createBrotliCompress,
@@ -54,11 +55,18 @@ export function createCompression(config: Config): Compression | null {
 const MOST_HEADERS = 200;
 const LONGEST_HEADER = 200;
 
-/** By measurement (bench/profile-big-reads.md): the next levels cost twice as much for a tenth fewer bytes. */
+/**
+ * By measurement (bench/profile-big-reads.md): higher levels cost twice as much for a tenth fewer bytes. Of long bodies
+ * brotli's lowest makes nearly as little in a fifth of the time.
+ */
 const GZIP = { level: 3 };
-const BROTLI = { params: { [constants.BROTLI_PARAM_QUALITY]: 4 } };
+const BROTLI_QUALITY = 4;
+const BROTLI_QUALITY_LONG = 1;
+const LONG = 131_072;
 /** A window of 512 KB, as much as one piece: by default each stream would hold several megabytes. */
-const BROTLI_STREAM = { params: { ...BROTLI.params, [constants.BROTLI_PARAM_LGWIN]: 19 } };
+const BROTLI_STREAM = {
+  params: { [constants.BROTLI_PARAM_QUALITY]: BROTLI_QUALITY_LONG, [constants.BROTLI_PARAM_LGWIN]: 19 },
+};
 
 const COMPRESSIBLE = /^(?:application\/(?:[\w.-]+\+)?json|application\/x-ndjson|text\/(?:csv|xml|yaml|plain))\b/;
 
@@ -90,12 +98,18 @@ function compress(exchange: Exchange, reply: Reply, encoding: Encoding): Reply |
 const CODINGS: Readonly<Record<Encoding, string>> = { gzip: 'gzip', brotli: 'br' };
 
 const gzipWhole = promisify<Buffer | string, typeof GZIP, Buffer>(gzip);
-const brotliWhole = promisify<Buffer | string, typeof BROTLI, Buffer>(brotliCompress);
+const brotliWhole = promisify<Buffer | string, BrotliOptions, Buffer>(brotliCompress);
 
 function compressWhole(lent: Buffer | string, encoding: Encoding): Promise<Buffer> {
   // The memory of a body is only lent until the reply is written, and another thread reads it after that.
   const body = typeof lent === 'string' ? lent : Buffer.from(lent);
-  return encoding === 'gzip' ? gzipWhole(body, GZIP) : brotliWhole(body, BROTLI);
+  return encoding === 'gzip' ? gzipWhole(body, GZIP) : brotliWhole(body, brotliFor(Buffer.byteLength(body)));
+}
+
+/** Its tables are as large as the hint says: for a body of some kilobytes that is most of its cost. */
+function brotliFor(size: number): BrotliOptions {
+  const quality = size < LONG ? BROTLI_QUALITY : BROTLI_QUALITY_LONG;
+  return { params: { [constants.BROTLI_PARAM_QUALITY]: quality, [constants.BROTLI_PARAM_SIZE_HINT]: size } };
 }
 
 /** Each piece leaves compressed before the next is produced, so that no more than one is held. */
