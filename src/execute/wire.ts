@@ -42,7 +42,7 @@ const MOST_PREPARED = 200;
 
 /** Milliseconds between attempts to open a connection: the first pause, which is doubled each time, and the longest. */
 const PAUSE = 50;
-const LONGEST_PAUSE = 1_000;
+const LONGEST_PAUSE = 250;
 
 /** Opens a client of the driver that uses this socket. */
 export type OpenClient = (socket: () => Promise<Socket>, onclose: () => void) => Client;
