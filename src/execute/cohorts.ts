@@ -79,6 +79,8 @@ class Member {
   }
 }
 
+type End = (failed: boolean) => void;
+
 /** A connection, and how many statements are on their way on it. */
 interface Lane {
   readonly wire: Wire;
@@ -104,6 +106,7 @@ class Queue {
    * its way is its cost, the rest is waiting, which company makes shorter.
    */
   #cost: number | null = null;
+  #joinable: boolean | null = null;
 
   constructor(shape: Shape) {
     this.shape = shape;
@@ -136,6 +139,16 @@ class Queue {
     return this.isCheap ? Math.min(affordable, this.#share) : affordable;
   }
 
+  /** What is just not too large or too deep for one member may be so for several. */
+  get isJoinable(): boolean {
+    try {
+      this.#joinable ??= this.shape.cohort() !== '';
+    } catch {
+      this.#joinable = false;
+    }
+    return this.#joinable;
+  }
+
   /** Of all members, those that one statement should carry. */
   get #share(): number {
     return Math.ceil((this.waiting.length + this.carried) / (this.mostLanes * DEPTH));
@@ -153,7 +166,9 @@ class Queue {
     return this.lanes.find((lane) => lane.load < DEPTH) ?? null;
   }
 
-  learn(cost: number): void {
+  /** What fails does so fast: of that nothing is learned but that it took long. */
+  learn(cost: number, failed: boolean): void {
+    if (failed && cost < (this.#cost ?? SLOW)) return;
     const known = this.#cost ?? cost;
     this.#cost = known + (cost - known) * (cost < known ? 0.5 : 0.05);
   }
@@ -267,7 +282,8 @@ export class Cohorts {
   }
 
   #send(queue: Queue, now: number): void {
-    const members = queue.next(Math.min(queue.mostMembers, this.#mostMembers));
+    const most = Math.min(queue.mostMembers, this.#mostMembers, queue.waiting.length);
+    const members = queue.next(most > 1 && !queue.isJoinable ? 1 : most);
     const [first] = members;
     if (first === undefined) return;
     // Behind another one of its shape: a backend that finds work when it is done need not be woken, which costs more than the
@@ -278,13 +294,13 @@ export class Cohorts {
     this.sizes[members.length] = (this.sizes[members.length] as number) + 1;
     queue.carried += members.length;
     queue.sent = now;
-    const end = (): void => {
+    const end: End = (failed) => {
       if (--lane.load === 0) this.#release(lane);
       queue.lanes.splice(queue.lanes.indexOf(lane), 1);
       queue.carried -= members.length;
       const ended = performance.now();
       // What it has waited for the one before it is not its own time.
-      queue.learn((ended - Math.max(now, lane.ended)) / members.length);
+      queue.learn((ended - Math.max(now, lane.ended)) / members.length, failed);
       lane.ended = ended;
       if (this.#turns.length > 0) this.#schedule();
     };
@@ -304,14 +320,14 @@ export class Cohorts {
   }
 
   /** One that fails must not fail its neighbours: then each is sent alone. */
-  #together(queue: Queue, members: readonly Member[], first: Member, end: () => void): Errand {
+  #together(queue: Queue, members: readonly Member[], first: Member, end: End): Errand {
     const { statement, cohort } = queue.shape;
     const { parameters } = first;
     // Without values they all ask for the same.
     if (parameters.length === 0) return shared(statement.text, members, end);
+    const text = cohort();
     let parted = false;
     const part = (): void => {
-      if (parted) return;
       parted = true;
       this.parted++;
       queue.alone.push(...members.filter((member) => !member.isAnswered));
@@ -323,14 +339,15 @@ export class Cohorts {
       part();
     }, LONGEST);
     return {
-      text: cohort(),
+      text,
       parameters: parameters.map((_, slot) => arrayLiteral(members.map((member) => member.parameters[slot] ?? null))),
       prepare: true,
       row: (number, cell) => members[number - 1]?.take(cell),
       end: (error) => {
         clearTimeout(timer);
-        end();
-        if (members.every((member) => member.isAnswered)) return;
+        end(error !== null);
+        // Those that were parted are answered each by its own statement.
+        if (parted || members.every((member) => member.isAnswered)) return;
         if (error !== null && isOfTheirValues(error)) part();
         else {
           const reason = error ?? new Error('a cohort was not answered in full');
@@ -341,21 +358,21 @@ export class Cohorts {
   }
 }
 
-function alone({ shape }: Queue, member: Member, end: () => void): Errand {
+function alone({ shape }: Queue, member: Member, end: End): Errand {
   return {
     text: shape.statement.text,
     parameters: member.parameters,
     prepare: member.prepare,
     row: (_, cell) => member.take(cell),
     end: (error) => {
-      end();
+      end(error !== null);
       if (error === null) member.take(null);
       else member.fail(error);
     },
   };
 }
 
-function shared(text: string, members: readonly Member[], end: () => void): Errand {
+function shared(text: string, members: readonly Member[], end: End): Errand {
   return {
     text,
     parameters: [],
@@ -364,7 +381,7 @@ function shared(text: string, members: readonly Member[], end: () => void): Erra
       for (const member of members) member.take(cell);
     },
     end: (error) => {
-      end();
+      end(error !== null);
       for (const member of members) {
         if (error === null) member.take(null);
         else member.fail(error);

@@ -216,8 +216,7 @@ export function joinerOf(client: Pool): Joiner | undefined {
 }
 
 function describe(error: unknown, url: string): string {
-  const { hostname, port } = new URL(url);
-  const place = `${hostname}:${port || '5432'}`;
+  const place = placeOf(url);
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';
   const message = error instanceof Error ? error.message : String(error);
   if (code === '28P01' || code === '28000') return `${message} (at ${place})`;
@@ -226,4 +225,11 @@ function describe(error: unknown, url: string): string {
     return `nothing answers at ${place} (${code})`;
   }
   return message || code;
+}
+
+/** Several hosts are more than a URL can have. */
+function placeOf(url: string): string {
+  const [, hosts = ''] = /^[a-z]+:\/\/(?:[^@/]*@)?([^/?]*)/i.exec(url) ?? [];
+  const places = hosts.split(',').map((host) => (/:\d+$/.test(host) ? host : `${host}:5432`));
+  return places.join(' or ');
 }

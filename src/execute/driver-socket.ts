@@ -25,10 +25,16 @@ export function openDriverSocket({ host, port, path }: Place, joiner: Joiner): S
       },
     },
   } as ConstructorParameters<typeof Socket>[0]);
+  // The driver would try again, at once and without an end, where a server hangs up before it has answered.
+  socket.once('close', (hadError) => {
+    if (!hadError) socket.emit('error', Object.assign(new Error('The connection was closed'), CLOSED));
+  });
   if (path) socket.connect(path);
   else socket.connect(port[0] as number, host[0] as string);
   return socket;
 }
+
+const CLOSED = { code: 'CONNECTION_CLOSED' };
 
 /** All sockets read into it: what has arrived is copied out before anything else is read. */
 const SHARED = Buffer.allocUnsafeSlow(262_144);

@@ -16,8 +16,13 @@ export interface Sent {
 /** Ends what was sent together: the server answers, and commits or takes all of it back. */
 export const SYNC = Buffer.from([0x53, 0, 0, 0, 4]);
 
+/** The protocol counts values in two bytes. */
+const MOST_PARAMETERS = 65_535;
+
 /** Everything of one statement, in one piece. */
 export function writeStatement({ name, text, parameters, forgotten }: Sent): Buffer {
+  if (parameters.length > MOST_PARAMETERS)
+    throw Object.assign(new Error(`a statement has at most ${MOST_PARAMETERS} parameters`), { code: '54000' });
   let size = 5 + (1 + name.length + 1 + 2 + 2 + 2) + 10;
   const lengths: number[] = [];
   for (const parameter of parameters) {

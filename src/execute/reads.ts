@@ -153,10 +153,9 @@ export class Reads {
         new Answer(waiter, (error) => this.#recover(error, parsed, compiled, caller, waiter)),
       );
     else
-      this.run(parsed, compiled, caller, waiter).then(
-        (cell) => waiter.take(cell),
-        (error: unknown) => waiter.fail(error),
-      );
+      this.run(parsed, compiled, caller, waiter)
+        .then((cell) => waiter.take(cell))
+        .catch((error: unknown) => waiter.fail(error));
   }
 
   #run(
@@ -185,10 +184,9 @@ export class Reads {
   #recover(failure: unknown, parsed: Asked, compiled: Compiled, caller: Identity, waiter: Waiter): void {
     const send = (current: Compiled, number: number): Promise<Buffer | null> =>
       number === 1 ? Promise.reject(failure) : this.#run(parsed, current, caller, waiter);
-    this.#attempt(parsed, compiled, send, caller).then(
-      (cell) => waiter.take(cell),
-      (error: unknown) => waiter.fail(error),
-    );
+    this.#attempt(parsed, compiled, send, caller)
+      .then((cell) => waiter.take(cell))
+      .catch((error: unknown) => waiter.fail(error));
   }
 
   /** Answers whether the statement was used before, and remembers that it is now. */

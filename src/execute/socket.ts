@@ -18,41 +18,54 @@ export interface Target {
   readonly path: string | false | undefined;
   readonly ssl: unknown;
   readonly sslnegotiation?: string | null;
+  /** Seconds. */
+  readonly connect_timeout?: number;
+  /** Which of several servers will do: the driver asks each for it. */
+  readonly target_session_attrs?: unknown;
 }
 
 const RECEIVED = 65_536;
 
 /** Asks for TLS: its length, and a number that no version of the protocol has. */
 const SSL_REQUEST = Buffer.from([0, 0, 0, 8, 4, 210, 22, 47]);
+const YES = 0x53;
+const NO = 0x4e;
 
 let attempts = 0;
 
-/**
- * Whether it can be connected is told by its events, never by a failure of the call: the driver would take the connection for
- * one that is still being opened, for ever. What is written before it is connected is sent then.
- */
+/** Of several hosts the first that answers; where each attempt begins differs. */
 export async function openSocket(target: Target, receiver: Receiver): Promise<Socket> {
-  // One that does not answer leaves the next attempt to its neighbour.
-  const turn = attempts++ % target.host.length;
-  if (!target.ssl) return connect(openPlain(receiver), target, turn);
-  try {
-    return await openSecure(target, turn, receiver);
-  } catch (error) {
-    const failed = new Socket();
-    setImmediate(() => failed.destroy(error as Error));
-    return failed;
+  const first = attempts++;
+  let cause: unknown;
+  for (let tried = 0; tried < target.host.length; tried++) {
+    try {
+      return await openAt(target, (first + tried) % target.host.length, receiver);
+    } catch (error) {
+      cause = error;
+    }
   }
+  throw failed(cause instanceof Error ? cause.message : 'There is no host to connect to', cause);
 }
 
-async function openSecure(target: Target, turn: number, receiver: Receiver): Promise<Socket> {
-  const socket = connect(new Socket(), target, turn);
-  await connected(socket);
-  const direct = target.sslnegotiation === 'direct';
-  if (direct || (await acceptsSecurity(socket)))
-    return secure(socket, target.host[turn] as string, target.ssl, direct, receiver);
-  if (target.ssl === 'prefer') return socket.on('data', (chunk: Buffer) => receiver.receive(chunk, chunk.length));
-  socket.destroy();
-  throw Object.assign(new Error('The server does not support TLS'), { code: 'ECONNREFUSED' });
+async function openAt(target: Target, turn: number, receiver: Receiver): Promise<Socket> {
+  const { ssl, connect_timeout: seconds = 0 } = target;
+  let socket = ssl ? new Socket() : openPlain(receiver);
+  const timer = seconds > 0 && setTimeout(() => socket.destroy(failed('There is no answer')), seconds * 1_000);
+  try {
+    await connected(socket, target, turn);
+    if (!ssl) return socket;
+    const direct = target.sslnegotiation === 'direct';
+    if (direct || (await acceptsSecurity(socket))) {
+      socket = connectSecurely(securityOf(socket, target.host[turn] as string, ssl, direct));
+      await event(socket, 'secureConnect');
+    } else if (ssl !== 'prefer') throw failed('The server does not support TLS');
+    return divert(socket, receiver);
+  } catch (error) {
+    socket.destroy();
+    throw error;
+  } finally {
+    if (timer) clearTimeout(timer);
+  }
 }
 
 function openPlain(receiver: Receiver): Socket {
@@ -66,48 +79,57 @@ function openPlain(receiver: Receiver): Socket {
   return new Socket({ onread } as ConstructorParameters<typeof Socket>[0]);
 }
 
-function connect(socket: Socket, { host, port, path }: Target, turn: number): Socket {
+async function connected(socket: Socket, { host, port, path }: Target, turn: number): Promise<void> {
+  if (path) socket.connect(path);
+  else socket.connect(port[turn] as number, host[turn] as string);
+  await event(socket, 'connect');
   socket.setNoDelay(true);
-  return path ? socket.connect(path) : socket.connect(port[turn] as number, host[turn] as string);
 }
 
-function connected(socket: Socket): Promise<void> {
-  return new Promise((resolve, reject) => {
-    socket.once('error', reject);
-    socket.once('connect', () => {
-      socket.removeListener('error', reject);
-      resolve();
-    });
-  });
+async function acceptsSecurity(socket: Socket): Promise<boolean> {
+  socket.write(SSL_REQUEST);
+  const answer = await event(socket, 'data');
+  // What comes behind the answer was not encrypted: whoever sent it wants it to be taken for a part of what will be.
+  if (!Buffer.isBuffer(answer) || answer.length !== 1 || (answer[0] !== YES && answer[0] !== NO))
+    throw failed('The server did not say whether it supports TLS');
+  return answer[0] === YES;
 }
 
-function acceptsSecurity(socket: Socket): Promise<boolean> {
-  return new Promise((resolve, reject) => {
-    socket.once('error', reject);
-    socket.once('close', () => resolve(false));
-    socket.once('data', (answer: Buffer) => {
-      socket.removeAllListeners();
-      resolve(answer[0] === 0x53);
-    });
-    socket.write(SSL_REQUEST);
-  });
-}
-
-function secure(socket: Socket, host: string, mode: unknown, direct: boolean, receiver: Receiver): Promise<Socket> {
-  const options: ConnectionOptions = {
+function securityOf(socket: Socket, host: string, mode: unknown, direct: boolean): ConnectionOptions {
+  return {
     socket,
     ...(isIP(host) === 0 ? { servername: host } : {}),
     ...(direct ? { ALPNProtocols: ['postgresql'] } : {}),
     ...(mode === 'require' || mode === 'allow' || mode === 'prefer' ? { rejectUnauthorized: false } : {}),
     ...(typeof mode === 'object' ? mode : {}),
   };
+}
+
+/** All that arrives goes to the receiver alone: the driver must not see what is ours. */
+function divert(socket: Socket, receiver: Receiver): Socket {
+  const push = socket.push.bind(socket);
+  socket.push = (chunk: Buffer | null): boolean => {
+    if (chunk === null) return push(null);
+    receiver.receive(chunk, chunk.length);
+    return true;
+  };
+  return socket;
+}
+
+/** What comes with the event; a socket that fails or closes before it is of no use. */
+function event(socket: Socket, name: string): Promise<unknown> {
   return new Promise((resolve, reject) => {
-    const secured = connectSecurely(options);
-    secured.once('error', reject);
-    secured.once('secureConnect', () => {
-      secured.removeListener('error', reject);
-      secured.on('data', (chunk: Buffer) => receiver.receive(chunk, chunk.length));
-      resolve(secured);
-    });
+    const settle = (outcome: () => void): void => {
+      socket.off(name, happened).off('error', reported).off('close', ended);
+      outcome();
+    };
+    const happened = (value: unknown): void => settle(() => resolve(value));
+    const reported = (error: Error): void => settle(() => reject(error));
+    const ended = (): void => settle(() => reject(failed('The server closed the connection')));
+    socket.on(name, happened).on('error', reported).on('close', ended);
   });
+}
+
+function failed(message: string, cause?: unknown): Error {
+  return Object.assign(new Error(message, { cause }), { code: 'CONNECTION_FAILED' });
 }

@@ -4,6 +4,8 @@
  * the driver costs per statement and per byte bounds what the service can do (bench/profile.md).
  */
 import type { Socket } from 'node:net';
+import { Duplex } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type postgres from 'postgres';
 import { readError, SYNC, writeStatement } from './messages.js';
 import { openSocket, type Receiver, type Target } from './socket.js';
@@ -38,6 +40,10 @@ const SCRATCH = 65_536;
 /** Statements that a connection keeps: PostgreSQL holds the plan of each. */
 const MOST_PREPARED = 200;
 
+/** Milliseconds between attempts to open a connection: the first pause, which is doubled each time, and the longest. */
+const PAUSE = 50;
+const LONGEST_PAUSE = 250;
+
 /** Opens a client of the driver that uses this socket. */
 export type OpenClient = (socket: () => Promise<Socket>, onclose: () => void) => Client;
 
@@ -50,32 +56,48 @@ interface OnItsWay {
 }
 
 export class Wire implements Receiver {
-  /** The driver's hold on the connection: it may use it while no errand is on its way. */
-  readonly client: Client;
+  readonly #make: () => Client;
+  readonly #onclose: () => void;
+  #client: Client;
   #socket: Socket | null = null;
   #ready = false;
+  #ended = false;
   #opening: Promise<void> | null = null;
   readonly #waiting: (readonly Errand[])[] = [];
   readonly #sent: OnItsWay[] = [];
   readonly #names = new Map<string, string>();
   #forgotten: string[] = [];
   #made = 0;
+  /** Attempts to open it that have failed since the last success, and when the next may be made. */
+  #failures = 0;
+  #resting = 0;
+  /** Ends the attempt that is being made. */
+  #abandon: (reason: Error) => void = () => {};
   #error: Error | null = null;
   readonly #scratch = Buffer.allocUnsafeSlow(SCRATCH);
   /** A message of which a part has arrived. */
   #partial: Buffer | null = null;
   #present = 0;
 
-  /** `onclose` is called when the connection is lost. */
+  /** `onclose` is called when the connection is lost, or could not be opened. */
   constructor(target: Target, open: OpenClient, onclose: () => void = () => {}) {
-    const socket = async (): Promise<Socket> => {
-      this.#socket = await openSocket(target, this);
-      return this.#socket;
+    this.#onclose = onclose;
+    this.#make = () => {
+      const isCurrent = (): boolean => this.#client === client;
+      const client = open(
+        () => this.#connect(target, isCurrent),
+        () => {
+          if (isCurrent()) this.#lose();
+        },
+      );
+      return client;
     };
-    this.client = open(socket, () => {
-      this.#lose();
-      onclose();
-    });
+    this.#client = this.#make();
+  }
+
+  /** The driver's hold on the connection: it may use it while no errand is on its way. */
+  get client(): Client {
+    return this.#client;
   }
 
   /** What is sent together is one transaction, which ends with it: it needs no other statement to begin or to commit. */
@@ -88,41 +110,96 @@ export class Wire implements Receiver {
   }
 
   async close(timeout: number): Promise<void> {
-    await this.client.end({ timeout });
+    this.#ended = true;
+    await this.#client.end({ timeout });
   }
 
   /** Bytes have arrived. */
   receive(chunk: Buffer, size: number): void {
-    if (this.#sent.length === 0) {
-      this.#socket?.emit('data', Buffer.from(chunk.subarray(0, size)));
-      return;
-    }
     let at = this.#partial === null ? 0 : this.#complete(chunk, size);
-    while (size - at >= 5) {
+    while (this.#sent.length > 0 && size - at >= 5) {
       const end = at + 1 + chunk.readUInt32BE(at + 1);
       if (end > size) break;
       this.#handle(chunk, at, end, false);
       at = end;
     }
+    if (this.#sent.length === 0) at = this.#handOn(chunk, at, size);
     if (at < size) this.#keep(chunk, at, size);
+  }
+
+  /** Gives the driver whole messages alone: the rest of one may arrive when the bytes are ours. Answers where they end. */
+  #handOn(chunk: Buffer, start: number, size: number): number {
+    let at = start;
+    while (size - at >= 5) {
+      const end = at + 1 + chunk.readUInt32BE(at + 1);
+      if (end > size) break;
+      at = end;
+    }
+    if (at > start) this.#socket?.emit('data', Buffer.from(chunk.subarray(start, at)));
+    return at;
+  }
+
+  /** For the driver. */
+  async #connect(target: Target, isCurrent: () => boolean): Promise<Socket> {
+    try {
+      const socket = await openSocket(target, this);
+      if (!isCurrent()) {
+        socket.destroy();
+        throw closed();
+      }
+      this.#partial = null;
+      this.#socket = socket;
+      // The driver would try again, at once and without an end, where a server hangs up before it has answered; but it does
+      // so itself where the server is not of the kind that is wanted.
+      if (!target.target_session_attrs)
+        socket.once('close', (hadError) => {
+          if (this.#ready || !isCurrent()) return;
+          this.#abandon(closed());
+          if (!hadError) socket.emit('error', closed());
+        });
+      return socket;
+    } catch (error) {
+      this.#abandon(error as Error);
+      return failingSocket(error as Error);
+    }
   }
 
   async #open(): Promise<void> {
     try {
+      const rest = this.#resting - performance.now();
+      if (rest > 0) await sleep(rest);
+      if (this.#ended) throw closed();
+      const abandoned = new Promise<never>((_, reject) => {
+        this.#abandon = reject;
+      });
       // The driver opens the connection for a statement, were it an empty one.
-      await this.client.unsafe('');
+      await Promise.race([this.#client.unsafe(''), abandoned]);
       this.#ready = this.#socket !== null;
       if (!this.#ready) throw closed();
-      for (const errands of this.#waiting.splice(0)) this.#send(errands, false);
+      this.#failures = 0;
     } catch (error) {
-      for (const errand of this.#waiting.splice(0).flat()) errand.end(error as Error);
-    } finally {
+      this.#renew();
       this.#opening = null;
+      for (const errand of this.#waiting.splice(0).flat()) errand.end(error as Error);
+      return;
     }
+    this.#opening = null;
+    for (const errands of this.#waiting.splice(0)) this.#send(errands, false);
+  }
+
+  /** After an attempt that failed the driver may go on trying, or send on the next connection what is left of the last. */
+  #renew(): void {
+    const former = this.#client;
+    this.#resting = performance.now() + Math.min(PAUSE * 2 ** this.#failures++, LONGEST_PAUSE);
+    this.#lose();
+    if (this.#ended) return;
+    this.#client = this.#make();
+    void former.end({ timeout: 0 }).catch(() => {});
   }
 
   /** The driver opens another connection when it is asked for one. */
   #lose(): void {
+    this.#onclose();
     this.#ready = false;
     this.#socket = null;
     this.#partial = null;
@@ -130,23 +207,39 @@ export class Wire implements Receiver {
     this.#forgotten = [];
     const reason = this.#error ?? closed();
     this.#error = null;
-    for (const errand of this.#sent.splice(0).flatMap(({ errands }) => errands)) errand.end(reason);
+    for (const [position, { errands }] of this.#sent.splice(0).entries()) {
+      // What was wrong with the first is not wrong with those behind it, unless it ended the connection.
+      for (const errand of errands) errand.end(position === 0 || isFatal(reason) ? reason : closed());
+    }
   }
 
   #send(errands: readonly Errand[], repeated: boolean): void {
+    let message: Buffer;
+    try {
+      message = this.#write(errands);
+    } catch (error) {
+      for (const { text } of errands) this.#forget(text);
+      for (const errand of errands) errand.end(error as Error);
+      return;
+    }
     this.#sent.push({ errands, repeated, position: 0 });
-    const messages = errands.map((errand) => this.#write(errand));
-    messages.push(SYNC);
-    this.#socket?.write(Buffer.concat(messages));
+    this.#socket?.write(message);
   }
 
-  #write({ text, parameters, prepare }: Errand): Buffer {
-    let name = prepare ? this.#names.get(text) : '';
-    const isNew = name === undefined || name === '';
-    if (name === undefined) name = this.#remember(text);
-    const forgotten = this.#forgotten;
+  #write(errands: readonly Errand[]): Buffer {
+    // In front of all others: behind a statement that fails nothing is heard.
+    let forgotten: readonly string[] = this.#forgotten;
     if (forgotten.length > 0) this.#forgotten = [];
-    return writeStatement({ name, text: isNew ? text : null, parameters, forgotten });
+    const messages: Buffer[] = [];
+    for (const { text, parameters, prepare } of errands) {
+      let name = prepare ? this.#names.get(text) : '';
+      const isNew = name === undefined || name === '';
+      if (name === undefined) name = this.#remember(text);
+      messages.push(writeStatement({ name, text: isNew ? text : null, parameters, forgotten }));
+      forgotten = [];
+    }
+    messages.push(SYNC);
+    return Buffer.concat(messages);
   }
 
   #remember(text: string): string {
@@ -167,6 +260,10 @@ export class Wire implements Receiver {
   }
 
   #handle(message: Buffer, start: number, end: number, owned: boolean): void {
+    if (this.#sent.length === 0) {
+      this.#handOn(message, start, end);
+      return;
+    }
     switch (message[start]) {
       case ROW:
         this.#row(message, start + 5, owned);
@@ -254,6 +351,15 @@ const READY = 0x5a;
 function isOutdated(error: Error): boolean {
   const code = 'code' in error ? error.code : '';
   return code === '26000' || (code === '0A000' && error.message.startsWith('cached plan'));
+}
+
+/** The driver learns of a failure from a socket's events alone, and must have written before they come. */
+function failingSocket(error: Error): Socket {
+  return new Duplex({ read: () => {}, write: (_chunk, _encoding, done) => done(error) }) as unknown as Socket;
+}
+
+function isFatal(error: Error): boolean {
+  return !('severity' in error) || error.severity === 'FATAL' || error.severity === 'PANIC';
 }
 
 function closed(): Error {
