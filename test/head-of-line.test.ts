@@ -65,8 +65,9 @@ function median(sorted: readonly number[]): number {
   return sorted[sorted.length >> 1] as number;
 }
 
+/** One thread: each learns by itself what a shape costs, and how many connections are left is a matter of each. */
 async function startWarm(options: Omit<TestOptions, 'databaseUrl'> = {}): Promise<Service> {
-  const service = await startTestService({ databaseUrl, ...options });
+  const service = await startTestService({ databaseUrl, WORKERS: '1', ...options });
   const connection = new Connection(service);
   for (const fast of FAST) await measure(connection, fast, 30);
   connection.close();

@@ -28,7 +28,8 @@ await withSql(databaseUrl, async (sql) => {
     analyze;`)
     .simple();
 });
-const service = await startTestService({ databaseUrl, DATABASE_POOL_SIZE: '1', DATABASE_WRITE_POOL_SIZE: '1' });
+const oneOfEach = { DATABASE_POOL_SIZE: '1', DATABASE_WRITE_POOL_SIZE: '1', WORKERS: '1' };
+const service = await startTestService({ databaseUrl, ...oneOfEach });
 const connection = new Connection(service);
 t.teardown(() => connection.close());
 
