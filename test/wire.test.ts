@@ -65,7 +65,8 @@ function ask(wire: Wire, ...questions: readonly Question[]): Promise<Rows[]> {
         text,
         parameters,
         prepare,
-        row: (number: number, cell: Buffer | null) => all[position]?.push([number, cell === null ? null : cell.toString()]),
+        row: (number: number, cell: Buffer | null) =>
+          all[position]?.push([number, cell === null ? null : cell.toString()]),
         end: (error: Error | null) => {
           if (++ended > questions.length) throw new Error('ended twice');
           if (error) reject(error);

@@ -289,6 +289,8 @@ export class Cohorts {
     // Behind another one of its shape: a backend that finds work when it is done need not be woken, which costs more than the
     // work. Else the connection that was used last: its statements are prepared, its memory is warm.
     const lane = queue.busyLane ?? this.#takeLane(queue);
+    // Whoever goes behind another one must be able to part from it, also alone.
+    const isCohort = members.length > 1 || (lane.load > 0 && this.#mostMembers > 1 && queue.isJoinable);
     lane.load++;
     queue.lanes.push(lane);
     this.sizes[members.length] = (this.sizes[members.length] as number) + 1;
@@ -304,7 +306,7 @@ export class Cohorts {
       lane.ended = ended;
       if (this.#turns.length > 0) this.#schedule();
     };
-    lane.wire.run(members.length === 1 ? alone(queue, first, end) : this.#together(queue, members, first, end));
+    lane.wire.run(isCohort ? this.#together(queue, members, first, end) : alone(queue, first, end));
   }
 
   /** Only one connection may use several processors: a dear read that comes alone is done sooner, many would share them at a loss. */
