@@ -11,6 +11,7 @@ import { Joiner, openDriverSocket } from '../src/execute/driver-socket.js';
 import { ADMIN_TOKEN, createDatabase, get, startDatabase, startTestService, withSql } from './support.js';
 
 t.setTimeout(120_000);
+const server = await startDatabase();
 
 t.test('messages arrive whole wherever they are cut, and joined rows hold every cell', async (t) => {
   const peers: Socket[] = [];
@@ -19,6 +20,7 @@ t.test('messages arrive whole wherever they are cut, and joined rows hold every 
   const { port } = peer.address() as AddressInfo;
   const joiner = new Joiner();
   const socket = openDriverSocket({ host: ['127.0.0.1'], port: [port] }, joiner);
+  socket.on('error', () => {});
   let received: Buffer[] = [];
   let expected = 0;
   let complete: () => void = () => {};
@@ -80,7 +82,6 @@ t.test('messages arrive whole wherever they are cut, and joined rows hold every 
 });
 
 t.test('a large body', async (t) => {
-  const server = await startDatabase();
   const databaseUrl = await createDatabase(server, 'large');
   await withSql(databaseUrl, (sql) =>
     sql
