@@ -56,7 +56,11 @@ export class Network {
   }
 
   breakAll(): void {
-    for (const socket of this.#sockets) socket.resetAndDestroy();
+    for (const socket of this.#sockets) {
+      // To reset one that is about to close leaves its handle behind, and Node waits for it when it ends.
+      if (socket.readyState === 'open') socket.resetAndDestroy();
+      else socket.destroy();
+    }
   }
 
   /** Says something in the name of the server to who came last. */
