@@ -118,7 +118,7 @@ export async function withCore<Result>(
   const policies = new Policies();
   try {
     const sources = await startSources(config, observe, report, started, (news) => {
-      if (news.kind === 'policies') policies.take(news.rows);
+      if (news.kind === 'policies') policies.take(news.text);
     });
     return await work(createCore(config, { ...sources, policies }, observe));
   } finally {
@@ -160,10 +160,10 @@ async function startSources(
     sourceOf(database),
     observe,
     config.SCHEMA_POLL_INTERVAL,
-    (document, version) => told({ kind: 'structure', document, version }),
+    ({ text }, version) => told({ kind: 'structure', text, version }),
   );
   started.add(() => mirror.close());
-  const policies = await PolicyWatch.start(policiesOf(database), observe, (rows) => told({ kind: 'policies', rows }));
+  const policies = await PolicyWatch.start(policiesOf(database), observe, (text) => told({ kind: 'policies', text }));
   started.add(() => policies.close());
   return { database, databaseUrl, mirror, policies };
 }

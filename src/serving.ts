@@ -4,7 +4,7 @@
  */
 import { Identities, type Lookup } from './access/identity.js';
 import { openPost } from './access/mail.js';
-import type { Policies, PolicyRow } from './access/policies.js';
+import type { Policies } from './access/policies.js';
 import { Tokens } from './access/tokens.js';
 import type { Config } from './config.js';
 import { findAccount } from './execute/accounts.js';
@@ -50,7 +50,8 @@ export interface Core {
 
 /** What every thread has to know at once. */
 export type News =
-  | { readonly kind: 'policies'; readonly rows: readonly PolicyRow[] }
+  /** All of them, as JSON. */
+  | { readonly kind: 'policies'; readonly text: string }
   /** Something that decides who may do what: a user, a role, a token. */
   | { readonly kind: 'access' }
   | { readonly kind: 'sessions-ended'; readonly sessions: readonly string[] }
@@ -180,7 +181,7 @@ export async function createServing(config: Config, core: Core, shared: Shared, 
   const take = (news: News): void => {
     switch (news.kind) {
       case 'policies':
-        policies.take(news.rows);
+        policies.take(news.text);
         break;
       case 'access':
         identities.forget();

@@ -134,6 +134,16 @@ t.test('a change of the structure is seen at once on the other thread', async (t
   });
 });
 
+t.test('metadata of any depth reaches both', async (t) => {
+  const options = `${'{"a":'.repeat(5_000)}1${'}'.repeat(5_000)}`;
+  await bothWays(2, async ({ agent }, other, round) => {
+    const body = `{"field":"deep_${round}","type":"string","meta":{"options":${options}}}`;
+    const headers = { 'content-type': 'application/json' };
+    t.match(await request(service, 'POST', '/fields/tags', { agent, headers, body }), { status: 200 });
+    t.match(await send(other, 'GET', `/fields/tags/deep_${round}`), { status: 200 });
+  });
+});
+
 t.test('a change by plain SQL reaches both', async (t) => {
   const lines = await openBoth(service);
   await sql`create table plain (id serial primary key, word text)`;

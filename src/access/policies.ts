@@ -34,9 +34,9 @@ export class Policies {
   readonly #byKey = new LRUCache<string, Permissions>({ max: SETS });
   #loaded: Loaded = index([]);
 
-  /** In place of all there were. */
-  take(rows: readonly PolicyRow[]): void {
-    this.#loaded = index(rows);
+  /** The rows of all policies, as JSON, in place of those there were. */
+  take(text: string): void {
+    this.#loaded = index(JSON.parse(text) as PolicyRow[]);
   }
 
   /** Null for who may do everything. */

@@ -3,11 +3,11 @@
  * the new ones are whole.
  */
 import type { Observer } from '../observe.js';
-import type { PolicyRow } from './policies.js';
 
 /** What this needs of the database; the driver stays behind it. */
 export interface PolicySource {
-  load(): Promise<readonly PolicyRow[]>;
+  /** The rows of all policies, as JSON. */
+  load(): Promise<string>;
   /** Calls back on each notification. Returns how to stop. */
   listen(changed: () => void): Promise<() => Promise<void>>;
 }
@@ -15,7 +15,7 @@ export interface PolicySource {
 /** After a load that failed. */
 const RETRY = 1_000;
 
-type Taken = (rows: readonly PolicyRow[]) => void;
+type Taken = (policies: string) => void;
 
 export class PolicyWatch {
   readonly #source: PolicySource;

@@ -1,7 +1,6 @@
 /** The database as the mirror and the policies see it: one statement that describes each, and word of its changes. */
 import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import type { PolicyRow } from '../access/policies.js';
 import type { PolicySource } from '../access/policy-watch.js';
 import { packagePath } from '../files.js';
 import type { StructureDocument } from '../mirror/document.js';
@@ -15,7 +14,7 @@ const POLICIES = readFileSync(packagePath('sql', 'policies.sql'), 'utf8');
 
 export function policiesOf(database: Database): PolicySource {
   return {
-    load: async () => JSON.parse(String(await database.cell(POLICIES, []))) as PolicyRow[],
+    load: async () => String(await database.cell(POLICIES, [])),
     listen: (changed) => listen(database, 'service_policies', changed),
   };
 }
@@ -42,7 +41,8 @@ export async function loadStructure(
 ): Promise<Structure> {
   const bytes = await cell(INTROSPECT, [schema]);
   if (!bytes) throw new Error('the catalog statement gave no row');
-  return { document: JSON.parse(bytes.toString()) as StructureDocument, digest: hash('sha1', bytes, 'base64url') };
+  const text = bytes.toString();
+  return { text, document: JSON.parse(text) as StructureDocument, digest: hash('sha1', bytes, 'base64url') };
 }
 
 /** Calls back on each notification for our schema and whenever listening begins again: some may have been lost. */

@@ -17,10 +17,11 @@ export class FollowingMirror implements Mirror {
   readonly #listeners: ((model: Model) => void)[] = [];
   #model: Model;
 
-  constructor(document: StructureDocument, version: number, schema: string, leader: Leader) {
+  /** The structure as JSON, and the version of its model. */
+  constructor(text: string, version: number, schema: string, leader: Leader) {
     this.#schema = schema;
     this.#leader = leader;
-    this.#model = buildModel(document, version, schema);
+    this.#model = buildModel(JSON.parse(text) as StructureDocument, version, schema);
   }
 
   get model(): Model {
@@ -31,8 +32,8 @@ export class FollowingMirror implements Mirror {
     this.#listeners.push(listener);
   }
 
-  take(document: StructureDocument, version: number): void {
-    this.#model = buildModel(document, version, this.#schema);
+  take(text: string, version: number): void {
+    this.#model = buildModel(JSON.parse(text) as StructureDocument, version, this.#schema);
     for (const listener of this.#listeners) listener(this.#model);
   }
 

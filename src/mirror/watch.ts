@@ -31,11 +31,13 @@ export interface Mirror {
 }
 
 /** Calls back with what a model was built from, the first one included. */
-export type Taken = (document: StructureDocument, version: number) => void;
+export type Taken = (structure: Structure, version: number) => void;
 
 /** The structure, and a digest of it that changes whenever it does. */
 export interface Structure {
   readonly document: StructureDocument;
+  /** The same as JSON. */
+  readonly text: string;
   readonly digest: string;
 }
 
@@ -87,7 +89,7 @@ export class WatchingMirror implements Mirror {
     const first = await source.load();
     const model = announce(buildModel(first.document, 1, source.schema), observe);
     mirror = new WatchingMirror(source, observe, taken, model);
-    taken(first.document, model.version);
+    taken(first, model.version);
     mirror.#digest = first.digest;
     mirror.#documentVersion = first.document.version;
     mirror.#fingerprint = fingerprint;
@@ -111,9 +113,9 @@ export class WatchingMirror implements Mirror {
    * Where a load is under way, or the structure is known in a later version, there is nothing to take: what is there is
    * read again.
    */
-  async adopt({ document, digest }: Structure): Promise<void> {
-    if (this.#loading || document.version <= this.#documentVersion) return this.reload();
-    this.#take(document, digest);
+  async adopt(structure: Structure): Promise<void> {
+    if (this.#loading || structure.document.version <= this.#documentVersion) return this.reload();
+    this.#take(structure);
   }
 
   /** Resolves when a model is in place that was read after the call. */
@@ -149,9 +151,9 @@ export class WatchingMirror implements Mirror {
       this.#loadedAt = performance.now();
       this.loads++;
       try {
-        const { document, digest } = await this.#source.load();
+        const structure = await this.#source.load();
         // The same structure keeps the model, and with it everything that was compiled for it.
-        if (digest !== this.#digest) this.#take(document, digest);
+        if (structure.digest !== this.#digest) this.#take(structure);
       } catch (error) {
         if (this.#closed) return;
         this.#observe({ kind: 'model-failed', error });
@@ -161,13 +163,14 @@ export class WatchingMirror implements Mirror {
     this.#loading = null;
   }
 
-  #take(document: StructureDocument, digest: string): void {
+  #take(structure: Structure): void {
+    const { document, digest } = structure;
     const model = buildModel(document, this.#model.version + 1, this.#source.schema);
     this.#digest = digest;
     this.#documentVersion = document.version;
     this.#model = announce(model, this.#observe);
     for (const listener of this.#listeners) listener(model);
-    this.#taken(document, model.version);
+    this.#taken(structure, model.version);
   }
 
   #gather(): void {

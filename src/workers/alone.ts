@@ -22,7 +22,7 @@ export class Alone implements Threads {
   }
 
   async tell(news: CentralNews): Promise<void> {
-    if (news.kind === 'policies') this.#policies.take(news.rows);
+    if (news.kind === 'policies') this.#policies.take(news.text);
     else if (news.kind !== 'structure') this.#serving?.take(news);
   }
 

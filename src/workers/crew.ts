@@ -4,7 +4,6 @@
  * connections to PostgreSQL.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { PolicyRow } from '../access/policies.js';
 import type { Config } from '../config.js';
 import { type Reserved, reservePort } from '../http/sockets.js';
 import type { Observer } from '../observe.js';
@@ -51,7 +50,7 @@ export class Crew implements Threads {
   readonly #closed = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
   #members: readonly Member[] = [];
   #structure: StructureNews | null = null;
-  #policies: readonly PolicyRow[] = [];
+  #policies = '[]';
   #reserved: Reserved | null = null;
   #lost: (error: Error) => void = () => {};
   readonly failure = new Promise<Error>((resolve) => {
@@ -110,7 +109,7 @@ export class Crew implements Threads {
   /** What workers begin with; later each of them has it. */
   #keep(news: CentralNews): void {
     if (news.kind === 'structure') this.#structure = news;
-    if (news.kind === 'policies') this.#policies = news.rows;
+    if (news.kind === 'policies') this.#policies = news.text;
   }
 
   async #reserve(): Promise<number> {
@@ -148,7 +147,7 @@ export class Crew implements Threads {
     const { mirror, limits, accessChanged } = centre;
     switch (question.kind) {
       case 'adopt':
-        await mirror.adopt(question.structure);
+        await mirror.adopt({ ...question, document: JSON.parse(question.text) });
         return this.#inStep();
       case 'refresh':
         await mirror.refresh(question.certain);

@@ -38,7 +38,7 @@ export class Link {
   readonly observe: Observer = (event: Event) => this.send({ kind: 'event', event: withPlainError(event) });
 
   readonly leader: Leader = {
-    adopt: (structure) => this.#do({ kind: 'adopt', structure }),
+    adopt: ({ text, digest }) => this.#do({ kind: 'adopt', text, digest }),
     refresh: (certain) => this.#do({ kind: 'refresh', certain }),
   };
 

@@ -1,11 +1,10 @@
 /**
- * What the main thread and a worker say to each other. All of it is plain data. Messages arrive in the order in which they
- * were sent: whoever gets an answer has taken all news that were told before it.
+ * What the main thread and a worker say to each other. All of it is plain data, and what clients may have nested as deep as
+ * they like travels as text: to copy it step by step could exhaust the stack. Messages arrive in the order in which they were
+ * sent: whoever gets an answer has taken all news that were told before it.
  */
-import type { PolicyRow } from '../access/policies.js';
 import type { Config } from '../config.js';
 import { type ErrorCode, ServiceError, StartError } from '../errors.js';
-import type { Structure } from '../mirror/watch.js';
 import type { Event } from '../observe.js';
 import type { Metric } from '../resources/metrics.js';
 import type { News } from '../serving.js';
@@ -18,7 +17,8 @@ export interface Assignment {
   readonly databaseUrl: string;
   readonly secret: string;
   readonly structure: StructureNews;
-  readonly policies: readonly PolicyRow[];
+  /** As JSON. */
+  readonly policies: string;
   /** Counts the workers that have closed their sockets: the process must not end before. */
   readonly closed: Int32Array;
 }
@@ -44,7 +44,7 @@ export type FromWorker =
 
 /** What only the main thread can do. Most have no other answer than that it was done, or failed. */
 export type Question =
-  | { readonly kind: 'adopt'; readonly structure: Structure }
+  | { readonly kind: 'adopt'; readonly text: string; readonly digest: string }
   | { readonly kind: 'refresh'; readonly certain: boolean }
   | { readonly kind: 'tell'; readonly news: News }
   | { readonly kind: 'access-changed' }

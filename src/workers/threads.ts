@@ -5,15 +5,14 @@
 import type { Config } from '../config.js';
 import type { Database } from '../execute/database.js';
 import type { Limits } from '../http/limiter.js';
-import type { StructureDocument } from '../mirror/document.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Event } from '../observe.js';
 import type { News } from '../serving.js';
 
-/** The structure as the mirror has it, and the version of its model. */
+/** The structure as the mirror has it, as JSON, and the version of its model. */
 export interface StructureNews {
   readonly kind: 'structure';
-  readonly document: StructureDocument;
+  readonly text: string;
   readonly version: number;
 }
 

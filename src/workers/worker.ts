@@ -9,7 +9,7 @@ import { loadGrammar } from '../sql/verify.js';
 import { Link } from './link.js';
 import { type Assignment, failureOf } from './messages.js';
 
-async function work({ config, databaseUrl, secret, structure, policies: rows, closed }: Assignment): Promise<void> {
+async function work({ config, databaseUrl, secret, structure, policies: held, closed }: Assignment): Promise<void> {
   if (!parentPort) throw new Error('this file is the program of a worker thread');
   const link = new Link(parentPort);
   let http: HttpServer | null = null;
@@ -23,9 +23,9 @@ async function work({ config, databaseUrl, secret, structure, policies: rows, cl
   const { observe } = link;
   await loadGrammar();
   const database = await openDatabase(config, databaseUrl);
-  const mirror = new FollowingMirror(structure.document, structure.version, database.schema, link.leader);
+  const mirror = new FollowingMirror(structure.text, structure.version, database.schema, link.leader);
   const policies = new Policies();
-  policies.take(rows);
+  policies.take(held);
   const limits = remoteLimits(config, link.counter);
   const core = createCore(config, { database, mirror, policies }, observe);
   const shared = {
@@ -47,7 +47,7 @@ async function work({ config, databaseUrl, secret, structure, policies: rows, cl
     await database.close();
   };
   link.follow({
-    news: (news) => (news.kind === 'structure' ? mirror.take(news.document, news.version) : take(news)),
+    news: (news) => (news.kind === 'structure' ? mirror.take(news.text, news.version) : take(news)),
     listen: (port, address) => {
       url = address;
       begin(port).then(
