@@ -274,8 +274,9 @@ export class Cohorts {
   }
 
   #maySend(queue: Queue, now: number): boolean {
-    if (this.#mostMembers > 1 && queue.shouldWait(now)) return false;
-    if (queue.busyLane) return true;
+    const together = this.#mostMembers > 1;
+    if (together && queue.shouldWait(now)) return false;
+    if (together && queue.busyLane) return true;
     const isSwift = !queue.isUnknown && !queue.isSlow && queue.lanes.length < queue.mostLanes;
     const kept = isSwift ? 0 : queue.isUnknown ? (this.#reserved + 1) >> 1 : this.#reserved;
     return this.#free.length > kept;
@@ -288,9 +289,9 @@ export class Cohorts {
     if (first === undefined) return;
     // Behind another one of its shape: a backend that finds work when it is done need not be woken, which costs more than the
     // work. Else the connection that was used last: its statements are prepared, its memory is warm.
-    const lane = queue.busyLane ?? this.#takeLane(queue);
+    const lane = (this.#mostMembers > 1 && queue.busyLane) || this.#takeLane(queue);
     // Whoever goes behind another one must be able to part from it, also alone.
-    const isCohort = members.length > 1 || (lane.load > 0 && this.#mostMembers > 1 && queue.isJoinable);
+    const isCohort = members.length > 1 || (lane.load > 0 && queue.isJoinable);
     lane.load++;
     queue.lanes.push(lane);
     this.sizes[members.length] = (this.sizes[members.length] as number) + 1;
