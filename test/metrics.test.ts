@@ -18,7 +18,7 @@ import {
 const server = await startDatabase();
 const databaseUrl = await createLibrary(server, 'measured');
 /** One thread with one connection: what waits for it, and what is compiled once, has one number. */
-const service = await startTestService({ databaseUrl, DATABASE_POOL_SIZE: '1', WORKERS: '1' });
+const service = await startTestService({ databaseUrl, DATABASE_POOL_SIZE: '1', WORKERS: '1', COHORTS: 'true' });
 const sql = connectSql(databaseUrl);
 t.teardown(() => sql.end());
 

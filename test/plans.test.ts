@@ -29,7 +29,7 @@ await withSql(databaseUrl, async (sql) => {
     .simple();
 });
 const oneOfEach = { DATABASE_POOL_SIZE: '1', DATABASE_WRITE_POOL_SIZE: '1', WORKERS: '1' };
-const service = await startTestService({ databaseUrl, ...oneOfEach });
+const service = await startTestService({ databaseUrl, COHORTS: 'true', ...oneOfEach });
 const connection = new Connection(service);
 t.teardown(() => connection.close());
 
@@ -156,10 +156,7 @@ const WRITES: Readonly<Record<string, (turn: number) => [method: string, path: s
 for (const [name, write] of Object.entries(WRITES)) {
   t.test(`${name}: planned once`, async (t) => {
     const used = await watch((turn) => ask(...write(turn)), plansOfWrites);
-    t.equal(used.length, 2, 'the chain, and the read behind it');
-    t.match(used, [
-      { generic: TIMES, custom: 0 },
-      { generic: TIMES, custom: 0 },
-    ]);
+    t.ok(used.length === 1 || used.length === 2, 'the chain, and the read behind it where it is not known already');
+    for (const each of used) t.match(each, { generic: TIMES, custom: 0 });
   });
 }
