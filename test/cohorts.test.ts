@@ -1,10 +1,10 @@
 /** Reads that travel together: fewer statements than requests, and each request gets what it would get alone. */
 import { connect } from 'node:net';
 import t from 'tap';
+import { COUNTING, StatementCounter } from './counter.js';
 import {
   ADMIN_TOKEN,
   type Answer,
-  connectSql,
   createLibrary,
   get,
   request,
@@ -14,16 +14,14 @@ import {
   withSql,
 } from './support.js';
 
-const server = await startDatabase({ settings: { shared_preload_libraries: 'pg_stat_statements' } });
+const server = await startDatabase({ settings: COUNTING });
 const databaseUrl = await createLibrary(server, 'together');
 await withSql(databaseUrl, async (sql) => {
   await sql`insert into articles (id, title, author) select n, 'Article ' || n, n % 5 + 1 from generate_series(101, 400) n`;
 });
 /** By the position of an article's author, which is its number modulo five. */
 const AUTHORS = ['Ada Lovelace', 'Alan Turing', 'grace hopper', 'Ünïcode Näme', 'No Articles'];
-const counter = connectSql(server.url);
-t.teardown(() => counter.end());
-await counter`create extension pg_stat_statements`;
+const counter = await StatementCounter.of(server, 'together');
 /** One thread with one connection: whoever waits, waits with all the others. */
 const narrow = { databaseUrl, DATABASE_POOL_SIZE: '1', WORKERS: '1' };
 const service = await startTestService({ ...narrow, COHORTS: 'true' });
@@ -31,11 +29,8 @@ const apart = await startTestService({ ...narrow, COHORTS: 'false' });
 
 /** Reads sent as one, and reads sent alone. */
 async function countStatements(work: () => Promise<void>): Promise<{ together: number; alone: number }> {
-  await counter`select pg_stat_statements_reset()`;
-  await work();
-  const rows = await counter<{ query: string; calls: number }[]>`
-    select query, calls::int from pg_stat_statements
-    where query ~ 'row_to_json|json_agg' and dbid = (select oid from pg_database where datname = 'together')`;
+  const { counts } = await counter.count(work);
+  const rows = counts.filter(({ query }) => /row_to_json|json_agg/.test(query));
   const sum = (isCohort: boolean): number =>
     rows
       .filter(({ query }) => query.includes('with ordinality') === isCohort)

@@ -6,10 +6,10 @@
 import { once } from 'node:events';
 import { Agent, type IncomingMessage, request as openRequest } from 'node:http';
 import t from 'tap';
+import { COUNTING, StatementCounter } from './counter.js';
 import { damageBody, damageUrl, type Random, randomFrom } from './damage.js';
 import {
   ADMIN_TOKEN,
-  connectSql,
   createLibrary,
   get,
   request,
@@ -27,7 +27,7 @@ const JSON_HEADERS = { 'content-type': 'application/json' };
 const PATIENCE = 2_000;
 
 const server = await startDatabase({
-  settings: { shared_preload_libraries: 'pg_stat_statements', 'pg_stat_statements.max': '50000' },
+  settings: { ...COUNTING, 'pg_stat_statements.max': '50000' },
 });
 const databaseUrl = await createLibrary(server, 'hostile');
 await withSql(databaseUrl, (sql) =>
@@ -45,9 +45,7 @@ await withSql(databaseUrl, (sql) =>
       insert into kinds (big, price, moment, day) values (9007199254740993, 'NaN', 'infinity', '0044-03-15 BC');`)
     .simple(),
 );
-const counter = connectSql(server.url);
-t.teardown(() => counter.end());
-await counter`create extension pg_stat_statements`;
+const counter = await StatementCounter.of(server, 'hostile');
 /** One thread: each has to learn once who asks, which would count as a statement. */
 const service = await startTestService({ databaseUrl, WORKERS: '1' });
 const agent = new Agent({ keepAlive: true, maxSockets: TOGETHER });
@@ -72,8 +70,7 @@ t.test(`${RUNS} damaged requests, seed ${SEED}`, { timeout: 300_000 }, async (t)
   let bad = 0;
   for (let done = 0; done < RUNS && bad < 40; done += TOGETHER) {
     const attempts = Array.from({ length: TOGETHER }, () => attemptFrom(random));
-    await counter`select pg_stat_statements_reset()`;
-    const outcomes = await Promise.all(attempts.map(send));
+    const { answer: outcomes, counts } = await counter.count(() => Promise.all(attempts.map(send)));
     for (const [position, { status, milliseconds }] of outcomes.entries()) {
       statuses.set(status, (statuses.get(status) ?? 0) + 1);
       const attempt = attempts[position] as Attempt;
@@ -84,7 +81,9 @@ t.test(`${RUNS} damaged requests, seed ${SEED}`, { timeout: 300_000 }, async (t)
     const answered = outcomes.filter(
       ({ status }, position) => status === 200 || mayMiss(status, attempts[position]),
     ).length;
-    const { calls, said } = await countCalls();
+    // The driver asks for the types once per new connection, whatever the request.
+    const said = counts.filter(({ query }) => !query.includes('typarray'));
+    const calls = said.reduce((sum, count) => sum + count.calls, 0);
     if (calls > answered) {
       bad++;
       t.fail(`${calls} statements for ${answered} answers`, { said, attempts: attempts.map(describe) });
@@ -174,15 +173,6 @@ async function send({ method, path, body }: Attempt): Promise<Outcome> {
   } catch {
     return { status: 0, milliseconds: performance.now() - start };
   }
-}
-
-async function countCalls(): Promise<{ calls: number; said: string[] }> {
-  const rows = await counter<{ query: string; calls: number }[]>`
-    select query, calls::int from pg_stat_statements
-    where dbid = (select oid from pg_database where datname = 'hostile')
-      -- The driver asks for the types once per new connection, whatever the request.
-      and query not like '%typarray%'`;
-  return { calls: rows.reduce((sum, row) => sum + row.calls, 0), said: rows.map((row) => row.query) };
 }
 
 /** A fingerprint of every table. */

@@ -2,9 +2,9 @@
 import t from 'tap';
 import { cookieOf, granted, login, makeUser } from './accounts.js';
 import { makeCaller } from './callers.js';
+import { COUNTING, StatementCounter } from './counter.js';
 import {
   type Answer,
-  connectSql,
   createLibrary,
   get,
   request,
@@ -15,7 +15,7 @@ import {
 } from './support.js';
 
 const server = await startDatabase({
-  settings: { shared_preload_libraries: 'pg_stat_statements', 'pg_stat_statements.track': 'all' },
+  settings: { ...COUNTING, 'pg_stat_statements.track': 'all' },
 });
 const databaseUrl = await createLibrary(server, 'counted');
 await withSql(databaseUrl, async (sql) => {
@@ -24,14 +24,7 @@ await withSql(databaseUrl, async (sql) => {
     select n, 'Comment ' || n, n % 50 + 11, n % 5 + 1 from generate_series(10, 209) n`;
 });
 /** Counts from another database, so that counting is not counted. */
-const counter = connectSql(server.url);
-t.teardown(() => counter.end());
-await counter`create extension pg_stat_statements`;
-
-interface Count {
-  readonly query: string;
-  readonly calls: number;
-}
+const counter = await StatementCounter.of(server, 'counted');
 
 /** One thread: each has to learn once who asks, and that is counted here. */
 const service = await startTestService({ databaseUrl, WORKERS: '1' });
@@ -324,12 +317,8 @@ async function readNaively(): Promise<Article[]> {
 async function count<Result extends Answer | readonly Answer[]>(
   work: () => Promise<Result>,
 ): Promise<{ answer: Result; calls: number[]; said: string }> {
-  await counter`select pg_stat_statements_reset()`;
-  const answer = await work();
-  const rows = await counter<Count[]>`
-    select query, calls::int from pg_stat_statements
-    where dbid = (select oid from pg_database where datname = 'counted') order by query`;
-  return { answer, calls: rows.map((row) => row.calls), said: rows.map((row) => row.query).join('\n') };
+  const { answer, counts } = await counter.count(work);
+  return { answer, calls: counts.map(({ calls }) => calls), said: counts.map(({ query }) => query).join('\n') };
 }
 
 /** Until the service has heard of a change of users and has settled: it forgets whom it knew, and reads the policies again. */

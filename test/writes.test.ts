@@ -3,6 +3,7 @@
  * payloads must not reach. Whatever is refused has changed nothing.
  */
 import t, { type Test } from 'tap';
+import { COUNTING, StatementCounter } from './counter.js';
 import { type Answer, connectSql, createLibrary, request, startDatabase, startTestService } from './support.js';
 import {
   createTables,
@@ -13,12 +14,11 @@ import {
   ROUND_TRIPS,
 } from './writes-property/direct-cases.js';
 
-const server = await startDatabase({ settings: { shared_preload_libraries: 'pg_stat_statements' } });
+const server = await startDatabase({ settings: COUNTING });
 const databaseUrl = await createLibrary(server, 'written');
 const sql = connectSql(databaseUrl);
-const counter = connectSql(server.url);
-t.teardown(() => Promise.all([sql.end(), counter.end()]));
-await counter`create extension pg_stat_statements`;
+t.teardown(() => sql.end());
+const counter = await StatementCounter.of(server, 'written');
 await createTables(sql);
 const service = await startTestService({ databaseUrl });
 const limited = await startTestService({ databaseUrl, MAX_BATCH_MUTATION: '5' });
@@ -254,11 +254,7 @@ t.test('a nested create is one statement, whatever the number of its rows', asyn
   // The text itself is kept with or without its constants, depending on who parsed it first.
   const identities: string[] = [];
   for (const count of [1, 1, 200]) {
-    await counter`select pg_stat_statements_reset()`;
-    const answer = await send('POST', path, parents(count));
-    const statements = await counter<{ id: string; query: string; calls: number }[]>`
-      select queryid::text as id, query, calls::int from pg_stat_statements
-      where dbid = (select oid from pg_database where datname = 'written') order by query`;
+    const { answer, counts: statements } = await counter.count(() => send('POST', path, parents(count)));
     const said = statements.map(({ query, calls }) => `${calls} × ${query}`);
     t.ok(
       statements.every(({ calls }) => calls === 1),
