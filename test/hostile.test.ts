@@ -68,6 +68,7 @@ t.test(`${RUNS} damaged requests, seed ${SEED}`, { timeout: 300_000 }, async (t)
   await send({ method: 'GET', path: '/items/tags', body: null });
   const statuses = new Map<number, number>();
   let bad = 0;
+  let known = 0;
   for (let done = 0; done < RUNS && bad < 40; done += TOGETHER) {
     const attempts = Array.from({ length: TOGETHER }, () => attemptFrom(random));
     const { answer: outcomes, counts } = await counter.count(() => Promise.all(attempts.map(send)));
@@ -84,7 +85,12 @@ t.test(`${RUNS} damaged requests, seed ${SEED}`, { timeout: 300_000 }, async (t)
     // The driver asks for the types once per new connection, whatever the request.
     const said = counts.filter(({ query }) => !query.includes('typarray'));
     const calls = said.reduce((sum, count) => sum + count.calls, 0);
-    if (calls > answered) {
+    if (calls <= answered) continue;
+    // What a busy machine holds up for too long is asked once more.
+    const parted = await partedSoFar();
+    const repeated = parted - known;
+    known = parted;
+    if (calls > answered + TOGETHER * repeated) {
       bad++;
       t.fail(`${calls} statements for ${answered} answers`, { said, attempts: attempts.map(describe) });
     }
@@ -173,6 +179,12 @@ async function send({ method, path, body }: Attempt): Promise<Outcome> {
   } catch {
     return { status: 0, milliseconds: performance.now() - start };
   }
+}
+
+/** Cohorts whose members were sent again, each alone. */
+async function partedSoFar(): Promise<number> {
+  const { text } = await get(service, '/server/metrics');
+  return Number(/^lateral_cohorts_parted_total (\d+)$/m.exec(text)?.[1]);
 }
 
 /** A fingerprint of every table. */
