@@ -8,8 +8,9 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
-import { Cohorts, type Shape } from '../src/execute/cohorts.js';
+import { Cohorts } from '../src/execute/cohorts.js';
 import { Database } from '../src/execute/database.js';
+import type { Shape } from '../src/execute/queue.js';
 import type { Wire } from '../src/execute/wire.js';
 import { Network } from './network.js';
 import {

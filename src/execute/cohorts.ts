@@ -5,186 +5,13 @@
  * at once, as it is.
  */
 import { arrayLiteral } from '../sql/codec.js';
+import { type Lane, LONGEST, Member, MOST_MEMBERS, PATIENCE, Queue, type Shape, type Waiter } from './queue.js';
 import type { Errand, Wire } from './wire.js';
 
-/** A read whose values may travel beside those of others. */
-export interface Shape {
-  readonly statement: { readonly text: string };
-  /** The statement for many sets of values; compiled when it is first needed. */
-  readonly cohort: () => string;
-}
-
-/** Who waits for an answer. */
-export interface Waiter {
-  /** Whoever has left is not asked for. */
-  readonly aborted: boolean;
-  /** The cell, lent as the connection lends it; null when there is none. */
-  take(cell: Buffer | null): void;
-  fail(error: unknown): void;
-}
-
-/** Milliseconds that a cohort may take: dear reads travel alone, cheap ones in company. */
-const BUDGET = 4;
-const MOST_MEMBERS = 64;
-/** So many statements of cheap reads are on their way on a connection: while one is in PostgreSQL, the other is in Node. */
-const DEPTH = 2;
-/** A read is cheap when at least so many fit into the budget; of the cheapest, one backend serves more than Node can take. */
-const CHEAP_MEMBERS = 8;
-const CHEAPEST_MEMBERS = 80;
-/** Connections that cheap reads of one shape use at a time. */
-const CHEAP_LANES = 2;
-/** Milliseconds after which members do not wait for those before them, if a connection is free. */
-const PATIENCE = 5;
-/** Milliseconds after which nobody waits for a cohort any more: one of its members is dear, and each is sent alone. */
-const LONGEST = 250;
-/** Milliseconds from which a read is slow. On a busy machine the fast ones are far from cheap, and must not count as slow. */
-const SLOW = 50;
 /** The part of the connections that slow reads may not use, nor half of it those that may be slow: they never stand in the way. */
 const RESERVED = 1 / 4;
 
-class Member {
-  readonly parameters: (string | null)[];
-  readonly prepare: boolean;
-  readonly #waiter: Waiter;
-  #answered = false;
-
-  constructor(parameters: (string | null)[], prepare: boolean, waiter: Waiter) {
-    this.parameters = parameters;
-    this.prepare = prepare;
-    this.#waiter = waiter;
-  }
-
-  get isGone(): boolean {
-    return this.#waiter.aborted;
-  }
-
-  get isAnswered(): boolean {
-    return this.#answered;
-  }
-
-  take(cell: Buffer | null): void {
-    if (this.#answered) return;
-    this.#answered = true;
-    try {
-      this.#waiter.take(cell);
-    } catch (error) {
-      this.#waiter.fail(error);
-    }
-  }
-
-  fail(error: unknown): void {
-    if (this.#answered) return;
-    this.#answered = true;
-    this.#waiter.fail(error);
-  }
-}
-
 type End = (failed: boolean) => void;
-
-/** A connection, and how many statements are on their way on it. */
-interface Lane {
-  readonly wire: Wire;
-  load: number;
-  /** When the last of them was answered. */
-  ended: number;
-}
-
-/** What waits and what is on its way, of one shape. */
-class Queue {
-  readonly shape: Shape;
-  readonly waiting: Member[] = [];
-  /** Those whose cohort failed or took too long: each is sent by itself. */
-  readonly alone: Member[] = [];
-  /** Members on their way. */
-  carried = 0;
-  sent = 0;
-  /** Where its statements are on their way. */
-  readonly lanes: Lane[] = [];
-  isTurning = false;
-  /**
-   * Milliseconds per member, null before the first answer. It falls fast and rises slowly: what a read takes when nothing is in
-   * its way is its cost, the rest is waiting, which company makes shorter.
-   */
-  #cost: number | null = null;
-  #joinable: boolean | null = null;
-
-  constructor(shape: Shape) {
-    this.shape = shape;
-  }
-
-  get isEmpty(): boolean {
-    return this.waiting.length === 0 && this.alone.length === 0;
-  }
-
-  get isUnknown(): boolean {
-    return this.#cost === null;
-  }
-
-  get isSlow(): boolean {
-    return this.#cost !== null && this.#cost > SLOW;
-  }
-
-  get isCheap(): boolean {
-    return this.#cost !== null && this.#cost * CHEAP_MEMBERS <= BUDGET;
-  }
-
-  /** Of a cheap read: the connections that its statements share. */
-  get mostLanes(): number {
-    return (this.#cost ?? BUDGET) * CHEAPEST_MEMBERS <= BUDGET ? 1 : CHEAP_LANES;
-  }
-
-  get mostMembers(): number {
-    if (this.#cost === null) return 1;
-    const affordable = Math.max(1, Math.min(MOST_MEMBERS, Math.floor(BUDGET / this.#cost)));
-    return this.isCheap ? Math.min(affordable, this.#share) : affordable;
-  }
-
-  /** What is just not too large or too deep for one member may be so for several. */
-  get isJoinable(): boolean {
-    try {
-      this.#joinable ??= this.shape.cohort() !== '';
-    } catch {
-      this.#joinable = false;
-    }
-    return this.#joinable;
-  }
-
-  /** Of all members, those that one statement should carry. */
-  get #share(): number {
-    return Math.ceil((this.waiting.length + this.carried) / (this.mostLanes * DEPTH));
-  }
-
-  /** Whether it is better to wait until more have come: not when that would leave the database idle. */
-  shouldWait(now: number): boolean {
-    if (!this.isCheap || this.lanes.length === 0 || now - this.sent > PATIENCE) return false;
-    return this.lanes.length >= this.mostLanes * DEPTH || this.waiting.length < Math.min(this.#share, MOST_MEMBERS);
-  }
-
-  /** The connection behind whose statement another one may go; null where it needs one of its own. */
-  get busyLane(): Lane | null {
-    if (!this.isCheap || this.lanes.length < this.mostLanes) return null;
-    return this.lanes.find((lane) => lane.load < DEPTH) ?? null;
-  }
-
-  /** What fails does so fast: of that nothing is learned but that it took long. */
-  learn(cost: number, failed: boolean): void {
-    if (failed && cost < (this.#cost ?? SLOW)) return;
-    const known = this.#cost ?? cost;
-    this.#cost = known + (cost - known) * (cost < known ? 0.5 : 0.05);
-  }
-
-  /** So dear, as far as we know, that its reads travel alone until some of them have shown otherwise. */
-  becomeDear(): void {
-    this.#cost = LONGEST;
-  }
-
-  /** Those to be sent next, without those that have left. */
-  next(most: number): Member[] {
-    const members = this.alone.length > 0 ? this.alone.splice(0, 1) : this.waiting.splice(0, most);
-    for (const member of members) if (member.isGone) member.take(null);
-    return members.some((member) => member.isAnswered) ? members.filter((member) => !member.isAnswered) : members;
-  }
-}
 
 export class Cohorts {
   /** How many statements carried so many members: counted here, read when somebody asks for metrics. */
@@ -205,7 +32,7 @@ export class Cohorts {
 
   /** `together` is false where each read is to travel alone. */
   constructor(wires: readonly Wire[], together: boolean) {
-    this.#free = wires.map((wire) => ({ wire, load: 0, ended: 0 }));
+    this.#free = wires.map((wire) => ({ wire, load: 0, ended: 0, drag: 1 }));
     this.#parallel = this.#free[0];
     this.most = wires.length;
     this.#reserved = wires.length > 1 ? Math.ceil(wires.length * RESERVED) : 0;
@@ -277,7 +104,7 @@ export class Cohorts {
     const together = this.#mostMembers > 1;
     if (together && queue.shouldWait(now)) return false;
     if (together && queue.busyLane) return true;
-    const isSwift = !queue.isUnknown && !queue.isSlow && queue.lanes.length < queue.mostLanes;
+    const isSwift = !queue.isUnknown && !queue.isSlow && queue.mayUseAnother;
     const kept = isSwift ? 0 : queue.isUnknown ? (this.#reserved + 1) >> 1 : this.#reserved;
     return this.#free.length > kept;
   }
@@ -292,19 +119,11 @@ export class Cohorts {
     const lane = (this.#mostMembers > 1 && queue.busyLane) || this.#takeLane(queue);
     // Whoever goes behind another one must be able to part from it, also alone.
     const isCohort = members.length > 1 || (lane.load > 0 && queue.isJoinable);
-    lane.load++;
-    queue.lanes.push(lane);
+    queue.depart(members.length, lane, now);
     this.sizes[members.length] = (this.sizes[members.length] as number) + 1;
-    queue.carried += members.length;
-    queue.sent = now;
     const end: End = (failed) => {
-      if (--lane.load === 0) this.#release(lane);
-      queue.lanes.splice(queue.lanes.indexOf(lane), 1);
-      queue.carried -= members.length;
-      const ended = performance.now();
-      // What it has waited for the one before it is not its own time.
-      queue.learn((ended - Math.max(now, lane.ended)) / members.length, failed);
-      lane.ended = ended;
+      queue.arrive(members.length, lane, now, failed);
+      if (lane.load === 0) this.#release(lane);
       if (this.#turns.length > 0) this.#schedule();
     };
     lane.wire.run(isCohort ? this.#together(queue, members, first, end) : alone(queue, first, end));

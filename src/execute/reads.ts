@@ -21,9 +21,10 @@ import { bind } from '../sql/parameter.js';
 import type { Statement } from '../sql/statement.js';
 import { verify } from '../sql/verify.js';
 import { ATTEMPTS } from './attempts.js';
-import { Cohorts, type Waiter } from './cohorts.js';
+import { Cohorts } from './cohorts.js';
 import { isConflict, pause } from './conflicts.js';
 import type { Database } from './database.js';
+import type { Waiter } from './queue.js';
 import { streamRows } from './stream.js';
 import { keep } from './wire.js';
 

@@ -3,7 +3,7 @@ import { type Identities, type Identity, onlyAdministrator } from '../access/ide
 import type { Policies } from '../access/policies.js';
 import { sightOf } from '../access/sight.js';
 import { methodNotAllowed, ServiceError } from '../errors.js';
-import type { Waiter } from '../execute/cohorts.js';
+import type { Waiter } from '../execute/queue.js';
 import type { Reads } from '../execute/reads.js';
 import type { Writes } from '../execute/writes.js';
 import { DocumentFailure, FieldFailure, type FieldPlace, responseError } from '../graphql/failure.js';

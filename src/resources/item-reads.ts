@@ -3,7 +3,7 @@ import { hash } from 'node:crypto';
 import { build } from 'fast-json-stringify';
 import { type Identity, onlyAdministrator } from '../access/identity.js';
 import { forbidden } from '../errors.js';
-import type { Waiter } from '../execute/cohorts.js';
+import type { Waiter } from '../execute/queue.js';
 import type { Compiled, Reads } from '../execute/reads.js';
 import { plainTag } from '../http/compress.js';
 import type { Exchange } from '../http/exchange.js';

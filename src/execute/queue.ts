@@ -1,0 +1,210 @@
+/**
+ * What waits and what is on its way, of the reads of one shape: how dear they are, how many of them should travel together,
+ * and on which connections.
+ */
+import type { Wire } from './wire.js';
+
+/** A read whose values may travel beside those of others. */
+export interface Shape {
+  readonly statement: { readonly text: string };
+  /** The statement for many sets of values; compiled when it is first needed. */
+  readonly cohort: () => string;
+}
+
+/** Who waits for an answer. */
+export interface Waiter {
+  /** Whoever has left is not asked for. */
+  readonly aborted: boolean;
+  /** The cell, lent as the connection lends it; null when there is none. */
+  take(cell: Buffer | null): void;
+  fail(error: unknown): void;
+}
+
+/** Milliseconds that a cohort may take: dear reads travel alone, cheap ones in company. */
+const BUDGET = 4;
+export const MOST_MEMBERS = 64;
+/** So many statements of cheap reads are on their way on a connection: while one is in PostgreSQL, the other is in Node. */
+const DEPTH = 2;
+/** A read is cheap when at least so many fit into the budget; of the cheapest, one backend serves more than Node can take. */
+const CHEAP_MEMBERS = 8;
+const CHEAPEST_MEMBERS = 80;
+/** Connections that cheap reads of one shape use at a time. */
+const CHEAP_LANES = 2;
+/** So many times slower than another one is a connection behind whose statement none should go. */
+const LAGGING = 2;
+/** Milliseconds after which members do not wait for those before them, if a connection is free. */
+export const PATIENCE = 20;
+/** Milliseconds after which nobody waits for a cohort any more: one of its members is dear, and each is sent alone. */
+export const LONGEST = 250;
+/** Milliseconds from which a read is slow. On a busy machine the fast ones are far from cheap, and must not count as slow. */
+const SLOW = 50;
+
+export class Member {
+  readonly parameters: (string | null)[];
+  readonly prepare: boolean;
+  readonly #waiter: Waiter;
+  #answered = false;
+
+  constructor(parameters: (string | null)[], prepare: boolean, waiter: Waiter) {
+    this.parameters = parameters;
+    this.prepare = prepare;
+    this.#waiter = waiter;
+  }
+
+  get isGone(): boolean {
+    return this.#waiter.aborted;
+  }
+
+  get isAnswered(): boolean {
+    return this.#answered;
+  }
+
+  take(cell: Buffer | null): void {
+    if (this.#answered) return;
+    this.#answered = true;
+    try {
+      this.#waiter.take(cell);
+    } catch (error) {
+      this.#waiter.fail(error);
+    }
+  }
+
+  fail(error: unknown): void {
+    if (this.#answered) return;
+    this.#answered = true;
+    this.#waiter.fail(error);
+  }
+}
+
+/** A connection, and how many statements are on their way on it: all of one shape. */
+export interface Lane {
+  readonly wire: Wire;
+  load: number;
+  /** When the last of them was answered. */
+  ended: number;
+  /** How many times longer its statements take than they should: a backend may have to share its processor with others. */
+  drag: number;
+}
+
+/** What waits and what is on its way, of one shape. */
+export class Queue {
+  readonly shape: Shape;
+  readonly waiting: Member[] = [];
+  /** Those whose cohort failed or took too long: each is sent by itself. */
+  readonly alone: Member[] = [];
+  /** Members on their way. */
+  #carried = 0;
+  /** When a statement was last sent. */
+  #sent = 0;
+  /** Where its statements are on their way. */
+  readonly #lanes: Lane[] = [];
+  isTurning = false;
+  /**
+   * Milliseconds per member, null before the first answer. It falls fast and rises slowly: what a read takes when nothing is in
+   * its way is its cost, the rest is waiting, which company makes shorter.
+   */
+  #cost: number | null = null;
+  #joinable: boolean | null = null;
+
+  constructor(shape: Shape) {
+    this.shape = shape;
+  }
+
+  get isEmpty(): boolean {
+    return this.waiting.length === 0 && this.alone.length === 0;
+  }
+
+  get isUnknown(): boolean {
+    return this.#cost === null;
+  }
+
+  get isSlow(): boolean {
+    return this.#cost !== null && this.#cost > SLOW;
+  }
+
+  get isCheap(): boolean {
+    return this.#cost !== null && this.#cost * CHEAP_MEMBERS <= BUDGET;
+  }
+
+  /** Of a cheap read: the connections that its statements share. */
+  get #mostLanes(): number {
+    return (this.#cost ?? BUDGET) * CHEAPEST_MEMBERS <= BUDGET ? 1 : CHEAP_LANES;
+  }
+
+  get mayUseAnother(): boolean {
+    return this.#lanes.length < this.#mostLanes;
+  }
+
+  get mostMembers(): number {
+    if (this.#cost === null) return 1;
+    const affordable = Math.max(1, Math.min(MOST_MEMBERS, Math.floor(BUDGET / this.#cost)));
+    return this.isCheap ? Math.min(affordable, this.#share) : affordable;
+  }
+
+  /** What is just not too large or too deep for one member may be so for several. */
+  get isJoinable(): boolean {
+    try {
+      this.#joinable ??= this.shape.cohort() !== '';
+    } catch {
+      this.#joinable = false;
+    }
+    return this.#joinable;
+  }
+
+  /** Of all members, those that one statement should carry. */
+  get #share(): number {
+    return Math.ceil((this.waiting.length + this.#carried) / (this.#mostLanes * DEPTH));
+  }
+
+  /** Whether it is better to wait until more have come: not when that would leave the database idle. */
+  shouldWait(now: number): boolean {
+    if (!this.isCheap || this.#lanes.length === 0 || now - this.#sent > PATIENCE) return false;
+    return this.waiting.length < Math.min(this.#share, MOST_MEMBERS) || !(this.mayUseAnother || this.busyLane);
+  }
+
+  /** The connection behind whose statement another one may go; null where it needs one of its own. */
+  get busyLane(): Lane | null {
+    if (!this.isCheap || this.mayUseAnother) return null;
+    let least = Infinity;
+    for (const { drag } of this.#lanes) least = Math.min(least, drag);
+    return this.#lanes.find((lane) => lane.load < DEPTH && lane.drag <= LAGGING * least) ?? null;
+  }
+
+  /** So many members leave on a connection. */
+  depart(members: number, lane: Lane, now: number): void {
+    if (lane.load++ === 0) this.#lanes.push(lane);
+    this.#carried += members;
+    this.#sent = now;
+  }
+
+  /** They were answered. */
+  arrive(members: number, lane: Lane, sent: number, failed: boolean): void {
+    if (--lane.load === 0) this.#lanes.splice(this.#lanes.indexOf(lane), 1);
+    this.#carried -= members;
+    const now = performance.now();
+    // What it has waited for the one before it is not its own time.
+    const cost = (now - Math.max(sent, lane.ended)) / members;
+    lane.ended = now;
+    if (this.#cost !== null) lane.drag += (cost / this.#cost - lane.drag) / 2;
+    this.#learn(cost, failed);
+  }
+
+  /** What fails does so fast: of that nothing is learned but that it took long. */
+  #learn(cost: number, failed: boolean): void {
+    if (failed && cost < (this.#cost ?? SLOW)) return;
+    const known = this.#cost ?? cost;
+    this.#cost = known + (cost - known) * (cost < known ? 0.5 : 0.05);
+  }
+
+  /** So dear, as far as we know, that its reads travel alone until some of them have shown otherwise. */
+  becomeDear(): void {
+    this.#cost = LONGEST;
+  }
+
+  /** Those to be sent next, without those that have left. */
+  next(most: number): Member[] {
+    const members = this.alone.length > 0 ? this.alone.splice(0, 1) : this.waiting.splice(0, most);
+    for (const member of members) if (member.isGone) member.take(null);
+    return members.some((member) => member.isAnswered) ? members.filter((member) => !member.isAnswered) : members;
+  }
+}
