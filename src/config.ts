@@ -18,7 +18,7 @@ const OPTIONS = {
   PORT: integer('8055', 0, 65_535, 'Port to listen on; 0 takes a free one'),
   WORKERS: workers(
     '1',
-    'Threads that serve the port and share its connections to PostgreSQL (on Linux); auto: by the number of processors',
+    'Threads that serve the port and share its connections to PostgreSQL (on Linux); auto: by processors and connections',
   ),
   DATABASE_URL: optional(
     connection(),
@@ -159,6 +159,10 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
       throw new StartError(`${name}: ${error instanceof Error ? error.message : String(error)}`);
     }
   }
+  // Elsewhere the system does not share connections out among those who listen.
+  if (config.WORKERS === AUTOMATIC)
+    config.WORKERS =
+      process.platform === 'linux' ? workersFor(availableParallelism(), config.DATABASE_POOL_SIZE as number) : 1;
   return Object.freeze(config) as Config;
 }
 
@@ -272,16 +276,21 @@ function integer(initial: string | null, least: number, most: number, about = ''
   };
 }
 
-/** Threads worth having: the others are PostgreSQL's. */
-export function workersFor(processors: number): number {
-  return processors <= 2 ? 1 : Math.floor(processors / 2);
+/** Stands for a number that depends on the machine and on other options. */
+const AUTOMATIC = 0;
+
+/**
+ * Threads worth having: half of the processors, since the others are PostgreSQL's, but not two where there are two of them; and
+ * only as many as get two connections for reads each (bench/profile.md has the figures).
+ */
+export function workersFor(processors: number, connections: number): number {
+  return Math.max(1, Math.min(Math.floor(processors / 2), Math.floor(connections / 2)));
 }
 
 function workers(initial: string, about: string): Option<number> {
   const number = integer(initial, 1, 256, about);
   const parse = (value: string): number => {
-    // Elsewhere the system does not share connections out among those who listen.
-    if (value === 'auto') return process.platform === 'linux' ? workersFor(availableParallelism()) : 1;
+    if (value === 'auto') return AUTOMATIC;
     if (!/^\d+$/.test(value)) throw new Error(`must be a whole number from 1 to 256, or auto, not "${value}"`);
     const wanted = number.parse(value);
     if (wanted > 1 && process.platform !== 'linux') throw new Error('only Linux lets several threads share a port');

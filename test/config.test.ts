@@ -54,7 +54,7 @@ t.test('values are read in the forms people write', async (t) => {
     ['QUERY_LIMIT_MAX', '1', 1],
     ['WORKERS', '1', 1],
     ['WORKERS', '12', 12],
-    ['WORKERS', 'auto', workersFor(availableParallelism())],
+    ['WORKERS', 'auto', workersFor(availableParallelism(), 8)],
   ];
   for (const [name, given, expected] of cases)
     t.equal(readConfig({ [name]: given })[name], expected, `${name}=${given}`);

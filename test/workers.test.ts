@@ -113,7 +113,16 @@ t.test('connections are shared out, and PostgreSQL sees no more of ours than bef
     'each needs one',
   );
   t.match(centralConfig(config), { DATABASE_POOL_SIZE: 2, DATABASE_WRITE_POOL_SIZE: 1 });
-  t.strictSame([1, 2, 3, 4, 7, 8, 64].map(workersFor), [1, 1, 1, 2, 3, 4, 32]);
+  t.strictSame(
+    [1, 2, 3, 4, 7, 8, 64].map((processors) => workersFor(processors, 100)),
+    [1, 1, 1, 2, 3, 4, 32],
+    'half of the processors',
+  );
+  t.strictSame(
+    [1, 3, 4, 8].map((connections) => workersFor(64, connections)),
+    [1, 1, 2, 4],
+    'two connections for each',
+  );
 });
 
 t.test('a change of the structure is seen at once on the other thread', async (t) => {
