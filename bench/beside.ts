@@ -98,6 +98,8 @@ async function measureMode(mode: Mode, url: string, options: BesideOptions): Pro
     }
   };
   const running = runQueries();
+  // Heard of when the load is over: until then nobody waits for it.
+  running.catch(() => undefined);
   try {
     const load = await putUnderLoad(key, address, { connections, seconds, signal });
     if (load.errors > 0) throw new Error(`${load.errors} errors under load`);

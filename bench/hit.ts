@@ -1,6 +1,6 @@
 /**
- * Node's own time per request whose shape is known, from the arrival of the request to the driver. The very route of the
- * service runs; in place of the driver stands a function that never answers, so that nothing behind it is counted.
+ * Node's own time per request whose shape is known, from the arrival of the request to the queue of its shape. The very route of the
+ * service runs; in place of the queues stands a function that never answers, so that nothing behind it is counted.
  */
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { Identities } from '../src/access/identity.js';

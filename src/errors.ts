@@ -175,12 +175,16 @@ export function fromDatabase(error: unknown, use: 'query' | 'key'): unknown {
   if (/^54/.test(code)) return invalidQuery('The query is too large or too deep for the database');
   if (code === '42501') return forbidden();
   if (isConnectionFailure(code)) return serviceUnavailable('database', 'It cannot be reached');
+  // Memory, disk, or a limit that its administrator has set.
+  if (/^53/.test(code)) return serviceUnavailable('database', 'It is short of resources');
   return error;
 }
 
 /** Connection exceptions, too many connections, an administrator's shutdown, and what the driver says of a socket. */
 function isConnectionFailure(code: string): boolean {
-  return /^(08|53|57P)/.test(code) || /^(ECONN|ENOTFOUND|EPIPE|ETIMEDOUT|EHOSTUNREACH|CONNECT|CONNECTION_)/.test(code);
+  return (
+    /^(08|53300|57P)/.test(code) || /^(ECONN|ENOTFOUND|EPIPE|ETIMEDOUT|EHOSTUNREACH|CONNECT|CONNECTION_)/.test(code)
+  );
 }
 
 function isDatabaseFailure(error: unknown): error is DatabaseFailure {

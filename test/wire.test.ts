@@ -8,9 +8,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
-import { Cohorts } from '../src/execute/cohorts.js';
 import { Database } from '../src/execute/database.js';
-import type { Shape } from '../src/execute/queue.js';
 import type { Wire } from '../src/execute/wire.js';
 import { Network } from './network.js';
 import {
@@ -217,6 +215,20 @@ t.test('statements that the server has forgotten or that were planned for what i
   t.equal(await askCell(wire, 'select 1'), '1');
 });
 
+t.test('a statement that fails is kept, one that is not understood is not', async (t) => {
+  const wire = await openWire();
+  const divide = 'select (6 / $1::int)::text';
+  t.equal(await askCell(wire, divide, '2'), '3');
+  await t.rejects(askCell(wire, divide, '0'), { code: '22012' });
+  t.equal(await askCell(wire, divide, '3'), '2');
+  await t.rejects(askCell(wire, 'select nope', ...[]), { code: '42703' });
+  await t.rejects(askCell(wire, 'select nope', ...[]), { code: '42703' });
+  const kept = `select string_agg(concat(statement, ': ', custom_plans + generic_plans), '; ')
+    from pg_prepared_statements where statement ~ 'nope|6 /' and statement !~ 'pg_prepared'`;
+  // What fails while it is planned has no plan to be counted.
+  t.equal(await askCell(wire, kept), `${divide}: 2`);
+});
+
 t.test('a backend that is killed with none, one, two and three statements on their way', async (t) => {
   const wire = await openWire();
   for (let count = 0; count <= 3; count++) {
@@ -393,61 +405,3 @@ async function enableTls(): Promise<void> {
   });
   await waitFor(() => withSql(libraryUrl, async (sql) => (await sql`show ssl`)[0]?.ssl === 'on'), 10_000);
 }
-
-/** Answers in the order of the questions; each waiter is told once. */
-function askTogether(cohorts: Cohorts, shape: Shape, values: readonly string[]): Promise<string[]> {
-  return Promise.all(
-    values.map(
-      (value) =>
-        new Promise<string>((resolve) => {
-          let told = 0;
-          const tell = (answer: string): void => resolve(++told === 1 ? answer : 'told twice');
-          const waiter = {
-            aborted: false,
-            take: (cell: Buffer | null) => tell(String(cell)),
-            fail: (error: unknown) => tell(String((error as { code?: string }).code ?? error)),
-          };
-          cohorts.read(shape, [value], true, waiter);
-        }),
-    ),
-  );
-}
-
-t.test('members of a cohort that took too long are sent once more, and not again when it fails', async (t) => {
-  const { wires } = await openDatabase(libraryUrl, 8);
-  const cohorts = new Cohorts(wires, true);
-  await withSql(libraryUrl, async (sql) => {
-    await sql`create function stall(value text) returns text language plpgsql as $$
-      begin if value = 'slow' then perform pg_sleep(1.5); raise exception division_by_zero; end if; return value; end $$`;
-  });
-  const shape: Shape = {
-    statement: { text: 'select $1::text' },
-    cohort: () =>
-      `select number, stall(value) from unnest($1::text[]) with ordinality as given (value, number) order by value <> 'slow'`,
-  };
-  for (let turn = 0; turn < 50; turn++) await askTogether(cohorts, shape, ['warm']);
-  let values: string[] = [];
-  while (cohorts.parted === 0 && values.length < 4_096) {
-    values = Array.from({ length: values.length * 2 || 64 }, (_, n) => (n % 64 === 40 ? 'slow' : `fast ${n}`));
-    t.strictSame(await askTogether(cohorts, shape, values), values);
-  }
-  t.ok(cohorts.parted > 0, `${cohorts.parted} cohorts parted`);
-  const parted = cohorts.parted;
-  // Those that were parted hold their connections until they fail.
-  await waitFor(async () => cohorts.busy === 0, 20_000);
-  t.equal(cohorts.parted, parted, 'none is parted twice');
-  t.equal(cohorts.waiting, 0);
-});
-
-t.test('a shape that cannot be asked for by several is asked for by each', async (t) => {
-  const { wires } = await openDatabase(libraryUrl, 2);
-  const cohorts = new Cohorts(wires, true);
-  const shape: Shape = {
-    statement: { text: 'select $1::text' },
-    cohort: () => {
-      throw new Error('too deep');
-    },
-  };
-  const values = Array.from({ length: 200 }, (_, n) => `value ${n}`);
-  for (let turn = 0; turn < 3; turn++) t.strictSame(await askTogether(cohorts, shape, values), values);
-});

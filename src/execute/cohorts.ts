@@ -5,24 +5,19 @@
  * at once, as it is.
  */
 import { arrayLiteral } from '../sql/codec.js';
-import { type Lane, LONGEST, Member, MOST_MEMBERS, PATIENCE, Queue, type Shape, type Waiter } from './queue.js';
+import { Lanes } from './lanes.js';
+import { LONGEST, Member, MOST_MEMBERS, PATIENCE, Queue, type Shape, type Waiter } from './queue.js';
 import type { Errand, Wire } from './wire.js';
 
-/** The part of the connections that slow reads may not use, nor half of it those that may be slow: they never stand in the way. */
-const RESERVED = 1 / 4;
-
-type End = (failed: boolean) => void;
+/** Answers whether the members wait again. */
+type End = (error: Error | null, unsent: boolean, parted: boolean) => boolean;
 
 export class Cohorts {
   /** How many statements carried so many members: counted here, read when somebody asks for metrics. */
   readonly sizes = new Float64Array(MOST_MEMBERS + 1);
   /** Cohorts whose members were sent once more, each alone. */
   parted = 0;
-  /** Connections, and how many of them have a statement on its way. */
-  readonly most: number;
-  readonly #free: Lane[];
-  readonly #parallel: Lane | undefined;
-  readonly #reserved: number;
+  readonly #lanes: Lanes;
   readonly #mostMembers: number;
   readonly #queues = new WeakMap<Shape, Queue>();
   /** Shapes with members that wait, in the order in which they get their turn. */
@@ -32,10 +27,7 @@ export class Cohorts {
 
   /** `together` is false where each read is to travel alone. */
   constructor(wires: readonly Wire[], together: boolean) {
-    this.#free = wires.map((wire) => ({ wire, load: 0, ended: 0, drag: 1 }));
-    this.#parallel = this.#free[0];
-    this.most = wires.length;
-    this.#reserved = wires.length > 1 ? Math.ceil(wires.length * RESERVED) : 0;
+    this.#lanes = new Lanes(wires, () => this.#schedule());
     this.#mostMembers = together ? MOST_MEMBERS : 1;
   }
 
@@ -50,8 +42,14 @@ export class Cohorts {
     this.#schedule();
   }
 
+  /** Connections. */
+  get most(): number {
+    return this.#lanes.most;
+  }
+
+  /** Those that have a statement on its way. */
   get busy(): number {
-    return this.most - this.#free.length;
+    return this.#lanes.busy;
   }
 
   /** Members that no statement carries yet. */
@@ -101,50 +99,52 @@ export class Cohorts {
   }
 
   #maySend(queue: Queue, now: number): boolean {
-    const together = this.#mostMembers > 1;
-    if (together && queue.shouldWait(now)) return false;
-    if (together && queue.busyLane) return true;
-    const isSwift = !queue.isUnknown && !queue.isSlow && queue.mayUseAnother;
-    const kept = isSwift ? 0 : queue.isUnknown ? (this.#reserved + 1) >> 1 : this.#reserved;
-    return this.#free.length > kept;
+    if (this.#mostMembers > 1 && queue.alone.length === 0) {
+      if (queue.shouldWait(now)) return false;
+      if (queue.busyLane) return true;
+    }
+    return this.#lanes.mayTake(queue);
   }
 
   #send(queue: Queue, now: number): void {
+    // Whoever has been parted from others goes with none of them, nor behind them.
+    const isParted = queue.alone.length > 0;
     const most = Math.min(queue.mostMembers, this.#mostMembers, queue.waiting.length);
     const members = queue.next(most > 1 && !queue.isJoinable ? 1 : most);
     const [first] = members;
     if (first === undefined) return;
-    // Behind another one of its shape: a backend that finds work when it is done need not be woken, which costs more than the
-    // work. Else the connection that was used last: its statements are prepared, its memory is warm.
-    const lane = (this.#mostMembers > 1 && queue.busyLane) || this.#takeLane(queue);
-    // Whoever goes behind another one must be able to part from it, also alone.
-    const isCohort = members.length > 1 || (lane.load > 0 && queue.isJoinable);
+    const behind = this.#mostMembers > 1 && !isParted ? queue.busyLane : null;
+    const lane = behind ?? this.#lanes.take(queue);
     queue.depart(members.length, lane, now);
     this.sizes[members.length] = (this.sizes[members.length] as number) + 1;
-    const end: End = (failed) => {
-      queue.arrive(members.length, lane, now, failed);
-      if (lane.load === 0) this.#release(lane);
+    const end: End = (error, unsent, parted) => {
+      const time = queue.arrive(members.length, lane, now);
+      if (!unsent) queue.learn(time, members.length, lane, error !== null);
+      if (lane.load === 0) this.#lanes.release(lane, !unsent);
+      const again = unsent && !parted && this.#mayReturn(members);
+      if (again) {
+        for (const member of members) member.isReturned = true;
+        queue.waiting.unshift(...members);
+        this.#enter(queue);
+      }
       if (this.#turns.length > 0) this.#schedule();
+      return again;
     };
-    lane.wire.run(isCohort ? this.#together(queue, members, first, end) : alone(queue, first, end));
+    // Whoever goes behind another one must be able to part from it, also alone.
+    const isCohort = members.length > 1 || behind !== null;
+    lane.wire.run(isCohort ? this.#together(queue, members, lane.wire, end) : alone(queue, first, end));
   }
 
-  /** Only one connection may use several processors: a dear read that comes alone is done sooner, many would share them at a loss. */
-  #takeLane(queue: Queue): Lane {
-    const first = this.#free[0] as Lane;
-    if (first === this.#parallel && !queue.isCheap) return this.#free.shift() as Lane;
-    return this.#free.pop() as Lane;
-  }
-
-  #release(lane: Lane): void {
-    if (lane === this.#parallel) this.#free.unshift(lane);
-    else this.#free.push(lane);
+  /** Where a connection could not be opened, another one may do. Those that are only being opened are waited for once. */
+  #mayReturn(members: readonly Member[]): boolean {
+    if (this.#lanes.isAnyOpen) return true;
+    return this.#lanes.isAnyOpening && members.every((member) => !member.isReturned);
   }
 
   /** One that fails must not fail its neighbours: then each is sent alone. */
-  #together(queue: Queue, members: readonly Member[], first: Member, end: End): Errand {
+  #together(queue: Queue, members: readonly Member[], wire: Wire, end: End): Errand {
     const { statement, cohort } = queue.shape;
-    const { parameters } = first;
+    const { parameters } = members[0] as Member;
     // Without values they all ask for the same.
     if (parameters.length === 0) return shared(statement.text, members, end);
     const text = cohort();
@@ -159,17 +159,20 @@ export class Cohorts {
     const timer = setTimeout(() => {
       queue.becomeDear();
       part();
+      wire.stopAbandoned();
     }, LONGEST);
     return {
       text,
       parameters: parameters.map((_, slot) => arrayLiteral(members.map((member) => member.parameters[slot] ?? null))),
       prepare: true,
+      get isAbandoned() {
+        return parted;
+      },
       row: (number, cell) => members[number - 1]?.take(cell),
-      end: (error) => {
+      end: (error, unsent) => {
         clearTimeout(timer);
-        end(error !== null);
         // Those that were parted are answered each by its own statement.
-        if (parted || members.every((member) => member.isAnswered)) return;
+        if (end(error, unsent, parted) || parted || members.every((member) => member.isAnswered)) return;
         if (error !== null && isOfTheirValues(error)) part();
         else {
           const reason = error ?? new Error('a cohort was not answered in full');
@@ -186,8 +189,8 @@ function alone({ shape }: Queue, member: Member, end: End): Errand {
     parameters: member.parameters,
     prepare: member.prepare,
     row: (_, cell) => member.take(cell),
-    end: (error) => {
-      end(error !== null);
+    end: (error, unsent) => {
+      if (end(error, unsent, false)) return;
       if (error === null) member.take(null);
       else member.fail(error);
     },
@@ -202,8 +205,8 @@ function shared(text: string, members: readonly Member[], end: End): Errand {
     row: (_, cell) => {
       for (const member of members) member.take(cell);
     },
-    end: (error) => {
-      end(error !== null);
+    end: (error, unsent) => {
+      if (end(error, unsent, false)) return;
       for (const member of members) {
         if (error === null) member.take(null);
         else member.fail(error);
@@ -215,5 +218,5 @@ function shared(text: string, members: readonly Member[], end: End): Errand {
 /** A failure that may lie in the values of one member, its time included; a lost connection would only come again. */
 function isOfTheirValues(error: Error): boolean {
   const code = 'code' in error ? String(error.code) : '';
-  return code === '57014' || (/^[0-9A-Z]{5}$/.test(code) && !/^(08|25|53|57|58)/.test(code));
+  return code === '57014' || (/^[0-9A-Z]{5}$/.test(code) && !/^(08|25|53300|57|58)/.test(code));
 }

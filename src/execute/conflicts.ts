@@ -21,6 +21,11 @@ export function isConflict(error: unknown): boolean {
 /** Serialization failures, deadlocks, and statements that a connection was thought to have prepared. */
 const CONFLICTS: ReadonlySet<string> = new Set(['40001', '40P01', '26000']);
 
+/** An administrator has ended the connection, or the server goes down; a backend that crashed says otherwise. */
+export function isTermination(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === '57P01';
+}
+
 /** A key collided that this request found missing, or took from a sequence while another request supplied it. */
 export function asConflict(error: unknown, { plan, input }: PlannedWrite): Conflict | null {
   const failure = error as { code?: string; table_name?: string; detail?: string };

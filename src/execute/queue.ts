@@ -2,7 +2,7 @@
  * What waits and what is on its way, of the reads of one shape: how dear they are, how many of them should travel together,
  * and on which connections.
  */
-import type { Wire } from './wire.js';
+import type { Lane, Passenger } from './lanes.js';
 
 /** A read whose values may travel beside those of others. */
 export interface Shape {
@@ -30,6 +30,8 @@ const CHEAP_MEMBERS = 8;
 const CHEAPEST_MEMBERS = 80;
 /** Connections that cheap reads of one shape use at a time. */
 const CHEAP_LANES = 2;
+/** Milliseconds that a statement takes by itself, at most. */
+const OVERHEAD = 0.1;
 /** So many times slower than another one is a connection behind whose statement none should go. */
 const LAGGING = 2;
 /** Milliseconds after which members do not wait for those before them, if a connection is free. */
@@ -42,6 +44,8 @@ const SLOW = 50;
 export class Member {
   readonly parameters: (string | null)[];
   readonly prepare: boolean;
+  /** Whether it was to be sent on a connection that could not be opened. */
+  isReturned = false;
   readonly #waiter: Waiter;
   #answered = false;
 
@@ -76,18 +80,8 @@ export class Member {
   }
 }
 
-/** A connection, and how many statements are on their way on it: all of one shape. */
-export interface Lane {
-  readonly wire: Wire;
-  load: number;
-  /** When the last of them was answered. */
-  ended: number;
-  /** How many times longer its statements take than they should: a backend may have to share its processor with others. */
-  drag: number;
-}
-
 /** What waits and what is on its way, of one shape. */
-export class Queue {
+export class Queue implements Passenger {
   readonly shape: Shape;
   readonly waiting: Member[] = [];
   /** Those whose cohort failed or took too long: each is sent by itself. */
@@ -131,7 +125,12 @@ export class Queue {
     return (this.#cost ?? BUDGET) * CHEAPEST_MEMBERS <= BUDGET ? 1 : CHEAP_LANES;
   }
 
-  get mayUseAnother(): boolean {
+  /** Whether its next statement is none that others should be kept from. */
+  get isSwift(): boolean {
+    return !this.isUnknown && !this.isSlow && this.#mayUseAnother;
+  }
+
+  get #mayUseAnother(): boolean {
     return this.#lanes.length < this.#mostLanes;
   }
 
@@ -159,12 +158,15 @@ export class Queue {
   /** Whether it is better to wait until more have come: not when that would leave the database idle. */
   shouldWait(now: number): boolean {
     if (!this.isCheap || this.#lanes.length === 0 || now - this.#sent > PATIENCE) return false;
-    return this.waiting.length < Math.min(this.#share, MOST_MEMBERS) || !(this.mayUseAnother || this.busyLane);
+    return this.waiting.length < Math.min(this.#share, MOST_MEMBERS) || !(this.#mayUseAnother || this.busyLane);
   }
 
-  /** The connection behind whose statement another one may go; null where it needs one of its own. */
+  /**
+   * The connection behind whose statement another one may go, since it can part from it; null where it needs one of its own. A
+   * backend that finds work when it is done need not be woken, which costs more than the work.
+   */
   get busyLane(): Lane | null {
-    if (!this.isCheap || this.mayUseAnother) return null;
+    if (!this.isCheap || this.#mayUseAnother || !this.isJoinable) return null;
     let least = Infinity;
     for (const { drag } of this.#lanes) least = Math.min(least, drag);
     return this.#lanes.find((lane) => lane.load < DEPTH && lane.drag <= LAGGING * least) ?? null;
@@ -177,15 +179,21 @@ export class Queue {
     this.#sent = now;
   }
 
-  /** They were answered. */
-  arrive(members: number, lane: Lane, sent: number, failed: boolean): void {
+  /** They are not on their way any more; answers for how long they were. */
+  arrive(members: number, lane: Lane, sent: number): number {
     if (--lane.load === 0) this.#lanes.splice(this.#lanes.indexOf(lane), 1);
     this.#carried -= members;
     const now = performance.now();
     // What it has waited for the one before it is not its own time.
-    const cost = (now - Math.max(sent, lane.ended)) / members;
+    const time = now - Math.max(sent, lane.ended);
     lane.ended = now;
-    if (this.#cost !== null) lane.drag += (cost / this.#cost - lane.drag) / 2;
+    return time;
+  }
+
+  /** Remembers what a statement took. */
+  learn(time: number, members: number, lane: Lane, failed: boolean): void {
+    const cost = time / members;
+    if (this.#cost !== null && !failed) lane.drag += (time / (OVERHEAD + this.#cost * members) - lane.drag) / 2;
     this.#learn(cost, failed);
   }
 

@@ -22,7 +22,7 @@ import type { Statement } from '../sql/statement.js';
 import { verify } from '../sql/verify.js';
 import { ATTEMPTS } from './attempts.js';
 import { Cohorts } from './cohorts.js';
-import { isConflict, pause } from './conflicts.js';
+import { isConflict, isTermination, pause } from './conflicts.js';
 import type { Database } from './database.js';
 import type { Waiter } from './queue.js';
 import { streamRows } from './stream.js';
@@ -251,7 +251,8 @@ export class Reads {
 
   /**
    * A structure that changed before word of it arrived is read again, and the request is sent once more; again and again
-   * where it keeps changing. A deadlock with such a change is nobody's fault either.
+   * where it keeps changing. A deadlock with such a change is nobody's fault either, nor is a connection that an administrator
+   * has ended.
    */
   async #attempt<Result>(
     parsed: Asked,
@@ -268,7 +269,9 @@ export class Reads {
         return await send(current, number);
       } catch (error) {
         const stale = staleness(error);
-        if (!mayRepeat() || !(stale || isConflict(error))) throw fromDatabase(error, useOf(current));
+        const terminated = isTermination(error);
+        if (!mayRepeat() || !(stale || terminated || isConflict(error)) || (terminated && number > 1))
+          throw fromDatabase(error, useOf(current));
         if (number === ATTEMPTS) throw serviceUnavailable('database', 'Its structure keeps changing');
         if (stale) await this.#mirror.refresh(stale === 'certain');
         else await pause(number);

@@ -3,6 +3,7 @@
  * driver would have new memory for each piece. TLS is agreed on here too, in the modes that the driver knows.
  */
 import { isIP, Socket } from 'node:net';
+import { Duplex } from 'node:stream';
 import { type ConnectionOptions, connect as connectSecurely } from 'node:tls';
 
 export interface Receiver {
@@ -31,6 +32,12 @@ const SSL_REQUEST = Buffer.from([0, 0, 0, 8, 4, 210, 22, 47]);
 const YES = 0x53;
 const NO = 0x4e;
 
+/** Asks to stop what a connection does: its length, the number that says so, and the key of the connection. */
+const STOP_REQUEST = Buffer.from([0, 0, 0, 16, 4, 210, 22, 46]);
+
+/** Milliseconds that a server may take to hear it. */
+const PATIENCE = 5_000;
+
 let attempts = 0;
 
 /** Of several hosts the first that answers; where each attempt begins differs. */
@@ -45,6 +52,30 @@ export async function openSocket(target: Target, receiver: Receiver): Promise<So
     }
   }
   throw failed(cause instanceof Error ? cause.message : 'There is no host to connect to', cause);
+}
+
+/**
+ * Asks the server of a connection to stop the statement that runs on it, by a connection of its own. The server has done so,
+ * or will never, once it has closed that one.
+ */
+export async function stopStatement(target: Target, socket: Socket, key: Buffer): Promise<void> {
+  const { remoteAddress, remotePort } = socket;
+  const there = remoteAddress && remotePort && target.host.length > 1;
+  const place = there ? { ...target, host: [remoteAddress], port: [remotePort] } : target;
+  try {
+    const asking = await openSocket(place, { receive: () => {} });
+    asking.setTimeout(PATIENCE, () => asking.destroy());
+    asking.end(Buffer.concat([STOP_REQUEST, key]));
+    await event(asking.resume(), 'end');
+    asking.destroy();
+  } catch {
+    // It ends by itself, if later.
+  }
+}
+
+/** The driver learns of a failure from a socket's events alone, and must have written before they come. */
+export function failingSocket(error: Error): Socket {
+  return new Duplex({ read: () => {}, write: (_chunk, _encoding, done) => done(error) }) as unknown as Socket;
 }
 
 async function openAt(target: Target, turn: number, receiver: Receiver): Promise<Socket> {

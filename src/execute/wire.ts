@@ -5,11 +5,11 @@
  * the driver costs per statement and per byte bounds what the service can do (bench/profile.md).
  */
 import type { Socket } from 'node:net';
-import { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type postgres from 'postgres';
 import { readError, SYNC, writeStatement } from './messages.js';
-import { openSocket, type Receiver, type Target } from './socket.js';
+import { Prepared } from './prepared.js';
+import { failingSocket, openSocket, type Receiver, stopStatement, type Target } from './socket.js';
 
 /** A statement to be run, told of its rows as they come. */
 export interface Errand {
@@ -22,8 +22,10 @@ export interface Errand {
    * used again. A larger one is the receiver's.
    */
   row(number: number, cell: Buffer | null): void;
-  /** Once, behind the last row. */
-  end(error: Error | null): void;
+  /** Once, behind the last row. `unsent` tells that the connection could not be opened. */
+  end(error: Error | null, unsent: boolean): void;
+  /** Whether nobody waits for it any more. */
+  readonly isAbandoned?: boolean;
 }
 
 const LENT = 32_768;
@@ -37,9 +39,6 @@ export type Client = postgres.Sql;
 
 /** Messages up to this size that arrive in pieces are put together in memory that is used again. */
 const SCRATCH = 65_536;
-
-/** Statements that a connection keeps: PostgreSQL holds the plan of each. */
-const MOST_PREPARED = 200;
 
 /** Milliseconds between attempts to open a connection: the first pause, which is doubled each time, and the longest. */
 const PAUSE = 50;
@@ -57,6 +56,7 @@ interface OnItsWay {
 }
 
 export class Wire implements Receiver {
+  readonly #target: Target;
   readonly #make: () => Client;
   readonly #onclose: () => void;
   #client: Client;
@@ -66,9 +66,7 @@ export class Wire implements Receiver {
   #opening: Promise<void> | null = null;
   readonly #waiting: (readonly Errand[])[] = [];
   readonly #sent: OnItsWay[] = [];
-  readonly #names = new Map<string, string>();
-  #forgotten: string[] = [];
-  #made = 0;
+  readonly #prepared = new Prepared();
   /** Attempts to open it that have failed since the last success, and when the next may be made. */
   #failures = 0;
   #resting = 0;
@@ -76,17 +74,21 @@ export class Wire implements Receiver {
   #abandon: (reason: Error) => void = () => {};
   #error: Error | null = null;
   readonly #scratch = Buffer.allocUnsafeSlow(SCRATCH);
+  /** What the server wants to hear from whoever asks it to stop a statement. */
+  #key: Buffer | null = null;
+  #stopping = false;
   /** A message of which a part has arrived. */
   #partial: Buffer | null = null;
   #present = 0;
 
   /** `onclose` is called when the connection is lost, or could not be opened. */
   constructor(target: Target, open: OpenClient, onclose: () => void = () => {}) {
+    this.#target = target;
     this.#onclose = onclose;
     this.#make = () => {
       const isCurrent = (): boolean => this.#client === client;
       const client = open(
-        () => this.#connect(target, isCurrent),
+        () => this.#connect(isCurrent),
         () => {
           if (isCurrent()) this.#lose();
         },
@@ -103,11 +105,30 @@ export class Wire implements Receiver {
 
   /** What is sent together is one transaction, which ends with it: it needs no other statement to begin or to commit. */
   run(...errands: readonly Errand[]): void {
-    if (this.#ready) this.#send(errands, false);
+    if (this.#ready && !this.#stopping) this.#send(errands, false);
     else {
       this.#waiting.push(errands);
-      this.#opening ??= this.#open();
+      if (!this.#stopping) this.#opening ??= this.#open();
     }
+  }
+
+  get isOpen(): boolean {
+    return this.#ready;
+  }
+
+  get isOpening(): boolean {
+    return this.#opening !== null;
+  }
+
+  /** Stops the statement that runs, if nobody waits for it any more. What comes meanwhile waits, lest it be stopped instead. */
+  stopAbandoned(): void {
+    if (this.#stopping || this.#key === null || !this.#sent[0]?.errands[0]?.isAbandoned) return;
+    this.#stopping = true;
+    void stopStatement(this.#target, this.#socket as Socket, this.#key).finally(() => {
+      this.#stopping = false;
+      if (this.#ready) this.#sendWaiting();
+      else if (this.#waiting.length > 0) this.#opening ??= this.#open();
+    });
   }
 
   async close(timeout: number): Promise<void> {
@@ -134,6 +155,7 @@ export class Wire implements Receiver {
     while (size - at >= 5) {
       const end = at + 1 + chunk.readUInt32BE(at + 1);
       if (end > size) break;
+      if (chunk[at] === KEY) this.#key = Buffer.from(chunk.subarray(at + 5, end));
       at = end;
     }
     if (at > start) this.#socket?.emit('data', Buffer.from(chunk.subarray(start, at)));
@@ -141,9 +163,9 @@ export class Wire implements Receiver {
   }
 
   /** For the driver. */
-  async #connect(target: Target, isCurrent: () => boolean): Promise<Socket> {
+  async #connect(isCurrent: () => boolean): Promise<Socket> {
     try {
-      const socket = await openSocket(target, this);
+      const socket = await openSocket(this.#target, this);
       if (!isCurrent()) {
         socket.destroy();
         throw closed();
@@ -152,7 +174,7 @@ export class Wire implements Receiver {
       this.#socket = socket;
       // The driver would try again, at once and without an end, where a server hangs up before it has answered; but it does
       // so itself where the server is not of the kind that is wanted.
-      if (!target.target_session_attrs)
+      if (!this.#target.target_session_attrs)
         socket.once('close', (hadError) => {
           if (this.#ready || !isCurrent()) return;
           this.#abandon(closed());
@@ -181,10 +203,14 @@ export class Wire implements Receiver {
     } catch (error) {
       this.#renew();
       this.#opening = null;
-      for (const errand of this.#waiting.splice(0).flat()) errand.end(error as Error);
+      for (const errand of this.#waiting.splice(0).flat()) errand.end(error as Error, true);
       return;
     }
     this.#opening = null;
+    this.#sendWaiting();
+  }
+
+  #sendWaiting(): void {
     for (const errands of this.#waiting.splice(0)) this.#send(errands, false);
   }
 
@@ -204,13 +230,13 @@ export class Wire implements Receiver {
     this.#ready = false;
     this.#socket = null;
     this.#partial = null;
-    this.#names.clear();
-    this.#forgotten = [];
+    this.#key = null;
+    this.#prepared.clear();
     const reason = this.#error ?? closed();
     this.#error = null;
     for (const [position, { errands }] of this.#sent.splice(0).entries()) {
       // What was wrong with the first is not wrong with those behind it, unless it ended the connection.
-      for (const errand of errands) errand.end(position === 0 || isFatal(reason) ? reason : closed());
+      for (const errand of errands) errand.end(position === 0 || isFatal(reason) ? reason : closed(), false);
     }
   }
 
@@ -219,8 +245,8 @@ export class Wire implements Receiver {
     try {
       message = this.#write(errands);
     } catch (error) {
-      for (const { text } of errands) this.#forget(text);
-      for (const errand of errands) errand.end(error as Error);
+      for (const { text } of errands) this.#prepared.forget(text);
+      for (const errand of errands) errand.end(error as Error, false);
       return;
     }
     this.#sent.push({ errands, repeated, position: 0 });
@@ -229,35 +255,17 @@ export class Wire implements Receiver {
 
   #write(errands: readonly Errand[]): Buffer {
     // In front of all others: behind a statement that fails nothing is heard.
-    let forgotten: readonly string[] = this.#forgotten;
-    if (forgotten.length > 0) this.#forgotten = [];
+    let forgotten = this.#prepared.takeForgotten();
     const messages: Buffer[] = [];
     for (const { text, parameters, prepare } of errands) {
-      let name = prepare ? this.#names.get(text) : '';
+      let name = prepare ? this.#prepared.nameOf(text) : '';
       const isNew = name === undefined || name === '';
-      if (name === undefined) name = this.#remember(text);
+      if (name === undefined) name = this.#prepared.remember(text);
       messages.push(writeStatement({ name, text: isNew ? text : null, parameters, forgotten }));
       forgotten = [];
     }
     messages.push(SYNC);
     return Buffer.concat(messages);
-  }
-
-  #remember(text: string): string {
-    if (this.#names.size >= MOST_PREPARED) {
-      const [oldest] = this.#names.keys();
-      if (oldest !== undefined) this.#forget(oldest);
-    }
-    const name = `s${++this.#made}`;
-    this.#names.set(text, name);
-    return name;
-  }
-
-  #forget(text: string): void {
-    const name = this.#names.get(text);
-    if (name === undefined) return;
-    this.#names.delete(text);
-    this.#forgotten.push(name);
   }
 
   #handle(message: Buffer, start: number, end: number, owned: boolean): void {
@@ -301,14 +309,17 @@ export class Wire implements Receiver {
     const { errands, repeated } = this.#sent.shift() as OnItsWay;
     const error = this.#error;
     this.#error = null;
+    // What was sent behind it runs now.
+    if (this.#sent[0]?.errands[0]?.isAbandoned) this.stopAbandoned();
     if (error === null) {
-      for (const errand of errands) errand.end(null);
+      for (const errand of errands) errand.end(null, false);
       return;
     }
-    for (const { text } of errands) this.#forget(text);
-    // Of a statement that the server does not know any more, or planned for what is no more, nothing was run.
-    if (isOutdated(error) && !repeated) this.#send(errands, true);
-    else for (const errand of errands) errand.end(error);
+    // Of a statement that the server does not know (any more), or planned for what is no more, nothing was run.
+    if (isOutdated(error) && !repeated) {
+      for (const { text } of errands) this.#prepared.forget(text);
+      this.#send(errands, true);
+    } else for (const errand of errands) errand.end(error, false);
   }
 
   /** Keeps the beginning of a message whose rest is on its way. */
@@ -344,6 +355,7 @@ export class Wire implements Receiver {
   }
 }
 
+const KEY = 0x4b;
 const ROW = 0x44;
 const COMPLETE = 0x43;
 const ERROR = 0x45;
@@ -352,11 +364,6 @@ const READY = 0x5a;
 function isOutdated(error: Error): boolean {
   const code = 'code' in error ? error.code : '';
   return code === '26000' || (code === '0A000' && error.message.startsWith('cached plan'));
-}
-
-/** The driver learns of a failure from a socket's events alone, and must have written before they come. */
-function failingSocket(error: Error): Socket {
-  return new Duplex({ read: () => {}, write: (_chunk, _encoding, done) => done(error) }) as unknown as Socket;
 }
 
 function isFatal(error: Error): boolean {

@@ -1,0 +1,105 @@
+/**
+ * The connections for reads, and who may use them: what is or may be slow leaves some of them to the others, and one that
+ * cannot be opened is left aside while others can.
+ */
+import type { Wire } from './wire.js';
+
+/** A connection, and how many statements are on their way on it: all of one shape. */
+export interface Lane {
+  readonly wire: Wire;
+  load: number;
+  /** When the last of them was answered. */
+  ended: number;
+  /** How many times longer its statements take than they should: a backend may have to share its processor with others. */
+  drag: number;
+  /** Whether it carries what is not slow. */
+  isSwift: boolean;
+}
+
+/** Whose statement needs a connection. */
+export interface Passenger {
+  readonly isSwift: boolean;
+  readonly isCheap: boolean;
+  readonly isUnknown: boolean;
+}
+
+/** The part of the connections that slow reads may not use, nor half of it those that may be slow: they never stand in the way. */
+const RESERVED = 1 / 4;
+
+/** Milliseconds for which a connection that could not be opened is left aside. */
+const ASIDE = 1_000;
+
+export class Lanes {
+  readonly most: number;
+  /** The one that was used last is the last. */
+  readonly #free: Lane[];
+  readonly #aside: Lane[] = [];
+  readonly #all: readonly Lane[];
+  readonly #parallel: Lane | undefined;
+  readonly #reserved: number;
+  readonly #onReturn: () => void;
+  /** How many carry what is or may be slow. */
+  #slow = 0;
+
+  /** `onReturn` is called when one that was left aside may be used again. */
+  constructor(wires: readonly Wire[], onReturn: () => void) {
+    this.#all = wires.map((wire) => ({ wire, load: 0, ended: 0, drag: 1, isSwift: true }));
+    this.#free = [...this.#all];
+    this.#parallel = this.#free[0];
+    this.most = wires.length;
+    this.#reserved = wires.length > 1 ? Math.ceil(wires.length * RESERVED) : 0;
+    this.#onReturn = onReturn;
+  }
+
+  get busy(): number {
+    return this.most - this.#free.length - this.#aside.length;
+  }
+
+  get isAnyOpen(): boolean {
+    return this.#all.some(({ wire }) => wire.isOpen);
+  }
+
+  get isAnyOpening(): boolean {
+    return this.#all.some(({ wire }) => wire.isOpening);
+  }
+
+  mayTake({ isSwift, isUnknown }: Passenger): boolean {
+    if (this.#free.length === 0 && this.#aside.length < this.most) return false;
+    if (isSwift) return true;
+    const kept = isUnknown ? (this.#reserved + 1) >> 1 : this.#reserved;
+    return this.#slow < Math.max(1, this.most - this.#aside.length - kept);
+  }
+
+  /**
+   * The one that was used last: its statements are prepared, its memory is warm. Only the first may use several processors: a
+   * dear read that comes alone is done sooner, many would share them at a loss.
+   */
+  take({ isSwift, isCheap }: Passenger): Lane {
+    const isDear = !isCheap && this.#free[0] === this.#parallel;
+    const lane = (isDear ? this.#free.shift() : this.#free.pop()) ?? (this.#aside.shift() as Lane);
+    lane.isSwift = isSwift;
+    if (!isSwift) this.#slow++;
+    return lane;
+  }
+
+  release(lane: Lane, couldOpen: boolean): void {
+    if (!lane.isSwift) this.#slow--;
+    if (couldOpen) this.#return(lane, this.#free.length);
+    else {
+      this.#aside.push(lane);
+      setTimeout(() => {
+        const position = this.#aside.indexOf(lane);
+        // It may be in use, where all of them were aside.
+        if (position < 0) return;
+        this.#aside.splice(position, 1);
+        this.#return(lane, this.#free[0] === this.#parallel ? 1 : 0);
+        this.#onReturn();
+      }, ASIDE).unref();
+    }
+  }
+
+  #return(lane: Lane, position: number): void {
+    if (lane === this.#parallel) this.#free.unshift(lane);
+    else this.#free.splice(position, 0, lane);
+  }
+}

@@ -1,0 +1,192 @@
+/**
+ * Cohorts on connections of their own: members that fail or take long, reads that others must not hold up, connections that
+ * cannot be opened or are ended.
+ */
+import t from 'tap';
+import { Cohorts } from '../src/execute/cohorts.js';
+import { Database } from '../src/execute/database.js';
+import type { Shape } from '../src/execute/queue.js';
+import { createLibrary, databaseUrl, get, startDatabase, startTestService, waitFor, withSql } from './support.js';
+
+const server = await startDatabase();
+const libraryUrl = await createLibrary(server, 'lanes');
+await withSql(libraryUrl, (sql) =>
+  sql
+    .unsafe(`create function handle(value text) returns text language plpgsql as $$
+      begin
+        if value = 'slow' then perform pg_sleep(60); end if;
+        if value = 'wrong' then raise division_by_zero; end if;
+        if value = 'large' then raise configuration_limit_exceeded; end if;
+        return value;
+      end $$`)
+    .simple(),
+);
+
+async function openCohorts(connections: number, url = libraryUrl): Promise<Cohorts> {
+  const database = await Database.open({
+    url,
+    schema: 'public',
+    connections,
+    sessions: 1,
+    streams: 1,
+    imports: 1,
+    waitTimeout: 5_000,
+    statementTimeout: 20_000,
+    connectTimeout: 5_000,
+  });
+  t.teardown(() => database.close());
+  return new Cohorts(database.wires, true);
+}
+
+/** The answer, or the code of the failure; each waiter is told once. */
+function ask(cohorts: Cohorts, shape: Shape, value: string): Promise<string> {
+  return new Promise((resolve) => {
+    let told = 0;
+    const tell = (answer: string): void => resolve(++told === 1 ? answer : 'told twice');
+    cohorts.read(shape, [value], true, {
+      aborted: false,
+      take: (cell) => tell(String(cell)),
+      fail: (error) => tell(String((error as { code?: string }).code ?? error)),
+    });
+  });
+}
+
+function askTogether(cohorts: Cohorts, shape: Shape, values: readonly string[]): Promise<string[]> {
+  return Promise.all(values.map((value) => ask(cohorts, shape, value)));
+}
+
+function shapeOf(alone: string, together: string): Shape {
+  return {
+    statement: { text: `select ${alone}` },
+    cohort: () =>
+      `select number, ${together} from unnest($1::text[]) with ordinality as given (value, number) order by value <> 'slow'`,
+  };
+}
+
+t.test('members of a cohort that took too long are sent once more, and it is stopped', async (t) => {
+  const cohorts = await openCohorts(8);
+  const shape = shapeOf('$1::text', 'handle(value)');
+  for (let turn = 0; turn < 50; turn++) await ask(cohorts, shape, 'warm');
+  let values: string[] = [];
+  while (cohorts.parted === 0 && values.length < 4_096) {
+    values = Array.from({ length: values.length * 2 || 64 }, (_, n) => (n % 64 === 40 ? 'slow' : `fast ${n}`));
+    t.strictSame(await askTogether(cohorts, shape, values), values);
+  }
+  t.ok(cohorts.parted > 0, `${cohorts.parted} cohorts parted`);
+  const parted = cohorts.parted;
+  await waitFor(async () => cohorts.busy === 0, 10_000);
+  t.equal(cohorts.parted, parted, 'none is parted twice');
+  t.equal(cohorts.waiting, 0);
+  t.strictSame(await askTogether(cohorts, shape, ['a', 'b', 'c']), ['a', 'b', 'c'], 'its connection is of use again');
+});
+
+t.test('a shape that cannot be asked for by several is asked for by each', async (t) => {
+  const cohorts = await openCohorts(2);
+  const shape: Shape = {
+    statement: { text: 'select $1::text' },
+    cohort: () => {
+      throw new Error('too deep');
+    },
+  };
+  const values = Array.from({ length: 200 }, (_, n) => `value ${n}`);
+  for (let turn = 0; turn < 3; turn++) t.strictSame(await askTogether(cohorts, shape, values), values);
+});
+
+t.test('those that are refused are asked for once more, their neighbours are answered', async (t) => {
+  const cohorts = await openCohorts(8);
+  const shape = shapeOf('handle($1)', 'handle(value)');
+  for (let turn = 0; turn < 50; turn++) await ask(cohorts, shape, 'warm');
+  const expected = new Map([
+    ['wrong', '22012'],
+    ['large', '53400'],
+  ]);
+  let refused = 0;
+  let answered = 0;
+  const until = performance.now() + 2_000;
+  const run = async (value: string): Promise<void> => {
+    while (performance.now() < until) {
+      const answer = await ask(cohorts, shape, value);
+      if (answer !== (expected.get(value) ?? value)) t.fail(`${value}: ${answer}`);
+      if (expected.has(value)) refused++;
+      else answered++;
+    }
+  };
+  const good = Array.from({ length: 48 }, (_, n) => `good ${n}`);
+  await Promise.all([...good, 'wrong', 'wrong', 'large', 'large'].map(run));
+  t.ok(refused > 20 && answered > 200, `${refused} refused, ${answered} answered`);
+  t.ok(cohorts.parted > 0 && cohorts.parted <= refused, `${cohorts.parted} cohorts parted`);
+});
+
+t.test('reads that are always there do not hold up one that is seen for the first time, or is slow', async (t) => {
+  for (const connections of [2, 8]) {
+    const cohorts = await openCohorts(connections);
+    const swift = [1, 2, 3, 4].map((n) => shapeOf(`$1::text || pg_sleep(0.02 + 0.000${n})`, 'value'));
+    const slow = shapeOf('$1::text || pg_sleep(0.08)', 'value');
+    for (const shape of [...swift, slow, slow]) await ask(cohorts, shape, 'warm');
+    let isOver = false;
+    const crowd = swift.flatMap((shape) =>
+      Array.from({ length: 4 }, async () => {
+        while (!isOver) await ask(cohorts, shape, 'crowd');
+      }),
+    );
+    let longest = 0;
+    for (let turn = 0; turn < 8; turn++) {
+      const begun = performance.now();
+      await ask(cohorts, turn % 2 === 0 ? slow : shapeOf(`$1::text || '${turn}'`, 'value'), 'one');
+      longest = Math.max(longest, performance.now() - begun);
+    }
+    isOver = true;
+    await Promise.all(crowd);
+    t.ok(longest < 1_000, `with ${connections} connections the longest took ${longest.toFixed()} ms`);
+  }
+});
+
+t.test('a connection that cannot be opened is done without', async (t) => {
+  await withSql(libraryUrl, (sql) =>
+    sql.unsafe(`create role narrow login password 'narrow' connection limit 3`).simple(),
+  );
+  // One is for statements of our own.
+  const cohorts = await openCohorts(4, databaseUrl(server, 'lanes', { user: 'narrow', password: 'narrow' }));
+  const shape = shapeOf('$1::text || pg_sleep(0.01)', 'value');
+  const times: number[] = [];
+  for (let turn = 0; turn < 40; turn++) {
+    const begun = performance.now();
+    const values = ['a', 'b', 'c', 'd', 'e', 'f'].map((letter) => letter + turn);
+    t.strictSame(await askTogether(cohorts, shape, values), values, `turn ${turn}`);
+    times.push(performance.now() - begun);
+  }
+  const waited = times.filter((time) => time > 150).length;
+  t.ok(waited < 10, `${waited} of 40 turns waited for it`);
+});
+
+t.test('a connection that an administrator has ended costs no answer', async (t) => {
+  await withSql(libraryUrl, async (sql) => {
+    await sql`create view pauses as select id, (select id from pg_sleep(0.05)) as paused from articles`;
+    await sql`insert into service_collections (collection, primary_key) values ('pauses', 'id')`;
+  });
+  const service = await startTestService({ databaseUrl: libraryUrl });
+  const read = () => get(service, '/items/pauses/1?fields=id');
+  await waitFor(async () => (await read()).status === 200, 10_000);
+  const statuses = new Map<number, number>();
+  let isOver = false;
+  const readers = Array.from({ length: 6 }, async () => {
+    while (!isOver) {
+      const { status } = await read();
+      statuses.set(status, (statuses.get(status) ?? 0) + 1);
+    }
+  });
+  const ended = await withSql(libraryUrl, async (sql) => {
+    let count = 0;
+    for (let turn = 0; turn < 5; turn++) {
+      const rows =
+        await sql`select pg_terminate_backend(pid) from pg_stat_activity where query ~ 'pauses' and state = 'active' and pid <> pg_backend_pid()`;
+      count += rows.length;
+      await new Promise((resolve) => setTimeout(resolve, 300));
+    }
+    return count;
+  });
+  isOver = true;
+  await Promise.all(readers);
+  t.ok(ended > 0, `${ended} connections ended`);
+  t.strictSame([...statuses.keys()], [200]);
+});
