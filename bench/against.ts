@@ -21,6 +21,7 @@ import {
   makeContender,
   warm,
 } from './measure.js';
+import { UsageError } from './options.js';
 import { readStatement, type Statement } from './statement.js';
 import { addSubjects, removeAdded } from './subjects.js';
 import { judgeChange } from './verdict.js';
@@ -196,7 +197,7 @@ async function resolveCommit(revision: string): Promise<string> {
     });
     return stdout.trim();
   } catch {
-    throw new Error(`--against: there is no revision "${revision}"`);
+    throw new UsageError(`--against: there is no revision "${revision}"`);
   }
 }
 

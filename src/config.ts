@@ -287,12 +287,14 @@ export function workersFor(processors: number, connections: number): number {
   return Math.max(1, Math.min(Math.floor(processors / 2), Math.floor(connections / 2)));
 }
 
+const MOST_WORKERS = 256;
+
 function workers(initial: string, about: string): Option<number> {
-  const number = integer(initial, 1, 256, about);
   const parse = (value: string): number => {
     if (value === 'auto') return AUTOMATIC;
-    if (!/^\d+$/.test(value)) throw new Error(`must be a whole number from 1 to 256, or auto, not "${value}"`);
-    const wanted = number.parse(value);
+    const wanted = /^\d+$/.test(value) ? Number(value) : Number.NaN;
+    if (!(wanted >= 1 && wanted <= MOST_WORKERS))
+      throw new Error(`must be a whole number from 1 to ${MOST_WORKERS}, or auto, not "${value}"`);
     if (wanted > 1 && process.platform !== 'linux') throw new Error('only Linux lets several threads share a port');
     return wanted;
   };
