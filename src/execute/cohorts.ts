@@ -165,9 +165,7 @@ export class Cohorts {
       text,
       parameters: parameters.map((_, slot) => arrayLiteral(members.map((member) => member.parameters[slot] ?? null))),
       prepare: true,
-      get isAbandoned() {
-        return parted;
-      },
+      isAbandoned: () => parted,
       row: (number, cell) => members[number - 1]?.take(cell),
       end: (error, unsent) => {
         clearTimeout(timer);

@@ -166,13 +166,7 @@ export class Reads {
     waiter: { readonly aborted: boolean },
   ): Promise<Buffer | null> {
     return new Promise((resolve, reject) => {
-      this.#send(parsed, compiled, caller, {
-        get aborted() {
-          return waiter.aborted;
-        },
-        take: (cell) => resolve(keep(cell)),
-        fail: reject,
-      });
+      this.#send(parsed, compiled, caller, new Promised(waiter, resolve, reject));
     });
   }
 
@@ -310,6 +304,31 @@ class Answer implements Waiter {
 
   take(cell: Buffer | null): void {
     this.#waiter.take(cell);
+  }
+}
+
+/** Settles a promise. */
+class Promised implements Waiter {
+  readonly #asker: { readonly aborted: boolean };
+  readonly #resolve: (cell: Buffer | null) => void;
+  readonly fail: (error: unknown) => void;
+
+  constructor(
+    asker: { readonly aborted: boolean },
+    resolve: (cell: Buffer | null) => void,
+    reject: (error: unknown) => void,
+  ) {
+    this.#asker = asker;
+    this.#resolve = resolve;
+    this.fail = reject;
+  }
+
+  get aborted(): boolean {
+    return this.#asker.aborted;
+  }
+
+  take(cell: Buffer | null): void {
+    this.#resolve(keep(cell));
   }
 }
 

@@ -24,8 +24,8 @@ export interface Errand {
   row(number: number, cell: Buffer | null): void;
   /** Once, behind the last row. `unsent` tells that the connection could not be opened. */
   end(error: Error | null, unsent: boolean): void;
-  /** Whether nobody waits for it any more. */
-  readonly isAbandoned?: boolean;
+  /** Whether nobody waits for it any more. A function: a getter would make a hidden class for each errand, and keep it alive. */
+  isAbandoned?(): boolean;
 }
 
 const LENT = 32_768;
@@ -122,7 +122,7 @@ export class Wire implements Receiver {
 
   /** Stops the statement that runs, if nobody waits for it any more. What comes meanwhile waits, lest it be stopped instead. */
   stopAbandoned(): void {
-    if (this.#stopping || this.#key === null || !this.#sent[0]?.errands[0]?.isAbandoned) return;
+    if (this.#stopping || this.#key === null || !this.#sent[0]?.errands[0]?.isAbandoned?.()) return;
     this.#stopping = true;
     void stopStatement(this.#target, this.#socket as Socket, this.#key).finally(() => {
       this.#stopping = false;
@@ -310,7 +310,7 @@ export class Wire implements Receiver {
     const error = this.#error;
     this.#error = null;
     // What was sent behind it runs now.
-    if (this.#sent[0]?.errands[0]?.isAbandoned) this.stopAbandoned();
+    if (this.#sent.length > 0) this.stopAbandoned();
     if (error === null) {
       for (const errand of errands) errand.end(null, false);
       return;
