@@ -30,6 +30,9 @@ const CHEAP_MEMBERS = 8;
 const CHEAPEST_MEMBERS = 80;
 /** Connections that cheap reads of one shape use at a time. */
 const CHEAP_LANES = 2;
+/** Company pays where it takes at most so many times longer than one alone; else it is not tried for so many statements. */
+const PAYING = 1.25;
+const RESTING = 16;
 /** Milliseconds that a statement takes by itself, at most. */
 const OVERHEAD = 0.1;
 /** So many times slower than another one is a connection behind whose statement none should go. */
@@ -98,6 +101,15 @@ export class Queue implements Passenger {
    * its way is its cost, the rest is waiting, which company makes shorter.
    */
   #cost: number | null = null;
+  /**
+   * Members that a statement may carry though they seem dear: where all processors are busy even the cheapest take long alone,
+   * and hardly longer in company. It grows while company pays.
+   */
+  #trial = 1;
+  /** Milliseconds that one took alone. */
+  #single = 0;
+  /** Statements to come before company is tried again. */
+  #rest = 0;
   #joinable: boolean | null = null;
 
   constructor(shape: Shape) {
@@ -136,8 +148,8 @@ export class Queue implements Passenger {
 
   get mostMembers(): number {
     if (this.#cost === null) return 1;
-    const affordable = Math.max(1, Math.min(MOST_MEMBERS, Math.floor(BUDGET / this.#cost)));
-    return this.isCheap ? Math.min(affordable, this.#share) : affordable;
+    const affordable = Math.min(MOST_MEMBERS, Math.floor(BUDGET / this.#cost));
+    return this.isCheap ? Math.min(affordable, this.#share) : Math.max(affordable, this.#trial);
   }
 
   /** What is just not too large or too deep for one member may be so for several. */
@@ -194,14 +206,23 @@ export class Queue implements Passenger {
   learn(time: number, members: number, lane: Lane, failed: boolean): void {
     const cost = time / members;
     if (this.#cost !== null && !failed) lane.drag += (time / (OVERHEAD + this.#cost * members) - lane.drag) / 2;
+    if (!failed) this.#tryCompany(time, members);
     this.#learn(cost, failed);
+  }
+
+  #tryCompany(time: number, members: number): void {
+    if (members === 1) this.#single += (time - this.#single) / 4;
+    if (members < this.#trial || --this.#rest > 0) return;
+    const pays = members === 1 || time <= PAYING * this.#single;
+    if (!pays) this.#rest = RESTING;
+    this.#trial = pays && time * 2 < LONGEST ? Math.min(MOST_MEMBERS, members * 2) : Math.max(1, members >> 1);
   }
 
   /** What fails does so fast: of that nothing is learned but that it took long. */
   #learn(cost: number, failed: boolean): void {
     if (failed && cost < (this.#cost ?? SLOW)) return;
     const known = this.#cost ?? cost;
-    this.#cost = known + (cost - known) * (cost < known ? 0.5 : 0.05);
+    this.#cost = known + (cost - known) * (cost < known ? 0.5 : 0.01);
   }
 
   /** So dear, as far as we know, that its reads travel alone until some of them have shown otherwise. */
