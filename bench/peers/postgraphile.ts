@@ -1,6 +1,6 @@
 /**
  * PostGraphile 5, from a folder where npm installed it: this project's, or the one that is named. It asks for Node 22:
- * `npm install postgraphile node@22` puts one into the same folder, which is then used.
+ * `npm install postgraphile@5 node@22` puts one into the same folder, which is then used.
  */
 import { existsSync } from 'node:fs';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
@@ -21,6 +21,7 @@ export const startPostGraphile: StartPeer = async (options) => {
     throw new Error(`--postgraphile: there is no node_modules/postgraphile in ${folder}`);
   }
   const { version } = JSON.parse(await readFile(manifest, 'utf8')) as { version: string };
+  if (Number.parseInt(version, 10) !== 5) throw new Error(`--postgraphile: version 5 is needed, not ${version}`);
   const own = join(modules, '.bin', 'node');
   const node = existsSync(own) ? own : process.execPath;
   const temporary = await mkdtemp(join(tmpdir(), 'bench-postgraphile-'));

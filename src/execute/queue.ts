@@ -215,7 +215,7 @@ export class Queue implements Passenger {
     if (members < this.#trial || --this.#rest > 0) return;
     const pays = members === 1 || time <= PAYING * this.#single;
     if (!pays) this.#rest = RESTING;
-    this.#trial = pays && time * 2 < LONGEST ? Math.min(MOST_MEMBERS, members * 2) : Math.max(1, members >> 1);
+    this.#trial = pays && time * 4 < LONGEST ? Math.min(MOST_MEMBERS, members * 2) : Math.max(1, members >> 1);
   }
 
   /** What fails does so fast: of that nothing is learned but that it took long. */
