@@ -229,6 +229,20 @@ t.test('a statement that fails is kept, one that is not understood is not', asyn
   t.equal(await askCell(wire, kept), `${divide}: 2`);
 });
 
+t.test('a statement behind one that failed is introduced again, and nothing runs twice', async (t) => {
+  const wire = await openWire();
+  await withSql(libraryUrl, (sql) => sql`create sequence turns`);
+  const take = (divisor: string) =>
+    ask(
+      wire,
+      { text: `select nextval('turns')::text where 6 / $1::int > 0`, parameters: [divisor], prepare: true },
+      { text: `select 'behind'`, prepare: true },
+    );
+  await t.rejects(take('0'));
+  t.strictSame(await take('2'), [[[0, '1']], [[0, 'behind']]]);
+  t.strictSame(await take('3'), [[[0, '2']], [[0, 'behind']]]);
+});
+
 t.test('a backend that is killed with none, one, two and three statements on their way', async (t) => {
   const wire = await openWire();
   for (let count = 0; count <= 3; count++) {

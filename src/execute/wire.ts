@@ -51,6 +51,9 @@ export type OpenClient = (socket: () => Promise<Socket>, onclose: () => void) =>
 interface OnItsWay {
   readonly errands: readonly Errand[];
   readonly repeated: boolean;
+  /** The texts that the server is to keep from now on, and how many of them it has understood: behind a failure it hears nothing. */
+  readonly introduced: readonly string[];
+  understood: number;
   /** The statement whose answer arrives. */
   position: number;
 }
@@ -241,25 +244,28 @@ export class Wire implements Receiver {
   }
 
   #send(errands: readonly Errand[], repeated: boolean): void {
+    const introduced: string[] = [];
     let message: Buffer;
     try {
-      message = this.#write(errands);
+      message = this.#write(errands, introduced);
     } catch (error) {
-      for (const { text } of errands) this.#prepared.forget(text);
+      for (const text of introduced) this.#prepared.forget(text);
       for (const errand of errands) errand.end(error as Error, false);
       return;
     }
-    this.#sent.push({ errands, repeated, position: 0 });
+    this.#sent.push({ errands, repeated, introduced, understood: 0, position: 0 });
     this.#socket?.write(message);
   }
 
-  #write(errands: readonly Errand[]): Buffer {
+  /** Adds to `introduced` the texts that the server has not seen. */
+  #write(errands: readonly Errand[], introduced: string[]): Buffer {
     // In front of all others: behind a statement that fails nothing is heard.
     let forgotten = this.#prepared.takeForgotten();
     const messages: Buffer[] = [];
     for (const { text, parameters, prepare } of errands) {
       let name = prepare ? this.#prepared.nameOf(text) : '';
       const isNew = name === undefined || name === '';
+      if (isNew) introduced.push(text);
       if (name === undefined) name = this.#prepared.remember(text);
       messages.push(writeStatement({ name, text: isNew ? text : null, parameters, forgotten }));
       forgotten = [];
@@ -276,6 +282,9 @@ export class Wire implements Receiver {
     switch (message[start]) {
       case ROW:
         this.#row(message, start + 5, owned);
+        break;
+      case PARSED:
+        (this.#sent[0] as OnItsWay).understood++;
         break;
       case COMPLETE:
         (this.#sent[0] as OnItsWay).position++;
@@ -306,7 +315,7 @@ export class Wire implements Receiver {
   }
 
   #end(): void {
-    const { errands, repeated } = this.#sent.shift() as OnItsWay;
+    const { errands, repeated, introduced, understood } = this.#sent.shift() as OnItsWay;
     const error = this.#error;
     this.#error = null;
     // What was sent behind it runs now.
@@ -315,7 +324,8 @@ export class Wire implements Receiver {
       for (const errand of errands) errand.end(null, false);
       return;
     }
-    // Of a statement that the server does not know (any more), or planned for what is no more, nothing was run.
+    for (const text of introduced.slice(understood)) this.#prepared.forget(text);
+    // Of a statement that the server does not know any more, or planned for what is no more, nothing was run.
     if (isOutdated(error) && !repeated) {
       for (const { text } of errands) this.#prepared.forget(text);
       this.#send(errands, true);
@@ -356,6 +366,7 @@ export class Wire implements Receiver {
 }
 
 const KEY = 0x4b;
+const PARSED = 0x31;
 const ROW = 0x44;
 const COMPLETE = 0x43;
 const ERROR = 0x45;
