@@ -5,7 +5,8 @@
 import t from 'tap';
 import { Cohorts } from '../src/execute/cohorts.js';
 import { Database } from '../src/execute/database.js';
-import type { Shape } from '../src/execute/queue.js';
+import type { Lane } from '../src/execute/lanes.js';
+import { Queue, type Shape } from '../src/execute/queue.js';
 import { createLibrary, databaseUrl, get, startDatabase, startTestService, waitFor, withSql } from './support.js';
 
 const server = await startDatabase();
@@ -139,6 +140,43 @@ t.test('reads that are always there do not hold up one that is seen for the firs
     await Promise.all(crowd);
     t.ok(longest < 1_000, `with ${connections} connections the longest took ${longest.toFixed()} ms`);
   }
+});
+
+/** What a queue knows of a connection: it never uses it. */
+function makeLane(): Lane {
+  return { wire: undefined as never, load: 0, ended: 0, drag: 1, isSwift: true };
+}
+
+t.test(
+  'company is tried where it takes hardly longer than one alone, and given up where it does not pay',
+  async (t) => {
+    const shape = shapeOf('$1', 'value');
+    const [busy, dear, slow] = [new Queue(shape), new Queue(shape), new Queue(shape)];
+    const sizes: number[] = [];
+    for (let turn = 0; turn < 7; turn++) {
+      sizes.push(busy.mostMembers);
+      busy.learn(40, busy.mostMembers, makeLane(), false);
+    }
+    t.strictSame(sizes, [1, 2, 4, 8, 16, 32, 64], 'a busy machine, however many there are');
+    for (let turn = 0; turn < 40; turn++) {
+      t.ok(dear.mostMembers <= 2, 'each takes its time');
+      dear.learn(10 * dear.mostMembers, dear.mostMembers, makeLane(), false);
+      slow.learn(100, 1, makeLane(), false);
+      t.equal(slow.mostMembers, 1, 'two would take too long');
+    }
+  },
+);
+
+t.test('none goes behind a statement on a connection that lags', async (t) => {
+  const queue = new Queue(shapeOf('$1', 'value'));
+  const [prompt, lagging] = [makeLane(), makeLane()];
+  for (let turn = 0; turn < 5; turn++) queue.learn(0.2, 1, prompt, false);
+  queue.learn(3, 1, lagging, false);
+  for (const lane of [prompt, lagging]) queue.depart(1, lane, 0);
+  t.equal(queue.busyLane, prompt);
+  queue.depart(1, prompt, 0);
+  t.equal(queue.busyLane, null);
+  t.equal(queue.shouldWait(1), true);
 });
 
 t.test('a connection that cannot be opened is done without', async (t) => {

@@ -106,8 +106,8 @@ export class Queue implements Passenger {
    * and hardly longer in company. It grows while company pays.
    */
   #trial = 1;
-  /** Milliseconds that one took alone. */
-  #single = 0;
+  /** Milliseconds that one takes alone, null before the first. */
+  #single: number | null = null;
   /** Statements to come before company is tried again. */
   #rest = 0;
   #joinable: boolean | null = null;
@@ -211,9 +211,10 @@ export class Queue implements Passenger {
   }
 
   #tryCompany(time: number, members: number): void {
-    if (members === 1) this.#single += (time - this.#single) / 4;
+    const known = this.#single ?? time;
+    if (members === 1) this.#single = known + (time - known) / 4;
     if (members < this.#trial || --this.#rest > 0) return;
-    const pays = members === 1 || time <= PAYING * this.#single;
+    const pays = members === 1 || time <= PAYING * known;
     if (!pays) this.#rest = RESTING;
     this.#trial = pays && time * 4 < LONGEST ? Math.min(MOST_MEMBERS, members * 2) : Math.max(1, members >> 1);
   }

@@ -1,8 +1,7 @@
 /**
  * A connection whose rows are handed on while they arrive: no promise, no object and no memory per row. For reads, and for a
- * write with its read-back. The
- * driver opens it (it knows hosts, passwords and settings) and closes it; between the two the bytes are ours, because what
- * the driver costs per statement and per byte bounds what the service can do (bench/profile.md).
+ * write with its read-back. The driver opens it (it knows hosts, passwords and settings) and closes it; between the two the
+ * bytes are ours, because what the driver costs per statement and per byte bounds what the service can do (bench/profile.md).
  */
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
