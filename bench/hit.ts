@@ -34,6 +34,7 @@ export async function measureHits(databaseUrl: string): Promise<void> {
         accessToken: '',
         address: '127.0.0.1',
         cookie: () => '',
+        begun: 0,
         cookieRefused: false,
       });
       const ignore = (): void => undefined;

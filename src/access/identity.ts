@@ -2,6 +2,7 @@
  * Who asks. A token is looked up once and remembered until something about users or policies changes, so that a warm request
  * spends no statement on it and is answered at once. What a token allows may depend on the address it comes from.
  */
+import { performance } from 'node:perf_hooks';
 import { LRUCache } from 'lru-cache';
 import { forbidden, invalidCredentials, invalidIp, invalidPayload, ServiceError } from '../errors.js';
 import type { Caller } from '../sql/parameter.js';
@@ -39,6 +40,8 @@ export interface Presented {
   /** `?access_token=`, or ''. */
   readonly accessToken: string;
   readonly address: string;
+  /** When it came, by the clock of `performance`. */
+  readonly begun: number;
   cookie(name: string): string;
   /** Set where the session cookie was refused: the client shall drop it. */
   cookieRefused: boolean;
@@ -97,8 +100,8 @@ interface Known {
   /** Null where the address makes no difference. */
   readonly anywhere: Identity | null;
   readonly session: string | null;
-  /** Milliseconds since 1970. */
-  readonly expires: number;
+  /** When it has to be looked up again, by the clock of `performance`: a table that forgets by itself sets timers for that. */
+  readonly until: number;
 }
 
 export class Identities {
@@ -106,7 +109,7 @@ export class Identities {
   readonly #tokens: Tokens;
   readonly #cookieName: string;
   /** By the value of an Authorization header that carries the token. */
-  readonly #known = new LRUCache<string, Known>({ max: MOST, ttl: REMEMBERED });
+  readonly #known = new LRUCache<string, Known>({ max: MOST });
   /** Signatures stay right whatever changes in the database. */
   readonly #verified = new LRUCache<string, AccessClaims>({ max: MOST });
   readonly #pending = new Map<string, Promise<Known>>();
@@ -123,11 +126,11 @@ export class Identities {
     const { authorization } = presented.headers;
     if (authorization !== '' && presented.accessToken === '') {
       const known = this.#known.get(authorization);
-      if (known && Date.now() < known.expires) return identityAt(known, presented);
+      if (known && presented.begun < known.until) return identityAt(known, presented);
     }
     const carried = this.#carriedBy(presented);
     const known = this.#known.get(carried);
-    if (known && Date.now() < known.expires) return identityAt(known, presented);
+    if (known && presented.begun < known.until) return identityAt(known, presented);
     return this.#find(carried).then(
       (found) => identityAt(found, presented),
       (error: unknown) => {
@@ -189,7 +192,8 @@ export class Identities {
     const account = await this.#lookup(holderOf(token, claims));
     if (!account) throw invalidCredentials();
     const expires = Math.min(claims?.expires ?? Number.POSITIVE_INFINITY, account.expires ?? Number.POSITIVE_INFINITY);
-    const known = remember(account, claims?.session ?? null, expires);
+    const until = performance.now() + Math.min(REMEMBERED, expires - Date.now());
+    const known = remember(account, claims?.session ?? null, until);
     // What was read before a change must not be remembered after it.
     if (generation === this.#generation) this.#known.set(carried, known);
     return known;
@@ -217,11 +221,11 @@ function identityAt(known: Known, presented: Presented): Identity {
 /** Addresses that one holder is remembered at. */
 const ADDRESSES = 100;
 
-function remember(account: Account, session: string | null, expires: number): Known {
+function remember(account: Account, session: string | null, until: number): Known {
   const tests = account.policies.map((policy) => testOf(policy));
   if (tests.every((test) => test === null)) {
     const identity = identityOf(account, account.policies, session);
-    return { at: () => identity, anywhere: identity, session, expires };
+    return { at: () => identity, anywhere: identity, session, until };
   }
   const places = new LRUCache<string, Identity>({ max: ADDRESSES });
   const at = (address: string): Identity => {
@@ -233,7 +237,7 @@ function remember(account: Account, session: string | null, expires: number): Kn
     places.set(address, identity);
     return identity;
   };
-  return { at, anywhere: null, session, expires };
+  return { at, anywhere: null, session, until };
 }
 
 function testOf({ ip_access: list }: HeldPolicy): AddressTest | null {

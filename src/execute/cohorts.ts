@@ -4,7 +4,9 @@
  * that were not sent yet join: none is answered from a snapshot older than its arrival. One that waits for nothing is sent
  * at once, as it is.
  */
+import { performance } from 'node:perf_hooks';
 import { arrayLiteral } from '../sql/codec.js';
+import { Deadlines } from './deadlines.js';
 import { Lanes } from './lanes.js';
 import { LONGEST, Member, MOST_MEMBERS, PATIENCE, Queue, type Shape, type Waiter } from './queue.js';
 import type { Errand, Wire } from './wire.js';
@@ -22,6 +24,7 @@ export class Cohorts {
   readonly #queues = new WeakMap<Shape, Queue>();
   /** Shapes with members that wait, in the order in which they get their turn. */
   #turns: Queue[] = [];
+  readonly #deadlines = new Deadlines(LONGEST);
   #scheduled = false;
   #timer: NodeJS.Timeout | null = null;
 
@@ -156,11 +159,11 @@ export class Cohorts {
       this.#enter(queue);
       this.#schedule();
     };
-    const timer = setTimeout(() => {
+    const deadline = this.#deadlines.add(() => {
       queue.becomeDear();
       part();
       wire.stopAbandoned();
-    }, LONGEST);
+    });
     return {
       text,
       parameters: parameters.map((_, slot) => arrayLiteral(members.map((member) => member.parameters[slot] ?? null))),
@@ -168,7 +171,7 @@ export class Cohorts {
       isAbandoned: () => parted,
       row: (number, cell) => members[number - 1]?.take(cell),
       end: (error, unsent) => {
-        clearTimeout(timer);
+        this.#deadlines.remove(deadline);
         // Those that were parted are answered each by its own statement.
         if (end(error, unsent, parted) || parted || members.every((member) => member.isAnswered)) return;
         if (error !== null && isOfTheirValues(error)) part();

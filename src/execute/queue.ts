@@ -2,6 +2,7 @@
  * What waits and what is on its way, of the reads of one shape: how dear they are, how many of them should travel together,
  * and on which connections.
  */
+import { performance } from 'node:perf_hooks';
 import type { Lane, Passenger } from './lanes.js';
 
 /** A read whose values may travel beside those of others. */

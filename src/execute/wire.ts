@@ -17,8 +17,8 @@ export interface Errand {
   /** Whether the connection keeps the statement for the next time. */
   readonly prepare: boolean;
   /**
-   * A row of a cell, or of a number and a cell. A cell of at most LENT bytes is lent for the time of the call: its memory is
-   * used again. A larger one is the receiver's.
+   * A row of a cell, or of a number and a cell. A cell of at most LENT bytes is lent until what has arrived with it is read and
+   * the promises that were settled meanwhile have been heard: then its memory is used again. A larger one is the receiver's.
    */
   row(number: number, cell: Buffer | null): void;
   /** Once, behind the last row. `unsent` tells that the connection could not be opened. */
@@ -29,7 +29,7 @@ export interface Errand {
 
 const LENT = 32_768;
 
-/** A cell for longer than the call that brought it. */
+/** A cell for longer than it is lent. */
 export function keep(cell: Buffer | null): Buffer | null {
   return cell !== null && cell.length <= LENT ? Buffer.from(cell) : cell;
 }
@@ -75,7 +75,9 @@ export class Wire implements Receiver {
   /** Ends the attempt that is being made. */
   #abandon: (reason: Error) => void = () => {};
   #error: Error | null = null;
-  readonly #scratch = Buffer.allocUnsafeSlow(SCRATCH);
+  /** The one that is filled next, and the one whose cells are lent. */
+  #scratch = Buffer.allocUnsafeSlow(SCRATCH);
+  #lent = Buffer.allocUnsafeSlow(SCRATCH);
   /** What the server wants to hear from whoever asks it to stop a statement. */
   #key: Buffer | null = null;
   #stopping = false;
@@ -350,8 +352,10 @@ export class Wire implements Receiver {
       if (this.#present < partial.length) return at;
       const length = 1 + partial.readUInt32BE(1);
       if (length === partial.length) {
+        const owned = partial.buffer !== this.#scratch.buffer;
         this.#partial = null;
-        this.#handle(partial, 0, length, partial.buffer !== this.#scratch.buffer);
+        [this.#scratch, this.#lent] = [this.#lent, this.#scratch];
+        this.#handle(partial, 0, length, owned);
         return at;
       }
       // Only the head of the message had arrived.

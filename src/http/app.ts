@@ -1,4 +1,5 @@
 /** The HTTP server: every request passes here, from the socket to its route and back. */
+import { performance } from 'node:perf_hooks';
 import type { Config } from '../config.js';
 import { invalidQuery } from '../errors.js';
 import type { Observer } from '../observe.js';
@@ -10,7 +11,8 @@ import { Exchange } from './exchange.js';
 import type { Limit } from './limiter.js';
 import { createNetwork } from './network.js';
 import { createOriginCheck } from './origin.js';
-import { errorReply, LATER, noContent, type Outcome, type Reply, stream, type WriteOptions, write } from './reply.js';
+import { Outbox } from './outbox.js';
+import { errorReply, headOf, LATER, noContent, type Outcome, type Reply, stream } from './reply.js';
 import type { Route, Router } from './router.js';
 import { loadSockets, openPort, type Place } from './sockets.js';
 import { LEFT } from './traffic.js';
@@ -41,24 +43,22 @@ export async function listen(router: Router, { config, place, limit, observe }: 
   const running: Running = { count: 0, closing: false, idle: null };
   const report = (exchange: Exchange, error: unknown): void =>
     observe({ kind: 'request-failed', id: exchange.id, method: exchange.method, path: exchange.path, error });
-  const writeOptions = (exchange: Exchange): WriteOptions => ({
-    timing: config.SERVER_TIMING,
-    headers: cors.headers(exchange),
-    close: running.closing || exchange.unread,
-    report: (error) => report(exchange, error),
-  });
   const counts = config.METRICS !== 'off';
   const done = (exchange: Exchange): void => {
     if (counts) count(exchange, router);
     if (--running.count === 0) running.idle?.();
   };
+  const outbox = new Outbox(
+    ({ exchange }) => done(exchange),
+    ({ exchange }, error) => refuse(exchange, error),
+  );
   const send = (exchange: Exchange, reply: Reply): void => {
-    if (typeof reply.body !== 'function' || exchange.method === 'HEAD') {
-      const sent = write(exchange, reply, writeOptions(exchange));
-      if (sent) void sent.then(() => done(exchange));
-      else done(exchange);
-    } else
-      stream(exchange, reply, reply.body, writeOptions(exchange)).then(
+    const headers = cors.headers(exchange);
+    const close = running.closing || exchange.unread;
+    if (typeof reply.body !== 'function' || exchange.method === 'HEAD')
+      outbox.add({ exchange, reply, head: headOf(exchange, reply, headers), close });
+    else
+      stream(exchange, reply, reply.body, { headers, close, report }).then(
         () => done(exchange),
         (error: unknown) => refuse(exchange, error),
       );

@@ -45,7 +45,7 @@ export function createCompression(config: Config): Compression | null {
       if (!isCompressible(reply)) return reply;
       const varied = withHeaders(reply, { Vary: 'Accept-Encoding' });
       const { wanted } = exchange;
-      if (reply.status === 304) return withTag(varied, heldTag(exchange, reply));
+      if (reply.status === 304) return { ...varied, tag: heldTag(exchange, reply) };
       if (wanted === null || (!wanted.always && sizeOf(reply) < least)) return varied;
       return compress(exchange, varied, wanted.encoding);
     },
@@ -74,9 +74,9 @@ const COMPRESSIBLE = /^(?:application\/(?:[\w.-]+\+)?json|application\/x-ndjson|
  * Text of the API: not the files of the IDE, and nothing secret, whose length could tell of it when a part of the same body
  * can be chosen by somebody else.
  */
-function isCompressible({ status, type, secret, headers }: Reply): boolean {
+function isCompressible({ status, type, secret, tag, headers }: Reply): boolean {
   if (secret || status === 204 || headers?.['Content-Encoding'] !== undefined) return false;
-  return status === 304 ? headers?.ETag !== undefined : COMPRESSIBLE.test(type);
+  return status === 304 ? tag !== undefined : COMPRESSIBLE.test(type);
 }
 
 /** What is streamed may be long. */
@@ -85,10 +85,9 @@ function sizeOf({ body }: Reply): number {
 }
 
 function compress(exchange: Exchange, reply: Reply, encoding: Encoding): Reply | Promise<Reply> {
-  const { body, headers } = reply;
-  const tag = headers?.ETag;
+  const { body, tag } = reply;
   const encoded = withHeaders(reply, { 'Content-Encoding': CODINGS[encoding] });
-  const tagged = typeof tag === 'string' ? withTag(encoded, tagOf(tag, encoding)) : encoded;
+  const tagged = tag === undefined ? encoded : { ...encoded, tag: tagOf(tag, encoding) };
   if (typeof body === 'function') return { ...tagged, body: compressing(body, encoding) };
   // Without a body nobody knows its length: it is left out.
   if (exchange.method === 'HEAD') return { ...tagged, body: async () => {} };
@@ -163,7 +162,7 @@ function tagOf(tag: string, encoding: Encoding): string {
 
 /** The client holds the same content in one coding or another: it is told which one is still good. */
 function heldTag({ headers, wanted }: Exchange, reply: Reply): string {
-  const tag = String(reply.headers?.ETag);
+  const tag = reply.tag ?? '';
   const held = headers.ifNoneMatch.split(',').map((each) => each.trim().replace(/^W\//, ''));
   const preferred = wanted === null ? tag : tagOf(tag, wanted.encoding);
   if (held.includes(preferred)) return preferred;
@@ -173,10 +172,6 @@ function heldTag({ headers, wanted }: Exchange, reply: Reply): string {
 /** The tag of the content, whatever its coding. */
 export function plainTag(tag: string): string {
   return tag.replace(/-(?:gzip|br)"$/, '"');
-}
-
-function withTag(reply: Reply, tag: string): Reply {
-  return withHeaders(reply, { ETag: tag });
 }
 
 function withHeaders(reply: Reply, headers: Record<string, string>): Reply {

@@ -2,7 +2,9 @@
  * One request and its response. uWebSockets keeps a request only until its handler returns, so everything of it is read
  * here at once; the response may be written at any later time, unless the client has left.
  */
+
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
+import { performance } from 'node:perf_hooks';
 import { invalidPayload, unsupportedMediaType } from '../errors.js';
 import { readCookie } from './cookies.js';
 import type { Wanted } from './encoding.js';
@@ -71,7 +73,7 @@ export class Exchange {
   readonly #forwarded: string;
   readonly #forwardedProtocol: string;
   #address: string | null = null;
-  readonly #abortListeners: (() => void)[] = [];
+  #abortListeners: (() => void)[] | null = null;
   #mark = this.begun;
   #body: Promise<Buffer> | null = null;
 
@@ -82,23 +84,22 @@ export class Exchange {
     const [queryString, accessToken] = query.includes('access_token=') ? takeAccessToken(query) : [query, ''];
     this.queryString = queryString;
     this.accessToken = accessToken;
+    // Every header costs its reading: these are read where they may matter.
     const reads = this.method === 'GET' || this.method === 'HEAD';
     const authorization = request.getHeader('authorization');
-    // Every header costs its reading: these are read where they may matter.
-    const written = (name: string): string => (reads ? '' : request.getHeader(name));
     this.headers = {
       authorization,
       accept: request.getHeader('accept'),
-      contentType: written('content-type'),
+      contentType: reads ? '' : request.getHeader('content-type'),
       origin: !reads || door.answersOrigins ? request.getHeader('origin') : '',
-      requestMethod: written('access-control-request-method'),
+      requestMethod: reads ? '' : request.getHeader('access-control-request-method'),
       prefer: request.getHeader('prefer'),
       ifNoneMatch: request.getHeader('if-none-match'),
-      idempotencyKey: written('idempotency-key'),
+      idempotencyKey: reads ? '' : request.getHeader('idempotency-key'),
       cookie: reads && isBearer(authorization) ? '' : request.getHeader('cookie'),
-      userAgent: written('user-agent'),
-      host: written('host'),
-      fetchSite: written('sec-fetch-site'),
+      userAgent: reads ? '' : request.getHeader('user-agent'),
+      host: reads ? '' : request.getHeader('host'),
+      fetchSite: reads ? '' : request.getHeader('sec-fetch-site'),
     };
     const { network } = door;
     this.#door = door;
@@ -108,7 +109,7 @@ export class Exchange {
     this.response = response;
     response.onAborted(() => {
       this.aborted = true;
-      for (const listener of this.#abortListeners) listener();
+      for (const listener of this.#abortListeners ?? []) listener();
     });
   }
 
@@ -141,6 +142,7 @@ export class Exchange {
   /** Calls back when the client leaves; at once if it already has. */
   onAbort(listener: () => void): void {
     if (this.aborted) listener();
+    else if (this.#abortListeners === null) this.#abortListeners = [listener];
     else this.#abortListeners.push(listener);
   }
 
@@ -157,7 +159,8 @@ export class Exchange {
   staged(stage: Stage): void {
     if (!this.#door.timing) return;
     const now = performance.now();
-    this.timing += `${this.timing === '' ? '' : ', '}${stage};dur=${Math.round((now - this.#mark) * 100) / 100}`;
+    const spent = written(stage, Math.round((now - this.#mark) * 100));
+    this.timing = this.timing === '' ? spent : `${this.timing}, ${spent}`;
     this.#mark = now;
   }
 
@@ -230,10 +233,22 @@ function decodeToken(text: string): string {
   }
 }
 
+/** By stage and hundredths of a millisecond: short durations come again and again. */
+const WRITTEN: Readonly<Record<Stage, string[]>> = { identify: [], parse: [], compile: [], execute: [] };
+const MOST_WRITTEN = 2_000;
+
+function written(stage: Stage, hundredths: number): string {
+  const known = WRITTEN[stage][hundredths];
+  if (known !== undefined) return known;
+  const text = `${stage};dur=${(hundredths / 100).toFixed(2)}`;
+  if (hundredths < MOST_WRITTEN) WRITTEN[stage][hundredths] = text;
+  return text;
+}
+
 let requests = 0;
 const prefix = Math.random().toString(36).slice(2, 8);
 
 /** A caller's id is kept when it is harmless as a header and in a log. */
 function requestId(given: string): string {
-  return given !== '' && /^[\w.:-]{1,128}$/.test(given) ? given : `${prefix}-${(++requests).toString(36)}`;
+  return given !== '' && /^[\w.:-]{1,128}$/.test(given) ? given : `${prefix}-${++requests}`;
 }

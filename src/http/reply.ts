@@ -1,6 +1,7 @@
 /** Writes responses: one corked write each, JSON of our own through compiled serializers, errors in the one envelope. */
 import { build } from 'fast-json-stringify';
 import { fromDatabase, invalidPayload, ServiceError } from '../errors.js';
+import type { HeaderList } from './cors.js';
 import type { Exchange } from './exchange.js';
 import { endLarge, LARGE } from './large.js';
 
@@ -8,6 +9,8 @@ export interface Reply {
   readonly status: number;
   readonly type: string;
   readonly body: Buffer | string | Produce;
+  /** The ETag. */
+  readonly tag?: string;
   readonly headers?: Readonly<Record<string, string | readonly string[]>>;
   /** Nobody on the way may keep it. */
   readonly secret?: boolean;
@@ -87,27 +90,35 @@ const STATUS_LINES: Readonly<Record<number, string>> = {
   503: '503 Service Unavailable',
 };
 
-export interface WriteOptions {
-  readonly timing: boolean;
+export interface StreamOptions {
   /** Headers that every response carries, e.g. of CORS. */
-  readonly headers: readonly (readonly [string, string])[];
+  readonly headers: HeaderList;
   readonly close: boolean;
   /** Takes failures that no response can tell of any more. */
-  readonly report: (error: unknown) => void;
+  readonly report: (exchange: Exchange, error: unknown) => void;
 }
 
-/** Answers when a large body has left; a small one is none of our business any more. */
-export function write(exchange: Exchange, reply: Reply, options: WriteOptions): Promise<void> | undefined {
+/** A reply that is ready to leave. */
+export interface Letter {
+  readonly exchange: Exchange;
+  readonly reply: Reply;
+  /** What follows the name of the first header. */
+  head: string | Uint8Array;
+  readonly close: boolean;
+}
+
+/** Writes a whole body. Answers when a large one has left; a small one is none of our business any more. */
+export function write({ exchange, reply, head, close }: Letter): Promise<void> | undefined {
   if (exchange.aborted) return undefined;
   const { response } = exchange;
   const { body } = reply;
   exchange.replied = true;
   let sent: Promise<void> | undefined;
   response.cork(() => {
-    writeHead(exchange, reply, options);
-    if (reply.status === 204 || reply.status === 304 || typeof body === 'function') endEmpty(exchange, options.close);
-    else if (exchange.method === 'HEAD') response.endWithoutBody(Buffer.byteLength(body), options.close);
-    else if (body.length < LARGE || typeof body === 'string' || options.close) response.end(body, options.close);
+    writeHead(exchange, reply, head);
+    if (reply.status === 204 || reply.status === 304 || typeof body === 'function') endEmpty(exchange, close);
+    else if (exchange.method === 'HEAD') response.endWithoutBody(Buffer.byteLength(body), close);
+    else if (body.length < LARGE || typeof body === 'string' || close) response.end(body, close);
     else sent = endLarge(exchange, body);
   });
   return sent;
@@ -123,7 +134,12 @@ function endEmpty({ response }: Exchange, close: boolean): void {
  * Streams a body. A failure before the first piece is thrown, to be answered as an error; one after it breaks the
  * transfer, so that a client never takes half a body for the whole.
  */
-export async function stream(exchange: Exchange, reply: Reply, produce: Produce, options: WriteOptions): Promise<void> {
+export async function stream(
+  exchange: Exchange,
+  reply: Reply,
+  produce: Produce,
+  options: StreamOptions,
+): Promise<void> {
   const { response } = exchange;
   let begun = false;
   let resume: ((open: boolean) => void) | null = null;
@@ -140,7 +156,7 @@ export async function stream(exchange: Exchange, reply: Reply, produce: Produce,
       let accepted = true;
       response.cork(() => {
         if (!begun) {
-          writeHead(exchange, reply, options);
+          writeHead(exchange, reply, headOf(exchange, reply, options.headers));
           response.onWritable(() => {
             settle(true);
             return true;
@@ -160,7 +176,7 @@ export async function stream(exchange: Exchange, reply: Reply, produce: Produce,
     await produce(sink);
   } catch (error) {
     if (!begun) throw error;
-    options.report(error);
+    options.report(exchange, error);
     exchange.replied = true;
     exchange.status = 500;
     if (!exchange.aborted) response.close();
@@ -169,27 +185,36 @@ export async function stream(exchange: Exchange, reply: Reply, produce: Produce,
   if (exchange.aborted) return;
   exchange.replied = true;
   response.cork(() => {
-    if (!begun) writeHead(exchange, reply, options);
+    if (!begun) writeHead(exchange, reply, headOf(exchange, reply, options.headers));
     response.end('', options.close);
   });
 }
 
-function writeHead(exchange: Exchange, reply: Reply, options: WriteOptions): void {
+function writeHead(exchange: Exchange, { status }: Reply, head: string | Uint8Array): void {
   const { response } = exchange;
-  exchange.status = reply.status;
+  exchange.status = status;
   // 200 is what is written where no status is.
-  if (reply.status !== 200) response.writeStatus(STATUS_LINES[reply.status] ?? String(reply.status));
-  if (reply.type !== '') response.writeHeader('Content-Type', reply.type);
-  // Each call into the server costs more than what it writes: headers that every response has go in one.
-  response.writeHeader(
-    reply.secret ? 'Cache-Control: no-store\r\nX-Request-Id' : 'Cache-Control: no-cache\r\nX-Request-Id',
-    exchange.id,
-  );
-  if (options.timing && exchange.timing !== '') response.writeHeader('Server-Timing', exchange.timing);
-  for (const [name, value] of options.headers) response.writeHeader(name, value);
+  if (status !== 200) response.writeStatus(STATUS_LINES[status] ?? String(status));
+  // Each call into the server costs more than what it writes: all headers go in one.
+  response.writeHeader(FIRST_HEADER, head);
+}
+
+const FIRST_HEADER = Buffer.from('X-Request-Id');
+
+/** The headers of a response behind the name of the first: in ASCII, so that a character is a byte. */
+export function headOf(exchange: Exchange, reply: Reply, common: HeaderList): string {
+  let head = `${exchange.id}${reply.secret ? '\r\nCache-Control: no-store' : '\r\nCache-Control: no-cache'}`;
+  if (reply.type !== '') head += `\r\nContent-Type: ${reply.type}`;
+  if (reply.tag !== undefined) head += `\r\nETag: ${reply.tag}`;
+  if (exchange.timing !== '') head += `\r\nServer-Timing: ${exchange.timing}`;
+  for (const [name, value] of common) head += `\r\n${name}: ${inAscii(value)}`;
   for (const name in reply.headers) {
     const value = reply.headers[name] as string | readonly string[];
-    if (typeof value === 'string') response.writeHeader(name, value);
-    else for (const each of value) response.writeHeader(name, each);
+    for (const each of typeof value === 'string' ? [value] : value) head += `\r\n${name}: ${inAscii(each)}`;
   }
+  return head;
+}
+
+function inAscii(value: string): string {
+  return value.replace(/[^\x20-\x7e]/g, '?');
 }

@@ -49,8 +49,7 @@ export class Router {
 
   /** A HEAD request is answered by the route of GET; the writer leaves the body out. */
   find(exchange: Exchange): Route {
-    const segments = exchange.path.slice(1).split('/');
-    if (segments.length > 1 && segments.at(-1) === '') segments.pop();
+    const segments = segmentsOf(exchange.path);
     const ofMethod = this.#entries.get(exchange.method === 'HEAD' ? 'GET' : exchange.method);
     const first = segments[0] as string;
     const ofSegment = ofMethod?.get(first) ?? ofMethod?.get(first.toLowerCase());
@@ -64,6 +63,18 @@ export class Router {
     }
     throw routeNotFound(exchange.path);
   }
+}
+
+/** As split() would make them, which costs several times as much; a trailing slash makes none. */
+function segmentsOf(path: string): string[] {
+  const segments: string[] = [];
+  let start = 1;
+  for (let end = path.indexOf('/', 1); end >= 0; end = path.indexOf('/', start)) {
+    segments.push(path.slice(start, end));
+    start = end + 1;
+  }
+  if (segments.length === 0 || start < path.length) segments.push(path.slice(start));
+  return segments;
 }
 
 function match(entry: Entry, segments: readonly string[]): string[] | null {

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { failedValidation, invalidPayload } from '../errors.js';
 import type { Column, Field } from '../mirror/model.js';
-import { NUMBER, RANGES, UUID } from '../sql/codec.js';
+import { isWithin, NUMBER, RANGES, UUID } from '../sql/codec.js';
 
 /** Passwords and the like: replaced by their hash before the statement is sent. A class, so that no value of a payload is one. */
 export class Secret {
@@ -54,9 +54,9 @@ function checkScalar(value: unknown, field: Field, column: Column, path: string)
     if (typeof value === 'boolean' || !/^[+-]?\d{1,40}(\.0*)?$/.test(text)) throw misfit(path, 'a whole number');
     if (typeof value === 'number' && !Number.isSafeInteger(value))
       throw misfit(path, 'a number that JSON can hold exactly: send it as a string');
-    const number = BigInt(text.replace('+', '').replace(/\..*$/, ''));
-    if (number < range[0] || number > range[1]) throw failedValidation(field, 'out_of_range', path);
-    return String(number);
+    const digits = text.replace('+', '').replace(/\..*$/, '');
+    if (!isWithin(range, digits)) throw failedValidation(field, 'out_of_range', path);
+    return String(BigInt(digits));
   }
   if (type === 'numeric' || type === 'float4' || type === 'float8')
     return checkNumber(value, text, field, column, path);

@@ -1,5 +1,4 @@
 /** Reading items: whole, streamed, exported or explained. */
-import { hash } from 'node:crypto';
 import { build } from 'fast-json-stringify';
 import { type Identity, onlyAdministrator } from '../access/identity.js';
 import { forbidden } from '../errors.js';
@@ -8,6 +7,7 @@ import type { Compiled, Reads } from '../execute/reads.js';
 import { plainTag } from '../http/compress.js';
 import type { Exchange } from '../http/exchange.js';
 import { JSON_TYPE, jsonText, LATER, type Outcome, type Produce, type Reply, type Sink } from '../http/reply.js';
+import { tagOf } from '../http/tag.js';
 import type { ExportFormat, Parsed, ParsedOperation } from '../request/ast.js';
 import type { ParseLimits } from '../request/query.js';
 import type { Remembered } from '../request/remembered.js';
@@ -96,19 +96,19 @@ function parseUrl(
   const text = `${key === null ? 'list' : 'item'} ${collection}?${queryString}`;
   const { parsed } = urls.get(text, () => ({ parsed: parseRead(collection, key, queryString, limits) }));
   // The key of an item is the first value: only it differs between requests with the same query.
-  return key === null ? parsed : { ...parsed, values: [key, ...parsed.values.slice(1)] };
+  if (key === null) return parsed;
+  return { ...parsed, values: parsed.values.length === 1 ? [key] : [key, ...parsed.values.slice(1)] };
 }
 
 /** A strong tag of the bytes: a client that has them already is spared the transfer. */
 function taggedReply(exchange: Exchange, body: Buffer): Reply {
   if (exchange.method === 'SEARCH') return { status: 200, type: JSON_TYPE, body };
-  const tag = `"${hash('sha1', body, 'base64url')}"`;
-  const headers = { ETag: tag };
+  const tag = tagOf(body);
   const held = exchange.headers.ifNoneMatch;
   if (held !== '' && (held === '*' || held.split(',').some((each) => isSame(each, tag)))) {
-    return { status: 304, type: '', body: '', headers };
+    return { status: 304, type: '', body: '', tag };
   }
-  return { status: 200, type: JSON_TYPE, body, headers };
+  return { status: 200, type: JSON_TYPE, body, tag };
 }
 
 function isSame(held: string, tag: string): boolean {

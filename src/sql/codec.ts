@@ -12,11 +12,17 @@ export interface Origin {
   readonly use: 'key' | 'filter';
 }
 
-export const RANGES: ReadonlyMap<Codec, readonly [bigint, bigint]> = new Map([
-  ['int2', [-(2n ** 15n), 2n ** 15n - 1n]],
-  ['int4', [-(2n ** 31n), 2n ** 31n - 1n]],
-  ['int8', [-(2n ** 63n), 2n ** 63n - 1n]],
+/** Of the types of whole numbers: what is too large, and how many digits never are. */
+export const RANGES: ReadonlyMap<Codec, Range> = new Map([
+  ['int2', { limit: 2n ** 15n, harmless: 4 }],
+  ['int4', { limit: 2n ** 31n, harmless: 9 }],
+  ['int8', { limit: 2n ** 63n, harmless: 18 }],
 ]);
+
+interface Range {
+  readonly limit: bigint;
+  readonly harmless: number;
+}
 
 /** Numbers beyond these cannot be read by PostgreSQL. */
 const LARGEST: ReadonlyMap<string, number> = new Map([
@@ -45,15 +51,18 @@ export function encode(codec: Codec, value: Scalar | null, origin: Origin): stri
 /** Whether a text can be read as a value of the type, as far as that is known without asking PostgreSQL. */
 export function fits(codec: Codec, text: string): boolean {
   const range = RANGES.get(codec);
-  if (range) {
-    if (!/^[+-]?\d{1,20}$/.test(text)) return false;
-    const number = BigInt(text.replace('+', ''));
-    return number >= range[0] && number <= range[1];
-  }
+  if (range) return /^[+-]?\d{1,20}$/.test(text) && isWithin(range, text);
   const largest = LARGEST.get(codec);
   if (largest !== undefined) return NUMBER.test(text) && Math.abs(Number(text)) <= largest && !vanishes(codec, text);
   if (codec === 'uuid') return UUID.test(text);
   return !text.includes('\0');
+}
+
+/** Whether the digits of a whole number make one of the type. */
+export function isWithin({ limit, harmless }: Range, digits: string): boolean {
+  if (digits.length <= harmless) return true;
+  const number = BigInt(digits.replace('+', ''));
+  return number >= -limit && number < limit;
 }
 
 /** What a double would round to zero PostgreSQL refuses to read. */
@@ -79,7 +88,17 @@ export function pattern(kind: Pattern, value: string): string {
 }
 
 export function arrayLiteral(entries: readonly (string | null)[]): string {
-  return `{${entries.map((entry) => (entry === null ? 'NULL' : `"${entry.replace(/["\\]/g, '\\$&')}"`)).join(',')}}`;
+  let literal = '{';
+  for (let position = 0; position < entries.length; position++) {
+    if (position > 0) literal += ',';
+    const entry = entries[position] as string | null;
+    literal += entry === null ? 'NULL' : `"${isPlain(entry) ? entry : entry.replace(/["\\]/g, '\\$&')}"`;
+  }
+  return `${literal}}`;
+}
+
+function isPlain(text: string): boolean {
+  return !text.includes('"') && !text.includes('\\');
 }
 
 /** A key that cannot exist is a missing item (403, as for every missing item); elsewhere the query is wrong. */

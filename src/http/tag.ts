@@ -1,0 +1,37 @@
+/**
+ * The ETag of a body: 64 bits that say whether two bodies are the same, made with the steps of MurmurHash3 in two lanes. It
+ * guards nothing, so it need not withstand somebody who looks for two bodies with one tag. A digest that does is as fast for
+ * large bodies, but what surrounds it took a small read a twentieth of all its time.
+ */
+export function tagOf(body: Buffer): string {
+  const { length } = body;
+  const view = new DataView(body.buffer, body.byteOffset, length);
+  const words = length & ~3;
+  let one = length;
+  let other = ~length;
+  for (let at = 0; at < words; at += 4) {
+    const mixed = scatter(view.getInt32(at, true));
+    one = (Math.imul(rotate(one ^ mixed, 13), 5) + 0xe6546b64) | 0;
+    other = (Math.imul(rotate(other ^ mixed, 17), 5) + 0x561ccd1b) | 0;
+  }
+  let rest = 0;
+  for (let at = words; at < length; at++) rest = (rest << 8) | view.getUint8(at);
+  const mixed = scatter(rest);
+  return `"${finish(one ^ mixed)}.${finish(other ^ mixed)}"`;
+}
+
+function rotate(value: number, bits: number): number {
+  return (value << bits) | (value >>> (32 - bits));
+}
+
+function scatter(word: number): number {
+  return Math.imul(rotate(Math.imul(word, 0xcc9e2d51), 15), 0x1b873593);
+}
+
+/** With a sign: it fits into a small integer, which becomes a text in half the time. */
+function finish(lane: number): string {
+  let value = lane ^ (lane >>> 16);
+  value = Math.imul(value, 0x85ebca6b);
+  value = Math.imul(value ^ (value >>> 13), 0xc2b2ae35);
+  return (value ^ (value >>> 16)).toString(36);
+}
