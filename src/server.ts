@@ -20,7 +20,7 @@ import type { Collection, Model } from './mirror/model.js';
 import { WatchingMirror } from './mirror/watch.js';
 import { countEvents, type Event, type Observer } from './observe.js';
 import { type Core, createCore, openDatabase } from './serving.js';
-import { loadGrammar } from './sql/verify.js';
+import { loadGrammar } from './sql/grammar.js';
 import { Alone } from './workers/alone.js';
 import { Crew, centralConfig } from './workers/crew.js';
 import type { CentralNews, Threads } from './workers/threads.js';

@@ -182,6 +182,16 @@ t.test('each coding has its tag, and either spares the transfer', async (t) => {
   const other = await send(service, 'GET', path, { 'if-none-match': '"other-gzip"', 'accept-encoding': 'gzip' });
   t.equal(other.status, 200);
   t.equal((await send(plain, 'GET', path, { 'if-none-match': tag })).status, 304, 'also after it was turned off');
+
+  const file = '/graphql/ide/assets/i18n/en-US.json';
+  const zippedFile = await send(service, 'GET', file, { 'accept-encoding': 'gzip' });
+  const bareFile = await send(service, 'GET', file);
+  t.equal(zippedFile.headers['content-encoding'], 'gzip');
+  t.equal(zippedFile.headers.etag, String(bareFile.headers.etag).replace(/"$/, '-gzip"'), 'files of the IDE too');
+  t.equal(zippedFile.headers.vary, 'Accept, Accept-Encoding');
+  const held = { 'if-none-match': String(zippedFile.headers.etag), 'accept-encoding': 'gzip' };
+  const again = await send(service, 'GET', file, held);
+  t.match(again, { status: 304, headers: { etag: zippedFile.headers.etag, vary: 'Accept, Accept-Encoding' } });
 });
 
 t.test('HEAD says what GET would', async (t) => {

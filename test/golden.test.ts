@@ -26,9 +26,10 @@ import type { Parsed } from '../src/request/ast.js';
 import type { ParseLimits } from '../src/request/query.js';
 import { parseRead, parseSearch } from '../src/request/rest.js';
 import { arrayLiteral } from '../src/sql/codec.js';
+import { loadGrammar } from '../src/sql/grammar.js';
 import { bind } from '../src/sql/parameter.js';
 import { pretty } from '../src/sql/pretty.js';
-import { loadGrammar, verify } from '../src/sql/verify.js';
+import { verify } from '../src/sql/verify.js';
 import { createLibrary, startDatabase, withSql } from './support.js';
 
 const REQUESTS: Readonly<Record<string, string>> = {

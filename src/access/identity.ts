@@ -100,6 +100,8 @@ interface Known {
   /** Null where the address makes no difference. */
   readonly anywhere: Identity | null;
   readonly session: string | null;
+  /** Milliseconds since 1970; infinite where it does not expire. */
+  readonly expires: number;
   /** When it has to be looked up again, by the clock of `performance`: a table that forgets by itself sets timers for that. */
   readonly until: number;
 }
@@ -126,11 +128,11 @@ export class Identities {
     const { authorization } = presented.headers;
     if (authorization !== '' && presented.accessToken === '') {
       const known = this.#known.get(authorization);
-      if (known && presented.begun < known.until) return identityAt(known, presented);
+      if (known && isValid(known, presented)) return identityAt(known, presented);
     }
     const carried = this.#carriedBy(presented);
     const known = this.#known.get(carried);
-    if (known && presented.begun < known.until) return identityAt(known, presented);
+    if (known && isValid(known, presented)) return identityAt(known, presented);
     return this.#find(carried).then(
       (found) => identityAt(found, presented),
       (error: unknown) => {
@@ -192,8 +194,7 @@ export class Identities {
     const account = await this.#lookup(holderOf(token, claims));
     if (!account) throw invalidCredentials();
     const expires = Math.min(claims?.expires ?? Number.POSITIVE_INFINITY, account.expires ?? Number.POSITIVE_INFINITY);
-    const until = performance.now() + Math.min(REMEMBERED, expires - Date.now());
-    const known = remember(account, claims?.session ?? null, until);
+    const known = remember(account, claims?.session ?? null, expires);
     // What was read before a change must not be remembered after it.
     if (generation === this.#generation) this.#known.set(carried, known);
     return known;
@@ -214,6 +215,10 @@ function holderOf(token: string, claims: AccessClaims | null): Holder {
   return { kind: 'token', digest: digestToken(token) };
 }
 
+function isValid({ expires, until }: Known, { begun }: Presented): boolean {
+  return begun < until && (expires === Number.POSITIVE_INFINITY || Date.now() < expires);
+}
+
 function identityAt(known: Known, presented: Presented): Identity {
   return known.anywhere ?? known.at(presented.address);
 }
@@ -221,11 +226,12 @@ function identityAt(known: Known, presented: Presented): Identity {
 /** Addresses that one holder is remembered at. */
 const ADDRESSES = 100;
 
-function remember(account: Account, session: string | null, until: number): Known {
+function remember(account: Account, session: string | null, expires: number): Known {
+  const until = performance.now() + REMEMBERED;
   const tests = account.policies.map((policy) => testOf(policy));
   if (tests.every((test) => test === null)) {
     const identity = identityOf(account, account.policies, session);
-    return { at: () => identity, anywhere: identity, session, until };
+    return { at: () => identity, anywhere: identity, session, expires, until };
   }
   const places = new LRUCache<string, Identity>({ max: ADDRESSES });
   const at = (address: string): Identity => {
@@ -237,7 +243,7 @@ function remember(account: Account, session: string | null, until: number): Know
     places.set(address, identity);
     return identity;
   };
-  return { at, anywhere: null, session, until };
+  return { at, anywhere: null, session, expires, until };
 }
 
 function testOf({ ip_access: list }: HeldPolicy): AddressTest | null {

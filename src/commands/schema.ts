@@ -10,7 +10,7 @@ import { type Difference, type EntryChange, SECTIONS } from '../request/differen
 import { parseDocumentText, readSnapshot, type Snapshot } from '../request/snapshot.js';
 import { withCore } from '../server.js';
 import type { Core } from '../serving.js';
-import { loadGrammar } from '../sql/verify.js';
+import { loadGrammar } from '../sql/grammar.js';
 import { readWords, type Words } from './words.js';
 
 export const SCHEMA_HELP = `Usage: lateral schema snapshot [FILE] [--json] [--option value ...]

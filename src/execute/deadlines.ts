@@ -21,7 +21,7 @@ export class Deadlines {
   add(miss: () => void): Deadline {
     const deadline = { due: performance.now() + this.#time, miss };
     this.#watched.add(deadline);
-    this.#timer ??= setTimeout(() => this.#check(), this.#time);
+    if (this.#timer === null) this.#wake(this.#time);
     return deadline;
   }
 
@@ -30,15 +30,19 @@ export class Deadlines {
   }
 
   #check(): void {
-    this.#timer = null;
     const now = performance.now();
     for (const deadline of this.#watched) {
       if (deadline.due > now) {
-        this.#timer = setTimeout(() => this.#check(), deadline.due - now);
+        this.#wake(deadline.due - now);
         return;
       }
       this.#watched.delete(deadline);
       deadline.miss();
     }
+    this.#timer = null;
+  }
+
+  #wake(time: number): void {
+    this.#timer = setTimeout(() => this.#check(), time).unref();
   }
 }

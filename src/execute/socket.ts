@@ -7,7 +7,7 @@ import { Duplex } from 'node:stream';
 import { type ConnectionOptions, connect as connectSecurely } from 'node:tls';
 
 export interface Receiver {
-  /** The memory is only lent. */
+  /** The memory is lent until the call has returned and the promises that it settled have been heard. */
   receive(chunk: Buffer, size: number): void;
 }
 

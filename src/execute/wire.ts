@@ -27,7 +27,8 @@ export interface Errand {
   isAbandoned?(): boolean;
 }
 
-const LENT = 32_768;
+/** Less than what is written to a client in pieces, later. */
+const LENT = 65_535;
 
 /** A cell for longer than it is lent. */
 export function keep(cell: Buffer | null): Buffer | null {

@@ -50,7 +50,11 @@ export async function listen(router: Router, { config, place, limit, observe }: 
   };
   const outbox = new Outbox(
     ({ exchange }) => done(exchange),
-    ({ exchange }, error) => refuse(exchange, error),
+    ({ exchange }, error) => {
+      report(exchange, error);
+      breakOff(exchange);
+      done(exchange);
+    },
   );
   const send = (exchange: Exchange, reply: Reply): void => {
     const headers = cors.headers(exchange);
@@ -167,6 +171,16 @@ function attempt<Result>(work: () => Result): { readonly result: Result } | { re
     return { result: work() };
   } catch (error) {
     return { error };
+  }
+}
+
+/** Half of an answer may have left: no other can follow it. */
+function breakOff(exchange: Exchange): void {
+  exchange.status = 500;
+  try {
+    if (!exchange.aborted) exchange.response.close();
+  } catch {
+    // There is nothing left to close.
   }
 }
 

@@ -43,7 +43,8 @@ export function createCompression(config: Config): Compression | null {
     },
     encode: (exchange, reply) => {
       if (!isCompressible(reply)) return reply;
-      const varied = withHeaders(reply, { Vary: 'Accept-Encoding' });
+      const { Vary = [] } = reply.headers ?? {};
+      const varied = withHeaders(reply, { Vary: [Vary, 'Accept-Encoding'].flat().join(', ') });
       const { wanted } = exchange;
       if (reply.status === 304) return { ...varied, tag: heldTag(exchange, reply) };
       if (wanted === null || (!wanted.always && sizeOf(reply) < least)) return varied;
@@ -87,7 +88,7 @@ function sizeOf({ body }: Reply): number {
 function compress(exchange: Exchange, reply: Reply, encoding: Encoding): Reply | Promise<Reply> {
   const { body, tag } = reply;
   const encoded = withHeaders(reply, { 'Content-Encoding': CODINGS[encoding] });
-  const tagged = tag === undefined ? encoded : { ...encoded, tag: tagOf(tag, encoding) };
+  const tagged = tag === undefined ? encoded : { ...encoded, tag: codedTag(tag, encoding) };
   if (typeof body === 'function') return { ...tagged, body: compressing(body, encoding) };
   // Without a body nobody knows its length: it is left out.
   if (exchange.method === 'HEAD') return { ...tagged, body: async () => {} };
@@ -156,21 +157,31 @@ function finish(engine: Gzip | BrotliCompress): Promise<void> {
 }
 
 /** The bytes differ, so their strong tags must. */
-function tagOf(tag: string, encoding: Encoding): string {
+function codedTag(tag: string, encoding: Encoding): string {
   return tag.replace(/"$/, `-${CODINGS[encoding]}"`);
 }
 
 /** The client holds the same content in one coding or another: it is told which one is still good. */
 function heldTag({ headers, wanted }: Exchange, reply: Reply): string {
   const tag = reply.tag ?? '';
-  const held = headers.ifNoneMatch.split(',').map((each) => each.trim().replace(/^W\//, ''));
-  const preferred = wanted === null ? tag : tagOf(tag, wanted.encoding);
+  const held = strongTags(headers.ifNoneMatch);
+  const preferred = wanted === null ? tag : codedTag(tag, wanted.encoding);
   if (held.includes(preferred)) return preferred;
   return held.find((each) => plainTag(each) === tag) ?? tag;
 }
 
+/** Whether a client has the content already, in whatever coding; '' where it says nothing of that. */
+export function isHeld(ifNoneMatch: string, tag: string): boolean {
+  if (ifNoneMatch === '' || ifNoneMatch === '*') return ifNoneMatch === '*';
+  return strongTags(ifNoneMatch).some((each) => each === tag || plainTag(each) === tag);
+}
+
+function strongTags(header: string): string[] {
+  return header.split(',').map((each) => each.trim().replace(/^W\//, ''));
+}
+
 /** The tag of the content, whatever its coding. */
-export function plainTag(tag: string): string {
+function plainTag(tag: string): string {
   return tag.replace(/-(?:gzip|br)"$/, '"');
 }
 

@@ -234,8 +234,14 @@ function decodeToken(text: string): string {
 }
 
 /** By stage and hundredths of a millisecond: short durations come again and again. */
-const WRITTEN: Readonly<Record<Stage, string[]>> = { identify: [], parse: [], compile: [], execute: [] };
 const MOST_WRITTEN = 2_000;
+const room = (): string[] => new Array(MOST_WRITTEN);
+const WRITTEN: Readonly<Record<Stage, string[]>> = {
+  identify: room(),
+  parse: room(),
+  compile: room(),
+  execute: room(),
+};
 
 function written(stage: Stage, hundredths: number): string {
   const known = WRITTEN[stage][hundredths];

@@ -16,7 +16,7 @@ export class Outbox {
   #used = 0;
   readonly #empty = (): void => this.#send();
 
-  /** Every letter is either sent, which is when its body has left if that is large, or has failed. */
+  /** Every letter is either sent, which is when its body has left if that is large, or has failed: then it cannot be answered any more. */
   constructor(sent: (letter: Letter) => void, failed: (letter: Letter, error: unknown) => void) {
     this.#sent = sent;
     this.#failed = failed;
@@ -36,9 +36,10 @@ export class Outbox {
   #send(): void {
     const letters = this.#letters;
     this.#letters = [];
-    const outcomes: Outcome[] = [];
+    const outcomes: Attempt[] = [];
     for (const letter of letters) outcomes.push(attempt(letter));
-    this.#used = 0;
+    // Nobody adds one while others are written; if somebody did, the bytes of its headers would be there.
+    if (this.#letters.length === 0) this.#used = 0;
     for (let position = 0; position < letters.length; position++) {
       const letter = letters[position] as Letter;
       const outcome = outcomes[position];
@@ -49,9 +50,9 @@ export class Outbox {
   }
 }
 
-type Outcome = Promise<void> | undefined | { readonly error: unknown };
+type Attempt = Promise<void> | undefined | { readonly error: unknown };
 
-function attempt(letter: Letter): Outcome {
+function attempt(letter: Letter): Attempt {
   try {
     return write(letter);
   } catch (error) {

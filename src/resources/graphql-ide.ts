@@ -2,14 +2,15 @@
  * The GraphQL IDE: a page for browsers at the GraphQL endpoints, with everything it loads served from here. It is a static
  * application from npm; a strict policy keeps it from talking to anybody else.
  */
-import { hash } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { join, relative, sep } from 'node:path';
 import { routeNotFound } from '../errors.js';
 import type { RootScope } from '../graphql/sight.js';
+import { isHeld } from '../http/compress.js';
 import type { Exchange } from '../http/exchange.js';
 import type { Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
+import { tagOf } from '../http/tag.js';
 
 const BASE = '/graphql/ide';
 
@@ -101,15 +102,15 @@ class Files {
     const { directory, names } = await this.#folder;
     if (!type || !names.has(name)) throw routeNotFound(exchange.path);
     const { body, tag } = await this.#file(join(directory, name));
-    const headers = { ETag: tag, ...HEADERS, ...(name.startsWith('iframe-sandbox/') ? SANDBOX : {}) };
-    if (exchange.headers.ifNoneMatch === tag) return { status: 304, type: '', body: '', headers };
-    return { status: 200, type, body, headers };
+    const headers = name.startsWith('iframe-sandbox/') ? { ...HEADERS, ...SANDBOX } : HEADERS;
+    if (isHeld(exchange.headers.ifNoneMatch, tag)) return { status: 304, type: '', body: '', tag, headers };
+    return { status: 200, type, body, tag, headers };
   }
 
   #file(path: string): Promise<File> {
     const known = this.#read.get(path);
     if (known) return known;
-    const made = readFile(path).then((body) => ({ body, tag: `"${hash('sha1', body, 'base64url')}"` }));
+    const made = readFile(path).then((body) => ({ body, tag: tagOf(body) }));
     this.#read.set(path, made);
     return made;
   }

@@ -110,7 +110,7 @@ interface Query {
   readonly negotiated: Negotiated;
 }
 
-/** Writes the body in the moment in which it arrives. */
+/** Answers with the body in the moment in which it arrives: it is lent. */
 class QueryWaiter implements Waiter {
   readonly #query: Query;
   readonly #parsed: ParsedOperation;

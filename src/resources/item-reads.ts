@@ -4,7 +4,7 @@ import { type Identity, onlyAdministrator } from '../access/identity.js';
 import { forbidden } from '../errors.js';
 import type { Waiter } from '../execute/queue.js';
 import type { Compiled, Reads } from '../execute/reads.js';
-import { plainTag } from '../http/compress.js';
+import { isHeld } from '../http/compress.js';
 import type { Exchange } from '../http/exchange.js';
 import { JSON_TYPE, jsonText, LATER, type Outcome, type Produce, type Reply, type Sink } from '../http/reply.js';
 import { tagOf } from '../http/tag.js';
@@ -50,7 +50,7 @@ function answerItems(exchange: Exchange, { reads }: ItemsServices, parsed: Parse
   return LATER;
 }
 
-/** Writes the body in the moment in which it arrives. */
+/** Answers with the body in the moment in which it arrives: it is lent. */
 class ItemsWaiter implements Waiter {
   readonly #exchange: Exchange;
 
@@ -104,16 +104,8 @@ function parseUrl(
 function taggedReply(exchange: Exchange, body: Buffer): Reply {
   if (exchange.method === 'SEARCH') return { status: 200, type: JSON_TYPE, body };
   const tag = tagOf(body);
-  const held = exchange.headers.ifNoneMatch;
-  if (held !== '' && (held === '*' || held.split(',').some((each) => isSame(each, tag)))) {
-    return { status: 304, type: '', body: '', tag };
-  }
+  if (isHeld(exchange.headers.ifNoneMatch, tag)) return { status: 304, type: '', body: '', tag };
   return { status: 200, type: JSON_TYPE, body, tag };
-}
-
-function isSame(held: string, tag: string): boolean {
-  const strong = held.trim().replace(/^W\//, '');
-  return strong === tag || plainTag(strong) === tag;
 }
 
 /** A list that may be large, in the envelope of every other list. */

@@ -1,9 +1,9 @@
 /** What a file of ours defines, read with PostgreSQL's grammar: columns of tables, and rows of the metadata of fields. */
-import { parseSync } from 'libpg-query';
+import { parseStatements } from './grammar.js';
 
 /** Pairs of table and field. */
 export function definedFields(text: string): (readonly [table: string, field: string])[] {
-  const statements = (parseSync(text).stmts ?? []) as { stmt?: Statements }[];
+  const statements = parseStatements(text) as { stmt?: Statements }[];
   return statements.flatMap(({ stmt = {} }) => [...created(stmt), ...added(stmt), ...described(stmt)]);
 }
 

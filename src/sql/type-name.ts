@@ -2,8 +2,9 @@
  * Names of types that come with a request, such as `numeric(10,2)[]`. PostgreSQL's grammar reads them, and what goes into a
  * statement is put together anew from what it read: nothing of the text itself does.
  */
-import { parseSync } from 'libpg-query';
+
 import { type Fragment, identifier, integer, join, nothing, sql } from './fragment.js';
+import { parseStatements } from './grammar.js';
 
 export interface TypeName {
   /** With the schema, where one was given. */
@@ -69,7 +70,7 @@ interface Value {
 function parse(text: string): TypeNode | null {
   if (text.includes('\0')) return null;
   try {
-    const statements = parseSync(`select null::${text}\n`).stmts as readonly { stmt?: { SelectStmt?: SelectNode } }[];
+    const statements = parseStatements(`select null::${text}\n`) as readonly { stmt?: { SelectStmt?: SelectNode } }[];
     const select = statements.length === 1 ? statements[0]?.stmt?.SelectStmt : undefined;
     if (!select || !Object.keys(select).every((key) => ['targetList', 'limitOption', 'op'].includes(key))) return null;
     const target = select.targetList?.length === 1 ? select.targetList[0]?.ResTarget : undefined;

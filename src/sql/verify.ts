@@ -3,12 +3,7 @@
  * kind that touches tables of the model alone. It guards against mistakes of our compilers, not against user input, which
  * never becomes text; so a refusal here is a broken invariant of ours.
  */
-import { loadModule, parseSync } from 'libpg-query';
-
-/** Loads the grammar, a megabyte of WebAssembly: once per process, before the first shape is compiled. */
-export async function loadGrammar(): Promise<void> {
-  await loadModule();
-}
+import { parseStatements } from './grammar.js';
 
 /** A read changes nothing; a write is a query whose common table expressions change tables. */
 export type StatementKind = 'read' | 'write';
@@ -80,9 +75,9 @@ export function vetExpression(text: string): void {
   }
 }
 
-function parse(text: string): unknown[] {
+function parse(text: string): readonly unknown[] {
   try {
-    return parseSync(text).stmts ?? [];
+    return parseStatements(text);
   } catch (error) {
     throw new Error(`a compiled statement does not parse: ${error instanceof Error ? error.message : error}`);
   }

@@ -2,7 +2,7 @@
  * Expressions that come with a request: defaults and generated columns. PostgreSQL's grammar reads them; only what stands
  * on these lists passes, so that nothing that reads a table, waits or changes anything can be put into a definition.
  */
-import { parseSync } from 'libpg-query';
+import { parseStatements } from './grammar.js';
 
 /** Null for an expression that is safe to put into a definition, else why it is not. `columns` may be named by it. */
 export function complaintAbout(text: string, columns: readonly string[]): string | null {
@@ -183,7 +183,7 @@ function onlyExpression(statements: readonly unknown[]): unknown {
 
 function parse(text: string): readonly unknown[] | null {
   try {
-    return parseSync(text).stmts ?? [];
+    return parseStatements(text);
   } catch {
     return null;
   }

@@ -5,7 +5,7 @@ import { type HttpServer, listen } from '../http/app.js';
 import { remoteLimits } from '../http/limiter.js';
 import { FollowingMirror } from '../mirror/follow.js';
 import { createCore, createServing, openDatabase } from '../serving.js';
-import { loadGrammar } from '../sql/verify.js';
+import { loadGrammar } from '../sql/grammar.js';
 import { Link } from './link.js';
 import { type Assignment, failureOf } from './messages.js';
 
