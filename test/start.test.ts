@@ -9,6 +9,7 @@ import { createServer } from 'node:net';
 import { dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import t from 'tap';
+import { readMemory } from '../bench/memory.js';
 import { optionRows } from '../src/config.js';
 import { type Account, canReach } from '../src/embedded/account.js';
 import { packagePath, packageVersion } from '../src/files.js';
@@ -60,6 +61,9 @@ for (const account of accounts) {
       const rows = (await get({ url }, `/items/${name}?limit=-1`, { token })).json as { data: unknown[] };
       t.ok(rows.data.length >= 3, `${name} has ${rows.data.length} rows`);
     }
+    const memory = await readMemory(first.child.pid as number);
+    // With the optimizing compiler of WebAssembly it would be 55 more.
+    t.ok(memory < 160 * Number(ways().WORKERS || 1), `it takes ${Math.round(memory)} MiB`);
     const postmaster = await readPostmaster(directory);
     const { uid } = await lstat(join(directory, 'postgres'));
     if (account) t.equal(uid, account.uid, 'the server runs as the same user');
