@@ -112,40 +112,45 @@ t.test('cells of all sizes, and messages cut anywhere', async (t) => {
   t.strictSame([rows?.length, rows?.at(-1)], [20_000, [20_000, '20000']]);
 });
 
+/** Asks for rows and looks at their cells when the promises that were settled meanwhile are heard: how many there were, and how many had changed. */
+async function holdLent(wire: Wire, rows: number, size: number): Promise<{ heard: number; changed: number }> {
+  let lent: { readonly cell: Buffer; readonly copy: Buffer }[] = [];
+  const found = { heard: 0, changed: 0 };
+  const look = (): void => {
+    found.heard += lent.length;
+    found.changed += lent.filter(({ cell, copy }) => !cell.equals(copy)).length;
+    lent = [];
+  };
+  await new Promise<void>((resolve, reject) => {
+    wire.run({
+      text: 'select n, repeat(chr(97 + n % 26), $1::int + n % 50) from generate_series(1, $2::int) n',
+      parameters: [String(size), String(rows)],
+      prepare: true,
+      row: (_, cell) => {
+        if (lent.length === 0) void Promise.resolve().then(look);
+        if (cell) lent.push({ cell, copy: Buffer.from(cell) });
+      },
+      end: (error) => (error ? reject(error) : resolve()),
+    });
+  });
+  look();
+  return found;
+}
+
 t.test('what is lent stays as it is until the promises that were settled meanwhile have been heard', async (t) => {
   const proxy = await new Network(libraryUrl).open();
   const wire = await openWire(proxy.url);
-  let lent: { readonly cell: Buffer; readonly copy: Buffer }[] = [];
-  let heard = 0;
-  let changed = 0;
-  const look = (): void => {
-    heard += lent.length;
-    changed += lent.filter(({ cell, copy }) => !cell.equals(copy)).length;
-    lent = [];
-  };
   // Rows shorter than a piece and longer, so that many arrive in two: at the end of one piece and at the beginning of the next.
   for (const [cut, rows, size] of [
     [100, 2_000, 60],
     [1_009, 500, 900],
     [4_096, 400, 3_000],
     [0, 300, 30_000],
+    [0, 100, 60_000],
   ] as const) {
     proxy.cut = cut;
-    heard = 0;
-    await new Promise<void>((resolve, reject) => {
-      wire.run({
-        text: 'select n, repeat(chr(97 + n % 26), $1::int + n % 50) from generate_series(1, $2::int) n',
-        parameters: [String(size), String(rows)],
-        prepare: true,
-        row: (_, cell) => {
-          if (lent.length === 0) void Promise.resolve().then(look);
-          if (cell) lent.push({ cell, copy: Buffer.from(cell) });
-        },
-        end: (error) => (error ? reject(error) : resolve()),
-      });
-    });
-    look();
-    t.strictSame({ heard, changed }, { heard: rows, changed: 0 }, `${rows} rows of ${size} bytes in pieces of ${cut}`);
+    const found = await holdLent(wire, rows, size);
+    t.strictSame(found, { heard: rows, changed: 0 }, `${rows} rows of ${size} bytes in pieces of ${cut}`);
   }
 });
 
@@ -424,6 +429,8 @@ t.test('TLS', async (t) => {
         answers.map((answer) => String(answer?.length)),
         sizes,
       );
+      t.strictSame(await holdLent(wire, 2_000, 700), { heard: 2_000, changed: 0 });
+      t.strictSame(await holdLent(wire, 100, 40_000), { heard: 100, changed: 0 });
     }
     await sessions.use(async (session) => {
       t.equal(String(await session.cell('select 1', [])), '1');
