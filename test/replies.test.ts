@@ -2,7 +2,18 @@
 import { Agent } from 'node:http';
 import t from 'tap';
 import { tagOf } from '../src/http/tag.js';
-import { ADMIN_TOKEN, createLibrary, get, sendRaw, startDatabase, startTestService, withSql } from './support.js';
+import {
+  ADMIN_TOKEN,
+  type Answer,
+  createLibrary,
+  get,
+  request,
+  sendRaw,
+  startDatabase,
+  startTestService,
+  waitFor,
+  withSql,
+} from './support.js';
 
 const server = await startDatabase();
 const databaseUrl = await createLibrary(server, 'replies');
@@ -63,6 +74,53 @@ t.test('no character of a header becomes the end of a line', async (t) => {
   t.match(received, /^HTTP\/1\.1 200 OK\r\n/);
   t.match(received, /\r\nAccess-Control-Allow-Origin: https:\/\/a\?+X-Made-Up: yes\r\n/);
   t.notMatch(received, /\nX-Made-Up/);
+});
+
+t.test('a connection that is kept open goes on behind HEAD', async (t) => {
+  const service = await startTestService({ databaseUrl });
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  t.teardown(() => agent.destroy());
+  for (const path of [
+    '/server/ping',
+    '/items/letters/7',
+    '/items/letters?limit=3',
+    '/items/letters?limit=-1',
+    '/nowhere',
+  ]) {
+    const whole = await get(service, path, { agent });
+    for (let turn = 0; turn < 3; turn++) {
+      const head = await request(service, 'HEAD', path, { agent });
+      t.strictSame([head.status, head.text], [whole.status, ''], path);
+      t.equal(head.headers['content-length'], whole.headers['content-length'], `the length of ${path}`);
+    }
+    t.equal((await get(service, path, { agent })).text, whole.text);
+  }
+});
+
+t.test('a large body whose answer begins when the service stops arrives in full', async (t) => {
+  const service = await startTestService({ databaseUrl });
+  const path = '/items/volumes?limit=9000&fields=id,body';
+  await withSql(databaseUrl, async (sql) => {
+    await sql`create table volumes (id int primary key, body text)`;
+    await sql`insert into volumes select n, repeat(md5(n::text), 30) from generate_series(1, 9000) n`;
+    await waitFor(async () => (await get(service, '/items/volumes?limit=1')).status === 200, 5_000);
+    let asked: Promise<Answer> | undefined;
+    let stopped: Promise<void> | undefined;
+    await sql.begin(async (transaction) => {
+      await transaction`lock table volumes`;
+      asked = get(service, path);
+      asked.catch(() => undefined);
+      const waits = async (): Promise<boolean> =>
+        (await transaction`select 1 from pg_locks where not granted and relation = 'volumes'::regclass`).length > 0;
+      await waitFor(waits, 5_000);
+      stopped = service.stop();
+    });
+    const answer = await asked;
+    t.equal(answer?.status, 200);
+    t.equal((answer?.json as { data: unknown[] } | undefined)?.data.length, 9_000);
+    t.equal(answer?.headers.connection, 'close');
+    await stopped;
+  });
 });
 
 t.test('a tag tells bodies apart', async (t) => {

@@ -117,11 +117,24 @@ export function write({ exchange, reply, head, close }: Letter): Promise<void> |
   response.cork(() => {
     writeHead(exchange, reply, head);
     if (reply.status === 204 || reply.status === 304 || typeof body === 'function') endEmpty(exchange, close);
-    else if (exchange.method === 'HEAD') response.endWithoutBody(Buffer.byteLength(body), close);
-    else if (body.length < LARGE || typeof body === 'string' || close) response.end(body, close);
-    else sent = endLarge(exchange, body);
+    else if (exchange.method === 'HEAD') endWithLength(exchange, Buffer.byteLength(body), close);
+    else if (body.length < LARGE) response.end(body, close);
+    else {
+      // `end` would not say when all of it has left, and what has not is lost when the service stops.
+      if (close) response.writeHeader('Connection', 'close');
+      sent = endLarge(exchange, typeof body === 'string' ? Buffer.from(body) : body);
+    }
   });
   return sent;
+}
+
+/** Of a body that is not sent. The server would wait for as many bytes before it takes the next request, where it is told of them. */
+function endWithLength({ response }: Exchange, length: number, close: boolean): void {
+  if (close) response.endWithoutBody(length, true);
+  else {
+    response.writeHeader('Content-Length', String(length));
+    response.endWithoutBody();
+  }
 }
 
 /** A length that is left out must not be named at all: given as undefined it is sent as 2^63, and the connection ends. */
