@@ -63,7 +63,7 @@ for (const account of accounts) {
     }
     const memory = await readMemory(first.child.pid as number);
     // With the optimizing compiler of WebAssembly it would be 55 more.
-    t.ok(memory < 160 * Number(ways().WORKERS || 1), `it takes ${Math.round(memory)} MiB`);
+    t.ok(memory < 140 * Number(ways().WORKERS || 1), `it takes ${Math.round(memory)} MiB`);
     const postmaster = await readPostmaster(directory);
     const { uid } = await lstat(join(directory, 'postgres'));
     if (account) t.equal(uid, account.uid, 'the server runs as the same user');
