@@ -72,8 +72,8 @@ const BROTLI_STREAM = {
 const COMPRESSIBLE = /^(?:application\/(?:[\w.-]+\+)?json|application\/x-ndjson|text\/(?:csv|xml|yaml|plain))\b/;
 
 /**
- * Text of the API: not the files of the IDE, and nothing secret, whose length could tell of it when a part of the same body
- * can be chosen by somebody else.
+ * Text of the API, and of the files of the IDE those that are JSON. Nothing secret, whose length could tell of it when a part
+ * of the same body can be chosen by somebody else.
  */
 function isCompressible({ status, type, secret, tag, headers }: Reply): boolean {
   if (secret || status === 204 || headers?.['Content-Encoding'] !== undefined) return false;
