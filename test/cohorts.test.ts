@@ -30,7 +30,7 @@ const apart = await startTestService({ ...narrow, COHORTS: 'false' });
 /** Reads sent as one, and reads sent alone. */
 async function countStatements(work: () => Promise<void>): Promise<{ together: number; alone: number }> {
   const { counts } = await counter.count(work);
-  const rows = counts.filter(({ query }) => /row_to_json|json_agg/.test(query));
+  const rows = counts.filter(({ query }) => /"%j"/.test(query));
   const sum = (isCohort: boolean): number =>
     rows
       .filter(({ query }) => query.includes('with ordinality') === isCohort)

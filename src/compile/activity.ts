@@ -6,7 +6,7 @@ import type { Collection, Model } from '../mirror/model.js';
 import { collectionOf } from '../mirror/model.js';
 import type { WriteColumn, WriteNode } from '../plan/write.js';
 import { alias, type Fragment, identifier, join, literal, nothing, sql } from '../sql/fragment.js';
-import { outputExpression } from './output.js';
+import { showField } from './output.js';
 import { columnName, tableName } from './source.js';
 
 /** The tables that hold the record. */
@@ -42,7 +42,7 @@ export function snapshot(node: WriteNode, changed: (column: WriteColumn) => Frag
 }
 
 function show(field: WriteColumn['field']): Fragment {
-  return outputExpression(sql`${alias('t')}.${columnName(field)}`, field);
+  return showField(sql`${alias('t')}.${columnName(field)}`, field).value;
 }
 
 function delta(node: WriteNode, changed: (column: WriteColumn) => Fragment | null): Fragment {

@@ -1,7 +1,8 @@
 /** A level of groups → SQL: aggregates over a collection, by groups, with a page of the groups. */
 import type { AggregatePlan, GroupLevel, GroupOutput, OperandPlan } from '../plan/plan.js';
-import { alias, type Fragment, identifier, join, literal, nothing, sql } from '../sql/fragment.js';
+import { alias, type Fragment, join, nothing, sql } from '../sql/fragment.js';
 import { compileCondition } from './condition.js';
+import { type Entry, JSON_COLUMN, jsonObject, type Shown, showObject } from './json.js';
 import { compileAggregate, compileOperand, showAggregate, showOperand } from './operand.js';
 import { type CompiledLevel, limitClause, offsetClause, orderClause, type Tie } from './rows.js';
 import { type Scope, Source } from './source.js';
@@ -22,38 +23,38 @@ export function compileGroups(level: GroupLevel, scope: Scope, tie: Tie | null):
   const names = groups.map((_, position) => alias(`g${position}`));
   const grouping = groups.length > 0 ? sql` group by ${join(names, sql`, `)}` : nothing;
   const page = sql`select ${join(columns, sql`, `)} from ${source.from(...conditions)}${grouping}${having ? sql` having ${having}` : nothing}${orderClause(sorted)}${limitClause(level.limit)}${offsetClause(level.offset)}`;
-  const outputs = level.outputs
-    ? level.outputs.map((output) => sql`${shownOutput(output, level, name, scope)} as ${identifier(output.name)}`)
-    : [...groupOutputs(level, name), ...functionOutputs(level.aggregates, name, scope)];
-  const outer = orderClause(sorted.map(({ column, descending }) => ({ column: sql`${name}.${column}`, descending })));
-  return { query: sql`select ${join(outputs, sql`, `)} from (${page}) ${name}${outer}`, row: alias(`r${number}`) };
-}
-
-function groupOutputs(level: GroupLevel, page: Fragment): Fragment[] {
-  return level.groups.map(
-    ({ name, operand }, position) =>
-      sql`${showOperand(operand, sql`${page}.${alias(`g${position}`)}`)} as ${identifier(name)}`,
+  const object = jsonObject(
+    level.outputs
+      ? level.outputs.map((output) => entryOf(output, level, name))
+      : [...groupEntries(level, name), ...functionEntries(level.aggregates, name)],
   );
+  const outer = orderClause(sorted.map(({ column, descending }) => ({ column: sql`${name}.${column}`, descending })));
+  return { query: sql`select ${object} as ${JSON_COLUMN} from (${page}) ${name}${outer}`, row: alias(`r${number}`) };
 }
 
-function shownOutput(output: GroupOutput, level: GroupLevel, page: Fragment, scope: Scope): Fragment {
-  const object = (columns: readonly Fragment[]): Fragment => {
-    const row = alias(`f${scope.next()}`);
-    return sql`(select row_to_json(${row}) from (select ${join(columns, sql`, `)}) ${row})`;
-  };
+function groupEntries(level: GroupLevel, page: Fragment): Entry[] {
+  return level.groups.map(({ name, operand }, position) => ({
+    name,
+    shown: showOperand(operand, sql`${page}.${alias(`g${position}`)}`),
+  }));
+}
+
+function entryOf(output: GroupOutput, level: GroupLevel, page: Fragment): Entry {
+  return { name: output.name, shown: showOutput(output, level, page) };
+}
+
+function showOutput(output: GroupOutput, level: GroupLevel, page: Fragment): Entry['shown'] {
   switch (output.kind) {
     case 'constant':
-      return sql`${literal(output.text)}::text`;
+      return { constant: output.text };
     case 'groups':
-      return level.groups.length === 0 ? sql`null::json` : object(groupOutputs(level, page));
+      return level.groups.length === 0 ? { constant: null } : showObject(groupEntries(level, page));
     case 'aggregate': {
       const position = level.aggregates.indexOf(output.aggregate);
       return showAggregate(output.aggregate, sql`${page}.${alias(`a${position}`)}`, output.as);
     }
     case 'object':
-      return object(
-        output.outputs.map((each) => sql`${shownOutput(each, level, page, scope)} as ${identifier(each.name)}`),
-      );
+      return showObject(output.outputs.map((each) => entryOf(each, level, page)));
   }
 }
 
@@ -67,20 +68,15 @@ function sortedColumn(operand: OperandPlan, level: GroupLevel): Fragment {
 }
 
 /** One key per function: a number, or an object with a key per field. */
-function functionOutputs(aggregates: readonly AggregatePlan[], page: Fragment, scope: Scope): Fragment[] {
-  const byFunction = new Map<string, { aggregate: AggregatePlan; position: number }[]>();
+function functionEntries(aggregates: readonly AggregatePlan[], page: Fragment): Entry[] {
+  const byFunction = new Map<string, { key: string | null; shown: Shown }[]>();
   aggregates.forEach((aggregate, position) => {
-    byFunction.set(aggregate.function, [...(byFunction.get(aggregate.function) ?? []), { aggregate, position }]);
+    const shown = showAggregate(aggregate, sql`${page}.${alias(`a${position}`)}`);
+    byFunction.set(aggregate.function, [...(byFunction.get(aggregate.function) ?? []), { key: aggregate.name, shown }]);
   });
   return [...byFunction].map(([name, members]) => {
-    const shown = members.map(({ aggregate, position }) => ({
-      key: aggregate.name,
-      value: showAggregate(aggregate, sql`${page}.${alias(`a${position}`)}`),
-    }));
-    const [only] = shown;
-    if (shown.length === 1 && only?.key === null) return sql`${only.value} as ${identifier(name)}`;
-    const row = alias(`f${scope.next()}`);
-    const columns = shown.map(({ key, value }) => sql`${value} as ${identifier(key ?? '*')}`);
-    return sql`(select row_to_json(${row}) from (select ${join(columns, sql`, `)}) ${row}) as ${identifier(name)}`;
+    const [only] = members;
+    if (members.length === 1 && only?.key === null) return { name, shown: only.shown };
+    return { name, shown: showObject(members.map(({ key, shown }) => ({ name: key ?? '*', shown }))) };
   });
 }

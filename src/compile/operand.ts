@@ -2,7 +2,8 @@
 import type { AggregatePlan, OperandPlan } from '../plan/plan.js';
 import type { Representation } from '../request/ast.js';
 import { alias, type Fragment, parameter, sql } from '../sql/fragment.js';
-import { outputExpression } from './output.js';
+import type { Shown } from './json.js';
+import { showField } from './output.js';
 import { refersTo, Source, typeName } from './source.js';
 
 export function compileOperand(operand: OperandPlan, source: Source, descending = false): Fragment {
@@ -109,24 +110,31 @@ export function compileAggregate(aggregate: AggregatePlan, source: Source): Frag
 }
 
 /** The value as JSON shows it, from the expression that holds it. */
-export function showOperand(operand: OperandPlan, value: Fragment, as: Representation = 'default'): Fragment {
+export function showOperand(operand: OperandPlan, value: Fragment, as: Representation = 'default'): Shown {
   switch (operand.kind) {
     case 'field':
-      return outputExpression(value, operand.field, as);
+      return showField(value, operand.field, as);
     case 'aggregate':
       return showAggregate(operand.aggregate, value, as);
+    case 'date':
+    case 'length':
+    case 'count':
+      return { value, form: 'bare' };
+    case 'json':
+      return { value, form: operand.as === 'json' ? 'bare' : 'any' };
     default:
-      return value;
+      return { value, form: 'any' };
   }
 }
 
 /** Sums and averages of numbers that JavaScript would round travel as text; counts, and what integers and floats give, as numbers. */
-export function showAggregate(aggregate: AggregatePlan, value: Fragment, as: Representation = 'default'): Fragment {
+export function showAggregate(aggregate: AggregatePlan, value: Fragment, as: Representation = 'default'): Shown {
   const { operand } = aggregate;
-  if (operand?.kind !== 'field' || aggregate.function.startsWith('count')) return value;
-  if (aggregate.function === 'min' || aggregate.function === 'max') return outputExpression(value, operand.field, as);
-  if (as === 'number') return value;
-  return operand.field.type === 'decimal' || operand.field.type === 'bigInteger' ? sql`${value}::text` : value;
+  if (operand === null || aggregate.function.startsWith('count')) return { value, form: 'bare' };
+  if (operand.kind !== 'field') return { value, form: 'any' };
+  if (aggregate.function === 'min' || aggregate.function === 'max') return showField(value, operand.field, as);
+  const exact = operand.field.type === 'decimal' || operand.field.type === 'bigInteger';
+  return exact && as !== 'number' ? { value: sql`${value}::text`, form: 'quoted' } : { value, form: 'any' };
 }
 
 /** The type of a value that is compared with the operand. */

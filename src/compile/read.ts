@@ -10,6 +10,7 @@ import { type Statement, statement } from '../sql/statement.js';
 import { KEYS_SETTING } from './chain.js';
 import { compileCondition } from './condition.js';
 import { compileGroups } from './groups.js';
+import { JSON_COLUMN, jsonList } from './json.js';
 import { type CompiledLevel, compileRows, compileRowsWithCursor, limitValue } from './rows.js';
 import { Scope, Source, typeName } from './source.js';
 
@@ -59,7 +60,7 @@ function readFragment(plan: ReadPlan | OperationPlan): Fragment {
   switch (plan.result) {
     case 'item': {
       const rows = compileRows(rowLevel(plan), scope, null);
-      return sql`select '{"data":' || row_to_json(${rows.row})::text || '}' from (${rows.query}) ${rows.row}`;
+      return sql`select '{"data":' || ${rows.row}.${JSON_COLUMN} || '}' from (${rows.query}) ${rows.row}`;
     }
     case 'singleton':
       return sql`select '{"data":' || ${compilePart(plan, scope)} || '}'`;
@@ -101,11 +102,10 @@ function jsonParameter(slot: number): Fragment {
 function compilePart(plan: ReadPlan, scope: Scope): Fragment {
   if (plan.result === 'list') {
     const level = compileLevel(plan, scope);
-    return sql`(select coalesce(json_agg(${level.row})::text, '[]') from (${level.query}) ${level.row})`;
+    return sql`(select ${jsonList(level.row)} from (${level.query}) ${level.row})`;
   }
   const rows = compileRows(rowLevel(plan), scope, null);
-  const found = sql`(select row_to_json(${rows.row})::text from (${rows.query}) ${rows.row})`;
-  return plan.result === 'item' ? found : sql`coalesce(${found}, ${blankParameter(plan)})`;
+  return plan.result === 'item' ? sql`(${rows.query})` : sql`coalesce((${rows.query}), ${blankParameter(plan)})`;
 }
 
 function blankParameter(plan: ReadPlan): Fragment {
@@ -118,14 +118,13 @@ function compileLevel({ level }: ReadPlan, scope: Scope): CompiledLevel {
 
 function compileWhole(plan: ReadPlan, scope: Scope): Fragment {
   const level = compileLevel(plan, scope);
-  return sql`select ${opening(plan, scope)} || coalesce(json_agg(${level.row})::text, '[]') || '}' from (${level.query}) ${level.row}`;
+  return sql`select ${opening(plan, scope)} || ${jsonList(level.row)} || '}' from (${level.query}) ${level.row}`;
 }
 
 /** One row per item. With counts, the first row is what stands before the items. */
 function compileStream(plan: ReadPlan, scope: Scope): Fragment {
-  const rows = compileLevel(plan, scope);
-  const items = sql`select row_to_json(${rows.row})::text from (${rows.query}) ${rows.row}`;
-  return plan.meta.length === 0 ? items : sql`select ${opening(plan, scope)} || '[' union all (${items})`;
+  const { query } = compileLevel(plan, scope);
+  return plan.meta.length === 0 ? query : sql`select ${opening(plan, scope)} || '[' union all (${query})`;
 }
 
 /** The cursor of the next page: the sort values of the last row, where the page is full. */
@@ -137,7 +136,7 @@ function compilePageWithCursor(plan: ReadPlan, scope: Scope): Fragment {
   const encoded = sql`translate(encode(convert_to(${last}, 'UTF8'), 'base64'), E'+/=\\n', '-_')`;
   const cursor = sql`coalesce(to_json(case when count(*) = ${limitValue(level.limit)} then ${encoded} end)::text, 'null')`;
   const counts = join([...metaCounts(plan, scope), sql`'"next_cursor":' || ${cursor}`], sql` || ',' || `);
-  return sql`select '{"meta":{' || ${counts} || '},"data":' || coalesce(json_agg(${row}.${alias('j')})::text, '[]') || '}' from (${rows}) ${row}`;
+  return sql`select '{"meta":{' || ${counts} || '},"data":' || ${jsonList(row)} || '}' from (${rows}) ${row}`;
 }
 
 /** Everything before the items. */

@@ -12,14 +12,15 @@ import type {
   RowLevel,
   Step,
 } from '../plan/plan.js';
-import { alias, type Fragment, identifier, integer, join, literal, nothing, parameter, sql } from '../sql/fragment.js';
+import { alias, type Fragment, integer, join, literal, nothing, parameter, sql } from '../sql/fragment.js';
 import { compileCondition, compileCursor } from './condition.js';
 import { compileGroups } from './groups.js';
+import { type Entry, JSON_COLUMN, jsonList, jsonObject, jsonText } from './json.js';
 import { compileOperand, showOperand } from './operand.js';
 import { columnName, reference, refersTo, type Scope, Source } from './source.js';
 
 export interface CompiledLevel {
-  /** Yields the rows to show, in order. */
+  /** Yields the rows to show as JSON, in order. */
   readonly query: Fragment;
   /** The name under which the query is to be selected from. */
   readonly row: Fragment;
@@ -29,25 +30,41 @@ export interface CompiledLevel {
 export type Tie = (source: Source) => Fragment;
 
 export function compileRows(level: RowLevel, scope: Scope, tie: Tie | null): CompiledLevel {
+  return compileShown(level, scope, tie, (source) => compileObject(level.outputs, level, source));
+}
+
+/** The same for rows of which the key alone is shown. */
+function compileKeys(level: RowLevel, scope: Scope, tie: Tie): CompiledLevel {
+  const operand: OperandPlan = { kind: 'field', through: [], field: level.collection.primaryKey };
+  const keyed: RowLevel = { ...level, outputs: [{ kind: 'value', name: operand.field.name, operand }] };
+  return compileShown(keyed, scope, tie, (source) => ({
+    json: jsonText(showOperand(operand, compileOperand(operand, source))),
+    joins: nothing,
+  }));
+}
+
+function compileShown(
+  level: RowLevel,
+  scope: Scope,
+  tie: Tie | null,
+  show: (source: Source) => ShownRow,
+): CompiledLevel {
   const number = scope.next();
   const page = compilePage(level, number, scope, tie);
-  const { outputs, joins } = compileOutputs(level, page, scope);
-  const query = sql`select ${outputs} from (${page.query}) ${page.name}${joins}${orderClause(page.order)}`;
+  const { json, joins } = show(pageSource(level, page, scope));
+  const query = sql`select ${json} as ${JSON_COLUMN} from (${page.query}) ${page.name}${joins}${orderClause(page.order)}`;
   return { query, row: alias(`r${number}`) };
 }
 
 /** Each row as JSON beside the texts of its sort values. */
 export function compileRowsWithCursor(level: RowLevel, scope: Scope): Fragment {
-  const number = scope.next();
-  const page = compilePage(level, number, scope, null);
-  const { outputs, joins } = compileOutputs(level, page, scope);
-  const row = alias(`r${number}`);
+  const page = compilePage(level, scope.next(), scope, null);
+  const { json, joins } = compileObject(level.outputs, level, pageSource(level, page, scope));
   const keys = join(
     page.order.map((each) => sql`${each.column}::text`),
     sql`, `,
   );
-  const json = sql`(select row_to_json(${row}) from (select ${outputs}) ${row})`;
-  return sql`select ${json} as ${alias('j')}, json_build_array(${keys})::text as ${alias('k')} from (${page.query}) ${page.name}${joins}${orderClause(page.order)}`;
+  return sql`select ${json} as ${JSON_COLUMN}, json_build_array(${keys})::text as ${alias('k')} from (${page.query}) ${page.name}${joins}${orderClause(page.order)}`;
 }
 
 interface PageOrder {
@@ -163,119 +180,99 @@ function neededFields(output: Output, level: RowLevel): Field[] {
   }
 }
 
-interface CompiledOutputs {
-  readonly outputs: Fragment;
+/** A row as JSON, and the joins that this takes. */
+interface ShownRow {
+  readonly json: Fragment;
   readonly joins: Fragment;
 }
 
-function compileOutputs(level: RowLevel, page: Page, scope: Scope): CompiledOutputs {
-  return compileEach(level.outputs, level, new Source(page.name, scope, level.collection, { flag: page.flag }));
+function pageSource(level: RowLevel, page: Page, scope: Scope): Source {
+  return new Source(page.name, scope, level.collection, { flag: page.flag });
 }
 
-function compileEach(list: readonly Output[], level: RowLevel, rows: Source): CompiledOutputs {
-  const outputs: Fragment[] = [];
-  const joins: Fragment[] = [];
-  for (const output of list) {
-    const { value, from } = compileOutput(output, level, rows);
-    outputs.push(sql`${value} as ${identifier(output.name)}`);
-    if (from) joins.push(from);
-  }
-  return { outputs: join(outputs, sql`, `), joins: join(joins, nothing) };
+function compileObject(outputs: readonly Output[], level: RowLevel, rows: Source): ShownRow {
+  const compiled = outputs.map((output) => compileOutput(output, level, rows));
+  const entries = outputs.map(({ name }, position) => ({ name, shown: (compiled[position] as CompiledOutput).shown }));
+  return {
+    json: jsonObject(entries),
+    joins: join(
+      compiled.map(({ from }) => from),
+      nothing,
+    ),
+  };
 }
 
 interface CompiledOutput {
-  readonly value: Fragment;
-  readonly from: Fragment | null;
+  readonly shown: Entry['shown'];
+  readonly from: Fragment;
 }
 
 function compileOutput(output: Output, level: RowLevel, page: Source): CompiledOutput {
   const { scope } = page;
   switch (output.kind) {
     case 'value':
-      return {
-        value: showOperand(output.operand, compileOperand(output.operand, page), output.as),
-        from: null,
-      };
+      return { shown: showOperand(output.operand, compileOperand(output.operand, page), output.as), from: nothing };
     case 'constant':
-      return { value: sql`${literal(output.text)}::text`, from: null };
+      return { shown: { constant: output.text }, from: nothing };
     case 'object': {
-      const { outputs, joins } = compileEach(output.outputs, level, page);
-      const row = alias(`f${scope.next()}`);
-      return { value: sql`(select row_to_json(${row}) from (select ${outputs}) ${row})`, from: joins };
+      const { json, joins } = compileObject(output.outputs, level, page);
+      return { shown: { value: json, form: 'json' }, from: joins };
     }
     case 'one': {
-      const related = compileRelated(output.level, output.step, page);
-      return lateral(sql`row_to_json(${related.row})`, related, scope);
+      const { query } = compileRows(output.level, scope, tieToOne(output.level, output.step, page));
+      return lateral(query, scope, (value) => value);
     }
-    case 'many': {
-      const related = compileChildren(output.level, output.hop, level, page);
-      return listed(output.hop, page, lateral(sql`coalesce(json_agg(${related.row}), '[]')`, related, scope));
-    }
-    case 'keys': {
-      const key = output.level.collection.primaryKey;
-      const shown: RowLevel = {
-        ...output.level,
-        outputs: [{ kind: 'value', name: key.name, operand: { kind: 'field', through: [], field: key } }],
-      };
-      const related = compileChildren(shown, output.hop, level, page);
-      const keys = sql`coalesce(json_agg(${related.row}.${identifier(key.name)}), '[]')`;
-      return listed(output.hop, page, lateral(keys, related, scope));
-    }
+    case 'many':
+      return compileList(compileChildren(output.level, scope, tieToMany(output.hop, level, page)), output.hop, page);
+    case 'keys':
+      return compileList(compileKeys(output.level, scope, tieToMany(output.hop, level, page)), output.hop, page);
     case 'any': {
       // A case, not a join per target: keys of several types lie in one column, and only the named target may read it.
       const [first] = output.targets;
-      if (!first) return { value: sql`null::json`, from: null };
+      if (!first) return { shown: { constant: null }, from: nothing };
       const cases = output.targets.map(
         ({ step, level: target }) =>
-          sql` when ${literal(step.target.name)} then ${anyTarget(target, step, output.keys, page)}`,
+          sql` when ${literal(step.target.name)} then (${anyTarget(target, step, output.keys, page).query})`,
       );
-      return {
-        value: sql`case ${page.raw([], first.step.collectionField)}::text${join(cases, nothing)} end`,
-        from: null,
-      };
+      const value = sql`case ${page.raw([], first.step.collectionField)}::text${join(cases, nothing)} end`;
+      return { shown: { value, form: 'json' }, from: nothing };
     }
   }
 }
 
-/** A list, null where the caller may not see the field that shows it. */
-function listed(hop: Hop, page: Source, { value, from }: CompiledOutput): CompiledOutput {
+/** Null where the caller may not see the field that shows the list. */
+function compileList(related: CompiledLevel, hop: Hop, page: Source): CompiledOutput {
   const mask = hop.via && page.mask([], hop.via);
-  return { value: mask ? sql`case when ${mask} then ${value} end` : value, from };
+  const list = sql`select ${jsonList(related.row)} as ${JSON_COLUMN} from (${related.query}) ${related.row}`;
+  return lateral(list, page.scope, (value) => (mask ? sql`case when ${mask} then ${value} end` : value));
 }
 
-function anyTarget(level: RowLevel, step: Step, keys: boolean, page: Source): Fragment {
-  const key = level.collection.primaryKey;
-  if (level.outputs.length > 0 || !keys) {
-    const related = compileRelated(level, step, page);
-    return sql`(select row_to_json(${related.row}) from (${related.query}) ${related.row})`;
-  }
-  const shown: RowLevel = {
-    ...level,
-    outputs: [{ kind: 'value', name: key.name, operand: { kind: 'field', through: [], field: key } }],
-  };
-  const related = compileRelated(shown, step, page);
-  return sql`(select to_json(${related.row}.${identifier(key.name)}) from (${related.query}) ${related.row})`;
+function anyTarget(level: RowLevel, step: Step, keys: boolean, page: Source): CompiledLevel {
+  const compile = level.outputs.length === 0 && keys ? compileKeys : compileRows;
+  return compile(level, page.scope, tieToOne(level, step, page));
 }
 
 /** The page of a to-one relation keeps its `limit 1`, a fence: without it the planner joins the whole related table. */
-function compileRelated(level: RowLevel, step: Step, page: Source): CompiledLevel {
+function tieToOne(level: RowLevel, step: Step, page: Source): Tie {
   const named = step.kind === 'any' ? page.raw([], step.collectionField) : nothing;
   const referred = reference(step, page.column([], step.field), named);
-  const tie: Tie = (related) => sql`${related.raw([], level.collection.primaryKey)} = ${referred}`;
-  return compileRows(level, page.scope, tie);
+  return (related) => sql`${related.raw([], level.collection.primaryKey)} = ${referred}`;
 }
 
-function compileChildren(children: Level, hop: Hop, parent: RowLevel, page: Source): CompiledLevel {
+function tieToMany(hop: Hop, parent: RowLevel, page: Source): Tie {
   const key = page.raw([], parent.collection.primaryKey);
-  const tie: Tie = (child) => refersTo(hop, child, key);
-  return children.kind === 'rows' ? compileRows(children, page.scope, tie) : compileGroups(children, page.scope, tie);
+  return (child) => refersTo(hop, child, key);
 }
 
-function lateral(json: Fragment, related: CompiledLevel, scope: Scope): CompiledOutput {
+function compileChildren(children: Level, scope: Scope, tie: Tie): CompiledLevel {
+  return children.kind === 'rows' ? compileRows(children, scope, tie) : compileGroups(children, scope, tie);
+}
+
+function lateral(query: Fragment, scope: Scope, see: (value: Fragment) => Fragment): CompiledOutput {
   const name = alias(`l${scope.next()}`);
   return {
-    value: sql`${name}.${alias('j')}`,
-    from: sql` left join lateral (select ${json} as ${alias('j')} from (${related.query}) ${related.row}) ${name} on true`,
+    shown: { value: see(sql`${name}.${JSON_COLUMN}`), form: 'json' },
+    from: sql` left join lateral (${query}) ${name} on true`,
   };
 }
 

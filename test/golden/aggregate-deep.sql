@@ -1,7 +1,7 @@
 -- /authors?fields=id,articles&deep[articles][_aggregate][avg]=rating&deep[articles][_groupBy]=status
-select '{"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
+select '{"data":' || coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]') || '}'
 from (
-  select "%p1"."id" as "id", "%l4"."%j" as "articles"
+  select '{"id":' || coalesce("%p1"."id"::text, 'null') || ',"articles":' || coalesce("%l3"."%j", 'null') || '}' as "%j"
   from (
     select "%t1"."id"
     from "public"."authors" "%t1"
@@ -9,14 +9,9 @@ from (
     limit 100
   ) "%p1"
   left join lateral (
-    select coalesce(json_agg("%r2"), '[]') as "%j"
+    select coalesce('[' || string_agg("%r2"."%j", ',') || ']', '[]') as "%j"
     from (
-      select "%p2"."%g0" as "status", (
-        select row_to_json("%f3")
-        from (
-          select "%p2"."%a0"::text as "rating"
-        ) "%f3"
-      ) as "avg"
+      select '{"status":' || coalesce(to_json("%p2"."%g0")::text, 'null') || ',"avg":' || coalesce(coalesce('{"rating":"' || "%p2"."%a0"::text || '"', '{"rating":null') || '}', 'null') || '}' as "%j"
       from (
         select "%t2"."status" as "%g0", avg("%t2"."rating") as "%a0"
         from "public"."articles" "%t2"
@@ -27,6 +22,6 @@ from (
       ) "%p2"
       order by "%p2"."%g0"
     ) "%r2"
-  ) "%l4" on true
+  ) "%l3" on true
   order by "%p1"."id"
 ) "%r1"

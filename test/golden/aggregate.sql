@@ -1,13 +1,8 @@
 -- /articles?aggregate[count]=*&aggregate[sum]=views,rating&groupBy=status,year(published_at)&having[count][_gt]=1&sort=-count
 -- $1 = '1'
-select '{"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
+select '{"data":' || coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]') || '}'
 from (
-  select "%p1"."%g0" as "status", "%p1"."%g1" as "published_at_year", "%p1"."%a0" as "count", (
-    select row_to_json("%f2")
-    from (
-      select "%p1"."%a1" as "views", "%p1"."%a2"::text as "rating"
-    ) "%f2"
-  ) as "sum"
+  select ('{"status":' || coalesce(to_json("%p1"."%g0")::text, 'null') || ',"published_at_year":' || coalesce("%p1"."%g1"::text, 'null')) || (',"count":' || coalesce("%p1"."%a0"::text, 'null') || ',"sum":' || coalesce('{"views":' || coalesce(to_json("%p1"."%a1")::text, 'null') || coalesce(',"rating":"' || "%p1"."%a2"::text || '"', ',"rating":null') || '}', 'null') || '}') as "%j"
   from (
     select "%t1"."status" as "%g0",
     case

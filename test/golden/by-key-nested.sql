@@ -1,8 +1,8 @@
 -- /articles/1?fields=title,author.name,comments.body
 -- $1 = '1'
-select '{"data":' || row_to_json("%r1")::text || '}'
+select '{"data":' || "%r1"."%j" || '}'
 from (
-  select "%p1"."title" as "title", "%l3"."%j" as "author", "%l5"."%j" as "comments"
+  select ('{"title":' || coalesce(to_json("%p1"."title")::text, 'null') || ',"author":' || coalesce("%l3"."%j", 'null')) || (',"comments":' || coalesce("%l5"."%j", 'null') || '}') as "%j"
   from (
     select "%t1"."title", "%t1"."author", "%t1"."id"
     from "public"."articles" "%t1"
@@ -10,21 +10,18 @@ from (
     limit 1
   ) "%p1"
   left join lateral (
-    select row_to_json("%r2") as "%j"
+    select '{"name":' || coalesce(to_json("%p2"."name")::text, 'null') || '}' as "%j"
     from (
-      select "%p2"."name" as "name"
-      from (
-        select "%t2"."name"
-        from "public"."authors" "%t2"
-        where "%t2"."id" = "%p1"."author"
-        limit 1
-      ) "%p2"
-    ) "%r2"
+      select "%t2"."name"
+      from "public"."authors" "%t2"
+      where "%t2"."id" = "%p1"."author"
+      limit 1
+    ) "%p2"
   ) "%l3" on true
   left join lateral (
-    select coalesce(json_agg("%r4"), '[]') as "%j"
+    select coalesce('[' || string_agg("%r4"."%j", ',') || ']', '[]') as "%j"
     from (
-      select "%p4"."body" as "body"
+      select '{"body":' || coalesce(to_json("%p4"."body")::text, 'null') || '}' as "%j"
       from (
         select "%t4"."body", "%t4"."id"
         from "public"."comments" "%t4"

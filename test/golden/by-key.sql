@@ -1,12 +1,8 @@
 -- /articles/1
 -- $1 = '1'
-select '{"data":' || row_to_json("%r1")::text || '}'
+select '{"data":' || "%r1"."%j" || '}'
 from (
-  select "%p1"."id" as "id", "%p1"."title" as "title", "%p1"."slug" as "slug", "%p1"."body" as "body", "%p1"."status" as "status", "%p1"."views" as "views", "%p1"."rating"::text as "rating",
-  case
-  when isfinite("%p1"."published_at") then to_char("%p1"."published_at" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
-  else "%p1"."published_at"::text
-  end as "published_at", "%p1"."meta" as "meta", "%p1"."author" as "author", "%l3"."%j" as "comments", "%l5"."%j" as "tags", "%l7"."%j" as "blocks"
+  select ((('{"id":' || coalesce("%p1"."id"::text, 'null') || ',"title":' || coalesce(to_json("%p1"."title")::text, 'null')) || (',"slug":' || coalesce(to_json("%p1"."slug")::text, 'null') || ',"body":' || coalesce(to_json("%p1"."body")::text, 'null'))) || ((',"status":' || coalesce(to_json("%p1"."status")::text, 'null') || ',"views":' || coalesce("%p1"."views"::text, 'null')) || (coalesce(',"rating":"' || "%p1"."rating"::text || '"', ',"rating":null')))) || (((coalesce(',"published_at":"' || case when isfinite("%p1"."published_at") then to_char("%p1"."published_at" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') else "%p1"."published_at"::text end || '"', ',"published_at":null') || ',"meta":' || coalesce("%p1"."meta"::text, 'null')) || (',"author":' || coalesce("%p1"."author"::text, 'null'))) || ((',"comments":' || coalesce("%l3"."%j", 'null') || ',"tags":' || coalesce("%l5"."%j", 'null')) || (',"blocks":' || coalesce("%l7"."%j", 'null') || '}'))) as "%j"
   from (
     select "%t1"."id", "%t1"."title", "%t1"."slug", "%t1"."body", "%t1"."status", "%t1"."views", "%t1"."rating", "%t1"."published_at", "%t1"."meta", "%t1"."author"
     from "public"."articles" "%t1"
@@ -14,9 +10,9 @@ from (
     limit 1
   ) "%p1"
   left join lateral (
-    select coalesce(json_agg("%r2"."id"), '[]') as "%j"
+    select coalesce('[' || string_agg("%r2"."%j", ',') || ']', '[]') as "%j"
     from (
-      select "%p2"."id" as "id"
+      select coalesce("%p2"."id"::text, 'null') as "%j"
       from (
         select "%t2"."id"
         from "public"."comments" "%t2"
@@ -28,9 +24,9 @@ from (
     ) "%r2"
   ) "%l3" on true
   left join lateral (
-    select coalesce(json_agg("%r4"."id"), '[]') as "%j"
+    select coalesce('[' || string_agg("%r4"."%j", ',') || ']', '[]') as "%j"
     from (
-      select "%p4"."id" as "id"
+      select coalesce("%p4"."id"::text, 'null') as "%j"
       from (
         select "%t4"."id", "%t4"."sort"
         from "public"."articles_tags" "%t4"
@@ -42,9 +38,9 @@ from (
     ) "%r4"
   ) "%l5" on true
   left join lateral (
-    select coalesce(json_agg("%r6"."id"), '[]') as "%j"
+    select coalesce('[' || string_agg("%r6"."%j", ',') || ']', '[]') as "%j"
     from (
-      select "%p6"."id" as "id"
+      select coalesce("%p6"."id"::text, 'null') as "%j"
       from (
         select "%t6"."id", "%t6"."sort"
         from "public"."articles_blocks" "%t6"

@@ -5,9 +5,9 @@ from unnest((
 ))
 with ordinality as "%q" ("%v0", "%n")
 left join lateral (
-  select '{"data":' || row_to_json("%r1")::text || '}'
+  select '{"data":' || "%r1"."%j" || '}'
   from (
-    select "%p1"."id" as "id", "%p1"."title" as "title", "%l3"."%j" as "author"
+    select ('{"id":' || coalesce("%p1"."id"::text, 'null') || ',"title":' || coalesce(to_json("%p1"."title")::text, 'null')) || (',"author":' || coalesce("%l3"."%j", 'null') || '}') as "%j"
     from (
       select "%t1"."id", "%t1"."title", "%t1"."author"
       from "public"."articles" "%t1"
@@ -15,16 +15,13 @@ left join lateral (
       limit 1
     ) "%p1"
     left join lateral (
-      select row_to_json("%r2") as "%j"
+      select '{"name":' || coalesce(to_json("%p2"."name")::text, 'null') || '}' as "%j"
       from (
-        select "%p2"."name" as "name"
-        from (
-          select "%t2"."name"
-          from "public"."authors" "%t2"
-          where "%t2"."id" = "%p1"."author"
-          limit 1
-        ) "%p2"
-      ) "%r2"
+        select "%t2"."name"
+        from "public"."authors" "%t2"
+        where "%t2"."id" = "%p1"."author"
+        limit 1
+      ) "%p2"
     ) "%l3" on true
   ) "%r1"
 ) "%c" ("%b") on true

@@ -1,9 +1,9 @@
 -- /authors?fields=name,articles.title,articles.comments.id&deep={"articles":{"_filter":{"status":"published"},"_sort":"-views","_limit":3,"comments":{"_limit":1,"_offset":1}}}
 -- $1 = 'published'
 -- $2 = '1'
-select '{"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
+select '{"data":' || coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]') || '}'
 from (
-  select "%p1"."name" as "name", "%l5"."%j" as "articles"
+  select '{"name":' || coalesce(to_json("%p1"."name")::text, 'null') || ',"articles":' || coalesce("%l5"."%j", 'null') || '}' as "%j"
   from (
     select "%t1"."name", "%t1"."id"
     from "public"."authors" "%t1"
@@ -11,9 +11,9 @@ from (
     limit 100
   ) "%p1"
   left join lateral (
-    select coalesce(json_agg("%r2"), '[]') as "%j"
+    select coalesce('[' || string_agg("%r2"."%j", ',') || ']', '[]') as "%j"
     from (
-      select "%p2"."title" as "title", "%l4"."%j" as "comments"
+      select '{"title":' || coalesce(to_json("%p2"."title")::text, 'null') || ',"comments":' || coalesce("%l4"."%j", 'null') || '}' as "%j"
       from (
         select "%t2"."title", "%t2"."id", "%t2"."views"
         from "public"."articles" "%t2"
@@ -23,9 +23,9 @@ from (
         limit 3
       ) "%p2"
       left join lateral (
-        select coalesce(json_agg("%r3"), '[]') as "%j"
+        select coalesce('[' || string_agg("%r3"."%j", ',') || ']', '[]') as "%j"
         from (
-          select "%p3"."id" as "id"
+          select '{"id":' || coalesce("%p3"."id"::text, 'null') || '}' as "%j"
           from (
             select "%t3"."id"
             from "public"."comments" "%t3"

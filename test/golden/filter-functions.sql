@@ -1,9 +1,9 @@
 -- /articles?fields=id&filter[year(published_at)][_eq]=2023&filter[count(comments)][_gt]=1
 -- $1 = '2023'
 -- $2 = '1'
-select '{"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
+select '{"data":' || coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]') || '}'
 from (
-  select "%p1"."id" as "id"
+  select '{"id":' || coalesce("%p1"."id"::text, 'null') || '}' as "%j"
   from (
     select "%t1"."id"
     from "public"."articles" "%t1"

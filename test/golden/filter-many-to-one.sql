@@ -1,8 +1,8 @@
 -- /articles?fields=id&filter[author][name][_eq]=Ada Lovelace
 -- $1 = 'Ada Lovelace'
-select '{"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
+select '{"data":' || coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]') || '}'
 from (
-  select "%p1"."id" as "id"
+  select '{"id":' || coalesce("%p1"."id"::text, 'null') || '}' as "%j"
   from (
     select "%t1"."id"
     from "public"."articles" "%t1"

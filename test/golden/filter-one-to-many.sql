@@ -1,8 +1,8 @@
 -- /articles?fields=id&filter[comments][author][name][_icontains]=a
 -- $1 = '%a%'
-select '{"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
+select '{"data":' || coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]') || '}'
 from (
-  select "%p1"."id" as "id"
+  select '{"id":' || coalesce("%p1"."id"::text, 'null') || '}' as "%j"
   from (
     select "%t1"."id"
     from "public"."articles" "%t1"

@@ -3,9 +3,9 @@
 -- $2 = '9'
 -- $3 = 'a\%%'
 -- $4 = '{"1","2"}'
-select '{"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
+select '{"data":' || coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]') || '}'
 from (
-  select "%p1"."id" as "id"
+  select '{"id":' || coalesce("%p1"."id"::text, 'null') || '}' as "%j"
   from (
     select "%t1"."id"
     from "public"."articles" "%t1"

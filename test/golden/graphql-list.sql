@@ -1,8 +1,8 @@
 -- { articles(limit: 5) { id heading: title rating author { name __typename } } }
 select '{"data":{' || '"articles":' || (
-  select coalesce(json_agg("%r1")::text, '[]')
+  select coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]')
   from (
-    select "%p1"."id"::text as "id", "%p1"."title" as "heading", "%p1"."rating" as "rating", "%l3"."%j" as "author"
+    select (coalesce('{"id":"' || "%p1"."id"::text || '"', '{"id":null') || ',"heading":' || coalesce(to_json("%p1"."title")::text, 'null')) || (',"rating":' || coalesce(to_json("%p1"."rating")::text, 'null') || ',"author":' || coalesce("%l3"."%j", 'null') || '}') as "%j"
     from (
       select "%t1"."id", "%t1"."title", "%t1"."rating", "%t1"."author"
       from "public"."articles" "%t1"
@@ -10,16 +10,13 @@ select '{"data":{' || '"articles":' || (
       limit 5
     ) "%p1"
     left join lateral (
-      select row_to_json("%r2") as "%j"
+      select '{"name":' || coalesce(to_json("%p2"."name")::text, 'null') || ',"__typename":"authors"' || '}' as "%j"
       from (
-        select "%p2"."name" as "name", 'authors'::text as "__typename"
-        from (
-          select "%t2"."name"
-          from "public"."authors" "%t2"
-          where "%t2"."id" = "%p1"."author"
-          limit 1
-        ) "%p2"
-      ) "%r2"
+        select "%t2"."name"
+        from "public"."authors" "%t2"
+        where "%t2"."id" = "%p1"."author"
+        limit 1
+      ) "%p2"
     ) "%l3" on true
     order by "%p1"."id"
   ) "%r1"

@@ -1,8 +1,8 @@
 -- { articles(limit: 1) { blocks { item { __typename ... on block_text { text } } } } }
 select '{"data":{' || '"articles":' || (
-  select coalesce(json_agg("%r1")::text, '[]')
+  select coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]')
   from (
-    select "%l6"."%j" as "blocks"
+    select '{"blocks":' || coalesce("%l6"."%j", 'null') || '}' as "%j"
     from (
       select "%t1"."id"
       from "public"."articles" "%t1"
@@ -10,59 +10,45 @@ select '{"data":{' || '"articles":' || (
       limit 1
     ) "%p1"
     left join lateral (
-      select coalesce(json_agg("%r2"), '[]') as "%j"
+      select coalesce('[' || string_agg("%r2"."%j", ',') || ']', '[]') as "%j"
       from (
-        select
-        case "%p2"."collection"::text
-        when 'block_text' then (
-          select row_to_json("%r3")
+        select '{"item":' || coalesce(case "%p2"."collection"::text when 'block_text' then (
+          select '{"__typename":"block_text"' || ',"text":' || coalesce(to_json("%p3"."text")::text, 'null') || '}' as "%j"
           from (
-            select 'block_text'::text as "__typename", "%p3"."text" as "text"
-            from (
-              select "%t3"."text"
-              from "public"."block_text" "%t3"
-              where "%t3"."id" =
-              case
-              when "%p2"."collection" = 'block_text'
-              and "%p2"."item"::text ~ '^-?[0-9]{1,18}$' then "%p2"."item"::text::int8
-              end
-              limit 1
-            ) "%p3"
-          ) "%r3"
-        )
-        when 'block_image' then (
-          select row_to_json("%r4")
+            select "%t3"."text"
+            from "public"."block_text" "%t3"
+            where "%t3"."id" =
+            case
+            when "%p2"."collection" = 'block_text'
+            and "%p2"."item"::text ~ '^-?[0-9]{1,18}$' then "%p2"."item"::text::int8
+            end
+            limit 1
+          ) "%p3"
+        ) when 'block_image' then (
+          select '{"__typename":"block_image"' || '}' as "%j"
           from (
-            select 'block_image'::text as "__typename"
-            from (
-              select
-              from "public"."block_image" "%t4"
-              where "%t4"."id" =
-              case
-              when "%p2"."collection" = 'block_image'
-              and "%p2"."item"::text ~ '^-?[0-9]{1,18}$' then "%p2"."item"::text::int8
-              end
-              limit 1
-            ) "%p4"
-          ) "%r4"
-        )
-        when 'block_quote' then (
-          select row_to_json("%r5")
+            select
+            from "public"."block_image" "%t4"
+            where "%t4"."id" =
+            case
+            when "%p2"."collection" = 'block_image'
+            and "%p2"."item"::text ~ '^-?[0-9]{1,18}$' then "%p2"."item"::text::int8
+            end
+            limit 1
+          ) "%p4"
+        ) when 'block_quote' then (
+          select '{"__typename":"block_quote"' || '}' as "%j"
           from (
-            select 'block_quote'::text as "__typename"
-            from (
-              select
-              from "public"."block_quote" "%t5"
-              where "%t5"."id" =
-              case
-              when "%p2"."collection" = 'block_quote'
-              and "%p2"."item"::text ~ '^-?[0-9]{1,18}$' then "%p2"."item"::text::int8
-              end
-              limit 1
-            ) "%p5"
-          ) "%r5"
-        )
-        end as "item"
+            select
+            from "public"."block_quote" "%t5"
+            where "%t5"."id" =
+            case
+            when "%p2"."collection" = 'block_quote'
+            and "%p2"."item"::text ~ '^-?[0-9]{1,18}$' then "%p2"."item"::text::int8
+            end
+            limit 1
+          ) "%p5"
+        ) end, 'null') || '}' as "%j"
         from (
           select "%t2"."item", "%t2"."collection", "%t2"."sort", "%t2"."id"
           from "public"."articles_blocks" "%t2"

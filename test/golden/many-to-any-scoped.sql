@@ -1,7 +1,7 @@
 -- /articles?fields=blocks.collection,blocks.item:block_text.text,blocks.item:block_image.url
-select '{"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
+select '{"data":' || coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]') || '}'
 from (
-  select "%l6"."%j" as "blocks"
+  select '{"blocks":' || coalesce("%l6"."%j", 'null') || '}' as "%j"
   from (
     select "%t1"."id"
     from "public"."articles" "%t1"
@@ -9,59 +9,45 @@ from (
     limit 100
   ) "%p1"
   left join lateral (
-    select coalesce(json_agg("%r2"), '[]') as "%j"
+    select coalesce('[' || string_agg("%r2"."%j", ',') || ']', '[]') as "%j"
     from (
-      select "%p2"."collection" as "collection",
-      case "%p2"."collection"::text
-      when 'block_text' then (
-        select row_to_json("%r3")
+      select '{"collection":' || coalesce(to_json("%p2"."collection")::text, 'null') || ',"item":' || coalesce(case "%p2"."collection"::text when 'block_text' then (
+        select '{"text":' || coalesce(to_json("%p3"."text")::text, 'null') || '}' as "%j"
         from (
-          select "%p3"."text" as "text"
-          from (
-            select "%t3"."text"
-            from "public"."block_text" "%t3"
-            where "%t3"."id" =
-            case
-            when "%p2"."collection" = 'block_text'
-            and "%p2"."item"::text ~ '^-?[0-9]{1,18}$' then "%p2"."item"::text::int8
-            end
-            limit 1
-          ) "%p3"
-        ) "%r3"
-      )
-      when 'block_image' then (
-        select row_to_json("%r4")
+          select "%t3"."text"
+          from "public"."block_text" "%t3"
+          where "%t3"."id" =
+          case
+          when "%p2"."collection" = 'block_text'
+          and "%p2"."item"::text ~ '^-?[0-9]{1,18}$' then "%p2"."item"::text::int8
+          end
+          limit 1
+        ) "%p3"
+      ) when 'block_image' then (
+        select '{"url":' || coalesce(to_json("%p4"."url")::text, 'null') || '}' as "%j"
         from (
-          select "%p4"."url" as "url"
-          from (
-            select "%t4"."url"
-            from "public"."block_image" "%t4"
-            where "%t4"."id" =
-            case
-            when "%p2"."collection" = 'block_image'
-            and "%p2"."item"::text ~ '^-?[0-9]{1,18}$' then "%p2"."item"::text::int8
-            end
-            limit 1
-          ) "%p4"
-        ) "%r4"
-      )
-      when 'block_quote' then (
-        select to_json("%r5"."id")
+          select "%t4"."url"
+          from "public"."block_image" "%t4"
+          where "%t4"."id" =
+          case
+          when "%p2"."collection" = 'block_image'
+          and "%p2"."item"::text ~ '^-?[0-9]{1,18}$' then "%p2"."item"::text::int8
+          end
+          limit 1
+        ) "%p4"
+      ) when 'block_quote' then (
+        select coalesce("%p5"."id"::text, 'null') as "%j"
         from (
-          select "%p5"."id" as "id"
-          from (
-            select "%t5"."id"
-            from "public"."block_quote" "%t5"
-            where "%t5"."id" =
-            case
-            when "%p2"."collection" = 'block_quote'
-            and "%p2"."item"::text ~ '^-?[0-9]{1,18}$' then "%p2"."item"::text::int8
-            end
-            limit 1
-          ) "%p5"
-        ) "%r5"
-      )
-      end as "item"
+          select "%t5"."id"
+          from "public"."block_quote" "%t5"
+          where "%t5"."id" =
+          case
+          when "%p2"."collection" = 'block_quote'
+          and "%p2"."item"::text ~ '^-?[0-9]{1,18}$' then "%p2"."item"::text::int8
+          end
+          limit 1
+        ) "%p5"
+      ) end, 'null') || '}' as "%j"
       from (
         select "%t2"."collection", "%t2"."item", "%t2"."sort", "%t2"."id"
         from "public"."articles_blocks" "%t2"

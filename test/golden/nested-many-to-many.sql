@@ -1,7 +1,7 @@
 -- /articles?fields=id,tags.tags_id.name
-select '{"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
+select '{"data":' || coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]') || '}'
 from (
-  select "%p1"."id" as "id", "%l5"."%j" as "tags"
+  select '{"id":' || coalesce("%p1"."id"::text, 'null') || ',"tags":' || coalesce("%l5"."%j", 'null') || '}' as "%j"
   from (
     select "%t1"."id"
     from "public"."articles" "%t1"
@@ -9,9 +9,9 @@ from (
     limit 100
   ) "%p1"
   left join lateral (
-    select coalesce(json_agg("%r2"), '[]') as "%j"
+    select coalesce('[' || string_agg("%r2"."%j", ',') || ']', '[]') as "%j"
     from (
-      select "%l4"."%j" as "tags_id"
+      select '{"tags_id":' || coalesce("%l4"."%j", 'null') || '}' as "%j"
       from (
         select "%t2"."tags_id", "%t2"."sort", "%t2"."id"
         from "public"."articles_tags" "%t2"
@@ -20,16 +20,13 @@ from (
         limit 100
       ) "%p2"
       left join lateral (
-        select row_to_json("%r3") as "%j"
+        select '{"name":' || coalesce(to_json("%p3"."name")::text, 'null') || '}' as "%j"
         from (
-          select "%p3"."name" as "name"
-          from (
-            select "%t3"."name"
-            from "public"."tags" "%t3"
-            where "%t3"."id" = "%p2"."tags_id"
-            limit 1
-          ) "%p3"
-        ) "%r3"
+          select "%t3"."name"
+          from "public"."tags" "%t3"
+          where "%t3"."id" = "%p2"."tags_id"
+          limit 1
+        ) "%p3"
       ) "%l4" on true
       order by "%p2"."sort", "%p2"."id"
     ) "%r2"

@@ -1,7 +1,7 @@
 -- /articles?fields=id,author.name,author.born&limit=25
-select '{"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
+select '{"data":' || coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]') || '}'
 from (
-  select "%p1"."id" as "id", "%l3"."%j" as "author"
+  select '{"id":' || coalesce("%p1"."id"::text, 'null') || ',"author":' || coalesce("%l3"."%j", 'null') || '}' as "%j"
   from (
     select "%t1"."id", "%t1"."author"
     from "public"."articles" "%t1"
@@ -9,16 +9,13 @@ from (
     limit 25
   ) "%p1"
   left join lateral (
-    select row_to_json("%r2") as "%j"
+    select '{"name":' || coalesce(to_json("%p2"."name")::text, 'null') || ',"born":' || coalesce(to_json("%p2"."born")::text, 'null') || '}' as "%j"
     from (
-      select "%p2"."name" as "name", "%p2"."born" as "born"
-      from (
-        select "%t2"."name", "%t2"."born"
-        from "public"."authors" "%t2"
-        where "%t2"."id" = "%p1"."author"
-        limit 1
-      ) "%p2"
-    ) "%r2"
+      select "%t2"."name", "%t2"."born"
+      from "public"."authors" "%t2"
+      where "%t2"."id" = "%p1"."author"
+      limit 1
+    ) "%p2"
   ) "%l3" on true
   order by "%p1"."id"
 ) "%r1"

@@ -1,7 +1,7 @@
 -- /articles?fields=id,comments.id,comments.author.name
-select '{"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
+select '{"data":' || coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]') || '}'
 from (
-  select "%p1"."id" as "id", "%l5"."%j" as "comments"
+  select '{"id":' || coalesce("%p1"."id"::text, 'null') || ',"comments":' || coalesce("%l5"."%j", 'null') || '}' as "%j"
   from (
     select "%t1"."id"
     from "public"."articles" "%t1"
@@ -9,9 +9,9 @@ from (
     limit 100
   ) "%p1"
   left join lateral (
-    select coalesce(json_agg("%r2"), '[]') as "%j"
+    select coalesce('[' || string_agg("%r2"."%j", ',') || ']', '[]') as "%j"
     from (
-      select "%p2"."id" as "id", "%l4"."%j" as "author"
+      select '{"id":' || coalesce("%p2"."id"::text, 'null') || ',"author":' || coalesce("%l4"."%j", 'null') || '}' as "%j"
       from (
         select "%t2"."id", "%t2"."author"
         from "public"."comments" "%t2"
@@ -20,16 +20,13 @@ from (
         limit 100
       ) "%p2"
       left join lateral (
-        select row_to_json("%r3") as "%j"
+        select '{"name":' || coalesce(to_json("%p3"."name")::text, 'null') || '}' as "%j"
         from (
-          select "%p3"."name" as "name"
-          from (
-            select "%t3"."name"
-            from "public"."authors" "%t3"
-            where "%t3"."id" = "%p2"."author"
-            limit 1
-          ) "%p3"
-        ) "%r3"
+          select "%t3"."name"
+          from "public"."authors" "%t3"
+          where "%t3"."id" = "%p2"."author"
+          limit 1
+        ) "%p3"
       ) "%l4" on true
       order by "%p2"."id"
     ) "%r2"

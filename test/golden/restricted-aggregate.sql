@@ -1,14 +1,9 @@
 -- /articles?aggregate[count]=*&aggregate[max]=views&groupBy=author.name
 -- $1 = '{"00000000-0000-0000-0000-000000000001"}'
 -- $2 = 'published'
-select '{"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
+select '{"data":' || coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]') || '}'
 from (
-  select "%p1"."%g0" as "author.name", "%p1"."%a0" as "count", (
-    select row_to_json("%f7")
-    from (
-      select "%p1"."%a1" as "views"
-    ) "%f7"
-  ) as "max"
+  select ('{"author.name":' || coalesce(to_json("%p1"."%g0")::text, 'null') || ',"count":' || coalesce("%p1"."%a0"::text, 'null')) || (',"max":' || coalesce('{"views":' || coalesce("%p1"."%a1"::text, 'null') || '}', 'null') || '}') as "%j"
   from (
     select "%t2"."name" as "%g0", count(*) as "%a0", max(case when "%t4"."name" = any(array(
       select "%t5"."first_name"::text::"pg_catalog"."varchar"

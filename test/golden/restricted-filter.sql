@@ -3,9 +3,9 @@
 -- $2 = 'published'
 -- $3 = 'draft'
 -- $4 = 'Ada Lovelace'
-select '{"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
+select '{"data":' || coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]') || '}'
 from (
-  select "%p1"."id" as "id"
+  select '{"id":' || coalesce("%p1"."id"::text, 'null') || '}' as "%j"
   from (
     select "%t1"."id",
     case

@@ -20,18 +20,9 @@ select '{"meta":{' || '"total_count":' || (
     from "public"."service_users" "%t13"
     where "%t13"."id" = any($2::uuid[])
   )))
-) || '},"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
+) || '},"data":' || coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]') || '}'
 from (
-  select "%p1"."id" as "id", "%p1"."title" as "title",
-  case
-  when "%p1"."%k0" then "%p1"."body"
-  end as "body",
-  case
-  when "%p1"."%k0" then "%p1"."views"
-  end as "views",
-  case
-  when "%p1"."%k1" then "%p1"."author"
-  end as "author", "%l7"."%j" as "comments"
+  select (('{"id":' || coalesce("%p1"."id"::text, 'null') || ',"title":' || coalesce(to_json("%p1"."title")::text, 'null')) || (',"body":' || coalesce(to_json(case when "%p1"."%k0" then "%p1"."body" end)::text, 'null'))) || ((',"views":' || coalesce(case when "%p1"."%k0" then "%p1"."views" end::text, 'null') || ',"author":' || coalesce(case when "%p1"."%k1" then "%p1"."author" end::text, 'null')) || (',"comments":' || coalesce("%l7"."%j", 'null') || '}')) as "%j"
   from (
     select "%t1"."id", "%t1"."title", "%t1"."body", "%t1"."views", "%t1"."author", "%t2"."name" = any(array(
       select "%t3"."first_name"::text::"pg_catalog"."varchar"
@@ -49,9 +40,9 @@ from (
     limit 5
   ) "%p1"
   left join lateral (
-    select coalesce(json_agg("%r5"."id"), '[]') as "%j"
+    select coalesce('[' || string_agg("%r5"."%j", ',') || ']', '[]') as "%j"
     from (
-      select "%p5"."id" as "id"
+      select coalesce("%p5"."id"::text, 'null') as "%j"
       from (
         select "%t5"."id"
         from "public"."comments" "%t5"

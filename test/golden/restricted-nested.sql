@@ -2,15 +2,15 @@
 -- $1 = 'draft'
 -- $2 = 'published'
 -- $3 = '{"00000000-0000-0000-0000-000000000001"}'
-select '{"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
+select '{"data":' || coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]') || '}'
 from (
-  select "%p1"."title" as "title", "%l6"."%j" as "author", "%l9"."%j" as "comments", (
+  select ('{"title":' || coalesce(to_json("%p1"."title")::text, 'null') || ',"author":' || coalesce("%l6"."%j", 'null')) || (',"comments":' || coalesce("%l9"."%j", 'null') || ',"comments_count":' || coalesce((
     select count(*)
     from "public"."comments" "%t10"
     left join "public"."articles" "%t11" on "%t11"."id" = "%t10"."article"
     where ("%t10"."author" is not null or "%t11"."status" = $1::"pg_catalog"."varchar")
     and "%t10"."article" = "%p1"."id"
-  ) as "comments_count"
+  )::text, 'null') || '}') as "%j"
   from (
     select "%t1"."title", "%t1"."author", "%t1"."id", "%t1"."status" = $2::"pg_catalog"."varchar" as "%k0"
     from "public"."articles" "%t1"
@@ -24,30 +24,27 @@ from (
     limit 5
   ) "%p1"
   left join lateral (
-    select row_to_json("%r4") as "%j"
+    select '{"name":' || coalesce(to_json("%p4"."name")::text, 'null') || '}' as "%j"
     from (
-      select "%p4"."name" as "name"
-      from (
-        select "%t4"."name"
-        from "public"."authors" "%t4"
-        where exists (
-          select
-          from "public"."articles" "%t5"
-          where "%t5"."author" = "%t4"."id"
-          and "%t5"."status" = $2::"pg_catalog"."varchar"
-        )
-        and "%t4"."id" =
-        case
-        when "%p1"."%k0" then "%p1"."author"
-        end
-        limit 1
-      ) "%p4"
-    ) "%r4"
+      select "%t4"."name"
+      from "public"."authors" "%t4"
+      where exists (
+        select
+        from "public"."articles" "%t5"
+        where "%t5"."author" = "%t4"."id"
+        and "%t5"."status" = $2::"pg_catalog"."varchar"
+      )
+      and "%t4"."id" =
+      case
+      when "%p1"."%k0" then "%p1"."author"
+      end
+      limit 1
+    ) "%p4"
   ) "%l6" on true
   left join lateral (
-    select coalesce(json_agg("%r7"), '[]') as "%j"
+    select coalesce('[' || string_agg("%r7"."%j", ',') || ']', '[]') as "%j"
     from (
-      select "%p7"."body" as "body"
+      select '{"body":' || coalesce(to_json("%p7"."body")::text, 'null') || '}' as "%j"
       from (
         select "%t7"."body", "%t7"."id"
         from "public"."comments" "%t7"

@@ -1,7 +1,7 @@
 -- /articles?fields=id&sort=-year(published_at),count(comments)
-select '{"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
+select '{"data":' || coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]') || '}'
 from (
-  select "%p1"."id" as "id"
+  select '{"id":' || coalesce("%p1"."id"::text, 'null') || '}' as "%j"
   from (
     select "%t1"."id",
     case

@@ -1,7 +1,7 @@
 -- /articles?fields=id&sort=-author.name,title
-select '{"data":' || coalesce(json_agg("%r1")::text, '[]') || '}'
+select '{"data":' || coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]') || '}'
 from (
-  select "%p1"."id" as "id"
+  select '{"id":' || coalesce("%p1"."id"::text, 'null') || '}' as "%j"
   from (
     select "%t1"."id", "%t2"."name" as "%s0", "%t1"."title"
     from "public"."articles" "%t1"

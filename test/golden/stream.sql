@@ -4,26 +4,20 @@ select '{"meta":{' || '"filter_count":' || (
   from "public"."articles" "%t4"
 ) || '},"data":' || '['
 union all (
-  select row_to_json("%r1")::text
+  select '{"id":' || coalesce("%p1"."id"::text, 'null') || ',"author":' || coalesce("%l3"."%j", 'null') || '}' as "%j"
   from (
-    select "%p1"."id" as "id", "%l3"."%j" as "author"
+    select "%t1"."id", "%t1"."author"
+    from "public"."articles" "%t1"
+    order by "%t1"."id"
+  ) "%p1"
+  left join lateral (
+    select '{"name":' || coalesce(to_json("%p2"."name")::text, 'null') || '}' as "%j"
     from (
-      select "%t1"."id", "%t1"."author"
-      from "public"."articles" "%t1"
-      order by "%t1"."id"
-    ) "%p1"
-    left join lateral (
-      select row_to_json("%r2") as "%j"
-      from (
-        select "%p2"."name" as "name"
-        from (
-          select "%t2"."name"
-          from "public"."authors" "%t2"
-          where "%t2"."id" = "%p1"."author"
-          limit 1
-        ) "%p2"
-      ) "%r2"
-    ) "%l3" on true
-    order by "%p1"."id"
-  ) "%r1"
+      select "%t2"."name"
+      from "public"."authors" "%t2"
+      where "%t2"."id" = "%p1"."author"
+      limit 1
+    ) "%p2"
+  ) "%l3" on true
+  order by "%p1"."id"
 )
