@@ -1,6 +1,6 @@
 /**
  * JSON written as text: values under their names, objects of them, lists of objects. `row_to_json` and `json_agg` would look
- * up the type of every column again for each row; here it is known when the statement is made (bench/sql/json.md).
+ * up the type of every column again for each row; here it is known when the statement is made (bench/profile.md).
  *
  * A null anywhere in a concatenation would make all of it null, so each value stands in a `coalesce` of its own: that a
  * column holds no null is known of the model alone, and the database may be ahead of it.
