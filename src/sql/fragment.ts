@@ -22,17 +22,41 @@ export class Fragment {
 }
 
 export function sql(strings: TemplateStringsArray, ...values: readonly Fragment[]): Fragment {
-  if (!Array.isArray(strings.raw)) throw new Error('sql is a template tag: text cannot be passed to it');
+  const texts = textsOf(strings);
   const parts: Part[] = [];
-  strings.forEach((text, position) => {
-    // White space of our templates is for readers of the code; names and literals keep theirs.
-    if (text !== '') parts.push({ kind: 'text', text: text.replace(/\s+/g, ' ') });
-    if (position >= values.length) return;
+  for (let position = 0; position < texts.length; position++) {
+    append(parts, { kind: 'text', text: texts[position] as string });
+    if (position >= values.length) break;
     const value: unknown = values[position];
     if (!(value instanceof Fragment)) throw new Error(`only fragments may be put into SQL, not ${typeof value}`);
-    parts.push(...value.parts);
-  });
+    for (const part of value.parts) append(parts, part);
+  }
   return Fragment.of(parts);
+}
+
+/** Texts that meet become one: most of a statement is text, and each level of it is put together from the one below. */
+function append(parts: Part[], part: Part): void {
+  if (part.kind === 'text') {
+    if (part.text === '') return;
+    const last = parts.at(-1);
+    if (last?.kind === 'text') {
+      parts[parts.length - 1] = { kind: 'text', text: last.text + part.text };
+      return;
+    }
+  }
+  parts.push(part);
+}
+
+const normalized = new WeakMap<TemplateStringsArray, readonly string[]>();
+
+/** White space of our templates is for readers of the code; names and literals keep theirs. */
+function textsOf(strings: TemplateStringsArray): readonly string[] {
+  const known = normalized.get(strings);
+  if (known) return known;
+  if (!Array.isArray(strings.raw)) throw new Error('sql is a template tag: text cannot be passed to it');
+  const texts = strings.map((text) => text.replace(/\s+/g, ' '));
+  normalized.set(strings, texts);
+  return texts;
 }
 
 export const nothing: Fragment = Fragment.of([]);
@@ -73,13 +97,21 @@ export function parameter(value: Parameter): Fragment {
 
 /** The same text with something else in the place of each parameter. */
 export function substitute(fragment: Fragment, replace: (parameter: Parameter) => Fragment): Fragment {
-  return Fragment.of(fragment.parts.flatMap((part) => (part.kind === 'text' ? [part] : replace(part.parameter).parts)));
+  const parts: Part[] = [];
+  for (const part of fragment.parts) {
+    if (part.kind === 'text') append(parts, part);
+    else for (const each of replace(part.parameter).parts) append(parts, each);
+  }
+  return Fragment.of(parts);
 }
 
 export function join(fragments: readonly Fragment[], separator: Fragment): Fragment {
-  return Fragment.of(
-    fragments.flatMap((each, position) => (position === 0 ? each.parts : [...separator.parts, ...each.parts])),
-  );
+  const parts: Part[] = [];
+  fragments.forEach((each, position) => {
+    if (position > 0) for (const part of separator.parts) append(parts, part);
+    for (const part of each.parts) append(parts, part);
+  });
+  return Fragment.of(parts);
 }
 
 export function quoteIdentifier(name: string): string {

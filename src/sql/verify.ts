@@ -108,11 +108,13 @@ function collect(node: unknown, found: Names): void {
   if (node === null || typeof node !== 'object') return;
   // Not every table is wrapped as a `RangeVar`: the target of a write is not.
   if ('relname' in node) found.tables.push(tableOf(node as RangeVariable));
-  for (const [key, value] of Object.entries(node)) {
-    if (/^[A-Z].*Stmt$/.test(key) || key === 'intoClause') found.kinds.add(key);
+  for (const key in node) {
+    const value = (node as Record<string, unknown>)[key];
+    if (typeof value !== 'object') continue;
+    if ((key.endsWith('Stmt') && /^[A-Z]/.test(key)) || key === 'intoClause') found.kinds.add(key);
     // Tables to be locked are named by their aliases.
     if (key === 'lockedRels') continue;
-    if (key === 'CommonTableExpr') found.local.add(value.ctename);
+    if (key === 'CommonTableExpr') found.local.add((value as { ctename: string }).ctename);
     collect(value, found);
   }
 }
