@@ -137,6 +137,12 @@ const STALE = new Set(['42P01', '42703', '42704', '3F000']);
 /** No such operator, or types that do not match: a column may have changed its type, or the request compares what cannot be. */
 const PERHAPS_STALE = new Set(['42883', '42804']);
 
+/**
+ * Functions that show a column of one type (src/compile/output.ts), whatever was asked: where there is none for the column,
+ * its type has changed. Messages may be in any language; the name stands in all of them.
+ */
+const SHOWING = /\b(int[248]out|numeric_out|uuid_out|jsonb?_out|booleq|isfinite|encode|string_to_array)\(/;
+
 /** A syntax error, a wrong or ambiguous name, or nothing by that name. */
 const UNREADABLE = new Set(['42601', '42602', '42725', '42P02', '42883', ...STALE]);
 
@@ -158,6 +164,7 @@ export function staleness(error: unknown): Staleness {
   const replanned = error.code === '0A000' && error instanceof Error && error.message.startsWith('cached plan');
   if (replanned) return 'certain';
   if (STALE.has(error.code)) return isUnreadableValue(error) ? null : 'certain';
+  if (error.code === '42883' && error instanceof Error && SHOWING.test(error.message)) return 'certain';
   return PERHAPS_STALE.has(error.code) ? 'possible' : null;
 }
 

@@ -1,7 +1,7 @@
 /** Exports: each format is read back with a reader of its own and compared with what the list shows. */
 import t from 'tap';
 import { parse as parseYaml } from 'yaml';
-import { createLibrary, get, request, startDatabase, startTestService, withSql } from './support.js';
+import { createLibrary, get, request, startDatabase, startTestService, waitFor, withSql } from './support.js';
 
 const server = await startDatabase();
 const databaseUrl = await createLibrary(server, 'exported');
@@ -253,3 +253,28 @@ function xmlText(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what a document must not hold.
   return text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, '\ufffd');
 }
+
+t.test('documents that are nested too deeply for a format', async (t) => {
+  await withSql(databaseUrl, (sql) =>
+    sql
+      .unsafe(`
+        create table deep (id integer primary key, document json);
+        insert into deep select n, case when n in (1, 2000) then (repeat('[', 9000) || repeat(']', 9000))::json end
+          from generate_series(1, 2000) n`)
+      .simple(),
+  );
+  await waitFor(async () => (await get(service, '/items/deep?limit=1')).status === 200, 5_000);
+  for (const format of ['json', 'ndjson']) {
+    t.equal((await get(service, `/items/deep?limit=2&export=${format}`)).status, 200, format);
+  }
+  for (const format of ['csv', 'xml', 'yaml']) {
+    const { status, text } = await get(service, `/items/deep?limit=2&sort=id&export=${format}`);
+    t.equal(status, 400, format);
+    t.match(text, /nested too deeply/, format);
+    await t.rejects(
+      get(service, `/items/deep?offset=1&sort=id&limit=-1&export=${format}`),
+      `${format}: the transfer breaks off`,
+    );
+  }
+  t.equal((await get(service, '/items/deep?limit=2')).status, 200, 'the service is there');
+});

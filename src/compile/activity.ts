@@ -5,7 +5,8 @@
 import type { Collection, Model } from '../mirror/model.js';
 import { collectionOf } from '../mirror/model.js';
 import type { WriteColumn, WriteNode } from '../plan/write.js';
-import { alias, type Fragment, identifier, join, literal, nothing, sql } from '../sql/fragment.js';
+import { alias, type Fragment, join, literal, nothing, sql } from '../sql/fragment.js';
+import { jsonObject, jsonText, type Shown } from './json.js';
 import { showField } from './output.js';
 import { columnName, tableName } from './source.js';
 
@@ -35,21 +36,20 @@ export interface Recorded {
 export function snapshot(node: WriteNode, changed: (column: WriteColumn) => Fragment | null): Fragment {
   if (node.collection.accountability !== 'all') return nothing;
   const fields = [...node.collection.fields.values()].filter(({ column }) => column !== null);
-  const row = alias('h');
-  const shown = fields.map((field) => sql`${show(field)} as ${identifier(field.name)}`);
-  const data = sql`(select row_to_json(${row}) from (select ${join(shown, sql`, `)}) ${row})`;
+  const data = sql`(${jsonObject(fields.map((field) => ({ name: field.name, shown: show(field) })))})::json`;
   return sql`, ${data} as ${alias('j')}, ${node.verb === 'insert' ? sql`null::json` : delta(node, changed)} as ${alias('d')}`;
 }
 
-function show(field: WriteColumn['field']): Fragment {
-  return showField(sql`${alias('t')}.${columnName(field)}`, field).value;
+function show(field: WriteColumn['field']): Shown {
+  return showField(sql`${alias('t')}.${columnName(field)}`, field);
 }
 
 function delta(node: WriteNode, changed: (column: WriteColumn) => Fragment | null): Fragment {
   const entries = node.columns
     .filter((column) => column.only !== 'insert')
     .map(
-      (column) => sql`(${literal(column.field.name)}, to_json(${show(column.field)}), ${changed(column) ?? sql`true`})`,
+      (column) =>
+        sql`(${literal(column.field.name)}, ${jsonText(show(column.field))}::json, ${changed(column) ?? sql`true`})`,
     );
   if (entries.length === 0) return sql`'{}'::json`;
   return sql`(select coalesce(json_object_agg(k, v) filter (where p), '{}') from (values ${join(entries, sql`, `)}) as ${alias('h')} (k, v, p))`;

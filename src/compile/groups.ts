@@ -2,7 +2,7 @@
 import type { AggregatePlan, GroupLevel, GroupOutput, OperandPlan } from '../plan/plan.js';
 import { alias, type Fragment, join, nothing, sql } from '../sql/fragment.js';
 import { compileCondition } from './condition.js';
-import { type Entry, JSON_COLUMN, jsonObject, type Shown, showObject } from './json.js';
+import { type Entry, JSON_COLUMN, jsonObject, type Shown } from './json.js';
 import { compileAggregate, compileOperand, showAggregate, showOperand } from './operand.js';
 import { type CompiledLevel, limitClause, offsetClause, orderClause, type Tie } from './rows.js';
 import { type Scope, Source } from './source.js';
@@ -23,13 +23,13 @@ export function compileGroups(level: GroupLevel, scope: Scope, tie: Tie | null):
   const names = groups.map((_, position) => alias(`g${position}`));
   const grouping = groups.length > 0 ? sql` group by ${join(names, sql`, `)}` : nothing;
   const page = sql`select ${join(columns, sql`, `)} from ${source.from(...conditions)}${grouping}${having ? sql` having ${having}` : nothing}${orderClause(sorted)}${limitClause(level.limit)}${offsetClause(level.offset)}`;
-  const object = jsonObject(
+  const shown = jsonObject(
     level.outputs
       ? level.outputs.map((output) => entryOf(output, level, name))
       : [...groupEntries(level, name), ...functionEntries(level.aggregates, name)],
   );
   const outer = orderClause(sorted.map(({ column, descending }) => ({ column: sql`${name}.${column}`, descending })));
-  return { query: sql`select ${object} as ${JSON_COLUMN} from (${page}) ${name}${outer}`, row: alias(`r${number}`) };
+  return { query: sql`select ${shown} as ${JSON_COLUMN} from (${page}) ${name}${outer}`, row: alias(`r${number}`) };
 }
 
 function groupEntries(level: GroupLevel, page: Fragment): Entry[] {
@@ -43,19 +43,23 @@ function entryOf(output: GroupOutput, level: GroupLevel, page: Fragment): Entry 
   return { name: output.name, shown: showOutput(output, level, page) };
 }
 
-function showOutput(output: GroupOutput, level: GroupLevel, page: Fragment): Entry['shown'] {
+function showOutput(output: GroupOutput, level: GroupLevel, page: Fragment): Shown {
   switch (output.kind) {
     case 'constant':
-      return { constant: output.text };
+      return { form: 'constant', constant: output.text };
     case 'groups':
-      return level.groups.length === 0 ? { constant: null } : showObject(groupEntries(level, page));
+      return level.groups.length === 0 ? { form: 'constant', constant: null } : object(groupEntries(level, page));
     case 'aggregate': {
       const position = level.aggregates.indexOf(output.aggregate);
       return showAggregate(output.aggregate, sql`${page}.${alias(`a${position}`)}`, output.as);
     }
     case 'object':
-      return showObject(output.outputs.map((each) => entryOf(each, level, page)));
+      return object(output.outputs.map((each) => entryOf(each, level, page)));
   }
+}
+
+function object(entries: readonly Entry[]): Shown {
+  return { form: 'document', text: jsonObject(entries) };
 }
 
 /** Groups and aggregates are sorted by the columns that show them. */
@@ -77,6 +81,6 @@ function functionEntries(aggregates: readonly AggregatePlan[], page: Fragment): 
   return [...byFunction].map(([name, members]) => {
     const [only] = members;
     if (members.length === 1 && only?.key === null) return { name, shown: only.shown };
-    return { name, shown: showObject(members.map(({ key, shown }) => ({ name: key ?? '*', shown }))) };
+    return { name, shown: object(members.map(({ key, shown }) => ({ name: key ?? '*', shown }))) };
   });
 }

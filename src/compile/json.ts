@@ -2,51 +2,47 @@
  * JSON written as text: values under their names, objects of them, lists of objects. `row_to_json` and `json_agg` would look
  * up the type of every column again for each row; here it is known when the statement is made (bench/profile.md).
  *
- * A null anywhere in a concatenation would make all of it null, so each value stands in a `coalesce` of its own: that a
- * column holds no null is known of the model alone, and the database may be ahead of it.
+ * The database may be ahead of the model. A null anywhere in a concatenation would make all of it null, so each value that is
+ * a column's stands in a `coalesce` of its own, whether or not the column is said to hold nulls. And what is taken for JSON by
+ * its type comes from functions that take this type alone: a statement whose column has become a text fails.
  */
 import { alias, type Fragment, literal, nothing, sql } from '../sql/fragment.js';
 
 /** A value on its way out, and what it lacks to be JSON. */
-export interface Shown {
-  readonly value: Fragment;
-  readonly form: Form;
-}
-
-export type Form =
-  /** It is JSON, as text. */
-  | 'json'
-  /** Its text is JSON: a number, a boolean, a document. */
-  | 'bare'
-  /** It is a text without a character that JSON escapes. */
-  | 'quoted'
-  /** That is for `to_json` to say. */
-  | 'any';
+export type Shown =
+  /** It is JSON, as text; or null. */
+  | { readonly form: 'json'; readonly text: Fragment }
+  /** It is JSON, as text, and never null. */
+  | { readonly form: 'document'; readonly text: Fragment }
+  /** It is a text without a character that JSON escapes; or null. */
+  | { readonly form: 'quoted'; readonly text: Fragment }
+  /** It is a value of which `to_json` has to say what it is. */
+  | { readonly form: 'value'; readonly value: Fragment }
+  /** It is known when the statement is made. */
+  | { readonly form: 'constant'; readonly constant: string | null };
 
 export interface Entry {
   readonly name: string;
-  readonly shown: Shown | Constant;
-}
-
-/** A text, or null, that is known when the statement is made. */
-export interface Constant {
-  readonly constant: string | null;
+  readonly shown: Shown;
 }
 
 /** The name of the column that holds the JSON of a row. */
 export const JSON_COLUMN: Fragment = alias('j');
 
-/** Of a null it is `null`. */
-export function jsonText({ value, form }: Shown): Fragment {
-  switch (form) {
+/** Never null. */
+export function jsonText(shown: Shown): Fragment {
+  switch (shown.form) {
     case 'json':
-      return sql`coalesce(${value}, 'null')`;
-    case 'bare':
-      return sql`coalesce(${value}::text, 'null')`;
+      return sql`coalesce(${shown.text}, 'null')`;
+    case 'document':
+      return sql`(${shown.text})`;
     case 'quoted':
-      return sql`coalesce('"' || ${value} || '"', 'null')`;
-    case 'any':
-      return sql`coalesce(to_json(${value})::text, 'null')`;
+      return sql`coalesce('"' || ${shown.text} || '"', 'null')`;
+    case 'value':
+      // With its schema: it takes any type, so that a function of the same name for one type would come before it.
+      return sql`coalesce(pg_catalog.to_json(${shown.value})::text, 'null')`;
+    case 'constant':
+      return literal(JSON.stringify(shown.constant));
   }
 }
 
@@ -61,16 +57,11 @@ export function jsonObject(entries: readonly Entry[]): Fragment {
   );
 }
 
-/** An object as a value of another. */
-export function showObject(entries: readonly Entry[]): Shown {
-  return { value: jsonObject(entries), form: 'json' };
-}
-
-function entryText(key: string, shown: Shown | Constant): Fragment {
-  if ('constant' in shown) return literal(`${key}${JSON.stringify(shown.constant)}`);
+function entryText(key: string, shown: Shown): Fragment {
+  if (shown.form === 'constant') return literal(`${key}${JSON.stringify(shown.constant)}`);
   // The quotes stand with the key, for one concatenation less.
   if (shown.form === 'quoted')
-    return sql`coalesce(${literal(`${key}"`)} || ${shown.value} || '"', ${literal(`${key}null`)})`;
+    return sql`coalesce(${literal(`${key}"`)} || ${shown.text} || '"', ${literal(`${key}null`)})`;
   return sql`${literal(key)} || ${jsonText(shown)}`;
 }
 
@@ -82,7 +73,8 @@ function concatenate(parts: readonly Fragment[]): Fragment {
   return sql`(${concatenate(parts.slice(0, middle))}) || (${concatenate(parts.slice(middle))})`;
 }
 
-/** The rows of a query, in their order. */
-export function jsonList(row: Fragment): Fragment {
-  return sql`coalesce('[' || string_agg(${row}.${JSON_COLUMN}, ',') || ']', '[]')`;
+/** The rows of a query, in their order. What stands around a long list is put to it at once, since each time copies it. */
+export function jsonList(row: Fragment, before = '', after = ''): Fragment {
+  const list = sql`string_agg(${row}.${JSON_COLUMN}, ',')`;
+  return sql`coalesce(${literal(`${before}[`)} || ${list} || ${literal(`]${after}`)}, ${literal(`${before}[]${after}`)})`;
 }

@@ -119,22 +119,23 @@ export function showOperand(operand: OperandPlan, value: Fragment, as: Represent
     case 'date':
     case 'length':
     case 'count':
-      return { value, form: 'bare' };
+      return { form: 'json', text: sql`${value}::text` };
     case 'json':
-      return { value, form: operand.as === 'json' ? 'bare' : 'any' };
+      return operand.as === 'json' ? { form: 'json', text: sql`${value}::text` } : { form: 'value', value };
     default:
-      return { value, form: 'any' };
+      return { form: 'value', value };
   }
 }
 
 /** Sums and averages of numbers that JavaScript would round travel as text; counts, and what integers and floats give, as numbers. */
 export function showAggregate(aggregate: AggregatePlan, value: Fragment, as: Representation = 'default'): Shown {
   const { operand } = aggregate;
-  if (operand === null || aggregate.function.startsWith('count')) return { value, form: 'bare' };
-  if (operand.kind !== 'field') return { value, form: 'any' };
+  if (operand === null || aggregate.function.startsWith('count'))
+    return { form: 'document', text: sql`${value}::text` };
+  if (operand.kind !== 'field') return { form: 'value', value };
   if (aggregate.function === 'min' || aggregate.function === 'max') return showField(value, operand.field, as);
   const exact = operand.field.type === 'decimal' || operand.field.type === 'bigInteger';
-  return exact && as !== 'number' ? { value: sql`${value}::text`, form: 'quoted' } : { value, form: 'any' };
+  return exact && as !== 'number' ? { form: 'quoted', text: sql`${value}::text` } : { form: 'value', value };
 }
 
 /** The type of a value that is compared with the operand. */

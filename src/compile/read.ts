@@ -10,7 +10,7 @@ import { type Statement, statement } from '../sql/statement.js';
 import { KEYS_SETTING } from './chain.js';
 import { compileCondition } from './condition.js';
 import { compileGroups } from './groups.js';
-import { JSON_COLUMN, jsonList } from './json.js';
+import { JSON_COLUMN, jsonList, jsonText } from './json.js';
 import { type CompiledLevel, compileRows, compileRowsWithCursor, limitValue } from './rows.js';
 import { Scope, Source, typeName } from './source.js';
 
@@ -117,14 +117,16 @@ function compileLevel({ level }: ReadPlan, scope: Scope): CompiledLevel {
 }
 
 function compileWhole(plan: ReadPlan, scope: Scope): Fragment {
-  const level = compileLevel(plan, scope);
-  return sql`select ${opening(plan, scope)} || ${jsonList(level.row)} || '}' from (${level.query}) ${level.row}`;
+  const { row, query } = compileLevel(plan, scope);
+  const body = plan.meta.length === 0 ? jsonList(row, '{"data":', '}') : afterMeta(metaCounts(plan, scope), row);
+  return sql`select ${body} from (${query}) ${row}`;
 }
 
 /** One row per item. With counts, the first row is what stands before the items. */
 function compileStream(plan: ReadPlan, scope: Scope): Fragment {
   const { query } = compileLevel(plan, scope);
-  return plan.meta.length === 0 ? query : sql`select ${opening(plan, scope)} || '[' union all (${query})`;
+  if (plan.meta.length === 0) return query;
+  return sql`select '{"meta":{' || ${joined(metaCounts(plan, scope))} || '},"data":[' union all (${query})`;
 }
 
 /** The cursor of the next page: the sort values of the last row, where the page is full. */
@@ -134,15 +136,20 @@ function compilePageWithCursor(plan: ReadPlan, scope: Scope): Fragment {
   const row = alias('c');
   const last = sql`(array_agg(${row}.${alias('k')}))[count(*)]`;
   const encoded = sql`translate(encode(convert_to(${last}, 'UTF8'), 'base64'), E'+/=\\n', '-_')`;
-  const cursor = sql`coalesce(to_json(case when count(*) = ${limitValue(level.limit)} then ${encoded} end)::text, 'null')`;
-  const counts = join([...metaCounts(plan, scope), sql`'"next_cursor":' || ${cursor}`], sql` || ',' || `);
-  return sql`select '{"meta":{' || ${counts} || '},"data":' || ${jsonList(row)} || '}' from (${rows}) ${row}`;
+  const cursor = jsonText({
+    form: 'quoted',
+    text: sql`case when count(*) = ${limitValue(level.limit)} then ${encoded} end`,
+  });
+  const meta = [...metaCounts(plan, scope), sql`'"next_cursor":' || ${cursor}`];
+  return sql`select ${afterMeta(meta, row)} from (${rows}) ${row}`;
 }
 
-/** Everything before the items. */
-function opening(plan: ReadPlan, scope: Scope): Fragment {
-  const counts = metaCounts(plan, scope);
-  return counts.length === 0 ? sql`'{"data":'` : sql`'{"meta":{' || ${join(counts, sql` || ',' || `)} || '},"data":'`;
+function afterMeta(meta: readonly Fragment[], row: Fragment): Fragment {
+  return sql`'{"meta":{' || ${joined(meta)} || ${jsonList(row, '},"data":', '}')}`;
+}
+
+function joined(entries: readonly Fragment[]): Fragment {
+  return join(entries, sql` || ',' || `);
 }
 
 function metaCounts(plan: ReadPlan, scope: Scope): Fragment[] {

@@ -15,7 +15,7 @@ import type {
 import { alias, type Fragment, integer, join, literal, nothing, parameter, sql } from '../sql/fragment.js';
 import { compileCondition, compileCursor } from './condition.js';
 import { compileGroups } from './groups.js';
-import { type Entry, JSON_COLUMN, jsonList, jsonObject, jsonText } from './json.js';
+import { JSON_COLUMN, jsonList, jsonObject, jsonText, type Shown } from './json.js';
 import { compileOperand, showOperand } from './operand.js';
 import { columnName, reference, refersTo, type Scope, Source } from './source.js';
 
@@ -33,7 +33,7 @@ export function compileRows(level: RowLevel, scope: Scope, tie: Tie | null): Com
   return compileShown(level, scope, tie, (source) => compileObject(level.outputs, level, source));
 }
 
-/** The same for rows of which the key alone is shown. */
+/** The same for rows of which the key alone is shown: it is the only output, so that the page has its column. */
 function compileKeys(level: RowLevel, scope: Scope, tie: Tie): CompiledLevel {
   const operand: OperandPlan = { kind: 'field', through: [], field: level.collection.primaryKey };
   const keyed: RowLevel = { ...level, outputs: [{ kind: 'value', name: operand.field.name, operand }] };
@@ -203,7 +203,7 @@ function compileObject(outputs: readonly Output[], level: RowLevel, rows: Source
 }
 
 interface CompiledOutput {
-  readonly shown: Entry['shown'];
+  readonly shown: Shown;
   readonly from: Fragment;
 }
 
@@ -213,14 +213,15 @@ function compileOutput(output: Output, level: RowLevel, page: Source): CompiledO
     case 'value':
       return { shown: showOperand(output.operand, compileOperand(output.operand, page), output.as), from: nothing };
     case 'constant':
-      return { shown: { constant: output.text }, from: nothing };
+      return { shown: { form: 'constant', constant: output.text }, from: nothing };
     case 'object': {
       const { json, joins } = compileObject(output.outputs, level, page);
-      return { shown: { value: json, form: 'json' }, from: joins };
+      return { shown: { form: 'document', text: json }, from: joins };
     }
     case 'one': {
       const { query } = compileRows(output.level, scope, tieToOne(output.level, output.step, page));
-      return lateral(query, scope, (value) => value);
+      const { column, from } = lateral(query, scope);
+      return { shown: { form: 'json', text: column }, from };
     }
     case 'many':
       return compileList(compileChildren(output.level, scope, tieToMany(output.hop, level, page)), output.hop, page);
@@ -229,13 +230,13 @@ function compileOutput(output: Output, level: RowLevel, page: Source): CompiledO
     case 'any': {
       // A case, not a join per target: keys of several types lie in one column, and only the named target may read it.
       const [first] = output.targets;
-      if (!first) return { shown: { constant: null }, from: nothing };
+      if (!first) return { shown: { form: 'constant', constant: null }, from: nothing };
       const cases = output.targets.map(
         ({ step, level: target }) =>
           sql` when ${literal(step.target.name)} then (${anyTarget(target, step, output.keys, page).query})`,
       );
-      const value = sql`case ${page.raw([], first.step.collectionField)}::text${join(cases, nothing)} end`;
-      return { shown: { value, form: 'json' }, from: nothing };
+      const text = sql`case ${page.raw([], first.step.collectionField)}::text${join(cases, nothing)} end`;
+      return { shown: { form: 'json', text }, from: nothing };
     }
   }
 }
@@ -244,7 +245,9 @@ function compileOutput(output: Output, level: RowLevel, page: Source): CompiledO
 function compileList(related: CompiledLevel, hop: Hop, page: Source): CompiledOutput {
   const mask = hop.via && page.mask([], hop.via);
   const list = sql`select ${jsonList(related.row)} as ${JSON_COLUMN} from (${related.query}) ${related.row}`;
-  return lateral(list, page.scope, (value) => (mask ? sql`case when ${mask} then ${value} end` : value));
+  const { column, from } = lateral(list, page.scope);
+  if (!mask) return { shown: { form: 'document', text: column }, from };
+  return { shown: { form: 'json', text: sql`case when ${mask} then ${column} end` }, from };
 }
 
 function anyTarget(level: RowLevel, step: Step, keys: boolean, page: Source): CompiledLevel {
@@ -268,12 +271,9 @@ function compileChildren(children: Level, scope: Scope, tie: Tie): CompiledLevel
   return children.kind === 'rows' ? compileRows(children, scope, tie) : compileGroups(children, scope, tie);
 }
 
-function lateral(query: Fragment, scope: Scope, see: (value: Fragment) => Fragment): CompiledOutput {
+function lateral(query: Fragment, scope: Scope): { column: Fragment; from: Fragment } {
   const name = alias(`l${scope.next()}`);
-  return {
-    shown: { value: see(sql`${name}.${JSON_COLUMN}`), form: 'json' },
-    from: sql` left join lateral (${query}) ${name} on true`,
-  };
+  return { column: sql`${name}.${JSON_COLUMN}`, from: sql` left join lateral (${query}) ${name} on true` };
 }
 
 export function orderClause(order: readonly PageOrder[]): Fragment {

@@ -68,6 +68,17 @@ async function readAll(session: Session, options: StreamOptions): Promise<boolea
   };
   arm();
   let rowsBefore = 0;
+  const failures: unknown[] = [];
+  // The driver does not wait for the last batch to be taken, and what is thrown here it does not catch: the process would end.
+  const take = async (cells: readonly Buffer[]): Promise<boolean> => {
+    try {
+      return await options.take(cells);
+    } catch (error) {
+      failures.push(error);
+      return false;
+    }
+  };
+  let taking = Promise.resolve(true);
   if (options.joined) joiner?.begin(options.joined.separator, options.joined.apart);
   try {
     await query.cursor(FIRST_BATCH, async (rows) => {
@@ -77,11 +88,12 @@ async function readAll(session: Session, options: StreamOptions): Promise<boolea
       const count = joiner ? joiner.rows - rowsBefore : cells.length;
       rowsBefore += count;
       resize(query, cells, count);
-      const more = await options.take(cells);
-      if (!more || left) return session.client.CLOSE as never;
+      taking = take(cells);
+      if (!(await taking) || left) return session.client.CLOSE as never;
       working = true;
       arm();
     });
+    await taking;
   } catch (error) {
     if (timedOut) throw invalidQuery('The query ran longer than DATABASE_STATEMENT_TIMEOUT allows');
     if (!left) throw error;
@@ -91,6 +103,7 @@ async function readAll(session: Session, options: StreamOptions): Promise<boolea
     if (timer) clearTimeout(timer);
     await cancelled;
   }
+  if (failures.length > 0) throw failures[0];
   return cancelled !== null;
 }
 

@@ -200,7 +200,7 @@ export function isJson(field: Field): boolean {
   return field.column?.base_type === 'json' || field.column?.base_type === 'jsonb';
 }
 
-/** Output names become column aliases of the statement. */
+/** A name in the answer may be as long as that of a column. */
 export function checkName(name: string): string {
   if (Buffer.byteLength(name) > 63)
     throw invalidQuery(`"${name}" is too long as the name of a field: give it an alias`);

@@ -1,7 +1,7 @@
 /** Reading items: whole, streamed, exported or explained. */
 import { build } from 'fast-json-stringify';
 import { type Identity, onlyAdministrator } from '../access/identity.js';
-import { forbidden } from '../errors.js';
+import { forbidden, invalidQuery } from '../errors.js';
 import type { Waiter } from '../execute/queue.js';
 import type { Compiled, Reads } from '../execute/reads.js';
 import { isHeld } from '../http/compress.js';
@@ -135,7 +135,7 @@ function exportItems(parsed: Parsed, name: ExportFormat, compiled: Compiled, ide
   const produce: Produce = async (sink) => {
     let items = 0;
     const take = (cells: readonly Buffer[], { columns }: Compiled): Promise<boolean> => {
-      const piece = format.items(cells, items === 0, columns);
+      const piece = writeItems(format, cells, items === 0, columns);
       const whole = items === 0 ? Buffer.concat([Buffer.from(format.open(columns)), piece]) : piece;
       items += cells.length;
       return sink.write(whole);
@@ -153,6 +153,17 @@ function exportItems(parsed: Parsed, name: ExportFormat, compiled: Compiled, ide
   const plain = file.replace(/[^\w.-]/g, '_');
   const disposition = `attachment; filename="${plain}"; filename*=UTF-8''${encodeHeader(file)}`;
   return { status: 200, type: format.type, body: produce, headers: { 'Content-Disposition': disposition } };
+}
+
+/** Documents may be nested deeper than those who write other formats can follow. */
+function writeItems(format: Format, ...batch: Parameters<Format['items']>): Buffer {
+  try {
+    return format.items(...batch);
+  } catch (error) {
+    if (error instanceof RangeError)
+      throw invalidQuery(`A value is nested too deeply for an export as ${format.extension}`);
+    throw error;
+  }
 }
 
 /** As RFC 5987 wants it: stricter than a URL. */

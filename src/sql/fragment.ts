@@ -71,7 +71,7 @@ export function alias(name: string): Fragment {
   return identifier(`%${name}`);
 }
 
-/** A name of the model as a text constant. Values of requests are parameters, never literals. */
+/** A name of the model or of an output as a text constant. Values of requests are parameters, never literals. */
 export function literal(name: string): Fragment {
   if (name.includes('\0')) throw new Error('a literal cannot hold a NUL character');
   const quoted = `'${name.replaceAll("'", "''")}'`;

@@ -1,7 +1,7 @@
 -- /authors?fields=id,articles&deep[articles][_aggregate][avg]=rating&deep[articles][_groupBy]=status
-select '{"data":' || coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]') || '}'
+select coalesce('{"data":[' || string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
-  select '{"id":' || coalesce("%p1"."id"::text, 'null') || ',"articles":' || coalesce("%l3"."%j", 'null') || '}' as "%j"
+  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || ',"articles":' || ("%l3"."%j") || '}' as "%j"
   from (
     select "%t1"."id"
     from "public"."authors" "%t1"
@@ -11,7 +11,7 @@ from (
   left join lateral (
     select coalesce('[' || string_agg("%r2"."%j", ',') || ']', '[]') as "%j"
     from (
-      select '{"status":' || coalesce(to_json("%p2"."%g0")::text, 'null') || ',"avg":' || coalesce(coalesce('{"rating":"' || "%p2"."%a0"::text || '"', '{"rating":null') || '}', 'null') || '}' as "%j"
+      select '{"status":' || coalesce(pg_catalog.to_json("%p2"."%g0")::text, 'null') || ',"avg":' || (coalesce('{"rating":"' || "%p2"."%a0"::text || '"', '{"rating":null') || '}') || '}' as "%j"
       from (
         select "%t2"."status" as "%g0", avg("%t2"."rating") as "%a0"
         from "public"."articles" "%t2"

@@ -1,8 +1,8 @@
 -- /articles?aggregate[count]=*&aggregate[sum]=views,rating&groupBy=status,year(published_at)&having[count][_gt]=1&sort=-count
 -- $1 = '1'
-select '{"data":' || coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]') || '}'
+select coalesce('{"data":[' || string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
-  select ('{"status":' || coalesce(to_json("%p1"."%g0")::text, 'null') || ',"published_at_year":' || coalesce("%p1"."%g1"::text, 'null')) || (',"count":' || coalesce("%p1"."%a0"::text, 'null') || ',"sum":' || coalesce('{"views":' || coalesce(to_json("%p1"."%a1")::text, 'null') || coalesce(',"rating":"' || "%p1"."%a2"::text || '"', ',"rating":null') || '}', 'null') || '}') as "%j"
+  select ('{"status":' || coalesce(pg_catalog.to_json("%p1"."%g0")::text, 'null') || ',"published_at_year":' || coalesce("%p1"."%g1"::text, 'null')) || (',"count":' || ("%p1"."%a0"::text) || ',"sum":' || ('{"views":' || coalesce(pg_catalog.to_json("%p1"."%a1")::text, 'null') || coalesce(',"rating":"' || "%p1"."%a2"::text || '"', ',"rating":null') || '}') || '}') as "%j"
   from (
     select "%t1"."status" as "%g0",
     case

@@ -2,7 +2,7 @@
 -- $1 = '1'
 select '{"data":' || "%r1"."%j" || '}'
 from (
-  select ('{"title":' || coalesce(to_json("%p1"."title")::text, 'null') || ',"author":' || coalesce("%l3"."%j", 'null')) || (',"comments":' || coalesce("%l5"."%j", 'null') || '}') as "%j"
+  select ('{"title":' || coalesce(pg_catalog.to_json("%p1"."title")::text, 'null') || ',"author":' || coalesce("%l3"."%j", 'null')) || (',"comments":' || ("%l5"."%j") || '}') as "%j"
   from (
     select "%t1"."title", "%t1"."author", "%t1"."id"
     from "public"."articles" "%t1"
@@ -10,7 +10,7 @@ from (
     limit 1
   ) "%p1"
   left join lateral (
-    select '{"name":' || coalesce(to_json("%p2"."name")::text, 'null') || '}' as "%j"
+    select '{"name":' || coalesce(pg_catalog.to_json("%p2"."name")::text, 'null') || '}' as "%j"
     from (
       select "%t2"."name"
       from "public"."authors" "%t2"
@@ -21,7 +21,7 @@ from (
   left join lateral (
     select coalesce('[' || string_agg("%r4"."%j", ',') || ']', '[]') as "%j"
     from (
-      select '{"body":' || coalesce(to_json("%p4"."body")::text, 'null') || '}' as "%j"
+      select '{"body":' || coalesce(pg_catalog.to_json("%p4"."body")::text, 'null') || '}' as "%j"
       from (
         select "%t4"."body", "%t4"."id"
         from "public"."comments" "%t4"

@@ -7,7 +7,7 @@ with ordinality as "%q" ("%v0", "%n")
 left join lateral (
   select '{"data":' || "%r1"."%j" || '}'
   from (
-    select ('{"id":' || coalesce("%p1"."id"::text, 'null') || ',"title":' || coalesce(to_json("%p1"."title")::text, 'null')) || (',"author":' || coalesce("%l3"."%j", 'null') || '}') as "%j"
+    select ('{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || ',"title":' || coalesce(pg_catalog.to_json("%p1"."title")::text, 'null')) || (',"author":' || coalesce("%l3"."%j", 'null') || '}') as "%j"
     from (
       select "%t1"."id", "%t1"."title", "%t1"."author"
       from "public"."articles" "%t1"
@@ -15,7 +15,7 @@ left join lateral (
       limit 1
     ) "%p1"
     left join lateral (
-      select '{"name":' || coalesce(to_json("%p2"."name")::text, 'null') || '}' as "%j"
+      select '{"name":' || coalesce(pg_catalog.to_json("%p2"."name")::text, 'null') || '}' as "%j"
       from (
         select "%t2"."name"
         from "public"."authors" "%t2"

@@ -2,9 +2,9 @@
 -- $1 = '4.50'
 -- $2 = 'Beta'
 -- $3 = '8'
-select '{"meta":{' || '"next_cursor":' || coalesce(to_json(case when count(*) = 3 then translate(encode(convert_to((array_agg("%c"."%k"))[count(*)], 'UTF8'), 'base64'), E'+/=\n', '-_') end)::text, 'null') || '},"data":' || coalesce('[' || string_agg("%c"."%j", ',') || ']', '[]') || '}'
+select '{"meta":{' || '"next_cursor":' || coalesce('"' || case when count(*) = 3 then translate(encode(convert_to((array_agg("%c"."%k"))[count(*)], 'UTF8'), 'base64'), E'+/=\n', '-_') end || '"', 'null') || coalesce('},"data":[' || string_agg("%c"."%j", ',') || ']}', '},"data":[]}')
 from (
-  select '{"id":' || coalesce("%p1"."id"::text, 'null') || '}' as "%j", json_build_array("%p1"."rating"::text, "%p1"."title"::text, "%p1"."id"::text)::text as "%k"
+  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || '}' as "%j", json_build_array("%p1"."rating"::text, "%p1"."title"::text, "%p1"."id"::text)::text as "%k"
   from (
     select "%t1"."id", "%t1"."rating", "%t1"."title"
     from "public"."articles" "%t1"

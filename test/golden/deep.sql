@@ -1,9 +1,9 @@
 -- /authors?fields=name,articles.title,articles.comments.id&deep={"articles":{"_filter":{"status":"published"},"_sort":"-views","_limit":3,"comments":{"_limit":1,"_offset":1}}}
 -- $1 = 'published'
 -- $2 = '1'
-select '{"data":' || coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]') || '}'
+select coalesce('{"data":[' || string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
-  select '{"name":' || coalesce(to_json("%p1"."name")::text, 'null') || ',"articles":' || coalesce("%l5"."%j", 'null') || '}' as "%j"
+  select '{"name":' || coalesce(pg_catalog.to_json("%p1"."name")::text, 'null') || ',"articles":' || ("%l5"."%j") || '}' as "%j"
   from (
     select "%t1"."name", "%t1"."id"
     from "public"."authors" "%t1"
@@ -13,7 +13,7 @@ from (
   left join lateral (
     select coalesce('[' || string_agg("%r2"."%j", ',') || ']', '[]') as "%j"
     from (
-      select '{"title":' || coalesce(to_json("%p2"."title")::text, 'null') || ',"comments":' || coalesce("%l4"."%j", 'null') || '}' as "%j"
+      select '{"title":' || coalesce(pg_catalog.to_json("%p2"."title")::text, 'null') || ',"comments":' || ("%l4"."%j") || '}' as "%j"
       from (
         select "%t2"."title", "%t2"."id", "%t2"."views"
         from "public"."articles" "%t2"
@@ -25,7 +25,7 @@ from (
       left join lateral (
         select coalesce('[' || string_agg("%r3"."%j", ',') || ']', '[]') as "%j"
         from (
-          select '{"id":' || coalesce("%p3"."id"::text, 'null') || '}' as "%j"
+          select '{"id":' || coalesce(textin(int4out("%p3"."id")), 'null') || '}' as "%j"
           from (
             select "%t3"."id"
             from "public"."comments" "%t3"

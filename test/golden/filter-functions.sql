@@ -1,9 +1,9 @@
 -- /articles?fields=id&filter[year(published_at)][_eq]=2023&filter[count(comments)][_gt]=1
 -- $1 = '2023'
 -- $2 = '1'
-select '{"data":' || coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]') || '}'
+select coalesce('{"data":[' || string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
-  select '{"id":' || coalesce("%p1"."id"::text, 'null') || '}' as "%j"
+  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || '}' as "%j"
   from (
     select "%t1"."id"
     from "public"."articles" "%t1"

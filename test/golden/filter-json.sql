@@ -2,9 +2,9 @@
 -- $1 = '{"lang"}'
 -- $2 = '{"nested","a","0"}'
 -- $3 = '1'
-select '{"data":' || coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]') || '}'
+select coalesce('{"data":[' || string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
-  select '{"id":' || coalesce("%p1"."id"::text, 'null') || ',"meta_lang_json":' || coalesce(("%p1"."meta" #> $1::text[])::text, 'null') || '}' as "%j"
+  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || ',"meta_lang_json":' || coalesce(("%p1"."meta" #> $1::text[])::text, 'null') || '}' as "%j"
   from (
     select "%t1"."id", "%t1"."meta"
     from "public"."articles" "%t1"

@@ -1,8 +1,8 @@
 -- /articles?fields=id&filter[blocks][item:block_text][text][_contains]=text
 -- $1 = '%text%'
-select '{"data":' || coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]') || '}'
+select coalesce('{"data":[' || string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
-  select '{"id":' || coalesce("%p1"."id"::text, 'null') || '}' as "%j"
+  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || '}' as "%j"
   from (
     select "%t1"."id"
     from "public"."articles" "%t1"

@@ -1,9 +1,9 @@
 -- /articles?fields=id&filter[comments][_some][body][_eq]=Nice!&filter[tags][_none][tags_id][name][_eq]=fun
 -- $1 = 'Nice!'
 -- $2 = 'fun'
-select '{"data":' || coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]') || '}'
+select coalesce('{"data":[' || string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
-  select '{"id":' || coalesce("%p1"."id"::text, 'null') || '}' as "%j"
+  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || '}' as "%j"
   from (
     select "%t1"."id"
     from "public"."articles" "%t1"

@@ -2,7 +2,7 @@
 select '{"data":{' || '"articles_aggregated":' || (
   select coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]')
   from (
-    select ('{"by":' || coalesce('{"status":' || coalesce(to_json("%p1"."%g0")::text, 'null') || '}', 'null') || ',"countAll":' || coalesce("%p1"."%a0"::text, 'null')) || (',"sum":' || coalesce('{"total":' || coalesce(to_json("%p1"."%a1")::text, 'null') || '}', 'null') || ',"max":' || coalesce(coalesce('{"published_at":"' || case when isfinite("%p1"."%a2") then to_char("%p1"."%a2" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') else "%p1"."%a2"::text end || '"', '{"published_at":null') || '}', 'null') || '}') as "%j"
+    select ('{"by":' || ('{"status":' || coalesce(pg_catalog.to_json("%p1"."%g0")::text, 'null') || '}') || ',"countAll":' || ("%p1"."%a0"::text)) || (',"sum":' || ('{"total":' || coalesce(pg_catalog.to_json("%p1"."%a1")::text, 'null') || '}') || ',"max":' || (coalesce('{"published_at":"' || case when isfinite("%p1"."%a2") then to_char("%p1"."%a2" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') else "%p1"."%a2"::text end || '"', '{"published_at":null') || '}') || '}') as "%j"
     from (
       select "%t1"."status" as "%g0", count(*) as "%a0", sum("%t1"."rating") as "%a1", max("%t1"."published_at") as "%a2"
       from "public"."articles" "%t1"

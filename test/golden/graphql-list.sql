@@ -2,7 +2,7 @@
 select '{"data":{' || '"articles":' || (
   select coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]')
   from (
-    select (coalesce('{"id":"' || "%p1"."id"::text || '"', '{"id":null') || ',"heading":' || coalesce(to_json("%p1"."title")::text, 'null')) || (',"rating":' || coalesce(to_json("%p1"."rating")::text, 'null') || ',"author":' || coalesce("%l3"."%j", 'null') || '}') as "%j"
+    select (coalesce('{"id":"' || textin(int4out("%p1"."id")) || '"', '{"id":null') || ',"heading":' || coalesce(pg_catalog.to_json("%p1"."title")::text, 'null')) || (',"rating":' || coalesce(pg_catalog.to_json("%p1"."rating")::text, 'null') || ',"author":' || coalesce("%l3"."%j", 'null') || '}') as "%j"
     from (
       select "%t1"."id", "%t1"."title", "%t1"."rating", "%t1"."author"
       from "public"."articles" "%t1"
@@ -10,7 +10,7 @@ select '{"data":{' || '"articles":' || (
       limit 5
     ) "%p1"
     left join lateral (
-      select '{"name":' || coalesce(to_json("%p2"."name")::text, 'null') || ',"__typename":"authors"' || '}' as "%j"
+      select '{"name":' || coalesce(pg_catalog.to_json("%p2"."name")::text, 'null') || ',"__typename":"authors"' || '}' as "%j"
       from (
         select "%t2"."name"
         from "public"."authors" "%t2"

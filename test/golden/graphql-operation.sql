@@ -2,11 +2,11 @@
 select '{"data":{' || '"newest":' || (
   select coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]')
   from (
-    select coalesce('{"id":"' || "%p1"."id"::text || '"', '{"id":null') || ',"comments_func":' || coalesce('{"count":' || coalesce((
+    select coalesce('{"id":"' || textin(int4out("%p1"."id")) || '"', '{"id":null') || ',"comments_func":' || ('{"count":' || coalesce((
       select count(*)
       from "public"."comments" "%t2"
       where "%t2"."article" = "%p1"."id"
-    )::text, 'null') || '}', 'null') || '}' as "%j"
+    )::text, 'null') || '}') || '}' as "%j"
     from (
       select "%t1"."id"
       from "public"."articles" "%t1"
@@ -16,7 +16,7 @@ select '{"data":{' || '"newest":' || (
     order by "%p1"."id" desc
   ) "%r1"
 ) || ',"one":' || coalesce("%i1", 'null') || ',"other":' || coalesce("%i2", 'null') || ',"settings":' || coalesce((
-  select '{"title":' || coalesce(to_json("%p5"."title")::text, 'null') || '}' as "%j"
+  select '{"title":' || coalesce(pg_catalog.to_json("%p5"."title")::text, 'null') || '}' as "%j"
   from (
     select "%t5"."title", "%t5"."id"
     from "public"."settings" "%t5"
@@ -27,7 +27,7 @@ select '{"data":{' || '"newest":' || (
 ), $1::text) || '}' || coalesce(',"errors":[' || nullif(concat_ws(',', case when "%i1" is null then $2::text end, case when "%i2" is null then $3::text end), '') || ']', '') || '}'
 from (
   select (
-    select '{"title":' || coalesce(to_json("%p3"."title")::text, 'null') || '}' as "%j"
+    select '{"title":' || coalesce(pg_catalog.to_json("%p3"."title")::text, 'null') || '}' as "%j"
     from (
       select "%t3"."title"
       from "public"."articles" "%t3"
@@ -35,7 +35,7 @@ from (
       limit 1
     ) "%p3"
   ) as "%i1", (
-    select '{"name":' || coalesce(to_json("%p4"."name")::text, 'null') || '}' as "%j"
+    select '{"name":' || coalesce(pg_catalog.to_json("%p4"."name")::text, 'null') || '}' as "%j"
     from (
       select "%t4"."name"
       from "public"."tags" "%t4"

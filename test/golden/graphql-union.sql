@@ -2,7 +2,7 @@
 select '{"data":{' || '"articles":' || (
   select coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]')
   from (
-    select '{"blocks":' || coalesce("%l6"."%j", 'null') || '}' as "%j"
+    select '{"blocks":' || ("%l6"."%j") || '}' as "%j"
     from (
       select "%t1"."id"
       from "public"."articles" "%t1"
@@ -13,7 +13,7 @@ select '{"data":{' || '"articles":' || (
       select coalesce('[' || string_agg("%r2"."%j", ',') || ']', '[]') as "%j"
       from (
         select '{"item":' || coalesce(case "%p2"."collection"::text when 'block_text' then (
-          select '{"__typename":"block_text"' || ',"text":' || coalesce(to_json("%p3"."text")::text, 'null') || '}' as "%j"
+          select '{"__typename":"block_text"' || ',"text":' || coalesce(pg_catalog.to_json("%p3"."text")::text, 'null') || '}' as "%j"
           from (
             select "%t3"."text"
             from "public"."block_text" "%t3"

@@ -1,7 +1,7 @@
 -- /articles
-select '{"data":' || coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]') || '}'
+select coalesce('{"data":[' || string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
-  select ((('{"id":' || coalesce("%p1"."id"::text, 'null') || ',"title":' || coalesce(to_json("%p1"."title")::text, 'null')) || (',"slug":' || coalesce(to_json("%p1"."slug")::text, 'null') || ',"body":' || coalesce(to_json("%p1"."body")::text, 'null'))) || ((',"status":' || coalesce(to_json("%p1"."status")::text, 'null') || ',"views":' || coalesce("%p1"."views"::text, 'null')) || (coalesce(',"rating":"' || "%p1"."rating"::text || '"', ',"rating":null')))) || (((coalesce(',"published_at":"' || case when isfinite("%p1"."published_at") then to_char("%p1"."published_at" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') else "%p1"."published_at"::text end || '"', ',"published_at":null') || ',"meta":' || coalesce("%p1"."meta"::text, 'null')) || (',"author":' || coalesce("%p1"."author"::text, 'null'))) || ((',"comments":' || coalesce("%l3"."%j", 'null') || ',"tags":' || coalesce("%l5"."%j", 'null')) || (',"blocks":' || coalesce("%l7"."%j", 'null') || '}'))) as "%j"
+  select ((('{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || ',"title":' || coalesce(pg_catalog.to_json("%p1"."title")::text, 'null')) || (',"slug":' || coalesce(pg_catalog.to_json("%p1"."slug")::text, 'null') || ',"body":' || coalesce(pg_catalog.to_json("%p1"."body")::text, 'null'))) || ((',"status":' || coalesce(pg_catalog.to_json("%p1"."status")::text, 'null') || ',"views":' || coalesce(textin(int4out("%p1"."views")), 'null')) || (coalesce(',"rating":"' || textin(numeric_out("%p1"."rating")) || '"', ',"rating":null')))) || (((coalesce(',"published_at":"' || case when isfinite("%p1"."published_at") then to_char("%p1"."published_at" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') else "%p1"."published_at"::text end || '"', ',"published_at":null') || ',"meta":' || coalesce(textin(json_out("%p1"."meta")), 'null')) || (',"author":' || coalesce(textin(int4out("%p1"."author")), 'null'))) || ((',"comments":' || ("%l3"."%j") || ',"tags":' || ("%l5"."%j")) || (',"blocks":' || ("%l7"."%j") || '}'))) as "%j"
   from (
     select "%t1"."id", "%t1"."title", "%t1"."slug", "%t1"."body", "%t1"."status", "%t1"."views", "%t1"."rating", "%t1"."published_at", "%t1"."meta", "%t1"."author"
     from "public"."articles" "%t1"
@@ -11,7 +11,7 @@ from (
   left join lateral (
     select coalesce('[' || string_agg("%r2"."%j", ',') || ']', '[]') as "%j"
     from (
-      select coalesce("%p2"."id"::text, 'null') as "%j"
+      select coalesce(textin(int4out("%p2"."id")), 'null') as "%j"
       from (
         select "%t2"."id"
         from "public"."comments" "%t2"
@@ -25,7 +25,7 @@ from (
   left join lateral (
     select coalesce('[' || string_agg("%r4"."%j", ',') || ']', '[]') as "%j"
     from (
-      select coalesce("%p4"."id"::text, 'null') as "%j"
+      select coalesce(textin(int4out("%p4"."id")), 'null') as "%j"
       from (
         select "%t4"."id", "%t4"."sort"
         from "public"."articles_tags" "%t4"
@@ -39,7 +39,7 @@ from (
   left join lateral (
     select coalesce('[' || string_agg("%r6"."%j", ',') || ']', '[]') as "%j"
     from (
-      select coalesce("%p6"."id"::text, 'null') as "%j"
+      select coalesce(textin(int4out("%p6"."id")), 'null') as "%j"
       from (
         select "%t6"."id", "%t6"."sort"
         from "public"."articles_blocks" "%t6"

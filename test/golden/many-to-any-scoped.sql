@@ -1,7 +1,7 @@
 -- /articles?fields=blocks.collection,blocks.item:block_text.text,blocks.item:block_image.url
-select '{"data":' || coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]') || '}'
+select coalesce('{"data":[' || string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
-  select '{"blocks":' || coalesce("%l6"."%j", 'null') || '}' as "%j"
+  select '{"blocks":' || ("%l6"."%j") || '}' as "%j"
   from (
     select "%t1"."id"
     from "public"."articles" "%t1"
@@ -11,8 +11,8 @@ from (
   left join lateral (
     select coalesce('[' || string_agg("%r2"."%j", ',') || ']', '[]') as "%j"
     from (
-      select '{"collection":' || coalesce(to_json("%p2"."collection")::text, 'null') || ',"item":' || coalesce(case "%p2"."collection"::text when 'block_text' then (
-        select '{"text":' || coalesce(to_json("%p3"."text")::text, 'null') || '}' as "%j"
+      select '{"collection":' || coalesce(pg_catalog.to_json("%p2"."collection")::text, 'null') || ',"item":' || coalesce(case "%p2"."collection"::text when 'block_text' then (
+        select '{"text":' || coalesce(pg_catalog.to_json("%p3"."text")::text, 'null') || '}' as "%j"
         from (
           select "%t3"."text"
           from "public"."block_text" "%t3"
@@ -24,7 +24,7 @@ from (
           limit 1
         ) "%p3"
       ) when 'block_image' then (
-        select '{"url":' || coalesce(to_json("%p4"."url")::text, 'null') || '}' as "%j"
+        select '{"url":' || coalesce(pg_catalog.to_json("%p4"."url")::text, 'null') || '}' as "%j"
         from (
           select "%t4"."url"
           from "public"."block_image" "%t4"
@@ -36,7 +36,7 @@ from (
           limit 1
         ) "%p4"
       ) when 'block_quote' then (
-        select coalesce("%p5"."id"::text, 'null') as "%j"
+        select coalesce(textin(int4out("%p5"."id")), 'null') as "%j"
         from (
           select "%t5"."id"
           from "public"."block_quote" "%t5"

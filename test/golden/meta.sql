@@ -9,9 +9,9 @@ select '{"meta":{' || '"total_count":' || (
   from "public"."articles" "%t4"
   left join "public"."authors" "%t5" on "%t5"."id" = "%t4"."author"
   where "%t5"."name" = $1::"pg_catalog"."varchar"
-) || '},"data":' || coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]') || '}'
+) || coalesce('},"data":[' || string_agg("%r1"."%j", ',') || ']}', '},"data":[]}')
 from (
-  select '{"id":' || coalesce("%p1"."id"::text, 'null') || '}' as "%j"
+  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || '}' as "%j"
   from (
     select "%t1"."id"
     from "public"."articles" "%t1"

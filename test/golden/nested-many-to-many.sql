@@ -1,7 +1,7 @@
 -- /articles?fields=id,tags.tags_id.name
-select '{"data":' || coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]') || '}'
+select coalesce('{"data":[' || string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
-  select '{"id":' || coalesce("%p1"."id"::text, 'null') || ',"tags":' || coalesce("%l5"."%j", 'null') || '}' as "%j"
+  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || ',"tags":' || ("%l5"."%j") || '}' as "%j"
   from (
     select "%t1"."id"
     from "public"."articles" "%t1"
@@ -20,7 +20,7 @@ from (
         limit 100
       ) "%p2"
       left join lateral (
-        select '{"name":' || coalesce(to_json("%p3"."name")::text, 'null') || '}' as "%j"
+        select '{"name":' || coalesce(pg_catalog.to_json("%p3"."name")::text, 'null') || '}' as "%j"
         from (
           select "%t3"."name"
           from "public"."tags" "%t3"

@@ -1,7 +1,7 @@
 -- /articles?fields=id,comments.id,comments.author.name
-select '{"data":' || coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]') || '}'
+select coalesce('{"data":[' || string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
-  select '{"id":' || coalesce("%p1"."id"::text, 'null') || ',"comments":' || coalesce("%l5"."%j", 'null') || '}' as "%j"
+  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || ',"comments":' || ("%l5"."%j") || '}' as "%j"
   from (
     select "%t1"."id"
     from "public"."articles" "%t1"
@@ -11,7 +11,7 @@ from (
   left join lateral (
     select coalesce('[' || string_agg("%r2"."%j", ',') || ']', '[]') as "%j"
     from (
-      select '{"id":' || coalesce("%p2"."id"::text, 'null') || ',"author":' || coalesce("%l4"."%j", 'null') || '}' as "%j"
+      select '{"id":' || coalesce(textin(int4out("%p2"."id")), 'null') || ',"author":' || coalesce("%l4"."%j", 'null') || '}' as "%j"
       from (
         select "%t2"."id", "%t2"."author"
         from "public"."comments" "%t2"
@@ -20,7 +20,7 @@ from (
         limit 100
       ) "%p2"
       left join lateral (
-        select '{"name":' || coalesce(to_json("%p3"."name")::text, 'null') || '}' as "%j"
+        select '{"name":' || coalesce(pg_catalog.to_json("%p3"."name")::text, 'null') || '}' as "%j"
         from (
           select "%t3"."name"
           from "public"."authors" "%t3"

@@ -1,9 +1,9 @@
 -- /articles?aggregate[count]=*&aggregate[max]=views&groupBy=author.name
 -- $1 = '{"00000000-0000-0000-0000-000000000001"}'
 -- $2 = 'published'
-select '{"data":' || coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]') || '}'
+select coalesce('{"data":[' || string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
-  select ('{"author.name":' || coalesce(to_json("%p1"."%g0")::text, 'null') || ',"count":' || coalesce("%p1"."%a0"::text, 'null')) || (',"max":' || coalesce('{"views":' || coalesce("%p1"."%a1"::text, 'null') || '}', 'null') || '}') as "%j"
+  select ('{"author.name":' || coalesce(pg_catalog.to_json("%p1"."%g0")::text, 'null') || ',"count":' || ("%p1"."%a0"::text)) || (',"max":' || ('{"views":' || coalesce(textin(int4out("%p1"."%a1")), 'null') || '}') || '}') as "%j"
   from (
     select "%t2"."name" as "%g0", count(*) as "%a0", max(case when "%t4"."name" = any(array(
       select "%t5"."first_name"::text::"pg_catalog"."varchar"

@@ -3,9 +3,9 @@
 -- $2 = 'published'
 -- $3 = 'draft'
 -- $4 = 'Ada Lovelace'
-select '{"data":' || coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]') || '}'
+select coalesce('{"data":[' || string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
-  select '{"id":' || coalesce("%p1"."id"::text, 'null') || '}' as "%j"
+  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || '}' as "%j"
   from (
     select "%t1"."id",
     case

@@ -20,9 +20,9 @@ select '{"meta":{' || '"total_count":' || (
     from "public"."service_users" "%t13"
     where "%t13"."id" = any($2::uuid[])
   )))
-) || '},"data":' || coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]') || '}'
+) || coalesce('},"data":[' || string_agg("%r1"."%j", ',') || ']}', '},"data":[]}')
 from (
-  select (('{"id":' || coalesce("%p1"."id"::text, 'null') || ',"title":' || coalesce(to_json("%p1"."title")::text, 'null')) || (',"body":' || coalesce(to_json(case when "%p1"."%k0" then "%p1"."body" end)::text, 'null'))) || ((',"views":' || coalesce(case when "%p1"."%k0" then "%p1"."views" end::text, 'null') || ',"author":' || coalesce(case when "%p1"."%k1" then "%p1"."author" end::text, 'null')) || (',"comments":' || coalesce("%l7"."%j", 'null') || '}')) as "%j"
+  select (('{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || ',"title":' || coalesce(pg_catalog.to_json("%p1"."title")::text, 'null')) || (',"body":' || coalesce(pg_catalog.to_json(case when "%p1"."%k0" then "%p1"."body" end)::text, 'null'))) || ((',"views":' || coalesce(textin(int4out(case when "%p1"."%k0" then "%p1"."views" end)), 'null') || ',"author":' || coalesce(textin(int4out(case when "%p1"."%k1" then "%p1"."author" end)), 'null')) || (',"comments":' || ("%l7"."%j") || '}')) as "%j"
   from (
     select "%t1"."id", "%t1"."title", "%t1"."body", "%t1"."views", "%t1"."author", "%t2"."name" = any(array(
       select "%t3"."first_name"::text::"pg_catalog"."varchar"
@@ -42,7 +42,7 @@ from (
   left join lateral (
     select coalesce('[' || string_agg("%r5"."%j", ',') || ']', '[]') as "%j"
     from (
-      select coalesce("%p5"."id"::text, 'null') as "%j"
+      select coalesce(textin(int4out("%p5"."id")), 'null') as "%j"
       from (
         select "%t5"."id"
         from "public"."comments" "%t5"

@@ -2,9 +2,9 @@
 -- $1 = 'draft'
 -- $2 = 'published'
 -- $3 = '{"00000000-0000-0000-0000-000000000001"}'
-select '{"data":' || coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]') || '}'
+select coalesce('{"data":[' || string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
-  select ('{"title":' || coalesce(to_json("%p1"."title")::text, 'null') || ',"author":' || coalesce("%l6"."%j", 'null')) || (',"comments":' || coalesce("%l9"."%j", 'null') || ',"comments_count":' || coalesce((
+  select ('{"title":' || coalesce(pg_catalog.to_json("%p1"."title")::text, 'null') || ',"author":' || coalesce("%l6"."%j", 'null')) || (',"comments":' || ("%l9"."%j") || ',"comments_count":' || coalesce((
     select count(*)
     from "public"."comments" "%t10"
     left join "public"."articles" "%t11" on "%t11"."id" = "%t10"."article"
@@ -24,7 +24,7 @@ from (
     limit 5
   ) "%p1"
   left join lateral (
-    select '{"name":' || coalesce(to_json("%p4"."name")::text, 'null') || '}' as "%j"
+    select '{"name":' || coalesce(pg_catalog.to_json("%p4"."name")::text, 'null') || '}' as "%j"
     from (
       select "%t4"."name"
       from "public"."authors" "%t4"
@@ -44,7 +44,7 @@ from (
   left join lateral (
     select coalesce('[' || string_agg("%r7"."%j", ',') || ']', '[]') as "%j"
     from (
-      select '{"body":' || coalesce(to_json("%p7"."body")::text, 'null') || '}' as "%j"
+      select '{"body":' || coalesce(pg_catalog.to_json("%p7"."body")::text, 'null') || '}' as "%j"
       from (
         select "%t7"."body", "%t7"."id"
         from "public"."comments" "%t7"

@@ -36,28 +36,10 @@ with "%i0" as materialized (
   left join "public"."authors" "%t1" on "%t1"."id" = "%l"."author"
   where ("%t1"."name" = $2::"pg_catalog"."varchar")
   order by "%s".k for no key update of "%l"
-) "%i" where "%t"."id" = "%i".k returning "%t"."id", (
-  select row_to_json("%h")
-  from (
-    select "%t"."id" as "id", "%t"."title" as "title", "%t"."slug" as "slug", "%t"."body" as "body", "%t"."status" as "status", "%t"."views" as "views", "%t"."rating"::text as "rating",
-    case
-    when isfinite("%t"."published_at") then to_char("%t"."published_at" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
-    else "%t"."published_at"::text
-    end as "published_at", "%t"."meta" as "meta", "%t"."author" as "author"
-  ) "%h"
-) as "%j", (
+) "%i" where "%t"."id" = "%i".k returning "%t"."id", (((('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"title":' || coalesce(pg_catalog.to_json("%t"."title")::text, 'null')) || (',"slug":' || coalesce(pg_catalog.to_json("%t"."slug")::text, 'null'))) || (',"body":' || coalesce(pg_catalog.to_json("%t"."body")::text, 'null') || ',"status":' || coalesce(pg_catalog.to_json("%t"."status")::text, 'null'))) || (((',"views":' || coalesce(textin(int4out("%t"."views")), 'null') || coalesce(',"rating":"' || textin(numeric_out("%t"."rating")) || '"', ',"rating":null')) || (coalesce(',"published_at":"' || case when isfinite("%t"."published_at") then to_char("%t"."published_at" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') else "%t"."published_at"::text end || '"', ',"published_at":null'))) || (',"meta":' || coalesce(textin(json_out("%t"."meta")), 'null') || ',"author":' || coalesce(textin(int4out("%t"."author")), 'null') || '}')))::json as "%j", (
   select coalesce(json_object_agg(k, v) filter (where p), '{}')
-  from (values ('title', to_json("%t"."title"), true), ('status', to_json("%t"."status"), true)) as "%h" (k, v, p)
-) as "%d"), "%w1" as (insert into "public"."comments" as "%t" ("id", "body", "article") overriding system value select "%i".k, "%i"."c0", "%i"."c1" from "%i1" "%i" order by "%i".n returning "%t"."id", (
-  select row_to_json("%h")
-  from (
-    select "%t"."id" as "id", "%t"."body" as "body",
-    case
-    when isfinite("%t"."created") then to_char("%t"."created" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
-    else "%t"."created"::text
-    end as "created", "%t"."article" as "article", "%t"."author" as "author"
-  ) "%h"
-) as "%j", null::json as "%d"), "%jd" as materialized (
+  from (values ('title', coalesce(pg_catalog.to_json("%t"."title")::text, 'null')::json, true), ('status', coalesce(pg_catalog.to_json("%t"."status")::text, 'null')::json, true)) as "%h" (k, v, p)
+) as "%d"), "%w1" as (insert into "public"."comments" as "%t" ("id", "body", "article") overriding system value select "%i".k, "%i"."c0", "%i"."c1" from "%i1" "%i" order by "%i".n returning "%t"."id", ((('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"body":' || coalesce(pg_catalog.to_json("%t"."body")::text, 'null')) || (coalesce(',"created":"' || case when isfinite("%t"."created") then to_char("%t"."created" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') else "%t"."created"::text end || '"', ',"created":null'))) || (',"article":' || coalesce(textin(int4out("%t"."article")), 'null') || ',"author":' || coalesce(textin(int4out("%t"."author")), 'null') || '}'))::json as "%j", null::json as "%d"), "%jd" as materialized (
   select *
   from json_to_record(($1::json -> 'by')) as "%x" ("user" uuid, ip text, user_agent text, origin text)
 ), "%ja" (id, action, collection, item, data, delta) as materialized (

@@ -2,16 +2,16 @@
 select '{"meta":{' || '"filter_count":' || (
   select count(*)
   from "public"."articles" "%t4"
-) || '},"data":' || '['
+) || '},"data":['
 union all (
-  select '{"id":' || coalesce("%p1"."id"::text, 'null') || ',"author":' || coalesce("%l3"."%j", 'null') || '}' as "%j"
+  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || ',"author":' || coalesce("%l3"."%j", 'null') || '}' as "%j"
   from (
     select "%t1"."id", "%t1"."author"
     from "public"."articles" "%t1"
     order by "%t1"."id"
   ) "%p1"
   left join lateral (
-    select '{"name":' || coalesce(to_json("%p2"."name")::text, 'null') || '}' as "%j"
+    select '{"name":' || coalesce(pg_catalog.to_json("%p2"."name")::text, 'null') || '}' as "%j"
     from (
       select "%t2"."name"
       from "public"."authors" "%t2"
