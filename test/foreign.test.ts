@@ -26,7 +26,7 @@ await withSql(server.url, async (sql) => {
 
 /** Reasons beyond the number of key columns, as the file itself knows them. */
 const SPECIAL: ReadonlyMap<string, RegExp> = new Map([
-  ['reserved_column', /a column name starts with %/],
+  ['reserved_column', /a column whose name starts with %/],
   ['spatial_ref_sys', /or it does not exist/],
 ]);
 

@@ -91,6 +91,7 @@ const expected = await withSql(databaseUrl, async (sql) => {
     create table wide (id int primary key, ${Array.from({ length: WIDTH }, (_, index) => `c${index} int4 default ${index}, t${index} text`)});
     insert into wide (id, t0, t${WIDTH - 1}) values (1, 'first', 'last'), (2, null, 'x');
     create table empty (id int primary key);
+    alter database json set quote_all_identifiers = on;
     create table owners (id text primary key);
     create table things (id int primary key, owner text references owners);
     insert into owners values ('a"b\\c'), ('none');
@@ -250,6 +251,12 @@ t.test('hundreds of columns', async (t) => {
 
 t.test('no rows', async (t) => {
   t.strictSame(await read('/items/empty'), []);
+});
+
+t.test('a database that quotes all names in what it prints', async (t) => {
+  const headers = { 'content-type': 'application/json' };
+  const { status, text } = await request(service, 'POST', '/items/things', { headers, body: '{"id":3}' });
+  t.equal(status, 200, text);
 });
 
 /** Reads that were compiled before a change wait until it is made: their statements meet columns of another type. */

@@ -47,7 +47,7 @@ t.test('serves what has one key and says why not', async (t) => {
     no_columns: 'has no primary key',
     plain_view: 'is a view without a declared key: set service_collections.primary_key',
     refused_target: 'has no primary key',
-    reserved_column: 'a column name starts with %',
+    reserved_column: 'has a column whose name starts with %',
   });
   t.strictSame(
     [...model.collections.values()].filter(({ system }) => !system).map(({ name, kind }) => `${name}: ${kind}`),

@@ -189,6 +189,8 @@ function openClient(
       IntervalStyle: 'postgres',
       bytea_output: 'hex',
       extra_float_digits: 1,
+      // Defaults are read as the catalog prints them.
+      quote_all_identifiers: 'off',
       // Never pays for these statements, and costs seconds when a large estimate triggers it.
       jit: 'off',
       statement_timeout: statementTimeout,

@@ -79,7 +79,7 @@ function readMetadata(document: StructureDocument): Metadata {
 
 function refusalOf(table: TableFacts, declaredKey: string | undefined): string | null {
   for (const name of table.columns.keys()) {
-    if (isReserved(name)) return 'a column name starts with %';
+    if (isReserved(name)) return 'has a column whose name starts with %';
   }
   if (table.primaryKey.length === 1) return null;
   if (table.primaryKey.length > 1) return `has a primary key of ${table.primaryKey.length} columns`;
