@@ -26,7 +26,8 @@ const databaseUrl = await createLibrary(server, 'patience');
 await withSql(databaseUrl, async (sql) => {
   const columns = Array.from({ length: CROWD }, (_, n) => `${n} as c${n}`).join(', ');
   await sql.unsafe(`create view slow as select id, pg_sleep(${SLOW})::text as slept, ${columns} from tags`);
-  await sql`insert into service_collections (collection, primary_key) values ('slow', 'id')`;
+  await sql`create view endless as select id, pg_sleep(60)::text as slept from tags`;
+  await sql`insert into service_collections (collection, primary_key) values ('slow', 'id'), ('endless', 'id')`;
 });
 const sql = connectSql(databaseUrl);
 t.teardown(() => sql.end());
@@ -190,6 +191,29 @@ t.test('whoever leaves before the turn is not read for', async (t) => {
   await waitFor(async () => (await waiting()) === 0, 10_000);
   t.equal(await carried(), before + 1 + 5);
 });
+
+for (const COHORTS of ['true', 'false']) {
+  t.test(`what runs for those who have all left is stopped, COHORTS=${COHORTS}`, async (t) => {
+    const service = await startWarm({ COHORTS });
+    const endless = {
+      item: ['GET', '/items/endless/1', undefined],
+      list: ['GET', '/items/endless?fields=slept', undefined],
+      GraphQL: ['POST', '/graphql', '{"query":"{ endless_by_id(id: 1) { slept } }"}'],
+    } as const;
+    for (const [name, [method, path, body]] of Object.entries(endless)) {
+      const clients = [new Connection(service), new Connection(service)] as const;
+      const answers = Promise.allSettled(clients.map((client) => client.request(method, path, body)));
+      await waitFor(async () => (await countSleepers()) > 0, 10_000);
+      clients[0].close();
+      await sleep(1_500);
+      t.ok((await countSleepers()) > 0, `${name}: somebody still waits`);
+      clients[1].close();
+      t.ok((await waitFor(async () => (await countSleepers()) === 0, 10_000)) < 10_000, `${name}: nobody waits`);
+      await answers;
+    }
+    t.equal((await get(service, '/items/articles/1?fields=id')).status, 200);
+  });
+}
 
 t.test('a single request is sent at once: others are not waited for', async (t) => {
   const together = new Connection(await startWarm());

@@ -11,6 +11,9 @@ import { Lanes } from './lanes.js';
 import { LONGEST, Member, MOST_MEMBERS, PATIENCE, Queue, type Shape, type Waiter } from './queue.js';
 import type { Errand, Wire } from './wire.js';
 
+/** Milliseconds between two looks at what runs for nobody any more. */
+const SWEEP = 500;
+
 /** Answers whether the members wait again. */
 type End = (error: Error | null, unsent: boolean, parted: boolean) => boolean;
 
@@ -27,6 +30,7 @@ export class Cohorts {
   readonly #deadlines = new Deadlines(LONGEST);
   #scheduled = false;
   #timer: NodeJS.Timeout | null = null;
+  #sweeper: NodeJS.Timeout | null = null;
 
   /** `together` is false where each read is to travel alone. */
   constructor(wires: readonly Wire[], together: boolean) {
@@ -135,7 +139,17 @@ export class Cohorts {
     };
     // Whoever goes behind another one must be able to part from it, also alone.
     const isCohort = members.length > 1 || behind !== null;
+    this.#sweeper ??= setInterval(() => this.#sweep(), SWEEP).unref();
     lane.wire.run(isCohort ? this.#together(queue, members, lane.wire, end) : alone(queue, first, end));
+  }
+
+  /** What runs for requests that have all left is stopped. */
+  #sweep(): void {
+    if (this.#lanes.busy > 0) this.#lanes.stopAbandoned();
+    else if (this.#sweeper) {
+      clearInterval(this.#sweeper);
+      this.#sweeper = null;
+    }
   }
 
   /** Where a connection could not be opened, another one may do. Those that are only being opened are waited for once. */
@@ -168,7 +182,7 @@ export class Cohorts {
       text,
       parameters: parameters.map((_, slot) => arrayLiteral(members.map((member) => member.parameters[slot] ?? null))),
       prepare: true,
-      isAbandoned: () => parted,
+      isAbandoned: () => parted || members.every(isGone),
       row: (number, cell) => members[number - 1]?.take(cell),
       end: (error, unsent) => {
         this.#deadlines.remove(deadline);
@@ -189,6 +203,7 @@ function alone({ shape }: Queue, member: Member, end: End): Errand {
     text: shape.statement.text,
     parameters: member.parameters,
     prepare: member.prepare,
+    isAbandoned: () => member.isGone,
     row: (_, cell) => member.take(cell),
     end: (error, unsent) => {
       if (end(error, unsent, false)) return;
@@ -203,6 +218,7 @@ function shared(text: string, members: readonly Member[], end: End): Errand {
     text,
     parameters: [],
     prepare: true,
+    isAbandoned: () => members.every(isGone),
     row: (_, cell) => {
       for (const member of members) member.take(cell);
     },
@@ -214,6 +230,10 @@ function shared(text: string, members: readonly Member[], end: End): Errand {
       }
     },
   };
+}
+
+function isGone(member: Member): boolean {
+  return member.isGone;
 }
 
 /** A failure that may lie in the values of one member, its time included; a lost connection would only come again. */

@@ -63,6 +63,10 @@ export class Lanes {
     return this.#all.some(({ wire }) => wire.isOpening);
   }
 
+  stopAbandoned(): void {
+    for (const { wire } of this.#all) wire.stopAbandoned();
+  }
+
   mayTake({ isSwift, isUnknown }: Passenger): boolean {
     if (this.#free.length === 0 && this.#aside.length < this.most) return false;
     if (isSwift) return true;
