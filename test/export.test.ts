@@ -269,8 +269,13 @@ t.test('documents that are nested too deeply for a format', async (t) => {
   }
   for (const format of ['csv', 'xml', 'yaml']) {
     const { status, text } = await get(service, `/items/deep?limit=2&sort=id&export=${format}`);
+    // How deep is too deep for CSV depends on the stack, which threads have more of.
+    if (format === 'csv' && status === 200) {
+      t.ok(text.includes(`${'['.repeat(9000)}${']'.repeat(9000)}`), 'csv is whole');
+      continue;
+    }
     t.equal(status, 400, format);
-    t.match(text, /nested too deeply/, format);
+    t.match(text.slice(0, 500), /nested too deeply/, format);
     await t.rejects(
       get(service, `/items/deep?offset=1&sort=id&limit=-1&export=${format}`),
       `${format}: the transfer breaks off`,
