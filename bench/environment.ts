@@ -98,6 +98,9 @@ export async function startService(options: ServiceOptions): Promise<RunningServ
       ...settings,
     },
     stdio: ['ignore', 'pipe', 'inherit'],
+    // A session of its own, as where it is installed: Linux shares a processor out by sessions, of which each backend of PostgreSQL
+    // has one, and the service would have one with the load.
+    detached: true,
   });
   try {
     const url = await readUrl(child);

@@ -60,7 +60,9 @@ export async function startProgram(
   isReady: () => Promise<boolean>,
   signal: AbortSignal,
 ): Promise<ChildProcess> {
-  const child = spawn(program, args, { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] });
+  // In a session of its own, like the service.
+  const options = { env: { ...process.env, ...env }, detached: true };
+  const child = spawn(program, args, { ...options, stdio: ['ignore', 'pipe', 'pipe'] });
   let said = '';
   let failure: Error | undefined;
   for (const stream of [child.stdout, child.stderr]) {
