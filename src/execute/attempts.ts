@@ -12,23 +12,35 @@ import { namesOf } from './written.js';
 /** Of one request. */
 export const ATTEMPTS = 10;
 
+/**
+ * The same key collides so often where nobody else is to blame: two spellings of one key in the payload, a row that policies of
+ * the database hide, a trigger that chooses the key. It is a value that has to be unique and is not.
+ */
+const SAME_KEY = 3;
+
 /** `repair` is called where the same key collides again. */
 export async function attempt<Result>(
   mirror: Mirror,
   work: (model: Model) => Promise<Result>,
   repair: (conflict: Conflict) => Promise<void>,
 ): Promise<Result> {
+  let before: Conflict | null = null;
+  let same = 0;
   for (let count = 1; ; count++) {
     const { model } = mirror;
     try {
       return await work(model);
     } catch (error) {
+      const conflict = error instanceof Conflict ? error : null;
+      same = conflict?.isSame(before) ? same + 1 : 1;
+      before = conflict;
+      if (conflict && same === SAME_KEY) throw finalError(conflict.cause, model);
       const stale = staleness(error);
       if (!(stale || isConflict(error))) throw finalError(error, model);
       if (count === ATTEMPTS) throw stale ? changing() : finalError(error, model);
       if (stale) await mirror.refresh(stale === 'certain');
       else await pause(count);
-      if (error instanceof Conflict && count > 1) await repair(error);
+      if (conflict && count > 1) await repair(conflict);
       // A structure that did not change is not to blame; the first time a prepared statement may be.
       if (stale && model === mirror.model && count > 1) throw finalError(error, model);
     }

@@ -6,10 +6,18 @@ import type { PlannedWrite } from '../plan/write.js';
 export class Conflict extends Error {
   /** Whose key collided. */
   readonly collection: Collection;
+  /** As PostgreSQL writes it. */
+  readonly key: string;
 
-  constructor(collection: Collection) {
-    super(`a key of "${collection.name}" was taken meanwhile`);
+  /** `cause` is the error of the database. */
+  constructor(collection: Collection, key: string, cause: unknown) {
+    super(`a key of "${collection.name}" was taken meanwhile`, { cause });
     this.collection = collection;
+    this.key = key;
+  }
+
+  isSame(other: Conflict | null): boolean {
+    return other !== null && this.collection.name === other.collection.name && this.key === other.key;
   }
 }
 
@@ -26,17 +34,24 @@ export function isTermination(error: unknown): boolean {
   return error instanceof Error && 'code' in error && error.code === '57P01';
 }
 
-/** A key collided that this request found missing, or took from a sequence while another request supplied it. */
+/**
+ * A key collided that this request found missing, or took from a sequence while another request supplied it. A key that the
+ * payload says is new is no conflict: an item has it already, and will have it when the request is repeated.
+ */
 export function asConflict(error: unknown, { plan, input }: PlannedWrite): Conflict | null {
   const failure = error as { code?: string; table_name?: string; detail?: string };
   if (failure.code !== '23505') return null;
   const [, column, key] = /^Key \("?(.*?)"?\)=\((.*)\) already exists/s.exec(failure.detail ?? '') ?? [];
-  const node = plan.nodes.find(({ verb, collection }, position) => {
-    if (collection.name !== failure.table_name && collection.kind !== 'partitioned') return false;
-    if (column !== collection.primaryKey.name || verb === 'update') return false;
-    return verb === 'upsert' || !input.nodes[position]?.some((row) => String(row.k) === key);
+  if (key === undefined) return null;
+  const makers = plan.nodes.flatMap(({ verb, collection }, position) => {
+    if (collection.name !== failure.table_name && collection.kind !== 'partitioned') return [];
+    if (column !== collection.primaryKey.name || verb === 'update') return [];
+    const names = input.nodes[position]?.some((row) => String(row.k) === key) ?? false;
+    return [{ verb, collection, names }];
   });
-  return node ? new Conflict(node.collection) : null;
+  if (makers.some(({ verb, names }) => verb === 'insert' && names)) return null;
+  const maker = makers.find(({ names }) => names) ?? makers[0];
+  return maker ? new Conflict(maker.collection, key, error) : null;
 }
 
 export function pause(attempt: number): Promise<void> {

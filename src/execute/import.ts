@@ -70,7 +70,11 @@ export interface WriteSession {
   readonly write: (rows: readonly Input[]) => Promise<void>;
 }
 
-async function tryRows(writing: WriteSession, rows: readonly Input[], again = true): Promise<unknown> {
+async function tryRows(
+  writing: WriteSession,
+  rows: readonly Input[],
+  before: Conflict | null = null,
+): Promise<unknown> {
   const { session, write } = writing;
   await session.query('savepoint batch');
   try {
@@ -80,9 +84,10 @@ async function tryRows(writing: WriteSession, rows: readonly Input[], again = tr
   } catch (error) {
     await session.query('rollback to savepoint batch');
     if (!(error instanceof Conflict)) return error;
-    if (!again) return serviceUnavailable('database', 'Others write the same items: nothing was imported');
+    if (error.isSame(before)) return error.cause;
+    if (before) return serviceUnavailable('database', 'Others write the same items: nothing was imported');
     await catchUp(error.collection, session);
-    return tryRows(writing, rows, false);
+    return tryRows(writing, rows, error);
   }
 }
 
