@@ -1,5 +1,5 @@
 /** Selections × model → what is shown of a row: wildcards expanded, aliases resolved, relations planned level by level. */
-import { forbiddenField } from '../errors.js';
+import { forbiddenField, invalidQuery } from '../errors.js';
 import type { Collection, Field } from '../mirror/model.js';
 import { type Call, NO_QUERY, type Query, type Selection, type ShapedSelection } from '../request/ast.js';
 import { planGroups } from './aggregate.js';
@@ -43,12 +43,22 @@ export function planOutputs(
   if (selections.some(isShaped)) {
     return (selections as readonly ShapedSelection[]).map((each) => planShaped(each, collection, position, planner));
   }
+  checkDeep(collection, position);
   for (const [name, wanted] of expand(selections, collection, position)) {
     spend(planner, 1);
     const output = planOutput(name, wanted, collection, position, planner);
     if (output) outputs.push(output);
   }
   return outputs;
+}
+
+/** A name in `deep` that leads nowhere would lose its conditions. */
+function checkDeep(collection: Collection, { query, place }: Position): void {
+  for (const { name } of query.deep) {
+    const target = query.alias.find((alias) => alias.name === name)?.target.path[0] ?? name;
+    const { field } = fieldNamed(collection, target, `${place}, deep`);
+    if (!field.relation) throw invalidQuery(`${place}, deep: "${name}" is no relation`);
+  }
 }
 
 /** By output name, in the order in which they first appear; what is said of one field in several places adds up. */

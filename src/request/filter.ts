@@ -17,7 +17,7 @@ import {
   TEXT_OPERATORS,
 } from './ast.js';
 import { parseExpression, parseJsonPath } from './expression.js';
-import { type Input, type ParseContext, readObject } from './query.js';
+import { checkObject, type Input, type ParseContext, readIndexedList, readObject } from './query.js';
 import { parseVariable } from './variables.js';
 
 export function parseFilter(input: Input, context: ParseContext): Filter {
@@ -47,10 +47,13 @@ function parseEntry(key: string, value: unknown, context: ParseContext, depth: n
     case '_some':
     case '_none':
       if (owner === null) throw invalidQuery(`"${key}" needs a relation above it`);
-      return { kind: key === '_some' ? 'some' : 'none', filter: parseObject(value ?? {}, context, depth, owner) };
+      return {
+        kind: key === '_some' ? 'some' : 'none',
+        filter: parseObject(checkObject(value, key), context, depth, owner),
+      };
     case '_json':
       if (owner === null) throw invalidQuery('"_json" needs a field above it');
-      return { kind: 'json', filter: parseJsonFilter(readObject(value, '_json'), context) };
+      return { kind: 'json', filter: parseJsonFilter(readCondition(value, '_json'), context) };
   }
   if (key.startsWith('$FOLLOW(')) return parseFollow(key, value, context, depth);
   if (key === '_regex' || key === '_submitted') return parsePayloadOperator(key, value, context, owner);
@@ -76,7 +79,17 @@ function parsePayloadOperator(key: string, value: unknown, context: ParseContext
   return compare('regex', { kind: 'slot', slot: context.values.add(pattern) });
 }
 
-/** A list, or what brackets with indices made of one. */
+function readFilters(input: unknown, key: string): readonly unknown[] {
+  const list = readIndexedList(input);
+  if (!list) throw invalidQuery(`"${key}" has to be a list of filters`);
+  return list;
+}
+
+/** An object, or its JSON text as URLs carry it. */
+function readCondition(input: unknown, key: string): Input {
+  return typeof input === 'string' && input.trim() !== '' ? readObject(input, key) : checkObject(input, key);
+}
+
 function parseBranches(
   input: unknown,
   context: ParseContext,
@@ -84,9 +97,7 @@ function parseBranches(
   owner: string | null,
   key: string,
 ): Filter[] {
-  const list = typeof input === 'object' && input !== null && !Array.isArray(input) ? Object.values(input) : input;
-  if (!Array.isArray(list)) throw invalidQuery(`"${key}" has to be a list of filters`);
-  return list.map((each) => {
+  return readFilters(input, key).map((each) => {
     if (owner === null && (each === null || typeof each !== 'object'))
       throw invalidQuery(`"${key}" has to be a list of filters`);
     return parseObject(each, context, depth, owner);
@@ -151,8 +162,7 @@ function parseListOperand(operator: Operator, input: unknown, context: ParseCont
     const variable = parseVariable(list.trim());
     if (variable) return place(variable, context);
     list = list.split(',').map((each) => each.trim());
-  } else if (list !== null && typeof list === 'object' && !Array.isArray(list)) list = Object.values(list);
-  else if (!Array.isArray(list)) list = [list];
+  } else list = readIndexedList(list) ?? [list];
   const values = (list as unknown[]).map((each) => scalar(each, owner));
   if (values.length === 0 || (values.length === 1 && values[0] === ''))
     throw invalidQuery(`"_${operator}" of "${owner}" needs a list of values`);
@@ -176,7 +186,7 @@ function dynamic(text: string, owner: string): { variable: string } | null {
 }
 
 function parseShape(input: unknown, context: ParseContext, owner: string): Operand {
-  const shape = readObject(input, owner);
+  const shape = readCondition(input, owner);
   return { kind: 'slot', slot: context.values.add(JSON.stringify(shape)) };
 }
 
@@ -224,10 +234,9 @@ function parseJsonFilter(input: Input, context: ParseContext): JsonFilter {
   for (const [key, value] of Object.entries(input)) {
     context.values.count(1);
     if (key === '_and' || key === '_or') {
-      const list = Array.isArray(value) ? value : Object.values(readObject(value, key));
       filters.push({
         kind: key === '_and' ? 'and' : 'or',
-        filters: list.map((each) => parseJsonFilter(readObject(each, key), context)),
+        filters: readFilters(value, key).map((each) => parseJsonFilter(checkObject(each, key), context)),
       });
       continue;
     }
@@ -263,10 +272,9 @@ export function parseHaving(input: Input, context: ParseContext): Filter {
   const filters = Object.entries(input).map(([key, value]): Filter => {
     context.values.count(1);
     if (key === '_and' || key === '_or') {
-      const list = Array.isArray(value) ? value : Object.values(readObject(value, key));
       return {
         kind: key === '_and' ? 'and' : 'or',
-        filters: list.map((each) => parseHaving(readObject(each, key), context)),
+        filters: readFilters(value, key).map((each) => parseHaving(checkObject(each, key), context)),
       };
     }
     if (!(AGGREGATES as readonly string[]).includes(key))

@@ -57,12 +57,13 @@ function parseLevel(input: Input, prefix: '' | '_', context: ParseContext, depth
   const aggregate = get('aggregate');
   const groupBy = get('groupBy') ?? (prefix === '_' ? get('group') : undefined);
   const deep = prefix === '' ? readObject(get('deep'), 'deep') : input;
+  const alias = parseAlias(get('alias'), context);
   return {
     fields: fields === undefined || prefix === '_' ? null : parseFields(fields, context),
-    alias: parseAlias(get('alias'), context),
+    alias,
     filter: filter === undefined ? null : parseFilter(readObject(filter, 'filter'), context),
     search: parseSearch(get('search'), context),
-    sort: parseSort(get('sort'), context),
+    sort: parseSort(get('sort'), alias, context),
     limit: parseLimit(get('limit'), context),
     offset: parseCount(get('offset'), 'offset', context),
     // Page 0 is no page: an offset beside it counts.
@@ -78,7 +79,15 @@ function parseLevel(input: Input, prefix: '' | '_', context: ParseContext, depth
   };
 }
 
-/** A JSON text or an object. */
+/** Index keys are what the parser of query strings makes of a list beyond QUERYSTRING_ARRAY_LIMIT. */
+export function readIndexedList(input: unknown): readonly unknown[] | null {
+  if (Array.isArray(input)) return input;
+  if (input === null || typeof input !== 'object') return null;
+  const keys = Object.keys(input);
+  return keys.length > 0 && keys.every((key) => /^\d+$/.test(key)) ? Object.values(input) : null;
+}
+
+/** A JSON text or an object; nothing at all is an object without keys. */
 export function readObject(input: unknown, parameter: string): Input {
   let object = input;
   if (typeof input === 'string') {
@@ -90,14 +99,39 @@ export function readObject(input: unknown, parameter: string): Input {
     }
   }
   if (object === undefined || object === null) return {};
-  if (typeof object !== 'object' || Array.isArray(object)) throw invalidQuery(`"${parameter}" has to be an object`);
-  return object as Input;
+  return checkObject(object, parameter);
 }
+
+/** Where an object is a condition, null is none: it must not be read as one that always holds. */
+export function checkObject(input: unknown, parameter: string): Input {
+  if (input === null || typeof input !== 'object' || Array.isArray(input))
+    throw invalidQuery(`"${parameter}" has to be an object`);
+  return input as Input;
+}
+
+const DEEP_PARAMETERS: ReadonlySet<string> = new Set(
+  [
+    'fields',
+    'alias',
+    'filter',
+    'search',
+    'sort',
+    'limit',
+    'offset',
+    'page',
+    'aggregate',
+    'groupBy',
+    'group',
+    'having',
+    'backlink',
+  ].map((name) => `_${name}`),
+);
 
 function parseDeep(input: Input, context: ParseContext, depth: number): Query['deep'] {
   const deep: { name: string; query: Query }[] = [];
   for (const [name, value] of Object.entries(input)) {
-    if (name.startsWith('_')) continue;
+    if (depth > 0 && DEEP_PARAMETERS.has(name)) continue;
+    if (name.startsWith('_')) throw invalidQuery(`"${name}" is no parameter of "deep"`);
     deep.push({ name, query: parseLevel(readObject(value, `deep.${name}`), '_', context, depth + 1) });
   }
   return deep;
@@ -125,13 +159,25 @@ function parseSearch(input: unknown, context: ParseContext): Slot | null {
   return term === '' ? null : context.values.add(term);
 }
 
-function parseSort(input: unknown, context: ParseContext): SortKey[] | null {
+function parseSort(input: unknown, aliases: readonly Alias[], context: ParseContext): SortKey[] | null {
   if (input === undefined) return null;
   const keys = parseList(input, 'sort').map((text) => {
     const descending = text.startsWith('-');
-    return { expression: parseExpression(descending ? text.slice(1) : text, 'sort', context), descending };
+    const expression = parseExpression(descending ? text.slice(1) : text, 'sort', context);
+    return { expression: replaceAlias(expression, aliases), descending };
   });
   return keys.length === 0 ? null : keys;
+}
+
+/** A name that `alias` defines stands for its target, as it does in `fields`. */
+function replaceAlias(expression: Expression, aliases: readonly Alias[]): Expression {
+  const [first, ...rest] = expression.path;
+  const target = aliases.find(({ name }) => name === first)?.target;
+  if (!target) return expression;
+  if (!target.call) return { ...expression, path: [...target.path, ...rest] };
+  if (rest.length > 0 || expression.call)
+    throw invalidQuery(`"${expression.text}" in "sort": the alias "${first}" is a function and has no fields`);
+  return { ...target, text: expression.text };
 }
 
 const SMALL_PAGE = 100;

@@ -1,0 +1,94 @@
+/** Conditions that cannot be understood are refused, wherever they stand: none is dropped. Sorts take aliases. */
+import t from 'tap';
+import { type Answer, createLibrary, get, request, startDatabase, startTestService } from './support.js';
+
+const server = await startDatabase();
+const service = await startTestService({ databaseUrl: await createLibrary(server, 'conditions') });
+
+function search(query: object): Promise<Answer> {
+  return request(service, 'SEARCH', '/items/articles', {
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ query }),
+  });
+}
+
+function ids(answer: Answer): unknown {
+  return answer.status === 200 ? (answer.json as { data: { id: unknown }[] }).data.map(({ id }) => id) : answer.json;
+}
+
+t.test('what is no condition is 400', async (t) => {
+  const filters: Record<string, unknown> = {
+    '_json: null': { meta: { _json: null } },
+    '_json: empty text': { meta: { _json: '' } },
+    '_json: list': { meta: { _json: [] } },
+    '_json: text': { meta: { _json: '"k"' } },
+    '_json._or: [null]': { meta: { _json: { _or: [null] } } },
+    '_json._or: null': { meta: { _json: { _or: null } } },
+    '_json._or: object': { meta: { _json: { _or: { k: { _eq: 1 } } } } },
+    '_json._and: text': { meta: { _json: { _and: 'k' } } },
+    '_json._and: [[]]': { meta: { _json: { _and: [[]] } } },
+    '_or: [null]': { _or: [null] },
+    '_or: null': { _or: null },
+    '_or: object': { _or: { title: { _eq: 'Zebra' } } },
+    '_and: object below a relation': { author: { _and: { name: { _eq: 'x' } } } },
+    '_and: object without keys': { _and: {} },
+    '_in: object': { id: { _in: { a: 1, b: 2 } } },
+    '_in: null': { id: { _in: null } },
+    '_between: object': { id: { _between: { from: 1, to: 2 } } },
+    '_some: null': { comments: { _some: null } },
+    '_none: null': { comments: { _none: null } },
+    '_none: list': { comments: { _none: [] } },
+    '_some: text': { comments: { _some: 'x' } },
+  };
+  for (const [name, filter] of Object.entries(filters)) {
+    const answer = await search({ filter, fields: ['id'] });
+    t.match(answer, { status: 400, json: { errors: [{ extensions: { code: 'INVALID_QUERY' } }] } }, name);
+  }
+  const having = (condition: unknown): Promise<Answer> =>
+    search({ aggregate: { count: '*' }, groupBy: ['status'], having: condition });
+  t.match(await having({ _or: [null] }), { status: 400 }, 'having: [null]');
+  t.match(await having({ _and: { count: { _gt: 100 } } }), { status: 400 }, 'having: an object for a list');
+});
+
+t.test('lists may be written as objects with indices, as URLs beyond the limit of lists are read', async (t) => {
+  t.strictSame(ids(await search({ filter: { _or: { 0: { id: 6 }, 1: { id: 7 } } }, fields: ['id'] })), [6, 7]);
+  t.strictSame(ids(await search({ filter: { id: { _in: { 0: 6, 1: 7 } } }, fields: ['id'] })), [6, 7]);
+  const many = Array.from({ length: 600 }, (_, n) => `filter[id][_in][${n}]=${n + 6}`).join('&');
+  t.strictSame(ids(await get(service, `/items/articles?fields=id&${many}`)), [6, 7, 8, 9, 10]);
+});
+
+t.test('names in deep that lead nowhere are refused', async (t) => {
+  const one = (query: string): Promise<Answer> => get(service, `/items/articles/1?fields=comments.id&${query}`);
+  t.match(await one('deep[comments][_filter][id][_eq]=2'), { json: { data: { comments: [{ id: 2 }] } } });
+  t.match(await one('deep[comments][_filtr][id][_eq]=2'), { status: 400 }, 'a parameter that does not exist');
+  t.match(await one('deep[_filter][id][_eq]=2'), { status: 400 }, 'a parameter without a relation');
+  t.match(await one('deep[coments][_filter][id][_eq]=2'), { status: 403 }, 'a relation that does not exist');
+  t.match(await one('deep[title][_filter][id][_eq]=2'), { status: 400 }, 'a field that is no relation');
+  t.match(await one('deep[comments][_filter][id][_eq]=2&deep[tags][_limit]=1'), { status: 200 }, 'one not shown');
+});
+
+t.test('sort takes aliases', async (t) => {
+  const sorted = async (query: string): Promise<unknown> => ids(await get(service, `/items/articles?${query}`));
+  const direct = await sorted('fields=id&sort=-title');
+  t.strictSame(await sorted('fields=id,t&alias[t]=title&sort=-t'), direct, 'a field');
+  t.strictSame(await sorted('fields=id&alias[t]=title&sort=-t'), direct, 'one that is not shown');
+  t.strictSame(
+    await sorted('fields=id,y&alias[y]=year(published_at)&sort=y,-id'),
+    await sorted('fields=id&sort=year(published_at),-id'),
+    'a function',
+  );
+  t.strictSame(
+    await sorted('fields=id,who.name&alias[who]=author&sort=who.name'),
+    await sorted('fields=id&sort=author.name'),
+    'a relation',
+  );
+  t.strictSame(await sorted('fields=id,title&alias[title]=slug&sort=title'), await sorted('fields=id&sort=slug'));
+  t.match(await get(service, '/items/articles?alias[y]=year(published_at)&sort=y.x'), { status: 400 });
+  t.match(await get(service, '/items/articles?alias[y]=nothing&sort=y'), { status: 403 });
+  const nested = 'fields=comments.id,comments.text&deep[comments][_alias][text]=body&deep[comments][_sort]=-text';
+  t.match(await get(service, `/items/articles/1?${nested}`), {
+    json: { data: { comments: [{ text: 'Spam' }, { text: 'Nice!' }, { text: 'I disagree' }] } },
+  });
+  const searched = await search({ fields: ['id'], alias: { t: 'title' }, sort: ['-t'] });
+  t.strictSame(ids(searched), direct, 'SEARCH');
+});
