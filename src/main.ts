@@ -32,7 +32,7 @@ Usage: lateral [start] [--option value ...]
 
   start      serves the database
   explain    shows the statement a request becomes, its parameters and PostgreSQL's plan; with --analyze it also runs
-  types      prints the collections as TypeScript
+  types      prints the collections as the TypeScript schema that the SDK of the API family takes
   import     writes the rows of a JSON, NDJSON or CSV file into a collection (by default the one the file is named after),
              all in one transaction; rows with a key that exists are changed, all others made
   schema     writes the structure to a file, compares it with one, or makes it what the file says (lateral schema --help)

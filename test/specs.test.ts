@@ -1,11 +1,7 @@
-/** The API as its tools see it: OpenAPI, the text of the GraphQL schema, TypeScript. */
-import { execFile } from 'node:child_process';
-import { promisify } from 'node:util';
+/** The API as its tools see it: OpenAPI, the text of the GraphQL schema. */
 import { Validator } from '@seriousme/openapi-schema-validator';
 import { buildSchema } from 'graphql';
 import t from 'tap';
-import typescript from 'typescript';
-import { packagePath } from '../src/files.js';
 import { createLibrary, get, request, startDatabase, startTestService, withSql } from './support.js';
 
 t.setTimeout(120_000);
@@ -78,39 +74,3 @@ t.test('the schema of GraphQL as text', async (t) => {
   const closed = await startTestService({ databaseUrl, GRAPHQL_INTROSPECTION: 'false' });
   t.equal((await get(closed, '/server/specs/graphql')).status, 403);
 });
-
-t.test('lateral types prints what the compiler accepts', async (t) => {
-  const run = promisify(execFile);
-  const main = packagePath('dist', 'src', 'main.js');
-  const { stdout } = await run(process.execPath, [main, 'types', '--database-url', databaseUrl], { timeout: 60_000 });
-  const use = `
-    const article: Articles = {} as Articles;
-    const id: number = article.id;
-    const rating: string | null = article.rating;
-    const names: string[] = article.comments.map((each) => (typeof each === 'object' ? (each.body ?? '') : String(each)));
-    const schema = {} as Schema;
-    const one: string | null = schema.settings.title;
-    const mood: 'sad' | 'ok' = schema["odd name/✓"][0]!.mood;
-    // @ts-expect-error: a number is no boolean
-    const wrong: boolean = article.id;
-    export { id, rating, names, one, mood, wrong };`;
-  t.strictSame(compile(stdout + use), []);
-});
-
-function compile(text: string): string[] {
-  const options = {
-    strict: true,
-    noEmit: true,
-    target: typescript.ScriptTarget.ES2022,
-    lib: ['lib.es2022.d.ts'],
-    types: [],
-  };
-  const host = typescript.createCompilerHost(options);
-  const read = host.getSourceFile.bind(host);
-  host.getSourceFile = (name, ...rest) =>
-    name === 'given.ts' ? typescript.createSourceFile(name, text, typescript.ScriptTarget.ES2022) : read(name, ...rest);
-  const program = typescript.createProgram(['given.ts'], options, host);
-  return typescript
-    .getPreEmitDiagnostics(program)
-    .map(({ messageText }) => typescript.flattenDiagnosticMessageText(messageText, '\n'));
-}

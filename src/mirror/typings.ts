@@ -1,69 +1,128 @@
-/** The model as TypeScript: one interface per collection, as REST shows its items, and one of all collections. */
+/**
+ * The model as the TypeScript schema that the family's SDK takes (`createDirectus<Schema>`): one interface per collection, and one of
+ * all collections. Dates, times, JSON and comma separated lists are the literals by which the SDK knows which functions and operators
+ * they have; it replaces them by the types of their values in what a request answers.
+ */
 import type { Collection, Field, Model } from './model.js';
 
+/** Our own collections that have a REST resource. The SDK knows them by names of its own. */
+const RESOURCES = ['access', 'activity', 'permissions', 'policies', 'revisions', 'roles', 'settings', 'users'];
+
+/** What the SDK replaces by the type of a value: an enum with such a label would be taken for it. */
+const LITERALS: ReadonlySet<string> = new Set(['json', 'csv', 'datetime', 'date', 'time']);
+
+interface Member {
+  /** The name under which the SDK asks for the collection. */
+  readonly key: string;
+  readonly type: string;
+  readonly collection: Collection;
+}
+
+type Members = ReadonlyMap<string, Member>;
+
 export function describeTypes(model: Model): string {
-  const collections = [...model.collections.values()].sort((one, other) => (one.name < other.name ? -1 : 1));
-  const names = nameAll(collections);
-  const typeOf = (name: string): string | null => names.get(name) ?? null;
-  const parts = collections.map((collection) =>
-    describeCollection(collection, names.get(collection.name) ?? '', typeOf),
+  const members = membersOf(model);
+  const each = [...members.values()];
+  const root = each.map(
+    ({ key, type, collection }) => `  ${quoteKey(key)}: ${type}${collection.singleton ? '' : '[]'};`,
   );
-  const members = collections.map(({ name, singleton }) => `  ${key(name)}: ${typeOf(name)}${singleton ? '' : '[]'};`);
   return [
-    '/** The collections of the service, as REST shows them. Relations are keys, or items where their fields are asked for. */',
-    `export interface Schema {\n${members.join('\n')}\n}`,
-    ...parts,
+    '/** The schema of the service for the SDK. Relations are keys, or items where their fields are asked for. */',
+    `export interface Schema {\n${root.join('\n')}\n}`,
+    ...each.map((member) => describeCollection(member, members)),
     '',
   ].join('\n\n');
 }
 
-function describeCollection(collection: Collection, name: string, typeOf: (name: string) => string | null): string {
+/** By collection: those of the user, then our own, unless the user has a table of the name that the SDK gives one. */
+function membersOf({ collections }: Model): Members {
+  const system = RESOURCES.map((name) => ({ key: `directus_${name}`, collection: collections.get(`service_${name}`) }));
+  const own = [...collections.values()].filter((collection) => !collection.system);
+  const listed = [
+    ...own.map((collection) => ({ key: collection.name, collection })),
+    ...system.flatMap(({ key, collection }) =>
+      collection?.system && !collections.has(key) ? [{ key, collection }] : [],
+    ),
+  ].sort((one, other) => (one.key < other.key ? -1 : 1));
+  const types = nameAll(listed.map(({ collection }) => collection));
+  return new Map(
+    listed.map(({ key, collection }) => [
+      collection.name,
+      { key, collection, type: types.get(collection.name) ?? collection.name },
+    ]),
+  );
+}
+
+function describeCollection({ collection, type }: Member, members: Members): string {
   const fields = [...collection.fields.values()].flatMap((field) => {
-    const type = fieldType(field, typeOf);
-    return type === null
+    const shown = fieldType(field, collection, members);
+    return shown === null
       ? []
-      : [`${comment(field.meta?.note ?? field.column?.comment, '  ')}  ${key(field.name)}: ${type};`];
+      : [`${comment(field.meta?.note ?? field.column?.comment, '  ')}  ${quoteKey(field.name)}: ${shown};`];
   });
   const note = comment(collection.meta?.note ?? collection.comment, '');
-  return `${note}export interface ${name} {\n${fields.join('\n')}\n}`;
+  return `${note}export interface ${type} {\n${fields.join('\n')}\n}`;
 }
 
 /** Null for what has no value: groups and presentation. */
-function fieldType(field: Field, typeOf: (name: string) => string | null): string | null {
+function fieldType(field: Field, collection: Collection, members: Members): string | null {
   const { relation, column } = field;
-  const nullable = (type: string): string => (column?.is_nullable === false ? type : `${type} | null`);
+  const nullable = (types: readonly string[]): string =>
+    [...new Set(column?.is_nullable === false ? types : [...types, 'null'])].join(' | ');
+  const related = (name: string): string | string[] => members.get(name)?.type ?? [];
   switch (relation?.kind) {
     case 'one-to-many': {
-      const related = typeOf(relation.manyCollection);
-      return related === null ? null : `(${related} | string | number)[]`;
+      const many = members.get(relation.manyCollection);
+      return many ? `${listOf(valueType(many.collection.primaryKey))} | ${many.type}[]` : null;
     }
-    case 'many-to-one': {
-      const related = typeOf(relation.oneCollection);
-      return nullable(related === null ? valueType(field) : `${valueType(field)} | ${related}`);
-    }
-    case 'many-to-any': {
-      const related = relation.allowedCollections.flatMap((name) => typeOf(name) ?? []);
-      return nullable([valueType(field), ...related].join(' | '));
-    }
+    case 'many-to-one':
+      return nullable([valueType(field), ...[relation.oneCollection].flatMap(related)]);
+    case 'many-to-any':
+      return nullable([valueType(field), ...relation.allowedCollections.flatMap(related)]);
     default:
-      return column ? nullable(valueType(field)) : null;
+      return column ? nullable([scopesOf(field, collection) ?? valueType(field)]) : null;
   }
+}
+
+/** The column that says where an item of a many-to-any relation is: by its literals the SDK knows what may be selected. */
+function scopesOf({ name }: Field, { fields }: Collection): string | null {
+  for (const { relation } of fields.values()) {
+    if (relation?.kind !== 'many-to-any' || relation.collectionField !== name) continue;
+    return relation.allowedCollections.map((each) => JSON.stringify(each)).join(' | ') || null;
+  }
+  return null;
+}
+
+function listOf(type: string): string {
+  return type.includes(' ') ? `(${type})[]` : `${type}[]`;
 }
 
 function valueType({ type, column }: Field): string {
   if (column?.is_array) return 'unknown[]';
-  if (column?.enum_values) return column.enum_values.map((value) => JSON.stringify(value)).join(' | ') || 'string';
+  const labels = column?.enum_values ?? [];
+  if (labels.length > 0 && !labels.some((label) => LITERALS.has(label))) {
+    return labels.map((label) => JSON.stringify(label)).join(' | ');
+  }
   switch (type) {
     case 'integer':
     case 'float':
       return 'number';
+    case 'bigInteger':
+    case 'decimal':
+      // Shown as strings, so that no digit is lost. The SDK offers the operators of order to numbers alone.
+      return 'string | number';
     case 'boolean':
       return 'boolean';
+    case 'dateTime':
+    case 'timestamp':
+      return "'datetime'";
+    case 'date':
+    case 'time':
     case 'json':
+    case 'csv':
+      return `'${type}'`;
     case 'unknown':
       return 'unknown';
-    case 'csv':
-      return 'string[]';
     default:
       return type.startsWith('geometry') ? 'unknown' : 'string';
   }
@@ -85,7 +144,7 @@ function nameAll(collections: readonly Collection[]): Map<string, string> {
   return names;
 }
 
-function key(name: string): string {
+function quoteKey(name: string): string {
   return /^[A-Za-z_$][\w$]*$/.test(name) ? name : JSON.stringify(name);
 }
 
