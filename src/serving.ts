@@ -9,6 +9,7 @@ import { Tokens } from './access/tokens.js';
 import type { Config } from './config.js';
 import { findAccount } from './execute/accounts.js';
 import { Database } from './execute/database.js';
+import { type Checks, checkHealth, type Health, Readiness } from './execute/health.js';
 import { Logins } from './execute/logins.js';
 import { Reads } from './execute/reads.js';
 import { Structure } from './execute/structure.js';
@@ -71,6 +72,8 @@ export interface Shared {
   readonly events: ReadonlyMap<Event['kind'], number>;
   /** The metrics of all threads. */
   readonly gather: Gather;
+  /** Of all threads. */
+  readonly health: () => Promise<Health>;
 }
 
 export interface Serving {
@@ -78,6 +81,10 @@ export interface Serving {
   take(news: News): void;
   /** The metrics of this thread. */
   collect(): Promise<readonly Metric[]>;
+  /** Whether this thread can do its work. */
+  check(): Promise<Checks>;
+  /** Requests that still come are answered; none should be sent. */
+  stopping(): void;
 }
 
 export function openDatabase(config: Config, url: string): Promise<Database> {
@@ -141,6 +148,7 @@ export async function createServing(config: Config, core: Core, shared: Shared, 
     post: await openPost(config.EMAIL_TRANSPORT, observe),
     publicUrl: () => config.PUBLIC_URL ?? shared.url(),
   };
+  const readiness = new Readiness(shared.health);
   const metrics = { config, events: shared.events, ...core, identities, router: () => router };
   const items = { identities, mirror, policies, reads, writes, limits: parseLimits(config) };
   const routes: Route[] = [
@@ -151,7 +159,7 @@ export async function createServing(config: Config, core: Core, shared: Shared, 
       routes: () => allRoutes,
       publicUrl: access.publicUrl,
     }),
-    ...serverRoutes({ config, identities, database, mirror }),
+    ...serverRoutes({ config, identities, database, health: shared.health, readiness }),
     ...metricsRoutes(metrics, shared.gather),
     ...authRoutes(access),
     ...accountRoutes(access),
@@ -194,7 +202,13 @@ export async function createServing(config: Config, core: Core, shared: Shared, 
         break;
     }
   };
-  return { router, take, collect: () => collect(metrics) };
+  return {
+    router,
+    take,
+    collect: () => collect(metrics),
+    check: () => checkHealth({ database, mirror }),
+    stopping: () => readiness.stop(),
+  };
 }
 
 export function parseLimits(config: Config): ParseLimits {

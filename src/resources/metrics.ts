@@ -82,6 +82,11 @@ async function defaultMetrics(): Promise<Metric[]> {
 
 async function show(exchange: Exchange, { config, identities }: MetricsServices, gather: Gather): Promise<Reply> {
   if (config.METRICS !== 'public') onlyAdministrator(await identities.identify(exchange));
+  return metricsReply(gather);
+}
+
+/** What all threads have counted, as Prometheus reads it. */
+export async function metricsReply(gather: Gather): Promise<Reply> {
   const registry = AggregatorRegistry.aggregate([...(await gather())]);
   return { status: 200, type: registry.contentType, body: await registry.metrics(), secret: true };
 }

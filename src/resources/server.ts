@@ -4,37 +4,35 @@ import type { Identities, Identity } from '../access/identity.js';
 import type { Config } from '../config.js';
 import { forbidden } from '../errors.js';
 import type { Database } from '../execute/database.js';
+import type { Health, Readiness } from '../execute/health.js';
 import { packageVersion } from '../files.js';
 import type { Exchange } from '../http/exchange.js';
 import { jsonText, type Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
-import type { Mirror } from '../mirror/watch.js';
 
 export interface ServerServices {
   readonly config: Config;
   readonly identities: Identities;
   readonly database: Database;
-  readonly mirror: Mirror;
+  /** Of all threads. */
+  readonly health: () => Promise<Health>;
+  readonly readiness: Readiness;
 }
 
 export function serverRoutes(services: ServerServices): Route[] {
   return [
-    {
-      method: 'GET',
-      path: '/server/ping',
-      handle: () => ({ status: 200, type: 'text/plain; charset=utf-8', body: 'pong' }),
-    },
+    { method: 'GET', path: '/server/ping', handle: () => pong },
+    { method: 'GET', path: '/server/ready', handle: async () => readyReply(await services.readiness.isReady()) },
     { method: 'GET', path: '/server/health', handle: (exchange) => health(exchange, services) },
     { method: 'GET', path: '/server/info', handle: (exchange) => info(exchange, services) },
   ];
 }
 
-interface Check {
-  readonly status: 'ok' | 'error';
-  readonly componentType: string;
-  readonly observedValue: number;
-  readonly observedUnit: string;
-  readonly output?: string;
+export const pong: Reply = { status: 200, type: 'text/plain; charset=utf-8', body: 'pong' };
+
+/** For balancers: everybody may ask, and nothing is said but whether to send requests. */
+export function readyReply(ready: boolean): Reply {
+  return { ...pong, status: ready ? 200 : 503, body: ready ? 'ready' : 'not ready' };
 }
 
 const check = {
@@ -42,6 +40,7 @@ const check = {
   properties: {
     status: { type: 'string' },
     componentType: { type: 'string' },
+    componentId: { type: 'string' },
     observedValue: { type: 'number' },
     observedUnit: { type: 'string' },
     output: { type: 'string' },
@@ -62,36 +61,15 @@ const healthBody = build({
 async function health(exchange: Exchange, services: ServerServices): Promise<Reply> {
   const identity = await identify(exchange, services);
   if (identity.user === null) throw forbidden();
-  const checks = {
-    'database:responseTime': [await checkDatabase(services)],
-    'mirror:collections': [checkMirror(services)],
-  };
-  const status = Object.values(checks).every(([each]) => each?.status === 'ok') ? 'ok' : 'error';
-  const body = identity.administrator
-    ? { status, releaseId: packageVersion, serviceId: 'lateral', checks }
-    : { status };
+  return healthReply(await services.health(), identity.administrator);
+}
+
+export function healthReply({ status, checks }: Health, whole: boolean): Reply {
+  const body = whole ? { status, releaseId: packageVersion, serviceId: 'lateral', checks } : { status };
   return {
-    status: status === 'ok' ? 200 : 503,
+    status: status === 'error' ? 503 : 200,
     type: 'application/health+json; charset=utf-8',
     body: healthBody(body),
-  };
-}
-
-async function checkDatabase({ database }: ServerServices): Promise<Check> {
-  const start = performance.now();
-  const outcome = await database.rows('select 1').then(
-    () => ({ status: 'ok' as const }),
-    (error: unknown) => ({ status: 'error' as const, output: error instanceof Error ? error.message : String(error) }),
-  );
-  return { ...outcome, componentType: 'datastore', observedValue: performance.now() - start, observedUnit: 'ms' };
-}
-
-function checkMirror({ mirror }: ServerServices): Check {
-  return {
-    status: 'ok',
-    componentType: 'component',
-    observedValue: mirror.model.collections.size,
-    observedUnit: 'collections',
   };
 }
 

@@ -1,9 +1,11 @@
 /** One thread, this one: it has the mirror at hand, and takes what it is told at once. */
 import { Policies } from '../access/policies.js';
 import type { Config } from '../config.js';
+import { type Health, joinHealth, unhealthy } from '../execute/health.js';
 import { type HttpServer, listen } from '../http/app.js';
 import { placeOf } from '../http/sockets.js';
 import type { Observer } from '../observe.js';
+import type { Gather } from '../resources/metrics.js';
 import { createCore, createServing, type Serving } from '../serving.js';
 import { type CentralNews, type Centre, type Threads, urlOf } from './threads.js';
 
@@ -38,7 +40,8 @@ export class Alone implements Threads {
       accessChanged: () => centre.accessChanged(),
       url: () => url,
       events: centre.events,
-      gather: async () => (this.#serving ? [await this.#serving.collect()] : []),
+      gather: this.gather,
+      health: this.health,
     };
     this.#serving = await createServing(config, core, shared, this.#observe);
     const options = { config, place: placeOf(config), limit: limits.requests, observe: this.#observe };
@@ -47,7 +50,15 @@ export class Alone implements Threads {
     return url;
   }
 
+  readonly gather: Gather = async () => (this.#serving ? [await this.#serving.collect()] : []);
+
+  readonly health = async (): Promise<Health> => {
+    const checks = this.#serving ? await this.#serving.check() : unhealthy('service:thread', 'it does not serve yet');
+    return joinHealth(new Map([['main', checks]]));
+  };
+
   async stop(): Promise<void> {
+    this.#serving?.stopping();
     await this.#http?.close(this.#config.SHUTDOWN_TIMEOUT);
   }
 }

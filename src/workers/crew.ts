@@ -5,9 +5,10 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Config } from '../config.js';
+import { checkHealth, type Health, joinHealth, unhealthy } from '../execute/health.js';
 import { type Reserved, reservePort } from '../http/sockets.js';
 import type { Observer } from '../observe.js';
-import { collectSources, observeProcess } from '../resources/metrics.js';
+import { collectSources, type Gather, observeProcess } from '../resources/metrics.js';
 import { Member } from './member.js';
 import type { Assignment, Question } from './messages.js';
 import { type CentralNews, type Centre, type StructureNews, type Threads, urlOf } from './threads.js';
@@ -49,6 +50,7 @@ export class Crew implements Threads {
   readonly #observe: Observer;
   readonly #closed = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
   #members: readonly Member[] = [];
+  #centre: Centre | null = null;
   #structure: StructureNews | null = null;
   #policies = '[]';
   #reserved: Reserved | null = null;
@@ -69,6 +71,7 @@ export class Crew implements Threads {
 
   async serve(centre: Centre): Promise<string> {
     const { databaseUrl, secret } = centre;
+    this.#centre = centre;
     const port = await this.#reserve();
     // From here to the first message to the workers nothing may be awaited: news would be lost.
     const structure = this.#structure;
@@ -158,7 +161,9 @@ export class Crew implements Threads {
         await accessChanged();
         return this.#inStep();
       case 'gather':
-        return Promise.all([...this.#members.map((member) => member.collect()), collectSources(centre)]);
+        return this.gather();
+      case 'health':
+        return this.health();
       case 'count-request':
         return limits.requests?.(question.address);
       case 'count-login':
@@ -167,6 +172,18 @@ export class Crew implements Threads {
         return limits.logins.forgive(question.address);
     }
   }
+
+  readonly gather: Gather = async () => {
+    const centre = this.#centre ? [collectSources(this.#centre)] : [];
+    return Promise.all([...this.#members.map((member) => member.collect()), ...centre]);
+  };
+
+  readonly health = async (): Promise<Health> => {
+    const main = this.#centre ? checkHealth(this.#centre) : unhealthy('service:thread', 'it does not serve yet');
+    const members = this.#members.map((member) => member.check());
+    const checks = await Promise.all([main, ...members]);
+    return joinHealth(new Map(checks.map((each, position) => [position === 0 ? 'main' : `worker ${position}`, each])));
+  };
 
   async #inStep(): Promise<void> {
     await Promise.all(this.#members.map((member) => member.inStep()));

@@ -1,17 +1,18 @@
 /** A worker's side of the conversation: it asks, is told, and follows the mirror of the main thread. */
 import type { MessagePort } from 'node:worker_threads';
+import type { Health } from '../execute/health.js';
 import type { LoginLimit } from '../http/limiter.js';
 import type { Leader } from '../mirror/follow.js';
 import { type Event, type Observer, withPlainError } from '../observe.js';
 import type { Metric } from '../resources/metrics.js';
 import type { News } from '../serving.js';
-import { errorOf, type FromWorker, type Question, type ToWorker } from './messages.js';
+import { errorOf, type FromWorker, type Question, type Reports, type ToWorker } from './messages.js';
 
 /** What a worker does when it is told to. */
 export interface Orders {
   news(news: Extract<ToWorker, { kind: 'news' }>['news']): void;
   listen(port: number, url: string): void;
-  collect(): Promise<readonly Metric[]>;
+  readonly report: { readonly [About in keyof Reports]: () => Promise<Reports[About]> };
   stop(): void;
   abandon(): void;
 }
@@ -62,6 +63,10 @@ export class Link {
     return (await this.#ask({ kind: 'gather' })) as readonly (readonly Metric[])[];
   }
 
+  async health(): Promise<Health> {
+    return (await this.#ask({ kind: 'health' })) as Health;
+  }
+
   #do(question: Question): Promise<void> {
     return this.#ask(question) as Promise<void>;
   }
@@ -86,12 +91,8 @@ export class Link {
       case 'listen':
         orders.listen(message.port, message.url);
         break;
-      case 'collect':
-        // A thread that cannot say what it has counted is no reason to end.
-        void orders
-          .collect()
-          .catch(() => [])
-          .then((metrics) => this.send({ kind: 'collected', number: message.number, metrics }));
+      case 'report':
+        void this.#report(message, orders);
         break;
       case 'stop':
         orders.stop();
@@ -100,6 +101,12 @@ export class Link {
         orders.abandon();
         break;
     }
+  }
+
+  async #report({ number, about }: Extract<ToWorker, { kind: 'report' }>, orders: Orders): Promise<void> {
+    // A thread that cannot say what it has counted is no reason to end.
+    const report = await orders.report[about]().catch(() => (about === 'metrics' ? [] : {}));
+    this.send({ kind: 'reported', number, report });
   }
 
   #settle({ number, failure, result }: Extract<ToWorker, { kind: 'answer' }>): void {

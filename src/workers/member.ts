@@ -1,8 +1,17 @@
 /** One worker, as the main thread sees it: what it was told and whether it has taken it, what it asks, and its end. */
 import { Worker } from 'node:worker_threads';
+import { type Checks, PATIENCE, unhealthy, within } from '../execute/health.js';
 import type { Event } from '../observe.js';
 import type { Metric } from '../resources/metrics.js';
-import { type Assignment, errorOf, type FromWorker, failureOf, type Question, type ToWorker } from './messages.js';
+import {
+  type Assignment,
+  errorOf,
+  type FromWorker,
+  failureOf,
+  type Question,
+  type Reports,
+  type ToWorker,
+} from './messages.js';
 import type { CentralNews } from './threads.js';
 
 const PROGRAM = new URL('./worker.js', import.meta.url);
@@ -19,7 +28,8 @@ export class Member {
   readonly #worker: Worker;
   readonly #superior: Superior;
   readonly #untaken = new Map<number, () => void>();
-  readonly #uncollected = new Map<number, (metrics: readonly Metric[]) => void>();
+  /** Called with nothing where the thread has ended. */
+  readonly #unreported = new Map<number, (report: Reports[keyof Reports] | null) => void>();
   #told = 0;
   #asked = 0;
   #latest: Promise<void> = Promise.resolve();
@@ -70,10 +80,25 @@ export class Member {
 
   /** Nothing, if there is nobody left to count. */
   collect(): Promise<readonly Metric[]> {
-    if (this.#gone) return Promise.resolve([]);
+    return this.#report('metrics').then((metrics) => metrics ?? []);
+  }
+
+  /** Also of one that has ended, or whose thread is busy with something else for too long. */
+  async check(): Promise<Checks> {
+    const failure = (output: string): Checks => unhealthy('service:thread', output);
+    return within(this.#report('health'), 2 * PATIENCE).then(
+      (checks) => checks ?? failure('the thread has ended'),
+      (error: Error) => failure(error.message),
+    );
+  }
+
+  #report<About extends keyof Reports>(about: About): Promise<Reports[About] | null> {
+    if (this.#gone) return Promise.resolve(null);
     const number = ++this.#asked;
-    this.#send({ kind: 'collect', number });
-    return new Promise((resolve) => this.#uncollected.set(number, resolve));
+    this.#send({ kind: 'report', number, about });
+    return new Promise((resolve) => {
+      this.#unreported.set(number, (report) => resolve(report as Reports[About] | null));
+    });
   }
 
   stop(): void {
@@ -111,9 +136,9 @@ export class Member {
         this.#untaken.get(message.number)?.();
         this.#untaken.delete(message.number);
         break;
-      case 'collected':
-        this.#uncollected.get(message.number)?.(message.metrics);
-        this.#uncollected.delete(message.number);
+      case 'reported':
+        this.#unreported.get(message.number)?.(message.report);
+        this.#unreported.delete(message.number);
         break;
       case 'question':
         this.#answer(message.number, message.question);
@@ -145,8 +170,8 @@ export class Member {
     this.#gone = true;
     for (const resolve of this.#untaken.values()) resolve();
     this.#untaken.clear();
-    for (const resolve of this.#uncollected.values()) resolve([]);
-    this.#uncollected.clear();
+    for (const resolve of this.#unreported.values()) resolve(null);
+    this.#unreported.clear();
     this.#fail(new Error('the thread has ended'));
   }
 }

@@ -5,6 +5,7 @@
  */
 import type { Config } from '../config.js';
 import { type ErrorCode, ServiceError, StartError } from '../errors.js';
+import type { Checks } from '../execute/health.js';
 import type { Event } from '../observe.js';
 import type { Metric } from '../resources/metrics.js';
 import type { News } from '../serving.js';
@@ -26,7 +27,7 @@ export interface Assignment {
 export type ToWorker =
   | { readonly kind: 'news'; readonly number: number; readonly news: CentralNews }
   | { readonly kind: 'answer'; readonly number: number; readonly failure: Failure | null; readonly result?: unknown }
-  | { readonly kind: 'collect'; readonly number: number }
+  | { readonly kind: 'report'; readonly number: number; readonly about: keyof Reports }
   | { readonly kind: 'listen'; readonly port: number; readonly url: string }
   | { readonly kind: 'stop' }
   /** The process ends, now. */
@@ -38,9 +39,15 @@ export type FromWorker =
   | { readonly kind: 'failed'; readonly failure: Failure }
   /** News with this number were taken. */
   | { readonly kind: 'taken'; readonly number: number }
-  | { readonly kind: 'collected'; readonly number: number; readonly metrics: readonly Metric[] }
+  | { readonly kind: 'reported'; readonly number: number; readonly report: Reports[keyof Reports] }
   | { readonly kind: 'question'; readonly number: number; readonly question: Question }
   | { readonly kind: 'event'; readonly event: Event };
+
+/** What a worker can be asked about itself. */
+export interface Reports {
+  readonly metrics: readonly Metric[];
+  readonly health: Checks;
+}
 
 /** What only the main thread can do. Most have no other answer than that it was done, or failed. */
 export type Question =
@@ -50,6 +57,8 @@ export type Question =
   | { readonly kind: 'access-changed' }
   /** Answered with the metrics of all threads. */
   | { readonly kind: 'gather' }
+  /** Answered with the health of all threads. */
+  | { readonly kind: 'health' }
   | { readonly kind: 'count-request'; readonly address: string }
   | { readonly kind: 'count-login'; readonly address: string }
   | { readonly kind: 'forgive-login'; readonly address: string };

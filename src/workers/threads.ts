@@ -4,9 +4,11 @@
  */
 import type { Config } from '../config.js';
 import type { Database } from '../execute/database.js';
+import type { Health } from '../execute/health.js';
 import type { Limits } from '../http/limiter.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Event } from '../observe.js';
+import type { Gather } from '../resources/metrics.js';
 import type { News } from '../serving.js';
 
 /** The structure as the mirror has it, as JSON, and the version of its model. */
@@ -34,6 +36,10 @@ export interface Threads {
   tell(news: CentralNews): Promise<void>;
   /** Begins to serve; answers the address. */
   serve(centre: Centre): Promise<string>;
+  /** What each thread has counted; nothing before they serve. */
+  readonly gather: Gather;
+  /** Of all threads. */
+  readonly health: () => Promise<Health>;
   /** Stops accepting, finishes what runs. */
   stop(): Promise<void>;
   /** Resolves if a thread dies: then the service as a whole is of no use any more. */

@@ -36,13 +36,15 @@ async function work({ config, databaseUrl, secret, structure, policies: held, cl
     url: () => url,
     events: new Map(),
     gather: link.gather.bind(link),
+    health: link.health.bind(link),
   };
-  const { router, take, collect } = await createServing(config, core, shared, observe);
+  const { router, take, collect, check, stopping } = await createServing(config, core, shared, observe);
   const begin = async (port: number): Promise<void> => {
     const place = { host: config.HOST, port, shared: true };
     http = await listen(router, { config, place, limit: limits.requests, observe });
   };
   const end = async (): Promise<void> => {
+    stopping();
     await http?.close(config.SHUTDOWN_TIMEOUT);
     await database.close();
   };
@@ -55,7 +57,7 @@ async function work({ config, databaseUrl, secret, structure, policies: held, cl
         (error: unknown) => link.send({ kind: 'failed', failure: failureOf(error) }),
       );
     },
-    collect,
+    report: { metrics: collect, health: check },
     stop: () => void end().then(() => leave(closed, 0), die),
     abandon: () => {
       http?.abandon();

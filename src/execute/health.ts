@@ -1,0 +1,133 @@
+/**
+ * Whether the service can do its work. Each thread says what it has checked, in one function for every listener and command that
+ * asks; what the threads say is put together here.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Mirror } from '../mirror/watch.js';
+import type { Database } from './database.js';
+
+/** `degraded`: it serves, but something is not as it should be. */
+export type Status = 'ok' | 'degraded' | 'error';
+
+export interface Check {
+  readonly status: Status;
+  readonly componentType: string;
+  /** Which thread, where there are several. */
+  readonly componentId?: string;
+  readonly observedValue: number;
+  readonly observedUnit: string;
+  readonly output?: string;
+}
+
+/** By what was checked. */
+export type Checks = Readonly<Record<string, readonly Check[]>>;
+
+export interface Health {
+  /** The worst of its checks. */
+  readonly status: Status;
+  readonly checks: Checks;
+}
+
+export interface Checked {
+  readonly database: Database;
+  readonly mirror: Mirror;
+}
+
+/** Milliseconds after which who does not answer is not there. */
+export const PATIENCE = 5_000;
+
+/** Of this thread. */
+export async function checkHealth(checked: Checked): Promise<Checks> {
+  return {
+    'database:responseTime': [await checkDatabase(checked)],
+    'mirror:collections': [checkMirror(checked)],
+  };
+}
+
+async function checkDatabase({ database }: Checked): Promise<Check> {
+  const start = performance.now();
+  const outcome = await within(database.rows('select 1'), PATIENCE).then(
+    () => ({ status: 'ok' as const }),
+    (error: unknown) => ({ status: 'error' as const, output: error instanceof Error ? error.message : String(error) }),
+  );
+  return { ...outcome, componentType: 'datastore', observedValue: performance.now() - start, observedUnit: 'ms' };
+}
+
+function checkMirror({ mirror }: Checked): Check {
+  return {
+    status: 'ok',
+    componentType: 'component',
+    observedValue: mirror.model.collections.size,
+    observedUnit: 'collections',
+  };
+}
+
+/** What several threads have checked, each under its name. */
+export function joinHealth(threads: ReadonlyMap<string, Checks>): Health {
+  const joined: Record<string, Check[]> = {};
+  for (const [name, checks] of threads)
+    for (const [subject, found] of Object.entries(checks)) {
+      const named = threads.size === 1 ? found : found.map((check) => ({ ...check, componentId: name }));
+      joined[subject] = [...(joined[subject] ?? []), ...named];
+    }
+  return { status: worst(Object.values(joined).flat()), checks: joined };
+}
+
+/** Of a thread that says nothing, or of a service that does not serve. */
+export function unhealthy(subject: string, output: string): Checks {
+  return {
+    [subject]: [{ status: 'error', componentType: 'system', observedValue: 0, observedUnit: 'threads', output }],
+  };
+}
+
+function worst(checks: readonly Check[]): Status {
+  const found = new Set(checks.map(({ status }) => status));
+  return found.has('error') ? 'error' : found.has('degraded') ? 'degraded' : 'ok';
+}
+
+/** Fails where the answer takes too long. */
+export async function within<Result>(answer: Promise<Result>, milliseconds: number): Promise<Result> {
+  const done = new AbortController();
+  const late = sleep(milliseconds, null, { signal: done.signal, ref: false }).then(
+    () => Promise.reject(new Error(`there was no answer within ${milliseconds} ms`)),
+    () => new Promise<never>(() => {}),
+  );
+  return Promise.race([answer, late]).finally(() => done.abort());
+}
+
+/** Milliseconds that an answer about readiness is good: anybody may ask, and each answer takes a statement. */
+const FRESH = 1_000;
+
+/** Whether requests should be sent here. Questions at the same time, or soon after one another, are answered once. */
+export class Readiness {
+  readonly #health: () => Promise<Health>;
+  #asked: Promise<boolean> | null = null;
+  #stopping = false;
+
+  constructor(health: () => Promise<Health>) {
+    this.#health = health;
+  }
+
+  /** From now on none should. */
+  stop(): void {
+    this.#stopping = true;
+  }
+
+  async isReady(): Promise<boolean> {
+    if (this.#stopping) return false;
+    this.#asked ??= this.#ask();
+    return (await this.#asked) && !this.#stopping;
+  }
+
+  async #ask(): Promise<boolean> {
+    try {
+      return (await this.#health()).status !== 'error';
+    } catch {
+      return false;
+    } finally {
+      setTimeout(() => {
+        this.#asked = null;
+      }, FRESH).unref();
+    }
+  }
+}
