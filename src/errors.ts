@@ -181,6 +181,8 @@ export function fromDatabase(error: unknown, use: 'query' | 'key'): unknown {
   // Too many columns, too deep a nesting, too long a row: limits of PostgreSQL itself.
   if (/^54/.test(code)) return invalidQuery('The query is too large or too deep for the database');
   if (code === '42501') return forbidden();
+  if (code === 'CONNECTION_SHARED')
+    return serviceUnavailable('database', 'A pooler mixes its connections up: it has to keep one for each session');
   if (isConnectionFailure(code)) return serviceUnavailable('database', 'It cannot be reached');
   // Memory, disk, or a limit that its administrator has set.
   if (/^53/.test(code)) return serviceUnavailable('database', 'It is short of resources');

@@ -147,7 +147,7 @@ async function startSources(
     started.add(() => embedded.stop());
     databaseUrl = embedded.url;
   }
-  const database = await openDatabase(config, databaseUrl);
+  const database = await openDatabase(config, databaseUrl, config.DATABASE_URL !== null);
   started.add(() => database.close());
   await migrate(database, config.DATABASE_URL === null && config.DEMO_DATA, observe).catch((error: unknown) => {
     const denied = error instanceof Error && 'code' in error && error.code === '42501';

@@ -87,7 +87,8 @@ export interface Serving {
   stopping(): void;
 }
 
-export function openDatabase(config: Config, url: string): Promise<Database> {
+/** Where the server is not our own there may be a pooler in between: `checksSessions` once for all threads. */
+export function openDatabase(config: Config, url: string, checksSessions: boolean): Promise<Database> {
   return Database.open({
     url,
     schema: config.DATABASE_SCHEMA,
@@ -98,6 +99,7 @@ export function openDatabase(config: Config, url: string): Promise<Database> {
     waitTimeout: config.DATABASE_WAIT_TIMEOUT,
     statementTimeout: config.DATABASE_STATEMENT_TIMEOUT,
     connectTimeout: config.DATABASE_CONNECT_TIMEOUT,
+    checksSessions,
   });
 }
 

@@ -64,6 +64,7 @@ function ask(wire: Wire, ...questions: readonly Question[]): Promise<Rows[]> {
         text,
         parameters,
         prepare,
+        columns: null,
         row: (number: number, cell: Buffer | null) =>
           all[position]?.push([number, cell === null ? null : cell.toString()]),
         end: (error: Error | null) => {
@@ -123,6 +124,7 @@ async function holdLent(wire: Wire, rows: number, size: number): Promise<{ heard
   };
   await new Promise<void>((resolve, reject) => {
     wire.run({
+      columns: 2,
       text: 'select n, repeat(chr(97 + n % 26), $1::int + n % 50) from generate_series(1, $2::int) n',
       parameters: [String(size), String(rows)],
       prepare: true,

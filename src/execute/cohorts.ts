@@ -182,6 +182,7 @@ export class Cohorts {
       text,
       parameters: parameters.map((_, slot) => arrayLiteral(members.map((member) => member.parameters[slot] ?? null))),
       prepare: true,
+      columns: 2,
       isAbandoned: () => parted || members.every(isGone),
       row: (number, cell) => members[number - 1]?.take(cell),
       end: (error, unsent) => {
@@ -203,6 +204,7 @@ function alone({ shape }: Queue, member: Member, end: End): Errand {
     text: shape.statement.text,
     parameters: member.parameters,
     prepare: member.prepare,
+    columns: 1,
     isAbandoned: () => member.isGone,
     row: (_, cell) => member.take(cell),
     end: (error, unsent) => {
@@ -218,6 +220,7 @@ function shared(text: string, members: readonly Member[], end: End): Errand {
     text,
     parameters: [],
     prepare: true,
+    columns: 1,
     isAbandoned: () => members.every(isGone),
     row: (_, cell) => {
       for (const member of members) member.take(cell);

@@ -5,6 +5,7 @@ import { StartError } from '../errors.js';
 import { packageVersion } from '../files.js';
 import { quoteIdentifier } from '../sql/fragment.js';
 import { Joiner, openDriverSocket, type Place } from './driver-socket.js';
+import { checkSessions } from './pooler.js';
 import { cellOptions, type Session, SessionPool } from './sessions.js';
 import type { Target } from './socket.js';
 import { Wire } from './wire.js';
@@ -25,6 +26,8 @@ export interface DatabaseOptions {
   readonly statementTimeout: number;
   /** Milliseconds. */
   readonly connectTimeout: number;
+  /** Whether to find out first that a connection is a session of its own. */
+  readonly checksSessions?: boolean;
 }
 
 export type Pool = postgres.Sql;
@@ -76,6 +79,8 @@ export class Database {
         await pool`select current_setting('server_version_num')::int as version, to_regnamespace(${quoteIdentifier(options.schema)}) is not null as found`;
       if (Number(row?.version) < 150_000) throw new StartError('PostgreSQL 15 or newer is needed');
       if (!row?.found) throw new StartError(`DATABASE_SCHEMA: the database has no schema "${options.schema}"`);
+      const openOne = (): Pool => openClient(options, { max: 1, max_pipeline: 0 }, options.statementTimeout);
+      if (options.checksSessions) await checkSessions(openOne, options.schema, options.connectTimeout);
     } catch (error) {
       await pool.end({ timeout: 1 });
       throw error instanceof StartError
@@ -89,6 +94,7 @@ export class Database {
       new Wire(
         target,
         (socket, lost) => openClient(options, { ...session, ssl: false, socket, onclose: lost }, timeout, settings),
+        options.schema,
         onclose,
       );
     const sessions = (max: number, timeout: number, settings: Settings = {}): SessionPool =>
@@ -223,6 +229,8 @@ function describe(error: unknown, url: string): string {
   const message = error instanceof Error ? error.message : String(error);
   if (code === '28P01' || code === '28000') return `${message} (at ${place})`;
   if (code === '3D000') return message;
+  if (/^unsupported startup parameter/.test(message))
+    return `${message} (a pooler at ${place} refuses settings of a session: connect to PostgreSQL itself)`;
   if (/^(ECONNREFUSED|ENOTFOUND|EHOSTUNREACH|ETIMEDOUT|CONNECT_TIMEOUT|EAI_AGAIN)/.test(code)) {
     return `nothing answers at ${place} (${code})`;
   }

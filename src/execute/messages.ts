@@ -9,8 +9,6 @@ export interface Sent {
   /** Null when the connection has prepared it before. */
   readonly text: string | null;
   readonly parameters: readonly (string | null)[];
-  /** Statements that the connection is to forget. */
-  readonly forgotten: readonly string[];
 }
 
 /** Ends what was sent together: the server answers, and commits or takes all of it back. */
@@ -20,7 +18,7 @@ export const SYNC = Buffer.from([0x53, 0, 0, 0, 4]);
 const MOST_PARAMETERS = 65_535;
 
 /** Everything of one statement, in one piece. */
-export function writeStatement({ name, text, parameters, forgotten }: Sent): Buffer {
+export function writeStatement({ name, text, parameters }: Sent): Buffer {
   if (parameters.length > MOST_PARAMETERS)
     throw Object.assign(new Error(`a statement has at most ${MOST_PARAMETERS} parameters`), { code: '54000' });
   let size = 5 + (1 + name.length + 1 + 2 + 2 + 2) + 10;
@@ -32,14 +30,8 @@ export function writeStatement({ name, text, parameters, forgotten }: Sent): Buf
   }
   const textLength = text === null ? 0 : Buffer.byteLength(text);
   if (text !== null) size += 5 + name.length + 1 + textLength + 1 + 2;
-  for (const each of forgotten) size += 7 + each.length;
   const message = Buffer.allocUnsafe(size);
   let at = 0;
-  for (const each of forgotten) {
-    at = head(message, at, CLOSE, 6 + each.length);
-    message[at++] = PREPARED;
-    at = zeroEnded(message, at, each);
-  }
   if (text !== null) {
     at = head(message, at, PARSE, 4 + name.length + 1 + textLength + 1 + 2);
     at = zeroEnded(message, at, name);
@@ -51,6 +43,20 @@ export function writeStatement({ name, text, parameters, forgotten }: Sent): Buf
   at = head(message, at, EXECUTE, 9);
   message[at++] = 0;
   message.writeInt32BE(0, at);
+  return message;
+}
+
+/** Lets the server forget statements. */
+export function writeClosings(names: ReadonlySet<string>): Buffer {
+  let size = 0;
+  for (const name of names) size += 7 + name.length;
+  const message = Buffer.allocUnsafe(size);
+  let at = 0;
+  for (const name of names) {
+    at = head(message, at, CLOSE, 6 + name.length);
+    message[at++] = PREPARED;
+    at = zeroEnded(message, at, name);
+  }
   return message;
 }
 

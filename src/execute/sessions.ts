@@ -64,12 +64,13 @@ export class Session {
     if (this.#lost || !wire) throw connectionLost();
     const cells: (Buffer | null)[] = statements.map(() => null);
     return new Promise((resolve, reject) => {
-      const errands = statements.map(({ text, parameters, prepare }, position): Errand => {
+      const errands = statements.map(({ text, parameters, prepare, columns }, position): Errand => {
         this.#count();
         return {
           text,
           parameters,
           prepare,
+          columns: columns ?? null,
           row: (_, cell) => {
             cells[position] = keep(cell);
           },
@@ -137,6 +138,8 @@ export interface Prepared {
   readonly parameters: readonly (string | null)[];
   /** Whether the connection keeps it. */
   readonly prepare: boolean;
+  /** Of its rows; null where nobody looks at them. */
+  readonly columns?: 1 | null;
 }
 
 export interface Connection {

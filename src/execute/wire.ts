@@ -6,9 +6,10 @@
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type postgres from 'postgres';
-import { readError, SYNC, writeStatement } from './messages.js';
+import { readError, SYNC, writeClosings, writeStatement } from './messages.js';
 import { Prepared } from './prepared.js';
 import { failingSocket, openSocket, type Receiver, stopStatement, type Target } from './socket.js';
+import { closed, isFatal, isOutdated, isTaken, mixedUp } from './wire-errors.js';
 
 /** A statement to be run, told of its rows as they come. */
 export interface Errand {
@@ -16,6 +17,8 @@ export interface Errand {
   readonly parameters: readonly (string | null)[];
   /** Whether the connection keeps the statement for the next time. */
   readonly prepare: boolean;
+  /** Of a row: a cell, or a number and a cell. Null where nobody looks at them. */
+  readonly columns: 1 | 2 | null;
   /**
    * A row of a cell, or of a number and a cell. A cell of at most LENT bytes is lent until what has arrived with it is read and
    * the promises that were settled meanwhile have been heard: then its memory is used again. A larger one is the receiver's.
@@ -69,7 +72,7 @@ export class Wire implements Receiver {
   #opening: Promise<void> | null = null;
   readonly #waiting: (readonly Errand[])[] = [];
   readonly #sent: OnItsWay[] = [];
-  readonly #prepared = new Prepared();
+  readonly #prepared: Prepared;
   /** Attempts to open it that have failed since the last success, and when the next may be made. */
   #failures = 0;
   #resting = 0;
@@ -86,9 +89,10 @@ export class Wire implements Receiver {
   #partial: Buffer | null = null;
   #present = 0;
 
-  /** `onclose` is called when the connection is lost, or could not be opened. */
-  constructor(target: Target, open: OpenClient, onclose: () => void = () => {}) {
+  /** `scope` says in which schemas names are looked up. `onclose` is called when the connection is lost, or could not be opened. */
+  constructor(target: Target, open: OpenClient, scope: string, onclose: () => void = () => {}) {
     this.#target = target;
+    this.#prepared = new Prepared(scope);
     this.#onclose = onclose;
     this.#make = () => {
       const isCurrent = (): boolean => this.#client === client;
@@ -261,18 +265,20 @@ export class Wire implements Receiver {
 
   /** Adds to `introduced` the texts that the server has not seen. */
   #write(errands: readonly Errand[], introduced: string[]): Buffer {
-    // In front of all others: behind a statement that fails nothing is heard.
-    let forgotten = this.#prepared.takeForgotten();
     const messages: Buffer[] = [];
     for (const { text, parameters, prepare } of errands) {
       let name = prepare ? this.#prepared.nameOf(text) : '';
       const isNew = name === undefined || name === '';
       if (isNew) introduced.push(text);
       if (name === undefined) name = this.#prepared.remember(text);
-      messages.push(writeStatement({ name, text: isNew ? text : null, parameters, forgotten }));
-      forgotten = [];
+      messages.push(writeStatement({ name, text: isNew ? text : null, parameters }));
     }
     messages.push(SYNC);
+    // In front of all others: behind a statement that fails nothing is heard.
+    if (this.#prepared.forgotten.size > 0) {
+      messages.unshift(writeClosings(this.#prepared.forgotten));
+      this.#prepared.haveClosed();
+    }
     return Buffer.concat(messages);
   }
 
@@ -301,7 +307,13 @@ export class Wire implements Receiver {
   }
 
   #row(message: Buffer, start: number, owned: boolean): void {
+    const { errands, position } = this.#sent[0] as OnItsWay;
     const columns = message.readInt16BE(start);
+    const expected = errands[position]?.columns;
+    if (columns !== (expected ?? columns)) {
+      this.#distrust();
+      return;
+    }
     let at = start + 2;
     let number = 0;
     if (columns > 1) {
@@ -312,11 +324,22 @@ export class Wire implements Receiver {
     at += 4;
     let cell = length < 0 ? null : message.subarray(at, at + length);
     if (cell !== null && length > LENT && !owned) cell = Buffer.from(cell);
-    const { errands, position } = this.#sent[0] as OnItsWay;
     errands[position]?.row(number, cell);
   }
 
+  /** What arrives is not the answer to what was sent: nothing on this connection can be believed any more. */
+  #distrust(): void {
+    const socket = this.#socket;
+    this.#error = mixedUp();
+    this.#renew();
+    socket?.destroy();
+  }
+
   #end(): void {
+    if (this.#error !== null && isTaken(this.#error)) {
+      this.#distrust();
+      return;
+    }
     const { errands, repeated, introduced, understood } = this.#sent.shift() as OnItsWay;
     const error = this.#error;
     this.#error = null;
@@ -375,16 +398,3 @@ const ROW = 0x44;
 const COMPLETE = 0x43;
 const ERROR = 0x45;
 const READY = 0x5a;
-
-function isOutdated(error: Error): boolean {
-  const code = 'code' in error ? error.code : '';
-  return code === '26000' || (code === '0A000' && error.message.startsWith('cached plan'));
-}
-
-function isFatal(error: Error): boolean {
-  return !('severity' in error) || error.severity === 'FATAL' || error.severity === 'PANIC';
-}
-
-function closed(): Error {
-  return Object.assign(new Error('The connection was closed'), { code: 'CONNECTION_CLOSED' });
-}

@@ -68,6 +68,7 @@ interface Bound {
   readonly text: string;
   readonly parameters: (string | null)[];
   readonly prepare: boolean;
+  readonly columns: 1 | null;
 }
 
 export interface WriteServices {
@@ -296,7 +297,8 @@ export class Writes {
     const compiled = parsed && this.#compileShown(parsed, shown.caller);
     if (!compiled) return null;
     const { text, parameters } = keys ? compiled.statement : compiled.readBack();
-    return { text, parameters: bind(parameters, parsed.values, shown.caller), prepare: this.#reads.isKnown(compiled) };
+    const bound = bind(parameters, parsed.values, shown.caller);
+    return { text, parameters: bound, prepare: this.#reads.isKnown(compiled), columns: 1 };
   }
 
   #compileShown(parsed: Parsed, caller: Identity): Compiled | null {
@@ -332,7 +334,7 @@ export class Writes {
     const document = JSON.stringify({ ...input, nodes: await hashSecrets(input.nodes) });
     const values = receipt ? [document, receipt.id, receipt.fingerprint, this.#limits.receiptLifetime] : [document];
     const parameters = bind(statement.parameters, values, caller);
-    return { text: statement.text, parameters, prepare: this.#statements.isKnown(statement) };
+    return { text: statement.text, parameters, prepare: this.#statements.isKnown(statement), columns: null };
   }
 
   /** One transaction in which rows are written batch by batch; what `work` throws undoes all of it. */

@@ -22,7 +22,7 @@ async function work({ config, databaseUrl, secret, structure, policies: held, cl
   process.on('uncaughtException', die);
   const { observe } = link;
   await loadGrammar();
-  const database = await openDatabase(config, databaseUrl);
+  const database = await openDatabase(config, databaseUrl, false);
   const mirror = new FollowingMirror(structure.text, structure.version, database.schema, link.leader);
   const policies = new Policies();
   policies.take(held);

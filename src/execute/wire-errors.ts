@@ -1,0 +1,26 @@
+/** Failures of a connection whose bytes are ours: what they mean for the statements on it. */
+
+/** The server does not know the statement any more, or planned it for what is no more. */
+export function isOutdated(error: Error): boolean {
+  const code = 'code' in error ? error.code : '';
+  return code === '26000' || (code === '0A000' && error.message.startsWith('cached plan'));
+}
+
+/** A name is taken that this connection has not given: its backend serves others too. */
+export function isTaken(error: Error): boolean {
+  return 'code' in error && error.code === '42P05';
+}
+
+export function mixedUp(): Error {
+  return Object.assign(new Error('The connection is shared with others, as by a pooler'), {
+    code: 'CONNECTION_SHARED',
+  });
+}
+
+export function isFatal(error: Error): boolean {
+  return !('severity' in error) || error.severity === 'FATAL' || error.severity === 'PANIC';
+}
+
+export function closed(): Error {
+  return Object.assign(new Error('The connection was closed'), { code: 'CONNECTION_CLOSED' });
+}
