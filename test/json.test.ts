@@ -23,10 +23,15 @@ const TEXTS = [
   `repeat('long "text" ', 50000)`,
 ];
 const asText = (column: string): string => `${column}::text`;
-const utc = (column: string): string =>
-  `case when isfinite(${column}) then to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') else ${column}::text end`;
-const wallClock = (column: string): string =>
-  `case when isfinite(${column}) then to_char(${column}, 'YYYY-MM-DD"T"HH24:MI:SS') else ${column}::text end`;
+/** Fractions of seconds as far as they are set, by threes; what is before the year one says so at its end. */
+const moment = (column: string, zone: string, whole: string): string => `
+  case when not isfinite(${column}) then ${column}::text
+  else to_char(${column}${zone && " at time zone 'UTC'"}, 'YYYY-MM-DD"T"HH24:MI:SS')
+    || case when right(to_char(${column}, 'US'), 3) <> '000' then to_char(${column}, '.US')
+            when to_char(${column}, 'MS') <> '000' then to_char(${column}, '.MS') else '${whole}' end
+    || '${zone}' || case when extract(year from ${column}${zone && " at time zone 'UTC'"}) < 0 then ' BC' else '' end end`;
+const utc = (column: string): string => moment(column, 'Z', '.000');
+const wallClock = (column: string): string => moment(column, '', '');
 
 const KINDS: Readonly<Record<string, Kind>> = {
   small: { type: 'int2', values: ['-32768', '0'] },
@@ -46,10 +51,26 @@ const KINDS: Readonly<Record<string, Kind>> = {
   zoned_clock: { type: 'timetz', values: [`'23:59:59+02'`] },
   moment: {
     type: 'timestamptz',
-    values: [`'2024-02-29 12:00:00.123999+02'`, `'infinity'`, `'-infinity'`, `'12024-01-01 00:00:00+00'`],
+    values: [
+      `'2024-02-29 12:00:00.123999+02'`,
+      `'infinity'`,
+      `'-infinity'`,
+      `'12024-01-01 00:00:00+00'`,
+      `'0044-03-15 12:00:00.5+00 BC'`,
+    ],
     shown: utc,
   },
-  wall: { type: 'timestamp', values: [`'1969-12-31 23:59:59.5'`, `'-infinity'`], shown: wallClock },
+  wall: {
+    type: 'timestamp',
+    values: [
+      `'1969-12-31 23:59:59.5'`,
+      `'-infinity'`,
+      `'2024-02-29 12:00:00'`,
+      `'2024-02-29 12:00:00.000001'`,
+      `'0044-03-15 12:00:00.25 BC'`,
+    ],
+    shown: wallClock,
+  },
   span: { type: 'interval', values: [`'1 year 2 days -00:00:01'`] },
   document: { type: 'json', values: [`' { "b" : [1.50, "x\\ny"], "b": null } '`, `'null'`, `'"text"'`, `'7'`] },
   parsed: { type: 'jsonb', values: [`'{"b":[1.50,"x\\ny"],"a":null}'`, `'null'`] },

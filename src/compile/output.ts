@@ -5,14 +5,15 @@ import { type Fragment, sql } from '../sql/fragment.js';
 import type { Shown } from './json.js';
 
 /**
- * The column as JSON shows it. Numbers that JavaScript would round travel as text; instants are UTC with milliseconds
+ * The column as JSON shows it. Numbers that JavaScript would round travel as text; instants are UTC
  * whatever the zone of the session; the rest is what `to_json` makes of it.
  */
 export function showField(column: Fragment, field: Field, as: Representation = 'default'): Shown {
   if (field.special.includes('conceal'))
     return { form: 'quoted', text: sql`case when ${column} is null then null else '**********' end` };
   const base = baseType(field);
-  if (as === 'text') return PLAIN.has(base) ? quoted(column, base) : { form: 'value', value: sql`${column}::text` };
+  if (as === 'text' && PLAIN.has(base)) return quoted(column, base);
+  if (as === 'text' && !TEXTUAL.has(base)) return { form: 'value', value: sql`${column}::text` };
   switch (base) {
     case 'int2':
     case 'int4':
@@ -35,10 +36,10 @@ export function showField(column: Fragment, field: Field, as: Representation = '
       return { form: 'quoted', text: sql`translate(encode(${column}, 'base64'), E'\\n', '')` };
     case 'timestamptz':
       if (field.type !== 'timestamp') break;
-      return finite(column, sql`to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`);
+      return showInstant(column);
     case 'timestamp':
       if (field.type !== 'dateTime') break;
-      return finite(column, sql`to_char(${column}, 'YYYY-MM-DD"T"HH24:MI:SS')`);
+      return showWallClock(column);
   }
   if (field.type === 'csv')
     return { form: 'value', value: sql`case when ${column} = '' then '{}' else string_to_array(${column}, ',') end` };
@@ -47,6 +48,9 @@ export function showField(column: Fragment, field: Field, as: Representation = '
 
 /** Types whose text has no character that JSON escapes. */
 const PLAIN: ReadonlySet<string> = new Set(['int2', 'int4', 'int8', 'numeric', 'uuid']);
+
+/** Types that are shown as a text of the service's own making, in keys too. */
+const TEXTUAL: ReadonlySet<string> = new Set(['bytea', 'timestamp', 'timestamptz']);
 
 /** PostgreSQL's own type below domains; nothing for arrays, and for types of others. */
 function baseType({ column }: Field): string {
@@ -79,7 +83,31 @@ function textOf(column: Fragment, base: string): Fragment {
   }
 }
 
-/** Infinity has no digits: `to_char` would show nothing. */
-function finite(column: Fragment, shown: Fragment): Shown {
-  return { form: 'quoted', text: sql`case when isfinite(${column}) then ${shown} else ${column}::text end` };
+/**
+ * UTC with milliseconds, or with microseconds where some are set. `to_json` writes whole seconds faster than `to_char`; it
+ * also knows infinity, which has no digits. Neither can name an era before the zone, so ` BC` comes last, where PostgreSQL
+ * reads it again.
+ */
+function showInstant(column: Fragment): Shown {
+  const utc = sql`${column} at time zone 'UTC'`;
+  const digits = sql`case when ${column} = ${column}::timestamptz(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"' else 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' end`;
+  return json(
+    sql`case when isfinite(${column}) then case when ${column} >= '0001-01-01 00:00:00+00'::timestamptz and ${column} = ${column}::timestamptz(0) then left(pg_catalog.to_json(${utc})::text, -1) || '.000Z"' else '"' || to_char(${utc}, ${digits}) || ${era(sql`${column} < '0001-01-01 00:00:00+00'::timestamptz`)} end else pg_catalog.to_json(${column})::text end`,
+  );
+}
+
+/** Without fractions of seconds where there are none, else with milliseconds or microseconds. */
+function showWallClock(column: Fragment): Shown {
+  const digits = sql`case when ${column} = ${column}::timestamp(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS' else 'YYYY-MM-DD"T"HH24:MI:SS.US' end`;
+  return json(
+    sql`case when isfinite(${column}) and ${column} <> ${column}::timestamp(0) then '"' || to_char(${column}, ${digits}) || ${era(sql`${column} < '0001-01-01 00:00:00'::timestamp`)} else pg_catalog.to_json(${column})::text end`,
+  );
+}
+
+function era(before: Fragment): Fragment {
+  return sql`case when ${before} then ' BC"' else '"' end`;
+}
+
+function json(text: Fragment): Shown {
+  return { form: 'json', text };
 }

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { failedValidation, invalidPayload } from '../errors.js';
 import type { Column, Field } from '../mirror/model.js';
 import { isWithin, NUMBER, RANGES, UUID } from '../sql/codec.js';
+import { isClock, isMoment, readMoment } from '../sql/moment.js';
 
 /** Passwords and the like: replaced by their hash before the statement is sent. A class, so that no value of a payload is one. */
 export class Secret {
@@ -17,9 +18,7 @@ export class Secret {
 export const CONCEALED = '**********';
 
 const TEXTS = new Set(['text', 'varchar', 'bpchar', 'citext', 'name']);
-const DATE = /^[+-]?(\d{4,6})-(\d{2})-(\d{2})/;
-const TIME =
-  /^(?:(?:[01]\d|2[0-3]):[0-5]\d(?::(?:[0-5]\d|60)(?:\.\d{1,9})?)?|24:00(?::00(?:\.0{1,9})?)?)(?:Z|[+-]\d{2}(?::?\d{2})?)?$/;
+const MOMENTS = new Set(['date', 'dateTime', 'timestamp']);
 
 /** `path` leads to the value inside the payload. Null passes: whether it may is another question. */
 export function checkValue(field: Field, value: unknown, path: string): unknown {
@@ -66,8 +65,8 @@ function checkScalar(value: unknown, field: Field, column: Column, path: string)
   }
   if (column.enum_values && !column.enum_values.includes(text))
     throw misfit(path, `one of ${column.enum_values.join(', ')}`);
-  if (field.type === 'date' || field.type === 'dateTime' || field.type === 'timestamp') checkMoment(text, field, path);
-  if (field.type === 'time' && !TIME.test(text)) throw misfit(path, 'a time such as 13:45:00');
+  if (MOMENTS.has(field.type)) return checkMoment(text, field, path);
+  if (field.type === 'time' && !isClock(text)) throw misfit(path, 'a time such as 13:45:00');
   if (column.max_length !== null && [...text].length > column.max_length)
     throw failedValidation(field, 'too_long', path);
   return text;
@@ -119,27 +118,11 @@ function checkNumber(value: unknown, text: string, field: Field, column: Column,
   return text;
 }
 
-/** ISO dates and times; a day that the month does not have is refused here, where the field is known. */
-function checkMoment(text: string, field: Field, path: string): void {
-  if (/^-?infinity$/.test(text)) return;
-  const match = DATE.exec(text);
-  const rest = match ? text.slice(match[0].length) : '';
-  const [year, month, day] = (match?.slice(1) ?? []).map(Number);
-  const known =
-    match &&
-    day !== undefined &&
-    month !== undefined &&
-    month >= 1 &&
-    month <= 12 &&
-    day >= 1 &&
-    day <= daysIn(year as number, month);
-  const timed = rest === '' || (/^[T ]/.test(rest) && TIME.test(rest.slice(1)));
-  if (!known || !timed)
-    throw invalidPayload(`Invalid ${field.type === 'date' ? 'Date' : 'DateTime'} format in field "${path}"`);
-}
-
-function daysIn(year: number, month: number): number {
-  return new Date(Date.UTC(year, month, 0)).getUTCDate();
+/** A day that the month does not have is refused here, where the field is known. */
+function checkMoment(text: string, field: Field, path: string): string {
+  const moment = readMoment(text);
+  if (isMoment(moment)) return moment;
+  throw invalidPayload(`Invalid ${field.type === 'date' ? 'Date' : 'DateTime'} format in field "${path}"`);
 }
 
 function checkCsv(value: unknown, field: Field, path: string): string {

@@ -1,5 +1,6 @@
 /** How values are written for PostgreSQL, by the base type of the column they meet. */
 import { forbidden, invalidQuery, type ServiceError } from '../errors.js';
+import { readMoment } from './moment.js';
 
 export type Scalar = string | number | boolean;
 
@@ -24,6 +25,8 @@ interface Range {
   readonly harmless: number;
 }
 
+const MOMENTS: ReadonlySet<Codec> = new Set(['date', 'timestamp', 'timestamptz']);
+
 /** Numbers beyond these cannot be read by PostgreSQL. */
 const LARGEST: ReadonlyMap<string, number> = new Map([
   ['float4', 3.4e38],
@@ -41,7 +44,7 @@ export function encode(codec: Codec, value: Scalar | null, origin: Origin): stri
     if (value === false || value === 'false' || value === 0 || value === '0') return 'false';
     throw misfit(origin, 'it needs true or false');
   }
-  const text = String(value);
+  const text = MOMENTS.has(codec) ? readMoment(String(value)) : String(value);
   const isNumber = RANGES.has(codec) || codec === 'float4' || codec === 'float8' || codec === 'numeric';
   if (isNumber && typeof value === 'boolean') throw misfit(origin, 'it needs a number');
   if (!fits(codec, text)) throw misfit(origin, complaint(codec));

@@ -2,7 +2,7 @@
 select '{"data":{' || '"articles_aggregated":' || (
   select coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]')
   from (
-    select ('{"by":' || ('{"status":' || coalesce(pg_catalog.to_json("%p1"."%g0")::text, 'null') || '}') || ',"countAll":' || ("%p1"."%a0"::text)) || (',"sum":' || ('{"total":' || coalesce(pg_catalog.to_json("%p1"."%a1")::text, 'null') || '}') || ',"max":' || (coalesce('{"published_at":"' || case when isfinite("%p1"."%a2") then to_char("%p1"."%a2" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') else "%p1"."%a2"::text end || '"', '{"published_at":null') || '}') || '}') as "%j"
+    select ('{"by":' || ('{"status":' || coalesce(pg_catalog.to_json("%p1"."%g0")::text, 'null') || '}') || ',"countAll":' || ("%p1"."%a0"::text)) || (',"sum":' || ('{"total":' || coalesce(pg_catalog.to_json("%p1"."%a1")::text, 'null') || '}') || ',"max":' || ('{"published_at":' || coalesce(case when isfinite("%p1"."%a2") then case when "%p1"."%a2" >= '0001-01-01 00:00:00+00'::timestamptz and "%p1"."%a2" = "%p1"."%a2"::timestamptz(0) then left(pg_catalog.to_json("%p1"."%a2" at time zone 'UTC')::text, -1) || '.000Z"' else '"' || to_char("%p1"."%a2" at time zone 'UTC', case when "%p1"."%a2" = "%p1"."%a2"::timestamptz(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"' else 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' end) || case when "%p1"."%a2" < '0001-01-01 00:00:00+00'::timestamptz then ' BC"' else '"' end end else pg_catalog.to_json("%p1"."%a2")::text end, 'null') || '}') || '}') as "%j"
     from (
       select "%t1"."status" as "%g0", count(*) as "%a0", sum("%t1"."rating") as "%a1", max("%t1"."published_at") as "%a2"
       from "public"."articles" "%t1"

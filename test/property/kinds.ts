@@ -233,7 +233,7 @@ export function showValue(kind: KindName, value: Value): Expected {
     case 'decimal':
       return new Decimal(value as bigint, 1000n, 'text');
     case 'dateTime':
-      return String(value).slice(0, 19);
+      return String(value).replace('.000', '');
     case 'timestamp':
       return `${value}Z`;
     case 'time':
