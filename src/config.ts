@@ -16,6 +16,11 @@ const SECURE = 'Send the cookie over TLS alone; auto: where PUBLIC_URL or a trus
 const OPTIONS = {
   HOST: text('127.0.0.1', 'Address to listen on'),
   PORT: integer('8055', 0, 65_535, 'Port to listen on; 0 takes a free one'),
+  ADMIN_HOST: text('127.0.0.1', 'Address of the admin listener; who can reach it needs no token'),
+  ADMIN_PORT: optional(
+    integer(null, 0, 65_535),
+    'Port of the admin listener: ping, ready, health and metrics for balancers and scrapers, also over HTTP/1.0; 0 takes a free one, off when absent',
+  ),
   WORKERS: workers(
     '1',
     'Threads that serve the port and share its connections to PostgreSQL (on Linux); auto: by processors and connections',

@@ -3,6 +3,7 @@ import { type Logger, pino } from 'pino';
 
 export type Event =
   | { readonly kind: 'listening'; readonly url: string }
+  | { readonly kind: 'admin-listening'; readonly url: string }
   | { readonly kind: 'stopping'; readonly reason: string }
   | { readonly kind: 'stopped' }
   | { readonly kind: 'migrated'; readonly file: string }
@@ -53,6 +54,9 @@ function log(logger: Logger, event: Event): void {
   switch (event.kind) {
     case 'listening':
       logger.info(`listening on ${event.url}`);
+      break;
+    case 'admin-listening':
+      logger.info(`health and metrics on ${event.url}`);
       break;
     case 'stopping':
       logger.info(`stopping: ${event.reason}`);

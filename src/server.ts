@@ -11,22 +11,27 @@ import { startEmbedded } from './embedded/cluster.js';
 import { StartError } from './errors.js';
 import { type Credentials, createAdministrator, listenForSessions } from './execute/accounts.js';
 import type { Database } from './execute/database.js';
+import { type Health, joinHealth, Readiness, unhealthy } from './execute/health.js';
 import { forgetSessions } from './execute/logins.js';
 import { migrate } from './execute/migrate.js';
 import { forgetReceipts } from './execute/receipts.js';
 import { listen, policiesOf, sourceOf } from './execute/source.js';
+import { openAdmin } from './http/admin.js';
 import { createLimits } from './http/limiter.js';
 import type { Collection, Model } from './mirror/model.js';
 import { WatchingMirror } from './mirror/watch.js';
 import { countEvents, type Event, type Observer } from './observe.js';
+import { adminAnswers } from './resources/admin.js';
 import { type Core, createCore, openDatabase } from './serving.js';
 import { loadGrammar } from './sql/grammar.js';
 import { Alone } from './workers/alone.js';
 import { Crew, centralConfig } from './workers/crew.js';
-import type { CentralNews, Threads } from './workers/threads.js';
+import { type CentralNews, type Threads, urlOf } from './workers/threads.js';
 
 export interface Service {
   readonly url: string;
+  /** Of the admin listener; null where there is none. */
+  readonly adminUrl: string | null;
   /** The database that is mirrored, with its credentials. */
   readonly databaseUrl: string;
   /** The account that was made by this start; null when there were users already. */
@@ -67,6 +72,7 @@ export async function startService(config: Config, log: Observer, report: Report
   const started = new Started();
   try {
     const threads: Threads = config.WORKERS === 1 ? new Alone(config, observe) : new Crew(config, observe);
+    const admin = await startAdmin(config, threads, observe, started);
     const own = config.WORKERS === 1 ? config : centralConfig(config);
     const told = (news: CentralNews): void => void threads.tell(news);
     const { database, databaseUrl, mirror, policies } = await startSources(own, observe, report, started, told);
@@ -91,20 +97,58 @@ export async function startService(config: Config, log: Observer, report: Report
       events,
       accessChanged,
     });
+    admin.serving();
     observe({ kind: 'listening', url });
     advice.forEach(observe);
     return {
       url,
+      adminUrl: admin.url,
       databaseUrl,
       administrator,
       example: examplePath(mirror.model),
-      stop: () => started.stop(),
+      stop: () => {
+        admin.stopping();
+        return started.stop();
+      },
       failure: threads.failure,
     };
   } catch (error) {
     await started.stop();
     throw error;
   }
+}
+
+interface Admin {
+  readonly url: string | null;
+  serving(): void;
+  stopping(): void;
+}
+
+/** The first to be there and the last to go: balancers are told that requests are not taken yet, or any more. */
+async function startAdmin(config: Config, threads: Threads, observe: Observer, started: Started): Promise<Admin> {
+  let state: 'starting' | 'serving' | 'stopping' = 'starting';
+  const health = async (): Promise<Health> =>
+    state === 'serving' ? threads.health() : joinHealth(new Map([['main', unhealthy('service:state', state)]]));
+  const readiness = new Readiness(health);
+  const { ADMIN_HOST: host, ADMIN_PORT: port } = config;
+  let url: string | null = null;
+  if (port !== null) {
+    const metrics = config.METRICS !== 'off';
+    const server = await openAdmin(host, port, adminAnswers({ metrics, health, gather: threads.gather, readiness }));
+    started.add(() => server.close());
+    url = urlOf({ HOST: host }, server.port);
+    observe({ kind: 'admin-listening', url });
+  }
+  return {
+    url,
+    serving: () => {
+      state = 'serving';
+    },
+    stopping: () => {
+      state = 'stopping';
+      readiness.stop();
+    },
+  };
 }
 
 /** For commands that need the database but serve nothing: all is stopped when the work is done. */

@@ -46,7 +46,7 @@ export interface Threads {
   readonly failure: Promise<Error>;
 }
 
-export function urlOf(config: Config, port: number): string {
-  const host = config.HOST.includes(':') ? `[${config.HOST}]` : config.HOST;
+export function urlOf({ HOST }: Pick<Config, 'HOST'>, port: number): string {
+  const host = HOST.includes(':') ? `[${HOST}]` : HOST;
   return `http://${host}:${port}`;
 }

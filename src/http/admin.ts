@@ -1,0 +1,76 @@
+/**
+ * The admin listener: a small server of its own for balancers and scrapers, off by default. It speaks HTTP/1.0 as well, which
+ * the server for clients does not and the health checks of some proxies do, and it is there while the service starts and stops.
+ */
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { StartError } from '../errors.js';
+import { errorReply, type Reply } from './reply.js';
+
+export interface AdminServer {
+  readonly port: number;
+  close(): Promise<void>;
+}
+
+/** By path; what they answer is small and has no secrets of users. */
+export type AdminAnswers = Readonly<Record<string, () => Promise<Reply>>>;
+
+/** Nobody has more to ask at once. */
+const MOST_CONNECTIONS = 100;
+
+/** Milliseconds for a request to arrive, its head and all of it. */
+const HEAD_TIMEOUT = 5_000;
+const REQUEST_TIMEOUT = 10_000;
+
+/** OPTIONS is what haproxy's check sends unless it is told otherwise. */
+const METHODS = ['GET', 'HEAD', 'OPTIONS'];
+
+export async function openAdmin(host: string, port: number, answers: AdminAnswers): Promise<AdminServer> {
+  const server = createServer(
+    { headersTimeout: HEAD_TIMEOUT, requestTimeout: REQUEST_TIMEOUT, connectionsCheckingInterval: HEAD_TIMEOUT },
+    (request, response) => void answer(request, response, answers),
+  );
+  server.maxConnections = MOST_CONNECTIONS;
+  try {
+    server.listen(port, host);
+    await once(server, 'listening');
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new StartError(`cannot listen on ADMIN_HOST ${host}, ADMIN_PORT ${port}: ${reason}`);
+  }
+  return {
+    port: (server.address() as AddressInfo).port,
+    close: async () => {
+      const closed = once(server, 'close');
+      server.close();
+      server.closeAllConnections();
+      await closed;
+    },
+  };
+}
+
+async function answer(request: IncomingMessage, response: ServerResponse, answers: AdminAnswers): Promise<void> {
+  request.resume();
+  const path = (request.url ?? '').replace(/\?.*$/s, '').replace(/(?<=.)\/$/, '');
+  const found = Object.hasOwn(answers, path) ? answers[path] : undefined;
+  if (!found) return send(response, { status: 404, type: TEXT, body: 'not found' });
+  if (!METHODS.includes(request.method ?? ''))
+    return send(response, { status: 405, type: TEXT, body: 'not allowed', headers: { Allow: METHODS.join(', ') } });
+  send(response, await found().catch(errorReply));
+}
+
+const TEXT = 'text/plain; charset=utf-8';
+
+function send(response: ServerResponse, { status, type, body, headers }: Reply): void {
+  if (typeof body === 'function') throw new Error('nothing is streamed here');
+  response.writeHead(status, {
+    'Content-Type': type,
+    'Content-Length': Buffer.byteLength(body),
+    'Cache-Control': 'no-store',
+    'X-Content-Type-Options': 'nosniff',
+    ...(headers as Record<string, string>),
+  });
+  // A body is left out by itself where the method is HEAD.
+  response.end(body);
+}

@@ -1,0 +1,28 @@
+/** What the admin listener answers: the same as /server/ping, /server/ready, /server/health and /server/metrics, without a token. */
+import type { Health, Readiness } from '../execute/health.js';
+import type { AdminAnswers } from '../http/admin.js';
+import { type Gather, metricsReply } from './metrics.js';
+import { healthReply, pong, readyReply } from './server.js';
+
+export interface AdminServices {
+  /** Whether metrics are counted. */
+  readonly metrics: boolean;
+  readonly health: () => Promise<Health>;
+  readonly gather: Gather;
+  readonly readiness: Readiness;
+}
+
+export function adminAnswers({ metrics, health, gather, readiness }: AdminServices): AdminAnswers {
+  const answers: AdminAnswers = {
+    ping: async () => pong,
+    ready: async () => readyReply(await readiness.isReady()),
+    health: async () => healthReply(await health(), true),
+    ...(metrics ? { metrics: () => metricsReply(gather) } : {}),
+  };
+  const paths = Object.entries(answers).flatMap(([name, answer]) => [
+    [`/${name}`, answer] as const,
+    [`/server/${name}`, answer] as const,
+  ]);
+  // For checks that name no path.
+  return { '/': answers.ready as AdminAnswers[string], ...Object.fromEntries(paths) };
+}
