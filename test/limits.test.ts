@@ -21,7 +21,8 @@ t.test('MAX_RELATIONAL_DEPTH: fields, filter, sort, deep, alias, aggregate and g
     'filter[_and][0][author][_or][0][articles][title][_eq]=Beta',
     'sort=author.articles.title',
     'deep[comments][author][articles][_limit]=1',
-    'deep[comments][_sort]=author.articles.title&fields=comments.id',
+    'deep[comments][_sort]=author.name&fields=comments.id',
+    'deep[comments][_filter][author][name][_eq]=Ada&fields=comments.id',
   ];
   for (const query of served) t.match(await get(service, `/items/articles?${query}`), { status: 200 }, query);
   const refused = [
@@ -35,12 +36,50 @@ t.test('MAX_RELATIONAL_DEPTH: fields, filter, sort, deep, alias, aggregate and g
     'deep[comments][author][articles][comments][_limit]=1',
     'deep[comments][_sort]=author.articles.author.name&fields=comments.id',
     'deep[comments][_filter][author][articles][author][name][_eq]=x&fields=comments.id',
+    // What a nested level follows adds to the way that leads to it.
+    'deep[comments][_sort]=author.articles.title&fields=comments.id',
+    'deep[comments][_filter][author][articles][title][_eq]=x&fields=comments.id',
+    'deep[comments][author][_filter][articles][title][_eq]=x&fields=comments.author.id',
+    'deep[comments][author][_sort]=articles.title&fields=comments.author.id',
+    'deep[comments][_groupBy]=author.articles.title&deep[comments][_aggregate][count]=*&fields=comments.id',
+    'filter[author][year(articles.comments.created)][_eq]=2023',
     'groupBy=author.articles.author.name',
     'aggregate[min]=author.articles.author.name',
   ];
   for (const query of refused) names(t, await get(service, `/items/articles?${query}`), 'MAX_RELATIONAL_DEPTH', query);
   const body = { query: { filter: { author: { articles: { author: { name: 'x' } } } } } };
   names(t, await search(service, body), 'MAX_RELATIONAL_DEPTH', 'SEARCH');
+  const ask = (query: string): Promise<Answer> =>
+    request(service, 'POST', '/graphql', {
+      headers: { 'content-type': 'application/json', accept: 'application/graphql-response+json' },
+      body: JSON.stringify({ query }),
+    });
+  const allowed = '{ articles { author { articles(filter: { title: { _eq: "x" } }) { id } } } }';
+  t.match(await ask(allowed), { status: 200 }, 'GraphQL');
+  for (const [place, query] of Object.entries({
+    filter: '{ articles { author { articles(filter: { author: { name: { _eq: "x" } } }) { id } } } }',
+    'filter of the root': '{ articles(filter: { author: { articles: { author: { name: { _eq: "x" } } } } }) { id } }',
+    sort: '{ articles { author { articles(sort: ["author.name"]) { id } } } }',
+  }))
+    t.match((await ask(query)).text, /MAX_RELATIONAL_DEPTH/, `GraphQL ${place}`);
+});
+
+t.test('search: 1 kB each, in ten places', async (t) => {
+  const service = await startTestService({ databaseUrl, MAX_RELATIONAL_DEPTH: '20' });
+  t.match(await search(service, { query: { search: 'x'.repeat(1_024) } }), { status: 200 });
+  t.match(await search(service, { query: { search: 'x'.repeat(1_025) } }), wrong, 'a long term');
+  t.match(await search(service, { query: { search: 'ü'.repeat(513) } }), wrong, 'its bytes count');
+  t.match(await get(service, `/items/articles?search=${'x'.repeat(1_025)}`), wrong, 'in a URL');
+  const nested = (count: number): unknown => {
+    const alias = Object.fromEntries(Array.from({ length: count }, (_, n) => [`c${n}`, 'comments']));
+    const deep = Object.fromEntries(Object.keys(alias).map((name) => [name, { _search: 'x' }]));
+    return { query: { alias, deep, fields: Object.keys(alias).map((name) => `${name}.id`) } };
+  };
+  t.match(await search(service, nested(10)), { status: 200 });
+  t.match(await search(service, nested(11)), wrong, 'many terms');
+  const body = JSON.stringify({ query: `{ articles(search: "${'x'.repeat(1_025)}") { id } }` });
+  const answer = await request(service, 'POST', '/graphql', { headers: { 'content-type': 'application/json' }, body });
+  t.match(answer.json, { errors: [{ extensions: { code: 'INVALID_QUERY' } }] }, 'GraphQL');
 });
 
 t.test('MAX_QUERY_NODES: everything a statement grows with', async (t) => {
@@ -100,16 +139,19 @@ t.test('limit, offset and page', async (t) => {
 
 t.test('MAX_URL_SIZE', async (t) => {
   const service = await startTestService({ databaseUrl, MAX_URL_SIZE: '4kb' });
-  t.match(await get(service, `/items/articles?search=${'x'.repeat(3_000)}`), { status: 200 });
-  names(t, await get(service, `/items/articles?search=${'x'.repeat(4_200)}`), 'MAX_URL_SIZE', 'a long URL');
-  t.match(await search(service, { query: { search: 'x'.repeat(100_000) } }), { status: 200 }, 'a body may be longer');
+  const query = (size: number): string => `filter[title][_eq]=${'x'.repeat(size)}`;
+  t.match(await get(service, `/items/articles?${query(3_000)}`), { status: 200 });
+  names(t, await get(service, `/items/articles?${query(4_200)}`), 'MAX_URL_SIZE', 'a long URL');
+  const filter = { title: { _eq: 'x'.repeat(100_000) } };
+  t.match(await search(service, { query: { filter } }), { status: 200 }, 'a body may be longer');
 });
 
 t.test('MAX_PAYLOAD_SIZE', async (t) => {
   const service = await startTestService({ databaseUrl, MAX_PAYLOAD_SIZE: '10kb' });
-  t.match(await search(service, { query: { search: 'x'.repeat(10_000) } }), { status: 200 });
+  const query = (size: number): unknown => ({ query: { filter: { title: { _eq: 'x'.repeat(size) } } } });
+  t.match(await search(service, query(10_000)), { status: 200 });
   for (const size of [10_300, 3_000_000]) {
-    const answer = await search(service, { query: { search: 'x'.repeat(size) } });
+    const answer = await search(service, query(size));
     t.match(answer, { status: 400, json: { errors: [{ extensions: { code: 'INVALID_PAYLOAD' } }] } }, `${size} bytes`);
     t.match(answer.text, /MAX_PAYLOAD_SIZE/);
   }

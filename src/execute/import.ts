@@ -9,7 +9,9 @@ import { catchUp } from './sequences.js';
 import type { Session } from './sessions.js';
 import type { Writes } from './writes.js';
 
+/** Rows of a batch, and about how many characters they hold: one document carries all of them. */
 const BATCH = 500;
+const BATCH_SIZE = 1_048_576;
 
 export interface RowError {
   readonly row: number;
@@ -43,11 +45,13 @@ export async function importRows(
     const errors: RowError[] = [];
     let count = 0;
     let batch: Input[] = [];
+    let size = 0;
     const flush = async (): Promise<void> => {
       if (batch.length === 0) return;
       const first = count - batch.length + 1;
       const rows = batch;
       batch = [];
+      size = 0;
       const failed = await tryRows(writing, rows);
       if (failed) await findErrors(writing, rows, first, errors, options.maxErrors);
       options.progress?.(count);
@@ -55,13 +59,23 @@ export async function importRows(
     for await (const row of options.rows) {
       batch.push(row);
       count++;
-      if (batch.length === BATCH) await flush();
+      size += sizeOf(row);
+      if (batch.length === BATCH || size > BATCH_SIZE) await flush();
       if (errors.length >= options.maxErrors) break;
     }
     await flush();
     if (errors.length > 0) throw new ImportFailure(errors);
     return count;
   });
+}
+
+/** Texts are all that can be large; what lies deeper is counted as its parts. */
+function sizeOf(value: unknown): number {
+  if (typeof value === 'string') return value.length;
+  if (value === null || typeof value !== 'object') return 8;
+  let size = 0;
+  for (const each of Object.values(value)) size += sizeOf(each);
+  return size;
 }
 
 /** A connection inside a transaction, and how rows are written through it. */

@@ -160,7 +160,8 @@ export class Selections {
           fields: this.#functions(getNamedType(field.type) as GraphQLObjectType, meaning.field, nodes, path),
         };
       case 'related': {
-        const query = readQuery(field, this.arguments(field, node, path), this.#context);
+        const context = { ...this.#context, depth: this.#depth };
+        const query = readQuery(field, this.arguments(field, node, path), context);
         const target = getNamedType(field.type);
         const common = { kind: 'related', output, field: meaning.field, query } as const;
         if (!isUnionType(target))

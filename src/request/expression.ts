@@ -31,7 +31,7 @@ export function parseExpression(text: string, parameter: string, context: ParseC
   if (path.some((segment) => segment === '' || /[()]/.test(segment))) {
     throw invalidQuery(`"${text}" in "${parameter}" is not a path to a field`);
   }
-  if (path.length > context.limits.relationalDepth) {
+  if ((context.depth ?? 0) + path.length > context.limits.relationalDepth) {
     throw invalidQuery(`Max relational depth exceeded: "${text}" in "${parameter}" (MAX_RELATIONAL_DEPTH)`);
   }
   return { path, call, text };

@@ -21,7 +21,7 @@ import { checkObject, type Input, type ParseContext, readIndexedList, readObject
 import { parseVariable } from './variables.js';
 
 export function parseFilter(input: Input, context: ParseContext): Filter {
-  return parseObject(input, context, 0, null);
+  return parseObject(input, context, context.depth ?? 0, null);
 }
 
 /** Operators, or a whole filter of what the field leads to; `owner` is the field for messages, null at the root. */
@@ -62,7 +62,7 @@ function parseEntry(key: string, value: unknown, context: ParseContext, depth: n
     return parseOperator(key.slice(1) as Operator, value, context, owner);
   }
   if (key.includes('(')) {
-    const expression = parseExpression(key, 'filter', context);
+    const expression = parseExpression(key, 'filter', { ...context, depth });
     if (!expression.call) throw invalidQuery(`Invalid filter key "${key}"`);
     return { kind: 'function', expression, filter: parseObject(value, context, depth + 1, key) };
   }
@@ -279,7 +279,7 @@ export function parseHaving(input: Input, context: ParseContext): Filter {
     }
     if (!(AGGREGATES as readonly string[]).includes(key))
       throw invalidQuery(`Unknown aggregate function "${key}" in "having"`);
-    return { kind: 'field', name: key, filter: parseObject(value, context, 0, key) };
+    return { kind: 'field', name: key, filter: parseObject(value, context, context.depth ?? 0, key) };
   });
   return filters.length === 1 ? (filters[0] as Filter) : { kind: 'and', filters };
 }

@@ -45,16 +45,26 @@ function readRow(text: string, row: number): Input {
   return value as Input;
 }
 
+/** A table of PostgreSQL has no more columns. */
+const MOST_COLUMNS = 1_600;
+
+/** Characters of a row, which is held in memory while it is read. */
+const LONGEST_ROW = 8_388_608;
+
 /** Empty cells are absent, so that columns get their defaults. */
 async function* readCsv(bytes: AsyncIterable<Buffer>): AsyncGenerator<Input> {
-  const parser = parseCsv({ columns: checkHeader, bom: true, skip_empty_lines: true, relax_column_count: false });
+  const parser = parseCsv({
+    columns: checkHeader,
+    bom: true,
+    skip_empty_lines: true,
+    relax_column_count: false,
+    max_record_size: LONGEST_ROW,
+  });
   const source = Readable.from(decode(bytes));
   source.on('error', (error) => parser.destroy(error));
   source.pipe(parser);
   try {
-    for await (const record of parser as AsyncIterable<Record<string, string>>) {
-      yield Object.fromEntries(Object.entries(record).filter(([, value]) => value !== ''));
-    }
+    for await (const record of parser as AsyncIterable<Record<string, string>>) yield withoutEmpty(record);
   } catch (error) {
     if (error instanceof Error && 'code' in error && String(error.code).startsWith('CSV_'))
       throw invalidPayload(`The CSV cannot be read: ${error.message}`);
@@ -62,10 +72,22 @@ async function* readCsv(bytes: AsyncIterable<Buffer>): AsyncGenerator<Input> {
   }
 }
 
+function withoutEmpty(record: Readonly<Record<string, string>>): Input {
+  return Object.fromEntries(Object.entries(record).filter(([, value]) => value !== ''));
+}
+
 function checkHeader(header: string[]): string[] {
-  const twice = header.find((name, position) => header.indexOf(name) !== position);
-  if (twice !== undefined) throw invalidPayload(`The CSV names the column "${twice}" twice`);
+  if (header.length > MOST_COLUMNS) throw invalidPayload(`The CSV has more than ${MOST_COLUMNS} columns`);
+  const seen = new Set<string>();
+  for (const name of header) {
+    if (seen.has(name)) throw invalidPayload(`The CSV names the column "${name}" twice`);
+    seen.add(name);
+  }
   return header;
+}
+
+function checkLength(length: number): void {
+  if (length > LONGEST_ROW) throw invalidPayload(`A row is longer than ${LONGEST_ROW} characters`);
 }
 
 async function* decode(bytes: AsyncIterable<Buffer>): AsyncGenerator<string> {
@@ -81,12 +103,17 @@ async function* decode(bytes: AsyncIterable<Buffer>): AsyncGenerator<string> {
 
 async function* lines(bytes: AsyncIterable<Buffer>): AsyncGenerator<string> {
   let begun: string[] = [];
+  let length = 0;
   for await (const text of decode(bytes)) {
     const pieces = text.split('\n');
-    begun.push(pieces[0] as string);
+    const [first = ''] = pieces;
+    begun.push(first);
+    length += first.length;
+    checkLength(length);
     if (pieces.length === 1) continue;
     const complete = [begun.join(''), ...pieces.slice(1, -1)];
     begun = [pieces.at(-1) as string];
+    length = begun[0]?.length ?? 0;
     for (const line of complete) if (line.trim() !== '') yield line;
   }
   const last = begun.join('');
@@ -111,7 +138,7 @@ async function* jsonElements(bytes: AsyncIterable<Buffer>): AsyncGenerator<strin
         else if (character === '"') inString = false;
         continue;
       }
-      if (/\s/.test(character)) continue;
+      if (character === ' ' || character === '\n' || /\s/.test(character)) continue;
       if (finished || (depth === 0 && character !== '[')) throw invalidPayload('The file has to hold one JSON array');
       if (character === '}' && depth === 1) throw invalidPayload('The file has to hold one JSON array');
       if (character === '"') inString = true;
@@ -132,6 +159,7 @@ async function* jsonElements(bytes: AsyncIterable<Buffer>): AsyncGenerator<strin
       }
     }
     if (depth > 0) element += text.slice(start);
+    checkLength(element.length);
   }
   if (!finished) throw invalidPayload('The file ends inside its JSON array');
 }

@@ -34,19 +34,22 @@ export interface ParseContext {
   readonly limits: ParseLimits;
   /** Whether the filter speaks of a payload: some operators make sense only there. */
   readonly payload?: boolean;
+  /** Relations that lead to the level at hand: what its own paths follow adds to them. */
+  readonly depth?: number;
 }
 
 export type Input = Readonly<Record<string, unknown>>;
 
 export function parseQuery(input: Input, context: ParseContext): Query {
-  return parseLevel(input, '', context, 0);
+  return parseLevel(input, '', context, context.depth ?? 0);
 }
 
 /** `prefix` is '_' inside deep. Names that no parameter has are ignored at the root, and are relations inside deep. */
-function parseLevel(input: Input, prefix: '' | '_', context: ParseContext, depth: number): Query {
-  if (depth > context.limits.relationalDepth) {
+function parseLevel(input: Input, prefix: '' | '_', given: ParseContext, depth: number): Query {
+  if (depth > given.limits.relationalDepth) {
     throw invalidQuery('Max relational depth exceeded in "deep" (MAX_RELATIONAL_DEPTH)');
   }
+  const context = depth === (given.depth ?? 0) ? given : { ...given, depth };
   const get = (name: string): unknown => {
     const value = input[prefix + name];
     return value === null ? undefined : value;
@@ -151,12 +154,20 @@ function parseAlias(input: unknown, context: ParseContext): Alias[] {
   });
 }
 
+/** A term is looked for in every field of every row of its level. */
+const LONGEST_TERM = 1_024;
+const MOST_TERMS = 10;
+
 function parseSearch(input: unknown, context: ParseContext): Slot | null {
   if (input === undefined) return null;
   if (typeof input !== 'string' && typeof input !== 'number') throw invalidQuery('"search" has to be a string');
   const term = String(input).trim();
   if (term.includes('\0')) throw invalidQuery('"search" cannot hold a NUL character');
-  return term === '' ? null : context.values.add(term);
+  if (term === '') return null;
+  if (Buffer.byteLength(term) > LONGEST_TERM) throw invalidQuery(`"search" is longer than ${LONGEST_TERM} bytes`);
+  if (context.values.countTerm() > MOST_TERMS)
+    throw invalidQuery(`"search" stands in more than ${MOST_TERMS} places of one request`);
+  return context.values.add(term);
 }
 
 function parseSort(input: unknown, aliases: readonly Alias[], context: ParseContext): SortKey[] | null {

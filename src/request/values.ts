@@ -5,17 +5,20 @@ import type { Slot, Value, Values } from '../sql/parameter.js';
 export interface ValueSink {
   /** Counts the parts of a request: each becomes a part of the statement. */
   count(nodes: number): void;
+  /** Counts a search term; answers how many there are. */
+  countTerm(): number;
   add(value: Value): Slot;
 }
 
 /** The values of a rule are the same for every request it concerns, so they are part of the shape. */
-export const CONSTANTS: ValueSink = { count: () => {}, add: (constant) => ({ constant }) };
+export const CONSTANTS: ValueSink = { count: () => {}, countTerm: () => 1, add: (constant) => ({ constant }) };
 
 /** The values of a request: the AST keeps only their slots. */
 export class ValueList implements ValueSink {
   readonly #values: Value[] = [];
   readonly #maxNodes: number;
   #nodes = 0;
+  #terms = 0;
 
   constructor(maxNodes: number) {
     this.#maxNodes = maxNodes;
@@ -25,6 +28,10 @@ export class ValueList implements ValueSink {
     this.#nodes += nodes;
     if (this.#nodes > this.#maxNodes)
       throw invalidQuery(`The query has more than MAX_QUERY_NODES (${this.#maxNodes}) parts`);
+  }
+
+  countTerm(): number {
+    return ++this.#terms;
   }
 
   add(value: Value): number {
