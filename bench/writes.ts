@@ -19,23 +19,27 @@ export function compileWrites(databaseUrl: string, requests: readonly BenchReque
   const config = readConfig({ DATABASE_URL: databaseUrl });
   const silent = (): void => undefined;
   return withCore(config, silent, silent, async ({ mirror: { model } }) =>
-    requests.map(({ path, body }) => {
-      const [, , name = '', key] = path.split('?', 1)[0]?.split('/') ?? [];
-      const collection = servedCollection(model, name);
-      const payload = JSON.parse(body ?? '') as Payload | readonly Payload[];
-      const items = [payload].flat() as readonly Payload[];
-      const context = {
-        model,
-        maxRows: null,
-        access: null,
-        author: NOBODY,
-        stamp: { now: new Date().toISOString(), ...CALLER },
-      };
-      const changes = items.map((data): Change => ({ key: key ?? '', data }));
-      const planned =
-        key === undefined ? planCreate(collection, items, context) : planUpdate(collection, changes, context);
-      const { text, parameters } = compileWrite(planned.plan, { receipts: null, journal: journalOf(model) });
-      return { sql: text, parameters: bind(parameters, [JSON.stringify(planned.input)], CALLER) };
-    }),
+    Promise.all(
+      requests.map(async ({ path, body }) => {
+        const [, , name = '', key] = path.split('?', 1)[0]?.split('/') ?? [];
+        const collection = servedCollection(model, name);
+        const payload = JSON.parse(body ?? '') as Payload | readonly Payload[];
+        const items = [payload].flat() as readonly Payload[];
+        const context = {
+          model,
+          maxRows: null,
+          access: null,
+          author: NOBODY,
+          stamp: { now: new Date().toISOString(), ...CALLER },
+        };
+        const changes = items.map((data): Change => ({ key: key ?? '', data }));
+        const planned =
+          key === undefined
+            ? await planCreate(collection, items, context)
+            : await planUpdate(collection, changes, context);
+        const { text, parameters } = compileWrite(planned.plan, { receipts: null, journal: journalOf(model) });
+        return { sql: text, parameters: bind(parameters, [JSON.stringify(planned.input)], CALLER) };
+      }),
+    ),
   );
 }

@@ -199,7 +199,7 @@ t.test('restricted writes', async (t) => {
   const stamp = { ...CALLER, now: '2024-01-01T00:00:00Z' };
   const context = { model, maxRows: null, stamp, author: NOBODY, access };
   const data = { title: 'Changed', comments: { create: [{ body: 'New' }] } };
-  const planned = planUpdate(articles, [{ key: '1', data }], context);
+  const planned = await planUpdate(articles, [{ key: '1', data }], context);
   const journal = journalOf(model);
   const { text } = compileWrite(planned.plan, { receipts: null, journal });
   await compare(t, 'restricted-write', `-- PATCH /articles/1 ${JSON.stringify(data)}\n${pretty(text)}`);

@@ -12,6 +12,7 @@ import { invalidPayload, ServiceError } from '../errors.js';
 import { type Collection, collectionOf, type Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
+import { inSlices } from '../pace.js';
 import type { WriteAction } from '../plan/access.js';
 import { anyRule, Guard } from '../plan/guard.js';
 import { checkKey, type Key, planCreate, planUpdate, planUpsert, type WriteContext } from '../plan/payload.js';
@@ -120,7 +121,7 @@ export class Writes {
     try {
       return await this.#attempt(async (model) => {
         const collection = servedCollection(model, name);
-        const planned = planCreate(collection, body.items, this.#context(model, shown));
+        const planned = await planCreate(collection, body.items, this.#context(model, shown));
         return this.#run(planned, !body.many, shown, receipt);
       });
     } catch (error) {
@@ -148,7 +149,7 @@ export class Writes {
   updateOne(name: string, key: string, data: Input, shown: Shown): Promise<Buffer | null> {
     return this.#attempt(async (model) => {
       const collection = servedCollection(model, name);
-      const planned = planUpdate(collection, [{ key, data }], this.#context(model, shown));
+      const planned = await planUpdate(collection, [{ key, data }], this.#context(model, shown));
       return this.#run(planned, true, shown);
     });
   }
@@ -158,10 +159,10 @@ export class Writes {
       const collection = servedCollection(model, name);
       const context = this.#context(model, shown);
       if (body.kind === 'each')
-        return this.#run(planUpdate(collection, eachChange(collection, body.items), context), false, shown);
+        return this.#run(await planUpdate(collection, eachChange(collection, body.items), context), false, shown);
       return this.#transaction(async (session) => {
         const keys = await this.#keys(collection, body.selected, shown.caller, session, 'update');
-        const planned = planUpdate(
+        const planned = await planUpdate(
           collection,
           keys.map((key) => ({ key, data: body.data })),
           context,
@@ -192,8 +193,8 @@ export class Writes {
         const [key] = await this.#keys(collection, { kind: 'query', query: { limit: 1 } }, OPERATOR, session, 'update');
         const planned =
           key === undefined
-            ? planCreate(collection, [data], context)
-            : planUpdate(collection, [{ key, data }], context);
+            ? await planCreate(collection, [data], context)
+            : await planUpdate(collection, [{ key, data }], context);
         return this.#send(planned, true, shown, session);
       });
     });
@@ -208,7 +209,8 @@ export class Writes {
       const statement = this.#statements.get(shape, model, () => compileDelete(collection, rule, journalOf(model)));
       await this.#transaction(async (session) => {
         const found = await this.#keys(collection, selected, caller, session, 'delete');
-        const keys = found.map((key) => checkKey(collection, key));
+        const keys: Key[] = [];
+        await inSlices(found, (key) => void keys.push(checkKey(collection, key)));
         checkRows(keys.length, this.#limits.maxRows);
         const send = (): Promise<unknown> =>
           session.cell(statement.text, bind(statement.parameters, [keys, JSON.stringify(author)], caller));
@@ -349,7 +351,7 @@ export class Writes {
         work({
           session,
           write: async (rows) => {
-            const planned = planUpsert(collection, rows, { ...context, maxRows: null });
+            const planned = await planUpsert(collection, rows, { ...context, maxRows: null });
             await this.#carryOut(planned, writer.caller, session, null);
           },
         }),

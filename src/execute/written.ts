@@ -11,10 +11,17 @@ import type { Session } from './sessions.js';
 
 /** Hashing takes its time by design, so it happens here and not while the payload is walked. */
 export async function hashSecrets(nodes: PlannedWrite['input']['nodes']): Promise<PlannedWrite['input']['nodes']> {
-  return Promise.all(nodes.map((rows) => Promise.all(rows.map((row) => hashRow(row)))));
+  return Promise.all(nodes.map((rows) => (rows.some(hasSecrets) ? Promise.all(rows.map(hashRow)) : rows)));
 }
 
-async function hashRow(row: Readonly<Record<string, unknown>>): Promise<Readonly<Record<string, unknown>>> {
+type InputRow = Readonly<Record<string, unknown>>;
+
+function hasSecrets(row: InputRow): boolean {
+  for (const name in row) if (row[name] instanceof Secret) return true;
+  return false;
+}
+
+async function hashRow(row: InputRow): Promise<InputRow> {
   const secrets = Object.entries(row).filter(([, value]) => value instanceof Secret) as [string, Secret][];
   if (secrets.length === 0) return row;
   const hashed = await Promise.all(secrets.map(async ([name, { text }]) => [name, await hashPassword(text)]));

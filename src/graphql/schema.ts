@@ -3,7 +3,6 @@
  * others, so a type is made when it is first asked for; a thousand collections cost the first request milliseconds. Only
  * who asks for all of it, by introspection or as text, has all of it made, in slices, with other requests in between.
  */
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import {
   type GraphQLNamedType,
   GraphQLObjectType,
@@ -14,6 +13,7 @@ import {
   printSchema,
 } from 'graphql';
 import { LRUCache } from 'lru-cache';
+import { Pace } from '../pace.js';
 import { COMMON_TYPES } from './common.js';
 import { FilterTypes } from './filters.js';
 import { InputTypes } from './inputs.js';
@@ -31,9 +31,6 @@ import { VOID_SCALAR } from './scalars.js';
 import { serviceTypes } from './services.js';
 import type { RootScope, Sight } from './sight.js';
 import { ObjectTypes } from './types.js';
-
-/** Milliseconds after which others have their turn. */
-const SLICE = 10;
 
 export class Schemas {
   readonly #known: LRUCache<string, LazySchema>;
@@ -196,17 +193,4 @@ export class LazySchema extends GraphQLSchema {
 
 export async function describeSchema(schema: LazySchema): Promise<string> {
   return printSchema(await schema.whole());
-}
-
-class Pace {
-  #start = performance.now();
-
-  isOver(): boolean {
-    return performance.now() - this.#start > SLICE;
-  }
-
-  async rest(): Promise<void> {
-    await nextTurn();
-    this.#start = performance.now();
-  }
 }

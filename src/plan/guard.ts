@@ -1,6 +1,7 @@
 /** What a caller may write, asked while a payload is walked: names at once, rows by rules that the statement checks. */
 import { forbidden, forbiddenCollection, forbiddenField } from '../errors.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
+import { inSlices } from '../pace.js';
 import type { Access, Grant, PlannedRule, WriteAction } from './access.js';
 import { ALWAYS, type Condition } from './plan.js';
 import type { RowGuard } from './write.js';
@@ -51,13 +52,16 @@ export class Guard {
   }
 
   /** For each row the fields that the caller gives it; null for one that is only referred to. */
-  rows(collection: Collection, rows: readonly (readonly string[] | null)[]): { guard: RowGuard | null; marks: Marks } {
+  async rows(
+    collection: Collection,
+    rows: readonly (readonly string[] | null)[],
+  ): Promise<{ guard: RowGuard | null; marks: Marks }> {
     const { rules } = rows.every((each) => each === null) ? { rules: [] } : this.grant('update', collection);
-    const marks = rows.map((names) => {
-      if (names === null) return null;
-      const mark = rules.map((rule) => (coversAll(rule, names) ? '1' : '0')).join('');
-      if (!mark.includes('1')) throw forbidden();
-      return mark;
+    const marks: (string | null)[] = [];
+    await inSlices(rows, (names) => {
+      const mark = names && rules.map((rule) => (coversAll(rule, names) ? '1' : '0')).join('');
+      if (mark !== null && !mark.includes('1')) throw forbidden();
+      marks.push(mark);
     });
     const [first = null] = marks;
     if (marks.some((mark) => mark !== first))

@@ -12,6 +12,7 @@ import {
   type Model,
   type OneToMany,
 } from '../mirror/model.js';
+import { inSlices, oneByOne } from '../pace.js';
 import type { Access } from './access.js';
 import { CONCEALED, checkValue } from './cell.js';
 import { Guard } from './guard.js';
@@ -32,15 +33,27 @@ export interface WriteContext {
   readonly access: Access | null;
 }
 
-export function planCreate(collection: Collection, payloads: readonly Payload[], context: WriteContext): PlannedWrite {
-  const walker = new Walker(context);
-  const many = payloads.length > 1;
-  const root = payloads.map((payload, position) => walker.create(collection, payload, many ? `${position}` : ''));
-  return walker.rows.finish(
-    collection,
-    root.map((row) => row.number),
-    null,
-  );
+export function planCreate(
+  collection: Collection,
+  payloads: readonly Payload[],
+  context: WriteContext,
+): Promise<PlannedWrite> {
+  return planned(payloads, async () => {
+    const walker = new Walker(context);
+    const many = payloads.length > 1;
+    const root: number[] = [];
+    await inSlices(payloads, (payload, position) => {
+      root.push(walker.create(collection, payload, many ? `${position}` : '').number);
+    });
+    return walker.finish(collection, root, null);
+  });
+}
+
+/** From so many items on, a payload takes tens of megabytes while it is planned. */
+const LARGE = 5_000;
+
+function planned<Result>(items: readonly unknown[], work: () => Promise<Result>): Promise<Result> {
+  return items.length > LARGE ? oneByOne(work) : work();
 }
 
 export interface Change {
@@ -48,40 +61,71 @@ export interface Change {
   readonly data: Payload;
 }
 
-export function planUpdate(collection: Collection, changes: readonly Change[], context: WriteContext): PlannedWrite {
-  const walker = new Walker(context);
-  const many = changes.length > 1;
-  const root = changes.map(({ key, data }, position) =>
-    walker.update(collection, key, data, many ? `${position}` : '', true),
-  );
-  return walker.rows.finish(
-    collection,
-    root.map((row) => row.number),
-    changes.map(({ key }) => key),
-  );
+export function planUpdate(
+  collection: Collection,
+  changes: readonly Change[],
+  context: WriteContext,
+): Promise<PlannedWrite> {
+  return planned(changes, async () => {
+    const walker = new Walker(context);
+    const many = changes.length > 1;
+    const root: number[] = [];
+    await inSlices(changes, ({ key, data }, position) => {
+      root.push(walker.update(collection, key, data, many ? `${position}` : '', true).number);
+    });
+    const keys = changes.map(({ key }) => key);
+    return walker.finish(collection, root, keys);
+  });
 }
 
 /** Rows with a key are changed, or made with it; rows without one are made. */
-export function planUpsert(collection: Collection, payloads: readonly Payload[], context: WriteContext): PlannedWrite {
+export async function planUpsert(
+  collection: Collection,
+  payloads: readonly Payload[],
+  context: WriteContext,
+): Promise<PlannedWrite> {
   const walker = new Walker(context);
-  for (const payload of payloads) walker.put(collection, payload, '');
-  return walker.rows.finish(collection, [], []);
+  await inSlices(payloads, (payload) => void walker.put(collection, payload, ''));
+  return walker.finish(collection, [], []);
 }
 
 /** Levels of items inside items. */
 const MAX_DEPTH = 1_000;
+
+/** Entries of a list that is walked at once. */
+const SHORT_LIST = 1_000;
 
 class Walker {
   readonly rows: Rows;
   readonly #model: Model;
   readonly #guard: Guard | null;
   readonly #shared = new Map<unknown, Cell>();
+  /** Long lists: they are walked in slices, when what is short is done. */
+  readonly #later: (() => Promise<void>)[] = [];
   #depth = 0;
 
   constructor(context: WriteContext) {
     this.#model = context.model;
     this.#guard = context.access && new Guard(context.access, context.model);
     this.rows = new Rows(context, this.#guard);
+  }
+
+  async finish(collection: Collection, root: readonly number[], keys: readonly Key[] | null): Promise<PlannedWrite> {
+    // A list grows at its end while it is walked: what stands in a long list may hold another one.
+    for (const work of this.#later) await work();
+    return this.rows.finish(collection, root, keys);
+  }
+
+  #each<Entry>(list: readonly Entry[], work: (entry: Entry, position: number) => void): void {
+    if (list.length <= SHORT_LIST) {
+      list.forEach(work);
+      return;
+    }
+    const depth = this.#depth;
+    this.#later.push(() => {
+      this.#depth = depth;
+      return inSlices(list, work);
+    });
   }
 
   create(collection: Collection, payload: Payload, path: string): Row {
@@ -228,7 +272,7 @@ class Walker {
     };
     if (value === null || Array.isArray(value)) {
       const entries: unknown[] = value ?? [];
-      entries.forEach((entry, position) => {
+      this.#each(entries, (entry, position) => {
         const at = `${place}.${position}`;
         link(this.#member(target, foreignKey, entry, at), at);
       });
@@ -244,28 +288,40 @@ class Walker {
         `Invalid one-to-many update structure in "${place}": create, update and delete are lists${stranger === undefined ? '' : `, "${stranger}" is unknown`}`,
       );
     }
-    create.forEach((entry: unknown, position) => {
+    this.#each(create, (entry: unknown, position) => {
       const at = `${place}.create.${position}`;
       if (!isObject(entry)) throw invalidPayload(`"${at}" has to be an object`);
       const child = this.create(target, without(entry, foreignKey), at);
       link(child, at);
       if (relation.sortField !== null) this.rows.append(child, foreignKey, relation.sortField, position + 1);
     });
-    update.forEach((entry: unknown, position) => {
+    const changed = new Set<string>();
+    this.#each(update, (entry: unknown, position) => {
       const at = `${place}.update.${position}`;
       const key = isObject(entry) ? entry[target.primaryKey.name] : undefined;
       if (!isObject(entry) || key === undefined || key === null)
         throw invalidPayload(`"${at}" has to be an object with its primary key`);
-      link(this.update(target, key, without(entry, foreignKey), at), at);
+      const child = this.update(target, key, without(entry, foreignKey), at);
+      changed.add(String(child.key));
+      link(child, at);
     });
-    const keys = removed.map((key: unknown) => checkKey(target, key));
-    const changed = new Set(
-      update.map((entry) => String(checkKey(target, (entry as Payload)[target.primaryKey.name]))),
-    );
-    const both = keys.find((key) => changed.has(String(key)));
-    if (both !== undefined) throw invalidPayload(`"${place}" both changes and removes item ${both}`);
-    if (keys.length > 0 && row.verb !== 'insert')
-      this.rows.release(target, foreignKey, row, relation.deselectAction, keys);
+    // Behind the changes, also where those are many.
+    const isLong = update.length > SHORT_LIST || removed.length > SHORT_LIST;
+    const keys: Key[] = [];
+    const remove = (key: unknown): void => {
+      const checked = checkKey(target, key);
+      if (changed.has(String(checked))) throw invalidPayload(`"${place}" both changes and removes item ${checked}`);
+      keys.push(checked);
+    };
+    const release = (): void => {
+      if (keys.length > 0 && row.verb !== 'insert')
+        this.rows.release(target, foreignKey, row, relation.deselectAction, keys);
+    };
+    if (isLong) this.#later.push(() => inSlices(removed, remove).then(release));
+    else {
+      removed.forEach(remove);
+      release();
+    }
   }
 
   /** A key links an existing item; an object makes one, or changes the one whose key it has. */

@@ -2,23 +2,13 @@
 import { randomUUID } from 'node:crypto';
 import { failedValidation, invalidPayload } from '../errors.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
-import type { Guard, Marks } from './guard.js';
-import { fieldOf } from './names.js';
+import { inSlices } from '../pace.js';
+import type { Guard } from './guard.js';
 import type { Key, WriteContext } from './payload.js';
 import { presetCell } from './preset.js';
+import { describe, fieldsOf, isSame, type Judgement, shapeList } from './row-shape.js';
 import { planFieldValidations, planValidations } from './validate.js';
-import type {
-  Author,
-  PlannedWrite,
-  Release,
-  RowGuard,
-  Validation,
-  Verb,
-  WriteColumn,
-  WriteInput,
-  WriteNode,
-  WritePlan,
-} from './write.js';
+import type { Author, PlannedWrite, Release, Verb, WriteColumn, WriteInput, WritePlan } from './write.js';
 
 export interface Row {
   readonly collection: Collection;
@@ -41,7 +31,10 @@ export type Cell =
   /** So many places behind the last row of the same parent. */
   | { readonly kind: 'end'; readonly position: number; readonly parent: Field };
 
-type CallerValue = NonNullable<WriteColumn['caller']>;
+export type CallerValue = NonNullable<WriteColumn['caller']>;
+
+/** Of rows that are known to be new, or to exist: shared, because most rows of a large payload are such. */
+const NOTHING_MORE: Row['only'] = { insert: new Map(), update: new Map() };
 
 /** What the service itself writes: who, and when. */
 export interface Stamp {
@@ -54,7 +47,7 @@ export interface Stamp {
 
 type Stamped = 'now' | 'user' | 'role';
 
-interface List {
+export interface List {
   readonly collection: Collection;
   readonly verb: Verb;
   readonly rows: Row[];
@@ -101,7 +94,7 @@ export class Rows {
     const named = key === null ? undefined : this.#named(collection, verb, key);
     if (named) return named;
     this.#tally(1);
-    const only = { insert: new Map(), update: new Map() };
+    const only = verb === 'upsert' ? { insert: new Map(), update: new Map() } : NOTHING_MORE;
     const number = list.rows.length;
     const row: Row = { collection, verb, number, key, cells: new Map(), only, given: new Set(), path };
     list.rows.push(row);
@@ -180,10 +173,11 @@ export class Rows {
     child.cells.set(sortField, { kind: 'end', position, parent });
   }
 
-  finish(collection: Collection, root: readonly number[], keys: readonly Key[] | null): PlannedWrite {
+  async finish(collection: Collection, root: readonly number[], keys: readonly Key[] | null): Promise<PlannedWrite> {
     const lists = [...this.#lists.values()].filter((list) => list.rows.length > 0);
-    for (const list of lists) for (const row of list.rows) this.#complete(row);
-    const shaped = lists.map((list) => shapeList(list, this.#judge(list)));
+    for (const list of lists) await inSlices(list.rows, (row) => this.#complete(row));
+    const shaped: Awaited<ReturnType<typeof shapeList>>[] = [];
+    for (const list of lists) shaped.push(await shapeList(list, await this.#judge(list)));
     const releases = [...this.#releases.values()];
     const plan: WritePlan = {
       kind: 'write',
@@ -203,23 +197,24 @@ export class Rows {
   }
 
   /** What the caller must be allowed, and what must hold of the rows. */
-  #judge({ collection, verb, rows }: List): Judgement {
+  async #judge({ collection, verb, rows }: List): Promise<Judgement> {
     const validations = planFieldValidations(fieldsOf(rows, collection), collection, this.#model);
     const guard = this.#guard;
     if (!guard) return { guard: null, marks: [], validations };
     if (verb !== 'update') {
-      for (const row of rows) guard.check('create', collection, [...row.given], row.path);
+      await inSlices(rows, (row) => guard.check('create', collection, [...row.given], row.path));
       const rules = guard.grant('create', collection).validations;
       validations.push(...planValidations(rules, collection, this.#model, 'insert'));
     }
     if (verb === 'insert') return { guard: null, marks: [], validations };
     const isLink = (row: Row): boolean => verb === 'upsert' && row.given.size === 0;
-    const given = rows.map((row) => (isLink(row) ? null : [...row.given]));
+    const given: (string[] | null)[] = [];
+    await inSlices(rows, (row) => void given.push(isLink(row) ? null : [...row.given]));
     if (given.some((names) => names !== null)) {
       const rules = guard.grant('update', collection).validations;
       validations.push(...planValidations(rules, collection, this.#model, 'update'));
     }
-    return { ...guard.rows(collection, given), validations };
+    return { ...(await guard.rows(collection, given)), validations };
   }
 
   /** What policies give to fields that the payload leaves out. */
@@ -287,102 +282,4 @@ export function checkRows(rows: number, most: number | null): void {
 function stamped(field: Field, flags: Readonly<Record<string, Stamped>>): Stamped | null {
   const flag = field.special.find((each) => each in flags);
   return flag === undefined ? null : (flags[flag] as Stamped);
-}
-
-function isSame(one: Cell | undefined, other: Cell | undefined): boolean {
-  if (one === other) return true;
-  if (one?.kind === 'reference' && other?.kind === 'reference') return one.row === other.row;
-  if (one?.kind === 'caller' && other?.kind === 'caller') return one.plan.text === other.plan.text;
-  if (one?.kind !== 'value' || other?.kind !== 'value') return false;
-  return JSON.stringify(one.value) === JSON.stringify(other.value);
-}
-
-interface Judgement {
-  readonly guard: RowGuard | null;
-  readonly marks: Marks;
-  readonly validations: readonly Validation[];
-}
-
-function shapeList(list: List, judged: Judgement): { node: WriteNode; rows: Record<string, unknown>[] } {
-  const columns = fieldsOf(list.rows, list.collection).flatMap((field) => {
-    const alike = list.rows.every((row) => isSame(cellOf(row, field, 'insert'), cellOf(row, field, 'update')));
-    const parts = alike ? ([null] as const) : (['insert', 'update'] as const);
-    return parts.flatMap((only) => shapeColumn(list, field, only) ?? []);
-  });
-  const rows = list.rows.map((row, place) => {
-    const entry: Record<string, unknown> = { n: row.number };
-    const mark = judged.marks[place] ?? null;
-    if (mark !== null) entry.a = mark;
-    if (row.key !== null) entry.k = row.key;
-    columns.forEach((column, position) => {
-      const cell = cellOf(row, column.field, column.only);
-      if (!cell) return;
-      if (column.mixed) entry[`p${position}`] = true;
-      if (cell.kind === 'value') entry[`c${position}`] = cell.value;
-      else if (cell.kind === 'caller') entry[`v${position}`] = true;
-      else if (cell.kind === 'end') entry[`e${position}`] = cell.position;
-      else entry[`r${position}_${column.references.indexOf(cell.row.collection.name)}`] = cell.row.number;
-    });
-    return entry;
-  });
-  const { collection, verb } = list;
-  const { guard, validations } = judged;
-  const keyed = list.rows.some((row) => row.given.has(collection.primaryKey.name));
-  return { node: { collection, verb, columns, keyed, guard, validations }, rows };
-}
-
-/** Null where no row has it. All values of the caller's in a column are of one preset: an action has one per field. */
-function shapeColumn(list: List, field: Field, only: WriteColumn['only']): WriteColumn | null {
-  const cells = list.rows.map((row) => cellOf(row, field, only));
-  if (cells.every((cell) => cell === undefined)) return null;
-  const references = new Set(cells.flatMap((cell) => (cell?.kind === 'reference' ? [cell.row.collection.name] : [])));
-  return {
-    field,
-    mixed: cells.some((cell) => cell === undefined),
-    holdsValues: cells.some((cell) => cell?.kind === 'value'),
-    endOf: cells.find((cell) => cell?.kind === 'end')?.parent ?? null,
-    references: [...references].sort(),
-    only,
-    caller: cells.find((cell) => cell?.kind === 'caller')?.plan ?? null,
-  };
-}
-
-/** What the row holds where it is made or changed; either where both are the same. */
-function cellOf(row: Row, { name }: Field, verb: 'insert' | 'update' | null): Cell | undefined {
-  return row.only[verb ?? 'insert'].get(name) ?? row.cells.get(name);
-}
-
-/** The fields that some row has something for, in the order of the collection. */
-function fieldsOf(rows: readonly Row[], collection: Collection): Field[] {
-  const names = new Set(
-    rows.flatMap(({ cells, only }) => [...cells.keys(), ...only.insert.keys(), ...only.update.keys()]),
-  );
-  return [...collection.fields.keys()].filter((name) => names.has(name)).map((name) => fieldOf(collection, name));
-}
-
-/** The shape as text: names and flags, no values. */
-function describe(plan: WritePlan): string {
-  const nodes = plan.nodes.map(({ collection, verb, columns, keyed, guard, validations }) => [
-    verb,
-    collection.name,
-    keyed,
-    guard ? guard.marks : '',
-    validations.length,
-    ...columns.map((column) => [
-      column.field.name,
-      column.mixed,
-      column.holdsValues,
-      column.references,
-      column.only,
-      column.endOf?.name,
-      column.caller?.text,
-    ]),
-  ]);
-  const releases = plan.releases.map(({ collection, field, action, strict }) => [
-    action,
-    collection.name,
-    field.name,
-    strict,
-  ]);
-  return JSON.stringify(['write', plan.collection.name, plan.makesKeys, nodes, releases]);
 }

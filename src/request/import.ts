@@ -48,8 +48,8 @@ function readRow(text: string, row: number): Input {
 /** A table of PostgreSQL has no more columns. */
 const MOST_COLUMNS = 1_600;
 
-/** Characters of a row, which is held in memory while it is read. */
-const LONGEST_ROW = 8_388_608;
+/** The longest row, in characters (in CSV: bytes): it is held in memory while it is read. */
+const LONGEST_ROW = 16_777_216;
 
 /** Empty cells are absent, so that columns get their defaults. */
 async function* readCsv(bytes: AsyncIterable<Buffer>): AsyncGenerator<Input> {

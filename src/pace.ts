@@ -1,0 +1,45 @@
+/**
+ * Long work in slices: whoever works through much pauses when a slice is over, so that requests that came meanwhile have their
+ * turn.
+ */
+import { setImmediate as nextTurn } from 'node:timers/promises';
+
+/** Milliseconds after which others have their turn. */
+const SLICE = 10;
+
+/** Entries between two looks at the clock. */
+const STRIDE = 64;
+
+export class Pace {
+  #start = performance.now();
+
+  isOver(): boolean {
+    return performance.now() - this.#start > SLICE;
+  }
+
+  async rest(): Promise<void> {
+    await nextTurn();
+    this.#start = performance.now();
+  }
+}
+
+/** Does the work for each entry; a short list is done at once. */
+export async function inSlices<Entry>(
+  list: readonly Entry[],
+  work: (entry: Entry, position: number) => void,
+): Promise<void> {
+  const pace = new Pace();
+  for (let position = 0; position < list.length; position++) {
+    work(list[position] as Entry, position);
+    if ((position + 1) % STRIDE === 0 && pace.isOver()) await pace.rest();
+  }
+}
+
+let last: Promise<unknown> = Promise.resolve();
+
+/** One such work after the other: what takes much memory and one processor is not done sooner when several do it at once. */
+export function oneByOne<Result>(work: () => Promise<Result>): Promise<Result> {
+  const result = last.then(work);
+  last = result.catch(() => {});
+  return result;
+}

@@ -1,0 +1,118 @@
+/** What the rows of a list have in common: the columns of their statement, and the text that stands for its shape. */
+import type { Collection, Field } from '../mirror/model.js';
+import { inSlices, Pace } from '../pace.js';
+import type { Marks } from './guard.js';
+import { fieldOf } from './names.js';
+import type { CallerValue, Cell, List, Row } from './rows.js';
+import type { RowGuard, Validation, WriteColumn, WriteNode, WritePlan } from './write.js';
+
+export function isSame(one: Cell | undefined, other: Cell | undefined): boolean {
+  if (one === other) return true;
+  if (one?.kind === 'reference' && other?.kind === 'reference') return one.row === other.row;
+  if (one?.kind === 'caller' && other?.kind === 'caller') return one.plan.text === other.plan.text;
+  if (one?.kind !== 'value' || other?.kind !== 'value') return false;
+  return JSON.stringify(one.value) === JSON.stringify(other.value);
+}
+
+export interface Judgement {
+  readonly guard: RowGuard | null;
+  readonly marks: Marks;
+  readonly validations: readonly Validation[];
+}
+
+export async function shapeList(
+  list: List,
+  judged: Judgement,
+): Promise<{ node: WriteNode; rows: Record<string, unknown>[] }> {
+  const columns: WriteColumn[] = [];
+  const pace = new Pace();
+  for (const field of fieldsOf(list.rows, list.collection)) {
+    const alike =
+      list.verb !== 'upsert' ||
+      list.rows.every((row) => isSame(cellOf(row, field, 'insert'), cellOf(row, field, 'update')));
+    for (const only of alike ? ([null] as const) : (['insert', 'update'] as const)) {
+      const column = shapeColumn(list, field, only);
+      if (column) columns.push(column);
+    }
+    if (pace.isOver()) await pace.rest();
+  }
+  const rows: Record<string, unknown>[] = [];
+  await inSlices(list.rows, (row, place) => {
+    const entry: Record<string, unknown> = { n: row.number };
+    const mark = judged.marks[place] ?? null;
+    if (mark !== null) entry.a = mark;
+    if (row.key !== null) entry.k = row.key;
+    columns.forEach((column, position) => {
+      const cell = cellOf(row, column.field, column.only);
+      if (!cell) return;
+      if (column.mixed) entry[`p${position}`] = true;
+      if (cell.kind === 'value') entry[`c${position}`] = cell.value;
+      else if (cell.kind === 'caller') entry[`v${position}`] = true;
+      else if (cell.kind === 'end') entry[`e${position}`] = cell.position;
+      else entry[`r${position}_${column.references.indexOf(cell.row.collection.name)}`] = cell.row.number;
+    });
+    rows.push(entry);
+  });
+  const { collection, verb } = list;
+  const { guard, validations } = judged;
+  const keyed = list.rows.some((row) => row.given.has(collection.primaryKey.name));
+  return { node: { collection, verb, columns, keyed, guard, validations }, rows };
+}
+
+/** Null where no row has it. All values of the caller's in a column are of one preset: an action has one per field. */
+function shapeColumn(list: List, field: Field, only: WriteColumn['only']): WriteColumn | null {
+  const references = new Set<string>();
+  let [missing, holdsValues] = [0, false];
+  let endOf: Field | null = null;
+  let caller: CallerValue | null = null;
+  for (const row of list.rows) {
+    const cell = cellOf(row, field, only);
+    if (cell === undefined) missing++;
+    else if (cell.kind === 'value') holdsValues = true;
+    else if (cell.kind === 'reference') references.add(cell.row.collection.name);
+    else if (cell.kind === 'end') endOf ??= cell.parent;
+    else caller ??= cell.plan;
+  }
+  if (missing === list.rows.length) return null;
+  return { field, mixed: missing > 0, holdsValues, endOf, references: [...references].sort(), only, caller };
+}
+
+/** What the row holds where it is made or changed; either where both are the same. */
+function cellOf(row: Row, { name }: Field, verb: 'insert' | 'update' | null): Cell | undefined {
+  return row.only[verb ?? 'insert'].get(name) ?? row.cells.get(name);
+}
+
+/** The fields that some row has something for, in the order of the collection. */
+export function fieldsOf(rows: readonly Row[], collection: Collection): Field[] {
+  const names = new Set<string>();
+  for (const { cells, only } of rows)
+    for (const found of [cells, only.insert, only.update]) for (const name of found.keys()) names.add(name);
+  return [...collection.fields.keys()].filter((name) => names.has(name)).map((name) => fieldOf(collection, name));
+}
+
+/** The shape as text: names and flags, no values. */
+export function describe(plan: WritePlan): string {
+  const nodes = plan.nodes.map(({ collection, verb, columns, keyed, guard, validations }) => [
+    verb,
+    collection.name,
+    keyed,
+    guard ? guard.marks : '',
+    validations.length,
+    ...columns.map((column) => [
+      column.field.name,
+      column.mixed,
+      column.holdsValues,
+      column.references,
+      column.only,
+      column.endOf?.name,
+      column.caller?.text,
+    ]),
+  ]);
+  const releases = plan.releases.map(({ collection, field, action, strict }) => [
+    action,
+    collection.name,
+    field.name,
+    strict,
+  ]);
+  return JSON.stringify(['write', plan.collection.name, plan.makesKeys, nodes, releases]);
+}
