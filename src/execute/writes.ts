@@ -12,10 +12,9 @@ import { invalidPayload, ServiceError } from '../errors.js';
 import { type Collection, collectionOf, type Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
-import { inSlices } from '../pace.js';
 import type { WriteAction } from '../plan/access.js';
 import { anyRule, Guard } from '../plan/guard.js';
-import { checkKey, type Key, planCreate, planUpdate, planUpsert, type WriteContext } from '../plan/payload.js';
+import { checkKeys, type Key, planCreate, planUpdate, planUpsert, type WriteContext } from '../plan/payload.js';
 import { servedCollection } from '../plan/read.js';
 import { checkRows } from '../plan/rows.js';
 import type { Author, PlannedWrite } from '../plan/write.js';
@@ -209,8 +208,7 @@ export class Writes {
       const statement = this.#statements.get(shape, model, () => compileDelete(collection, rule, journalOf(model)));
       await this.#transaction(async (session) => {
         const found = await this.#keys(collection, selected, caller, session, 'delete');
-        const keys: Key[] = [];
-        await inSlices(found, (key) => void keys.push(checkKey(collection, key)));
+        const keys = await checkKeys(collection, found);
         checkRows(keys.length, this.#limits.maxRows);
         const send = (): Promise<unknown> =>
           session.cell(statement.text, bind(statement.parameters, [keys, JSON.stringify(author)], caller));

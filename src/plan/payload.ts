@@ -380,6 +380,12 @@ export function checkKey(collection: Collection, key: unknown): Key {
   }
 }
 
+export async function checkKeys(collection: Collection, keys: readonly unknown[]): Promise<Key[]> {
+  const checked: Key[] = [];
+  await inSlices(keys, (key) => void checked.push(checkKey(collection, key)));
+  return checked;
+}
+
 export function isObject(value: unknown): value is Payload {
   return value !== null && typeof value === 'object' && !Array.isArray(value);
 }

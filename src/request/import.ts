@@ -148,6 +148,7 @@ async function* jsonElements(bytes: AsyncIterable<Buffer>): AsyncGenerator<strin
       } else if (character === ']' || character === '}') depth--;
       if ((character === ',' && depth === 1) || depth === 0) {
         element += text.slice(start, position);
+        checkLength(element.length);
         start = position + 1;
         finished = depth === 0;
         // Only an array without elements may be empty between its brackets.
