@@ -32,6 +32,7 @@ import { graphqlRoutes } from './resources/graphql.js';
 import { itemsRoutes } from './resources/items.js';
 import { meRoutes } from './resources/me.js';
 import { collect, type Gather, type Metric, metricsRoutes } from './resources/metrics.js';
+import { registrationRoutes } from './resources/registration.js';
 import { relationsRoutes } from './resources/relations.js';
 import { schemaRoutes } from './resources/schema.js';
 import { serverRoutes } from './resources/server.js';
@@ -153,6 +154,10 @@ export async function createServing(config: Config, core: Core, shared: Shared, 
   const readiness = new Readiness(shared.health);
   const metrics = { config, events: shared.events, ...core, identities, router: () => router };
   const items = { identities, mirror, policies, reads, writes, limits: parseLimits(config) };
+  const readAnew = async (): Promise<void> => {
+    await mirror.refresh(true);
+    await shared.accessChanged();
+  };
   const routes: Route[] = [
     ...specsRoutes({
       ...items,
@@ -165,7 +170,8 @@ export async function createServing(config: Config, core: Core, shared: Shared, 
     ...metricsRoutes(metrics, shared.gather),
     ...authRoutes(access),
     ...accountRoutes(access),
-    ...utilsRoutes({ config, identities, writes }),
+    ...registrationRoutes({ ...access, policies, writes, registrationLimit: shared.limits.registrations }),
+    ...utilsRoutes({ ...items, config, readAnew }),
     ...fieldsRoutes({ identities, policies, structure }),
     ...collectionsRoutes({ identities, policies, structure }),
     ...relationsRoutes({ identities, policies, structure }),

@@ -208,14 +208,24 @@ t.test('logging in, and one’s own account', async (t) => {
       errors: [{ path: ['utils_sort'], extensions: { code: 'INVALID_QUERY' } }],
     },
   );
-  t.match(await ask('{ server_ping server_info server_specs_graphql(scope: "items") permissions_me }'), {
-    data: {
-      server_ping: 'pong',
-      server_info: { version: String },
-      server_specs_graphql: /type articles /,
-      permissions_me: Object,
+  t.match(
+    await ask(
+      '{ server_ping server_info { version project { project_name public_registration } rateLimit { points } queryLimit { max } } server_specs_graphql(scope: "items") permissions_me }',
+    ),
+    {
+      data: {
+        server_ping: 'pong',
+        server_info: {
+          version: String,
+          project: { project_name: 'Lateral', public_registration: false },
+          rateLimit: null,
+          queryLimit: { max: -1 },
+        },
+        server_specs_graphql: /type articles /,
+        permissions_me: Object,
+      },
     },
-  });
+  );
 });
 
 t.test('a schema for each set of rights', async (t) => {

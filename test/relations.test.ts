@@ -435,8 +435,13 @@ t.test('a foreign key that nobody told the service about', async (t) => {
   t.match(await ask('GET', '/relations/outside/ref'), {
     related_collection: 'authors',
     schema: { on_delete: 'CASCADE' },
-    meta: null,
+    meta: { id: null, many_collection: 'outside', many_field: 'ref', one_collection: 'authors', one_field: null },
   });
+  const relations = await ask<{ meta: object | null }[]>('GET', '/relations');
+  t.ok(
+    relations.every(({ meta }) => meta !== null),
+    'every relation has its sides in its metadata',
+  );
   t.match(await ask('PATCH', '/relations/outside/ref', { meta: { one_field: 'outsiders' } }), {
     meta: { one_field: 'outsiders' },
   });
@@ -450,4 +455,76 @@ t.test('a foreign key that nobody told the service about', async (t) => {
   t.equal((await send('DELETE', '/collections/outside_view')).status, 204);
   t.equal((await send('DELETE', '/collections/outside')).status, 204);
   t.strictSame(await traces('outside'), []);
+});
+
+t.test('fields and their relations are made in either order', async (t) => {
+  const o2m = { field: 'lines', type: 'alias', meta: { special: ['o2m'], interface: 'list-o2m' } };
+  const relation = {
+    collection: 'e_lines',
+    field: 'bill',
+    related_collection: 'e_bills',
+    meta: { one_field: 'lines' },
+  };
+  const steps = {
+    'field first': [
+      ['/fields/e_bills', o2m],
+      ['/relations', relation],
+    ],
+    'relation first': [
+      ['/relations', relation],
+      ['/fields/e_bills', o2m],
+    ],
+  } as const;
+  for (const [name, bodies] of Object.entries(steps)) {
+    await ask('POST', '/collections', [
+      { collection: 'e_bills', schema: {} },
+      {
+        collection: 'e_lines',
+        schema: {},
+        fields: [{ field: 'id', type: 'integer', schema: { is_primary_key: true, has_auto_increment: true } }],
+      },
+    ]);
+    await ask('POST', '/fields/e_lines', { field: 'bill', type: 'integer', meta: { special: ['m2o'] } });
+    for (const [path, body] of bodies) await ask('POST', path, body);
+    t.match(
+      await ask('GET', '/fields/e_bills/lines'),
+      { type: 'alias', meta: { special: 'o2m', interface: 'list-o2m' } },
+      name,
+    );
+    t.equal(await refusal('POST', '/fields/e_bills', o2m), '400 INVALID_PAYLOAD', 'it is there now');
+    t.match(await ask('POST', '/items/e_bills?fields=lines', { lines: [{}] }), { lines: [1] }, name);
+    await ask('PATCH', '/relations/e_lines/bill', { meta: { one_field: 'others' } });
+    t.equal(await refusal('POST', '/fields/e_bills', { field: 'others', type: 'string' }), '400 INVALID_PAYLOAD');
+    const divider = { field: 'others', type: 'alias', meta: { special: ['alias', 'no-data'] } };
+    t.equal(await refusal('POST', '/fields/e_bills', divider), '400 INVALID_PAYLOAD', 'a list is no divider');
+    for (const collection of ['e_lines', 'e_bills']) await send('DELETE', `/collections/${collection}`);
+  }
+  // The columns of a junction one by one, each with its relation.
+  await ask(
+    'POST',
+    '/collections',
+    [
+      { collection: 'e_left', schema: {} },
+      { collection: 'e_right', schema: {}, fields: [{ field: 'name', type: 'string' }] },
+      { collection: 'e_both', schema: {} },
+    ].map((each) => ({
+      ...each,
+      fields: [
+        ...(each.fields ?? []),
+        { field: 'id', type: 'integer', schema: { is_primary_key: true, has_auto_increment: true } },
+      ],
+    })),
+  );
+  await ask('POST', '/fields/e_left', { field: 'rights', type: 'm2m' });
+  for (const [field, related, one_field, junction_field] of [
+    ['left', 'e_left', 'rights', 'right'],
+    ['right', 'e_right', null, 'left'],
+  ] as const) {
+    await ask('POST', '/fields/e_both', { field, type: 'integer' });
+    const meta = { one_field, junction_field };
+    await ask('POST', '/relations', { collection: 'e_both', field, related_collection: related, meta });
+  }
+  const made = { rights: [{ right: { name: 'x' } }] };
+  t.match(await ask('POST', '/items/e_left?fields=rights.right.name', made), made);
+  for (const collection of ['e_both', 'e_left', 'e_right']) await send('DELETE', `/collections/${collection}`);
 });

@@ -148,6 +148,10 @@ t.test('a rule has to be a filter', async (t) => {
     const answer = await send(admin, 'POST', '/permissions', { ...rule, permissions });
     t.equal(answer.status, 400, `${JSON.stringify(permissions)}: ${answer.text}`);
   }
+  t.match(await send(admin, 'POST', '/permissions', { ...rule, collection: 'artikles' }), {
+    status: 400,
+    json: { errors: [{ message: /Collection "artikles" doesn't exist/, extensions: { code: 'INVALID_PAYLOAD' } }] },
+  });
   t.equal((await send(admin, 'POST', '/permissions', { ...rule, validation: { id: { _regex: 1 } } })).status, 400);
   t.equal((await send(admin, 'POST', '/permissions', { ...rule, validation: { nothing: { _eq: 1 } } })).status, 400);
   for (const presets of [[], 'x', { nothing: 1 }])

@@ -61,10 +61,16 @@ export class Policies {
     if (known) return known;
     const rows = policies.flatMap((policy) => policy.permissions);
     const all = policies.some((policy) => policy.app_access) ? [...rows, ...APP_PERMISSIONS] : rows;
-    const key = createHash('sha256').update(JSON.stringify(all)).digest('base64url').slice(0, 22);
-    const access = this.#byKey.get(key) ?? new Permissions(key, readRules(all));
-    this.#byKey.set(key, access);
+    const access = this.permit(all);
     this.#loaded.access.set(name, access);
+    return access;
+  }
+
+  /** What these rows add up to. */
+  permit(rows: readonly PermissionRow[]): Permissions {
+    const key = createHash('sha256').update(JSON.stringify(rows)).digest('base64url').slice(0, 22);
+    const access = this.#byKey.get(key) ?? new Permissions(key, readRules(rows));
+    this.#byKey.set(key, access);
     return access;
   }
 }

@@ -26,11 +26,11 @@ export interface Description {
   readonly enforce_tfa?: true;
 }
 
-export type Purpose = 'password-reset' | 'invite';
+export type Purpose = 'password-reset' | 'invite' | 'registration';
 
 export interface MailClaims {
   readonly email: string;
-  /** The digest of the password that the link replaces, so that it works once; or the key of the user who is invited. */
+  /** The digest of the password that the link replaces, so that it works once; or the key of the user who is invited or has registered. */
   readonly mark: string;
 }
 
@@ -78,7 +78,8 @@ export class Tokens {
   async verifyMail(purpose: Purpose, token: string): Promise<MailClaims> {
     const { scope, email, mark } = await this.#verify(token);
     if (scope !== purpose || typeof email !== 'string' || email.includes('\0')) throw invalidToken();
-    if (typeof mark !== 'string' || !(purpose === 'invite' ? UUID.test(mark) : isDigest(mark))) throw invalidToken();
+    if (typeof mark !== 'string' || !(purpose === 'password-reset' ? isDigest(mark) : UUID.test(mark)))
+      throw invalidToken();
     return { email, mark };
   }
 

@@ -93,9 +93,12 @@ export function checkRules({ plan, input }: PlannedWrite, model: Model): void {
   });
 }
 
-/** Rules may come before their collection; what a change leaves out is not looked at. */
+/** What a change leaves out is not looked at. */
 function checkRule({ permissions, validation, presets, ...rest }: Payload, model: Model): void {
-  const collection = model.collections.get(String(rest.collection));
+  const name = rest.collection;
+  const collection = typeof name === 'string' ? model.collections.get(name) : undefined;
+  if (typeof name === 'string' && !collection && !model.folders.has(name))
+    throw invalidPayload(`Collection "${name}" doesn't exist`);
   const [where, valid] = [readFilter(permissions), readValidation(validation)];
   if (where === undefined) throw invalidPayload('"permissions" is not a filter');
   if (valid === undefined) throw invalidPayload('"validation" is not a filter');
@@ -138,12 +141,17 @@ export function checkAddresses({ plan, input }: PlannedWrite): void {
   });
 }
 
-/** A pattern that cannot be read would let no password pass. */
-export function checkSettings({ plan, input }: PlannedWrite): void {
+/** A pattern that cannot be read would let no password pass, and such a filter nobody register. */
+export function checkSettings({ plan, input }: PlannedWrite, model: Model): void {
+  const users = model.collections.get('service_users');
   plan.nodes.forEach(({ collection, columns }, position) => {
     if (collection.name !== 'service_settings') return;
     const index = columns.findIndex(({ field }) => field.name === 'auth_password_policy');
+    const filterIndex = columns.findIndex(({ field }) => field.name === 'public_registration_email_filter');
     for (const row of input.nodes[position] ?? []) {
+      const filter = readValidation(row[`c${filterIndex}`]);
+      if (filter === undefined || (users && !planRule(filter, users, model)))
+        throw invalidPayload('"public_registration_email_filter" is not a filter of users');
       const pattern = row[`c${index}`];
       if (readPolicy(typeof pattern === 'string' ? pattern : null) === undefined)
         throw invalidPayload('"auth_password_policy" is not a regular expression');

@@ -23,6 +23,14 @@ export interface LoginAccount {
   readonly locked: boolean;
 }
 
+export interface RegistrationSettings {
+  /** Whether a new user has to open a link in a mail first. */
+  readonly verify: boolean;
+  readonly role: string | null;
+  /** What an address has to meet. */
+  readonly filter: unknown;
+}
+
 export type SessionKind = 'refresh' | 'session';
 
 /** Where a session is used from. */
@@ -202,6 +210,38 @@ export class Logins {
       [email, user, hash],
     );
     return this.#changed(rows);
+  }
+
+  /** The settings that registration goes by; null where it is off. */
+  async registration(): Promise<RegistrationSettings | null> {
+    const [row] = await this.#database.rows<RegistrationSettings>(
+      `select public_registration_verify_email as verify, public_registration_role as role,
+         public_registration_email_filter as filter
+       from service_settings where public_registration`,
+    );
+    return row ?? null;
+  }
+
+  /** Whether the address is verified now, or was before. */
+  async verifyAddress(email: string, user: string): Promise<boolean> {
+    const rows = await this.#database.rows<{ changed: boolean }>(
+      `with verified as (
+         update service_users set status = 'active'
+         where id = $2::uuid and lower(email) = lower($1::text) and status = 'unverified' returning id
+       )
+       select true as changed from verified
+       union all
+       select false from service_users where id = $2::uuid and lower(email) = lower($1::text) and status = 'active'`,
+      [email, user],
+    );
+    if (rows.some(({ changed }) => changed)) await this.#news.usersChanged();
+    return rows.length > 0;
+  }
+
+  /** The page of the project, where one is set. */
+  async projectUrl(): Promise<string | null> {
+    const [row] = await this.#database.rows<{ project_url: string | null }>('select project_url from service_settings');
+    return row?.project_url ?? null;
   }
 
   /** Whether a user was changed. */

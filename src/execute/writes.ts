@@ -12,7 +12,7 @@ import { invalidPayload, ServiceError } from '../errors.js';
 import { type Collection, collectionOf, type Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
-import type { WriteAction } from '../plan/access.js';
+import type { Access, WriteAction } from '../plan/access.js';
 import { anyRule, Guard } from '../plan/guard.js';
 import { checkKeys, type Key, planCreate, planUpdate, planUpsert, type WriteContext } from '../plan/payload.js';
 import { servedCollection } from '../plan/read.js';
@@ -55,6 +55,8 @@ export interface WriteLimits {
 export interface Writer {
   readonly caller: Identity;
   readonly author: Author;
+  /** What may be written, in place of what the policies of the caller say. */
+  readonly access?: Access;
 }
 
 /** What is shown of the items that were written. */
@@ -219,13 +221,13 @@ export class Writes {
     });
   }
 
-  #context(model: Model, { caller, author }: Writer): WriteContext {
+  #context(model: Model, { caller, author, access }: Writer): WriteContext {
     return {
       model,
       author,
       maxRows: this.#limits.maxRows,
       stamp: { ...caller, now: new Date().toISOString() },
-      access: this.#policies.accessOf(caller),
+      access: access ?? this.#policies.accessOf(caller),
     };
   }
 
@@ -280,7 +282,7 @@ export class Writes {
     checkRules(planned, planned.model);
     checkAddresses(planned);
     checkEmails(planned);
-    checkSettings(planned);
+    checkSettings(planned, planned.model);
     await checkPasswords(planned, session);
     await keepAdministrators(session, caller, () => this.#write(planned, caller, session, receipt));
     session.afterwards(this.#changedAccess);

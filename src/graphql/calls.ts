@@ -8,6 +8,7 @@ import { SERVICE_FIELDS } from './services.js';
 export interface Call {
   readonly method: string;
   readonly path: string;
+  readonly queryString: string;
   readonly body: unknown;
   /** What an answer without content stands for. */
   readonly otherwise: unknown;
@@ -37,15 +38,22 @@ export function readCall(name: string, given: Arguments, nodes: readonly FieldNo
   const rest = Object.fromEntries(
     Object.entries(given).filter(([key, value]) => !named.has(key) && value !== undefined),
   );
-  const bodies = { none: undefined, data: given.data, rest };
+  const bodies = { none: undefined, data: given.data, rest, query: undefined };
   const otherwise = isObjectType(getNamedType(field.type)) ? given : true;
   return {
     method: field.method,
     path,
+    queryString: field.body === 'query' ? inUrl(rest) : '',
     body: bodies[field.body],
     otherwise,
     shown: project(field.type, nodes, selections),
   };
+}
+
+function inUrl(given: Arguments): string {
+  const url = new URLSearchParams();
+  for (const [key, value] of Object.entries(given)) if (value !== null) url.set(key, String(value));
+  return url.toString();
 }
 
 function project(given: GraphQLOutputType, nodes: readonly FieldNode[], selections: Selections): Projection {
@@ -66,6 +74,8 @@ export function show(value: unknown, projection: Projection): unknown {
   if (Array.isArray(value) && projection.kind === 'object') return value.map((each) => show(each, projection));
   if (projection.kind === 'text') return String(value);
   if (projection.kind === 'value') return value;
+  // What is off says `false` in REST.
+  if (typeof value !== 'object') return null;
   const record = value as Readonly<Record<string, unknown>>;
   return Object.fromEntries(
     projection.fields.map((field) => [

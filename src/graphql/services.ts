@@ -9,6 +9,7 @@ import {
   GraphQLID,
   GraphQLInputObjectType,
   type GraphQLInputType,
+  GraphQLInt,
   GraphQLList,
   type GraphQLNamedType,
   GraphQLNonNull,
@@ -27,8 +28,8 @@ export interface ServiceField {
   readonly path: string;
   readonly type: GraphQLOutputType;
   readonly args: GraphQLFieldConfigArgumentMap;
-  /** What is sent as the body: the argument `data`, or all arguments that the path does not name. */
-  readonly body: 'none' | 'data' | 'rest';
+  /** What is sent as the body: the argument `data`, or all arguments that the path does not name; or these in the URL. */
+  readonly body: 'none' | 'data' | 'rest' | 'query';
   /** May stand in an operation once: many attempts in one request would go past the limits. */
   readonly once?: true;
 }
@@ -115,6 +116,19 @@ const RELATION = record('service_relations', {
   }),
 });
 
+const RATE_LIMIT = record('server_info_rate_limit', { points: GraphQLInt, duration: GraphQLInt });
+
+const SERVER_INFO = record('server_info', {
+  project: record('server_info_project', {
+    ...texts('project_name', 'project_descriptor', 'project_color', 'default_language', 'public_note'),
+    ...flags('public_registration', 'public_registration_verify_email'),
+  }),
+  version: GraphQLString,
+  rateLimit: RATE_LIMIT,
+  rateLimitGlobal: RATE_LIMIT,
+  queryLimit: record('server_info_query_limit', { default: GraphQLInt, max: GraphQLInt }),
+});
+
 function input(
   name: string,
   needed: readonly string[],
@@ -165,7 +179,7 @@ const COLLECTION_AND_FIELD = { ...text('collection'), ...text('field') };
 
 export const SERVICE_FIELDS: Readonly<Record<string, ServiceField>> = {
   server_ping: ask('/server/ping', GraphQLString),
-  server_info: ask('/server/info', JSON_SCALAR),
+  server_info: ask('/server/info', SERVER_INFO),
   server_health: ask('/server/health', JSON_SCALAR),
   server_specs_oas: ask('/server/specs/oas', JSON_SCALAR),
   server_specs_graphql: ask('/server/specs/graphql/:scope', GraphQLString, text('scope')),
@@ -219,6 +233,24 @@ export const SERVICE_FIELDS: Readonly<Record<string, ServiceField>> = {
   users_invite_accept: once(
     act('POST', '/users/invite/accept', GraphQLBoolean, { ...text('token'), ...text('password') }, 'rest'),
   ),
+  users_register: once(
+    act(
+      'POST',
+      '/users/register',
+      GraphQLBoolean,
+      {
+        ...text('email'),
+        ...text('password'),
+        ...optional('first_name'),
+        ...optional('last_name'),
+        ...optional('verification_url'),
+      },
+      'rest',
+    ),
+  ),
+  users_register_verify: once(act('GET', '/users/register/verify-email', GraphQLBoolean, text('token'), 'query')),
+  utils_random_string: act('GET', '/utils/random/string', GraphQLString, optional('length', GraphQLInt), 'query'),
+  utils_cache_clear: act('POST', '/utils/cache/clear', GraphQLBoolean, {}, 'none'),
   utils_sort: act(
     'POST',
     '/utils/sort/:collection',

@@ -21,18 +21,27 @@ export interface Limits {
   /** Null when no limit is on. */
   readonly requests: Limit | null;
   readonly logins: LoginLimit;
+  readonly registrations: Limit;
 }
 
 export function createLimits(config: Config): Limits {
-  return { requests: createLimit(config), logins: createLoginLimit(config) };
+  return {
+    requests: createLimit(config),
+    logins: createLoginLimit(config),
+    registrations: createRegistrationLimit(config),
+  };
 }
 
 /** Limits that somebody else counts; who is not asked where none is on. */
-export function remoteLimits(config: Config, counter: { requests: Limit; logins: LoginLimit }): Limits {
+export function remoteLimits(
+  config: Config,
+  counter: { requests: Limit; logins: LoginLimit; registrations: Limit },
+): Limits {
   const local = createLimits(config);
   return {
     requests: local.requests && counter.requests,
     logins: config.RATE_LIMITER_LOGIN_ENABLED ? counter.logins : local.logins,
+    registrations: config.RATE_LIMITER_REGISTRATION_ENABLED ? counter.registrations : local.registrations,
   };
 }
 
@@ -60,6 +69,13 @@ function createLoginLimit(config: Config): LoginLimit {
     attempt: (address) => consume(limiter, networkOf(address)),
     forgive: async (address) => void (await limiter.reward(networkOf(address))),
   };
+}
+
+/** Whatever comes of it: who asks learns nothing by asking often. */
+function createRegistrationLimit(config: Config): Limit {
+  if (!config.RATE_LIMITER_REGISTRATION_ENABLED) return async () => {};
+  const limiter = makeLimiter(config.RATE_LIMITER_REGISTRATION_POINTS, config.RATE_LIMITER_REGISTRATION_DURATION);
+  return (address) => consume(limiter, networkOf(address));
 }
 
 /** `duration` in seconds. */

@@ -77,6 +77,7 @@ export function errorReply(error: unknown): Reply {
 const STATUS_LINES: Readonly<Record<number, string>> = {
   200: '200 OK',
   204: '204 No Content',
+  302: '302 Found',
   304: '304 Not Modified',
   400: '400 Bad Request',
   401: '401 Unauthorized',

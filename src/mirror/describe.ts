@@ -24,7 +24,7 @@ export interface RelationObject {
   readonly field: string;
   readonly related_collection: string | null;
   readonly schema: Readonly<Record<string, unknown>> | null;
-  readonly meta: Readonly<Record<string, unknown>> | null;
+  readonly meta: Readonly<Record<string, unknown>>;
 }
 
 /** In the order of the metadata's `sort`, those without one as they come. */
@@ -74,7 +74,7 @@ export function describeRelations(model: Model): RelationObject[] {
         field: column.name,
         related_collection: key.table,
         schema: describeForeignKey(column, key),
-        meta: null,
+        meta: impliedMeta(column, key),
       });
     }
   }
@@ -94,6 +94,22 @@ function describeRow(model: Model, row: RelationMeta): RelationObject {
     related_collection,
     schema: column && key ? describeForeignKey(column, key) : null,
     meta: { ...row, one_allowed_collections: allowed === null ? null : listOf(allowed) },
+  };
+}
+
+/** What a foreign key means without a metadata row: clients read the sides of every relation there. No row has an id of null. */
+function impliedMeta({ table, name }: Column, key: ForeignKey): RelationObject['meta'] {
+  return {
+    id: null,
+    many_collection: table,
+    many_field: name,
+    one_collection: key.table,
+    one_field: null,
+    one_collection_field: null,
+    one_allowed_collections: null,
+    junction_field: null,
+    sort_field: null,
+    one_deselect_action: 'nullify',
   };
 }
 

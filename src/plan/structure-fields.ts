@@ -1,5 +1,6 @@
 /** Creating, changing and deleting fields: the column's definition and the metadata row. */
 import { forbidden, invalidPayload } from '../errors.js';
+import { isPresentation } from '../mirror/introspect.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
 import { listOf } from '../mirror/relations.js';
 import type { ColumnOptions, FieldChange, NewField } from '../request/structure.js';
@@ -15,7 +16,8 @@ export function planCreateField(collectionName: string, definition: NewField, mo
   const collection = knownCollection(model, collectionName);
   const { field } = definition;
   checkNewName(field);
-  if (collection.fields.has(field))
+  const known = collection.fields.get(field);
+  if (known && !awaits(known, definition))
     throw invalidPayload(`Field "${field}" already exists in collection "${collection.name}"`);
   const steps: Step[] = [];
   if (definition.type !== 'alias') {
@@ -31,6 +33,12 @@ export function planCreateField(collectionName: string, definition: NewField, mo
   const values = rowOf(definition);
   if (values) steps.push(saveField(collection.name, field, { sort: nextSort(collection, values), ...values }));
   return steps;
+}
+
+/** A list that a relation has named (`one_field`) is there before its metadata row is. */
+function awaits({ column, meta }: Field, definition: NewField): boolean {
+  const isList = definition.type === 'alias' && !isPresentation(listOf(definition.meta?.special));
+  return column === null && meta === null && isList;
 }
 
 /** The parts of a new column that its definition cannot hold. */

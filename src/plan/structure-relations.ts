@@ -134,8 +134,14 @@ function checkList({ one_field: name }: Meta, one: Collection): void {
     throw invalidPayload(`Field "${field.name}" already exists in collection "${one.name}"`);
 }
 
+/**
+ * The columns of a junction may be made one by one, each with its relation: `junction_field` may name one that comes later, and leads
+ * on once it is there.
+ */
 function checkDetails(meta: Meta, many: Collection): void {
-  for (const property of ['junction_field', 'sort_field', 'one_collection_field']) {
+  const { junction_field: junction } = meta;
+  if (typeof junction === 'string' && !many.fields.has(junction)) readNewName(junction, 'field');
+  for (const property of ['sort_field', 'one_collection_field']) {
     const name = meta[property];
     if (typeof name === 'string' && !many.fields.get(name)?.column)
       throw invalidPayload(`"meta.${property}" names no field of "${many.name}"`);

@@ -29,6 +29,18 @@ export function parseSearch(collection: string, body: unknown, queryString: stri
   return finish(collection, target, input, context);
 }
 
+/** What POST /utils/export takes: all items that the query selects, unless it names a limit. A `file` to store would need a storage. */
+export function parseExport(collection: string, body: unknown, limits: ParseLimits): Parsed {
+  const { query = {}, format, file: _, ...rest } = readBody(body) as Input;
+  const [unknown] = Object.keys(rest);
+  if (unknown !== undefined) throw invalidPayload(`"${unknown}" is not allowed`);
+  if (!EXPORT_FORMATS.some((each) => each === format))
+    throw invalidPayload(`"format" has to be one of ${EXPORT_FORMATS.join(', ')}`);
+  const input = readObject(query, 'query');
+  const context = { values: new ValueList(limits.nodes), limits };
+  return finish(collection, { kind: 'list' }, { ...input, limit: input.limit ?? -1, export: format }, context);
+}
+
 /**
  * What is shown of items that were just written: the URL says which fields, the keys say which items and in which order. They
  * are the first value; null where the write makes them.

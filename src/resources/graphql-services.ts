@@ -15,7 +15,7 @@ export interface Called {
 export async function callService(call: Call, exchange: Exchange, router: Router): Promise<Called> {
   const reply = await handle(call, exchange, router);
   if (typeof reply.body === 'function') throw new Error('a streamed answer has no place in another one');
-  const result = reply.status === 204 ? call.otherwise : resultOf(reply);
+  const result = reply.body === '' ? call.otherwise : resultOf(reply);
   return {
     text: JSON.stringify(show(result, call.shown)),
     headers: reply.headers ?? {},
@@ -46,7 +46,7 @@ function resultOf({ type, body }: Reply): unknown {
 
 /** Everything of the request but what it asks for. */
 function requestFor(
-  { method, path, body }: Call,
+  { method, path, queryString, body }: Call,
   exchange: Exchange,
   settle: (outcome: Outcome) => void,
   refuse: (error: unknown) => void,
@@ -54,7 +54,7 @@ function requestFor(
   const own: Record<string | symbol, unknown> = {
     method,
     path,
-    queryString: '',
+    queryString,
     parameters: [],
     traffic: null,
     staged: () => {},

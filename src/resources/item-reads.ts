@@ -11,7 +11,7 @@ import { tagOf } from '../http/tag.js';
 import type { ExportFormat, Parsed, ParsedOperation } from '../request/ast.js';
 import type { ParseLimits } from '../request/query.js';
 import type { Remembered } from '../request/remembered.js';
-import { parseRead, parseSearch } from '../request/rest.js';
+import { parseExport, parseRead, parseSearch } from '../request/rest.js';
 import { COMMA, FORMATS, type Format, joinCells } from './formats.js';
 import type { ItemsServices, Place } from './items.js';
 
@@ -35,6 +35,17 @@ export function readItems(
     return answerItems(exchange, services, parseUrl(exchange, services.limits, urls, place), identity);
   };
   return known instanceof Promise ? known.then(read) : read(known);
+}
+
+/** The items as a file, which a body describes. */
+export async function exportFile(exchange: Exchange, services: ItemsServices, collection: string): Promise<Reply> {
+  const identity = await services.identities.identify(exchange);
+  exchange.staged('identify');
+  const parsed = parseExport(collection, await exchange.json(), services.limits);
+  exchange.staged('parse');
+  const compiled = services.reads.compile(parsed, identity);
+  if (!parsed.format) throw new Error('an export has a format');
+  return exportItems(parsed, parsed.format, compiled, identity, services.reads);
 }
 
 function answerItems(exchange: Exchange, { reads }: ItemsServices, parsed: Parsed, identity: Identity): Outcome {

@@ -93,7 +93,9 @@ async function info(exchange: Exchange, services: ServerServices): Promise<Reply
   const identity = await identify(exchange, services);
   const { config, database } = services;
   const [project] = await database.rows<Record<string, unknown>>(
-    'select project_name, project_descriptor, project_color, default_language, public_note from service_settings',
+    `select project_name, project_descriptor, project_color, default_language, public_note,
+       public_registration, public_registration_verify_email
+     from service_settings`,
   );
   const shared = { project: project ?? {} };
   const data =

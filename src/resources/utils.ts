@@ -1,24 +1,25 @@
-/** /utils: sorting and importing items. */
+/** /utils: sorting, importing and exporting items, random strings, and what the service remembers. */
+import { randomBytes } from 'node:crypto';
 import { build } from 'fast-json-stringify';
-import type { Identities, Identity } from '../access/identity.js';
+import { type Identity, onlyAdministrator } from '../access/identity.js';
 import type { Config } from '../config.js';
-import { invalidPayload } from '../errors.js';
+import { invalidPayload, invalidQuery } from '../errors.js';
 import { ImportFailure, importRows } from '../execute/import.js';
-import type { Writes } from '../execute/writes.js';
 import { openBody } from '../http/body.js';
 import type { Exchange } from '../http/exchange.js';
 import { jsonText, type Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
 import { formatOf, readRows } from '../request/import.js';
 import { readItem } from '../request/write.js';
+import { exportFile } from './item-reads.js';
 import { writerOf } from './item-writes.js';
-import { refuseSystem } from './items.js';
+import { type ItemsServices, refuseSystem } from './items.js';
 import { openUpload } from './upload.js';
 
-export interface UtilsServices {
+export interface UtilsServices extends ItemsServices {
   readonly config: Config;
-  readonly identities: Identities;
-  readonly writes: Writes;
+  /** Reads users, policies and the structure anew, for all threads. */
+  readonly readAnew: () => Promise<void>;
 }
 
 export function utilsRoutes(services: UtilsServices): Route[] {
@@ -30,6 +31,17 @@ export function utilsRoutes(services: UtilsServices): Route[] {
       handle: (exchange) => importItems(exchange, services),
       streamsBody: true,
     },
+    {
+      method: 'POST',
+      path: '/utils/export/:collection',
+      handle: (exchange) => {
+        const [collection = ''] = exchange.parameters;
+        refuseSystem(collection);
+        return exportFile(exchange, services, collection);
+      },
+    },
+    { method: 'GET', path: '/utils/random/string', handle: randomString },
+    { method: 'POST', path: '/utils/cache/clear', handle: (exchange) => clearCache(exchange, services) },
   ];
 }
 
@@ -75,6 +87,27 @@ async function importItems(exchange: Exchange, services: UtilsServices): Promise
 function describe({ row, error }: ImportFailure['errors'][number]): unknown {
   const extensions = { ...error.extensions, code: error.code, rows: [row] };
   return { message: `Row ${row}: ${error.message}`, extensions };
+}
+
+const LONGEST_RANDOM = 500;
+
+/** Letters, digits, `-` and `_`: 6 bits each, from the system's source. */
+function randomString({ queryString }: Exchange): Reply {
+  const given = new URLSearchParams(queryString).get('length') ?? '32';
+  const length = /^\d{1,9}$/.test(given) ? Number(given) : 0;
+  if (length < 1 || length > LONGEST_RANDOM)
+    throw invalidQuery(`"length" has to be a whole number from 1 to ${LONGEST_RANDOM}`);
+  const data = randomBytes(length).toString('base64url').slice(0, length);
+  return { ...jsonText(stringBody({ data })), secret: true };
+}
+
+const stringBody = build({ type: 'object', properties: { data: { type: 'string' } } });
+
+/** What is remembered is kept in step by notifications. This is for databases that were changed behind their back. */
+async function clearCache(exchange: Exchange, { identities, readAnew }: UtilsServices): Promise<Reply> {
+  onlyAdministrator(await identities.identify(exchange));
+  await readAnew();
+  return EMPTY;
 }
 
 const importedBody = build({

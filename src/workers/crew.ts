@@ -170,6 +170,8 @@ export class Crew implements Threads {
         return limits.logins.attempt(question.address);
       case 'forgive-login':
         return limits.logins.forgive(question.address);
+      case 'count-registration':
+        return limits.registrations(question.address);
     }
   }
 

@@ -49,6 +49,7 @@ export class Link {
       attempt: (address) => this.#do({ kind: 'count-login', address }),
       forgive: (address) => this.#do({ kind: 'forgive-login', address }),
     } satisfies LoginLimit,
+    registrations: (address: string): Promise<void> => this.#do({ kind: 'count-registration', address }),
   };
 
   tell(news: News): Promise<void> {

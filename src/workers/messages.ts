@@ -61,7 +61,8 @@ export type Question =
   | { readonly kind: 'health' }
   | { readonly kind: 'count-request'; readonly address: string }
   | { readonly kind: 'count-login'; readonly address: string }
-  | { readonly kind: 'forgive-login'; readonly address: string };
+  | { readonly kind: 'forgive-login'; readonly address: string }
+  | { readonly kind: 'count-registration'; readonly address: string };
 
 /** An error on its way: its class would be lost. */
 export type Failure =

@@ -1,0 +1,163 @@
+/** Strangers who register: what the settings allow, the mail that verifies an address, and that nobody learns who is there. */
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import t from 'tap';
+import { failure, granted, PASSWORD, post, SECRET } from './accounts.js';
+import {
+  type Answer,
+  connectSql,
+  createLibrary,
+  get,
+  makeFolder,
+  request,
+  startDatabase,
+  startTestService,
+} from './support.js';
+
+t.setTimeout(120_000);
+const server = await startDatabase();
+const databaseUrl = await createLibrary(server, 'registration');
+const sql = connectSql(databaseUrl);
+t.teardown(() => sql.end());
+const folder = await makeFolder();
+const mails = join(folder, 'mails.ndjson');
+await writeFile(mails, '');
+await writeFile(
+  join(folder, 'transport.mjs'),
+  `import { appendFileSync } from 'node:fs';
+   export const send = (mail) => appendFileSync(${JSON.stringify(mails)}, JSON.stringify(mail) + '\\n');`,
+);
+const options = {
+  databaseUrl,
+  SECRET,
+  LOGIN_STALL_TIME: '0',
+  REGISTER_STALL_TIME: '0',
+  EMAIL_TRANSPORT: join(folder, 'transport.mjs'),
+};
+const service = await startTestService({
+  ...options,
+  RATE_LIMITER_REGISTRATION_ENABLED: 'false',
+  USER_REGISTER_URL_ALLOW_LIST: 'https://app.example.com/verify',
+});
+
+const register = (body: object, place: { url: string } = service): Promise<Answer> =>
+  post(place, '/users/register', { password: PASSWORD, ...body });
+const login = (email: string): Promise<Answer> => post(service, '/auth/login', { email, password: PASSWORD });
+
+async function set(settings: object): Promise<Answer> {
+  const headers = { 'content-type': 'application/json' };
+  return request(service, 'PATCH', '/settings', { headers, body: JSON.stringify(settings) });
+}
+
+async function links(to: string): Promise<string[]> {
+  const lines = (await readFile(mails, 'utf8')).split('\n').filter((line) => line !== '');
+  const sent = lines.map((line) => JSON.parse(line) as { to: string; text: string }).filter((mail) => mail.to === to);
+  return sent.map(({ text }) => /https?:\S+/.exec(text)?.[0] ?? '');
+}
+
+const pathOf = (link: string): string => new URL(link).pathname + new URL(link).search;
+
+t.test('registration is off until the settings allow it', async (t) => {
+  t.match(await register({ email: 'early@example.com' }), failure(403, 'FORBIDDEN'));
+  t.equal((await sql`select from service_users where email = 'early@example.com'`).length, 0);
+  t.match(await get(service, '/server/info', { token: null }), {
+    json: { data: { project: { public_registration: false, public_registration_verify_email: true } } },
+  });
+});
+
+t.test('a new user verifies the address by the link in a mail, and logs in', async (t) => {
+  const [role] = await sql<{ id: string }[]>`insert into service_roles (name) values ('Reader') returning id`;
+  t.equal((await set({ public_registration: true, public_registration_role: role?.id })).status, 200);
+  const email = 'New.User@example.com';
+  t.match(await register({ email, first_name: 'New', last_name: null }), { status: 204, text: '' });
+  t.match(await sql`select status, role, first_name, password from service_users where email = ${email}`, [
+    { status: 'unverified', role: role?.id, first_name: 'New', password: /^\$argon2/ },
+  ]);
+  t.match(await login(email), failure(401, 'INVALID_CREDENTIALS'), 'not before the address is verified');
+  t.match(await register({ email: email.toLowerCase() }), { status: 204 }, 'asks for another link');
+  const [first = '', second = ''] = await links(email);
+  t.ok(first.startsWith(`${service.url}/users/register/verify-email?token=`));
+  for (const link of [second, first]) {
+    const answer = await get(service, pathOf(link), { token: null });
+    t.match(answer, { status: 302, headers: { location: `${service.url}/users/register/verified` } });
+  }
+  t.equal((await get(service, '/users/register/verified', { token: null })).status, 200);
+  t.ok(granted(await login(email)).access_token);
+  t.match(await register({ email }), { status: 204 });
+  t.equal((await links(email)).length, 2, 'who is there already gets no mail');
+});
+
+t.test('links that are no good, and pages that may be linked to', async (t) => {
+  const email = 'pages@example.com';
+  t.match(await register({ email, verification_url: 'https://evil.example.com/' }), failure(400, 'INVALID_PAYLOAD'));
+  t.match(await register({ email, verification_url: 'https://app.example.com/verify' }), { status: 204 });
+  const [link = ''] = await links(email);
+  t.match(link, /^https:\/\/app\.example\.com\/verify\?token=/);
+  const token = new URL(link).searchParams.get('token') ?? '';
+  const verify = (text: string): Promise<Answer> =>
+    get(service, `/users/register/verify-email${text}`, { token: null });
+  t.match(await verify(''), failure(400, 'INVALID_PAYLOAD'));
+  t.match(await verify('?token=x'), failure(403, 'INVALID_TOKEN'));
+  t.match(await verify(`?token=${token.slice(0, -3)}`), failure(403, 'INVALID_TOKEN'));
+  t.match(await post(service, '/auth/password/reset', { token, password: 'x' }), failure(403, 'INVALID_TOKEN'));
+  await sql`update service_users set status = 'suspended' where email = ${email}`;
+  t.match(await verify(`?token=${token}`), failure(403, 'FORBIDDEN'), 'a suspended user stays suspended');
+  await sql`update service_users set status = 'unverified' where email = ${email}`;
+  await set({ project_url: 'https://project.example.com/welcome' });
+  t.match(await verify(`?token=${token}`), {
+    status: 302,
+    headers: { location: 'https://project.example.com/welcome', 'cache-control': 'no-store' },
+  });
+});
+
+t.test('without verification a user is active at once; the filter and the policy of passwords hold', async (t) => {
+  t.match(await set({ public_registration_email_filter: { email: { _nope: 1 } } }), failure(400, 'INVALID_PAYLOAD'));
+  t.match(await set({ public_registration_email_filter: { nope: { _eq: 1 } } }), failure(400, 'INVALID_PAYLOAD'));
+  await set({
+    public_registration_verify_email: false,
+    public_registration_email_filter: { email: { _ends_with: '@example.com' } },
+    auth_password_policy: '/^.{8,}$/',
+  });
+  t.match(await register({ email: 'at.once@example.com' }), { status: 204 });
+  t.ok(granted(await login('at.once@example.com')).access_token);
+  t.match(await register({ email: 'other@example.org' }), failure(403, 'FORBIDDEN'));
+  t.match(await register({ email: 'short@example.com', password: 'short' }), failure(400, 'FAILED_VALIDATION'));
+  for (const body of [{ email: 'no address' }, { email: 5 }, {}, { email: 'a@example.com', password: null }])
+    t.match(await register(body), failure(400, 'INVALID_PAYLOAD'), JSON.stringify(body));
+  t.equal((await sql`select from service_users where email like 'short%' or email like 'other%'`).length, 0);
+});
+
+t.test('a role with every right is not given away', async (t) => {
+  const [role] = await sql<{ id: string }[]>`select id from service_roles where name = 'Administrator'`;
+  await set({ public_registration_role: role?.id });
+  t.match(await register({ email: 'chief@example.com' }), failure(403, 'FORBIDDEN'));
+  t.equal((await sql`select from service_users where email = 'chief@example.com'`).length, 0);
+  await set({ public_registration_role: null });
+});
+
+t.test('taken and free addresses look the same, and few may be tried', async (t) => {
+  const limited = await startTestService({ ...options, REGISTER_STALL_TIME: '300ms' });
+  const begun = performance.now();
+  const taken = await register({ email: 'AT.ONCE@example.com' }, limited);
+  t.ok(performance.now() - begun >= 295, 'takes its time');
+  const free = await register({ email: 'free@example.com' }, limited);
+  const shown = ({ status, text, headers }: Answer): object => [status, text, Object.keys(headers)];
+  t.strictSame(shown(taken), shown(free));
+  t.equal((await sql`select from service_users where lower(email) = 'at.once@example.com'`).length, 1);
+  for (let count = 0; count < 3; count++) await register({ email: 'free@example.com' }, limited);
+  t.match(await register({ email: 'one.more@example.com' }, limited), failure(429, 'REQUESTS_EXCEEDED'));
+});
+
+t.test('the same in GraphQL', async (t) => {
+  await set({ public_registration_verify_email: true });
+  const ask = async (query: string): Promise<unknown> => (await post(service, '/graphql/system', { query })).json;
+  t.strictSame(await ask(`mutation { users_register(email: "ql@example.com", password: "${PASSWORD}") }`), {
+    data: { users_register: true },
+  });
+  const [link = ''] = await links('ql@example.com');
+  const token = new URL(link).searchParams.get('token');
+  t.strictSame(await ask(`mutation { users_register_verify(token: "${token}") }`), {
+    data: { users_register_verify: true },
+  });
+  t.ok(granted(await login('ql@example.com')).access_token);
+});
