@@ -39,7 +39,7 @@ const OPTIONS = {
     'Connections for streamed lists and exports; each stream holds one',
   ),
   COHORTS: boolean('true', 'Let reads of one shape that wait for a connection travel as one statement'),
-  DATABASE_WAIT_TIMEOUT: duration('30s', 'Time a write, stream or import waits for its connection'),
+  DATABASE_WAIT_TIMEOUT: duration('30s', 'Time a request waits for a connection to PostgreSQL'),
   DATABASE_STATEMENT_TIMEOUT: duration(
     '30s',
     'Time after which PostgreSQL gives up on a statement; 0 turns the limit off',

@@ -19,7 +19,8 @@ t.test('messages arrive whole wherever they are cut, and joined rows hold every 
   await once(peer, 'listening');
   const { port } = peer.address() as AddressInfo;
   const joiner = new Joiner();
-  const socket = openDriverSocket({ host: ['127.0.0.1'], port: [port] }, joiner);
+  const connected = once(peer, 'connection');
+  const socket = await openDriverSocket({ host: ['127.0.0.1'], port: [port], path: false, ssl: false }, joiner);
   socket.on('error', () => {});
   let received: Buffer[] = [];
   let expected = 0;
@@ -30,7 +31,7 @@ t.test('messages arrive whole wherever they are cut, and joined rows hold every 
     bytes += data.length;
     if (data.includes(END)) complete();
   });
-  await once(peer, 'connection');
+  await connected;
   const carry = async (messages: readonly Buffer[], cuts: readonly number[]): Promise<readonly Buffer[]> => {
     received = [];
     bytes = 0;

@@ -36,7 +36,7 @@ async function openCohorts(connections: number, url = libraryUrl): Promise<Cohor
     connectTimeout: 5_000,
   });
   t.teardown(() => database.close());
-  return new Cohorts(database.wires, true);
+  return new Cohorts(database.wires, true, 30_000);
 }
 
 /** The answer, or the code of the failure; each waiter is told once. */

@@ -93,14 +93,15 @@ t.test('statements that the server no longer knows are prepared anew and run onc
 
 t.test('a connection that breaks while statements are together on their way is given up', async (t) => {
   const lost = withSession(async (session) => {
-    const [row] = await session.query('select pg_backend_pid() as pid');
+    const [row] = await session.query<{ pid: number }>('select pg_backend_pid() as pid');
     const slow = { text: 'select pg_sleep(20)::text', parameters: [], prepare: false };
     const together = session.together([...both('broken'), slow]);
     const kill = withSql(databaseUrl, async (sql) => {
       while (
-        (await sql`select 1 from pg_stat_activity where pid = ${row?.pid} and wait_event = 'PgSleep'`).length === 0
+        (await sql`select 1 from pg_stat_activity where pid = ${Number(row?.pid)} and wait_event = 'PgSleep'`)
+          .length === 0
       );
-      await sql`select pg_terminate_backend(${row?.pid})`;
+      await sql`select pg_terminate_backend(${Number(row?.pid)})`;
     });
     await t.rejects(together);
     await kill;
@@ -114,7 +115,7 @@ t.test('a connection that breaks while statements are together on their way is g
 
 t.test('a connection that breaks leaves nobody waiting', async (t) => {
   await withSession(async (session) => {
-    const [row] = await session.query('select pg_backend_pid() as pid');
+    const [row] = await session.query<{ pid: number }>('select pg_backend_pid() as pid');
     const pid = Number(row?.pid);
     const slow = 'select pg_sleep(20)::text';
     await session.cell('select pg_sleep(0)::text', []);

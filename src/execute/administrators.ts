@@ -167,6 +167,8 @@ export async function checkPasswords({ plan, input }: PlannedWrite, session: Ses
       : [],
   );
   if (passwords.length === 0) return;
-  const [row] = await session.query('select auth_password_policy as policy from service_settings limit 1');
+  const [row] = await session.query<{ policy: string | null }>(
+    'select auth_password_policy as policy from service_settings limit 1',
+  );
   for (const { text } of passwords) assertPassword(row?.policy ?? null, text);
 }

@@ -5,11 +5,13 @@
  * at once, as it is.
  */
 import { performance } from 'node:perf_hooks';
+import { serviceUnavailable } from '../errors.js';
 import { arrayLiteral } from '../sql/codec.js';
 import { Deadlines } from './deadlines.js';
+import type { Errand } from './errand.js';
 import { Lanes } from './lanes.js';
 import { LONGEST, Member, MOST_MEMBERS, PATIENCE, Queue, type Shape, type Waiter } from './queue.js';
-import type { Errand, Wire } from './wire.js';
+import type { Wire } from './wire.js';
 
 /** Milliseconds between two looks at what runs for nobody any more. */
 const SWEEP = 500;
@@ -31,10 +33,13 @@ export class Cohorts {
   #scheduled = false;
   #timer: NodeJS.Timeout | null = null;
   #sweeper: NodeJS.Timeout | null = null;
+  #sweeps = 0;
+  readonly #waitSweeps: number;
 
-  /** `together` is false where each read is to travel alone. */
-  constructor(wires: readonly Wire[], together: boolean) {
+  /** `together` is false where each read is to travel alone; none waits longer than `waitTimeout`, in milliseconds. */
+  constructor(wires: readonly Wire[], together: boolean, waitTimeout: number) {
     this.#lanes = new Lanes(wires, () => this.#schedule());
+    this.#waitSweeps = Math.ceil(waitTimeout / SWEEP);
     this.#mostMembers = together ? MOST_MEMBERS : 1;
   }
 
@@ -44,9 +49,10 @@ export class Cohorts {
       queue = new Queue(shape);
       this.#queues.set(shape, queue);
     }
-    queue.waiting.push(new Member(parameters, prepare, waiter));
+    queue.waiting.push(new Member(parameters, prepare, waiter, this.#sweeps));
     this.#enter(queue);
     this.#schedule();
+    this.#sweeper ??= setInterval(() => this.#sweep(), SWEEP).unref();
   }
 
   /** Connections. */
@@ -139,17 +145,24 @@ export class Cohorts {
     };
     // Whoever goes behind another one must be able to part from it, also alone.
     const isCohort = members.length > 1 || behind !== null;
-    this.#sweeper ??= setInterval(() => this.#sweep(), SWEEP).unref();
     lane.wire.run(isCohort ? this.#together(queue, members, lane.wire, end) : alone(queue, first, end));
   }
 
-  /** What runs for requests that have all left is stopped. */
+  /** What runs for requests that have all left is stopped, and who has waited too long is told so. */
   #sweep(): void {
+    this.#sweeps++;
     if (this.#lanes.busy > 0) this.#lanes.stopAbandoned();
-    else if (this.#sweeper) {
+    if (this.#turns.length > 0) this.#expire();
+    else if (this.#lanes.busy === 0 && this.#sweeper) {
       clearInterval(this.#sweeper);
       this.#sweeper = null;
     }
+  }
+
+  #expire(): void {
+    for (const queue of this.#turns)
+      for (const member of queue.takeExpired(this.#sweeps - this.#waitSweeps))
+        member.fail(serviceUnavailable('database', 'All connections are taken'));
   }
 
   /** Where a connection could not be opened, another one may do. Those that are only being opened are waited for once. */

@@ -1,14 +1,18 @@
-/** The only file that opens connections: a pool of the driver, set up so that values travel as the text we wrote. */
+/** The only file that opens connections: pools of them by their use, set up so that values travel as the text we wrote. */
 import type { Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
 import { StartError } from '../errors.js';
 import { packageVersion } from '../files.js';
 import { quoteIdentifier } from '../sql/fragment.js';
-import { Joiner, openDriverSocket, type Place } from './driver-socket.js';
+import { Joiner, openDriverSocket } from './driver-socket.js';
+import { Pool, type PoolState } from './pool.js';
 import { checkSessions } from './pooler.js';
-import { cellOptions, type Session, SessionPool } from './sessions.js';
-import type { Target } from './socket.js';
-import { Wire } from './wire.js';
+import { Session } from './sessions.js';
+import { failingSocket, type Target } from './socket.js';
+import { StreamConnection } from './stream-connection.js';
+import { timeLimits, Watchdog } from './watchdog.js';
+import { type Client, Wire } from './wire.js';
 
 export interface DatabaseOptions {
   readonly url: string;
@@ -30,8 +34,6 @@ export interface DatabaseOptions {
   readonly checksSessions?: boolean;
 }
 
-export type Pool = postgres.Sql;
-
 /** The driver would turn texts for these types into its own idea of them; ours are written by the binder already. */
 const AS_WRITTEN = Object.fromEntries(
   [16, 17, 114, 3802, 1082, 1114, 1184].map((oid) => [
@@ -40,46 +42,64 @@ const AS_WRITTEN = Object.fromEntries(
   ]),
 );
 
-export class Database {
+/** All connections but those for reads, which take turns statement by statement. */
+interface Pools {
+  /** For statements of our own, which are few: who a token belongs to, logins, explanations. */
+  readonly own: Pool<Session>;
+  /** For transactions. */
+  readonly sessions: Pool<Session>;
+  /** For streams: each holds a connection for as long as its reader takes, so they must not stand in the way of writes. */
+  readonly streams: Pool<StreamConnection>;
+  /** For imports, which last as long as their upload. */
+  readonly imports: Pool<Session>;
+  /** One connection to read the catalog with: news of the structure must not wait behind slow reads. */
+  readonly catalog: Pool<Session>;
+}
+
+export class Database implements Pools {
   readonly schema: string;
-  /** For statements of our own, which are few. */
-  readonly pool: Pool;
-  /** Statements of our own so far. */
-  sent = 0;
+  /** The driver, to be notified by: it keeps a connection of its own for that. */
+  readonly pool: Client;
   /** For reads of requests. */
   readonly wires: readonly Wire[];
-  /** For transactions. */
-  readonly sessions: SessionPool;
-  /** For streams: each holds a connection for as long as its reader takes, so they must not stand in the way of writes. */
-  readonly streams: SessionPool;
-  /** For imports, which last as long as their upload. */
-  readonly imports: SessionPool;
-  /** One connection to read the catalog with: news of the structure must not wait behind slow reads. */
-  readonly catalog: SessionPool;
+  readonly own: Pool<Session>;
+  readonly sessions: Pool<Session>;
+  readonly streams: Pool<StreamConnection>;
+  readonly imports: Pool<Session>;
+  readonly catalog: Pool<Session>;
+  readonly watchdog: Watchdog;
+  /** Milliseconds that whoever needs a connection waits for it. */
+  readonly waitTimeout: number;
 
   private constructor(
-    pool: Pool,
-    pools: Pick<Database, 'wires' | 'sessions' | 'streams' | 'imports' | 'catalog'>,
-    schema: string,
+    { schema, waitTimeout }: DatabaseOptions,
+    pool: Client,
+    wires: readonly Wire[],
+    pools: Pools,
+    watchdog: Watchdog,
   ) {
+    this.schema = schema;
+    this.waitTimeout = waitTimeout;
     this.pool = pool;
-    this.wires = pools.wires;
+    this.wires = wires;
+    this.own = pools.own;
     this.sessions = pools.sessions;
     this.streams = pools.streams;
     this.imports = pools.imports;
     this.catalog = pools.catalog;
-    this.schema = schema;
+    this.watchdog = watchdog;
   }
 
   /** Connects once, so that a wrong address, password or schema ends the start with one line. */
   static async open(options: DatabaseOptions): Promise<Database> {
-    const pool = openClient(options, { max: OWN_CONNECTIONS, max_pipeline: 0 }, options.statementTimeout);
+    const pool = openClient(options, { max: 1, max_pipeline: 0 }, options.statementTimeout);
+    openPatiently(pool);
     try {
       const [row] =
         await pool`select current_setting('server_version_num')::int as version, to_regnamespace(${quoteIdentifier(options.schema)}) is not null as found`;
       if (Number(row?.version) < 150_000) throw new StartError('PostgreSQL 15 or newer is needed');
       if (!row?.found) throw new StartError(`DATABASE_SCHEMA: the database has no schema "${options.schema}"`);
-      const openOne = (): Pool => openClient(options, { max: 1, max_pipeline: 0 }, options.statementTimeout);
+      const openOne = (): Client => openClient(options, { max: 1, max_pipeline: 0 }, options.statementTimeout);
       if (options.checksSessions) await checkSessions(openOne, options.schema, options.connectTimeout);
     } catch (error) {
       await pool.end({ timeout: 1 });
@@ -87,70 +107,89 @@ export class Database {
         ? error
         : new StartError(`cannot use the database: ${describe(error, options.url)}`);
     }
-    const session = { max: 1, max_pipeline: 10, max_lifetime: null };
     const target = pool.options as unknown as Target;
+    const watchdog = new Watchdog();
+    const limits = timeLimits(options.statementTimeout, options.connectTimeout, target.host.length);
     // The socket is secured before the driver gets it.
-    const openWire = (timeout: number, settings: Settings, onclose?: () => void): Wire =>
-      new Wire(
-        target,
-        (socket, lost) => openClient(options, { ...session, ssl: false, socket, onclose: lost }, timeout, settings),
-        options.schema,
-        onclose,
-      );
-    const sessions = (max: number, timeout: number, settings: Settings = {}): SessionPool =>
-      new SessionPool(max, options.waitTimeout, (onclose) => {
-        const wire = openWire(timeout, settings, onclose);
-        return { client: wire.client, wire };
-      });
-    const pools = {
-      wires: Array.from({ length: options.connections }, (_, position) =>
-        openWire(options.statementTimeout, position === 0 ? {} : ON_ONE_PROCESSOR),
-      ),
-      sessions: sessions(options.sessions, options.statementTimeout, PLANNED_ONCE),
-      // PostgreSQL counts the time a client takes to read towards its timeout: streams are timed batch by batch instead.
-      streams: new SessionPool(options.streams, options.waitTimeout, (onclose) => ({
-        client: openClient(options, { ...session, onclose }, 0),
-        wire: null,
-      })),
-      imports: sessions(options.imports, options.statementTimeout, PLANNED_ONCE),
-      catalog: sessions(1, options.statementTimeout),
+    const single = { max: 1, max_pipeline: 10, max_lifetime: null, ssl: false } as const;
+    const openWire = (settings: Settings, onclose?: () => void): Wire => {
+      const open = (socket: () => Promise<Socket>): Client =>
+        openClient(options, { ...single, socket }, options.statementTimeout, settings);
+      return new Wire({ target, scope: options.schema, open, limits, watchdog, ...(onclose ? { onclose } : {}) });
     };
-    return new Database(pool, pools, options.schema);
+    const sessions = (max: number, settings: Settings = {}): Pool<Session> =>
+      new Pool(
+        max,
+        options.waitTimeout,
+        (onLost, count) => new Session((onclose) => openWire(settings, onclose), onLost, count),
+      );
+    const wires = Array.from({ length: options.connections }, (_, position) =>
+      openWire(position === 0 ? {} : ON_ONE_PROCESSOR),
+    );
+    // PostgreSQL counts the time a client takes to read towards its timeout: streams are timed batch by batch instead.
+    const openStream = (socket: () => Promise<Socket>, onclose: () => void): Client =>
+      openClient(options, { ...single, socket, onclose }, 0);
+    const pools = {
+      own: sessions(OWN_CONNECTIONS),
+      sessions: sessions(options.sessions, PLANNED_ONCE),
+      streams: new Pool(options.streams, options.waitTimeout, (onLost, count) => {
+        return new StreamConnection({ target, joiner: new Joiner(), watchdog, open: openStream }, onLost, count);
+      }),
+      imports: sessions(options.imports, PLANNED_ONCE),
+      catalog: sessions(1),
+    };
+    return new Database(options, pool, wires, pools, watchdog);
+  }
+
+  /** What the connections of each kind do. */
+  get pools(): Readonly<Record<string, PoolState>> {
+    const states = this.wires.map(({ state }) => state);
+    const count = (state: string): number => states.filter((each) => each === state).length;
+    return {
+      read: {
+        most: this.wires.length,
+        busy: count('busy'),
+        idle: count('idle'),
+        opening: count('opening'),
+        waiting: 0,
+        isStarved: false,
+      },
+      write: this.sessions.connections,
+      stream: this.streams.connections,
+      import: this.imports.connections,
+      catalog: this.catalog.connections,
+      own: this.own.connections,
+    };
   }
 
   /** The first cell of a statement of our own, as the bytes PostgreSQL wrote; null when there is no row. */
-  async cell(text: string, parameters: (string | null)[], prepare = true): Promise<Buffer | null> {
-    this.sent++;
-    const rows = (await this.pool
-      .unsafe(text, parameters as string[], cellOptions(prepare))
-      .raw()) as unknown as Buffer[][];
-    // The last row, since a failed statement before this one can leave holes in front of it (porsager/postgres#1181).
-    return rows.at(-1)?.[0] ?? null;
+  cell(text: string, parameters: (string | null)[], prepare = true): Promise<Buffer | null> {
+    return this.own.use((session) => session.cell(text, parameters, prepare));
   }
 
-  async rows<Row>(text: string, parameters: (string | null)[] = [], prepare = true): Promise<Row[]> {
-    this.sent++;
-    return (await this.pool.unsafe(text, parameters as string[], { prepare })) as unknown as Row[];
+  rows<Row>(text: string, parameters: (string | null)[] = [], prepare = true): Promise<Row[]> {
+    return this.own.use((session) => session.query<Row>(text, parameters, { prepare }));
   }
 
   transaction<Result>(work: (session: Session) => Promise<Result>): Promise<Result> {
     return this.sessions.use((session) => session.transaction(() => work(session)));
   }
 
+  /** Ends within about a second, whatever the server does. */
   async close(): Promise<void> {
+    const { own, sessions, streams, imports, catalog } = this;
     await Promise.all([
-      this.pool.end({ timeout: 5 }),
-      ...this.wires.map((wire) => wire.close(5)),
-      this.sessions.close(5),
-      this.streams.close(1),
-      this.imports.close(1),
-      this.catalog.close(1),
+      Promise.race([this.pool.end({ timeout: GRACE / 1_000 }), sleep(GRACE, null, { ref: false })]),
+      ...this.wires.map((wire) => wire.close(GRACE)),
+      ...[own, sessions, streams, imports, catalog].map((each) => each.close(GRACE)),
     ]);
   }
 }
 
-/** For statements that are not the read of a request: who a token belongs to, logins, explanations. */
 const OWN_CONNECTIONS = 4;
+
+/** Milliseconds that connections get to end in peace. */
+const GRACE = 1_000;
 
 interface ClientOptions {
   readonly max: number;
@@ -176,8 +215,8 @@ function openClient(
   clientOptions: ClientOptions,
   statementTimeout: number,
   settings: Settings = {},
-): Pool {
-  const client = postgres(options.url, {
+): Client {
+  return postgres(options.url, {
     ...clientOptions,
     prepare: true,
     // One statement less per new connection.
@@ -202,25 +241,15 @@ function openClient(
       statement_timeout: statementTimeout,
       ...settings,
     },
-  } as unknown as postgres.Options<Record<string, postgres.PostgresType>>) as unknown as Pool;
-  if (!clientOptions.socket) readThroughOurSocket(client);
-  return client;
+  } as unknown as postgres.Options<Record<string, postgres.PostgresType>>) as unknown as Client;
 }
 
-/** What TLS decrypts does not pass our socket; and which of several hosts is next is known to the driver alone. */
-function readThroughOurSocket(client: Pool): void {
-  const options = client.options as unknown as Place & { ssl: unknown; socket: unknown };
+/** Through a socket of ours. What TLS decrypts does not pass it; and which of several hosts is next is known to the driver alone. */
+function openPatiently(client: Client): void {
+  const options = client.options as unknown as Target & { socket: unknown };
   if (options.ssl || options.host.length > 1) return;
   const joiner = new Joiner();
-  joiners.set(client, joiner);
-  options.socket = () => openDriverSocket(options, joiner);
-}
-
-const joiners = new WeakMap<Pool, Joiner>();
-
-/** Of a client with one connection; undefined where the driver reads by itself. */
-export function joinerOf(client: Pool): Joiner | undefined {
-  return joiners.get(client);
+  options.socket = () => openDriverSocket(options, joiner).catch((error: unknown) => failingSocket(error as Error));
 }
 
 function describe(error: unknown, url: string): string {

@@ -4,37 +4,23 @@
  * whole messages: each byte is copied once. Rows of a stream can be joined on the way, so that the driver handles a few
  * large ones instead of thousands.
  */
-import { Socket } from 'node:net';
+import type { Socket } from 'node:net';
+import { openSocket, type Target } from './socket.js';
+import { closed } from './wire-errors.js';
 
-export interface Place {
-  readonly host: readonly string[];
-  readonly port: readonly number[];
-  /** Of a Unix socket. */
-  readonly path?: string | false;
-}
-
-/** Connects at once; whether that succeeds is told by its events. */
-export function openDriverSocket({ host, port, path }: Place, joiner: Joiner): Socket {
+export async function openDriverSocket(target: Target, joiner: Joiner): Promise<Socket> {
   const messages = new Messages(joiner, (bytes) => socket.emit('data', bytes));
-  const socket: Socket = new Socket({
-    onread: {
-      buffer: SHARED,
-      callback: (length: number) => {
-        messages.take(SHARED.subarray(0, length));
-        return true;
-      },
-    },
-  } as ConstructorParameters<typeof Socket>[0]);
-  // The driver would try again, at once and without an end, where a server hangs up before it has answered.
-  socket.once('close', (hadError) => {
-    if (!hadError) socket.emit('error', Object.assign(new Error('The connection was closed'), CLOSED));
+  const socket: Socket = await openSocket(target, {
+    buffer: SHARED,
+    receive: (chunk, size) => messages.take(chunk.subarray(0, size)),
   });
-  if (path) socket.connect(path);
-  else socket.connect(port[0] as number, host[0] as string);
+  // The driver would try again, at once and without an end, where a server hangs up before it has answered; but it does so
+  // itself where the server is not of the kind that is wanted.
+  socket.once('close', (hadError) => {
+    if (!hadError && !target.target_session_attrs) socket.emit('error', closed());
+  });
   return socket;
 }
-
-const CLOSED = { code: 'CONNECTION_CLOSED' };
 
 /** All sockets read into it: what has arrived is copied out before anything else is read. */
 const SHARED = Buffer.allocUnsafeSlow(262_144);

@@ -5,6 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Mirror } from '../mirror/watch.js';
 import type { Database } from './database.js';
+import type { PoolState } from './pool.js';
 
 /** `degraded`: it serves, but something is not as it should be. */
 export type Status = 'ok' | 'degraded' | 'error';
@@ -41,6 +42,7 @@ export async function checkHealth(checked: Checked): Promise<Checks> {
   return {
     'database:responseTime': [await checkDatabase(checked)],
     'mirror:collections': [checkMirror(checked)],
+    ...checkPools(checked),
   };
 }
 
@@ -51,6 +53,23 @@ async function checkDatabase({ database }: Checked): Promise<Check> {
     (error: unknown) => ({ status: 'error' as const, output: error instanceof Error ? error.message : String(error) }),
   );
   return { ...outcome, componentType: 'datastore', observedValue: performance.now() - start, observedUnit: 'ms' };
+}
+
+/** How many connections of each kind can be had. */
+function checkPools({ database }: Checked): Checks {
+  const checks = Object.entries(database.pools).map(([name, pool]) => [
+    `database:${name}Connections`,
+    [checkPool(pool)],
+  ]);
+  return Object.fromEntries(checks) as Checks;
+}
+
+/** Where all are taken others wait for one; where some of them wait in vain, the service does not do its work. */
+function checkPool({ most, busy, waiting, isStarved }: PoolState): Check {
+  const found = { componentType: 'datastore', observedValue: most - busy, observedUnit: 'connections' };
+  if (busy < most || !(isStarved || waiting > 0)) return { status: 'ok', ...found };
+  const status = isStarved ? 'error' : 'degraded';
+  return { status, ...found, output: `all ${most} connections are taken, and ${waiting} requests wait` };
 }
 
 function checkMirror({ mirror }: Checked): Check {

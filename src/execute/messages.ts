@@ -9,19 +9,24 @@ export interface Sent {
   /** Null when the connection has prepared it before. */
   readonly text: string | null;
   readonly parameters: readonly (string | null)[];
+  /** Whether the server is to say which columns its rows have. */
+  readonly described?: boolean;
 }
 
 /** Ends what was sent together: the server answers, and commits or takes all of it back. */
 export const SYNC = Buffer.from([0x53, 0, 0, 0, 4]);
 
+/** Ends the connection. */
+export const TERMINATE = Buffer.from([0x58, 0, 0, 0, 4]);
+
 /** The protocol counts values in two bytes. */
 const MOST_PARAMETERS = 65_535;
 
 /** Everything of one statement, in one piece. */
-export function writeStatement({ name, text, parameters }: Sent): Buffer {
+export function writeStatement({ name, text, parameters, described = false }: Sent): Buffer {
   if (parameters.length > MOST_PARAMETERS)
     throw Object.assign(new Error(`a statement has at most ${MOST_PARAMETERS} parameters`), { code: '54000' });
-  let size = 5 + (1 + name.length + 1 + 2 + 2 + 2) + 10;
+  let size = 5 + (1 + name.length + 1 + 2 + 2 + 2) + 10 + (described ? 7 : 0);
   const lengths: number[] = [];
   for (const parameter of parameters) {
     const length = parameter === null ? 0 : Buffer.byteLength(parameter);
@@ -40,6 +45,11 @@ export function writeStatement({ name, text, parameters }: Sent): Buffer {
     at = message.writeInt16BE(0, at);
   }
   at = bind(message, at, name, parameters, lengths);
+  if (described) {
+    at = head(message, at, DESCRIBE, 6);
+    message[at++] = PORTAL;
+    message[at++] = 0;
+  }
   at = head(message, at, EXECUTE, 9);
   message[at++] = 0;
   message.writeInt32BE(0, at);
@@ -60,10 +70,23 @@ export function writeClosings(names: ReadonlySet<string>): Buffer {
   return message;
 }
 
+/** Any number of statements without values, as plain text; the server answers when it has run the last. */
+export function writeText(text: string): Buffer {
+  const length = Buffer.byteLength(text);
+  const message = Buffer.allocUnsafe(5 + length + 1);
+  const at = head(message, 0, QUERY, 4 + length + 1);
+  message.write(text, at);
+  message[at + length] = 0;
+  return message;
+}
+
+const QUERY = 0x51;
 const PARSE = 0x50;
 const BIND = 0x42;
 const EXECUTE = 0x45;
 const CLOSE = 0x43;
+const DESCRIBE = 0x44;
+const PORTAL = 0x50;
 const PREPARED = 0x53;
 
 /** All values and results are texts. */

@@ -48,14 +48,17 @@ const SLOW = 50;
 export class Member {
   readonly parameters: (string | null)[];
   readonly prepare: boolean;
+  /** At which look at what waits it came. */
+  readonly arrived: number;
   /** Whether it was to be sent on a connection that could not be opened. */
   isReturned = false;
   readonly #waiter: Waiter;
   #answered = false;
 
-  constructor(parameters: (string | null)[], prepare: boolean, waiter: Waiter) {
+  constructor(parameters: (string | null)[], prepare: boolean, waiter: Waiter, arrived: number) {
     this.parameters = parameters;
     this.prepare = prepare;
+    this.arrived = arrived;
     this.#waiter = waiter;
   }
 
@@ -230,6 +233,16 @@ export class Queue implements Passenger {
   /** So dear, as far as we know, that its reads travel alone until some of them have shown otherwise. */
   becomeDear(): void {
     this.#cost = LONGEST;
+  }
+
+  /** Takes out those that came so long ago. */
+  takeExpired(arrived: number): Member[] {
+    const isExpired = (member: Member): boolean => member.arrived <= arrived;
+    const expired = [...this.waiting, ...this.alone].filter(isExpired);
+    if (expired.length > 0)
+      for (const list of [this.waiting, this.alone])
+        list.splice(0, Infinity, ...list.filter((member) => !isExpired(member)));
+    return expired;
   }
 
   /** Those to be sent next, without those that have left. */

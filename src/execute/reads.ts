@@ -24,9 +24,9 @@ import { ATTEMPTS } from './attempts.js';
 import { Cohorts } from './cohorts.js';
 import { isConflict, isTermination, pause } from './conflicts.js';
 import type { Database } from './database.js';
+import { keep } from './errand.js';
 import type { Waiter } from './queue.js';
 import { streamRows } from './stream.js';
-import { keep } from './wire.js';
 
 export interface Compiled {
   readonly statement: Statement;
@@ -85,7 +85,7 @@ export class Reads {
     this.#limits = limits;
     this.#observe = observe;
     this.#shapes = new LRUCache({ max: limits.shapes });
-    this.cohorts = new Cohorts(database.wires, limits.cohorts);
+    this.cohorts = new Cohorts(database.wires, limits.cohorts, database.waitTimeout);
     mirror.onChange(() => this.#shapes.clear());
   }
 

@@ -7,6 +7,8 @@ import { Duplex } from 'node:stream';
 import { type ConnectionOptions, connect as connectSecurely } from 'node:tls';
 
 export interface Receiver {
+  /** What arrives is written there first; of its own when absent. */
+  readonly buffer?: Buffer;
   /** The memory is lent until the call has returned and the promises that it settled have been heard. */
   receive(chunk: Buffer, size: number): void;
 }
@@ -101,7 +103,7 @@ async function openAt(target: Target, turn: number, receiver: Receiver): Promise
 
 function openPlain(receiver: Receiver): Socket {
   const onread = {
-    buffer: Buffer.allocUnsafeSlow(RECEIVED),
+    buffer: receiver.buffer ?? Buffer.allocUnsafeSlow(RECEIVED),
     callback: (size: number, chunk: Uint8Array): boolean => {
       receiver.receive(chunk as Buffer, size);
       return true;

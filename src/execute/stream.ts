@@ -3,8 +3,9 @@
  * constant. The consumer's leaving ends the statement at once, also while PostgreSQL is still at work on it.
  */
 import { invalidQuery } from '../errors.js';
-import { type Database, joinerOf } from './database.js';
-import type { Session } from './sessions.js';
+import type { Database } from './database.js';
+import type { StreamConnection } from './stream-connection.js';
+import { MARGIN } from './watchdog.js';
 
 /** Rows of the first batch; the next ones are sized by the bytes of the last, to keep batches of wide rows small. */
 const FIRST_BATCH = 50;
@@ -26,45 +27,43 @@ export interface StreamOptions {
 }
 
 export async function streamRows(database: Database, options: StreamOptions): Promise<void> {
-  await database.streams.use(async (session) => {
-    let failed = true;
-    try {
-      failed = await readAll(session, options);
-    } finally {
-      // A statement that fails after some rows spoils the next result of its connection (porsager/postgres#1181): this one
-      // is thrown away.
-      if (failed && !session.lost) await session.query('select 1').catch(() => {});
-    }
+  await database.streams.use(async (connection) => {
+    connection.isClean = false;
+    connection.isClean = await readAll(connection, options);
   });
 }
 
-/** Answers whether the statement was cancelled. */
-async function readAll(session: Session, options: StreamOptions): Promise<boolean> {
-  const query = session.query(options.text, options.parameters, { prepare: options.prepare }).raw();
-  const joiner = options.joined ? joinerOf(session.client) : undefined;
+/** Answers whether the connection may be used again: not where the statement was stopped. */
+async function readAll(connection: StreamConnection, options: StreamOptions): Promise<boolean> {
+  const query = connection.query(options.text, options.parameters, options.prepare).raw();
+  const { joiner } = connection;
   let timedOut = false;
   let left = false;
   let working = false;
-  let cancelled: Promise<unknown> | null = null;
-  // As the driver's own `cancel`, which hides when the cancellation has arrived: until then it could hit the next statement of
-  // this backend. While the portal is suspended there is nothing to cancel: the stream is closed instead.
-  const cancel = (): void => {
-    const { canceller } = query as unknown as { canceller: (query: unknown) => Promise<unknown> };
-    cancelled ??= canceller(query).catch(() => {});
+  let stopped: Promise<void> | null = null;
+  // While the portal is suspended there is nothing to stop: the stream is closed instead.
+  const stop = (): void => {
+    stopped ??= connection.stop(query);
   };
   options.onAbort(() => {
     left = true;
-    if (working) cancel();
+    if (working) stop();
   });
-  if (left) return false;
+  if (left) return true;
   working = true;
-  let timer: NodeJS.Timeout | null = null;
+  let timers: readonly NodeJS.Timeout[] = [];
+  const disarm = (): void => timers.forEach(clearTimeout);
   const arm = (): void => {
     if (options.batchTimeout === 0) return;
-    timer = setTimeout(() => {
+    const late = (): void => {
       timedOut = true;
-      cancel();
-    }, options.batchTimeout);
+      stop();
+    };
+    // Where PostgreSQL cannot be heard of it any more, the connection is given up.
+    timers = [
+      setTimeout(late, options.batchTimeout),
+      setTimeout(() => connection.destroy(), options.batchTimeout + MARGIN),
+    ];
   };
   arm();
   let rowsBefore = 0;
@@ -79,32 +78,33 @@ async function readAll(session: Session, options: StreamOptions): Promise<boolea
     }
   };
   let taking = Promise.resolve(true);
-  if (options.joined) joiner?.begin(options.joined.separator, options.joined.apart);
+  if (options.joined) joiner.begin(options.joined.separator, options.joined.apart);
+  const reading = query.cursor(FIRST_BATCH, async (rows) => {
+    working = false;
+    disarm();
+    const cells = (rows as unknown as Buffer[][]).filter((row) => row !== undefined).map((row) => row[0] as Buffer);
+    const count = joiner.active ? joiner.rows - rowsBefore : cells.length;
+    rowsBefore += count;
+    resize(query, cells, count);
+    taking = take(cells);
+    if (!(await taking) || left) return connection.client.CLOSE as never;
+    working = true;
+    arm();
+  });
   try {
-    await query.cursor(FIRST_BATCH, async (rows) => {
-      working = false;
-      if (timer) clearTimeout(timer);
-      const cells = (rows as unknown as Buffer[][]).filter((row) => row !== undefined).map((row) => row[0] as Buffer);
-      const count = joiner ? joiner.rows - rowsBefore : cells.length;
-      rowsBefore += count;
-      resize(query, cells, count);
-      taking = take(cells);
-      if (!(await taking) || left) return session.client.CLOSE as never;
-      working = true;
-      arm();
-    });
+    await connection.answer(reading);
     await taking;
   } catch (error) {
     if (timedOut) throw invalidQuery('The query ran longer than DATABASE_STATEMENT_TIMEOUT allows');
     if (!left) throw error;
   } finally {
     working = false;
-    joiner?.end();
-    if (timer) clearTimeout(timer);
-    await cancelled;
+    joiner.end();
+    disarm();
+    await stopped;
   }
   if (failures.length > 0) throw failures[0];
-  return cancelled !== null;
+  return stopped === null;
 }
 
 /** The driver reads the size anew for each batch. */

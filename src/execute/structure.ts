@@ -68,9 +68,21 @@ export class Structure {
 
   /** Within an instance the changes wait here, so that they hold one connection and not all of them. */
   #enqueue<Result>(task: () => Promise<Result>): Promise<Result> {
-    const turn = this.#last.then(task, task);
+    let isLate = false;
+    const turn = this.#last.then(() => {
+      clearTimeout(timer);
+      if (isLate) throw busy();
+      return task();
+    });
     this.#last = turn.catch(() => {});
-    return turn;
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => {
+        isLate = true;
+        reject(busy());
+      }, this.#limits.patience);
+    });
+    return Promise.race([turn, late]);
   }
 
   async #attempt<Result>(work: (draft: Draft) => Promise<Result>): Promise<Changed<Result>> {
@@ -80,8 +92,7 @@ export class Structure {
         return await this.#database.transaction((session) => this.#run(session, work));
       } catch (error) {
         if (!isBlocked(error)) throw fromStructure(error);
-        if (performance.now() > deadline)
-          throw serviceUnavailable('database', 'The tables are in use by requests that take long');
+        if (performance.now() > deadline) throw busy();
         await pause(attempt);
       }
     }
@@ -96,6 +107,10 @@ export class Structure {
     const result = await work(draft);
     return { result, structure: draft.changed ? await draft.structure() : null };
   }
+}
+
+function busy(): Error {
+  return serviceUnavailable('database', 'The tables are in use by requests that take long');
 }
 
 interface Changed<Result> {

@@ -24,3 +24,7 @@ export function isFatal(error: Error): boolean {
 export function closed(): Error {
   return Object.assign(new Error('The connection was closed'), { code: 'CONNECTION_CLOSED' });
 }
+
+export function unanswered(): Error {
+  return Object.assign(new Error('PostgreSQL did not answer in time'), { code: 'CONNECTION_TIMEOUT' });
+}

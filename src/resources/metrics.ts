@@ -70,7 +70,7 @@ export async function collect(services: MetricsServices): Promise<Metric[]> {
 export async function collectSources(
   services: Pick<MetricsServices, 'database' | 'mirror' | 'events'>,
 ): Promise<Metric[]> {
-  const sent = { own: services.database.sent, catalog: services.database.catalog.sent };
+  const sent = { own: services.database.own.sent, catalog: services.database.catalog.sent };
   return [statementMetric(sent), ...sourceMetrics(services), ...(await defaultMetrics())];
 }
 
@@ -145,7 +145,7 @@ function databaseMetrics({ database, reads }: MetricsServices): Metric[] {
   const sent = {
     read: cohorts.sizes[1] ?? 0,
     cohort: cohorts.sizes.subarray(2).reduce((sum, statements) => sum + statements, 0),
-    own: database.sent,
+    own: database.own.sent,
     write: database.sessions.sent,
     stream: database.streams.sent,
     import: database.imports.sent,

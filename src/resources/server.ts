@@ -2,9 +2,9 @@
 import { build } from 'fast-json-stringify';
 import type { Identities, Identity } from '../access/identity.js';
 import type { Config } from '../config.js';
-import { forbidden } from '../errors.js';
+import { forbidden, ServiceError } from '../errors.js';
 import type { Database } from '../execute/database.js';
-import type { Health, Readiness } from '../execute/health.js';
+import { type Health, PATIENCE, type Readiness, within } from '../execute/health.js';
 import { packageVersion } from '../files.js';
 import type { Exchange } from '../http/exchange.js';
 import { jsonText, type Reply } from '../http/reply.js';
@@ -59,7 +59,12 @@ const healthBody = build({
 
 /** Administrators see what was checked, other users whether all is well, the public nothing. */
 async function health(exchange: Exchange, services: ServerServices): Promise<Reply> {
-  const identity = await identify(exchange, services);
+  const identity = await within(identify(exchange, services), PATIENCE).catch((error: unknown) => {
+    if (error instanceof ServiceError && error.status < 500) throw error;
+    return null;
+  });
+  // Who asks is known to the database alone: where it does not answer there is no more to say.
+  if (identity === null) return healthReply({ status: 'error', checks: {} }, false);
   if (identity.user === null) throw forbidden();
   return healthReply(await services.health(), identity.administrator);
 }

@@ -1,0 +1,66 @@
+/** Rows of statements of our own, as objects: the columns by their names, values of the common types as JavaScript has them. */
+
+interface Column {
+  readonly name: string;
+  readonly decode: (text: string) => unknown;
+}
+
+const asNumber = (text: string): unknown => Number(text);
+const asDate = (text: string): unknown => new Date(text);
+const asText = (text: string): unknown => text;
+
+/** By the numbers that PostgreSQL gives its types; values of all others stay texts. */
+const DECODERS: Readonly<Record<number, (text: string) => unknown>> = {
+  16: (text) => text === 't',
+  17: (text) => Buffer.from(text.slice(2), 'hex'),
+  21: asNumber,
+  23: asNumber,
+  26: asNumber,
+  700: asNumber,
+  701: asNumber,
+  114: (text) => JSON.parse(text) as unknown,
+  3802: (text) => JSON.parse(text) as unknown,
+  1082: asDate,
+  1114: asDate,
+  1184: asDate,
+};
+
+/** Keeps the first cell of the last row, as the bytes PostgreSQL wrote. */
+export class CellDecoder {
+  cell: Buffer | null = null;
+
+  row(message: Buffer, start: number): void {
+    const length = message.readInt32BE(start + 2);
+    this.cell = length < 0 ? null : Buffer.from(message.subarray(start + 6, start + 6 + length));
+  }
+}
+
+export class RowDecoder<Row> {
+  readonly rows: Row[] = [];
+  #columns: readonly Column[] = [];
+
+  /** The body of a RowDescription message. */
+  describe(message: Buffer, start: number): void {
+    let at = start + 2;
+    this.#columns = Array.from({ length: message.readInt16BE(start) }, () => {
+      const end = message.indexOf(0, at);
+      const name = message.toString('utf8', at, end);
+      const type = message.readUInt32BE(end + 7);
+      at = end + 19;
+      return { name, decode: DECODERS[type] ?? asText };
+    });
+  }
+
+  /** The body of a DataRow message. */
+  row(message: Buffer, start: number): void {
+    let at = start + 2;
+    const row: Record<string, unknown> = {};
+    for (const { name, decode } of this.#columns) {
+      const length = message.readInt32BE(at);
+      at += 4;
+      row[name] = length < 0 ? null : decode(message.toString('utf8', at, at + length));
+      at += Math.max(length, 0);
+    }
+    this.rows.push(row as Row);
+  }
+}

@@ -1,0 +1,74 @@
+/**
+ * Looks at all connections from time to time and ends those that do not answer: whatever a network or a server does, nobody
+ * waits for ever. Connections only count what they do, and the time is taken here: the statements pay nothing for it.
+ */
+import { performance } from 'node:perf_hooks';
+
+/** Milliseconds. */
+export interface TimeLimits {
+  /** For an answer to a statement; Infinity for none. */
+  readonly statement: number;
+  /** For a connection to be opened. */
+  readonly connect: number;
+}
+
+/** Beyond PostgreSQL's own limit on a statement, so that it is PostgreSQL that ends it wherever it still can. */
+export const MARGIN = 5_000;
+
+/** Where connections are to be waited for without an end. */
+const LONGEST_CONNECT = 60_000;
+
+/** `statementTimeout` and `connectTimeout` in milliseconds, 0 for none. */
+export function timeLimits(statementTimeout: number, connectTimeout: number, hosts: number): TimeLimits {
+  return {
+    statement: statementTimeout === 0 ? Infinity : statementTimeout + MARGIN,
+    connect: (connectTimeout === 0 ? LONGEST_CONNECT : connectTimeout) * hosts + 1_000,
+  };
+}
+
+/** Milliseconds between two looks. */
+const INTERVAL = 500;
+
+export interface Watched {
+  /** `now` in milliseconds, of the watchdog's own clock. */
+  check(now: number): void;
+  /** Others did not answer: this one is to be asked whether it is alive before it is used. */
+  doubt(): void;
+}
+
+export class Watchdog {
+  /** Connections that were lost, and those of them that did not answer in time. */
+  lost = 0;
+  timedOut = 0;
+  readonly #watched = new Set<Watched>();
+  #timer: NodeJS.Timeout | null = null;
+  #seen = 0;
+  #clock = 0;
+
+  add(watched: Watched): void {
+    this.#watched.add(watched);
+    if (this.#timer) return;
+    this.#seen = performance.now();
+    this.#timer = setInterval(() => this.#look(), INTERVAL).unref();
+  }
+
+  remove(watched: Watched): void {
+    this.#watched.delete(watched);
+    if (this.#watched.size > 0 || !this.#timer) return;
+    clearInterval(this.#timer);
+    this.#timer = null;
+  }
+
+  /** One that is silent is seldom alone: the way to the server may be cut. */
+  doubtAll(): void {
+    for (const watched of this.#watched) watched.doubt();
+  }
+
+  /** Time in which this process stood still is no time in which a server could have been heard. */
+  #look(): void {
+    const now = performance.now();
+    this.#clock += Math.min(now - this.#seen, 2 * INTERVAL);
+    this.#seen = now;
+    for (const watched of [...this.#watched]) watched.check(this.#clock);
+  }
+}
