@@ -42,6 +42,8 @@ const AS_WRITTEN = Object.fromEntries(
   ]),
 );
 
+export type PoolName = 'read' | 'write' | 'stream' | 'import' | 'catalog' | 'own';
+
 /** All connections but those for reads, which take turns statement by statement. */
 interface Pools {
   /** For statements of our own, which are few: who a token belongs to, logins, explanations. */
@@ -142,7 +144,7 @@ export class Database implements Pools {
   }
 
   /** What the connections of each kind do. */
-  get pools(): Readonly<Record<string, PoolState>> {
+  get pools(): Readonly<Record<PoolName, PoolState>> {
     const states = this.wires.map(({ state }) => state);
     const count = (state: string): number => states.filter((each) => each === state).length;
     return {
@@ -222,6 +224,8 @@ function openClient(
     // One statement less per new connection.
     fetch_types: false,
     connect_timeout: Math.ceil(options.connectTimeout / 1_000),
+    // Seconds without traffic after which the system asks the other side whether it is there.
+    keep_alive: 15,
     // The driver's own pauses between attempts grow to twenty seconds: too long once the database is back.
     backoff: (attempt: number) => Math.min(0.05 * 2 ** attempt, 1),
     onnotice: () => {},

@@ -7,8 +7,8 @@ import { serviceUnavailable } from '../errors.js';
 import { type Joiner, openDriverSocket } from './driver-socket.js';
 import type { Pooled } from './pool.js';
 import { failingSocket, stopStatement, type Target } from './socket.js';
-import type { Watchdog, Watched } from './watchdog.js';
-import { type Client, TRUSTED, type WireState } from './wire.js';
+import { PROBE_LIMIT, TRUSTED, type Watchdog, type Watched } from './watchdog.js';
+import type { Client, WireState } from './wire.js';
 import { closed } from './wire-errors.js';
 
 export interface StreamOptions {
@@ -18,9 +18,6 @@ export interface StreamOptions {
   /** Opens a client of the driver that uses this socket. */
   readonly open: (socket: () => Promise<Socket>, onclose: () => void) => Client;
 }
-
-/** Milliseconds for a sign of life. */
-const PROBE_LIMIT = 5_000;
 
 type DriverQuery = ReturnType<Client['unsafe']>;
 type Raw = ReturnType<DriverQuery['raw']>;

@@ -15,6 +15,10 @@ export interface TimeLimits {
 /** Beyond PostgreSQL's own limit on a statement, so that it is PostgreSQL that ends it wherever it still can. */
 export const MARGIN = 5_000;
 
+/** Milliseconds without use after which a connection is asked whether it is alive before it is used, and for its answer. */
+export const TRUSTED = 30_000;
+export const PROBE_LIMIT = 5_000;
+
 /** Where connections are to be waited for without an end. */
 const LONGEST_CONNECT = 60_000;
 

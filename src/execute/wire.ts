@@ -12,7 +12,7 @@ import { readError, SYNC, TERMINATE, writeClosings, writeStatement, writeText } 
 import { Prepared } from './prepared.js';
 import { MessageReader } from './reader.js';
 import { failingSocket, openSocket, type Receiver, stopStatement, type Target } from './socket.js';
-import type { TimeLimits, Watchdog, Watched } from './watchdog.js';
+import { PROBE_LIMIT, type TimeLimits, TRUSTED, type Watchdog, type Watched } from './watchdog.js';
 import { closed, isFatal, isOutdated, isTaken, mixedUp, unanswered } from './wire-errors.js';
 import { COMPLETE, DESCRIBED, ERROR, FAILED, IDLE, KEY, PARSED, READY, ROW } from './wire-messages.js';
 
@@ -21,13 +21,6 @@ export type Client = postgres.Sql;
 /** Milliseconds between attempts to open a connection: the first pause, which is doubled each time, and the longest. */
 const PAUSE = 50;
 const LONGEST_PAUSE = 250;
-
-/** Milliseconds without use after which a connection is asked whether it is alive before it is used, and for its answer. */
-export const TRUSTED = 30_000;
-const PROBE_LIMIT = 5_000;
-
-/** Milliseconds without traffic after which the system asks the other side whether it is there. */
-const KEEP_ALIVE = 15_000;
 
 /** Opens a client of the driver that uses this socket. */
 export type OpenClient = (socket: () => Promise<Socket>) => Client;
@@ -211,7 +204,6 @@ export class Wire implements Receiver, Watched {
       this.#ready = true;
       this.#doubtful = false;
       this.#failures = 0;
-      this.#socket.setKeepAlive(true, KEEP_ALIVE);
       this.#options.watchdog.add(this);
     } catch (error) {
       const socket = this.#socket;

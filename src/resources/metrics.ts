@@ -133,14 +133,9 @@ function cohortMetrics({ cohorts }: Reads): Metric[] {
 
 function databaseMetrics({ database, reads }: MetricsServices): Metric[] {
   const { cohorts } = reads;
-  const pools = {
-    read: cohorts,
-    write: database.sessions.connections,
-    stream: database.streams.connections,
-    import: database.imports.connections,
-    catalog: database.catalog.connections,
-  };
-  const of = (state: 'most' | 'busy' | 'waiting'): Value[] =>
+  const { read, ...others } = database.pools;
+  const pools = { read: { ...read, busy: cohorts.busy, waiting: cohorts.waiting }, ...others };
+  const of = (state: 'most' | 'busy' | 'idle' | 'waiting'): Value[] =>
     Object.entries(pools).map(([pool, states]) => ({ labels: { pool }, value: states[state] }));
   const sent = {
     read: cohorts.sizes[1] ?? 0,
@@ -155,6 +150,13 @@ function databaseMetrics({ database, reads }: MetricsServices): Metric[] {
     statementMetric(sent),
     labelled('gauge', 'lateral_pool_connections_max', 'Connections a pool may have.', of('most')),
     labelled('gauge', 'lateral_pool_connections_busy', 'Connections in use.', of('busy')),
+    labelled('gauge', 'lateral_pool_connections_idle', 'Connections that are open and free.', of('idle')),
+    counter('lateral_connections_lost_total', 'Connections that broke or were given up.', database.watchdog.lost),
+    counter(
+      'lateral_connections_silent_total',
+      'Connections given up because PostgreSQL did not answer in time.',
+      database.watchdog.timedOut,
+    ),
     labelled('gauge', 'lateral_pool_waiting', 'Statements and sessions that wait for a connection.', of('waiting')),
   ];
 }
