@@ -53,7 +53,7 @@ t.test(`${KILLS} killed backends`, async (t) => {
       where application_name like 'lateral%' and datname = current_database()
       order by ${kills % 4 > 0} and state = 'idle', random() limit 1`;
     kills += killed.length;
-    await sleep(15);
+    await sleep(5);
   }
   await load.stop();
   const report = await load.report(sql);
