@@ -27,7 +27,7 @@ export function startDatabase(directory: string, report: Report): Promise<Embedd
 export async function prepareData(url: string, report: Report): Promise<string> {
   const database = await openDatabase(url);
   try {
-    await migrate(database, true, () => undefined);
+    await migrate(database, { demo: true, system: null }, () => undefined);
     await createAdministrator(database, ADMINISTRATOR);
   } finally {
     await database.close();

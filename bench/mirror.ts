@@ -43,7 +43,7 @@ export async function measureModel(url: string, tables: number): Promise<ModelTi
     const begun = performance.now();
     const { document } = await source.load();
     const loaded = performance.now();
-    const model = buildModel(document, 1, source.schema);
+    const model = buildModel(document, 1, source.schemas);
     const ended = performance.now();
     const collections = [...model.collections.values()].filter((collection) => !collection.system);
     if (collections.length !== tables) throw new Error(`${tables} collections were expected`);
@@ -81,7 +81,7 @@ export async function makeStructure(serverUrl: string, tables: number, report: R
   }
   const database = await openDatabase(url.href);
   try {
-    await migrate(database, false, () => undefined);
+    await migrate(database, { demo: false, system: null }, () => undefined);
   } finally {
     await database.close();
   }

@@ -1,6 +1,7 @@
--- Changes whenever a table, column, type, constraint, index, default or comment of the schema $1 does. Null where the event trigger tells us.
+-- Changes whenever a table, column, type, constraint, index, default or comment of the schema $1 does. Null where the event
+-- trigger of the service's tables, which are in the schema $2, tells us.
 select case
-  when exists (select from pg_catalog.pg_event_trigger where evtname = 'service_watch_' || $1 and evtenabled in ('O', 'A')) then null
+  when exists (select from pg_catalog.pg_event_trigger where evtname = 'service_watch_' || $2 and evtenabled in ('O', 'A')) then null
   else (
     select pg_catalog.concat_ws(':',
       (select pg_catalog.count(*) || '/' || pg_catalog.sum(c.xmin::text::bigint)
@@ -12,6 +13,9 @@ select case
        from pg_catalog.pg_constraint k where k.connamespace = n.oid),
       (select pg_catalog.count(*) || '/' || pg_catalog.sum(d.xmin::text::bigint)
        from pg_catalog.pg_attrdef d join pg_catalog.pg_class c on c.oid = d.adrelid where c.relnamespace = n.oid),
+      (select pg_catalog.count(*) || '/' || pg_catalog.sum(g.xmin::text::bigint)
+       from pg_catalog.pg_trigger g join pg_catalog.pg_class c on c.oid = g.tgrelid
+       where c.relnamespace = n.oid and not g.tgisinternal),
       (select pg_catalog.count(*) || '/' || pg_catalog.sum(t.xmin::text::bigint)
        from pg_catalog.pg_type t where t.typnamespace = n.oid),
       (select pg_catalog.count(*) || '/' || pg_catalog.sum(e.xmin::text::bigint) from pg_catalog.pg_enum e),

@@ -1,13 +1,16 @@
--- The structure of the schema $1 and the metadata about it, as one JSON document of one snapshot.
+-- The structure of the schema $1 and the metadata about it, as one JSON document of one snapshot. The service's own tables, whose
+-- names are the JSON list $3, are in the schema $2, which may be the same: they are known by where they are, not by how they begin.
 -- Each catalog is read once and gives its own list of compact arrays, keyed by the table's oid and the column's number;
 -- the lists are joined by the reader. Joining them here would let a wrong row estimate turn into a nested loop over
 -- tens of thousands of columns.
 with recursive
 tables as materialized (
-  select class.oid, class.relname, class.relkind
+  select class.oid, class.relname, class.relkind, namespace.nspname, ours.name is not null as system
   from pg_catalog.pg_class class
   join pg_catalog.pg_namespace namespace on namespace.oid = class.relnamespace
-  where namespace.nspname = $1::text
+  left join pg_catalog.json_array_elements_text($3::json) ours (name)
+    on ours.name = class.relname and namespace.nspname = $2::text
+  where (namespace.nspname = $1::text or ours.name is not null)
     and class.relkind in ('r', 'p', 'v', 'm')
     and not class.relispartition
 ),
@@ -37,7 +40,7 @@ layers as (
 select pg_catalog.json_build_object(
   'version', (select version from service_schema),
   'tables', (
-    select pg_catalog.json_agg(pg_catalog.json_build_array(oid::int8, relname, relkind) order by relname) from tables
+    select pg_catalog.json_agg(pg_catalog.json_build_array(oid::int8, relname, relkind, nspname, system) order by relname, system) from tables
   ),
   'columns', (
     select pg_catalog.json_agg(
@@ -103,7 +106,7 @@ select pg_catalog.json_build_object(
   'foreign_keys', (
     select pg_catalog.json_agg(
       pg_catalog.json_build_array(reference.conrelid::int8, reference.conkey[1], namespace.nspname, target.relname, key.attname,
-        reference.conname, reference.confdeltype, reference.confupdtype)
+        reference.conname, reference.confdeltype, reference.confupdtype, reference.confrelid::int8)
       order by reference.oid
     )
     from tables
@@ -130,6 +133,14 @@ select pg_catalog.json_build_object(
     join pg_catalog.pg_class sequence on sequence.oid = owner.objid and sequence.relkind = 'S'
     join pg_catalog.pg_namespace namespace on namespace.oid = sequence.relnamespace
   ),
+  -- Tables whose rows are changed by the database before they are inserted: it may fill any column.
+  'filled', (
+    select pg_catalog.json_agg(distinct trigger.tgrelid::int8)
+    from tables
+    join pg_catalog.pg_trigger trigger on trigger.tgrelid = tables.oid
+    -- Of each row (1), before (2) an insert (4).
+    where trigger.tgtype & 7 = 7 and not trigger.tgisinternal and trigger.tgenabled in ('O', 'A')
+  ),
   -- Number 0 is the table itself.
   'comments', (
     select pg_catalog.json_agg(pg_catalog.json_build_array(remark.objoid::int8, remark.objsubid, remark.description))
@@ -138,12 +149,12 @@ select pg_catalog.json_build_object(
       and remark.classoid = 'pg_catalog.pg_class'::pg_catalog.regclass
   ),
   'collection_rows', (
-    select pg_catalog.json_agg(pg_catalog.row_to_json(service_collections)) from service_collections
+    select pg_catalog.json_agg(pg_catalog.row_to_json(entry)) from service_collections entry
   ),
   'field_rows', (
-    select pg_catalog.json_agg(pg_catalog.row_to_json(service_fields) order by sort nulls last, id) from service_fields
+    select pg_catalog.json_agg(pg_catalog.row_to_json(entry) order by sort nulls last, id) from service_fields entry
   ),
   'relation_rows', (
-    select pg_catalog.json_agg(pg_catalog.row_to_json(service_relations) order by id) from service_relations
+    select pg_catalog.json_agg(pg_catalog.row_to_json(entry) order by id) from service_relations entry
   )
 )::text as document;

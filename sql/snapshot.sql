@@ -1,27 +1,29 @@
 -- What a snapshot of the schema $1 needs beyond sql/introspect.sql, as one document: the types of columns with lengths and
--- precisions ({table: {column: type}}), plain indexes over several columns, and the values of enums by their names.
+-- precisions (per table, {column: type}), plain indexes over several columns, and the values of enums by their names. Users may
+-- have added columns to the service's tables, which are in the schema $2.
 with tables as materialized (
-  select class.oid, class.relname
+  select class.oid, class.relname, namespace.nspname
   from pg_catalog.pg_class class
   join pg_catalog.pg_namespace namespace on namespace.oid = class.relnamespace
-  where namespace.nspname = $1::text and class.relkind in ('r', 'p')
+  where namespace.nspname in ($1::text, $2::text) and class.relkind in ('r', 'p')
 )
 select pg_catalog.json_build_object(
   'types', (
-    select coalesce(pg_catalog.json_object_agg(listed.relname, listed.types), '{}')
+    select coalesce(pg_catalog.json_agg(listed), '[]')
     from (
-      select tables.relname, pg_catalog.json_object_agg(
+      select tables.nspname as schema, tables.relname as table, pg_catalog.json_object_agg(
         attribute.attname, pg_catalog.format_type(attribute.atttypid, attribute.atttypmod)
       ) as types
       from tables
       join pg_catalog.pg_attribute attribute on attribute.attrelid = tables.oid
       where attribute.attnum > 0 and not attribute.attisdropped
-      group by tables.relname
+      group by tables.nspname, tables.relname
     ) listed
   ),
   'indexes', (
     select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object(
-      'collection', tables.relname,
+      'schema', tables.nspname,
+      'table', tables.relname,
       'name', named.relname,
       'fields', columns.names,
       'unique', index.indisunique,

@@ -29,7 +29,11 @@ const OPTIONS = {
     connection(),
     'PostgreSQL to mirror (postgres://user:password@host:port/database); without it an embedded server is started',
   ),
-  DATABASE_SCHEMA: text('public', 'Schema that is mirrored and holds the service_* tables'),
+  DATABASE_SCHEMA: text('public', 'Schema that is mirrored'),
+  SYSTEM_SCHEMA: optional(
+    text(),
+    "Schema of the service's own tables, made where it is missing; when absent DATABASE_SCHEMA, or lateral where one of their names is taken",
+  ),
   DATABASE_POOL_SIZE: integer('8', 1, 1_000, 'Connections to PostgreSQL for reads'),
   DATABASE_WRITE_POOL_SIZE: integer('8', 1, 1_000, 'Connections to PostgreSQL for writes; each write holds one'),
   DATABASE_STREAM_POOL_SIZE: integer(

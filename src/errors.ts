@@ -236,6 +236,7 @@ export function failedValidation(
 }
 
 interface ConstraintFailure extends DatabaseFailure {
+  readonly schema_name?: string;
   readonly table_name?: string;
   readonly column_name?: string;
   /** As the driver spells it. */
@@ -259,13 +260,15 @@ const CONSTRAINTS: Readonly<Record<string, ValidationType>> = {
 
 /** What the model knows and an error of the database does not say. */
 export interface Naming {
-  /** The field of a table that refers to another table. */
-  referrer(table: string, one: string): string | null;
+  /** What the table is called as a collection. */
+  collection(schema: string, table: string): string;
+  /** The field of a collection that refers to another one. */
+  referrer(collection: string, one: string): string | null;
   /** The only field of a domain's type. */
   holder(type: string): { readonly collection: string; readonly name: string } | null;
 }
 
-const NO_NAMES: Naming = { referrer: () => null, holder: () => null };
+const NO_NAMES: Naming = { collection: (_, table) => table, referrer: () => null, holder: () => null };
 
 /** What went wrong with a write, in the words of the payload: the constraint's table and column are a collection and a field. */
 export function fromWrite(error: unknown, naming: Naming = NO_NAMES): unknown {
@@ -273,18 +276,22 @@ export function fromWrite(error: unknown, naming: Naming = NO_NAMES): unknown {
   if (error.code === 'LT403') return forbidden();
   const type = CONSTRAINTS[error.code] ?? (error.code.startsWith('23') ? 'check' : undefined);
   if (type) {
-    const { table_name: table, column_name: column, detail } = error as ConstraintFailure;
+    const { schema_name: schema = '', table_name: table, column_name: column, detail } = error as ConstraintFailure;
+    const collection = table === undefined ? null : naming.collection(schema, table);
     // "update or delete on table "authors" violates foreign key constraint ..." tells of the other side.
     const blocked = /^update or delete on table "(.+?)" violates (?:RESTRICT setting of )?foreign key/.exec(
       error instanceof Error ? error.message : '',
     )?.[1];
     if (blocked !== undefined)
-      return failedValidation({ collection: table ?? null, name: naming.referrer(table ?? '', blocked) }, type);
+      return failedValidation(
+        { collection, name: naming.referrer(collection ?? '', naming.collection(schema, blocked)) },
+        type,
+      );
     const { 'data type_name': domain } = error as ConstraintFailure;
     if (domain !== undefined) return failedValidation(naming.holder(domain) ?? { collection: null, name: null }, type);
     // "Key (email)=(ada@example.com) already exists."
     const key = /^Key \(([^()]+)\)=/.exec(detail ?? '')?.[1]?.replace(/^"|"$/g, '');
-    return failedValidation({ collection: table ?? null, name: column ?? key ?? null }, type);
+    return failedValidation({ collection, name: column ?? key ?? null }, type);
   }
   if (/^22/.test(error.code) || isUnreadableValue(error))
     return invalidPayload('A value does not fit the type of its field');

@@ -193,10 +193,13 @@ async function startSources(
   }
   const database = await openDatabase(config, databaseUrl, config.DATABASE_URL !== null);
   started.add(() => database.close());
-  await migrate(database, config.DATABASE_URL === null && config.DEMO_DATA, observe).catch((error: unknown) => {
+  const options = { demo: config.DATABASE_URL === null && config.DEMO_DATA, system: config.SYSTEM_SCHEMA };
+  await migrate(database, options, observe).catch((error: unknown) => {
     const denied = error instanceof Error && 'code' in error && error.code === '42501';
     throw denied
-      ? new StartError(`cannot make the service_* tables in schema "${config.DATABASE_SCHEMA}": ${error.message}`)
+      ? new StartError(
+          `cannot make the service_* tables in schema "${config.SYSTEM_SCHEMA ?? config.DATABASE_SCHEMA}": ${error.message}`,
+        )
       : error;
   });
   await loadGrammar();

@@ -126,8 +126,8 @@ const database = await Database.open({
   connectTimeout: 10_000,
 });
 t.teardown(() => database.close());
-const model = buildModel((await sourceOf(database).load()).document, 1, 'public');
 await loadGrammar();
+const model = buildModel((await sourceOf(database).load()).document, 1, database);
 
 const access = new Permissions('golden', readRules(RULES));
 const view = access.view(model);

@@ -8,9 +8,10 @@ import { join } from 'node:path';
 import postgres from 'postgres';
 import t from 'tap';
 import { startEmbedded } from '../src/embedded/cluster.js';
+import { systemTables } from '../src/execute/system-tables.js';
 import { packagePath } from '../src/files.js';
 import type { StructureDocument } from '../src/mirror/document.js';
-import { buildModel } from '../src/mirror/introspect.js';
+import { buildModel, type Schemas } from '../src/mirror/introspect.js';
 import { type Collection, collectionOf, type Field, type Model, type Relation } from '../src/mirror/model.js';
 import { defaultValueOf, fieldTypeOf } from '../src/mirror/types.js';
 
@@ -187,6 +188,7 @@ t.test('every property of a column', async (t) => {
     is_generated: false,
     generation_expression: null,
     is_nullable: true,
+    is_filled: false,
     is_unique: false,
     is_indexed: false,
     is_primary_key: false,
@@ -612,7 +614,7 @@ t.test('lives in any schema', async (t) => {
   t.strictSame(await heard.take(), ['service_model Other "One"']);
   await sql`alter table "Other ""One""".things add column label text`;
   t.strictSame(await heard.take(), ['service_model Other "One"']);
-  const model = buildModel(await loadDocument('Other "One"'), 7, 'Other "One"');
+  const model = buildModel(await loadDocument('Other "One"'), 7, schemas('Other "One"'));
   t.strictSame(
     [...model.collections.keys()].filter((name) => !name.startsWith('service_')),
     ['things'],
@@ -634,7 +636,7 @@ t.test('needs no superuser', async (t) => {
   await createTables('plain', 'plain_owner');
   const [row] = await sql`select count(*)::integer as triggers from pg_event_trigger where evtname ~ 'plain'`;
   t.equal(row?.triggers, 0);
-  const model = buildModel(await loadDocument('plain'), 1, 'plain');
+  const model = buildModel(await loadDocument('plain'), 1, schemas('plain'));
   t.ok(model.collections.has('service_users'));
 });
 
@@ -651,16 +653,20 @@ async function createTables(schema: string, role?: string): Promise<void> {
   }
 }
 
+function schemas(schema: string): Schemas {
+  return { schema, system: schema };
+}
+
 async function loadDocument(schema: string): Promise<StructureDocument> {
   return sql.begin(async (transaction) => {
     await transaction`set local search_path = ${transaction(schema)}`;
-    const [row] = await transaction.unsafe(introspect, [schema]);
+    const [row] = await transaction.unsafe(introspect, [schema, schema, [...systemTables()]] as never[]);
     return JSON.parse(row?.document);
   });
 }
 
 async function load(): Promise<Model> {
-  return buildModel(await loadDocument('public'), 1, 'public');
+  return buildModel(await loadDocument('public'), 1, schemas('public'));
 }
 
 function fieldOf(collection: Collection, name: string): Field {

@@ -15,11 +15,11 @@ export function restrictModel(model: Model, rulesOf: (collection: string) => rea
     const rules = planRules(rulesOf(collection.name), collection, model);
     if (rules.length > 0) collections.set(collection.name, restrictCollection(collection, rules));
   }
-  const { version, schema } = model;
+  const { version, schema, system } = model;
   const refused = new Map<string, string>();
   const folders = foldersOf(collections, model);
   const relationRows = model.relationRows.filter((row) => isVisible(row, collections));
-  return Object.freeze({ version, schema, collections, refused, folders, relationRows, whole: model });
+  return Object.freeze({ version, schema, system, collections, refused, folders, relationRows, whole: model });
 }
 
 /** Those that group something visible, at any depth. */

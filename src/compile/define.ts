@@ -1,5 +1,5 @@
 /** Definitions as statements, one each: names are quoted, constants escaped and expressions vetted by the fragments. */
-import type { ForeignKeyAction } from '../mirror/model.js';
+import type { ForeignKeyAction, Places } from '../mirror/model.js';
 import type { ColumnDefinition, ColumnType, Conversion, Definition, ExactType, Initial } from '../plan/steps.js';
 import {
   expression,
@@ -15,30 +15,30 @@ import {
 import { type Statement, statement } from '../sql/statement.js';
 import { typeFragment } from '../sql/type-name.js';
 
-export function compileDefinition(step: Definition, schema: string): Statement {
-  return statement(defineStep(step, schema));
+export function compileDefinition(step: Definition, places: Places): Statement {
+  return statement(defineStep(step, places));
 }
 
-function defineStep(step: Definition, schema: string): Fragment {
+function defineStep(step: Definition, places: Places): Fragment {
+  const { schema } = places;
+  const table = (name: string): Fragment => identifier(...places.tableOf(name));
   switch (step.kind) {
     case 'create-table':
-      return sql`create table ${identifier(schema, step.table)} (${join(step.columns.map(defineColumn), sql`, `)})`;
+      return sql`create table ${table(step.table)} (${join(step.columns.map(defineColumn), sql`, `)})`;
     case 'drop-table':
-      return step.view
-        ? sql`drop view ${identifier(schema, step.table)}`
-        : sql`drop table ${identifier(schema, step.table)}`;
+      return step.view ? sql`drop view ${table(step.table)}` : sql`drop table ${table(step.table)}`;
     case 'comment-table':
-      return sql`comment on table ${identifier(schema, step.table)} is ${textOrNull(step.comment)}`;
+      return sql`comment on table ${table(step.table)} is ${textOrNull(step.comment)}`;
     case 'comment-column':
-      return sql`comment on column ${identifier(schema, step.table, step.column)} is ${textOrNull(step.comment)}`;
+      return sql`comment on column ${identifier(...places.tableOf(step.table), step.column)} is ${textOrNull(step.comment)}`;
     case 'drop-index':
-      return sql`drop index ${identifier(schema, step.name)}`;
+      return sql`drop index ${identifier(places.tableOf(step.table)[0], step.name)}`;
     case 'create-index':
-      return sql`create index ${identifier(step.name)} on ${identifier(schema, step.table)} (${identifier(step.column)})`;
+      return sql`create index ${identifier(step.name)} on ${table(step.table)} (${identifier(step.column)})`;
     case 'drop-sequence':
       return sql`drop sequence ${identifier(step.schema, step.name)}`;
     case 'create-index-over':
-      return sql`create index ${identifier(step.name)} on ${identifier(schema, step.table)} (${names(step.columns)})`;
+      return sql`create index ${identifier(step.name)} on ${table(step.table)} (${names(step.columns)})`;
     case 'create-enum':
       return sql`create type ${identifier(schema, step.type)} as enum (${join(step.values.map(literal), sql`, `)})`;
     case 'add-enum-value':
@@ -46,9 +46,9 @@ function defineStep(step: Definition, schema: string): Fragment {
     case 'widen-sequence':
       return sql`alter sequence ${identifier(step.schema, step.name)} as bigint`;
     case 'advance-identity':
-      return advance(identifier(schema, step.table), identifier(step.column), sequenceNames(schema, step));
+      return advance(table(step.table), identifier(step.column), sequenceNames(places, step));
     default:
-      return sql`alter table ${identifier(schema, step.table)} ${alteration(step, schema)}`;
+      return sql`alter table ${table(step.table)} ${alteration(step, table)}`;
   }
 }
 
@@ -71,7 +71,7 @@ type Alteration = Exclude<
   }
 >;
 
-function alteration(step: Alteration, schema: string): Fragment {
+function alteration(step: Alteration, table: (name: string) => Fragment): Fragment {
   switch (step.kind) {
     case 'add-column':
       return sql`add column ${defineColumn(step.column)}`;
@@ -103,7 +103,7 @@ function alteration(step: Alteration, schema: string): Fragment {
       return sql`drop constraint ${identifier(step.name)}`;
     case 'add-foreign-key':
       return sql`add constraint ${identifier(step.name)} foreign key (${identifier(step.column)})
-        references ${identifier(schema, step.target)} (${identifier(step.key)})
+        references ${table(step.target)} (${identifier(step.key)})
         on delete ${ACTIONS[step.onDelete]} on update ${ACTIONS[step.onUpdate]}`;
   }
 }
@@ -210,10 +210,10 @@ function convert(column: Fragment, type: ColumnType | ExactType, conversion: Con
 }
 
 function sequenceNames(
-  schema: string,
+  places: Places,
   { table, column }: { readonly table: string; readonly column: string },
 ): Fragment {
-  return sql`${literal(`${quoteIdentifier(schema)}.${quoteIdentifier(table)}`)}, ${literal(column)}`;
+  return sql`${literal(places.tableOf(table).map(quoteIdentifier).join('.'))}, ${literal(column)}`;
 }
 
 function advance(table: Fragment, column: Fragment, names: Fragment): Fragment {

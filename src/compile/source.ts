@@ -175,7 +175,7 @@ export function refersTo(hop: Hop, child: Source, key: Fragment): Fragment {
 }
 
 export function tableName(collection: Collection): Fragment {
-  return identifier(collection.schema, collection.name);
+  return identifier(collection.schema, collection.table);
 }
 
 export function columnName(field: Field): Fragment {

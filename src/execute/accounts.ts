@@ -30,7 +30,7 @@ export async function listenForSessions(
   database: Database,
   ended: (session: string) => void,
 ): Promise<() => Promise<void>> {
-  const suffix = ` ${database.schema}`;
+  const suffix = ` ${database.system}`;
   const subscription = await database.pool.listen('service_sessions', (payload) => {
     if (payload.endsWith(suffix)) ended(payload.slice(0, -suffix.length));
   });
@@ -52,8 +52,8 @@ export async function createAdministrator(database: Database, credentials: Crede
   const hash = await hashPassword(credentials.password);
   const made = await database.transaction(async (session) => {
     // Instances that start together must not both see an empty table.
-    await session.query('lock table service_users in share row exclusive mode');
-    return session.query(ADMINISTRATOR, [credentials.email, hash, digestToken(credentials.token)]);
+    await session.query(database.qualified('lock table service_users in share row exclusive mode'));
+    return session.query(database.qualified(ADMINISTRATOR), [credentials.email, hash, digestToken(credentials.token)]);
   });
   return made.length > 0;
 }

@@ -14,6 +14,7 @@ import { Secret } from '../plan/cell.js';
 import type { Payload } from '../plan/payload.js';
 import { isObject, planRule, readFilter, readValidation } from '../plan/rules.js';
 import type { PlannedWrite } from '../plan/write.js';
+import type { Database } from './database.js';
 import type { Session } from './sessions.js';
 
 const ADDRESS = /^[^\s@]+@[^\s@]+$/;
@@ -40,6 +41,7 @@ export function concernsAccess({ plan }: PlannedWrite): boolean {
 }
 
 export async function keepAdministrators<Result>(
+  database: Database,
   session: Session,
   caller: Identity,
   work: () => Promise<Result>,
@@ -50,10 +52,12 @@ export async function keepAdministrators<Result>(
     [caller.session ?? ''],
     { prepare: true },
   );
-  const before = await administrators(session);
-  const known = caller.administrator ? {} : await credentialsOf(before, session);
+  const ask = async (text: string, ...parameters: string[]): Promise<unknown> =>
+    JSON.parse(String(await session.cell(database.qualified(text), parameters)));
+  const before = await administrators(ask);
+  const known = caller.administrator ? {} : await credentialsOf(before, ask);
   const result = await work();
-  const after = await administrators(session);
+  const after = await administrators(ask);
   if (before.some(({ active }) => active) && !after.some(({ active }) => active))
     throw unprocessable('Cannot remove the last admin user from the system');
   if (caller.administrator) return result;
@@ -61,7 +65,7 @@ export async function keepAdministrators<Result>(
     !before.some(({ user, addresses }) => user === one.user && addresses === one.addresses);
   if (after.some(isNew)) throw forbidden();
   // Also of those who are none any more. One who was deleted has none to come in with.
-  const credentials = Object.entries(await credentialsOf(before, session));
+  const credentials = Object.entries(await credentialsOf(before, ask));
   if (credentials.some(([user, digest]) => digest !== known[user])) throw forbidden();
   return result;
 }
@@ -73,13 +77,16 @@ interface Administrator {
   readonly active: boolean;
 }
 
-async function administrators(session: Session): Promise<Administrator[]> {
-  return JSON.parse(String(await session.cell(ADMINISTRATORS, []))) as Administrator[];
+/** A statement of our own that answers with a document. */
+type Ask = (text: string, ...parameters: string[]) => Promise<unknown>;
+
+async function administrators(ask: Ask): Promise<Administrator[]> {
+  return (await ask(ADMINISTRATORS)) as Administrator[];
 }
 
-async function credentialsOf(holders: readonly Administrator[], session: Session): Promise<Record<string, string>> {
+async function credentialsOf(holders: readonly Administrator[], ask: Ask): Promise<Record<string, string>> {
   const users = holders.flatMap(({ user }) => user ?? []);
-  return JSON.parse(String(await session.cell(CREDENTIALS, [JSON.stringify(users)]))) as Record<string, string>;
+  return (await ask(CREDENTIALS, JSON.stringify(users))) as Record<string, string>;
 }
 
 /** A rule that cannot be read, or speaks of what is not there, would allow nothing, and nobody would be told why. */
@@ -160,7 +167,11 @@ export function checkSettings({ plan, input }: PlannedWrite, model: Model): void
 }
 
 /** New passwords of users have to meet the settings. */
-export async function checkPasswords({ plan, input }: PlannedWrite, session: Session): Promise<void> {
+export async function checkPasswords(
+  { plan, input }: PlannedWrite,
+  database: Database,
+  session: Session,
+): Promise<void> {
   const passwords = plan.nodes.flatMap((node, position) =>
     node.collection.name === 'service_users'
       ? (input.nodes[position] ?? []).flatMap((row) => Object.values(row).filter((value) => value instanceof Secret))
@@ -168,7 +179,7 @@ export async function checkPasswords({ plan, input }: PlannedWrite, session: Ses
   );
   if (passwords.length === 0) return;
   const [row] = await session.query<{ policy: string | null }>(
-    'select auth_password_policy as policy from service_settings limit 1',
+    database.qualified('select auth_password_policy as policy from service_settings limit 1'),
   );
   for (const { text } of passwords) assertPassword(row?.policy ?? null, text);
 }

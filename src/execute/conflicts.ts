@@ -44,7 +44,7 @@ export function asConflict(error: unknown, { plan, input }: PlannedWrite): Confl
   const [, column, key] = /^Key \("?(.*?)"?\)=\((.*)\) already exists/s.exec(failure.detail ?? '') ?? [];
   if (key === undefined) return null;
   const makers = plan.nodes.flatMap(({ verb, collection }, position) => {
-    if (collection.name !== failure.table_name && collection.kind !== 'partitioned') return [];
+    if (collection.table !== failure.table_name && collection.kind !== 'partitioned') return [];
     if (column !== collection.primaryKey.name || verb === 'update') return [];
     const names = input.nodes[position]?.some((row) => String(row.k) === key) ?? false;
     return [{ verb, collection, names }];

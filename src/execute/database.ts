@@ -5,6 +5,7 @@ import postgres from 'postgres';
 import { StartError } from '../errors.js';
 import { packageVersion } from '../files.js';
 import { quoteIdentifier } from '../sql/fragment.js';
+import { qualify } from '../sql/qualify.js';
 import { Joiner, openDriverSocket } from './driver-socket.js';
 import { Pool, type PoolState } from './pool.js';
 import { checkSessions } from './pooler.js';
@@ -60,6 +61,8 @@ interface Pools {
 
 export class Database implements Pools {
   readonly schema: string;
+  /** The schema of the service's own tables: found or decided when the service starts, before anything asks them. */
+  system: string;
   /** The driver, to be notified by: it keeps a connection of its own for that. */
   readonly pool: Client;
   /** For reads of requests. */
@@ -72,6 +75,7 @@ export class Database implements Pools {
   readonly watchdog: Watchdog;
   /** Milliseconds that whoever needs a connection waits for it. */
   readonly waitTimeout: number;
+  readonly #qualified = new Map<string, string>();
 
   private constructor(
     { schema, waitTimeout }: DatabaseOptions,
@@ -90,6 +94,16 @@ export class Database implements Pools {
     this.imports = pools.imports;
     this.catalog = pools.catalog;
     this.watchdog = watchdog;
+    this.system = schema;
+  }
+
+  /** A statement of our own, which names the service's tables and functions alone, with their schema put in front of them. */
+  qualified(text: string): string {
+    const known = this.#qualified.get(text);
+    if (known !== undefined) return known;
+    const qualified = qualify(text, this.system);
+    this.#qualified.set(text, qualified);
+    return qualified;
   }
 
   /** Connects once, so that a wrong address, password or schema ends the start with one line. */
@@ -166,11 +180,13 @@ export class Database implements Pools {
 
   /** The first cell of a statement of our own, as the bytes PostgreSQL wrote; null when there is no row. */
   cell(text: string, parameters: (string | null)[], prepare = true): Promise<Buffer | null> {
-    return this.own.use((session) => session.cell(text, parameters, prepare));
+    return this.own.use((session) => session.cell(prepare ? this.qualified(text) : text, parameters, prepare));
   }
 
+  /** A statement of our own; one that is not to be prepared was compiled, and has its names already. */
   rows<Row>(text: string, parameters: (string | null)[] = [], prepare = true): Promise<Row[]> {
-    return this.own.use((session) => session.query<Row>(text, parameters, { prepare }));
+    const statement = prepare ? this.qualified(text) : text;
+    return this.own.use((session) => session.query<Row>(statement, parameters, { prepare }));
   }
 
   transaction<Result>(work: (session: Session) => Promise<Result>): Promise<Result> {

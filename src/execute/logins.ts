@@ -89,10 +89,12 @@ export class Logins {
 
   /** The last administrator only has to wait (see account.sql): else anybody could lock everybody out. */
   async #suspend(user: string): Promise<void> {
-    const suspend = "update service_users set status = 'suspended' where id = $1::uuid and status = 'active'";
+    const suspend = this.#database.qualified(
+      "update service_users set status = 'suspended' where id = $1::uuid and status = 'active'",
+    );
     try {
       await this.#database.transaction((session) =>
-        keepAdministrators(session, OPERATOR, async () => void (await session.query(suspend, [user]))),
+        keepAdministrators(this.#database, session, OPERATOR, async () => void (await session.query(suspend, [user]))),
       );
       await this.#news.usersChanged();
     } catch (error) {

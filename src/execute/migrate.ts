@@ -1,56 +1,199 @@
-/** Our own tables: the files of sql/system in order, each once, each in a transaction, one instance at a time. */
-import { readdir, readFile } from 'node:fs/promises';
+/**
+ * Our own tables: where they are, and how they get there. They are in the schema that is mirrored, or in one of their own where a
+ * name is taken or somebody asked for it. An installation is known by its list of migrations, which a dump carries along;
+ * names say nothing, since users may begin theirs as we do. A first start is one transaction: it leaves everything or nothing.
+ */
+import { readFile } from 'node:fs/promises';
+import { StartError } from '../errors.js';
 import { packagePath } from '../files.js';
 import type { Observer } from '../observe.js';
+import { quoteIdentifier } from '../sql/fragment.js';
+import { qualify } from '../sql/qualify.js';
 import type { Database } from './database.js';
 import type { Session } from './sessions.js';
+import { MIGRATIONS, type SystemFile, systemFiles, systemTables, tablesOf } from './system-tables.js';
 
-/** With `demo`, a schema that holds no tables but ours gets the demo model, once. */
-export async function migrate(database: Database, demo: boolean, observe: Observer): Promise<void> {
-  const files = (await readdir(packagePath('sql', 'system'))).filter((name) => name.endsWith('.sql')).sort();
+export interface MigrateOptions {
+  /** A schema that holds no tables but ours gets the demo model, once. */
+  readonly demo: boolean;
+  /** The schema that was asked for. */
+  readonly system: string | null;
+}
+
+/** Where our tables go when the mirrored schema has a name of theirs. */
+const OWN_SCHEMA = 'lateral';
+
+export async function migrate(database: Database, { demo, system }: MigrateOptions, observe: Observer): Promise<void> {
+  if (system !== null && (Buffer.byteLength(system) > 63 || /\0|^pg_|^information_schema$/.test(system)))
+    throw new StartError('SYSTEM_SCHEMA has to be a name of at most 63 bytes that is no schema of PostgreSQL itself');
   await database.sessions.use(async (session) => {
     // Instances that start together wait here. The lock belongs to the connection, so a killed instance frees it.
     await session.query("select pg_advisory_lock(hashtextextended('lateral migrate ' || $1::text, 0))", [
       database.schema,
     ]);
     try {
-      await applyAll(session, files, demo, database.schema, observe);
+      const found = await findInstallation(session, database.schema, system);
+      const home = found?.applied.has(LAST_OF_FIRST)
+        ? found
+        : await install(session, database.schema, system, found, observe);
+      database.system = home.schema;
+      await update(session, home, observe);
+      if (demo) await addDemo(session, database.schema, home, observe);
     } finally {
       await session.query('select pg_advisory_unlock_all()').catch(() => {});
     }
   });
 }
 
-async function applyAll(
+/** The last file without which the service never served anything. */
+const LAST_OF_FIRST = '003_watch.sql';
+
+interface Installation {
+  readonly schema: string;
+  /** The names of files. */
+  readonly applied: Set<string>;
+}
+
+/** The installation that serves the schema: in it, or in another one whose `service_schema.mirrors` names it. */
+async function findInstallation(
   session: Session,
-  files: readonly string[],
-  demo: boolean,
   schema: string,
+  requested: string | null,
+): Promise<Installation | null> {
+  const places = await session.query(PLACES, [MIGRATIONS]);
+  const found: Installation[] = [];
+  for (const { place, watched } of places as unknown as { place: string; watched: boolean }[]) {
+    const rows = await session.query(qualify('select name from service_migrations', place));
+    const applied = new Set(rows.map(({ name }) => String(name)));
+    const mirrors = watched ? await mirroredBy(session, place) : null;
+    if (applied.has('001_metadata.sql') && (mirrors ?? place) === schema) found.push({ schema: place, applied });
+  }
+  const [first = null, ...others] = found;
+  const wanted = found.find((each) => each.schema === requested);
+  if (wanted) return wanted;
+  if (first && requested !== null && first.applied.has(LAST_OF_FIRST))
+    throw new StartError(
+      `SYSTEM_SCHEMA: the service's tables for schema "${schema}" are in schema "${first.schema}" already`,
+    );
+  if (others.length > 0)
+    throw new StartError(
+      `schemas ${found.map((each) => `"${each.schema}"`).join(' and ')} both hold the service's tables for schema "${schema}": say with SYSTEM_SCHEMA which of them counts`,
+    );
+  return first;
+}
+
+/** Every table that is called like ours and has its columns. */
+const PLACES = `
+  select namespace.nspname as place,
+    pg_catalog.to_regclass(pg_catalog.quote_ident(namespace.nspname) || '.service_schema') is not null as watched
+  from pg_catalog.pg_class class
+  join pg_catalog.pg_namespace namespace on namespace.oid = class.relnamespace
+  where class.relname = $1 and class.relkind = 'r'
+    and pg_catalog.has_schema_privilege(namespace.oid, 'usage') and pg_catalog.has_table_privilege(class.oid, 'select')
+    and (
+      select pg_catalog.array_agg(attribute.attname || ' ' || attribute.atttypid::regtype order by attribute.attnum)
+      from pg_catalog.pg_attribute attribute
+      where attribute.attrelid = class.oid and attribute.attnum > 0 and not attribute.attisdropped
+    ) = array['name text', 'applied_at timestamp with time zone']
+  order by namespace.nspname`;
+
+/** Null for tables in the schema that they are about, and for those of earlier versions, which knew no other place. */
+async function mirroredBy(session: Session, place: string): Promise<string | null> {
+  const text = "select pg_catalog.to_jsonb(found) ->> 'mirrors' as mirrors from service_schema found";
+  const [row] = await session.query(qualify(text, place));
+  return typeof row?.mirrors === 'string' ? row.mirrors : null;
+}
+
+/** `unfinished`: what a first start of an earlier version left behind when it failed. It never served anything. */
+async function install(
+  session: Session,
+  schema: string,
+  requested: string | null,
+  unfinished: Installation | null,
   observe: Observer,
-): Promise<void> {
-  await session.query(
-    'create table if not exists service_migrations (name text primary key, applied_at timestamptz not null default now())',
-  );
-  const rows = await session.query('select name from service_migrations');
-  const applied = new Set(rows.map((row) => String(row.name)));
-  const paths = files.map((file) => ['system', file]);
-  if (demo && !applied.has('demo.sql') && (await isEmpty(session, schema))) paths.push(['demo.sql']);
-  for (const path of paths) {
-    const name = path.at(-1) as string;
-    if (applied.has(name)) continue;
-    const text = await readFile(packagePath('sql', ...path), 'utf8');
-    await session.transaction(async () => {
-      await session.query(text);
-      await session.query('insert into service_migrations (name) values ($1)', [name]);
-    });
-    observe({ kind: 'migrated', file: name });
+): Promise<Installation> {
+  const files = systemFiles();
+  const places = requested === null ? [...new Set([schema, OWN_SCHEMA])] : [requested];
+  let refusal = '';
+  for (const place of places) {
+    try {
+      await session.transaction(async () => {
+        if (unfinished) await removeLeftovers(session, unfinished);
+        await enter(session, [place]);
+        const [found] = await session.query('select from pg_catalog.pg_namespace where nspname = $1', [place]);
+        if (!found) await session.query(`create schema ${quoteIdentifier(place)}`);
+        await session.query(
+          'create table service_migrations (name text primary key, applied_at timestamptz not null default now())',
+        );
+        for (const file of files) await carryOut(session, file);
+        if (place !== schema) await session.query('update service_schema set mirrors = $1', [schema]);
+      });
+    } catch (error) {
+      if (!isTaken(error)) throw error;
+      refusal = `schema "${place}": ${error.message}`;
+      continue;
+    }
+    for (const { name } of files) observe({ kind: 'migrated', file: name });
+    return { schema: place, applied: new Set(files.map(({ name }) => name)) };
+  }
+  throw new StartError(`cannot make the service's tables in ${refusal}. SYSTEM_SCHEMA names another schema for them`);
+}
+
+async function removeLeftovers(session: Session, { schema, applied }: Installation): Promise<void> {
+  const files = systemFiles().filter(({ name }) => applied.has(name));
+  const tables = [MIGRATIONS, ...files.flatMap(tablesOf)];
+  const names = tables.map((name) => `${quoteIdentifier(schema)}.${quoteIdentifier(name)}`);
+  await session.query(`drop table if exists ${names.join(', ')}`);
+}
+
+/** A table, a function or a type has the name already. */
+function isTaken(error: unknown): error is Error {
+  return error instanceof Error && 'code' in error && ['42P07', '42710', '42723'].includes(String(error.code));
+}
+
+/** What later versions have added, each file in a transaction of its own. */
+async function update(session: Session, { schema, applied }: Installation, observe: Observer): Promise<void> {
+  for (const file of systemFiles()) {
+    if (applied.has(file.name)) continue;
+    try {
+      await session.transaction(async () => {
+        await enter(session, [schema]);
+        await carryOut(session, file);
+      });
+    } catch (error) {
+      if (!isTaken(error)) throw error;
+      throw new StartError(`cannot update the service's tables in schema "${schema}" (${file.name}): ${error.message}`);
+    }
+    observe({ kind: 'migrated', file: file.name });
   }
 }
 
-async function isEmpty(session: Session, schema: string): Promise<boolean> {
+async function addDemo(session: Session, schema: string, home: Installation, observe: Observer): Promise<void> {
+  const name = 'demo.sql';
+  if (home.applied.has(name) || !(await isEmpty(session, schema, home.schema))) return;
+  const text = await readFile(packagePath('sql', name), 'utf8');
+  await session.transaction(async () => {
+    await enter(session, [schema, home.schema]);
+    await carryOut(session, { name, text });
+  });
+  observe({ kind: 'migrated', file: name });
+}
+
+/** The files name tables alone: new ones are made in the first schema. */
+async function enter(session: Session, schemas: readonly string[]): Promise<void> {
+  await session.query("select set_config('search_path', $1, true)", [schemas.map(quoteIdentifier).join(', ')]);
+}
+
+async function carryOut(session: Session, { name, text }: SystemFile): Promise<void> {
+  await session.query(text);
+  await session.query('insert into service_migrations (name) values ($1)', [name]);
+}
+
+async function isEmpty(session: Session, schema: string, home: string): Promise<boolean> {
   const rows = await session.query(
-    "select 1 from pg_catalog.pg_tables where schemaname = $1 and not starts_with(tablename, 'service_') limit 1",
-    [schema],
+    `select from pg_catalog.pg_tables
+     where schemaname = $1 and not (schemaname = $2 and tablename in (select json_array_elements_text($3::json))) limit 1`,
+    [schema, home, JSON.stringify([...systemTables()])],
   );
   return rows.length === 0;
 }

@@ -7,7 +7,7 @@ import type { Identity } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
 import { compileCohort, compileRead, compileReadBack } from '../compile/read.js';
 import { forbiddenCollection, fromDatabase, invalidQuery, serviceUnavailable, staleness } from '../errors.js';
-import type { Model } from '../mirror/model.js';
+import { holdsTable, type Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
 import type { Access, WriteAction } from '../plan/access.js';
@@ -110,7 +110,7 @@ export class Reads {
         : planRead(request, view, this.#limits, access && touched(access, selectedFor, request, model));
     const statement = compileRead(plan);
     const check = (text: string): string => {
-      verify(text, 'read', (schema, name) => isOurs(model, schema, name));
+      verify(text, 'read', (schema, name) => holdsTable(model, schema, name));
       return text;
     };
     check(statement.text);
@@ -363,9 +363,4 @@ function touched(access: Access, action: WriteAction | null, request: ReadReques
   const grant = collection && access.grant(action, collection, model);
   if (!grant) throw forbiddenCollection(request.collection);
   return anyRule(grant.rules);
-}
-
-function isOurs(model: Model, schema: string, name: string): boolean {
-  const collection = model.collections.get(name);
-  return collection !== undefined && collection.schema === schema;
 }

@@ -1,6 +1,7 @@
 /** Receipts: a request with an Idempotency-Key is carried out once, and answered the same each time it comes again. */
 import { unprocessable } from '../errors.js';
 import type { Database } from './database.js';
+import type { Session } from './sessions.js';
 
 /** A request that may come again: who sent it under which key, and what it said. */
 export interface Receipt {
@@ -23,6 +24,11 @@ export async function answerOf(receipt: Receipt, database: Database): Promise<Bu
   );
   if (row?.fingerprint !== receipt.fingerprint) throw unprocessable('The Idempotency-Key was used for another request');
   return row.body === null ? null : Buffer.from(row.body);
+}
+
+export async function keepAnswer(receipt: Receipt, body: Buffer, database: Database, session: Session): Promise<void> {
+  const text = database.qualified('update service_receipts set body = $1 where id = $2');
+  await session.query(text, [body.toString(), receipt.id]);
 }
 
 /** Receipts whose time has passed are of no use to anybody. */

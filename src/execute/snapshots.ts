@@ -8,13 +8,13 @@ import { packagePath } from '../files.js';
 import type { Model } from '../mirror/model.js';
 import { planSnapshot } from '../plan/apply.js';
 import { type DifferenceMode, differenceOf, digestOf, laidOn } from '../plan/difference.js';
-import { type Details, type IsOurs, leftBehind, snapshotOf } from '../plan/snapshot.js';
+import { type Details, leftBehind, snapshotOf } from '../plan/snapshot.js';
 import type { Step } from '../plan/steps.js';
 import type { Difference, DifferenceBody } from '../request/difference.js';
 import type { Snapshot } from '../request/snapshot.js';
 import type { Draft, Structure } from './structure.js';
 import { fromStructure, isBlocked } from './structure-errors.js';
-import { systemFields } from './system-fields.js';
+import { systemFields } from './system-tables.js';
 
 const DETAILS = readFileSync(packagePath('sql', 'snapshot.sql'), 'utf8');
 
@@ -46,7 +46,7 @@ export async function compareSnapshot(
     const diff = differenceOf(snapshot, wanted, mode);
     if (!diff) return null;
     // What could never be applied is refused right here.
-    planSnapshot(laidOn(snapshot, diff), seen, isOurs);
+    planSnapshot(laidOn(snapshot, diff), seen, systemFields());
     return { hash: digestOf(snapshot), diff };
   });
 }
@@ -78,8 +78,6 @@ export async function applySnapshot(
   });
 }
 
-const isOurs: IsOurs = (collection, field) => systemFields().isSystemField(collection, field);
-
 interface Seen {
   readonly snapshot: Snapshot;
   readonly model: Model;
@@ -88,14 +86,46 @@ interface Seen {
 
 async function look(draft: Draft): Promise<Seen> {
   const model = await draft.model();
-  const cell = await draft.cell(DETAILS, [model.schema]);
+  const cell = await draft.cell(DETAILS, [model.schema, model.system]);
   if (!cell) throw new Error('the catalog statement gave no row');
-  const details = JSON.parse(cell.toString()) as Details;
-  return { model, details, snapshot: snapshotOf(model, details, isOurs) };
+  const details = named(JSON.parse(cell.toString()) as Catalog, model);
+  return { model, details, snapshot: snapshotOf(model, details, systemFields()) };
+}
+
+/** The answer of the catalogs, which know tables by schema and name. */
+interface Catalog extends Pick<Details, 'enums'> {
+  readonly types: readonly (Place & { readonly types: Details['types'][string] })[];
+  readonly indexes: readonly (Place & Details['indexes'][number])[];
+}
+
+interface Place {
+  readonly schema: string;
+  readonly table: string;
+}
+
+function named({ types, indexes, enums }: Catalog, model: Model): Details {
+  const names = new Map([...model.collections.values()].map((each) => [keyOf(each), each.name]));
+  return {
+    types: Object.fromEntries(
+      types.flatMap((each) => {
+        const name = names.get(keyOf(each));
+        return name === undefined ? [] : [[name, each.types]];
+      }),
+    ),
+    indexes: indexes.flatMap(({ schema, table, ...index }) => {
+      const collection = names.get(keyOf({ schema, table }));
+      return collection === undefined ? [] : [{ ...index, collection }];
+    }),
+    enums,
+  };
+}
+
+function keyOf({ schema, table }: Place): string {
+  return JSON.stringify([schema, table]);
 }
 
 async function reach(draft: Draft, seen: Seen, diff: Difference, progress: Progress): Promise<void> {
-  const steps = planSnapshot(laidOn(seen.snapshot, diff), seen, isOurs);
+  const steps = planSnapshot(laidOn(seen.snapshot, diff), seen, systemFields());
   for (const [position, step] of steps.entries()) {
     progress(step, position, steps.length);
     try {

@@ -6,6 +6,8 @@ import { packagePath } from '../files.js';
 import type { StructureDocument } from '../mirror/document.js';
 import type { Source, Structure } from '../mirror/watch.js';
 import type { Database } from './database.js';
+import type { Session } from './sessions.js';
+import { systemTables } from './system-tables.js';
 
 const INTROSPECT = readFileSync(packagePath('sql', 'introspect.sql'), 'utf8');
 const FINGERPRINT = readFileSync(packagePath('sql', 'fingerprint.sql'), 'utf8');
@@ -21,37 +23,35 @@ export function policiesOf(database: Database): PolicySource {
 
 export function sourceOf(database: Database): Source {
   return {
-    schema: database.schema,
-    load: () =>
-      database.catalog.use((session) =>
-        loadStructure((text, parameters) => session.cell(text, parameters), database.schema),
-      ),
+    schemas: database,
+    load: () => database.catalog.use((session) => loadStructure(session, database)),
     listen: (changed) => listen(database, 'service_model', changed),
     fingerprint: async () => {
-      const [row] = await database.rows<{ fingerprint: string | null }>(FINGERPRINT, [database.schema]);
+      const [row] = await database.rows<{ fingerprint: string | null }>(FINGERPRINT, [
+        database.schema,
+        database.system,
+      ]);
       return row?.fingerprint ?? null;
     },
   };
 }
 
-/** The structure as the connection behind `cell` sees it. */
-export async function loadStructure(
-  cell: (text: string, parameters: string[]) => Promise<Buffer | null>,
-  schema: string,
-): Promise<Structure> {
-  const bytes = await cell(INTROSPECT, [schema]);
+/** The structure as the connection sees it. */
+export async function loadStructure(session: Session, database: Database): Promise<Structure> {
+  const parameters = [database.schema, database.system, JSON.stringify([...systemTables()])];
+  const bytes = await session.cell(database.qualified(INTROSPECT), parameters);
   if (!bytes) throw new Error('the catalog statement gave no row');
   const text = bytes.toString();
   return { text, document: JSON.parse(text) as StructureDocument, digest: hash('sha1', bytes, 'base64url') };
 }
 
-/** Calls back on each notification for our schema and whenever listening begins again: some may have been lost. */
+/** Calls back on each notification for our schemas and whenever listening begins again: some may have been lost. */
 export async function listen(database: Database, channel: string, changed: () => void): Promise<() => Promise<void>> {
   let first = true;
   const subscription = await database.pool.listen(
     channel,
     (schema) => {
-      if (schema === database.schema) changed();
+      if (schema === database.schema || schema === database.system) changed();
     },
     () => {
       if (!first) changed();

@@ -1,8 +1,9 @@
 /** Statements of writes, kept by their shape: compiled and checked by PostgreSQL's grammar once. */
 import { LRUCache } from 'lru-cache';
-import type { Model } from '../mirror/model.js';
+import { holdsTable, type Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
+import { qualify } from '../sql/qualify.js';
 import type { Statement } from '../sql/statement.js';
 import { verify } from '../sql/verify.js';
 
@@ -31,8 +32,10 @@ export class Statements {
     const known = isLatest ? this.#shapes.get(shape) : undefined;
     if (known) return known;
     const start = performance.now();
-    const statement = compile();
-    verify(statement.text, 'write', (schema, name) => model.collections.get(name)?.schema === schema);
+    const compiled = compile();
+    // The functions that end a statement from inside are where the service's tables are.
+    const statement = { ...compiled, text: qualify(compiled.text, model.system) };
+    verify(statement.text, 'write', (schema, name) => holdsTable(model, schema, name));
     if (isLatest) this.#shapes.set(shape, statement);
     this.#observe({ kind: 'shape-compiled', shape, text: statement.text, milliseconds: performance.now() - start });
     return statement;

@@ -7,7 +7,7 @@ import { compileDefinition } from '../compile/define.js';
 import { compileMetadata } from '../compile/metadata.js';
 import { serviceUnavailable } from '../errors.js';
 import { buildModel } from '../mirror/introspect.js';
-import type { Model } from '../mirror/model.js';
+import { type Model, type Places, placesOf } from '../mirror/model.js';
 import type { Structure as LoadedStructure, Mirror } from '../mirror/watch.js';
 import type { Step } from '../plan/steps.js';
 import { type Protected, planOperation } from '../plan/structure.js';
@@ -20,7 +20,7 @@ import type { Database } from './database.js';
 import type { Session } from './sessions.js';
 import { loadStructure } from './source.js';
 import { fromStructure, isBlocked } from './structure-errors.js';
-import { systemFields } from './system-fields.js';
+import { systemFields } from './system-tables.js';
 
 export interface StructureLimits {
   /** Milliseconds that one attempt waits for a table. */
@@ -62,7 +62,7 @@ export class Structure {
   async read<Result>(work: (draft: Draft) => Promise<Result>): Promise<Result> {
     return this.#database.transaction(async (session) => {
       await session.query('set transaction isolation level repeatable read, read only');
-      return work(new Draft(session, this.#database.schema, this.#ours));
+      return work(new Draft(session, this.#database, this.#ours));
     });
   }
 
@@ -103,7 +103,7 @@ export class Structure {
     // Before the limit on waiting: another instance that changes the structure is waited for.
     await session.query(LOCK, [schema], { prepare: true });
     await session.query(LIMIT, [String(this.#limits.lockTimeout)], { prepare: true });
-    const draft = new Draft(session, schema, this.#ours);
+    const draft = new Draft(session, this.#database, this.#ours);
     const result = await work(draft);
     return { result, structure: draft.changed ? await draft.structure() : null };
   }
@@ -131,16 +131,18 @@ const NOBODY: Caller = { user: null, role: null, roles: [], policies: [] };
 /** A structure in the making: visible to its own transaction alone. */
 export class Draft {
   readonly #session: Session;
-  readonly #schema: string;
+  readonly #database: Database;
   readonly #ours: Protected;
   #structure: LoadedStructure | null = null;
   #model: Model | null = null;
+  /** As the first look found them: a table keeps its place, and what this transaction makes has none yet. */
+  #places: Places | null = null;
   #changed = false;
 
   /** For `Structure` alone. */
-  constructor(session: Session, schema: string, ours: Protected) {
+  constructor(session: Session, database: Database, ours: Protected) {
     this.#session = session;
-    this.#schema = schema;
+    this.#database = database;
     this.#ours = ours;
   }
 
@@ -150,13 +152,14 @@ export class Draft {
 
   /** The structure as it is after the operations so far. */
   async model(): Promise<Model> {
-    this.#model ??= buildModel((await this.structure()).document, 0, this.#schema);
+    this.#model ??= buildModel((await this.structure()).document, 0, this.#database);
+    this.#places ??= placesOf(this.#model);
     return this.#model;
   }
 
   /** The same as the catalogs tell it. */
   async structure(): Promise<LoadedStructure> {
-    this.#structure ??= await loadStructure((text, parameters) => this.#session.cell(text, parameters), this.#schema);
+    this.#structure ??= await loadStructure(this.#session, this.#database);
     return this.#structure;
   }
 
@@ -174,19 +177,21 @@ export class Draft {
   /** Steps that were planned on the model as it is. */
   async take(steps: readonly Step[]): Promise<void> {
     if (steps.length === 0) return;
+    const places = this.#places ?? placesOf(await this.model());
     this.#structure = null;
     this.#model = null;
-    const statements = steps.flatMap((step) => compileStep(step, this.#schema));
-    for (const { text } of statements) verifyChange(text, this.#schema);
+    const statements = steps.flatMap((step) => compileStep(step, places));
+    for (const { text } of statements) verifyChange(text, [places.schema, places.system]);
     // One after the other: the driver would send what waits for a lost connection on a new one, outside of the transaction.
     for (const { text, parameters } of statements) await this.#session.query(text, bind(parameters, [], NOBODY));
     // The first change of a transaction speaks for all: word of it leaves with the commit.
-    if (!this.#changed) await this.#session.query(ANNOUNCE, [this.#schema], { prepare: true });
+    if (!this.#changed)
+      await this.#session.query(this.#database.qualified(ANNOUNCE), [places.schema], { prepare: true });
     this.#changed = true;
   }
 }
 
-function compileStep(step: Step, schema: string): readonly Statement[] {
+function compileStep(step: Step, places: Places): readonly Statement[] {
   switch (step.kind) {
     case 'save-collection':
     case 'save-field':
@@ -197,8 +202,8 @@ function compileStep(step: Step, schema: string): readonly Statement[] {
     case 'forget-collection':
     case 'drop-collection-row':
     case 'drop-field-row':
-      return compileMetadata(step, schema);
+      return compileMetadata(step, places.system);
     default:
-      return [compileDefinition(step, schema)];
+      return [compileDefinition(step, places)];
   }
 }

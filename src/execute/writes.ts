@@ -37,7 +37,7 @@ import { attempt } from './attempts.js';
 import type { Database } from './database.js';
 import type { WriteSession } from './import.js';
 import type { Compiled, Reads } from './reads.js';
-import { answerOf, isRepeated, type Receipt } from './receipts.js';
+import { answerOf, isRepeated, keepAnswer, type Receipt } from './receipts.js';
 import { aheadOf, catchUp, suppliesKeys } from './sequences.js';
 import type { Session } from './sessions.js';
 import { Statements } from './statements.js';
@@ -215,7 +215,7 @@ export class Writes {
         const send = (): Promise<unknown> =>
           session.cell(statement.text, bind(statement.parameters, [keys, JSON.stringify(author)], caller));
         if (!decidesAccess(name)) return void (await send());
-        await keepAdministrators(session, caller, send);
+        await keepAdministrators(this.#database, session, caller, send);
         session.afterwards(this.#changedAccess);
       });
     });
@@ -271,8 +271,7 @@ export class Writes {
     await this.#carryOut(planned, shown.caller, session, receipt);
     const read = this.#readBack(planned, one, shown);
     const body = read && (await session.cell(read.text, read.parameters, read.prepare));
-    if (receipt && body)
-      await session.query('update service_receipts set body = $1 where id = $2', [body.toString(), receipt.id]);
+    if (receipt && body) await keepAnswer(receipt, body, this.#database, session);
     return body;
   }
 
@@ -283,8 +282,8 @@ export class Writes {
     checkAddresses(planned);
     checkEmails(planned);
     checkSettings(planned, planned.model);
-    await checkPasswords(planned, session);
-    await keepAdministrators(session, caller, () => this.#write(planned, caller, session, receipt));
+    await checkPasswords(planned, this.#database, session);
+    await keepAdministrators(this.#database, session, caller, () => this.#write(planned, caller, session, receipt));
     session.afterwards(this.#changedAccess);
   }
 

@@ -32,8 +32,12 @@ async function hashRow(row: InputRow): Promise<InputRow> {
 export function namesOf(model: Model): Naming {
   const only = (fields: readonly Field[]): Field | null => (fields.length === 1 ? (fields[0] as Field) : null);
   return {
-    referrer: (table, one) => {
-      const fields = [...(model.collections.get(table)?.fields.values() ?? [])];
+    collection: (schema, table) => {
+      const isMeant = (each: Collection): boolean => each.table === table && each.schema === schema;
+      return [...model.collections.values()].find(isMeant)?.name ?? table;
+    },
+    referrer: (collection, one) => {
+      const fields = [...(model.collections.get(collection)?.fields.values() ?? [])];
       const isReferrer = ({ relation }: Field): boolean =>
         relation?.kind === 'many-to-one' && relation.oneCollection === one;
       return only(fields.filter(isReferrer))?.name ?? null;
@@ -64,7 +68,7 @@ function fromValidation(error: unknown, { plan, paths }: PlannedWrite): unknown 
 
 /** One at a time: a statement of its own, so that the next one sees what the one before has done. */
 export async function lock(collection: Collection, session: Session): Promise<void> {
-  const name = `${collection.schema}.${collection.name}`;
+  const name = `${collection.schema}.${collection.table}`;
   await session.query("select pg_advisory_xact_lock(hashtextextended('lateral ' || $1::text, 0))", [name], {
     prepare: true,
   });

@@ -2,12 +2,16 @@
  * Puts the lists of the catalogs together: tables with their columns, complete but for the metadata. A column needs facts
  * from eight lists; each list is walked once and found again by one number made of table and column.
  */
-import type { ColumnEntry, ForeignKeyEntry, StructureDocument, TypeEntry } from './document.js';
+import type { ColumnEntry, ForeignKeyEntry, StructureDocument, TableEntry, TypeEntry } from './document.js';
 import type { Column, FieldType, ForeignKey, ForeignKeyAction, Index } from './model.js';
 import { columnTypeOf, defaultValueOf, lengthOf, precisionOf, scaleOf } from './types.js';
 
 export interface TableFacts {
+  /** As a collection. */
   readonly name: string;
+  readonly schema: string;
+  readonly table: string;
+  readonly system: boolean;
   readonly kind: 'table' | 'partitioned' | 'view';
   readonly comment: string | null;
   /** Of the constraint, or the declared column of a view. */
@@ -21,14 +25,16 @@ export interface ColumnFacts {
   readonly type: FieldType;
 }
 
-/** `declaredKeys`: the key column of views, by name of the view. */
+/** `declaredKeys`: the key column of views, by name of the collection. */
 export function assembleTables(
   document: StructureDocument,
   declaredKeys: ReadonlyMap<string, string>,
 ): readonly TableFacts[] {
-  const lookups = indexLists(document);
+  const names = nameCollections(document.tables ?? []);
+  const lookups = indexLists(document, names);
   const columns = groupColumns(document.columns ?? []);
-  return (document.tables ?? []).map(([table, name, kind]) => {
+  return (document.tables ?? []).map(([table, relation, kind, schema, system]) => {
+    const name = names.get(table) ?? relation;
     const entries = columns.get(table) ?? [];
     const isView = kind === 'v' || kind === 'm';
     const declared = isView ? declaredKeys.get(name) : undefined;
@@ -37,6 +43,9 @@ export function assembleTables(
       .map(([, , column]) => column);
     return {
       name,
+      schema,
+      table: relation,
+      system,
       kind: isView ? 'view' : kind === 'p' ? 'partitioned' : 'table',
       comment: lookups.comments.get(placeOf(table, 0)) ?? null,
       primaryKey,
@@ -56,7 +65,25 @@ interface Lookups {
   readonly foreignKeys: ReadonlyMap<number, readonly ForeignKey[]>;
   readonly indexes: ReadonlyMap<number, readonly Index[]>;
   readonly sequences: ReadonlyMap<number, string>;
+  readonly filled: ReadonlySet<number>;
   readonly comments: ReadonlyMap<number, string>;
+}
+
+/** A table whose name is one of the service's collections' is known by its schema too. */
+function nameCollections(tables: readonly TableEntry[]): ReadonlyMap<number, string> {
+  const ours = new Set(tables.flatMap(([, name, , , system]) => (system ? [name] : [])));
+  const taken = new Set(tables.map(([, name]) => name));
+  return new Map(
+    tables.map(([table, relation, , schema, system]) => {
+      let name = relation;
+      if (!system && ours.has(relation)) {
+        do name = `${schema}_${name}`;
+        while (taken.has(name));
+        taken.add(name);
+      }
+      return [table, name];
+    }),
+  );
 }
 
 function assembleColumn(entry: ColumnEntry, table: string, isPrimaryKey: boolean, lookups: Lookups): ColumnFacts {
@@ -89,6 +116,7 @@ function assembleColumn(entry: ColumnEntry, table: string, isPrimaryKey: boolean
     is_generated: generated !== '',
     generation_expression: generated ? expression : null,
     is_nullable: !(refusesNull || domainRefusesNull),
+    is_filled: lookups.filled.has(oid),
     is_unique: lookups.unique.has(place),
     is_indexed: lookups.indexed.has(place),
     is_primary_key: isPrimaryKey,
@@ -110,7 +138,8 @@ const UNKNOWN_TYPE: TypeEntry = [0, 'unknown', 'unknown', 'pg_catalog', false, -
 
 const NONE: readonly never[] = Object.freeze([]);
 
-function indexLists(document: StructureDocument): Lookups {
+/** `names` of the collections, by table. */
+function indexLists(document: StructureDocument, names: ReadonlyMap<number, string>): Lookups {
   const primary = new Set<number>();
   const unique = new Set<number>();
   const indexed = new Set<number>();
@@ -126,7 +155,7 @@ function indexLists(document: StructureDocument): Lookups {
   }
   const foreignKeys = new Map<number, ForeignKey[]>();
   for (const entry of document.foreign_keys ?? [])
-    append(foreignKeys, placeOf(entry[0], entry[1]), foreignKeyOf(entry));
+    append(foreignKeys, placeOf(entry[0], entry[1]), foreignKeyOf(entry, names));
   return {
     types: new Map((document.types ?? []).map((entry) => [entry[0], entry])),
     defaults: byPlace(document.defaults),
@@ -136,6 +165,7 @@ function indexLists(document: StructureDocument): Lookups {
     foreignKeys,
     indexes,
     sequences: byPlace(document.sequences),
+    filled: new Set(document.filled),
     comments: byPlace(document.comments),
   };
 }
@@ -153,9 +183,17 @@ const ACTIONS: Readonly<Record<string, ForeignKeyAction>> = {
   d: 'SET DEFAULT',
 };
 
-function foreignKeyOf([, , schema, table, column, name, onDelete, onUpdate]: ForeignKeyEntry): ForeignKey {
-  const on_delete = ACTIONS[onDelete] ?? 'NO ACTION';
-  return Object.freeze({ name, schema, table, column, on_delete, on_update: ACTIONS[onUpdate] ?? 'NO ACTION' });
+function foreignKeyOf(entry: ForeignKeyEntry, names: ReadonlyMap<number, string>): ForeignKey {
+  const [, , schema, table, column, name, onDelete, onUpdate, target] = entry;
+  return Object.freeze({
+    name,
+    schema,
+    table,
+    column,
+    collection: names.get(target) ?? null,
+    on_delete: ACTIONS[onDelete] ?? 'NO ACTION',
+    on_update: ACTIONS[onUpdate] ?? 'NO ACTION',
+  });
 }
 
 function byPlace(entries: readonly (readonly [number, number, string])[] | null): ReadonlyMap<number, string> {

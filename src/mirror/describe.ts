@@ -56,8 +56,12 @@ export function describeCollection(model: Model, name: string): CollectionObject
   const collection = model.collections.get(name);
   const meta = collection ? collection.meta : model.folders.get(name);
   if (meta === undefined) return null;
-  const schema = collection ? { schema: collection.schema, name, comment: collection.comment } : null;
-  return { collection: name, meta, schema };
+  const schema = collection && {
+    schema: collection.schema,
+    name: collection.table,
+    comment: collection.comment,
+  };
+  return { collection: name, meta, schema: schema ?? null };
 }
 
 /** What the metadata says, and foreign keys between collections that it says nothing of. */
@@ -68,11 +72,11 @@ export function describeRelations(model: Model): RelationObject[] {
     for (const { column } of collection.fields.values()) {
       const key = column?.foreign_keys[0];
       if (!column || !key || named.has(JSON.stringify([collection.name, column.name]))) continue;
-      if (!model.collections.has(key.table)) continue;
+      if (key.collection === null || !model.collections.has(key.collection)) continue;
       described.push({
         collection: collection.name,
         field: column.name,
-        related_collection: key.table,
+        related_collection: key.collection,
         schema: describeForeignKey(column, key),
         meta: impliedMeta(column, key),
       });
@@ -86,7 +90,7 @@ function describeRow(model: Model, row: RelationMeta): RelationObject {
   const field = String(row.many_field);
   const related_collection = typeof row.one_collection === 'string' ? row.one_collection : null;
   const column = model.collections.get(collection)?.fields.get(field)?.column;
-  const key = column?.foreign_keys.find(({ table }) => table === related_collection);
+  const key = column?.foreign_keys.find((each) => each.collection === related_collection);
   const allowed = row.one_allowed_collections;
   return {
     collection,

@@ -16,6 +16,8 @@ export interface StructureDocument {
   /** Over one column, oldest first. */
   readonly foreign_keys: readonly ForeignKeyEntry[] | null;
   readonly sequences: readonly SequenceEntry[] | null;
+  /** Tables with a trigger that may change a row before it is inserted. */
+  readonly filled: readonly number[] | null;
   readonly comments: readonly CommentEntry[] | null;
   readonly collection_rows: readonly MetadataRow[] | null;
   /** Ordered by `sort`, those without one behind. */
@@ -24,7 +26,14 @@ export interface StructureDocument {
   readonly relation_rows: readonly MetadataRow[] | null;
 }
 
-export type TableEntry = readonly [table: number, name: string, kind: 'r' | 'p' | 'v' | 'm'];
+/** `system`: one of the service's own. */
+export type TableEntry = readonly [
+  table: number,
+  name: string,
+  kind: 'r' | 'p' | 'v' | 'm',
+  schema: string,
+  system: boolean,
+];
 
 export type ColumnEntry = readonly [
   table: number,
@@ -68,6 +77,7 @@ export type ForeignKeyEntry = readonly [
   name: string,
   onDelete: string,
   onUpdate: string,
+  targetTable: number,
 ];
 export type SequenceEntry = readonly [table: number, column: number, sequence: string];
 /** Column 0 is the table itself. */

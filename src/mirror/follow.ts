@@ -3,7 +3,7 @@
  * thread learns by itself it passes on, and waits until all have it.
  */
 import type { StructureDocument } from './document.js';
-import { buildModel } from './introspect.js';
+import { buildModel, type Schemas } from './introspect.js';
 import type { Model } from './model.js';
 import type { Mirror, Structure } from './watch.js';
 
@@ -12,16 +12,16 @@ export type Leader = Pick<Mirror, 'adopt' | 'refresh'>;
 
 export class FollowingMirror implements Mirror {
   readonly loads = 0;
-  readonly #schema: string;
+  readonly #schemas: Schemas;
   readonly #leader: Leader;
   readonly #listeners: ((model: Model) => void)[] = [];
   #model: Model;
 
   /** The structure as JSON, and the version of its model. */
-  constructor(text: string, version: number, schema: string, leader: Leader) {
-    this.#schema = schema;
+  constructor(text: string, version: number, schemas: Schemas, leader: Leader) {
+    this.#schemas = schemas;
     this.#leader = leader;
-    this.#model = buildModel(JSON.parse(text) as StructureDocument, version, schema);
+    this.#model = buildModel(JSON.parse(text) as StructureDocument, version, schemas);
   }
 
   get model(): Model {
@@ -33,7 +33,7 @@ export class FollowingMirror implements Mirror {
   }
 
   take(text: string, version: number): void {
-    this.#model = buildModel(JSON.parse(text) as StructureDocument, version, this.#schema);
+    this.#model = buildModel(JSON.parse(text) as StructureDocument, version, this.#schemas);
     for (const listener of this.#listeners) listener(this.#model);
   }
 

@@ -10,9 +10,15 @@ import type { Collection, Field, Model, Relation } from './model.js';
 import { isReserved, listOf, relate } from './relations.js';
 import { fieldTypeOf } from './types.js';
 
-export function buildModel(document: StructureDocument, version: number, schema: string): Model {
+/** Where the tables are: those that are mirrored, and the service's own. */
+export interface Schemas {
+  readonly schema: string;
+  readonly system: string;
+}
+
+export function buildModel(document: StructureDocument, version: number, { schema, system }: Schemas): Model {
   const metadata = readMetadata(document);
-  const tables = assembleTables(document, metadata.declaredKeys).filter(({ name }) => !LEFT_OUT.has(name));
+  const tables = assembleTables(document, metadata.declaredKeys).filter((table) => !isLeftOut(table));
   const refused = new Map<string, string>();
   const served = new Map<string, TableFacts>();
   for (const table of tables) {
@@ -21,7 +27,6 @@ export function buildModel(document: StructureDocument, version: number, schema:
     else served.set(table.name, table);
   }
   const relations = relate({
-    schema,
     tables: served,
     rows: metadata.relations,
     isPresentation: (collection, field) => isPresentation(specialOf(metadata.fields.get(collection)?.get(field))),
@@ -29,12 +34,13 @@ export function buildModel(document: StructureDocument, version: number, schema:
   const collections = new Map<string, Collection>();
   for (const table of served.values()) {
     const fields = buildFields(table, metadata.fields.get(table.name), relations.get(table.name));
-    collections.set(table.name, buildCollection(table, schema, fields, metadata.collections.get(table.name) ?? null));
+    collections.set(table.name, buildCollection(table, fields, metadata.collections.get(table.name) ?? null));
   }
   const folders = new Map([...metadata.collections].filter(([name]) => !served.has(name) && !refused.has(name)));
   return Object.freeze({
     version,
     schema,
+    system,
     collections: freezeMap(collections),
     refused: freezeMap(refused),
     folders: freezeMap(folders),
@@ -43,14 +49,12 @@ export function buildModel(document: StructureDocument, version: number, schema:
 }
 
 /** Tables of our own that no request needs to see, and those that extensions and tools leave behind. */
-const LEFT_OUT: ReadonlySet<string> = new Set([
-  'service_schema',
-  'service_migrations',
-  'spatial_ref_sys',
-  'sysdiagrams',
-]);
+function isLeftOut({ table, system }: TableFacts): boolean {
+  return (system ? HIDDEN : FOREIGN).has(table);
+}
 
-const SYSTEM_PREFIX = 'service_';
+const HIDDEN: ReadonlySet<string> = new Set(['service_schema', 'service_migrations']);
+const FOREIGN: ReadonlySet<string> = new Set(['spatial_ref_sys', 'sysdiagrams']);
 
 interface Metadata {
   readonly collections: ReadonlyMap<string, MetadataRow>;
@@ -88,19 +92,15 @@ function refusalOf(table: TableFacts, declaredKey: string | undefined): string |
   return `is a view whose declared key "${declaredKey}" is none of its columns`;
 }
 
-function buildCollection(
-  table: TableFacts,
-  schema: string,
-  fields: ReadonlyMap<string, Field>,
-  meta: MetadataRow | null,
-): Collection {
+function buildCollection(table: TableFacts, fields: ReadonlyMap<string, Field>, meta: MetadataRow | null): Collection {
   const primaryKey = fields.get(table.primaryKey[0] ?? '');
   if (!primaryKey) throw new Error(`the key of "${table.name}" is none of its fields`);
   return Object.freeze({
     name: table.name,
-    schema,
+    schema: table.schema,
+    table: table.table,
     kind: table.kind,
-    system: table.name.startsWith(SYSTEM_PREFIX),
+    system: table.system,
     primaryKey,
     fields,
     singleton: meta?.singleton === true,

@@ -36,6 +36,8 @@ export interface Model {
   /** Grows with each load; part of every shape, so a swap of the model drops compiled statements. */
   readonly version: number;
   readonly schema: string;
+  /** Where the service's own tables and functions are. */
+  readonly system: string;
   readonly collections: ReadonlyMap<string, Collection>;
   /** Tables and views that cannot be served, with the reason in words. */
   readonly refused: ReadonlyMap<string, string>;
@@ -48,8 +50,10 @@ export interface Model {
 export interface Collection {
   readonly name: string;
   readonly schema: string;
+  /** Its name in the schema: the same but for a user's table that is called like a collection of the service. */
+  readonly table: string;
   readonly kind: 'table' | 'partitioned' | 'view';
-  /** One of the service's own tables (service_*): not served under /items. */
+  /** One of the service's own tables: not served under /items. */
   readonly system: boolean;
   /** The single column that identifies an item. */
   readonly primaryKey: Field;
@@ -82,6 +86,7 @@ export function isSecret(field: Field): boolean {
 /** SPEC 2.4, plus what the compilers need to know of the type. */
 export interface Column {
   readonly name: string;
+  /** The collection that it belongs to. */
   readonly table: string;
   /** As `format_type` names it without modifiers, e.g. "character varying". */
   readonly data_type: string;
@@ -99,6 +104,8 @@ export interface Column {
   readonly is_generated: boolean;
   readonly generation_expression: string | null;
   readonly is_nullable: boolean;
+  /** A trigger may set the column before a row is inserted: whether a value is missing is for the database to say. */
+  readonly is_filled: boolean;
   readonly is_unique: boolean;
   readonly is_indexed: boolean;
   readonly is_primary_key: boolean;
@@ -117,6 +124,16 @@ export interface Column {
   readonly comment: string | null;
 }
 
+/**
+ * Whether a new row has to come with a value for the column: neither the database nor a trigger of it has one. A key that a
+ * trigger makes would be known too late: what refers to it is written by the same statement.
+ */
+export function needsValue(column: Column): boolean {
+  if (column.is_filled && !column.is_primary_key) return false;
+  const { is_nullable, is_generated, default_expression, identity } = column;
+  return !is_nullable && !is_generated && default_expression === null && identity === null;
+}
+
 export const FOREIGN_KEY_ACTIONS = ['NO ACTION', 'RESTRICT', 'CASCADE', 'SET NULL', 'SET DEFAULT'] as const;
 
 export type ForeignKeyAction = (typeof FOREIGN_KEY_ACTIONS)[number];
@@ -126,6 +143,8 @@ export interface ForeignKey {
   readonly schema: string;
   readonly table: string;
   readonly column: string;
+  /** The collection that is referred to; null for a table that is not mirrored. */
+  readonly collection: string | null;
   readonly on_delete: ForeignKeyAction;
   readonly on_update: ForeignKeyAction;
 }
@@ -178,6 +197,34 @@ export interface ManyToAny extends RelationBase {
 export type CollectionMeta = Readonly<Record<string, unknown>>;
 export type FieldMeta = Readonly<Record<string, unknown>>;
 export type RelationMeta = Readonly<Record<string, unknown>>;
+
+/** Where tables are, by the names of their collections. One that is not there yet will be in the schema that is mirrored. */
+export interface Places {
+  readonly schema: string;
+  readonly system: string;
+  tableOf(collection: string): readonly [schema: string, table: string];
+}
+
+export function placesOf({ schema, system, collections }: Model): Places {
+  return {
+    schema,
+    system,
+    tableOf: (name) => {
+      const collection = collections.get(name);
+      return collection ? [collection.schema, collection.table] : [schema, name];
+    },
+  };
+}
+
+/** Whether the table is one of a collection. */
+export function holdsTable(model: Model, schema: string, table: string): boolean {
+  const namesake = model.collections.get(table);
+  if (namesake?.schema === schema && namesake.table === table) return true;
+  for (const collection of model.collections.values()) {
+    if (collection.table === table && collection.schema === schema) return true;
+  }
+  return false;
+}
 
 /** A collection the model is known to hold: relations only name such. */
 export function collectionOf(model: Model, name: string): Collection {

@@ -11,7 +11,6 @@ import type { Column, ManyToAny, ManyToOne, OneToMany, Relation } from './model.
 export type RelationIndex = ReadonlyMap<string, ReadonlyMap<string, Relation>>;
 
 export interface RelationSource {
-  readonly schema: string;
   /** Only collections that are served. */
   readonly tables: ReadonlyMap<string, TableFacts>;
   /** Frozen, oldest first. */
@@ -36,7 +35,7 @@ export function relate(source: RelationSource): RelationIndex {
   }
   for (const table of source.tables.values()) {
     for (const { column } of table.columns.values()) {
-      const relation = column.foreign_key_table === null ? null : referencedManyToOne(column, source);
+      const relation = column.foreign_keys[0] ? referencedManyToOne(column, source) : null;
       if (relation) attach(relation.manyCollection, relation.manyField, relation);
     }
   }
@@ -61,14 +60,15 @@ function manyToAny(row: MetadataRow, { tables }: RelationSource): ManyToAny | nu
   };
 }
 
-function declaredManyToOne(row: MetadataRow, { schema, tables }: RelationSource): ManyToOne | null {
+function declaredManyToOne(row: MetadataRow, { tables }: RelationSource): ManyToOne | null {
   const many = tables.get(textOf(row.many_collection) ?? '');
   const one = tables.get(textOf(row.one_collection) ?? '');
   const column = many?.columns.get(textOf(row.many_field) ?? '')?.column;
   const key = one && keyOf(one);
   if (!many || !one || !column || !key || !areComparable(column, key)) return null;
   // The column holds values of another column than the key, so keys would not be found by it.
-  const pointsBesideKey = pointsTo(column, schema, one.name) && column.foreign_key_column !== key.name;
+  const [reference] = column.foreign_keys;
+  const pointsBesideKey = reference?.collection === one.name && reference.column !== key.name;
   if (pointsBesideKey) return null;
   return {
     kind: 'many-to-one',
@@ -80,9 +80,10 @@ function declaredManyToOne(row: MetadataRow, { schema, tables }: RelationSource)
   };
 }
 
-function referencedManyToOne(column: Column, { schema, tables }: RelationSource): ManyToOne | null {
-  const one = tables.get(column.foreign_key_table ?? '');
-  if (!one || !pointsTo(column, schema, one.name) || keyOf(one)?.name !== column.foreign_key_column) return null;
+function referencedManyToOne(column: Column, { tables }: RelationSource): ManyToOne | null {
+  const [reference] = column.foreign_keys;
+  const one = tables.get(reference?.collection ?? '');
+  if (!one || keyOf(one)?.name !== reference?.column) return null;
   return {
     kind: 'many-to-one',
     manyCollection: column.table,
@@ -120,10 +121,6 @@ function detailsOf(row: MetadataRow, many: TableFacts) {
     deselectAction: row.one_deselect_action === 'delete' ? 'delete' : 'nullify',
     meta: row,
   } as const;
-}
-
-function pointsTo(column: Column, schema: string, table: string): boolean {
-  return column.foreign_key_schema === schema && column.foreign_key_table === table;
 }
 
 function keyOf(table: TableFacts): Column | undefined {

@@ -5,12 +5,12 @@
  */
 import type { Observer } from '../observe.js';
 import type { StructureDocument } from './document.js';
-import { buildModel } from './introspect.js';
+import { buildModel, type Schemas } from './introspect.js';
 import type { Model } from './model.js';
 
 /** What the mirror needs of the database; the driver stays behind it. */
 export interface Source {
-  readonly schema: string;
+  readonly schemas: Schemas;
   load(): Promise<Structure>;
   /** Calls back on each notification and whenever listening begins (again). Returns how to stop. */
   listen(changed: () => void): Promise<() => Promise<void>>;
@@ -87,7 +87,7 @@ export class WatchingMirror implements Mirror {
     });
     const fingerprint = await source.fingerprint();
     const first = await source.load();
-    const model = announce(buildModel(first.document, 1, source.schema), observe);
+    const model = announce(buildModel(first.document, 1, source.schemas), observe);
     mirror = new WatchingMirror(source, observe, taken, model);
     taken(first, model.version);
     mirror.#digest = first.digest;
@@ -165,7 +165,7 @@ export class WatchingMirror implements Mirror {
 
   #take(structure: Structure): void {
     const { document, digest } = structure;
-    const model = buildModel(document, this.#model.version + 1, this.#source.schema);
+    const model = buildModel(document, this.#model.version + 1, this.#source.schemas);
     this.#digest = digest;
     this.#documentVersion = document.version;
     this.#model = announce(model, this.#observe);

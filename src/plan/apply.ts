@@ -23,8 +23,9 @@ import {
 import { planEnums } from './apply-enums.js';
 import { checkSpelling } from './apply-names.js';
 import { canonical, keyOf } from './difference.js';
-import type { Details, IsOurs } from './snapshot.js';
+import type { Details } from './snapshot.js';
 import type { Step } from './steps.js';
+import type { Protected } from './structure.js';
 import { constraintName } from './structure-names.js';
 
 /** The database as it is: its snapshot, and what that was taken from. */
@@ -34,9 +35,13 @@ export interface Present {
   readonly details: Details;
 }
 
-export function planSnapshot(wanted: Snapshot, { snapshot, model, details }: Present, isOurs: IsOurs): readonly Step[] {
-  checkNames(wanted);
-  checkSystem(wanted, isOurs);
+export function planSnapshot(
+  wanted: Snapshot,
+  { snapshot, model, details }: Present,
+  ours: Protected,
+): readonly Step[] {
+  checkNames(wanted, (collection) => ours.isSystemTable(collection));
+  checkSystem(wanted, ours);
   const work = compare(snapshot, wanted);
   checkNew(work, model);
   return [
@@ -112,9 +117,9 @@ function checkNew({ collections, fields }: Work, model: Model): void {
   for (const { before, after } of fields) if (!before && after) checkSpelling(after.field, 'field');
 }
 
-function checkSystem({ fields, relations }: Snapshot, isOurs: IsOurs): void {
+function checkSystem({ fields, relations }: Snapshot, ours: Protected): void {
   for (const { collection, field } of [...fields, ...relations]) {
-    if (collection.startsWith('service_') && isOurs(collection, field))
+    if (ours.isSystemField(collection, field))
       throw invalidPayload(`The field "${collection}.${field}" belongs to the service`);
   }
 }
@@ -197,7 +202,7 @@ function dropIndexes(work: Work, { indexes }: Details): Step[] {
   return indexes.flatMap(({ collection: table, name, constraint, fields, unique }): Step[] => {
     const pair = work.collections.find(({ before }) => before?.collection === table);
     if (!pair || work.dropped.has(table) || keeps(pair.after, { fields, unique }, work)) return [];
-    return [constraint ? { kind: 'drop-constraint', table, name } : { kind: 'drop-index', name }];
+    return [constraint ? { kind: 'drop-constraint', table, name } : { kind: 'drop-index', table, name }];
   });
 }
 
@@ -334,9 +339,7 @@ function isTorn({ collection, field, related_collection }: RelationEntry, work: 
 
 function referencesOf({ collection, field, related_collection }: RelationEntry, model: Model): readonly ForeignKey[] {
   const column = model.collections.get(collection)?.fields.get(field)?.column;
-  return (column?.foreign_keys ?? []).filter(
-    ({ schema, table }) => schema === model.schema && table === related_collection,
-  );
+  return (column?.foreign_keys ?? []).filter((key) => key.collection === related_collection);
 }
 
 function keyFieldOf(collection: string, model: Model, { wanted }: Work): string {

@@ -18,10 +18,12 @@ import {
 import { COLLECTION_META, FIELD_META, type Meta, type Properties, RELATION_META } from '../request/structure-meta.js';
 import { isJsonType } from './apply-columns.js';
 import { isMovable } from './apply-names.js';
+import type { Protected } from './structure.js';
+import { isOurs } from './structure-names.js';
 
-/** What sql/snapshot.sql answers. */
+/** What sql/snapshot.sql answers, by the names of collections. */
 export interface Details {
-  /** The types of columns as PostgreSQL prints them, by table and column. */
+  /** The types of columns as PostgreSQL prints them, by collection and column. */
   readonly types: Readonly<Record<string, Readonly<Record<string, string>>>>;
   /** Plain ones over several columns, in an order of their own. */
   readonly indexes: readonly IndexDetail[];
@@ -34,18 +36,16 @@ export interface IndexDetail extends IndexEntry {
   readonly constraint: boolean;
 }
 
-/** Whether a field of a system collection belongs to the service; what users added there is theirs to move. */
-export type IsOurs = (collection: string, field: string) => boolean;
-
-export function snapshotOf(model: Model, details: Details, isOurs: IsOurs): Snapshot {
+/** What users added to a collection of the service is theirs to move. */
+export function snapshotOf(model: Model, details: Details, ours: Protected): Snapshot {
   const tables = [...model.collections.values()].filter(isCarried).sort(byName);
   const owned = (collection: Collection): Field[] =>
-    [...collection.fields.values()].filter(({ name }) => !collection.system || !isOurs(collection.name, name));
+    [...collection.fields.values()].filter(({ name }) => !isOurs(collection, name, ours));
   return {
     version: SNAPSHOT_VERSION,
     lateral: packageVersion,
     vendor: VENDOR,
-    collections: collectionsOf(model, tables, details),
+    collections: collectionsOf(model, tables, details, ours),
     fields: tables.flatMap((collection) => fieldsOf(collection.name, owned(collection), details)),
     relations: tables.flatMap((collection) => relationsOf(model, owned(collection))),
   };
@@ -66,7 +66,12 @@ function isCarried({ kind, name }: Collection): boolean {
   return kind !== 'view' && isMovable(name);
 }
 
-function collectionsOf(model: Model, tables: readonly Collection[], { indexes }: Details): CollectionEntry[] {
+function collectionsOf(
+  model: Model,
+  tables: readonly Collection[],
+  { indexes }: Details,
+  ours: Protected,
+): CollectionEntry[] {
   const entries = tables
     .filter(({ system }) => !system)
     .map(({ name, meta, comment }) => ({
@@ -79,7 +84,7 @@ function collectionsOf(model: Model, tables: readonly Collection[], { indexes }:
     meta: metaOf(meta, COLLECTION_META),
     schema: null,
   }));
-  return [...entries, ...folders.filter(({ collection }) => !collection.startsWith('service_'))].sort((left, right) =>
+  return [...entries, ...folders.filter(({ collection }) => !ours.isSystemTable(collection))].sort((left, right) =>
     compare(left.collection, right.collection),
   );
 }
@@ -136,7 +141,7 @@ function relationsOf(model: Model, fields: readonly Field[]): RelationEntry[] {
     if (target && !isCarried(target)) return [];
     const key = target?.primaryKey.name;
     const reference = column.foreign_keys.find(
-      (each) => each.schema === model.schema && each.table === one && each.column === key,
+      (each) => one !== null && each.collection === one && each.column === key,
     );
     const schema = reference ? { on_delete: reference.on_delete, on_update: reference.on_update } : null;
     return [{ collection, field: name, related_collection: one, meta: metaOf(relation.meta, RELATION_META), schema }];

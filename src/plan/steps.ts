@@ -8,7 +8,7 @@ import type { TypeName } from '../sql/type-name.js';
 
 export type Step = Definition | MetadataStep;
 
-/** `table` and `column` are in the schema of the model. */
+/** `table` and `target` are names of collections; what is new is made in the schema of the model. */
 export type Definition =
   | { readonly kind: 'create-table'; readonly table: string; readonly columns: readonly ColumnDefinition[] }
   | { readonly kind: 'drop-table'; readonly table: string; readonly view: boolean }
@@ -40,7 +40,7 @@ export type Definition =
   | { readonly kind: 'add-unique'; readonly table: string; readonly column: string; readonly name: string }
   | { readonly kind: 'drop-constraint'; readonly table: string; readonly name: string }
   | { readonly kind: 'create-index'; readonly table: string; readonly column: string; readonly name: string }
-  | { readonly kind: 'drop-index'; readonly name: string }
+  | { readonly kind: 'drop-index'; readonly table: string; readonly name: string }
   | {
       readonly kind: 'add-unique-over';
       readonly table: string;

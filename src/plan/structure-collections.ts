@@ -104,14 +104,14 @@ function referrers(collection: Collection, model: Model): readonly Referrer[] {
   for (const holder of model.collections.values()) {
     if (holder === collection) continue;
     for (const field of holder.fields.values()) {
-      if (leadsTo(field, collection, model)) found.push({ holder, field });
+      if (leadsTo(field, collection)) found.push({ holder, field });
     }
   }
   return found;
 }
 
-function leadsTo({ relation, column }: Field, { name }: Collection, model: Model): boolean {
+function leadsTo({ relation, column }: Field, { name }: Collection): boolean {
   if (relation?.kind === 'many-to-one' && relation.oneCollection === name) return true;
   if (relation?.kind === 'one-to-many' && relation.manyCollection === name) return true;
-  return column?.foreign_keys.some(({ schema, table }) => schema === model.schema && table === name) ?? false;
+  return column?.foreign_keys.some((key) => key.collection === name) ?? false;
 }

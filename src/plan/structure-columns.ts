@@ -133,7 +133,7 @@ export function dropIndexes({ table, indexes }: Column, kind: 'unique' | 'index'
   return indexes
     .filter((index) => index.kind === kind)
     .map(({ name, constraint }) =>
-      constraint ? { kind: 'drop-constraint', table, name } : { kind: 'drop-index', name },
+      constraint ? { kind: 'drop-constraint', table, name } : { kind: 'drop-index', table, name },
     );
 }
 

@@ -35,7 +35,7 @@ export function planUpdateRelation(change: RelationChange, model: Model, ours: P
   const rows = rowsOf(change, model);
   const { many, column } = existing(change, model, ours, rows);
   const [row] = rows;
-  const related = row ? (row.one_collection ?? null) : (column.foreign_keys[0]?.table ?? null);
+  const related = row ? (row.one_collection ?? null) : (column.foreign_keys[0]?.collection ?? null);
   const one = typeof related === 'string' ? model.collections.get(related) : undefined;
   const steps: Step[] = [];
   if (change.schema) {
@@ -114,7 +114,7 @@ function dropForeignKey({ table }: Column, { name }: ForeignKey): Definition {
 
 /** A constraint cannot change its actions: it is made anew under its name. */
 function changeForeignKey(column: Column, one: Collection, options: ForeignKeyOptions): Definition[] {
-  const key = column.foreign_keys.find(({ table }) => table === one.name);
+  const key = column.foreign_keys.find(({ collection }) => collection === one.name);
   if (!key) return [addForeignKey(column, one, options)];
   const { on_delete = key.on_delete, on_update = key.on_update } = options;
   if (on_delete === key.on_delete && on_update === key.on_update) return [];

@@ -10,6 +10,8 @@ import { planCreateRelation, planDeleteRelation, planUpdateRelation } from './st
 export interface Protected {
   /** Whether a field of a system collection is one of ours; others are the user's own. */
   isSystemField(collection: string, field: string): boolean;
+  /** Whether a table of the service is called so. */
+  isSystemTable(collection: string): boolean;
 }
 
 export function planOperation(operation: Operation, model: Model, ours: Protected): readonly Step[] {

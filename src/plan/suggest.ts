@@ -99,7 +99,7 @@ function findReferences(model: Model): Reference[] {
 
 /** What was declared without a foreign key was declared on purpose the way it is. */
 function isForeignKey({ column }: Field, relation: ManyToOne): boolean {
-  return column?.foreign_key_table === relation.oneCollection;
+  return column?.foreign_keys[0]?.collection === relation.oneCollection;
 }
 
 interface Junction {

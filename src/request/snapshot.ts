@@ -310,7 +310,10 @@ function readReference(value: unknown, path: string): NonNullable<RelationEntry[
 }
 
 /** Every name a name of something: what is wrong shows before anything is changed. For whole snapshots, not for parts. */
-export function checkNames({ collections, fields, relations }: Snapshot): void {
+export function checkNames(
+  { collections, fields, relations }: Snapshot,
+  isSystem: (collection: string) => boolean,
+): void {
   const known = new Map(collections.map((entry) => [entry.collection, entry]));
   const columns = new Set<string>();
   const keys = new Map<string, number>();
@@ -341,10 +344,6 @@ export function checkNames({ collections, fields, relations }: Snapshot): void {
     if (related_collection !== null && !isSystem(related_collection) && !known.get(related_collection)?.schema)
       throw invalidPayload(`The relation "${collection}.${field}" leads to no table of the snapshot`);
   }
-}
-
-function isSystem(collection: string): boolean {
-  return collection.startsWith('service_');
 }
 
 function refuseTwice({ collections, fields, relations }: Snapshot): void {

@@ -2,6 +2,7 @@
 import type { Identities } from '../access/identity.js';
 import { forbiddenCollection } from '../errors.js';
 import type { Reads } from '../execute/reads.js';
+import { systemTables } from '../execute/system-tables.js';
 import type { Writes } from '../execute/writes.js';
 import type { Exchange } from '../http/exchange.js';
 import type { Handler, Route } from '../http/router.js';
@@ -55,5 +56,5 @@ export function readRoutes(path: string, services: ItemsServices, placeOf: (exch
 
 /** Tables of the service itself have resources of their own. */
 export function refuseSystem(collection: string): void {
-  if (collection.startsWith('service_')) throw forbiddenCollection(collection);
+  if (systemTables().has(collection)) throw forbiddenCollection(collection);
 }

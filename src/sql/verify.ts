@@ -45,8 +45,8 @@ const CHANGES: ReadonlySet<string> = new Set([
   ...['SelectStmt', 'InsertStmt', 'UpdateStmt', 'DeleteStmt'],
 ]);
 
-/** The same gate for a change of the structure: one statement, in the one schema, that reads no table but by `setval`. */
-export function verifyChange(text: string, schema: string): void {
+/** The same gate for a change of the structure: one statement, in these schemas, that reads no table but by `setval`. */
+export function verifyChange(text: string, schemas: readonly string[]): void {
   const [only, ...others] = parse(text) as { stmt?: object }[];
   const [kind] = Object.keys(only?.stmt ?? {});
   if (others.length > 0 || !kind || !CHANGES.has(kind)) throw new Error(`a compiled change is a ${kind ?? 'nothing'}`);
@@ -56,7 +56,7 @@ export function verifyChange(text: string, schema: string): void {
     if (other !== kind && !(kind === 'InsertStmt' && other === 'SelectStmt'))
       throw new Error(`a compiled change is a ${kind} that holds a ${other}`);
   }
-  const stranger = found.tables.find((table) => table.schema !== schema);
+  const stranger = found.tables.find((table) => !schemas.includes(table.schema ?? ''));
   if (stranger) throw new Error(`a compiled change touches "${stranger.schema ?? ''}"."${stranger.name}"`);
 }
 

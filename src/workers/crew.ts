@@ -70,7 +70,7 @@ export class Crew implements Threads {
   }
 
   async serve(centre: Centre): Promise<string> {
-    const { databaseUrl, secret } = centre;
+    const { database, databaseUrl, secret } = centre;
     this.#centre = centre;
     const port = await this.#reserve();
     // From here to the first message to the workers nothing may be awaited: news would be lost.
@@ -78,6 +78,7 @@ export class Crew implements Threads {
     if (!structure) throw new Error('there is no model to serve');
     const common: Omit<Assignment, 'config'> = {
       databaseUrl,
+      system: database.system,
       secret,
       structure,
       policies: this.#policies,

@@ -16,6 +16,8 @@ export interface Assignment {
   /** With this worker's share of the connections. */
   readonly config: Config;
   readonly databaseUrl: string;
+  /** The schema of the service's own tables. */
+  readonly system: string;
   readonly secret: string;
   readonly structure: StructureNews;
   /** As JSON. */

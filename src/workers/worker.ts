@@ -9,7 +9,8 @@ import { loadGrammar } from '../sql/grammar.js';
 import { Link } from './link.js';
 import { type Assignment, failureOf } from './messages.js';
 
-async function work({ config, databaseUrl, secret, structure, policies: held, closed }: Assignment): Promise<void> {
+async function work(assignment: Assignment): Promise<void> {
+  const { config, databaseUrl, system, secret, structure, policies: held, closed } = assignment;
   if (!parentPort) throw new Error('this file is the program of a worker thread');
   const link = new Link(parentPort);
   let http: HttpServer | null = null;
@@ -23,7 +24,8 @@ async function work({ config, databaseUrl, secret, structure, policies: held, cl
   const { observe } = link;
   await loadGrammar();
   const database = await openDatabase(config, databaseUrl, false);
-  const mirror = new FollowingMirror(structure.text, structure.version, database.schema, link.leader);
+  database.system = system;
+  const mirror = new FollowingMirror(structure.text, structure.version, database, link.leader);
   const policies = new Policies();
   policies.take(held);
   const limits = remoteLimits(config, link.counter);

@@ -1,0 +1,11 @@
+/** Statements of our own name the service's tables and functions alone; where these are is known once the service starts. */
+import { quoteIdentifier } from './fragment.js';
+
+/** Texts, quoted names and comments stay as they are: a name in them is somebody else's, or no name. */
+const TOKENS = /'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|(?<![\w.$])service_\w+/g;
+
+/** `from service_users` becomes `from "public".service_users`. For texts of ours, never for what came with a request. */
+export function qualify(text: string, schema: string): string {
+  const prefix = `${quoteIdentifier(schema)}.`;
+  return text.replace(TOKENS, (token) => (token.startsWith('service_') ? prefix + token : token));
+}
