@@ -13,7 +13,7 @@ import {
   type GraphQLNamedType,
   GraphQLNonNull,
 } from 'graphql';
-import type { Collection, Field } from '../mirror/model.js';
+import { type Collection, type Field, needsValue } from '../mirror/model.js';
 import { valueTypeOf } from './common.js';
 import { STAGED } from './meaning.js';
 import { expressibleFields, isExpressible, type TypeNames } from './names.js';
@@ -127,7 +127,5 @@ function staged(self: GraphQLInputObjectType): Fields {
 }
 
 function isRequired(field: Field): boolean {
-  const { column } = field;
-  if (!column || column.is_nullable || column.identity !== null || isStamped(field)) return false;
-  return column.default_expression === null;
+  return field.column !== null && needsValue(field.column) && !isStamped(field);
 }

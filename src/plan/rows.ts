@@ -1,7 +1,7 @@
 /** The rows of a write while its payload is walked: merged where a row is named twice, completed, and given their shape. */
 import { randomUUID } from 'node:crypto';
 import { failedValidation, invalidPayload } from '../errors.js';
-import type { Collection, Field, Model } from '../mirror/model.js';
+import { type Collection, type Field, type Model, needsValue } from '../mirror/model.js';
 import { inSlices } from '../pace.js';
 import type { Guard } from './guard.js';
 import type { Key, WriteContext } from './payload.js';
@@ -131,7 +131,7 @@ export class Rows {
         `"${path}" contradicts another part of the payload about item ${row.key} of "${row.collection.name}"`,
       );
     }
-    if (cell.kind === 'value' && cell.value === null && field.column?.is_nullable === false)
+    if (cell.kind === 'value' && cell.value === null && field.column?.is_nullable === false && !field.column.is_filled)
       throw failedValidation(field, 'nnull', path);
     row.cells.set(field.name, cell);
   }
@@ -256,9 +256,8 @@ export class Rows {
       else row.cells.set(field.name, { kind: 'value', value: randomUUID() });
       return;
     }
-    const filled =
-      column.is_nullable || column.is_generated || column.default_expression !== null || column.identity !== null;
-    if (!filled) throw failedValidation(field, 'required', row.path === '' ? field.name : `${row.path}.${field.name}`);
+    if (needsValue(column))
+      throw failedValidation(field, 'required', row.path === '' ? field.name : `${row.path}.${field.name}`);
   }
 
   #list(collection: Collection, verb: Verb): List {

@@ -1,0 +1,53 @@
+/** Columns that a trigger of the database fills before a row is inserted: whether a value is missing is for PostgreSQL to say. */
+import t from 'tap';
+import { connectSql, createDatabase, get, request, startDatabase, startTestService, waitFor } from './support.js';
+
+const server = await startDatabase();
+const url = await createDatabase(server, 'filled');
+const sql = connectSql(url);
+t.teardown(() => sql.end());
+await sql.unsafe(`
+  create table film (id serial primary key, title text not null, fulltext tsvector not null, code text not null);
+  create function fill() returns trigger language plpgsql as $$
+  begin
+    new.fulltext := to_tsvector('simple', new.title);
+    if new.code is distinct from 'none' then new.code := coalesce(new.code, upper(new.title)); else new.code := null; end if;
+    return new;
+  end $$;
+  create trigger fill before insert or update on film for each row execute function fill();
+  create table plain (id serial primary key, title text not null)`);
+const service = await startTestService({ databaseUrl: url });
+
+const headers = { 'content-type': 'application/json' };
+const post = (path: string, body: unknown) => request(service, 'POST', path, { headers, body: JSON.stringify(body) });
+
+t.test('what a trigger fills may be left out', async (t) => {
+  t.match(await post('/items/film', { title: 'Ada' }), { status: 200, json: { data: { title: 'Ada', code: 'ADA' } } });
+  t.match(await post('/items/film', { title: 'Bob', code: null }), { status: 200, json: { data: { code: 'BOB' } } });
+  const missing = { json: { errors: [{ extensions: { code: 'FAILED_VALIDATION', collection: 'film' } }] } };
+  t.match(
+    await post('/items/film', { title: 'Cy', code: 'none' }),
+    { status: 400, ...missing },
+    'the database refuses',
+  );
+  t.match(await post('/items/film', {}), { status: 400, ...missing });
+  const required = { errors: [{ extensions: { field: 'title', type: 'required' } }] };
+  t.match(await post('/items/plain', {}), { status: 400, json: required }, 'without a trigger it is told before');
+});
+
+t.test('and is optional in GraphQL', async (t) => {
+  const query = 'mutation { create_film_item(data: { title: "Dan" }) { title code } }';
+  t.match(await post('/graphql', { query }), { json: { data: { create_film_item: { title: 'Dan', code: 'DAN' } } } });
+  const { text } = await get(service, '/server/specs/graphql');
+  t.match(/input create_plain_input \{[^}]*\}/.exec(text)?.[0], /title: String!/);
+  t.notMatch(/input create_film_input \{[^}]*\}/.exec(text)?.[0], /!/);
+});
+
+t.test('a trigger that comes or goes is noticed', async (t) => {
+  await sql`create trigger fill before insert on plain for each row execute function fill()`;
+  const refusal = async (): Promise<string> => (await post('/items/plain', {})).text;
+  await waitFor(async () => !/"type":"required"/.test(await refusal()), 10_000);
+  await sql`drop trigger fill on plain`;
+  await waitFor(async () => /"type":"required"/.test(await refusal()), 10_000);
+  t.pass();
+});
