@@ -28,7 +28,12 @@ export async function measureHits(databaseUrl: string): Promise<void> {
     () => undefined,
     async (core) => {
       const { database, reads, writes } = core;
-      const identities = new Identities((holder) => findAccount(database, holder), new Tokens('bench'), 'session');
+      const identities = new Identities(
+        (holder) => findAccount(database, holder),
+        new Tokens('bench'),
+        'session',
+        60_000,
+      );
       await identities.identify({
         headers: { authorization: `Bearer ${ADMINISTRATOR.token}` },
         accessToken: '',

@@ -142,6 +142,10 @@ const OPTIONS = {
     '2s',
     'How often the catalog is checked where PostgreSQL allows no event trigger; 0 turns the check off',
   ),
+  MAX_STALENESS: duration(
+    '30s',
+    'Longest time that changes of users, policies and structure by others stay unnoticed where word of them does not arrive',
+  ),
   STRUCTURE_LOCK_TIMEOUT: duration(
     '300ms',
     'Time a change of the structure waits for a table before it lets others pass and tries again',

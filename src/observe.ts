@@ -15,6 +15,8 @@ export type Event =
   | { readonly kind: 'model-failed'; readonly error: unknown }
   | { readonly kind: 'policies-failed'; readonly error: unknown }
   | { readonly kind: 'watch-lost'; readonly error: unknown }
+  | { readonly kind: 'listening-lost'; readonly error: unknown }
+  | { readonly kind: 'listening-again'; readonly milliseconds: number }
   | { readonly kind: 'shape-compiled'; readonly shape: string; readonly text: string; readonly milliseconds: number }
   | { readonly kind: 'secret-made-up' }
   | { readonly kind: 'secret-short' }
@@ -80,6 +82,12 @@ function log(logger: Logger, event: Event): void {
     case 'watch-lost':
       logger.warn({ error: describe(event.error) }, 'changes of the model cannot be watched');
       break;
+    case 'listening-lost':
+      logger.warn(`lost the connection on which changes are heard, trying again: ${messageOf(event.error)}`);
+      break;
+    case 'listening-again':
+      logger.info(`changes are heard again after ${Math.round(event.milliseconds)} ms, and all is read anew`);
+      break;
     case 'shape-compiled':
       logger.debug({ shape: event.shape, text: event.text, milliseconds: event.milliseconds }, 'compiled');
       break;
@@ -108,6 +116,10 @@ function log(logger: Logger, event: Event): void {
 export function withPlainError(event: Event): Event {
   if (!('error' in event)) return event;
   return { ...event, error: event.error instanceof Error ? describe(event.error) : String(event.error) };
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }
 
 /** The stack of a broken invariant belongs in the log; the driver's query text and parameters do not. */

@@ -191,7 +191,7 @@ async function startSources(
     started.add(() => embedded.stop());
     databaseUrl = embedded.url;
   }
-  const database = await openDatabase(config, databaseUrl, config.DATABASE_URL !== null);
+  const database = await openDatabase(config, databaseUrl, config.DATABASE_URL !== null, observe);
   started.add(() => database.close());
   const options = { demo: config.DATABASE_URL === null && config.DEMO_DATA, system: config.SYSTEM_SCHEMA };
   await migrate(database, options, observe).catch((error: unknown) => {

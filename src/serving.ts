@@ -89,7 +89,12 @@ export interface Serving {
 }
 
 /** Where the server is not our own there may be a pooler in between: `checksSessions` once for all threads. */
-export function openDatabase(config: Config, url: string, checksSessions: boolean): Promise<Database> {
+export function openDatabase(
+  config: Config,
+  url: string,
+  checksSessions: boolean,
+  observe: Observer,
+): Promise<Database> {
   return Database.open({
     url,
     schema: config.DATABASE_SCHEMA,
@@ -101,6 +106,8 @@ export function openDatabase(config: Config, url: string, checksSessions: boolea
     statementTimeout: config.DATABASE_STATEMENT_TIMEOUT,
     connectTimeout: config.DATABASE_CONNECT_TIMEOUT,
     checksSessions,
+    staleness: config.MAX_STALENESS,
+    observe,
   });
 }
 
@@ -136,7 +143,7 @@ export async function createServing(config: Config, core: Core, shared: Shared, 
   const { database, mirror, policies, reads, writes, structure } = core;
   const tokens = new Tokens(shared.secret);
   const lookup: Lookup = (holder) => findAccount(database, holder);
-  const identities = new Identities(lookup, tokens, config.SESSION_COOKIE_NAME);
+  const identities = new Identities(lookup, tokens, config.SESSION_COOKIE_NAME, config.MAX_STALENESS);
   writes.onAccessChange(() => shared.accessChanged());
   const access = {
     config,

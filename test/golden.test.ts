@@ -151,8 +151,8 @@ for (const [name, request] of [...Object.entries(REQUESTS), ...Object.entries(RE
       bound.map((value) => arrayLiteral([value, value, value])),
     );
     t.strictSame(
-      cells.map(([number, cell]) => [String(number), cell?.toString()]),
-      ['1', '2', '3'].map((number) => [number, alone?.toString()]),
+      cells,
+      [1, 2, 3].map((number) => [number, alone?.toString()]),
       'the statement for many sets of values answers each as the one for one set does',
     );
   });
@@ -190,8 +190,18 @@ for (const [name, text] of Object.entries(DOCUMENTS)) {
   });
 }
 
-async function numberedCells(text: string, parameters: string[]): Promise<[Buffer, Buffer | null][]> {
-  return (await database.pool.unsafe(text, parameters).raw()) as unknown as [Buffer, Buffer | null][];
+function numberedCells(text: string, parameters: string[]): Promise<[number, string | undefined][]> {
+  return new Promise((resolve, reject) => {
+    const cells: [number, string | undefined][] = [];
+    database.wires[0]?.run({
+      text,
+      parameters,
+      prepare: false,
+      columns: 2,
+      row: (number, cell) => cells.push([number, cell?.toString()]),
+      end: (error) => (error ? reject(error) : resolve(cells)),
+    });
+  });
 }
 
 t.test('restricted writes', async (t) => {

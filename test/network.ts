@@ -11,6 +11,8 @@ export class Network {
   /** Bytes per piece of what the server says; 0 for as they come. */
   cut = 0;
   weather: Weather = 'fair';
+  /** Whoever says this is not heard from then on, nor answered, though the connection stays open. */
+  muted: RegExp | null = null;
   /** How often somebody came. */
   visits = 0;
   readonly #to: URL;
@@ -77,7 +79,11 @@ export class Network {
     const server = connect({ host: this.#to.hostname, port: Number(this.#to.port), noDelay: true });
     this.#watch(server);
     client.setNoDelay(true);
-    client.on('data', (bytes) => server.write(bytes));
+    let isMuted = false;
+    client.on('data', (bytes) => {
+      isMuted ||= this.muted?.test(bytes.toString('latin1')) ?? false;
+      if (!isMuted) server.write(bytes);
+    });
     client.on('close', () => server.destroy());
     server.on('close', () => client.end());
     let sending: Promise<void> = Promise.resolve();

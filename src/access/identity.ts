@@ -73,8 +73,6 @@ export interface Account {
 
 export type Lookup = (holder: Holder) => Promise<Account | null>;
 
-/** The longest a remembered identity outlives a lost notification. */
-const REMEMBERED = 60_000;
 const MOST = 10_000;
 
 /** The scheme in any case, then one token; anything else carries none. */
@@ -110,6 +108,8 @@ export class Identities {
   readonly #lookup: Lookup;
   readonly #tokens: Tokens;
   readonly #cookieName: string;
+  /** Milliseconds that a remembered identity outlives a lost notification. */
+  readonly #staleness: number;
   /** By the value of an Authorization header that carries the token. */
   readonly #known = new LRUCache<string, Known>({ max: MOST });
   /** Signatures stay right whatever changes in the database. */
@@ -117,10 +117,11 @@ export class Identities {
   readonly #pending = new Map<string, Promise<Known>>();
   #generation = 0;
 
-  constructor(lookup: Lookup, tokens: Tokens, cookieName: string) {
+  constructor(lookup: Lookup, tokens: Tokens, cookieName: string, staleness: number) {
     this.#lookup = lookup;
     this.#tokens = tokens;
     this.#cookieName = cookieName;
+    this.#staleness = staleness;
   }
 
   /** Answers at once for whom it knows; throws, or rejects, for a token that does not count. */
@@ -147,7 +148,7 @@ export class Identities {
   async resolve(user: string, address: string): Promise<Identity> {
     const account = await this.#lookup({ kind: 'user', user, session: null });
     if (!account) throw invalidCredentials();
-    return remember(account, null, Number.POSITIVE_INFINITY).at(address);
+    return remember(account, null, Number.POSITIVE_INFINITY, 0).at(address);
   }
 
   /** After a change of anything that decides who may do what. */
@@ -194,7 +195,7 @@ export class Identities {
     const account = await this.#lookup(holderOf(token, claims));
     if (!account) throw invalidCredentials();
     const expires = Math.min(claims?.expires ?? Number.POSITIVE_INFINITY, account.expires ?? Number.POSITIVE_INFINITY);
-    const known = remember(account, claims?.session ?? null, expires);
+    const known = remember(account, claims?.session ?? null, expires, this.#staleness);
     // What was read before a change must not be remembered after it.
     if (generation === this.#generation) this.#known.set(carried, known);
     return known;
@@ -226,8 +227,8 @@ function identityAt(known: Known, presented: Presented): Identity {
 /** Addresses that one holder is remembered at. */
 const ADDRESSES = 100;
 
-function remember(account: Account, session: string | null, expires: number): Known {
-  const until = performance.now() + REMEMBERED;
+function remember(account: Account, session: string | null, expires: number, staleness: number): Known {
+  const until = performance.now() + staleness;
   const tests = account.policies.map((policy) => testOf(policy));
   if (tests.every((test) => test === null)) {
     const identity = identityOf(account, account.policies, session);

@@ -25,16 +25,15 @@ function parametersOf(holder: Holder): (string | null)[] {
   }
 }
 
-/** Calls back with each session that has ended. */
-export async function listenForSessions(
-  database: Database,
-  ended: (session: string) => void,
-): Promise<() => Promise<void>> {
+/** Calls back with each session that has ended; where some were missed, whoever asks for changes of access is told. */
+export function listenForSessions(database: Database, ended: (session: string) => void): Promise<() => Promise<void>> {
   const suffix = ` ${database.system}`;
-  const subscription = await database.pool.listen('service_sessions', (payload) => {
-    if (payload.endsWith(suffix)) ended(payload.slice(0, -suffix.length));
+  return database.listener.listen('service_sessions', {
+    heard: (payload) => {
+      if (payload.endsWith(suffix)) ended(payload.slice(0, -suffix.length));
+    },
+    missed: () => {},
   });
-  return () => subscription.unlisten();
 }
 
 export interface Credentials {

@@ -1,19 +1,21 @@
 /** The only file that opens connections: pools of them by their use, set up so that values travel as the text we wrote. */
 import type { Socket } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
 import { StartError } from '../errors.js';
 import { packageVersion } from '../files.js';
+import type { Observer } from '../observe.js';
 import { quoteIdentifier } from '../sql/fragment.js';
 import { qualify } from '../sql/qualify.js';
 import { Joiner, openDriverSocket } from './driver-socket.js';
+import { Listener } from './listener.js';
 import { Pool, type PoolState } from './pool.js';
 import { checkSessions } from './pooler.js';
 import { Session } from './sessions.js';
 import { failingSocket, type Target } from './socket.js';
 import { StreamConnection } from './stream-connection.js';
 import { timeLimits, Watchdog } from './watchdog.js';
-import { type Client, Wire } from './wire.js';
+import { Wire } from './wire.js';
+import type { Client, WireOptions } from './wire-options.js';
 
 export interface DatabaseOptions {
   readonly url: string;
@@ -33,6 +35,9 @@ export interface DatabaseOptions {
   readonly connectTimeout: number;
   /** Whether to find out first that a connection is a session of its own. */
   readonly checksSessions?: boolean;
+  /** Milliseconds that a change by others may go unnoticed. */
+  readonly staleness?: number;
+  readonly observe?: Observer;
 }
 
 /** The driver would turn texts for these types into its own idea of them; ours are written by the binder already. */
@@ -63,8 +68,6 @@ export class Database implements Pools {
   readonly schema: string;
   /** The schema of the service's own tables: found or decided when the service starts, before anything asks them. */
   system: string;
-  /** The driver, to be notified by: it keeps a connection of its own for that. */
-  readonly pool: Client;
   /** For reads of requests. */
   readonly wires: readonly Wire[];
   readonly own: Pool<Session>;
@@ -73,20 +76,20 @@ export class Database implements Pools {
   readonly imports: Pool<Session>;
   readonly catalog: Pool<Session>;
   readonly watchdog: Watchdog;
+  readonly listener: Listener;
   /** Milliseconds that whoever needs a connection waits for it. */
   readonly waitTimeout: number;
   readonly #qualified = new Map<string, string>();
 
   private constructor(
     { schema, waitTimeout }: DatabaseOptions,
-    pool: Client,
     wires: readonly Wire[],
     pools: Pools,
     watchdog: Watchdog,
+    listener: Listener,
   ) {
     this.schema = schema;
     this.waitTimeout = waitTimeout;
-    this.pool = pool;
     this.wires = wires;
     this.own = pools.own;
     this.sessions = pools.sessions;
@@ -94,6 +97,7 @@ export class Database implements Pools {
     this.imports = pools.imports;
     this.catalog = pools.catalog;
     this.watchdog = watchdog;
+    this.listener = listener;
     this.system = schema;
   }
 
@@ -108,36 +112,37 @@ export class Database implements Pools {
 
   /** Connects once, so that a wrong address, password or schema ends the start with one line. */
   static async open(options: DatabaseOptions): Promise<Database> {
-    const pool = openClient(options, { max: 1, max_pipeline: 0 }, options.statementTimeout);
-    openPatiently(pool);
+    const first = openClient(options, { max: 1, max_pipeline: 0 }, options.statementTimeout);
+    openPatiently(first);
     try {
       const [row] =
-        await pool`select current_setting('server_version_num')::int as version, to_regnamespace(${quoteIdentifier(options.schema)}) is not null as found`;
+        await first`select current_setting('server_version_num')::int as version, to_regnamespace(${quoteIdentifier(options.schema)}) is not null as found`;
       if (Number(row?.version) < 150_000) throw new StartError('PostgreSQL 15 or newer is needed');
       if (!row?.found) throw new StartError(`DATABASE_SCHEMA: the database has no schema "${options.schema}"`);
       const openOne = (): Client => openClient(options, { max: 1, max_pipeline: 0 }, options.statementTimeout);
       if (options.checksSessions) await checkSessions(openOne, options.schema, options.connectTimeout);
     } catch (error) {
-      await pool.end({ timeout: 1 });
       throw error instanceof StartError
         ? error
         : new StartError(`cannot use the database: ${describe(error, options.url)}`);
+    } finally {
+      void first.end({ timeout: 0 }).catch(() => {});
     }
-    const target = pool.options as unknown as Target;
+    const target = first.options as unknown as Target;
     const watchdog = new Watchdog();
     const limits = timeLimits(options.statementTimeout, options.connectTimeout, target.host.length);
     // The socket is secured before the driver gets it.
     const single = { max: 1, max_pipeline: 10, max_lifetime: null, ssl: false } as const;
-    const openWire = (settings: Settings, onclose?: () => void): Wire => {
+    const openWire = (settings: Settings, told: Pick<WireOptions, 'onclose' | 'onnotify'> = {}): Wire => {
       const open = (socket: () => Promise<Socket>): Client =>
         openClient(options, { ...single, socket }, options.statementTimeout, settings);
-      return new Wire({ target, scope: options.schema, open, limits, watchdog, ...(onclose ? { onclose } : {}) });
+      return new Wire({ target, scope: options.schema, open, limits, watchdog, ...told });
     };
     const sessions = (max: number, settings: Settings = {}): Pool<Session> =>
       new Pool(
         max,
         options.waitTimeout,
-        (onLost, count) => new Session((onclose) => openWire(settings, onclose), onLost, count),
+        (onLost, count) => new Session((onclose) => openWire(settings, { onclose }), onLost, count),
       );
     const wires = Array.from({ length: options.connections }, (_, position) =>
       openWire(position === 0 ? {} : ON_ONE_PROCESSOR),
@@ -154,7 +159,11 @@ export class Database implements Pools {
       imports: sessions(options.imports, PLANNED_ONCE),
       catalog: sessions(1),
     };
-    return new Database(options, pool, wires, pools, watchdog);
+    const listener = new Listener(
+      (onnotify, onLost) => new Session((onclose) => openWire({}, { onclose, onnotify }), onLost),
+      { staleness: options.staleness ?? STALENESS, observe: options.observe ?? (() => {}) },
+    );
+    return new Database(options, wires, pools, watchdog, listener);
   }
 
   /** What the connections of each kind do. */
@@ -197,7 +206,7 @@ export class Database implements Pools {
   async close(): Promise<void> {
     const { own, sessions, streams, imports, catalog } = this;
     await Promise.all([
-      Promise.race([this.pool.end({ timeout: GRACE / 1_000 }), sleep(GRACE, null, { ref: false })]),
+      this.listener.close(),
       ...this.wires.map((wire) => wire.close(GRACE)),
       ...[own, sessions, streams, imports, catalog].map((each) => each.close(GRACE)),
     ]);
@@ -205,6 +214,9 @@ export class Database implements Pools {
 }
 
 const OWN_CONNECTIONS = 4;
+
+/** Milliseconds, where it is not said. */
+const STALENESS = 30_000;
 
 /** Milliseconds that connections get to end in peace. */
 const GRACE = 1_000;

@@ -43,6 +43,8 @@ export async function checkHealth(checked: Checked): Promise<Checks> {
     'database:responseTime': [await checkDatabase(checked)],
     'mirror:collections': [checkMirror(checked)],
     ...checkPools(checked),
+    // One thread listens for all.
+    ...(checked.database.listener.channels > 0 ? { 'listener:lost': [checkListener(checked)] } : {}),
   };
 }
 
@@ -78,6 +80,20 @@ function checkMirror({ mirror }: Checked): Check {
     componentType: 'component',
     observedValue: mirror.model.collections.size,
     observedUnit: 'collections',
+  };
+}
+
+/** While changes that others make are not heard of, they are in force here only after a while. */
+function checkListener({ database }: Checked): Check {
+  const { loss } = database.listener;
+  const found = { componentType: 'component', observedUnit: 's' };
+  if (loss === null) return { status: 'ok', ...found, observedValue: 0 };
+  const reason = loss.error instanceof Error ? loss.error.message : String(loss.error);
+  return {
+    status: 'degraded',
+    ...found,
+    observedValue: (performance.now() - loss.since) / 1_000,
+    output: `changes of structure, policies and users are not heard of: ${reason}`,
   };
 }
 

@@ -160,3 +160,10 @@ export function readError(message: Buffer, start: number, end: number): Error {
   }
   return Object.assign(new Error(text), fields);
 }
+
+/** The channel and what was said on it. */
+export function readNotification(message: Buffer, start: number): [channel: string, payload: string] {
+  // Behind the number of the process that said it.
+  const end = message.indexOf(0, start + 4);
+  return [message.toString('utf8', start + 4, end), message.toString('utf8', end + 1, message.indexOf(0, end + 1))];
+}

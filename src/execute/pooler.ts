@@ -6,7 +6,7 @@
 import { randomUUID } from 'node:crypto';
 import { StartError } from '../errors.js';
 import { arrayLiteral } from '../sql/codec.js';
-import type { Client } from './wire.js';
+import type { Client } from './wire-options.js';
 
 /** Without these values are written, read or looked up otherwise, or statements have no end. */
 const NEEDED = [

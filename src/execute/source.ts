@@ -45,18 +45,12 @@ export async function loadStructure(session: Session, database: Database): Promi
   return { text, document: JSON.parse(text) as StructureDocument, digest: hash('sha1', bytes, 'base64url') };
 }
 
-/** Calls back on each notification for our schemas and whenever listening begins again: some may have been lost. */
-export async function listen(database: Database, channel: string, changed: () => void): Promise<() => Promise<void>> {
-  let first = true;
-  const subscription = await database.pool.listen(
-    channel,
-    (schema) => {
+/** Calls back on each notification for our schemas, and where some may have been missed. */
+export function listen(database: Database, channel: string, changed: () => void): Promise<() => Promise<void>> {
+  return database.listener.listen(channel, {
+    heard: (schema) => {
       if (schema === database.schema || schema === database.system) changed();
     },
-    () => {
-      if (!first) changed();
-      first = false;
-    },
-  );
-  return () => subscription.unlisten();
+    missed: changed,
+  });
 }

@@ -8,8 +8,9 @@ import { type Joiner, openDriverSocket } from './driver-socket.js';
 import type { Pooled } from './pool.js';
 import { failingSocket, stopStatement, type Target } from './socket.js';
 import { PROBE_LIMIT, TRUSTED, type Watchdog, type Watched } from './watchdog.js';
-import type { Client, WireState } from './wire.js';
+import type { WireState } from './wire.js';
 import { closed } from './wire-errors.js';
+import type { Client } from './wire-options.js';
 
 export interface StreamOptions {
   readonly target: Target;

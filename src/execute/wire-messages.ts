@@ -4,6 +4,7 @@ export const DESCRIBED = 0x54;
 export const PARSED = 0x31;
 export const ROW = 0x44;
 export const COMPLETE = 0x43;
+export const NOTIFIED = 0x41;
 export const ERROR = 0x45;
 export const READY = 0x5a;
 

@@ -6,36 +6,19 @@
  */
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type postgres from 'postgres';
 import { type Errand, LENT, type OnItsWay } from './errand.js';
-import { readError, SYNC, TERMINATE, writeClosings, writeStatement, writeText } from './messages.js';
+import { readError, readNotification, SYNC, TERMINATE, writeClosings, writeStatement, writeText } from './messages.js';
 import { Prepared } from './prepared.js';
 import { MessageReader } from './reader.js';
-import { failingSocket, openSocket, type Receiver, stopStatement, type Target } from './socket.js';
-import { PROBE_LIMIT, type TimeLimits, TRUSTED, type Watchdog, type Watched } from './watchdog.js';
+import { failingSocket, openSocket, type Receiver, stopStatement } from './socket.js';
+import { PROBE_LIMIT, TRUSTED, type Watched } from './watchdog.js';
 import { closed, isFatal, isOutdated, isTaken, mixedUp, unanswered } from './wire-errors.js';
-import { COMPLETE, DESCRIBED, ERROR, FAILED, IDLE, KEY, PARSED, READY, ROW } from './wire-messages.js';
-
-export type Client = postgres.Sql;
+import { COMPLETE, DESCRIBED, ERROR, FAILED, IDLE, KEY, NOTIFIED, PARSED, READY, ROW } from './wire-messages.js';
+import type { Client, WireOptions } from './wire-options.js';
 
 /** Milliseconds between attempts to open a connection: the first pause, which is doubled each time, and the longest. */
 const PAUSE = 50;
 const LONGEST_PAUSE = 250;
-
-/** Opens a client of the driver that uses this socket. */
-export type OpenClient = (socket: () => Promise<Socket>) => Client;
-
-/** Where a connection goes, how long it may take, and who looks after it. */
-export interface WireOptions {
-  readonly target: Target;
-  /** In which schemas names are looked up. */
-  readonly scope: string;
-  readonly open: OpenClient;
-  readonly limits: TimeLimits;
-  readonly watchdog: Watchdog;
-  /** Where it must not be opened again: called when it is lost, or could not be opened. */
-  readonly onclose?: () => void;
-}
 
 export type WireState = 'closed' | 'opening' | 'idle' | 'busy';
 
@@ -325,6 +308,9 @@ export class Wire implements Receiver, Watched {
         break;
       case COMPLETE:
         if (first) first.position++;
+        break;
+      case NOTIFIED:
+        this.#options.onnotify?.(...readNotification(message, start + 5));
         break;
       case ERROR:
         this.#error = readError(message, start + 5, end);

@@ -39,7 +39,7 @@ import type { WriteSession } from './import.js';
 import type { Compiled, Reads } from './reads.js';
 import { answerOf, isRepeated, keepAnswer, type Receipt } from './receipts.js';
 import { aheadOf, catchUp, suppliesKeys } from './sequences.js';
-import type { Session } from './sessions.js';
+import type { Prepared, Session } from './sessions.js';
 import { Statements } from './statements.js';
 import { eachChange, failureOf, hashSecrets, lock } from './written.js';
 
@@ -63,14 +63,6 @@ export interface Writer {
 export interface Shown extends Writer {
   /** What to read of the items with these keys, or of those that the write leaves; null for nothing. */
   readonly read: (collection: string, keys: readonly Key[] | null, one: boolean) => Parsed | null;
-}
-
-/** A statement with its values. */
-interface Bound {
-  readonly text: string;
-  readonly parameters: (string | null)[];
-  readonly prepare: boolean;
-  readonly columns: 1 | null;
 }
 
 export interface WriteServices {
@@ -292,7 +284,7 @@ export class Writes {
   };
 
   /** Items that the write makes are read by the keys that it leaves. Null where the caller may not see them. */
-  #readBack({ plan, keys: known }: PlannedWrite, one: boolean, shown: Shown): Bound | null {
+  #readBack({ plan, keys: known }: PlannedWrite, one: boolean, shown: Shown): Prepared | null {
     const keys = plan.nodes.length === 0 ? (known ?? []) : known;
     const parsed = shown.read(plan.collection.name, keys, one);
     const compiled = parsed && this.#compileShown(parsed, shown.caller);
@@ -324,7 +316,7 @@ export class Writes {
   }
 
   /** Null when there is nothing to write. */
-  async #chain(planned: PlannedWrite, caller: Identity, receipt: Receipt | null): Promise<Bound | null> {
+  async #chain(planned: PlannedWrite, caller: Identity, receipt: Receipt | null): Promise<Prepared | null> {
     const { plan, input, model } = planned;
     if (plan.nodes.length === 0) return null;
     const shape = receipt ? `${planned.shape} with a receipt` : planned.shape;

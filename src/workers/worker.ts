@@ -23,7 +23,7 @@ async function work(assignment: Assignment): Promise<void> {
   process.on('uncaughtException', die);
   const { observe } = link;
   await loadGrammar();
-  const database = await openDatabase(config, databaseUrl, false);
+  const database = await openDatabase(config, databaseUrl, false, observe);
   database.system = system;
   const mirror = new FollowingMirror(structure.text, structure.version, database, link.leader);
   const policies = new Policies();
