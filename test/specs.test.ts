@@ -11,14 +11,24 @@ await withSql(databaseUrl, async (sql) => {
   await sql`create table settings (id serial primary key, title text)`;
   await sql`insert into service_collections (collection, singleton) values ('settings', true)`;
   await sql`create table "odd name/✓" (id uuid primary key default gen_random_uuid(), "a b" int[], kind text)`;
+  await sql`create table "odd name!?" (id serial primary key)`;
   await sql`create type mood as enum ('sad', 'ok')`;
   await sql`alter table "odd name/✓" add column mood mood not null default 'ok'`;
 });
 const service = await startTestService({ databaseUrl });
 
+interface Operation {
+  readonly operationId: string;
+  readonly parameters: readonly { readonly $ref?: string; readonly in?: string; readonly name?: string }[];
+  readonly requestBody?: { readonly content: Content };
+  readonly responses: Readonly<Record<string, { readonly content?: Content }>>;
+}
+
+type Content = Readonly<Record<string, { readonly schema: object }>>;
+
 interface Api {
   readonly openapi: string;
-  readonly paths: Readonly<Record<string, Readonly<Record<string, { readonly operationId: string }>>>>;
+  readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
   readonly components: { readonly schemas: Readonly<Record<string, { readonly properties: object }>> };
 }
 
@@ -29,7 +39,7 @@ t.test('OpenAPI: valid by the schema of version 3.1, and every path answers', as
   const result = await new Validator().validate(answer.json as Record<string, unknown>);
   t.strictSame(result, { valid: true }, 'valid');
   t.equal(api.openapi, '3.1.0');
-  t.match(api.components.schemas['Items.articles'], {
+  t.match(api.components.schemas.Items_articles, {
     properties: { title: { type: 'string' }, rating: { type: ['string', 'null'] } },
   });
   t.ok(api.paths['/items/settings']?.patch && !api.paths['/items/settings/{key}'], 'a singleton has one path');
@@ -51,9 +61,40 @@ t.test('OpenAPI: valid by the schema of version 3.1, and every path answers', as
   }
 });
 
+t.test('OpenAPI: every operation says what it takes and answers', async (t) => {
+  const api = (await get(service, '/server/specs/oas')).json as Api;
+  const names = Object.keys(api.components.schemas);
+  t.strictSame(
+    names.filter((name) => !/^[A-Za-z0-9_]+$/.test(name)),
+    [],
+    'names that every generator can write',
+  );
+  t.ok(names.includes('Items_odd_name__') && names.includes('Items_odd_name___2'), 'names that become the same differ');
+  const isTyped = (content: Content): boolean =>
+    Object.values(content).every(({ schema }) => Object.keys(schema).length > 0);
+  for (const [path, operations] of Object.entries(api.paths)) {
+    for (const [method, { requestBody, responses }] of Object.entries(operations)) {
+      const name = `${method} ${path}`;
+      const bare = ['post /utils/cache/clear', 'post /users/{key}/tfa/disable'].includes(name);
+      if (method === 'post' || method === 'patch') t.ok(bare || (requestBody && isTyped(requestBody.content)), name);
+      const answers = Object.entries(responses).filter(([status]) => status !== 'default');
+      t.ok(answers.length > 0 && answers.every(([, { content }]) => !content || isTyped(content)), `answers: ${name}`);
+      if (method === 'get' && !responses[302]) t.ok(responses[200]?.content, `${name} shows something`);
+    }
+  }
+  const list = api.paths['/items/articles']?.get?.parameters.map(({ $ref = '' }) => $ref.split('/').at(-1));
+  for (const each of ['fields', 'alias', 'having', 'cursor', 'backlink', 'export', 'groupBy'])
+    t.ok(list?.includes(each), each);
+  t.match(api.paths['/items/articles/{key}']?.get?.parameters[0], { name: 'key', schema: { type: 'integer' } });
+  t.match(api.paths['/users']?.get?.responses[200]?.content?.['application/json'], {
+    schema: { properties: { data: { items: { $ref: '#/components/schemas/service_users' } } } },
+  });
+});
+
 t.test('who may see nothing finds no collections in it', async (t) => {
   const api = (await get(service, '/server/specs/oas', { token: null })).json as Api;
-  t.strictSame(Object.keys(api.components.schemas), ['Error']);
+  t.notOk(Object.keys(api.components.schemas).some((name) => /^(Items|service)_/.test(name)));
+  t.notOk(api.paths['/users']);
   t.notOk(Object.keys(api.paths).some((path) => path.startsWith('/items/')));
   t.ok(api.paths['/auth/login']);
 });

@@ -11,7 +11,7 @@ import type { Exchange } from '../http/exchange.js';
 import { jsonText, type Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
 import type { Mirror } from '../mirror/watch.js';
-import { describeApi } from './openapi.js';
+import { describeApi } from './openapi/document.js';
 
 export interface SpecsServices {
   readonly identities: Identities;

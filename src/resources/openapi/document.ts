@@ -1,0 +1,107 @@
+/**
+ * The REST API as an OpenAPI 3.1 document: its paths are those of the routes, its schemas those of the collections that
+ * the caller may read. Derived from both, it cannot name what is not there.
+ */
+import { packageVersion } from '../../files.js';
+import type { Route } from '../../http/router.js';
+import type { Collection, Model } from '../../mirror/model.js';
+import { COMPONENTS } from './components.js';
+import { type Described, describeOperation, itemSchema, type Names, nameSchemas } from './items.js';
+import { PARAMETERS, pathParameter } from './parameters.js';
+import { json, ref, responses, type Schema } from './schema.js';
+import { SERVICES, type Service } from './services.js';
+
+/** Methods that OpenAPI 3.1 knows: SEARCH is described beside the GET it stands in for. */
+const METHODS: ReadonlySet<string> = new Set(['GET', 'POST', 'PATCH', 'DELETE']);
+
+/** Our own collections that have a resource, by its path. */
+const RESOURCE = /^\/(users|roles|policies|access|permissions|activity|revisions|settings)(\/:key)?$/;
+
+export function describeApi(routes: readonly Route[], model: Model, url: string): Schema {
+  const collections = [...model.collections.values()].filter(isShown);
+  const names = nameSchemas(collections);
+  const paths: Record<string, Record<string, unknown>> = {};
+  const ids = new Set<string>();
+  for (const route of routes) {
+    if (!METHODS.has(route.method)) continue;
+    for (const { path, operation } of describeRoute(route, collections, names)) {
+      const described = { operationId: operationId(route.method, path, ids), ...operation };
+      paths[path] = { ...paths[path], [route.method.toLowerCase()]: described };
+    }
+  }
+  return {
+    openapi: '3.1.0',
+    info: {
+      title: 'Lateral',
+      version: packageVersion,
+      description:
+        'Every list may be read with the method SEARCH too, with the parameters as an object "query" in the body: for queries too long for a URL.',
+    },
+    servers: [{ url }],
+    security: [{ token: [] }, {}],
+    tags: [...new Set(Object.keys(paths).map(tagOf))].map((name) => ({ name })),
+    paths,
+    components: {
+      securitySchemes: { token: { type: 'http', scheme: 'bearer' } },
+      parameters: PARAMETERS,
+      schemas: {
+        ...Object.fromEntries(
+          collections.map((collection) => [names.get(collection.name), itemSchema(collection, model, names)]),
+        ),
+        ...COMPONENTS,
+      },
+      responses: { Error: { description: 'What went wrong.', content: json(ref('Error')) } },
+    },
+  };
+}
+
+/** Sessions and the like are nobody's to read; what is said of the structure has schemas of its own. */
+function isShown({ name, system }: Collection): boolean {
+  return !system || RESOURCE.test(name.replace(/^service_/, '/'));
+}
+
+function describeRoute(route: Route, collections: readonly Collection[], names: Names): Described[] {
+  if (route.path.startsWith('/items/:collection')) {
+    return collections
+      .filter(({ system }) => !system)
+      .flatMap((collection) => {
+        const path = `/items/${encodeURIComponent(collection.name)}`;
+        return describeOperation(route, { collection, path, tag: 'items', names }) ?? [];
+      });
+  }
+  const resource = RESOURCE.exec(route.path)?.[1];
+  if (resource === undefined) return describeService(route);
+  const collection = collections.find(({ name }) => name === `service_${resource}`);
+  if (!collection) return [];
+  return [describeOperation(route, { collection, path: `/${resource}`, tag: resource, names }) ?? []].flat();
+}
+
+/** Routes of GraphQL that only refuse, or serve the files of a page, are no part of the API. */
+function describeService({ method, path: pattern }: Route): Described[] {
+  const known = SERVICES[`${method} ${pattern}`];
+  if (!known && pattern.startsWith('/graphql')) return [];
+  const service: Service = known ?? { summary: `${method} ${pattern}`, answers: [] };
+  const named = [...pattern.matchAll(/:(\w+)/g)].map((match) => pathParameter(match[1] as string));
+  const path = pattern.replace(/:(\w+)/g, '{$1}');
+  const operation = {
+    tags: [tagOf(path)],
+    summary: service.summary,
+    parameters: [...named, ...(service.parameters ?? [])],
+    ...(service.body && { requestBody: { required: !service.optional, content: service.body } }),
+    responses: responses(service.answers),
+  };
+  return [{ path, operation }];
+}
+
+function tagOf(path: string): string {
+  return path.split('/')[1] ?? '';
+}
+
+/** Names that differ in other characters alone are told apart by numbers. */
+function operationId(method: string, path: string, taken: Set<string>): string {
+  const base = `${method.toLowerCase()}${path.replace(/[^A-Za-z0-9]+/g, '_').replace(/_$/, '')}`;
+  let unique = base;
+  for (let count = 2; taken.has(unique); count++) unique = `${base}_${count}`;
+  taken.add(unique);
+  return unique;
+}

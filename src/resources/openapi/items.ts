@@ -1,0 +1,183 @@
+/** Collections in the document: the schema of their items, and the operations on them, of the user's and of our own. */
+import type { Route } from '../../http/router.js';
+import type { Collection, Field, Model } from '../../mirror/model.js';
+import { ITEM_PARAMETERS, LIST_PARAMETERS, parameterRefs, pathParameter } from './parameters.js';
+import {
+  type Answer,
+  BOOLEAN,
+  data,
+  described,
+  done,
+  either,
+  file,
+  INTEGER,
+  json,
+  KEY,
+  list,
+  object,
+  ok,
+  orNull,
+  ref,
+  responses,
+  type Schema,
+  STRING,
+  UUID,
+} from './schema.js';
+
+/** Names of components by collection: letters, digits and underscores, which every generator of clients can write. */
+export type Names = ReadonlyMap<string, string>;
+
+export function nameSchemas(collections: Iterable<Collection>): Names {
+  const names = new Map<string, string>();
+  const taken = new Set<string>();
+  for (const { name, system } of collections) {
+    const safe = name.replace(/[^A-Za-z0-9_]/g, '_');
+    const base = system ? safe : `Items_${safe}`;
+    let unique = base;
+    for (let count = 2; taken.has(unique); count++) unique = `${base}_${count}`;
+    taken.add(unique);
+    names.set(name, unique);
+  }
+  return names;
+}
+
+export interface Described {
+  readonly path: string;
+  readonly operation: Schema;
+}
+
+export interface Resource {
+  readonly collection: Collection;
+  /** Of the list. */
+  readonly path: string;
+  readonly tag: string;
+  readonly names: Names;
+}
+
+const VERBS: Readonly<Record<string, string>> = { GET: 'Read', POST: 'Create', PATCH: 'Update', DELETE: 'Delete' };
+const FILES = ['text/csv', 'text/xml', 'text/yaml', 'application/x-ndjson'];
+
+/** A singleton is one item at the path of a list, and cannot be made or deleted. */
+export function describeOperation({ method, path: pattern }: Route, resource: Resource): Described | null {
+  const { collection, names, tag } = resource;
+  const single = pattern.endsWith(':key');
+  if (collection.singleton && (single || method === 'POST' || method === 'DELETE')) return null;
+  const kind = single || collection.singleton ? 'one' : 'many';
+  const item = ref(names.get(collection.name) ?? '');
+  const { parameters, body, answers } = OPERATIONS[`${kind} ${method}`]?.(item) ?? UNKNOWN;
+  const operation = {
+    tags: [tag],
+    summary: `${VERBS[method] ?? method} ${collection.name}`,
+    parameters: [
+      ...(single ? [pathParameter('key', keySchema(collection.primaryKey))] : []),
+      ...parameterRefs(parameters),
+    ],
+    ...(body && { requestBody: { required: true, content: json(body) } }),
+    responses: responses(answers),
+  };
+  return { path: `${resource.path}${single ? '/{key}' : ''}`, operation };
+}
+
+interface Parts {
+  readonly parameters: readonly string[];
+  readonly body: Schema | null;
+  readonly answers: readonly Answer[];
+}
+
+const UNKNOWN: Parts = { parameters: [], body: null, answers: [done] };
+
+/** What was written and may not be read has no body. */
+const OPERATIONS: Readonly<Record<string, (item: Schema) => Parts>> = {
+  'many GET': (item) => {
+    const content = object({ data: list(item), meta: ref('Meta') }, ['data']);
+    const answer = { ...file(FILES), content: { ...json(content), ...file(FILES).content } };
+    return { parameters: LIST_PARAMETERS, body: null, answers: [answer] };
+  },
+  'many POST': (item) => ({
+    parameters: [...ITEM_PARAMETERS, 'idempotencyKey'],
+    body: either(item, list(item)),
+    answers: [ok(data(either(item, list(item)))), done],
+  }),
+  'many PATCH': (item) => ({
+    parameters: ITEM_PARAMETERS,
+    body: either(
+      list(item),
+      object({ keys: ref('Keys'), data: item }, ['keys', 'data']),
+      object({ query: ref('Query'), data: item }, ['query', 'data']),
+    ),
+    answers: [ok(data(list(item))), done],
+  }),
+  'many DELETE': () => ({
+    parameters: [],
+    body: either(ref('Keys'), object({ keys: ref('Keys') }, ['keys']), object({ query: ref('Query') }, ['query'])),
+    answers: [done],
+  }),
+  'one GET': (item) => ({ parameters: ITEM_PARAMETERS, body: null, answers: [ok(data(item))] }),
+  'one PATCH': (item) => ({ parameters: ITEM_PARAMETERS, body: item, answers: [ok(data(item)), done] }),
+  'one DELETE': () => ({ parameters: [], body: null, answers: [done] }),
+};
+
+export function itemSchema(collection: Collection, model: Model, names: Names): Schema {
+  const properties = [...collection.fields.values()].flatMap((field) => {
+    const schema = fieldSchema(field, model, names);
+    return schema ? [[field.name, described(schema, field.meta?.note ?? field.column?.comment)] as const] : [];
+  });
+  const schema = object(Object.fromEntries(properties));
+  return described(schema, collection.meta?.note ?? collection.comment);
+}
+
+function fieldSchema(field: Field, model: Model, names: Names): Schema | null {
+  const { relation } = field;
+  const related = (name: string): Schema[] => {
+    const known = model.collections.has(name) ? names.get(name) : undefined;
+    return known === undefined ? [] : [ref(known)];
+  };
+  switch (relation?.kind) {
+    case 'one-to-many': {
+      const key = model.collections.get(relation.manyCollection)?.primaryKey;
+      return list(either(key ? keySchema(key) : KEY, ...related(relation.manyCollection)));
+    }
+    case 'many-to-one':
+      return either(valueSchema(field), ...related(relation.oneCollection));
+    case 'many-to-any':
+      return either(valueSchema(field), ...relation.allowedCollections.flatMap(related));
+    default:
+      return field.column ? valueSchema(field) : null;
+  }
+}
+
+function keySchema(field: Field): Schema {
+  const { type } = typeSchema(field);
+  return type === 'integer' || type === 'string' ? typeSchema(field) : KEY;
+}
+
+function valueSchema(field: Field): Schema {
+  const schema = typeSchema(field);
+  return field.column?.is_nullable === false || schema.type === undefined ? schema : orNull(schema);
+}
+
+/** Nothing is said of what may be any JSON. */
+function typeSchema({ type, column }: Field): Schema {
+  if (column?.is_array) return { type: 'array' };
+  switch (type) {
+    case 'integer':
+      return INTEGER;
+    case 'float':
+      return { type: 'number' };
+    case 'boolean':
+      return BOOLEAN;
+    case 'uuid':
+      return UUID;
+    case 'date':
+      return { type: 'string', format: 'date' };
+    case 'timestamp':
+      return { type: 'string', format: 'date-time' };
+    case 'csv':
+      return list(STRING);
+    case 'json':
+    case 'unknown':
+      return {};
+    default:
+      return type.startsWith('geometry') ? {} : STRING;
+  }
+}

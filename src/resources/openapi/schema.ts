@@ -1,0 +1,73 @@
+/** The words of JSON Schema and OpenAPI that the description of the API is written in. */
+export type Schema = Readonly<Record<string, unknown>>;
+
+export const STRING: Schema = { type: 'string' };
+export const INTEGER: Schema = { type: 'integer' };
+export const BOOLEAN: Schema = { type: 'boolean' };
+export const UUID: Schema = { type: 'string', format: 'uuid' };
+export const EMAIL: Schema = { type: 'string', format: 'email' };
+/** An object whose properties are not known beforehand. */
+export const RECORD: Schema = { type: 'object', additionalProperties: true };
+/** What identifies an item. */
+export const KEY: Schema = { type: ['string', 'integer'] };
+
+export function object(properties: Readonly<Record<string, Schema>>, required: readonly string[] = []): Schema {
+  return { type: 'object', properties, ...(required.length > 0 && { required }) };
+}
+
+export function list(items: Schema): Schema {
+  return { type: 'array', items };
+}
+
+export function either(...schemas: readonly Schema[]): Schema {
+  return { anyOf: schemas };
+}
+
+export function oneOf(...values: readonly string[]): Schema {
+  return { type: 'string', enum: values };
+}
+
+export function orNull(schema: Schema): Schema {
+  return typeof schema.type === 'string'
+    ? { ...schema, type: [schema.type, 'null'] }
+    : either(schema, { type: 'null' });
+}
+
+export function ref(name: string): Schema {
+  return { $ref: `#/components/schemas/${name}` };
+}
+
+/** In the envelope of every answer. */
+export function data(schema: Schema): Schema {
+  return object({ data: schema }, ['data']);
+}
+
+export function json(schema: Schema): Schema {
+  return { 'application/json': { schema } };
+}
+
+export function described(schema: Schema, description: unknown): Schema {
+  return typeof description === 'string' && description !== '' ? { ...schema, description } : schema;
+}
+
+/** What an operation answers when all goes well. */
+export interface Answer {
+  readonly status: 200 | 204 | 302;
+  readonly description: string;
+  readonly content?: Schema;
+}
+
+export const ok = (schema: Schema): Answer => ({ status: 200, description: 'The result.', content: json(schema) });
+export const done: Answer = { status: 204, description: 'Done; there is nothing to show.' };
+export const empty: Answer = { status: 200, description: 'Done; the body is empty.' };
+
+/** Media types with what they hold: text where nothing else is said. */
+export function file(types: readonly string[], schema: Schema = STRING): Answer {
+  const content = Object.fromEntries(types.map((type) => [type, { schema }]));
+  return { status: 200, description: 'The result.', content };
+}
+
+export function responses(answers: readonly Answer[]): Schema {
+  const entries = answers.map(({ status, ...answer }) => [status, answer]);
+  return { ...Object.fromEntries(entries), default: { $ref: '#/components/responses/Error' } };
+}

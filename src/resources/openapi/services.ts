@@ -1,0 +1,314 @@
+/** Operations that are no items: what each takes and answers. The document has an operation for every route, so every route is here. */
+import { EXPORT_FORMATS } from '../../request/ast.js';
+import { ITEM_PARAMETERS, parameter, parameterRefs } from './parameters.js';
+import {
+  type Answer,
+  BOOLEAN,
+  data,
+  done,
+  EMAIL,
+  either,
+  empty,
+  file,
+  INTEGER,
+  json,
+  KEY,
+  list,
+  object,
+  ok,
+  oneOf,
+  orNull,
+  RECORD,
+  ref,
+  type Schema,
+  STRING,
+  UUID,
+} from './schema.js';
+
+export interface Service {
+  readonly summary: string;
+  /** Query parameters. */
+  readonly parameters?: readonly Schema[];
+  /** Media types with their schemas. */
+  readonly body?: Schema;
+  /** Whether the body may be left out. */
+  readonly optional?: true;
+  readonly answers: readonly Answer[];
+}
+
+const MODE = oneOf('json', 'cookie', 'session');
+const CREDENTIALS = object({ email: EMAIL, password: STRING, mode: MODE, otp: STRING }, ['email', 'password']);
+const RENEWAL = object({ refresh_token: STRING, mode: MODE });
+const PASSWORD = object({ token: STRING, password: STRING }, ['token', 'password']);
+const TEXT = file(['text/plain']);
+const USER_QUERY = parameterRefs(ITEM_PARAMETERS);
+const FORCE = parameter('force', BOOLEAN, 'Whether a snapshot of another version is taken all the same.');
+const SINGLE_USE = 'The token of a link works once.';
+
+const ALLOWED = object({ access: oneOf('none', 'partial', 'full'), fields: list(STRING), presets: RECORD }, ['access']);
+const OPEN = object({ access: BOOLEAN, fields: list(STRING), presets: RECORD }, ['access']);
+const LIMIT = either({ const: false }, object({ points: INTEGER, duration: INTEGER }));
+
+const INFO = object({
+  project: object({
+    project_name: STRING,
+    project_descriptor: orNull(STRING),
+    project_color: STRING,
+    default_language: STRING,
+    public_note: orNull(STRING),
+    public_registration: BOOLEAN,
+    public_registration_verify_email: BOOLEAN,
+  }),
+  version: STRING,
+  rateLimit: LIMIT,
+  rateLimitGlobal: LIMIT,
+  queryLimit: object({ default: INTEGER, max: INTEGER }),
+});
+
+const HEALTH = object(
+  {
+    status: oneOf('ok', 'degraded', 'warn', 'error'),
+    releaseId: STRING,
+    serviceId: STRING,
+    checks: { type: 'object', additionalProperties: list(RECORD) },
+  },
+  ['status'],
+);
+
+const GRAPHQL = object({ query: STRING, variables: RECORD, operationName: STRING, extensions: RECORD });
+const GRAPHQL_ANSWER = ok(object({ data: orNull(RECORD), errors: list(RECORD), extensions: RECORD }));
+const GRAPHQL_GET: Service = {
+  summary: 'Run a query of GraphQL',
+  parameters: ['query', 'operationName', 'variables', 'extensions'].map((name) =>
+    parameter(name, STRING, name === 'variables' || name === 'extensions' ? 'As JSON.' : 'As GraphQL has it.'),
+  ),
+  answers: [GRAPHQL_ANSWER],
+};
+const GRAPHQL_POST: Service = {
+  summary: 'Run an operation of GraphQL',
+  body: json(GRAPHQL),
+  answers: [GRAPHQL_ANSWER],
+};
+
+const FORM = { schema: object({ file: { type: 'string', format: 'binary' } }, ['file']) };
+const documents = (schema: Schema): Schema => ({
+  ...json(schema),
+  'application/yaml': { schema },
+  'multipart/form-data': FORM,
+});
+
+const Collection = ref('Collection');
+const Field = ref('Field');
+const Relation = ref('Relation');
+
+export const SERVICES: Readonly<Record<string, Service>> = {
+  'GET /server/ping': { summary: 'Whether the service is there', answers: [TEXT] },
+  'GET /server/ready': { summary: 'Whether requests should be sent here', answers: [TEXT] },
+  'GET /server/health': {
+    summary: 'Whether the service is well',
+    answers: [file(['application/health+json'], HEALTH)],
+  },
+  'GET /server/info': { summary: 'What the service is', answers: [ok(data(INFO))] },
+  'GET /server/metrics': { summary: 'Metrics for Prometheus', answers: [TEXT] },
+  'GET /server/specs/oas': { summary: 'This document', answers: [ok(RECORD)] },
+  'GET /server/specs/graphql': { summary: 'The GraphQL schema of the items', answers: [TEXT] },
+  'GET /server/specs/graphql/:scope': { summary: 'A GraphQL schema: items or system', answers: [TEXT] },
+
+  'GET /auth': {
+    summary: 'Ways to log in beside the password',
+    answers: [ok(object({ data: list(RECORD), disableDefault: BOOLEAN }))],
+  },
+  'POST /auth/login': { summary: 'Log in', body: json(CREDENTIALS), answers: [ok(data(ref('Tokens')))] },
+  'POST /auth/login/default': { summary: 'Log in', body: json(CREDENTIALS), answers: [ok(data(ref('Tokens')))] },
+  'POST /auth/refresh': {
+    summary: 'Renew a login',
+    body: json(RENEWAL),
+    optional: true,
+    answers: [ok(data(ref('Tokens')))],
+  },
+  'POST /auth/logout': { summary: 'Log out', body: json(RENEWAL), optional: true, answers: [done] },
+  'POST /auth/password/request': {
+    summary: 'Ask for a mail with a link to a new password',
+    body: json(object({ email: EMAIL, reset_url: STRING }, ['email'])),
+    answers: [done],
+  },
+  'POST /auth/password/reset': { summary: `Set a new password. ${SINGLE_USE}`, body: json(PASSWORD), answers: [done] },
+
+  'GET /users/me': { summary: 'Read one’s own account', parameters: USER_QUERY, answers: [ok(data(RECORD))] },
+  'PATCH /users/me': {
+    summary: 'Change one’s own account',
+    parameters: USER_QUERY,
+    body: json(RECORD),
+    answers: [ok(data(RECORD)), done],
+  },
+  'POST /users/me/tfa/generate': {
+    summary: 'Make the secret of a second factor',
+    body: json(object({ password: STRING }, ['password'])),
+    answers: [ok(data(object({ secret: STRING, otpauth_url: STRING })))],
+  },
+  'POST /users/me/tfa/enable': {
+    summary: 'Use a second factor from now on',
+    body: json(object({ secret: STRING, otp: STRING }, ['secret', 'otp'])),
+    answers: [done],
+  },
+  'POST /users/me/tfa/disable': {
+    summary: 'Use no second factor any more',
+    body: json(object({ otp: STRING }, ['otp'])),
+    answers: [done],
+  },
+  'POST /users/:key/tfa/disable': { summary: 'Take the second factor of a user away', answers: [done] },
+  'POST /users/invite': {
+    summary: 'Invite users by mail',
+    body: json(object({ email: either(EMAIL, list(EMAIL)), role: UUID, invite_url: STRING }, ['email', 'role'])),
+    answers: [done],
+  },
+  'POST /users/invite/accept': {
+    summary: `Accept an invitation. ${SINGLE_USE}`,
+    body: json(PASSWORD),
+    answers: [done],
+  },
+  'POST /users/register': {
+    summary: 'Make an account of one’s own',
+    body: json(
+      object({ email: EMAIL, password: STRING, first_name: STRING, last_name: STRING, verification_url: STRING }, [
+        'email',
+        'password',
+      ]),
+    ),
+    answers: [done],
+  },
+  'GET /users/register/verify-email': {
+    summary: 'Verify the address of a new account',
+    parameters: [{ ...parameter('token', STRING, 'From the link in the mail.'), required: true }],
+    answers: [{ status: 302, description: 'Leads on to the page of the project.' }],
+  },
+  'GET /users/register/verified': { summary: 'Where a verified user lands without a page', answers: [TEXT] },
+
+  'GET /roles/me': { summary: 'Read one’s own roles', parameters: USER_QUERY, answers: [ok(data(list(RECORD)))] },
+  'GET /policies/me/globals': {
+    summary: 'What one’s policies say of everything',
+    answers: [ok(data(object({ app_access: BOOLEAN, admin_access: BOOLEAN, enforce_tfa: BOOLEAN })))],
+  },
+  'GET /permissions/me': {
+    summary: 'What one may do, by collection and action',
+    answers: [ok(data({ type: 'object', additionalProperties: { type: 'object', additionalProperties: ALLOWED } }))],
+  },
+  'GET /permissions/me/:collection': {
+    summary: 'What one may do with the items of a collection',
+    answers: [ok(data(object({ update: OPEN, delete: OPEN, share: OPEN })))],
+  },
+  'GET /permissions/me/:collection/:key': {
+    summary: 'What one may do with an item',
+    answers: [ok(data(object({ update: OPEN, delete: OPEN, share: OPEN })))],
+  },
+
+  'GET /collections': { summary: 'Read collections', answers: [ok(data(list(Collection)))] },
+  'POST /collections': {
+    summary: 'Create collections',
+    body: json(either(Collection, list(Collection))),
+    answers: [ok(data(either(Collection, list(Collection))))],
+  },
+  'PATCH /collections': {
+    summary: 'Update collections',
+    body: json(list(Collection)),
+    answers: [ok(data(list(Collection)))],
+  },
+  'GET /collections/:collection': { summary: 'Read a collection', answers: [ok(data(Collection))] },
+  'PATCH /collections/:collection': {
+    summary: 'Update a collection',
+    body: json(Collection),
+    answers: [ok(data(Collection))],
+  },
+  'DELETE /collections/:collection': { summary: 'Delete a collection with its items', answers: [done] },
+  'GET /fields': { summary: 'Read fields', answers: [ok(data(list(Field)))] },
+  'GET /fields/:collection': { summary: 'Read the fields of a collection', answers: [ok(data(list(Field)))] },
+  'POST /fields/:collection': { summary: 'Create a field', body: json(Field), answers: [ok(data(Field))] },
+  'PATCH /fields/:collection': {
+    summary: 'Update fields',
+    body: json(list(Field)),
+    answers: [ok(data(list(Field)))],
+  },
+  'GET /fields/:collection/:field': { summary: 'Read a field', answers: [ok(data(Field))] },
+  'PATCH /fields/:collection/:field': { summary: 'Update a field', body: json(Field), answers: [ok(data(Field))] },
+  'DELETE /fields/:collection/:field': { summary: 'Delete a field with its values', answers: [done] },
+  'GET /relations': { summary: 'Read relations', answers: [ok(data(list(Relation)))] },
+  'POST /relations': { summary: 'Create a relation', body: json(Relation), answers: [ok(data(Relation))] },
+  'GET /relations/:collection': {
+    summary: 'Read the relations of a collection',
+    answers: [ok(data(list(Relation)))],
+  },
+  'GET /relations/:collection/:field': { summary: 'Read a relation', answers: [ok(data(Relation))] },
+  'PATCH /relations/:collection/:field': {
+    summary: 'Update a relation',
+    body: json(Relation),
+    answers: [ok(data(Relation))],
+  },
+  'DELETE /relations/:collection/:field': { summary: 'Delete a relation; the field stays', answers: [done] },
+
+  'GET /schema/snapshot': {
+    summary: 'The structure as a document',
+    parameters: [
+      parameter('export', oneOf('json', 'yaml'), 'As a file, without an envelope.'),
+      parameter('includeCollections', STRING, 'Collections to take, separated by commas.'),
+      parameter('excludeCollections', STRING, 'Collections to leave out, separated by commas.'),
+    ],
+    answers: [
+      {
+        ...ok({}),
+        content: { ...json(either(data(ref('Snapshot')), ref('Snapshot'))), 'text/yaml': { schema: STRING } },
+      },
+    ],
+  },
+  'POST /schema/diff': {
+    summary: 'What differs from a snapshot',
+    parameters: [parameter('mode', oneOf('mirror', 'merge'), 'merge: nothing is deleted.'), FORCE],
+    body: documents(ref('Snapshot')),
+    answers: [ok(data(ref('Difference'))), done],
+  },
+  'POST /schema/apply': {
+    summary: 'Make the structure what a snapshot says',
+    parameters: [FORCE],
+    body: documents(ref('Difference')),
+    answers: [done],
+  },
+
+  'POST /utils/sort/:collection': {
+    summary: 'Move an item to the place of another',
+    body: json(object({ item: KEY, to: KEY }, ['item', 'to'])),
+    answers: [empty],
+  },
+  'POST /utils/import/:collection': {
+    summary: 'Write the rows of a file',
+    body: {
+      ...json(list(RECORD)),
+      'application/x-ndjson': { schema: STRING },
+      'text/csv': { schema: STRING },
+      'multipart/form-data': FORM,
+    },
+    answers: [ok(data(object({ imported: INTEGER })))],
+  },
+  'POST /utils/export/:collection': {
+    summary: 'Items as a file',
+    body: json(object({ format: oneOf(...EXPORT_FORMATS), query: ref('Query'), file: RECORD }, ['format'])),
+    answers: [
+      {
+        ...ok({}),
+        content: {
+          ...json(list(RECORD)),
+          ...file(['text/csv', 'text/xml', 'text/yaml', 'application/x-ndjson']).content,
+        },
+      },
+    ],
+  },
+  'GET /utils/random/string': {
+    summary: 'A random string',
+    parameters: [parameter('length', { ...INTEGER, minimum: 1, maximum: 500, default: 32 }, 'Its characters.')],
+    answers: [ok(data(STRING))],
+  },
+  'POST /utils/cache/clear': { summary: 'Read users, policies and the structure anew', answers: [empty] },
+
+  'GET /graphql': GRAPHQL_GET,
+  'GET /graphql/system': GRAPHQL_GET,
+  'POST /graphql': GRAPHQL_POST,
+  'POST /graphql/system': GRAPHQL_POST,
+};
