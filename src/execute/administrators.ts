@@ -89,8 +89,17 @@ async function credentialsOf(holders: readonly Administrator[], ask: Ask): Promi
   return (await ask(CREDENTIALS, JSON.stringify(users))) as Record<string, string>;
 }
 
+/** What users, roles, policies and settings have to be beyond what their columns say. */
+export async function checkAccess(planned: PlannedWrite, database: Database, session: Session): Promise<void> {
+  checkRules(planned, planned.model);
+  checkAddresses(planned);
+  checkEmails(planned);
+  checkSettings(planned, planned.model);
+  await checkPasswords(planned, database, session);
+}
+
 /** A rule that cannot be read, or speaks of what is not there, would allow nothing, and nobody would be told why. */
-export function checkRules({ plan, input }: PlannedWrite, model: Model): void {
+function checkRules({ plan, input }: PlannedWrite, model: Model): void {
   plan.nodes.forEach((node, position) => {
     if (node.collection.name !== 'service_permissions') return;
     for (const row of input.nodes[position] ?? []) {
@@ -121,7 +130,7 @@ function checkRule({ permissions, validation, presets, ...rest }: Payload, model
 }
 
 /** Users are reached and told apart by their addresses. */
-export function checkEmails({ plan, input }: PlannedWrite): void {
+function checkEmails({ plan, input }: PlannedWrite): void {
   plan.nodes.forEach(({ collection, columns }, position) => {
     if (collection.name !== 'service_users') return;
     const index = columns.findIndex(({ field }) => field.name === 'email');
@@ -136,7 +145,7 @@ export function checkEmails({ plan, input }: PlannedWrite): void {
 }
 
 /** An address that cannot be read would match nobody, and nobody would be told why. */
-export function checkAddresses({ plan, input }: PlannedWrite): void {
+function checkAddresses({ plan, input }: PlannedWrite): void {
   plan.nodes.forEach(({ collection, columns }, position) => {
     if (collection.name !== 'service_policies') return;
     const index = columns.findIndex(({ field }) => field.name === 'ip_access');
@@ -149,7 +158,7 @@ export function checkAddresses({ plan, input }: PlannedWrite): void {
 }
 
 /** A pattern that cannot be read would let no password pass, and such a filter nobody register. */
-export function checkSettings({ plan, input }: PlannedWrite, model: Model): void {
+function checkSettings({ plan, input }: PlannedWrite, model: Model): void {
   const users = model.collections.get('service_users');
   plan.nodes.forEach(({ collection, columns }, position) => {
     if (collection.name !== 'service_settings') return;
@@ -167,11 +176,7 @@ export function checkSettings({ plan, input }: PlannedWrite, model: Model): void
 }
 
 /** New passwords of users have to meet the settings. */
-export async function checkPasswords(
-  { plan, input }: PlannedWrite,
-  database: Database,
-  session: Session,
-): Promise<void> {
+async function checkPasswords({ plan, input }: PlannedWrite, database: Database, session: Session): Promise<void> {
   const passwords = plan.nodes.flatMap((node, position) =>
     node.collection.name === 'service_users'
       ? (input.nodes[position] ?? []).flatMap((row) => Object.values(row).filter((value) => value instanceof Secret))

@@ -23,16 +23,7 @@ import type { Input, ParseLimits } from '../request/query.js';
 import { parseSelection } from '../request/rest.js';
 import type { CreateBody, Selected, UpdateBody } from '../request/write.js';
 import { bind } from '../sql/parameter.js';
-import {
-  checkAddresses,
-  checkEmails,
-  checkPasswords,
-  checkRules,
-  checkSettings,
-  concernsAccess,
-  decidesAccess,
-  keepAdministrators,
-} from './administrators.js';
+import { checkAccess, concernsAccess, decidesAccess, keepAdministrators } from './administrators.js';
 import { attempt } from './attempts.js';
 import type { Database } from './database.js';
 import type { WriteSession } from './import.js';
@@ -270,11 +261,7 @@ export class Writes {
   /** The one door of every write that may be about users, roles and policies, on its own or as one of many. */
   async #carryOut(planned: PlannedWrite, caller: Identity, session: Session, receipt: Receipt | null): Promise<void> {
     if (!concernsAccess(planned)) return this.#write(planned, caller, session, receipt);
-    checkRules(planned, planned.model);
-    checkAddresses(planned);
-    checkEmails(planned);
-    checkSettings(planned, planned.model);
-    await checkPasswords(planned, this.#database, session);
+    await checkAccess(planned, this.#database, session);
     await keepAdministrators(this.#database, session, caller, () => this.#write(planned, caller, session, receipt));
     session.afterwards(this.#changedAccess);
   }
