@@ -105,6 +105,16 @@ const OPTIONS = {
     'Registrations one address may send in the duration',
   ),
   RATE_LIMITER_REGISTRATION_DURATION: integer('60', 1, 86_400, 'Seconds after which the count begins anew'),
+  LOGIN_BACKOFF_AFTER: integer(
+    '10',
+    1,
+    1_000_000,
+    'Failed logins of one address, or for one account, after which the next ones have to wait',
+  ),
+  LOGIN_BACKOFF_MAX: duration(
+    '30s',
+    'Longest wait of an address after a failed login, which begins with half a second and doubles; for one account 5s at most; 0 turns it off',
+  ),
   LOG_LEVEL: choice('info', ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'], 'How much is logged'),
   METRICS: choice('administrators', ['administrators', 'public', 'off'], 'Who may read GET /server/metrics'),
   QUERY_LIMIT_DEFAULT: integer('100', 1, 2_147_483_647, 'Items per list when a request names no limit'),

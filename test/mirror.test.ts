@@ -509,7 +509,7 @@ t.test('the tables of the service describe themselves', async (t) => {
     t.match(relationOf(model, collection, field), { kind: 'one-to-many', manyCollection, manyField });
   }
   const [settings] = await sql`select project_name, auth_login_attempts from service_settings`;
-  t.strictSame({ ...settings }, { project_name: 'Lateral', auth_login_attempts: 25 });
+  t.strictSame({ ...settings }, { project_name: 'Lateral', auth_login_attempts: null });
 });
 
 t.test('the tables of the service hold to their rules', async (t) => {

@@ -6,6 +6,7 @@ import { RateLimiterMemory, RateLimiterRes } from 'rate-limiter-flexible';
 import { networkOf } from '../access/addresses.js';
 import type { Config } from '../config.js';
 import { requestsExceeded } from '../errors.js';
+import { type Attempt, type AttemptOutcome, LoginBackoff } from './backoff.js';
 
 /** Rejects with REQUESTS_EXCEEDED when there were too many. */
 export type Limit = (address: string) => Promise<void>;
@@ -15,6 +16,10 @@ export interface LoginLimit {
   attempt(address: string): Promise<void>;
   /** Takes an attempt back: who knows the password is no guesser. */
   forgive(address: string): Promise<void>;
+  /** Resolves when it may be made: see backoff.ts. */
+  enter(attempt: Attempt): Promise<void>;
+  /** Of an attempt that was made and did not fail. */
+  settle(attempt: Attempt, outcome: AttemptOutcome): Promise<void>;
 }
 
 export interface Limits {
@@ -38,9 +43,11 @@ export function remoteLimits(
   counter: { requests: Limit; logins: LoginLimit; registrations: Limit },
 ): Limits {
   const local = createLimits(config);
+  const { attempt, forgive } = config.RATE_LIMITER_LOGIN_ENABLED ? counter.logins : local.logins;
+  const { enter, settle } = config.LOGIN_BACKOFF_MAX > 0 ? counter.logins : local.logins;
   return {
     requests: local.requests && counter.requests,
-    logins: config.RATE_LIMITER_LOGIN_ENABLED ? counter.logins : local.logins,
+    logins: { attempt, forgive, enter, settle },
     registrations: config.RATE_LIMITER_REGISTRATION_ENABLED ? counter.registrations : local.registrations,
   };
 }
@@ -63,11 +70,17 @@ function createLimit(config: Config): Limit | null {
 }
 
 function createLoginLimit(config: Config): LoginLimit {
-  if (!config.RATE_LIMITER_LOGIN_ENABLED) return { attempt: async () => {}, forgive: async () => {} };
+  const backoff = new LoginBackoff({ after: config.LOGIN_BACKOFF_AFTER, longest: config.LOGIN_BACKOFF_MAX });
+  const turns: Pick<LoginLimit, 'enter' | 'settle'> = {
+    enter: (attempt) => backoff.enter(attempt),
+    settle: async (attempt, outcome) => backoff.settle(attempt, outcome),
+  };
+  if (!config.RATE_LIMITER_LOGIN_ENABLED) return { attempt: async () => {}, forgive: async () => {}, ...turns };
   const limiter = makeLimiter(config.RATE_LIMITER_LOGIN_POINTS, config.RATE_LIMITER_LOGIN_DURATION);
   return {
     attempt: (address) => consume(limiter, networkOf(address)),
     forgive: async (address) => void (await limiter.reward(networkOf(address))),
+    ...turns,
   };
 }
 

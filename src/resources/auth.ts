@@ -8,8 +8,9 @@ import { stepOf } from '../access/otp.js';
 import { assertPassword, hashPassword, verifyPassword } from '../access/passwords.js';
 import { digestToken, familyOf, makeRefreshToken, type Tokens } from '../access/tokens.js';
 import type { Config } from '../config.js';
-import { forbidden, invalidCredentials, invalidOtp, invalidPayload } from '../errors.js';
+import { forbidden, invalidCredentials, invalidOtp, invalidPayload, ServiceError } from '../errors.js';
 import type { LoginAccount, Logins, SessionKind } from '../execute/logins.js';
+import type { AttemptOutcome } from '../http/backoff.js';
 import type { CookieKind, Cookies } from '../http/cookies.js';
 import type { Exchange } from '../http/exchange.js';
 import type { LoginLimit } from '../http/limiter.js';
@@ -53,19 +54,34 @@ async function login(exchange: Exchange, services: AuthServices): Promise<Reply>
   const password = readText(body, 'password');
   const otp = body.otp === undefined || body.otp === null ? null : readText(body, 'otp');
   const mode = readChoice(body, 'mode', MODES) ?? 'json';
-  const { address } = exchange;
-  await services.loginLimit.attempt(address);
+  const { loginLimit } = services;
+  const attempt = { address: exchange.address, account: email };
+  await loginLimit.attempt(attempt.address);
+  await loginLimit.enter(attempt);
+  // Who did not wait for it is told nothing, and costs nothing more.
+  if (exchange.aborted) throw invalidCredentials();
+  const takeBack = async (outcome: AttemptOutcome): Promise<void> => {
+    await loginLimit.settle(attempt, outcome);
+    await loginLimit.forgive(attempt.address);
+  };
   const begun = performance.now();
   try {
     const account = await verify(email, password, services);
     const otpStep = await verifySecondFactor(account, otp, services);
     const reply = await enter(exchange, services, mode, account, otpStep);
-    await services.loginLimit.forgive(address);
+    await takeBack('good');
     return reply;
   } catch (error) {
+    if (!isGuess(error, otp)) await takeBack('void');
     await stall(begun, services.config.LOGIN_STALL_TIME);
     throw error;
   }
+}
+
+/** Whether an attempt failed because of what it brought; a missing one-time password is a question. */
+function isGuess(error: unknown, otp: string | null): boolean {
+  if (!(error instanceof ServiceError)) return false;
+  return error.code === 'INVALID_CREDENTIALS' || (error.code === 'INVALID_OTP' && otp !== null);
 }
 
 /** Unknown, wrong, suspended and locked look the same and take the same time. */

@@ -173,6 +173,10 @@ export class Crew implements Threads {
         return limits.logins.forgive(question.address);
       case 'count-registration':
         return limits.registrations(question.address);
+      case 'enter-login':
+        return limits.logins.enter(question.attempt);
+      case 'settle-login':
+        return limits.logins.settle(question.attempt, question.outcome);
     }
   }
 

@@ -48,6 +48,8 @@ export class Link {
     logins: {
       attempt: (address) => this.#do({ kind: 'count-login', address }),
       forgive: (address) => this.#do({ kind: 'forgive-login', address }),
+      enter: (attempt) => this.#do({ kind: 'enter-login', attempt }),
+      settle: (attempt, outcome) => this.#do({ kind: 'settle-login', attempt, outcome }),
     } satisfies LoginLimit,
     registrations: (address: string): Promise<void> => this.#do({ kind: 'count-registration', address }),
   };

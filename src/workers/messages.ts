@@ -6,6 +6,7 @@
 import type { Config } from '../config.js';
 import { type ErrorCode, ServiceError, StartError } from '../errors.js';
 import type { Checks } from '../execute/health.js';
+import type { Attempt, AttemptOutcome } from '../http/backoff.js';
 import type { Event } from '../observe.js';
 import type { Metric } from '../resources/metrics.js';
 import type { News } from '../serving.js';
@@ -64,7 +65,9 @@ export type Question =
   | { readonly kind: 'count-request'; readonly address: string }
   | { readonly kind: 'count-login'; readonly address: string }
   | { readonly kind: 'forgive-login'; readonly address: string }
-  | { readonly kind: 'count-registration'; readonly address: string };
+  | { readonly kind: 'count-registration'; readonly address: string }
+  | { readonly kind: 'enter-login'; readonly attempt: Attempt }
+  | { readonly kind: 'settle-login'; readonly attempt: Attempt; readonly outcome: AttemptOutcome };
 
 /** An error on its way: its class would be lost. */
 export type Failure =

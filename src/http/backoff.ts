@@ -1,0 +1,160 @@
+/**
+ * Failed logins slow the next ones down, and suspend nobody. Counted in the memory of each instance, by what was sent: an
+ * account that does not exist is counted like one that does, so nothing tells them apart.
+ *
+ * - An address that has failed too often is refused until its time has come: twice as long with each failure.
+ * - Attempts at an account that has been failed too often, from wherever, take turns. They wait for theirs, without a connection; from
+ *   an address that is suspicious who would wait too long is refused.
+ * - A stranger can keep nobody out: from an address that is not suspicious nobody waits longer than `PATIENCE`, and from one where
+ *   the same account came in before nobody waits at all, until guesses come from there too.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { LRUCache } from 'lru-cache';
+import { networkOf } from '../access/addresses.js';
+import { requestsExceeded } from '../errors.js';
+
+export interface BackoffLimits {
+  /** Failures that cost nothing. */
+  readonly after: number;
+  /** Milliseconds that an address has to wait at most; 0 for no backoff at all. */
+  readonly longest: number;
+}
+
+/** Where somebody tries to come in, and as whom. */
+export interface Attempt {
+  readonly address: string;
+  readonly account: string;
+}
+
+/** Whether it succeeded, or proved nothing: something else went wrong. A failure needs no word. */
+export type AttemptOutcome = 'good' | 'void';
+
+/** Milliseconds of the first wait. */
+const FIRST = 500;
+
+/** Milliseconds in which a failure is forgotten. */
+const FORGOTTEN = 30_000;
+
+/** Who mistypes a password does so a few times; so many failures in so many milliseconds make an address suspicious. */
+const SUSPICIOUS = 3;
+const REMEMBERED = 900_000;
+
+/** Milliseconds that a login waits for its turn at most. */
+const PATIENCE = 5_000;
+
+/** Logins that wait at the same time, all in all. */
+const MOST_WAITING = 1_000;
+
+/** Addresses, accounts and pairs of them that are remembered. */
+const MOST_REMEMBERED = 20_000;
+
+interface Failures {
+  /** Those that are not forgotten. */
+  count: number;
+  /** With the forgotten ones, but for those of long ago. */
+  total: number;
+  /** When the last one was. */
+  at: number;
+  /** When the turn of the next attempt is. */
+  turn: number;
+}
+
+type Memory = LRUCache<string, Failures>;
+
+export class LoginBackoff {
+  readonly #limits: BackoffLimits;
+  readonly #now: () => number;
+  readonly #addresses: Memory = new LRUCache({ max: MOST_REMEMBERED });
+  readonly #accounts: Memory = new LRUCache({ max: MOST_REMEMBERED });
+  /** Where accounts came in before, and how often they were failed from there since. */
+  readonly #known = new LRUCache<string, number>({ max: MOST_REMEMBERED });
+  #waiting = 0;
+
+  constructor(limits: BackoffLimits, now: () => number = () => performance.now()) {
+    this.#limits = limits;
+    this.#now = now;
+  }
+
+  /** Counts an attempt before its outcome is known, so that many at once are counted too; resolves when it may be made. */
+  async enter(attempt: Attempt): Promise<void> {
+    if (this.#limits.longest === 0) return;
+    const { address, account, pair } = namesOf(attempt);
+    const failed = this.#known.get(pair);
+    const from = this.#read(this.#addresses, address);
+    const suspicious = from.total >= SUSPICIOUS;
+    if (failed !== undefined) {
+      // Guesses come from there too: from then on it is a place like any other.
+      if (failed < this.#limits.after) this.#known.set(pair, failed + 1);
+      else this.#known.delete(pair);
+    } else this.#refuseUntil(from.at + this.#gap(from.count, this.#limits.longest));
+    const wait = failed === undefined ? this.#takeTurn(account, suspicious) : 0;
+    this.#count(this.#addresses, address);
+    this.#count(this.#accounts, account);
+    if (wait === 0) return;
+    this.#waiting++;
+    await sleep(wait);
+    this.#waiting--;
+  }
+
+  settle(attempt: Attempt, outcome: AttemptOutcome): void {
+    const { address, account, pair } = namesOf(attempt);
+    this.#discount(this.#addresses, address);
+    this.#discount(this.#accounts, account);
+    const failed = this.#known.get(pair);
+    if (outcome === 'good') this.#known.set(pair, 0);
+    else if (failed !== undefined) this.#known.set(pair, Math.max(failed - 1, 0));
+  }
+
+  #refuseUntil(time: number): void {
+    const wait = time - this.#now();
+    if (wait > 0) throw requestsExceeded(this.#limits.after, wait);
+  }
+
+  /** Answers how long it is until then. */
+  #takeTurn(account: string, suspicious: boolean): number {
+    const at = this.#read(this.#accounts, account);
+    const now = this.#now();
+    const gap = this.#gap(at.count, Math.min(this.#limits.longest, PATIENCE));
+    if (gap === 0) return 0;
+    const turn = Math.max(at.turn, at.at + gap, now);
+    const inTime = turn - now <= PATIENCE && this.#waiting < MOST_WAITING;
+    if (!inTime && suspicious) this.#refuseUntil(turn);
+    if (inTime) this.#accounts.set(account, { ...at, turn: turn + gap });
+    return this.#waiting < MOST_WAITING ? Math.min(turn - now, PATIENCE) : 0;
+  }
+
+  #gap(count: number, longest: number): number {
+    const { after } = this.#limits;
+    return count < after ? 0 : Math.min(FIRST * 2 ** (count - after), longest);
+  }
+
+  #read(memory: Memory, name: string): Failures {
+    const found = memory.get(name);
+    if (!found) return NONE;
+    const passed = this.#now() - found.at;
+    const count = Math.max(found.count - Math.floor(passed / FORGOTTEN), 0);
+    return { ...found, count, total: passed > REMEMBERED ? count : found.total };
+  }
+
+  #count(memory: Memory, name: string): void {
+    const { count, total, turn } = this.#read(memory, name);
+    memory.set(name, { count: count + 1, total: total + 1, at: this.#now(), turn });
+  }
+
+  /** Takes the last one back. */
+  #discount(memory: Memory, name: string): void {
+    const found = memory.get(name);
+    if (!found) return;
+    if (found.total <= 1) memory.delete(name);
+    else memory.set(name, { ...found, count: Math.max(found.count - 1, 0), total: found.total - 1 });
+  }
+}
+
+const NONE: Failures = { count: 0, total: 0, at: Number.NEGATIVE_INFINITY, turn: 0 };
+
+/** What a client says of itself may be of any length. */
+function namesOf({ address, account }: Attempt): { address: string; account: string; pair: string } {
+  const network = networkOf(address);
+  const name = account.toLowerCase().slice(0, 320);
+  return { address: network, account: name, pair: `${network} ${name}` };
+}
