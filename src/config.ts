@@ -4,12 +4,26 @@
  */
 import { availableParallelism } from 'node:os';
 import { StartError } from './errors.js';
-
-interface Option<Value> {
-  readonly initial: string | null;
-  readonly about: string;
-  readonly parse: (text: string) => Value;
-}
+import {
+  AUTOMATIC,
+  boolean,
+  choice,
+  connection,
+  cookieName,
+  domain,
+  duration,
+  encodings,
+  headerName,
+  integer,
+  type Option,
+  optional,
+  size,
+  text,
+  token,
+  url,
+  workers,
+  workersFor,
+} from './options.js';
 
 const SECURE = 'Send the cookie over TLS alone; auto: where PUBLIC_URL or a trusted proxy says https';
 
@@ -231,174 +245,4 @@ export function optionRows(): OptionRow[] {
     initial: option.initial ?? '',
     about: option.about,
   }));
-}
-
-function text(): Option<string>;
-function text(initial: string, about: string): Option<string>;
-function text(initial: string | null = null, about = ''): Option<string> {
-  return { initial, about, parse: (value) => value };
-}
-
-function optional<Value>(option: Option<Value>, about: string): Option<Value | null> {
-  return { initial: null, about, parse: option.parse };
-}
-
-function token(): Option<string> {
-  return {
-    initial: null,
-    about: '',
-    parse: (value) => {
-      if (!/^[\x21-\x7e]{16,255}$/.test(value))
-        throw new Error('must be 16 to 255 printable characters without spaces');
-      return value;
-    },
-  };
-}
-
-function url(): Option<string> {
-  return {
-    initial: null,
-    about: '',
-    parse: (value) => {
-      if (!URL.canParse(value) || !/^https?:$/.test(new URL(value).protocol))
-        throw new Error('must look like https://api.example.com');
-      return value.replace(/\/+$/, '');
-    },
-  };
-}
-
-function cookieName(initial: string, about: string): Option<string> {
-  return { initial, about, parse: (value) => matching(value, /^[\w.-]{1,100}$/, 'letters, digits, ".", "_" and "-"') };
-}
-
-function headerName(): Option<string> {
-  return { initial: null, about: '', parse: (value) => matching(value, /^[\w-]{1,100}$/, 'the name of a header') };
-}
-
-function domain(): Option<string> {
-  return {
-    initial: null,
-    about: '',
-    parse: (value) => matching(value, /^\.?[a-z0-9.-]{1,253}$/i, 'the name of a host'),
-  };
-}
-
-function matching(value: string, pattern: RegExp, wanted: string): string {
-  if (!pattern.test(value)) throw new Error(`must be ${wanted}, not "${value}"`);
-  return value;
-}
-
-function connection(): Option<string> {
-  return {
-    initial: null,
-    about: '',
-    parse: (value) => {
-      if (!URL.canParse(value) || !/^postgres(ql)?:$/.test(new URL(value).protocol)) {
-        throw new Error('must look like postgres://user:password@host:port/database');
-      }
-      return value;
-    },
-  };
-}
-
-function integer(initial: string | null, least: number, most: number, about = ''): Option<number> {
-  return {
-    initial,
-    about,
-    parse: (value) => {
-      const number = Number(value);
-      if (!/^\d+$/.test(value) || number < least || number > most) {
-        throw new Error(`must be a whole number from ${least} to ${most}, not "${value}"`);
-      }
-      return number;
-    },
-  };
-}
-
-/** Stands for a number that depends on the machine and on other options. */
-const AUTOMATIC = 0;
-
-/**
- * Threads worth having: half of the processors, since the others are PostgreSQL's, but not two where there are two of them; and
- * only as many as get two connections for reads each (bench/profile.md has the figures).
- */
-export function workersFor(processors: number, connections: number): number {
-  return Math.max(1, Math.min(Math.floor(processors / 2), Math.floor(connections / 2)));
-}
-
-const MOST_WORKERS = 256;
-
-function workers(initial: string, about: string): Option<number> {
-  const parse = (value: string): number => {
-    if (value === 'auto') return AUTOMATIC;
-    const wanted = /^\d+$/.test(value) ? Number(value) : Number.NaN;
-    if (!(wanted >= 1 && wanted <= MOST_WORKERS))
-      throw new Error(`must be a whole number from 1 to ${MOST_WORKERS}, or auto, not "${value}"`);
-    if (wanted > 1 && process.platform !== 'linux') throw new Error('only Linux lets several threads share a port');
-    return wanted;
-  };
-  return { initial, about, parse };
-}
-
-function boolean(initial: string, about: string): Option<boolean> {
-  return {
-    initial,
-    about,
-    parse: (value) => {
-      if (/^(true|1|yes|on)$/i.test(value)) return true;
-      if (/^(false|0|no|off)$/i.test(value)) return false;
-      throw new Error(`must be true or false, not "${value}"`);
-    },
-  };
-}
-
-function choice<Value extends string>(initial: Value, values: readonly Value[], about: string): Option<Value> {
-  return {
-    initial,
-    about: `${about}: ${values.join(', ')}`,
-    parse: (value) => {
-      const found = values.find((each) => each === value);
-      if (!found) throw new Error(`must be one of ${values.join(', ')}, not "${value}"`);
-      return found;
-    },
-  };
-}
-
-type Encoding = 'gzip' | 'brotli';
-const ENCODINGS: readonly Encoding[] = ['gzip', 'brotli'];
-
-/** In order of preference; none for off. */
-function encodings(initial: string, about: string): Option<readonly Encoding[]> {
-  return {
-    initial,
-    about,
-    parse: (value) => {
-      if (/^(off|false|no|0)$/i.test(value)) return [];
-      const names = value.split(',').map((each) => each.trim().toLowerCase());
-      const found = ENCODINGS.filter((each) => names.includes(each));
-      if (found.length !== names.length) throw new Error(`must be off, gzip, brotli or both, not "${value}"`);
-      return found.sort((one, other) => names.indexOf(one) - names.indexOf(other));
-    },
-  };
-}
-
-const DURATIONS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
-
-/** In milliseconds. */
-function duration(initial: string, about: string): Option<number> {
-  return { initial, about, parse: (value) => scaled(value, DURATIONS, 'ms', 'a duration such as 500ms, 30s or 15m') };
-}
-
-const SIZES: Readonly<Record<string, number>> = { b: 1, kb: 1_024, mb: 1_048_576, gb: 1_073_741_824 };
-
-/** In bytes. */
-function size(initial: string, about: string): Option<number> {
-  return { initial, about, parse: (value) => scaled(value, SIZES, 'b', 'a size such as 500kb or 1mb') };
-}
-
-function scaled(value: string, units: Readonly<Record<string, number>>, unit: string, wanted: string): number {
-  const match = /^(\d{1,12}(?:\.\d{1,6})?)\s*([a-z]*)$/i.exec(value.trim());
-  const factor = units[match?.[2]?.toLowerCase() || unit];
-  if (!match || factor === undefined) throw new Error(`must be ${wanted}, not "${value}"`);
-  return Math.round(Number(match[1]) * factor);
 }

@@ -38,7 +38,7 @@ t.test('the former default of an installation goes, a choice stays', async (t) =
     [7, 7],
   ] as const) {
     await sql`update service_settings set auth_login_attempts = ${before}`;
-    await sql`delete from service_migrations where name = '009_backoff.sql'`;
+    await sql`delete from service_migrations where name = '010_backoff.sql'`;
     await (await startTestService({ databaseUrl })).stop();
     const [row] = await sql`select auth_login_attempts from service_settings`;
     t.equal(row?.auth_login_attempts, after, `${before}`);

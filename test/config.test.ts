@@ -1,7 +1,8 @@
 /** Options: what an environment and flags may say, and how a wrong word is answered. */
 import { availableParallelism } from 'node:os';
 import t from 'tap';
-import { type Config, type OptionName, optionRows, readConfig, readFlags, workersFor } from '../src/config.js';
+import { type Config, type OptionName, optionRows, readConfig, readFlags } from '../src/config.js';
+import { workersFor } from '../src/options.js';
 
 t.test('without any word the service has its defaults', async (t) => {
   const config = readConfig({});

@@ -10,8 +10,9 @@ import { Agent } from 'node:http';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
-import { readConfig, workersFor } from '../src/config.js';
+import { readConfig } from '../src/config.js';
 import { packagePath } from '../src/files.js';
+import { workersFor } from '../src/options.js';
 import { centralConfig, shareOf } from '../src/workers/crew.js';
 import { cookieOf, failure, login, makeUser, post } from './accounts.js';
 import {
