@@ -5,7 +5,8 @@ import type { Condition, CursorCondition, Hop, OperandPlan, Order, ValuePlan } f
 import type { Operator } from '../request/ast.js';
 import type { Pattern } from '../sql/codec.js';
 import { alias, type Fragment, join, parameter, sql } from '../sql/fragment.js';
-import { asText, compileOperand, operandTypeName } from './operand.js';
+import type { Slot } from '../sql/parameter.js';
+import { asText, comparable, compileOperand, operandTypeName } from './operand.js';
 import { refersTo, Source, typeName } from './source.js';
 
 /** Null where the condition always holds. */
@@ -88,7 +89,7 @@ function compileComparison(
   value: ValuePlan | null,
   source: Source,
 ): Fragment {
-  const left = compileOperand(operand, source);
+  const left = comparable(operand, compileOperand(operand, source));
   switch (operator) {
     case 'null':
       return sql`${left} is null`;
@@ -103,6 +104,7 @@ function compileComparison(
   if (value.kind === 'caller') return compareWithCaller(left, operand, operator, value, source);
   const typed = { slot: value.slot, codec: value.codec, field: value.label, use: 'filter' } as const;
   const type = operandTypeName(operand);
+  if (value.codec === 'record' || value.codec === '_bytea') return compareRecords(left, operator, typed, type, source);
   switch (operator) {
     case 'eq':
     case 'neq':
@@ -139,6 +141,36 @@ function compileComparison(
       return test;
     }
   }
+}
+
+/**
+ * Arrays and composite values come as JSON, from which PostgreSQL makes them as it does in a write. A list of arrays is not a
+ * type of its own, so the entries of a list are rows.
+ */
+function compareRecords(
+  left: Fragment,
+  operator: Operator,
+  typed: { slot: Slot; codec: string; field: string; use: 'filter' },
+  type: Fragment,
+  { scope }: Source,
+): Fragment {
+  const record = alias(`x${scope.next()}`);
+  const made = (json: Fragment): Fragment => sql`json_to_record(${json}::json) as ${record} (v ${type})`;
+  if (operator === 'in' || operator === 'nin') {
+    const entry = alias(`e${scope.next()}`);
+    const list = sql`unnest(${parameter({ kind: 'list', ...typed })}::text[]) ${entry} (j)`;
+    const rows = sql`select ${record}.v from ${list} cross join lateral ${made(sql`${entry}.j`)}`;
+    return operator === 'in' ? sql`${left} in (${rows})` : sql`${left} not in (${rows})`;
+  }
+  if (operator === 'between' || operator === 'nbetween') {
+    const bound = (position: number): Fragment =>
+      sql`(select ${record}.v from ${made(parameter({ kind: 'entry', position, ...typed }))})`;
+    const range = sql`between ${bound(0)} and ${bound(1)}`;
+    return operator === 'between' ? sql`${left} ${range}` : sql`${left} not ${range}`;
+  }
+  const comparison = COMPARISONS[operator];
+  if (!comparison) throw new Error(`the operator ${operator} does not compare`);
+  return sql`${left} ${comparison} (select ${record}.v from ${made(parameter({ kind: 'value', ...typed }))})`;
 }
 
 /** A field of the caller may have several values: equality means one of them. */

@@ -3,7 +3,7 @@ import type { AggregatePlan, OperandPlan } from '../plan/plan.js';
 import type { Representation } from '../request/ast.js';
 import { alias, type Fragment, parameter, sql } from '../sql/fragment.js';
 import type { Shown } from './json.js';
-import { showField } from './output.js';
+import { base64, showField } from './output.js';
 import { refersTo, Source, typeName } from './source.js';
 
 export function compileOperand(operand: OperandPlan, source: Source, descending = false): Fragment {
@@ -138,10 +138,20 @@ export function showAggregate(aggregate: AggregatePlan, value: Fragment, as: Rep
   return exact && as !== 'number' ? { form: 'quoted', text: sql`${value}::text` } : { form: 'value', value };
 }
 
+/** `json` has no equality: as `jsonb` its values are compared by what they say. */
+export function comparable(operand: OperandPlan, value: Fragment): Fragment {
+  return isJsonText(operand) ? sql`${value}::jsonb` : value;
+}
+
+function isJsonText(operand: OperandPlan): boolean {
+  return operand.kind === 'field' && operand.field.column?.base_type === 'json';
+}
+
 /** The type of a value that is compared with the operand. */
 export function operandTypeName(operand: OperandPlan): Fragment {
   switch (operand.kind) {
     case 'field':
+      return isJsonText(operand) ? sql`jsonb` : typeName(operand.field);
     case 'key':
       return typeName(operand.field);
     case 'date':
@@ -166,5 +176,6 @@ export function operandTypeName(operand: OperandPlan): Fragment {
 export function asText(operand: OperandPlan, value: Fragment): Fragment {
   if (operand.kind === 'json') return value;
   const base = operand.kind === 'field' ? operand.field.column?.base_type : undefined;
+  if (base === 'bytea') return base64(value);
   return base === 'text' || base === 'varchar' || base === 'bpchar' || base === 'citext' ? value : sql`${value}::text`;
 }

@@ -1,7 +1,7 @@
 /** Values on their way out: how a column is shown in JSON. */
 import type { Field } from '../mirror/model.js';
 import type { Representation } from '../request/ast.js';
-import { type Fragment, sql } from '../sql/fragment.js';
+import { alias, type Fragment, sql } from '../sql/fragment.js';
 import type { Shown } from './json.js';
 
 /**
@@ -12,6 +12,7 @@ export function showField(column: Fragment, field: Field, as: Representation = '
   if (field.special.includes('conceal'))
     return { form: 'quoted', text: sql`case when ${column} is null then null else '**********' end` };
   const base = baseType(field);
+  if (field.column?.base_type === '_bytea' && as === 'default') return { form: 'value', value: base64Array(column) };
   if (as === 'text' && PLAIN.has(base)) return quoted(column, base);
   if (as === 'text' && !TEXTUAL.has(base)) return { form: 'value', value: sql`${column}::text` };
   switch (base) {
@@ -33,7 +34,7 @@ export function showField(column: Fragment, field: Field, as: Representation = '
     case 'uuid':
       return quoted(column, base);
     case 'bytea':
-      return { form: 'quoted', text: sql`translate(encode(${column}, 'base64'), E'\\n', '')` };
+      return { form: 'quoted', text: base64(column) };
     case 'timestamptz':
       if (field.type !== 'timestamp') break;
       return showInstant(column);
@@ -59,6 +60,17 @@ function baseType({ column }: Field): string {
 
 function quoted(column: Fragment, base: string): Shown {
   return { form: 'quoted', text: textOf(column, base) };
+}
+
+/** PostgreSQL breaks it into lines. */
+export function base64(column: Fragment): Fragment {
+  return sql`translate(encode(${column}, 'base64'), E'\\n', '')`;
+}
+
+/** Of one dimension; what has more is shown as PostgreSQL shows it. */
+function base64Array(column: Fragment): Fragment {
+  const entries = sql`select ${base64(sql`${alias('e')}.b`)} from unnest(${column}) with ordinality ${alias('e')} (b, n) order by ${alias('e')}.n`;
+  return sql`case when cardinality(${column}) = 0 or array_ndims(${column}) = 1 then array(${entries}) else ${column}::text[] end`;
 }
 
 /** As a cast to text, but of this type alone. */

@@ -6,7 +6,7 @@
  */
 import { performance } from 'node:perf_hooks';
 import { serviceUnavailable } from '../errors.js';
-import { arrayLiteral } from '../sql/codec.js';
+import { arrayLiteral } from '../sql/literal.js';
 import { Deadlines } from './deadlines.js';
 import type { Errand } from './errand.js';
 import { Lanes } from './lanes.js';

@@ -5,7 +5,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { StartError } from '../errors.js';
-import { arrayLiteral } from '../sql/codec.js';
+import { arrayLiteral } from '../sql/literal.js';
 import type { Client } from './wire-options.js';
 
 /** Without these values are written, read or looked up otherwise, or statements have no end. */

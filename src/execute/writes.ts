@@ -8,6 +8,7 @@ import { journalOf } from '../compile/activity.js';
 import { compileDelete } from '../compile/delete.js';
 import { compileSort } from '../compile/sort.js';
 import { compileWrite } from '../compile/write.js';
+import { writeJson } from '../digits.js';
 import { invalidPayload, ServiceError } from '../errors.js';
 import { type Collection, collectionOf, type Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
@@ -193,10 +194,10 @@ export class Writes {
       const statement = this.#statements.get(shape, model, () => compileDelete(collection, rule, journalOf(model)));
       await this.#transaction(async (session) => {
         const found = await this.#keys(collection, selected, caller, session, 'delete');
-        const keys = await checkKeys(collection, found);
-        checkRows(keys.length, this.#limits.maxRows);
+        await checkKeys(collection, found);
+        checkRows(found.length, this.#limits.maxRows);
         const send = (): Promise<unknown> =>
-          session.cell(statement.text, bind(statement.parameters, [keys, JSON.stringify(author)], caller));
+          session.cell(statement.text, bind(statement.parameters, [found, JSON.stringify(author)], caller));
         if (!decidesAccess(name)) return void (await send());
         await keepAdministrators(this.#database, session, caller, send);
         session.afterwards(this.#changedAccess);
@@ -311,7 +312,7 @@ export class Writes {
     const statement = this.#statements.get(shape, model, () =>
       compileWrite(plan, { receipts, journal: journalOf(model) }),
     );
-    const document = JSON.stringify({ ...input, nodes: await hashSecrets(input.nodes) });
+    const document = writeJson({ ...input, nodes: await hashSecrets(input.nodes) });
     const values = receipt ? [document, receipt.id, receipt.fingerprint, this.#limits.receiptLifetime] : [document];
     const parameters = bind(statement.parameters, values, caller);
     return { text: statement.text, parameters, prepare: this.#statements.isKnown(statement), columns: null };

@@ -2,11 +2,8 @@
 import {
   GraphQLBoolean,
   type GraphQLFieldConfigMap,
-  GraphQLFloat,
-  GraphQLID,
   GraphQLInputObjectType,
   type GraphQLInputType,
-  GraphQLInt,
   GraphQLList,
   type GraphQLNamedType,
   GraphQLNonNull,
@@ -27,8 +24,11 @@ import { extend } from './meaning.js';
 import {
   BIG_INT_SCALAR,
   DATE_SCALAR,
+  FLOAT_SCALAR,
   GEOMETRY_SCALAR,
   HASH_SCALAR,
+  ID_SCALAR,
+  INT_SCALAR,
   JSON_FILTER_SCALAR,
   JSON_SCALAR,
   STRING_OR_FLOAT_SCALAR,
@@ -42,7 +42,7 @@ type Part = (typeof DATE_PARTS)[number] | (typeof TIME_PARTS)[number] | 'count';
 function functions(name: string, parts: readonly Part[], more: GraphQLFieldConfigMap<unknown, unknown> = {}) {
   const fields = parts.map((part) => [
     part,
-    { type: GraphQLInt, extensions: extend({ kind: 'function', call: part }) },
+    { type: INT_SCALAR, extensions: extend({ kind: 'function', call: part }) },
   ]);
   return new GraphQLObjectType({ name, fields: { ...Object.fromEntries(fields), ...more } });
 }
@@ -79,9 +79,10 @@ const NUMBER_OPERATORS = operators('number', STRING_OR_FLOAT_SCALAR, ORDERED);
 const BIG_INT_OPERATORS = operators('big_int', BIG_INT_SCALAR, ORDERED);
 const DATE_OPERATORS = operators('date', GraphQLString, ORDERED);
 const BOOLEAN_OPERATORS = operators('boolean', GraphQLBoolean, ['eq', 'neq', ...PRESENCE]);
-const ID_OPERATORS = operators('id', GraphQLID, EQUALITY);
+const ID_OPERATORS = operators('id', ID_SCALAR, EQUALITY);
 const HASH_OPERATORS = operators('hash', HASH_SCALAR, ['empty', 'nempty', ...PRESENCE]);
-const JSON_OPERATORS = operators('json', JSON_SCALAR, [...PRESENCE, 'json']);
+const JSON_OPERATORS = operators('json', JSON_SCALAR, [...EQUALITY, 'json']);
+const ARRAY_OPERATORS = operators('array', JSON_SCALAR, ORDERED);
 const GEOMETRY_OPERATORS = operators('geometry', GEOMETRY_SCALAR, ['eq', 'neq', ...PRESENCE, ...SHAPE_OPERATORS]);
 
 function functionFilter(name: string, parts: readonly Part[]) {
@@ -126,18 +127,18 @@ export interface ValueType {
 /** How a column is shown, and what is accepted for it. */
 export function valueTypeOf(field: Field): ValueType {
   if (isSecret(field)) return { type: HASH_SCALAR, as: 'default' };
-  if (field.column?.is_primary_key || field.type === 'uuid') return { type: GraphQLID, as: 'text' };
+  if (field.column?.is_primary_key || field.type === 'uuid') return { type: ID_SCALAR, as: 'text' };
   if (field.column?.is_array) return { type: JSON_SCALAR, as: 'default' };
   if (field.type.startsWith('geometry')) return { type: GEOMETRY_SCALAR, as: 'default' };
   switch (field.type) {
     case 'integer':
-      return { type: GraphQLInt, as: 'default' };
+      return { type: INT_SCALAR, as: 'default' };
     case 'bigInteger':
       return { type: BIG_INT_SCALAR, as: 'default' };
     case 'decimal':
-      return { type: GraphQLFloat, as: 'number' };
+      return { type: FLOAT_SCALAR, as: 'number' };
     case 'float':
-      return { type: GraphQLFloat, as: 'default' };
+      return { type: FLOAT_SCALAR, as: 'default' };
     case 'boolean':
       return { type: GraphQLBoolean, as: 'default' };
     case 'date':
@@ -159,6 +160,7 @@ export function valueTypeOf(field: Field): ValueType {
 export function operatorsOf(field: Field): GraphQLInputObjectType {
   if (isSecret(field)) return HASH_OPERATORS;
   if (field.type.startsWith('geometry')) return GEOMETRY_OPERATORS;
+  if (field.column?.is_array) return ARRAY_OPERATORS;
   switch (field.type) {
     case 'integer':
     case 'decimal':
@@ -184,21 +186,18 @@ export function operatorsOf(field: Field): GraphQLInputObjectType {
 
 export const DELETE_ONE = new GraphQLObjectType({
   name: 'delete_one',
-  fields: { id: { type: new GraphQLNonNull(GraphQLID) } },
+  fields: { id: { type: new GraphQLNonNull(ID_SCALAR) } },
 });
 
 export const DELETE_MANY = new GraphQLObjectType({
   name: 'delete_many',
-  fields: { ids: { type: new GraphQLNonNull(new GraphQLList(new GraphQLNonNull(GraphQLID))) } },
+  fields: { ids: { type: new GraphQLNonNull(new GraphQLList(new GraphQLNonNull(ID_SCALAR))) } },
 });
 
 export const NUMBERS: ReadonlySet<string> = new Set(['integer', 'bigInteger', 'decimal', 'float']);
 
 /** Types that documents may name although no collection has led to them yet. */
 export const COMMON_TYPES: readonly GraphQLNamedType[] = [
-  GraphQLInt,
-  GraphQLFloat,
-  GraphQLID,
   ...[
     BIG_INT_SCALAR,
     DATE_SCALAR,
@@ -210,7 +209,7 @@ export const COMMON_TYPES: readonly GraphQLNamedType[] = [
   ],
   ...[DATE_FUNCTIONS, TIME_FUNCTIONS, MOMENT_FUNCTIONS, COUNT_FUNCTIONS, JSON_FUNCTIONS],
   ...[STRING_OPERATORS, NUMBER_OPERATORS, BIG_INT_OPERATORS, DATE_OPERATORS, BOOLEAN_OPERATORS],
-  ...[ID_OPERATORS, HASH_OPERATORS, JSON_OPERATORS, GEOMETRY_OPERATORS],
+  ...[ID_OPERATORS, HASH_OPERATORS, JSON_OPERATORS, ARRAY_OPERATORS, GEOMETRY_OPERATORS],
   ...[DATE_FUNCTION_FILTER, TIME_FUNCTION_FILTER, MOMENT_FUNCTION_FILTER, COUNT_FUNCTION_FILTER],
   ...[DELETE_ONE, DELETE_MANY],
 ];

@@ -5,7 +5,6 @@
  * in the place of a list is a list of one.
  */
 import {
-  GraphQLID,
   type GraphQLInputFieldConfig,
   GraphQLInputObjectType,
   type GraphQLInputType,
@@ -17,7 +16,7 @@ import { type Collection, type Field, needsValue } from '../mirror/model.js';
 import { valueTypeOf } from './common.js';
 import { STAGED } from './meaning.js';
 import { expressibleFields, isExpressible, type TypeNames } from './names.js';
-import { JSON_SCALAR } from './scalars.js';
+import { ID_SCALAR, JSON_SCALAR } from './scalars.js';
 import type { Sight } from './sight.js';
 import { describe, isStamped } from './types.js';
 
@@ -90,7 +89,7 @@ export class InputTypes {
   #fields(collection: Collection, actions: readonly Action[], strict: boolean): Fields {
     const fields: Fields = {};
     // The key names the item, whether or not it may be written.
-    if (!strict) fields[collection.primaryKey.name] = { type: GraphQLID };
+    if (!strict) fields[collection.primaryKey.name] = { type: ID_SCALAR };
     for (const field of new Set(actions.flatMap((action) => this.#writable(collection, action)))) {
       const type = this.#type(field);
       if (!type) continue;
@@ -123,7 +122,7 @@ export class InputTypes {
 
 function staged(self: GraphQLInputObjectType): Fields {
   const items = { type: new GraphQLList(new GraphQLNonNull(self)) };
-  return { create: items, update: items, delete: { type: new GraphQLList(GraphQLID) } };
+  return { create: items, update: items, delete: { type: new GraphQLList(ID_SCALAR) } };
 }
 
 function isRequired(field: Field): boolean {

@@ -63,7 +63,7 @@ function checkCalls(steps: readonly MutationStep[]): void {
 }
 
 function contextOf(limits: ParseLimits): DocumentContext {
-  return { values: new ValueList(limits.nodes), limits };
+  return { values: new ValueList(limits.nodes), limits, typed: true };
 }
 
 function readStep(

@@ -41,6 +41,7 @@ export type GeneratedKind =
   | 'aggregated'
   | 'aggregated count'
   | 'aggregated fields'
+  | 'aggregated sums'
   | 'aggregated extremes'
   | 'union';
 
@@ -53,6 +54,7 @@ const SPELLINGS: readonly (readonly [GeneratedKind, (collection: string) => stri
   ['aggregated', (name) => `${name}_aggregated`],
   ['aggregated count', (name) => `${name}_aggregated_count`],
   ['aggregated fields', (name) => `${name}_aggregated_fields`],
+  ['aggregated sums', (name) => `${name}_aggregated_sums`],
   ['aggregated extremes', (name) => `${name}_aggregated_extremes`],
 ];
 

@@ -40,7 +40,7 @@ export function readQueryOperation(
   raw: Raw,
   limits: ParseLimits,
 ): QueryReading {
-  const context: DocumentContext = { values: new ValueList(limits.nodes), limits };
+  const context: DocumentContext = { values: new ValueList(limits.nodes), limits, typed: true };
   const { schema, fragments } = document;
   const selections = new Selections({ schema, fragments, variables: raw.variables }, context);
   const type = schema.getQueryType() as GraphQLObjectType;

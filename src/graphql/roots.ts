@@ -2,7 +2,6 @@
 import {
   GraphQLBoolean,
   type GraphQLFieldConfig,
-  GraphQLID,
   GraphQLList,
   GraphQLNonNull,
   type GraphQLObjectType,
@@ -14,7 +13,7 @@ import { DELETE_MANY, DELETE_ONE } from './common.js';
 import type { InputTypes } from './inputs.js';
 import { extend, type RootMeaning } from './meaning.js';
 import { isExpressible, rootName } from './names.js';
-import { JSON_SCALAR, VOID_SCALAR } from './scalars.js';
+import { ID_SCALAR, JSON_SCALAR, VOID_SCALAR } from './scalars.js';
 import { SERVICE_FIELDS } from './services.js';
 import type { RootScope, Sight } from './sight.js';
 import type { ObjectTypes } from './types.js';
@@ -83,7 +82,7 @@ function addDerived(fields: RootFields, collection: Collection, type: GraphQLObj
   if (collection.fields.has(collection.primaryKey.name)) {
     add(`${root}_by_id`, () => ({
       type,
-      args: { id: { type: new GraphQLNonNull(GraphQLID) } },
+      args: { id: { type: new GraphQLNonNull(ID_SCALAR) } },
       extensions: meaning({ kind: 'item', collection: name, codec: collection.primaryKey.column?.base_type ?? 'text' }),
     }));
   }
@@ -156,7 +155,7 @@ function addUpdates(
   const data = { type: new GraphQLNonNull(input) };
   fields[`update_${root}_items`] = {
     type: many,
-    args: { ids: { type: new GraphQLNonNull(new GraphQLList(GraphQLID)) }, data, ...args },
+    args: { ids: { type: new GraphQLNonNull(new GraphQLList(ID_SCALAR)) }, data, ...args },
     extensions: meaning({ kind: 'update', collection: name, many: true, readable }),
   };
   fields[`update_${root}_batch`] = {
@@ -166,7 +165,7 @@ function addUpdates(
   };
   fields[`update_${root}_item`] = {
     type: one,
-    args: { id: { type: new GraphQLNonNull(GraphQLID) }, data },
+    args: { id: { type: new GraphQLNonNull(ID_SCALAR) }, data },
     extensions: meaning({ kind: 'update', collection: name, many: false, readable }),
   };
 }
@@ -175,12 +174,12 @@ function addDeletes(fields: RootFields, { name, ...collection }: Collection): vo
   const root = rootName({ name, ...collection });
   fields[`delete_${root}_items`] = {
     type: DELETE_MANY,
-    args: { ids: { type: new GraphQLNonNull(new GraphQLList(GraphQLID)) } },
+    args: { ids: { type: new GraphQLNonNull(new GraphQLList(ID_SCALAR)) } },
     extensions: meaning({ kind: 'delete', collection: name, many: true, readable: false }),
   };
   fields[`delete_${root}_item`] = {
     type: DELETE_ONE,
-    args: { id: { type: new GraphQLNonNull(GraphQLID) } },
+    args: { id: { type: new GraphQLNonNull(ID_SCALAR) } },
     extensions: meaning({ kind: 'delete', collection: name, many: false, readable: false }),
   };
 }

@@ -2,7 +2,8 @@
  * The scalars beside GraphQL's own. Values on their way out are written by PostgreSQL, so only input is read here; what a
  * value must be to fit its column is the planner's business.
  */
-import { GraphQLError, GraphQLScalarType, Kind, type ValueNode } from 'graphql';
+import { GraphQLError, GraphQLFloat, GraphQLID, GraphQLInt, GraphQLScalarType, Kind, type ValueNode } from 'graphql';
+import { Digits, readNumber } from '../digits.js';
 
 type Variables = Readonly<Record<string, unknown>> | null | undefined;
 
@@ -23,12 +24,44 @@ export const GEOMETRY_SCALAR = new GraphQLScalarType({
   parseLiteral: (node, variables) => literalValue(node, variables),
 });
 
+/**
+ * GraphQL's own scalars of numbers, which keep the digits of what they are given; a float may also be what JSON has no number for.
+ */
+export const FLOAT_SCALAR = new GraphQLScalarType({
+  ...GraphQLFloat.toConfig(),
+  parseValue: (value) => {
+    if (value instanceof Digits || isNotFinite(value)) return value;
+    return GraphQLFloat.parseValue(value);
+  },
+  parseLiteral: (node, variables) => {
+    if (node.kind === Kind.INT || node.kind === Kind.FLOAT) return readNumber(node.value);
+    if (node.kind === Kind.STRING && isNotFinite(node.value)) return node.value;
+    return GraphQLFloat.parseLiteral(node, variables);
+  },
+});
+
+export const INT_SCALAR = new GraphQLScalarType({
+  ...GraphQLInt.toConfig(),
+  parseValue: (value) => GraphQLInt.parseValue(value instanceof Digits ? Number(value) : value),
+});
+
+export const ID_SCALAR = new GraphQLScalarType({
+  ...GraphQLID.toConfig(),
+  parseValue: (value) =>
+    value instanceof Digits && /^-?\d+$/.test(value.text) ? value.text : GraphQLID.parseValue(value),
+});
+
+function isNotFinite(value: unknown): boolean {
+  return value === 'NaN' || value === 'Infinity' || value === '-Infinity';
+}
+
 /** Numbers beyond what JavaScript holds exactly: text on the way out, text or an integer on the way in. */
 export const BIG_INT_SCALAR = new GraphQLScalarType({
   name: 'GraphQLBigInt',
   description: 'A 64-bit integer, written as a string so that no digit is lost.',
   parseValue: (value) => {
     if (typeof value === 'string' || (typeof value === 'number' && Number.isInteger(value))) return String(value);
+    if (value instanceof Digits) return value.text.replace(/\.0+$/, '');
     throw new GraphQLError('A big integer is a string or a whole number');
   },
   parseLiteral: (node) => {
@@ -42,7 +75,7 @@ export const STRING_OR_FLOAT_SCALAR = new GraphQLScalarType({
   name: 'GraphQLStringOrFloat',
   description: 'A number, or a text that stands for one.',
   parseValue: (value) => {
-    if (typeof value === 'string' || typeof value === 'number') return value;
+    if (typeof value === 'string' || typeof value === 'number' || value instanceof Digits) return value;
     throw new GraphQLError('A number or a text is needed');
   },
   parseLiteral: (node) => {
@@ -91,7 +124,7 @@ function literalValue(node: ValueNode, variables: Variables): unknown {
       return node.value;
     case Kind.INT:
     case Kind.FLOAT:
-      return Number(node.value);
+      return readNumber(node.value);
     case Kind.NULL:
       return null;
     case Kind.LIST:

@@ -23,6 +23,7 @@ import type { ParseContext } from '../request/query.js';
 import { type Arguments, readQuery } from './arguments.js';
 import { at, type FieldPlace, placeOf } from './failure.js';
 import { collectionOfType, meaningOf } from './meaning.js';
+import { BIG_INT_SCALAR } from './scalars.js';
 
 export type Path = readonly (string | number)[];
 type Variables = Record<string, unknown>;
@@ -94,7 +95,8 @@ export class Selections {
         const expression = parseExpression(member.name.value, 'aggregate', this.#context);
         const aggregate: Aggregate = { function: meaning.function, field: expression };
         aggregates.push(aggregate);
-        return { kind: 'aggregate', output: key, aggregate, as: 'number' };
+        const shown = getNamedType(inner.getFields()[member.name.value]?.type);
+        return { kind: 'aggregate', output: key, aggregate, as: shown === BIG_INT_SCALAR ? 'default' : 'number' };
       });
       return { kind: 'object', output, fields: members };
     });

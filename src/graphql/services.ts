@@ -6,7 +6,6 @@ import {
   GraphQLBoolean,
   GraphQLEnumType,
   type GraphQLFieldConfigArgumentMap,
-  GraphQLID,
   GraphQLInputObjectType,
   type GraphQLInputType,
   GraphQLInt,
@@ -19,7 +18,7 @@ import {
   getNamedType,
   isObjectType,
 } from 'graphql';
-import { BIG_INT_SCALAR, JSON_SCALAR } from './scalars.js';
+import { BIG_INT_SCALAR, ID_SCALAR, JSON_SCALAR } from './scalars.js';
 
 export interface ServiceField {
   readonly operation: 'query' | 'mutation';
@@ -255,7 +254,7 @@ export const SERVICE_FIELDS: Readonly<Record<string, ServiceField>> = {
     'POST',
     '/utils/sort/:collection',
     GraphQLBoolean,
-    { ...text('collection'), ...required('item', GraphQLID), ...required('to', GraphQLID) },
+    { ...text('collection'), ...required('item', ID_SCALAR), ...required('to', ID_SCALAR) },
     'rest',
   ),
   create_collections_item: act('POST', '/collections', COLLECTION, required('data', COLLECTION_INPUT), 'data'),

@@ -5,8 +5,6 @@
 import {
   type GraphQLFieldConfig,
   type GraphQLFieldConfigArgumentMap,
-  GraphQLFloat,
-  GraphQLInt,
   GraphQLList,
   type GraphQLNamedType,
   GraphQLNonNull,
@@ -22,7 +20,7 @@ import { functionsOf, NUMBERS, valueTypeOf } from './common.js';
 import type { FilterTypes } from './filters.js';
 import { extend, typeExtensions } from './meaning.js';
 import { expressibleFields, isExpressible, type TypeNames } from './names.js';
-import { JSON_SCALAR } from './scalars.js';
+import { BIG_INT_SCALAR, FLOAT_SCALAR, INT_SCALAR, JSON_SCALAR } from './scalars.js';
 import type { Sight } from './sight.js';
 
 type FieldConfig = GraphQLFieldConfig<unknown, unknown>;
@@ -70,9 +68,9 @@ export class ObjectTypes {
     const made: GraphQLFieldConfigArgumentMap = {
       filter: { type: this.#filters.filter(collection.name) },
       sort: { type: new GraphQLList(GraphQLString) },
-      limit: { type: GraphQLInt },
-      offset: { type: GraphQLInt },
-      page: { type: GraphQLInt },
+      limit: { type: INT_SCALAR },
+      offset: { type: INT_SCALAR },
+      page: { type: INT_SCALAR },
       search: { type: GraphQLString },
     };
     this.#arguments.set(collection.name, made);
@@ -91,7 +89,7 @@ export class ObjectTypes {
   #aggregatedFields(collection: Collection): Fields {
     const fields = expressibleFields(collection).filter((field) => field.column && !isSecret(field));
     const numbers = fields.filter((field) => NUMBERS.has(field.type) && !field.column?.is_array);
-    const inner = (suffix: 'count' | 'fields' | 'extremes', of: readonly Field[], type: typeof extremeType) =>
+    const inner = (suffix: 'count' | 'fields' | 'sums' | 'extremes', of: readonly Field[], type: typeof extremeType) =>
       of.length === 0
         ? null
         : this.#make({
@@ -100,17 +98,17 @@ export class ObjectTypes {
           });
     const functions = (names: readonly AggregateFunction[], type: GraphQLObjectType | null): Fields =>
       type ? Object.fromEntries(names.map((name) => [name, functionField(name, type)])) : {};
+    const averages = inner('fields', numbers, () => FLOAT_SCALAR);
+    const hasBig = numbers.some((field) => numberType(field) === BIG_INT_SCALAR);
     return {
       group: { type: JSON_SCALAR, extensions: extend({ kind: 'groups' }) },
-      countAll: { type: GraphQLInt, extensions: extend({ kind: 'rows' }) },
+      countAll: { type: INT_SCALAR, extensions: extend({ kind: 'rows' }) },
       ...functions(
         ['count', 'countDistinct'],
-        inner('count', fields, () => GraphQLInt),
+        inner('count', fields, () => INT_SCALAR),
       ),
-      ...functions(
-        ['avg', 'sum', 'avgDistinct', 'sumDistinct'],
-        inner('fields', numbers, () => GraphQLFloat),
-      ),
+      ...functions(['avg', 'avgDistinct'], averages),
+      ...functions(['sum', 'sumDistinct'], hasBig ? inner('sums', numbers, numberType) : averages),
       ...functions(['min', 'max'], inner('extremes', fields.filter(isOrdered), extremeType)),
     };
   }
@@ -197,7 +195,12 @@ function isOrdered(field: Field): boolean {
 }
 
 function extremeType(field: Field): GraphQLOutputType {
-  return NUMBERS.has(field.type) ? GraphQLFloat : valueTypeOf(field).type;
+  return NUMBERS.has(field.type) ? numberType(field) : valueTypeOf(field).type;
+}
+
+/** Of sums and extremes: whole numbers beyond what a float holds stay texts. */
+function numberType(field: Field): GraphQLOutputType {
+  return field.type === 'bigInteger' ? BIG_INT_SCALAR : FLOAT_SCALAR;
 }
 
 export function describe(note: unknown): string | undefined {

@@ -1,9 +1,12 @@
 /** Values of a payload, checked against their columns and written as PostgreSQL reads them from JSON. */
 import { createHash } from 'node:crypto';
+import { Digits, hasLongExponent } from '../digits.js';
 import { failedValidation, invalidPayload } from '../errors.js';
 import type { Column, Field } from '../mirror/model.js';
-import { isWithin, NUMBER, RANGES, UUID } from '../sql/codec.js';
+import { isWithin, NOT_FINITE, NUMBER, RANGES, UUID } from '../sql/codec.js';
+import { elementBytes, hexOf, hstoreOf } from '../sql/literal.js';
 import { isClock, isMoment, readMoment } from '../sql/moment.js';
+import { isComposite } from './names.js';
 
 /** Passwords and the like: replaced by their hash before the statement is sent. A class, so that no value of a payload is one. */
 export class Secret {
@@ -32,7 +35,29 @@ export function checkValue(field: Field, value: unknown, path: string): unknown 
   if (field.type === 'binary') return checkBinary(value, path);
   if (field.type.startsWith('geometry')) return typeof value === 'string' ? value : JSON.stringify(value);
   if (column.is_array) return checkArray(value, field, column, path);
-  return checkScalar(value, field, column, path);
+  return checkSingle(value, field, column, path);
+}
+
+/** A value that is no array; objects are those of composite types and of hstore, as they are shown. */
+function checkSingle(value: unknown, field: Field, column: Column, path: string): unknown {
+  if (!isObject(value)) return checkScalar(value, field, column, path);
+  if (column.base_type === 'hstore') return checkPairs(value, path);
+  return isComposite(column) ? checkJson(value, column, path) : checkScalar(value, field, column, path);
+}
+
+function checkPairs(value: object, path: string): string {
+  const plain = Object.fromEntries(Object.entries(value).map(([key, each]) => [key, textOfDigits(each)]));
+  const pairs = hstoreOf(plain);
+  if (pairs === null) throw misfit(path, 'an object of texts');
+  return pairs;
+}
+
+function isObject(value: unknown): value is object {
+  return value !== null && typeof value === 'object' && !Array.isArray(value) && !(value instanceof Digits);
+}
+
+function textOfDigits(value: unknown): unknown {
+  return value instanceof Digits ? value.text : value;
 }
 
 /** Of a secret that is long and random: it can be found by its digest, as a password cannot by its hash. */
@@ -51,8 +76,6 @@ function checkScalar(value: unknown, field: Field, column: Column, path: string)
   const range = RANGES.get(type);
   if (range) {
     if (typeof value === 'boolean' || !/^[+-]?\d{1,40}(\.0*)?$/.test(text)) throw misfit(path, 'a whole number');
-    if (typeof value === 'number' && !Number.isSafeInteger(value))
-      throw misfit(path, 'a number that JSON can hold exactly: send it as a string');
     const digits = text.replace('+', '').replace(/\..*$/, '');
     if (!isWithin(range, digits)) throw failedValidation(field, 'out_of_range', path);
     return String(BigInt(digits));
@@ -73,7 +96,7 @@ function checkScalar(value: unknown, field: Field, column: Column, path: string)
 }
 
 function scalarText(value: unknown, field: Field, path: string): string {
-  if (typeof value === 'object') {
+  if (typeof value === 'object' && !(value instanceof Digits)) {
     throw misfit(path, TEXTS.has(field.column?.base_type ?? '') ? 'a text' : 'a single value');
   }
   const text = String(value);
@@ -85,37 +108,42 @@ function scalarText(value: unknown, field: Field, path: string): string {
 function checkArray(value: unknown, field: Field, column: Column, path: string): unknown {
   if (!Array.isArray(value)) throw misfit(path, 'a list');
   const element = { ...column, base_type: column.base_type.replace(/^_/, ''), is_array: false, max_length: null };
+  const isDocument = element.base_type === 'json' || element.base_type === 'jsonb';
   return value.map((each, position) => {
     const place = `${path}.${position}`;
     if (each === null) return null;
-    return Array.isArray(each) ? checkArray(each, field, column, place) : checkScalar(each, field, element, place);
+    if (isDocument) return checkJson(each, element, place);
+    if (element.base_type === 'bytea' && !Array.isArray(each)) return checkBinary(each, place, elementBytes);
+    return Array.isArray(each) ? checkArray(each, field, column, place) : checkSingle(each, field, element, place);
   });
 }
 
 /** `jsonb` keeps texts, which cannot hold NUL; `json` keeps what was written. */
 function checkJson(value: unknown, column: Column, path: string): unknown {
   try {
+    if (hasLongExponent(value)) throw misfit(path, 'a JSON value whose numbers have exponents of at most three digits');
     if (!/\\u0000|\\ud[89a-f]/i.test(JSON.stringify(value)) || column.base_type !== 'jsonb') return value;
-  } catch {
-    throw misfit(path, 'a JSON value that is less deep');
+  } catch (error) {
+    throw error instanceof RangeError ? misfit(path, 'a JSON value that is less deep') : error;
   }
   throw misfit(path, 'a JSON value without NUL characters and unpaired surrogates');
 }
 
 function checkNumber(value: unknown, text: string, field: Field, column: Column, path: string): string {
+  if (typeof value === 'string' && NOT_FINITE.test(text)) return text;
   if (typeof value === 'boolean' || !NUMBER.test(text)) throw misfit(path, 'a number');
-  if (typeof value === 'number' && column.base_type === 'numeric' && Math.abs(value) > Number.MAX_SAFE_INTEGER) {
-    throw misfit(path, 'a number that JSON can hold exactly: send it as a string');
-  }
   const { numeric_precision: precision, numeric_scale: scale } = column;
-  if (
-    column.base_type === 'numeric' &&
-    precision !== null &&
-    Math.abs(Number(text)) >= 10 ** (precision - (scale ?? 0))
-  ) {
+  if (column.base_type === 'numeric' && precision !== null && wholeDigits(text) > precision - (scale ?? 0))
     throw failedValidation(field, 'out_of_range', path);
-  }
   return text;
+}
+
+/** The digits before the point, of a number other than zero. */
+function wholeDigits(text: string): number {
+  const [, whole = '', exponent] = /^[+-]?0*(\d*)[^e]*(e.*)?$/i.exec(text) ?? [];
+  if (exponent === undefined) return whole.length;
+  const number = Math.abs(Number(text));
+  return number < 1 ? 0 : Math.floor(Math.log10(number)) + 1;
 }
 
 /** A day that the month does not have is refused here, where the field is known. */
@@ -130,9 +158,10 @@ function checkCsv(value: unknown, field: Field, path: string): string {
   return scalarText(value, field, path);
 }
 
-function checkBinary(value: unknown, path: string): string {
-  if (typeof value !== 'string' || !/^[A-Za-z0-9+/]*={0,2}$/.test(value)) throw misfit(path, 'base64');
-  return `\\x${Buffer.from(value, 'base64').toString('hex')}`;
+function checkBinary(value: unknown, path: string, read = hexOf): string {
+  const bytes = typeof value === 'string' ? read(value) : null;
+  if (bytes === null) throw misfit(path, 'base64');
+  return bytes;
 }
 
 function misfit(path: string, wanted: string): Error {

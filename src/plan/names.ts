@@ -1,6 +1,6 @@
 /** Names of a request become objects of the model: fields, steps along relations, functions of fields. */
 import { forbiddenField, invalidQuery } from '../errors.js';
-import { type Collection, type Field, isSecret, type ManyToAny, type Model } from '../mirror/model.js';
+import { type Collection, type Column, type Field, isSecret, type ManyToAny, type Model } from '../mirror/model.js';
 import type { Call, Expression } from '../request/ast.js';
 import { wholeOf } from './access.js';
 import type { AnyStep, Hop, OneStep, OperandPlan, Step } from './plan.js';
@@ -77,7 +77,7 @@ export function hopOf(model: Model, origin: Collection, field: Field): Hop | nul
 export function operandType(operand: OperandPlan): { codec: string; label: string } {
   switch (operand.kind) {
     case 'field':
-      return { codec: operand.field.column?.base_type ?? 'text', label: operand.field.name };
+      return { codec: codecOf(operand.field), label: operand.field.name };
     case 'date':
       return { codec: 'int4', label: `${operand.function}(${operand.field.name})` };
     case 'position':
@@ -100,6 +100,20 @@ export function operandType(operand: OperandPlan): { codec: string; label: strin
     }
   }
 }
+
+function codecOf({ column }: Field): string {
+  if (!column) return 'text';
+  if (column.base_type === '_bytea') return column.base_type;
+  return column.is_array || isComposite(column) ? 'record' : column.base_type;
+}
+
+/** Whether values of the type are written as objects; which type of the user's has fields is PostgreSQL's business. */
+export function isComposite({ base_schema, base_type, enum_values, is_array }: Column): boolean {
+  return base_schema !== 'pg_catalog' && enum_values === null && !is_array && !OWN_FORM.has(base_type);
+}
+
+/** Types of extensions whose values are texts, or have a form of their own. */
+const OWN_FORM: ReadonlySet<string> = new Set(['citext', 'hstore', 'geometry', 'geography', 'ltree']);
 
 export interface ResolveOptions {
   readonly model: Model;

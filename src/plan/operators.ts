@@ -7,8 +7,6 @@ import type { OperandPlan } from './plan.js';
 const PRESENCE: readonly Operator[] = ['null', 'nnull'];
 const EQUALITY: readonly Operator[] = ['eq', 'neq', 'in', 'nin', ...PRESENCE];
 const ORDERED: readonly Operator[] = [...EQUALITY, 'lt', 'lte', 'gt', 'gte', 'between', 'nbetween'];
-/** A list of lists is not a type of PostgreSQL's, so an array is compared with one value at a time. */
-const ARRAY: readonly Operator[] = ORDERED.filter((operator) => operator !== 'in' && operator !== 'nin');
 const TEXT: readonly Operator[] = [
   ...EQUALITY,
   'contains',
@@ -43,7 +41,7 @@ const BY_TYPE: Readonly<Record<string, readonly Operator[]>> = {
   csv: TEXT,
   binary: TEXT,
   uuid: EQUALITY,
-  json: PRESENCE,
+  json: EQUALITY,
   boolean: ['eq', 'neq', ...PRESENCE],
   integer: ORDERED,
   bigInteger: ORDERED,
@@ -80,6 +78,6 @@ function admitted(operand: OperandPlan): { type: string; operators: readonly Ope
 function operatorsOf(field: Field): { type: FieldType; operators: readonly Operator[] } {
   if (isSecret(field)) return { type: 'hash', operators: SECRET };
   if (field.type.startsWith('geometry')) return { type: field.type, operators: SHAPES };
-  if (field.column?.is_array) return { type: field.type, operators: ARRAY };
+  if (field.column?.is_array) return { type: field.type, operators: ORDERED };
   return { type: field.type, operators: BY_TYPE[field.type] ?? PRESENCE };
 }

@@ -2,6 +2,7 @@
  * Payloads × model → write plan. The payload is walked once: each object becomes a row of the list for its table and verb,
  * each relation a reference between rows. A row that is named twice is one row; if the two disagree the payload is refused.
  */
+import { Digits } from '../digits.js';
 import { forbidden, invalidPayload } from '../errors.js';
 import {
   type Collection,
@@ -364,14 +365,14 @@ function referenceTo(row: Row): Cell {
 function givenKey(collection: Collection, payload: Payload, path: string): Key | null {
   const given = payload[collection.primaryKey.name];
   if (given === undefined || given === null) return null;
-  if (typeof given === 'object')
+  if (typeof given === 'object' && !(given instanceof Digits))
     throw invalidPayload(`The key of "${path || collection.name}" has to be a single value`);
   return checkKey(collection, given);
 }
 
 /** A key that does not fit its column names no item. */
 export function checkKey(collection: Collection, key: unknown): Key {
-  if (typeof key !== 'string' && typeof key !== 'number')
+  if (typeof key !== 'string' && typeof key !== 'number' && !(key instanceof Digits))
     throw invalidPayload(`A key of "${collection.name}" has to be a string or a number`);
   try {
     return checkValue(collection.primaryKey, key, collection.primaryKey.name) as Key;
@@ -387,5 +388,5 @@ export async function checkKeys(collection: Collection, keys: readonly unknown[]
 }
 
 export function isObject(value: unknown): value is Payload {
-  return value !== null && typeof value === 'object' && !Array.isArray(value);
+  return value !== null && typeof value === 'object' && !Array.isArray(value) && !(value instanceof Digits);
 }

@@ -2,7 +2,9 @@
  * Filters. An object says what must hold of a row; its keys are fields, relations, functions of fields, `_and` and `_or`.
  * Below a field they are operators. Which names exist, and which operator suits which field, is the planner's business.
  */
+import { Digits, writeJson } from '../digits.js';
 import { invalidQuery } from '../errors.js';
+import type { Scalar } from '../sql/codec.js';
 import {
   AGGREGATES,
   type CallerVariable,
@@ -137,7 +139,7 @@ function parseOperator(operator: Operator, input: unknown, context: ParseContext
   if (includes(TEST_OPERATORS, operator)) return compare(parseTest(operator, input, owner), null);
   if (includes(LIST_OPERATORS, operator)) return compare(operator, parseListOperand(operator, input, context, owner));
   if (includes(SHAPE_OPERATORS, operator)) return compare(operator, parseShape(input, context, owner));
-  const value = plain(input);
+  const value = plain(input, context);
   if (value === null && operator === 'eq') return compare('null', null);
   if (value === null && operator === 'neq') return compare('nnull', null);
   return compare(operator, parseOperand(value, context, owner));
@@ -163,7 +165,7 @@ function parseListOperand(operator: Operator, input: unknown, context: ParseCont
     if (variable) return place(variable, context);
     list = list.split(',').map((each) => each.trim());
   } else list = readIndexedList(list) ?? [list];
-  const values = (list as unknown[]).map((each) => scalar(each, owner));
+  const values = (list as unknown[]).map((each) => scalar(each, context, owner));
   if (values.length === 0 || (values.length === 1 && values[0] === ''))
     throw invalidQuery(`"_${operator}" of "${owner}" needs a list of values`);
   if (operator.endsWith('between') && values.length !== 2)
@@ -191,7 +193,7 @@ function parseShape(input: unknown, context: ParseContext, owner: string): Opera
 }
 
 function parseOperand(value: unknown, context: ParseContext, owner: string): Operand {
-  const checked = scalar(value, owner);
+  const checked = scalar(value, context, owner);
   if (checked === '') throw invalidQuery(`The filter of "${owner}" needs a value: use "_empty" for an empty one`);
   const variable = typeof checked === 'string' ? parseVariable(checked) : null;
   return variable ? place(variable, context) : { kind: 'slot', slot: context.values.add(checked) };
@@ -204,20 +206,29 @@ function place(variable: NonNullable<ReturnType<typeof parseVariable>>, context:
   return { kind: 'slot', slot: context.values.add({ variable: variable.text }) };
 }
 
-function scalar(input: unknown, owner: string): string | number | boolean {
-  const value = plain(input);
+function scalar(input: unknown, context: ParseContext, owner: string): Scalar {
+  const value = plain(input, context);
   if (typeof value === 'string' || typeof value === 'boolean') return value;
   if (typeof value === 'number' && Math.abs(value) <= Number.MAX_SAFE_INTEGER) return value;
-  throw invalidQuery(`The filter of "${owner}" has a value that is no text, number or boolean`);
+  if (typeof value === 'object' && value !== null) return { json: jsonText(value, owner) };
+  throw invalidQuery(`The filter of "${owner}" has no value, or a number that JSON cannot hold exactly`);
 }
 
-/** URLs know only texts: these four stand for what JSON would say. */
-function plain(value: unknown): unknown {
+function jsonText(value: object, owner: string): string {
+  try {
+    return writeJson(value);
+  } catch {
+    throw invalidQuery(`The filter of "${owner}" has a value that is nested too deeply`);
+  }
+}
+
+/** URLs know only texts: these four stand for what JSON would say. In JSON a text is a text, but for null. */
+function plain(value: unknown, { typed = false }: { readonly typed?: boolean } = {}): unknown {
   switch (value) {
     case 'true':
-      return true;
+      return typed ? value : true;
     case 'false':
-      return false;
+      return typed ? value : false;
     case 'null':
     case 'NULL':
       return null;
@@ -263,7 +274,7 @@ function parseJsonFilter(input: Input, context: ParseContext): JsonFilter {
 function isNumeric(operator: Operator, given: unknown): boolean {
   const values = Array.isArray(given) ? given : typeof given === 'string' ? given.split(',') : [given];
   const isCompared = ORDERED.has(operator) || ['eq', 'neq', 'in', 'nin'].includes(operator);
-  if (isCompared && values.every((each) => typeof each === 'number')) return true;
+  if (isCompared && values.every((each) => typeof each === 'number' || each instanceof Digits)) return true;
   return ORDERED.has(operator) && values.every((each) => /^-?\d+(\.\d+)?$/.test(String(each)));
 }
 

@@ -1,6 +1,7 @@
 /** Files to import, one row at a time: a JSON array, lines of JSON, or CSV with a header. Only the row at hand is in memory. */
 import { Readable } from 'node:stream';
 import { parse as parseCsv } from 'csv-parse';
+import { parseJson } from '../digits.js';
 import { invalidPayload, unsupportedMediaType } from '../errors.js';
 import type { Input } from './query.js';
 
@@ -36,7 +37,7 @@ export async function* readRows(bytes: AsyncIterable<Buffer>, format: ImportForm
 function readRow(text: string, row: number): Input {
   let value: unknown;
   try {
-    value = JSON.parse(text);
+    value = parseJson(text);
   } catch {
     throw invalidPayload(`Row ${row} is not valid JSON`);
   }

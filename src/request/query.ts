@@ -1,4 +1,5 @@
 /** The parameters of a query, as REST brackets or JSON give them, become the AST. `deep` holds the same with underscores. */
+import { Digits, parseJson } from '../digits.js';
 import { invalidQuery } from '../errors.js';
 import {
   AGGREGATES,
@@ -32,6 +33,8 @@ export interface ParseLimits {
 export interface ParseContext {
   readonly values: ValueSink;
   readonly limits: ParseLimits;
+  /** Whether the values of filters come as JSON, where URLs have nothing but texts. */
+  readonly typed?: boolean;
   /** Whether the filter speaks of a payload: some operators make sense only there. */
   readonly payload?: boolean;
   /** Relations that lead to the level at hand: what its own paths follow adds to them. */
@@ -64,7 +67,10 @@ function parseLevel(input: Input, prefix: '' | '_', given: ParseContext, depth: 
   return {
     fields: fields === undefined || prefix === '_' ? null : parseFields(fields, context),
     alias,
-    filter: filter === undefined ? null : parseFilter(readObject(filter, 'filter'), context),
+    filter:
+      filter === undefined
+        ? null
+        : parseFilter(readObject(filter, 'filter'), typeof filter === 'string' ? { ...context, typed: true } : context),
     search: parseSearch(get('search'), context),
     sort: parseSort(get('sort'), alias, context),
     limit: parseLimit(get('limit'), context),
@@ -96,7 +102,7 @@ export function readObject(input: unknown, parameter: string): Input {
   if (typeof input === 'string') {
     if (input.trim() === '') return {};
     try {
-      object = JSON.parse(input);
+      object = parseJson(input);
     } catch {
       throw invalidQuery(`Invalid JSON for ${parameter} object`);
     }
@@ -160,7 +166,8 @@ const MOST_TERMS = 10;
 
 function parseSearch(input: unknown, context: ParseContext): Slot | null {
   if (input === undefined) return null;
-  if (typeof input !== 'string' && typeof input !== 'number') throw invalidQuery('"search" has to be a string');
+  if (typeof input !== 'string' && typeof input !== 'number' && !(input instanceof Digits))
+    throw invalidQuery('"search" has to be a string');
   const term = String(input).trim();
   if (term.includes('\0')) throw invalidQuery('"search" cannot hold a NUL character');
   if (term === '') return null;
@@ -211,7 +218,8 @@ function parseCount(input: unknown, parameter: string, context: ParseContext): S
 }
 
 function wholeNumber(input: unknown, parameter: string): number {
-  const text = typeof input === 'number' || typeof input === 'string' ? String(input) : '';
+  const number = input instanceof Digits ? Number(input) : input;
+  const text = typeof number === 'number' || typeof number === 'string' ? String(number) : '';
   if (!/^\d{1,10}$/.test(text) || Number(text) > 2_147_483_647) {
     throw invalidQuery(`"${parameter}" has to be a whole number, zero or above`);
   }

@@ -25,8 +25,8 @@ export function parseSearch(collection: string, body: unknown, queryString: stri
   }
   const target: Target =
     keys === undefined ? { kind: 'list' } : { kind: 'keys', keys: context.values.add(readKeys(keys)) };
-  const input = query === undefined ? readQueryString(queryString, limits) : readObject(query, 'query');
-  return finish(collection, target, input, context);
+  if (query === undefined) return finish(collection, target, readQueryString(queryString, limits), context);
+  return finish(collection, target, readObject(query, 'query'), { ...context, typed: true });
 }
 
 /** What POST /utils/export takes: all items that the query selects, unless it names a limit. A `file` to store would need a storage. */
@@ -37,7 +37,7 @@ export function parseExport(collection: string, body: unknown, limits: ParseLimi
   if (!EXPORT_FORMATS.some((each) => each === format))
     throw invalidPayload(`"format" has to be one of ${EXPORT_FORMATS.join(', ')}`);
   const input = readObject(query, 'query');
-  const context = { values: new ValueList(limits.nodes), limits };
+  const context = { values: new ValueList(limits.nodes), limits, typed: true };
   return finish(collection, { kind: 'list' }, { ...input, limit: input.limit ?? -1, export: format }, context);
 }
 
@@ -68,7 +68,7 @@ export function parseSelection(collection: string, query: Input, key: string, li
     collection,
     { kind: 'selected' },
     { filter, search, sort, limit, offset, page, fields: [key] },
-    context,
+    { ...context, typed: true },
   );
 }
 

@@ -1,4 +1,5 @@
 /** Bodies of POST, PATCH and DELETE: which items are meant, and what is to be written to them. */
+import { Digits } from '../digits.js';
 import { invalidPayload } from '../errors.js';
 import type { Input } from './query.js';
 
@@ -70,7 +71,13 @@ function readQuery(input: unknown): Input {
 }
 
 export function readKeys(keys: unknown): Key[] {
-  const isKey = (key: unknown): boolean => typeof key === 'string' || (typeof key === 'number' && Number.isFinite(key));
+  const isKey = (key: unknown): boolean =>
+    typeof key === 'string' || (typeof key === 'number' && Number.isFinite(key)) || key instanceof Digits;
   if (!Array.isArray(keys) || !keys.every(isKey)) throw invalidPayload('"keys" has to be a list of keys');
-  return keys;
+  return keys.map((key: Key | Digits) => (key instanceof Digits ? keyOf(key) : key));
+}
+
+function keyOf({ text }: Digits): Key {
+  const number = Number(text);
+  return Number.isSafeInteger(number) ? number : text;
 }

@@ -3,6 +3,7 @@
  * have to read each item, one batch at a time.
  */
 import { stringify } from 'yaml';
+import { Digits, parseJson, writeJson } from '../digits.js';
 import type { ExportFormat } from '../request/ast.js';
 
 export interface Format {
@@ -52,7 +53,8 @@ export const FORMATS: Readonly<Record<ExportFormat, Format>> = {
     type: 'text/yaml; charset=utf-8',
     extension: 'yaml',
     open: () => '',
-    items: (cells) => Buffer.from(cells.map((cell) => stringify([read(cell)], { lineWidth: 0 })).join('')),
+    items: (cells) =>
+      Buffer.from(cells.map((cell) => stringify([read(cell)], wholeNumbers, { lineWidth: 0 })).join('')),
     close: '',
     empty: '[]\n',
   },
@@ -81,7 +83,13 @@ function oneLine(cell: Buffer): Buffer {
 }
 
 function read(cell: Buffer): Item {
-  return JSON.parse(cell.toString()) as Item;
+  return parseJson(cell.toString()) as Item;
+}
+
+/** YAML has whole numbers of any size. */
+function wholeNumbers(_: unknown, value: unknown): unknown {
+  if (!(value instanceof Digits)) return value;
+  return /^-?\d+$/.test(value.text) ? BigInt(value.text) : Number(value.text);
 }
 
 function csv(mark: string): Format {
@@ -108,7 +116,7 @@ function valueAt(item: unknown, path: readonly string[]): unknown {
 
 function csvCell(value: unknown): string {
   if (value === null || value === undefined) return '';
-  const text = typeof value === 'object' ? JSON.stringify(value) : String(value);
+  const text = typeof value === 'object' && !(value instanceof Digits) ? writeJson(value) : String(value);
   return /[",\r\n]/.test(text) || /^\s|\s$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
@@ -116,7 +124,8 @@ function element(name: string, value: unknown, indent: string): string {
   const tag = /^[A-Za-z_][\w.-]*$/.test(name) ? name : 'field';
   const attribute = tag === name ? '' : ` name="${escapeXml(name)}"`;
   if (value === null || value === undefined) return `${indent}<${tag}${attribute}/>`;
-  if (typeof value !== 'object') return `${indent}<${tag}${attribute}>${escapeXml(String(value))}</${tag}>`;
+  if (typeof value !== 'object' || value instanceof Digits)
+    return `${indent}<${tag}${attribute}>${escapeXml(String(value))}</${tag}>`;
   const children = Array.isArray(value)
     ? value.map((each) => element('item', each, `${indent}  `))
     : Object.entries(value).map(([key, each]) => element(key, each, `${indent}  `));

@@ -1,6 +1,7 @@
 /** GraphQL over HTTP: what a request carries, and which media type and status its answer has. */
 import { build } from 'fast-json-stringify';
 import qs from 'qs';
+import { parseJson } from '../digits.js';
 import { invalidPayload, invalidQuery } from '../errors.js';
 import type { ResponseError } from '../graphql/failure.js';
 import type { Exchange } from '../http/exchange.js';
@@ -15,7 +16,7 @@ export interface Parameters {
 
 export async function readParameters(exchange: Exchange): Promise<Parameters> {
   if (exchange.method !== 'POST') return readUrl(exchange.queryString);
-  const body = await exchange.json();
+  const body = await exchange.json(parseJson);
   if (body === undefined) throw invalidPayload('Must provide query string');
   if (body === null || typeof body !== 'object') throw invalidPayload('The body has to be an object');
   if (Array.isArray(body)) throw invalidPayload('Batches of operations are not supported: one body, one operation');
@@ -35,7 +36,7 @@ function readUrl(queryString: string): Parameters {
 function readJson(text: unknown, name: string): unknown {
   if (text === undefined || text === '') return undefined;
   try {
-    return JSON.parse(String(text));
+    return parseJson(String(text));
   } catch {
     throw invalidQuery(`"${name}" is not valid JSON`);
   }

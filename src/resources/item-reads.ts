@@ -1,6 +1,7 @@
 /** Reading items: whole, streamed, exported or explained. */
 import { build } from 'fast-json-stringify';
 import { type Identity, onlyAdministrator } from '../access/identity.js';
+import { parseJson } from '../digits.js';
 import { forbidden, invalidQuery } from '../errors.js';
 import type { Waiter } from '../execute/queue.js';
 import type { Compiled, Reads } from '../execute/reads.js';
@@ -41,7 +42,7 @@ export function readItems(
 export async function exportFile(exchange: Exchange, services: ItemsServices, collection: string): Promise<Reply> {
   const identity = await services.identities.identify(exchange);
   exchange.staged('identify');
-  const parsed = parseExport(collection, await exchange.json(), services.limits);
+  const parsed = parseExport(collection, await exchange.json(parseJson), services.limits);
   exchange.staged('parse');
   const compiled = services.reads.compile(parsed, identity);
   if (!parsed.format) throw new Error('an export has a format');
@@ -94,7 +95,7 @@ export function preference(prefer: string): string | undefined {
 }
 
 function parseBody(exchange: Exchange, limits: ParseLimits, { collection }: Place): Promise<Parsed> {
-  return exchange.json().then((body) => parseSearch(collection, body, exchange.queryString, limits));
+  return exchange.json(parseJson).then((body) => parseSearch(collection, body, exchange.queryString, limits));
 }
 
 function parseUrl(

@@ -1,6 +1,7 @@
 /** Writing items: one or many, with everything nested in them. */
 import { createHash } from 'node:crypto';
 import type { Identity } from '../access/identity.js';
+import { parseJson, writeJson } from '../digits.js';
 import { invalidPayload, invalidQuery, routeNotFound } from '../errors.js';
 import type { Receipt } from '../execute/receipts.js';
 import type { Shown, Writer } from '../execute/writes.js';
@@ -15,7 +16,7 @@ export async function createItems(exchange: Exchange, services: ItemsServices, p
   const { collection } = place;
   const shown = await prepare(exchange, services);
   if (services.writes.isSingleton(collection, shown.caller)) throw routeNotFound(exchange.path);
-  const payload = await exchange.json();
+  const payload = await exchange.json(parseJson);
   const receipt = receiptOf(exchange, shown, payload);
   return answer(await services.writes.create(collection, parseCreate(payload), shown, receipt));
 }
@@ -28,7 +29,7 @@ function receiptOf(exchange: Exchange, shown: Shown, payload: unknown): Receipt 
   const digest = (...parts: string[]): string => createHash('sha256').update(JSON.stringify(parts)).digest('base64url');
   return {
     id: digest(shown.caller.user ?? '', key),
-    fingerprint: digest(exchange.path, exchange.queryString, JSON.stringify(payload)),
+    fingerprint: digest(exchange.path, exchange.queryString, writeJson(payload)),
   };
 }
 
@@ -36,14 +37,14 @@ export async function updateItem(exchange: Exchange, services: ItemsServices, pl
   const { collection, key } = keyed(place);
   const shown = await prepare(exchange, services);
   if (services.writes.isSingleton(collection, shown.caller)) throw routeNotFound(exchange.path);
-  const data = readItem(await exchange.json(), 'The body');
+  const data = readItem(await exchange.json(parseJson), 'The body');
   return answer(await services.writes.updateOne(collection, key, data, shown));
 }
 
 export async function updateItems(exchange: Exchange, services: ItemsServices, place: Place): Promise<Reply> {
   const { collection } = place;
   const shown = await prepare(exchange, services);
-  const body = await exchange.json();
+  const body = await exchange.json(parseJson);
   if (services.writes.isSingleton(collection, shown.caller)) {
     return answer(await services.writes.updateSingleton(collection, readItem(body, 'The body'), shown));
   }
@@ -60,7 +61,7 @@ export async function deleteItem(exchange: Exchange, services: ItemsServices, pl
 export async function deleteItems(exchange: Exchange, services: ItemsServices, place: Place): Promise<Reply> {
   const { collection } = place;
   const writer = await prepare(exchange, services);
-  await services.writes.delete(collection, parseDelete(await exchange.json()), writer);
+  await services.writes.delete(collection, parseDelete(await exchange.json(parseJson)), writer);
   return noContent;
 }
 

@@ -3,6 +3,7 @@ import { build } from 'fast-json-stringify';
 import { describeAction, describePermissions } from '../access/describe.js';
 import { type Identity, onlyUser } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
+import { parseJson } from '../digits.js';
 import { forbidden, forbiddenCollection, ServiceError } from '../errors.js';
 import type { Exchange } from '../http/exchange.js';
 import { JSON_TYPE, jsonText, noContent, type Reply } from '../http/reply.js';
@@ -44,7 +45,7 @@ async function readMe(exchange: Exchange, services: MeServices): Promise<Reply> 
 
 async function updateMe(exchange: Exchange, services: MeServices): Promise<Reply> {
   const caller = onlyUser(await services.identities.identify(exchange));
-  const data = readItem(await exchange.json(), 'The body');
+  const data = readItem(await exchange.json(parseJson), 'The body');
   const shown = { ...writerOf(exchange, caller), read: readBackOf(exchange, services.limits) };
   const body = await services.writes.updateOne('service_users', caller.user, data, shown);
   return body ? { status: 200, type: JSON_TYPE, body } : noContent;

@@ -1,10 +1,19 @@
 /** How values are written for PostgreSQL, by the base type of the column they meet. */
 import { forbidden, invalidQuery, type ServiceError } from '../errors.js';
+import { elementBytes, hexOf, hstoreOf } from './literal.js';
 import { readMoment } from './moment.js';
 
-export type Scalar = string | number | boolean;
+/** A list, an object, or a number with more digits than JavaScript holds: its JSON. */
+export interface JsonText {
+  readonly json: string;
+}
 
-/** The catalog's name of a type (`int4`, `uuid`, ...); types not named here travel as text. */
+export type Scalar = string | number | boolean | JsonText;
+
+/**
+ * The catalog's name of a type (`int4`, `uuid`, ...); types not named here travel as text. `record` stands for arrays and
+ * composite types, whose values travel as JSON that PostgreSQL takes apart.
+ */
 export type Codec = string;
 
 /** Where a value came from: decides which error a value that does not fit its column becomes. */
@@ -26,37 +35,68 @@ interface Range {
 }
 
 const MOMENTS: ReadonlySet<Codec> = new Set(['date', 'timestamp', 'timestamptz']);
-
-/** Numbers beyond these cannot be read by PostgreSQL. */
-const LARGEST: ReadonlyMap<string, number> = new Map([
-  ['float4', 3.4e38],
-  ['float8', Number.MAX_VALUE],
-  ['numeric', Number.POSITIVE_INFINITY],
-]);
+const FRACTIONS: ReadonlySet<Codec> = new Set(['float4', 'float8', 'numeric']);
 
 export const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 export const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,3})?$/i;
+export const NOT_FINITE = /^(NaN|[+-]?Infinity)$/i;
 
 export function encode(codec: Codec, value: Scalar | null, origin: Origin): string | null {
   if (value === null) return null;
-  if (codec === 'bool') {
-    if (value === true || value === 'true' || value === 1 || value === '1') return 'true';
-    if (value === false || value === 'false' || value === 0 || value === '0') return 'false';
-    throw misfit(origin, 'it needs true or false');
+  switch (codec) {
+    case 'bool':
+      if (value === true || value === 'true' || value === 1 || value === '1') return 'true';
+      if (value === false || value === 'false' || value === 0 || value === '0') return 'false';
+      throw misfit(origin, 'it needs true or false');
+    case 'json':
+    case 'jsonb':
+      return jsonOf(value);
+    case 'record':
+      return `{"v":${jsonOf(value)}}`;
+    case '_bytea':
+      return `{"v":${JSON.stringify(bytesIn(JSON.parse(jsonOf(value)), origin))}}`;
+    case 'hstore': {
+      const pairs = typeof value === 'object' ? hstoreOf(JSON.parse(value.json)) : String(value);
+      if (pairs === null) throw misfit(origin, 'it needs an object of texts');
+      return pairs;
+    }
   }
-  const text = MOMENTS.has(codec) ? readMoment(String(value)) : String(value);
-  const isNumber = RANGES.has(codec) || codec === 'float4' || codec === 'float8' || codec === 'numeric';
+  const text = textOf(codec, value, origin);
+  const isNumber = RANGES.has(codec) || FRACTIONS.has(codec);
   if (isNumber && typeof value === 'boolean') throw misfit(origin, 'it needs a number');
+  if (codec === 'bytea') {
+    const bytes = hexOf(text);
+    if (bytes === null) throw misfit(origin, 'it needs base64');
+    return bytes;
+  }
+  if (FRACTIONS.has(codec) && NOT_FINITE.test(text)) return text;
   if (!fits(codec, text)) throw misfit(origin, complaint(codec));
   return text;
+}
+
+function jsonOf(value: Scalar): string {
+  return typeof value === 'object' ? value.json : JSON.stringify(value);
+}
+
+function bytesIn(value: unknown, origin: Origin): unknown {
+  if (Array.isArray(value)) return value.map((each) => bytesIn(each, origin));
+  if (typeof value !== 'string') return value;
+  const bytes = elementBytes(value);
+  if (bytes === null) throw misfit(origin, 'it needs base64');
+  return bytes;
+}
+
+function textOf(codec: Codec, value: Scalar, origin: Origin): string {
+  if (typeof value !== 'object') return MOMENTS.has(codec) ? readMoment(String(value)) : String(value);
+  if (!/^[-\d]/.test(value.json)) throw misfit(origin, 'it takes neither a list nor an object');
+  return RANGES.has(codec) ? value.json.replace(/\.0+$/, '') : value.json;
 }
 
 /** Whether a text can be read as a value of the type, as far as that is known without asking PostgreSQL. */
 export function fits(codec: Codec, text: string): boolean {
   const range = RANGES.get(codec);
   if (range) return /^[+-]?\d{1,20}$/.test(text) && isWithin(range, text);
-  const largest = LARGEST.get(codec);
-  if (largest !== undefined) return NUMBER.test(text) && Math.abs(Number(text)) <= largest && !vanishes(codec, text);
+  if (FRACTIONS.has(codec)) return NUMBER.test(text) && (codec === 'numeric' || isHeld(codec, text));
   if (codec === 'uuid') return UUID.test(text);
   return !text.includes('\0');
 }
@@ -68,18 +108,16 @@ export function isWithin({ limit, harmless }: Range, digits: string): boolean {
   return number >= -limit && number < limit;
 }
 
-/** What a double would round to zero PostgreSQL refuses to read. */
-function vanishes(codec: Codec, text: string): boolean {
-  if (codec === 'numeric' || !/^[^e]*[1-9]/i.test(text)) return false;
-  return (codec === 'float4' ? Math.fround(Number(text)) : Number(text)) === 0;
+/** PostgreSQL refuses to read what a float would round to zero or to infinity. */
+function isHeld(codec: Codec, text: string): boolean {
+  const number = codec === 'float4' ? Math.fround(Number(text)) : Number(text);
+  return Number.isFinite(number) && (number !== 0 || !/^[^e]*[1-9]/i.test(text));
 }
 
 function complaint(codec: Codec): string {
   if (RANGES.has(codec)) return `it needs a whole number in the range of ${codec}`;
   if (codec === 'uuid') return 'it needs a UUID';
-  return codec === 'float4' || codec === 'float8' || codec === 'numeric'
-    ? 'it needs a number'
-    : 'a text cannot hold a NUL character';
+  return FRACTIONS.has(codec) ? 'it needs a number' : 'a text cannot hold a NUL character';
 }
 
 export type Pattern = 'contains' | 'starts' | 'ends';
@@ -88,20 +126,6 @@ export type Pattern = 'contains' | 'starts' | 'ends';
 export function pattern(kind: Pattern, value: string): string {
   const escaped = value.replace(/[\\%_]/g, '\\$&');
   return `${kind === 'starts' ? '' : '%'}${escaped}${kind === 'ends' ? '' : '%'}`;
-}
-
-export function arrayLiteral(entries: readonly (string | null)[]): string {
-  let literal = '{';
-  for (let position = 0; position < entries.length; position++) {
-    if (position > 0) literal += ',';
-    const entry = entries[position] as string | null;
-    literal += entry === null ? 'NULL' : `"${isPlain(entry) ? entry : entry.replace(/["\\]/g, '\\$&')}"`;
-  }
-  return `${literal}}`;
-}
-
-function isPlain(text: string): boolean {
-  return !text.includes('"') && !text.includes('\\');
 }
 
 /** A key that cannot exist is a missing item (403, as for every missing item); elsewhere the query is wrong. */

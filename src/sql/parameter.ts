@@ -3,7 +3,8 @@
  * of one request are bound to it here, each checked against the type of its column before PostgreSQL sees it.
  */
 import { invalidQuery } from '../errors.js';
-import { arrayLiteral, type Codec, encode, fits, type Origin, type Pattern, pattern, type Scalar } from './codec.js';
+import { type Codec, encode, fits, type Origin, type Pattern, pattern, type Scalar } from './codec.js';
+import { arrayLiteral } from './literal.js';
 import { adjustNow } from './now.js';
 
 export interface Variable {
@@ -112,6 +113,7 @@ function bindOne(parameter: Parameter, values: Values, caller: Caller): string |
 function single(value: Value | undefined, origin: Origin, caller: Caller): Scalar | null {
   if (value === undefined || value === null || typeof value !== 'object') return value ?? null;
   if (isList(value)) throw invalidQuery(`Invalid value for field "${origin.field}": a list is not a value`);
+  if ('json' in value) return value;
   const resolved = resolveVariable(value.variable, caller);
   if (isList(resolved)) throw invalidQuery(`"${value.variable}" is a list: it needs "_in" or "_nin"`);
   return resolved;
@@ -120,7 +122,7 @@ function single(value: Value | undefined, origin: Origin, caller: Caller): Scala
 function list(value: Value | undefined, caller: Caller): readonly (Scalar | null | Variable)[] {
   if (value === undefined || value === null) return [];
   if (isList(value)) return value;
-  if (typeof value !== 'object') return [value];
+  if (typeof value !== 'object' || 'json' in value) return [value];
   const resolved = resolveVariable(value.variable, caller);
   return isList(resolved) ? resolved : [resolved];
 }

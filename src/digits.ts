@@ -1,0 +1,104 @@
+/**
+ * JSON whose numbers keep their digits. A JavaScript number holds about 15 of them; PostgreSQL's numeric and JSON types hold all.
+ * Numbers that would lose some are read as `Digits`, which hold their text until it becomes part of a parameter; all others are
+ * plain numbers. Most texts have none: whether to look closer is decided by one search.
+ */
+import { randomUUID } from 'node:crypto';
+
+export class Digits {
+  readonly text: string;
+
+  constructor(text: string) {
+    this.text = text;
+  }
+
+  toString(): string {
+    return this.text;
+  }
+
+  toJSON(): string {
+    return MARK + this.text;
+  }
+}
+
+/** Before the text of a number that stands in quotes on its way through JSON. Nobody else can know it. */
+const MARK = `digits ${randomUUID()} `;
+const MARKED = new RegExp(`"${MARK}([^"]*)"`, 'g');
+
+/** A number of 16 characters or more, with an exponent, with a fraction that ends with a zero, or a negative zero. */
+const SUSPECT = /(?:^|[\s:,[])-?(?:\d[\d.]{15}|\d[\d.]*[eE]|\d+\.\d*0(?![\d.])|(?<=-)0(?![\d.]))/;
+const NUMBER = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
+
+/** Throws what `JSON.parse` throws. */
+export function parseJson(text: string): unknown {
+  return SUSPECT.test(text) ? parseDigits(text) : JSON.parse(text);
+}
+
+/** What `JSON.stringify` writes, with the digits of numbers in their places. */
+export function writeJson(value: unknown): string {
+  const text = JSON.stringify(value);
+  return text?.includes(MARK) ? text.replace(MARKED, '$1') : text;
+}
+
+/** Whether a number of the value has an exponent of more than three digits: PostgreSQL would write all of its zeros. */
+export function hasLongExponent(value: unknown): boolean {
+  return LONG_EXPONENT.test(JSON.stringify(value));
+}
+
+const LONG_EXPONENT = new RegExp(`"${MARK}[^"]*[eE][+-]?0*[1-9]\\d{3}`);
+
+/** A number where it says the same as the text, else its digits. */
+export function readNumber(text: string): number | Digits {
+  return isExact(text) ? Number(text) : new Digits(text);
+}
+
+function parseDigits(text: string): unknown {
+  let rewritten = '';
+  let taken = 0;
+  let position = 0;
+  while (position < text.length) {
+    const code = text.charCodeAt(position);
+    if (code === QUOTE) {
+      position = behindString(text, position);
+      continue;
+    }
+    if (code !== MINUS && !(code >= ZERO && code <= NINE)) {
+      position++;
+      continue;
+    }
+    NUMBER.lastIndex = position;
+    const token = NUMBER.exec(text)?.[0] ?? '';
+    if (token !== '' && !isExact(token)) {
+      rewritten += `${text.slice(taken, position)}"${MARK}${token}"`;
+      taken = position + token.length;
+    }
+    position += Math.max(token.length, 1);
+  }
+  return JSON.parse(rewritten + text.slice(taken), (_, value: unknown) =>
+    typeof value === 'string' && value.startsWith(MARK) ? new Digits(value.slice(MARK.length)) : value,
+  );
+}
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const MINUS = 0x2d;
+const ZERO = 0x30;
+const NINE = 0x39;
+
+function behindString(text: string, start: number): number {
+  for (let position = start + 1; position < text.length; position++) {
+    const code = text.charCodeAt(position);
+    if (code === QUOTE) return position + 1;
+    if (code === BACKSLASH) position++;
+  }
+  return text.length;
+}
+
+function isExact(token: string): boolean {
+  const [mantissa = ''] = token.split(/[eE]/);
+  if (mantissa === '-0' || (mantissa.includes('.') && mantissa.endsWith('0'))) return false;
+  const significant = mantissa.replace(/^-|\./g, '').replace(/^0+/, '');
+  const number = Number(token);
+  if (Math.abs(number) > Number.MAX_SAFE_INTEGER) return false;
+  return significant.length > 15 ? String(number) === token : number !== 0 || significant === '';
+}

@@ -1,0 +1,42 @@
+/** Values that PostgreSQL reads from texts of a form of their own: arrays, bytes, pairs of an hstore. */
+
+export function arrayLiteral(entries: readonly (string | null)[]): string {
+  let literal = '{';
+  for (let position = 0; position < entries.length; position++) {
+    if (position > 0) literal += ',';
+    const entry = entries[position] as string | null;
+    literal += entry === null ? 'NULL' : quoted(entry);
+  }
+  return `${literal}}`;
+}
+
+/** Of base64, in either of its alphabets; null for what is none. */
+export function hexOf(base64: string): string | null {
+  const digits = base64.replace(/={1,2}$/, '');
+  if (!/^[A-Za-z0-9+/_-]*$/.test(digits) || digits.length % 4 === 1) return null;
+  return `\\x${Buffer.from(digits, 'base64').toString('hex')}`;
+}
+
+/** Arrays of more than one dimension show their elements in hexadecimal digits. */
+export function elementBytes(text: string): string | null {
+  return /^\\x(?:[0-9a-f]{2})*$/i.test(text) ? text : hexOf(text);
+}
+
+/** Of an object whose values are texts, numbers, booleans or null; null for what is none. */
+export function hstoreOf(value: unknown): string | null {
+  if (value === null || typeof value !== 'object' || Array.isArray(value)) return null;
+  const pairs = Object.entries(value);
+  if (pairs.some(([key, each]) => key.includes('\0') || !isText(each))) return null;
+  return pairs
+    .map(([key, each]) => `${quoted(key)}=>${each === null || each === undefined ? 'NULL' : quoted(String(each))}`)
+    .join(',');
+}
+
+function isText(value: unknown): boolean {
+  return value === null || value === undefined || (typeof value !== 'object' && !String(value).includes('\0'));
+}
+
+function quoted(text: string): string {
+  const isPlain = !text.includes('"') && !text.includes('\\');
+  return `"${isPlain ? text : text.replace(/["\\]/g, '\\$&')}"`;
+}
