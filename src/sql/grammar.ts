@@ -13,6 +13,43 @@ export async function loadGrammar(): Promise<void> {
   await grammar.loadModule();
 }
 
+/**
+ * The one expression that a text is: null for anything else. It is read by itself and between parentheses, which have to give
+ * the same: else it closes one that it has not opened, or swallows the one behind it.
+ */
+export function parseExpression(text: string): unknown {
+  const [alone, enclosed] = [`select ${text}`, `select (${text})`].map(onlyTarget);
+  if (alone === null || enclosed === null || withoutPlaces(alone) !== withoutPlaces(enclosed)) return null;
+  return enclosed;
+}
+
+interface Selection {
+  readonly stmt?: { readonly SelectStmt?: Readonly<Record<string, unknown>> };
+}
+
+function onlyTarget(text: string): unknown {
+  try {
+    return onlyExpression(parseStatements(text));
+  } catch {
+    return null;
+  }
+}
+
+/** The only thing that a select without any clause selects. */
+export function onlyExpression(statements: readonly unknown[]): unknown {
+  const [only, ...others] = statements as Selection[];
+  const select = only?.stmt?.SelectStmt;
+  if (others.length > 0 || !select) return null;
+  if (!Object.keys(select).every((key) => ['targetList', 'limitOption', 'op'].includes(key))) return null;
+  const targets = (select.targetList ?? []) as { ResTarget?: Readonly<Record<string, unknown>> }[];
+  const target = targets.length === 1 ? targets[0]?.ResTarget : undefined;
+  return target && target.name === undefined && target.indirection === undefined ? (target.val ?? null) : null;
+}
+
+function withoutPlaces(node: unknown): string {
+  return JSON.stringify(node, (key, value) => (key === 'location' ? undefined : value));
+}
+
 /** The statements of a text. Throws where it has none that PostgreSQL could read. */
 export function parseStatements(text: string): readonly unknown[] {
   if (grammar === null) throw new Error('the grammar is not loaded');

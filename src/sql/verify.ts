@@ -3,7 +3,7 @@
  * kind that touches tables of the model alone. It guards against mistakes of our compilers, not against user input, which
  * never becomes text; so a refusal here is a broken invariant of ours.
  */
-import { parseStatements } from './grammar.js';
+import { parseExpression, parseStatements } from './grammar.js';
 
 /** A read changes nothing; a write is a query whose common table expressions change tables. */
 export type StatementKind = 'read' | 'write';
@@ -62,17 +62,9 @@ export function verifyChange(text: string, schemas: readonly string[]): void {
 
 /** Exactly one expression: no second column, no clause behind it, no sub-select. */
 export function vetExpression(text: string): void {
-  const [only, ...others] = parse(`select (${text})`) as { stmt?: { SelectStmt?: { targetList?: unknown[] } } }[];
-  const select = only?.stmt?.SelectStmt;
-  const simple = select && Object.keys(select).every((key) => ['targetList', 'limitOption', 'op'].includes(key));
-  if (
-    others.length > 0 ||
-    !simple ||
-    select.targetList?.length !== 1 ||
-    JSON.stringify(select.targetList).includes('"SubLink"')
-  ) {
+  const target = parseExpression(text);
+  if (target === null || JSON.stringify(target).includes('"SubLink"'))
     throw new Error(`"${text}" is not a single expression`);
-  }
 }
 
 function parse(text: string): readonly unknown[] {

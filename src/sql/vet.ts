@@ -2,12 +2,11 @@
  * Expressions that come with a request: defaults and generated columns. PostgreSQL's grammar reads them; only what stands
  * on these lists passes, so that nothing that reads a table, waits or changes anything can be put into a definition.
  */
-import { parseStatements } from './grammar.js';
+import { onlyExpression, parseExpression, parseStatements } from './grammar.js';
 
 /** Null for an expression that is safe to put into a definition, else why it is not. `columns` may be named by it. */
 export function complaintAbout(text: string, columns: readonly string[]): string | null {
-  const parsed = parse(`select (${text})`);
-  const target = parsed === null ? null : onlyExpression(parsed);
+  const target = parseExpression(text);
   if (target === null) return 'it is not a single expression';
   const complaints: string[] = [];
   judge(target, new Set(columns), complaints);
@@ -168,17 +167,6 @@ function stringConstant(node: unknown): string | null {
 
 function namesOf(nodes: unknown): string[] {
   return ((nodes ?? []) as { String?: { sval?: string } }[]).map((node) => node.String?.sval ?? '*');
-}
-
-/** The only thing a select without any clause selects. */
-function onlyExpression(statements: readonly unknown[]): unknown {
-  const [only, ...others] = statements as { stmt?: { SelectStmt?: Node } }[];
-  const select = only?.stmt?.SelectStmt;
-  if (others.length > 0 || !select) return null;
-  if (!Object.keys(select).every((key) => ['targetList', 'limitOption', 'op'].includes(key))) return null;
-  const targets = (select.targetList ?? []) as { ResTarget?: Node }[];
-  const target = targets.length === 1 ? targets[0]?.ResTarget : undefined;
-  return target && target.name === undefined && target.indirection === undefined ? (target.val ?? null) : null;
 }
 
 function parse(text: string): readonly unknown[] | null {
