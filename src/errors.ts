@@ -37,6 +37,16 @@ export class ServiceError extends Error {
   }
 }
 
+/** With what the database said of it, which names more than its receiver may know of: see execute/disclosure.ts. */
+export class Undisclosed extends ServiceError {
+  readonly detail: string;
+
+  constructor({ code, message, extensions }: ServiceError, detail: string) {
+    super(code, message, extensions);
+    this.detail = detail;
+  }
+}
+
 /** Something is wrong with how the service was started: reported as one line, exit code 1. */
 export class StartError extends Error {
   constructor(message: string) {
@@ -180,13 +190,22 @@ export function fromDatabase(error: unknown, use: 'query' | 'key'): unknown {
   if (code === '57014') return invalidQuery('The query ran longer than DATABASE_STATEMENT_TIMEOUT allows');
   // Too many columns, too deep a nesting, too long a row: limits of PostgreSQL itself.
   if (/^54/.test(code)) return invalidQuery('The query is too large or too deep for the database');
-  if (code === '42501') return forbidden();
+  if (code === '42501') return new Undisclosed(forbidden(), messageOf(error));
+  if (code === '55000')
+    return new Undisclosed(
+      serviceUnavailable('database', 'A view that the query reads has not been filled yet: it has to be refreshed'),
+      messageOf(error),
+    );
   if (code === 'CONNECTION_SHARED')
     return serviceUnavailable('database', 'A pooler mixes its connections up: it has to keep one for each session');
   if (isConnectionFailure(code)) return serviceUnavailable('database', 'It cannot be reached');
   // Memory, disk, or a limit that its administrator has set.
   if (/^53/.test(code)) return serviceUnavailable('database', 'It is short of resources');
   return error;
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }
 
 /** Connection exceptions, too many connections, an administrator's shutdown, and what the driver says of a socket. */

@@ -18,6 +18,8 @@ export type Event =
   | { readonly kind: 'listening-lost'; readonly error: unknown }
   | { readonly kind: 'listening-again'; readonly milliseconds: number }
   | { readonly kind: 'shape-compiled'; readonly shape: string; readonly text: string; readonly milliseconds: number }
+  /** A right that the service's role lacks, or a view that was never filled: told once. */
+  | { readonly kind: 'database-refused'; readonly detail: string }
   | { readonly kind: 'secret-made-up' }
   | { readonly kind: 'secret-short' }
   | { readonly kind: 'mail-logged'; readonly to: string; readonly link: string }
@@ -90,6 +92,9 @@ function log(logger: Logger, event: Event): void {
       break;
     case 'shape-compiled':
       logger.debug({ shape: event.shape, text: event.text, milliseconds: event.milliseconds }, 'compiled');
+      break;
+    case 'database-refused':
+      logger.warn({ detail: event.detail }, 'the database refuses what a request asks for');
       break;
     case 'secret-made-up':
       logger.warn('SECRET is not set: tokens end with this process, and other instances refuse them');

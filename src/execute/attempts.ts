@@ -18,10 +18,11 @@ export const ATTEMPTS = 10;
  */
 const SAME_KEY = 3;
 
-/** `repair` is called where the same key collides again. */
+/** `told` makes an error what its receiver may know; `repair` is called where the same key collides again. */
 export async function attempt<Result>(
   mirror: Mirror,
   work: (model: Model) => Promise<Result>,
+  told: (error: unknown) => unknown,
   repair: (conflict: Conflict) => Promise<void>,
 ): Promise<Result> {
   let before: Conflict | null = null;
@@ -36,13 +37,13 @@ export async function attempt<Result>(
       before = conflict;
       if (conflict && same === SAME_KEY) throw finalError(conflict.cause, model);
       const stale = staleness(error);
-      if (!(stale || isConflict(error))) throw finalError(error, model);
-      if (count === ATTEMPTS) throw stale ? changing() : finalError(error, model);
+      if (!(stale || isConflict(error))) throw told(finalError(error, model));
+      if (count === ATTEMPTS) throw stale ? changing() : told(finalError(error, model));
       if (stale) await mirror.refresh(stale === 'certain');
       else await pause(count);
       if (conflict && count > 1) await repair(conflict);
       // A structure that did not change is not to blame; the first time a prepared statement may be.
-      if (stale && model === mirror.model && count > 1) throw finalError(error, model);
+      if (stale && model === mirror.model && count > 1) throw told(finalError(error, model));
     }
   }
 }

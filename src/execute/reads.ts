@@ -24,6 +24,7 @@ import { ATTEMPTS } from './attempts.js';
 import { Cohorts } from './cohorts.js';
 import { isConflict, isTermination, pause } from './conflicts.js';
 import type { Database } from './database.js';
+import { Disclosure } from './disclosure.js';
 import { keep } from './errand.js';
 import type { Waiter } from './queue.js';
 import { streamRows } from './stream.js';
@@ -72,6 +73,7 @@ export class Reads {
   readonly #observe: Observer;
   readonly #shapes: LRUCache<string, Compiled>;
   readonly cohorts: Cohorts;
+  readonly disclosure: Disclosure;
   /** Statements that were used before: from then on they are prepared. The driver never drops a prepared statement, so
    * shapes that come once must not become one. */
   readonly #used = new WeakSet<Compiled>();
@@ -84,6 +86,7 @@ export class Reads {
     this.#policies = policies;
     this.#limits = limits;
     this.#observe = observe;
+    this.disclosure = new Disclosure(observe);
     this.#shapes = new LRUCache({ max: limits.shapes });
     this.cohorts = new Cohorts(database.wires, limits.cohorts, database.waitTimeout);
     mirror.onChange(() => this.#shapes.clear());
@@ -265,14 +268,14 @@ export class Reads {
         const stale = staleness(error);
         const terminated = isTermination(error);
         if (!mayRepeat() || !(stale || terminated || isConflict(error)) || (terminated && number > 1))
-          throw fromDatabase(error, useOf(current));
+          throw this.disclosure.to(caller, fromDatabase(error, useOf(current)));
         if (number === ATTEMPTS) throw serviceUnavailable('database', 'Its structure keeps changing');
         if (stale) await this.#mirror.refresh(stale === 'certain');
         else await pause(number);
         const { version } = this.#mirror.model;
         // A structure that did not change is not to blame; the first time a prepared statement may be.
         if (stale && version === current.version && (stale === 'possible' || number > 1))
-          throw fromDatabase(error, useOf(current));
+          throw this.disclosure.to(caller, fromDatabase(error, useOf(current)));
       }
       current = this.compile(parsed, caller, current.selectedFor);
     }

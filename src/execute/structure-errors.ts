@@ -1,5 +1,5 @@
 /** What goes wrong with a change of the structure, in words for who asked for it. */
-import { fromWrite, invalidPayload, serviceUnavailable, unprocessable } from '../errors.js';
+import { forbidden, fromWrite, invalidPayload, serviceUnavailable, Undisclosed, unprocessable } from '../errors.js';
 
 /** A lock that did not come in time, a deadlock, or a catalog row that somebody else changed meanwhile. */
 export function isBlocked(error: unknown): boolean {
@@ -39,5 +39,7 @@ export function fromStructure(error: unknown): unknown {
     return serviceUnavailable('database', 'The change took longer than DATABASE_STATEMENT_TIMEOUT allows');
   if (/^22/.test(code) && code !== '22001' && code !== '22003')
     return invalidPayload('The values that are there, or the default, cannot be converted to the type');
-  return fromWrite(error);
+  const final = fromWrite(error);
+  // Only administrators change the structure.
+  return final instanceof Undisclosed ? forbidden(`The database says: ${final.detail}.`) : final;
 }

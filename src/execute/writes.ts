@@ -104,7 +104,7 @@ export class Writes {
   /** With a receipt, the same request is carried out once and answered the same each time. */
   async create(name: string, body: CreateBody, shown: Shown, receipt: Receipt | null = null): Promise<Buffer | null> {
     try {
-      return await this.#attempt(async (model) => {
+      return await this.#attempt(shown.caller, async (model) => {
         const collection = servedCollection(model, name);
         const planned = await planCreate(collection, body.items, this.#context(model, shown));
         return this.#run(planned, !body.many, shown, receipt);
@@ -116,8 +116,8 @@ export class Writes {
   }
 
   /** Several writes in one transaction: those that `work` makes with what it is given. */
-  together<Result>(work: (writes: Writes) => Promise<Result>): Promise<Result> {
-    return this.#attempt(() =>
+  together<Result>(caller: Identity, work: (writes: Writes) => Promise<Result>): Promise<Result> {
+    return this.#attempt(caller, () =>
       this.#database.transaction((session) => {
         const joined = new Writes(this.#services, this.#limits, this.#observe, this);
         joined.#session = session;
@@ -132,7 +132,7 @@ export class Writes {
   }
 
   updateOne(name: string, key: string, data: Input, shown: Shown): Promise<Buffer | null> {
-    return this.#attempt(async (model) => {
+    return this.#attempt(shown.caller, async (model) => {
       const collection = servedCollection(model, name);
       const planned = await planUpdate(collection, [{ key, data }], this.#context(model, shown));
       return this.#run(planned, true, shown);
@@ -140,7 +140,7 @@ export class Writes {
   }
 
   updateMany(name: string, body: UpdateBody, shown: Shown): Promise<Buffer | null> {
-    return this.#attempt(async (model) => {
+    return this.#attempt(shown.caller, async (model) => {
       const collection = servedCollection(model, name);
       const context = this.#context(model, shown);
       if (body.kind === 'each')
@@ -169,7 +169,7 @@ export class Writes {
 
   /** The only item of a singleton is changed, or made. */
   updateSingleton(name: string, data: Input, shown: Shown): Promise<Buffer | null> {
-    return this.#attempt(async (model) => {
+    return this.#attempt(shown.caller, async (model) => {
       const collection = servedCollection(model, name);
       const context = this.#context(model, shown);
       return this.#transaction(async (session) => {
@@ -186,7 +186,7 @@ export class Writes {
   }
 
   delete(name: string, selected: Selected, { caller, author }: Writer): Promise<void> {
-    return this.#attempt(async (model) => {
+    return this.#attempt(caller, async (model) => {
       const collection = servedCollection(model, name);
       const access = this.#policies.accessOf(caller);
       const rule = access && anyRule(new Guard(access, model).grant('delete', collection).rules);
@@ -340,7 +340,7 @@ export class Writes {
 
   /** Moves an item of a sorted collection to the place of another. */
   sort(name: string, item: Key, to: Key, caller: Identity): Promise<void> {
-    return this.#attempt(async (model) => {
+    return this.#attempt(caller, async (model) => {
       const collection = servedCollection(model, name);
       const access = this.#policies.accessOf(caller);
       if (access) new Guard(access, model).checkOrder(collection);
@@ -370,11 +370,11 @@ export class Writes {
   }
 
   /** Whoever began a transaction tries all of it again. */
-  #attempt<Result>(work: (model: Model) => Promise<Result>): Promise<Result> {
-    return this.#session
-      ? work(this.#mirror.model)
-      : attempt(this.#mirror, work, ({ collection }) =>
-          this.#database.transaction((session) => catchUp(collection, session)),
-        );
+  #attempt<Result>(caller: Identity, work: (model: Model) => Promise<Result>): Promise<Result> {
+    if (this.#session) return work(this.#mirror.model);
+    const told = (error: unknown): unknown => this.#reads.disclosure.to(caller, error);
+    return attempt(this.#mirror, work, told, ({ collection }) =>
+      this.#database.transaction((session) => catchUp(collection, session)),
+    );
   }
 }

@@ -14,7 +14,7 @@ import type { Called } from './graphql-services.js';
 export async function runMutation({ steps }: MutationReading, writes: Writes, writer: Writer): Promise<Buffer> {
   let current: MutationStep | undefined;
   try {
-    const results = await writes.together(async (joined) => {
+    const results = await writes.together(writer.caller, async (joined) => {
       const done: Buffer[] = [];
       for (const step of steps) {
         current = step;
