@@ -3,6 +3,7 @@
  * back when the service stops.
  */
 import { randomBytes } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Policies } from './access/policies.js';
 import { PolicyWatch } from './access/policy-watch.js';
 import { openSecret } from './access/secret.js';
@@ -47,13 +48,17 @@ type Report = (message: string) => void;
 
 const PURGED = 600_000;
 
+/** Milliseconds that each of the things that were started gets to end: some would wait for a server that does not answer. */
+const FAREWELL = 500;
+
 /** What has been started, to be stopped in the reverse order, also when a later step fails. */
 class Started {
-  readonly #closers: (() => Promise<void>)[] = [];
+  readonly #closers: { readonly close: () => Promise<void>; readonly limit: number }[] = [];
   #stopped: Promise<void> | null = null;
 
-  add(close: () => Promise<void>): void {
-    this.#closers.push(close);
+  /** After `limit` milliseconds its end is not waited for any more; Infinity for what ends by itself. */
+  add(close: () => Promise<void>, limit = FAREWELL): void {
+    this.#closers.push({ close, limit });
   }
 
   /** Whoever asks again waits for the same end. */
@@ -63,8 +68,16 @@ class Started {
   }
 
   async #stop(): Promise<void> {
-    for (const close of this.#closers.splice(0).reverse()) await close();
+    for (const { close, limit } of this.#closers.splice(0).reverse()) await ended(close(), limit);
   }
+}
+
+async function ended(closed: Promise<void>, limit: number): Promise<void> {
+  if (limit === Infinity) return closed;
+  const done = new AbortController();
+  await Promise.race([closed, sleep(limit, undefined, { signal: done.signal }).catch(() => {})]).finally(() =>
+    done.abort(),
+  );
 }
 
 export async function startService(config: Config, log: Observer, report: Report): Promise<Service> {
@@ -87,7 +100,7 @@ export async function startService(config: Config, log: Observer, report: Report
       told({ kind: 'access' });
       await policies.reload();
     };
-    started.add(() => threads.stop());
+    started.add(() => threads.stop(), Infinity);
     const url = await threads.serve({
       database,
       databaseUrl,
@@ -188,11 +201,11 @@ async function startSources(
   let databaseUrl = config.DATABASE_URL;
   if (databaseUrl === null) {
     const embedded = await startEmbedded({ directory: config.DATA_DIR, report });
-    started.add(() => embedded.stop());
+    started.add(() => embedded.stop(), Infinity);
     databaseUrl = embedded.url;
   }
   const database = await openDatabase(config, databaseUrl, config.DATABASE_URL !== null, observe);
-  started.add(() => database.close());
+  started.add(() => database.close(), Infinity);
   const options = { demo: config.DATABASE_URL === null && config.DEMO_DATA, system: config.SYSTEM_SCHEMA };
   await migrate(database, options, observe).catch((error: unknown) => {
     const denied = error instanceof Error && 'code' in error && error.code === '42501';

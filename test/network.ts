@@ -65,6 +65,16 @@ export class Network {
     }
   }
 
+  /** From now on nothing passes on the connections that there are, and neither side learns of it. */
+  freeze(): void {
+    for (const socket of this.#sockets) {
+      socket.removeAllListeners('data');
+      socket.removeAllListeners('close');
+      socket.on('close', () => this.#sockets.delete(socket));
+      socket.resume();
+    }
+  }
+
   /** Says something in the name of the server to who came last. */
   say(bytes: Buffer): void {
     this.#latest?.write(bytes);
@@ -88,7 +98,7 @@ export class Network {
     server.on('close', () => client.end());
     let sending: Promise<void> = Promise.resolve();
     server.on('data', (bytes) => {
-      sending = sending.then(() => this.#pass(bytes, client));
+      sending = sending.then(() => (client.listenerCount('data') > 0 ? this.#pass(bytes, client) : undefined));
     });
   }
 

@@ -17,7 +17,7 @@ import { type CentralNews, type Centre, type StructureNews, type Threads, urlOf 
 const MOST_PORTS = 5;
 
 /** Milliseconds that a worker gets to close its connections to PostgreSQL. */
-const FAREWELL = 10_000;
+const FAREWELL = 3_000;
 
 /** Milliseconds that the end of the process waits for sockets to be closed. */
 const LAST_WAIT = 1_000;
