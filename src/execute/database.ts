@@ -1,20 +1,21 @@
 /** The only file that opens connections: pools of them by their use, set up so that values travel as the text we wrote. */
-import type { Socket } from 'node:net';
+import { Socket } from 'node:net';
 import postgres from 'postgres';
 import { StartError } from '../errors.js';
 import { packageVersion } from '../files.js';
 import type { Observer } from '../observe.js';
 import { quoteIdentifier } from '../sql/fragment.js';
 import { qualify } from '../sql/qualify.js';
-import { Joiner, openDriverSocket } from './driver-socket.js';
+import { Joiner } from './driver-socket.js';
 import { Listener } from './listener.js';
 import { Pool, type PoolState } from './pool.js';
 import { checkSessions } from './pooler.js';
 import { Session } from './sessions.js';
-import { failingSocket, type Target } from './socket.js';
+import type { Target } from './socket.js';
 import { StreamConnection } from './stream-connection.js';
 import { timeLimits, Watchdog } from './watchdog.js';
 import { Wire } from './wire.js';
+import { closed } from './wire-errors.js';
 import type { Client, WireOptions } from './wire-options.js';
 
 export interface DatabaseOptions {
@@ -276,12 +277,22 @@ function openClient(
   } as unknown as postgres.Options<Record<string, postgres.PostgresType>>) as unknown as Client;
 }
 
-/** Through a socket of ours. What TLS decrypts does not pass it; and which of several hosts is next is known to the driver alone. */
+/**
+ * The driver would try again, at once and without an end, where a server hangs up before it has answered: it is told of a
+ * failure instead. With TLS, or several hosts of which it knows the next, it is left to itself.
+ */
 function openPatiently(client: Client): void {
   const options = client.options as unknown as Target & { socket: unknown };
   if (options.ssl || options.host.length > 1) return;
-  const joiner = new Joiner();
-  options.socket = () => openDriverSocket(options, joiner).catch((error: unknown) => failingSocket(error as Error));
+  options.socket = () => {
+    const socket = new Socket();
+    socket.once('close', (hadError) => {
+      if (!hadError) socket.emit('error', closed());
+    });
+    return options.path
+      ? socket.connect(options.path)
+      : socket.connect(options.port[0] as number, options.host[0] as string);
+  };
 }
 
 function describe(error: unknown, url: string): string {
