@@ -105,6 +105,7 @@ export function openDatabase(
     waitTimeout: config.DATABASE_WAIT_TIMEOUT,
     statementTimeout: config.DATABASE_STATEMENT_TIMEOUT,
     connectTimeout: config.DATABASE_CONNECT_TIMEOUT,
+    uploadTimeout: config.BODY_TIMEOUT,
     checksSessions,
     staleness: config.MAX_STALENESS,
     observe,

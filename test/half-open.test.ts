@@ -68,6 +68,13 @@ t.test('a network that falls silent', async (t) => {
     t.strictSame(report.lost, [], 'what was acknowledged is there');
     t.strictSame(report.halfDone, [], 'nothing is there in part');
 
+    // Nobody told the server that its clients were gone.
+    const open = async (): Promise<number> =>
+      (
+        await sql`select from pg_stat_activity where application_name like 'lateral%' and state ^@ 'idle in transaction'`
+      ).length;
+    await waitFor(async () => (await open()) === 0, 30_000);
+
     const later = new Load(service, { ...options, pause: 10 });
     await later.start(sql);
     await sleep(2_000);

@@ -34,6 +34,8 @@ export interface DatabaseOptions {
   readonly statementTimeout: number;
   /** Milliseconds. */
   readonly connectTimeout: number;
+  /** Milliseconds that an import may wait for the next piece of its file. */
+  readonly uploadTimeout?: number;
   /** Whether to find out first that a connection is a session of its own. */
   readonly checksSessions?: boolean;
   /** Milliseconds that a change by others may go unnoticed. */
@@ -132,18 +134,20 @@ export class Database implements Pools {
     const target = first.options as unknown as Target;
     const watchdog = new Watchdog();
     const limits = timeLimits(options.statementTimeout, options.connectTimeout, target.host.length);
+    // While an import waits for its file, so does its transaction.
+    const uploads = (options.uploadTimeout ?? 0) + limits.transaction;
     // The socket is secured before the driver gets it.
     const single = { max: 1, max_pipeline: 10, max_lifetime: null, ssl: false } as const;
-    const openWire = (settings: Settings, told: Pick<WireOptions, 'onclose' | 'onnotify'> = {}): Wire => {
+    const openWire = (settings: Settings, told: Partial<WireOptions> = {}): Wire => {
       const open = (socket: () => Promise<Socket>): Client =>
         openClient(options, { ...single, socket }, options.statementTimeout, settings);
       return new Wire({ target, scope: options.schema, open, limits, watchdog, ...told });
     };
-    const sessions = (max: number, settings: Settings = {}): Pool<Session> =>
+    const sessions = (max: number, settings: Settings = {}, given: Partial<WireOptions> = {}): Pool<Session> =>
       new Pool(
         max,
         options.waitTimeout,
-        (onLost, count) => new Session((onclose) => openWire(settings, { onclose }), onLost, count),
+        (onLost, count) => new Session((onclose) => openWire(settings, { ...given, onclose }), onLost, count),
       );
     const wires = Array.from({ length: options.connections }, (_, position) =>
       openWire(position === 0 ? {} : ON_ONE_PROCESSOR),
@@ -157,7 +161,7 @@ export class Database implements Pools {
       streams: new Pool(options.streams, options.waitTimeout, (onLost, count) => {
         return new StreamConnection({ target, joiner: new Joiner(), watchdog, open: openStream }, onLost, count);
       }),
-      imports: sessions(options.imports, PLANNED_ONCE),
+      imports: sessions(options.imports, PLANNED_ONCE, { limits: { ...limits, transaction: uploads } }),
       catalog: sessions(1),
     };
     const listener = new Listener(

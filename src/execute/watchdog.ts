@@ -10,6 +10,8 @@ export interface TimeLimits {
   readonly statement: number;
   /** For a connection to be opened. */
   readonly connect: number;
+  /** That a transaction may wait for its client: one whose client is out of reach must not hold its locks for hours. */
+  readonly transaction: number;
 }
 
 /** Beyond PostgreSQL's own limit on a statement, so that it is PostgreSQL that ends it wherever it still can. */
@@ -22,11 +24,16 @@ export const PROBE_LIMIT = 5_000;
 /** Where connections are to be waited for without an end. */
 const LONGEST_CONNECT = 60_000;
 
+/** That a transaction may wait, at least and where statements have no limit. */
+const SHORTEST_PAUSE = 10_000;
+const LONGEST_PAUSE = 60_000;
+
 /** `statementTimeout` and `connectTimeout` in milliseconds, 0 for none. */
 export function timeLimits(statementTimeout: number, connectTimeout: number, hosts: number): TimeLimits {
   return {
     statement: statementTimeout === 0 ? Infinity : statementTimeout + MARGIN,
     connect: (connectTimeout === 0 ? LONGEST_CONNECT : connectTimeout) * hosts + 1_000,
+    transaction: statementTimeout === 0 ? LONGEST_PAUSE : Math.max(SHORTEST_PAUSE, statementTimeout),
   };
 }
 

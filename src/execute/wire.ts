@@ -181,8 +181,9 @@ export class Wire implements Receiver, Watched {
       if (this.#ended) throw closed();
       const client: Client = this.#options.open(() => this.#connect(() => this.#client === client, abandon));
       this.#client = client;
-      // The driver opens the connection for a statement, were it an empty one.
-      await Promise.race([client.unsafe(''), abandoned]);
+      // The driver opens the connection for a statement. This one is no setting of the connection: poolers refuse most of them.
+      const opening = `set idle_in_transaction_session_timeout = ${Math.ceil(this.#options.limits.transaction)}`;
+      await Promise.race([client.unsafe(opening), abandoned]);
       if (this.#socket === null || this.#ended) throw closed();
       this.#ready = true;
       this.#doubtful = false;
