@@ -69,12 +69,26 @@ export function forbiddenCollection(collection: string): ServiceError {
   return forbidden(`You don't have permission to access collection "${collection}" or it does not exist.`);
 }
 
-export function invalidQuery(reason: string): ServiceError {
-  return new ServiceError('INVALID_QUERY', `Invalid query. ${reason}.`, { reason });
+/** A limit that was exceeded, and the option that sets it: texts are those that clients know, options are for who runs the service. */
+export interface Exceeded {
+  readonly option: string;
+  readonly limit?: number;
 }
 
-export function invalidPayload(reason: string): ServiceError {
-  return new ServiceError('INVALID_PAYLOAD', `Invalid payload. ${reason}.`, { reason });
+export function invalidQuery(reason: string, exceeded: Exceeded | null = null): ServiceError {
+  return new ServiceError('INVALID_QUERY', `Invalid query. ${reason}.`, { reason, ...exceeded });
+}
+
+export function invalidPayload(reason: string, exceeded: Exceeded | null = null): ServiceError {
+  return new ServiceError('INVALID_PAYLOAD', `Invalid payload. ${reason}.`, { reason, ...exceeded });
+}
+
+export function ranTooLong(): ServiceError {
+  return invalidQuery('The query took too long', { option: 'DATABASE_STATEMENT_TIMEOUT' });
+}
+
+export function tooManyRelations(limit: number): ServiceError {
+  return invalidQuery('Max relational depth exceeded', { option: 'MAX_RELATIONAL_DEPTH', limit });
 }
 
 export function invalidCredentials(): ServiceError {
@@ -98,10 +112,10 @@ export function invalidOtp(): ServiceError {
 }
 
 /** `wait` in milliseconds. */
-export function requestsExceeded(limit: number, wait: number): ServiceError {
+export function requestsExceeded(exceeded: Exceeded, wait: number): ServiceError {
   const reset = new Date(Date.now() + wait).toISOString();
   return new ServiceError('REQUESTS_EXCEEDED', `Too many requests, retry after ${Math.ceil(wait)}ms.`, {
-    limit,
+    ...exceeded,
     reset,
   });
 }
@@ -187,7 +201,7 @@ export function fromDatabase(error: unknown, use: 'query' | 'key'): unknown {
   if (code === '42883') return invalidQuery('A field of this type cannot be compared, sorted or grouped');
   if (/^22/.test(code) || isUnreadableValue(error))
     return use === 'key' ? forbidden() : invalidQuery('A value does not fit the type of its field');
-  if (code === '57014') return invalidQuery('The query ran longer than DATABASE_STATEMENT_TIMEOUT allows');
+  if (code === '57014') return ranTooLong();
   // Too many columns, too deep a nesting, too long a row: limits of PostgreSQL itself.
   if (/^54/.test(code)) return invalidQuery('The query is too large or too deep for the database');
   if (code === '42501') return new Undisclosed(forbidden(), messageOf(error));

@@ -192,8 +192,11 @@ t.test('MAX_BATCH_MUTATION counts what is nested', async (t) => {
   ] as const) {
     const answer = await refused(t, 400, method, path, body, limited);
     t.match(
-      errorOf(answer).message,
-      'Exceeded max batch mutation limit of 5',
+      errorOf(answer),
+      {
+        message: 'Invalid payload. Exceeded max batch mutation limit of 5.',
+        extensions: { option: 'MAX_BATCH_MUTATION', limit: 5 },
+      },
       `${method} ${path} ${JSON.stringify(body)}`,
     );
   }

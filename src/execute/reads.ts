@@ -285,7 +285,8 @@ export class Reads {
     const { plan } = await this.#explain(parsed, compiled, caller, false);
     const cost = (plan as [{ Plan: { 'Total Cost': number } }])[0].Plan['Total Cost'];
     if (cost > (this.#limits.cost as number)) {
-      throw invalidQuery(`The query would cost ${Math.round(cost)}, more than MAX_QUERY_COST (${this.#limits.cost})`);
+      const exceeded = { option: 'MAX_QUERY_COST', limit: this.#limits.cost as number };
+      throw invalidQuery(`The query would cost ${Math.round(cost)}, more than ${this.#limits.cost}`, exceeded);
     }
     this.#affordable.add(compiled);
   }

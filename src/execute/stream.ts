@@ -2,7 +2,7 @@
  * Rows one batch at a time, through a cursor: PostgreSQL produces what the consumer has taken, no more, so memory stays
  * constant. The consumer's leaving ends the statement at once, also while PostgreSQL is still at work on it.
  */
-import { invalidQuery } from '../errors.js';
+import { ranTooLong } from '../errors.js';
 import type { Database } from './database.js';
 import type { StreamConnection } from './stream-connection.js';
 import { MARGIN } from './watchdog.js';
@@ -95,7 +95,7 @@ async function readAll(connection: StreamConnection, options: StreamOptions): Pr
     await connection.answer(reading);
     await taking;
   } catch (error) {
-    if (timedOut) throw invalidQuery('The query ran longer than DATABASE_STATEMENT_TIMEOUT allows');
+    if (timedOut) throw ranTooLong();
     if (!left) throw error;
   } finally {
     working = false;

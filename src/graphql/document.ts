@@ -12,7 +12,7 @@ import {
   validate,
 } from 'graphql';
 import { DocumentFailure, documentFailure } from './failure.js';
-import { checkSize, type DocumentLimits, tooDeep } from './limits.js';
+import { checkSize, type DocumentLimits, tooDeep, tooManyTokens } from './limits.js';
 
 export interface Document {
   readonly schema: GraphQLSchema;
@@ -69,6 +69,10 @@ function parseText(text: string, limits: DocumentLimits): DocumentNode {
     // The stack ends long behind the limit, whether the parser met its end or what counts the levels.
     if (error instanceof RangeError || (error instanceof GraphQLError && error.originalError instanceof RangeError))
       throw tooDeep(limits);
-    throw error instanceof GraphQLError ? DocumentFailure.of([error], limits.introspection) : error;
+    if (!(error instanceof GraphQLError)) throw error;
+    // The parser has no code of its own for it.
+    throw / tokens\. Parsing aborted/.test(error.message)
+      ? tooManyTokens(limits)
+      : DocumentFailure.of([error], limits.introspection);
   }
 }

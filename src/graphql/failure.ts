@@ -1,6 +1,6 @@
 /** What went wrong with a document, in the form GraphQL asks for: a message, where in the text, where in the answer, which code. */
 import { type ASTNode, GraphQLError, getLocation } from 'graphql';
-import { invalidQuery, ServiceError } from '../errors.js';
+import { type Exceeded, invalidQuery, ServiceError } from '../errors.js';
 
 /** As it stands in a response. */
 export interface ResponseError {
@@ -43,8 +43,8 @@ export class DocumentFailure extends Error {
   }
 }
 
-export function documentFailure(reason: string): DocumentFailure {
-  return new DocumentFailure([responseError(invalidQuery(reason), null)]);
+export function documentFailure(reason: string, exceeded: Exceeded | null = null): DocumentFailure {
+  return new DocumentFailure([responseError(invalidQuery(reason, exceeded), null)]);
 }
 
 /** A field of the document failed: everything that is read below it says where. */

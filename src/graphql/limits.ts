@@ -66,6 +66,10 @@ export function checkSize(document: DocumentNode, limits: DocumentLimits): void 
   check('aliases', aliases, limits.aliases, 'GRAPHQL_QUERY_ALIAS_LIMIT');
 }
 
+export function tooManyTokens({ tokens }: DocumentLimits): DocumentFailure {
+  return tooLarge('tokens', tokens, 'GRAPHQL_QUERY_TOKEN_LIMIT');
+}
+
 export function tooDeep({ depth }: DocumentLimits): DocumentFailure {
   return tooLarge('levels', depth, 'GRAPHQL_QUERY_DEPTH_LIMIT');
 }
@@ -75,5 +79,5 @@ function check(what: string, found: number, most: number, option: string): void 
 }
 
 function tooLarge(what: string, most: number, option: string): DocumentFailure {
-  return documentFailure(`The document has more than ${most} ${what} (${option})`);
+  return documentFailure(`The document has more than ${most} ${what}`, { option, limit: most });
 }

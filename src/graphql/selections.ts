@@ -16,7 +16,7 @@ import {
   type SelectionNode,
   type SelectionSetNode,
 } from 'graphql';
-import { invalidQuery } from '../errors.js';
+import { tooManyRelations } from '../errors.js';
 import type { Aggregate, GroupSelection, ShapedSelection } from '../request/ast.js';
 import { parseExpression, parseJsonPath } from '../request/expression.js';
 import type { ParseContext } from '../request/query.js';
@@ -64,7 +64,7 @@ export class Selections {
 
   read(type: GraphQLObjectType, nodes: readonly FieldNode[], path: Path): ShapedSelection[] {
     if (++this.#depth > this.#context.limits.relationalDepth)
-      throw invalidQuery('Max relational depth exceeded (MAX_RELATIONAL_DEPTH)');
+      throw tooManyRelations(this.#context.limits.relationalDepth);
     const selections: ShapedSelection[] = [];
     for (const [output, fields] of this.collect(type, setsOf(nodes))) {
       const place = (): FieldPlace => placeOf(fields[0], [...path, output]);

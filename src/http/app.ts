@@ -144,7 +144,7 @@ function createAnswer(router: Router, cors: Cors, config: Config, limit: Limit |
   const open = (exchange: Exchange): Route => {
     // The parser's own limit binds only a request head that arrives in pieces.
     if (exchange.path.length + exchange.queryString.length >= maxUrl) {
-      throw invalidQuery(`The URL is longer than MAX_URL_SIZE (${maxUrl} bytes)`);
+      throw invalidQuery(`The URL is longer than ${maxUrl} bytes`, { option: 'MAX_URL_SIZE', limit: maxUrl });
     }
     const route = router.find(exchange);
     if (!route.streamsBody) exchange.collect(config.MAX_PAYLOAD_SIZE, config.BODY_TIMEOUT);

@@ -67,7 +67,8 @@ export function holdBody(exchange: Exchange): Body {
   const next = async (): Promise<Buffer | null> => {
     for (;;) {
       const { bytes: most, pause } = body.limits;
-      if (total > most) throw invalidPayload(`The file is larger than IMPORT_MAX_FILE_SIZE (${most} bytes)`);
+      if (total > most)
+        throw invalidPayload(`The file is larger than ${most} bytes`, { option: 'IMPORT_MAX_FILE_SIZE', limit: most });
       if (failure) throw failure;
       const piece = waiting.shift();
       if (piece) {
@@ -81,7 +82,7 @@ export function holdBody(exchange: Exchange): Body {
       if (ended) return null;
       await new Promise<void>((resolve) => {
         const timer = setTimeout(() => {
-          failure = invalidPayload(`Nothing arrived within BODY_TIMEOUT (${pause} ms)`);
+          failure = invalidPayload(`Nothing arrived within ${pause} ms`, { option: 'BODY_TIMEOUT', limit: pause });
           resolve();
         }, pause).unref();
         wake = () => {

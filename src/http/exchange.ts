@@ -186,7 +186,8 @@ export class Exchange {
       let size = 0;
       const timer = setTimeout(() => {
         this.unread = true;
-        reject(invalidPayload(`The body did not arrive within BODY_TIMEOUT (${timeout} ms)`));
+        const exceeded = { option: 'BODY_TIMEOUT', limit: timeout };
+        reject(invalidPayload(`The body did not arrive within ${timeout} ms`, exceeded));
       }, timeout).unref();
       this.onAbort(() => {
         clearTimeout(timer);
@@ -197,7 +198,7 @@ export class Exchange {
         if (size > maxBody) {
           chunks.length = 0;
           this.unread = true;
-          reject(invalidPayload(`The body is larger than MAX_PAYLOAD_SIZE (${maxBody} bytes)`));
+          reject(invalidPayload('request entity too large', { option: 'MAX_PAYLOAD_SIZE', limit: maxBody }));
           return;
         }
         chunks.push(Buffer.from(Buffer.from(chunk)));

@@ -56,12 +56,12 @@ function createLimit(config: Config): Limit | null {
   const limits: Limit[] = [];
   if (config.RATE_LIMITER_GLOBAL_ENABLED) {
     const all = makeLimiter(config.RATE_LIMITER_GLOBAL_POINTS, config.RATE_LIMITER_GLOBAL_DURATION);
-    limits.push(() => consume(all, 'all'));
+    limits.push(() => consume(all, 'all', 'RATE_LIMITER_GLOBAL_POINTS'));
   }
   if (config.RATE_LIMITER_ENABLED) {
     const each = makeLimiter(config.RATE_LIMITER_POINTS, config.RATE_LIMITER_DURATION);
     // Before the global one: an address that asks too much must not use up what others may ask.
-    limits.unshift((address) => consume(each, networkOf(address)));
+    limits.unshift((address) => consume(each, networkOf(address), 'RATE_LIMITER_POINTS'));
   }
   if (limits.length === 0) return null;
   return async (address) => {
@@ -78,7 +78,7 @@ function createLoginLimit(config: Config): LoginLimit {
   if (!config.RATE_LIMITER_LOGIN_ENABLED) return { attempt: async () => {}, forgive: async () => {}, ...turns };
   const limiter = makeLimiter(config.RATE_LIMITER_LOGIN_POINTS, config.RATE_LIMITER_LOGIN_DURATION);
   return {
-    attempt: (address) => consume(limiter, networkOf(address)),
+    attempt: (address) => consume(limiter, networkOf(address), 'RATE_LIMITER_LOGIN_POINTS'),
     forgive: async (address) => void (await limiter.reward(networkOf(address))),
     ...turns,
   };
@@ -88,7 +88,7 @@ function createLoginLimit(config: Config): LoginLimit {
 function createRegistrationLimit(config: Config): Limit {
   if (!config.RATE_LIMITER_REGISTRATION_ENABLED) return async () => {};
   const limiter = makeLimiter(config.RATE_LIMITER_REGISTRATION_POINTS, config.RATE_LIMITER_REGISTRATION_DURATION);
-  return (address) => consume(limiter, networkOf(address));
+  return (address) => consume(limiter, networkOf(address), 'RATE_LIMITER_REGISTRATION_POINTS');
 }
 
 /** `duration` in seconds. */
@@ -96,11 +96,11 @@ function makeLimiter(points: number, duration: number): RateLimiterMemory {
   return new RateLimiterMemory({ points, duration });
 }
 
-async function consume(limiter: RateLimiterMemory, key: string): Promise<void> {
+async function consume(limiter: RateLimiterMemory, key: string, option: string): Promise<void> {
   try {
     await limiter.consume(key);
   } catch (refused) {
     if (!(refused instanceof RateLimiterRes)) throw refused;
-    throw requestsExceeded(limiter.points, refused.msBeforeNext);
+    throw requestsExceeded({ option, limit: limiter.points }, refused.msBeforeNext);
   }
 }

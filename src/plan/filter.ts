@@ -37,7 +37,8 @@ export function spend(budget: Budget, nodes: number): void {
   budget.nodes += nodes;
   if (budget.nodes > budget.maxNodes) {
     throw invalidQuery(
-      `The query is too large: more than MAX_QUERY_NODES (${budget.maxNodes}), where a relation in a filter counts as ${RELATION_WEIGHT}`,
+      `The query has more than ${budget.maxNodes} parts, where a relation in a filter counts as ${RELATION_WEIGHT}`,
+      { option: 'MAX_QUERY_NODES', limit: budget.maxNodes },
     );
   }
 }

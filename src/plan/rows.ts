@@ -275,7 +275,10 @@ export class Rows {
 
 export function checkRows(rows: number, most: number | null): void {
   if (most !== null && rows > most)
-    throw invalidPayload(`Exceeded max batch mutation limit of ${most} (MAX_BATCH_MUTATION)`);
+    throw invalidPayload(`Exceeded max batch mutation limit of ${most}`, {
+      option: 'MAX_BATCH_MUTATION',
+      limit: most,
+    });
 }
 
 function stamped(field: Field, flags: Readonly<Record<string, Stamped>>): Stamped | null {

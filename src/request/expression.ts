@@ -1,6 +1,6 @@
 /** Fields as clients write them: `title`, `author.name`, `comments.*`, `year(author.born)`, `json(meta, a.b[0])`. */
 import { LRUCache } from 'lru-cache';
-import { invalidQuery } from '../errors.js';
+import { invalidQuery, tooManyRelations } from '../errors.js';
 import { type Call, DATE_FUNCTIONS, type Expression, type Selection } from './ast.js';
 import type { ParseContext } from './query.js';
 
@@ -32,7 +32,7 @@ export function parseExpression(text: string, parameter: string, context: ParseC
     throw invalidQuery(`"${text}" in "${parameter}" is not a path to a field`);
   }
   if ((context.depth ?? 0) + path.length > context.limits.relationalDepth) {
-    throw invalidQuery(`Max relational depth exceeded: "${text}" in "${parameter}" (MAX_RELATIONAL_DEPTH)`);
+    throw tooManyRelations(context.limits.relationalDepth);
   }
   return { path, call, text };
 }
@@ -56,8 +56,12 @@ export function parseJsonPath(text: string, context: ParseContext): string[] {
     throw invalidQuery(`"${text}" is not a path into a JSON value`);
   }
   const steps = text.split(/[.[\]]+/).filter((step) => step !== '');
-  if (steps.length > context.limits.jsonDepth)
-    throw invalidQuery(`The JSON path "${text}" is deeper than MAX_JSON_QUERY_DEPTH`);
+  const most = context.limits.jsonDepth;
+  if (steps.length > most)
+    throw invalidQuery(`The JSON path "${text}" has more than ${most} steps`, {
+      option: 'MAX_JSON_QUERY_DEPTH',
+      limit: most,
+    });
   return steps;
 }
 

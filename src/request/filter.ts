@@ -3,7 +3,7 @@
  * Below a field they are operators. Which names exist, and which operator suits which field, is the planner's business.
  */
 import { Digits, writeJson } from '../digits.js';
-import { invalidQuery } from '../errors.js';
+import { invalidQuery, tooManyRelations } from '../errors.js';
 import type { Scalar } from '../sql/codec.js';
 import {
   AGGREGATES,
@@ -29,7 +29,7 @@ export function parseFilter(input: Input, context: ParseContext): Filter {
 /** Operators, or a whole filter of what the field leads to; `owner` is the field for messages, null at the root. */
 function parseObject(input: unknown, context: ParseContext, depth: number, owner: string | null): Filter {
   if (depth > context.limits.relationalDepth) {
-    throw invalidQuery('Max relational depth exceeded in "filter" (MAX_RELATIONAL_DEPTH)');
+    throw tooManyRelations(context.limits.relationalDepth);
   }
   if (input === null || typeof input !== 'object') {
     if (owner === null) throw invalidQuery('A filter has to be an object');

@@ -1,6 +1,6 @@
 /** The parameters of a query, as REST brackets or JSON give them, become the AST. `deep` holds the same with underscores. */
 import { Digits, parseJson } from '../digits.js';
-import { invalidQuery } from '../errors.js';
+import { invalidQuery, tooManyRelations } from '../errors.js';
 import {
   AGGREGATES,
   type Aggregate,
@@ -50,7 +50,7 @@ export function parseQuery(input: Input, context: ParseContext): Query {
 /** `prefix` is '_' inside deep. Names that no parameter has are ignored at the root, and are relations inside deep. */
 function parseLevel(input: Input, prefix: '' | '_', given: ParseContext, depth: number): Query {
   if (depth > given.limits.relationalDepth) {
-    throw invalidQuery('Max relational depth exceeded in "deep" (MAX_RELATIONAL_DEPTH)');
+    throw tooManyRelations(given.limits.relationalDepth);
   }
   const context = depth === (given.depth ?? 0) ? given : { ...given, depth };
   const get = (name: string): unknown => {
@@ -207,7 +207,8 @@ function parseLimit(input: unknown, context: ParseContext): Limit | null {
   const all = input === '-1' || input === -1;
   if (all && most === null) return { kind: 'all' };
   const limit = all ? (most as number) : wholeNumber(input, 'limit');
-  if (most !== null && limit > most) throw invalidQuery(`"limit" is above QUERY_LIMIT_MAX (${most})`);
+  if (most !== null && limit > most)
+    throw invalidQuery(`"limit" must be less than or equal to ${most}`, { option: 'QUERY_LIMIT_MAX', limit: most });
   if (limit <= Math.min(SMALL_PAGE, limits.wholeRows)) return { kind: 'constant', value: limit };
   return { kind: 'slot', slot: values.add(limit), large: limit > limits.wholeRows };
 }

@@ -135,8 +135,9 @@ function readQueryString(queryString: string, limits: ParseLimits): Input {
       parameterLimit: PARAMETERS,
     });
   } catch (error) {
-    if (error instanceof RangeError) throw invalidQuery('The brackets nest deeper than QUERYSTRING_MAX_PARSE_DEPTH');
-    throw error;
+    if (!(error instanceof RangeError)) throw error;
+    const exceeded = { option: 'QUERYSTRING_MAX_PARSE_DEPTH', limit: limits.bracketDepth };
+    throw invalidQuery(`Input depth exceeded depth option of ${limits.bracketDepth}`, exceeded);
   }
 }
 

@@ -27,7 +27,10 @@ export class ValueList implements ValueSink {
   count(nodes: number): void {
     this.#nodes += nodes;
     if (this.#nodes > this.#maxNodes)
-      throw invalidQuery(`The query has more than MAX_QUERY_NODES (${this.#maxNodes}) parts`);
+      throw invalidQuery(`The query has more than ${this.#maxNodes} parts`, {
+        option: 'MAX_QUERY_NODES',
+        limit: this.#maxNodes,
+      });
   }
 
   countTerm(): number {
