@@ -8,7 +8,6 @@ import {
   type GraphQLFieldConfigArgumentMap,
   GraphQLInputObjectType,
   type GraphQLInputType,
-  GraphQLInt,
   GraphQLList,
   type GraphQLNamedType,
   GraphQLNonNull,
@@ -18,7 +17,7 @@ import {
   getNamedType,
   isObjectType,
 } from 'graphql';
-import { BIG_INT_SCALAR, ID_SCALAR, JSON_SCALAR } from './scalars.js';
+import { BIG_INT_SCALAR, ID_SCALAR, INT_SCALAR, JSON_SCALAR } from './scalars.js';
 
 export interface ServiceField {
   readonly operation: 'query' | 'mutation';
@@ -115,7 +114,7 @@ const RELATION = record('service_relations', {
   }),
 });
 
-const RATE_LIMIT = record('server_info_rate_limit', { points: GraphQLInt, duration: GraphQLInt });
+const RATE_LIMIT = record('server_info_rate_limit', { points: INT_SCALAR, duration: INT_SCALAR });
 
 const SERVER_INFO = record('server_info', {
   project: record('server_info_project', {
@@ -125,7 +124,7 @@ const SERVER_INFO = record('server_info', {
   version: GraphQLString,
   rateLimit: RATE_LIMIT,
   rateLimitGlobal: RATE_LIMIT,
-  queryLimit: record('server_info_query_limit', { default: GraphQLInt, max: GraphQLInt }),
+  queryLimit: record('server_info_query_limit', { default: INT_SCALAR, max: INT_SCALAR }),
 });
 
 function input(
@@ -248,7 +247,7 @@ export const SERVICE_FIELDS: Readonly<Record<string, ServiceField>> = {
     ),
   ),
   users_register_verify: once(act('GET', '/users/register/verify-email', GraphQLBoolean, text('token'), 'query')),
-  utils_random_string: act('GET', '/utils/random/string', GraphQLString, optional('length', GraphQLInt), 'query'),
+  utils_random_string: act('GET', '/utils/random/string', GraphQLString, optional('length', INT_SCALAR), 'query'),
   utils_cache_clear: act('POST', '/utils/cache/clear', GraphQLBoolean, {}, 'none'),
   utils_sort: act(
     'POST',

@@ -107,7 +107,7 @@ export class LoginBackoff {
 
   #refuseUntil(time: number): void {
     const wait = time - this.#now();
-    if (wait > 0) throw requestsExceeded(this.#limits.after, wait);
+    if (wait > 0) throw requestsExceeded({ option: 'LOGIN_BACKOFF_AFTER', limit: this.#limits.after }, wait);
   }
 
   /** Answers how long it is until then. */
