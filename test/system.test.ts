@@ -47,6 +47,22 @@ const importer = await makeCaller(sql, 'importer', [
     ]),
   },
 ]);
+/** Changes what it cannot read. */
+const blind = await makeCaller(sql, 'blind', [
+  {
+    permissions: [
+      allow('articles', 'update', { status: { _eq: 'draft' } }, ['title']),
+      allow('comments', 'delete', { article: { author: { name: { _eq: 'Ada Lovelace' } } } }),
+    ],
+  },
+]);
+/** Uses the app. */
+const screen = await makeCaller(sql, 'screen', [
+  {
+    app_access: true,
+    permissions: [allow('articles', 'read', null, ['id', 'title', 'author']), allow('tags', 'update')],
+  },
+]);
 /** Sees and changes the own row, of which the role is a part. */
 const own = await makeCaller(sql, 'own', [
   {
@@ -260,10 +276,71 @@ t.test('who one is', async (t) => {
     share: { access: false },
   });
   t.match(dataOf(await send(own, 'GET', `/permissions/me/service_users/${plain.user}`)), { update: { access: false } });
-  t.equal((await send(own, 'GET', '/permissions/me/authors/1')).status, 403);
-  t.equal((await send(own, 'GET', '/permissions/me/nothing/1')).status, 403);
   t.equal((await send(plain, 'GET', '/users')).status, 200);
   t.equal((dataOf(await send(plain, 'GET', '/users')) as unknown[]).length, 1, 'nobody but oneself');
+});
+
+t.test('what may be done with an item is told to every user, also where it may not be read', async (t) => {
+  const nothing = { update: { access: false }, delete: { access: false }, share: { access: false } };
+  for (const path of [
+    'authors/1',
+    'authors',
+    'authors/99',
+    'nothing/1',
+    'nothing',
+    'service_settings/1',
+    'service_settings',
+  ])
+    t.strictSame(dataOf(await send(own, 'GET', `/permissions/me/${path}`)), nothing, path);
+  for (const path of ['authors/1', 'articles/1', 'nothing/1'])
+    t.equal((await send(null, 'GET', `/permissions/me/${path}`)).status, 403, path);
+  t.equal((await send(admin, 'GET', '/permissions/me/nothing/1')).status, 403, 'an administrator is told of a slip');
+  const asked = async (path: string): Promise<unknown> => dataOf(await send(blind, 'GET', `/permissions/me/${path}`));
+  t.match(await asked('articles/3'), { update: { access: true }, delete: { access: false } });
+  t.match(
+    await asked('articles/1'),
+    { update: { access: false }, delete: { access: false } },
+    'the rule does not hold',
+  );
+  t.match(await asked('articles/99'), nothing);
+  t.match(await asked('articles/no-key'), nothing);
+  t.match(await asked('articles'), { update: { access: true } });
+  for (const [hers, mayDelete] of [
+    [sql`= 1`, true],
+    [sql`is distinct from 1`, false],
+  ] as const) {
+    const [comment] = await sql`
+      select comments.id from comments join articles on articles.id = comments.article where articles.author ${hers} limit 1`;
+    t.match(await asked(`comments/${comment?.id}`), { update: { access: false }, delete: { access: mayDelete } });
+  }
+  t.equal((await send(blind, 'GET', '/items/articles/3')).status, 403, 'which lets nobody read');
+});
+
+t.test('who uses the app knows the structure as far as the permissions go', async (t) => {
+  const ask = (path: string, caller: { token: string } | null = screen): Promise<Answer> => send(caller, 'GET', path);
+  const named = (data: unknown): string[] => (data as { collection: string }[]).map((each) => each.collection);
+  const collections = named(dataOf(await ask('/collections')));
+  t.ok(collections.includes('articles'));
+  for (const hidden of ['authors', 'tags', 'comments', 'service_policies', 'service_fields', 'service_permissions'])
+    t.notOk(collections.includes(hidden), hidden);
+  t.equal((await ask('/collections/articles')).status, 200);
+  t.equal((await ask('/collections/authors')).status, 403);
+  const fields = dataOf(await ask('/fields/articles')) as { field: string }[];
+  t.strictSame(fields.map(({ field }) => field).sort(), ['author', 'id', 'title']);
+  t.equal((await ask('/fields/articles/title')).status, 200);
+  t.equal((await ask('/fields/articles/body')).status, 403);
+  t.equal((await ask('/fields/authors')).status, 403);
+  t.ok(named(dataOf(await ask('/fields'))).every((name) => collections.includes(name)));
+  for (const { collection, related_collection } of dataOf(await ask('/relations')) as Record<string, string | null>[]) {
+    t.ok(collections.includes(collection ?? ''), `${collection}`);
+    t.ok(related_collection === null || collections.includes(related_collection ?? ''), `${related_collection}`);
+  }
+  for (const path of ['/collections', '/fields', '/relations']) {
+    t.equal((await ask(path, own)).status, 403, `${path} without the app`);
+    t.equal((await ask(path, null)).status, 403, `${path} for the public`);
+  }
+  t.equal((await send(screen, 'POST', '/fields/articles', { field: 'more', type: 'string' })).status, 403);
+  t.equal((await ask('/items/service_fields')).status, 403, 'what is said of other collections stays out of sight');
 });
 
 t.test('nobody makes more of themselves', async (t) => {

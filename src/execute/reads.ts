@@ -29,6 +29,9 @@ import { keep } from './errand.js';
 import type { Waiter } from './queue.js';
 import { streamRows } from './stream.js';
 
+/** Items are selected to be written: of those that may be read, or of all. The latter only for questions of the service itself. */
+export type Purpose = WriteAction | `any ${WriteAction}`;
+
 export interface Compiled {
   readonly statement: Statement;
   readonly result: ReadPlan['result'] | 'operation';
@@ -40,7 +43,7 @@ export interface Compiled {
   /** Of the model it was compiled for. */
   readonly version: number;
   /** The write that the items are selected for. */
-  readonly selectedFor: WriteAction | null;
+  readonly selectedFor: Purpose | null;
   /** The text that reads for many requests at once. */
   readonly cohort: () => string;
   /** The statement that reads the items which the write before it has made. */
@@ -98,7 +101,7 @@ export class Reads {
   }
 
   /** A statement depends on the request's shape and on what the caller may see, not on who the caller is. */
-  compile(parsed: Asked, caller: Identity, selectedFor: WriteAction | null = null): Compiled {
+  compile(parsed: Asked, caller: Identity, selectedFor: Purpose | null = null): Compiled {
     const access = this.#policies.accessOf(caller);
     const shape = access ? `${access.key} ${selectedFor ?? ''}${parsed.shape}` : parsed.shape;
     const known = this.#shapes.get(shape);
@@ -106,7 +109,7 @@ export class Reads {
     const start = performance.now();
     const { model } = this.#mirror;
     const { request } = parsed;
-    const view = access ? access.view(model) : model;
+    const view = access && !selectedFor?.startsWith('any ') ? access.view(model) : model;
     const plan =
       request.kind === 'operation'
         ? planOperation(request, view, this.#limits)
@@ -361,10 +364,10 @@ function describe(
 }
 
 /** Of the items that a query selects for a write, those that the caller may write. */
-function touched(access: Access, action: WriteAction | null, request: ReadRequest, model: Model): Condition | null {
-  if (action === null) return null;
+function touched(access: Access, purpose: Purpose | null, request: ReadRequest, model: Model): Condition | null {
+  if (purpose === null) return null;
   const collection = model.collections.get(request.collection);
-  const grant = collection && access.grant(action, collection, model);
+  const grant = collection && access.grant(purpose.replace('any ', '') as WriteAction, collection, model);
   if (!grant) throw forbiddenCollection(request.collection);
   return anyRule(grant.rules);
 }

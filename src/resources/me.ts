@@ -1,6 +1,6 @@
 /** What callers may know of themselves: their account, their roles, and what they are allowed. */
 import { build } from 'fast-json-stringify';
-import { describeAction, describePermissions } from '../access/describe.js';
+import { type Allowed, describeAction, describePermissions } from '../access/describe.js';
 import { type Identity, onlyUser } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
 import { parseJson } from '../digits.js';
@@ -93,25 +93,26 @@ async function readPermissions(exchange: Exchange, services: MeServices): Promis
   return jsonText(anyBody({ data }));
 }
 
-/** What may be done with one item; of a singleton also with which fields. */
+/** What may be done with one item; of a singleton also with which fields. Where nothing may, it is no matter whether it exists. */
 async function readAllowed(exchange: Exchange, services: MeServices): Promise<Reply> {
   const [name = '', key = null] = exchange.parameters;
   const identity = await identifyUser(exchange, services);
   const access = services.policies.accessOf(identity);
   const collection = services.mirror.model.collections.get(name);
-  if (!collection) throw forbiddenCollection(name);
-  const data: Record<string, unknown> = {};
-  for (const action of ['update', 'delete'] as const) {
-    const { access: extent, ...rest } = describeAction(action, collection, access);
-    const allowed =
-      extent === 'none' ? false : key === null || (await isOpen(collection, key, action, identity, exchange, services));
-    data[action] = { access: allowed, ...(collection.singleton && rest) };
-  }
-  if (access && Object.values(data).every((each) => !(each as { access: boolean }).access))
-    if (!access.view(services.mirror.model).collections.has(name)) throw forbiddenCollection(name);
+  if (!collection && !access) throw forbiddenCollection(name);
+  const allowed = async (action: 'update' | 'delete'): Promise<unknown> => {
+    const { access: extent, ...rest } = collection ? describeAction(action, collection, access) : NOTHING;
+    if (!collection || extent === 'none') return { access: false };
+    const open = key === null || (await isOpen(collection, key, action, identity, exchange, services));
+    return { access: open, ...(collection.singleton && rest) };
+  };
+  const data = { update: await allowed('update'), delete: await allowed('delete') };
   return jsonText(anyBody({ data: { ...data, share: { access: identity.administrator } } }));
 }
 
+const NOTHING: Allowed = { access: 'none' };
+
+/** As the write itself would find out: who may change an item need not be able to read it. */
 async function isOpen(
   collection: Collection,
   key: string,
@@ -122,10 +123,10 @@ async function isOpen(
 ): Promise<boolean> {
   const parsed = parseSearch(collection.name, { keys: [key], query: { aggregate: { count: '*' } } }, '', limits);
   try {
-    const body = await reads.run(parsed, reads.compile(parsed, identity, action), identity, exchange);
+    const body = await reads.run(parsed, reads.compile(parsed, identity, `any ${action}`), identity, exchange);
     return String(body).includes('"count":1');
   } catch (error) {
-    // A key that cannot exist, or a collection that may not be read.
+    // A key that cannot exist.
     if (error instanceof ServiceError && error.code === 'FORBIDDEN') return false;
     throw error;
   }
