@@ -17,7 +17,8 @@ import { compileCondition, compileCursor } from './condition.js';
 import { compileGroups } from './groups.js';
 import { JSON_COLUMN, jsonList, jsonObject, jsonText, type Shown } from './json.js';
 import { compileOperand, showOperand } from './operand.js';
-import { columnName, reference, refersTo, type Scope, Source } from './source.js';
+import { isReferred } from './reference.js';
+import { columnName, refersTo, type Scope, Source } from './source.js';
 
 export interface CompiledLevel {
   /** Yields the rows to show as JSON, in order. */
@@ -258,8 +259,8 @@ function anyTarget(level: RowLevel, step: Step, keys: boolean, page: Source): Co
 /** The page of a to-one relation keeps its `limit 1`, a fence: without it the planner joins the whole related table. */
 function tieToOne(level: RowLevel, step: Step, page: Source): Tie {
   const named = step.kind === 'any' ? page.raw([], step.collectionField) : nothing;
-  const referred = reference(step, page.column([], step.field), named);
-  return (related) => sql`${related.raw([], level.collection.primaryKey)} = ${referred}`;
+  const held = page.column([], step.field);
+  return (related) => isReferred(step, related.raw([], level.collection.primaryKey), held, named);
 }
 
 function tieToMany(hop: Hop, parent: RowLevel, page: Source): Tie {

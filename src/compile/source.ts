@@ -7,9 +7,10 @@
  */
 import type { Collection, Field } from '../mirror/model.js';
 import { isMasked, maskOf, restrictionOf } from '../plan/access.js';
-import type { AnyStep, Condition, Hop, Step } from '../plan/plan.js';
+import type { Condition, Hop, Step } from '../plan/plan.js';
 import { alias, type Fragment, identifier, join, literal, nothing, sql } from '../sql/fragment.js';
 import { compileCondition } from './condition.js';
+import { isKeyText, isReferred } from './reference.js';
 
 /** Numbers the aliases of one statement. */
 export class Scope {
@@ -79,8 +80,9 @@ export class Source {
       if (!known) {
         const before = through.slice(0, position);
         const named = step.kind === 'any' ? this.raw(before, step.collectionField) : nothing;
-        const referred = reference(step, this.column(before, step.field), named);
-        this.#joins.push(relatedRow(step, next, referred, this.scope));
+        const target = sql`${next}.${columnName(step.target.primaryKey)}`;
+        const same = isReferred(step, target, this.column(before, step.field), named);
+        this.#joins.push(relatedRow(step, next, same, this.scope));
         this.#joined.set(key, next);
       }
       current = next;
@@ -128,9 +130,8 @@ export class Source {
 }
 
 /** The row that a step leads to; joins of its own rule stay inside of the join. */
-function relatedRow(step: Step, name: Fragment, key: Fragment, scope: Scope): Fragment {
+function relatedRow(step: Step, name: Fragment, same: Fragment, scope: Scope): Fragment {
   const table = sql`${tableName(step.target)} ${name}`;
-  const same = sql`${name}.${columnName(step.target.primaryKey)} = ${key}`;
   const restriction = restrictionOf(step.target);
   if (!restriction) return sql` left join ${table} on ${same}`;
   const source = new Source(name, scope, restriction.whole);
@@ -142,36 +143,13 @@ function relatedRow(step: Step, name: Fragment, key: Fragment, scope: Scope): Fr
     : sql` left join (${table}${joins}) on ${condition}`;
 }
 
-/** The key that a row refers to; `held` is what its field holds, `collection` the collection that it names. */
-export function reference(step: Step, held: Fragment, collection: Fragment): Fragment {
-  return step.kind === 'one' ? held : anyReference(step, held, collection);
-}
-
-/**
- * The key as text becomes a value of the target's type only where the row names the target and the text can be read:
- * a condition beside the cast would not do, since PostgreSQL may evaluate the cast first.
- */
-function anyReference(step: AnyStep, held: Fragment, collection: Fragment): Fragment {
-  const key = sql`${held}::text`;
-  const named = sql`${collection} = ${literal(step.target.name)}`;
-  switch (step.target.primaryKey.column?.base_type) {
-    case 'int2':
-    case 'int4':
-    case 'int8':
-      return sql`case when ${named} and ${key} ~ '^-?[0-9]{1,18}$' then ${key}::int8 end`;
-    case 'uuid':
-      return sql`case when ${named} and ${key} ~* '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then ${key}::uuid end`;
-    default:
-      return sql`case when ${named} then ${key}::${typeName(step.target.primaryKey)} end`;
-  }
-}
-
 /** What makes a row of the hop's collection refer to the row whose key is given. */
 export function refersTo(hop: Hop, child: Source, key: Fragment): Fragment {
   // Who names the column has to be allowed to see it; an alias field that lists rows is a permission of its own.
   const held = hop.via ? child.raw([], hop.field) : child.column([], hop.field);
   if (!hop.named) return sql`${held} = ${key}`;
-  return sql`${held}::text = ${key}::text and ${child.alias}.${columnName(hop.named.field)} = ${literal(hop.named.collection)}`;
+  const same = isKeyText(hop.origin.primaryKey, key, sql`${held}::text`);
+  return sql`${same} and ${child.alias}.${columnName(hop.named.field)} = ${literal(hop.named.collection)}`;
 }
 
 export function tableName(collection: Collection): Fragment {

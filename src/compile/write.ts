@@ -13,6 +13,7 @@ import { DOCUMENT, input, KEYS_SETTING, present, written } from './chain.js';
 import { compileCaller } from './condition.js';
 import { compileGuard, compileValidations } from './guard.js';
 import { advance, initialValue, receipt, takesKeys } from './keys.js';
+import { keyText } from './reference.js';
 import {
   cleared,
   compileReleases,
@@ -212,7 +213,12 @@ class Chain {
     const options: Fragment[] = [];
     if (column.holdsValues) options.push(inputValue(column.field, sql`${alias('i')}.${identifier(`c${index}`)}`));
     options.push(
-      ...column.references.map((_, table) => sql`${alias(`r${index}_${table}`)}.k::${typeName(column.field)}`),
+      ...column.references.map((name, table) => {
+        const key = sql`${alias(`r${index}_${table}`)}.k`;
+        const made = this.#plan.nodes[this.#maker(name)]?.collection.primaryKey;
+        const text = made && column.field.type !== made.type ? keyText(made, key) : key;
+        return sql`${text}::${typeName(column.field)}`;
+      }),
     );
     if (column.endOf) options.push(this.#end(node, column.endOf, column, index));
     if (column.caller) options.push(this.#callerValue(column, column.caller, index));

@@ -3,7 +3,7 @@ import { hashPassword } from '../access/passwords.js';
 import { failedValidation, invalidPayload, type Naming } from '../errors.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
 import { Secret } from '../plan/cell.js';
-import type { Key } from '../plan/payload.js';
+import type { Key } from '../plan/key.js';
 import type { PlannedWrite } from '../plan/write.js';
 import type { Input } from '../request/query.js';
 import { asConflict } from './conflicts.js';

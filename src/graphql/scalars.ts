@@ -25,7 +25,8 @@ export const GEOMETRY_SCALAR = new GraphQLScalarType({
 });
 
 /**
- * GraphQL's own scalars of numbers, which keep the digits of what they are given; a float may also be what JSON has no number for.
+ * GraphQL's own scalars of numbers, which keep the digits of what they are given; a float may also be what JSON has no number for. A
+ * schema has one type of each name, so these stand in the place of the library's everywhere.
  */
 export const FLOAT_SCALAR = new GraphQLScalarType({
   ...GraphQLFloat.toConfig(),

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { Digits, hasLongExponent } from '../digits.js';
 import { failedValidation, invalidPayload } from '../errors.js';
 import type { Column, Field } from '../mirror/model.js';
-import { isWithin, NOT_FINITE, NUMBER, RANGES, UUID } from '../sql/codec.js';
+import { fits, isWithin, NOT_FINITE, NUMBER, RANGES, UUID } from '../sql/codec.js';
 import { elementBytes, hexOf, hstoreOf } from '../sql/literal.js';
 import { isClock, isMoment, readMoment } from '../sql/moment.js';
 import { isComposite } from './names.js';
@@ -132,6 +132,8 @@ function checkJson(value: unknown, column: Column, path: string): unknown {
 function checkNumber(value: unknown, text: string, field: Field, column: Column, path: string): string {
   if (typeof value === 'string' && NOT_FINITE.test(text)) return text;
   if (typeof value === 'boolean' || !NUMBER.test(text)) throw misfit(path, 'a number');
+  if (column.base_type !== 'numeric' && !fits(column.base_type, text))
+    throw failedValidation(field, 'out_of_range', path);
   const { numeric_precision: precision, numeric_scale: scale } = column;
   if (column.base_type === 'numeric' && precision !== null && wholeDigits(text) > precision - (scale ?? 0))
     throw failedValidation(field, 'out_of_range', path);

@@ -3,7 +3,7 @@
  * each relation a reference between rows. A row that is named twice is one row; if the two disagree the payload is refused.
  */
 import { Digits } from '../digits.js';
-import { forbidden, invalidPayload } from '../errors.js';
+import { invalidPayload } from '../errors.js';
 import {
   type Collection,
   collectionOf,
@@ -17,12 +17,12 @@ import { inSlices, oneByOne } from '../pace.js';
 import type { Access } from './access.js';
 import { CONCEALED, checkValue } from './cell.js';
 import { Guard } from './guard.js';
+import { checkKey, checkReference, givenKey, type Key, shownKey } from './key.js';
 import { fieldOf } from './names.js';
 import { type Cell, type Row, Rows, type Stamp } from './rows.js';
 import type { Author, PlannedWrite, Verb } from './write.js';
 
 export type Payload = Readonly<Record<string, unknown>>;
-export type Key = string | number;
 
 export interface WriteContext {
   readonly model: Model;
@@ -248,6 +248,8 @@ class Walker {
       if (value !== null && name === undefined && row.verb === 'insert') {
         throw invalidPayload(`"${place}" needs "${relation.collectionField}" beside it, the name of its collection`);
       }
+      const named = typeof name === 'string' ? this.#model.collections.get(name) : undefined;
+      if (named && value !== null) checkReference(named, value, place);
       return { kind: 'value', value: this.#value(field, value, place) };
     }
     if (typeof name !== 'string')
@@ -260,7 +262,7 @@ class Walker {
     const cell = this.#related(target, value, place);
     // The key is kept as text, whatever its type is where it comes from.
     return cell.kind === 'value'
-      ? { kind: 'value', value: checkValue(fieldOf(row.collection, field.name), String(cell.value), place) }
+      ? { kind: 'value', value: checkValue(fieldOf(row.collection, field.name), shownKey(target, cell.value), place) }
       : cell;
   }
 
@@ -360,31 +362,6 @@ function parentCell(row: Row): Cell {
 
 function referenceTo(row: Row): Cell {
   return row.key === null ? { kind: 'reference', row } : { kind: 'value', value: row.key };
-}
-
-function givenKey(collection: Collection, payload: Payload, path: string): Key | null {
-  const given = payload[collection.primaryKey.name];
-  if (given === undefined || given === null) return null;
-  if (typeof given === 'object' && !(given instanceof Digits))
-    throw invalidPayload(`The key of "${path || collection.name}" has to be a single value`);
-  return checkKey(collection, given);
-}
-
-/** A key that does not fit its column names no item. */
-export function checkKey(collection: Collection, key: unknown): Key {
-  if (typeof key !== 'string' && typeof key !== 'number' && !(key instanceof Digits))
-    throw invalidPayload(`A key of "${collection.name}" has to be a string or a number`);
-  try {
-    return checkValue(collection.primaryKey, key, collection.primaryKey.name) as Key;
-  } catch {
-    throw forbidden();
-  }
-}
-
-export async function checkKeys(collection: Collection, keys: readonly unknown[]): Promise<Key[]> {
-  const checked: Key[] = [];
-  await inSlices(keys, (key) => void checked.push(checkKey(collection, key)));
-  return checked;
 }
 
 export function isObject(value: unknown): value is Payload {

@@ -1,0 +1,75 @@
+/**
+ * Which row a reference leads to. That of a many-to-any relation is a text, whatever the type of the key it names: a text that is
+ * no value of this type leads to nothing, and must not fail the statement.
+ */
+import type { Field } from '../mirror/model.js';
+import type { AnyStep, Step } from '../plan/plan.js';
+import { type Fragment, literal, sql } from '../sql/fragment.js';
+import { jsonText } from './json.js';
+import { base64, showField } from './output.js';
+import { typeName } from './source.js';
+
+/** Whether the row with the key is the one referred to; `held` is what the field holds, `collection` the collection it names. */
+export function isReferred(step: Step, key: Fragment, held: Fragment, collection: Fragment): Fragment {
+  return step.kind === 'one' ? sql`${key} = ${held}` : isAnyReferred(step, key, held, collection);
+}
+
+/**
+ * The text becomes a value of the target's type, for which there is an index, only where the row names the target and the text can
+ * be read: a condition beside the cast would not do, since PostgreSQL may evaluate the cast first. For types of which a pattern
+ * cannot tell what they read, the texts of the keys are compared.
+ */
+function isAnyReferred(step: AnyStep, key: Fragment, held: Fragment, collection: Fragment): Fragment {
+  const field = step.target.primaryKey;
+  const text = sql`${held}::text`;
+  const named = sql`${collection} = ${literal(step.target.name)}`;
+  const read = (pattern: Fragment, value: Fragment): Fragment =>
+    sql`${key} = case when ${named} and ${text} ${pattern} then ${value} end`;
+  switch (field.column?.base_schema === 'pg_catalog' ? field.column.base_type : '') {
+    case 'int2':
+    case 'int4':
+      return read(sql`~ '^-?[0-9]{1,18}$'`, sql`${text}::int8`);
+    case 'int8': {
+      const within = sql`${text}::numeric between -9223372036854775808 and 9223372036854775807`;
+      return read(sql`~ '^-?[0-9]{1,19}$'`, sql`case when ${within} then ${text}::int8 end`);
+    }
+    case 'numeric':
+      return read(sql`~ '^-?[0-9]{1,200}([.][0-9]{1,200})?$'`, sql`${text}::numeric`);
+    case 'uuid':
+      return read(sql`~* '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'`, sql`${text}::uuid`);
+    case 'bytea':
+      return read(
+        sql`~ '^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$'`,
+        sql`decode(${text}, 'base64')`,
+      );
+    case 'text':
+    case 'varchar':
+    case 'bpchar':
+      return sql`${key} = case when ${named} then ${text}::${typeName(field)} end`;
+    default:
+      return sql`${named} and ${isKeyText(field, key, text)}`;
+  }
+}
+
+/** Whether a text is that of the key, as PostgreSQL writes it or as it is shown. */
+export function isKeyText(field: Field, key: Fragment, text: Fragment): Fragment {
+  switch (field.column?.base_type) {
+    case 'bytea':
+      return sql`${text} = ${base64(key)}`;
+    case 'int2':
+    case 'int4':
+    case 'int8':
+    case 'numeric':
+    case 'uuid':
+    case 'text':
+    case 'varchar':
+      return sql`${text} = ${key}::text`;
+    default:
+      return sql`${text} in (${key}::text, ${jsonText(showField(key, field))}::json #>> '{}')`;
+  }
+}
+
+/** The key of a row as a text that refers to it. */
+export function keyText(field: Field, key: Fragment): Fragment {
+  return field.column?.base_type === 'bytea' ? base64(key) : key;
+}
