@@ -63,6 +63,7 @@ const OPTIONS = {
     'Time after which PostgreSQL gives up on a statement; 0 turns the limit off',
   ),
   DATABASE_CONNECT_TIMEOUT: duration('10s', 'Time to wait for a connection to PostgreSQL'),
+  DATABASE_START_TIMEOUT: duration('60s', 'Time for which a start waits for a database that cannot be reached'),
   DATA_DIR: text('./data', 'Folder of the embedded server'),
   DEMO_DATA: boolean('true', 'Load the demo model into a new embedded database'),
   ADMIN_EMAIL: text('admin@example.com', 'Address of the first administrator'),

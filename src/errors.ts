@@ -139,6 +139,19 @@ export function unprocessable(reason: string): ServiceError {
   return new ServiceError('UNPROCESSABLE_CONTENT', `Can't process content. ${reason}.`, { reason });
 }
 
+/** A write was sent, and the connection was lost before the answer: nobody knows what became of it. */
+export function outcomeUnknown(): ServiceError {
+  const reason = 'The connection was lost before the answer: what was to be written may be written or not';
+  const { message, extensions } = serviceUnavailable('database', reason);
+  return new ServiceError('SERVICE_UNAVAILABLE', message, { ...extensions, outcome: 'unknown' });
+}
+
+/** Whether what the service stands on is to blame, for now. */
+export function isUnavailable(error: unknown): boolean {
+  const mapped = error instanceof ServiceError ? error : fromDatabase(error, 'query');
+  return mapped instanceof ServiceError && mapped.code === 'SERVICE_UNAVAILABLE';
+}
+
 export function serviceUnavailable(service: string, reason: string): ServiceError {
   return new ServiceError('SERVICE_UNAVAILABLE', `Service "${service}" is unavailable. ${reason}.`, {
     service,
@@ -201,6 +214,8 @@ export function fromDatabase(error: unknown, use: 'query' | 'key'): unknown {
   if (code === '42883') return invalidQuery('A field of this type cannot be compared, sorted or grouped');
   if (/^22/.test(code) || isUnreadableValue(error))
     return use === 'key' ? forbidden() : invalidQuery('A value does not fit the type of its field');
+  if (code === '55P03' || (code === '57014' && isLockWait(error)))
+    return serviceUnavailable('database', 'Another session holds a lock on what is asked for');
   if (code === '57014') return ranTooLong();
   // Too many columns, too deep a nesting, too long a row: limits of PostgreSQL itself.
   if (/^54/.test(code)) return invalidQuery('The query is too large or too deep for the database');
@@ -220,6 +235,11 @@ export function fromDatabase(error: unknown, use: 'query' | 'key'): unknown {
 
 function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
+}
+
+/** A row that another transaction has written is told by its place, in any language: "while updating tuple (0,7) in ...". */
+function isLockWait({ where }: DatabaseFailure): boolean {
+  return where !== undefined && /\(\d+,\d+\)/.test(where);
 }
 
 /** Connection exceptions, too many connections, an administrator's shutdown, and what the driver says of a socket. */

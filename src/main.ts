@@ -67,7 +67,7 @@ async function start(flags: readonly string[]): Promise<void> {
   const config = readOptions(flags);
   const observe = createObserver(config.LOG_LEVEL);
   const stopped = new AbortController();
-  const service = startService(config, observe, (message) => console.log(message));
+  const service = startService(config, observe, (message) => console.log(message), stopped.signal);
   for (const signal of ['SIGTERM', 'SIGINT'] as const) {
     process.on(signal, () => {
       // A second signal while the first is being served ends the wait.
@@ -75,7 +75,10 @@ async function start(flags: readonly string[]): Promise<void> {
       stopped.abort();
       observe({ kind: 'stopping', reason: signal });
       service
-        .then((running) => running.stop())
+        .then(
+          (running) => running.stop(),
+          () => {},
+        )
         .then(
           () => {
             observe({ kind: 'stopped' });
@@ -85,7 +88,11 @@ async function start(flags: readonly string[]): Promise<void> {
         );
     });
   }
-  const running = await service;
+  const running = await service.catch((error: unknown) => {
+    // Whoever has stopped the start waits for its end alone.
+    if (stopped.signal.aborted) return new Promise<never>(() => {});
+    throw error;
+  });
   announce(running);
   void running.failure.then(async (error) => {
     console.error(`lateral: a thread has died, and the service ends: ${error.stack ?? error.message}`);

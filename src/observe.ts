@@ -1,5 +1,6 @@
 /** One union of events: code says what happened, this file alone decides what is logged. */
 import { type Logger, pino } from 'pino';
+import { isUnavailable } from './errors.js';
 
 export type Event =
   | { readonly kind: 'listening'; readonly url: string }
@@ -15,6 +16,8 @@ export type Event =
   | { readonly kind: 'model-failed'; readonly error: unknown }
   | { readonly kind: 'policies-failed'; readonly error: unknown }
   | { readonly kind: 'watch-lost'; readonly error: unknown }
+  | { readonly kind: 'database-awaited'; readonly reason: string; readonly milliseconds: number }
+  | { readonly kind: 'database-reached'; readonly milliseconds: number }
   | { readonly kind: 'listening-lost'; readonly error: unknown }
   | { readonly kind: 'listening-again'; readonly milliseconds: number }
   | { readonly kind: 'shape-compiled'; readonly shape: string; readonly text: string; readonly milliseconds: number }
@@ -30,13 +33,16 @@ export type Event =
       readonly method: string;
       readonly path: string;
       readonly error: unknown;
+      /** Whether it is the database, or whatever else the service stands on, that is to blame. */
+      readonly unavailable: boolean;
     };
 
 export type Observer = (event: Event) => void;
 
 export function createObserver(level: string): Observer {
   const logger = pino({ level, base: null }, pino.destination({ dest: 2, sync: true }));
-  return (event) => log(logger, event);
+  const seldom = new Seldom((text) => logger.warn(text));
+  return (event) => log(logger, seldom, event);
 }
 
 /** An observer that also counts, by kind. */
@@ -54,7 +60,33 @@ export function countEvents(observe: Observer): {
   };
 }
 
-function log(logger: Logger, event: Event): void {
+/** Milliseconds for which the same line is not repeated, but counted. */
+const SELDOM = 10_000;
+const MOST_LINES = 100;
+
+/** While the database is away every request fails for the same reason: one line tells of all of them. */
+class Seldom {
+  readonly #write: (text: string) => void;
+  readonly #lines = new Map<string, { until: number; more: number }>();
+
+  constructor(write: (text: string) => void) {
+    this.#write = write;
+  }
+
+  say(text: string): void {
+    const now = performance.now();
+    const line = this.#lines.get(text);
+    if (line && now < line.until) {
+      line.more++;
+      return;
+    }
+    if (this.#lines.size >= MOST_LINES) this.#lines.clear();
+    this.#lines.set(text, { until: now + SELDOM, more: 0 });
+    this.#write(line && line.more > 0 ? `${text} (and ${line.more} times before)` : text);
+  }
+}
+
+function log(logger: Logger, seldom: Seldom, event: Event): void {
   switch (event.kind) {
     case 'listening':
       logger.info(`listening on ${event.url}`);
@@ -76,13 +108,19 @@ function log(logger: Logger, event: Event): void {
       logger.info(`mirrored ${event.collections} collections, ${event.refused.size} refused`);
       break;
     case 'model-failed':
-      logger.error({ error: describe(event.error) }, 'the model could not be loaded: the former one stays');
+      fail(logger, seldom, event.error, 'the model could not be loaded: the former one stays');
       break;
     case 'policies-failed':
-      logger.error({ error: describe(event.error) }, 'the policies could not be loaded: the former ones stay');
+      fail(logger, seldom, event.error, 'the policies could not be loaded: the former ones stay');
       break;
     case 'watch-lost':
-      logger.warn({ error: describe(event.error) }, 'changes of the model cannot be watched');
+      fail(logger, seldom, event.error, 'changes of the model cannot be watched');
+      break;
+    case 'database-awaited':
+      logger.warn(`waiting for the database, up to ${Math.ceil(event.milliseconds / 1_000)} s more: ${event.reason}`);
+      break;
+    case 'database-reached':
+      logger.info(`the database answers after ${Math.round(event.milliseconds)} ms`);
       break;
     case 'listening-lost':
       logger.warn(`lost the connection on which changes are heard, trying again: ${messageOf(event.error)}`);
@@ -109,12 +147,19 @@ function log(logger: Logger, event: Event): void {
       logger.error({ to: event.to, error: describe(event.error) }, 'a mail was not sent');
       break;
     case 'request-failed':
-      logger.error(
-        { id: event.id, method: event.method, path: event.path, error: describe(event.error) },
-        'request failed',
-      );
+      if (event.unavailable) seldom.say(`a request was answered 503: ${messageOf(event.error)}`);
+      else
+        logger.error(
+          { id: event.id, method: event.method, path: event.path, error: describe(event.error) },
+          'request failed',
+        );
       break;
   }
+}
+
+function fail(logger: Logger, seldom: Seldom, error: unknown, text: string): void {
+  if (isUnavailable(error)) seldom.say(`${text}: ${messageOf(error)}`);
+  else logger.error({ error: describe(error) }, text);
 }
 
 /** For events that cross threads: of an error only its text arrives, and some of its parts would not travel at all. */
@@ -124,7 +169,8 @@ export function withPlainError(event: Event): Event {
 }
 
 function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
+  const { message } = (typeof error === 'object' && error !== null ? error : {}) as { message?: unknown };
+  return typeof message === 'string' ? message : String(error);
 }
 
 /** The stack of a broken invariant belongs in the log; the driver's query text and parameters do not. */

@@ -80,7 +80,13 @@ async function ended(closed: Promise<void>, limit: number): Promise<void> {
   );
 }
 
-export async function startService(config: Config, log: Observer, report: Report): Promise<Service> {
+/** `signal` ends the wait for a database that cannot be reached. */
+export async function startService(
+  config: Config,
+  log: Observer,
+  report: Report,
+  signal?: AbortSignal,
+): Promise<Service> {
   const { observe, counts: events } = countEvents(log);
   const started = new Started();
   try {
@@ -88,7 +94,7 @@ export async function startService(config: Config, log: Observer, report: Report
     const admin = await startAdmin(config, threads, observe, started);
     const own = config.WORKERS === 1 ? config : centralConfig(config);
     const told = (news: CentralNews): void => void threads.tell(news);
-    const { database, databaseUrl, mirror, policies } = await startSources(own, observe, report, started, told);
+    const { database, databaseUrl, mirror, policies } = await startSources(own, observe, report, started, told, signal);
     const administrator = await makeAdministrator(config, database);
     // A start that fails says why and nothing else.
     const advice: Event[] = [];
@@ -197,6 +203,7 @@ async function startSources(
   report: Report,
   started: Started,
   told: (news: CentralNews) => void,
+  signal?: AbortSignal,
 ): Promise<Sources> {
   let databaseUrl = config.DATABASE_URL;
   if (databaseUrl === null) {
@@ -204,7 +211,7 @@ async function startSources(
     started.add(() => embedded.stop(), Infinity);
     databaseUrl = embedded.url;
   }
-  const database = await openDatabase(config, databaseUrl, config.DATABASE_URL !== null, observe);
+  const database = await openDatabase(config, databaseUrl, config.DATABASE_URL !== null, observe, signal);
   started.add(() => database.close(), Infinity);
   const options = { demo: config.DATABASE_URL === null && config.DEMO_DATA, system: config.SYSTEM_SCHEMA };
   await migrate(database, options, observe).catch((error: unknown) => {
@@ -241,7 +248,9 @@ async function makeAdministrator(config: Config, database: Database): Promise<Cr
 
 /** Word of what others have changed, also other instances. */
 async function passOn(database: Database, told: (news: CentralNews) => void, started: Started): Promise<void> {
-  started.add(await listen(database, 'service_access', () => told({ kind: 'access' })));
+  // Who is remembered is looked up again after a while by itself, so that health can be asked for while the database is away.
+  const access = (): void => told({ kind: 'access' });
+  started.add(await listen(database, 'service_access', access, () => {}));
   started.add(await listenForSessions(database, (session) => told({ kind: 'sessions-ended', sessions: [session] })));
 }
 

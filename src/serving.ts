@@ -94,6 +94,7 @@ export function openDatabase(
   url: string,
   checksSessions: boolean,
   observe: Observer,
+  signal?: AbortSignal,
 ): Promise<Database> {
   return Database.open({
     url,
@@ -108,7 +109,9 @@ export function openDatabase(
     uploadTimeout: config.BODY_TIMEOUT,
     checksSessions,
     staleness: config.MAX_STALENESS,
+    startTimeout: config.DATABASE_START_TIMEOUT,
     observe,
+    ...(signal ? { signal } : {}),
   });
 }
 

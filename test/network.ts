@@ -15,6 +15,8 @@ export class Network {
   muted: RegExp | null = null;
   /** How often somebody came. */
   visits = 0;
+  /** Whoever says this is heard, but loses the connection in place of an answer. */
+  unanswered: RegExp | null = null;
   readonly #to: URL;
   readonly #sockets = new Set<Socket>();
   #server: Server | null = null;
@@ -90,14 +92,17 @@ export class Network {
     this.#watch(server);
     client.setNoDelay(true);
     let isMuted = false;
+    let isUnanswered = false;
     client.on('data', (bytes) => {
       isMuted ||= this.muted?.test(bytes.toString('latin1')) ?? false;
+      isUnanswered ||= this.unanswered?.test(bytes.toString('latin1')) ?? false;
       if (!isMuted) server.write(bytes);
     });
     client.on('close', () => server.destroy());
     server.on('close', () => client.end());
     let sending: Promise<void> = Promise.resolve();
     server.on('data', (bytes) => {
+      if (isUnanswered) return void client.destroy();
       sending = sending.then(() => (client.listenerCount('data') > 0 ? this.#pass(bytes, client) : undefined));
     });
   }

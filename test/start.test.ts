@@ -137,12 +137,12 @@ t.test('a start that cannot work says why in one line', async (t) => {
   const cases: readonly (readonly [name: string, launch: Launch, line: RegExp])[] = [
     [
       'nothing listens there',
-      { environment: { DATABASE_URL: `postgres://u:p@127.0.0.1:${closed.port}/d` } },
+      { environment: { DATABASE_URL: `postgres://u:p@127.0.0.1:${closed.port}/d`, DATABASE_START_TIMEOUT: '0' } },
       new RegExp(`nothing answers at 127\\.0\\.0\\.1:${closed.port} \\(ECONNREFUSED\\)$`),
     ],
     [
       'no such host',
-      { environment: { DATABASE_URL: 'postgres://u:p@no-such-host.invalid/d' } },
+      { environment: { DATABASE_URL: 'postgres://u:p@no-such-host.invalid/d', DATABASE_START_TIMEOUT: '0' } },
       /no-such-host\.invalid:5432/,
     ],
     ['wrong password', { environment: { DATABASE_URL: wrong } }, /password authentication failed for user "lateral"/],

@@ -33,6 +33,7 @@ export function listenForSessions(database: Database, ended: (session: string) =
       if (payload.endsWith(suffix)) ended(payload.slice(0, -suffix.length));
     },
     missed: () => {},
+    stale: () => {},
   });
 }
 

@@ -3,13 +3,13 @@ import { Socket } from 'node:net';
 import postgres from 'postgres';
 import { StartError } from '../errors.js';
 import { packageVersion } from '../files.js';
-import type { Observer } from '../observe.js';
 import { quoteIdentifier } from '../sql/fragment.js';
 import { qualify } from '../sql/qualify.js';
 import { Joiner } from './driver-socket.js';
 import { Listener } from './listener.js';
 import { Pool, type PoolState } from './pool.js';
 import { checkSessions } from './pooler.js';
+import { type Patience, reach } from './reach.js';
 import { Session } from './sessions.js';
 import type { Target } from './socket.js';
 import { StreamConnection } from './stream-connection.js';
@@ -18,8 +18,7 @@ import { Wire } from './wire.js';
 import { closed } from './wire-errors.js';
 import type { Client, WireOptions } from './wire-options.js';
 
-export interface DatabaseOptions {
-  readonly url: string;
+export interface DatabaseOptions extends Patience {
   readonly schema: string;
   readonly connections: number;
   /** Connections that transactions may hold. */
@@ -40,7 +39,6 @@ export interface DatabaseOptions {
   readonly checksSessions?: boolean;
   /** Milliseconds that a change by others may go unnoticed. */
   readonly staleness?: number;
-  readonly observe?: Observer;
 }
 
 /** The driver would turn texts for these types into its own idea of them; ours are written by the binder already. */
@@ -115,23 +113,7 @@ export class Database implements Pools {
 
   /** Connects once, so that a wrong address, password or schema ends the start with one line. */
   static async open(options: DatabaseOptions): Promise<Database> {
-    const first = openClient(options, { max: 1, max_pipeline: 0 }, options.statementTimeout);
-    openPatiently(first);
-    try {
-      const [row] =
-        await first`select current_setting('server_version_num')::int as version, to_regnamespace(${quoteIdentifier(options.schema)}) is not null as found`;
-      if (Number(row?.version) < 150_000) throw new StartError('PostgreSQL 15 or newer is needed');
-      if (!row?.found) throw new StartError(`DATABASE_SCHEMA: the database has no schema "${options.schema}"`);
-      const openOne = (): Client => openClient(options, { max: 1, max_pipeline: 0 }, options.statementTimeout);
-      if (options.checksSessions) await checkSessions(openOne, options.schema, options.connectTimeout);
-    } catch (error) {
-      throw error instanceof StartError
-        ? error
-        : new StartError(`cannot use the database: ${describe(error, options.url)}`);
-    } finally {
-      void first.end({ timeout: 0 }).catch(() => {});
-    }
-    const target = first.options as unknown as Target;
+    const target = await reach(() => check(options), options);
     const watchdog = new Watchdog();
     const limits = timeLimits(options.statementTimeout, options.connectTimeout, target.host.length);
     // While an import waits for its file, so does its transaction.
@@ -237,6 +219,9 @@ interface ClientOptions {
   readonly ssl?: false;
 }
 
+/** The part of its time that a statement may wait for a lock. */
+const LOCK_SHARE = 0.9;
+
 type Settings = Readonly<Record<string, string>>;
 
 /** Rows of a payload come as one document, which tells the planner nothing: to plan a chain for each would cost more than to run it. */
@@ -276,9 +261,28 @@ function openClient(
       // Never pays for these statements, and costs seconds when a large estimate triggers it.
       jit: 'off',
       statement_timeout: statementTimeout,
+      // Whoever waits for a lock for so long is told that, and not that the statement takes long.
+      lock_timeout: Math.floor(statementTimeout * LOCK_SHARE),
       ...settings,
     },
   } as unknown as postgres.Options<Record<string, postgres.PostgresType>>) as unknown as Client;
+}
+
+/** Answers where the database is. */
+async function check(options: DatabaseOptions): Promise<Target> {
+  const openOne = (): Client => openClient(options, { max: 1, max_pipeline: 0 }, options.statementTimeout);
+  const client = openOne();
+  openPatiently(client);
+  try {
+    const [row] =
+      await client`select current_setting('server_version_num')::int as version, to_regnamespace(${quoteIdentifier(options.schema)}) is not null as found`;
+    if (Number(row?.version) < 150_000) throw new StartError('PostgreSQL 15 or newer is needed');
+    if (!row?.found) throw new StartError(`DATABASE_SCHEMA: the database has no schema "${options.schema}"`);
+    if (options.checksSessions) await checkSessions(openOne, options.schema, options.connectTimeout);
+    return client.options as unknown as Target;
+  } finally {
+    void client.end({ timeout: 0 }).catch(() => {});
+  }
 }
 
 /**
@@ -297,25 +301,4 @@ function openPatiently(client: Client): void {
       ? socket.connect(options.path)
       : socket.connect(options.port[0] as number, options.host[0] as string);
   };
-}
-
-function describe(error: unknown, url: string): string {
-  const place = placeOf(url);
-  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
-  const message = error instanceof Error ? error.message : String(error);
-  if (code === '28P01' || code === '28000') return `${message} (at ${place})`;
-  if (code === '3D000') return message;
-  if (/^unsupported startup parameter/.test(message))
-    return `${message} (a pooler at ${place} refuses settings of a session: connect to PostgreSQL itself)`;
-  if (/^(ECONNREFUSED|ENOTFOUND|EHOSTUNREACH|ETIMEDOUT|CONNECT_TIMEOUT|EAI_AGAIN)/.test(code)) {
-    return `nothing answers at ${place} (${code})`;
-  }
-  return message || code;
-}
-
-/** Several hosts are more than a URL can have. */
-function placeOf(url: string): string {
-  const [, hosts = ''] = /^[a-z]+:\/\/(?:[^@/]*@)?([^/?]*)/i.exec(url) ?? [];
-  const places = hosts.split(',').map((host) => (/:\d+$/.test(host) ? host : `${host}:5432`));
-  return places.join(' or ');
 }

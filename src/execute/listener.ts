@@ -13,8 +13,10 @@ export type OpenListening = (onnotify: (channel: string, payload: string) => voi
 
 export interface Subscriber {
   heard(payload: string): void;
-  /** Something may have been said that was not heard. */
+  /** It is heard again: something may have been said that was not. */
   missed(): void;
+  /** It is not heard for a while already. */
+  stale(): void;
 }
 
 export interface ListenerOptions {
@@ -150,7 +152,7 @@ export class Listener {
       }
       if (performance.now() - read > this.#beat) {
         read = performance.now();
-        this.#miss();
+        for (const subscriber of this.#subscribers()) subscriber.stale();
       }
       const pause = Math.min(PAUSE * 2 ** attempt, LONGEST_PAUSE, this.#beat) * (0.5 + Math.random() / 2);
       await sleep(pause, null, { signal: this.#closing.signal, ref: false }).catch(() => {});
@@ -158,10 +160,10 @@ export class Listener {
     if (this.#closing.signal.aborted) return;
     this.#loss = null;
     this.#observe({ kind: 'listening-again', milliseconds: performance.now() - since });
-    this.#miss();
+    for (const subscriber of this.#subscribers()) subscriber.missed();
   }
 
-  #miss(): void {
-    for (const subscribers of this.#channels.values()) for (const subscriber of subscribers) subscriber.missed();
+  #subscribers(): Subscriber[] {
+    return [...this.#channels.values()].flatMap((subscribers) => [...subscribers]);
   }
 }

@@ -3,7 +3,7 @@
  * another connection it would be outside of the transaction. All that it is asked to do is answered in the time that the
  * connection gives a statement.
  */
-import { serviceUnavailable } from '../errors.js';
+import { outcomeUnknown, serviceUnavailable } from '../errors.js';
 import { CellDecoder, RowDecoder } from './decode.js';
 import { type Errand, keep } from './errand.js';
 import type { Pooled } from './pool.js';
@@ -91,7 +91,7 @@ export class Session implements Pooled {
             cells[position] = keep(cell);
           },
           // All of them end together.
-          end: (error) => (error === null ? resolve(cells) : reject(error)),
+          end: (error, unsent) => (error === null ? resolve(cells) : reject(asDecided(error, unsent))),
         };
       });
       this.#wire.run(...errands);
@@ -113,7 +113,7 @@ export class Session implements Pooled {
       await begun;
       // PostgreSQL would take it for an order to undo all, and say that it was done.
       if (this.#wire.hasFailed) throw new Error('a statement of the transaction has failed and was passed over');
-      await this.query('commit');
+      await this.#run({ text: 'commit', parameters: [], prepare: false, plain: true }, asDecided);
       const afterwards = [...this.#afterwards];
       this.#afterwards.clear();
       for (const next of afterwards) await next();
@@ -131,7 +131,7 @@ export class Session implements Pooled {
     await this.query('rollback').catch(() => this.destroy());
   }
 
-  async #run(errand: Omit<Errand, 'columns' | 'row' | 'end'>): Promise<void> {
+  async #run(errand: Omit<Errand, 'columns' | 'row' | 'end'>, failure: Failure = asItIs): Promise<void> {
     if (this.#lost) throw connectionLost();
     this.#count();
     await new Promise<void>((resolve, reject) => {
@@ -139,11 +139,21 @@ export class Session implements Pooled {
         ...errand,
         columns: null,
         row: () => {},
-        end: (error) => (error === null ? resolve() : reject(error)),
+        end: (error, unsent) => (error === null ? resolve() : reject(failure(error, unsent))),
       });
     });
   }
 }
+
+type Failure = (error: Error, unsent: boolean) => Error;
+
+const asItIs: Failure = (error) => error;
+
+/** Of what ends a transaction: where the connection was lost on the way, nobody knows whether it was committed. */
+const asDecided: Failure = (error, unsent) => {
+  const isLost = 'code' in error && String(error.code).startsWith('CONNECTION_');
+  return isLost && !unsent ? outcomeUnknown() : error;
+};
 
 function connectionLost(): Error {
   return serviceUnavailable('database', 'The connection was lost');

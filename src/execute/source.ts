@@ -45,12 +45,18 @@ export async function loadStructure(session: Session, database: Database): Promi
   return { text, document: JSON.parse(text) as StructureDocument, digest: hash('sha1', bytes, 'base64url') };
 }
 
-/** Calls back on each notification for our schemas, and where some may have been missed. */
-export function listen(database: Database, channel: string, changed: () => void): Promise<() => Promise<void>> {
+/** Calls back on each notification for our schemas, where some may have been missed, and with `stale` while none arrive. */
+export function listen(
+  database: Database,
+  channel: string,
+  changed: () => void,
+  stale = changed,
+): Promise<() => Promise<void>> {
   return database.listener.listen(channel, {
     heard: (schema) => {
       if (schema === database.schema || schema === database.system) changed();
     },
     missed: changed,
+    stale,
   });
 }

@@ -1,7 +1,7 @@
 /** The HTTP server: every request passes here, from the socket to its route and back. */
 import { performance } from 'node:perf_hooks';
 import type { Config } from '../config.js';
-import { invalidQuery } from '../errors.js';
+import { invalidQuery, isUnavailable } from '../errors.js';
 import type { Observer } from '../observe.js';
 import { holdBody } from './body.js';
 import { createCompression } from './compress.js';
@@ -42,7 +42,14 @@ export async function listen(router: Router, { config, place, limit, observe }: 
   const answer = createAnswer(router, cors, config, limit);
   const running: Running = { count: 0, closing: false, idle: null };
   const report = (exchange: Exchange, error: unknown): void =>
-    observe({ kind: 'request-failed', id: exchange.id, method: exchange.method, path: exchange.path, error });
+    observe({
+      kind: 'request-failed',
+      id: exchange.id,
+      method: exchange.method,
+      path: exchange.path,
+      error,
+      unavailable: isUnavailable(error),
+    });
   const counts = config.METRICS !== 'off';
   const done = (exchange: Exchange): void => {
     if (counts) count(exchange, router);
