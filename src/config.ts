@@ -163,6 +163,17 @@ const OPTIONS = {
   QUERYSTRING_MAX_PARSE_DEPTH: integer('10', 1, 100, 'Brackets a query parameter may nest'),
   QUERYSTRING_ARRAY_LIMIT: integer('500', 1, 100_000, 'Entries a bracketed list may have'),
   SHAPE_CACHE_SIZE: integer('1000', 1, 1_000_000, 'Compiled statements to keep'),
+  SHAPE_CACHE_MEMORY: size(
+    '64mb',
+    'Memory for compiled statements; those of writes and GraphQL documents have half as much each',
+  ),
+  CALLER_LOOP_SHARE: integer(
+    '10',
+    0,
+    100,
+    'Percent of the event loop that one caller may use for shapes and documents that are new; administrators have no limit, 0 turns it off',
+  ),
+  CALLER_LOOP_BURST: duration('1s', 'Time of the event loop that a caller may save up for them'),
   SCHEMA_POLL_INTERVAL: duration(
     '2s',
     'How often the catalog is checked where PostgreSQL allows no event trigger; 0 turns the check off',

@@ -124,6 +124,8 @@ export function createCore(
     defaultLimit: config.QUERY_LIMIT_DEFAULT,
     maxNodes: config.MAX_QUERY_NODES,
     shapes: config.SHAPE_CACHE_SIZE,
+    shapeMemory: config.SHAPE_CACHE_MEMORY,
+    allowance: { share: config.CALLER_LOOP_SHARE, burst: config.CALLER_LOOP_BURST },
     cost: config.MAX_QUERY_COST,
     batchTimeout: config.DATABASE_STATEMENT_TIMEOUT,
     cohorts: config.COHORTS,
@@ -133,6 +135,7 @@ export function createCore(
     maxRows: config.MAX_BATCH_MUTATION,
     parse: parseLimits(config),
     shapes: config.SHAPE_CACHE_SIZE,
+    shapeMemory: config.SHAPE_CACHE_MEMORY / 2,
     receiptLifetime: `${config.IDEMPOTENCY_TTL} milliseconds`,
   };
   const writes = new Writes({ database, mirror, policies, reads }, writeLimits, observe);
@@ -193,6 +196,7 @@ export async function createServing(config: Config, core: Core, shared: Shared, 
   ];
   const persisted = openPersistedQueries(config, shared);
   const operations = createOperations(config, routes);
+  mirror.onChange(() => operations.forget());
   const graphql = {
     identities,
     mirror,
@@ -251,7 +255,7 @@ function createOperations(config: Config, routes: readonly Route[]): Operations 
     introspection: config.GRAPHQL_INTROSPECTION,
   };
   const schemas = new Schemas(config.GRAPHQL_SCHEMA_CACHE_CAPACITY, availableServices(routes));
-  return new Operations(schemas, limits, parseLimits(config));
+  return new Operations(schemas, limits, parseLimits(config), config.SHAPE_CACHE_MEMORY / 2);
 }
 
 function openPersistedQueries(config: Config, shared: Shared): PersistedQueries {

@@ -170,7 +170,7 @@ const DOCUMENTS: Readonly<Record<string, string>> = {
 for (const [name, text] of Object.entries(DOCUMENTS)) {
   t.test(name, async (t) => {
     const sight = sightOf(null, model);
-    const operations = new Operations(new Schemas(1, new Set()), DOCUMENT_LIMITS, LIMITS);
+    const operations = new Operations(new Schemas(1, new Set()), DOCUMENT_LIMITS, LIMITS, 1_048_576);
     const request = { text, operationName: null, variables: {}, safe: true };
     const reading = await operations.read(request, sight, 'items');
     if (reading.kind !== 'query') throw new Error('a query is read');

@@ -144,7 +144,7 @@ t.test('reads that are always there do not hold up one that is seen for the firs
 
 /** What a queue knows of a connection: it never uses it. */
 function makeLane(): Lane {
-  return { wire: undefined as never, load: 0, ended: 0, drag: 1, isSwift: true };
+  return { wire: undefined as never, load: 0, ended: 0, drag: 1, isSwift: true, caller: '' };
 }
 
 t.test(

@@ -6,7 +6,7 @@ import { performance } from 'node:perf_hooks';
 import { LRUCache } from 'lru-cache';
 import { forbidden, invalidCredentials, invalidIp, invalidPayload, ServiceError } from '../errors.js';
 import type { Caller } from '../sql/parameter.js';
-import { type AddressTest, addressTest } from './addresses.js';
+import { type AddressTest, addressTest, networkOf } from './addresses.js';
 import { type AccessClaims, digestToken, type Tokens } from './tokens.js';
 
 /** The user is null for the public. */
@@ -78,6 +78,11 @@ const MOST = 10_000;
 /** The scheme in any case, then one token; anything else carries none. */
 export function isBearer(authorization: string): boolean {
   return /^bearer [^\s]+$/i.test(authorization);
+}
+
+/** By which callers are told apart where they share something: users by their id, others by the network they come from. */
+export function callerName({ user }: { readonly user: string | null }, from: { readonly address: string }): string {
+  return user ?? `from ${networkOf(from.address)}`;
 }
 
 /** For what only administrators may do. */

@@ -123,11 +123,12 @@ export class Cohorts {
     // Whoever has been parted from others goes with none of them, nor behind them.
     const isParted = queue.alone.length > 0;
     const most = Math.min(queue.mostMembers, this.#mostMembers, queue.waiting.length);
+    const { caller } = queue;
     const members = queue.next(most > 1 && !queue.isJoinable ? 1 : most);
     const [first] = members;
     if (first === undefined) return;
     const behind = this.#mostMembers > 1 && !isParted ? queue.busyLane : null;
-    const lane = behind ?? this.#lanes.take(queue);
+    const lane = behind ?? this.#lanes.take(queue, caller);
     queue.depart(members.length, lane, now);
     this.sizes[members.length] = (this.sizes[members.length] as number) + 1;
     const end: End = (error, unsent, parted) => {

@@ -120,7 +120,7 @@ async function findErrors(
       throw serviceUnavailable('database', 'Its structure changed during the import: nothing was imported');
     const error = fromWrite(failure);
     // Only what is wrong with the row itself is reported as such.
-    if (!(error instanceof ServiceError) || error.status >= 500) throw error;
+    if (!(error instanceof ServiceError) || error.status >= 500 || error.code === 'REQUESTS_EXCEEDED') throw error;
     errors.push({ row: first + position, error });
   }
 }

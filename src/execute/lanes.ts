@@ -14,6 +14,8 @@ export interface Lane {
   drag: number;
   /** Whether it carries what is not slow. */
   isSwift: boolean;
+  /** Whose slow read it carries; '' for nobody's in particular. */
+  caller: string;
 }
 
 /** Whose statement needs a connection. */
@@ -21,6 +23,8 @@ export interface Passenger {
   readonly isSwift: boolean;
   readonly isCheap: boolean;
   readonly isUnknown: boolean;
+  /** Whose read it is, where it is or may be slow; '' where that does not matter. */
+  readonly caller: string;
 }
 
 /** The part of the connections that slow reads may not use, nor half of it those that may be slow: they never stand in the way. */
@@ -40,10 +44,12 @@ export class Lanes {
   readonly #onReturn: () => void;
   /** How many carry what is or may be slow. */
   #slow = 0;
+  /** And for whom. */
+  readonly #held = new Map<string, number>();
 
   /** `onReturn` is called when one that was left aside may be used again. */
   constructor(wires: readonly Wire[], onReturn: () => void) {
-    this.#all = wires.map((wire) => ({ wire, load: 0, ended: 0, drag: 1, isSwift: true }));
+    this.#all = wires.map((wire) => ({ wire, load: 0, ended: 0, drag: 1, isSwift: true, caller: '' }));
     this.#free = [...this.#all];
     this.#parallel = this.#free[0];
     this.most = wires.length;
@@ -67,27 +73,43 @@ export class Lanes {
     for (const { wire } of this.#all) wire.stopAbandoned();
   }
 
-  mayTake({ isSwift, isUnknown }: Passenger): boolean {
+  /**
+   * One caller takes no more connections for slow reads than are left to others: alone about half of them, and less the more
+   * callers there are, so that whoever comes next finds one.
+   */
+  mayTake({ isSwift, isUnknown, caller }: Passenger): boolean {
     if (this.#free.length === 0 && this.#aside.length < this.most) return false;
     if (isSwift) return true;
     const kept = isUnknown ? (this.#reserved + 1) >> 1 : this.#reserved;
-    return this.#slow < Math.max(1, this.most - this.#aside.length - kept);
+    const left = Math.max(1, this.most - this.#aside.length - kept) - this.#slow;
+    if (left <= 0) return false;
+    return caller === '' || (this.#held.get(caller) ?? 0) < left;
   }
 
   /**
    * The one that was used last: its statements are prepared, its memory is warm. Only the first may use several processors: a
    * dear read that comes alone is done sooner, many would share them at a loss.
    */
-  take({ isSwift, isCheap }: Passenger): Lane {
+  take({ isSwift, isCheap }: Omit<Passenger, 'caller'>, caller: string): Lane {
     const isDear = !isCheap && this.#free[0] === this.#parallel;
     const lane = (isDear ? this.#free.shift() : this.#free.pop()) ?? (this.#aside.shift() as Lane);
     lane.isSwift = isSwift;
+    lane.caller = isSwift ? '' : caller;
     if (!isSwift) this.#slow++;
+    if (lane.caller !== '') this.#held.set(lane.caller, (this.#held.get(lane.caller) ?? 0) + 1);
     return lane;
   }
 
+  #letGo({ isSwift, caller }: Lane): void {
+    if (!isSwift) this.#slow--;
+    if (caller === '') return;
+    const held = (this.#held.get(caller) ?? 1) - 1;
+    if (held > 0) this.#held.set(caller, held);
+    else this.#held.delete(caller);
+  }
+
   release(lane: Lane, couldOpen: boolean): void {
-    if (!lane.isSwift) this.#slow--;
+    this.#letGo(lane);
     if (couldOpen) this.#return(lane, this.#free.length);
     else {
       this.#aside.push(lane);

@@ -16,6 +16,8 @@ export interface Shape {
 export interface Waiter {
   /** Whoever has left is not asked for. */
   readonly aborted: boolean;
+  /** Who asks, as far as callers share connections; '' where that does not matter. */
+  readonly caller?: string;
   /** The cell, lent as the connection lends it; null when there is none. */
   take(cell: Buffer | null): void;
   fail(error: unknown): void;
@@ -68,6 +70,10 @@ export class Member {
 
   get isAnswered(): boolean {
     return this.#answered;
+  }
+
+  get caller(): string {
+    return this.#waiter.caller ?? '';
   }
 
   take(cell: Buffer | null): void {
@@ -134,6 +140,12 @@ export class Queue implements Passenger {
 
   get isCheap(): boolean {
     return this.#cost !== null && this.#cost * CHEAP_MEMBERS <= BUDGET;
+  }
+
+  /** Whose read is the next, where it is or may be slow: others must find connections beside them. '' for no matter. */
+  get caller(): string {
+    if (!this.isUnknown && !this.isSlow) return '';
+    return (this.alone[0] ?? this.waiting[0])?.caller ?? '';
   }
 
   /** Of a cheap read: the connections that its statements share. */

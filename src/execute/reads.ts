@@ -6,7 +6,14 @@ import { LRUCache } from 'lru-cache';
 import type { Identity } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
 import { compileCohort, compileRead, compileReadBack } from '../compile/read.js';
-import { forbiddenCollection, fromDatabase, invalidQuery, serviceUnavailable, staleness } from '../errors.js';
+import {
+  forbiddenCollection,
+  fromDatabase,
+  invalidQuery,
+  ServiceError,
+  serviceUnavailable,
+  staleness,
+} from '../errors.js';
 import { holdsTable, type Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
@@ -20,14 +27,16 @@ import type { OperationRequest, Parsed, ParsedOperation, ReadRequest } from '../
 import { bind } from '../sql/parameter.js';
 import type { Statement } from '../sql/statement.js';
 import { verify } from '../sql/verify.js';
+import { Allowance, type AllowanceLimits, type Payer, writerPays } from './allowance.js';
 import { ATTEMPTS } from './attempts.js';
 import { Cohorts } from './cohorts.js';
 import { isConflict, isTermination, pause } from './conflicts.js';
 import type { Database } from './database.js';
 import { Disclosure } from './disclosure.js';
-import { keep } from './errand.js';
 import type { Waiter } from './queue.js';
+import { memoryOf } from './statements.js';
 import { streamRows } from './stream.js';
+import { Answer, Promised } from './waiters.js';
 
 /** Items are selected to be written: of those that may be read, or of all. The latter only for questions of the service itself. */
 export type Purpose = WriteAction | `any ${WriteAction}`;
@@ -54,6 +63,9 @@ type Asked = Parsed | ParsedOperation;
 
 export interface ReadLimits extends PlanLimits {
   readonly shapes: number;
+  /** Bytes that compiled shapes may take. */
+  readonly shapeMemory: number;
+  readonly allowance: AllowanceLimits;
   /** The planner's estimate; null for no limit. */
   readonly cost: number | null;
   /** Milliseconds a batch of a stream may take; 0 for no limit. */
@@ -77,6 +89,7 @@ export class Reads {
   readonly #shapes: LRUCache<string, Compiled>;
   readonly cohorts: Cohorts;
   readonly disclosure: Disclosure;
+  readonly allowance: Allowance;
   /** Statements that were used before: from then on they are prepared. The driver never drops a prepared statement, so
    * shapes that come once must not become one. */
   readonly #used = new WeakSet<Compiled>();
@@ -90,7 +103,12 @@ export class Reads {
     this.#limits = limits;
     this.#observe = observe;
     this.disclosure = new Disclosure(observe);
-    this.#shapes = new LRUCache({ max: limits.shapes });
+    this.#shapes = new LRUCache({
+      max: limits.shapes,
+      maxSize: limits.shapeMemory,
+      sizeCalculation: ({ statement }, shape) => memoryOf(statement, shape),
+    });
+    this.allowance = new Allowance(limits.allowance);
     this.cohorts = new Cohorts(database.wires, limits.cohorts, database.waitTimeout);
     mirror.onChange(() => this.#shapes.clear());
   }
@@ -100,12 +118,36 @@ export class Reads {
     return this.#shapes.size;
   }
 
-  /** A statement depends on the request's shape and on what the caller may see, not on who the caller is. */
-  compile(parsed: Asked, caller: Identity, selectedFor: Purpose | null = null): Compiled {
+  /** What is new is compiled at the cost of the caller; where that is large, in its turn. */
+  prepare(parsed: Asked, caller: Identity, from: Payer['from']): Compiled | Promise<Compiled> {
     const access = this.#policies.accessOf(caller);
-    const shape = access ? `${access.key} ${selectedFor ?? ''}${parsed.shape}` : parsed.shape;
+    const known = this.#shapes.get(shapeOf(parsed, access, null));
+    if (known) return known;
+    // The caller's rights, and with them what is known, may be others when the turn has come.
+    return this.allowance.inTurn({ caller, from }, parsed.shape.length, () => this.compile(parsed, caller));
+  }
+
+  /** A statement depends on the request's shape and on what the caller may see, not on who the caller is. */
+  compile(parsed: Asked, caller: Identity, selectedFor: Purpose | null = null, payer: Payer | null = null): Compiled {
+    const access = this.#policies.accessOf(caller);
+    const shape = shapeOf(parsed, access, selectedFor);
     const known = this.#shapes.get(shape);
     if (known) return known;
+    return this.allowance.run(payer, () => this.#compile(parsed, access, shape, selectedFor));
+  }
+
+  /** What is shown of a write; null where the caller may not see it. */
+  compileVisible(parsed: Parsed, caller: Identity): Compiled | null {
+    try {
+      return this.compile(parsed, caller, null, writerPays(caller));
+    } catch (error) {
+      const hidden = error instanceof ServiceError && error.code === 'FORBIDDEN' && !caller.administrator;
+      if (hidden) return null;
+      throw error;
+    }
+  }
+
+  #compile(parsed: Asked, access: Access | null, shape: string, selectedFor: Purpose | null): Compiled {
     const start = performance.now();
     const { model } = this.#mirror;
     const { request } = parsed;
@@ -172,7 +214,7 @@ export class Reads {
     waiter: { readonly aborted: boolean },
   ): Promise<Buffer | null> {
     return new Promise((resolve, reject) => {
-      this.#send(parsed, compiled, caller, new Promised(waiter, resolve, reject));
+      this.#send(parsed, compiled, caller, new Promised(waiter, caller.user ?? '', resolve, reject));
     });
   }
 
@@ -295,48 +337,8 @@ export class Reads {
   }
 }
 
-/** Hands on what arrives; a failure may be recovered from. */
-class Answer implements Waiter {
-  readonly #waiter: Waiter;
-  readonly fail: (error: unknown) => void;
-
-  constructor(waiter: Waiter, recover: (error: unknown) => void) {
-    this.#waiter = waiter;
-    this.fail = recover;
-  }
-
-  get aborted(): boolean {
-    return this.#waiter.aborted;
-  }
-
-  take(cell: Buffer | null): void {
-    this.#waiter.take(cell);
-  }
-}
-
-/** Settles a promise. */
-class Promised implements Waiter {
-  readonly #asker: { readonly aborted: boolean };
-  readonly #resolve: (cell: Buffer | null) => void;
-  readonly fail: (error: unknown) => void;
-
-  constructor(
-    asker: { readonly aborted: boolean },
-    resolve: (cell: Buffer | null) => void,
-    reject: (error: unknown) => void,
-  ) {
-    this.#asker = asker;
-    this.#resolve = resolve;
-    this.fail = reject;
-  }
-
-  get aborted(): boolean {
-    return this.#asker.aborted;
-  }
-
-  take(cell: Buffer | null): void {
-    this.#resolve(keep(cell));
-  }
+function shapeOf({ shape }: Asked, access: Access | null, selectedFor: Purpose | null): string {
+  return access ? `${access.key} ${selectedFor ?? ''}${shape}` : shape;
 }
 
 /** Of several values the key need not be the one that does not fit. */

@@ -7,6 +7,9 @@ import { qualify } from '../sql/qualify.js';
 import type { Statement } from '../sql/statement.js';
 import { verify } from '../sql/verify.js';
 
+/** Does the work at somebody's cost. */
+type Pay = (work: () => Statement) => Statement;
+
 export class Statements {
   readonly #mirror: Mirror;
   readonly #observe: Observer;
@@ -14,10 +17,11 @@ export class Statements {
   /** Statements that were used before: from then on they are prepared. */
   readonly #used = new WeakSet<Statement>();
 
-  constructor(mirror: Mirror, shapes: number, observe: Observer) {
+  /** `memory` in bytes. */
+  constructor(mirror: Mirror, shapes: number, memory: number, observe: Observer) {
     this.#mirror = mirror;
     this.#observe = observe;
-    this.#shapes = new LRUCache({ max: shapes });
+    this.#shapes = new LRUCache({ max: shapes, maxSize: memory, sizeCalculation: memoryOf });
     mirror.onChange(() => this.#shapes.clear());
   }
 
@@ -27,15 +31,18 @@ export class Statements {
   }
 
   /** What was planned on a former model must neither be found nor kept among the shapes of the latest. */
-  get(shape: string, model: Model, compile: () => Statement): Statement {
+  get(shape: string, model: Model, compile: () => Statement, pay: Pay = (work) => work()): Statement {
     const isLatest = model === this.#mirror.model;
     const known = isLatest ? this.#shapes.get(shape) : undefined;
     if (known) return known;
     const start = performance.now();
-    const compiled = compile();
-    // The functions that end a statement from inside are where the service's tables are.
-    const statement = { ...compiled, text: qualify(compiled.text, model.system) };
-    verify(statement.text, 'write', (schema, name) => holdsTable(model, schema, name));
+    const statement = pay(() => {
+      const compiled = compile();
+      // The functions that end a statement from inside are where the service's tables are.
+      const made = { ...compiled, text: qualify(compiled.text, model.system) };
+      verify(made.text, 'write', (schema, name) => holdsTable(model, schema, name));
+      return made;
+    });
     if (isLatest) this.#shapes.set(shape, statement);
     this.#observe({ kind: 'shape-compiled', shape, text: statement.text, milliseconds: performance.now() - start });
     return statement;
@@ -47,4 +54,9 @@ export class Statements {
     this.#used.add(statement);
     return false;
   }
+}
+
+/** About the bytes that a statement takes, with its shape and, of a read, the plan that its other forms are compiled from. */
+export function memoryOf({ text }: Statement, shape: string): number {
+  return 8_192 + 6 * (text.length + shape.length);
 }

@@ -9,7 +9,7 @@ import { compileDelete } from '../compile/delete.js';
 import { compileSort } from '../compile/sort.js';
 import { compileWrite } from '../compile/write.js';
 import { writeJson } from '../digits.js';
-import { invalidPayload, ServiceError } from '../errors.js';
+import { invalidPayload } from '../errors.js';
 import { type Collection, collectionOf, type Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
@@ -25,11 +25,13 @@ import type { Input, ParseLimits } from '../request/query.js';
 import { parseSelection } from '../request/rest.js';
 import type { CreateBody, Selected, UpdateBody } from '../request/write.js';
 import { bind } from '../sql/parameter.js';
+import type { Statement } from '../sql/statement.js';
 import { checkAccess, concernsAccess, decidesAccess, keepAdministrators } from './administrators.js';
+import { writerPays } from './allowance.js';
 import { attempt } from './attempts.js';
 import type { Database } from './database.js';
 import type { WriteSession } from './import.js';
-import type { Compiled, Reads } from './reads.js';
+import type { Reads } from './reads.js';
 import { answerOf, isRepeated, keepAnswer, type Receipt } from './receipts.js';
 import { aheadOf, catchUp, suppliesKeys } from './sequences.js';
 import type { Prepared, Session } from './sessions.js';
@@ -40,6 +42,7 @@ export interface WriteLimits {
   readonly maxRows: number | null;
   readonly parse: ParseLimits;
   readonly shapes: number;
+  readonly shapeMemory: number;
   /** As PostgreSQL reads an interval. */
   readonly receiptLifetime: string;
 }
@@ -88,7 +91,7 @@ export class Writes {
     this.#reads = reads;
     this.#policies = policies;
     this.#limits = limits;
-    this.#statements = origin ? origin.#statements : new Statements(mirror, limits.shapes, observe);
+    this.#statements = origin ? origin.#statements : new Statements(mirror, limits.shapes, limits.shapeMemory, observe);
     this.#listeners = origin ? origin.#listeners : [];
   }
 
@@ -276,21 +279,11 @@ export class Writes {
   #readBack({ plan, keys: known }: PlannedWrite, one: boolean, shown: Shown): Prepared | null {
     const keys = plan.nodes.length === 0 ? (known ?? []) : known;
     const parsed = shown.read(plan.collection.name, keys, one);
-    const compiled = parsed && this.#compileShown(parsed, shown.caller);
+    const compiled = parsed && this.#reads.compileVisible(parsed, shown.caller);
     if (!compiled) return null;
     const { text, parameters } = keys ? compiled.statement : compiled.readBack();
     const bound = bind(parameters, parsed.values, shown.caller);
     return { text, parameters: bound, prepare: this.#reads.isKnown(compiled), columns: 1 };
-  }
-
-  #compileShown(parsed: Parsed, caller: Identity): Compiled | null {
-    try {
-      return this.#reads.compile(parsed, caller);
-    } catch (error) {
-      const hidden = error instanceof ServiceError && error.code === 'FORBIDDEN' && !caller.administrator;
-      if (hidden) return null;
-      throw error;
-    }
   }
 
   async #write(planned: PlannedWrite, caller: Identity, session: Session, receipt: Receipt | null): Promise<void> {
@@ -310,8 +303,9 @@ export class Writes {
     if (plan.nodes.length === 0) return null;
     const shape = receipt ? `${planned.shape} with a receipt` : planned.shape;
     const receipts = receipt ? collectionOf(model, 'service_receipts') : null;
-    const statement = this.#statements.get(shape, model, () =>
-      compileWrite(plan, { receipts, journal: journalOf(model) }),
+    const compile = (): Statement => compileWrite(plan, { receipts, journal: journalOf(model) });
+    const statement = this.#statements.get(shape, model, compile, (work) =>
+      this.#reads.allowance.run(writerPays(caller), work),
     );
     const document = writeJson({ ...input, nodes: await hashSecrets(input.nodes) });
     const values = receipt ? [document, receipt.id, receipt.fingerprint, this.#limits.receiptLifetime] : [document];
@@ -361,7 +355,7 @@ export class Writes {
     session: Session,
     action: WriteAction | null = null,
   ): Promise<Buffer | null> {
-    const compiled = this.#reads.compile(parsed, caller, action);
+    const compiled = this.#reads.compile(parsed, caller, action, writerPays(caller));
     const { statement } = compiled;
     return session.cell(
       statement.text,

@@ -21,6 +21,9 @@ interface Size {
 
 const NOTHING: Size = { depth: 0, nodes: 0, aliases: 0 };
 
+/** Fields that one selection set names more than once: validation compares each of them with each, and all that is below them. */
+const MOST_REPEATED = 100;
+
 export function checkSize(document: DocumentNode, limits: DocumentLimits): void {
   const fragments = new Map<string, FragmentDefinitionNode>();
   for (const each of document.definitions) {
@@ -37,10 +40,17 @@ export function checkSize(document: DocumentNode, limits: DocumentLimits): void 
     known.set(name, size);
     return size;
   };
+  let repeated = 0;
   const measure = ({ selections }: SelectionSetNode): Size => {
     let { depth, nodes, aliases } = NOTHING;
+    const keys = new Set<string>();
     for (const each of selections) {
       let size = NOTHING;
+      if (each.kind === Kind.FIELD) {
+        const key = (each.alias ?? each.name).value;
+        if (keys.has(key)) repeated++;
+        keys.add(key);
+      }
       if (each.kind === Kind.FRAGMENT_SPREAD) size = measureFragment(each.name.value);
       else if (each.kind === Kind.INLINE_FRAGMENT) size = measure(each.selectionSet);
       else if (!each.name.value.startsWith('__')) {
@@ -63,6 +73,10 @@ export function checkSize(document: DocumentNode, limits: DocumentLimits): void 
     if (size.depth > limits.depth) throw tooDeep(limits);
   }
   check('fields', nodes, limits.nodes, 'GRAPHQL_QUERY_NODE_LIMIT');
+  if (repeated > MOST_REPEATED)
+    throw documentFailure(
+      `The document repeats more than ${MOST_REPEATED} fields in the selections that they stand in`,
+    );
   check('aliases', aliases, limits.aliases, 'GRAPHQL_QUERY_ALIAS_LIMIT');
 }
 

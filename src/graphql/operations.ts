@@ -33,6 +33,15 @@ interface Prepared {
   reading: QueryReading | null;
 }
 
+/** What a document takes that was parsed and validated: an object per token, and what was read of it. */
+const BYTES_PER_DOCUMENT = 8_192;
+const BYTES_PER_CHARACTER = 100;
+
+/** Does what takes time in proportion to the size of a document: it may refuse to, or do it later. */
+export type Spend = <Result>(size: number, work: () => Result) => Result | Promise<Result>;
+
+const AT_ONCE: Spend = (_, work) => work();
+
 /** A mutation by GET. */
 export class UnsafeMethod extends Error {}
 
@@ -44,27 +53,35 @@ export class Operations {
   readonly #readings = new Remembered<QueryReading>();
   #count = 0;
 
-  constructor(schemas: Schemas, limits: DocumentLimits, parse: ParseLimits) {
+  /** `memory` in bytes. */
+  constructor(schemas: Schemas, limits: DocumentLimits, parse: ParseLimits, memory: number) {
     this.schemas = schemas;
     this.#limits = limits;
     this.#parse = parse;
     this.#prepared = new LRUCache({
       max: 2_000,
-      maxSize: 8_388_608,
-      sizeCalculation: (_, text) => text.length,
+      maxSize: memory,
+      sizeCalculation: (_, key) => BYTES_PER_DOCUMENT + key.length * BYTES_PER_CHARACTER,
     });
   }
 
+  /** After a change of the structure: what was read with a former schema would only keep that schema, and its model, alive. */
+  forget(): void {
+    this.#prepared.clear();
+    this.#readings.clear();
+    this.schemas.clear();
+  }
+
   /** Answers at once for a known text. */
-  read(request: Request, sight: Sight, scope: RootScope): Reading | Promise<Reading> {
+  read(request: Request, sight: Sight, scope: RootScope, spend: Spend = AT_ONCE): Reading | Promise<Reading> {
     const key = `${schemaKey(sight, scope)}\n${request.operationName ?? ''}\n${request.text}`;
     const known = this.#prepared.get(key);
     if (known) return this.#finish(known, request);
-    return this.#prepare(key, request, this.schemas.get(sight, scope));
+    return this.#prepare(key, request, this.schemas.get(sight, scope), spend);
   }
 
-  async #prepare(key: string, request: Request, schema: LazySchema): Promise<Reading> {
-    const document = readDocument(request.text, schema, this.#limits);
+  async #prepare(key: string, request: Request, schema: LazySchema, spend: Spend): Promise<Reading> {
+    const document = await spend(request.text.length, () => readDocument(request.text, schema, this.#limits));
     const operation = chooseOperation(document, request.operationName);
     const whole = asksForSchema(request.text) ? await schema.whole() : null;
     const prepared: Prepared = { number: ++this.#count, document, whole, operation, reading: null };

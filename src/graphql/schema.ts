@@ -42,6 +42,10 @@ export class Schemas {
     this.#known = new LRUCache({ max: capacity });
   }
 
+  clear(): void {
+    this.#known.clear();
+  }
+
   get(sight: Sight, scope: RootScope): LazySchema {
     const key = schemaKey(sight, scope);
     const known = this.#known.get(key);

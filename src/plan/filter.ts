@@ -29,6 +29,10 @@ export interface Budget {
 /** PostgreSQL's planner takes longer for each table it has to join, and more than in proportion. */
 const RELATION_WEIGHT = 20;
 
+/** A level of items that is shown is a statement inside the statement; less of one where only their keys are shown. */
+export const LEVEL_WEIGHT = 10;
+export const KEYS_WEIGHT = 5;
+
 export function planFilter(filter: Filter | null, collection: Collection, budget: Budget, name = 'filter'): Condition {
   return filter ? planRow(filter, { model: budget.model, budget, collection, through: [], name }) : ALWAYS;
 }
@@ -37,7 +41,7 @@ export function spend(budget: Budget, nodes: number): void {
   budget.nodes += nodes;
   if (budget.nodes > budget.maxNodes) {
     throw invalidQuery(
-      `The query has more than ${budget.maxNodes} parts, where a relation in a filter counts as ${RELATION_WEIGHT}`,
+      `The query has more than ${budget.maxNodes} parts, where a relation counts as ${LEVEL_WEIGHT}, in a filter as ${RELATION_WEIGHT}`,
       { option: 'MAX_QUERY_NODES', limit: budget.maxNodes },
     );
   }

@@ -1,36 +1,49 @@
 /** Several reads become one plan. They share one budget: what a request may ask for does not grow with the number of its parts. */
 import type { Model } from '../mirror/model.js';
 import type { OperationRequest } from '../request/ast.js';
+import { KEYS_WEIGHT, spend } from './filter.js';
 import type { Planner } from './outputs.js';
 import type { OperationPlan, PartPlan } from './plan.js';
 import { type PlanLimits, planRead } from './read.js';
 
-/** One part cannot be planned: says which, so that the caller can name it. */
-export class FailedPart extends Error {
+/** A part that cannot be planned, and why. */
+export interface FailedPart {
   readonly position: number;
-  override readonly cause: unknown;
+  readonly cause: unknown;
+}
 
-  constructor(position: number, cause: unknown) {
-    super('a part of the operation failed');
-    this.position = position;
-    this.cause = cause;
+/** Some parts cannot be planned: says which, all of them at once, so that the caller can do without them. */
+export class FailedParts extends Error {
+  readonly parts: readonly FailedPart[];
+
+  constructor(parts: readonly FailedPart[]) {
+    super('parts of the operation failed');
+    this.parts = parts;
   }
 }
 
 export function planOperation(request: OperationRequest, model: Model, limits: PlanLimits): OperationPlan {
   const planner: Planner = { model, ...limits, nodes: 0 };
-  const parts = request.parts.map((part, position): PartPlan => {
-    if (part.kind === 'json') return part;
-    try {
-      return {
-        kind: 'read',
-        name: part.name,
-        plan: planRead(part.request, model, limits, null, planner),
-        missing: part.missing,
-      };
-    } catch (error) {
-      throw new FailedPart(position, error);
+  const failed: FailedPart[] = [];
+  const parts: PartPlan[] = [];
+  for (const [position, part] of request.parts.entries()) {
+    if (part.kind === 'json') {
+      parts.push(part);
+      continue;
     }
-  });
+    try {
+      spend(planner, KEYS_WEIGHT);
+      const plan = planRead(part.request, model, limits, null, planner);
+      parts.push({ kind: 'read', name: part.name, plan, missing: part.missing });
+    } catch (error) {
+      failed.push({ position, cause: error });
+      // What all of them may spend is spent: those behind it fail as well.
+      const isSpent = planner.nodes > planner.maxNodes;
+      for (let next = position + 1; isSpent && next < request.parts.length; next++)
+        if (request.parts[next]?.kind === 'read') failed.push({ position: next, cause: error });
+      if (isSpent) break;
+    }
+  }
+  if (failed.length > 0) throw new FailedParts(failed);
   return { kind: 'operation', parts };
 }

@@ -3,7 +3,7 @@ import { forbiddenField, invalidQuery } from '../errors.js';
 import type { Collection, Field } from '../mirror/model.js';
 import { type Call, NO_QUERY, type Query, type Selection, type ShapedSelection } from '../request/ast.js';
 import { planGroups } from './aggregate.js';
-import { type Budget, planFilter, spend } from './filter.js';
+import { type Budget, KEYS_WEIGHT, LEVEL_WEIGHT, planFilter, spend } from './filter.js';
 import { anySteps, checkName, fieldNamed, hopOf, resolveCall } from './names.js';
 import { planLimit, planOffset, planOrder } from './order.js';
 import { ALWAYS, both, type Condition, type Output, type RowLevel } from './plan.js';
@@ -159,6 +159,7 @@ function planOutput(
   const hop = hopOf(model, collection, field);
   if (hop && field.relation?.kind === 'one-to-many') {
     const at = inner(name);
+    spend(planner, fields.length === 0 ? KEYS_WEIGHT : LEVEL_WEIGHT);
     if (at.query.aggregate || at.query.groupBy) {
       const where = both(
         planFilter(at.query.filter, hop.collection, planner, place),
@@ -179,6 +180,7 @@ function planOutput(
     const target = model.collections.get(field.relation.oneCollection);
     // What leads to where the caller may see nothing is left out, as if it had not been asked for.
     if (!target) return null;
+    spend(planner, LEVEL_WEIGHT);
     return {
       kind: 'one',
       name,
@@ -212,6 +214,7 @@ function planAny(
   if (missing) throw forbiddenField(`${name}.${describe(missing)}`, collection.name, inner(name).place);
   if (steps.length === 0) return null;
   const targets = steps.map((step) => {
+    spend(planner, KEYS_WEIGHT);
     const fields = [
       ...wanted.fields.filter((each) => has(step.target, each)),
       ...(wanted.scopes.get(step.target.name) ?? []),
@@ -268,6 +271,7 @@ function planShapedRelation(
   const { model } = planner;
   const { output: name, fields } = selection;
   const { field } = fieldNamed(collection, selection.field, at.place);
+  spend(planner, LEVEL_WEIGHT);
   const hop = hopOf(model, collection, field);
   const { relation } = field;
   if (hop)

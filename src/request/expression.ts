@@ -83,8 +83,9 @@ interface Node {
 /** Lists of fields come again and again: those without values of their own are parsed once per text. */
 const known = new LRUCache<string, Known>({
   max: 2_000,
-  maxSize: 4_194_304,
-  sizeCalculation: (_, text) => text.length + 1,
+  maxSize: 16_777_216,
+  // A path becomes several objects, each many times the size of its name.
+  sizeCalculation: (_, text) => 16 * (text.length + 1),
 });
 
 interface Known {

@@ -22,8 +22,15 @@ interface Tables<Kept extends object> {
 
 const LONGEST_TEXT = 4_096;
 
+/** Bytes of the objects that a character of a text becomes, about. */
+const OBJECTS = 12;
+
 export class Remembered<Kept extends { readonly parsed: Shaped }> {
   #tables: Tables<Kept> | null = null;
+
+  clear(): void {
+    this.#tables = null;
+  }
 
   get(text: string, parse: () => Kept): Kept {
     this.#tables ??= makeTables<Kept>();
@@ -51,13 +58,13 @@ function share<Parsed extends Shaped>(parsed: Parsed, shapes: Tables<never>['sha
 
 function makeTables<Kept extends { readonly parsed: Shaped }>(): Tables<Kept> {
   return {
-    seen: new LRUCache({ max: 10_000 }),
+    seen: new LRUCache({ max: 10_000, maxSize: 8_388_608, sizeCalculation: (_, text) => text.length + 1 }),
     kept: new LRUCache({
       max: 5_000,
       maxSize: 16_777_216,
-      sizeCalculation: ({ parsed }, text) => text.length + sizeOf(parsed.values),
+      sizeCalculation: ({ parsed }, text) => text.length * OBJECTS + sizeOf(parsed.values) + 1,
     }),
-    shapes: new LRUCache({ max: 1_000, maxSize: 16_777_216, sizeCalculation: (_, shape) => shape.length }),
+    shapes: new LRUCache({ max: 1_000, maxSize: 16_777_216, sizeCalculation: (_, shape) => shape.length * OBJECTS }),
   };
 }
 

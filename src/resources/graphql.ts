@@ -1,10 +1,10 @@
 /** /graphql and /graphql/system: a whole operation with all its root fields is one statement, or one transaction. */
-import { type Identities, type Identity, onlyAdministrator } from '../access/identity.js';
+import { callerName, type Identities, type Identity, onlyAdministrator } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
 import { sightOf } from '../access/sight.js';
 import { methodNotAllowed, ServiceError } from '../errors.js';
 import type { Waiter } from '../execute/queue.js';
-import type { Reads } from '../execute/reads.js';
+import type { Compiled, Reads } from '../execute/reads.js';
 import type { Writes } from '../execute/writes.js';
 import { DocumentFailure, FieldFailure, type FieldPlace, responseError } from '../graphql/failure.js';
 import { type Operations, UnsafeMethod } from '../graphql/operations.js';
@@ -15,7 +15,7 @@ import type { Exchange } from '../http/exchange.js';
 import { errorReply, LATER, type Outcome, type Reply } from '../http/reply.js';
 import type { Route, Router } from '../http/router.js';
 import type { Mirror } from '../mirror/watch.js';
-import { FailedPart } from '../plan/operation.js';
+import { FailedParts } from '../plan/operation.js';
 import type { ParsedOperation } from '../request/ast.js';
 import { failure, type Negotiated, negotiate, readParameters, refusal, success, wantsPage } from './graphql-http.js';
 import { idePage, ideRoutes } from './graphql-ide.js';
@@ -78,10 +78,10 @@ async function answer(exchange: Exchange, services: GraphqlServices, scope: Root
   if (text === null) return refusal([NOT_FOUND], negotiated, 200);
   try {
     const request = { text, operationName, variables, safe: exchange.method !== 'POST' };
-    const reading = await services.operations.read(
-      request,
-      sightOf(services.policies.accessOf(identity), services.mirror.model),
-      scope,
+    const sight = sightOf(services.policies.accessOf(identity), services.mirror.model);
+    const payer = { caller: identity, from: exchange };
+    const reading = await services.operations.read(request, sight, scope, (size, work) =>
+      services.reads.allowance.inTurn(payer, size, work),
     );
     exchange.staged('parse');
     if (reading.kind === 'mutation' && reading.steps.some((step) => step.kind === 'call')) {
@@ -124,6 +124,10 @@ class QueryWaiter implements Waiter {
     return this.#query.exchange.aborted;
   }
 
+  get caller(): string {
+    return callerName(this.#query.identity, this.#query.exchange);
+  }
+
   take(body: Buffer | null): void {
     const { exchange, negotiated } = this.#query;
     exchange.staged('execute');
@@ -144,29 +148,42 @@ function runQuery(query: Query, parsed: ParsedOperation): Outcome {
   const { exchange, reads, identity, negotiated } = query;
   if (isConstant(parsed)) return success(constantBody(parsed), negotiated);
   try {
-    const compiled = reads.compile(parsed, identity);
-    exchange.staged('compile');
-    const explain = preference(exchange.headers.prefer);
-    if (explain) onlyAdministrator(identity);
-    if (explain) return explainItems(parsed, compiled, identity, reads, explain === 'explain=analyze');
-    reads.answer(parsed, compiled, identity, new QueryWaiter(query, parsed));
-    return LATER;
+    const compiled = reads.prepare(parsed, identity, exchange);
+    if (!(compiled instanceof Promise)) return sendQuery(query, parsed, compiled);
+    return compiled.then(
+      (made) => sendQuery(query, parsed, made),
+      (error: unknown) => runRest(query, parsed, error),
+    );
   } catch (error) {
     return runRest(query, parsed, error);
   }
 }
 
-/** A root field that may be null fails alone: the others are read without it. */
+function sendQuery(query: Query, parsed: ParsedOperation, compiled: Compiled): Outcome {
+  const { exchange, reads, identity } = query;
+  exchange.staged('compile');
+  const explain = preference(exchange.headers.prefer);
+  if (explain) onlyAdministrator(identity);
+  if (explain) return explainItems(parsed, compiled, identity, reads, explain === 'explain=analyze');
+  reads.answer(parsed, compiled, identity, new QueryWaiter(query, parsed));
+  return LATER;
+}
+
+/** Root fields that may be null fail alone: the others are read without them. */
 function runRest(query: Query, parsed: ParsedOperation, error: unknown): Outcome {
   const { roots } = query.reading;
-  if (!(error instanceof FailedPart)) {
+  if (!(error instanceof FailedParts)) {
     const [only, ...others] = roots;
     throw error instanceof ServiceError && only && others.length === 0 ? new FieldFailure(error, only.place) : error;
   }
-  const root = roots[error.position];
-  if (!(error.cause instanceof ServiceError) || !root) throw error.cause;
-  if (!root.nullable) throw new FieldFailure(error.cause, root.place);
-  return runQuery(query, withoutPart(parsed, error.position, error.cause, root.place));
+  let rest = parsed;
+  for (const { position, cause } of error.parts) {
+    const root = roots[position];
+    if (!(cause instanceof ServiceError) || !root) throw cause;
+    if (!root.nullable) throw new FieldFailure(cause, root.place);
+    rest = withoutPart(rest, position, cause, root.place);
+  }
+  return runQuery(query, rest);
 }
 
 function isConstant({ request }: ParsedOperation): boolean {

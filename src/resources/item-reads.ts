@@ -1,6 +1,6 @@
 /** Reading items: whole, streamed, exported or explained. */
 import { build } from 'fast-json-stringify';
-import { type Identity, onlyAdministrator } from '../access/identity.js';
+import { callerName, type Identity, onlyAdministrator } from '../access/identity.js';
 import { parseJson } from '../digits.js';
 import { forbidden, invalidQuery } from '../errors.js';
 import type { Waiter } from '../execute/queue.js';
@@ -44,34 +44,52 @@ export async function exportFile(exchange: Exchange, services: ItemsServices, co
   exchange.staged('identify');
   const parsed = parseExport(collection, await exchange.json(parseJson), services.limits);
   exchange.staged('parse');
-  const compiled = services.reads.compile(parsed, identity);
+  const compiled = await services.reads.prepare(parsed, identity, exchange);
   if (!parsed.format) throw new Error('an export has a format');
   return exportItems(parsed, parsed.format, compiled, identity, services.reads);
 }
 
 function answerItems(exchange: Exchange, { reads }: ItemsServices, parsed: Parsed, identity: Identity): Outcome {
   exchange.staged('parse');
-  const compiled = reads.compile(parsed, identity);
+  const compiled = reads.prepare(parsed, identity, exchange);
+  return compiled instanceof Promise
+    ? compiled.then((made) => answerCompiled(exchange, reads, parsed, made, identity))
+    : answerCompiled(exchange, reads, parsed, compiled, identity);
+}
+
+function answerCompiled(
+  exchange: Exchange,
+  reads: Reads,
+  parsed: Parsed,
+  compiled: Compiled,
+  identity: Identity,
+): Outcome {
   exchange.staged('compile');
   const explain = preference(exchange.headers.prefer);
   if (explain) onlyAdministrator(identity);
   if (explain) return explainItems(parsed, compiled, identity, reads, explain === 'explain=analyze');
   if (parsed.format) return exportItems(parsed, parsed.format, compiled, identity, reads);
   if (compiled.stream) return streamItems(parsed, compiled, identity, reads);
-  reads.answer(parsed, compiled, identity, new ItemsWaiter(exchange));
+  reads.answer(parsed, compiled, identity, new ItemsWaiter(exchange, identity));
   return LATER;
 }
 
 /** Answers with the body in the moment in which it arrives: it is lent. */
 class ItemsWaiter implements Waiter {
   readonly #exchange: Exchange;
+  readonly #identity: Identity;
 
-  constructor(exchange: Exchange) {
+  constructor(exchange: Exchange, identity: Identity) {
     this.#exchange = exchange;
+    this.#identity = identity;
   }
 
   get aborted(): boolean {
     return this.#exchange.aborted;
+  }
+
+  get caller(): string {
+    return callerName(this.#identity, this.#exchange);
   }
 
   take(body: Buffer | null): void {

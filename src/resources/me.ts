@@ -71,7 +71,7 @@ async function readVisible(
   { reads }: MeServices,
 ): Promise<Buffer | null> {
   try {
-    return await reads.run(parsed, reads.compile(parsed, identity), identity, exchange);
+    return await reads.run(parsed, await reads.prepare(parsed, identity, exchange), identity, exchange);
   } catch (error) {
     if (error instanceof ServiceError && error.code === 'FORBIDDEN' && !identity.administrator) return null;
     throw error;
