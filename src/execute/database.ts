@@ -12,6 +12,7 @@ import { checkSessions } from './pooler.js';
 import { type Patience, reach } from './reach.js';
 import { Session } from './sessions.js';
 import type { Target } from './socket.js';
+import { breakOffStalled } from './stalled.js';
 import { StreamConnection } from './stream-connection.js';
 import { timeLimits, Watchdog } from './watchdog.js';
 import { Wire } from './wire.js';
@@ -140,9 +141,14 @@ export class Database implements Pools {
     const pools = {
       own: sessions(OWN_CONNECTIONS),
       sessions: sessions(options.sessions, PLANNED_ONCE),
-      streams: new Pool(options.streams, options.waitTimeout, (onLost, count) => {
-        return new StreamConnection({ target, joiner: new Joiner(), watchdog, open: openStream }, onLost, count);
-      }),
+      streams: new Pool(
+        options.streams,
+        options.waitTimeout,
+        (onLost, count) => {
+          return new StreamConnection({ target, joiner: new Joiner(), watchdog, open: openStream }, onLost, count);
+        },
+        breakOffStalled(options.streams, options.waitTimeout),
+      ),
       imports: sessions(options.imports, PLANNED_ONCE, { limits: { ...limits, transaction: uploads } }),
       catalog: sessions(1),
     };

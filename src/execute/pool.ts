@@ -36,6 +36,20 @@ export interface PoolState {
   readonly isStarved: boolean;
 }
 
+/**
+ * Called every now and then while somebody waits: with who holds which connection and who waits, by name. May end what holds
+ * a connection for too long.
+ */
+export type Relieve<Connection> = (lent: ReadonlyMap<Connection, string>, waiting: readonly string[]) => void;
+
+/** Milliseconds between two of these calls. */
+const RELIEF = 500;
+
+interface Waiting<Connection> {
+  readonly user: string;
+  readonly give: (connection: Connection) => void;
+}
+
 /** Milliseconds after which a connection is renewed: what PostgreSQL keeps for it grows. */
 const LIFETIME = 1_800_000;
 
@@ -49,13 +63,18 @@ export class Pool<Connection extends Pooled> {
   readonly #max: number;
   readonly #waitTimeout: number;
   readonly #idle: Connection[] = [];
-  readonly #waiting: ((connection: Connection) => void)[] = [];
+  readonly #waiting: Waiting<Connection>[] = [];
+  /** Those that are used, by whom. */
+  readonly #lent = new Map<Connection, string>();
+  readonly #relieve: Relieve<Connection> | null;
+  #relief: NodeJS.Timeout | null = null;
   /** With the time at which each is to be renewed. */
   readonly #all = new Map<Connection, number>();
   #isStarved = false;
 
   /** `waitTimeout` in milliseconds. */
-  constructor(max: number, waitTimeout: number, make: Make<Connection>) {
+  constructor(max: number, waitTimeout: number, make: Make<Connection>, relieve: Relieve<Connection> | null = null) {
+    this.#relieve = relieve;
     this.#max = max;
     this.#waitTimeout = waitTimeout;
     this.#make = make;
@@ -73,8 +92,10 @@ export class Pool<Connection extends Pooled> {
     };
   }
 
-  async use<Result>(work: (connection: Connection) => Promise<Result>): Promise<Result> {
-    const connection = await this.#acquire();
+  /** Of several users that wait, the one who holds the least is next. */
+  async use<Result>(work: (connection: Connection) => Promise<Result>, user = ''): Promise<Result> {
+    const connection = await this.#acquire(user);
+    this.#lent.set(connection, user);
     try {
       return await work(connection);
     } finally {
@@ -86,32 +107,55 @@ export class Pool<Connection extends Pooled> {
     await Promise.all([...this.#all.keys()].map((connection) => connection.close(grace)));
   }
 
-  #acquire(): Connection | Promise<Connection> {
+  #acquire(user: string): Connection | Promise<Connection> {
     const idle = this.#idle.pop();
-    if (idle) return idle.isDoubtful ? this.#prove(idle) : idle;
-    return this.#all.size < this.#max ? this.#open() : this.#wait();
+    if (idle) return idle.isDoubtful ? this.#prove(idle, user) : idle;
+    return this.#all.size < this.#max ? this.#open() : this.#wait(user);
   }
 
   /** Nothing was sent on it yet: another one does as well. */
-  async #prove(connection: Connection): Promise<Connection> {
+  async #prove(connection: Connection, user: string): Promise<Connection> {
     if (await connection.probe()) return connection;
     this.#discard(connection);
-    return this.#acquire();
+    return this.#acquire(user);
   }
 
-  #wait(): Promise<Connection> {
+  #wait(user: string): Promise<Connection> {
     return new Promise((resolve, reject) => {
       const give = (connection: Connection): void => {
         clearTimeout(timer);
         resolve(connection);
       };
+      const waiting = { user, give };
       const timer = setTimeout(() => {
-        this.#waiting.splice(this.#waiting.indexOf(give), 1);
+        this.#waiting.splice(this.#waiting.indexOf(waiting), 1);
         this.#isStarved = true;
         reject(serviceUnavailable('database', 'All connections are taken'));
       }, this.#waitTimeout);
-      this.#waiting.push(give);
+      this.#waiting.push(waiting);
+      if (this.#relieve) this.#relief ??= setInterval(() => this.#look(), RELIEF).unref();
     });
+  }
+
+  #look(): void {
+    if (this.#waiting.length > 0)
+      this.#relieve?.(
+        this.#lent,
+        this.#waiting.map(({ user }) => user),
+      );
+    else if (this.#relief) {
+      clearInterval(this.#relief);
+      this.#relief = null;
+    }
+  }
+
+  #next(): Waiting<Connection> | undefined {
+    if (this.#relieve === null || this.#waiting.length < 2) return this.#waiting.shift();
+    const held = new Map<string, number>();
+    for (const user of this.#lent.values()) held.set(user, (held.get(user) ?? 0) + 1);
+    const least = Math.min(...this.#waiting.map(({ user }) => held.get(user) ?? 0));
+    const position = this.#waiting.findIndex(({ user }) => (held.get(user) ?? 0) === least);
+    return this.#waiting.splice(position, 1)[0];
   }
 
   #open(): Connection {
@@ -133,10 +177,11 @@ export class Pool<Connection extends Pooled> {
 
   #release(connection: Connection): void {
     this.#isStarved = false;
+    this.#lent.delete(connection);
     const isSpent = connection.lost || !connection.isClean || performance.now() > (this.#all.get(connection) ?? 0);
     if (isSpent) this.#discard(connection);
-    const next = this.#waiting.shift();
-    if (next) next(isSpent ? this.#open() : connection);
+    const next = this.#next();
+    if (next) next.give(isSpent ? this.#open() : connection);
     else if (!isSpent) this.#idle.push(connection);
   }
 

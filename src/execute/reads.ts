@@ -248,7 +248,7 @@ export class Reads {
     compiled: Compiled,
     caller: Identity,
     take: (cells: readonly Buffer[], compiled: Compiled) => Promise<boolean>,
-    onAbort: (listener: () => void) => void,
+    reader: { readonly address: string; onAbort(listener: () => void): void },
     separator: number | null = null,
   ): Promise<Compiled> {
     let taken = false;
@@ -267,7 +267,8 @@ export class Reads {
             taken = true;
             return take(cells, current);
           },
-          onAbort,
+          reader: caller.user ?? reader.address,
+          onAbort: (listener) => reader.onAbort(listener),
         });
         return current;
       },

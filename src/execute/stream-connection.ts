@@ -55,8 +55,22 @@ export class StreamConnection implements Pooled, Watched {
   }
 
   get state(): WireState {
-    if (this.#socket === null) return this.#waiting.size > 0 ? 'opening' : 'closed';
+    if (this.#socket === null || this.#lost) return this.#waiting.size > 0 ? 'opening' : 'closed';
     return this.#waiting.size > 0 ? 'busy' : 'idle';
+  }
+
+  /** Since when what was read waits for the reader; null when it does not. */
+  stalledSince: number | null = null;
+
+  /** For how many milliseconds the reader has taken nothing. */
+  stalled(now: number): number {
+    return this.stalledSince === null ? 0 : now - this.stalledSince;
+  }
+
+  /** Others wait for a connection, and this one waits for its reader. */
+  breakOff(): void {
+    this.#lose(serviceUnavailable('database', 'The stream was read too slowly while others waited for a connection'));
+    this.destroy();
   }
 
   /** A statement that failed after some rows spoils the next result of its connection (porsager/postgres#1181). */
@@ -137,19 +151,18 @@ export class StreamConnection implements Pooled, Watched {
   }
 
   destroy(): void {
-    const socket = this.#socket;
     this.#lose();
-    socket?.destroy();
+    this.#socket?.destroy();
+    this.#socket = null;
     void this.client.end({ timeout: 0 }).catch(() => {});
   }
 
-  #lose(): void {
+  #lose(reason: Error = connectionLost()): void {
     if (this.#lost) return;
     this.#lost = true;
-    this.#socket = null;
     this.#options.watchdog.remove(this);
     this.#options.watchdog.lost++;
-    for (const reject of this.#waiting) reject(connectionLost());
+    for (const reject of this.#waiting) reject(reason);
     this.#waiting.clear();
     this.#onLost();
   }

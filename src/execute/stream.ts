@@ -16,6 +16,8 @@ export interface StreamOptions {
   readonly text: string;
   readonly parameters: (string | null)[];
   readonly prepare: boolean;
+  /** Who reads: connections are shared out fairly. */
+  readonly reader: string;
   /** Milliseconds one batch may take; 0 for no limit. */
   readonly batchTimeout: number;
   /** The byte that cells may be joined by, and how many come alone before those; null where each has to come alone. */
@@ -30,7 +32,7 @@ export async function streamRows(database: Database, options: StreamOptions): Pr
   await database.streams.use(async (connection) => {
     connection.isClean = false;
     connection.isClean = await readAll(connection, options);
-  });
+  }, options.reader);
 }
 
 /** Answers whether the connection may be used again: not where the statement was stopped. */
@@ -86,7 +88,10 @@ async function readAll(connection: StreamConnection, options: StreamOptions): Pr
     const count = joiner.active ? joiner.rows - rowsBefore : cells.length;
     rowsBefore += count;
     resize(query, cells, count);
-    taking = take(cells);
+    connection.stalledSince = performance.now();
+    taking = take(cells).finally(() => {
+      connection.stalledSince = null;
+    });
     if (!(await taking) || left) return connection.client.CLOSE as never;
     working = true;
     arm();

@@ -128,6 +128,7 @@ function compressing(produce: Produce, encoding: Encoding): Produce {
     };
     try {
       await produce({
+        address: sink.address,
         onAbort: (listener) => sink.onAbort(listener),
         write: async (piece) => {
           await Promise.race([failed, flush(engine, piece, encoding)]);

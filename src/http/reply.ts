@@ -29,6 +29,8 @@ export interface Sink {
   write(piece: Buffer): Promise<boolean>;
   /** Calls back when the client leaves. */
   onAbort(listener: () => void): void;
+  /** The client's. */
+  readonly address: string;
 }
 
 export const JSON_TYPE = 'application/json; charset=utf-8';
@@ -165,6 +167,7 @@ export async function stream(
   };
   exchange.onAbort(() => settle(false));
   const sink: Sink = {
+    address: exchange.address,
     onAbort: (listener) => exchange.onAbort(listener),
     write: (piece) => {
       if (exchange.aborted) return Promise.resolve(false);

@@ -7,7 +7,7 @@ import type { Waiter } from '../execute/queue.js';
 import type { Compiled, Reads } from '../execute/reads.js';
 import { isHeld } from '../http/compress.js';
 import type { Exchange } from '../http/exchange.js';
-import { JSON_TYPE, jsonText, LATER, type Outcome, type Produce, type Reply, type Sink } from '../http/reply.js';
+import { JSON_TYPE, jsonText, LATER, type Outcome, type Produce, type Reply } from '../http/reply.js';
 import { tagOf } from '../http/tag.js';
 import type { ExportFormat, Parsed, ParsedOperation } from '../request/ast.js';
 import type { ParseLimits } from '../request/query.js';
@@ -151,7 +151,7 @@ function streamItems(parsed: Parsed, compiled: Compiled, identity: Identity, rea
       items += rows.length;
       return sink.write(piece);
     };
-    await reads.stream(parsed, compiled, identity, take, (listener) => sink.onAbort(listener), COMMA);
+    await reads.stream(parsed, compiled, identity, take, sink, COMMA);
     await sink.write(opened ? CLOSING : Buffer.concat([OPENING, CLOSING]));
   };
   return { status: 200, type: JSON_TYPE, body: produce };
@@ -170,8 +170,7 @@ function exportItems(parsed: Parsed, name: ExportFormat, compiled: Compiled, ide
       items += cells.length;
       return sink.write(whole);
     };
-    const onAbort: Sink['onAbort'] = (listener) => sink.onAbort(listener);
-    const { columns } = await reads.stream(parsed, compiled, identity, take, onAbort, format.separator);
+    const { columns } = await reads.stream(parsed, compiled, identity, take, sink, format.separator);
     if (items === 0 && parsed.request.target.kind === 'item') throw forbidden();
     const opening = Buffer.from(format.open(columns));
     const closing = Buffer.from(format.close);

@@ -1,0 +1,30 @@
+/**
+ * Streams that are read slowly while others wait for a connection: the one that was not read from for longest is broken off.
+ * Who holds more than a fair share of the connections has to read faster than the others. As long as nobody waits, everybody
+ * may take their time.
+ */
+import type { Relieve } from './pool.js';
+import type { StreamConnection } from './stream-connection.js';
+
+/** Milliseconds in which a batch, of half a megabyte at most, has to be taken: with more than a fair share, and with less. */
+const GREEDY = 2_000;
+const MODEST = 20_000;
+
+/** `most` connections, for which others wait so many milliseconds at most. */
+export function breakOffStalled(most: number, waitTimeout: number): Relieve<StreamConnection> {
+  const modest = Math.min(MODEST, (waitTimeout * 2) / 3);
+  return (lent, waiting) => {
+    const share = most / new Set([...lent.values(), ...waiting]).size;
+    const held = new Map<string, number>();
+    for (const user of lent.values()) held.set(user, (held.get(user) ?? 0) + 1);
+    const now = performance.now();
+    const late = [...lent]
+      .map(([connection, user]) => {
+        const limit = (held.get(user) ?? 0) > share ? Math.min(GREEDY, modest) : modest;
+        return { connection, stalled: connection.stalled(now), limit };
+      })
+      .filter(({ stalled, limit }) => stalled >= limit);
+    late.sort((one, other) => other.stalled - one.stalled);
+    late[0]?.connection.breakOff();
+  };
+}
