@@ -26,7 +26,7 @@ const ORDER: readonly (readonly string[])[] = [
   ['mirror'],
   ['sql'],
 ];
-const LEAVES: readonly string[] = ['errors', 'digits', 'observe', 'config', 'options', 'files', 'pace'];
+const LEAVES: readonly string[] = ['errors', 'digits', 'observe', 'config', 'options', 'files', 'pace', 'yaml'];
 /** Stands beside the others: it starts a program and knows nothing of the service. */
 const APART = 'embedded';
 const KNOWN_ONLY_TO: Readonly<Record<string, string>> = {

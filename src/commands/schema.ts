@@ -1,7 +1,6 @@
 /** `lateral schema snapshot | diff | apply`: the structure of a database as a file, and a database made what the file says. */
 import { readFile, writeFile } from 'node:fs/promises';
 import { createInterface } from 'node:readline/promises';
-import { stringify } from 'yaml';
 import { StartError } from '../errors.js';
 import { applySnapshot, compareSnapshot, takeSnapshot } from '../execute/snapshots.js';
 import { createObserver } from '../observe.js';
@@ -11,6 +10,7 @@ import { parseDocumentText, readSnapshot, type Snapshot } from '../request/snaps
 import { withCore } from '../server.js';
 import type { Core } from '../serving.js';
 import { loadGrammar } from '../sql/grammar.js';
+import { writeYaml } from '../yaml.js';
 import { readWords, type Words } from './words.js';
 
 export const SCHEMA_HELP = `Usage: lateral schema snapshot [FILE] [--json] [--option value ...]
@@ -50,7 +50,7 @@ async function snapshot(words: Words): Promise<void> {
   const [file = '-'] = words.operands;
   const taken = await open(words, ({ structure }) => takeSnapshot(structure));
   const json = words.switches.has('--json') || /\.json$/i.test(file);
-  const text = json ? `${JSON.stringify(taken.snapshot, null, 2)}\n` : stringify(taken.snapshot, { lineWidth: 0 });
+  const text = json ? `${JSON.stringify(taken.snapshot, null, 2)}\n` : writeYaml(taken.snapshot);
   for (const line of taken.leftBehind) console.error(`left out: ${line}`);
   if (file === '-') {
     process.stdout.write(text);

@@ -2,9 +2,9 @@
  * Exports: how a list of items is written as a file. JSON and NDJSON forward the bytes PostgreSQL wrote; the other formats
  * have to read each item, one batch at a time.
  */
-import { stringify } from 'yaml';
 import { Digits, parseJson, writeJson } from '../digits.js';
 import type { ExportFormat } from '../request/ast.js';
+import { writeYaml } from '../yaml.js';
 
 export interface Format {
   readonly type: string;
@@ -53,8 +53,7 @@ export const FORMATS: Readonly<Record<ExportFormat, Format>> = {
     type: 'text/yaml; charset=utf-8',
     extension: 'yaml',
     open: () => '',
-    items: (cells) =>
-      Buffer.from(cells.map((cell) => stringify([read(cell)], wholeNumbers, { lineWidth: 0 })).join('')),
+    items: (cells) => Buffer.from(cells.map((cell) => writeYaml([read(cell)], wholeNumbers)).join('')),
     close: '',
     empty: '[]\n',
   },

@@ -1,6 +1,5 @@
 /** /schema: the whole structure as a document, what differs from another one, and how to get there. */
 import { build } from 'fast-json-stringify';
-import { stringify } from 'yaml';
 import { type Identities, onlyAdministrator } from '../access/identity.js';
 import type { Config } from '../config.js';
 import { invalidPayload, invalidQuery, unsupportedMediaType } from '../errors.js';
@@ -12,6 +11,7 @@ import { jsonText, noContent, type Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
 import { readDifference } from '../request/difference.js';
 import { parseDocumentText, readSnapshot, selectCollections } from '../request/snapshot.js';
+import { writeYaml } from '../yaml.js';
 import { openUpload } from './upload.js';
 
 export interface SchemaServices {
@@ -50,7 +50,7 @@ async function snapshot(exchange: Exchange, { identities, structure }: SchemaSer
   const headers = { 'Content-Disposition': `attachment; filename="snapshot.${format}"` };
   return format === 'json'
     ? { ...jsonText(`${JSON.stringify(data, null, 2)}\n`), headers }
-    : { status: 200, type: 'text/yaml; charset=utf-8', body: stringify(data, { lineWidth: 0 }), headers };
+    : { status: 200, type: 'text/yaml; charset=utf-8', body: writeYaml(data), headers };
 }
 
 async function difference(exchange: Exchange, services: SchemaServices): Promise<Reply> {
