@@ -202,6 +202,8 @@ export function staleness(error: unknown): Staleness {
   if (replanned) return 'certain';
   if (STALE.has(error.code)) return isUnreadableValue(error) ? null : 'certain';
   if (error.code === '42883' && error instanceof Error && SHOWING.test(error.message)) return 'certain';
+  // The types in a statement are those of the model; inside of a trigger or function they are somebody else's.
+  if (error.code === '42804' && error.where === undefined) return 'certain';
   return PERHAPS_STALE.has(error.code) ? 'possible' : null;
 }
 

@@ -103,6 +103,7 @@ export class Network {
     let sending: Promise<void> = Promise.resolve();
     server.on('data', (bytes) => {
       if (isUnanswered) return void client.destroy();
+      if (isMuted) return;
       sending = sending.then(() => (client.listenerCount('data') > 0 ? this.#pass(bytes, client) : undefined));
     });
   }

@@ -5,7 +5,7 @@
 import { fromWrite, invalidPayload, type ServiceError, serviceUnavailable, staleness } from '../errors.js';
 import type { Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
-import { Conflict, isConflict, pause } from './conflicts.js';
+import { Conflict, isConflict, isMoved, pause } from './conflicts.js';
 import { isRepeated } from './receipts.js';
 import { namesOf } from './written.js';
 
@@ -38,7 +38,7 @@ export async function attempt<Result>(
       if (conflict && same === SAME_KEY) throw finalError(conflict.cause, model);
       const stale = staleness(error);
       if (!(stale || isConflict(error))) throw told(finalError(error, model));
-      if (count === ATTEMPTS) throw stale ? changing() : told(finalError(error, model));
+      if (count === ATTEMPTS) throw stale || isMoved(error) ? changing() : told(finalError(error, model));
       if (stale) await mirror.refresh(stale === 'certain');
       else await pause(count);
       if (conflict && count > 1) await repair(conflict);

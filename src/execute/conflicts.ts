@@ -22,8 +22,17 @@ export class Conflict extends Error {
 }
 
 export function isConflict(error: unknown): boolean {
-  if (error instanceof Conflict) return true;
+  if (error instanceof Conflict || isMoved(error)) return true;
   return error instanceof Error && 'code' in error && CONFLICTS.has(String(error.code));
+}
+
+/**
+ * A table, or what belongs to it, was dropped or replaced while the statement was on its way to it. PostgreSQL has no code for
+ * that; the words are never translated.
+ */
+export function isMoved(error: unknown): boolean {
+  if (!(error instanceof Error && 'code' in error && error.code === 'XX000')) return false;
+  return /^(could not open relation with OID|cache lookup failed for) /.test(error.message);
 }
 
 /** Serialization failures, deadlocks, and statements that a connection was thought to have prepared. */
