@@ -185,6 +185,7 @@ t.test('every property of a column', async (t) => {
     max_length: null,
     numeric_precision: 10,
     numeric_scale: 2,
+    srid: null,
     is_generated: false,
     generation_expression: null,
     is_nullable: true,

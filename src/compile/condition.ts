@@ -7,6 +7,7 @@ import type { Pattern } from '../sql/codec.js';
 import { alias, type Fragment, join, parameter, sql } from '../sql/fragment.js';
 import type { Slot } from '../sql/parameter.js';
 import { asText, comparable, compileOperand, operandTypeName } from './operand.js';
+import { compareShapes } from './shape.js';
 import { refersTo, Source, typeName } from './source.js';
 
 /** Null where the condition always holds. */
@@ -104,6 +105,8 @@ function compileComparison(
   if (value.kind === 'caller') return compareWithCaller(left, operand, operator, value, source);
   const typed = { slot: value.slot, codec: value.codec, field: value.label, use: 'filter' } as const;
   const type = operandTypeName(operand);
+  if (value.codec === 'geojson' && operand.kind === 'field')
+    return compareShapes(left, operator, sql`${parameter({ kind: 'value', ...typed })}::text`, operand.field);
   if (value.codec === 'record' || value.codec === '_bytea') return compareRecords(left, operator, typed, type, source);
   switch (operator) {
     case 'eq':
@@ -124,14 +127,6 @@ function compileComparison(
       const entry = (position: number): Fragment => sql`${parameter({ kind: 'entry', position, ...typed })}::${type}`;
       const range = sql`between ${entry(0)} and ${entry(1)}`;
       return operator === 'between' ? sql`${left} ${range}` : sql`${left} not ${range}`;
-    }
-    case 'intersects':
-    case 'nintersects':
-    case 'intersects_bbox':
-    case 'nintersects_bbox': {
-      const shape = sql`st_geomfromgeojson(${parameter({ kind: 'value', ...typed, codec: 'text' })}::text)`;
-      const test = operator.endsWith('bbox') ? sql`${left} && ${shape}` : sql`st_intersects(${left}, ${shape})`;
-      return operator.startsWith('n') ? sql`not (${test})` : test;
     }
     default: {
       const [, negated, insensitive, name = ''] = /^(n?)(i?)(contains|starts_with|ends_with)$/.exec(operator) ?? [];

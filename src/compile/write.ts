@@ -23,6 +23,7 @@ import {
   unlessPresent,
   unreleased,
 } from './release.js';
+import { isShape, shapeOf } from './shape.js';
 import { columnName, Scope, Source, tableName, typeName } from './source.js';
 
 export interface WriteOptions {
@@ -348,9 +349,9 @@ function inputNames(node: WriteNode): string[] {
 }
 
 function inputType(field: Field): Fragment {
-  return field.type.startsWith('geometry') ? sql`text` : typeName(field);
+  return isShape(field) ? sql`text` : typeName(field);
 }
 
 function inputValue(field: Field, value: Fragment): Fragment {
-  return field.type.startsWith('geometry') ? sql`st_setsrid(st_geomfromgeojson(${value}), 4326)` : value;
+  return isShape(field) ? shapeOf(value, field) : value;
 }

@@ -142,6 +142,7 @@ const ERROR_FIELDS: Readonly<Record<string, string>> = {
   c: 'column_name',
   d: 'data type_name',
   n: 'constraint_name',
+  F: 'file',
   R: 'routine',
 };
 

@@ -4,7 +4,7 @@
  */
 import type { ColumnEntry, ForeignKeyEntry, StructureDocument, TableEntry, TypeEntry } from './document.js';
 import type { Column, FieldType, ForeignKey, ForeignKeyAction, Index } from './model.js';
-import { columnTypeOf, defaultValueOf, lengthOf, precisionOf, scaleOf } from './types.js';
+import { columnTypeOf, defaultValueOf, lengthOf, precisionOf, scaleOf, sridOf } from './types.js';
 
 export interface TableFacts {
   /** As a collection. */
@@ -113,6 +113,7 @@ function assembleColumn(entry: ColumnEntry, table: string, isPrimaryKey: boolean
     max_length: lengthOf(facts, modifier),
     numeric_precision: precisionOf(facts, modifier),
     numeric_scale: scaleOf(facts, modifier),
+    srid: sridOf(facts, modifier),
     is_generated: generated !== '',
     generation_expression: generated ? expression : null,
     is_nullable: !(refusesNull || domainRefusesNull),

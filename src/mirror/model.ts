@@ -101,6 +101,8 @@ export interface Column {
   readonly max_length: number | null;
   readonly numeric_precision: number | null;
   readonly numeric_scale: number | null;
+  /** The system of coordinates of a geometry; null where each value names its own, and for other types. */
+  readonly srid: number | null;
   readonly is_generated: boolean;
   readonly generation_expression: string | null;
   readonly is_nullable: boolean;

@@ -46,6 +46,13 @@ export function scaleOf(facts: TypeFacts, modifier: number): number | null {
   return (((modifier - MODIFIER_HEADER) & 0x7ff) ^ 1024) - 1024;
 }
 
+/** Packed into the modifier by PostGIS, above the type of the geometry. */
+export function sridOf(facts: TypeFacts, modifier: number): number | null {
+  if (facts.is_array || modifier < 0 || (facts.base_type !== 'geometry' && facts.base_type !== 'geography'))
+    return null;
+  return (modifier & 0x0fffff00) >> 8 || null;
+}
+
 /** Constants as values of the type; anything the database has to evaluate stays the text of its expression. */
 export function defaultValueOf(expression: string | null, type: FieldType): unknown {
   if (expression === null) return null;

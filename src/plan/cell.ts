@@ -1,9 +1,10 @@
 /** Values of a payload, checked against their columns and written as PostgreSQL reads them from JSON. */
 import { createHash } from 'node:crypto';
-import { Digits, hasLongExponent } from '../digits.js';
+import { Digits, hasLongExponent, writeJson } from '../digits.js';
 import { failedValidation, invalidPayload } from '../errors.js';
 import type { Column, Field } from '../mirror/model.js';
 import { fits, isWithin, NOT_FINITE, NUMBER, RANGES, UUID } from '../sql/codec.js';
+import { isGeoJson } from '../sql/geojson.js';
 import { elementBytes, hexOf, hstoreOf } from '../sql/literal.js';
 import { isClock, isMoment, readMoment } from '../sql/moment.js';
 import { isComposite } from './names.js';
@@ -33,7 +34,7 @@ export function checkValue(field: Field, value: unknown, path: string): unknown 
   if (field.type === 'csv') return checkCsv(value, field, path);
   if (field.type === 'json') return checkJson(value, column, path);
   if (field.type === 'binary') return checkBinary(value, path);
-  if (field.type.startsWith('geometry')) return typeof value === 'string' ? value : JSON.stringify(value);
+  if (field.type.startsWith('geometry')) return checkShape(value, path);
   if (column.is_array) return checkArray(value, field, column, path);
   return checkSingle(value, field, column, path);
 }
@@ -153,6 +154,19 @@ function checkMoment(text: string, field: Field, path: string): string {
   const moment = readMoment(text);
   if (isMoment(moment)) return moment;
   throw invalidPayload(`Invalid ${field.type === 'date' ? 'Date' : 'DateTime'} format in field "${path}"`);
+}
+
+/** An object, or its text as a file of CSV holds it. */
+function checkShape(value: unknown, path: string): string {
+  const text = typeof value === 'string' ? value : writeJson(value);
+  let shape: unknown = null;
+  try {
+    shape = JSON.parse(text);
+  } catch {
+    // Answered below: it is no JSON.
+  }
+  if (!isGeoJson(shape)) throw misfit(path, 'a GeoJSON geometry of WGS 84 (RFC 7946)');
+  return text;
 }
 
 function checkCsv(value: unknown, field: Field, path: string): string {

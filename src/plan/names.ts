@@ -104,6 +104,7 @@ export function operandType(operand: OperandPlan): { codec: string; label: strin
 function codecOf({ column }: Field): string {
   if (!column) return 'text';
   if (column.base_type === '_bytea') return column.base_type;
+  if (!column.is_array && (column.base_type === 'geometry' || column.base_type === 'geography')) return 'geojson';
   return column.is_array || isComposite(column) ? 'record' : column.base_type;
 }
 

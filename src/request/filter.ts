@@ -189,7 +189,7 @@ function dynamic(text: string, owner: string): { variable: string } | null {
 
 function parseShape(input: unknown, context: ParseContext, owner: string): Operand {
   const shape = readCondition(input, owner);
-  return { kind: 'slot', slot: context.values.add(JSON.stringify(shape)) };
+  return { kind: 'slot', slot: context.values.add(jsonText(shape, owner)) };
 }
 
 function parseOperand(value: unknown, context: ParseContext, owner: string): Operand {

@@ -1,5 +1,6 @@
 /** How values are written for PostgreSQL, by the base type of the column they meet. */
 import { forbidden, invalidQuery, type ServiceError } from '../errors.js';
+import { isGeoJson } from './geojson.js';
 import { elementBytes, hexOf, hstoreOf } from './literal.js';
 import { readMoment } from './moment.js';
 
@@ -53,6 +54,8 @@ export function encode(codec: Codec, value: Scalar | null, origin: Origin): stri
       return jsonOf(value);
     case 'record':
       return `{"v":${jsonOf(value)}}`;
+    case 'geojson':
+      return geoJsonOf(value, origin);
     case '_bytea':
       return `{"v":${JSON.stringify(bytesIn(JSON.parse(jsonOf(value)), origin))}}`;
     case 'hstore': {
@@ -76,6 +79,20 @@ export function encode(codec: Codec, value: Scalar | null, origin: Origin): stri
 
 function jsonOf(value: Scalar): string {
   return typeof value === 'object' ? value.json : JSON.stringify(value);
+}
+
+function geoJsonOf(value: Scalar, origin: Origin): string {
+  const text = typeof value === 'object' ? value.json : String(value);
+  if (!isGeoJson(parsed(text))) throw misfit(origin, 'it needs a GeoJSON geometry of WGS 84 (RFC 7946)');
+  return text;
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
 }
 
 function bytesIn(value: unknown, origin: Origin): unknown {

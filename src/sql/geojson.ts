@@ -1,0 +1,53 @@
+/**
+ * GeoJSON as RFC 7946 has it: a geometry whose positions are longitude and latitude of WGS 84. PostGIS answers input that it cannot
+ * read with an error of its own inside, so that everything is looked at before it is sent.
+ */
+
+type Check = (value: unknown) => boolean;
+
+const isPosition: Check = (value) =>
+  Array.isArray(value) && value.length >= 2 && value.length <= 3 && value.every((each) => isCoordinate(each));
+const listOf =
+  (check: Check, least = 0): Check =>
+  (value) =>
+    Array.isArray(value) && value.length >= least && value.every((each) => check(each));
+const isLine = listOf(isPosition, 2);
+const isRing: Check = (value) =>
+  listOf(isPosition, 4)(value) && String((value as unknown[]).at(0)) === String((value as unknown[]).at(-1));
+const isPolygon = listOf(isRing, 1);
+
+const COORDINATES: Readonly<Record<string, Check>> = {
+  Point: isPosition,
+  LineString: isLine,
+  Polygon: isPolygon,
+  MultiPoint: listOf(isPosition),
+  MultiLineString: listOf(isLine),
+  MultiPolygon: listOf(isPolygon),
+};
+
+/** Levels of collections inside collections. */
+const DEEPEST = 20;
+
+export function isGeoJson(value: unknown, depth = 0): boolean {
+  if (value === null || typeof value !== 'object' || Array.isArray(value) || depth > DEEPEST) return false;
+  const { type, coordinates, geometries, crs } = value as Readonly<Record<string, unknown>>;
+  if (!isWorld(crs) || typeof type !== 'string') return false;
+  if (type === 'GeometryCollection')
+    return Array.isArray(geometries) && geometries.every((each) => isGeoJson(each, depth + 1));
+  const check = Object.hasOwn(COORDINATES, type) ? COORDINATES[type] : undefined;
+  // What is empty has no coordinates, whatever its type.
+  return check !== undefined && Array.isArray(coordinates) && (coordinates.length === 0 || check(coordinates));
+}
+
+/** A number, or an object that holds the digits of one. */
+function isCoordinate(value: unknown): boolean {
+  const isNumber = typeof value === 'number' || (typeof value === 'object' && value !== null && !Array.isArray(value));
+  return isNumber && Number.isFinite(Number(value));
+}
+
+/** Other systems of coordinates are no longer part of the standard. */
+function isWorld(crs: unknown): boolean {
+  if (crs === undefined || crs === null) return true;
+  const { properties } = Object(crs) as { readonly properties?: { readonly name?: unknown } };
+  return /\b(EPSG:+4326|CRS84)$/.test(String(properties?.name));
+}
