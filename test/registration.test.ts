@@ -1,38 +1,21 @@
 /** Strangers who register: what the settings allow, the mail that verifies an address, and that nobody learns who is there. */
-import { readFile, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import t from 'tap';
 import { failure, granted, PASSWORD, post, SECRET } from './accounts.js';
-import {
-  type Answer,
-  connectSql,
-  createLibrary,
-  get,
-  makeFolder,
-  request,
-  startDatabase,
-  startTestService,
-} from './support.js';
+import { mailbox } from './mailbox.js';
+import { type Answer, connectSql, createLibrary, get, request, startDatabase, startTestService } from './support.js';
 
 t.setTimeout(120_000);
 const server = await startDatabase();
 const databaseUrl = await createLibrary(server, 'registration');
 const sql = connectSql(databaseUrl);
 t.teardown(() => sql.end());
-const folder = await makeFolder();
-const mails = join(folder, 'mails.ndjson');
-await writeFile(mails, '');
-await writeFile(
-  join(folder, 'transport.mjs'),
-  `import { appendFileSync } from 'node:fs';
-   export const send = (mail) => appendFileSync(${JSON.stringify(mails)}, JSON.stringify(mail) + '\\n');`,
-);
+const mails = await mailbox();
 const options = {
   databaseUrl,
   SECRET,
   LOGIN_STALL_TIME: '0',
   REGISTER_STALL_TIME: '0',
-  EMAIL_TRANSPORT: join(folder, 'transport.mjs'),
+  EMAIL_TRANSPORT: mails.transport,
 };
 const service = await startTestService({
   ...options,
@@ -47,12 +30,6 @@ const login = (email: string): Promise<Answer> => post(service, '/auth/login', {
 async function set(settings: object): Promise<Answer> {
   const headers = { 'content-type': 'application/json' };
   return request(service, 'PATCH', '/settings', { headers, body: JSON.stringify(settings) });
-}
-
-async function links(to: string): Promise<string[]> {
-  const lines = (await readFile(mails, 'utf8')).split('\n').filter((line) => line !== '');
-  const sent = lines.map((line) => JSON.parse(line) as { to: string; text: string }).filter((mail) => mail.to === to);
-  return sent.map(({ text }) => /https?:\S+/.exec(text)?.[0] ?? '');
 }
 
 const pathOf = (link: string): string => new URL(link).pathname + new URL(link).search;
@@ -75,7 +52,7 @@ t.test('a new user verifies the address by the link in a mail, and logs in', asy
   ]);
   t.match(await login(email), failure(401, 'INVALID_CREDENTIALS'), 'not before the address is verified');
   t.match(await register({ email: email.toLowerCase() }), { status: 204 }, 'asks for another link');
-  const [first = '', second = ''] = await links(email);
+  const [first = '', second = ''] = await mails.links(email);
   t.ok(first.startsWith(`${service.url}/users/register/verify-email?token=`));
   for (const link of [second, first]) {
     const answer = await get(service, pathOf(link), { token: null });
@@ -84,14 +61,14 @@ t.test('a new user verifies the address by the link in a mail, and logs in', asy
   t.equal((await get(service, '/users/register/verified', { token: null })).status, 200);
   t.ok(granted(await login(email)).access_token);
   t.match(await register({ email }), { status: 204 });
-  t.equal((await links(email)).length, 2, 'who is there already gets no mail');
+  t.equal((await mails.links(email)).length, 2, 'who is there already gets no mail');
 });
 
 t.test('links that are no good, and pages that may be linked to', async (t) => {
   const email = 'pages@example.com';
   t.match(await register({ email, verification_url: 'https://evil.example.com/' }), failure(400, 'INVALID_PAYLOAD'));
   t.match(await register({ email, verification_url: 'https://app.example.com/verify' }), { status: 204 });
-  const [link = ''] = await links(email);
+  const [link = ''] = await mails.links(email);
   t.match(link, /^https:\/\/app\.example\.com\/verify\?token=/);
   const token = new URL(link).searchParams.get('token') ?? '';
   const verify = (text: string): Promise<Answer> =>
@@ -154,7 +131,7 @@ t.test('the same in GraphQL', async (t) => {
   t.strictSame(await ask(`mutation { users_register(email: "ql@example.com", password: "${PASSWORD}") }`), {
     data: { users_register: true },
   });
-  const [link = ''] = await links('ql@example.com');
+  const [link = ''] = await mails.links('ql@example.com');
   const token = new URL(link).searchParams.get('token');
   t.strictSame(await ask(`mutation { users_register_verify(token: "${token}") }`), {
     data: { users_register_verify: true },
