@@ -86,10 +86,18 @@ function makeModel(): Model {
       kind: 'many-to-one',
       manyCollection: name,
       oneCollection,
+      referenced: 'id',
       oneField: 'kids',
     });
     const manyCollection = `collection_${(number + 3) % COLLECTIONS}`;
-    add('kids', 'alias', { ...relation, kind: 'one-to-many', manyCollection, oneCollection: name, oneField: 'kids' });
+    add('kids', 'alias', {
+      ...relation,
+      kind: 'one-to-many',
+      manyCollection,
+      oneCollection: name,
+      referenced: 'id',
+      oneField: 'kids',
+    });
     collections.set(name, {
       name,
       system: false,

@@ -345,9 +345,11 @@ t.test('foreign keys are relations without any metadata', async (t) => {
   t.strictSame(references, [
     'a.b/c "d" %e.parent -> a.b/c "d" %e',
     'any_links.person -> people',
+    'beside_key.pointed -> pointer_to_refused',
     'measurement_notes.measurement -> measurements',
     'messages.sender -> people',
     'messages.receiver -> people',
+    'messages.sender_email -> people',
     'people.manager -> people',
     'people.serial_item -> key_serial',
     'people.uuid_item -> key_uuid',
@@ -359,6 +361,7 @@ t.test('foreign keys are relations without any metadata', async (t) => {
     manyCollection: 'messages',
     manyField: 'sender',
     oneCollection: 'people',
+    referenced: 'id',
     oneField: null,
     junctionField: null,
     sortField: null,
@@ -374,6 +377,7 @@ t.test('foreign keys are relations without any metadata', async (t) => {
     foreign_key_table: 'people',
     foreign_key_column: 'email',
   });
+  t.match(relationOf(model, 'messages', 'sender_email'), { oneCollection: 'people', referenced: 'email' });
   t.match(fieldOf(collectionOf(model, 'messages'), 'pair_left').column, { foreign_key_table: null });
 });
 
@@ -474,9 +478,7 @@ t.test('metadata that fits nothing is passed over', async (t) => {
       ('messages', 'gone', 'people', 'ghosts', null, null, null, null),
       ('messages', 'position', 'gone', 'ghosts', null, null, null, null),
       ('messages', 'pair_left', 'key_none', 'ghosts', null, null, null, null),
-      ('messages', 'sender_email', 'people', 'ghosts', null, null, null, null),
       ('messages', 'loose_text', 'people', 'ghosts', null, null, null, null),
-      ('beside_key', 'pointed', 'pointer_to_refused', 'ghosts', null, null, null, null),
       ('key_text', 'label', null, null, 'gone', 'people', null, null),
       ('key_serial', 'label', null, null, 'id', 'gone,key_none', null, null),
       ('key_uuid', 'label', null, null, null, null, null, null),

@@ -89,7 +89,7 @@ t.test('what is no snapshot is refused and changes nothing', async (t) => {
     'a name with a NUL': fresh({ collection: 'a\0b' }, { ...key, collection: 'a\0b' }),
     'a name of the compilers': fresh({ collection: '%r' }, { ...key, collection: '%r' }),
     'a name that is invisible': fresh({ collection: 'a\u200b' }, { ...key, collection: 'a\u200b' }),
-    'a table of the service': fresh({ collection: 'service_evil' }, { ...key, collection: 'service_evil' }),
+    'a table of the service': fresh({ collection: 'service_schema' }, { ...key, collection: 'service_schema' }),
     'a table of PostgreSQL': fresh({ collection: 'pg_evil' }, { ...key, collection: 'pg_evil' }),
     'a table of the service that is there': fresh({ collection: 'service_users' }),
     'a field of the service': {

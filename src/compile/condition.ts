@@ -33,7 +33,7 @@ export function compileCondition(condition: Condition, source: Source): Fragment
       return compileComparison(condition.operand, condition.operator, condition.value, source);
     case 'exists': {
       const { hop, through, where } = condition;
-      const key = source.raw(through, hop.origin.primaryKey);
+      const key = source.raw(through, hop.key);
       const test = existence(hop, key, where, source);
       const mask = hop.via && source.mask(through, hop.via);
       const result = condition.negated ? sql`not ${test}` : test;
@@ -202,7 +202,7 @@ function callerValues(operand: OperandPlan, source: Source): Fragment {
   if (operand.kind !== 'first') return compileOperand(operand, source);
   const { hop, through } = operand;
   const child = new Source(alias(`t${source.scope.next()}`), source.scope, hop.collection);
-  const key = source.raw(through, hop.origin.primaryKey);
+  const key = source.raw(through, hop.key);
   const found = callerValues(operand.operand, child);
   const mask = hop.via && source.mask(through, hop.via);
   const rows = sql`select ${found} as ${alias('v')} from ${child.from(refersTo(hop, child, key), mask)}`;

@@ -25,7 +25,7 @@ export function compileOperand(operand: OperandPlan, source: Source, descending 
     }
     case 'count': {
       const child = new Source(alias(`t${source.scope.next()}`), source.scope, operand.hop.collection);
-      const key = source.raw(operand.through, operand.hop.origin.primaryKey);
+      const key = source.raw(operand.through, operand.hop.key);
       return listed(operand, source, sql`(select count(*) from ${child.from(refersTo(operand.hop, child, key))})`);
     }
     case 'json': {
@@ -38,7 +38,7 @@ export function compileOperand(operand: OperandPlan, source: Source, descending 
     }
     case 'first': {
       const child = new Source(alias(`t${source.scope.next()}`), source.scope, operand.hop.collection);
-      const key = source.raw(operand.through, operand.hop.origin.primaryKey);
+      const key = source.raw(operand.through, operand.hop.key);
       const value = compileOperand(operand.operand, child, descending);
       const direction = descending ? sql` desc` : sql``;
       const rows = child.from(refersTo(operand.hop, child, key));

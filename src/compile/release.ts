@@ -146,8 +146,16 @@ export function cleared(plan: WritePlan, collection: Collection, field: Field): 
 export function releaseInput(release: Release, position: number, scope: Scope): Fragment[] {
   const types = sql`parent ${typeName(release.from.primaryKey)}, child ${typeName(release.collection.primaryKey)}`;
   const rows = sql`json_to_recordset(${DOCUMENT} -> 'releases' -> ${integer(position)}) as ${alias('x')} (${types})`;
-  const given = sql`${alias(`x${position}`)} as materialized (select ${alias('x')}.parent, ${alias('x')}.child from ${rows})`;
+  const given = sql`${alias(`x${position}`)} as materialized (select ${parentOf(release)}, ${alias('x')}.child from ${rows})`;
   return release.guard ? [given, sql`${free(position)} as (${tiedRows(release, position, scope)})`] : [given];
+}
+
+/** What the rows that leave hold: the key of their parent, or what it has under the column that they refer to. */
+function parentOf({ from, key }: Release): Fragment {
+  const parent = sql`${alias('x')}.parent`;
+  if (key === from.primaryKey) return parent;
+  const row = alias('o');
+  return sql`(select ${row}.${columnName(key)} from ${tableName(from)} ${row} where ${row}.${columnName(from.primaryKey)} = ${parent}) as parent`;
 }
 
 function released(release: Release, position: number): Fragment {

@@ -166,7 +166,7 @@ function viaOf({ via }: Hop): Field[] {
 function neededFields(output: Output, level: RowLevel): Field[] {
   switch (output.kind) {
     case 'value':
-      if (output.operand.kind === 'count' || output.operand.kind === 'first') return [level.collection.primaryKey];
+      if (output.operand.kind === 'count' || output.operand.kind === 'first') return [output.operand.hop.key];
       return output.operand.kind === 'aggregate' ? [] : [output.operand.field];
     case 'one':
       return [output.step.field];
@@ -177,7 +177,7 @@ function neededFields(output: Output, level: RowLevel): Field[] {
     case 'any':
       return output.targets.flatMap(({ step }) => [step.field, step.collectionField]);
     default:
-      return [level.collection.primaryKey];
+      return [output.hop.key];
   }
 }
 
@@ -220,14 +220,14 @@ function compileOutput(output: Output, level: RowLevel, page: Source): CompiledO
       return { shown: { form: 'document', text: json }, from: joins };
     }
     case 'one': {
-      const { query } = compileRows(output.level, scope, tieToOne(output.level, output.step, page));
+      const { query } = compileRows(output.level, scope, tieToOne(output.step, page));
       const { column, from } = lateral(query, scope);
       return { shown: { form: 'json', text: column }, from };
     }
     case 'many':
-      return compileList(compileChildren(output.level, scope, tieToMany(output.hop, level, page)), output.hop, page);
+      return compileList(compileChildren(output.level, scope, tieToMany(output.hop, page)), output.hop, page);
     case 'keys':
-      return compileList(compileKeys(output.level, scope, tieToMany(output.hop, level, page)), output.hop, page);
+      return compileList(compileKeys(output.level, scope, tieToMany(output.hop, page)), output.hop, page);
     case 'any': {
       // A case, not a join per target: keys of several types lie in one column, and only the named target may read it.
       const [first] = output.targets;
@@ -253,18 +253,18 @@ function compileList(related: CompiledLevel, hop: Hop, page: Source): CompiledOu
 
 function anyTarget(level: RowLevel, step: Step, keys: boolean, page: Source): CompiledLevel {
   const compile = level.outputs.length === 0 && keys ? compileKeys : compileRows;
-  return compile(level, page.scope, tieToOne(level, step, page));
+  return compile(level, page.scope, tieToOne(step, page));
 }
 
 /** The page of a to-one relation keeps its `limit 1`, a fence: without it the planner joins the whole related table. */
-function tieToOne(level: RowLevel, step: Step, page: Source): Tie {
+function tieToOne(step: Step, page: Source): Tie {
   const named = step.kind === 'any' ? page.raw([], step.collectionField) : nothing;
   const held = page.column([], step.field);
-  return (related) => isReferred(step, related.raw([], level.collection.primaryKey), held, named);
+  return (related) => isReferred(step, related.raw([], step.key), held, named);
 }
 
-function tieToMany(hop: Hop, parent: RowLevel, page: Source): Tie {
-  const key = page.raw([], parent.collection.primaryKey);
+function tieToMany(hop: Hop, page: Source): Tie {
+  const key = page.raw([], hop.key);
   return (child) => refersTo(hop, child, key);
 }
 

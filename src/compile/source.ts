@@ -80,7 +80,7 @@ export class Source {
       if (!known) {
         const before = through.slice(0, position);
         const named = step.kind === 'any' ? this.raw(before, step.collectionField) : nothing;
-        const target = sql`${next}.${columnName(step.target.primaryKey)}`;
+        const target = sql`${next}.${columnName(step.key)}`;
         const same = isReferred(step, target, this.column(before, step.field), named);
         this.#joins.push(relatedRow(step, next, same, this.scope));
         this.#joined.set(key, next);

@@ -96,6 +96,7 @@ class Chain {
     node.columns.forEach((column, index) => {
       if (column.holdsValues) columns.push(sql`${identifier(`c${index}`)} ${inputType(column.field)}`);
       if (column.mixed) columns.push(sql`${identifier(`p${index}`)} bool`);
+      if (column.held) columns.push(sql`${identifier(`h${index}`)} ${typeName(column.held.collection.primaryKey)}`);
       if (column.endOf) columns.push(sql`${identifier(`e${index}`)} int4`);
       if (column.caller) columns.push(sql`${identifier(`v${index}`)} bool`);
       columns.push(...column.references.map((_, table) => sql`${identifier(`r${index}_${table}`)} int4`));
@@ -221,6 +222,7 @@ class Chain {
         return sql`${text}::${typeName(column.field)}`;
       }),
     );
+    if (column.held) options.push(sql`(${heldValue(column.held, index)})::${typeName(column.field)}`);
     if (column.endOf) options.push(this.#end(node, column.endOf, column, index));
     if (column.caller) options.push(this.#callerValue(column, column.caller, index));
     return options.length === 1 ? (options[0] as Fragment) : sql`coalesce(${join(options, sql`, `)})`;
@@ -336,11 +338,21 @@ class Chain {
   }
 }
 
+/** Read from the row as it is; nothing can refer to a row that is not there, or that has nothing there. */
+function heldValue({ collection, field }: NonNullable<WriteColumn['held']>, index: number): Fragment {
+  const key = sql`${alias('i')}.${identifier(`h${index}`)}`;
+  const row = sql`${alias('h')}.${columnName(collection.primaryKey)} = ${key}`;
+  const value = sql`(select ${alias('h')}.${columnName(field)} from ${tableName(collection)} ${alias('h')} where ${row})`;
+  const missing = sql`case when service_raise('missing') then null::${typeName(field)} end`;
+  return sql`case when ${key} is not null then coalesce(${value}, ${missing}) end`;
+}
+
 function inputNames(node: WriteNode): string[] {
   const marks = node.guard?.marks === null ? ['a'] : [];
   const names = node.columns.flatMap((column, index) => [
     ...(column.holdsValues ? [`c${index}`] : []),
     ...(column.mixed ? [`p${index}`] : []),
+    ...(column.held ? [`h${index}`] : []),
     ...(column.endOf ? [`e${index}`] : []),
     ...(column.caller ? [`v${index}`] : []),
     ...column.references.map((_, table) => `r${index}_${table}`),

@@ -170,10 +170,11 @@ interface RelationBase {
   readonly meta: RelationMeta | null;
 }
 
-/** The field holds the key of one item of `oneCollection`. */
+/** The field holds what one item of `oneCollection` has under `referenced`: its key, or another column that is unique. */
 export interface ManyToOne extends RelationBase {
   readonly kind: 'many-to-one';
   readonly oneCollection: string;
+  readonly referenced: string;
   readonly oneField: string | null;
 }
 
@@ -184,6 +185,7 @@ export interface ManyToOne extends RelationBase {
 export interface OneToMany extends RelationBase {
   readonly kind: 'one-to-many';
   readonly oneCollection: string;
+  readonly referenced: string;
   readonly oneField: string;
 }
 

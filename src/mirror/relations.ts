@@ -64,31 +64,35 @@ function declaredManyToOne(row: MetadataRow, { tables }: RelationSource): ManyTo
   const many = tables.get(textOf(row.many_collection) ?? '');
   const one = tables.get(textOf(row.one_collection) ?? '');
   const column = many?.columns.get(textOf(row.many_field) ?? '')?.column;
-  const key = one && keyOf(one);
+  const key = one && column && referencedColumn(column, one);
   if (!many || !one || !column || !key || !areComparable(column, key)) return null;
-  // The column holds values of another column than the key, so keys would not be found by it.
-  const [reference] = column.foreign_keys;
-  const pointsBesideKey = reference?.collection === one.name && reference.column !== key.name;
-  if (pointsBesideKey) return null;
   return {
     kind: 'many-to-one',
     manyCollection: many.name,
     manyField: column.name,
     oneCollection: one.name,
+    referenced: key.name,
     oneField: textOf(row.one_field),
     ...detailsOf(row, many),
   };
 }
 
+/** The one that a foreign key names; where there is none, the key. */
+function referencedColumn(column: Column, one: TableFacts): Column | undefined {
+  const reference = column.foreign_keys.find(({ collection }) => collection === one.name);
+  return reference ? one.columns.get(reference.column)?.column : keyOf(one);
+}
+
 function referencedManyToOne(column: Column, { tables }: RelationSource): ManyToOne | null {
   const [reference] = column.foreign_keys;
   const one = tables.get(reference?.collection ?? '');
-  if (!one || keyOf(one)?.name !== reference?.column) return null;
+  if (!one || !reference || !one.columns.has(reference.column)) return null;
   return {
     kind: 'many-to-one',
     manyCollection: column.table,
     manyField: column.name,
     oneCollection: one.name,
+    referenced: reference.column,
     oneField: null,
     junctionField: null,
     sortField: null,

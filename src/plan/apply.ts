@@ -5,13 +5,8 @@
  */
 import { invalidPayload } from '../errors.js';
 import type { ForeignKey, Model } from '../mirror/model.js';
-import {
-  checkNames,
-  type FieldEntry,
-  type IndexEntry,
-  type RelationEntry,
-  type Snapshot,
-} from '../request/snapshot.js';
+import type { FieldEntry, IndexEntry, RelationEntry, Snapshot } from '../request/snapshot.js';
+import { checkNames } from '../request/snapshot-names.js';
 import {
   type ColumnField,
   changeExactly,
@@ -308,7 +303,7 @@ function addReference({ before, after }: Pair<RelationEntry>, model: Model, work
       column: field,
       name: constraintName(collection, field, 'foreign'),
       target,
-      key: keyFieldOf(target, model, work),
+      key: schema.column ?? keyFieldOf(target, model, work),
       onDelete: schema.on_delete,
       onUpdate: schema.on_update,
     });
@@ -325,9 +320,9 @@ function addReference({ before, after }: Pair<RelationEntry>, model: Model, work
 }
 
 /** One of the two tables or columns is made anew, or changes its type: the constraint cannot stay meanwhile. */
-function isTorn({ collection, field, related_collection }: RelationEntry, work: Work, model: Model): boolean {
+function isTorn({ collection, field, related_collection, schema }: RelationEntry, work: Work, model: Model): boolean {
   if (work.retyped.has(keyOf({ collection, field }))) return true;
-  const key = related_collection === null ? undefined : model.collections.get(related_collection)?.primaryKey.name;
+  const key = schema?.column ?? model.collections.get(related_collection ?? '')?.primaryKey.name;
   if (related_collection !== null && work.retyped.has(keyOf({ collection: related_collection, field: key })))
     return true;
   if (work.made.has(collection) || work.dropped.has(collection)) return true;

@@ -185,7 +185,8 @@ function followed(names: readonly string[], place: Place): Hop {
   const { relation } = field;
   const origin = place.collection;
   if (relation?.kind === 'many-to-one' && relation.oneCollection === origin.name && collectionFieldName === undefined) {
-    return { collection, field, via: null, named: null, origin };
+    const key = fieldOf(wholeOf(origin), relation.referenced);
+    return { collection, field, via: null, named: null, origin, key };
   }
   if (
     relation?.kind === 'many-to-any' &&
@@ -198,6 +199,7 @@ function followed(names: readonly string[], place: Place): Hop {
       via: null,
       named: { field: fieldOf(wholeOf(collection), collectionFieldName), collection: origin.name },
       origin,
+      key: origin.primaryKey,
     };
   }
   throw forbidden(`"${name}"."${fieldName}" does not lead to "${origin.name}".`);

@@ -1,6 +1,14 @@
 /** Names of a request become objects of the model: fields, steps along relations, functions of fields. */
 import { forbiddenField, invalidQuery } from '../errors.js';
-import { type Collection, type Column, type Field, isSecret, type ManyToAny, type Model } from '../mirror/model.js';
+import {
+  type Collection,
+  type Column,
+  type Field,
+  isSecret,
+  type ManyToAny,
+  type ManyToOne,
+  type Model,
+} from '../mirror/model.js';
 import type { Call, Expression } from '../request/ast.js';
 import { wholeOf } from './access.js';
 import type { AnyStep, Hop, OneStep, OperandPlan, Step } from './plan.js';
@@ -29,16 +37,17 @@ export function fieldOf(collection: Collection, name: string): Field {
 /** The way from a field that stores a reference; null where it stores none, its scope is open, or nobody may follow it. */
 export function stepOf(model: Model, collection: Collection, named: Named, place: string): Step | null {
   const { relation } = named.field;
-  if (relation?.kind === 'many-to-one') return oneStep(model, named.field, relation.oneCollection);
+  if (relation?.kind === 'many-to-one') return oneStep(model, named.field, relation);
   if (relation?.kind !== 'many-to-any' || named.scope === null) return null;
   if (!relation.allowedCollections.includes(named.scope))
     throw forbiddenField(`${named.field.name}:${named.scope}`, collection.name, place);
   return anyStep(model, collection, named.field, relation, named.scope, place);
 }
 
-function oneStep(model: Model, field: Field, name: string): OneStep | null {
-  const target = model.collections.get(name);
-  return target ? { kind: 'one', field, target } : null;
+/** Null where nobody may follow it. */
+export function oneStep(model: Model, field: Field, { oneCollection, referenced }: ManyToOne): OneStep | null {
+  const target = model.collections.get(oneCollection);
+  return target ? { kind: 'one', field, target, key: fieldOf(wholeOf(target), referenced) } : null;
 }
 
 function anyStep(
@@ -51,7 +60,8 @@ function anyStep(
 ): AnyStep {
   const target = model.collections.get(scope);
   if (!target) throw forbiddenField(`${field.name}:${scope}`, collection.name, place);
-  return { kind: 'any', field, collectionField: fieldOf(wholeOf(collection), relation.collectionField), target };
+  const collectionField = fieldOf(wholeOf(collection), relation.collectionField);
+  return { kind: 'any', field, collectionField, target, key: target.primaryKey };
 }
 
 /** The steps to each collection a many-to-any field may lead to. */
@@ -68,9 +78,9 @@ export function hopOf(model: Model, origin: Collection, field: Field): Hop | nul
   const { relation } = field;
   if (relation?.kind !== 'one-to-many') return null;
   const collection = model.collections.get(relation.manyCollection);
-  return collection
-    ? { collection, field: fieldOf(wholeOf(collection), relation.manyField), via: field, named: null, origin }
-    : null;
+  if (!collection) return null;
+  const key = fieldOf(wholeOf(origin), relation.referenced);
+  return { collection, field: fieldOf(wholeOf(collection), relation.manyField), via: field, named: null, origin, key };
 }
 
 /** The codec of a value that is compared with the operand, and a name for messages. */

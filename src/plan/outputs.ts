@@ -4,7 +4,7 @@ import type { Collection, Field } from '../mirror/model.js';
 import { type Call, NO_QUERY, type Query, type Selection, type ShapedSelection } from '../request/ast.js';
 import { planGroups } from './aggregate.js';
 import { type Budget, KEYS_WEIGHT, LEVEL_WEIGHT, planFilter, spend } from './filter.js';
-import { anySteps, checkName, fieldNamed, hopOf, resolveCall } from './names.js';
+import { anySteps, checkName, fieldNamed, hopOf, oneStep, resolveCall } from './names.js';
 import { planLimit, planOffset, planOrder } from './order.js';
 import { ALWAYS, both, type Condition, type Output, type RowLevel } from './plan.js';
 import { planSearch } from './search.js';
@@ -177,16 +177,11 @@ function planOutput(
     return { kind: fields.length === 0 ? 'keys' : 'many', name, hop, level };
   }
   if (field.relation?.kind === 'many-to-one' && fields.length > 0) {
-    const target = model.collections.get(field.relation.oneCollection);
+    const step = oneStep(model, field, field.relation);
     // What leads to where the caller may see nothing is left out, as if it had not been asked for.
-    if (!target) return null;
+    if (!step) return null;
     spend(planner, LEVEL_WEIGHT);
-    return {
-      kind: 'one',
-      name,
-      step: { kind: 'one', field, target },
-      level: planSingle(fields, target, inner(name), planner),
-    };
+    return { kind: 'one', name, step, level: planSingle(fields, step.target, inner(name), planner) };
   }
   if (field.relation?.kind === 'many-to-any' && (fields.length > 0 || wanted.scopes.size > 0)) {
     return planAny(name, wanted, collection, inner, planner);
@@ -282,9 +277,9 @@ function planShapedRelation(
       level: planRows(fields, hop.collection, at, planner, relation?.sortField ?? null),
     };
   if (relation?.kind === 'many-to-one') {
-    const target = model.collections.get(relation.oneCollection);
-    if (!target) throw forbiddenField(field.name, collection.name, at.place);
-    return { kind: 'one', name, step: { kind: 'one', field, target }, level: planSingle(fields, target, at, planner) };
+    const step = oneStep(model, field, relation);
+    if (!step) throw forbiddenField(field.name, collection.name, at.place);
+    return { kind: 'one', name, step, level: planSingle(fields, step.target, at, planner) };
   }
   const scopes = new Map(selection.scopes.map((each) => [each.collection, each.fields]));
   const targets = anySteps(model, collection, field, at.place).flatMap((step) => {

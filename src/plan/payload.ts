@@ -18,6 +18,7 @@ import type { Access } from './access.js';
 import { CONCEALED, checkValue } from './cell.js';
 import { Guard } from './guard.js';
 import { checkKey, checkReference, givenKey, type Key, shownKey } from './key.js';
+import { keyCell, linkTo } from './links.js';
 import { fieldOf } from './names.js';
 import { type Cell, type Row, Rows, type Stamp } from './rows.js';
 import type { Author, PlannedWrite, Verb } from './write.js';
@@ -184,7 +185,7 @@ class Walker {
       row.given.add(name);
       switch (field.relation?.kind) {
         case 'one-to-many':
-          this.#many(row, field.relation, value, place);
+          this.#many(row, payload, field.relation, value, place);
           break;
         case 'many-to-one':
         case 'many-to-any': {
@@ -220,12 +221,25 @@ class Walker {
   ): Cell {
     if (relation.kind === 'many-to-any') return this.#any(row, field, relation, payload, value, place);
     if (!isObject(value)) return { kind: 'value', value: this.#value(field, value, place) };
-    return this.#related(collectionOf(this.#model, relation.oneCollection), value, place);
+    const target = collectionOf(this.#model, relation.oneCollection);
+    return relation.referenced === target.primaryKey.name
+      ? this.#related(target, value, place)
+      : this.#beside(target, field, relation, value, place);
+  }
+
+  /** Of a relation that refers to another column than the key. */
+  #beside(target: Collection, field: Field, relation: ManyToOne, payload: Payload, place: string): Cell {
+    const key = payload[target.primaryKey.name] ?? null;
+    const row =
+      key === null
+        ? this.create(target, payload, place)
+        : this.#upsert(target, key, payload, namesOf(target, payload), place);
+    return linkTo(row, payload, relation, field, place);
   }
 
   #related(target: Collection, payload: Payload, place: string): Cell {
     const key = payload[target.primaryKey.name];
-    if (key === undefined || key === null) return referenceTo(this.create(target, payload, place));
+    if (key === undefined || key === null) return keyCell(this.create(target, payload, place));
     return this.#existing(target, key, payload, place);
   }
 
@@ -266,12 +280,12 @@ class Walker {
       : cell;
   }
 
-  #many(row: Row, relation: OneToMany, value: unknown, place: string): void {
+  #many(row: Row, payload: Payload, relation: OneToMany, value: unknown, place: string): void {
     const target = collectionOf(this.#model, relation.manyCollection);
     const foreignKey = fieldOf(target, relation.manyField);
     const link = (child: Row, childPlace: string): void => {
       child.given.add(foreignKey.name);
-      this.rows.set(child, foreignKey, parentCell(row), childPlace);
+      this.rows.set(child, foreignKey, linkTo(row, payload, relation, foreignKey, place), childPlace);
     };
     if (value === null || Array.isArray(value)) {
       const entries: unknown[] = value ?? [];
@@ -354,14 +368,6 @@ function namesOf(collection: Collection, payload: Payload): string[] {
 function without(payload: Payload, field: Field): Payload {
   const { [field.name]: _, ...rest } = payload;
   return rest;
-}
-
-function parentCell(row: Row): Cell {
-  return row.key === null ? referenceTo(row) : { kind: 'value', value: row.key };
-}
-
-function referenceTo(row: Row): Cell {
-  return row.key === null ? { kind: 'reference', row } : { kind: 'value', value: row.key };
 }
 
 export function isObject(value: unknown): value is Payload {

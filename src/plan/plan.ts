@@ -106,6 +106,8 @@ export interface OneStep {
   readonly kind: 'one';
   readonly field: Field;
   readonly target: Collection;
+  /** The column of the target that the field refers to. */
+  readonly key: Field;
 }
 
 export interface AnyStep {
@@ -113,6 +115,7 @@ export interface AnyStep {
   readonly field: Field;
   readonly collectionField: Field;
   readonly target: Collection;
+  readonly key: Field;
 }
 
 /** From a row to those that refer to it. */
@@ -124,8 +127,9 @@ export interface Hop {
   readonly via: Field | null;
   /** References that name their collection: only those that name this one count. */
   readonly named: { readonly field: Field; readonly collection: string } | null;
-  /** The collection referred to. */
+  /** The collection referred to, and the column of it that is. */
   readonly origin: Collection;
+  readonly key: Field;
 }
 
 /** A value of a row, or of one reached from it. */

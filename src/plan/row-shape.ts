@@ -9,6 +9,7 @@ import type { RowGuard, Validation, WriteColumn, WriteNode, WritePlan } from './
 export function isSame(one: Cell | undefined, other: Cell | undefined): boolean {
   if (one === other) return true;
   if (one?.kind === 'reference' && other?.kind === 'reference') return one.row === other.row;
+  if (one?.kind === 'held' && other?.kind === 'held') return String(one.key) === String(other.key);
   if (one?.kind === 'caller' && other?.kind === 'caller') return one.plan.text === other.plan.text;
   if (one?.kind !== 'value' || other?.kind !== 'value') return false;
   return JSON.stringify(one.value) === JSON.stringify(other.value);
@@ -48,6 +49,7 @@ export async function shapeList(
       if (column.mixed) entry[`p${position}`] = true;
       if (cell.kind === 'value') entry[`c${position}`] = cell.value;
       else if (cell.kind === 'caller') entry[`v${position}`] = true;
+      else if (cell.kind === 'held') entry[`h${position}`] = cell.key;
       else if (cell.kind === 'end') entry[`e${position}`] = cell.position;
       else entry[`r${position}_${column.references.indexOf(cell.row.collection.name)}`] = cell.row.number;
     });
@@ -63,6 +65,7 @@ export async function shapeList(
 function shapeColumn(list: List, field: Field, only: WriteColumn['only']): WriteColumn | null {
   const references = new Set<string>();
   let [missing, holdsValues] = [0, false];
+  let held: WriteColumn['held'] = null;
   let endOf: Field | null = null;
   let caller: CallerValue | null = null;
   for (const row of list.rows) {
@@ -70,11 +73,12 @@ function shapeColumn(list: List, field: Field, only: WriteColumn['only']): Write
     if (cell === undefined) missing++;
     else if (cell.kind === 'value') holdsValues = true;
     else if (cell.kind === 'reference') references.add(cell.row.collection.name);
+    else if (cell.kind === 'held') held ??= cell.of;
     else if (cell.kind === 'end') endOf ??= cell.parent;
     else caller ??= cell.plan;
   }
   if (missing === list.rows.length) return null;
-  return { field, mixed: missing > 0, holdsValues, endOf, references: [...references].sort(), only, caller };
+  return { field, mixed: missing > 0, holdsValues, endOf, references: [...references].sort(), held, only, caller };
 }
 
 /** What the row holds where it is made or changed; either where both are the same. */
@@ -103,6 +107,7 @@ export function describe(plan: WritePlan): string {
       column.mixed,
       column.holdsValues,
       column.references,
+      column.held?.field.name,
       column.only,
       column.endOf?.name,
       column.caller?.text,

@@ -5,6 +5,7 @@ import { type Collection, type Field, type Model, needsValue } from '../mirror/m
 import { inSlices } from '../pace.js';
 import type { Guard } from './guard.js';
 import type { Key } from './key.js';
+import { fieldOf } from './names.js';
 import type { WriteContext } from './payload.js';
 import { presetCell } from './preset.js';
 import { describe, fieldsOf, isSame, type Judgement, shapeList } from './row-shape.js';
@@ -29,8 +30,12 @@ export type Cell =
   | { readonly kind: 'value'; readonly value: unknown }
   | { readonly kind: 'caller'; readonly plan: CallerValue }
   | { readonly kind: 'reference'; readonly row: Row }
+  /** What the related row with this key has under the column that is referred to. */
+  | { readonly kind: 'held'; readonly key: Key; readonly of: Held }
   /** So many places behind the last row of the same parent. */
   | { readonly kind: 'end'; readonly position: number; readonly parent: Field };
+
+export type Held = NonNullable<WriteColumn['held']>;
 
 export type CallerValue = NonNullable<WriteColumn['caller']>;
 
@@ -164,7 +169,16 @@ export class Rows {
     named: boolean,
   ): Release {
     const guard = this.#guard?.released(collection, field, action) ?? null;
-    return { collection, field, from, action, guard, strict: named && this.#guard !== null };
+    const referenced = field.relation?.kind === 'many-to-one' ? field.relation.referenced : from.primaryKey.name;
+    return {
+      collection,
+      field,
+      from,
+      key: fieldOf(from, referenced),
+      action,
+      guard,
+      strict: named && this.#guard !== null,
+    };
   }
 
   /** A new row of a sorted relation goes to its end, unless it says where. */

@@ -139,12 +139,18 @@ function relationsOf(model: Model, fields: readonly Field[]): RelationEntry[] {
     const one = relation.kind === 'many-to-one' ? relation.oneCollection : null;
     const target = one === null ? undefined : model.collections.get(one);
     if (target && !isCarried(target)) return [];
-    const key = target?.primaryKey.name;
-    const reference = column.foreign_keys.find(
-      (each) => one !== null && each.collection === one && each.column === key,
-    );
-    const schema = reference ? { on_delete: reference.on_delete, on_update: reference.on_update } : null;
-    return [{ collection, field: name, related_collection: one, meta: metaOf(relation.meta, RELATION_META), schema }];
+    const reference = column.foreign_keys.find((each) => one !== null && each.collection === one);
+    const beside = reference && reference.column !== target?.primaryKey.name ? { column: reference.column } : {};
+    const schema = reference && { on_delete: reference.on_delete, on_update: reference.on_update, ...beside };
+    return [
+      {
+        collection,
+        field: name,
+        related_collection: one,
+        meta: metaOf(relation.meta, RELATION_META),
+        schema: schema ?? null,
+      },
+    ];
   });
 }
 

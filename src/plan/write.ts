@@ -55,6 +55,8 @@ export interface WriteColumn {
   readonly holdsValues: boolean;
   /** Tables whose new rows the column may refer to. */
   readonly references: readonly string[];
+  /** Rows may take what related rows have under the column that is referred to. */
+  readonly held: { readonly collection: Collection; readonly field: Field } | null;
   /** Rows may go behind the last one that this column ties to the same parent. */
   readonly endOf: Field | null;
   /** For rows that are made, or for rows that are changed; a field may have a column for each. */
@@ -67,8 +69,9 @@ export interface WriteColumn {
 export interface Release {
   readonly collection: Collection;
   readonly field: Field;
-  /** The collection they leave. */
+  /** The collection they leave, and the column of it that they refer to. */
   readonly from: Collection;
+  readonly key: Field;
   readonly action: 'nullify' | 'delete';
   /** Rows that the caller may let go; null for all. */
   readonly guard: Condition | null;
@@ -79,6 +82,7 @@ export interface Release {
 /**
  * The one parameter. A row has `n` its number, `k` its key, and for the column at position i: `ci` its value, `pi` whether
  * it is present where that differs between rows, `ri_j` the number of the new row of the j-th table it refers to,
+ * `hi` the key of the row whose value it takes,
  * `ei` how far behind the last row of its parent it goes, `vi` whether it is a value of
  * the caller's. `a` says which rules count for the row.
  */

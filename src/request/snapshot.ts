@@ -79,7 +79,14 @@ export interface RelationEntry {
   readonly related_collection: string | null;
   readonly meta: Meta | null;
   /** Null where there is no foreign key. */
-  readonly schema: { readonly on_delete: ForeignKeyAction; readonly on_update: ForeignKeyAction } | null;
+  readonly schema: ReferenceEntry | null;
+}
+
+/** `column` only where it is not the key that is referred to. */
+export interface ReferenceEntry {
+  readonly on_delete: ForeignKeyAction;
+  readonly on_update: ForeignKeyAction;
+  readonly column?: string;
 }
 
 /** JSON or YAML, told apart by how it begins: an object of JSON is YAML too, but read much faster. */
@@ -298,52 +305,19 @@ function readEnum(value: unknown, dataType: string, path: string): readonly stri
   return values;
 }
 
-function readReference(value: unknown, path: string): NonNullable<RelationEntry['schema']> {
-  const { on_delete = 'NO ACTION', on_update = 'NO ACTION', ...rest } = readItem(value, `"${path}"`);
-  refuseOthers(rest, `"${path}"`, 'on_delete, on_update');
-  const actions = [on_delete, on_update].map((action) => {
+function readReference(value: unknown, path: string): ReferenceEntry {
+  const { on_delete = 'NO ACTION', on_update = 'NO ACTION', column, ...rest } = readItem(value, `"${path}"`);
+  refuseOthers(rest, `"${path}"`, 'on_delete, on_update, column');
+  const actionOf = (action: unknown): ForeignKeyAction => {
     if (!(FOREIGN_KEY_ACTIONS as readonly unknown[]).includes(action))
       throw invalidPayload(`"${path}" takes the actions ${FOREIGN_KEY_ACTIONS.join(', ')}`);
     return action as ForeignKeyAction;
-  });
-  return { on_delete: actions[0] as ForeignKeyAction, on_update: actions[1] as ForeignKeyAction };
-}
-
-/** Every name a name of something: what is wrong shows before anything is changed. For whole snapshots, not for parts. */
-export function checkNames(
-  { collections, fields, relations }: Snapshot,
-  isSystem: (collection: string) => boolean,
-): void {
-  const known = new Map(collections.map((entry) => [entry.collection, entry]));
-  const columns = new Set<string>();
-  const keys = new Map<string, number>();
-  for (const { collection, field, schema } of fields) {
-    if (!isSystem(collection) && !known.get(collection)?.schema)
-      throw invalidPayload(`The field "${collection}.${field}" belongs to no table of the snapshot`);
-    if (schema) columns.add(JSON.stringify([collection, field]));
-    if (schema?.is_primary_key) keys.set(collection, (keys.get(collection) ?? 0) + 1);
-  }
-  for (const { collection, schema, meta } of collections) {
-    if (isSystem(collection)) throw invalidPayload(`The collection "${collection}" is one of the service itself`);
-    if (schema && keys.get(collection) !== 1)
-      throw invalidPayload(`The collection "${collection}" needs exactly one field that is its primary key`);
-    const stranger = schema?.indexes
-      .flatMap(({ fields }) => fields)
-      .find((name) => !columns.has(JSON.stringify([collection, name])));
-    if (stranger !== undefined)
-      throw invalidPayload(`An index of "${collection}" is over "${stranger}", which is no column of it`);
-    if (!schema && meta === null)
-      throw invalidPayload(`The collection "${collection}" has neither a table nor metadata`);
-    const group = meta?.group ?? null;
-    if (typeof group === 'string' && !known.get(group)?.meta)
-      throw invalidPayload(`The collection "${collection}" is in a group "${group}" that the snapshot does not have`);
-  }
-  for (const { collection, field, related_collection } of relations) {
-    if (!isSystem(collection) && !columns.has(JSON.stringify([collection, field])))
-      throw invalidPayload(`The relation "${collection}.${field}" belongs to no column of the snapshot`);
-    if (related_collection !== null && !isSystem(related_collection) && !known.get(related_collection)?.schema)
-      throw invalidPayload(`The relation "${collection}.${field}" leads to no table of the snapshot`);
-  }
+  };
+  return {
+    on_delete: actionOf(on_delete),
+    on_update: actionOf(on_update),
+    ...(column == null ? {} : { column: readName(column, `${path}.column`) }),
+  };
 }
 
 function refuseTwice({ collections, fields, relations }: Snapshot): void {
@@ -362,21 +336,20 @@ function refuseTwice({ collections, fields, relations }: Snapshot): void {
 }
 
 function readList(value: unknown, name: string): readonly unknown[] {
-  if (!Array.isArray(value)) throw invalidPayload(`"${name}" has to be a list`);
-  return value;
+  if (Array.isArray(value)) return value;
+  throw invalidPayload(`"${name}" has to be a list`);
 }
 
 function readName(value: unknown, path: string): string {
-  if (typeof value !== 'string' || value === '' || value.includes('\0'))
-    throw invalidPayload(`"${path}" has to be a name`);
-  if (Buffer.byteLength(value) > 63) throw invalidPayload(`"${path}" is longer than 63 bytes`);
-  return value;
+  if (typeof value !== 'string' || !/^[^\0]+$/.test(value)) throw invalidPayload(`"${path}" has to be a name`);
+  if (Buffer.byteLength(value) <= 63) return value;
+  throw invalidPayload(`"${path}" is longer than 63 bytes`);
 }
 
 function readFlag(value: unknown, initial: boolean, path: string): boolean {
   if (value === undefined || value === null) return initial;
-  if (typeof value !== 'boolean') throw invalidPayload(`"${path}" has to be true or false`);
-  return value;
+  if (typeof value === 'boolean') return value;
+  throw invalidPayload(`"${path}" has to be true or false`);
 }
 
 function readText(value: unknown, path: string): string | null {

@@ -1,0 +1,28 @@
+/** What a column holds that leads to a row of the payload: its key, or what the row has under another column that is unique. */
+import { invalidPayload } from '../errors.js';
+import type { Field, ManyToOne, OneToMany } from '../mirror/model.js';
+import { checkValue } from './cell.js';
+import { fieldOf } from './names.js';
+import type { Payload } from './payload.js';
+import type { Cell, Row } from './rows.js';
+
+export function refersToKey({ referenced }: ManyToOne | OneToMany, { collection }: Row): boolean {
+  return referenced === collection.primaryKey.name;
+}
+
+/** The key of a row, or the row itself where the statement is to make its key. */
+export function keyCell(row: Row): Cell {
+  return row.key === null ? { kind: 'reference', row } : { kind: 'value', value: row.key };
+}
+
+/** `payload` is what is said of the row that `field` shall lead to; what it does not say is read from the row as it is. */
+export function linkTo(row: Row, payload: Payload, relation: ManyToOne | OneToMany, field: Field, place: string): Cell {
+  if (refersToKey(relation, row)) return keyCell(row);
+  const { referenced } = relation;
+  const given = payload[referenced];
+  if (given !== undefined && given !== null) return { kind: 'value', value: checkValue(field, given, place) };
+  if (row.verb === 'insert' || row.key === null)
+    throw invalidPayload(`"${place}" needs "${referenced}" of "${row.collection.name}": "${field.name}" refers to it`);
+  const { collection } = row;
+  return { kind: 'held', key: row.key, of: { collection, field: fieldOf(collection, referenced) } };
+}
