@@ -153,7 +153,7 @@ const OPTIONS = {
     integer(null, 1, 2_147_483_647),
     'Items one request may write, nested ones included; unlimited when absent',
   ),
-  IDEMPOTENCY_TTL: duration('1d', 'How long the answer to a request with an Idempotency-Key is kept'),
+  IDEMPOTENCY_TTL: duration('1d', 'How long a request with an Idempotency-Key is remembered'),
   MAX_PAYLOAD_SIZE: size('1mb', 'Largest request body'),
   BODY_TIMEOUT: duration('30s', 'Time in which a request body, or the next piece of a file to import, has to arrive'),
   IMPORT_MAX_CONCURRENCY: integer('2', 1, 1_000, 'Imports that run at the same time'),

@@ -6,6 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { digestToken } from '../src/access/tokens.js';
+import { makeCaller } from './callers.js';
 import {
   ADMIN_TOKEN,
   type Answer,
@@ -14,6 +15,7 @@ import {
   request,
   startDatabase,
   startTestService,
+  waitFor,
 } from './support.js';
 
 const OTHER_TOKEN = 'the-token-of-another-administrator';
@@ -63,8 +65,41 @@ t.test('the same request twice: one row, one answer', async (t) => {
   t.equal(await countTags(name), 1);
 
   await sql`update tags set name = ${`${name} changed`} where name = ${name}`;
-  t.equal((await post('twice', { name })).text, first.text, 'the first answer, whatever became of the item');
+  const third = await post('twice', { name });
+  t.match(third, { status: 200, json: { data: { name: `${name} changed` } } }, 'what became of the item');
   t.equal(await countTags(name), 0);
+});
+
+t.test('what may not be read any more is not shown', async (t) => {
+  const permissions = [
+    { collection: 'tags', action: 'create' },
+    { collection: 'tags', action: 'read', permissions: { name: { _ncontains: 'hidden' } } },
+  ] as const;
+  const { token, policies } = await makeCaller(sql, 'repeating', [{ permissions }]);
+  const name = randomUUID();
+  const send = (): Promise<Answer> => post('rights', { name }, { token });
+  const sendTwo = (): Promise<Answer> => post('rights-of-two', [{ name }, { name: `${name} 2` }], { token });
+  t.match(await send(), { status: 200, json: { data: { id: Number, name } } });
+  t.match(await sendTwo(), { status: 200, json: { data: [{ name }, { name: `${name} 2` }] } });
+  const limit = (change: Readonly<Record<string, unknown>>): Promise<unknown> =>
+    sql`update service_permissions set ${sql(change)} where policy = ${policies[0] as string} and action = 'read'`;
+
+  await sql`update tags set name = 'hidden' where name = ${name}`;
+  t.match(await send(), { status: 204, text: '' }, 'an item that has left what the caller may see');
+  const shown = (await sendTwo()).json as { data: { name: string }[] };
+  t.strictSame(
+    shown.data.map((tag) => tag.name),
+    [`${name} 2`],
+  );
+  await sql`update tags set name = ${name} where name = 'hidden'`;
+  t.match(await send(), { status: 200, json: { data: { name } } });
+
+  await limit({ fields: 'id' });
+  await waitFor(async () => !(await send()).text.includes(name), 5_000);
+  t.match((await send()).json, { data: { id: Number } }, 'a field');
+  await limit({ action: 'delete' });
+  await waitFor(async () => (await send()).status === 204, 5_000);
+  t.equal(await countTags(name), 2, 'and nothing was written again');
 });
 
 t.test('lists and nested payloads', async (t) => {

@@ -38,7 +38,7 @@ export function receipt(receipts: Collection): Fragment[] {
   const text = (slot: number): Fragment => sql`${parameter({ kind: 'text', slot })}::text`;
   const expired = sql`${alias('t')}.expires < now()`;
   const values = sql`${text(1)}, ${text(2)}, now() + ${text(3)}::interval`;
-  const stored = sql`insert into ${tableName(receipts)} as ${alias('t')} (id, fingerprint, expires) values (${values}) on conflict (id) do update set fingerprint = excluded.fingerprint, expires = excluded.expires, body = null where ${expired} returning 1`;
+  const stored = sql`insert into ${tableName(receipts)} as ${alias('t')} (id, fingerprint, expires) values (${values}) on conflict (id) do update set fingerprint = excluded.fingerprint, expires = excluded.expires, keys = null where ${expired} returning 1`;
   const checked = sql`select case when (select count(*) from ${alias('q')}) = 0 then service_raise('repeated') end`;
   return [sql`${alias('q')} as (${stored})`, sql`${alias('v')} as materialized (${checked})`];
 }

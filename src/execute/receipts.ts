@@ -1,5 +1,9 @@
-/** Receipts: a request with an Idempotency-Key is carried out once, and answered the same each time it comes again. */
+/**
+ * Receipts: a request with an Idempotency-Key is carried out once. Each time it comes again it is answered with the items that it
+ * has made, as far as they may be read by then.
+ */
 import { unprocessable } from '../errors.js';
+import type { Key } from '../plan/key.js';
 import type { Database } from './database.js';
 import type { Session } from './sessions.js';
 
@@ -16,19 +20,27 @@ export function isRepeated(error: unknown): boolean {
   return error instanceof Error && 'code' in error && error.code === 'LT403' && error.message === REPEATED;
 }
 
-/** What was answered the first time. */
-export async function answerOf(receipt: Receipt, database: Database): Promise<Buffer | null> {
-  const [row] = await database.rows<{ fingerprint: string; body: string | null }>(
-    'select fingerprint, body from service_receipts where id = $1',
+/** What was made the first time; null where that is not known any more. */
+export async function keysOf(receipt: Receipt, database: Database): Promise<readonly Key[] | null> {
+  const [row] = await database.rows<{ fingerprint: string; keys: readonly Key[] | null }>(
+    'select fingerprint, keys from service_receipts where id = $1',
     [receipt.id],
   );
   if (row?.fingerprint !== receipt.fingerprint) throw unprocessable('The Idempotency-Key was used for another request');
-  return row.body === null ? null : Buffer.from(row.body);
+  return row.keys;
 }
 
-export async function keepAnswer(receipt: Receipt, body: Buffer, database: Database, session: Session): Promise<void> {
-  const text = database.qualified('update service_receipts set body = $1 where id = $2');
-  await session.query(text, [body.toString(), receipt.id]);
+/** Keys that are not known before are those that the chain has left. */
+export async function keepKeys(
+  receipt: Receipt,
+  keys: readonly Key[] | null,
+  database: Database,
+  session: Session,
+): Promise<void> {
+  const text = database.qualified(
+    "update service_receipts set keys = coalesce($1::json, to_json(current_setting('lateral.keys')::text[])) where id = $2",
+  );
+  await session.query(text, [keys && JSON.stringify(keys), receipt.id]);
 }
 
 /** Receipts whose time has passed are of no use to anybody. */

@@ -32,7 +32,7 @@ import { attempt } from './attempts.js';
 import type { Database } from './database.js';
 import type { WriteSession } from './import.js';
 import type { Reads } from './reads.js';
-import { answerOf, isRepeated, keepAnswer, type Receipt } from './receipts.js';
+import { isRepeated, keepKeys, keysOf, type Receipt } from './receipts.js';
 import { aheadOf, catchUp, suppliesKeys } from './sequences.js';
 import type { Prepared, Session } from './sessions.js';
 import { Statements } from './statements.js';
@@ -105,7 +105,7 @@ export class Writes {
     this.#listeners.push(listener);
   }
 
-  /** With a receipt, the same request is carried out once and answered the same each time. */
+  /** With a receipt, the same request is carried out once, and shows each time what may be read of its items by then. */
   async create(name: string, body: CreateBody, shown: Shown, receipt: Receipt | null = null): Promise<Buffer | null> {
     try {
       return await this.#attempt(shown.caller, async (model) => {
@@ -115,8 +115,15 @@ export class Writes {
       });
     } catch (error) {
       if (!receipt || !isRepeated(error)) throw error;
-      return answerOf(receipt, this.#database);
+      return this.#repeat(receipt, name, !body.many, shown);
     }
+  }
+
+  async #repeat(receipt: Receipt, name: string, one: boolean, shown: Shown): Promise<Buffer | null> {
+    const keys = await keysOf(receipt, this.#database);
+    const parsed = keys && shown.read(name, keys, one);
+    const compiled = parsed && this.#reads.compileVisible(parsed, shown.caller);
+    return compiled && this.#reads.run(parsed, compiled, shown.caller, { aborted: false });
   }
 
   /** Several writes in one transaction: those that `work` makes with what it is given. */
@@ -259,7 +266,7 @@ export class Writes {
     await this.#carryOut(planned, shown.caller, session, receipt);
     const read = this.#readBack(planned, one, shown);
     const body = read && (await session.cell(read.text, read.parameters, read.prepare));
-    if (receipt && body) await keepAnswer(receipt, body, this.#database, session);
+    if (receipt) await keepKeys(receipt, planned.keys, this.#database, session);
     return body;
   }
 
