@@ -78,7 +78,7 @@ export function describeRelations(model: Model): RelationObject[] {
         field: column.name,
         related_collection: key.collection,
         schema: describeForeignKey(column, key),
-        meta: impliedMeta(column, key),
+        meta: impliedMeta(collection.name, column.name, key.collection),
       });
     }
   }
@@ -102,12 +102,12 @@ function describeRow(model: Model, row: RelationMeta): RelationObject {
 }
 
 /** What a foreign key means without a metadata row: clients read the sides of every relation there. No row has an id of null. */
-function impliedMeta({ table, name }: Column, key: ForeignKey): RelationObject['meta'] {
+function impliedMeta(many: string, field: string, one: string): RelationObject['meta'] {
   return {
     id: null,
-    many_collection: table,
-    many_field: name,
-    one_collection: key.table,
+    many_collection: many,
+    many_field: field,
+    one_collection: one,
     one_field: null,
     one_collection_field: null,
     one_allowed_collections: null,
