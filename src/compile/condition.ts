@@ -107,7 +107,8 @@ function compileComparison(
   const type = operandTypeName(operand);
   if (value.codec === 'geojson' && operand.kind === 'field')
     return compareShapes(left, operator, sql`${parameter({ kind: 'value', ...typed })}::text`, operand.field);
-  if (value.codec === 'record' || value.codec === '_bytea') return compareRecords(left, operator, typed, type, source);
+  if (value.codec === 'array' || value.codec === 'record' || value.codec === '_bytea')
+    return compareRecords(left, operator, typed, type, source);
   switch (operator) {
     case 'eq':
     case 'neq':

@@ -115,7 +115,8 @@ function codecOf({ column }: Field): string {
   if (!column) return 'text';
   if (column.base_type === '_bytea') return column.base_type;
   if (!column.is_array && (column.base_type === 'geometry' || column.base_type === 'geography')) return 'geojson';
-  return column.is_array || isComposite(column) ? 'record' : column.base_type;
+  if (column.is_array) return 'array';
+  return isComposite(column) ? 'record' : column.base_type;
 }
 
 /** Whether values of the type are written as objects; which type of the user's has fields is PostgreSQL's business. */

@@ -12,8 +12,8 @@ export interface JsonText {
 export type Scalar = string | number | boolean | JsonText;
 
 /**
- * The catalog's name of a type (`int4`, `uuid`, ...); types not named here travel as text. `record` stands for arrays and
- * composite types, whose values travel as JSON that PostgreSQL takes apart.
+ * The catalog's name of a type (`int4`, `uuid`, ...); types not named here travel as text. `array` and
+ * `record` stand for arrays and composite types, whose values travel as JSON that PostgreSQL takes apart.
  */
 export type Codec = string;
 
@@ -52,11 +52,15 @@ export function encode(codec: Codec, value: Scalar | null, origin: Origin): stri
     case 'json':
     case 'jsonb':
       return jsonOf(value);
+    case 'array':
+      checkList(value, origin);
+      return `{"v":${jsonOf(value)}}`;
     case 'record':
       return `{"v":${jsonOf(value)}}`;
     case 'geojson':
       return geoJsonOf(value, origin);
     case '_bytea':
+      checkList(value, origin);
       return `{"v":${JSON.stringify(bytesIn(JSON.parse(jsonOf(value)), origin))}}`;
     case 'hstore': {
       const pairs = typeof value === 'object' ? hstoreOf(JSON.parse(value.json)) : String(value);
@@ -75,6 +79,12 @@ export function encode(codec: Codec, value: Scalar | null, origin: Origin): stri
   if (FRACTIONS.has(codec) && NOT_FINITE.test(text)) return text;
   if (!fits(codec, text)) throw misfit(origin, complaint(codec));
   return text;
+}
+
+/** As JSON, or as PostgreSQL writes arrays. */
+function checkList(value: Scalar, origin: Origin): void {
+  const isList = typeof value === 'object' ? value.json.startsWith('[') : /^[{[]/.test(String(value));
+  if (!isList) throw misfit(origin, 'it needs a list');
 }
 
 function jsonOf(value: Scalar): string {
