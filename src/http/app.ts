@@ -1,7 +1,7 @@
 /** The HTTP server: every request passes here, from the socket to its route and back. */
 import { performance } from 'node:perf_hooks';
 import type { Config } from '../config.js';
-import { invalidQuery, isUnavailable } from '../errors.js';
+import { invalidPayload, invalidQuery, isUnavailable } from '../errors.js';
 import type { Observer } from '../observe.js';
 import { holdBody } from './body.js';
 import { createCompression } from './compress.js';
@@ -12,7 +12,7 @@ import type { Limit } from './limiter.js';
 import { createNetwork } from './network.js';
 import { createOriginCheck } from './origin.js';
 import { Outbox } from './outbox.js';
-import { errorReply, headOf, LATER, noContent, type Outcome, type Reply, stream } from './reply.js';
+import { errorReply, headOf, LATER, noContent, type Outcome, type Reply, stream, write } from './reply.js';
 import type { Route, Router } from './router.js';
 import { loadSockets, openPort, type Place } from './sockets.js';
 import { LEFT } from './traffic.js';
@@ -67,7 +67,7 @@ export async function listen(router: Router, { config, place, limit, observe }: 
     const headers = cors.headers(exchange);
     const close = running.closing || exchange.unread;
     if (typeof reply.body !== 'function' || exchange.method === 'HEAD')
-      outbox.add({ exchange, reply, head: headOf(exchange, reply, headers), close });
+      outbox.add({ exchange, reply, head: headOf(exchange, reply, headers, close), close });
     else
       stream(exchange, reply, reply.body, { headers, close, report }).then(
         () => done(exchange),
@@ -115,6 +115,7 @@ export async function listen(router: Router, { config, place, limit, observe }: 
     const exchange = new Exchange(request, response, door);
     if (compression) exchange.wanted = compression.negotiate(request.getHeader('accept-encoding'));
     running.count++;
+    if (exchange.ambiguous) return refuseAmbiguous(exchange, done);
     let outcome: Outcome;
     try {
       outcome = answer(exchange);
@@ -180,6 +181,19 @@ function attempt<Result>(work: () => Result): { readonly result: Result } | { re
     return { error };
   }
 }
+
+/**
+ * Answered at once, before the parser takes what follows for another request. What is smaller than the buffer of uWebSockets (16 kB) stays
+ * there until all that has arrived was parsed; more goes to the socket, which is then closed. So the body ends with spaces.
+ */
+function refuseAmbiguous(exchange: Exchange, done: (exchange: Exchange) => void): void {
+  const refused = errorReply(invalidPayload('The request has several Content-Length headers that differ'));
+  const reply = { ...refused, body: String(refused.body).padEnd(BUFFERED, ' ') };
+  void write({ exchange, reply, head: headOf(exchange, reply, [], true), close: true });
+  done(exchange);
+}
+
+const BUFFERED = 20_000;
 
 /** Half of an answer may have left: no other can follow it. */
 function breakOff(exchange: Exchange): void {

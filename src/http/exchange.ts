@@ -55,6 +55,8 @@ export class Exchange {
   /** Decoded parts of the path that the route names. */
   parameters: readonly string[] = [];
   aborted = false;
+  /** It says of its body that it is so long, and so long: where it ends and the next request begins is a matter of taste. */
+  readonly ambiguous: boolean;
   /** The rest of a body that nobody wants is not read: the connection ends with the response. */
   unread = false;
   /** Whether the response was written: from then on nothing may touch it. */
@@ -105,6 +107,7 @@ export class Exchange {
     this.#door = door;
     this.#forwarded = network.header === '' ? '' : request.getHeader(network.header);
     this.#forwardedProtocol = network.header === '' ? '' : request.getHeader('x-forwarded-proto');
+    this.ambiguous = request.getHeader('content-length') !== '' && hasTwoLengths(request);
     this.id = requestId(request.getHeader('x-request-id'));
     this.response = response;
     response.onAborted(() => {
@@ -208,6 +211,14 @@ export class Exchange {
       });
     });
   }
+}
+
+function hasTwoLengths(request: HttpRequest): boolean {
+  const lengths = new Set<string>();
+  request.forEach((name, value) => {
+    if (name === 'content-length') lengths.add(value);
+  });
+  return lengths.size > 1;
 }
 
 function peerOf(response: HttpResponse): string {

@@ -174,7 +174,7 @@ export async function stream(
       let accepted = true;
       response.cork(() => {
         if (!begun) {
-          writeHead(exchange, reply, headOf(exchange, reply, options.headers));
+          writeHead(exchange, reply, headOf(exchange, reply, options.headers, options.close));
           response.onWritable(() => {
             settle(true);
             return true;
@@ -203,7 +203,7 @@ export async function stream(
   if (exchange.aborted) return;
   exchange.replied = true;
   response.cork(() => {
-    if (!begun) writeHead(exchange, reply, headOf(exchange, reply, options.headers));
+    if (!begun) writeHead(exchange, reply, headOf(exchange, reply, options.headers, options.close));
     response.end('', options.close);
   });
 }
@@ -219,9 +219,21 @@ function writeHead(exchange: Exchange, { status }: Reply, head: string | Uint8Ar
 
 const FIRST_HEADER = Buffer.from('X-Request-Id');
 
+/**
+ * uWebSockets looks for idle connections every four seconds and closes those that were idle for ten, the begun four included: it
+ * is eight seconds at least, and nothing changes that. Clients that are told do not use a connection that is about to be closed.
+ */
+const KEEP_ALIVE = '\r\nKeep-Alive: timeout=8';
+const ALWAYS = '\r\nX-Content-Type-Options: nosniff';
+const KEPT = `${ALWAYS}${KEEP_ALIVE}\r\nCache-Control: no-cache`;
+const KEPT_SECRET = `${ALWAYS}${KEEP_ALIVE}\r\nCache-Control: no-store`;
+const CLOSED = `${ALWAYS}\r\nCache-Control: no-cache`;
+const CLOSED_SECRET = `${ALWAYS}\r\nCache-Control: no-store`;
+
 /** The headers of a response behind the name of the first: in ASCII, so that a character is a byte. */
-export function headOf(exchange: Exchange, reply: Reply, common: HeaderList): string {
-  let head = `${exchange.id}${reply.secret ? '\r\nCache-Control: no-store' : '\r\nCache-Control: no-cache'}`;
+export function headOf(exchange: Exchange, reply: Reply, common: HeaderList, close: boolean): string {
+  const fixed = close ? (reply.secret ? CLOSED_SECRET : CLOSED) : reply.secret ? KEPT_SECRET : KEPT;
+  let head = `${exchange.id}${fixed}`;
   if (reply.type !== '') head += `\r\nContent-Type: ${reply.type}`;
   if (reply.tag !== undefined) head += `\r\nETag: ${reply.tag}`;
   if (exchange.timing !== '') head += `\r\nServer-Timing: ${exchange.timing}`;

@@ -26,7 +26,7 @@ const POLICY = [
   "base-uri 'self'",
 ].join('; ');
 
-const HEADERS = { 'Content-Security-Policy': POLICY, 'X-Content-Type-Options': 'nosniff', Vary: 'Accept' };
+const HEADERS = { 'Content-Security-Policy': POLICY, Vary: 'Accept' };
 
 export async function idePage(scope: RootScope): Promise<Reply> {
   const altair = await load();
