@@ -4,13 +4,16 @@ import type { Account, Holder } from '../access/identity.js';
 import { hashPassword } from '../access/passwords.js';
 import { digestToken } from '../access/tokens.js';
 import { packagePath } from '../files.js';
+import { isTermination } from './conflicts.js';
 import type { Database } from './database.js';
 
 const IDENTITY = readFileSync(packagePath('sql', 'identity.sql'), 'utf8');
 const ADMINISTRATOR = readFileSync(packagePath('sql', 'administrator.sql'), 'utf8');
 
 export async function findAccount(database: Database, holder: Holder): Promise<Account | null> {
-  const [row] = await database.rows<Account>(IDENTITY, parametersOf(holder));
+  const find = (): Promise<Account[]> => database.rows<Account>(IDENTITY, parametersOf(holder));
+  // As with other reads: a connection that an administrator has ended is no reason to turn somebody away.
+  const [row] = await find().catch((error: unknown) => (isTermination(error) ? find() : Promise.reject(error)));
   return row ?? null;
 }
 

@@ -29,6 +29,8 @@ interface Answer {
 export interface Report {
   /** By kind and status. */
   readonly statuses: Readonly<Record<string, Readonly<Record<string, number>>>>;
+  /** What was said of refusals, and how often. */
+  readonly reasons: Readonly<Record<string, number>>;
   /** Requests without an answer. */
   readonly hung: readonly string[];
   /** Answers that a fault of the database does not explain. */
@@ -69,6 +71,7 @@ export class Load {
   readonly #name = `load${++loads}`;
   readonly #sent: Sent[] = [];
   readonly #statuses: Record<string, Record<string, number>> = {};
+  readonly #reasons: Record<string, number> = {};
   readonly #hung: string[] = [];
   readonly #wrong: string[] = [];
   /** By group: the last turn that was acknowledged, and the last that was sent. */
@@ -120,13 +123,15 @@ export class Load {
       if (rows.length !== 1) halfDone.push(`${name}: turns ${rows.map((row) => row.turn).join()}`);
       else if (turn < acknowledged || turn > sent) lost.push(`${name}: turn ${turn}, ${acknowledged} acknowledged`);
     }
-    const { statuses, hung, wrong, slowest } = {
+    return {
       statuses: this.#statuses,
+      reasons: this.#reasons,
       hung: this.#hung,
       wrong: this.#wrong,
+      lost,
+      halfDone,
       slowest: Math.round(this.#slowest),
     };
-    return { statuses, hung, wrong, lost, halfDone, slowest };
   }
 
   /** Rows by table and marker. */
@@ -148,6 +153,8 @@ export class Load {
       this.#statuses[kind] ??= {};
       const counted = this.#statuses[kind] as Record<string, number>;
       counted[key] = (counted[key] ?? 0) + 1;
+      const reason = /"reason":"([^"]*)"/.exec(answer.text)?.[1];
+      if (reason !== undefined && !isAcknowledged(answer)) this.#reasons[reason] = (this.#reasons[reason] ?? 0) + 1;
       if (answer.status === null) this.#hung.push(marker);
       else if (!isExplained(kind, answer)) this.#wrong.push(`${marker} ${answer.status} ${answer.text.slice(0, 300)}`);
       this.#sent.push({ kind, marker, acknowledged: isAcknowledged(answer) });
