@@ -18,6 +18,7 @@ export type Event =
   | { readonly kind: 'watch-lost'; readonly error: unknown }
   | { readonly kind: 'database-awaited'; readonly reason: string; readonly milliseconds: number }
   | { readonly kind: 'database-reached'; readonly milliseconds: number }
+  | { readonly kind: 'embedded-restarted'; readonly message: string }
   | { readonly kind: 'listening-lost'; readonly error: unknown }
   | { readonly kind: 'listening-again'; readonly milliseconds: number }
   | { readonly kind: 'shape-compiled'; readonly shape: string; readonly text: string; readonly milliseconds: number }
@@ -121,6 +122,9 @@ function log(logger: Logger, seldom: Seldom, event: Event): void {
       break;
     case 'database-reached':
       logger.info(`the database answers after ${Math.round(event.milliseconds)} ms`);
+      break;
+    case 'embedded-restarted':
+      logger.warn(event.message);
       break;
     case 'listening-lost':
       logger.warn(`lost the connection on which changes are heard, trying again: ${messageOf(event.error)}`);

@@ -207,7 +207,11 @@ async function startSources(
 ): Promise<Sources> {
   let databaseUrl = config.DATABASE_URL;
   if (databaseUrl === null) {
-    const embedded = await startEmbedded({ directory: config.DATA_DIR, report });
+    const embedded = await startEmbedded({
+      directory: config.DATA_DIR,
+      report,
+      restarted: (message) => observe({ kind: 'embedded-restarted', message }),
+    });
     started.add(() => embedded.stop(), Infinity);
     databaseUrl = embedded.url;
   }

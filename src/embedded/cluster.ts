@@ -29,6 +29,7 @@ import { type Binaries, findBinaries } from './binaries.js';
 import { takeLock } from './lock.js';
 import { launch, openLog, type Postmaster, stopOrphan } from './postmaster.js';
 import { findComplaint, runProgram } from './processes.js';
+import { Supervised } from './supervise.js';
 
 export interface EmbeddedServer {
   /** User, password, 127.0.0.1, port and the database "lateral". */
@@ -44,6 +45,8 @@ export interface EmbeddedOptions {
   readonly settings?: Readonly<Record<string, string>>;
   /** Told, in words, what takes a moment. */
   readonly report?: (message: string) => void;
+  /** Where it is to be started again when it ends by itself: told of that. */
+  readonly restarted?: (message: string) => void;
 }
 
 interface State {
@@ -70,7 +73,7 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedS
     const home = await findHome(directory, options.report ?? (() => {}));
     const lock = await takeLock(`${home.cluster}.lock`, directory);
     try {
-      const { url, postmaster } = await startIn(home, options.settings ?? {});
+      const { url, postmaster } = await startIn(home, options.settings ?? {}, options.restarted);
       let stopped: Promise<void> | undefined;
       return {
         url,
@@ -124,6 +127,7 @@ async function findHome(directory: string, report: Home['report']): Promise<Home
 async function startIn(
   home: Home,
   settings: Readonly<Record<string, string>>,
+  restarted: EmbeddedOptions['restarted'],
 ): Promise<{ url: string; postmaster: Postmaster }> {
   const binaries = await findBinaries(home.account, home.directory, home.report);
   await stopOrphan(home.cluster, home.report);
@@ -138,7 +142,17 @@ async function startIn(
     await postmaster.stop();
     throw error;
   }
-  return { url: `postgres://${NAME}:${state.password}@127.0.0.1:${port}/${NAME}`, postmaster };
+  const startAgain = async (): Promise<Postmaster> => {
+    await stopOrphan(home.cluster, home.report);
+    const next = await launchOnPort(home, binaries, settings, port);
+    if (next.port === port) return next.postmaster;
+    await next.postmaster.stop();
+    throw new Error(`The port ${port} of the embedded PostgreSQL is taken`);
+  };
+  return {
+    url: `postgres://${NAME}:${state.password}@127.0.0.1:${port}/${NAME}`,
+    postmaster: restarted ? new Supervised(postmaster, startAgain, restarted) : postmaster,
+  };
 }
 
 /** Written before the cluster exists: an interrupted first start is taken up with the same password. */

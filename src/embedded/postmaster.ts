@@ -21,6 +21,8 @@ export interface Launch {
 
 export interface Postmaster {
   stop(): Promise<void>;
+  /** Resolves when it has ended, whoever has ended it, with the signal or the code. */
+  readonly ended: Promise<string>;
 }
 
 /** Either a server that is ready, or what it said before it ended. */
@@ -48,6 +50,9 @@ export async function launch(options: Launch): Promise<Outcome> {
     ['-D', options.cluster, ...settings.flatMap(([name, value]) => ['-c', `${name}=${value}`])],
     { ...accountOptions(options.account), detached: true, stdio: ['ignore', options.log.fd, options.log.fd] },
   );
+  const ended = new Promise<string>((resolve) => {
+    child.once('exit', (code, name) => resolve(name ?? `code ${code}`));
+  });
   let failure: Error | undefined;
   child.once('error', (error) => {
     failure = error;
@@ -57,12 +62,13 @@ export async function launch(options: Launch): Promise<Outcome> {
     if (!hasEnded(child)) child.kill('SIGINT');
   };
   process.on('exit', interrupt);
+  void ended.then(() => process.off('exit', interrupt));
   const answered = await waitUntil(
     async () => failure !== undefined || hasEnded(child) || (await isReady(options.cluster, child.pid)),
     READY_TIMEOUT,
   );
   if (answered && failure === undefined && !hasEnded(child)) {
-    return { kind: 'ready', postmaster: { stop: () => stopChild(child, interrupt) } };
+    return { kind: 'ready', postmaster: { ended, stop: () => stopChild(child, interrupt) } };
   }
   process.off('exit', interrupt);
   if (failure !== undefined) throw new StartError(`${options.program} cannot be run: ${failure.message}`);
