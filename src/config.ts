@@ -132,6 +132,10 @@ const OPTIONS = {
   ),
   LOG_LEVEL: choice('info', ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'], 'How much is logged'),
   METRICS: choice('administrators', ['administrators', 'public', 'off'], 'Who may read GET /server/metrics'),
+  METRICS_BY_ROUTE: boolean(
+    'false',
+    'Tell the durations of requests by route and status, not by method alone: about 2 kB in a scrape for each',
+  ),
   QUERY_LIMIT_DEFAULT: integer('100', 1, 2_147_483_647, 'Items per list when a request names no limit'),
   QUERY_LIMIT_MAX: optional(integer(null, 1, 2_147_483_647), 'Highest limit a request may name; unlimited when absent'),
   MAX_RELATIONAL_DEPTH: integer('10', 2, 100, 'Relations a path may follow'),

@@ -83,7 +83,7 @@ t.test('every thread is asked and counted', { skip: alone }, async (t) => {
     'the port for clients shows the same',
   );
   const { text } = await get(whole, '/metrics');
-  t.match(text, /^lateral_request_duration_seconds_count\{method="GET",route="\/server\/ping",status="200"\} 20$/m);
+  t.match(text, /^lateral_requests_total\{method="GET",route="\/server\/ping",status="200"\} 20$/m);
   await crew.stop();
 });
 

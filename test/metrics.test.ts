@@ -1,4 +1,5 @@
 /** GET /server/metrics: what Prometheus is told, by whom it may be asked, and that it tells the truth. */
+import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { connect } from 'node:net';
@@ -40,7 +41,7 @@ function readSamples(text: string): Samples {
 
 function requests(samples: Samples, method: string, route: string, status: number): number {
   const labels = `method="${method}",route="${route}",status="${status}"`;
-  return samples.get(`lateral_request_duration_seconds_count{${labels}}`) ?? 0;
+  return samples.get(`lateral_requests_total{${labels}}`) ?? 0;
 }
 
 function statements(samples: Samples, kind: string): number {
@@ -104,9 +105,10 @@ t.test('requests are counted by route, method and status, never by what clients 
 t.test('buckets hold all that was faster, and end with the count', async (t) => {
   await sql`create view sleepers as select id, pg_sleep(0.3)::text as slept from tags`;
   await sql`insert into service_collections (collection, primary_key) values ('sleepers', 'id')`;
-  const read = (): Promise<Answer> => get(service, '/items/sleepers/1');
+  const detailed = await startTestService({ databaseUrl, WORKERS: '1', METRICS_BY_ROUTE: 'true' });
+  const read = (): Promise<Answer> => get(detailed, '/items/sleepers/1');
   await waitFor(async () => (await read()).status === 200, 10_000);
-  const samples = await scrape();
+  const samples = await scrape(detailed);
   const labels = 'method="GET",route="/items/:collection/:key",status="200"';
   const name = 'lateral_request_duration_seconds';
   const values = [...samples].filter(([key]) => key.startsWith(`${name}_bucket`) && key.includes(labels));
@@ -121,6 +123,42 @@ t.test('buckets hold all that was faster, and end with the count', async (t) => 
   const within = samples.get(`${name}_bucket{le="0.25",${labels}}`) ?? Number.NaN;
   t.ok(count - within >= 1, 'the slow one is above a quarter of a second');
   t.ok((samples.get(`${name}_sum{${labels}}`) ?? 0) >= 0.3);
+});
+
+t.test('durations are told by method alone unless an option says otherwise, and add up', async (t) => {
+  for (const path of ['/items/articles/1', '/items/authors', '/nothing']) await get(service, path);
+  const samples = await scrape();
+  const labels = [...samples.keys()].filter((key) => key.startsWith('lateral_request_duration_seconds_count'));
+  t.ok(labels.length >= 2 && labels.every((key) => /^\w+\{method="[A-Z]*"\}$/.test(key)), labels.join());
+  const counted = [...samples].filter(([key]) => key.startsWith('lateral_requests_total{method="GET"'));
+  t.equal(
+    samples.get('lateral_request_duration_seconds_count{method="GET"}'),
+    counted.reduce((sum, [, value]) => sum + value, 0),
+  );
+});
+
+t.test('a scrape stays small whatever is asked, and promtool finds nothing wrong with it', async (t) => {
+  const asked = await startTestService({ databaseUrl, WORKERS: '1' });
+  const { json } = await get(asked, '/server/specs/oas');
+  const { paths } = json as { paths: Record<string, Record<string, unknown>> };
+  const all = Object.entries(paths).flatMap(([path, methods]) => Object.keys(methods).map((method) => [method, path]));
+  t.ok(all.length > 100);
+  for (const [method = '', path = ''] of all) {
+    const filled = path.replace(/\{[^}]*\}/g, 'articles');
+    // Nobody, a stranger, and who sends what cannot be read: each is answered otherwise.
+    const wrong = { headers: { 'content-type': 'application/json' }, body: '{' };
+    const bodyless = method === 'get' ? {} : wrong;
+    for (const token of [null, 'a-token-of-nobody'])
+      await request(asked, method.toUpperCase(), filled, { token, ...bodyless });
+    if (method !== 'delete') await request(asked, method.toUpperCase(), filled, bodyless);
+  }
+  const { text } = await get(asked, '/server/metrics');
+  t.ok(text.length < 50_000, `${text.length} bytes`);
+  t.match(text, /^lateral_requests_total\{method="other",route="other",status="\d+"\}/m);
+  const promtool = spawnSync('promtool', ['check', 'metrics'], { input: text, encoding: 'utf8' });
+  if (promtool.error) return void t.pass('promtool is not installed here');
+  t.equal(promtool.stderr, '');
+  t.equal(promtool.status, 0);
 });
 
 t.test('statements are counted by kind', async (t) => {

@@ -233,7 +233,7 @@ t.test('metrics are those of all threads, whichever is asked', async (t) => {
   const lines = await openBoth(service);
   const count = async (line: Line): Promise<number> => {
     const { text } = await send(line, 'GET', '/server/metrics');
-    return Number(/^lateral_request_duration_seconds_count\{.*"\/server\/ping".*\} (\d+)$/m.exec(text)?.[1] ?? 0);
+    return Number(/^lateral_requests_total\{.*"\/server\/ping".*\} (\d+)$/m.exec(text)?.[1] ?? 0);
   };
   const before = await count(lines[0]);
   for (const line of [...lines, ...lines]) await send(line, 'GET', '/server/ping');

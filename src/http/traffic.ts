@@ -12,10 +12,14 @@ export const DURATIONS: readonly number[] = [
 export const LEFT = 499;
 
 export interface Answers {
+  /** The how manieth that there were: what was counted first stays first. */
+  readonly number: number;
   /** By duration: each request is in one bucket. */
   readonly buckets: Float64Array;
   seconds: number;
 }
+
+let created = 0;
 
 export class Traffic {
   readonly method: string;
@@ -31,7 +35,7 @@ export class Traffic {
   count(status: number, milliseconds: number): void {
     let answers = this.answers.get(status);
     if (!answers) {
-      answers = { buckets: new Float64Array(DURATIONS.length + 1), seconds: 0 };
+      answers = { number: ++created, buckets: new Float64Array(DURATIONS.length + 1), seconds: 0 };
       this.answers.set(status, answers);
     }
     const seconds = milliseconds / 1_000;

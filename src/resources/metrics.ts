@@ -57,7 +57,7 @@ export function metricsRoutes(services: MetricsServices, gather: Gather): Route[
 /** What this thread has counted. */
 export async function collect(services: MetricsServices): Promise<Metric[]> {
   const counted = [
-    ...requestMetrics(services.router().traffic),
+    ...requestMetrics(services.router().traffic, services.config.METRICS_BY_ROUTE),
     ...cohortMetrics(services.reads),
     ...databaseMetrics(services),
     ...sourceMetrics(services),
@@ -74,8 +74,16 @@ export async function collectSources(
   return [statementMetric(sent), ...sourceMetrics(services), ...(await defaultMetrics())];
 }
 
+/** Sums of other metrics, with names that only counters should have. */
+const MISNAMED: ReadonlySet<string> = new Set([
+  'nodejs_active_handles_total',
+  'nodejs_active_requests_total',
+  'nodejs_active_resources_total',
+]);
+
 async function defaultMetrics(): Promise<Metric[]> {
-  const defaults = (await observeProcess().getMetricsAsJSON()) as unknown as Metric[];
+  const all = (await observeProcess().getMetricsAsJSON()) as unknown as Metric[];
+  const defaults = all.filter(({ name }) => !MISNAMED.has(name));
   // Threads share their process: what is true of it is told once.
   return isMainThread ? defaults : defaults.filter(({ name }) => !name.startsWith('process_'));
 }
@@ -101,15 +109,29 @@ export function observeProcess(): Registry {
   return processMetrics;
 }
 
-function requestMetrics(traffic: readonly Traffic[]): Metric[] {
+/** Kinds of answers that are counted one by one; those that come up later are counted together, so that a scrape stays small. */
+const MOST_COUNTED = 200;
+
+/** What has the same labels is added up where the threads are put together. */
+function requestMetrics(traffic: readonly Traffic[], byRoute: boolean): Metric[] {
   const name = 'lateral_request_duration_seconds';
-  const values = traffic.flatMap(({ method, path, answers }) =>
-    [...answers].flatMap(([status, { buckets, seconds }]) =>
-      histogramValues(name, DURATIONS, buckets, seconds, { method, route: path, status }),
-    ),
+  const kinds = traffic
+    .flatMap(({ method, path, answers }) =>
+      [...answers].map(([status, answer]) => ({ labels: { method, route: path, status }, answer })),
+    )
+    .sort((one, other) => one.answer.number - other.answer.number);
+  const durations = kinds.flatMap(({ labels, answer: { buckets, seconds } }) =>
+    histogramValues(name, DURATIONS, buckets, seconds, byRoute ? labels : { method: labels.method }),
   );
-  const help = 'Requests by route and status, and the time until their answer was written; 499: the client had left.';
-  return [{ name, help, type: 'histogram', aggregator: 'sum', values }];
+  const counts = kinds.map(({ labels, answer: { buckets } }, position) => ({
+    labels: position < MOST_COUNTED ? labels : { method: 'other', route: 'other', status: labels.status },
+    value: buckets.reduce((sum, count) => sum + count, 0),
+  }));
+  const help = 'The time until the answers to requests were written.';
+  return [
+    { name, help, type: 'histogram', aggregator: 'sum', values: durations },
+    labelled('counter', 'lateral_requests_total', 'Requests by route and status; 499: the client had left.', counts),
+  ];
 }
 
 const SIZES: readonly number[] = [1, 2, 4, 8, 16, 32, 64];
