@@ -152,10 +152,11 @@ export function isUnavailable(error: unknown): boolean {
   return mapped instanceof ServiceError && mapped.code === 'SERVICE_UNAVAILABLE';
 }
 
-export function serviceUnavailable(service: string, reason: string): ServiceError {
+export function serviceUnavailable(service: string, reason: string, exceeded: Exceeded | null = null): ServiceError {
   return new ServiceError('SERVICE_UNAVAILABLE', `Service "${service}" is unavailable. ${reason}.`, {
     service,
     reason,
+    ...exceeded,
   });
 }
 

@@ -184,6 +184,12 @@ t.test('MAX_QUERY_COST', async (t) => {
   names(t, await get(service, '/items/articles?fields=*.*.*'), 'MAX_QUERY_COST', 'and again');
 });
 
+t.test('STREAM_ABOVE: pages of a cursor are no streams', async (t) => {
+  const service = await startTestService({ databaseUrl, STREAM_ABOVE: '5' });
+  t.match(await get(service, '/items/tags?cursor=&limit=5'), { status: 200 });
+  names(t, await get(service, '/items/tags?cursor=&limit=6'), 'STREAM_ABOVE', 'a long page');
+});
+
 t.test('QUERYSTRING_MAX_PARSE_DEPTH and QUERYSTRING_ARRAY_LIMIT', async (t) => {
   const service = await startTestService({
     databaseUrl,

@@ -163,7 +163,7 @@ export class Cohorts {
   #expire(): void {
     for (const queue of this.#turns)
       for (const member of queue.takeExpired(this.#sweeps - this.#waitSweeps))
-        member.fail(serviceUnavailable('database', 'All connections are taken'));
+        member.fail(serviceUnavailable('database', 'All connections are taken', { option: 'DATABASE_WAIT_TIMEOUT' }));
   }
 
   /** Where a connection could not be opened, another one may do. Those that are only being opened are waited for once. */

@@ -130,7 +130,7 @@ export class Pool<Connection extends Pooled> {
       const timer = setTimeout(() => {
         this.#waiting.splice(this.#waiting.indexOf(waiting), 1);
         this.#isStarved = true;
-        reject(serviceUnavailable('database', 'All connections are taken'));
+        reject(serviceUnavailable('database', 'All connections are taken', { option: 'DATABASE_WAIT_TIMEOUT' }));
       }, this.#waitTimeout);
       this.#waiting.push(waiting);
       if (this.#relieve) this.#relief ??= setInterval(() => this.#look(), RELIEF).unref();

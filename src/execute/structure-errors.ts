@@ -36,7 +36,7 @@ export function fromStructure(error: unknown): unknown {
   if (code === '2BP01') return unprocessable('Other objects of the database depend on it');
   if (code === '55006') return unprocessable('The table is in use by this very change');
   if (code === '57014')
-    return serviceUnavailable('database', 'The change took longer than DATABASE_STATEMENT_TIMEOUT allows');
+    return serviceUnavailable('database', 'The change took too long', { option: 'DATABASE_STATEMENT_TIMEOUT' });
   if (/^22/.test(code) && code !== '22001' && code !== '22003')
     return invalidPayload('The values that are there, or the default, cannot be converted to the type');
   const final = fromWrite(error);

@@ -110,7 +110,9 @@ export class Structure {
 }
 
 function busy(): Error {
-  return serviceUnavailable('database', 'The tables are in use by requests that take long');
+  return serviceUnavailable('database', 'The tables are in use by requests that take long', {
+    option: 'STRUCTURE_TIMEOUT',
+  });
 }
 
 interface Changed<Result> {

@@ -108,7 +108,7 @@ function checkCursor(request: ReadRequest, collection: Collection, grouped: bool
   if (grouped || request.export) throw invalidQuery('"cursor" does not apply to aggregates and exports');
   if (query.offset !== null || query.page !== null)
     throw invalidQuery('"cursor" takes the place of "offset" and "page"');
-  if (isLarge(query.limit)) throw invalidQuery('"cursor" needs a limit, at most STREAM_ABOVE');
+  if (isLarge(query.limit)) throw invalidQuery('"cursor" needs a lower limit', { option: 'STREAM_ABOVE' });
   const { primaryKey } = collection;
   if (!collection.fields.has(primaryKey.name) || isMasked(collection, primaryKey))
     throw forbiddenField(primaryKey.name, collection.name, 'cursor');
