@@ -13,7 +13,7 @@ t.test('a server that was killed is started again', async (t) => {
   const directory = await makeFolder();
   if (process.env.TEST_TEMPLATE) await cp(process.env.TEST_TEMPLATE, directory, { recursive: true });
   const said: Event[] = [];
-  const config = readConfig({ DATA_DIR: directory, PORT: '0', ADMIN_TOKEN, ...ways() });
+  const config = readConfig({ DATA_DIR: directory, PORT: '0', ADMIN_TOKEN, DEMO_DATA: 'false', ...ways() });
   const service = await startService(
     config,
     (event) => said.push(event),
