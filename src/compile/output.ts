@@ -98,29 +98,35 @@ function textOf(column: Fragment, base: string): Fragment {
 }
 
 /**
- * UTC with milliseconds, or with microseconds where some are set. `to_json` writes whole seconds faster than `to_char`; it
- * also knows infinity, which has no digits. Neither can name an era before the zone, so ` BC` comes last, where PostgreSQL
- * reads it again.
+ * UTC with milliseconds, or with microseconds where some are set. `to_json` is faster than `to_char` and writes as many digits as are
+ * set, which is right for whole seconds and where the sixth digit is set; it also knows infinity, which has none. Neither can name
+ * an era before the zone, so ` BC` comes last, where PostgreSQL reads it again.
  */
 function showInstant(column: Fragment): Shown {
   const utc = sql`${column} at time zone 'UTC'`;
+  const quick = sql`left(pg_catalog.to_json(${utc})::text, -1)`;
   const digits = sql`case when ${column} = ${column}::timestamptz(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"' else 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' end`;
+  const padded = sql`'"' || to_char(${utc}, ${digits})`;
+  const usual = sql`case when ${column} = ${column}::timestamptz(0) then ${quick} || '.000Z"' when ${column} <> ${column}::timestamptz(5) then ${quick} || 'Z"' else ${padded} || '"' end`;
+  const rare = sql`case when isfinite(${column}) then ${padded} || ' BC"' else pg_catalog.to_json(${column})::text end`;
   return json(
-    sql`case when isfinite(${column}) then case when ${column} >= '0001-01-01 00:00:00+00'::timestamptz and ${column} = ${column}::timestamptz(0) then left(pg_catalog.to_json(${utc})::text, -1) || '.000Z"' else '"' || to_char(${utc}, ${digits}) || ${era(sql`${column} < '0001-01-01 00:00:00+00'::timestamptz`)} end else pg_catalog.to_json(${column})::text end`,
+    sql`case when isfinite(${column}) and ${column} >= ${FIRST_YEAR}::timestamptz then ${usual} else ${rare} end`,
   );
 }
 
 /** Without fractions of seconds where there are none, else with milliseconds or microseconds. */
 function showWallClock(column: Fragment): Shown {
+  const short = sql`${column} <> ${column}::timestamp(0) and ${column} = ${column}::timestamp(5)`;
   const digits = sql`case when ${column} = ${column}::timestamp(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS' else 'YYYY-MM-DD"T"HH24:MI:SS.US' end`;
+  const era = sql`case when ${column} < ${FIRST_YEAR}::timestamp then ' BC"' else '"' end`;
+  const padded = sql`'"' || to_char(${column}, ${digits}) || ${era}`;
   return json(
-    sql`case when isfinite(${column}) and ${column} <> ${column}::timestamp(0) then '"' || to_char(${column}, ${digits}) || ${era(sql`${column} < '0001-01-01 00:00:00'::timestamp`)} else pg_catalog.to_json(${column})::text end`,
+    sql`case when isfinite(${column}) and ${short} then ${padded} else pg_catalog.to_json(${column})::text end`,
   );
 }
 
-function era(before: Fragment): Fragment {
-  return sql`case when ${before} then ' BC"' else '"' end`;
-}
+/** Read without its zone where there is none. */
+const FIRST_YEAR = sql`'0001-01-01 00:00:00+00'`;
 
 function json(text: Fragment): Shown {
   return { form: 'json', text };
