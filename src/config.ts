@@ -153,6 +153,11 @@ const OPTIONS = {
   GRAPHQL_SCHEMA_CACHE_CAPACITY: integer('100', 1, 10_000, 'GraphQL schemas to keep, one per set of rights'),
   GRAPHQL_ALLOW_LIST: optional(text(), 'File with a JSON list of GraphQL documents; when set, no others run'),
   STREAM_ABOVE: integer('10000', 0, 2_147_483_647, 'Lists with a higher limit are streamed row by row'),
+  MAX_RESPONSE_SIZE: size('64mb', 'Largest answer that is not streamed, and largest batch of one that is'),
+  RESPONSE_MEMORY: size(
+    '128mb',
+    'Memory for large answers that are on their way together, per thread; what finds no room is 503',
+  ),
   MAX_BATCH_MUTATION: optional(
     integer(null, 1, 2_147_483_647),
     'Items one request may write, nested ones included; unlimited when absent',

@@ -106,6 +106,8 @@ export function openDatabase(
     waitTimeout: config.DATABASE_WAIT_TIMEOUT,
     statementTimeout: config.DATABASE_STATEMENT_TIMEOUT,
     connectTimeout: config.DATABASE_CONNECT_TIMEOUT,
+    largestAnswer: config.MAX_RESPONSE_SIZE,
+    answerMemory: config.RESPONSE_MEMORY,
     uploadTimeout: config.BODY_TIMEOUT,
     checksSessions,
     staleness: config.MAX_STALENESS,

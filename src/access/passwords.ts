@@ -1,5 +1,6 @@
 /** Passwords are kept as argon2id hashes, with the library's defaults (19 MiB, two passes). */
 import { randomBytes } from 'node:crypto';
+import { Worker } from 'node:worker_threads';
 import { hash, verify } from '@node-rs/argon2';
 import { ServiceError, unprocessable } from '../errors.js';
 
@@ -28,14 +29,64 @@ export function readPolicy(policy: string | null): RegExp | null | undefined {
   }
 }
 
-export function assertPassword(policy: string | null, password: string): void {
+/** Rejects where a password does not meet the policy. */
+export async function assertPassword(policy: string | null, ...passwords: readonly string[]): Promise<void> {
   const pattern = readPolicy(policy);
   if (pattern === undefined) throw unprocessable('The setting "auth_password_policy" is not a regular expression');
-  if (pattern === null || pattern.test(password)) return;
+  if (pattern === null || (await matches(pattern, passwords))) return;
   const extensions = { collection: 'service_users', field: 'password', type: 'regex', path: [] };
   throw new ServiceError(
     'FAILED_VALIDATION',
     'Validation failed for field "password". Value doesn\'t have the correct format.',
     extensions,
   );
+}
+
+/** Milliseconds that a pattern may take: some take longer than a lifetime for a text of thirty characters. */
+const PATTERN_TIME = 500;
+/** And that a thread may take to begin, on a busy machine. */
+const START_TIME = 10_000;
+
+const TEST = `
+  const { parentPort, workerData: { source, flags, texts } } = require('node:worker_threads');
+  const pattern = new RegExp(source, flags);
+  parentPort.postMessage(texts.every((text) => text.search(pattern) >= 0));
+`;
+
+let last: Promise<unknown> = Promise.resolve();
+
+/**
+ * In a thread of its own, one after the other: a pattern that backtracks without an end blocks nobody and can be stopped. The
+ * patterns are those of JavaScript, as clients write them; PostgreSQL reads some of them otherwise.
+ */
+function matches({ source, flags }: RegExp, texts: readonly string[]): Promise<boolean> {
+  const result = last.then(() => test({ source, flags, texts }));
+  last = result.catch(() => {});
+  return result;
+}
+
+interface Tested {
+  readonly source: string;
+  readonly flags: string;
+  readonly texts: readonly string[];
+}
+
+function test(workerData: Tested): Promise<boolean> {
+  return new Promise((resolve, reject) => {
+    const worker = new Worker(TEST, { eval: true, workerData, env: {} });
+    const give = (outcome: () => void): void => {
+      clearTimeout(timer);
+      outcome();
+      void worker.terminate();
+    };
+    const stop = (): void =>
+      give(() => reject(unprocessable('The setting "auth_password_policy" takes too long to be matched')));
+    let timer = setTimeout(stop, START_TIME);
+    worker.once('online', () => {
+      clearTimeout(timer);
+      timer = setTimeout(stop, PATTERN_TIME);
+    });
+    worker.once('message', (met: boolean) => give(() => resolve(met)));
+    worker.once('error', (error) => give(() => reject(error)));
+  });
 }

@@ -186,5 +186,5 @@ async function checkPasswords({ plan, input }: PlannedWrite, database: Database,
   const [row] = await session.query<{ policy: string | null }>(
     database.qualified('select auth_password_policy as policy from service_settings limit 1'),
   );
-  for (const { text } of passwords) assertPassword(row?.policy ?? null, text);
+  await assertPassword(row?.policy ?? null, ...passwords.map(({ text }) => text));
 }

@@ -5,7 +5,7 @@
  * at once, as it is.
  */
 import { performance } from 'node:perf_hooks';
-import { serviceUnavailable } from '../errors.js';
+import { ServiceError, serviceUnavailable } from '../errors.js';
 import { arrayLiteral } from '../sql/literal.js';
 import { Deadlines } from './deadlines.js';
 import type { Errand } from './errand.js';
@@ -255,6 +255,7 @@ function isGone(member: Member): boolean {
 
 /** A failure that may lie in the values of one member, its time included; a lost connection would only come again. */
 function isOfTheirValues(error: Error): boolean {
+  if (error instanceof ServiceError) return error.status < 500;
   const code = 'code' in error ? String(error.code) : '';
   return code === '57014' || (/^[0-9A-Z]{5}$/.test(code) && !/^(08|25|53300|57|58)/.test(code));
 }

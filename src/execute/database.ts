@@ -10,6 +10,7 @@ import { Listener } from './listener.js';
 import { Pool, type PoolState } from './pool.js';
 import { checkSessions } from './pooler.js';
 import { type Patience, reach } from './reach.js';
+import { BatchRoom, Room } from './room.js';
 import { Session } from './sessions.js';
 import type { Target } from './socket.js';
 import { breakOffStalled } from './stalled.js';
@@ -40,7 +41,13 @@ export interface DatabaseOptions extends Patience {
   readonly checksSessions?: boolean;
   /** Milliseconds that a change by others may go unnoticed. */
   readonly staleness?: number;
+  /** Bytes of one answer that is not streamed, and of all of them together; unlimited when absent. */
+  readonly largestAnswer?: number;
+  readonly answerMemory?: number;
 }
+
+/** For statements of our own, which nobody can make large by asking. */
+const UNBOUNDED = new Room(Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY);
 
 /** The driver would turn texts for these types into its own idea of them; ours are written by the binder already. */
 const AS_WRITTEN = Object.fromEntries(
@@ -79,6 +86,8 @@ export class Database implements Pools {
   readonly catalog: Pool<Session>;
   readonly watchdog: Watchdog;
   readonly listener: Listener;
+  /** Memory for large answers. */
+  readonly room: Room;
   /** Milliseconds that whoever needs a connection waits for it. */
   readonly waitTimeout: number;
   readonly #qualified = new Map<string, string>();
@@ -89,7 +98,9 @@ export class Database implements Pools {
     pools: Pools,
     watchdog: Watchdog,
     listener: Listener,
+    room: Room,
   ) {
+    this.room = room;
     this.schema = schema;
     this.waitTimeout = waitTimeout;
     this.wires = wires;
@@ -119,12 +130,16 @@ export class Database implements Pools {
     const limits = timeLimits(options.statementTimeout, options.connectTimeout, target.host.length);
     // While an import waits for its file, so does its transaction.
     const uploads = (options.uploadTimeout ?? 0) + limits.transaction;
+    const room = new Room(
+      options.largestAnswer ?? Number.POSITIVE_INFINITY,
+      options.answerMemory ?? Number.POSITIVE_INFINITY,
+    );
     // The socket is secured before the driver gets it.
     const single = { max: 1, max_pipeline: 10, max_lifetime: null, ssl: false } as const;
     const openWire = (settings: Settings, told: Partial<WireOptions> = {}): Wire => {
       const open = (socket: () => Promise<Socket>): Client =>
         openClient(options, { ...single, socket }, options.statementTimeout, settings);
-      return new Wire({ target, scope: options.schema, open, limits, watchdog, ...told });
+      return new Wire({ target, scope: options.schema, open, limits, watchdog, room: UNBOUNDED, ...told });
     };
     const sessions = (max: number, settings: Settings = {}, given: Partial<WireOptions> = {}): Pool<Session> =>
       new Pool(
@@ -133,19 +148,20 @@ export class Database implements Pools {
         (onLost, count) => new Session((onclose) => openWire(settings, { ...given, onclose }), onLost, count),
       );
     const wires = Array.from({ length: options.connections }, (_, position) =>
-      openWire(position === 0 ? {} : ON_ONE_PROCESSOR),
+      openWire(position === 0 ? {} : ON_ONE_PROCESSOR, { room }),
     );
     // PostgreSQL counts the time a client takes to read towards its timeout: streams are timed batch by batch instead.
     const openStream = (socket: () => Promise<Socket>, onclose: () => void): Client =>
       openClient(options, { ...single, socket, onclose }, 0);
     const pools = {
       own: sessions(OWN_CONNECTIONS),
-      sessions: sessions(options.sessions, PLANNED_ONCE),
+      sessions: sessions(options.sessions, PLANNED_ONCE, { room }),
       streams: new Pool(
         options.streams,
         options.waitTimeout,
         (onLost, count) => {
-          return new StreamConnection({ target, joiner: new Joiner(), watchdog, open: openStream }, onLost, count);
+          const joiner = new Joiner(new BatchRoom(room));
+          return new StreamConnection({ target, joiner, watchdog, open: openStream }, onLost, count);
         },
         breakOffStalled(options.streams, options.waitTimeout),
       ),
@@ -156,7 +172,7 @@ export class Database implements Pools {
       (onnotify, onLost) => new Session((onclose) => openWire({}, { onclose, onnotify }), onLost),
       { staleness: options.staleness ?? STALENESS, observe: options.observe ?? (() => {}) },
     );
-    return new Database(options, wires, pools, watchdog, listener);
+    return new Database(options, wires, pools, watchdog, listener, room);
   }
 
   /** What the connections of each kind do. */

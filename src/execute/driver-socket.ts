@@ -5,11 +5,13 @@
  * large ones instead of thousands.
  */
 import type { Socket } from 'node:net';
+import type { BatchRoom } from './room.js';
 import { openSocket, type Target } from './socket.js';
 import { closed } from './wire-errors.js';
 
 export async function openDriverSocket(target: Target, joiner: Joiner): Promise<Socket> {
-  const messages = new Messages(joiner, (bytes) => socket.emit('data', bytes));
+  const give = (bytes: Buffer): boolean => socket.emit('data', bytes);
+  const messages = new Messages(joiner, give, (refused) => socket.destroy(refused));
   const socket: Socket = await openSocket(target, {
     buffer: SHARED,
     receive: (chunk, size) => messages.take(chunk.subarray(0, size)),
@@ -31,12 +33,19 @@ const HEAD = 5;
 const ROW_HEAD = 11;
 const DATA_ROW = 0x44;
 
-/** Joins the rows of a statement while it is told to. */
+/** Joins the rows of a statement while it is told to, and counts what they take. */
 export class Joiner {
+  readonly room: BatchRoom;
+  /** Why there is no room for what arrives: it ends the connection. */
+  refused: Error | null = null;
   /** How many rows have come since the last call of `begin`. */
   rows = 0;
   #separator: number | null = null;
   #apart = 0;
+
+  constructor(room: BatchRoom) {
+    this.room = room;
+  }
 
   /** From now on cells come joined by the byte; the first rows, as many as `apart` says, come alone. */
   begin(separator: number, apart: number): void {
@@ -108,18 +117,25 @@ function hasOneCell(bytes: Buffer, row: number): boolean {
 class Messages {
   readonly #joiner: Joiner;
   readonly #give: (bytes: Buffer) => void;
+  readonly #end: (refused: Error) => void;
   /** Of a message that has begun: what is known of its head; then all of it. */
   readonly #head = Buffer.alloc(HEAD);
   #known = 0;
   #whole: Buffer | null = null;
 
-  constructor(joiner: Joiner, give: (bytes: Buffer) => void) {
+  constructor(joiner: Joiner, give: (bytes: Buffer) => void, end: (refused: Error) => void) {
     this.#joiner = joiner;
     this.#give = give;
+    this.#end = end;
   }
 
   /** The bytes are only lent. */
   take(bytes: Buffer): void {
+    this.#joiner.refused ??= this.#joiner.room.receive(bytes.length);
+    if (this.#joiner.refused) {
+      this.#end(this.#joiner.refused);
+      return;
+    }
     let start = this.#known > 0 ? this.#complete(bytes, 0) : 0;
     const first = start;
     while (start + HEAD <= bytes.length) {

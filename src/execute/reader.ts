@@ -6,8 +6,20 @@ const SCRATCH = 65_536;
 /** Is told of each whole message: where it begins and ends; `owned` says that its memory is used by nobody else. */
 export type Handle = (message: Buffer, start: number, end: number, owned: boolean) => void;
 
+/** Is asked before memory is taken for a large message; one that is not admitted is skipped. */
+export interface Gate {
+  admit(type: number, length: number): boolean;
+  /** It was handled, or will never arrive in full. */
+  release(length: number): void;
+}
+
 export class MessageReader {
   readonly #handle: Handle;
+  readonly #gate: Gate;
+  /** Bytes of a message that nobody wants. */
+  #skipped = 0;
+  /** Bytes of the large message that is being taken in. */
+  #admitted = 0;
   /** The one that is filled next, and the one whose cells are lent. */
   #scratch = Buffer.allocUnsafeSlow(SCRATCH);
   #lent = Buffer.allocUnsafeSlow(SCRATCH);
@@ -15,17 +27,22 @@ export class MessageReader {
   #partial: Buffer | null = null;
   #present = 0;
 
-  constructor(handle: Handle) {
+  constructor(handle: Handle, gate: Gate) {
     this.#handle = handle;
+    this.#gate = gate;
   }
 
   /** What arrives next begins with a message: the connection is another one. */
   reset(): void {
     this.#partial = null;
+    this.#skipped = 0;
+    this.#release();
   }
 
   take(chunk: Buffer, size: number): void {
-    let at = this.#partial === null ? 0 : this.#complete(chunk, size);
+    let at = Math.min(this.#skipped, size);
+    this.#skipped -= at;
+    if (this.#partial !== null) at = this.#complete(chunk, size);
     while (size - at >= 5) {
       const end = at + 1 + chunk.readUInt32BE(at + 1);
       if (end > size) break;
@@ -39,8 +56,23 @@ export class MessageReader {
   #keep(chunk: Buffer, at: number, size: number): void {
     const present = size - at;
     const length = present < 5 ? 5 : 1 + chunk.readUInt32BE(at + 1);
-    this.#partial = length <= SCRATCH ? this.#scratch.subarray(0, length) : Buffer.allocUnsafeSlow(length);
-    this.#present = chunk.copy(this.#partial, 0, at, size);
+    const memory = this.#memoryFor(chunk[at] as number, length);
+    if (memory === null) this.#skipped = length - present;
+    else this.#present = chunk.copy(memory, 0, at, size);
+    this.#partial = memory;
+  }
+
+  /** Null where the message is not wanted. */
+  #memoryFor(type: number, length: number): Buffer | null {
+    if (length <= SCRATCH) return this.#scratch.subarray(0, length);
+    if (!this.#gate.admit(type, length)) return null;
+    this.#admitted = length;
+    return Buffer.allocUnsafeSlow(length);
+  }
+
+  #release(): void {
+    if (this.#admitted > 0) this.#gate.release(this.#admitted);
+    this.#admitted = 0;
   }
 
   /** Answers where in the chunk the next message begins. */
@@ -57,11 +89,22 @@ export class MessageReader {
         const owned = partial.buffer !== this.#scratch.buffer;
         this.#partial = null;
         [this.#scratch, this.#lent] = [this.#lent, this.#scratch];
-        this.#handle(partial, 0, length, owned);
+        try {
+          this.#handle(partial, 0, length, owned);
+        } finally {
+          if (owned) this.#release();
+        }
         return at;
       }
       // Only the head of the message had arrived.
-      const whole = length <= SCRATCH ? this.#scratch.subarray(0, length) : Buffer.allocUnsafeSlow(length);
+      const whole = this.#memoryFor(partial[0] as number, length);
+      if (whole === null) {
+        this.#partial = null;
+        this.#skipped = length - 5;
+        const skipped = Math.min(this.#skipped, size - at);
+        this.#skipped -= skipped;
+        return at + skipped;
+      }
       partial.copy(whole, 0, 0, 5);
       partial = whole;
       this.#partial = whole;

@@ -34,6 +34,7 @@ import { isConflict, isTermination, pause } from './conflicts.js';
 import type { Database } from './database.js';
 import { Disclosure } from './disclosure.js';
 import type { Waiter } from './queue.js';
+import type { Room } from './room.js';
 import { memoryOf } from './statements.js';
 import { streamRows } from './stream.js';
 import { Answer, Promised } from './waiters.js';
@@ -111,6 +112,11 @@ export class Reads {
     this.allowance = new Allowance(limits.allowance);
     this.cohorts = new Cohorts(database.wires, limits.cohorts, database.waitTimeout);
     mirror.onChange(() => this.#shapes.clear());
+  }
+
+  /** Memory for large answers. */
+  get room(): Room {
+    return this.#database.room;
   }
 
   /** How many shapes are compiled and kept. */

@@ -80,6 +80,8 @@ async function readAll(connection: StreamConnection, options: StreamOptions): Pr
     }
   };
   let taking = Promise.resolve(true);
+  joiner.refused = null;
+  joiner.room.clear();
   if (options.joined) joiner.begin(options.joined.separator, options.joined.apart);
   const reading = query.cursor(FIRST_BATCH, async (rows) => {
     working = false;
@@ -92,7 +94,9 @@ async function readAll(connection: StreamConnection, options: StreamOptions): Pr
     taking = take(cells).finally(() => {
       connection.stalledSince = null;
     });
-    if (!(await taking) || left) return connection.client.CLOSE as never;
+    const isWanted = await taking;
+    joiner.room.clear();
+    if (!isWanted || left) return connection.client.CLOSE as never;
     working = true;
     arm();
   });
@@ -101,10 +105,12 @@ async function readAll(connection: StreamConnection, options: StreamOptions): Pr
     await taking;
   } catch (error) {
     if (timedOut) throw ranTooLong();
+    if (joiner.refused) throw joiner.refused;
     if (!left) throw error;
   } finally {
     working = false;
     joiner.end();
+    joiner.room.clear();
     disarm();
     await stopped;
   }

@@ -1,6 +1,7 @@
 /** What a connection is told when it is made. */
 import type { Socket } from 'node:net';
 import type postgres from 'postgres';
+import type { Room } from './room.js';
 import type { Target } from './socket.js';
 import type { TimeLimits, Watchdog } from './watchdog.js';
 
@@ -17,6 +18,8 @@ export interface WireOptions {
   readonly open: OpenClient;
   readonly limits: TimeLimits;
   readonly watchdog: Watchdog;
+  /** Memory for large answers. */
+  readonly room: Room;
   readonly onnotify?: (channel: string, payload: string) => void;
   /** Where it must not be opened again: called when it is lost, or could not be opened. */
   readonly onclose?: () => void;

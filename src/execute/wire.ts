@@ -36,7 +36,10 @@ export class Wire implements Receiver, Watched {
   #failures = 0;
   #resting = 0;
   #error: Error | null = null;
-  readonly #reader = new MessageReader((message, start, end, owned) => this.#handle(message, start, end, owned));
+  readonly #reader = new MessageReader((message, start, end, owned) => this.#handle(message, start, end, owned), {
+    admit: (type, length) => this.#admit(type, length),
+    release: (length) => this.#options.room.release(length),
+  });
   /** What the server wants to hear from whoever asks it to stop a statement. */
   #key: Buffer | null = null;
   #stopping = false;
@@ -321,6 +324,17 @@ export class Wire implements Receiver, Watched {
         if (first) this.#end();
         break;
     }
+  }
+
+  /** An answer for which there is no memory fails its statement; behind a write, which is done by then, nothing is shown. */
+  #admit(type: number, length: number): boolean {
+    const refused = this.#options.room.take(length);
+    if (refused === null) return true;
+    const first = this.#sent[0];
+    if (type === ROW && first && first.errands.length > 1) first.errands[first.position]?.row(0, null);
+    else if (type === ROW) this.#error ??= refused;
+    else this.destroy(refused);
+    return false;
   }
 
   /** To the driver, while it opens the connection. */

@@ -52,6 +52,7 @@ export async function listen(router: Router, { config, place, limit, observe }: 
     });
   const counts = config.METRICS !== 'off';
   const done = (exchange: Exchange): void => {
+    exchange.onDone?.();
     if (counts) count(exchange, router);
     if (--running.count === 0) running.idle?.();
   };

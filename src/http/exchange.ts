@@ -69,6 +69,8 @@ export class Exchange {
   timing = '';
   /** How the body of the response is to be compressed; null for not at all. */
   wanted: Wanted | null = null;
+  /** Called once, when the answer has left or never will. */
+  onDone: (() => void) | null = null;
   /** The session cookie was no good: the answer tells the client to drop it. */
   cookieRefused = false;
   readonly #door: Door;

@@ -138,7 +138,7 @@ async function acceptInvite(exchange: Exchange, { tokens, logins, loginLimit }: 
   const password = readText(body, 'password');
   await loginLimit.attempt(exchange.address);
   const { email, mark } = await tokens.verifyMail('invite', token);
-  assertPassword(await logins.passwordPolicy(), password);
+  await assertPassword(await logins.passwordPolicy(), password);
   if (!(await logins.acceptInvite(email, mark, await hashPassword(password)))) {
     throw invalidPayload('The invitation has been used or taken back');
   }

@@ -290,7 +290,7 @@ async function resetPassword(exchange: Exchange, { tokens, logins, loginLimit }:
   const password = readText(body, 'password');
   await loginLimit.attempt(exchange.address);
   const { email, mark } = await tokens.verifyMail('password-reset', token);
-  assertPassword(await logins.passwordPolicy(), password);
+  await assertPassword(await logins.passwordPolicy(), password);
   if (!(await logins.resetPassword(email, mark, await hashPassword(password)))) throw forbidden();
   await loginLimit.forgive(exchange.address);
   return noContent;

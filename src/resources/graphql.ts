@@ -5,6 +5,7 @@ import { sightOf } from '../access/sight.js';
 import { methodNotAllowed, ServiceError } from '../errors.js';
 import type { Waiter } from '../execute/queue.js';
 import type { Compiled, Reads } from '../execute/reads.js';
+import { SMALL } from '../execute/room.js';
 import type { Writes } from '../execute/writes.js';
 import { DocumentFailure, FieldFailure, type FieldPlace, responseError } from '../graphql/failure.js';
 import { type Operations, UnsafeMethod } from '../graphql/operations.js';
@@ -129,8 +130,9 @@ class QueryWaiter implements Waiter {
   }
 
   take(body: Buffer | null): void {
-    const { exchange, negotiated } = this.#query;
+    const { exchange, negotiated, reads } = this.#query;
     exchange.staged('execute');
+    if (body !== null && body.length > SMALL) exchange.onDone = reads.room.held(body.length);
     exchange.settle(success(body ?? '', negotiated));
   }
 

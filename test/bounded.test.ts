@@ -1,0 +1,117 @@
+/** Answers have a largest size, all of them together a memory; and a pattern for passwords cannot block anybody. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import t from 'tap';
+import { makeCaller } from './callers.js';
+import { type Answer, connectSql, createLibrary, get, request, startDatabase, startTestService } from './support.js';
+
+const JSON_HEADERS = { 'content-type': 'application/json' };
+const LISTS = ['one', 'two', 'three', 'four'];
+
+const server = await startDatabase();
+const databaseUrl = await createLibrary(server, 'bounded');
+const sql = connectSql(databaseUrl);
+t.teardown(() => sql.end());
+await sql`create table parents (id integer primary key, name text)`;
+await sql`create table children (id serial primary key, parent integer references parents (id), body text)`;
+await sql`insert into parents select n, 'parent ' || n from generate_series(1, 3) n`;
+// About three megabytes for each parent.
+await sql`insert into children (parent, body) select 1 + n % 3, repeat('x', 1000) from generate_series(1, 9000) n`;
+await sql`insert into service_relations (many_collection, many_field, one_collection, one_field)
+  values ('children', 'parent', 'parents', 'children')`;
+const NESTED = `fields=id,children.body&deep[children][_limit]=-1`;
+
+/** Four lists without a limit for each parent. */
+const LARGE = `${LISTS.map((name) => `alias[${name}]=children&deep[${name}][_limit]=-1`).join('&')}&fields=id,${LISTS.map((name) => `${name}.body`).join()}`;
+
+const tooLarge = {
+  status: 400,
+  json: { errors: [{ extensions: { code: 'INVALID_QUERY', option: 'MAX_RESPONSE_SIZE' } }] },
+};
+
+t.test('an answer that is not streamed has a largest size', async (t) => {
+  const service = await startTestService({ databaseUrl, MAX_RESPONSE_SIZE: '8mb' });
+  t.match(await get(service, `/items/parents/1?${NESTED}`), { status: 200 });
+  t.match(await get(service, `/items/parents/1?${LARGE}`), tooLarge, 'an item');
+  t.match(await get(service, `/items/parents?${NESTED}`), tooLarge, 'a list');
+  t.match(await get(service, `/items/parents?${LARGE}&limit=-1`), tooLarge, 'a row of a stream');
+  const query = '{ parents { children(limit: -1) { body } } }';
+  const body = JSON.stringify({ query });
+  const asked = await request(service, 'POST', '/graphql', { headers: JSON_HEADERS, body });
+  t.match(asked.text, /MAX_RESPONSE_SIZE/, 'GraphQL');
+  t.match(
+    await get(service, '/items/children?limit=-1&fields=body'),
+    { status: 200 },
+    'a stream as a whole may be larger',
+  );
+  for (let turn = 0; turn < 20; turn++) t.match(await get(service, '/items/parents/1?fields=id'), { status: 200 });
+});
+
+t.test('one that is too large does not fail those it travels with', async (t) => {
+  const service = await startTestService({ databaseUrl, MAX_RESPONSE_SIZE: '1mb', DATABASE_POOL_SIZE: '1' });
+  await sql`insert into parents values (9, 'without children')`;
+  const path = (key: number): string => `/items/parents/${key}?${NESTED}`;
+  for (let turn = 0; turn < 10; turn++) t.match(await get(service, path(9)), { status: 200 });
+  const answers = await Promise.all([9, 1, 9, 9, 2, 9, 9, 9].map((key) => get(service, path(key))));
+  t.strictSame(
+    answers.map(({ status }) => status),
+    [200, 400, 200, 200, 400, 200, 200, 200],
+  );
+});
+
+t.test('what is too large to be shown was written all the same', async (t) => {
+  const service = await startTestService({ databaseUrl, MAX_RESPONSE_SIZE: '1mb' });
+  const change = (name: string): Promise<Answer> =>
+    request(service, 'PATCH', `/items/parents/1?${NESTED}`, { headers: JSON_HEADERS, body: JSON.stringify({ name }) });
+  for (const name of ['first', 'second', 'third']) {
+    const { status } = await change(name);
+    const [row] = await sql`select name from parents where id = 1`;
+    // Either it is done and nothing is shown, or it is refused and nothing is done.
+    t.ok(
+      status === 204 ? row?.name === name : status === 400 && row?.name !== name,
+      `${name}: ${status}, ${row?.name}`,
+    );
+  }
+});
+
+t.test('large answers share a memory', { timeout: 100_000 }, async (t) => {
+  const service = await startTestService({
+    databaseUrl,
+    WORKERS: '1',
+    MAX_RESPONSE_SIZE: '16mb',
+    RESPONSE_MEMORY: '16mb',
+  });
+  const answers = await Promise.all(
+    Array.from({ length: 6 }, (_, n) => get(service, `/items/parents/${1 + (n % 3)}?${LARGE}&alias[x${n}]=name`)),
+  );
+  const statuses = answers.map(({ status }) => status);
+  t.ok(
+    statuses.every((status) => status === 200 || status === 503),
+    statuses.join(),
+  );
+  t.ok(statuses.includes(200), 'some found room');
+  for (let turn = 0; turn < 5; turn++)
+    t.match(await get(service, `/items/parents/1?${LARGE}`), { status: 200 }, 'the memory is given back');
+});
+
+t.test('a pattern for passwords that takes for ever', { timeout: 60_000 }, async (t) => {
+  const service = await startTestService({ databaseUrl, WORKERS: '1' });
+  const person = await makeCaller(sql, 'person', [{ app_access: true }]);
+  await sql`update service_settings set auth_password_policy = '^(a+)+$'`;
+  t.teardown(() => sql`update service_settings set auth_password_policy = null`);
+  const choose = (password: string): Promise<Answer> =>
+    request(service, 'PATCH', `/users/${person.user}`, { headers: JSON_HEADERS, body: JSON.stringify({ password }) });
+  t.match(await choose('aaaaaaaa'), { status: 200 });
+  t.match(await choose('bbbb'), { status: 400, json: { errors: [{ extensions: { code: 'FAILED_VALIDATION' } }] } });
+  let [longest, last] = [0, performance.now()];
+  const timer = setInterval(() => {
+    const now = performance.now();
+    longest = Math.max(longest, now - last);
+    last = now;
+  }, 5);
+  const refused = await choose(`${'a'.repeat(40)}!`);
+  await sleep(20);
+  clearInterval(timer);
+  t.match(refused, { status: 422, json: { errors: [{ extensions: { code: 'UNPROCESSABLE_CONTENT' } }] } });
+  t.ok(longest < 2_000, `nobody waited longer than ${Math.round(longest)} ms`);
+  t.match(await choose('aaaa'), { status: 200 }, 'and it works as before');
+});
