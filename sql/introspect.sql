@@ -92,11 +92,13 @@ select pg_catalog.json_build_object(
         from pg_catalog.unnest(index.indkey::int2[]) with ordinality key (number, position)
         where key.position <= index.indnkeyatts),
       named.relname,
-      owner.oid is not null
+      owner.oid is not null,
+      method.amname
     ) order by named.relname)
     from tables
     join pg_catalog.pg_index index on index.indrelid = tables.oid
     join pg_catalog.pg_class named on named.oid = index.indexrelid
+    join pg_catalog.pg_am method on method.oid = named.relam
     left join pg_catalog.pg_constraint owner on owner.conindid = index.indexrelid
       and owner.conrelid = index.indrelid and owner.contype in ('p', 'u', 'x')
     where index.indisvalid

@@ -29,8 +29,8 @@ export type Progress = (step: Step, position: number, total: number) => void;
 
 export async function takeSnapshot(structure: Structure): Promise<Taken> {
   return structure.read(async (draft) => {
-    const { snapshot, model } = await look(draft);
-    return { snapshot, leftBehind: leftBehind(model) };
+    const { snapshot, model, details } = await look(draft);
+    return { snapshot, leftBehind: leftBehind(model, details) };
   });
 }
 

@@ -145,13 +145,13 @@ function indexLists(document: StructureDocument, names: ReadonlyMap<number, stri
   const unique = new Set<number>();
   const indexed = new Set<number>();
   const indexes = new Map<number, Index[]>();
-  for (const [table, kind, columns, name, constraint] of document.indexes ?? []) {
+  for (const [table, kind, columns, name, constraint, method] of document.indexes ?? []) {
     for (const column of columns) {
       const place = placeOf(table, column);
       if (kind === 'primary') primary.add(place);
       if (kind !== 'index' && columns.length === 1) unique.add(place);
       if (kind === 'index') indexed.add(place);
-      if (columns.length === 1) append(indexes, place, Object.freeze({ name, kind, constraint }));
+      if (columns.length === 1) append(indexes, place, Object.freeze({ name, kind, constraint, method }));
     }
   }
   const foreignKeys = new Map<number, ForeignKey[]>();

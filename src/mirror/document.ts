@@ -66,6 +66,7 @@ export type IndexEntry = readonly [
   columns: readonly number[],
   name: string,
   isConstraint: boolean,
+  method: string,
 ];
 /** An action is the letter by which the catalog knows it. */
 export type ForeignKeyEntry = readonly [

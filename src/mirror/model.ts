@@ -156,6 +156,8 @@ export interface Index {
   readonly kind: 'primary' | 'unique' | 'index';
   /** Whether it belongs to a constraint, which then is what has to be dropped. */
   readonly constraint: boolean;
+  /** How it finds rows: `btree`, `gin`, ... */
+  readonly method: string;
 }
 
 export type Relation = ManyToOne | OneToMany | ManyToAny;

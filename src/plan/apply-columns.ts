@@ -5,7 +5,7 @@
 import { invalidPayload } from '../errors.js';
 import type { Column } from '../mirror/model.js';
 import type { ColumnEntry, FieldEntry } from '../request/snapshot.js';
-import { readTypeName } from '../sql/type-name.js';
+import { readTypeName, type TypeName } from '../sql/type-name.js';
 import { complaintAbout } from '../sql/vet.js';
 import type { ColumnDefinition, ColumnType, Definition, ExactType, Initial } from './steps.js';
 import { dropIndexes, sequenceOf, stopIncrement } from './structure-columns.js';
@@ -67,10 +67,17 @@ export function changeExactly(before: ColumnEntry, after: ColumnField, column: C
   if (schema.is_unique !== before.is_unique)
     steps.push(...(schema.is_unique ? [addUnique(table, field)] : dropIndexes(column, 'unique')));
   if (schema.is_indexed !== before.is_indexed)
-    steps.push(...(schema.is_indexed ? [addIndex(table, field)] : dropIndexes(column, 'index')));
+    steps.push(...(schema.is_indexed ? [addIndex(table, field)] : dropIndexes(withPlainIndexes(column), 'index')));
   if (schema.comment !== before.comment) steps.push({ kind: 'comment-column', ...place, comment: schema.comment });
   return steps;
 }
+
+/** Of the indexes that are no constraints those that a snapshot tells of. */
+function withPlainIndexes(column: Column): Column {
+  return { ...column, indexes: column.indexes.filter(({ method }) => method === PLAIN_INDEX) };
+}
+
+export const PLAIN_INDEX = 'btree';
 
 /** Whether the column holds what its expression says and nothing of its own, so that it may be dropped and made anew. */
 export function isRegenerated(before: ColumnEntry, after: ColumnEntry): boolean {
@@ -112,9 +119,19 @@ const REGISTRY = /^_?reg(class|collation|config|dictionary|namespace|oper|operat
 function exactType(field: string, { data_type }: ColumnEntry): ExactType {
   const name = readTypeName(data_type);
   if (!name) throw invalidPayload(`"${data_type}" of the field "${field}" is not the name of a type`);
-  if (REGISTRY.test(name.names.at(-1) ?? ''))
+  if (isRegistry(name))
     throw invalidPayload(`"${data_type}" of the field "${field}" refers to what the database may not have tomorrow`);
   return { type: 'exact', name };
+}
+
+/** Whether a column of the type could be made elsewhere. */
+export function isMovableType(dataType: string): boolean {
+  const name = readTypeName(dataType);
+  return name !== null && !isRegistry(name);
+}
+
+function isRegistry({ names }: TypeName): boolean {
+  return REGISTRY.test(names.at(-1) ?? '');
 }
 
 function initialOf(

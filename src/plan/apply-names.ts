@@ -15,6 +15,11 @@ export function checkSpelling(name: string, what: 'collection' | 'field' | 'type
   if (!isWellSpelt(name)) throw invalidPayload(`${JSON.stringify(name)} cannot be the name of a ${what}`);
 }
 
+/** Whether a field of that name could be made elsewhere. */
+export function isMovableField(name: string): boolean {
+  return isWellSpelt(name) && Buffer.byteLength(name) <= 63;
+}
+
 function isWellSpelt(name: string): boolean {
   return NAME.test(name) && !name.startsWith('__');
 }

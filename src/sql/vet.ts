@@ -68,7 +68,12 @@ const FUNCTIONS: ReadonlySet<string> = new Set([
   ...['json_build_object', 'json_build_array', 'jsonb_build_object', 'jsonb_build_array', 'to_json', 'to_jsonb'],
   ...['json_array_length', 'jsonb_array_length', 'json_typeof', 'jsonb_typeof', 'jsonb_extract_path_text'],
   ...['json_extract_path_text', 'array_length', 'cardinality', 'array_to_string', 'string_to_array'],
-  ...['to_tsvector', 'setweight', 'num_nonnulls', 'num_nulls'],
+  ...['to_tsvector', 'setweight', 'strip', 'num_nonnulls', 'num_nulls'],
+  ...['int4range', 'int8range', 'numrange', 'daterange', 'tsrange', 'tstzrange', 'lower_inc', 'upper_inc', 'isempty'],
+  ...['array_append', 'array_prepend', 'array_cat', 'array_remove', 'array_position', 'array_upper', 'array_lower'],
+  ...['point', 'box', 'circle', 'host', 'network', 'masklen', 'uuid_nil', 'uuid_generate_v1', 'uuid_generate_v1mc'],
+  ...['greatest', 'least', 'cbrt', 'factorial', 'gcd', 'lcm', 'lpad', 'rpad', 'repeat', 'overlay', 'bit_length'],
+  ...['jsonb_array_length', 'jsonb_strip_nulls', 'jsonb_extract_path', 'json_extract_path', 'to_tsquery'],
 ]);
 
 const TYPES: ReadonlySet<string> = new Set([
@@ -88,6 +93,9 @@ const TYPES: ReadonlySet<string> = new Set([
   ],
   ...['text', 'varchar', 'bpchar', 'char', 'name', 'citext', 'bytea', 'uuid', 'json', 'jsonb', 'tsvector'],
   ...['date', 'time', 'timetz', 'timestamp', 'timestamptz', 'interval', 'regconfig'],
+  ...['inet', 'cidr', 'macaddr', 'macaddr8', 'bit', 'varbit', 'money', 'tsquery', 'hstore', 'ltree'],
+  ...['point', 'line', 'lseg', 'box', 'path', 'polygon', 'circle'],
+  ...['int4range', 'int8range', 'numrange', 'daterange', 'tsrange', 'tstzrange'],
 ]);
 
 /** Nodes without rules of their own. */
