@@ -166,6 +166,42 @@ t.test('a database that grew without the service is navigable after one command'
   await service.stop();
 });
 
+t.test('hubs, lists that are hidden and foreign keys without an index are told', async (t) => {
+  const url = await createDatabase(server, 'hub');
+  const numbers = Array.from({ length: 9 }, (_, number) => number);
+  await withSql(url, async (sql) => {
+    await sql`create table users (id serial primary key, email text unique)`;
+    for (const number of numbers) {
+      await sql.unsafe(`
+        create table ${`part_${number}`} (id serial primary key, owner integer references users, place integer);
+        create index on ${`part_${number}`} (owner, place)`);
+    }
+    await sql.unsafe(`
+      create table "Odd notes" (id serial primary key, "author's" text references users (email), part integer references part_0,
+        created_by integer references part_1);
+      create table logs (id bigint primary key, part integer references part_0) partition by range (id)`);
+  });
+  const environment = { DATABASE_URL: url };
+  const { code, output } = await runProgram(['relations', 'suggest', '--apply'], environment);
+  t.equal(code, 0);
+  t.match(output, /Hubs, .*\n {2}users: 10 lists\n/);
+  t.match(output, 'create index concurrently "odd_notes_author_s_');
+  t.match(output, 'on "public"."Odd notes" ("author\'s");');
+  t.match(output, 'create index concurrently "odd_notes_part_');
+  t.match(output, 'create index "logs_part_index" on "public"."logs" ("part");');
+  t.notMatch(output, /on "public"."part_0" \("owner"\)/, 'an index over more columns serves as well');
+  const [, hidden = ''] = /Hidden in forms by default:\n((?: {2}.*\n)*)/.exec(output) ?? [];
+  t.equal(hidden.trim().split('\n').length, 11, 'those of the hub, and of who made a row');
+  t.match(hidden, /part_1\.Odd_notes/);
+  const rows = await withSql(
+    url,
+    (sql) => sql`select collection, hidden from service_fields where hidden and special = 'o2m'`,
+  );
+  t.equal(rows.filter(({ collection }) => collection === 'users').length, 10);
+  const again = await runProgram(['relations', 'suggest', 'part_3'], environment);
+  t.notMatch(again.output, /create index/);
+});
+
 t.test('wrong words end with one line, --help explains', async (t) => {
   const environment = { DATABASE_URL: server.url };
   t.match(await runProgram(['relations', '--help']), { code: 0, output: /^Usage: lateral relations suggest/ });

@@ -1,16 +1,19 @@
 /** `lateral relations suggest`: shows, or writes, the relations that the foreign keys of a database imply. */
 import { StartError } from '../errors.js';
-import { applySuggestions } from '../execute/relations.js';
+import { applySuggestions, findUnindexed, type Unindexed } from '../execute/relations.js';
 import type { Model } from '../mirror/model.js';
 import { createObserver } from '../observe.js';
-import { type Suggestion, suggestRelations } from '../plan/suggest.js';
+import { constraintName } from '../plan/structure-names.js';
+import { type Hub, hubsOf, type Suggestion, suggestRelations } from '../plan/suggest.js';
 import { withCore } from '../server.js';
+import { quoteIdentifier } from '../sql/fragment.js';
 import { readWords } from './words.js';
 
 export const RELATIONS_HELP = `Usage: lateral relations suggest [COLLECTION ...] [--apply] [--option value ...]
 
 Foreign keys lead one way. This finds the other: the list on the other side of each reference, and both lists of a table
-that does nothing but link two others. Lists that are there already are left as they are.
+that does nothing but link two others. Lists that are there already are left as they are. It warns of tables that would have very
+many lists, which are then hidden in forms, and of foreign keys without an index.
 
   COLLECTION  only relations that begin or end at one of these
   --apply     writes them to service_fields and service_relations, all in one transaction; a running service sees them
@@ -37,10 +40,14 @@ export async function relations(words: readonly string[]): Promise<void> {
         operands.length === 0 ||
         [each.collection, each.manyCollection, each.target].some((name) => operands.includes(name));
       const apply = switches.has('--apply');
+      const unindexed = (await findUnindexed(structure)).filter(
+        ({ table }) => operands.length === 0 || operands.includes(table),
+      );
       const suggestions = apply
         ? await applySuggestions(structure, isWanted)
         : suggestRelations(model).filter(isWanted);
-      console.log(report(suggestions, model, apply));
+      const hubs = hubsOf(model, suggestions);
+      console.log([report(suggestions, model, apply), ...warnings(suggestions, hubs, unindexed)].join('\n'));
     },
   );
 }
@@ -57,6 +64,25 @@ function report(suggestions: readonly Suggestion[], model: Model, applied: boole
   if (refused.length > 0) lines.push('', 'Not served, so without relations:');
   for (const [name, reason] of refused) lines.push(`  ${name}: ${reason}`);
   return lines.join('\n');
+}
+
+function warnings(suggestions: readonly Suggestion[], hubs: readonly Hub[], unindexed: readonly Unindexed[]): string[] {
+  const lines: string[] = [];
+  if (hubs.length > 0) lines.push('', 'Hubs, to which very many tables refer: ask for few of their lists at a time.');
+  for (const { collection, lists } of hubs) lines.push(`  ${collection}: ${lists} lists`);
+  const hidden = suggestions.filter((each) => each.hidden);
+  if (hidden.length > 0) lines.push('', 'Hidden in forms by default:');
+  for (const { collection, field } of hidden) lines.push(`  ${collection}.${field}`);
+  if (unindexed.length > 0) lines.push('', 'Foreign keys without an index, slow to list and to delete from:');
+  for (const each of unindexed) lines.push(`  ${indexLine(each)}`);
+  return lines;
+}
+
+/** An index of a partitioned table cannot be made beside running writes. */
+function indexLine({ schema, table, column, partitioned }: Unindexed): string {
+  const name = quoteIdentifier(constraintName(table, column, 'index'));
+  const place = `${quoteIdentifier(schema)}.${quoteIdentifier(table)} (${quoteIdentifier(column)})`;
+  return `create index ${partitioned ? '' : 'concurrently '}${name} on ${place};`;
 }
 
 function table(suggestions: readonly Suggestion[]): string[] {

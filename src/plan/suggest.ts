@@ -18,7 +18,34 @@ export interface Suggestion {
   readonly junctionField: string | null;
   readonly target: string;
   readonly sortField: string | null;
+  /** Not shown in forms by default: one of the many lists of a hub, or of rows that only note who made them. */
+  readonly hidden: boolean;
 }
+
+/** A collection with so many lists that to show them all would help nobody, and to read them all would cost much. */
+export interface Hub {
+  readonly collection: string;
+  readonly lists: number;
+}
+
+const MANY_LISTS = 10;
+
+/** Counts the lists that are there and those that are suggested. */
+export function hubsOf(model: Model, suggestions: readonly Pick<Suggestion, 'collection'>[]): readonly Hub[] {
+  const counts = new Map<string, number>();
+  const count = (name: string): void => void counts.set(name, (counts.get(name) ?? 0) + 1);
+  for (const { name, fields, system } of model.collections.values()) {
+    if (!system) for (const { relation } of fields.values()) if (relation?.kind === 'one-to-many') count(name);
+  }
+  for (const { collection } of suggestions) count(collection);
+  return [...counts]
+    .filter(([, lists]) => lists >= MANY_LISTS)
+    .map(([collection, lists]) => ({ collection, lists }))
+    .sort((left, right) => right.lists - left.lists || compare(left.collection, right.collection));
+}
+
+/** `created_by`, `updatedBy`, `deleted_user`: who did it, not what it belongs to. */
+const AUTHORSHIP = /^(user_)?(created|updated|modified|changed|deleted|edited)(_?by|_?user)?(_?id)?$/i;
 
 /** In the order of the collections that get a field. A reference that has its list already suggests nothing. */
 export function suggestRelations(model: Model): readonly Suggestion[] {
@@ -38,9 +65,13 @@ export function suggestRelations(model: Model): readonly Suggestion[] {
     taken.set(draft.collection, used);
     const field = pickName(names, used);
     used.add(field);
-    return Object.freeze({ ...draft, field });
+    return { ...draft, field };
   });
-  return Object.freeze(suggestions.sort((left, right) => compare(left.collection, right.collection)));
+  const hubs = new Set(hubsOf(model, suggestions).map(({ collection }) => collection));
+  const shown = suggestions.map((each) =>
+    Object.freeze({ ...each, hidden: hubs.has(each.collection) || AUTHORSHIP.test(each.manyField) }),
+  );
+  return Object.freeze(shown.sort((left, right) => compare(left.collection, right.collection)));
 }
 
 /** A row that describes the reference already gets the list; what else it says stays. */
@@ -59,7 +90,11 @@ export function planSuggestions(suggestions: readonly Suggestion[], model: Model
       // A row of a junction that links nothing is of no use; any other row outlives the relation.
       one_deselect_action: links && !row?.junction_field ? 'delete' : (row?.one_deselect_action ?? 'nullify'),
     };
-    const shown = { special: links ? 'm2m' : 'o2m', interface: links ? 'list-m2m' : 'list-o2m' };
+    const shown = {
+      special: links ? 'm2m' : 'o2m',
+      interface: links ? 'list-m2m' : 'list-o2m',
+      hidden: suggestion.hidden,
+    };
     const place = { many_collection: manyCollection, many_field: manyField };
     return [
       { kind: 'save-field', collection, field, values: shown },
@@ -79,7 +114,7 @@ interface Reference {
 }
 
 /** A suggestion whose name is still to be chosen: the first of `names` that is free. */
-interface Draft extends Omit<Suggestion, 'field'> {
+interface Draft extends Omit<Suggestion, 'field' | 'hidden'> {
   readonly names: readonly string[];
 }
 
