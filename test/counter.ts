@@ -11,6 +11,9 @@ export interface Count {
   readonly calls: number;
 }
 
+/** What connections do at their beginning and to see whether they are alive: it belongs to no request. */
+const UPKEEP = ['set idle_in_transaction_session_timeout%', '%pg_listening_channels()%'];
+
 /** What to start PostgreSQL with. */
 export const COUNTING = { shared_preload_libraries: 'pg_stat_statements' };
 
@@ -38,7 +41,8 @@ export class StatementCounter {
     await this.#settle();
     const counts = await this.#sql<Count[]>`
       select queryid::text as id, query, calls::int from pg_stat_statements
-      where dbid = (select oid from pg_database where datname = ${this.#database}) order by query`;
+      where dbid = (select oid from pg_database where datname = ${this.#database}) and query not ilike all (${UPKEEP})
+      order by query`;
     return { answer, counts: [...counts] };
   }
 
