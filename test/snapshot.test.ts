@@ -65,7 +65,7 @@ t.test('a database of a hundred tables moves and is the same there', async (t) =
   t.strictSame(right, left, 'the catalog says so too');
 });
 
-t.test('a database that grew without the service moves, as far as its names allow', async (t) => {
+t.test('a database that grew without the service moves', async (t) => {
   const url = await createDatabase(server, 'foreign', ['foreign.sql']);
   const source = await startTestService({ databaseUrl: url });
   await withSql(url, async (sql) => {
@@ -86,11 +86,8 @@ t.test('a database that grew without the service moves, as far as its names allo
     create domain money_amount as numeric(12, 3);
     create domain tag_list as text[];`,
   );
-  t.match(await post(target, '/schema/diff', original), { status: 400, text: /cannot be the name of/ });
-  const strange = encodeURIComponent('Mixed Case');
-  const part = (await get(source, `/schema/snapshot?excludeCollections=${strange}`)).json as { data: Snapshot };
-  await move(t, part.data, target);
-  t.strictSame({ ...(await snapshotOf(target)), version: 2 }, part.data);
+  await move(t, original, target);
+  t.strictSame(await snapshotOf(target), original, 'odd names and references to unique columns included');
   t.match(await get(target, '/items/people?fields=*,manager.name'), { status: 200 });
 });
 
