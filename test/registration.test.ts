@@ -64,6 +64,29 @@ t.test('a new user verifies the address by the link in a mail, and logs in', asy
   t.equal((await mails.links(email)).length, 2, 'who is there already gets no mail');
 });
 
+t.test('a link verifies the address for the password that was registered with it', async (t) => {
+  const email = 'owned@example.com';
+  const come = (password: string): Promise<Answer> => post(service, '/auth/login', { email, password });
+  const open = (link: string): Promise<Answer> => get(service, pathOf(link), { token: null });
+  const state = async (): Promise<unknown> =>
+    (await sql`select status, first_name from service_users where email = ${email}`)[0];
+  t.match(await register({ email, password: 'of a stranger', first_name: 'Stranger' }), { status: 204 });
+  const strange = await mails.link(email);
+  t.match(await register({ email, password: 'of the owner' }), { status: 204 });
+  const own = await mails.link(email);
+  t.strictSame(await state(), { status: 'unverified', first_name: null }, 'the last registration counts');
+  t.match(await open(strange), failure(403, 'FORBIDDEN'), 'links of those before do not');
+  t.strictSame(await state(), { status: 'unverified', first_name: null });
+  t.match(await open(own), { status: 302 });
+  t.match(await come('of a stranger'), failure(401, 'INVALID_CREDENTIALS'));
+  t.ok(granted(await come('of the owner')).access_token);
+  t.match(await register({ email, password: 'of a stranger', first_name: 'Stranger' }), { status: 204 });
+  t.match(await open(strange), failure(403, 'FORBIDDEN'));
+  t.ok(granted(await come('of the owner')).access_token, 'a verified account is replaced by nobody');
+  t.strictSame(await state(), { status: 'active', first_name: null });
+  t.equal((await mails.links(email)).length, 2);
+});
+
 t.test('links that are no good, and pages that may be linked to', async (t) => {
   const email = 'pages@example.com';
   t.match(await register({ email, verification_url: 'https://evil.example.com/' }), failure(400, 'INVALID_PAYLOAD'));

@@ -78,8 +78,7 @@ export class Tokens {
   async verifyMail(purpose: Purpose, token: string): Promise<MailClaims> {
     const { scope, email, mark } = await this.#verify(token);
     if (scope !== purpose || typeof email !== 'string' || email.includes('\0')) throw invalidToken();
-    if (typeof mark !== 'string' || !(purpose === 'password-reset' ? isDigest(mark) : UUID.test(mark)))
-      throw invalidToken();
+    if (typeof mark !== 'string' || !(purpose === 'invite' ? UUID.test(mark) : isDigest(mark))) throw invalidToken();
     return { email, mark };
   }
 

@@ -224,17 +224,21 @@ export class Logins {
     return row ?? null;
   }
 
-  /** Whether the address is verified now, or was before. */
-  async verifyAddress(email: string, user: string): Promise<boolean> {
+  /** Whether the address is verified now, or was before: `mark` is the digest of the password that was registered. */
+  async verifyAddress(email: string, mark: string): Promise<boolean> {
     const rows = await this.#database.rows<{ changed: boolean }>(
-      `with verified as (
+      `with registered as (
+         select id, status from service_users
+         where lower(email) = lower($1::text) and encode(sha256(convert_to(password, 'utf8')), 'hex') = $2::text
+         for update
+       ), verified as (
          update service_users set status = 'active'
-         where id = $2::uuid and lower(email) = lower($1::text) and status = 'unverified' returning id
+         where id in (select id from registered where status = 'unverified') returning id
        )
        select true as changed from verified
        union all
-       select false from service_users where id = $2::uuid and lower(email) = lower($1::text) and status = 'active'`,
-      [email, user],
+       select false from registered where status = 'active'`,
+      [email, mark],
     );
     if (rows.some(({ changed }) => changed)) await this.#news.usersChanged();
     return rows.length > 0;

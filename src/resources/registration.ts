@@ -5,8 +5,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { PUBLIC } from '../access/identity.js';
 import type { Post } from '../access/mail.js';
+import { verifyPassword } from '../access/passwords.js';
 import type { Policies } from '../access/policies.js';
-import type { Tokens } from '../access/tokens.js';
+import { digestToken, type Tokens } from '../access/tokens.js';
 import type { Config } from '../config.js';
 import { forbidden, invalidPayload, ServiceError } from '../errors.js';
 import type { Logins, RegistrationSettings } from '../execute/logins.js';
@@ -70,8 +71,11 @@ async function register(exchange: Exchange, services: RegistrationServices): Pro
   try {
     const settings = await logins.registration();
     if (!settings) throw forbidden();
-    await create(exchange, services, settings, account);
-    if (settings.verify) await sendLink(account.email, page, services);
+    const made = await create(exchange, services, settings, account);
+    if (settings.verify) {
+      if (!made) await replace(exchange, services, account);
+      await sendLink(account, page, services);
+    }
   } finally {
     const left = config.REGISTER_STALL_TIME - (performance.now() - begun);
     if (left > 0) await sleep(left);
@@ -81,15 +85,16 @@ async function register(exchange: Exchange, services: RegistrationServices): Pro
 
 interface NewAccount extends Input {
   readonly email: string;
+  readonly password: string;
 }
 
-/** Unless the address is taken. */
+/** Answers false where the address is taken. */
 async function create(
   exchange: Exchange,
   { policies, writes }: RegistrationServices,
   { verify: unverified, role, filter }: RegistrationSettings,
   account: NewAccount,
-): Promise<void> {
+): Promise<boolean> {
   const access = policies.permit([
     {
       collection: 'service_users',
@@ -103,25 +108,60 @@ async function create(
   const shown = { ...writerOf(exchange, PUBLIC), access, read: () => null };
   try {
     await writes.create('service_users', { items: [account], many: false }, shown);
+    return true;
   } catch (error) {
     if (!(error instanceof ServiceError) || error.code !== 'FAILED_VALIDATION') throw error;
     const { field, type } = error.extensions;
-    if (type === 'unique') return;
+    if (type === 'unique') return false;
     // What the filter of the settings asks for is nobody's business.
     throw field === 'email' && type !== 'email' && type !== 'too_long' ? forbidden() : error;
   }
 }
 
-/** To who has registered now, or before without having opened the link. */
+/**
+ * Who registers again before the address is verified may be another person: the password and the names of the last one count, and the
+ * links of those before verify nothing any more. With the same password it is the same person, whose links all stay good.
+ */
+async function replace(
+  exchange: Exchange,
+  { logins, policies, writes }: RegistrationServices,
+  { email, ...account }: NewAccount,
+): Promise<void> {
+  const found = await logins.find(email);
+  if (found?.status !== 'unverified' || (await verifyPassword(found.password, account.password))) return;
+  const access = policies.permit([
+    {
+      collection: 'service_users',
+      action: 'update',
+      permissions: { status: { _eq: 'unverified' } },
+      validation: null,
+      presets: null,
+      fields: 'password,first_name,last_name',
+    },
+  ]);
+  const shown = { ...writerOf(exchange, PUBLIC), access, read: () => null };
+  const data = { first_name: null, last_name: null, ...account };
+  try {
+    await writes.updateOne('service_users', found.id, data, shown);
+  } catch (error) {
+    // The address was verified meanwhile: it is taken.
+    if (!(error instanceof ServiceError) || error.code !== 'FORBIDDEN') throw error;
+  }
+}
+
+/** To who has registered now, or before without having opened the link. It verifies the address for this password alone. */
 async function sendLink(
-  address: string,
+  { email: address, password }: NewAccount,
   page: (token: string) => string,
   { logins, tokens, post }: RegistrationServices,
 ): Promise<void> {
   const account = await logins.find(address);
-  if (account?.status !== 'unverified') return;
-  const { email, id } = account;
-  const link = page(await tokens.signMail('registration', { email, mark: id }, LINK_LIFETIME));
+  if (account?.status !== 'unverified' || account.password === null) return;
+  // Somebody else has registered the address in between.
+  if (!(await verifyPassword(account.password, password))) return;
+  const { email } = account;
+  const claims = { email, mark: digestToken(account.password) };
+  const link = page(await tokens.signMail('registration', claims, LINK_LIFETIME));
   const text = `Open this link to verify your address:\n\n${link}\n\nIt works for seven days. If you did not register, ignore this mail.`;
   void post({ to: email, subject: 'Verify your address', text, link });
 }
