@@ -73,6 +73,19 @@ t.test('what is too large to be shown was written all the same', async (t) => {
   }
 });
 
+t.test('a write whose row nobody looks at is done, however large the row is', async (t) => {
+  await sql`create table marks (id uuid primary key default gen_random_uuid(), name text)`;
+  const service = await startTestService({ databaseUrl, MAX_RESPONSE_SIZE: '64kb', RESPONSE_MEMORY: '64kb' });
+  const writer = await makeCaller(sql, 'writer', [{ permissions: [{ collection: 'marks', action: 'create' }] }]);
+  const body = JSON.stringify(Array.from({ length: 2_000 }, (_, n) => ({ name: `mark ${n}` })));
+  const headers = { ...JSON_HEADERS, authorization: `Bearer ${writer.token}` };
+  for (let turn = 1; turn <= 3; turn++) {
+    const { status } = await request(service, 'POST', '/items/marks', { headers, body });
+    const [row] = await sql`select count(*)::int as count from marks`;
+    t.strictSame([status, row?.count], [204, turn * 2_000]);
+  }
+});
+
 t.test('large answers share a memory', { timeout: 100_000 }, async (t) => {
   const service = await startTestService({
     databaseUrl,

@@ -8,7 +8,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
-import { Database } from '../src/execute/database.js';
+import { Database, type DatabaseOptions } from '../src/execute/database.js';
 import type { Wire } from '../src/execute/wire.js';
 import { Network } from './network.js';
 import {
@@ -26,8 +26,9 @@ t.setTimeout(110_000);
 const server = await startDatabase();
 const libraryUrl = await createLibrary(server, 'wire');
 
-async function openDatabase(url: string, connections = 1): Promise<Database> {
+async function openDatabase(url: string, connections = 1, given: Partial<DatabaseOptions> = {}): Promise<Database> {
   const database = await Database.open({
+    ...given,
     url,
     schema: 'public',
     connections,
@@ -305,6 +306,30 @@ t.test('a backend that is killed with none, one, two and three statements on the
     const isBack = async (): Promise<boolean> => (await askCell(wire, 'select 1').catch(() => null)) === '1';
     await waitFor(isBack, 10_000);
     t.not(await askCell(wire, 'select pg_backend_pid()'), backend);
+  }
+});
+
+t.test('memory for an answer is given back when the connection is lost in the middle of it', async (t) => {
+  const proxy = await new Network(libraryUrl).open();
+  const size = 4_000_000;
+  const { sessions, wires, room } = await openDatabase(proxy.url, 1, { largestAnswer: size, answerMemory: size });
+  const isTaken = (): boolean => {
+    const taken = room.take(size) !== null;
+    if (!taken) room.release(size);
+    return taken;
+  };
+  const [wire] = wires as [Wire];
+  const sent: Readonly<Record<string, () => Promise<unknown>>> = {
+    'a session': () => sessions.use((session) => session.cell(REPEAT, ['x', String(size - 1_000)])),
+    'a connection for reads': () => askCell(wire, REPEAT, 'x', String(size - 1_000)),
+  };
+  for (const [name, ask] of Object.entries(sent)) {
+    proxy.cut = 1_009;
+    const settled = Promise.allSettled([ask()]);
+    await waitFor(async () => isTaken(), 10_000);
+    proxy.breakAll();
+    t.equal((await settled)[0]?.status, 'rejected', name);
+    t.notOk(isTaken(), name);
   }
 });
 

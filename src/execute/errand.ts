@@ -47,3 +47,13 @@ export interface OnItsWay {
   /** The statement whose answer arrives. */
   position: number;
 }
+
+/**
+ * The statement whose row arrives, where the row may be left out: nobody looks at it, or it shows what a write in front of it has
+ * done. Both are done by then, and must not be answered with a failure.
+ */
+export function sparedOf(sent: OnItsWay | undefined): Errand | null {
+  const errand = sent?.errands[sent.position];
+  if (!errand || errand.decoder) return null;
+  return errand.columns === null || sent.position > 0 ? errand : null;
+}

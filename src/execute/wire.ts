@@ -6,7 +6,7 @@
  */
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Errand, LENT, type OnItsWay } from './errand.js';
+import { type Errand, LENT, type OnItsWay, sparedOf } from './errand.js';
 import { readError, readNotification, SYNC, TERMINATE, writeClosings, writeStatement, writeText } from './messages.js';
 import { Prepared } from './prepared.js';
 import { MessageReader } from './reader.js';
@@ -246,6 +246,7 @@ export class Wire implements Receiver, Watched {
     this.#socket = null;
     this.#key = null;
     this.#status = IDLE;
+    this.#reader.reset();
     this.#prepared.clear();
     const reason = this.#error ?? closed();
     this.#error = null;
@@ -326,12 +327,13 @@ export class Wire implements Receiver, Watched {
     }
   }
 
-  /** An answer for which there is no memory fails its statement; behind a write, which is done by then, nothing is shown. */
+  /** An answer for which there is no memory fails its statement, unless it may be left out; a lost connection takes none. */
   #admit(type: number, length: number): boolean {
+    if (this.#socket === null) return false;
     const refused = this.#options.room.take(length);
     if (refused === null) return true;
-    const first = this.#sent[0];
-    if (type === ROW && first && first.errands.length > 1) first.errands[first.position]?.row(0, null);
+    const spared = sparedOf(this.#sent[0]);
+    if (type === ROW && spared) spared.row(0, null);
     else if (type === ROW) this.#error ??= refused;
     else this.destroy(refused);
     return false;
