@@ -3,7 +3,7 @@
  * are relations like any other, in reads, filters, writes and lists, and a snapshot carries them.
  */
 import t from 'tap';
-import { makeCaller } from './callers.js';
+import { makeCaller, type Permission } from './callers.js';
 import { type Answer, connectSql, createDatabase, get, request, startDatabase, startTestService } from './support.js';
 
 const server = await startDatabase();
@@ -161,6 +161,77 @@ t.test('rights hold along it', async (t) => {
   t.equal(await countryOf('Berlin'), 'de');
   const listed = await get(service, '/items/countries?fields=name,cities.name&filter[name][_eq]=Germany', { token });
   t.match(listed.json, { data: [{ cities: [{ name: 'Berlin' }, { name: 'Hamburg' }] }] });
+});
+
+t.test('what a reference looks up is read with the rights of the caller', async (t) => {
+  const everywhere: Permission[] = (['cities', 'trips'] as const).flatMap((collection) =>
+    (['create', 'read', 'update'] as const).map((action) => ({ collection, action })),
+  );
+  const makes: Permission = { collection: 'countries', action: 'create' };
+  const changes: Permission = { collection: 'countries', action: 'update' };
+  const reads = (fields: string[], permissions: object | null = null): Permission => ({
+    collection: 'countries',
+    action: 'read',
+    fields,
+    permissions,
+  });
+  const germany = { name: { _eq: 'Germany' } };
+  /** Who may refer to Germany (1), and to France (2). */
+  const callers: Record<string, { may: Permission[]; refers: [boolean, boolean] }> = {
+    maker: { may: [makes], refers: [false, false] },
+    editor: { may: [makes, changes], refers: [false, false] },
+    'column-less': { may: [makes, changes, reads(['id', 'name', 'cities'])], refers: [false, false] },
+    'row-limited': { may: [makes, changes, reads(['*'], germany)], refers: [true, false] },
+    masked: { may: [makes, changes, reads(['id', 'name']), reads(['code'], germany)], refers: [true, false] },
+    reader: { may: [reads(['code'])], refers: [true, true] },
+    all: { may: [makes, changes, reads(['*'])], refers: [true, true] },
+  };
+  for (const [name, { may, refers }] of Object.entries(callers)) {
+    const { token } = await makeCaller(sql, name, [{ permissions: [...everywhere, ...may] }]);
+    for (const [place, id] of [1, 2].entries()) {
+      const [city] = await sql`insert into cities (name) values (${`${name} ${id}`}) returning id`;
+      const [{ code } = { code: '' }] = await sql<{ code: string }[]>`select code from countries where id = ${id}`;
+      const links: [string, string, object][] = [
+        ['POST', '/items/cities', { name: 'new', country: { id } }],
+        ['PATCH', `/items/cities/${city?.id}`, { country: { id } }],
+        ['PATCH', '/items/cities', [{ id: city?.id, country: { id } }]],
+        ['POST', '/items/trips', { city: { id: city?.id, country: { id } } }],
+        ['POST', '/items/trips', { city: { name: 'new', country: { id } } }],
+      ];
+      if (may.includes(makes)) {
+        links.push(['POST', '/items/trips', { home: { id } }]);
+        if (may.includes(changes)) {
+          links.push(
+            ['PATCH', `/items/countries/${id}`, { cities: { create: [{ name: 'new' }] } }],
+            ['PATCH', `/items/countries/${id}`, { cities: { update: [{ id: city?.id }] } }],
+            ['POST', '/items/trips', { home: { id, cities: { create: [{ name: 'new' }] } } }],
+            ['POST', '/items/trips', { home: { id, name: id === 1 ? 'Germany' : 'La France' } }],
+          );
+        }
+      }
+      for (const [method, path, body] of links) {
+        const before =
+          await sql`select (select count(*) from cities where country = ${code}) as cities, count(*) from trips`;
+        const answer = await send(method, path, body, token);
+        const said = `${name}: ${method} ${path} ${JSON.stringify(body)}: ${answer.text.slice(0, 200)}`;
+        if (refers[place]) {
+          t.ok(answer.status === 200 || answer.status === 204, said);
+          continue;
+        }
+        t.equal(answer.status, 403, said);
+        t.notOk(answer.text.includes(`"${code}"`), 'nothing of the row is told');
+        t.strictSame(
+          await sql`select (select count(*) from cities where country = ${code}) as cities, count(*) from trips`,
+          before,
+          'and nothing is written',
+        );
+      }
+    }
+  }
+  t.match(await send('POST', '/items/cities', { name: 'new', country: { id: 2 } }), {
+    status: 200,
+    json: { data: { country: 'FR' } },
+  });
 });
 
 t.test('described, suggested and carried by snapshots', async (t) => {

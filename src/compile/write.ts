@@ -222,7 +222,7 @@ class Chain {
         return sql`${text}::${typeName(column.field)}`;
       }),
     );
-    if (column.held) options.push(sql`(${heldValue(column.held, index)})::${typeName(column.field)}`);
+    if (column.held) options.push(sql`(${heldValue(column.held, index, this.#scope)})::${typeName(column.field)}`);
     if (column.endOf) options.push(this.#end(node, column.endOf, column, index));
     if (column.caller) options.push(this.#callerValue(column, column.caller, index));
     return options.length === 1 ? (options[0] as Fragment) : sql`coalesce(${join(options, sql`, `)})`;
@@ -338,11 +338,12 @@ class Chain {
   }
 }
 
-/** Read from the row as it is; nothing can refer to a row that is not there, or that has nothing there. */
-function heldValue({ collection, field }: NonNullable<WriteColumn['held']>, index: number): Fragment {
+/** Read from the row as it is; nothing can refer to a row that is not there, that has nothing there, or that may not be read. */
+function heldValue({ collection, field }: NonNullable<WriteColumn['held']>, index: number, scope: Scope): Fragment {
   const key = sql`${alias('i')}.${identifier(`h${index}`)}`;
-  const row = sql`${alias('h')}.${columnName(collection.primaryKey)} = ${key}`;
-  const value = sql`(select ${alias('h')}.${columnName(field)} from ${tableName(collection)} ${alias('h')} where ${row})`;
+  const row = new Source(alias('h'), scope, collection);
+  const shown = row.column([], field);
+  const value = sql`(select ${shown} from ${row.from(sql`${row.raw([], collection.primaryKey)} = ${key}`)})`;
   const missing = sql`case when service_raise('missing') then null::${typeName(field)} end`;
   return sql`case when ${key} is not null then coalesce(${value}, ${missing}) end`;
 }

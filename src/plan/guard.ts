@@ -4,7 +4,7 @@ import type { Collection, Field, Model } from '../mirror/model.js';
 import { inSlices } from '../pace.js';
 import type { Access, Grant, PlannedRule, WriteAction } from './access.js';
 import { ALWAYS, type Condition } from './plan.js';
-import type { RowGuard } from './write.js';
+import type { RowGuard, WriteColumn } from './write.js';
 
 export class Guard {
   readonly #access: Access;
@@ -70,6 +70,14 @@ export class Guard {
     if (first === null) return { guard: null, marks: none };
     const wanted = rules.filter((_, position) => first[position] === '1').map(({ where }) => where);
     return { guard: wanted.includes(ALWAYS) ? null : { rules: wanted, marks: first }, marks: none };
+  }
+
+  /** What a reference takes from the row it leads to ends up in a row that the caller may read: it is read with the caller's rights. */
+  held(collection: Collection, referenced: string, place: string): NonNullable<WriteColumn['held']> {
+    const readable = this.#access.view(this.#model).collections.get(collection.name);
+    const field = readable?.fields.get(referenced);
+    if (readable && field) return { collection: readable, field };
+    throw forbidden(`"${place}" needs the right to read what it refers to in "${collection.name}"`);
   }
 
   /** Rows that may leave a relation; null where all may. */

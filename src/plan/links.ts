@@ -1,7 +1,9 @@
 /** What a column holds that leads to a row of the payload: its key, or what the row has under another column that is unique. */
 import { invalidPayload } from '../errors.js';
-import type { Field, ManyToOne, OneToMany } from '../mirror/model.js';
+import type { Collection, Field, ManyToOne, OneToMany } from '../mirror/model.js';
 import { checkValue } from './cell.js';
+import type { Guard } from './guard.js';
+import type { Key } from './key.js';
 import { fieldOf } from './names.js';
 import type { Payload } from './payload.js';
 import type { Cell, Row } from './rows.js';
@@ -16,13 +18,31 @@ export function keyCell(row: Row): Cell {
 }
 
 /** `payload` is what is said of the row that `field` shall lead to; what it does not say is read from the row as it is. */
-export function linkTo(row: Row, payload: Payload, relation: ManyToOne | OneToMany, field: Field, place: string): Cell {
+export function linkTo(
+  row: Row,
+  payload: Payload,
+  relation: ManyToOne | OneToMany,
+  field: Field,
+  place: string,
+  guard: Guard | null,
+): Cell {
   if (refersToKey(relation, row)) return keyCell(row);
   const { referenced } = relation;
   const given = payload[referenced];
   if (given !== undefined && given !== null) return { kind: 'value', value: checkValue(field, given, place) };
   if (row.verb === 'insert' || row.key === null)
     throw invalidPayload(`"${place}" needs "${referenced}" of "${row.collection.name}": "${field.name}" refers to it`);
-  const { collection } = row;
-  return { kind: 'held', key: row.key, of: { collection, field: fieldOf(collection, referenced) } };
+  return heldCell(row.collection, row.key, referenced, place, guard);
+}
+
+/** What the row with this key has under the column that is referred to, as far as the caller may read it. */
+export function heldCell(
+  collection: Collection,
+  key: Key,
+  referenced: string,
+  place: string,
+  guard: Guard | null,
+): Cell {
+  const of = guard?.held(collection, referenced, place) ?? { collection, field: fieldOf(collection, referenced) };
+  return { kind: 'held', key, of };
 }

@@ -18,7 +18,7 @@ import type { Access } from './access.js';
 import { CONCEALED, checkValue } from './cell.js';
 import { Guard } from './guard.js';
 import { checkKey, checkReference, givenKey, type Key, shownKey } from './key.js';
-import { keyCell, linkTo } from './links.js';
+import { heldCell, keyCell, linkTo } from './links.js';
 import { fieldOf } from './names.js';
 import { type Cell, type Row, Rows, type Stamp } from './rows.js';
 import type { Author, PlannedWrite, Verb } from './write.js';
@@ -230,11 +230,11 @@ class Walker {
   /** Of a relation that refers to another column than the key. */
   #beside(target: Collection, field: Field, relation: ManyToOne, payload: Payload, place: string): Cell {
     const key = payload[target.primaryKey.name] ?? null;
-    const row =
-      key === null
-        ? this.create(target, payload, place)
-        : this.#upsert(target, key, payload, namesOf(target, payload), place);
-    return linkTo(row, payload, relation, field, place);
+    const names = namesOf(target, payload);
+    if (key !== null && this.#refers(target, names))
+      return heldCell(target, checkKey(target, key), relation.referenced, place, this.#guard);
+    const row = key === null ? this.create(target, payload, place) : this.#upsert(target, key, payload, names, place);
+    return linkTo(row, payload, relation, field, place, this.#guard);
   }
 
   #related(target: Collection, payload: Payload, place: string): Cell {
@@ -245,10 +245,15 @@ class Walker {
 
   #existing(target: Collection, key: unknown, payload: Payload, place: string): Cell {
     const names = namesOf(target, payload);
-    // Who may not make the item only refers to it.
-    const refers = this.#guard && names.length === 0 && !this.#guard.covers('create', target, [target.primaryKey.name]);
-    if (refers) return { kind: 'value', value: checkKey(target, key) };
+    if (this.#refers(target, names)) return { kind: 'value', value: checkKey(target, key) };
     return { kind: 'value', value: this.#upsert(target, key, payload, names, place).key };
+  }
+
+  /** Who says nothing of an item but its key, and may not make it, only refers to it. */
+  #refers(target: Collection, names: readonly string[]): boolean {
+    return (
+      this.#guard !== null && names.length === 0 && !this.#guard.covers('create', target, [target.primaryKey.name])
+    );
   }
 
   #any(row: Row, field: Field, relation: ManyToAny, payload: Payload, value: unknown, place: string): Cell {
@@ -285,7 +290,7 @@ class Walker {
     const foreignKey = fieldOf(target, relation.manyField);
     const link = (child: Row, childPlace: string): void => {
       child.given.add(foreignKey.name);
-      this.rows.set(child, foreignKey, linkTo(row, payload, relation, foreignKey, place), childPlace);
+      this.rows.set(child, foreignKey, linkTo(row, payload, relation, foreignKey, place, this.#guard), childPlace);
     };
     if (value === null || Array.isArray(value)) {
       const entries: unknown[] = value ?? [];

@@ -55,7 +55,7 @@ export interface WriteColumn {
   readonly holdsValues: boolean;
   /** Tables whose new rows the column may refer to. */
   readonly references: readonly string[];
-  /** Rows may take what related rows have under the column that is referred to. */
+  /** Rows may take what related rows have under the column that is referred to: the collection as the caller may read it. */
   readonly held: { readonly collection: Collection; readonly field: Field } | null;
   /** Rows may go behind the last one that this column ties to the same parent. */
   readonly endOf: Field | null;
