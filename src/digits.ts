@@ -16,14 +16,33 @@ export class Digits {
     return this.text;
   }
 
+  /** The mark is for `writtenJson` alone: whoever else asks, as the error texts of GraphQL do, is shown the digits. */
   toJSON(): string {
-    return MARK + this.text;
+    if (!writing) return this.text;
+    writing.mark ??= makeMark();
+    writing.hasLongExponent ||= LONG_EXPONENT.test(this.text);
+    return writing.mark + this.text;
   }
 }
 
-/** Before the text of a number that stands in quotes on its way through JSON. Nobody else can know it. */
-const MARK = `digits ${randomUUID()} `;
-const MARKED = new RegExp(`"${MARK}([^"]*)"`, 'g');
+interface Writing {
+  /** Null as long as no number with digits was met. */
+  mark: string | null;
+  hasLongExponent: boolean;
+}
+
+/** The text that is being written, which takes one call of `JSON.stringify`. */
+let writing: Writing | null = null;
+
+/**
+ * Before the text of a number that stands in quotes on its way through JSON. Each text has its own, and none leaves this file: a string
+ * that begins with a known mark would become JSON of the sender's choice.
+ */
+function makeMark(): string {
+  return `digits ${randomUUID()} `;
+}
+
+const LONG_EXPONENT = /[eE][+-]?0*[1-9]\d{3}/;
 
 /** A number of 16 characters or more, with an exponent, with a fraction that ends with a zero, or a negative zero. */
 const SUSPECT = /(?:^|[\s:,[])-?(?:\d[\d.]{15}|\d[\d.]*[eE]|\d+\.\d*0(?![\d.])|(?<=-)0(?![\d.]))/;
@@ -36,16 +55,26 @@ export function parseJson(text: string): unknown {
 
 /** What `JSON.stringify` writes, with the digits of numbers in their places. */
 export function writeJson(value: unknown): string {
-  const text = JSON.stringify(value);
-  return text?.includes(MARK) ? text.replace(MARKED, '$1') : text;
+  return writtenJson(value).text;
 }
 
-/** Whether a number of the value has an exponent of more than three digits: PostgreSQL would write all of its zeros. */
-export function hasLongExponent(value: unknown): boolean {
-  return LONG_EXPONENT.test(JSON.stringify(value));
+export interface WrittenJson {
+  readonly text: string;
+  /** Whether a number has an exponent of more than three digits: PostgreSQL would write all of its zeros. */
+  readonly hasLongExponent: boolean;
 }
 
-const LONG_EXPONENT = new RegExp(`"${MARK}[^"]*[eE][+-]?0*[1-9]\\d{3}`);
+export function writtenJson(value: unknown): WrittenJson {
+  const state: Writing = { mark: null, hasLongExponent: false };
+  writing = state;
+  try {
+    const text = JSON.stringify(value);
+    const { mark, hasLongExponent } = state;
+    return { text: mark === null ? text : text.replace(new RegExp(`"${mark}([^"]*)"`, 'g'), '$1'), hasLongExponent };
+  } finally {
+    writing = null;
+  }
+}
 
 /** A number where it says the same as the text, else its digits. */
 export function readNumber(text: string): number | Digits {
@@ -53,6 +82,7 @@ export function readNumber(text: string): number | Digits {
 }
 
 function parseDigits(text: string): unknown {
+  const mark = makeMark();
   let rewritten = '';
   let taken = 0;
   let position = 0;
@@ -69,13 +99,13 @@ function parseDigits(text: string): unknown {
     NUMBER.lastIndex = position;
     const token = NUMBER.exec(text)?.[0] ?? '';
     if (token !== '' && !isExact(token)) {
-      rewritten += `${text.slice(taken, position)}"${MARK}${token}"`;
+      rewritten += `${text.slice(taken, position)}"${mark}${token}"`;
       taken = position + token.length;
     }
     position += Math.max(token.length, 1);
   }
   return JSON.parse(rewritten + text.slice(taken), (_, value: unknown) =>
-    typeof value === 'string' && value.startsWith(MARK) ? new Digits(value.slice(MARK.length)) : value,
+    typeof value === 'string' && value.startsWith(mark) ? new Digits(value.slice(mark.length)) : value,
   );
 }
 

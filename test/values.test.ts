@@ -367,3 +367,45 @@ t.test('composite values and pairs of an hstore are written as they are shown', 
     t.equal(answer.status, 400, `${JSON.stringify(wrong)}: ${answer.text}`);
   }
 });
+
+t.test(
+  "how numbers keep their digits is nobody else's business: no answer tells it, no string is taken for one",
+  async (t) => {
+    const answers: string[] = [];
+    const tell = async (query: string, value: string): Promise<string> => {
+      const { text } = await send('POST', '/graphql', `{"query":${JSON.stringify(query)},"variables":{"x":${value}}}`);
+      answers.push(text);
+      return text;
+    };
+    const included = 'query ($x: Boolean!) { __typename @include(if: $x) }';
+    t.ok((await tell(included, '1.50')).includes('got invalid value 1.50'));
+    await tell(included, `{"a":[${LONG}]}`);
+    await tell('query ($x: String) { numbers(search: $x) { id } }', '1.50');
+    await tell('query ($x: create_numbers_input) { numbers { id } }', LONG);
+    await tell('mutation ($x: ID!) { delete_numbers_item(id: $x) { id } }', '1.50');
+    for (const body of [`{"exact":true,"doc":${LONG}}`, `{"big":[${LONG}]}`, '{"id":{"a":1.50}}', `[${LONG}]`])
+      answers.push((await send('POST', '/items/numbers', body)).text);
+    for (const text of answers) t.notMatch(text, /digits [0-9a-f-]{36}/, text);
+
+    const marks = answers.flatMap((text) => text.match(/digits [0-9a-f-]{36} /g) ?? []);
+    const word = `${marks[0] ?? 'digits 00000000-0000-4000-8000-000000000000 '}1,"big":"5`;
+    const created = await send('POST', '/items/numbers', `{"exact":1.50,"words":${JSON.stringify(word)}}`);
+    t.match(created.json, { data: { words: word, big: null } }, created.text);
+    const plain = `${marks[0] ?? 'digits 00000000-0000-4000-8000-000000000000 '}7`;
+    const document = await send('POST', '/items/numbers', `{"doc":[1.50,${JSON.stringify(plain)}]}`);
+    t.match(document.json, { data: { doc: [1.5, plain] } }, document.text);
+
+    const compared = 'query ($x: JSON) { numbers(filter: {doc: {_eq: $x}}) { doc } }';
+    await sql`insert into numbers (doc) values ('[2.50]'), ('["2.50"]')`;
+    for (let round = 0; round < 3; round++)
+      for (const [value, shown] of [
+        ['[2.50]', [2.5]],
+        ['["2.50"]', ['2.50']],
+      ] as const)
+        t.match(
+          JSON.parse(await tell(compared, value)),
+          { data: { numbers: [{ doc: shown }] } },
+          `remembered: ${value}`,
+        );
+  },
+);

@@ -4,6 +4,7 @@
  */
 import { type GraphQLSchema, getVariableValues, type OperationDefinitionNode } from 'graphql';
 import { LRUCache } from 'lru-cache';
+import { writeJson } from '../digits.js';
 import type { ParseLimits } from '../request/query.js';
 import { Remembered } from '../request/remembered.js';
 import { asksForSchema, chooseOperation, type Document, readDocument } from './document.js';
@@ -102,8 +103,7 @@ export class Operations {
       const raw = { variables: this.#coerce(prepared, request), given: request.variables, whole: prepared.whole };
       return readQueryOperation(document, operation, raw, this.#parse);
     };
-    if (definitions.length > 0)
-      return this.#readings.get(`${prepared.number} ${JSON.stringify(request.variables)}`, read);
+    if (definitions.length > 0) return this.#readings.get(`${prepared.number} ${writeJson(request.variables)}`, read);
     const reading = read();
     if (sizeOf(reading) < SMALL) prepared.reading = reading;
     return reading;

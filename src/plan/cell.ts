@@ -1,6 +1,6 @@
 /** Values of a payload, checked against their columns and written as PostgreSQL reads them from JSON. */
 import { createHash } from 'node:crypto';
-import { Digits, hasLongExponent, writeJson } from '../digits.js';
+import { Digits, writeJson, writtenJson } from '../digits.js';
 import { failedValidation, invalidPayload } from '../errors.js';
 import type { Column, Field } from '../mirror/model.js';
 import { fits, isWithin, NOT_FINITE, NUMBER, RANGES, UUID } from '../sql/codec.js';
@@ -122,8 +122,9 @@ function checkArray(value: unknown, field: Field, column: Column, path: string):
 /** `jsonb` keeps texts, which cannot hold NUL; `json` keeps what was written. */
 function checkJson(value: unknown, column: Column, path: string): unknown {
   try {
-    if (hasLongExponent(value)) throw misfit(path, 'a JSON value whose numbers have exponents of at most three digits');
-    if (!/\\u0000|\\ud[89a-f]/i.test(JSON.stringify(value)) || column.base_type !== 'jsonb') return value;
+    const { text, hasLongExponent } = writtenJson(value);
+    if (hasLongExponent) throw misfit(path, 'a JSON value whose numbers have exponents of at most three digits');
+    if (!/\\u0000|\\ud[89a-f]/i.test(text) || column.base_type !== 'jsonb') return value;
   } catch (error) {
     throw error instanceof RangeError ? misfit(path, 'a JSON value that is less deep') : error;
   }

@@ -1,4 +1,5 @@
 /** What the rows of a list have in common: the columns of their statement, and the text that stands for its shape. */
+import { writeJson } from '../digits.js';
 import type { Collection, Field } from '../mirror/model.js';
 import { inSlices, Pace } from '../pace.js';
 import type { Marks } from './guard.js';
@@ -12,7 +13,7 @@ export function isSame(one: Cell | undefined, other: Cell | undefined): boolean 
   if (one?.kind === 'held' && other?.kind === 'held') return String(one.key) === String(other.key);
   if (one?.kind === 'caller' && other?.kind === 'caller') return one.plan.text === other.plan.text;
   if (one?.kind !== 'value' || other?.kind !== 'value') return false;
-  return JSON.stringify(one.value) === JSON.stringify(other.value);
+  return writeJson(one.value) === writeJson(other.value);
 }
 
 export interface Judgement {

@@ -1,4 +1,5 @@
 /** Root fields that REST routes carry out: the route gets a request of its own, in the name of the same client. */
+import { writeJson } from '../digits.js';
 import { type Call, show } from '../graphql/calls.js';
 import type { Exchange } from '../http/exchange.js';
 import { LATER, type Outcome, type Reply } from '../http/reply.js';
@@ -60,7 +61,9 @@ function requestFor(
     staged: () => {},
     settle,
     refuse,
-    json: async () => body,
+    // Read as the route would read it: most take plain numbers.
+    json: async (parse: (text: string) => unknown = JSON.parse) =>
+      body === undefined ? undefined : parse(writeJson(body)),
   };
   return new Proxy(exchange, {
     get: (target, name) => {
