@@ -73,6 +73,41 @@ t.test('what is too large to be shown was written all the same', async (t) => {
   }
 });
 
+t.test(
+  'where the result is read before the commit, one that is too large is refused and nothing is written',
+  async (t) => {
+    const service = await startTestService({ databaseUrl, MAX_RESPONSE_SIZE: '64kb' });
+    const body = 'y'.repeat(100_000);
+    const written = async (): Promise<unknown> =>
+      (await sql`select count(*) from children where body = ${body}`.values()).flat();
+    const before = await written();
+    const mutation = 'mutation($body: String) { create_children_item(data: { body: $body }) { body } }';
+    const cases: [string, string, unknown, Record<string, string>][] = [
+      ['POST', '/items/children', { body }, { 'idempotency-key': 'large' }],
+      ['POST', '/items/children', { id: 100_000, body }, {}],
+      ['PATCH', '/items/children', { keys: [1], data: { body } }, {}],
+      ['PATCH', '/items/children', { query: { filter: { id: { _eq: 1 } } }, data: { body } }, {}],
+      ['POST', '/graphql', { query: mutation, variables: { body } }, {}],
+      ['POST', '/roles', { name: 'large', description: body }, {}],
+    ];
+    for (const [method, path, payload, headers] of cases) {
+      const options = { headers: { ...JSON_HEADERS, ...headers }, body: JSON.stringify(payload) };
+      const answer = await request(service, method, path, options);
+      const said = `${method} ${path} ${JSON.stringify(payload).slice(0, 60)}`;
+      t.match(answer.text.slice(0, 600), /MAX_RESPONSE_SIZE/, said);
+      t.equal(answer.status, path === '/graphql' ? 200 : 400, said);
+    }
+    t.strictSame(await written(), before);
+    t.strictSame([...(await sql`select id from service_roles where name = 'large'`)], []);
+    const done = await request(service, 'POST', '/items/children', {
+      headers: JSON_HEADERS,
+      body: JSON.stringify({ body }),
+    });
+    t.equal(done.status, 204, 'else it is carried out');
+    t.notSame(await written(), before);
+  },
+);
+
 t.test('a write whose row nobody looks at is done, however large the row is', async (t) => {
   await sql`create table marks (id uuid primary key default gen_random_uuid(), name text)`;
   const service = await startTestService({ databaseUrl, MAX_RESPONSE_SIZE: '64kb', RESPONSE_MEMORY: '64kb' });
