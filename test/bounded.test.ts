@@ -1,8 +1,19 @@
 /** Answers have a largest size, all of them together a memory; and a pattern for passwords cannot block anybody. */
+import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { makeCaller } from './callers.js';
-import { type Answer, connectSql, createLibrary, get, request, startDatabase, startTestService } from './support.js';
+import {
+  ADMIN_TOKEN,
+  type Answer,
+  connectSql,
+  createLibrary,
+  get,
+  request,
+  startDatabase,
+  startTestService,
+  waitFor,
+} from './support.js';
 
 const JSON_HEADERS = { 'content-type': 'application/json' };
 const LISTS = ['one', 'two', 'three', 'four'];
@@ -139,6 +150,51 @@ t.test('large answers share a memory', { timeout: 100_000 }, async (t) => {
   t.ok(statuses.includes(200), 'some found room');
   for (let turn = 0; turn < 5; turn++)
     t.match(await get(service, `/items/parents/1?${LARGE}`), { status: 200 }, 'the memory is given back');
+});
+
+t.test('several mutations have one largest size together, and what is too large is not written', async (t) => {
+  const service = await startTestService({ databaseUrl, MAX_RESPONSE_SIZE: '8mb' });
+  const mutate = (name: string, ...keys: number[]): Promise<Answer> => {
+    const steps = keys.map(
+      (key, n) =>
+        `s${n}: update_parents_item(id: ${key}, data: {name: "${name}"}) { name children(limit: -1) { body } }`,
+    );
+    const body = JSON.stringify({ query: `mutation { ${steps.join(' ')} }` });
+    return request(service, 'POST', '/graphql', { headers: JSON_HEADERS, body });
+  };
+  const small = await mutate('two', 1, 2);
+  t.match(small.json, { data: { s0: { name: 'two' }, s1: { name: 'two' } } });
+  const large = await mutate('three', 1, 2, 3);
+  t.match(large.text.slice(0, 1_000), /MAX_RESPONSE_SIZE/);
+  const rows = await sql`select name from parents where id < 4 order by id`;
+  t.notOk(rows.some(({ name }) => name === 'three'));
+});
+
+t.test('the answer to a write has its memory until the client has read it', { timeout: 60_000 }, async (t) => {
+  const service = await startTestService({
+    databaseUrl,
+    WORKERS: '1',
+    MAX_RESPONSE_SIZE: '16mb',
+    RESPONSE_MEMORY: '16mb',
+  });
+  const read = async (): Promise<number> => (await get(service, `/items/parents/2?${LARGE}`)).status;
+  t.equal(await read(), 200);
+  const { hostname, port } = new URL(service.url);
+  const client = connect(Number(port), hostname).pause();
+  t.teardown(() => client.destroy());
+  const body = '{"name":"unread"}';
+  const head = [
+    `PATCH /items/parents/1?${LARGE} HTTP/1.1`,
+    `Host: ${hostname}`,
+    `Authorization: Bearer ${ADMIN_TOKEN}`,
+    'Content-Type: application/json',
+    `Content-Length: ${body.length}`,
+  ];
+  client.write(`${head.join('\r\n')}\r\n\r\n${body}`);
+  await waitFor(async () => (await sql`select from parents where name = 'unread'`).length > 0, 20_000);
+  await waitFor(async () => (await read()) === 503, 20_000);
+  client.destroy();
+  await waitFor(async () => (await read()) === 200, 20_000);
 });
 
 t.test('a pattern for passwords that takes for ever', { timeout: 60_000 }, async (t) => {

@@ -25,13 +25,14 @@ const DECODERS: Readonly<Record<number, (text: string) => unknown>> = {
   1184: asDate,
 };
 
-/** Keeps the first cell of the last row, as the bytes PostgreSQL wrote. */
+/** Keeps the first cell of the last row, as the bytes PostgreSQL wrote: a large one in the memory in which it arrived. */
 export class CellDecoder {
   cell: Buffer | null = null;
 
-  row(message: Buffer, start: number): void {
+  row(message: Buffer, start: number, owned: boolean): void {
     const length = message.readInt32BE(start + 2);
-    this.cell = length < 0 ? null : Buffer.from(message.subarray(start + 6, start + 6 + length));
+    const cell = length < 0 ? null : message.subarray(start + 6, start + 6 + length);
+    this.cell = cell === null || owned ? cell : Buffer.from(cell);
   }
 }
 

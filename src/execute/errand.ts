@@ -26,7 +26,8 @@ export interface Errand {
 /** Reads the bodies of messages; those that describe the columns where it wants to know them. */
 export interface Decoder {
   describe?(message: Buffer, start: number): void;
-  row(message: Buffer, start: number): void;
+  /** `owned` says that nobody else uses the memory of the message. */
+  row(message: Buffer, start: number, owned: boolean): void;
 }
 
 /** Less than what is written to a client in pieces, later. */

@@ -348,7 +348,7 @@ export class Wire implements Receiver, Watched {
   #row({ errands, position }: OnItsWay, message: Buffer, start: number, owned: boolean): void {
     const errand = errands[position];
     if (errand?.decoder) {
-      errand.decoder.row(message, start);
+      errand.decoder.row(message, start, owned);
       return;
     }
     const columns = message.readInt16BE(start);

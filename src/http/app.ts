@@ -2,6 +2,7 @@
 import { performance } from 'node:perf_hooks';
 import type { Config } from '../config.js';
 import { invalidPayload, invalidQuery, isUnavailable } from '../errors.js';
+import { type Room, SMALL } from '../execute/room.js';
 import type { Observer } from '../observe.js';
 import { holdBody } from './body.js';
 import { createCompression } from './compress.js';
@@ -30,10 +31,13 @@ export interface HttpOptions {
   readonly place: Place;
   /** Null for none. */
   readonly limit: Limit | null;
+  /** Memory for large answers: each has its part until it has left. */
+  readonly room: Room;
   readonly observe: Observer;
 }
 
-export async function listen(router: Router, { config, place, limit, observe }: HttpOptions): Promise<HttpServer> {
+export async function listen(router: Router, options: HttpOptions): Promise<HttpServer> {
+  const { config, place, limit, room, observe } = options;
   const uws = await loadSockets(config.MAX_URL_SIZE);
   const app = uws.App();
   const cors = createCors(config);
@@ -76,6 +80,8 @@ export async function listen(router: Router, { config, place, limit, observe }: 
       );
   };
   const reply = (exchange: Exchange, plain: Reply): void => {
+    const { body } = plain;
+    if (typeof body === 'object' && body.length > SMALL) exchange.onDone = room.held(body.length);
     const encoded = compression ? compression.encode(exchange, plain) : plain;
     if (!(encoded instanceof Promise)) send(exchange, encoded);
     else

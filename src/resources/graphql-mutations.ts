@@ -2,6 +2,7 @@
 
 import { onlyUser } from '../access/identity.js';
 import { ServiceError } from '../errors.js';
+import { BatchRoom, type Room } from '../execute/room.js';
 import type { Shown, Writer, Writes } from '../execute/writes.js';
 import type { Call } from '../graphql/calls.js';
 import { FieldFailure, type ResponseError, responseError } from '../graphql/failure.js';
@@ -10,15 +11,29 @@ import { shapeOf } from '../request/rest.js';
 import type { Key } from '../request/write.js';
 import type { Called } from './graphql-services.js';
 
-/** The body of the answer. If a step fails nothing has happened, so the whole operation has failed, and says which step. */
-export async function runMutation({ steps }: MutationReading, writes: Writes, writer: Writer): Promise<Buffer> {
+/**
+ * The body of the answer. If a step fails nothing has happened, so the whole operation has failed, and says which step. What the
+ * steps show has one size and one memory together: what is more is refused before anything is committed.
+ */
+export async function runMutation(
+  { steps }: MutationReading,
+  writes: Writes,
+  writer: Writer,
+  room: Room,
+): Promise<Buffer> {
+  const held = new BatchRoom(room);
   let current: MutationStep | undefined;
   try {
     const results = await writes.together(writer.caller, async (joined) => {
+      // It may be tried again.
+      held.clear();
       const done: Buffer[] = [];
       for (const step of steps) {
         current = step;
-        done.push(await carryOut(step, joined, writer));
+        const result = await carryOut(step, joined, writer);
+        const refused = held.receive(result.length);
+        if (refused) throw refused;
+        done.push(result);
       }
       current = undefined;
       return done;
@@ -26,6 +41,8 @@ export async function runMutation({ steps }: MutationReading, writes: Writes, wr
     return bodyOf(steps, results);
   } catch (error) {
     throw current ? new FieldFailure(error, current.place) : error;
+  } finally {
+    held.clear();
   }
 }
 

@@ -5,7 +5,6 @@ import { sightOf } from '../access/sight.js';
 import { methodNotAllowed, ServiceError } from '../errors.js';
 import type { Waiter } from '../execute/queue.js';
 import type { Compiled, Reads } from '../execute/reads.js';
-import { SMALL } from '../execute/room.js';
 import type { Writes } from '../execute/writes.js';
 import { DocumentFailure, FieldFailure, type FieldPlace, responseError } from '../graphql/failure.js';
 import { type Operations, UnsafeMethod } from '../graphql/operations.js';
@@ -90,7 +89,7 @@ async function answer(exchange: Exchange, services: GraphqlServices, scope: Root
       return withCalled(success(body, negotiated), called);
     }
     if (reading.kind === 'mutation') {
-      const body = await runMutation(reading, services.writes, writerOf(exchange, identity));
+      const body = await runMutation(reading, services.writes, writerOf(exchange, identity), services.reads.room);
       exchange.staged('execute');
       return success(body, negotiated);
     }
@@ -130,9 +129,8 @@ class QueryWaiter implements Waiter {
   }
 
   take(body: Buffer | null): void {
-    const { exchange, negotiated, reads } = this.#query;
+    const { exchange, negotiated } = this.#query;
     exchange.staged('execute');
-    if (body !== null && body.length > SMALL) exchange.onDone = reads.room.held(body.length);
     exchange.settle(success(body ?? '', negotiated));
   }
 

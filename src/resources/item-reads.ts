@@ -5,7 +5,6 @@ import { parseJson } from '../digits.js';
 import { forbidden, invalidQuery } from '../errors.js';
 import type { Waiter } from '../execute/queue.js';
 import type { Compiled, Reads } from '../execute/reads.js';
-import { SMALL } from '../execute/room.js';
 import { isHeld } from '../http/compress.js';
 import type { Exchange } from '../http/exchange.js';
 import { JSON_TYPE, jsonText, LATER, type Outcome, type Produce, type Reply } from '../http/reply.js';
@@ -71,7 +70,7 @@ function answerCompiled(
   if (explain) return explainItems(parsed, compiled, identity, reads, explain === 'explain=analyze');
   if (parsed.format) return exportItems(parsed, parsed.format, compiled, identity, reads);
   if (compiled.stream) return streamItems(parsed, compiled, identity, reads);
-  reads.answer(parsed, compiled, identity, new ItemsWaiter(exchange, identity, reads));
+  reads.answer(parsed, compiled, identity, new ItemsWaiter(exchange, identity));
   return LATER;
 }
 
@@ -79,12 +78,10 @@ function answerCompiled(
 class ItemsWaiter implements Waiter {
   readonly #exchange: Exchange;
   readonly #identity: Identity;
-  readonly #reads: Reads;
 
-  constructor(exchange: Exchange, identity: Identity, reads: Reads) {
+  constructor(exchange: Exchange, identity: Identity) {
     this.#exchange = exchange;
     this.#identity = identity;
-    this.#reads = reads;
   }
 
   get aborted(): boolean {
@@ -97,7 +94,6 @@ class ItemsWaiter implements Waiter {
 
   take(body: Buffer | null): void {
     this.#exchange.staged('execute');
-    if (body !== null && body.length > SMALL) this.#exchange.onDone = this.#reads.room.held(body.length);
     if (body === null) this.#exchange.refuse(forbidden());
     else this.#exchange.settle(taggedReply(this.#exchange, body));
   }

@@ -44,8 +44,13 @@ export class Alone implements Threads {
       health: this.health,
     };
     this.#serving = await createServing(config, core, shared, this.#observe);
-    const options = { config, place: placeOf(config), limit: limits.requests, observe: this.#observe };
-    this.#http = await listen(this.#serving.router, options);
+    this.#http = await listen(this.#serving.router, {
+      config,
+      place: placeOf(config),
+      limit: limits.requests,
+      room: core.database.room,
+      observe: this.#observe,
+    });
     url = urlOf(config, this.#http.port);
     return url;
   }
