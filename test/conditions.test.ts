@@ -92,3 +92,51 @@ t.test('sort takes aliases', async (t) => {
   const searched = await search({ fields: ['id'], alias: { t: 'title' }, sort: ['-t'] });
   t.strictSame(ids(searched), direct, 'SEARCH');
 });
+
+t.test('a write by a query whose conditions hold of every item is 400 and changes nothing', async (t) => {
+  const send = (method: string, collection: string, value: object): Promise<Answer> => {
+    const body = JSON.stringify(value);
+    // Without its length a body of DELETE would not be taken for one.
+    const headers = { 'content-type': 'application/json', 'content-length': String(Buffer.byteLength(body)) };
+    return request(service, method, `/items/${collection}`, { headers, body });
+  };
+  const refused = { status: 400, json: { errors: [{ message: /needs a filter, a search or a limit/ }] } };
+  const queries: Record<string, object> = {
+    'no filter': { filter: {} },
+    'sort alone': { sort: ['id'] },
+    '_or: []': { filter: { _or: [] } },
+    '_and: []': { filter: { _and: [] } },
+    '_and: [{}]': { filter: { _and: [{}] } },
+    '_or with an empty branch': { filter: { _or: [{}, { id: { _eq: 1 } }] } },
+    'empty lists inside each other': { filter: { _and: [{ _or: [] }, { _and: [{ _or: [{}] }] }] } },
+    'a field without operators': { filter: { id: {} } },
+    'a field with an empty _or': { filter: { id: { _or: [] } } },
+    'a relation to one': { filter: { author: {} } },
+    'a field of a relation to one': { filter: { author: { name: {} } } },
+    'a relation to several': { filter: { comments: {} } },
+    _json: { filter: { meta: { _json: {} } } },
+    '_json with an empty branch': { filter: { meta: { _json: { _or: [{}, { k: { _eq: 1 } }] } } } },
+    'a filter as text': { filter: '{"_or":[]}' },
+    'a search of spaces': { search: '  ' },
+    'an empty search': { search: '' },
+    'an empty limit': { limit: '' },
+  };
+  const rows = async (): Promise<unknown> => (await get(service, '/items/articles?fields=id,title&limit=-1')).json;
+  const before = await rows();
+  for (const [name, query] of Object.entries(queries)) {
+    t.match(await send('PATCH', 'articles', { query, data: { title: 'changed' } }), refused, `PATCH: ${name}`);
+    t.match(await send('DELETE', 'articles', { query }), refused, `DELETE: ${name}`);
+  }
+  t.strictSame(await rows(), before);
+
+  const emptied = { filter: { _or: [] } };
+  t.match(await search({ ...emptied, fields: ['id'] }), { status: 200 }, 'a read is not restricted by it');
+  const all = await send('PATCH', 'articles', { query: { ...emptied, limit: -1 }, data: { title: 'all' } });
+  t.equal((all.json as { data: unknown[] }).data.length, (before as { data: unknown[] }).data.length, 'limit: -1');
+  t.match(
+    await send('PATCH', 'articles', { query: emptied, data: { title: 'x' } }),
+    refused,
+    'after the same with a limit',
+  );
+  t.match(await send('DELETE', 'comments', { query: { filter: { id: { _eq: 2 } } } }), { status: 204 });
+});

@@ -69,7 +69,7 @@ function planRow(filter: Filter, place: Place): Condition {
 }
 
 /** An empty `_or` restricts nothing, as an empty `_and` does; one branch that always holds makes the whole hold. */
-function combine(kind: 'and' | 'or', filters: readonly Filter[], plan: (filter: Filter) => Condition): Condition {
+function combine<Part>(kind: 'and' | 'or', filters: readonly Part[], plan: (filter: Part) => Condition): Condition {
   const conditions = filters.map(plan);
   if (conditions.length === 0 || (kind === 'or' && conditions.some(isAlways))) return ALWAYS;
   return conditions.length === 1 ? (conditions[0] as Condition) : { kind, conditions };
@@ -243,8 +243,7 @@ function planValue(filter: Filter, operand: OperandPlan, place: Place): Conditio
 
 function planJson(filter: JsonFilter, field: Field, through: readonly Step[], model: Model): Condition {
   if (filter.kind !== 'path') {
-    const conditions = filter.filters.map((each) => planJson(each, field, through, model));
-    return conditions.length === 0 ? ALWAYS : { kind: filter.kind, conditions };
+    return combine(filter.kind, filter.filters, (each) => planJson(each, field, through, model));
   }
   const operand: OperandPlan = {
     kind: 'json',

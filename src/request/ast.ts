@@ -22,8 +22,8 @@ export type Target =
   | { readonly kind: 'keys'; readonly keys: Slot }
   /** Items that were just written, in the order of their keys. */
   | { readonly kind: 'written'; readonly keys: Slot }
-  /** Items that are about to be written. */
-  | { readonly kind: 'selected' };
+  /** Items that are about to be written; `limited` where the query says how many. */
+  | { readonly kind: 'selected'; readonly limited: boolean };
 
 export interface Query {
   /** Null stands for everything at this level. */

@@ -62,11 +62,13 @@ export function parseReadBack(
 
 /** The keys of the items that a query selects; it has no limit unless it names one. */
 export function parseSelection(collection: string, query: Input, key: string, limits: ParseLimits): Parsed {
-  const { filter, search, sort, limit = -1, offset, page } = query;
+  const { filter, search, sort, offset, page } = query;
+  const limited = query.limit !== undefined && query.limit !== '';
+  const limit = limited ? query.limit : -1;
   const context = { values: new ValueList(limits.nodes), limits: { ...limits, wholeRows: Number.MAX_SAFE_INTEGER } };
   return finish(
     collection,
-    { kind: 'selected' },
+    { kind: 'selected', limited },
     { filter, search, sort, limit, offset, page, fields: [key] },
     { ...context, typed: true },
   );
