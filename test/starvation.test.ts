@@ -1,7 +1,7 @@
 /**
  * A hostile client with every right but administration and eight connections, within the default limits: others are still
- * served in time, and the process stays small. It says something only where the machine does nothing else, so it is
- * no part of the suite: `TAP_TIMEOUT=300 node dist/test/starvation.js` runs it, HOSTILE_SECONDS for so long. The figures are printed.
+ * served in time, and the process stays small. The figures are printed. In the suite other files run beside it, so that the bound
+ * is loose and the time short; `HOSTILE_SECONDS=60 node dist/test/run.js starvation`, with nothing beside it, is the real one.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -13,12 +13,12 @@ import { packagePath } from '../src/files.js';
 import { makeCaller } from './callers.js';
 import { ADMIN_TOKEN, connectSql, createLibrary, get, request, startDatabase, waitFor } from './support.js';
 
-const SECONDS = Number(process.env.HOSTILE_SECONDS ?? 60);
+const ALONE = process.env.HOSTILE_SECONDS !== undefined;
+const SECONDS = Number(process.env.HOSTILE_SECONDS ?? 8);
 
 const CONNECTIONS = 8;
-/** Milliseconds, and how many times the time without an attack where the machine itself is slow. */
-const LONGEST = 250;
-const TIMES = 8;
+/** Milliseconds: what 99 of 100 reads by key may take. */
+const LONGEST = ALONE ? 250 : 3_000;
 /** MiB. */
 const MOST_MEMORY = 512;
 
@@ -204,7 +204,7 @@ t.test(`${SECONDS} s of attacks`, { timeout: SECONDS * 1_000 + 120_000 }, async 
     `by key: p50 ${p50.toFixed(1)} ms, p99 ${p99.toFixed(1)} ms of ${taken.length}; calm p99 ${before.toFixed(1)} ms`,
   );
   t.comment(`memory: ${most.toFixed(0)} MiB at most`);
-  t.ok(p99 < LONGEST || p99 < before * TIMES, `p99 ${p99.toFixed(1)} ms, ${before.toFixed(1)} ms without an attack`);
+  t.ok(p99 < LONGEST, `p99 ${p99.toFixed(1)} ms, ${before.toFixed(1)} ms without an attack`);
   t.ok(most < MOST_MEMORY, `${most.toFixed(0)} MiB`);
   t.equal(answers.size, kinds.length, 'all attacks were made');
   t.match(await get(service, '/items/articles/1?fields=id', { token: honest.token }), { status: 200 });
