@@ -154,6 +154,37 @@ t.test('an instance that stops answers what it has begun and takes no more', asy
   await t.rejects(get(watched, '/ping'), { code: 'ECONNREFUSED' });
 });
 
+t.test('health says that reads wait for a connection, and that they wait in vain', async (t) => {
+  const busy = await startTestService({
+    databaseUrl,
+    ADMIN_PORT: '0',
+    WORKERS: '1',
+    DATABASE_POOL_SIZE: '1',
+    DATABASE_WAIT_TIMEOUT: '3s',
+    COHORTS: 'false',
+  });
+  const watched = { url: busy.adminUrl ?? '' };
+  const sql = connectSql(databaseUrl);
+  t.teardown(() => sql.end());
+  const seen = async (): Promise<string> => {
+    const { json } = await get(watched, '/health');
+    const { checks } = json as { checks: Record<string, { status: string }[]> };
+    return String(checks['database:readConnections']?.[0]?.status);
+  };
+  t.equal(await seen(), 'ok');
+  const reads = await sql.begin(async (held) => {
+    await held`lock table tags in access exclusive mode`;
+    const started = [1, 2, 3].map((key) => get(busy, `/items/tags/${key}?fields=id`));
+    await waitFor(async () => (await seen()) === 'degraded', 10_000);
+    await waitFor(async () => (await seen()) === 'error', 10_000);
+    return { started };
+  });
+  const answers = await Promise.all(reads.started);
+  t.strictSame(answers.map(({ status }) => status).sort(), [200, 503, 503]);
+  t.equal(await seen(), 'ok', 'with the next answer it is over');
+  await busy.stop();
+});
+
 t.test('without its database an instance is not ready, and then is again', async (t) => {
   const fragile = await startDatabase();
   const lonely = await startTestService({ databaseUrl: await createLibrary(fragile, 'fragile'), ADMIN_PORT: '0' });

@@ -24,6 +24,8 @@ export class Cohorts {
   readonly sizes = new Float64Array(MOST_MEMBERS + 1);
   /** Cohorts whose members were sent once more, each alone. */
   parted = 0;
+  /** Whether some have waited in vain, and nothing was answered since. */
+  isStarved = false;
   readonly #lanes: Lanes;
   readonly #mostMembers: number;
   readonly #queues = new WeakMap<Shape, Queue>();
@@ -133,7 +135,10 @@ export class Cohorts {
     this.sizes[members.length] = (this.sizes[members.length] as number) + 1;
     const end: End = (error, unsent, parted) => {
       const time = queue.arrive(members.length, lane, now);
-      if (!unsent) queue.learn(time, members.length, lane, error !== null);
+      if (!unsent) {
+        this.isStarved = false;
+        queue.learn(time, members.length, lane, error !== null);
+      }
       if (lane.load === 0) this.#lanes.release(lane, !unsent);
       const again = unsent && !parted && this.#mayReturn(members);
       if (again) {
@@ -162,8 +167,10 @@ export class Cohorts {
 
   #expire(): void {
     for (const queue of this.#turns)
-      for (const member of queue.takeExpired(this.#sweeps - this.#waitSweeps))
+      for (const member of queue.takeExpired(this.#sweeps - this.#waitSweeps)) {
+        this.isStarved = true;
         member.fail(serviceUnavailable('database', 'All connections are taken', { option: 'DATABASE_WAIT_TIMEOUT' }));
+      }
   }
 
   /** Where a connection could not be opened, another one may do. Those that are only being opened are waited for once. */

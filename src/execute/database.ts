@@ -59,6 +59,9 @@ const AS_WRITTEN = Object.fromEntries(
 
 export type PoolName = 'read' | 'write' | 'stream' | 'import' | 'catalog' | 'own';
 
+/** Reads that wait for a connection, and the connections that they have. */
+export type ReadQueue = Pick<PoolState, 'busy' | 'waiting' | 'isStarved'>;
+
 /** All connections but those for reads, which take turns statement by statement. */
 interface Pools {
   /** For statements of our own, which are few: who a token belongs to, logins, explanations. */
@@ -79,6 +82,8 @@ export class Database implements Pools {
   system: string;
   /** For reads of requests. */
   readonly wires: readonly Wire[];
+  /** Who has them and who waits for them: told by who sends the reads, where somebody does. */
+  readQueue: ReadQueue | null = null;
   readonly own: Pool<Session>;
   readonly sessions: Pool<Session>;
   readonly streams: Pool<StreamConnection>;
@@ -182,11 +187,11 @@ export class Database implements Pools {
     return {
       read: {
         most: this.wires.length,
-        busy: count('busy'),
+        busy: this.readQueue?.busy ?? count('busy'),
         idle: count('idle'),
         opening: count('opening'),
-        waiting: 0,
-        isStarved: false,
+        waiting: this.readQueue?.waiting ?? 0,
+        isStarved: this.readQueue?.isStarved ?? false,
       },
       write: this.sessions.connections,
       stream: this.streams.connections,

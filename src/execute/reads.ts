@@ -111,6 +111,7 @@ export class Reads {
     });
     this.allowance = new Allowance(limits.allowance);
     this.cohorts = new Cohorts(database.wires, limits.cohorts, database.waitTimeout);
+    database.readQueue = this.cohorts;
     mirror.onChange(() => this.#shapes.clear());
   }
 

@@ -155,8 +155,7 @@ function cohortMetrics({ cohorts }: Reads): Metric[] {
 
 function databaseMetrics({ database, reads }: MetricsServices): Metric[] {
   const { cohorts } = reads;
-  const { read, ...others } = database.pools;
-  const pools = { read: { ...read, busy: cohorts.busy, waiting: cohorts.waiting }, ...others };
+  const { pools } = database;
   const of = (state: 'most' | 'busy' | 'idle' | 'waiting'): Value[] =>
     Object.entries(pools).map(([pool, states]) => ({ labels: { pool }, value: states[state] }));
   const sent = {
