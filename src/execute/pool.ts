@@ -48,6 +48,7 @@ const RELIEF = 500;
 interface Waiting<Connection> {
   readonly user: string;
   readonly give: (connection: Connection) => void;
+  readonly refuse: (reason: Error) => void;
 }
 
 /** Milliseconds after which a connection is renewed: what PostgreSQL keeps for it grows. */
@@ -71,6 +72,7 @@ export class Pool<Connection extends Pooled> {
   /** With the time at which each is to be renewed. */
   readonly #all = new Map<Connection, number>();
   #isStarved = false;
+  #isClosed = false;
 
   /** `waitTimeout` in milliseconds. */
   constructor(max: number, waitTimeout: number, make: Make<Connection>, relieve: Relieve<Connection> | null = null) {
@@ -103,11 +105,15 @@ export class Pool<Connection extends Pooled> {
     }
   }
 
+  /** Who waits is told at once: nothing is opened any more. */
   async close(grace: number): Promise<void> {
+    this.#isClosed = true;
+    for (const { refuse } of this.#waiting.splice(0)) refuse(stopped());
     await Promise.all([...this.#all.keys()].map((connection) => connection.close(grace)));
   }
 
   #acquire(user: string): Connection | Promise<Connection> {
+    if (this.#isClosed) throw stopped();
     const idle = this.#idle.pop();
     if (idle) return idle.isDoubtful ? this.#prove(idle, user) : idle;
     return this.#all.size < this.#max ? this.#open() : this.#wait(user);
@@ -126,11 +132,15 @@ export class Pool<Connection extends Pooled> {
         clearTimeout(timer);
         resolve(connection);
       };
-      const waiting = { user, give };
+      const refuse = (reason: Error): void => {
+        clearTimeout(timer);
+        reject(reason);
+      };
+      const waiting = { user, give, refuse };
       const timer = setTimeout(() => {
         this.#waiting.splice(this.#waiting.indexOf(waiting), 1);
         this.#isStarved = true;
-        reject(serviceUnavailable('database', 'All connections are taken', { option: 'DATABASE_WAIT_TIMEOUT' }));
+        refuse(serviceUnavailable('database', 'All connections are taken', { option: 'DATABASE_WAIT_TIMEOUT' }));
       }, this.#waitTimeout);
       this.#waiting.push(waiting);
       if (this.#relieve) this.#relief ??= setInterval(() => this.#look(), RELIEF).unref();
@@ -191,4 +201,8 @@ export class Pool<Connection extends Pooled> {
     if (connection.isClean) void connection.close(FAREWELL);
     else connection.destroy();
   }
+}
+
+function stopped(): Error {
+  return serviceUnavailable('database', 'The service stops');
 }
