@@ -6,6 +6,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { digestToken } from '../src/access/tokens.js';
 import { readConfig } from '../src/config.js';
+import { Listener } from '../src/execute/listener.js';
+import type { Session } from '../src/execute/sessions.js';
 import type { Event } from '../src/observe.js';
 import { type Service, startService } from '../src/server.js';
 import { Network } from './network.js';
@@ -109,3 +111,41 @@ t.test(
     t.match(await get(service, '/server/health'), { status: 200, json: { status: 'ok' } });
   },
 );
+
+/** What a connection says of itself, without one: the answer to the first LISTEN behind a loss is held back. */
+t.test('a channel that is asked for while the connection comes back is heard too', async (t) => {
+  const losses: (() => void)[] = [];
+  let [held, isHeld]: [Promise<void>, () => void] = [Promise.resolve(), () => {}];
+  let channels = new Set<string>();
+  const open = (_: unknown, onLost: () => void): Session => {
+    const own = new Set<string>();
+    channels = own;
+    losses.push(onLost);
+    const query = async (text: string): Promise<unknown[]> => {
+      if (!text.startsWith('listen')) return [...own].map((channel) => ({ channel }));
+      for (const [, name] of text.matchAll(/listen "(\w+)"/g)) own.add(String(name));
+      isHeld();
+      await held;
+      return [];
+    };
+    return { query, destroy: () => {} } as unknown as Session;
+  };
+  const said: string[] = [];
+  const listener = new Listener(open, { staleness: 30_000, observe: ({ kind }) => said.push(kind) });
+  t.teardown(() => listener.close());
+  const subscriber = { heard: () => {}, missed: () => {}, stale: () => {} };
+  await listener.listen('first', subscriber);
+  const begun = new Promise<void>((resolve) => {
+    isHeld = resolve;
+  });
+  let release = (): void => {};
+  held = new Promise((resolve) => {
+    release = resolve;
+  });
+  losses[0]?.();
+  await begun;
+  await listener.listen('second', subscriber);
+  release();
+  await waitFor(async () => said.includes('listening-again'), 10_000);
+  t.strictSame([...channels].sort(), ['first', 'second']);
+});

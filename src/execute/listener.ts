@@ -96,9 +96,14 @@ export class Listener {
       () => this.#lose(session, new Error('the connection was closed')),
     );
     try {
-      const channels = [...this.#channels.keys()];
-      await this.#begin(session, channels);
-      this.#heard = new Set(channels);
+      const heard = new Set<string>();
+      // Somebody may ask for another one meanwhile.
+      while (heard.size < this.#channels.size) {
+        const channels = [...this.#channels.keys()].filter((each) => !heard.has(each));
+        await this.#begin(session, channels);
+        for (const channel of channels) heard.add(channel);
+      }
+      this.#heard = heard;
     } catch (error) {
       session.destroy();
       throw error;
