@@ -275,6 +275,21 @@ t.test('keys of every kind', async (t) => {
   t.equal(await countTags(name), 2);
 });
 
+t.test('items whose key is of bytes', async (t) => {
+  await sql`create table seals (id bytea primary key default decode(md5(random()::text), 'hex'), name text)`;
+  const to = await startTestService({ databaseUrl });
+  for (const [key, payload] of Object.entries({
+    made: { name: 'one' },
+    given: { id: 'AQL/', name: 'two' },
+    list: [{ name: 'three' }, { name: 'four' }],
+  })) {
+    const first = await post(`seal-${key}`, payload, { collection: 'seals', to });
+    t.equal(first.status, 200, key);
+    const second = await post(`seal-${key}`, payload, { collection: 'seals', to });
+    t.strictSame([second.status, second.text], [200, first.text], key);
+  }
+});
+
 t.test('the key binds POST alone, and receipts are no items', async (t) => {
   const headers = { 'content-type': 'application/json', 'idempotency-key': 'patching' };
   for (const name of ['one', 'two']) {

@@ -15,7 +15,7 @@ import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
 import type { Access, WriteAction } from '../plan/access.js';
 import { anyRule, Guard } from '../plan/guard.js';
-import { checkKeys, type Key } from '../plan/key.js';
+import { checkKeys, type Key, shownKey } from '../plan/key.js';
 import { planCreate, planUpdate, planUpsert, type WriteContext } from '../plan/payload.js';
 import { servedCollection } from '../plan/read.js';
 import { checkRows } from '../plan/rows.js';
@@ -120,7 +120,8 @@ export class Writes {
   }
 
   async #repeat(receipt: Receipt, name: string, one: boolean, shown: Shown): Promise<Buffer | null> {
-    const keys = await keysOf(receipt, this.#database);
+    const collection = servedCollection(this.#mirror.model, name);
+    const keys = (await keysOf(receipt, this.#database))?.map((key) => shownKey(collection, key)) ?? null;
     const parsed = keys && shown.read(name, keys, one);
     const compiled = parsed && this.#reads.compileVisible(parsed, shown.caller);
     return compiled && this.#reads.run(parsed, compiled, shown.caller, { aborted: false });
