@@ -4,7 +4,16 @@
  */
 import t from 'tap';
 import { makeCaller, type Permission } from './callers.js';
-import { type Answer, connectSql, createDatabase, get, request, startDatabase, startTestService } from './support.js';
+import {
+  type Answer,
+  connectSql,
+  createDatabase,
+  get,
+  request,
+  startDatabase,
+  startTestService,
+  waitFor,
+} from './support.js';
 
 const server = await startDatabase();
 const url = await createDatabase(server, 'codes');
@@ -188,6 +197,8 @@ t.test('what a reference looks up is read with the rights of the caller', async 
   };
   for (const [name, { may, refers }] of Object.entries(callers)) {
     const { token } = await makeCaller(sql, name, [{ permissions: [...everywhere, ...may] }]);
+    // The service hears of policies that were written with SQL; the last statement hands them to the caller.
+    await waitFor(async () => (await get(service, '/items/trips?limit=1', { token })).status === 200, 10_000);
     for (const [place, id] of [1, 2].entries()) {
       const [city] = await sql`insert into cities (name) values (${`${name} ${id}`}) returning id`;
       const [{ code } = { code: '' }] = await sql<{ code: string }[]>`select code from countries where id = ${id}`;
