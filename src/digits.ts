@@ -25,6 +25,11 @@ export class Digits {
   }
 }
 
+/** Neither null, nor a list, nor a number that is held as its digits. */
+export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return value !== null && typeof value === 'object' && !Array.isArray(value) && !(value instanceof Digits);
+}
+
 interface Writing {
   /** Null as long as no number with digits was met. */
   mark: string | null;
@@ -80,6 +85,19 @@ export function writtenJson(value: unknown): WrittenJson {
 export function readNumber(text: string): number | Digits {
   return isExact(text) ? Number(text) : new Digits(text);
 }
+
+/** The digits of a whole number, however JSON wrote it (`5.0`, `1.0e5`); null where it is none. */
+export function wholeDigits(text: string): string | null {
+  const [, sign = '', whole, fraction = '', exponent = '0'] = (text.length <= LONGEST_WHOLE && PARTS.exec(text)) || [];
+  if (whole === undefined) return null;
+  const shift = Number(exponent) - fraction.length;
+  const digits = whole + fraction;
+  if (shift >= 0) return String(BigInt(sign + digits + '0'.repeat(shift)));
+  return /^0*$/.test(digits.slice(shift)) ? String(BigInt(`${sign}${digits.slice(0, shift) || '0'}`)) : null;
+}
+
+const LONGEST_WHOLE = 400;
+const PARTS = /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]?\d{1,3}))?$/i;
 
 function parseDigits(text: string): unknown {
   const mark = makeMark();

@@ -3,9 +3,10 @@
  * parsed once, when the policies are loaded; their values are constants of the rule. A filter that cannot be read grants
  * nothing.
  */
+import { isObject } from '../digits.js';
 import type { Collection, Model } from '../mirror/model.js';
 import type { Access, Action, Grant, WriteAction } from '../plan/access.js';
-import { isObject, readFilter, readValidation } from '../plan/rules.js';
+import { readFilter, readValidation } from '../plan/rules.js';
 import type { Filter } from '../request/ast.js';
 import type { Input } from '../request/query.js';
 import { planGrant, restrictModel } from './restrict.js';

@@ -6,6 +6,7 @@ import { Secret } from '../plan/cell.js';
 import type { Key } from '../plan/key.js';
 import type { PlannedWrite } from '../plan/write.js';
 import type { Input } from '../request/query.js';
+import { readKey } from '../request/write.js';
 import { asConflict } from './conflicts.js';
 import type { Session } from './sessions.js';
 
@@ -76,8 +77,8 @@ export async function lock(collection: Collection, session: Session): Promise<vo
 
 export function eachChange(collection: Collection, items: readonly Input[]): { key: Key; data: Input }[] {
   return items.map((data) => {
-    const key = data[collection.primaryKey.name];
-    if (typeof key !== 'string' && typeof key !== 'number') throw invalidPayload('Item in update misses primary key');
+    const key = readKey(data[collection.primaryKey.name]);
+    if (key === null) throw invalidPayload('Item in update misses primary key');
     return { key, data };
   });
 }

@@ -3,7 +3,7 @@
  * value must be to fit its column is the planner's business.
  */
 import { GraphQLError, GraphQLFloat, GraphQLID, GraphQLInt, GraphQLScalarType, Kind, type ValueNode } from 'graphql';
-import { Digits, readNumber } from '../digits.js';
+import { Digits, readNumber, wholeDigits } from '../digits.js';
 
 type Variables = Readonly<Record<string, unknown>> | null | undefined;
 
@@ -48,8 +48,7 @@ export const INT_SCALAR = new GraphQLScalarType({
 
 export const ID_SCALAR = new GraphQLScalarType({
   ...GraphQLID.toConfig(),
-  parseValue: (value) =>
-    value instanceof Digits && /^-?\d+$/.test(value.text) ? value.text : GraphQLID.parseValue(value),
+  parseValue: (value) => (value instanceof Digits ? wholeDigits(value.text) : null) ?? GraphQLID.parseValue(value),
 });
 
 function isNotFinite(value: unknown): boolean {
@@ -62,7 +61,7 @@ export const BIG_INT_SCALAR = new GraphQLScalarType({
   description: 'A 64-bit integer, written as a string so that no digit is lost.',
   parseValue: (value) => {
     if (typeof value === 'string' || (typeof value === 'number' && Number.isInteger(value))) return String(value);
-    if (value instanceof Digits) return value.text.replace(/\.0+$/, '');
+    if (value instanceof Digits) return wholeDigits(value.text) ?? value.text;
     throw new GraphQLError('A big integer is a string or a whole number');
   },
   parseLiteral: (node) => {

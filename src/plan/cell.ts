@@ -1,6 +1,6 @@
 /** Values of a payload, checked against their columns and written as PostgreSQL reads them from JSON. */
 import { createHash } from 'node:crypto';
-import { Digits, writeJson, writtenJson } from '../digits.js';
+import { Digits, isObject, wholeDigits, writeJson, writtenJson } from '../digits.js';
 import { failedValidation, invalidPayload } from '../errors.js';
 import type { Column, Field } from '../mirror/model.js';
 import { fits, isWithin, NOT_FINITE, NUMBER, RANGES, UUID } from '../sql/codec.js';
@@ -53,10 +53,6 @@ function checkPairs(value: object, path: string): string {
   return pairs;
 }
 
-function isObject(value: unknown): value is object {
-  return value !== null && typeof value === 'object' && !Array.isArray(value) && !(value instanceof Digits);
-}
-
 function textOfDigits(value: unknown): unknown {
   return value instanceof Digits ? value.text : value;
 }
@@ -68,13 +64,14 @@ function digest(text: string): string | null {
 
 function checkScalar(value: unknown, field: Field, column: Column, path: string): string | boolean {
   const type = column.base_type;
-  const text = scalarText(value, field, path);
+  const range = RANGES.get(type);
+  const given = scalarText(value, field, path);
+  const text = value instanceof Digits && (range || type === 'bool') ? (wholeDigits(given) ?? given) : given;
   if (type === 'bool') {
     if (/^(true|1)$/i.test(text)) return true;
     if (/^(false|0)$/i.test(text)) return false;
     throw misfit(path, 'true or false');
   }
-  const range = RANGES.get(type);
   if (range) {
     if (typeof value === 'boolean' || !/^[+-]?\d{1,40}(\.0*)?$/.test(text)) throw misfit(path, 'a whole number');
     const digits = text.replace('+', '').replace(/\..*$/, '');
@@ -137,13 +134,13 @@ function checkNumber(value: unknown, text: string, field: Field, column: Column,
   if (column.base_type !== 'numeric' && !fits(column.base_type, text))
     throw failedValidation(field, 'out_of_range', path);
   const { numeric_precision: precision, numeric_scale: scale } = column;
-  if (column.base_type === 'numeric' && precision !== null && wholeDigits(text) > precision - (scale ?? 0))
+  if (column.base_type === 'numeric' && precision !== null && integerDigits(text) > precision - (scale ?? 0))
     throw failedValidation(field, 'out_of_range', path);
   return text;
 }
 
 /** The digits before the point, of a number other than zero. */
-function wholeDigits(text: string): number {
+function integerDigits(text: string): number {
   const [, whole = '', exponent] = /^[+-]?0*(\d*)[^e]*(e.*)?$/i.exec(text) ?? [];
   if (exponent === undefined) return whole.length;
   const number = Math.abs(Number(text));

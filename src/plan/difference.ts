@@ -1,5 +1,6 @@
 /** Takes the difference of two snapshots, and lays it on the one it was taken from, which gives the other. Pure. */
 import { hash } from 'node:crypto';
+import { isObject } from '../digits.js';
 import { invalidPayload } from '../errors.js';
 import {
   type Change,
@@ -171,8 +172,4 @@ function misfit(section: Section, { collection, field }: EntryChange, complaint:
 
 function isEqual(left: unknown, right: unknown): boolean {
   return canonical(left ?? null) === canonical(right ?? null);
-}
-
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

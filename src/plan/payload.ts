@@ -2,7 +2,7 @@
  * Payloads × model → write plan. The payload is walked once: each object becomes a row of the list for its table and verb,
  * each relation a reference between rows. A row that is named twice is one row; if the two disagree the payload is refused.
  */
-import { Digits } from '../digits.js';
+import { isObject } from '../digits.js';
 import { invalidPayload } from '../errors.js';
 import {
   type Collection,
@@ -373,8 +373,4 @@ function namesOf(collection: Collection, payload: Payload): string[] {
 function without(payload: Payload, field: Field): Payload {
   const { [field.name]: _, ...rest } = payload;
   return rest;
-}
-
-export function isObject(value: unknown): value is Payload {
-  return value !== null && typeof value === 'object' && !Array.isArray(value) && !(value instanceof Digits);
 }

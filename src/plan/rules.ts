@@ -1,8 +1,9 @@
 /** Filters that are kept with the model or a policy, parsed once: their values are part of them. */
+import { isObject } from '../digits.js';
 import type { Collection, Model } from '../mirror/model.js';
 import type { Filter, JsonFilter, Operator } from '../request/ast.js';
 import { parseFilter } from '../request/filter.js';
-import type { Input, ParseContext } from '../request/query.js';
+import type { ParseContext } from '../request/query.js';
 import { CONSTANTS } from '../request/values.js';
 import { bind, type Caller } from '../sql/parameter.js';
 import { type Budget, planFilter } from './filter.js';
@@ -96,8 +97,4 @@ function checkConstants(condition: Condition): void {
   if (operator === 'in' || operator === 'nin' || operator.endsWith('between'))
     bind([{ kind: 'list', ...origin }], [], SOMEBODY);
   else if (VALUES.has(operator)) bind([{ kind: 'value', ...origin }], [], SOMEBODY);
-}
-
-export function isObject(value: unknown): value is Input {
-  return value !== null && typeof value === 'object' && !Array.isArray(value);
 }

@@ -2,7 +2,7 @@
  * Filters. An object says what must hold of a row; its keys are fields, relations, functions of fields, `_and` and `_or`.
  * Below a field they are operators. Which names exist, and which operator suits which field, is the planner's business.
  */
-import { Digits, writeJson } from '../digits.js';
+import { Digits, isObject, writeJson } from '../digits.js';
 import { invalidQuery, tooManyRelations } from '../errors.js';
 import type { Scalar } from '../sql/codec.js';
 import {
@@ -31,11 +31,11 @@ function parseObject(input: unknown, context: ParseContext, depth: number, owner
   if (depth > context.limits.relationalDepth) {
     throw tooManyRelations(context.limits.relationalDepth);
   }
-  if (input === null || typeof input !== 'object') {
+  if (Array.isArray(input)) throw invalidQuery(`The filter of "${owner ?? 'root'}" has to be an object, not a list`);
+  if (!isObject(input)) {
     if (owner === null) throw invalidQuery('A filter has to be an object');
     return parseOperator('eq', input, context, owner);
   }
-  if (Array.isArray(input)) throw invalidQuery(`The filter of "${owner ?? 'root'}" has to be an object, not a list`);
   const filters = Object.entries(input).map(([key, value]) => parseEntry(key, value, context, depth, owner));
   return filters.length === 1 ? (filters[0] as Filter) : { kind: 'and', filters };
 }
@@ -151,7 +151,7 @@ function compare(operator: Operator, value: Operand): Filter {
 
 /** The value of `_null` and its kin is true, false or nothing; false asks for the opposite. */
 function parseTest(operator: Operator, input: unknown, owner: string): Operator {
-  const value = plain(input);
+  const value = input instanceof Digits ? Number(input) : plain(input);
   if (value === undefined || value === '' || value === null || value === true || value === 1 || value === '1')
     return operator;
   if (value === false || value === 0 || value === '0') return OPPOSITES[operator] as Operator;
@@ -252,7 +252,7 @@ function parseJsonFilter(input: Input, context: ParseContext): JsonFilter {
       continue;
     }
     const path = context.values.add(parseJsonPath(key, context));
-    const operators = value !== null && typeof value === 'object' && !Array.isArray(value) ? value : { _eq: value };
+    const operators = isObject(value) ? value : { _eq: value };
     for (const [name, given] of Object.entries(operators)) {
       if (!isOperator(name.slice(1)) || !name.startsWith('_'))
         throw invalidQuery(`"${name}" is no operator of a JSON path`);

@@ -1,7 +1,7 @@
 /** Files to import, one row at a time: a JSON array, lines of JSON, or CSV with a header. Only the row at hand is in memory. */
 import { Readable } from 'node:stream';
 import { parse as parseCsv } from 'csv-parse';
-import { parseJson } from '../digits.js';
+import { isObject, parseJson } from '../digits.js';
 import { invalidPayload, unsupportedMediaType } from '../errors.js';
 import type { Input } from './query.js';
 
@@ -41,9 +41,8 @@ function readRow(text: string, row: number): Input {
   } catch {
     throw invalidPayload(`Row ${row} is not valid JSON`);
   }
-  if (value === null || typeof value !== 'object' || Array.isArray(value))
-    throw invalidPayload(`Row ${row} is not an object`);
-  return value as Input;
+  if (!isObject(value)) throw invalidPayload(`Row ${row} is not an object`);
+  return value;
 }
 
 /** A table of PostgreSQL has no more columns. */

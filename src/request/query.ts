@@ -1,5 +1,5 @@
 /** The parameters of a query, as REST brackets or JSON give them, become the AST. `deep` holds the same with underscores. */
-import { Digits, parseJson } from '../digits.js';
+import { Digits, isObject, parseJson } from '../digits.js';
 import { invalidQuery, tooManyRelations } from '../errors.js';
 import {
   AGGREGATES,
@@ -113,9 +113,8 @@ export function readObject(input: unknown, parameter: string): Input {
 
 /** Where an object is a condition, null is none: it must not be read as one that always holds. */
 export function checkObject(input: unknown, parameter: string): Input {
-  if (input === null || typeof input !== 'object' || Array.isArray(input))
-    throw invalidQuery(`"${parameter}" has to be an object`);
-  return input as Input;
+  if (!isObject(input)) throw invalidQuery(`"${parameter}" has to be an object`);
+  return input;
 }
 
 const DEEP_PARAMETERS: ReadonlySet<string> = new Set(

@@ -1,5 +1,7 @@
 /** REST requests: the query string of a GET, or the body of a SEARCH, becomes the request AST. */
+
 import qs from 'qs';
+import { isObject } from '../digits.js';
 import { invalidPayload, invalidQuery } from '../errors.js';
 import { EXPORT_FORMATS, type ExportFormat, type Parsed, type ReadRequest, type Target } from './ast.js';
 import { textOf } from './expression.js';
@@ -20,9 +22,7 @@ export function parseSearch(collection: string, body: unknown, queryString: stri
   const { query, keys, ...rest } = readBody(body);
   const [unknown] = Object.keys(rest);
   if (unknown !== undefined) throw invalidPayload(`"${unknown}" is not allowed`);
-  if (query !== undefined && (query === null || typeof query !== 'object' || Array.isArray(query))) {
-    throw invalidPayload('"query" has to be an object');
-  }
+  if (query !== undefined && !isObject(query)) throw invalidPayload('"query" has to be an object');
   const target: Target =
     keys === undefined ? { kind: 'list' } : { kind: 'keys', keys: context.values.add(readKeys(keys)) };
   if (query === undefined) return finish(collection, target, readQueryString(queryString, limits), context);
@@ -154,7 +154,6 @@ function decodeName(parameter: string): string {
 
 function readBody(body: unknown): { query?: unknown; keys?: unknown } {
   if (body === undefined) return {};
-  if (body === null || typeof body !== 'object' || Array.isArray(body))
-    throw invalidPayload('The body has to be an object');
+  if (!isObject(body)) throw invalidPayload('The body has to be an object');
   return body;
 }

@@ -1,5 +1,5 @@
 /** Bodies of POST, PATCH and DELETE: which items are meant, and what is to be written to them. */
-import { Digits } from '../digits.js';
+import { Digits, isObject, wholeDigits } from '../digits.js';
 import { invalidPayload } from '../errors.js';
 import type { Input } from './query.js';
 
@@ -40,9 +40,8 @@ export function parseDelete(body: unknown): Selected {
 
 /** The fields of one item. */
 export function readItem(value: unknown, name: string): Input {
-  if (value === null || typeof value !== 'object' || Array.isArray(value))
-    throw invalidPayload(`${name} has to be an object`);
-  return value as Input;
+  if (!isObject(value)) throw invalidPayload(`${name} has to be an object`);
+  return value;
 }
 
 function readSelection({ keys, query, ...rest }: Input): Selected {
@@ -65,13 +64,13 @@ function readQuery(input: unknown): Input {
 }
 
 export function readKeys(keys: unknown): Key[] {
-  const isKey = (key: unknown): boolean =>
-    typeof key === 'string' || (typeof key === 'number' && Number.isFinite(key)) || key instanceof Digits;
-  if (!Array.isArray(keys) || !keys.every(isKey)) throw invalidPayload('"keys" has to be a list of keys');
-  return keys.map((key: Key | Digits) => (key instanceof Digits ? keyOf(key) : key));
+  const read = Array.isArray(keys) ? keys.map(readKey) : [null];
+  if (read.includes(null)) throw invalidPayload('"keys" has to be a list of keys');
+  return read as Key[];
 }
 
-function keyOf({ text }: Digits): Key {
-  const number = Number(text);
-  return Number.isSafeInteger(number) ? number : text;
+/** Null for what is no key. */
+export function readKey(key: unknown): Key | null {
+  if (key instanceof Digits) return wholeDigits(key.text) ?? key.text;
+  return typeof key === 'string' || (typeof key === 'number' && Number.isFinite(key)) ? key : null;
 }

@@ -1,7 +1,7 @@
 /** GraphQL over HTTP: what a request carries, and which media type and status its answer has. */
 import { build } from 'fast-json-stringify';
 import qs from 'qs';
-import { parseJson } from '../digits.js';
+import { isObject, parseJson } from '../digits.js';
 import { invalidPayload, invalidQuery } from '../errors.js';
 import type { ResponseError } from '../graphql/failure.js';
 import type { Exchange } from '../http/exchange.js';
@@ -18,9 +18,9 @@ export async function readParameters(exchange: Exchange): Promise<Parameters> {
   if (exchange.method !== 'POST') return readUrl(exchange.queryString);
   const body = await exchange.json(parseJson);
   if (body === undefined) throw invalidPayload('Must provide query string');
-  if (body === null || typeof body !== 'object') throw invalidPayload('The body has to be an object');
   if (Array.isArray(body)) throw invalidPayload('Batches of operations are not supported: one body, one operation');
-  return checkParameters(body as Record<string, unknown>);
+  if (!isObject(body)) throw invalidPayload('The body has to be an object');
+  return checkParameters(body);
 }
 
 function readUrl(queryString: string): Parameters {
@@ -42,7 +42,12 @@ function readJson(text: unknown, name: string): unknown {
   }
 }
 
-function checkParameters({ query, operationName, variables, extensions }: Record<string, unknown>): Parameters {
+function checkParameters({
+  query,
+  operationName,
+  variables,
+  extensions,
+}: Readonly<Record<string, unknown>>): Parameters {
   if (query !== undefined && query !== null && typeof query !== 'string')
     throw invalidPayload('"query" has to be a string');
   if (operationName !== undefined && operationName !== null && typeof operationName !== 'string')
@@ -57,8 +62,8 @@ function checkParameters({ query, operationName, variables, extensions }: Record
 
 function readMap(value: unknown, name: string): Record<string, unknown> {
   if (value === undefined || value === null) return {};
-  if (typeof value !== 'object' || Array.isArray(value)) throw invalidPayload(`"${name}" has to be an object`);
-  return value as Record<string, unknown>;
+  if (!isObject(value)) throw invalidPayload(`"${name}" has to be an object`);
+  return value;
 }
 
 const RESPONSE_TYPE = 'application/graphql-response+json; charset=utf-8';

@@ -1,4 +1,5 @@
 /** How values are written for PostgreSQL, by the base type of the column they meet. */
+import { wholeDigits } from '../digits.js';
 import { forbidden, invalidQuery, type ServiceError } from '../errors.js';
 import { isGeoJson } from './geojson.js';
 import { elementBytes, hexOf, hstoreOf } from './literal.js';
@@ -46,9 +47,7 @@ export function encode(codec: Codec, value: Scalar | null, origin: Origin): stri
   if (value === null) return null;
   switch (codec) {
     case 'bool':
-      if (value === true || value === 'true' || value === 1 || value === '1') return 'true';
-      if (value === false || value === 'false' || value === 0 || value === '0') return 'false';
-      throw misfit(origin, 'it needs true or false');
+      return boolOf(typeof value === 'object' ? wholeDigits(value.json) : value, origin);
     case 'json':
     case 'jsonb':
       return jsonOf(value);
@@ -79,6 +78,12 @@ export function encode(codec: Codec, value: Scalar | null, origin: Origin): stri
   if (FRACTIONS.has(codec) && NOT_FINITE.test(text)) return text;
   if (!fits(codec, text)) throw misfit(origin, complaint(codec));
   return text;
+}
+
+function boolOf(value: string | number | boolean | null, origin: Origin): string {
+  if (value === true || value === 'true' || value === 1 || value === '1') return 'true';
+  if (value === false || value === 'false' || value === 0 || value === '0') return 'false';
+  throw misfit(origin, 'it needs true or false');
 }
 
 /** As JSON, or as PostgreSQL writes arrays. */
@@ -116,7 +121,7 @@ function bytesIn(value: unknown, origin: Origin): unknown {
 function textOf(codec: Codec, value: Scalar, origin: Origin): string {
   if (typeof value !== 'object') return MOMENTS.has(codec) ? readMoment(String(value)) : String(value);
   if (!/^[-\d]/.test(value.json)) throw misfit(origin, 'it takes neither a list nor an object');
-  return RANGES.has(codec) ? value.json.replace(/\.0+$/, '') : value.json;
+  return RANGES.has(codec) ? (wholeDigits(value.json) ?? value.json) : value.json;
 }
 
 /** Whether a text can be read as a value of the type, as far as that is known without asking PostgreSQL. */

@@ -39,15 +39,15 @@ export function isGeoJson(value: unknown, depth = 0): boolean {
   return check !== undefined && Array.isArray(coordinates) && (coordinates.length === 0 || check(coordinates));
 }
 
-/** A number, or an object that holds the digits of one. */
+/** One that is too large for JavaScript is infinite. */
 function isCoordinate(value: unknown): boolean {
-  const isNumber = typeof value === 'number' || (typeof value === 'object' && value !== null && !Array.isArray(value));
-  return isNumber && Number.isFinite(Number(value));
+  return typeof value === 'number' && Number.isFinite(value);
 }
 
 /** Other systems of coordinates are no longer part of the standard. */
 function isWorld(crs: unknown): boolean {
   if (crs === undefined || crs === null) return true;
-  const { properties } = Object(crs) as { readonly properties?: { readonly name?: unknown } };
-  return /\b(EPSG:+4326|CRS84)$/.test(String(properties?.name));
+  const { properties } = Object(crs) as { readonly properties?: { readonly name?: unknown } | null };
+  const name = properties?.name;
+  return typeof name === 'string' && /\b(EPSG:+4326|CRS84)$/.test(name);
 }
