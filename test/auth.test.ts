@@ -76,9 +76,15 @@ t.test('a token is carried by the header, the URL or the session cookie', async 
   for (const token of ['wrong', 'a.b.c', '...', forge({ alg: 'HS256' }, { iss: 'another' }, SECRET)]) {
     t.match(await bearer(token), failure(401, 'INVALID_CREDENTIALS'), token);
   }
-  for (const authorization of ['Basic YTpi', 'Bearer', `Bearer ${ADMIN_TOKEN} more`, ADMIN_TOKEN]) {
+  for (const authorization of ['Basic YTpi', 'Basic YTpi YTpi', 'Bearers x', ADMIN_TOKEN]) {
     const answer = await get(service, READ, { token: null, headers: { authorization } });
     t.match(answer, failure(403, 'FORBIDDEN'), `${authorization} carries no token`);
+  }
+  for (const authorization of ['Bearer', 'bearer', 'Bearer wrong token', `Bearer ${ADMIN_TOKEN} more`, 'Bearer  x']) {
+    for (const cookie of ['other=1', `service_session_token=${ADMIN_TOKEN}`]) {
+      const answer = await get(service, READ, { token: null, headers: { authorization, cookie } });
+      t.match(answer, failure(401, 'INVALID_CREDENTIALS'), `${authorization} is not the public`);
+    }
   }
   t.match(await withCookie(`other=1; service_session_token=${ADMIN_TOKEN}`), { status: 200 });
   t.match(await withCookie(`xservice_session_token=${ADMIN_TOKEN}`), failure(403, 'FORBIDDEN'));
@@ -86,6 +92,20 @@ t.test('a token is carried by the header, the URL or the session cookie', async 
   t.match(await get(service, READ, { token: null, headers: proxied }), { status: 200 }, 'the password of a proxy');
   const both = { cookie: 'service_session_token=wrong' };
   t.match(await get(service, READ, { headers: both }), { status: 200 }, 'the header comes before the cookie');
+});
+
+t.test('a static token with spaces, which no header could carry, is refused', async (t) => {
+  const { id } = await makeUser(sql, 'spaces');
+  const store = (token: string): Promise<Answer> =>
+    request(service, 'PATCH', `/users/${id}`, {
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ token }),
+    });
+  for (const token of ['a long static token', 'a-token ', 'a\ttoken'])
+    t.match(await store(token), failure(400, 'INVALID_PAYLOAD'), JSON.stringify(token));
+  t.match(await bearer('the-token-of-spaces'), { status: 200 }, 'the one before is still good');
+  t.match(await store('a-long-static-token'), { status: 200 });
+  t.match(await bearer('a-long-static-token'), { status: 200 });
 });
 
 t.test('login answers tokens, or sets them as cookies', async (t) => {

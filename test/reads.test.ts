@@ -317,7 +317,11 @@ t.test('variables', async (t) => {
   t.strictSame(await labels({ at: { _gt: '$NOW(-1 day)', _lt: '$NOW(-1 hour)' } }), ['mine']);
   t.strictSame(await labels({ at: { _between: ['$NOW(-3 hours)', '$NOW(+3h)'] } }), ['mine', 'of my role']);
   t.strictSame(await labels({ at: { _gt: '$NOW(+1 hour)' } }), ['of my role']);
-  t.strictSame(await labels({ at: { _gt: '$NOW(+1 nonsense)' } }), ['of my role'], 'no adjustment is none');
+  const times = ['+1 nonsense', '-500 garbage', '-1 year 2', '--1 day', 'x', '-999999999 years', '1 day) or (1'];
+  for (const time of ['$NOW(', '$NOW(-1 day', '$NOW -1 day', ...times.map((each) => `$NOW(${each})`)]) {
+    t.match(await labels({ at: { _gt: time } }), wrong, time);
+    t.match(await labels({ at: { _between: ['2020-01-01', time] } }), wrong, `${time} in a list`);
+  }
   t.strictSame(await labels({ at: { _lt: '$NOW(-3000 years)' } }), []);
   t.match(await get(service, '/items/notes?filter[at][_lt]=$NOW(-1%20month)&fields=label'), {
     json: { data: [{ label: me?.email }] },

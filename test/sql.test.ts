@@ -337,7 +337,7 @@ t.test('variables speak of the caller and of the time', async (t) => {
     ['$NOW(-1 month)', '2024-02-29T12:00:00.000Z'],
     ['$NOW(-13 months)', '2023-02-28T12:00:00.000Z'],
     ['$NOW(1 year)', '2025-03-31T12:00:00.000Z'],
-    ['$NOW(nonsense)', '2024-03-31T12:00:00.000Z'],
+    ['$NOW()', '2024-03-31T12:00:00.000Z'],
     ['$NOW(+8000 years)', '010024-03-31T12:00:00.000Z'],
     ['$NOW(-2024 years)', '0001-03-31T12:00:00.000Z BC'],
     ['$NOW(-2500 years)', '0477-03-31T12:00:00.000Z BC'],
@@ -346,6 +346,8 @@ t.test('variables speak of the caller and of the time', async (t) => {
     t.equal(adjustNow(variable, now), expected, variable);
     await t.resolves(run('select $1::text::timestamptz::text as read', [expected]), `PostgreSQL reads ${expected}`);
   }
+  for (const variable of ['$NOW(nonsense)', '$NOW(', '$NOW(-1 fortnight)', '$NOW(-1 year 2)', '$NOW(-999999999 years)'])
+    t.throws(() => adjustNow(variable, now), { code: 'INVALID_QUERY' }, variable);
 });
 
 async function run(text: string, parameters: readonly (string | null)[] = []): Promise<Record<string, unknown>[]> {

@@ -75,7 +75,7 @@ export type Lookup = (holder: Holder) => Promise<Account | null>;
 
 const MOST = 10_000;
 
-/** The scheme in any case, then one token; anything else carries none. */
+/** The scheme in any case, then one token. Another scheme carries none. */
 export function isBearer(authorization: string): boolean {
   return /^bearer [^\s]+$/i.test(authorization);
 }
@@ -173,6 +173,8 @@ export class Identities {
   #carriedBy(presented: Presented): string {
     const { authorization } = presented.headers;
     const bearer = isBearer(authorization);
+    // Who means to be somebody, and sends no token or several words, is not answered as the public.
+    if (!bearer && /^bearer(\s|$)/i.test(authorization)) throw invalidCredentials();
     if (presented.accessToken !== '') {
       if (bearer) throw invalidPayload('The request carries two access tokens: in its header and in its URL');
       return `Bearer ${presented.accessToken}`;

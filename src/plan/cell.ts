@@ -30,7 +30,7 @@ export function checkValue(field: Field, value: unknown, path: string): unknown 
   if (!column) throw new Error(`the field "${field.name}" has no column`);
   if (value === null || value === undefined) return null;
   if (field.special.includes('hash')) return new Secret(scalarText(value, field, path));
-  if (field.special.includes('digest')) return digest(scalarText(value, field, path));
+  if (field.special.includes('digest')) return digest(scalarText(value, field, path), path);
   if (field.type === 'csv') return checkCsv(value, field, path);
   if (field.type === 'json') return checkJson(value, column, path);
   if (field.type === 'binary') return checkBinary(value, path);
@@ -58,7 +58,9 @@ function textOfDigits(value: unknown): unknown {
 }
 
 /** Of a secret that is long and random: it can be found by its digest, as a password cannot by its hash. */
-function digest(text: string): string | null {
+function digest(text: string, path: string): string | null {
+  // A header carries a token as one word.
+  if (/\s/.test(text)) throw misfit(path, 'a text without spaces');
   return text === '' ? null : createHash('sha256').update(text).digest('hex');
 }
 

@@ -10,8 +10,8 @@ import type { Cell, Stamp } from './rows.js';
 export type PresetCell = Extract<Cell, { kind: 'value' | 'caller' }>;
 
 export function presetCell(field: Field, value: unknown, stamp: Stamp, model: Model): PresetCell {
-  const variable = typeof value === 'string' ? parseVariable(value) : null;
   try {
+    const variable = typeof value === 'string' ? parseVariable(value) : null;
     if (variable?.kind === 'path') return { kind: 'caller', plan: planCaller(variable.name, variable.path, model) };
     const given = variable ? resolveVariable(variable.text, stamp) : value;
     return { kind: 'value', value: checkValue(field, given, field.name) };

@@ -58,7 +58,6 @@ async function options(endpointURL: string): Promise<string> {
   const altair = await load();
   return altair.renderInitSnippet({
     endpointURL,
-    initialHeaders: { Authorization: 'Bearer ' },
     instanceStorageNamespace: `lateral${endpointURL.replaceAll('/', '_')}_`,
     disableAccount: true,
   });

@@ -1,3 +1,5 @@
+import { invalidQuery } from '../errors.js';
+
 /** `$NOW`, `$NOW(-1 day)`, `$NOW(+2 hours)`: the time, moved. Months and years move by the calendar, in UTC. */
 const FIXED: readonly (readonly [RegExp, number])[] = [
   [/^(ms|msecs?|milliseconds?)$/, 1],
@@ -8,19 +10,35 @@ const FIXED: readonly (readonly [RegExp, number])[] = [
   [/^(w|wks?|weeks?)$/, 604_800_000],
 ];
 
-/** An adjustment that cannot be read leaves the time as it is. */
-export function adjustNow(text: string, now: Date): string {
-  const match = /^\$NOW\(\s*([+-]?)\s*(\d{1,9}(?:\.\d{1,6})?)\s*([a-z]*)\s*\)$/i.exec(text);
-  if (!match) return now.toISOString();
-  const amount = Number(match[2]) * (match[1] === '-' ? -1 : 1);
-  const moved = move(now, amount, (match[3] as string).toLowerCase());
-  return Number.isNaN(moved.getTime()) ? now.toISOString() : readable(moved);
+const FORM = /^\$NOW(?:\(\s*(?:([+-]?)\s*(\d{1,9}(?:\.\d{1,6})?)\s*([a-z]*)\s*)?\))?$/i;
+
+/** Whether a text means the time: one that does is a time that can be worked out, or 400. */
+export function isNow(text: string): boolean {
+  if (!/^\$NOW\b/.test(text)) return false;
+  adjustNow(text, new Date());
+  return true;
 }
 
-function move(now: Date, amount: number, unit: string): Date {
+export function adjustNow(text: string, now: Date): string {
+  const match = FORM.exec(text);
+  if (!match) throw unreadable(text);
+  const [, sign, amount, unit = ''] = match;
+  if (amount === undefined) return now.toISOString();
+  const moved = move(now, Number(amount) * (sign === '-' ? -1 : 1), unit.toLowerCase());
+  if (moved === null || Number.isNaN(moved.getTime())) throw unreadable(text);
+  return readable(moved);
+}
+
+function unreadable(text: string): Error {
+  return invalidQuery(`"${text.slice(0, 100)}" is no time: $NOW is moved by a number and a unit, as in "$NOW(-1 day)"`);
+}
+
+/** Null for a unit that there is not. */
+function move(now: Date, amount: number, unit: string): Date | null {
   const fixed = FIXED.find(([pattern]) => pattern.test(unit));
   if (fixed) return new Date(now.getTime() + amount * fixed[1]);
-  const months = /^(mo|mths?|months?)$/.test(unit) ? amount : /^(y|yrs?|years?)$/.test(unit) ? amount * 12 : 0;
+  const months = /^(mo|mths?|months?)$/.test(unit) ? amount : /^(y|yrs?|years?)$/.test(unit) ? amount * 12 : null;
+  if (months === null) return null;
   const moved = new Date(now);
   const day = moved.getUTCDate();
   moved.setUTCDate(1);
