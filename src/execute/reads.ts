@@ -91,8 +91,8 @@ export class Reads {
   readonly cohorts: Cohorts;
   readonly disclosure: Disclosure;
   readonly allowance: Allowance;
-  /** Statements that were used before: from then on they are prepared. The driver never drops a prepared statement, so
-   * shapes that come once must not become one. */
+  /** Statements that were used before: from then on they are prepared. On the connections of streams a prepared statement is
+   * never dropped, on the others it takes the place of another: shapes that come once must not become one. */
   readonly #used = new WeakSet<Compiled>();
   /** Statements whose cost was found acceptable. */
   readonly #affordable = new WeakSet<Compiled>();
