@@ -218,6 +218,68 @@ t.test('a schema that was asked for is made', async (t) => {
   t.match(await get(next, '/items/things'), { json: { data: [{ name: 'one' }] } });
 });
 
+t.test('tables of a role that the service does not trust are neither read nor adopted', async (t) => {
+  const url = await createDatabase(server, 'tenants');
+  const sql = connectSql(url);
+  t.teardown(() => sql.end());
+  const list = 'create table service_migrations (name text primary key, applied_at timestamptz not null default now())';
+  await sql.unsafe(`
+    create role tenant;
+    create table things (id serial primary key);
+    create schema trap authorization tenant;
+    create schema claim authorization tenant;
+    create table public.calls (role text);
+    grant insert on calls to public;
+    set role tenant;
+    set search_path = trap;
+    ${list};
+    insert into service_migrations (name) values ('001_metadata.sql');
+    create function called() returns text language sql volatile set search_path = public
+      as 'insert into calls values (current_user) returning ''public''';
+    create view service_schema as select called() as mirrors;
+    set search_path = claim;
+    ${list};
+    insert into service_migrations (name) values ('001_metadata.sql'), ('003_watch.sql');
+    create table service_schema (mirrors text);
+    insert into service_schema values ('public');
+    reset role;
+    reset search_path`);
+  const before = await tables(sql);
+  const service = await startTestService({ databaseUrl: url });
+  t.strictSame([...(await sql`select role from calls`)], [], 'no function of the tenant ran');
+  t.match(await get(service, '/items/things'), { status: 200, json: { data: [] } });
+  const made = (await tables(sql)).filter((name) => !before.includes(name));
+  t.ok(made.includes('public.service_users') && made.every((name) => name.startsWith('public.')));
+  t.strictSame([...(await sql`select name from claim.service_migrations`)].length, 2, 'the claim is left as it was');
+  await service.stop();
+
+  await t.rejects(startTestService({ databaseUrl: url, SYSTEM_SCHEMA: 'trap' }), { name: 'StartError' });
+  t.strictSame([...(await sql`select role from calls`)], [], 'no view is read either where it was asked for');
+});
+
+t.test('tables of another owner are found where the configuration names their schema', async (t) => {
+  const url = await createDatabase(server, 'owned');
+  const sql = connectSql(url);
+  t.teardown(() => sql.end());
+  await sql`create table things (id serial primary key)`;
+  await (await startTestService({ databaseUrl: url, SYSTEM_SCHEMA: 'kept' })).stop();
+  const give = (role: string): Promise<unknown> =>
+    sql.unsafe(`do $$ declare name text; begin
+      for name in select format('%I.%I', schemaname, tablename) from pg_tables where schemaname = 'kept' loop
+        execute format('alter table %s owner to ${role}', name);
+      end loop;
+    end $$`);
+  await sql`create role keeper`;
+  await give('keeper');
+  const named = await startTestService({ databaseUrl: url, SYSTEM_SCHEMA: 'kept' });
+  t.equal(named.administrator, null);
+  await named.stop();
+  await sql`grant keeper to current_user`;
+  const member = await startTestService({ databaseUrl: url });
+  t.equal(member.administrator, null, 'and everywhere, if the role is a member of the owner');
+  t.notOk((await tables(sql)).some((name) => name.startsWith('public.')));
+});
+
 t.test('a start that fails leaves nothing behind', async (t) => {
   const url = await createDatabase(server, 'failing');
   const sql = connectSql(url);

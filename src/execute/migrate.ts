@@ -60,7 +60,7 @@ async function findInstallation(
   schema: string,
   requested: string | null,
 ): Promise<Installation | null> {
-  const places = await session.query(PLACES, [MIGRATIONS]);
+  const places = await session.query(PLACES, [MIGRATIONS, JSON.stringify([schema, ...(requested ? [requested] : [])])]);
   const found: Installation[] = [];
   for (const { place, watched } of places as unknown as { place: string; watched: boolean }[]) {
     const rows = await session.query(qualify('select name from service_migrations', place));
@@ -82,13 +82,31 @@ async function findInstallation(
   return first;
 }
 
-/** Every table that is called like ours and has its columns. */
+/**
+ * Every table that is called like ours and has its columns. To read a view, or a table with row security, is to run functions of
+ * its owner as the service's role. So in a schema that nobody named it has to be owned by that role, a role it is a member of (for a superuser: as
+ * granted, it would pass for a member of all) or the owner of the database; any other role that may make a schema could put such tables there.
+ */
 const PLACES = `
+  with recursive trusted(role) as (
+    select oid from pg_catalog.pg_roles where rolname = current_user
+    union
+    select roleid from pg_catalog.pg_auth_members join trusted on member = role
+  )
   select namespace.nspname as place,
-    pg_catalog.to_regclass(pg_catalog.quote_ident(namespace.nspname) || '.service_schema') is not null as watched
+    exists (
+      select from pg_catalog.pg_class beside
+      where beside.relnamespace = class.relnamespace and beside.relname = 'service_schema'
+        and beside.relkind = 'r' and beside.relowner = class.relowner and (owned or not beside.relrowsecurity)
+    ) as watched
   from pg_catalog.pg_class class
   join pg_catalog.pg_namespace namespace on namespace.oid = class.relnamespace
+  cross join lateral (
+    select class.relowner in (select role from trusted)
+      or class.relowner = (select datdba from pg_catalog.pg_database where datname = pg_catalog.current_database()) as owned
+  ) as owner
   where class.relname = $1 and class.relkind = 'r'
+    and (owned or not class.relrowsecurity and namespace.nspname in (select json_array_elements_text($2::json)))
     and pg_catalog.has_schema_privilege(namespace.oid, 'usage') and pg_catalog.has_table_privilege(class.oid, 'select')
     and (
       select pg_catalog.array_agg(attribute.attname || ' ' || attribute.atttypid::regtype order by attribute.attnum)
