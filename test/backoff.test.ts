@@ -157,6 +157,31 @@ t.test('waits double up to the longest, and failures are forgotten', async (t) =
   t.equal(await fail('192.0.2.1'), null);
 });
 
+t.test('spellings that the database takes for one account are counted as one', async (t) => {
+  const spellings = [
+    'info.\u03c3@example.com',
+    'INFO.\u03a3@example.com',
+    '\u0130nfo.\u03a3@example.com',
+    '\uff29nfo.\u03c3@example.com',
+  ];
+  const { backoff } = clocked(2, 3_600_000);
+  const attempts = spellings.map((account) => ({ address: '192.0.2.1', account }));
+  const [first = { address: '', account: '' }, ...others] = attempts;
+  for (const attempt of others) {
+    await backoff.enter(first);
+    backoff.settle(first, 'good');
+    await backoff.enter(attempt);
+    backoff.settle(attempt, 'void');
+  }
+  // From where the account came in before nobody is refused for what others did there: only the same account is known.
+  for (let count = 0; count < 2; count++) await backoff.enter({ address: '192.0.2.1', account: `${count}` });
+  await t.rejects(backoff.enter({ address: '192.0.2.1', account: 'other' }), /Too many requests/);
+  for (const attempt of others) {
+    await t.resolves(backoff.enter(attempt), attempt.account);
+    backoff.settle(attempt, 'good');
+  }
+});
+
 t.test('what did not fail is not counted', async (t) => {
   const { backoff, fail } = clocked(2, 4_000);
   const attempt = { address: '192.0.2.1', account: 'owner@example.com' };

@@ -152,9 +152,18 @@ export class LoginBackoff {
 
 const NONE: Failures = { count: 0, total: 0, at: Number.NEGATIVE_INFINITY, turn: 0 };
 
+/**
+ * All spellings of an address that `lower()` of the database takes for one are one name. It folds each character by itself: no final sigma,
+ * and a capital I with a dot is an i.
+ */
+function fold(account: string): string {
+  const letters = [...account.slice(0, 1_000).normalize('NFKC')];
+  return letters.map((letter) => (letter === '\u0130' ? 'i' : letter.toLowerCase())).join('');
+}
+
 /** What a client says of itself may be of any length. */
 function namesOf({ address, account }: Attempt): { address: string; account: string; pair: string } {
   const network = networkOf(address);
-  const name = account.toLowerCase().slice(0, 320);
+  const name = fold(account).slice(0, 320);
   return { address: network, account: name, pair: `${network} ${name}` };
 }
