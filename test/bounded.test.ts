@@ -2,6 +2,7 @@
 import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
+import { assertPassword } from '../src/access/passwords.js';
 import { makeCaller } from './callers.js';
 import {
   ADMIN_TOKEN,
@@ -218,4 +219,31 @@ t.test('a pattern for passwords that takes for ever', { timeout: 60_000 }, async
   t.match(refused, { status: 422, json: { errors: [{ extensions: { code: 'UNPROCESSABLE_CONTENT' } }] } });
   t.ok(longest < 2_000, `nobody waited longer than ${Math.round(longest)} ms`);
   t.match(await choose('aaaa'), { status: 200 }, 'and it works as before');
+});
+
+t.test('passwords that wait to be matched hold no connections, and few may wait', { timeout: 60_000 }, async (t) => {
+  const service = await startTestService({ databaseUrl, WORKERS: '1', DATABASE_POOL_SIZE: '2' });
+  const person = await makeCaller(sql, 'patient', [{ app_access: true }]);
+  await sql`update service_settings set auth_password_policy = '^(a+)+$'`;
+  t.teardown(() => sql`update service_settings set auth_password_policy = null`);
+  const body = JSON.stringify({ password: `${'a'.repeat(40)}!` });
+  const slow = Array.from({ length: 4 }, async () => {
+    const answer = await request(service, 'PATCH', `/users/${person.user}`, { headers: JSON_HEADERS, body });
+    return answer.status;
+  });
+  const held: number[] = [];
+  for (let turn = 0; turn < 10; turn++) {
+    await sleep(100);
+    const [row] = await sql<{ count: number }[]>`
+      select count(*)::int from pg_stat_activity where datname = current_database() and state = 'idle in transaction'`;
+    held.push(row?.count ?? 0);
+  }
+  t.ok(
+    held.every((count) => count === 0),
+    `connections in a transaction meanwhile: ${held.join()}`,
+  );
+  t.strictSame([...new Set(await Promise.all(slow))], [422]);
+  const crowd = await Promise.allSettled(Array.from({ length: 40 }, () => assertPassword('^a+$', 'aaa')));
+  const refused = crowd.flatMap((each) => (each.status === 'rejected' ? [each.reason.code] : []));
+  t.strictSame(refused, Array(8).fill('SERVICE_UNAVAILABLE'));
 });

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { Worker } from 'node:worker_threads';
 import { hash, verify } from '@node-rs/argon2';
-import { ServiceError, unprocessable } from '../errors.js';
+import { ServiceError, serviceUnavailable, unprocessable } from '../errors.js';
 
 export function hashPassword(password: string): Promise<string> {
   return hash(password);
@@ -53,14 +53,25 @@ const TEST = `
   parentPort.postMessage(texts.every((text) => text.search(pattern) >= 0));
 `;
 
+/** Checks that wait for their turn: each may take as long as a pattern may. */
+const MOST_WAITING = 32;
+
 let last: Promise<unknown> = Promise.resolve();
+let waiting = 0;
 
 /**
  * In a thread of its own, one after the other: a pattern that backtracks without an end blocks nobody and can be stopped. The
  * patterns are those of JavaScript, as clients write them; PostgreSQL reads some of them otherwise.
  */
 function matches({ source, flags }: RegExp, texts: readonly string[]): Promise<boolean> {
-  const result = last.then(() => test({ source, flags, texts }));
+  if (waiting >= MOST_WAITING)
+    return Promise.reject(serviceUnavailable('passwords', 'Too many passwords wait to be checked'));
+  waiting++;
+  const result = last
+    .then(() => test({ source, flags, texts }))
+    .finally(() => {
+      waiting--;
+    });
   last = result.catch(() => {});
   return result;
 }

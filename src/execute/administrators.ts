@@ -96,7 +96,7 @@ export async function checkAccess(planned: PlannedWrite, database: Database, ses
   checkAddresses(planned);
   checkEmails(planned);
   checkSettings(planned, planned.model);
-  await checkPasswords(planned, database, session);
+  await checkPasswords(planned, (text) => session.query(database.qualified(text)));
 }
 
 /** A rule that cannot be read, or speaks of what is not there, would allow nothing, and nobody would be told why. */
@@ -176,16 +176,26 @@ function checkSettings({ plan, input }: PlannedWrite, model: Model): void {
   });
 }
 
+/** Writes whose passwords were matched: a pattern may take its time, so that is done before a connection is taken, where it can be. */
+const matched = new WeakSet<PlannedWrite>();
+
+type PolicyRow = Readonly<Record<string, unknown>>;
+
 /** New passwords of users have to meet the settings. */
-async function checkPasswords({ plan, input }: PlannedWrite, database: Database, session: Session): Promise<void> {
+export async function checkPasswords(
+  planned: PlannedWrite,
+  ask: (text: string) => Promise<readonly PolicyRow[]>,
+): Promise<void> {
+  if (matched.has(planned)) return;
+  const { plan, input } = planned;
   const passwords = plan.nodes.flatMap((node, position) =>
     node.collection.name === 'service_users'
       ? (input.nodes[position] ?? []).flatMap((row) => Object.values(row).filter((value) => value instanceof Secret))
       : [],
   );
   if (passwords.length === 0) return;
-  const [row] = await session.query<{ policy: string | null }>(
-    database.qualified('select auth_password_policy as policy from service_settings limit 1'),
-  );
-  await assertPassword(row?.policy ?? null, ...passwords.map(({ text }) => text));
+  const [row] = await ask('select auth_password_policy as policy from service_settings limit 1');
+  const policy = typeof row?.policy === 'string' ? row.policy : null;
+  await assertPassword(policy, ...passwords.map(({ text }) => text));
+  matched.add(planned);
 }

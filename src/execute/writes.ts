@@ -26,7 +26,7 @@ import { parseSelection } from '../request/rest.js';
 import type { CreateBody, Selected, UpdateBody } from '../request/write.js';
 import { bind } from '../sql/parameter.js';
 import type { Statement } from '../sql/statement.js';
-import { checkAccess, concernsAccess, decidesAccess, keepAdministrators } from './administrators.js';
+import { checkAccess, checkPasswords, concernsAccess, decidesAccess, keepAdministrators } from './administrators.js';
 import { writerPays } from './allowance.js';
 import { attempt } from './attempts.js';
 import type { Database } from './database.js';
@@ -243,8 +243,14 @@ export class Writes {
   }
 
   /** In one round trip where the connection knows both statements and nothing depends on their answers. */
-  #run(planned: PlannedWrite, one: boolean, shown: Shown, receipt: Receipt | null = null): Promise<Buffer | null> {
+  async #run(
+    planned: PlannedWrite,
+    one: boolean,
+    shown: Shown,
+    receipt: Receipt | null = null,
+  ): Promise<Buffer | null> {
     if (this.#session) return this.#send(planned, one, shown, this.#session, receipt);
+    if (concernsAccess(planned)) await checkPasswords(planned, (text) => this.#database.rows(text));
     return this.#database.sessions.use(async (session) => {
       const apart = receipt || suppliesKeys(planned) || concernsAccess(planned);
       const written = apart ? null : await this.#chain(planned, shown.caller, null);
