@@ -367,3 +367,20 @@ t.test('composite values and pairs of an hstore are written as they are shown', 
     t.equal(answer.status, 400, `${JSON.stringify(wrong)}: ${answer.text}`);
   }
 });
+
+t.test('a wrong hstore is 400, and its JSON text is one', async (t) => {
+  const wrong = ['garbage', 5, true, 'a=>', 'a=>1,,', 'a=>1 b=>2', '"a=>1', '{"a":{}}', '{"a":', '{a=>1}', [], ['a']];
+  for (const labels of wrong) {
+    const written = await send('PATCH', '/items/shapes/1', { labels });
+    t.equal(written.status, 400, `PATCH ${JSON.stringify(labels)}: ${written.text}`);
+    const found = await send('SEARCH', '/items/shapes', { query: { filter: { labels: { _eq: labels } } } });
+    t.equal(found.status, 400, `SEARCH ${JSON.stringify(labels)}: ${found.text}`);
+  }
+  for (const labels of ['{"a":"1","b":null}', 'a=>1, b=>NULL', ' "a" => "1","b"=>NULL ', { a: '1', b: null }]) {
+    const written = await send('PATCH', '/items/shapes/1?fields=labels', { labels });
+    t.strictSame(written.json, { data: { labels: { a: '1', b: null } } }, JSON.stringify(labels));
+    const text = encodeURIComponent(typeof labels === 'string' ? labels : JSON.stringify(labels));
+    t.match(await read(t, `/items/shapes?fields=id&filter[labels][_eq]=${text}`), [{ id: 1 }], text);
+  }
+  t.strictSame((await send('PATCH', '/items/shapes/1?fields=labels', { labels: '' })).json, { data: { labels: {} } });
+});

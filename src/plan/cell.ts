@@ -5,7 +5,7 @@ import { failedValidation, invalidPayload } from '../errors.js';
 import type { Column, Field } from '../mirror/model.js';
 import { fits, isWithin, NOT_FINITE, NUMBER, RANGES, UUID } from '../sql/codec.js';
 import { isGeoJson } from '../sql/geojson.js';
-import { elementBytes, hexOf, hstoreOf } from '../sql/literal.js';
+import { elementBytes, hexOf, hstoreOf, hstoreOfText } from '../sql/literal.js';
 import { isClock, isMoment, readMoment } from '../sql/moment.js';
 import { isComposite } from './names.js';
 
@@ -41,16 +41,19 @@ export function checkValue(field: Field, value: unknown, path: string): unknown 
 
 /** A value that is no array; objects are those of composite types and of hstore, as they are shown. */
 function checkSingle(value: unknown, field: Field, column: Column, path: string): unknown {
+  if (column.base_type === 'hstore') return checkPairs(value, field, path);
   if (!isObject(value)) return checkScalar(value, field, column, path);
-  if (column.base_type === 'hstore') return checkPairs(value, path);
   return isComposite(column) ? checkJson(value, column, path) : checkScalar(value, field, column, path);
 }
 
-function checkPairs(value: object, path: string): string {
-  const plain = Object.fromEntries(Object.entries(value).map(([key, each]) => [key, textOfDigits(each)]));
-  const pairs = hstoreOf(plain);
+function checkPairs(value: unknown, field: Field, path: string): string {
+  const pairs = isObject(value) ? hstoreOf(textsOf(value)) : hstoreOfText(scalarText(value, field, path));
   if (pairs === null) throw misfit(path, 'an object of texts');
   return pairs;
+}
+
+function textsOf(value: object): object {
+  return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, textOfDigits(each)]));
 }
 
 function textOfDigits(value: unknown): unknown {

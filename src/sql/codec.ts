@@ -2,7 +2,7 @@
 import { wholeDigits } from '../digits.js';
 import { forbidden, invalidQuery, type ServiceError } from '../errors.js';
 import { isGeoJson } from './geojson.js';
-import { elementBytes, hexOf, hstoreOf } from './literal.js';
+import { elementBytes, hexOf, hstoreOf, hstoreOfText } from './literal.js';
 import { readMoment } from './moment.js';
 
 /** A list, an object, or a number with more digits than JavaScript holds: its JSON. */
@@ -62,7 +62,7 @@ export function encode(codec: Codec, value: Scalar | null, origin: Origin): stri
       checkList(value, origin);
       return `{"v":${JSON.stringify(bytesIn(JSON.parse(jsonOf(value)), origin))}}`;
     case 'hstore': {
-      const pairs = typeof value === 'object' ? hstoreOf(JSON.parse(value.json)) : String(value);
+      const pairs = typeof value === 'object' ? hstoreOf(JSON.parse(value.json)) : hstoreOfText(String(value));
       if (pairs === null) throw misfit(origin, 'it needs an object of texts');
       return pairs;
     }

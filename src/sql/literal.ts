@@ -32,6 +32,21 @@ export function hstoreOf(value: unknown): string | null {
     .join(',');
 }
 
+const WORD = String.raw`(?:"(?:[^"\\\0]|\\[^\0])*"|[^\s"\\=,>\0]+)`;
+const PAIRS = new RegExp(
+  String.raw`^[ \t\r\n]*(?:${WORD}[ \t\r\n]*=>[ \t\r\n]*${WORD}[ \t\r\n]*(?:,[ \t\r\n]*(?=\S)|$))*$`,
+);
+
+/** Of the JSON text of such an object, or of pairs as PostgreSQL writes them: for wrong ones hstore has no code of its own. */
+export function hstoreOfText(text: string): string | null {
+  if (!/^\s*\{/.test(text)) return PAIRS.test(text) ? text : null;
+  try {
+    return hstoreOf(JSON.parse(text));
+  } catch {
+    return null;
+  }
+}
+
 function isText(value: unknown): boolean {
   return value === null || value === undefined || (typeof value !== 'object' && !String(value).includes('\0'));
 }
