@@ -57,6 +57,11 @@ t.test('lists may be written as objects with indices, as URLs beyond the limit o
   t.strictSame(ids(await get(service, `/items/articles?fields=id&${many}`)), [6, 7, 8, 9, 10]);
 });
 
+t.test('a list in a URL may begin with a variable', async (t) => {
+  const filter = 'filter[published_at][_in]=$NOW(-1 day),2023-01-15T10:00:00Z';
+  t.strictSame(ids(await get(service, encodeURI(`/items/articles?fields=id&${filter}`))), [1, 7]);
+});
+
 t.test('names in deep that lead nowhere are refused', async (t) => {
   const one = (query: string): Promise<Answer> => get(service, `/items/articles/1?fields=comments.id&${query}`);
   t.match(await one('deep[comments][_filter][id][_eq]=2'), { json: { data: { comments: [{ id: 2 }] } } });

@@ -161,7 +161,7 @@ function parseTest(operator: Operator, input: unknown, owner: string): Operator 
 function parseListOperand(operator: Operator, input: unknown, context: ParseContext, owner: string): Operand {
   let list = input;
   if (typeof list === 'string') {
-    const variable = parseVariable(list.trim());
+    const variable = list.includes(',') ? null : parseVariable(list.trim());
     if (variable) return place(variable, context);
     list = list.split(',').map((each) => each.trim());
   } else list = readIndexedList(list) ?? [list];
