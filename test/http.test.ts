@@ -409,7 +409,7 @@ t.test('without its database the service says so, and it recovers', async (t) =>
   });
   t.match(await get(lonely, '/server/ping'), { status: 200, text: 'pong' });
   t.match(await get(lonely, '/items/authors/1'), failure(503, 'SERVICE_UNAVAILABLE'));
-  t.match(await get(lonely, '/items/authors/1', { token: 'not seen before' }), { status: 403 });
+  t.match(await get(lonely, '/items/authors/1', { token: 'not seen before' }), { status: 401 });
   t.match(await get(lonely, '/items/authors/1', { token: 'not-seen-before' }), failure(503, 'SERVICE_UNAVAILABLE'));
   t.match(await get(lonely, '/server/info'), failure(503, 'SERVICE_UNAVAILABLE'));
   const again = await startDatabase({ directory: fragile.directory });
