@@ -2,7 +2,7 @@
  * Long work in slices: whoever works through much pauses when a slice is over, so that requests that came meanwhile have their
  * turn.
  */
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 
 /** Milliseconds after which others have their turn. */
 const SLICE = 10;
@@ -42,4 +42,31 @@ export function oneByOne<Result>(work: () => Promise<Result>): Promise<Result> {
   const result = last.then(work);
   last = result.catch(() => {});
   return result;
+}
+
+/** Milliseconds: the longest pause after large work. */
+const LONGEST_PAUSE = 250;
+
+let turn: Promise<void> = Promise.resolve();
+
+/**
+ * For work that cannot be done in slices: one at a time, and after each the loop is left to the others for as long as it took. Else
+ * several that arrive together would keep everybody waiting for as long as all of them take.
+ */
+export async function inTurn<Result>(work: () => Result): Promise<Result> {
+  const before = turn;
+  let done = (): void => {};
+  turn = new Promise((resolve) => {
+    done = resolve;
+  });
+  await before;
+  await nextTurn();
+  const start = performance.now();
+  try {
+    return work();
+  } finally {
+    const took = performance.now() - start;
+    if (took < 1) done();
+    else void sleep(Math.min(took, LONGEST_PAUSE)).then(done);
+  }
 }

@@ -1,13 +1,12 @@
 /**
  * What callers may cost the event loop. A request of a known shape costs next to nothing; a new shape has to be planned, compiled
  * and checked, a new document parsed and validated, while everybody else waits. Each caller has a share of the loop for that and
- * may save up some of it; whoever has used it up is refused until time has passed. What is large is done one at a time, and after
- * each the loop is left to the others for as long as it took.
+ * may save up some of it; whoever has used it up is refused until time has passed.
  */
-import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
 import { callerName } from '../access/identity.js';
 import { requestsExceeded } from '../errors.js';
+import { inTurn } from '../pace.js';
 
 /** Who pays. */
 export interface Payer {
@@ -39,13 +38,9 @@ const MOST = 10_000;
 /** Characters of a shape or a document from which on it has to wait for its turn. */
 const LARGE = 2_000;
 
-/** Milliseconds: the longest pause after large work. */
-const LONGEST_PAUSE = 250;
-
 export class Allowance {
   readonly #limits: AllowanceLimits;
   readonly #accounts = new LRUCache<string, Account>({ max: MOST });
-  #last: Promise<void> = Promise.resolve();
 
   constructor(limits: AllowanceLimits) {
     this.#limits = limits;
@@ -72,25 +67,7 @@ export class Allowance {
 
   /** The same in turn, where the work is large; at once where it is not. */
   inTurn<Result>(payer: Payer | null, size: number, work: () => Result): Result | Promise<Result> {
-    return size < LARGE ? this.run(payer, work) : this.#queue(() => this.run(payer, work));
-  }
-
-  async #queue<Result>(work: () => Result): Promise<Result> {
-    const before = this.#last;
-    let done = (): void => {};
-    this.#last = new Promise((resolve) => {
-      done = resolve;
-    });
-    await before;
-    await nextTurn();
-    const start = performance.now();
-    try {
-      return work();
-    } finally {
-      const took = performance.now() - start;
-      if (took < 1) done();
-      else void sleep(Math.min(took, LONGEST_PAUSE)).then(done);
-    }
+    return size < LARGE ? this.run(payer, work) : inTurn(() => this.run(payer, work));
   }
 
   #accountOf({ caller, from }: Payer): Account | null {

@@ -6,6 +6,7 @@
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { performance } from 'node:perf_hooks';
 import { invalidPayload, unsupportedMediaType } from '../errors.js';
+import { inTurn } from '../pace.js';
 import { readCookie } from './cookies.js';
 import type { Wanted } from './encoding.js';
 import type { Network } from './network.js';
@@ -177,8 +178,9 @@ export class Exchange {
     if (type !== 'application/json' && !/^application\/[a-z0-9.+-]+\+json$/.test(type)) {
       throw unsupportedMediaType(type, 'Content-Type header');
     }
+    const read = (): unknown => parse(new TextDecoder('utf-8', { fatal: true }).decode(body));
     try {
-      return parse(new TextDecoder('utf-8', { fatal: true }).decode(body));
+      return body.length < LARGE_BODY ? read() : await inTurn(read);
     } catch {
       throw invalidPayload('The body is not valid JSON');
     }
@@ -246,6 +248,9 @@ function decodeToken(text: string): string {
     return text;
   }
 }
+
+/** Bytes from which on a body waits for its turn to be parsed. */
+const LARGE_BODY = 65_536;
 
 /** By stage and hundredths of a millisecond: short durations come again and again. */
 const MOST_WRITTEN = 2_000;

@@ -3,6 +3,7 @@ import { Readable } from 'node:stream';
 import { parse as parseCsv } from 'csv-parse';
 import { isObject, parseJson } from '../digits.js';
 import { invalidPayload, unsupportedMediaType } from '../errors.js';
+import { Pace } from '../pace.js';
 import type { Input } from './query.js';
 
 export type ImportFormat = 'json' | 'ndjson' | 'csv';
@@ -62,7 +63,7 @@ async function* readCsv(bytes: AsyncIterable<Buffer>): AsyncGenerator<Input> {
     relax_column_count: false,
     max_record_size: LONGEST_ROW,
   });
-  const source = Readable.from(decode(bytes));
+  const source = Readable.from(inPieces(decode(bytes)));
   source.on('error', (error) => parser.destroy(error));
   source.pipe(parser);
   try {
@@ -71,6 +72,21 @@ async function* readCsv(bytes: AsyncIterable<Buffer>): AsyncGenerator<Input> {
     if (error instanceof Error && 'code' in error && String(error.code).startsWith('CSV_'))
       throw invalidPayload(`The CSV cannot be read: ${error.message}`);
     throw error;
+  }
+}
+
+/** Bytes that the parser is given at a time: it reads all that it is given before others have their turn. */
+const PIECE = 16_384;
+
+/** In bytes again: between two characters of a text there may be the middle of one. */
+async function* inPieces(texts: AsyncIterable<string>): AsyncGenerator<Buffer> {
+  const pace = new Pace();
+  for await (const text of texts) {
+    const bytes = Buffer.from(text);
+    for (let start = 0; start < bytes.length; start += PIECE) {
+      yield bytes.subarray(start, start + PIECE);
+      if (pace.isOver()) await pace.rest();
+    }
   }
 }
 
