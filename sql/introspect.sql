@@ -36,6 +36,24 @@ layers as (
   from layers
   join pg_catalog.pg_type type on type.oid = layers.typbasetype
   where layers.typtype = 'd'
+),
+-- The types of the columns and, repeatedly, what is inside of them: below a domain, the elements of an array, the attributes
+-- of a composite type.
+inner_types as (
+  select used_types.oid from used_types
+  union
+  select inside.oid
+  from inner_types
+  join pg_catalog.pg_type type on type.oid = inner_types.oid
+  cross join lateral (
+    select type.typbasetype as oid where type.typtype = 'd'
+    union all
+    select type.typelem where type.typtype <> 'd' and type.typcategory = 'A'
+    union all
+    select attribute.atttypid
+    from pg_catalog.pg_attribute attribute
+    where type.typtype = 'c' and attribute.attrelid = type.typrelid and attribute.attnum > 0 and not attribute.attisdropped
+  ) inside
 )
 select pg_catalog.json_build_object(
   'version', (select version from service_schema),
@@ -75,6 +93,24 @@ select pg_catalog.json_build_object(
     join pg_catalog.pg_type base on base.oid = layers.base
     join pg_catalog.pg_namespace namespace on namespace.oid = base.typnamespace
     where layers.typtype <> 'd'
+  ),
+  -- Composite types with their attributes, and the types whose values or elements may be composite.
+  'composites', (
+    select pg_catalog.json_agg(pg_catalog.json_build_array(
+      type.oid::int8,
+      pg_catalog.format_type(type.oid, null),
+      case when type.typtype = 'd' then type.typbasetype when type.typtype <> 'c' then type.typelem end::int8,
+      (
+        select pg_catalog.json_agg(
+          pg_catalog.json_build_array(attribute.attname, attribute.atttypid::int8) order by attribute.attnum
+        )
+        from pg_catalog.pg_attribute attribute
+        where type.typtype = 'c' and attribute.attrelid = type.typrelid and attribute.attnum > 0 and not attribute.attisdropped
+      )
+    ))
+    from inner_types
+    join pg_catalog.pg_type type on type.oid = inner_types.oid
+    where type.typtype in ('c', 'd') or type.typcategory = 'A'
   ),
   'defaults', (
     select pg_catalog.json_agg(pg_catalog.json_build_array(

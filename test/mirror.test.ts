@@ -180,6 +180,7 @@ t.test('every property of a column', async (t) => {
     base_schema: 'pg_catalog',
     is_array: false,
     enum_values: null,
+    composite: null,
     default_value: 1.5,
     default_expression: '1.50',
     max_length: null,

@@ -1,11 +1,18 @@
 /** Conditions → SQL. The one filter compiler: reads, counts and existence tests all pass here. */
 import type { Collection } from '../mirror/model.js';
 import { isMaskedOperand } from '../plan/access.js';
-import type { Condition, CursorCondition, Hop, OperandPlan, Order, ValuePlan } from '../plan/plan.js';
+import {
+  type Condition,
+  type CursorCondition,
+  type Hop,
+  type OperandPlan,
+  type Order,
+  typedValue,
+  type ValuePlan,
+} from '../plan/plan.js';
 import type { Operator } from '../request/ast.js';
 import type { Pattern } from '../sql/codec.js';
 import { alias, type Fragment, join, parameter, sql } from '../sql/fragment.js';
-import type { Slot } from '../sql/parameter.js';
 import { asText, comparable, compileOperand, operandTypeName } from './operand.js';
 import { compareShapes } from './shape.js';
 import { refersTo, Source, typeName } from './source.js';
@@ -103,7 +110,7 @@ function compileComparison(
   }
   if (!value) throw new Error(`the operator ${operator} needs a value`);
   if (value.kind === 'caller') return compareWithCaller(left, operand, operator, value, source);
-  const typed = { slot: value.slot, codec: value.codec, field: value.label, use: 'filter' } as const;
+  const typed = typedValue(value);
   const type = operandTypeName(operand);
   if (value.codec === 'geojson' && operand.kind === 'field')
     return compareShapes(left, operator, sql`${parameter({ kind: 'value', ...typed })}::text`, operand.field);
@@ -146,7 +153,7 @@ function compileComparison(
 function compareRecords(
   left: Fragment,
   operator: Operator,
-  typed: { slot: Slot; codec: string; field: string; use: 'filter' },
+  typed: ReturnType<typeof typedValue>,
   type: Fragment,
   { scope }: Source,
 ): Fragment {

@@ -2,7 +2,16 @@
  * Puts the lists of the catalogs together: tables with their columns, complete but for the metadata. A column needs facts
  * from eight lists; each list is walked once and found again by one number made of table and column.
  */
-import type { ColumnEntry, ForeignKeyEntry, StructureDocument, TableEntry, TypeEntry } from './document.js';
+import type { Composite } from '../sql/composite.js';
+import type {
+  ColumnEntry,
+  CompositeEntry,
+  ForeignKeyEntry,
+  StructureDocument,
+  TableEntry,
+  TypeEntry,
+} from './document.js';
+import { freezeMap } from './freeze.js';
 import type { Column, FieldType, ForeignKey, ForeignKeyAction, Index } from './model.js';
 import { columnTypeOf, defaultValueOf, lengthOf, precisionOf, scaleOf, sridOf } from './types.js';
 
@@ -58,6 +67,7 @@ export function assembleTables(
 
 interface Lookups {
   readonly types: ReadonlyMap<number, TypeEntry>;
+  readonly composites: ReadonlyMap<number, Composite>;
   readonly defaults: ReadonlyMap<number, string>;
   readonly primary: ReadonlySet<number>;
   readonly unique: ReadonlySet<number>;
@@ -108,6 +118,7 @@ function assembleColumn(entry: ColumnEntry, table: string, isPrimaryKey: boolean
     base_schema,
     is_array,
     enum_values: facts.enum_values,
+    composite: lookups.composites.get(typeOid) ?? null,
     default_value: defaultValueOf(default_expression, fieldType),
     default_expression,
     max_length: lengthOf(facts, modifier),
@@ -159,6 +170,7 @@ function indexLists(document: StructureDocument, names: ReadonlyMap<number, stri
     append(foreignKeys, placeOf(entry[0], entry[1]), foreignKeyOf(entry, names));
   return {
     types: new Map((document.types ?? []).map((entry) => [entry[0], entry])),
+    composites: compositesOf(document.composites ?? []),
     defaults: byPlace(document.defaults),
     primary,
     unique,
@@ -169,6 +181,29 @@ function indexLists(document: StructureDocument, names: ReadonlyMap<number, stri
     filled: new Set(document.filled),
     comments: byPlace(document.comments),
   };
+}
+
+/** By the type of a column: below its domains and arrays. A composite type cannot hold itself, so the walk ends. */
+function compositesOf(entries: readonly CompositeEntry[]): ReadonlyMap<number, Composite> {
+  const entryOf = new Map(entries.map((entry) => [entry[0], entry]));
+  const found = new Map<number, Composite>();
+  const find = (type: number): Composite | null => {
+    const known = found.get(type);
+    const entry = entryOf.get(type);
+    if (known || !entry) return known ?? null;
+    const [, display, inside, attributes] = entry;
+    const composite =
+      inside === null
+        ? Object.freeze({
+            type: display,
+            attributes: freezeMap(new Map((attributes ?? []).map(([name, each]) => [name, find(each)]))),
+          })
+        : find(inside);
+    if (composite) found.set(type, composite);
+    return composite;
+  };
+  for (const [type] of entries) find(type);
+  return found;
 }
 
 function append<Entry>(groups: Map<number, Entry[]>, place: number, entry: Entry): void {

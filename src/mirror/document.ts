@@ -10,6 +10,8 @@ export interface StructureDocument {
   readonly columns: readonly ColumnEntry[] | null;
   /** Each type that a column has. */
   readonly types: readonly TypeEntry[] | null;
+  /** Composite types, and the types whose values or elements may be composite. */
+  readonly composites: readonly CompositeEntry[] | null;
   readonly defaults: readonly DefaultEntry[] | null;
   /** Primary keys with all their columns; of other indexes those over one column and all rows. */
   readonly indexes: readonly IndexEntry[] | null;
@@ -57,6 +59,14 @@ export type TypeEntry = readonly [
   refusesNull: boolean,
   defaultExpression: string | null,
   labels: readonly string[] | null,
+];
+
+/** `inside`: the type below a domain or of an array's elements; null for a composite type. */
+export type CompositeEntry = readonly [
+  type: number,
+  display: string,
+  inside: number | null,
+  attributes: readonly (readonly [name: string, type: number])[] | null,
 ];
 
 export type DefaultEntry = readonly [table: number, column: number, expression: string];

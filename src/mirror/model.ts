@@ -2,6 +2,8 @@
  * The connected database as frozen data. Everything behind the parser names tables and columns through these objects,
  * never through text that came with a request.
  */
+import type { Composite } from '../sql/composite.js';
+
 export const FIELD_TYPES = [
   'string',
   'text',
@@ -95,6 +97,8 @@ export interface Column {
   readonly base_schema: string;
   readonly is_array: boolean;
   readonly enum_values: readonly string[] | null;
+  /** The composite type of its values or, of an array, of its elements. */
+  readonly composite: Composite | null;
   readonly default_value: unknown;
   /** The default as SQL, exactly as the catalog prints it. */
   readonly default_expression: string | null;

@@ -186,8 +186,7 @@ function planHavingOf(
       const operand: OperandPlan = { kind: 'aggregate', aggregate };
       checkOperator(filter.operator, operand);
       if (filter.value?.kind === 'variable') throw invalidQuery('"having" takes no fields of the caller');
-      const { codec, label } = operandType(operand);
-      const value = filter.value && { kind: 'slot' as const, slot: filter.value.slot, codec, label };
+      const value = filter.value && { kind: 'slot' as const, slot: filter.value.slot, ...operandType(operand) };
       return { kind: 'compare', operand, operator: filter.operator, value };
     }
     default:

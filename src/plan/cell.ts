@@ -4,10 +4,10 @@ import { Digits, isObject, wholeDigits, writeJson, writtenJson } from '../digits
 import { failedValidation, invalidPayload } from '../errors.js';
 import type { Column, Field } from '../mirror/model.js';
 import { fits, isWithin, NOT_FINITE, NUMBER, RANGES, UUID } from '../sql/codec.js';
+import { type Composite, strayAttribute } from '../sql/composite.js';
 import { isGeoJson } from '../sql/geojson.js';
 import { elementBytes, hexOf, hstoreOf, hstoreOfText } from '../sql/literal.js';
 import { isClock, isMoment, readMoment } from '../sql/moment.js';
-import { isComposite } from './names.js';
 
 /** Passwords and the like: replaced by their hash before the statement is sent. A class, so that no value of a payload is one. */
 export class Secret {
@@ -43,7 +43,16 @@ export function checkValue(field: Field, value: unknown, path: string): unknown 
 function checkSingle(value: unknown, field: Field, column: Column, path: string): unknown {
   if (column.base_type === 'hstore') return checkPairs(value, field, path);
   if (!isObject(value)) return checkScalar(value, field, column, path);
-  return isComposite(column) ? checkJson(value, column, path) : checkScalar(value, field, column, path);
+  return column.composite
+    ? checkComposite(value, column, column.composite, path)
+    : checkScalar(value, field, column, path);
+}
+
+function checkComposite(value: object, column: Column, composite: Composite, path: string): unknown {
+  const checked = checkJson(value, column, path);
+  const stray = strayAttribute(value, composite, path);
+  if (stray !== null) throw invalidPayload(stray);
+  return checked;
 }
 
 function checkPairs(value: unknown, field: Field, path: string): string {

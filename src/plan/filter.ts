@@ -272,9 +272,10 @@ const CALLER_COLLECTIONS: Readonly<Record<string, string>> = {
 
 function planOperand(value: Operand, operator: Operator, operand: OperandPlan, model: Model): ValuePlan | null {
   if (value === null) return null;
-  const { codec, label } = operandType(operand);
-  if (value.kind === 'slot') return { kind: 'slot', slot: value.slot, codec, label };
-  if (!CALLER_OPERATORS.has(operator)) throw invalidQuery(`"_${operator}" of "${label}" takes no field of the caller`);
+  const type = operandType(operand);
+  if (value.kind === 'slot') return { kind: 'slot', slot: value.slot, ...type };
+  if (!CALLER_OPERATORS.has(operator))
+    throw invalidQuery(`"_${operator}" of "${type.label}" takes no field of the caller`);
   return planCaller(value.variable, value.path, model);
 }
 

@@ -1,17 +1,9 @@
 /** Names of a request become objects of the model: fields, steps along relations, functions of fields. */
 import { forbiddenField, invalidQuery } from '../errors.js';
-import {
-  type Collection,
-  type Column,
-  type Field,
-  isSecret,
-  type ManyToAny,
-  type ManyToOne,
-  type Model,
-} from '../mirror/model.js';
+import { type Collection, type Field, isSecret, type ManyToAny, type ManyToOne, type Model } from '../mirror/model.js';
 import type { Call, Expression } from '../request/ast.js';
 import { wholeOf } from './access.js';
-import type { AnyStep, Hop, OneStep, OperandPlan, Step } from './plan.js';
+import type { AnyStep, Hop, OneStep, OperandPlan, Step, ValueType } from './plan.js';
 
 /** A field, with the scope of a many-to-any relation where one was written: `item:headings`. */
 export interface Named {
@@ -83,32 +75,39 @@ export function hopOf(model: Model, origin: Collection, field: Field): Hop | nul
   return { collection, field: fieldOf(wholeOf(collection), relation.manyField), via: field, named: null, origin, key };
 }
 
-/** The codec of a value that is compared with the operand, and a name for messages. */
-export function operandType(operand: OperandPlan): { codec: string; label: string } {
+export function operandType(operand: OperandPlan): ValueType {
   switch (operand.kind) {
     case 'field':
-      return { codec: codecOf(operand.field), label: operand.field.name };
+      return {
+        codec: codecOf(operand.field),
+        composite: operand.field.column?.composite ?? null,
+        label: operand.field.name,
+      };
     case 'date':
-      return { codec: 'int4', label: `${operand.function}(${operand.field.name})` };
+      return plainType('int4', `${operand.function}(${operand.field.name})`);
     case 'position':
-      return { codec: 'int4', label: operand.field.name };
+      return plainType('int4', operand.field.name);
     case 'key':
-      return { codec: operand.field.column?.base_type ?? 'text', label: operand.field.name };
+      return plainType(operand.field.column?.base_type ?? 'text', operand.field.name);
     case 'length':
-      return { codec: 'int4', label: `count(${operand.field.name})` };
+      return plainType('int4', `count(${operand.field.name})`);
     case 'count':
-      return { codec: 'int8', label: `count(${operand.hop.collection.name})` };
+      return plainType('int8', `count(${operand.hop.collection.name})`);
     case 'json':
-      return { codec: operand.as === 'numeric' ? 'numeric' : 'text', label: operand.field.name };
+      return plainType(operand.as === 'numeric' ? 'numeric' : 'text', operand.field.name);
     case 'first':
       return operandType(operand.operand);
     case 'aggregate': {
       const { aggregate } = operand;
       if (aggregate.operand && (aggregate.function === 'min' || aggregate.function === 'max'))
         return operandType(aggregate.operand);
-      return { codec: 'numeric', label: aggregate.function };
+      return plainType('numeric', aggregate.function);
     }
   }
+}
+
+function plainType(codec: string, label: string): ValueType {
+  return { codec, composite: null, label };
 }
 
 function codecOf({ column }: Field): string {
@@ -116,16 +115,8 @@ function codecOf({ column }: Field): string {
   if (column.base_type === '_bytea') return column.base_type;
   if (!column.is_array && (column.base_type === 'geometry' || column.base_type === 'geography')) return 'geojson';
   if (column.is_array) return 'array';
-  return isComposite(column) ? 'record' : column.base_type;
+  return column.composite ? 'record' : column.base_type;
 }
-
-/** Whether values of the type are written as objects; which type of the user's has fields is PostgreSQL's business. */
-export function isComposite({ base_schema, base_type, enum_values, is_array }: Column): boolean {
-  return base_schema !== 'pg_catalog' && enum_values === null && !is_array && !OWN_FORM.has(base_type);
-}
-
-/** Types of extensions whose values are texts, or have a form of their own. */
-const OWN_FORM: ReadonlySet<string> = new Set(['citext', 'hstore', 'geometry', 'geography', 'ltree']);
 
 export interface ResolveOptions {
   readonly model: Model;

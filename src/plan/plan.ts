@@ -2,6 +2,7 @@
 import type { Collection, Field } from '../mirror/model.js';
 import type { AggregateFunction, DateFunction, Meta, Operator, Representation, Slot } from '../request/ast.js';
 import type { Codec } from '../sql/codec.js';
+import type { Composite } from '../sql/composite.js';
 
 export interface ReadPlan {
   readonly kind: 'read';
@@ -177,8 +178,15 @@ export interface CursorCondition {
   readonly slot: Slot;
 }
 
+/** What a value has to be that is compared with an operand, and a name for messages. */
+export interface ValueType {
+  readonly codec: Codec;
+  readonly composite: Composite | null;
+  readonly label: string;
+}
+
 export type ValuePlan =
-  | { readonly kind: 'slot'; readonly slot: Slot; readonly codec: Codec; readonly label: string }
+  | ({ readonly kind: 'slot'; readonly slot: Slot } & ValueType)
   /** A field of the caller's user, role, roles or policies. */
   | {
       readonly kind: 'caller';
@@ -188,6 +196,11 @@ export type ValuePlan =
       readonly collection: Collection;
       readonly operand: OperandPlan;
     };
+
+/** The part of a parameter that says which value of a filter it is. */
+export function typedValue({ slot, codec, composite, label }: Extract<ValuePlan, { kind: 'slot' }>) {
+  return { slot, codec, composite, field: label, use: 'filter' } as const;
+}
 
 export interface Order {
   readonly operand: OperandPlan;

@@ -7,7 +7,7 @@ import type { ParseContext } from '../request/query.js';
 import { CONSTANTS } from '../request/values.js';
 import { bind, type Caller } from '../sql/parameter.js';
 import { type Budget, planFilter } from './filter.js';
-import { ALWAYS, type Condition, isAlways } from './plan.js';
+import { ALWAYS, type Condition, isAlways, typedValue } from './plan.js';
 
 const UNLIMITED: ParseContext = {
   values: CONSTANTS,
@@ -93,7 +93,7 @@ function checkConstants(condition: Condition): void {
   if (condition.kind === 'exists') checkConstants(condition.where);
   if (condition.kind !== 'compare' || condition.value?.kind !== 'slot') return;
   const { operator, value } = condition;
-  const origin = { slot: value.slot, codec: value.codec, field: value.label, use: 'filter' } as const;
+  const origin = typedValue(value);
   if (operator === 'in' || operator === 'nin' || operator.endsWith('between'))
     bind([{ kind: 'list', ...origin }], [], SOMEBODY);
   else if (VALUES.has(operator)) bind([{ kind: 'value', ...origin }], [], SOMEBODY);

@@ -1,6 +1,7 @@
 /** How values are written for PostgreSQL, by the base type of the column they meet. */
 import { wholeDigits } from '../digits.js';
 import { forbidden, invalidQuery, type ServiceError } from '../errors.js';
+import { type Composite, strayAttribute } from './composite.js';
 import { isGeoJson } from './geojson.js';
 import { elementBytes, hexOf, hstoreOf, hstoreOfText } from './literal.js';
 import { readMoment } from './moment.js';
@@ -22,6 +23,8 @@ export type Codec = string;
 export interface Origin {
   readonly field: string;
   readonly use: 'key' | 'filter';
+  /** Of the value or, of an array, of its elements. */
+  readonly composite?: Composite | null;
 }
 
 /** Of the types of whole numbers: what is too large, and how many digits never are. */
@@ -53,8 +56,10 @@ export function encode(codec: Codec, value: Scalar | null, origin: Origin): stri
       return jsonOf(value);
     case 'array':
       checkList(value, origin);
+      checkAttributes(value, origin);
       return `{"v":${jsonOf(value)}}`;
     case 'record':
+      checkAttributes(value, origin);
       return `{"v":${jsonOf(value)}}`;
     case 'geojson':
       return geoJsonOf(value, origin);
@@ -90,6 +95,12 @@ function boolOf(value: string | number | boolean | null, origin: Origin): string
 function checkList(value: Scalar, origin: Origin): void {
   const isList = typeof value === 'object' ? value.json.startsWith('[') : /^[{[]/.test(String(value));
   if (!isList) throw misfit(origin, 'it needs a list');
+}
+
+function checkAttributes(value: Scalar, origin: Origin): void {
+  if (!origin.composite || typeof value !== 'object') return;
+  const stray = strayAttribute(JSON.parse(value.json), origin.composite, origin.field);
+  if (stray !== null) throw misfit(origin, stray);
 }
 
 function jsonOf(value: Scalar): string {
