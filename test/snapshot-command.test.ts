@@ -102,3 +102,27 @@ t.test('types that list their values, the empty text among them', async (t) => {
   t.match(await runProgram(['schema', 'apply', '-'], target, output), { code: 0, output: /Applied/ });
   t.equal((await runProgram(['schema', 'snapshot'], target)).output, output, 'the same there');
 });
+
+t.test('a type that the target does not have is named with the fields that have it', async (t) => {
+  const source = { DATABASE_URL: await createDatabase(server, 'domains') };
+  const target = { DATABASE_URL: await createDatabase(server, 'domains_target') };
+  const types = `create domain year as integer check (value > 1900); create type "Odd pair" as (one int, two text);
+    create type mood as enum ('glad');`;
+  await withSql(source.DATABASE_URL, (sql) =>
+    sql
+      .unsafe(`${types}
+        create table film (id int primary key, release_year year, prices numeric(9,2)[], mood mood, moods mood[], stamp timestamp(3));
+        create table series (id int primary key, begun year, years year[], pair "Odd pair" default row(1, 'a'), title varchar(9))`)
+      .simple(),
+  );
+  const { output } = await runProgram(['schema', 'snapshot'], source);
+  t.match(await runProgram(['schema', 'apply', '-'], target, output), {
+    code: 1,
+    complaints:
+      /the type "year" of "film\.release_year", "series\.begun", "series\.years", nor the type "Odd pair" of "series\.pair"/,
+  });
+  t.match((await runProgram(['schema', 'snapshot'], target)).output, /collections: \[\]/, 'nothing was made');
+  await withSql(target.DATABASE_URL, (sql) => sql.unsafe(types).simple());
+  t.match(await runProgram(['schema', 'apply', '-'], target, output), { code: 0, output: /Applied/ });
+  t.equal((await runProgram(['schema', 'snapshot'], target)).output, output, 'the same there');
+});

@@ -7,6 +7,7 @@ import { invalidPayload, ServiceError } from '../errors.js';
 import { packagePath } from '../files.js';
 import type { Model } from '../mirror/model.js';
 import { planSnapshot } from '../plan/apply.js';
+import { neededTypes, refuseMissing } from '../plan/apply-types.js';
 import { type DifferenceMode, differenceOf, digestOf, laidOn } from '../plan/difference.js';
 import { type Details, leftBehind, snapshotOf } from '../plan/snapshot.js';
 import type { Step } from '../plan/steps.js';
@@ -126,6 +127,7 @@ function keyOf({ schema, table }: Place): string {
 
 async function reach(draft: Draft, seen: Seen, diff: Difference, progress: Progress): Promise<void> {
   const steps = planSnapshot(laidOn(seen.snapshot, diff), seen, systemFields());
+  await checkTypes(draft, steps);
   for (const [position, step] of steps.entries()) {
     progress(step, position, steps.length);
     try {
@@ -135,6 +137,20 @@ async function reach(draft: Draft, seen: Seen, diff: Difference, progress: Progr
     }
   }
 }
+
+/** PostgreSQL would name a missing type, but not the column; and a snapshot carries no domains and composite types. */
+async function checkTypes(draft: Draft, steps: readonly Step[]): Promise<void> {
+  const needed = neededTypes(steps);
+  if (needed.length === 0) return;
+  const cell = await draft.cell(MISSING, [JSON.stringify(needed.map(({ type }) => type))]);
+  const missing = new Set(JSON.parse(cell?.toString() ?? '[]') as string[]);
+  refuseMissing(needed.filter(({ type }) => missing.has(type)));
+}
+
+const MISSING = `
+  select coalesce(pg_catalog.json_agg(name), '[]')::text
+  from pg_catalog.json_array_elements_text($1::json) needed (name)
+  where pg_catalog.to_regtype(name) is null`;
 
 /** The properties by which steps name what they change. */
 interface Named {
