@@ -1,6 +1,6 @@
 /** The API as its tools see it: OpenAPI, the text of the GraphQL schema. */
 import { Validator } from '@seriousme/openapi-schema-validator';
-import { buildSchema } from 'graphql';
+import { buildSchema, type GraphQLInputObjectType, isRequiredInputField } from 'graphql';
 import t from 'tap';
 import { createLibrary, get, request, startDatabase, startTestService, withSql } from './support.js';
 
@@ -89,6 +89,41 @@ t.test('OpenAPI: every operation says what it takes and answers', async (t) => {
   t.match(api.paths['/users']?.get?.responses[200]?.content?.['application/json'], {
     schema: { properties: { data: { items: { $ref: '#/components/schemas/service_users' } } } },
   });
+});
+
+t.test('OpenAPI: a new item needs the fields that it needs in GraphQL', async (t) => {
+  await withSql(databaseUrl, (sql) =>
+    sql
+      .unsafe(`
+        create table films (
+          id serial primary key, title text not null, length int, status text not null default 'new', maker text not null
+        );
+        insert into service_fields (collection, field, special) values ('films', 'maker', 'user-created');
+        create table filled (id uuid primary key default gen_random_uuid(), lexemes tsvector not null);
+        create function fill() returns trigger language plpgsql as $$ begin new.lexemes := ''; return new; end $$;
+        create trigger fill before insert on filled for each row execute function fill();
+        create table keyed (code text primary key)`)
+      .simple(),
+  );
+  const fresh = await startTestService({ databaseUrl });
+  const api = (await get(fresh, '/server/specs/oas')).json as Api;
+  const graphql = buildSchema((await get(fresh, '/server/specs/graphql/items')).text);
+  const bodyOf = (method: string, path: string): unknown =>
+    api.paths[path]?.[method]?.requestBody?.content['application/json']?.schema;
+  for (const [collection, required] of Object.entries({ films: ['title'], filled: [], keyed: ['code'] })) {
+    const item = { $ref: `#/components/schemas/Items_${collection}` };
+    const made = required.length > 0 ? { allOf: [item, { required }] } : item;
+    t.strictSame(bodyOf('post', `/items/${collection}`), { anyOf: [made, { type: 'array', items: made }] }, collection);
+    t.strictSame(bodyOf('patch', `/items/${collection}/{key}`), item, 'a change needs none');
+    const input = graphql.getType(`create_${collection}_input`) as GraphQLInputObjectType;
+    const needed = Object.values(input.getFields()).filter(isRequiredInputField);
+    t.strictSame(
+      needed.map(({ name }) => name),
+      required,
+      'as in GraphQL',
+    );
+  }
+  t.strictSame(await new Validator().validate(api as unknown as Record<string, unknown>), { valid: true });
 });
 
 t.test('who may see nothing finds no collections in it', async (t) => {

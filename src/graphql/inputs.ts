@@ -12,13 +12,13 @@ import {
   type GraphQLNamedType,
   GraphQLNonNull,
 } from 'graphql';
-import { type Collection, type Field, needsValue } from '../mirror/model.js';
+import { type Collection, type Field, isRequired } from '../mirror/model.js';
 import { valueTypeOf } from './common.js';
 import { STAGED } from './meaning.js';
 import { expressibleFields, isExpressible, type TypeNames } from './names.js';
 import { ID_SCALAR, JSON_SCALAR } from './scalars.js';
 import type { Sight } from './sight.js';
-import { describe, isStamped } from './types.js';
+import { describe } from './types.js';
 
 type Fields = Record<string, GraphQLInputFieldConfig>;
 type Action = 'create' | 'update';
@@ -123,8 +123,4 @@ export class InputTypes {
 function staged(self: GraphQLInputObjectType): Fields {
   const items = { type: new GraphQLList(new GraphQLNonNull(self)) };
   return { create: items, update: items, delete: { type: new GraphQLList(ID_SCALAR) } };
-}
-
-function isRequired(field: Field): boolean {
-  return field.column !== null && needsValue(field.column) && !isStamped(field);
 }

@@ -14,7 +14,7 @@ import {
   GraphQLString,
   GraphQLUnionType,
 } from 'graphql';
-import { type Collection, type Field, isSecret } from '../mirror/model.js';
+import { type Collection, type Field, isSecret, isStamped } from '../mirror/model.js';
 import type { AggregateFunction } from '../request/ast.js';
 import { functionsOf, NUMBERS, valueTypeOf } from './common.js';
 import type { FilterTypes } from './filters.js';
@@ -179,13 +179,6 @@ function aggregateField({ name }: Field, type: GraphQLOutputType): FieldConfig {
 
 function functionField(name: AggregateFunction, type: GraphQLObjectType): FieldConfig {
   return { type, extensions: extend({ kind: 'aggregates', function: name }) };
-}
-
-const STAMPS = /^(date|user|role)-(created|updated)$|^uuid$/;
-
-/** Whether the service fills the field by itself. */
-export function isStamped(field: Field): boolean {
-  return field.special.some((flag) => STAMPS.test(flag));
 }
 
 const ORDERED: ReadonlySet<string> = new Set([...NUMBERS, 'string', 'text', 'date', 'dateTime', 'time', 'timestamp']);

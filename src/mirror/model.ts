@@ -140,6 +140,18 @@ export function needsValue(column: Column): boolean {
   return !is_nullable && !is_generated && default_expression === null && identity === null;
 }
 
+const STAMPS = /^(date|user|role)-(created|updated)$|^uuid$/;
+
+/** Whether the service fills the field by itself. */
+export function isStamped(field: Field): boolean {
+  return field.special.some((flag) => STAMPS.test(flag));
+}
+
+/** Whether descriptions of the API, of either kind, say that a new item has to have the field. */
+export function isRequired(field: Field): boolean {
+  return field.column !== null && needsValue(field.column) && !isStamped(field);
+}
+
 export const FOREIGN_KEY_ACTIONS = ['NO ACTION', 'RESTRICT', 'CASCADE', 'SET NULL', 'SET DEFAULT'] as const;
 
 export type ForeignKeyAction = (typeof FOREIGN_KEY_ACTIONS)[number];

@@ -1,6 +1,6 @@
 /** Collections in the document: the schema of their items, and the operations on them, of the user's and of our own. */
 import type { Route } from '../../http/router.js';
-import type { Collection, Field, Model } from '../../mirror/model.js';
+import { type Collection, type Field, isRequired, type Model } from '../../mirror/model.js';
 import { ITEM_PARAMETERS, LIST_PARAMETERS, parameterRefs, pathParameter } from './parameters.js';
 import {
   type Answer,
@@ -64,7 +64,7 @@ export function describeOperation({ method, path: pattern }: Route, resource: Re
   if (collection.singleton && (single || method === 'POST' || method === 'DELETE')) return null;
   const kind = single || collection.singleton ? 'one' : 'many';
   const item = ref(names.get(collection.name) ?? '');
-  const { parameters, body, answers } = OPERATIONS[`${kind} ${method}`]?.(item) ?? UNKNOWN;
+  const { parameters, body, answers } = OPERATIONS[`${kind} ${method}`]?.(item, newItem(collection, item)) ?? UNKNOWN;
   const operation = {
     tags: [tag],
     summary: `${VERBS[method] ?? method} ${collection.name}`,
@@ -87,15 +87,15 @@ interface Parts {
 const UNKNOWN: Parts = { parameters: [], body: null, answers: [done] };
 
 /** What was written and may not be read has no body. */
-const OPERATIONS: Readonly<Record<string, (item: Schema) => Parts>> = {
+const OPERATIONS: Readonly<Record<string, (item: Schema, made: Schema) => Parts>> = {
   'many GET': (item) => {
     const content = object({ data: list(item), meta: ref('Meta') }, ['data']);
     const answer = { ...file(FILES), content: { ...json(content), ...file(FILES).content } };
     return { parameters: LIST_PARAMETERS, body: null, answers: [answer] };
   },
-  'many POST': (item) => ({
+  'many POST': (item, made) => ({
     parameters: [...ITEM_PARAMETERS, 'idempotencyKey'],
-    body: either(item, list(item)),
+    body: either(made, list(made)),
     answers: [ok(data(either(item, list(item)))), done],
   }),
   'many PATCH': (item) => ({
@@ -116,6 +116,12 @@ const OPERATIONS: Readonly<Record<string, (item: Schema) => Parts>> = {
   'one PATCH': (item) => ({ parameters: ITEM_PARAMETERS, body: item, answers: [ok(data(item)), done] }),
   'one DELETE': () => ({ parameters: [], body: null, answers: [done] }),
 };
+
+/** An item of an answer has the fields that were asked for, one that is changed those that change: only a new one needs some. */
+function newItem({ fields }: Collection, item: Schema): Schema {
+  const required = [...fields.values()].filter(isRequired).map(({ name }) => name);
+  return required.length > 0 ? { allOf: [item, { required }] } : item;
+}
 
 export function itemSchema(collection: Collection, model: Model, names: Names): Schema {
   const properties = [...collection.fields.values()].flatMap((field) => {
