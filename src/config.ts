@@ -1,6 +1,6 @@
 /**
- * Every option of the service, as one table. `--help`, the README's table and the parsing of environment and flags are all
- * derived from it, so an option cannot exist undocumented.
+ * Every option of the service, as one table. `--help`, the table in docs/configuration.md and the parsing of environment
+ * and flags are all derived from it, so an option cannot exist undocumented.
  */
 import { availableParallelism } from 'node:os';
 import { StartError } from './errors.js';

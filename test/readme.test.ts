@@ -1,20 +1,167 @@
-/** The table of options in the README is the one the service has. */
-import { readFile, writeFile } from 'node:fs/promises';
-import t from 'tap';
-import { optionRows } from '../src/config.js';
+/**
+ * Runs the samples of the README and of docs/ as a reader would, page by page, each on a database of its own with the demo
+ * model. A block of `sh` goes through one shell per page, a block of `sql` to the database. A block of `json`, `csv` or `text`
+ * right below a block of `sh` is its answer, where "..." in JSON stands for anything. Blocks of other languages are not run.
+ */
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFile } from 'node:fs/promises';
+import { createInterface } from 'node:readline';
+import { promisify } from 'node:util';
+import t, { type Test } from 'tap';
 import { packagePath } from '../src/files.js';
+import { type Block, blocksOf, type Page, readPages } from './docs/pages.js';
+import {
+  ADMIN_TOKEN,
+  createDatabase,
+  databaseUrl,
+  makeFolder,
+  request,
+  startDatabase,
+  startTestService,
+  type TestServer,
+  withSql,
+} from './support.js';
 
-t.test('the README lists the options as they are', async (t) => {
-  const path = packagePath('README.md');
-  const text = await readFile(path, 'utf8');
-  const rows = optionRows().map(
-    ({ name, initial, about }) => `| \`${name}\` | ${initial && `\`${initial}\``} | ${about} |`,
-  );
-  const table = ['| option | default | |', '|---|---|---|', ...rows].join('\n');
-  const current = text.replace(
-    /(<!-- options -->\n)[\s\S]*(<!-- \/options -->)/,
-    (_, open, close) => `${open}${table}\n${close}`,
-  );
-  if (process.env.UPDATE_GOLDEN) await writeFile(path, current);
-  else t.equal(text, current, 'UPDATE_GOLDEN=1 npm test rewrites it');
-});
+const TEMPLATE = 'demo_template';
+const ADMIN_PASSWORD = 'the-password-of-the-test-administrator';
+const ANSWERS = ['json', 'csv', 'text'];
+/** In front of the exit of each block; no sample prints it. */
+const MARK = '\u001e';
+
+const server = await startDatabase();
+await makeTemplate(server);
+const missing = await findMissing(['bash', 'curl']);
+
+for (const page of await readPages()) {
+  const blocks = blocksOf(page);
+  if (!blocks.some(({ language }) => language === 'sh' || language === 'sql')) continue;
+  t.test(`the samples of ${page.path} work`, { skip: missing }, async (t) => runPage(t, page, blocks));
+}
+
+async function makeTemplate(server: TestServer): Promise<void> {
+  const url = await createDatabase(server, TEMPLATE);
+  const service = await startTestService({ databaseUrl: url, ADMIN_PASSWORD, WORKERS: '1' });
+  await service.stop();
+  await withSql(url, async (sql) => sql.unsafe(await readFile(packagePath('sql', 'demo.sql'), 'utf8')).simple());
+}
+
+async function runPage(t: Test, page: Page, blocks: readonly Block[]): Promise<void> {
+  const name = page.path.replaceAll(/\W/g, '_').toLowerCase();
+  const url = databaseUrl(server, name);
+  await withSql(server.url, (sql) => sql`create database ${sql(name)} template ${sql(TEMPLATE)}`);
+  // Pages log in more often than one address usually does.
+  const service = await startTestService({ databaseUrl: url, LOGIN_STALL_TIME: '0', COMPRESSION: 'gzip' });
+  const run = await openShell(t, service.url, url);
+  for (const [index, block] of blocks.entries()) {
+    const place = `${page.path}, line ${block.line}`;
+    if (block.language === 'sql') {
+      await withSql(url, (sql) => sql.unsafe(block.text).simple());
+      // The service hears of it by itself within a moment; samples below must not depend on when.
+      await request(service, 'POST', '/utils/cache/clear');
+    }
+    if (block.language !== 'sh') continue;
+    const output = await run(block.text);
+    const next = blocks[index + 1];
+    if (next?.follows && ANSWERS.includes(next.language)) checkAnswer(t, output, next, place);
+    else t.notMatch(output, /"errors":|^lateral: /m, place);
+  }
+  await service.stop();
+}
+
+function checkAnswer(t: Test, output: string, { language, text }: Block, place: string): void {
+  if (language !== 'json') {
+    t.equal(output.trim(), text.trim(), place);
+    return;
+  }
+  const found = parse(output);
+  if (!fits(found, parse(text))) t.strictSame(found, parse(text), `${place}: ${output.slice(0, 2_000)}`);
+  else t.pass(place);
+}
+
+/** One document, or one on each line. */
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    try {
+      return text
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line));
+    } catch {
+      return text;
+    }
+  }
+}
+
+function fits(found: unknown, expected: unknown): boolean {
+  if (expected === '...') return found !== undefined;
+  if (Array.isArray(expected)) {
+    if (!Array.isArray(found)) return false;
+    const open = expected.at(-1) === '...';
+    const given = open ? expected.slice(0, -1) : expected;
+    if (open ? found.length < given.length : found.length !== given.length) return false;
+    return given.every((each, index) => fits(found[index], each));
+  }
+  if (typeof expected === 'object' && expected !== null) {
+    if (typeof found !== 'object' || found === null) return false;
+    const names = new Set([...Object.keys(found), ...Object.keys(expected)]);
+    return [...names].every((name) => fits((found as Fields)[name], (expected as Fields)[name]));
+  }
+  return found === expected;
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** A shell that keeps functions and variables from block to block, and ends with the first command that fails. */
+async function openShell(t: Test, service: string, database: string): Promise<(block: string) => Promise<string>> {
+  const program = `${process.execPath} ${packagePath('dist', 'src', 'main.js')}`;
+  const shell = spawn('bash', ['-e', '-o', 'pipefail'], {
+    cwd: await makeFolder(),
+    env: {
+      PATH: process.env.PATH ?? '',
+      TOKEN: ADMIN_TOKEN,
+      PASSWORD: ADMIN_PASSWORD,
+      DATABASE_URL: database,
+      LOG_LEVEL: 'silent',
+    },
+    stdio: ['pipe', 'pipe', 'pipe'],
+  });
+  t.teardown(() => shell.kill('SIGKILL'));
+  const lines = createInterface({ input: shell.stdout });
+  const complaints: Buffer[] = [];
+  shell.stderr.on('data', (piece: Buffer) => complaints.push(piece));
+  const closed = once(shell, 'close');
+  // A shell that has ended is reported by its block.
+  shell.stdin.on('error', () => {});
+  return async (block) => {
+    const text = block.replaceAll('http://127.0.0.1:8055', service).replaceAll('npm run --silent lateral --', program);
+    const output: string[] = [];
+    const end = new Promise<void>((resolve, reject) => {
+      lines.on('line', (line) => {
+        if (line === MARK) resolve();
+        else output.push(line);
+      });
+      void closed.then(() => reject(new Error(`${block}\n${output.join('\n')}\n${Buffer.concat(complaints)}`)));
+    });
+    shell.stdin.write(`${text}\nprintf '\\n${MARK}\\n'\n`);
+    try {
+      await end;
+    } finally {
+      lines.removeAllListeners('line');
+    }
+    return output.join('\n');
+  };
+}
+
+async function findMissing(programs: readonly string[]): Promise<string | false> {
+  for (const program of programs) {
+    const found = await promisify(execFile)(program, ['--version']).then(
+      () => true,
+      () => false,
+    );
+    if (!found) return `${program} is not installed here`;
+  }
+  return false;
+}

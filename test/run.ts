@@ -50,6 +50,7 @@ const LONGEST = [
   'snapshot-command',
   'snapshot',
   'suggest',
+  'readme',
   'embedded',
   'graphql-parity',
   'cohorts',
