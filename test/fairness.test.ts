@@ -2,7 +2,7 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import t from 'tap';
-import { makeCaller } from './callers.js';
+import { makeCaller, makePolicy } from './callers.js';
 import {
   type Answer,
   connectSql,
@@ -119,6 +119,39 @@ t.test('new shapes have to be paid for, known ones do not', async (t) => {
   t.match(asked.text, /REQUESTS_EXCEEDED/, 'new documents are refused too');
   t.match(await search(service, lists(2), other.token), { status: 200 }, 'others are not refused');
   t.match(await search(service, lists(80)), { status: 200 }, 'nor are administrators');
+});
+
+t.test('writers whom nobody knows pay each for the address they come from', async (t) => {
+  const granted = ['create', 'read', 'update', 'delete'] as const;
+  await makePolicy(sql, 'public', {
+    permissions: granted.map((action) => ({ collection: 'articles', action })),
+  });
+  const options = { CALLER_LOOP_SHARE: '1', CALLER_LOOP_BURST: '50ms', IP_TRUST_PROXY: 'loopback' };
+  const service = await startTestService({ databaseUrl, WORKERS: '1', ...options });
+  const write = (address: string, method: string, payload: unknown): Promise<Answer> => {
+    const body = JSON.stringify(payload);
+    const headers = { ...JSON_HEADERS, 'content-length': `${body.length}`, 'x-forwarded-for': address };
+    return request(service, method, '/items/articles', { headers, body, token: null });
+  };
+  // Each asks in another way which items it means; there are none of them.
+  let turn = 0;
+  const selection = (): { query: unknown; data: unknown } => {
+    const name = `none${++turn}`;
+    const _or = Array.from({ length: 60 }, (_, n) => ({
+      title: { [(turn >> (n % 12)) & 1 ? '_eq' : '_contains']: name },
+    }));
+    return { query: { filter: { _or } }, data: { title: name } };
+  };
+  let refused: Answer | null = null;
+  while (turn < 1_000 && refused === null) {
+    const answer = await write('192.0.2.1', 'PATCH', selection());
+    if (answer.status !== 200) refused = answer;
+  }
+  t.match(refused, { status: 429 }, 'one has used up their share');
+  t.match(await write('192.0.2.2', 'PATCH', selection()), { status: 200 }, 'which is not that of another');
+  t.match(await write('192.0.2.3', 'POST', { title: 'new' }), { status: 200 });
+  t.match(await write('192.0.2.4', 'DELETE', { query: selection().query }), { status: 204 });
+  t.match(await write('192.0.2.1', 'DELETE', { query: selection().query }), { status: 429 });
 });
 
 t.test('compiled statements are kept as far as their memory allows', async (t) => {

@@ -14,9 +14,14 @@ export interface Payer {
   readonly from: { readonly address: string };
 }
 
-/** For a write: the public's are paid for by all of it. */
-export function writerPays(caller: Payer['caller']): Payer {
-  return { caller, from: { address: '' } };
+/** For a write: who writes, from where. */
+export function writerPays({ caller, author }: WrittenBy): Payer {
+  return { caller, from: { address: author.ip ?? '' } };
+}
+
+interface WrittenBy {
+  readonly caller: Payer['caller'];
+  readonly author: { readonly ip: string | null };
 }
 
 export interface AllowanceLimits {

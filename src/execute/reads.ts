@@ -38,6 +38,7 @@ import type { Room } from './room.js';
 import { memoryOf } from './statements.js';
 import { streamRows } from './stream.js';
 import { Answer, Promised } from './waiters.js';
+import type { Writer } from './writes.js';
 
 /** Items are selected to be written: of those that may be read, or of all. The latter only for questions of the service itself. */
 export type Purpose = WriteAction | `any ${WriteAction}`;
@@ -144,9 +145,10 @@ export class Reads {
   }
 
   /** What is shown of a write; null where the caller may not see it. */
-  compileVisible(parsed: Parsed, caller: Identity): Compiled | null {
+  compileVisible(parsed: Parsed, writer: Writer): Compiled | null {
+    const { caller } = writer;
     try {
-      return this.compile(parsed, caller, null, writerPays(caller));
+      return this.compile(parsed, caller, null, writerPays(writer));
     } catch (error) {
       const hidden = error instanceof ServiceError && error.code === 'FORBIDDEN' && !caller.administrator;
       if (hidden) return null;

@@ -123,7 +123,7 @@ export class Writes {
     const collection = servedCollection(this.#mirror.model, name);
     const keys = (await keysOf(receipt, this.#database))?.map((key) => shownKey(collection, key)) ?? null;
     const parsed = keys && shown.read(name, keys, one);
-    const compiled = parsed && this.#reads.compileVisible(parsed, shown.caller);
+    const compiled = parsed && this.#reads.compileVisible(parsed, shown);
     return compiled && this.#reads.run(parsed, compiled, shown.caller, { aborted: false });
   }
 
@@ -158,7 +158,7 @@ export class Writes {
       if (body.kind === 'each')
         return this.#run(await planUpdate(collection, eachChange(collection, body.items), context), false, shown);
       return this.#transaction(async (session) => {
-        const keys = await this.#keys(collection, body.selected, shown.caller, session, 'update');
+        const keys = await this.#keys(collection, body.selected, shown, session, 'update');
         const planned = await planUpdate(
           collection,
           keys.map((key) => ({ key, data: body.data })),
@@ -187,7 +187,8 @@ export class Writes {
       return this.#transaction(async (session) => {
         await lock(collection, session);
         // Whether there is an item is no matter of permissions: whether it may be changed is.
-        const [key] = await this.#keys(collection, { kind: 'query', query: { limit: 1 } }, OPERATOR, session, 'update');
+        const anyone = { ...shown, caller: OPERATOR };
+        const [key] = await this.#keys(collection, { kind: 'query', query: { limit: 1 } }, anyone, session, 'update');
         const planned =
           key === undefined
             ? await planCreate(collection, [data], context)
@@ -197,7 +198,8 @@ export class Writes {
     });
   }
 
-  delete(name: string, selected: Selected, { caller, author }: Writer): Promise<void> {
+  delete(name: string, selected: Selected, writer: Writer): Promise<void> {
+    const { caller, author } = writer;
     return this.#attempt(caller, async (model) => {
       const collection = servedCollection(model, name);
       const access = this.#policies.accessOf(caller);
@@ -205,7 +207,7 @@ export class Writes {
       const shape = `${access?.key ?? ''}delete ${collection.name}`;
       const statement = this.#statements.get(shape, model, () => compileDelete(collection, rule, journalOf(model)));
       await this.#transaction(async (session) => {
-        const found = await this.#keys(collection, selected, caller, session, 'delete');
+        const found = await this.#keys(collection, selected, writer, session, 'delete');
         await checkKeys(collection, found);
         checkRows(found.length, this.#limits.maxRows);
         const send = (): Promise<unknown> =>
@@ -230,14 +232,14 @@ export class Writes {
   async #keys(
     collection: Collection,
     selected: Selected,
-    caller: Identity,
+    writer: Writer,
     session: Session,
     action: WriteAction,
   ): Promise<readonly Key[]> {
     if (selected.kind === 'keys') return selected.keys;
     const key = collection.primaryKey.name;
     const parsed = parseSelection(collection.name, selected.query, key, this.#limits.parse);
-    const cell = await this.#read(parsed, caller, session, action);
+    const cell = await this.#read(parsed, writer, session, action);
     const { data } = JSON.parse(cell?.toString() ?? '{"data":[]}') as { data: Record<string, Key>[] };
     return data.map((item) => item[key] as Key);
   }
@@ -253,7 +255,7 @@ export class Writes {
     if (concernsAccess(planned)) await checkPasswords(planned, (text) => this.#database.rows(text));
     return this.#database.sessions.use(async (session) => {
       const apart = receipt || suppliesKeys(planned) || concernsAccess(planned);
-      const written = apart ? null : await this.#chain(planned, shown.caller, null);
+      const written = apart ? null : await this.#chain(planned, shown, null);
       const read = written && this.#readBack(planned, one, shown);
       if (!written) return session.transaction(() => this.#send(planned, one, shown, session, receipt));
       const [, body = null] = await session.together(read ? [written, read] : [written]).catch((error: unknown) => {
@@ -270,7 +272,7 @@ export class Writes {
     session: Session,
     receipt: Receipt | null = null,
   ): Promise<Buffer | null> {
-    await this.#carryOut(planned, shown.caller, session, receipt);
+    await this.#carryOut(planned, shown, session, receipt);
     const read = this.#readBack(planned, one, shown);
     const body = read && (await session.cell(read.text, read.parameters, read.prepare));
     if (receipt) await keepKeys(receipt, planned.keys, this.#database, session);
@@ -278,10 +280,11 @@ export class Writes {
   }
 
   /** The one door of every write that may be about users, roles and policies, on its own or as one of many. */
-  async #carryOut(planned: PlannedWrite, caller: Identity, session: Session, receipt: Receipt | null): Promise<void> {
-    if (!concernsAccess(planned)) return this.#write(planned, caller, session, receipt);
+  async #carryOut(planned: PlannedWrite, writer: Writer, session: Session, receipt: Receipt | null): Promise<void> {
+    const write = (): Promise<void> => this.#write(planned, writer, session, receipt);
+    if (!concernsAccess(planned)) return write();
     await checkAccess(planned, this.#database, session);
-    await keepAdministrators(this.#database, session, caller, () => this.#write(planned, caller, session, receipt));
+    await keepAdministrators(this.#database, session, writer.caller, write);
     session.afterwards(this.#changedAccess);
   }
 
@@ -293,15 +296,15 @@ export class Writes {
   #readBack({ plan, keys: known }: PlannedWrite, one: boolean, shown: Shown): Prepared | null {
     const keys = plan.nodes.length === 0 ? (known ?? []) : known;
     const parsed = shown.read(plan.collection.name, keys, one);
-    const compiled = parsed && this.#reads.compileVisible(parsed, shown.caller);
+    const compiled = parsed && this.#reads.compileVisible(parsed, shown);
     if (!compiled) return null;
     const { text, parameters } = keys ? compiled.statement : compiled.readBack();
     const bound = bind(parameters, parsed.values, shown.caller);
     return { text, parameters: bound, prepare: this.#reads.isKnown(compiled), columns: 1 };
   }
 
-  async #write(planned: PlannedWrite, caller: Identity, session: Session, receipt: Receipt | null): Promise<void> {
-    const chain = await this.#chain(planned, caller, receipt);
+  async #write(planned: PlannedWrite, writer: Writer, session: Session, receipt: Receipt | null): Promise<void> {
+    const chain = await this.#chain(planned, writer, receipt);
     if (!chain) return;
     try {
       const cell = await session.cell(chain.text, chain.parameters, chain.prepare);
@@ -312,18 +315,18 @@ export class Writes {
   }
 
   /** Null when there is nothing to write. */
-  async #chain(planned: PlannedWrite, caller: Identity, receipt: Receipt | null): Promise<Prepared | null> {
+  async #chain(planned: PlannedWrite, writer: Writer, receipt: Receipt | null): Promise<Prepared | null> {
     const { plan, input, model } = planned;
     if (plan.nodes.length === 0) return null;
     const shape = receipt ? `${planned.shape} with a receipt` : planned.shape;
     const receipts = receipt ? collectionOf(model, 'service_receipts') : null;
     const compile = (): Statement => compileWrite(plan, { receipts, journal: journalOf(model) });
     const statement = this.#statements.get(shape, model, compile, (work) =>
-      this.#reads.allowance.run(writerPays(caller), work),
+      this.#reads.allowance.run(writerPays(writer), work),
     );
     const document = writeJson({ ...input, nodes: await hashSecrets(input.nodes) });
     const values = receipt ? [document, receipt.id, receipt.fingerprint, this.#limits.receiptLifetime] : [document];
-    const parameters = bind(statement.parameters, values, caller);
+    const parameters = bind(statement.parameters, values, writer.caller);
     return { text: statement.text, parameters, prepare: this.#statements.isKnown(statement), columns: null };
   }
 
@@ -340,7 +343,7 @@ export class Writes {
           session,
           write: async (rows) => {
             const planned = await planUpsert(collection, rows, { ...context, maxRows: null });
-            await this.#carryOut(planned, writer.caller, session, null);
+            await this.#carryOut(planned, writer, session, null);
           },
         }),
       ),
@@ -363,13 +366,9 @@ export class Writes {
     });
   }
 
-  async #read(
-    parsed: Parsed,
-    caller: Identity,
-    session: Session,
-    action: WriteAction | null = null,
-  ): Promise<Buffer | null> {
-    const compiled = this.#reads.compile(parsed, caller, action, writerPays(caller));
+  async #read(parsed: Parsed, writer: Writer, session: Session, action: WriteAction): Promise<Buffer | null> {
+    const { caller } = writer;
+    const compiled = this.#reads.compile(parsed, caller, action, writerPays(writer));
     const { statement } = compiled;
     return session.cell(
       statement.text,
