@@ -226,13 +226,23 @@ t.test('passwords that wait to be matched hold no connections, and few may wait'
   const person = await makeCaller(sql, 'patient', [{ app_access: true }]);
   await sql`update service_settings set auth_password_policy = '^(a+)+$'`;
   t.teardown(() => sql`update service_settings set auth_password_policy = null`);
-  const body = JSON.stringify({ password: `${'a'.repeat(40)}!` });
-  const slow = Array.from({ length: 4 }, async () => {
-    const answer = await request(service, 'PATCH', `/users/${person.user}`, { headers: JSON_HEADERS, body });
-    return answer.status;
-  });
+  const password = `${'a'.repeat(40)}!`;
+  const ask = async (method: string, path: string, body: unknown): Promise<number> => {
+    const answer = await request(service, method, path, { headers: JSON_HEADERS, body: JSON.stringify(body) });
+    return /UNPROCESSABLE_CONTENT/.test(answer.text) ? 422 : answer.status;
+  };
+  const query = { filter: { id: { _eq: person.user } } };
+  const users = { create: [{ email: 'another@example.com', password }] };
+  const mutation = `mutation { update_users_items(ids: ["${person.user}"], data: { password: "${password}" }) { id } }`;
+  const slow = [
+    ask('PATCH', `/users/${person.user}`, { password }),
+    ask('PATCH', '/users', { keys: [person.user], data: { password } }),
+    ask('PATCH', '/users', { query, data: { password } }),
+    ask('PATCH', '/settings', { public_registration_role: { name: 'new', users } }),
+    ask('POST', '/graphql/system', { query: mutation }),
+  ];
   const held: number[] = [];
-  for (let turn = 0; turn < 10; turn++) {
+  for (let turn = 0; turn < 20; turn++) {
     await sleep(100);
     const [row] = await sql<{ count: number }[]>`
       select count(*)::int from pg_stat_activity where datname = current_database() and state = 'idle in transaction'`;

@@ -6,12 +6,11 @@
 import { readFileSync } from 'node:fs';
 import { addressTest } from '../access/addresses.js';
 import type { Identity } from '../access/identity.js';
-import { assertPassword, readPolicy } from '../access/passwords.js';
+import { readPolicy } from '../access/passwords.js';
 import { isObject } from '../digits.js';
 import { failedValidation, forbidden, invalidPayload, unprocessable } from '../errors.js';
 import { packagePath } from '../files.js';
 import type { Model } from '../mirror/model.js';
-import { Secret } from '../plan/cell.js';
 import type { Payload } from '../plan/payload.js';
 import { planRule, readFilter, readValidation } from '../plan/rules.js';
 import type { PlannedWrite } from '../plan/write.js';
@@ -91,12 +90,11 @@ async function credentialsOf(holders: readonly Administrator[], ask: Ask): Promi
 }
 
 /** What users, roles, policies and settings have to be beyond what their columns say. */
-export async function checkAccess(planned: PlannedWrite, database: Database, session: Session): Promise<void> {
+export function checkAccess(planned: PlannedWrite): void {
   checkRules(planned, planned.model);
   checkAddresses(planned);
   checkEmails(planned);
   checkSettings(planned, planned.model);
-  await checkPasswords(planned, (text) => session.query(database.qualified(text)));
 }
 
 /** A rule that cannot be read, or speaks of what is not there, would allow nothing, and nobody would be told why. */
@@ -174,28 +172,4 @@ function checkSettings({ plan, input }: PlannedWrite, model: Model): void {
         throw invalidPayload('"auth_password_policy" is not a regular expression');
     }
   });
-}
-
-/** Writes whose passwords were matched: a pattern may take its time, so that is done before a connection is taken, where it can be. */
-const matched = new WeakSet<PlannedWrite>();
-
-type PolicyRow = Readonly<Record<string, unknown>>;
-
-/** New passwords of users have to meet the settings. */
-export async function checkPasswords(
-  planned: PlannedWrite,
-  ask: (text: string) => Promise<readonly PolicyRow[]>,
-): Promise<void> {
-  if (matched.has(planned)) return;
-  const { plan, input } = planned;
-  const passwords = plan.nodes.flatMap((node, position) =>
-    node.collection.name === 'service_users'
-      ? (input.nodes[position] ?? []).flatMap((row) => Object.values(row).filter((value) => value instanceof Secret))
-      : [],
-  );
-  if (passwords.length === 0) return;
-  const [row] = await ask('select auth_password_policy as policy from service_settings limit 1');
-  const policy = typeof row?.policy === 'string' ? row.policy : null;
-  await assertPassword(policy, ...passwords.map(({ text }) => text));
-  matched.add(planned);
 }

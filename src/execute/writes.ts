@@ -26,17 +26,18 @@ import { parseSelection } from '../request/rest.js';
 import type { CreateBody, Selected, UpdateBody } from '../request/write.js';
 import { bind } from '../sql/parameter.js';
 import type { Statement } from '../sql/statement.js';
-import { checkAccess, checkPasswords, concernsAccess, decidesAccess, keepAdministrators } from './administrators.js';
+import { checkAccess, concernsAccess, decidesAccess, keepAdministrators } from './administrators.js';
 import { writerPays } from './allowance.js';
 import { attempt } from './attempts.js';
 import type { Database } from './database.js';
 import type { WriteSession } from './import.js';
 import type { Reads } from './reads.js';
 import { isRepeated, keepKeys, keysOf, type Receipt } from './receipts.js';
+import { hashedNodes, preparePayloads, settleSecrets } from './secrets.js';
 import { aheadOf, catchUp, suppliesKeys } from './sequences.js';
 import type { Prepared, Session } from './sessions.js';
 import { Statements } from './statements.js';
-import { eachChange, failureOf, hashSecrets, lock } from './written.js';
+import { eachChange, failureOf, lock } from './written.js';
 
 export interface WriteLimits {
   readonly maxRows: number | null;
@@ -138,6 +139,14 @@ export class Writes {
     );
   }
 
+  /** Payloads of a write that is planned inside its transaction: what takes time is done before it begins. */
+  async prepare(name: string, items: readonly Input[], writer: Writer): Promise<readonly Input[]> {
+    const { model } = this.#mirror;
+    const collection = model.collections.get(name);
+    if (!collection) return items;
+    return preparePayloads(collection, items, this.#context(model, writer), (text) => this.#database.rows(text));
+  }
+
   /** A transaction of its own, or the one that was joined. */
   #transaction<Result>(work: (session: Session) => Promise<Result>): Promise<Result> {
     return this.#session ? work(this.#session) : this.#database.transaction(work);
@@ -157,11 +166,12 @@ export class Writes {
       const context = this.#context(model, shown);
       if (body.kind === 'each')
         return this.#run(await planUpdate(collection, eachChange(collection, body.items), context), false, shown);
+      const [data = body.data] = await this.prepare(name, [body.data], shown);
       return this.#transaction(async (session) => {
         const keys = await this.#keys(collection, body.selected, shown, session, 'update');
         const planned = await planUpdate(
           collection,
-          keys.map((key) => ({ key, data: body.data })),
+          keys.map((key) => ({ key, data })),
           context,
         );
         return this.#send(planned, false, shown, session);
@@ -180,10 +190,11 @@ export class Writes {
   }
 
   /** The only item of a singleton is changed, or made. */
-  updateSingleton(name: string, data: Input, shown: Shown): Promise<Buffer | null> {
+  updateSingleton(name: string, given: Input, shown: Shown): Promise<Buffer | null> {
     return this.#attempt(shown.caller, async (model) => {
       const collection = servedCollection(model, name);
       const context = this.#context(model, shown);
+      const [data = given] = await this.prepare(name, [given], shown);
       return this.#transaction(async (session) => {
         await lock(collection, session);
         // Whether there is an item is no matter of permissions: whether it may be changed is.
@@ -252,10 +263,10 @@ export class Writes {
     receipt: Receipt | null = null,
   ): Promise<Buffer | null> {
     if (this.#session) return this.#send(planned, one, shown, this.#session, receipt);
-    if (concernsAccess(planned)) await checkPasswords(planned, (text) => this.#database.rows(text));
+    await settleSecrets(planned, (text) => this.#database.rows(text));
     return this.#database.sessions.use(async (session) => {
       const apart = receipt || suppliesKeys(planned) || concernsAccess(planned);
-      const written = apart ? null : await this.#chain(planned, shown, null);
+      const written = apart ? null : this.#chain(planned, shown, null);
       const read = written && this.#readBack(planned, one, shown);
       if (!written) return session.transaction(() => this.#send(planned, one, shown, session, receipt));
       const [, body = null] = await session.together(read ? [written, read] : [written]).catch((error: unknown) => {
@@ -282,8 +293,9 @@ export class Writes {
   /** The one door of every write that may be about users, roles and policies, on its own or as one of many. */
   async #carryOut(planned: PlannedWrite, writer: Writer, session: Session, receipt: Receipt | null): Promise<void> {
     const write = (): Promise<void> => this.#write(planned, writer, session, receipt);
+    await settleSecrets(planned, (text) => session.query(this.#database.qualified(text)));
     if (!concernsAccess(planned)) return write();
-    await checkAccess(planned, this.#database, session);
+    checkAccess(planned);
     await keepAdministrators(this.#database, session, writer.caller, write);
     session.afterwards(this.#changedAccess);
   }
@@ -304,7 +316,7 @@ export class Writes {
   }
 
   async #write(planned: PlannedWrite, writer: Writer, session: Session, receipt: Receipt | null): Promise<void> {
-    const chain = await this.#chain(planned, writer, receipt);
+    const chain = this.#chain(planned, writer, receipt);
     if (!chain) return;
     try {
       const cell = await session.cell(chain.text, chain.parameters, chain.prepare);
@@ -315,7 +327,7 @@ export class Writes {
   }
 
   /** Null when there is nothing to write. */
-  async #chain(planned: PlannedWrite, writer: Writer, receipt: Receipt | null): Promise<Prepared | null> {
+  #chain(planned: PlannedWrite, writer: Writer, receipt: Receipt | null): Prepared | null {
     const { plan, input, model } = planned;
     if (plan.nodes.length === 0) return null;
     const shape = receipt ? `${planned.shape} with a receipt` : planned.shape;
@@ -324,7 +336,7 @@ export class Writes {
     const statement = this.#statements.get(shape, model, compile, (work) =>
       this.#reads.allowance.run(writerPays(writer), work),
     );
-    const document = writeJson({ ...input, nodes: await hashSecrets(input.nodes) });
+    const document = writeJson({ ...input, nodes: hashedNodes(planned) });
     const values = receipt ? [document, receipt.id, receipt.fingerprint, this.#limits.receiptLifetime] : [document];
     const parameters = bind(statement.parameters, values, writer.caller);
     return { text: statement.text, parameters, prepare: this.#statements.isKnown(statement), columns: null };

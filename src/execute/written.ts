@@ -1,33 +1,12 @@
-/** Around the statement of a write: secrets become hashes before it, errors get names after it. */
-import { hashPassword } from '../access/passwords.js';
+/** Around the statement of a write: what it waits for before it, names for its errors after it. */
 import { failedValidation, invalidPayload, type Naming } from '../errors.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
-import { Secret } from '../plan/cell.js';
 import type { Key } from '../plan/key.js';
 import type { PlannedWrite } from '../plan/write.js';
 import type { Input } from '../request/query.js';
 import { readKey } from '../request/write.js';
 import { asConflict } from './conflicts.js';
 import type { Session } from './sessions.js';
-
-/** Hashing takes its time by design, so it happens here and not while the payload is walked. */
-export async function hashSecrets(nodes: PlannedWrite['input']['nodes']): Promise<PlannedWrite['input']['nodes']> {
-  return Promise.all(nodes.map((rows) => (rows.some(hasSecrets) ? Promise.all(rows.map(hashRow)) : rows)));
-}
-
-type InputRow = Readonly<Record<string, unknown>>;
-
-function hasSecrets(row: InputRow): boolean {
-  for (const name in row) if (row[name] instanceof Secret) return true;
-  return false;
-}
-
-async function hashRow(row: InputRow): Promise<InputRow> {
-  const secrets = Object.entries(row).filter(([, value]) => value instanceof Secret) as [string, Secret][];
-  if (secrets.length === 0) return row;
-  const hashed = await Promise.all(secrets.map(async ([name, { text }]) => [name, await hashPassword(text)]));
-  return { ...row, ...Object.fromEntries(hashed) };
-}
 
 /** Names that errors of the database leave out, where there is just one they can mean. */
 export function namesOf(model: Model): Naming {

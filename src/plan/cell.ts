@@ -9,12 +9,25 @@ import { isGeoJson } from '../sql/geojson.js';
 import { elementBytes, hexOf, hstoreOf, hstoreOfText } from '../sql/literal.js';
 import { isClock, isMoment, readMoment } from '../sql/moment.js';
 
-/** Passwords and the like: replaced by their hash before the statement is sent. A class, so that no value of a payload is one. */
+/**
+ * Passwords and the like: replaced by their hash before the statement is sent. A class, so that no value of a payload is one. The
+ * hash is no part of its JSON: two secrets of one text are the same.
+ */
 export class Secret {
   readonly text: string;
+  #hash: string | null = null;
 
   constructor(text: string) {
     this.text = text;
+  }
+
+  /** Null until it has met what is asked of it. */
+  get hash(): string | null {
+    return this.#hash;
+  }
+
+  set hash(hash: string | null) {
+    this.#hash = hash;
   }
 }
 
@@ -29,7 +42,8 @@ export function checkValue(field: Field, value: unknown, path: string): unknown 
   const column = field.column;
   if (!column) throw new Error(`the field "${field.name}" has no column`);
   if (value === null || value === undefined) return null;
-  if (field.special.includes('hash')) return new Secret(scalarText(value, field, path));
+  if (field.special.includes('hash'))
+    return value instanceof Secret ? value : new Secret(scalarText(value, field, path));
   if (field.special.includes('digest')) return digest(scalarText(value, field, path), path);
   if (field.type === 'csv') return checkCsv(value, field, path);
   if (field.type === 'json') return checkJson(value, column, path);

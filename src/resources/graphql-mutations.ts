@@ -24,11 +24,16 @@ export async function runMutation(
   const held = new BatchRoom(room);
   let current: MutationStep | undefined;
   try {
+    const prepared: MutationStep[] = [];
+    for (const step of steps) {
+      current = step;
+      prepared.push(await prepare(step, writes, writer));
+    }
     const results = await writes.together(writer.caller, async (joined) => {
       // It may be tried again.
       held.clear();
       const done: Buffer[] = [];
-      for (const step of steps) {
+      for (const step of prepared) {
         current = step;
         const result = await carryOut(step, joined, writer);
         const refused = held.receive(result.length);
@@ -70,6 +75,24 @@ export async function runCalls(
   }
   const shown = errors.length > 0 ? `,"errors":${JSON.stringify(errors)}` : '';
   return { body: `{"data":{${entries.join(',')}}${shown}}`, called };
+}
+
+/** What takes time is done before the transaction begins. */
+async function prepare(step: MutationStep, writes: Writes, writer: Writer): Promise<MutationStep> {
+  switch (step.kind) {
+    case 'create':
+    case 'batch':
+      return { ...step, items: await writes.prepare(step.collection, step.items, writer) };
+    case 'update-me':
+    case 'update':
+    case 'singleton': {
+      const collection = step.kind === 'update-me' ? 'service_users' : step.collection;
+      const [data = step.data] = await writes.prepare(collection, [step.data], writer);
+      return { ...step, data };
+    }
+    default:
+      return step;
+  }
 }
 
 async function carryOut(step: MutationStep, writes: Writes, writer: Writer): Promise<Buffer> {
