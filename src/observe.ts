@@ -27,6 +27,7 @@ export type Event =
   | { readonly kind: 'secret-made-up' }
   | { readonly kind: 'secret-short' }
   | { readonly kind: 'mail-logged'; readonly to: string; readonly link: string }
+  | { readonly kind: 'registration-refused'; readonly role: string | null }
   | { readonly kind: 'mail-failed'; readonly to: string; readonly error: unknown }
   | {
       readonly kind: 'request-failed';
@@ -146,6 +147,9 @@ function log(logger: Logger, seldom: Seldom, event: Event): void {
       break;
     case 'mail-logged':
       logger.warn({ to: event.to, link: event.link }, 'no EMAIL_TRANSPORT: this link was not sent');
+      break;
+    case 'registration-refused':
+      logger.warn({ role: event.role }, 'a registration was refused: public_registration_role has admin access');
       break;
     case 'mail-failed':
       logger.error({ to: event.to, error: describe(event.error) }, 'a mail was not sent');

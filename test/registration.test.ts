@@ -1,5 +1,8 @@
 /** Strangers who register: what the settings allow, the mail that verifies an address, and that nobody learns who is there. */
 import t from 'tap';
+import { readConfig } from '../src/config.js';
+import type { Event } from '../src/observe.js';
+import { startService } from '../src/server.js';
 import { failure, granted, PASSWORD, post, SECRET } from './accounts.js';
 import { mailbox } from './mailbox.js';
 import { type Answer, connectSql, createLibrary, get, request, startDatabase, startTestService } from './support.js';
@@ -129,8 +132,33 @@ t.test('without verification a user is active at once; the filter and the policy
 
 t.test('a role with every right is not given away', async (t) => {
   const [role] = await sql<{ id: string }[]>`select id from service_roles where name = 'Administrator'`;
-  await set({ public_registration_role: role?.id });
-  t.match(await register({ email: 'chief@example.com' }), failure(403, 'FORBIDDEN'));
+  const [below] = await sql<{ id: string }[]>`
+    insert into service_roles (name, parent) values ('Below', ${role?.id ?? null}) returning id`;
+  const [later] = await sql<{ id: string }[]>`insert into service_roles (name) values ('Later') returning id`;
+  t.equal((await set({ public_registration_role: later?.id })).status, 200);
+  for (const id of [role?.id, below?.id]) {
+    const refused = await set({ public_registration_role: id });
+    t.match(refused, failure(400, 'INVALID_PAYLOAD'));
+    t.match(refused.text, /public_registration_role.* has admin access/);
+  }
+  t.match(await sql`select public_registration_role as role from service_settings`, [{ role: later?.id }]);
+  t.match(await register({ email: 'early.bird@example.com' }), { status: 204 });
+
+  await sql`update service_roles set parent = ${role?.id ?? null} where id = ${later?.id ?? null}`;
+  const events: Event[] = [];
+  const config = readConfig({ ...options, PORT: '0', WORKERS: '1', DATABASE_URL: databaseUrl });
+  const watched = await startService(
+    config,
+    (event) => void events.push(event),
+    () => {},
+  );
+  t.teardown(() => watched.stop());
+  t.match(await register({ email: 'chief@example.com' }, watched), failure(403, 'FORBIDDEN'));
+  t.match(
+    events.filter(({ kind }) => kind === 'registration-refused'),
+    [{ role: later?.id }],
+    'who runs the service learns why',
+  );
   t.equal((await sql`select from service_users where email = 'chief@example.com'`).length, 0);
   await set({ public_registration_role: null });
 });

@@ -15,6 +15,7 @@ import type { Payload } from '../plan/payload.js';
 import { planRule, readFilter, readValidation } from '../plan/rules.js';
 import type { PlannedWrite } from '../plan/write.js';
 import type { Database } from './database.js';
+import { REGISTRATION } from './logins.js';
 import type { Session } from './sessions.js';
 
 const ADDRESS = /^[^\s@]+@[^\s@]+$/;
@@ -68,6 +69,17 @@ export async function keepAdministrators<Result>(
   const credentials = Object.entries(await credentialsOf(before, ask));
   if (credentials.some(([user, digest]) => digest !== known[user])) throw forbidden();
   return result;
+}
+
+/** A role with every right is given to nobody who registers: such a setting would only let nobody register. */
+export async function checkRegistration({ plan }: PlannedWrite, database: Database, session: Session): Promise<void> {
+  const names = plan.nodes.flatMap(({ collection, columns }) =>
+    collection.name === 'service_settings' ? columns.map(({ field }) => field.name) : [],
+  );
+  if (!names.includes('public_registration_role')) return;
+  const [settings] = await session.query(database.qualified(REGISTRATION));
+  if (settings?.unlimited)
+    throw invalidPayload('"public_registration_role" has admin access, which nobody gets by registering');
 }
 
 /** One for each user and each list of addresses; the user is null for the public. */

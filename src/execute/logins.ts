@@ -11,6 +11,7 @@ const FAIL = statement('fail');
 const BEGIN = statement('begin');
 const REFRESH = statement('refresh');
 const RENEW = statement('renew');
+export const REGISTRATION = statement('registration');
 
 /** What a login has to know of a user. */
 export interface LoginAccount {
@@ -24,9 +25,12 @@ export interface LoginAccount {
 }
 
 export interface RegistrationSettings {
+  readonly open: boolean;
   /** Whether a new user has to open a link in a mail first. */
   readonly verify: boolean;
   readonly role: string | null;
+  /** Whether that role has every right: nobody gets it by registering. */
+  readonly unlimited: boolean;
   /** What an address has to meet. */
   readonly filter: unknown;
 }
@@ -216,12 +220,8 @@ export class Logins {
 
   /** The settings that registration goes by; null where it is off. */
   async registration(): Promise<RegistrationSettings | null> {
-    const [row] = await this.#database.rows<RegistrationSettings>(
-      `select public_registration_verify_email as verify, public_registration_role as role,
-         public_registration_email_filter as filter
-       from service_settings where public_registration`,
-    );
-    return row ?? null;
+    const [row] = await this.#database.rows<RegistrationSettings>(REGISTRATION);
+    return row?.open ? row : null;
   }
 
   /** Whether the address is verified now, or was before: `mark` is the digest of the password that was registered. */

@@ -26,7 +26,7 @@ import { parseSelection } from '../request/rest.js';
 import type { CreateBody, Selected, UpdateBody } from '../request/write.js';
 import { bind } from '../sql/parameter.js';
 import type { Statement } from '../sql/statement.js';
-import { checkAccess, concernsAccess, decidesAccess, keepAdministrators } from './administrators.js';
+import { checkAccess, checkRegistration, concernsAccess, decidesAccess, keepAdministrators } from './administrators.js';
 import { writerPays } from './allowance.js';
 import { attempt } from './attempts.js';
 import type { Database } from './database.js';
@@ -250,7 +250,10 @@ export class Writes {
     if (selected.kind === 'keys') return selected.keys;
     const key = collection.primaryKey.name;
     const parsed = parseSelection(collection.name, selected.query, key, this.#limits.parse);
-    const cell = await this.#read(parsed, writer, session, action);
+    const compiled = this.#reads.compile(parsed, writer.caller, action, writerPays(writer));
+    const { text, parameters } = compiled.statement;
+    const bound = bind(parameters, parsed.values, writer.caller);
+    const cell = await session.cell(text, bound, this.#reads.isKnown(compiled));
     const { data } = JSON.parse(cell?.toString() ?? '{"data":[]}') as { data: Record<string, Key>[] };
     return data.map((item) => item[key] as Key);
   }
@@ -297,6 +300,7 @@ export class Writes {
     if (!concernsAccess(planned)) return write();
     checkAccess(planned);
     await keepAdministrators(this.#database, session, writer.caller, write);
+    await checkRegistration(planned, this.#database, session);
     session.afterwards(this.#changedAccess);
   }
 
@@ -376,17 +380,6 @@ export class Writes {
         await session.cell(statement.text, bind(statement.parameters, [item, to], caller));
       });
     });
-  }
-
-  async #read(parsed: Parsed, writer: Writer, session: Session, action: WriteAction): Promise<Buffer | null> {
-    const { caller } = writer;
-    const compiled = this.#reads.compile(parsed, caller, action, writerPays(writer));
-    const { statement } = compiled;
-    return session.cell(
-      statement.text,
-      bind(statement.parameters, parsed.values, caller),
-      this.#reads.isKnown(compiled),
-    );
   }
 
   /** Whoever began a transaction tries all of it again. */

@@ -16,6 +16,7 @@ import type { Exchange } from '../http/exchange.js';
 import type { Limit } from '../http/limiter.js';
 import { noContent, type Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
+import type { Observer } from '../observe.js';
 import type { Input } from '../request/query.js';
 import { linkTo, readBody, readEmail, readText } from './credentials.js';
 import { writerOf } from './item-writes.js';
@@ -29,6 +30,7 @@ export interface RegistrationServices {
   readonly registrationLimit: Limit;
   readonly post: Post;
   readonly publicUrl: () => string;
+  readonly observe: Observer;
 }
 
 /** Milliseconds that the link in the mail is good. */
@@ -71,6 +73,10 @@ async function register(exchange: Exchange, services: RegistrationServices): Pro
   try {
     const settings = await logins.registration();
     if (!settings) throw forbidden();
+    if (settings.unlimited) {
+      services.observe({ kind: 'registration-refused', role: settings.role });
+      throw forbidden();
+    }
     const made = await create(exchange, services, settings, account);
     if (settings.verify) {
       if (!made) await replace(exchange, services, account);
