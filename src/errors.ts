@@ -308,6 +308,12 @@ interface ConstraintFailure extends DatabaseFailure {
   readonly detail?: string;
 }
 
+/** `raise exception` of a function of the database, without a code of its own: its text was written for who reads the answer. */
+const RAISED = 'P0001';
+
+/** Characters of such a text. */
+const LONGEST_TEXT = 1_000;
+
 const CONSTRAINTS: Readonly<Record<string, ValidationType>> = {
   '23505': 'unique',
   '23503': 'foreign_key',
@@ -316,8 +322,7 @@ const CONSTRAINTS: Readonly<Record<string, ValidationType>> = {
   '23514': 'check',
   '23P01': 'unique',
   '44000': 'check',
-  // What a trigger of the database refuses.
-  P0001: 'check',
+  [RAISED]: 'check',
   '22001': 'too_long',
   '22003': 'out_of_range',
 };
@@ -355,7 +360,8 @@ export function fromWrite(error: unknown, naming: Naming = NO_NAMES): unknown {
     if (domain !== undefined) return failedValidation(naming.holder(domain) ?? { collection: null, name: null }, type);
     // "Key (email)=(ada@example.com) already exists."
     const key = /^Key \(([^()]+)\)=/.exec(detail ?? '')?.[1]?.replace(/^"|"$/g, '');
-    return failedValidation({ collection, name: column ?? key ?? null }, type);
+    const said = error.code === RAISED ? `Validation failed. ${messageOf(error).slice(0, LONGEST_TEXT)}` : null;
+    return failedValidation({ collection, name: column ?? key ?? null }, type, null, said);
   }
   if (/^22/.test(error.code) || isUnreadableValue(error))
     return invalidPayload('A value does not fit the type of its field');

@@ -44,6 +44,13 @@ t.test('what is no condition is 400', async (t) => {
     const answer = await search({ filter, fields: ['id'] });
     t.match(answer, { status: 400, json: { errors: [{ extensions: { code: 'INVALID_QUERY' } }] } }, name);
   }
+  const said = async (filter: unknown): Promise<string> => (await search({ filter })).text;
+  for (const value of [null, 'null']) {
+    t.match(await said({ id: { _in: value } }), /_in.* of .*id.* needs a list of values, not null: use .*_null/);
+    t.match(await said({ id: { _between: value } }), /_between.* needs a list of values, not null/);
+    t.match(await said({ id: { _in: [1, value] } }), /id.* compares with null: use .*_null/);
+    t.match(await said({ id: { _gt: value } }), /id.* compares with null: use .*_null/);
+  }
   const having = (condition: unknown): Promise<Answer> =>
     search({ aggregate: { count: '*' }, groupBy: ['status'], having: condition });
   t.match(await having({ _or: [null] }), { status: 400 }, 'having: [null]');
@@ -70,6 +77,23 @@ t.test('names in deep that lead nowhere are refused', async (t) => {
   t.match(await one('deep[coments][_filter][id][_eq]=2'), { status: 403 }, 'a relation that does not exist');
   t.match(await one('deep[title][_filter][id][_eq]=2'), { status: 400 }, 'a field that is no relation');
   t.match(await one('deep[comments][_filter][id][_eq]=2&deep[tags][_limit]=1'), { status: 200 }, 'one not shown');
+});
+
+t.test('parameters in deep have an underscore, and who forgets it is told', async (t) => {
+  const levels: Record<string, unknown> = {
+    limit: 1,
+    sort: ['-id'],
+    fields: 'id',
+    filter: { id: { _eq: 2 } },
+    alias: { text: 'body' },
+  };
+  for (const [name, value] of Object.entries(levels)) {
+    const answer = await search({ fields: ['comments.id'], deep: { comments: { [name]: value } } });
+    t.match(answer, { status: 400, json: { errors: [{ extensions: { code: 'INVALID_QUERY' } }] } }, name);
+    t.match(answer.text, `the parameter is written \\"_${name}\\"`);
+  }
+  const url = await get(service, '/items/articles?fields=comments.id&deep[comments][limit]=1');
+  t.match(url.text, '_limit');
 });
 
 t.test('sort takes aliases', async (t) => {

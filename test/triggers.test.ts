@@ -51,3 +51,33 @@ t.test('a trigger that comes or goes is noticed', async (t) => {
   await waitFor(async () => /"type":"required"/.test(await refusal()), 10_000);
   t.pass();
 });
+
+t.test('what a trigger says of what it refuses is in the answer', async (t) => {
+  await sql.unsafe(`
+    create table orders (id serial primary key, amount integer);
+    create function refuse() returns trigger language plpgsql as $$
+    begin
+      if new.amount < 0 then raise exception 'An order of % pieces cannot be shipped', new.amount; end if;
+      if new.amount = 0 then
+        raise exception 'Order something' using table = 'orders', schema = 'public', column = 'amount';
+      end if;
+      if new.amount > 100 then raise exception 'ours alone' using errcode = '23514'; end if;
+      return new;
+    end $$;
+    create trigger refuse before insert or update on orders for each row execute function refuse()`);
+  await waitFor(async () => (await get(service, '/items/orders')).status === 200, 10_000);
+  const refused = (message: string, extensions: object = {}) => ({
+    status: 400,
+    json: { errors: [{ message, extensions: { code: 'FAILED_VALIDATION', type: 'check', ...extensions } }] },
+  });
+  const said = 'Validation failed. An order of -2 pieces cannot be shipped';
+  t.match(await post('/items/orders', { amount: -2 }), refused(said));
+  t.match(
+    await post('/items/orders', { amount: 0 }),
+    refused('Validation failed. Order something', { collection: 'orders', field: 'amount' }),
+  );
+  t.notMatch((await post('/items/orders', { amount: 101 })).text, 'ours alone', 'not with a code of PostgreSQL');
+  const query = 'mutation { create_orders_item(data: { amount: -2 }) { id } }';
+  t.match(await post('/graphql', { query }), { json: { errors: [{ message: said }] } });
+  t.equal((await sql`select from orders`).length, 0);
+});

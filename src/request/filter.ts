@@ -159,6 +159,10 @@ function parseTest(operator: Operator, input: unknown, owner: string): Operator 
 }
 
 function parseListOperand(operator: Operator, input: unknown, context: ParseContext, owner: string): Operand {
+  if (plain(input) === null)
+    throw invalidQuery(
+      `"_${operator}" of "${owner}" needs a list of values, not null: use "_null" for items without one`,
+    );
   let list = input;
   if (typeof list === 'string') {
     const variable = list.includes(',') ? null : parseVariable(list.trim());
@@ -211,6 +215,8 @@ function scalar(input: unknown, context: ParseContext, owner: string): Scalar {
   if (typeof value === 'string' || typeof value === 'boolean') return value;
   if (typeof value === 'number' && Math.abs(value) <= Number.MAX_SAFE_INTEGER) return value;
   if (typeof value === 'object' && value !== null) return { json: jsonText(value, owner) };
+  if (value === null)
+    throw invalidQuery(`The filter of "${owner}" compares with null: use "_null" or "_nnull" in its place`);
   throw invalidQuery(`The filter of "${owner}" has no value, or a number that JSON cannot hold exactly`);
 }
 

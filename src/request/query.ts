@@ -140,9 +140,20 @@ function parseDeep(input: Input, context: ParseContext, depth: number): Query['d
   for (const [name, value] of Object.entries(input)) {
     if (depth > 0 && DEEP_PARAMETERS.has(name)) continue;
     if (name.startsWith('_')) throw invalidQuery(`"${name}" is no parameter of "deep"`);
+    const isMisspelt = depth > 0 && DEEP_PARAMETERS.has(`_${name}`) && !isLevel(value);
+    if (isMisspelt) throw invalidQuery(`"${name}" is no relation: in "deep" the parameter is written "_${name}"`);
     deep.push({ name, query: parseLevel(readObject(value, `deep.${name}`), '_', context, depth + 1) });
   }
   return deep;
+}
+
+/** Whether it can be what `deep` says of a relation that has the name of a parameter; a few levels tell. */
+function isLevel(value: unknown, levels = 3): boolean {
+  if (value === null || levels === 0) return true;
+  if (!isObject(value)) return false;
+  const isKnown = ([name, inner]: [string, unknown]): boolean =>
+    DEEP_PARAMETERS.has(name) || (!name.startsWith('_') && isLevel(inner, levels - 1));
+  return Object.entries(value).every(isKnown);
 }
 
 function parseAlias(input: unknown, context: ParseContext): Alias[] {
