@@ -12,12 +12,11 @@ import { checkSessions } from './pooler.js';
 import { type Patience, reach } from './reach.js';
 import { BatchRoom, Room } from './room.js';
 import { Session } from './sessions.js';
-import type { Target } from './socket.js';
+import { reportHangUp, type Target } from './socket.js';
 import { breakOffStalled } from './stalled.js';
 import { StreamConnection } from './stream-connection.js';
 import { timeLimits, Watchdog } from './watchdog.js';
 import { Wire } from './wire.js';
-import { closed } from './wire-errors.js';
 import type { Client, WireOptions } from './wire-options.js';
 
 export interface DatabaseOptions extends Patience {
@@ -312,18 +311,13 @@ async function check(options: DatabaseOptions): Promise<Target> {
   }
 }
 
-/**
- * The driver would try again, at once and without an end, where a server hangs up before it has answered: it is told of a
- * failure instead. With TLS, or several hosts of which it knows the next, it is left to itself.
- */
+/** With TLS, or several hosts of which it knows the next, the driver is left to itself. */
 function openPatiently(client: Client): void {
   const options = client.options as unknown as Target & { socket: unknown };
   if (options.ssl || options.host.length > 1) return;
   options.socket = () => {
     const socket = new Socket();
-    socket.once('close', (hadError) => {
-      if (!hadError) socket.emit('error', closed());
-    });
+    reportHangUp(socket);
     return options.path
       ? socket.connect(options.path)
       : socket.connect(options.port[0] as number, options.host[0] as string);

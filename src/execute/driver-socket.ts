@@ -6,8 +6,7 @@
  */
 import type { Socket } from 'node:net';
 import type { BatchRoom } from './room.js';
-import { openSocket, type Target } from './socket.js';
-import { closed } from './wire-errors.js';
+import { openSocket, reportHangUp, type Target } from './socket.js';
 
 export async function openDriverSocket(target: Target, joiner: Joiner): Promise<Socket> {
   const give = (bytes: Buffer): boolean => socket.emit('data', bytes);
@@ -16,11 +15,7 @@ export async function openDriverSocket(target: Target, joiner: Joiner): Promise<
     buffer: SHARED,
     receive: (chunk, size) => messages.take(chunk.subarray(0, size)),
   });
-  // The driver would try again, at once and without an end, where a server hangs up before it has answered; but it does so
-  // itself where the server is not of the kind that is wanted.
-  socket.once('close', (hadError) => {
-    if (!hadError && !target.target_session_attrs) socket.emit('error', closed());
-  });
+  if (!target.target_session_attrs) reportHangUp(socket);
   return socket;
 }
 

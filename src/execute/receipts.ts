@@ -3,7 +3,7 @@
  * has made, as far as they may be read by then.
  */
 import { unprocessable } from '../errors.js';
-import type { Key } from '../plan/key.js';
+import type { Key } from '../request/write.js';
 import type { Database } from './database.js';
 import type { Session } from './sessions.js';
 

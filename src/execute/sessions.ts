@@ -3,11 +3,12 @@
  * another connection it would be outside of the transaction. All that it is asked to do is answered in the time that the
  * connection gives a statement.
  */
-import { outcomeUnknown, serviceUnavailable } from '../errors.js';
+import { outcomeUnknown } from '../errors.js';
 import { CellDecoder, RowDecoder } from './decode.js';
 import { type Errand, keep } from './errand.js';
 import type { Pooled } from './pool.js';
 import type { Wire, WireState } from './wire.js';
+import { connectionLost } from './wire-errors.js';
 
 export class Session implements Pooled {
   readonly #afterwards = new Set<() => Promise<void>>();
@@ -154,10 +155,6 @@ const asDecided: Failure = (error, unsent) => {
   const isLost = 'code' in error && String(error.code).startsWith('CONNECTION_');
   return isLost && !unsent ? outcomeUnknown() : error;
 };
-
-function connectionLost(): Error {
-  return serviceUnavailable('database', 'The connection was lost');
-}
 
 export interface Prepared {
   readonly text: string;

@@ -5,6 +5,7 @@
 import { isIP, Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import { type ConnectionOptions, connect as connectSecurely } from 'node:tls';
+import { closed } from './wire-errors.js';
 
 export interface Receiver {
   /** What arrives is written there first; of its own when absent. */
@@ -78,6 +79,16 @@ export async function stopStatement(target: Target, socket: Socket, key: Buffer)
 /** The driver learns of a failure from a socket's events alone, and must have written before they come. */
 export function failingSocket(error: Error): Socket {
   return new Duplex({ read: () => {}, write: (_chunk, _encoding, done) => done(error) }) as unknown as Socket;
+}
+
+/**
+ * The driver would try again, at once and without an end, where a server hangs up before it has answered: it is told of a
+ * failure instead. Not to be used where it hangs up itself, because the server is not of the kind that is wanted.
+ */
+export function reportHangUp(socket: Socket, isHungUp: () => boolean = () => true): void {
+  socket.once('close', (hadError) => {
+    if (!hadError && isHungUp()) socket.emit('error', closed());
+  });
 }
 
 async function openAt(target: Target, turn: number, receiver: Receiver): Promise<Socket> {

@@ -9,7 +9,7 @@ import type { Pooled } from './pool.js';
 import { failingSocket, stopStatement, type Target } from './socket.js';
 import { PROBE_LIMIT, TRUSTED, type Watchdog, type Watched } from './watchdog.js';
 import type { WireState } from './wire.js';
-import { closed } from './wire-errors.js';
+import { closed, connectionLost } from './wire-errors.js';
 import type { Client } from './wire-options.js';
 
 export interface StreamOptions {
@@ -180,8 +180,4 @@ export class StreamConnection implements Pooled, Watched {
       return failingSocket(error as Error);
     }
   }
-}
-
-function connectionLost(): Error {
-  return serviceUnavailable('database', 'The connection was lost');
 }

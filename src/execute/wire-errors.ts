@@ -1,4 +1,5 @@
-/** Failures of a connection whose bytes are ours: what they mean for the statements on it. */
+/** Failures of a connection: what they mean for the statements on it. */
+import { serviceUnavailable } from '../errors.js';
 
 /** The server does not know the statement any more, or planned it for what is no more. */
 export function isOutdated(error: Error): boolean {
@@ -27,4 +28,9 @@ export function closed(): Error {
 
 export function unanswered(): Error {
   return Object.assign(new Error('PostgreSQL did not answer in time'), { code: 'CONNECTION_TIMEOUT' });
+}
+
+/** For who still asks a connection that is gone. */
+export function connectionLost(): Error {
+  return serviceUnavailable('database', 'The connection was lost');
 }

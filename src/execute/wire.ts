@@ -8,22 +8,20 @@ import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Errand, LENT, type OnItsWay, sparedOf } from './errand.js';
 import { readError, readNotification, SYNC, TERMINATE, writeClosings, writeStatement, writeText } from './messages.js';
+import { Opening } from './opening.js';
 import { Prepared } from './prepared.js';
 import { MessageReader } from './reader.js';
-import { failingSocket, openSocket, type Receiver, stopStatement } from './socket.js';
+import { type Receiver, stopStatement } from './socket.js';
 import { PROBE_LIMIT, TRUSTED, type Watched } from './watchdog.js';
 import { closed, isFatal, isOutdated, isTaken, mixedUp, unanswered } from './wire-errors.js';
 import { COMPLETE, DESCRIBED, ERROR, FAILED, IDLE, KEY, NOTIFIED, PARSED, READY, ROW } from './wire-messages.js';
 import type { Client, WireOptions } from './wire-options.js';
 
-/** Milliseconds between attempts to open a connection: the first pause, which is doubled each time, and the longest. */
-const PAUSE = 50;
-const LONGEST_PAUSE = 250;
-
 export type WireState = 'closed' | 'opening' | 'idle' | 'busy';
 
 export class Wire implements Receiver, Watched {
   readonly #options: WireOptions;
+  readonly #openings: Opening;
   #client: Client | null = null;
   #socket: Socket | null = null;
   #ready = false;
@@ -32,9 +30,6 @@ export class Wire implements Receiver, Watched {
   readonly #waiting: (readonly Errand[])[] = [];
   readonly #sent: OnItsWay[] = [];
   readonly #prepared: Prepared;
-  /** Attempts to open it that have failed since the last success, and when the next may be made. */
-  #failures = 0;
-  #resting = 0;
   #error: Error | null = null;
   readonly #reader = new MessageReader((message, start, end, owned) => this.#handle(message, start, end, owned), {
     admit: (type, length) => this.#admit(type, length),
@@ -56,6 +51,7 @@ export class Wire implements Receiver, Watched {
 
   constructor(options: WireOptions) {
     this.#options = options;
+    this.#openings = new Opening(options);
     this.#prepared = new Prepared(options.scope);
   }
 
@@ -173,66 +169,38 @@ export class Wire implements Receiver, Watched {
   }
 
   async #open(): Promise<void> {
-    const rest = this.#resting - performance.now();
-    if (rest > 0) await sleep(rest);
-    let abandon: (reason: Error) => void = () => {};
-    const abandoned = new Promise<never>((_, reject) => {
-      abandon = reject;
-    });
-    const timer = setTimeout(() => abandon(unanswered()), this.#options.limits.connect);
     try {
-      if (this.#ended) throw closed();
-      const client: Client = this.#options.open(() => this.#connect(() => this.#client === client, abandon));
-      this.#client = client;
-      // The driver opens the connection for a statement. This one is no setting of the connection: poolers refuse most of them.
-      const opening = `set idle_in_transaction_session_timeout = ${Math.ceil(this.#options.limits.transaction)}`;
-      await Promise.race([client.unsafe(opening), abandoned]);
-      if (this.#socket === null || this.#ended) throw closed();
-      this.#ready = true;
-      this.#doubtful = false;
-      this.#failures = 0;
-      this.#options.watchdog.add(this);
+      await this.#openings.open({
+        receiver: this,
+        isEnded: () => this.#ended,
+        begin: (client) => {
+          this.#client = client;
+        },
+        attach: (client, socket) => {
+          if (this.#client !== client) return false;
+          this.#reader.reset();
+          this.#socket = socket;
+          return true;
+        },
+        isOpening: (socket) => this.#socket === socket && !this.#ready,
+        close: (socket) => {
+          if (this.#socket === socket && this.#ready) this.#lose();
+        },
+      });
     } catch (error) {
       const socket = this.#socket;
-      this.#resting = performance.now() + Math.min(PAUSE * 2 ** this.#failures++, LONGEST_PAUSE);
       this.#opening = null;
       const waiting = this.#waiting.splice(0).flat();
       this.#lose();
       socket?.destroy();
       for (const errand of waiting) errand.end(error as Error, true);
       return;
-    } finally {
-      clearTimeout(timer);
     }
+    this.#ready = true;
+    this.#doubtful = false;
+    this.#options.watchdog.add(this);
     this.#opening = null;
     this.#advance();
-  }
-
-  /** For the driver. */
-  async #connect(isCurrent: () => boolean, abandon: (reason: Error) => void): Promise<Socket> {
-    try {
-      const socket = await openSocket(this.#options.target, this);
-      if (!isCurrent()) {
-        socket.destroy();
-        throw closed();
-      }
-      this.#reader.reset();
-      this.#socket = socket;
-      socket.once('close', (hadError) => {
-        if (this.#socket !== socket) return;
-        if (this.#ready) this.#lose();
-        // The driver would try again, at once and without an end, where a server hangs up before it has answered; but it does
-        // so itself where the server is not of the kind that is wanted.
-        else if (!this.#options.target.target_session_attrs) {
-          abandon(closed());
-          if (!hadError) socket.emit('error', closed());
-        }
-      });
-      return socket;
-    } catch (error) {
-      abandon(error as Error);
-      return failingSocket(error as Error);
-    }
   }
 
   /** The driver is let go too: it may go on trying, or keep what is left of the connection. */

@@ -1,10 +1,9 @@
 /** Around the statement of a write: what it waits for before it, names for its errors after it. */
 import { failedValidation, invalidPayload, type Naming } from '../errors.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
-import type { Key } from '../plan/key.js';
 import type { PlannedWrite } from '../plan/write.js';
 import type { Input } from '../request/query.js';
-import { readKey } from '../request/write.js';
+import { type Key, readKey } from '../request/write.js';
 import { asConflict } from './conflicts.js';
 import type { Session } from './sessions.js';
 

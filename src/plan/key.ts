@@ -3,9 +3,8 @@ import { Digits } from '../digits.js';
 import { forbidden, invalidPayload } from '../errors.js';
 import type { Collection } from '../mirror/model.js';
 import { inSlices } from '../pace.js';
+import type { Key } from '../request/write.js';
 import { checkValue } from './cell.js';
-
-export type Key = string | number;
 
 export function givenKey(collection: Collection, payload: Readonly<Record<string, unknown>>, path: string): Key | null {
   const given = payload[collection.primaryKey.name];

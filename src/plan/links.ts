@@ -1,9 +1,9 @@
 /** What a column holds that leads to a row of the payload: its key, or what the row has under another column that is unique. */
 import { invalidPayload } from '../errors.js';
 import type { Collection, Field, ManyToOne, OneToMany } from '../mirror/model.js';
+import type { Key } from '../request/write.js';
 import { checkValue } from './cell.js';
 import type { Guard } from './guard.js';
-import type { Key } from './key.js';
 import { fieldOf } from './names.js';
 import type { Payload } from './payload.js';
 import type { Cell, Row } from './rows.js';

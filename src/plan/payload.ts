@@ -14,10 +14,11 @@ import {
   type OneToMany,
 } from '../mirror/model.js';
 import { inSlices, oneByOne } from '../pace.js';
+import type { Key } from '../request/write.js';
 import type { Access } from './access.js';
 import { CONCEALED, checkValue } from './cell.js';
 import { Guard } from './guard.js';
-import { checkKey, checkReference, givenKey, type Key, shownKey } from './key.js';
+import { checkKey, checkReference, givenKey, shownKey } from './key.js';
 import { heldCell, keyCell, linkTo } from './links.js';
 import { fieldOf } from './names.js';
 import { type Cell, type Row, Rows, type Stamp } from './rows.js';
