@@ -8,7 +8,7 @@ import { Policies } from './access/policies.js';
 import { PolicyWatch } from './access/policy-watch.js';
 import { openSecret } from './access/secret.js';
 import type { Config } from './config.js';
-import { startEmbedded } from './embedded/cluster.js';
+import { holdsCluster, startEmbedded } from './embedded/cluster.js';
 import { StartError } from './errors.js';
 import { type Credentials, createAdministrator, listenForSessions } from './execute/accounts.js';
 import type { Database } from './execute/database.js';
@@ -170,13 +170,17 @@ async function startAdmin(config: Config, threads: Threads, observe: Observer, s
   };
 }
 
-/** For commands that need the database but serve nothing: all is stopped when the work is done. */
+/** For commands that need a database that is there already, but serve nothing: all is stopped when the work is done. */
 export async function withCore<Result>(
   config: Config,
   observe: Observer,
   report: Report,
   work: (core: Core) => Promise<Result>,
 ): Promise<Result> {
+  if (config.DATABASE_URL === null && !(await holdsCluster(config.DATA_DIR)))
+    throw new StartError(
+      `there is no database: name one with --database-url or DATABASE_URL (DATA_DIR ${config.DATA_DIR} has no embedded one)`,
+    );
   const started = new Started();
   const policies = new Policies();
   try {

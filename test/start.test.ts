@@ -125,6 +125,25 @@ t.test('a signal during the start ends it as well', async (t) => {
   t.equal(isAlive(await readPostmaster(directory)), false);
 });
 
+t.test('commands make no database, and use the embedded one that is there', async (t) => {
+  const directory = join(await makeFolder(), 'data');
+  const environment = { DATA_DIR: directory, PORT: '0' };
+  const explained = ['explain', 'GET /items/authors?fields=name'];
+  for (const words of [explained, ['types'], ['schema', 'snapshot']]) {
+    const run = launch({ words, environment });
+    t.equal(await run.ended, 1, words.join(' '));
+    t.match(complaintLines(run), [/^lateral: there is no database: name one with --database-url or DATABASE_URL/]);
+    await t.rejects(lstat(directory), { code: 'ENOENT' }, 'nothing was made');
+  }
+  const service = launch({ environment });
+  await ready(service);
+  service.child.kill('SIGTERM');
+  t.equal(await service.ended, 0);
+  const run = launch({ words: explained, environment });
+  t.equal(await run.ended, 0, run.complaints());
+  t.match(run.output(), /from "?public"?\."?authors/);
+});
+
 t.test('a start that cannot work says why in one line', async (t) => {
   const server = await startDatabase();
   const free = await createDatabase(server, 'bad_starts');

@@ -92,6 +92,14 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedS
   }
 }
 
+/** Whether an embedded database was made there. */
+export async function holdsCluster(directory: string): Promise<boolean> {
+  return lstat(join(resolve(directory), 'postgres')).then(
+    () => true,
+    () => false,
+  );
+}
+
 async function openDirectory(directory: string): Promise<string> {
   try {
     const made = await mkdir(directory, { recursive: true });
