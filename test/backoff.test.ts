@@ -74,6 +74,23 @@ t.test('an address that fails has to wait, the same for accounts that do not exi
   t.match(await get(service, '/items/tags', from('198.51.100.1')), { status: 200 }, 'all else goes on');
 });
 
+t.test('an account is guessed at more slowly with each failure, wherever the guesses come from', async (t) => {
+  const { email } = await makeUser(sql, 'wanted');
+  const service = await startTestService({ ...proxied, LOGIN_BACKOFF_AFTER: '3' });
+  for (const [at, account] of [email, 'no-one@example.com'].entries()) {
+    const waits: number[] = [];
+    for (let turn = 0; turn < 5; turn++) {
+      const start = performance.now();
+      const source = from(`192.0.2.${100 + 10 * at + turn}`);
+      t.match(await login(service, account, { password: 'nope' }, source), failure(401, 'INVALID_CREDENTIALS'));
+      waits.push(Math.round(performance.now() - start));
+    }
+    // A turn is so long after the one before it began.
+    const [third = 0, fourth = 0, fifth = 0] = waits.slice(2);
+    t.ok(third + fourth > 450 && fourth + fifth > 950, `${account}: ${waits.join(', ')} ms`);
+  }
+});
+
 t.test('strangers who fail from everywhere keep nobody out', async (t) => {
   const { email } = await makeUser(sql, 'besieged');
   const service = await startTestService({ ...proxied, LOGIN_BACKOFF_AFTER: '3', RATE_LIMITER_LOGIN_ENABLED: 'false' });

@@ -1,5 +1,6 @@
 /** Answers have a largest size, all of them together a memory; and a pattern for passwords cannot block anybody. */
-import { connect } from 'node:net';
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { assertPassword } from '../src/access/passwords.js';
@@ -18,6 +19,8 @@ import {
 
 const JSON_HEADERS = { 'content-type': 'application/json' };
 const LISTS = ['one', 'two', 'three', 'four'];
+/** For seconds in `^(a+)+$`, and not for ever: a test that blocks the process cannot fail. */
+const SLOW_PASSWORD = `${'a'.repeat(28)}!`;
 
 const server = await startDatabase();
 const databaseUrl = await createLibrary(server, 'bounded');
@@ -39,6 +42,22 @@ const tooLarge = {
   status: 400,
   json: { errors: [{ extensions: { code: 'INVALID_QUERY', option: 'MAX_RESPONSE_SIZE' } }] },
 };
+
+/** Asks for a large answer and reads no more of it than its first packet. */
+async function requestUnread(service: { readonly url: string }, method: string, body = ''): Promise<Socket> {
+  const { hostname, port } = new URL(service.url);
+  const head = [
+    `${method} /items/parents/1?${LARGE} HTTP/1.1`,
+    `Host: ${hostname}`,
+    `Authorization: Bearer ${ADMIN_TOKEN}`,
+    'Content-Type: application/json',
+    `Content-Length: ${body.length}`,
+  ];
+  const client = connect(Number(port), hostname).pause();
+  client.write(`${head.join('\r\n')}\r\n\r\n${body}`);
+  await once(client, 'readable');
+  return client;
+}
 
 t.test('an answer that is not streamed has a largest size', async (t) => {
   const service = await startTestService({ databaseUrl, MAX_RESPONSE_SIZE: '8mb' });
@@ -140,6 +159,13 @@ t.test('large answers share a memory', { timeout: 100_000 }, async (t) => {
     MAX_RESPONSE_SIZE: '16mb',
     RESPONSE_MEMORY: '16mb',
   });
+  const unread = await requestUnread(service, 'GET');
+  t.teardown(() => unread.destroy());
+  const read = async (): Promise<number> => (await get(service, `/items/parents/2?${LARGE}`)).status;
+  await waitFor(async () => (await read()) === 503, 20_000);
+  t.match(await get(service, '/items/parents/2?fields=id'), { status: 200 }, 'small ones need no room');
+  unread.destroy();
+  await waitFor(async () => (await read()) === 200, 20_000);
   const answers = await Promise.all(
     Array.from({ length: 6 }, (_, n) => get(service, `/items/parents/${1 + (n % 3)}?${LARGE}&alias[x${n}]=name`)),
   );
@@ -180,18 +206,8 @@ t.test('the answer to a write has its memory until the client has read it', { ti
   });
   const read = async (): Promise<number> => (await get(service, `/items/parents/2?${LARGE}`)).status;
   t.equal(await read(), 200);
-  const { hostname, port } = new URL(service.url);
-  const client = connect(Number(port), hostname).pause();
+  const client = await requestUnread(service, 'PATCH', '{"name":"unread"}');
   t.teardown(() => client.destroy());
-  const body = '{"name":"unread"}';
-  const head = [
-    `PATCH /items/parents/1?${LARGE} HTTP/1.1`,
-    `Host: ${hostname}`,
-    `Authorization: Bearer ${ADMIN_TOKEN}`,
-    'Content-Type: application/json',
-    `Content-Length: ${body.length}`,
-  ];
-  client.write(`${head.join('\r\n')}\r\n\r\n${body}`);
   await waitFor(async () => (await sql`select from parents where name = 'unread'`).length > 0, 20_000);
   await waitFor(async () => (await read()) === 503, 20_000);
   client.destroy();
@@ -213,7 +229,7 @@ t.test('a pattern for passwords that takes for ever', { timeout: 60_000 }, async
     longest = Math.max(longest, now - last);
     last = now;
   }, 5);
-  const refused = await choose(`${'a'.repeat(40)}!`);
+  const refused = await choose(SLOW_PASSWORD);
   await sleep(20);
   clearInterval(timer);
   t.match(refused, { status: 422, json: { errors: [{ extensions: { code: 'UNPROCESSABLE_CONTENT' } }] } });
@@ -226,7 +242,7 @@ t.test('passwords that wait to be matched hold no connections, and few may wait'
   const person = await makeCaller(sql, 'patient', [{ app_access: true }]);
   await sql`update service_settings set auth_password_policy = '^(a+)+$'`;
   t.teardown(() => sql`update service_settings set auth_password_policy = null`);
-  const password = `${'a'.repeat(40)}!`;
+  const password = SLOW_PASSWORD;
   const ask = async (method: string, path: string, body: unknown): Promise<number> => {
     const answer = await request(service, method, path, { headers: JSON_HEADERS, body: JSON.stringify(body) });
     return /UNPROCESSABLE_CONTENT/.test(answer.text) ? 422 : answer.status;

@@ -43,6 +43,11 @@ t.test('a server that was killed is started again', async (t) => {
     t.match(await find('before@example.com'), { status: 200, json: { data: [{ email: 'before@example.com' }] } });
     await waitFor(async () => (await create(`after-${round}@example.com`)).status === 200, WITHIN);
   }
+  t.match(
+    await find('after-1@example.com'),
+    { json: { data: [{ email: 'after-1@example.com' }] } },
+    'nor what came later',
+  );
   statuses.delete(200);
   statuses.delete(503);
   t.strictSame([...statuses], [], 'requests meanwhile are 503');

@@ -184,6 +184,6 @@ t.test('what GraphQL keeps belongs to the structure as it is', { timeout: 170_00
   for (let turn = 0; turn < 10; turn++) await change(turn);
   const before = heap();
   for (let turn = 0; turn < CHANGES; turn++) await change(turn);
-  const growth = (heap() - before) / CHANGES;
-  t.ok(growth < 0.1, `${growth.toFixed(3)} MiB are kept per change`);
+  const growth = heap() - before;
+  t.ok(growth < 8, `${growth.toFixed(1)} MiB more after ${CHANGES} changes`);
 });
