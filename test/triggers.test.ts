@@ -81,3 +81,39 @@ t.test('what a trigger says of what it refuses is in the answer', async (t) => {
   t.match(await post('/graphql', { query }), { json: { errors: [{ message: said }] } });
   t.equal((await sql`select from orders`).length, 0);
 });
+
+t.test('an import counts the rows that were written, not those that a trigger left out', async (t) => {
+  await sql.unsafe(`
+    create table readings (id serial primary key, value integer);
+    create function leave_out() returns trigger language plpgsql as $$
+    begin
+      if new.value < 0 then return null; end if;
+      return new;
+    end $$;
+    create trigger leave_out before insert or update on readings for each row execute function leave_out()`);
+  await waitFor(async () => (await get(service, '/items/readings')).status === 200, 10_000);
+  const imported = async (rows: readonly object[]): Promise<unknown> =>
+    (await post('/utils/import/readings', rows)).json;
+  const values = (...list: number[]) => list.map((value) => ({ value }));
+  t.strictSame(await imported(values(1, -1, 2, -2, -3)), { data: { imported: 2 } });
+  t.strictSame(await imported(values(-1)), { data: { imported: 0 } });
+  t.strictSame(
+    await imported([
+      { id: 1, value: 5 },
+      { id: 3, value: -5 },
+      { id: 100, value: 6 },
+      { id: 101, value: -6 },
+    ]),
+    {
+      data: { imported: 2 },
+    },
+  );
+  t.strictSame(
+    (await sql`select id, value from readings order by id`).map(({ id, value }) => [id, value]),
+    [
+      [1, 5],
+      [3, 2],
+      [100, 6],
+    ],
+  );
+});

@@ -30,6 +30,8 @@ export interface WriteOptions {
   /** Where a receipt for the request is stored by the statement that writes: see sql/system/005_receipts.sql. */
   readonly receipts: Collection | null;
   readonly journal: Journal;
+  /** Whether it answers how many rows of its collection were written, behind the highest keys. */
+  readonly counted?: boolean;
 }
 
 export function compileWrite(plan: WritePlan, options: WriteOptions): Statement {
@@ -40,13 +42,15 @@ class Chain {
   readonly #plan: WritePlan;
   readonly #receipts: Collection | null;
   readonly #journal: Journal;
+  readonly #counted: boolean;
   readonly #parts: Fragment[] = [];
   readonly #scope = new Scope();
 
-  constructor(plan: WritePlan, { receipts, journal }: WriteOptions) {
+  constructor(plan: WritePlan, { receipts, journal, counted = false }: WriteOptions) {
     this.#plan = plan;
     this.#receipts = receipts;
     this.#journal = journal;
+    this.#counted = counted;
   }
 
   compile(): Fragment {
@@ -334,7 +338,17 @@ class Chain {
       const made = node.verb === 'insert' ? written(position) : alias(`m${position}`);
       return sql`(select max(${columnName(node.collection.primaryKey)})::text from ${made})`;
     });
-    return sql`json_build_array(${join(highest, sql`, `)})`;
+    return sql`json_build_array(${join(this.#counted ? [...highest, this.#count()] : highest, sql`, `)})`;
+  }
+
+  /** A trigger may have left rows out. */
+  #count(): Fragment {
+    const counts = this.#plan.nodes.flatMap(({ collection, verb }, position) => {
+      if (collection !== this.#plan.collection) return [];
+      const parts = verb === 'upsert' ? [written(position), alias(`m${position}`)] : [written(position)];
+      return parts.map((part) => sql`(select count(*) from ${part})`);
+    });
+    return sql`(${join(counts, sql` + `)})::text`;
   }
 }
 

@@ -41,9 +41,18 @@ export async function importRows(
   options: ImportOptions,
   context: Parameters<Writes['session']>[1],
 ): Promise<number> {
-  return writes.session(options.collection, context, async (writing) => {
+  return writes.session(options.collection, context, async ({ session, write }) => {
     const errors: RowError[] = [];
     let count = 0;
+    let skipped = 0;
+    const writing: WriteSession = {
+      session,
+      write: async (rows) => {
+        const left = await write(rows);
+        skipped += left;
+        return left;
+      },
+    };
     let batch: Input[] = [];
     let size = 0;
     const flush = async (): Promise<void> => {
@@ -65,7 +74,7 @@ export async function importRows(
     }
     await flush();
     if (errors.length > 0) throw new ImportFailure(errors);
-    return count;
+    return count - skipped;
   });
 }
 
@@ -81,7 +90,8 @@ function sizeOf(value: unknown): number {
 /** A connection inside a transaction, and how rows are written through it. */
 export interface WriteSession {
   readonly session: Session;
-  readonly write: (rows: readonly Input[]) => Promise<void>;
+  /** Answers how many of them a trigger left out. */
+  readonly write: (rows: readonly Input[]) => Promise<number>;
 }
 
 async function tryRows(

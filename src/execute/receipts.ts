@@ -13,6 +13,9 @@ export interface Receipt {
   readonly fingerprint: string;
 }
 
+/** What the statement does besides: it keeps a receipt, or counts what it writes. */
+export type Extra = Receipt | 'counted' | null;
+
 /** What a statement says that found the receipt of an earlier one. */
 const REPEATED = 'repeated';
 

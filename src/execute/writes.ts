@@ -32,12 +32,12 @@ import { attempt } from './attempts.js';
 import type { Database } from './database.js';
 import type { WriteSession } from './import.js';
 import type { Reads } from './reads.js';
-import { isRepeated, keepKeys, keysOf, type Receipt } from './receipts.js';
+import { type Extra, isRepeated, keepKeys, keysOf, type Receipt } from './receipts.js';
 import { hashedNodes, preparePayloads, settleSecrets } from './secrets.js';
 import { aheadOf, catchUp, suppliesKeys } from './sequences.js';
 import type { Prepared, Session } from './sessions.js';
 import { Statements } from './statements.js';
-import { eachChange, failureOf, lock } from './written.js';
+import { eachChange, failureOf, lock, rowsOf } from './written.js';
 
 export interface WriteLimits {
   readonly maxRows: number | null;
@@ -293,15 +293,16 @@ export class Writes {
     return body;
   }
 
-  /** The one door of every write that may be about users, roles and policies, on its own or as one of many. */
-  async #carryOut(planned: PlannedWrite, writer: Writer, session: Session, receipt: Receipt | null): Promise<void> {
-    const write = (): Promise<void> => this.#write(planned, writer, session, receipt);
+  /** The one door of every write that may be about users, roles and policies. Answers how many rows were left out, where they are counted. */
+  async #carryOut(planned: PlannedWrite, writer: Writer, session: Session, extra: Extra): Promise<number> {
+    const write = (): Promise<number> => this.#write(planned, writer, session, extra);
     await settleSecrets(planned, (text) => session.query(this.#database.qualified(text)));
     if (!concernsAccess(planned)) return write();
     checkAccess(planned);
-    await keepAdministrators(this.#database, session, writer.caller, write);
+    const skipped = await keepAdministrators(this.#database, session, writer.caller, write);
     await checkRegistration(planned, this.#database, session);
     session.afterwards(this.#changedAccess);
+    return skipped;
   }
 
   readonly #changedAccess = async (): Promise<void> => {
@@ -319,24 +320,28 @@ export class Writes {
     return { text, parameters: bound, prepare: this.#reads.isKnown(compiled), columns: 1 };
   }
 
-  async #write(planned: PlannedWrite, writer: Writer, session: Session, receipt: Receipt | null): Promise<void> {
-    const chain = this.#chain(planned, writer, receipt);
-    if (!chain) return;
+  async #write(planned: PlannedWrite, writer: Writer, session: Session, extra: Extra): Promise<number> {
+    const chain = this.#chain(planned, writer, extra);
+    if (!chain) return 0;
     try {
       const cell = await session.cell(chain.text, chain.parameters, chain.prepare);
-      await aheadOf(planned, JSON.parse(String(cell)) as (string | null)[], session);
+      const made = JSON.parse(String(cell)) as (string | null)[];
+      await aheadOf(planned, made, session);
+      return extra === 'counted' ? rowsOf(planned) - Number(made.at(-1)) : 0;
     } catch (error) {
       throw failureOf(error, planned);
     }
   }
 
   /** Null when there is nothing to write. */
-  #chain(planned: PlannedWrite, writer: Writer, receipt: Receipt | null): Prepared | null {
+  #chain(planned: PlannedWrite, writer: Writer, extra: Extra): Prepared | null {
     const { plan, input, model } = planned;
     if (plan.nodes.length === 0) return null;
-    const shape = receipt ? `${planned.shape} with a receipt` : planned.shape;
+    const counted = extra === 'counted';
+    const receipt = counted ? null : extra;
+    const shape = extra ? `${planned.shape} ${counted ? 'counted' : 'with a receipt'}` : planned.shape;
     const receipts = receipt ? collectionOf(model, 'service_receipts') : null;
-    const compile = (): Statement => compileWrite(plan, { receipts, journal: journalOf(model) });
+    const compile = (): Statement => compileWrite(plan, { receipts, journal: journalOf(model), counted });
     const statement = this.#statements.get(shape, model, compile, (work) =>
       this.#reads.allowance.run(writerPays(writer), work),
     );
@@ -359,7 +364,7 @@ export class Writes {
           session,
           write: async (rows) => {
             const planned = await planUpsert(collection, rows, { ...context, maxRows: null });
-            await this.#carryOut(planned, writer, session, null);
+            return this.#carryOut(planned, writer, session, 'counted');
           },
         }),
       ),

@@ -28,6 +28,14 @@ export function namesOf(model: Model): Naming {
   };
 }
 
+/** Of the collection that is written, with those nested in its own. */
+export function rowsOf({ plan, input }: PlannedWrite): number {
+  const counts = plan.nodes.map(({ collection }, position) =>
+    collection === plan.collection ? (input.nodes[position]?.length ?? 0) : 0,
+  );
+  return counts.reduce((sum, count) => sum + count, 0);
+}
+
 /** What the failure of a write's statement means: another request came first, or a value does not pass. */
 export function failureOf(error: unknown, planned: PlannedWrite): unknown {
   return asConflict(error, planned) ?? fromValidation(error, planned);
