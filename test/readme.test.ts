@@ -2,6 +2,7 @@
  * Runs the samples of the README and of docs/ as a reader would, page by page, each on a database of its own with the demo
  * model. A block of `sh` goes through one shell per page, a block of `sql` to the database. A block of `json`, `csv` or `text`
  * right below a block of `sh` is its answer, where "..." in JSON stands for anything. Blocks of other languages are not run.
+ * TEST_SERVER_URL names another PostgreSQL to do so on, as a superuser: they have to work on every version that is supported.
  */
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -11,26 +12,17 @@ import { promisify } from 'node:util';
 import t, { type Test } from 'tap';
 import { packagePath } from '../src/files.js';
 import { type Block, blocksOf, type Page, readPages } from './docs/pages.js';
-import {
-  ADMIN_TOKEN,
-  createDatabase,
-  databaseUrl,
-  makeFolder,
-  request,
-  startDatabase,
-  startTestService,
-  type TestServer,
-  withSql,
-} from './support.js';
+import { ADMIN_TOKEN, makeFolder, request, startDatabase, startTestService, withSql } from './support.js';
 
-const TEMPLATE = 'demo_template';
+const TEMPLATE = 'lateral_demo';
 const ADMIN_PASSWORD = 'the-password-of-the-test-administrator';
 const ANSWERS = ['json', 'csv', 'text'];
-/** In front of the exit of each block; no sample prints it. */
+/** Ends the output of each block; no sample prints it. */
 const MARK = '\u001e';
 
-const server = await startDatabase();
-await makeTemplate(server);
+const { TEST_SERVER_URL } = process.env;
+const server = TEST_SERVER_URL ? { url: TEST_SERVER_URL } : await startDatabase();
+await makeTemplate();
 const missing = await findMissing(['bash', 'curl']);
 
 for (const page of await readPages()) {
@@ -39,19 +31,28 @@ for (const page of await readPages()) {
   t.test(`the samples of ${page.path} work`, { skip: missing }, async (t) => runPage(t, page, blocks));
 }
 
-async function makeTemplate(server: TestServer): Promise<void> {
-  const url = await createDatabase(server, TEMPLATE);
+async function makeTemplate(): Promise<void> {
+  const url = await makeDatabase(TEMPLATE);
   const service = await startTestService({ databaseUrl: url, ADMIN_PASSWORD, WORKERS: '1' });
   await service.stop();
   await withSql(url, async (sql) => sql.unsafe(await readFile(packagePath('sql', 'demo.sql'), 'utf8')).simple());
 }
 
+/** Anew: a server that is not ours may have it from an earlier run. */
+async function makeDatabase(name: string, template = 'template1'): Promise<string> {
+  await withSql(server.url, async (sql) => {
+    await sql`drop database if exists ${sql(name)}`;
+    await sql`create database ${sql(name)} template ${sql(template)}`;
+  });
+  const url = new URL(server.url);
+  url.pathname = `/${name}`;
+  return url.href;
+}
+
 async function runPage(t: Test, page: Page, blocks: readonly Block[]): Promise<void> {
-  const name = page.path.replaceAll(/\W/g, '_').toLowerCase();
-  const url = databaseUrl(server, name);
-  await withSql(server.url, (sql) => sql`create database ${sql(name)} template ${sql(TEMPLATE)}`);
-  // Pages log in more often than one address usually does.
-  const service = await startTestService({ databaseUrl: url, LOGIN_STALL_TIME: '0', COMPRESSION: 'gzip' });
+  const url = await makeDatabase(`lateral_${page.path.replaceAll(/\W/g, '_').toLowerCase()}`, TEMPLATE);
+  // As the page about streams asks for.
+  const service = await startTestService({ databaseUrl: url, COMPRESSION: 'brotli,gzip' });
   const run = await openShell(t, service.url, url);
   for (const [index, block] of blocks.entries()) {
     const place = `${page.path}, line ${block.line}`;
