@@ -189,7 +189,8 @@ async function importFile(words: readonly string[]): Promise<void> {
     createObserver('warn'),
     (message) => console.error(message),
     async ({ writes }) => {
-      const options = { collection, rows: readRows(bytes(), format), maxErrors: config.MAX_IMPORT_ERRORS, progress };
+      const rows = readRows(bytes(), format);
+      const options = { collection, rows, format, maxErrors: config.MAX_IMPORT_ERRORS, progress };
       const count = await importRows(writes, options, { caller: OPERATOR, author: NOBODY }).catch((error: unknown) => {
         if (!(error instanceof ImportFailure)) throw error;
         const lines = error.errors.slice(0, 20).map((each) => `  row ${each.row}: ${each.error.message}`);

@@ -3,6 +3,9 @@
  * are tried one by one, only to learn which of them are wrong: then nothing of the file is kept.
  */
 import { fromWrite, ServiceError, serviceUnavailable, staleness } from '../errors.js';
+import type { Collection } from '../mirror/model.js';
+import { readCells } from '../plan/file-cell.js';
+import type { ImportFormat } from '../request/import.js';
 import type { Input } from '../request/query.js';
 import { Conflict } from './conflicts.js';
 import { catchUp } from './sequences.js';
@@ -31,6 +34,7 @@ export class ImportFailure extends Error {
 export interface ImportOptions {
   readonly collection: string;
   readonly rows: AsyncIterable<Input>;
+  readonly format: ImportFormat;
   readonly maxErrors: number;
   readonly progress?: (rows: number) => void;
 }
@@ -41,12 +45,13 @@ export async function importRows(
   options: ImportOptions,
   context: Parameters<Writes['session']>[1],
 ): Promise<number> {
-  return writes.session(options.collection, context, async ({ session, write }) => {
+  return writes.session(options.collection, context, async ({ session, collection, write }) => {
     const errors: RowError[] = [];
     let count = 0;
     let skipped = 0;
     const writing: WriteSession = {
       session,
+      collection,
       write: async (rows) => {
         const left = await write(rows);
         skipped += left;
@@ -66,7 +71,7 @@ export async function importRows(
       options.progress?.(count);
     };
     for await (const row of options.rows) {
-      batch.push(row);
+      batch.push(options.format === 'csv' ? readCells(collection, row) : row);
       count++;
       size += sizeOf(row);
       if (batch.length === BATCH || size > BATCH_SIZE) await flush();
@@ -90,6 +95,7 @@ function sizeOf(value: unknown): number {
 /** A connection inside a transaction, and how rows are written through it. */
 export interface WriteSession {
   readonly session: Session;
+  readonly collection: Collection;
   /** Answers how many of them a trigger left out. */
   readonly write: (rows: readonly Input[]) => Promise<number>;
 }

@@ -362,6 +362,7 @@ export class Writes {
       session.transaction(() =>
         work({
           session,
+          collection,
           write: async (rows) => {
             const planned = await planUpsert(collection, rows, { ...context, maxRows: null });
             return this.#carryOut(planned, writer, session, 'counted');

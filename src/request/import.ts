@@ -1,6 +1,6 @@
 /** Files to import, one row at a time: a JSON array, lines of JSON, or CSV with a header. Only the row at hand is in memory. */
 import { Readable } from 'node:stream';
-import { parse as parseCsv } from 'csv-parse';
+import { CsvError, parse as parseCsv } from 'csv-parse';
 import { isObject, parseJson } from '../digits.js';
 import { invalidPayload, unsupportedMediaType } from '../errors.js';
 import { Pace } from '../pace.js';
@@ -69,9 +69,7 @@ async function* readCsv(bytes: AsyncIterable<Buffer>): AsyncGenerator<Input> {
   try {
     for await (const record of parser as AsyncIterable<Record<string, string>>) yield withoutEmpty(record);
   } catch (error) {
-    if (error instanceof Error && 'code' in error && String(error.code).startsWith('CSV_'))
-      throw invalidPayload(`The CSV cannot be read: ${error.message}`);
-    throw error;
+    throw error instanceof CsvError ? invalidPayload(`The CSV cannot be read: ${error.message}`) : error;
   }
 }
 

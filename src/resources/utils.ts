@@ -74,10 +74,11 @@ async function importItems(exchange: Exchange, services: UtilsServices): Promise
   const upload = /^multipart\/form-data/i.test(contentType)
     ? await openUpload(body, contentType)
     : { bytes: body, type: contentType };
-  const rows = readRows(upload.bytes, formatOf(upload.type));
+  const format = formatOf(upload.type);
+  const rows = readRows(upload.bytes, format);
   try {
     const writer = writerOf(exchange, identity);
-    const count = await importRows(writes, { collection, rows, maxErrors: config.MAX_IMPORT_ERRORS }, writer);
+    const count = await importRows(writes, { collection, rows, format, maxErrors: config.MAX_IMPORT_ERRORS }, writer);
     return jsonText(importedBody({ data: { imported: count } }));
   } catch (error) {
     if (!(error instanceof ImportFailure)) throw error;
