@@ -7,7 +7,7 @@ const databaseUrl = await createLibrary(server, 'limited');
 await withSql(databaseUrl, (sql) =>
   sql
     .unsafe(`
-      create view lazy as select id, pg_sleep(1)::text as nap from tags;
+      create view lazy as select id, pg_sleep(3)::text as nap from tags;
       insert into service_collections (collection, primary_key) values ('lazy', 'id');`)
     .simple(),
 );
@@ -165,7 +165,7 @@ t.test('MAX_PAYLOAD_SIZE', async (t) => {
 });
 
 t.test('DATABASE_STATEMENT_TIMEOUT', async (t) => {
-  const service = await startTestService({ databaseUrl, DATABASE_STATEMENT_TIMEOUT: '300ms' });
+  const service = await startTestService({ databaseUrl, DATABASE_STATEMENT_TIMEOUT: '1s' });
   for (const query of [
     'limit=5',
     'limit=-1',
