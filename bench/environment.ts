@@ -5,11 +5,11 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import postgres from 'postgres';
+import { createAdministrator } from '../src/accounts/accounts.js';
 import { type EmbeddedServer, startEmbedded } from '../src/embedded/cluster.js';
-import { createAdministrator } from '../src/execute/accounts.js';
-import { Database } from '../src/execute/database.js';
-import { migrate } from '../src/execute/migrate.js';
 import { packageRoot } from '../src/files.js';
+import { Database } from '../src/postgres/database.js';
+import { migrate } from '../src/postgres/migrate.js';
 import { generate } from './generate.js';
 
 export const ADMINISTRATOR = { email: 'bench@example.com', password: 'bench-password', token: 'bench-administrator' };

@@ -5,14 +5,14 @@
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { Identities } from '../src/access/identity.js';
 import { Tokens } from '../src/access/tokens.js';
+import { findAccount } from '../src/accounts/accounts.js';
 import { readConfig } from '../src/config.js';
-import { findAccount } from '../src/execute/accounts.js';
-import { type Door, Exchange } from '../src/http/exchange.js';
-import { createNetwork } from '../src/http/network.js';
+import { createNetwork } from '../src/http/client-address.js';
+import { Exchange, type ServerHooks } from '../src/http/exchange.js';
 import { Router } from '../src/http/router.js';
 import { itemsRoutes } from '../src/resources/items.js';
 import { withCore } from '../src/server.js';
-import { parseLimits } from '../src/serving.js';
+import { parseLimits } from '../src/worker-app.js';
 import { CASES } from './cases.js';
 import { ADMINISTRATOR } from './environment.js';
 
@@ -21,7 +21,7 @@ const REQUESTS = 2_000;
 const TARGET = 30;
 
 export async function measureHits(databaseUrl: string): Promise<void> {
-  const config = readConfig({ DATABASE_URL: databaseUrl, COHORTS: 'false' });
+  const config = readConfig({ DATABASE_URL: databaseUrl, READ_BATCHING: 'false' });
   await withCore(
     config,
     () => undefined,
@@ -44,10 +44,10 @@ export async function measureHits(databaseUrl: string): Promise<void> {
       });
       const ignore = (): void => undefined;
       const network = createNetwork(config);
-      const door = { network, timing: false, answersOrigins: false, settle: ignore, refuse: ignore };
+      const door = { network, timing: false, answersOrigins: false, respond: ignore, respondError: ignore };
       const router = new Router(itemsRoutes({ identities, reads, writes, limits: parseLimits(config) }));
       let calls = 0;
-      reads.cohorts.read = () => {
+      reads.batcher.read = () => {
         calls++;
       };
       for (const [title, urlOf] of requests()) {
@@ -106,7 +106,7 @@ function split(path: string): { path: string; query: string } {
  * Microseconds of processor time per request, garbage collection included; what others take of the machine is not.
  * Everything up to the driver runs at once: no request waits for another.
  */
-function timeRound(router: Router, door: Door, urlOf: UrlOf, first: number): number {
+function timeRound(router: Router, door: ServerHooks, urlOf: UrlOf, first: number): number {
   const headers: Readonly<Record<string, string>> = { authorization: `Bearer ${ADMINISTRATOR.token}` };
   const response = { onAborted: () => response } as unknown as HttpResponse;
   const arrivals = Array.from({ length: REQUESTS }, (_, index) => {

@@ -7,7 +7,7 @@ import { compileWrite } from '../src/compile/write.js';
 import { readConfig } from '../src/config.js';
 import { type Change, type Payload, planCreate, planUpdate } from '../src/plan/payload.js';
 import { servedCollection } from '../src/plan/read.js';
-import { NOBODY } from '../src/plan/write.js';
+import { NO_AUTHOR } from '../src/plan/write.js';
 import { withCore } from '../src/server.js';
 import { bind, type Caller } from '../src/sql/parameter.js';
 import type { BenchRequest } from './cases.js';
@@ -29,7 +29,7 @@ export function compileWrites(databaseUrl: string, requests: readonly BenchReque
           model,
           maxRows: null,
           access: null,
-          author: NOBODY,
+          author: NO_AUTHOR,
           stamp: { now: new Date().toISOString(), ...CALLER },
         };
         const changes = items.map((data): Change => ({ key: key ?? '', data }));

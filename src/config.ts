@@ -56,7 +56,7 @@ const OPTIONS = {
     1_000,
     'Connections for streamed lists and exports; each stream holds one',
   ),
-  COHORTS: boolean('true', 'Let reads of one shape that wait for a connection travel as one statement'),
+  READ_BATCHING: boolean('true', 'Send reads of one shape that wait for a connection as one statement'),
   DATABASE_WAIT_TIMEOUT: duration('30s', 'Time a request waits for a connection to PostgreSQL'),
   DATABASE_STATEMENT_TIMEOUT: duration(
     '30s',
@@ -222,11 +222,26 @@ export type OptionName = keyof typeof OPTIONS;
 export type Config = { readonly [Name in OptionName]: ReturnType<(typeof OPTIONS)[Name]['parse']> };
 
 /** Reads the options from an environment; the first bad value stops the start with its name and what is wrong with it. */
-export function readConfig(environment: Readonly<Record<string, string | undefined>>): Config {
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Former names of options, which still work. */
+const RENAMED: Readonly<Record<string, OptionName>> = { COHORTS: 'READ_BATCHING' };
+
+/** The former names that are used, with the present ones. */
+export function renamedOptions(environment: Environment): (readonly [former: string, name: OptionName])[] {
+  return Object.entries(RENAMED).filter(([former]) => (environment[former] ?? '') !== '');
+}
+
+function withPresentNames(environment: Environment): Environment {
+  const former = renamedOptions(environment).map(([name, present]) => [present, environment[name]] as const);
+  return former.length === 0 ? environment : { ...Object.fromEntries(former), ...environment };
+}
+
+export function readConfig(given: Environment): Config {
+  const environment = withPresentNames(given);
   const config: Record<string, unknown> = {};
   for (const [name, option] of Object.entries(OPTIONS) as [OptionName, Option<unknown>][]) {
-    const given = environment[name] === '' ? undefined : environment[name];
-    const value = given ?? option.initial;
+    const value = (environment[name] || undefined) ?? option.initial;
     try {
       config[name] = value === null ? null : option.parse(value);
     } catch (error) {
@@ -246,7 +261,7 @@ export function readFlags(flags: readonly string[]): Record<string, string> {
   for (let position = 0; position < flags.length; position++) {
     const [flag = '', inline] = (flags[position] ?? '').split(/=(.*)/s, 2);
     const name = flag.startsWith('--') ? flag.slice(2).replaceAll('-', '_').toUpperCase() : '';
-    if (!(name in OPTIONS)) throw new StartError(`unknown option "${flag}": see lateral --help`);
+    if (!(name in OPTIONS || name in RENAMED)) throw new StartError(`unknown option "${flag}": see lateral --help`);
     const value = inline ?? flags[++position];
     if (value === undefined) throw new StartError(`${flag} needs a value`);
     environment[name] = value;

@@ -4,21 +4,21 @@ import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { basename, extname } from 'node:path';
 import { setFlagsFromString } from 'node:v8';
-import { OPERATOR } from './access/identity.js';
+import { CLI_IDENTITY } from './access/identity.js';
 import { RELATIONS_HELP, relations } from './commands/relations.js';
 import { SCHEMA_HELP, schema } from './commands/schema.js';
-import { type Config, optionRows, readConfig, readFlags } from './config.js';
+import { type Config, optionRows, readConfig, readFlags, renamedOptions } from './config.js';
+import { ImportFailure, importRows } from './engine/import.js';
 import { ServiceError, StartError } from './errors.js';
-import { ImportFailure, importRows } from './execute/import.js';
 import { packageVersion } from './files.js';
 import { describeTypes } from './mirror/typings.js';
 import { createObserver } from './observe.js';
-import { NOBODY } from './plan/write.js';
+import { NO_AUTHOR } from './plan/write.js';
 import { type ImportFormat, readRows } from './request/import.js';
 import { parseRead } from './request/rest.js';
 import { type Service, startService, withCore } from './server.js';
-import { parseLimits } from './serving.js';
 import { pretty } from './sql/pretty.js';
+import { parseLimits } from './worker-app.js';
 
 const USAGE = `Lateral ${packageVersion}: a REST and GraphQL API over PostgreSQL. One request, one statement.
 
@@ -64,8 +64,10 @@ const MEMORY_GROWTH = '--heap-growing-percent=50';
 
 async function start(flags: readonly string[]): Promise<void> {
   setFlagsFromString(MEMORY_GROWTH);
-  const config = readOptions(flags);
+  const environment = environmentOf(flags);
+  const config = readConfig(environment);
   const observe = createObserver(config.LOG_LEVEL);
+  for (const [former, name] of renamedOptions(environment)) observe({ kind: 'option-renamed', former, name });
   const stopped = new AbortController();
   const service = startService(config, observe, (message) => console.log(message), stopped.signal);
   for (const signal of ['SIGTERM', 'SIGINT'] as const) {
@@ -102,8 +104,12 @@ async function start(flags: readonly string[]): Promise<void> {
   });
 }
 
+function environmentOf(flags: readonly string[]): Record<string, string | undefined> {
+  return { ...process.env, ...readFlags(flags) };
+}
+
 function readOptions(flags: readonly string[]): Config {
-  return readConfig({ ...process.env, ...readFlags(flags) });
+  return readConfig(environmentOf(flags));
 }
 
 function announce(service: Service): void {
@@ -138,7 +144,12 @@ async function explain(words: readonly string[]): Promise<void> {
         queryString,
         parseLimits(config),
       );
-      const { sql, parameters, plan } = await reads.explain(parsed, reads.compile(parsed, OPERATOR), OPERATOR, analyze);
+      const { sql, parameters, plan } = await reads.explain(
+        parsed,
+        reads.compile(parsed, CLI_IDENTITY),
+        CLI_IDENTITY,
+        analyze,
+      );
       console.log(pretty(sql));
       for (const [position, value] of parameters.entries()) console.log(`$${position + 1} = ${JSON.stringify(value)}`);
       console.log(`\n${JSON.stringify(plan, null, 2)}`);
@@ -191,11 +202,13 @@ async function importFile(words: readonly string[]): Promise<void> {
     async ({ writes }) => {
       const rows = readRows(bytes(), format);
       const options = { collection, rows, format, maxErrors: config.MAX_IMPORT_ERRORS, progress };
-      const count = await importRows(writes, options, { caller: OPERATOR, author: NOBODY }).catch((error: unknown) => {
-        if (!(error instanceof ImportFailure)) throw error;
-        const lines = error.errors.slice(0, 20).map((each) => `  row ${each.row}: ${each.error.message}`);
-        throw new StartError(`nothing was imported, ${error.errors.length} rows are wrong:\n${lines.join('\n')}`);
-      });
+      const count = await importRows(writes, options, { caller: CLI_IDENTITY, author: NO_AUTHOR }).catch(
+        (error: unknown) => {
+          if (!(error instanceof ImportFailure)) throw error;
+          const lines = error.errors.slice(0, 20).map((each) => `  row ${each.row}: ${each.error.message}`);
+          throw new StartError(`nothing was imported, ${error.errors.length} rows are wrong:\n${lines.join('\n')}`);
+        },
+      );
       if (process.stderr.isTTY) process.stderr.write('\n');
       console.log(`${count} rows imported into "${collection}"`);
     },

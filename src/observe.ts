@@ -4,6 +4,7 @@ import { isUnavailable } from './errors.js';
 
 export type Event =
   | { readonly kind: 'listening'; readonly url: string }
+  | { readonly kind: 'option-renamed'; readonly former: string; readonly name: string }
   | { readonly kind: 'admin-listening'; readonly url: string }
   | { readonly kind: 'stopping'; readonly reason: string }
   | { readonly kind: 'stopped' }
@@ -93,6 +94,9 @@ function log(logger: Logger, seldom: Seldom, event: Event): void {
     case 'listening':
       logger.info(`listening on ${event.url}`);
       break;
+    case 'option-renamed':
+      logger.warn(`the option ${event.former} is named ${event.name} now: the former name still works`);
+      break;
     case 'admin-listening':
       logger.info(`health and metrics on ${event.url}`);
       break;
@@ -152,13 +156,13 @@ function log(logger: Logger, seldom: Seldom, event: Event): void {
       logger.warn({ role: event.role }, 'a registration was refused: public_registration_role has admin access');
       break;
     case 'mail-failed':
-      logger.error({ to: event.to, error: describe(event.error) }, 'a mail was not sent');
+      logger.error({ to: event.to, error: describeError(event.error) }, 'a mail was not sent');
       break;
     case 'request-failed':
       if (event.unavailable) seldom.say(`a request was answered 503: ${messageOf(event.error)}`);
       else
         logger.error(
-          { id: event.id, method: event.method, path: event.path, error: describe(event.error) },
+          { id: event.id, method: event.method, path: event.path, error: describeError(event.error) },
           'request failed',
         );
       break;
@@ -167,13 +171,13 @@ function log(logger: Logger, seldom: Seldom, event: Event): void {
 
 function fail(logger: Logger, seldom: Seldom, error: unknown, text: string): void {
   if (isUnavailable(error)) seldom.say(`${text}: ${messageOf(error)}`);
-  else logger.error({ error: describe(error) }, text);
+  else logger.error({ error: describeError(error) }, text);
 }
 
 /** For events that cross threads: of an error only its text arrives, and some of its parts would not travel at all. */
 export function withPlainError(event: Event): Event {
   if (!('error' in event)) return event;
-  return { ...event, error: event.error instanceof Error ? describe(event.error) : String(event.error) };
+  return { ...event, error: event.error instanceof Error ? describeError(event.error) : String(event.error) };
 }
 
 function messageOf(error: unknown): string {
@@ -182,6 +186,6 @@ function messageOf(error: unknown): string {
 }
 
 /** The stack of a broken invariant belongs in the log; the driver's query text and parameters do not. */
-function describe(error: unknown): unknown {
+function describeError(error: unknown): unknown {
   return error instanceof Error ? { message: error.message, stack: error.stack } : error;
 }

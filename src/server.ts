@@ -7,27 +7,27 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Policies } from './access/policies.js';
 import { PolicyWatch } from './access/policy-watch.js';
 import { openSecret } from './access/secret.js';
+import { type Credentials, createAdministrator, listenForSessions } from './accounts/accounts.js';
+import { forgetSessions } from './accounts/logins.js';
 import type { Config } from './config.js';
 import { holdsCluster, startEmbedded } from './embedded/cluster.js';
+import { forgetReceipts } from './engine/idempotency.js';
 import { StartError } from './errors.js';
-import { type Credentials, createAdministrator, listenForSessions } from './execute/accounts.js';
-import type { Database } from './execute/database.js';
-import { type Health, joinHealth, Readiness, unhealthy } from './execute/health.js';
-import { forgetSessions } from './execute/logins.js';
-import { migrate } from './execute/migrate.js';
-import { forgetReceipts } from './execute/receipts.js';
-import { listen, policiesOf, sourceOf } from './execute/source.js';
 import { openAdmin } from './http/admin.js';
 import { createLimits } from './http/limiter.js';
 import type { Collection, Model } from './mirror/model.js';
 import { WatchingMirror } from './mirror/watch.js';
 import { countEvents, type Event, type Observer } from './observe.js';
+import { listen, policiesOf, sourceOf } from './postgres/catalog.js';
+import type { Database } from './postgres/database.js';
+import { type Health, joinHealth, Readiness, unhealthy } from './postgres/health.js';
+import { migrate } from './postgres/migrate.js';
 import { adminAnswers } from './resources/admin.js';
-import { type Core, createCore, openDatabase } from './serving.js';
 import { loadGrammar } from './sql/grammar.js';
-import { Alone } from './workers/alone.js';
-import { Crew, centralConfig } from './workers/crew.js';
+import { type Core, createCore, openDatabase } from './worker-app.js';
+import { SingleThread } from './workers/single-thread.js';
 import { type CentralNews, type Threads, urlOf } from './workers/threads.js';
+import { centralConfig, WorkerPool } from './workers/worker-pool.js';
 
 export interface Service {
   readonly url: string;
@@ -90,7 +90,7 @@ export async function startService(
   const { observe, counts: events } = countEvents(log);
   const started = new Started();
   try {
-    const threads: Threads = config.WORKERS === 1 ? new Alone(config, observe) : new Crew(config, observe);
+    const threads: Threads = config.WORKERS === 1 ? new SingleThread(config, observe) : new WorkerPool(config, observe);
     const admin = await startAdmin(config, threads, observe, started);
     const own = config.WORKERS === 1 ? config : centralConfig(config);
     const told = (news: CentralNews): void => void threads.tell(news);

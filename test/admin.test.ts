@@ -161,7 +161,7 @@ t.test('health says that reads wait for a connection, and that they wait in vain
     WORKERS: '1',
     DATABASE_POOL_SIZE: '1',
     DATABASE_WAIT_TIMEOUT: '3s',
-    COHORTS: 'false',
+    READ_BATCHING: 'false',
   });
   const watched = { url: busy.adminUrl ?? '' };
   const sql = connectSql(databaseUrl);

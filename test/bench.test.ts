@@ -114,7 +114,10 @@ t.test('options', async (t) => {
   t.match(readOptions([]), { command: 'cases', connections: 32, rounds: 3, growth: true });
   t.match(readOptions(['soak']), { command: 'soak', connections: 256, minutes: 5 });
   t.match(readOptions(['--only', 'key']), { growth: false, report: undefined });
-  t.match(readOptions(['--no-growth', '--set', 'COHORTS=false']), { growth: false, settings: { COHORTS: 'false' } });
+  t.match(readOptions(['--no-growth', '--set', 'READ_BATCHING=false']), {
+    growth: false,
+    settings: { READ_BATCHING: 'false' },
+  });
   const refused = new Map([
     ['walk', /unknown command "walk"/],
     ['--only nothing', /no case "nothing"/],
@@ -140,7 +143,7 @@ const DOCUMENTS: Documents = {
       postgresql: '18.4',
     },
     tools: { wrk: '4.1.0', pgbench: null },
-    settings: { COHORTS: 'false' },
+    settings: { READ_BATCHING: 'false' },
     measuring: { seconds: 5, warmUp: 2, rounds: 3, connections: 32, poolSize: 8 },
     peers: { postgraphile: '5.1.5' },
     cases: [

@@ -7,8 +7,8 @@ import { Agent, type IncomingMessage, request as openRequest } from 'node:http';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import fc from 'fast-check';
 import t from 'tap';
-import { Joiner, openDriverSocket } from '../src/execute/driver-socket.js';
-import { BatchRoom, Room } from '../src/execute/room.js';
+import { Joiner, openDriverSocket } from '../src/postgres/driver-socket.js';
+import { BatchMemory, ResponseMemory } from '../src/postgres/response-memory.js';
 import { ADMIN_TOKEN, createDatabase, get, startDatabase, startTestService, withSql } from './support.js';
 
 t.setTimeout(120_000);
@@ -19,7 +19,7 @@ t.test('messages arrive whole wherever they are cut, and joined rows hold every 
   const peer = createServer((socket) => peers.push(socket.setNoDelay())).listen(0, '127.0.0.1');
   await once(peer, 'listening');
   const { port } = peer.address() as AddressInfo;
-  const joiner = new Joiner(new BatchRoom(new Room(1e9, 1e9)));
+  const joiner = new Joiner(new BatchMemory(new ResponseMemory(1e9, 1e9)));
   const connected = once(peer, 'connection');
   const socket = await openDriverSocket({ host: ['127.0.0.1'], port: [port], path: false, ssl: false }, joiner);
   socket.on('error', () => {});

@@ -1,7 +1,7 @@
 /** Options: what an environment and flags may say, and how a wrong word is answered. */
 import { availableParallelism } from 'node:os';
 import t from 'tap';
-import { type Config, type OptionName, optionRows, readConfig, readFlags } from '../src/config.js';
+import { type Config, type OptionName, optionRows, readConfig, readFlags, renamedOptions } from '../src/config.js';
 import { workersFor } from '../src/options.js';
 
 t.test('without any word the service has its defaults', async (t) => {
@@ -111,6 +111,15 @@ t.test('flags say the same as variables', async (t) => {
   t.throws(() => readFlags(['9000']), { message: /unknown option "9000"/ });
   t.throws(() => readFlags(['-p', '9000']), { message: /unknown option "-p"/ });
   t.throws(() => readFlags(['--port']), { message: '--port needs a value' });
+});
+
+t.test('a former name of an option still works, and the present one counts for more', async (t) => {
+  t.equal(readConfig({ COHORTS: 'false' }).READ_BATCHING, false);
+  t.equal(readConfig({ COHORTS: 'false', READ_BATCHING: 'true' }).READ_BATCHING, true);
+  t.equal(readConfig(readFlags(['--cohorts', 'false'])).READ_BATCHING, false);
+  t.throws(() => readConfig({ COHORTS: 'maybe' }), { message: /^READ_BATCHING: / });
+  t.strictSame(renamedOptions({ COHORTS: 'true', PORT: '1' }), [['COHORTS', 'READ_BATCHING']]);
+  t.strictSame(renamedOptions({ COHORTS: '', READ_BATCHING: 'true' }), []);
 });
 
 t.test('every option says what it is for, and its default is one it takes', async (t) => {

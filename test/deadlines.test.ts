@@ -1,7 +1,7 @@
 /** Deadlines that are kept, missed, and set while others are missed. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
-import { type Deadline, Deadlines } from '../src/execute/deadlines.js';
+import { type Deadline, Deadlines } from '../src/batching/deadlines.js';
 import { waitFor } from './support.js';
 
 const TIME = 60;

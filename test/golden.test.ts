@@ -8,10 +8,8 @@ import { type PermissionRow, Permissions, readRules } from '../src/access/permis
 import { sightOf } from '../src/access/sight.js';
 import { journalOf } from '../src/compile/activity.js';
 import { compileDelete } from '../src/compile/delete.js';
-import { compileCohort, compileRead } from '../src/compile/read.js';
+import { compileBatchRead, compileRead } from '../src/compile/read.js';
 import { compileWrite } from '../src/compile/write.js';
-import { Database } from '../src/execute/database.js';
-import { sourceOf } from '../src/execute/source.js';
 import { packagePath } from '../src/files.js';
 import { Operations } from '../src/graphql/operations.js';
 import { Schemas } from '../src/graphql/schema.js';
@@ -21,7 +19,9 @@ import { anyRule } from '../src/plan/guard.js';
 import { planOperation } from '../src/plan/operation.js';
 import { planUpdate } from '../src/plan/payload.js';
 import { planRead } from '../src/plan/read.js';
-import { NOBODY } from '../src/plan/write.js';
+import { NO_AUTHOR } from '../src/plan/write.js';
+import { sourceOf } from '../src/postgres/catalog.js';
+import { Database } from '../src/postgres/database.js';
 import type { Parsed } from '../src/request/ast.js';
 import type { ParseLimits } from '../src/request/query.js';
 import { parseRead, parseSearch } from '../src/request/rest.js';
@@ -144,7 +144,7 @@ for (const [name, request] of [...Object.entries(REQUESTS), ...Object.entries(RE
     t.equal(flat(pretty(text)), flat(text), 'the lines hold the statement that runs');
     const alone = await database.cell(text, [...bound]);
     if (plan.stream || parameters.length === 0) return;
-    const together = compileCohort(plan).text;
+    const together = compileBatchRead(plan).text;
     check(together);
     const cells = await numberedCells(
       together,
@@ -183,7 +183,7 @@ for (const [name, text] of Object.entries(DOCUMENTS)) {
     t.match(JSON.parse(String(await database.cell(statement, [...bound]))), { data: Object });
     if (bound.length === 0) return;
     const together = await numberedCells(
-      compileCohort(plan).text,
+      compileBatchRead(plan).text,
       bound.map((value) => arrayLiteral([value, value])),
     );
     t.equal(together.length, 2, 'many may travel together');
@@ -207,7 +207,7 @@ function numberedCells(text: string, parameters: string[]): Promise<[number, str
 t.test('restricted writes', async (t) => {
   const articles = collectionOf(model, 'articles');
   const stamp = { ...CALLER, now: '2024-01-01T00:00:00Z' };
-  const context = { model, maxRows: null, stamp, author: NOBODY, access };
+  const context = { model, maxRows: null, stamp, author: NO_AUTHOR, access };
   const data = { title: 'Changed', comments: { create: [{ body: 'New' }] } };
   const planned = await planUpdate(articles, [{ key: '1', data }], context);
   const journal = journalOf(model);
@@ -221,7 +221,7 @@ t.test('restricted writes', async (t) => {
 t.test('cohort', async (t) => {
   const request = '/articles/1?fields=id,title,author.name';
   const plan = planRead(parse(request).request, model, { defaultLimit: 100, maxNodes: 1_000 });
-  await compare(t, 'cohort', `-- ${request}, many at once\n${pretty(compileCohort(plan).text)}`);
+  await compare(t, 'cohort', `-- ${request}, many at once\n${pretty(compileBatchRead(plan).text)}`);
 });
 
 function check(text: string): void {

@@ -104,7 +104,7 @@ async function beside(service: Service, paths: readonly string[], work: () => Pr
 const SETUPS: readonly (readonly [name: string, options: Omit<TestOptions, 'databaseUrl'>])[] = [
   ['by default', {}],
   ['with two connections', { DATABASE_POOL_SIZE: '2' }],
-  ['without cohorts', { COHORTS: 'false' }],
+  ['without cohorts', { READ_BATCHING: 'false' }],
 ];
 
 for (const [name, options] of SETUPS) {
@@ -170,7 +170,7 @@ t.test('whoever leaves before the turn is not read for', async (t) => {
   const service = await startWarm({ DATABASE_POOL_SIZE: '1' });
   const carried = async (): Promise<number> => {
     const { text } = await get(service, '/server/metrics');
-    return Number(/^lateral_cohort_size_sum (\d+)$/m.exec(text)?.[1]);
+    return Number(/^lateral_read_batch_size_sum (\d+)$/m.exec(text)?.[1]);
   };
   const waiting = async (): Promise<number> => {
     const { text } = await get(service, '/server/metrics');
@@ -192,9 +192,9 @@ t.test('whoever leaves before the turn is not read for', async (t) => {
   t.equal(await carried(), before + 1 + 5);
 });
 
-for (const COHORTS of ['true', 'false']) {
-  t.test(`what runs for those who have all left is stopped, COHORTS=${COHORTS}`, async (t) => {
-    const service = await startWarm({ COHORTS });
+for (const READ_BATCHING of ['true', 'false']) {
+  t.test(`what runs for those who have all left is stopped, READ_BATCHING=${READ_BATCHING}`, async (t) => {
+    const service = await startWarm({ READ_BATCHING });
     const endless = {
       item: ['GET', '/items/endless/1', undefined],
       list: ['GET', '/items/endless?fields=slept', undefined],
@@ -217,7 +217,7 @@ for (const COHORTS of ['true', 'false']) {
 
 t.test('a single request is sent at once: others are not waited for', async (t) => {
   const together = new Connection(await startWarm());
-  const apart = new Connection(await startWarm({ COHORTS: 'false' }));
+  const apart = new Connection(await startWarm({ READ_BATCHING: 'false' }));
   for (const fast of FAST) {
     const taken: [number[], number[]] = [[], []];
     // By turns: whatever else the machine does, it does to both.
@@ -226,7 +226,7 @@ t.test('a single request is sent at once: others are not waited for', async (t) 
       taken[1].push(...(await measure(apart, fast, 1)));
     }
     const [one, other] = taken.map((each) => median(each.sort((a, b) => a - b))) as [number, number];
-    t.ok(one < other * 1.5 + 1, `${fast.name}: ${one.toFixed(2)} ms, ${other.toFixed(2)} ms with COHORTS=false`);
+    t.ok(one < other * 1.5 + 1, `${fast.name}: ${one.toFixed(2)} ms, ${other.toFixed(2)} ms with READ_BATCHING=false`);
   }
   together.close();
   apart.close();

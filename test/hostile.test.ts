@@ -182,7 +182,7 @@ async function send({ method, path, body }: Attempt): Promise<Outcome> {
 /** Cohorts whose members were sent again, each alone. */
 async function partedSoFar(): Promise<number> {
   const { text } = await get(service, '/server/metrics');
-  return Number(/^lateral_cohorts_parted_total (\d+)$/m.exec(text)?.[1]);
+  return Number(/^lateral_read_batch_splits_total (\d+)$/m.exec(text)?.[1]);
 }
 
 /** A fingerprint of every table. */

@@ -14,10 +14,12 @@ const ORDER: readonly (readonly string[])[] = [
   ['commands'],
   ['server'],
   ['workers'],
-  ['serving'],
+  ['worker-app'],
   ['resources'],
   ['http'],
-  ['execute'],
+  ['engine'],
+  ['schema', 'accounts', 'batching'],
+  ['postgres'],
   ['compile'],
   ['access'],
   ['plan'],
@@ -26,12 +28,12 @@ const ORDER: readonly (readonly string[])[] = [
   ['mirror'],
   ['sql'],
 ];
-const LEAVES: readonly string[] = ['errors', 'digits', 'observe', 'config', 'options', 'files', 'pace', 'yaml'];
+const LEAVES: readonly string[] = ['errors', 'digits', 'observe', 'config', 'options', 'files', 'time-slices', 'yaml'];
 /** Stands beside the others: it starts a program and knows nothing of the service. */
 const APART = 'embedded';
 const KNOWN_ONLY_TO: Readonly<Record<string, string>> = {
   'uWebSockets.js': 'http',
-  postgres: 'execute',
+  postgres: 'postgres',
   graphql: 'graphql',
   'libpg-query': 'sql',
   'prom-client': 'resources',
@@ -89,10 +91,10 @@ t.test('a wrong import is found, however it is written', async (t) => {
       /embedded is for the server alone/,
     ],
     ['embedded/cluster.ts', "import { StartError } from '../errors.js';", null],
-    ['embedded/cluster.ts', "import { Database } from '../execute/database.js';", /only leaves/],
+    ['embedded/cluster.ts', "import { Database } from '../postgres/database.js';", /only leaves/],
     ['embedded/cluster.ts', "import { sql } from '../sql/fragment.js';", /only leaves/],
-    ['plan/read.ts', "import postgres from 'postgres';", /only execute may know postgres/],
-    ['plan/read.ts', "import type { Sql } from 'postgres';", /only execute may know postgres/],
+    ['plan/read.ts', "import postgres from 'postgres';", /only postgres may know postgres/],
+    ['plan/read.ts', "import type { Sql } from 'postgres';", /only postgres may know postgres/],
     ['plan/read.ts', "import { parse } from 'graphql/language';", /only graphql may know graphql/],
     ['resources/items.ts', "import('uWebSockets.js')", /only http may know uWebSockets.js/],
     ['compile/read.ts', "import Grammar from 'libpg-query';", /only sql may know libpg-query/],

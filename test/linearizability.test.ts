@@ -177,7 +177,7 @@ interface Pass {
 
 /** Runs readers and writers against a service of its own; answers what it measured. */
 async function run({ options, operations, faults }: Pass): Promise<{ history: History; metrics: Metrics }> {
-  const service = await startTestService({ databaseUrl, COHORTS: 'true', ...options });
+  const service = await startTestService({ databaseUrl, READ_BATCHING: 'true', ...options });
   const history = new History();
   await withSql(databaseUrl, async (sql) => {
     for (const { id, value } of await sql<Register[]>`select id, value from registers`) {
@@ -284,8 +284,8 @@ function readMetrics(text: string): Metrics {
         ?.split(' ')[1],
     );
   return {
-    together: sample('lateral_cohort_size_sum') - sample('lateral_cohort_size_bucket{le="1"}'),
-    parted: sample('lateral_cohorts_parted_total'),
+    together: sample('lateral_read_batch_size_sum') - sample('lateral_read_batch_size_bucket{le="1"}'),
+    parted: sample('lateral_read_batch_splits_total'),
   };
 }
 
@@ -308,7 +308,7 @@ t.test('also where some are refused, some leave and connections are few', async 
 });
 
 t.test('and where each travels alone', async (t) => {
-  const options = { COHORTS: 'false' };
+  const options = { READ_BATCHING: 'false' };
   const { history, metrics } = await run({ options, operations: Math.round(OPERATIONS * 0.15), faults: 100 });
   t.strictSame(history.violations, []);
   t.equal(metrics.together, 0, describe(history, metrics));

@@ -6,9 +6,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { digestToken } from '../src/access/tokens.js';
 import { readConfig } from '../src/config.js';
-import { Listener } from '../src/execute/listener.js';
-import type { Session } from '../src/execute/sessions.js';
 import type { Event } from '../src/observe.js';
+import { Listener } from '../src/postgres/listener.js';
+import type { Session } from '../src/postgres/sessions.js';
 import { type Service, startService } from '../src/server.js';
 import { Network } from './network.js';
 import {

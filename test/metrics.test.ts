@@ -19,7 +19,7 @@ import {
 const server = await startDatabase();
 const databaseUrl = await createLibrary(server, 'measured');
 /** One thread with one connection: what waits for it, and what is compiled once, has one number. */
-const service = await startTestService({ databaseUrl, DATABASE_POOL_SIZE: '1', WORKERS: '1', COHORTS: 'true' });
+const service = await startTestService({ databaseUrl, DATABASE_POOL_SIZE: '1', WORKERS: '1', READ_BATCHING: 'true' });
 const sql = connectSql(databaseUrl);
 t.teardown(() => sql.end());
 
@@ -173,14 +173,14 @@ t.test('statements are counted by kind', async (t) => {
   const after = await scrape();
   const grown = (kind: string): number => statements(after, kind) - statements(before, kind);
   t.equal(grown('read'), 1);
-  t.equal(grown('cohort'), 0);
+  t.equal(grown('batch'), 0);
   t.equal(grown('write'), 2, 'the chain, and what is shown of it');
   t.equal(grown('stream'), 1);
   t.equal(grown('catalog'), 0);
 });
 
 t.test('cohorts are counted by their size', async (t) => {
-  const name = 'lateral_cohort_size';
+  const name = 'lateral_read_batch_size';
   const bucket = (samples: Samples, bound: string): number => samples.get(`${name}_bucket{le="${bound}"}`) ?? 0;
   let before = await scrape();
   let after = before;
@@ -199,7 +199,7 @@ t.test('cohorts are counted by their size', async (t) => {
   t.equal(carried(after) - carried(before), 100, 'each read is in one of them');
   t.ok(sent(after) - sent(before) < 100, 'by fewer statements than reads');
   t.equal(bucket(after, '+Inf'), sent(after));
-  t.ok(statements(after, 'cohort') > statements(before, 'cohort'));
+  t.ok(statements(after, 'batch') > statements(before, 'batch'));
 });
 
 t.test('what waits for a connection is seen while it waits', async (t) => {

@@ -8,12 +8,12 @@ import { join } from 'node:path';
 import postgres from 'postgres';
 import t from 'tap';
 import { startEmbedded } from '../src/embedded/cluster.js';
-import { systemTables } from '../src/execute/system-tables.js';
 import { packagePath } from '../src/files.js';
 import type { StructureDocument } from '../src/mirror/document.js';
 import { buildModel, type Schemas } from '../src/mirror/introspect.js';
 import { type Collection, collectionOf, type Field, type Model, type Relation } from '../src/mirror/model.js';
 import { defaultValueOf, fieldTypeOf } from '../src/mirror/types.js';
+import { systemTables } from '../src/postgres/system-tables.js';
 
 const directory = await mkdtemp(join(tmpdir(), 'lateral-mirror-'));
 await chmod(directory, 0o755);

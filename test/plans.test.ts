@@ -29,7 +29,7 @@ await withSql(databaseUrl, async (sql) => {
     .simple();
 });
 const oneOfEach = { DATABASE_POOL_SIZE: '1', DATABASE_WRITE_POOL_SIZE: '1', WORKERS: '1' };
-const service = await startTestService({ databaseUrl, COHORTS: 'true', ...oneOfEach });
+const service = await startTestService({ databaseUrl, READ_BATCHING: 'true', ...oneOfEach });
 const connection = new Connection(service);
 t.teardown(() => connection.close());
 

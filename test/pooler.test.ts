@@ -10,8 +10,8 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
 import { StartError } from '../src/errors.js';
-import { Database } from '../src/execute/database.js';
-import type { Wire } from '../src/execute/wire.js';
+import type { Connection } from '../src/postgres/connection.js';
+import { Database } from '../src/postgres/database.js';
 import { createLibrary, get, makeFolder, startDatabase, startTestService, waitFor, withSql } from './support.js';
 
 const version = await promisify(execFile)('pgbouncer', ['--version']).then(
@@ -131,7 +131,7 @@ t.test('one that keeps a backend for each session serves, once everything needed
   await service.stop();
 });
 
-function askCell(wire: Wire, text: string): Promise<string> {
+function askCell(wire: Connection, text: string): Promise<string> {
   return new Promise((resolve, reject) => {
     let found = '';
     wire.run({
@@ -200,7 +200,7 @@ t.test('a row that is not of the kind that was asked for ends the connection', a
     connectTimeout: 5_000,
   });
   t.teardown(() => database.close());
-  const [wire] = database.wires as [Wire];
+  const [wire] = database.wires as [Connection];
   const backend = await askCell(wire, 'select pg_backend_pid()::text');
   await t.rejects(askCell(wire, 'select 1, 2'), { code: 'CONNECTION_SHARED' });
   const next = await askCell(wire, 'select pg_backend_pid()::text');

@@ -1,7 +1,7 @@
 /** How replies leave: many at a time, with their headers as bytes, and with tags of what is in them. */
 import { Agent } from 'node:http';
 import t from 'tap';
-import { tagOf } from '../src/http/tag.js';
+import { tagOf } from '../src/http/etag.js';
 import {
   ADMIN_TOKEN,
   type Answer,

@@ -53,7 +53,7 @@ const LONGEST = [
   'readme',
   'embedded',
   'graphql-parity',
-  'cohorts',
+  'read-batcher',
   'concurrency',
   'attacks',
 ];

@@ -126,8 +126,8 @@ export interface TestOptions extends Readonly<Partial<Record<Exclude<OptionName,
 
 /** Ways to serve that nobody may notice: the whole suite has to pass with each of them. */
 export function ways(): Record<string, string> {
-  const { WORKERS = '', COHORTS = '' } = process.env;
-  return { WORKERS, COHORTS };
+  const { WORKERS = '', READ_BATCHING = '' } = process.env;
+  return { WORKERS, READ_BATCHING };
 }
 
 /** The service in this process, on a free port, in silence; every option as an environment would give it. */

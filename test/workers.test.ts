@@ -13,7 +13,7 @@ import t from 'tap';
 import { readConfig } from '../src/config.js';
 import { packagePath } from '../src/files.js';
 import { workersFor } from '../src/options.js';
-import { centralConfig, shareOf } from '../src/workers/crew.js';
+import { centralConfig, shareOf } from '../src/workers/worker-pool.js';
 import { cookieOf, failure, login, makeUser, post } from './accounts.js';
 import {
   ADMIN_TOKEN,

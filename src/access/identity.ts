@@ -32,10 +32,10 @@ export const PUBLIC: Identity = Object.freeze({
 });
 
 /** Whoever works on the machine itself: the command line. */
-export const OPERATOR: Identity = Object.freeze({ ...PUBLIC, administrator: true });
+export const CLI_IDENTITY: Identity = Object.freeze({ ...PUBLIC, administrator: true });
 
 /** A request, as far as it says who sends it. */
-export interface Presented {
+export interface RequestCredentials {
   readonly headers: { readonly authorization: string };
   /** `?access_token=`, or ''. */
   readonly accessToken: string;
@@ -48,7 +48,7 @@ export interface Presented {
 }
 
 /** Whom to look up. */
-export type Holder =
+export type LookupKey =
   | { readonly kind: 'public' }
   | { readonly kind: 'token'; readonly digest: string }
   | { readonly kind: 'user'; readonly user: string; readonly session: string | null };
@@ -71,7 +71,7 @@ export interface Account {
   readonly expires: number | null;
 }
 
-export type Lookup = (holder: Holder) => Promise<Account | null>;
+export type Lookup = (holder: LookupKey) => Promise<Account | null>;
 
 const MOST = 10_000;
 
@@ -98,7 +98,7 @@ export function onlyUser(identity: Identity): Identity & { readonly user: string
   return identity as Identity & { readonly user: string };
 }
 
-interface Known {
+interface CachedIdentity {
   readonly at: (address: string) => Identity;
   /** Null where the address makes no difference. */
   readonly anywhere: Identity | null;
@@ -116,10 +116,10 @@ export class Identities {
   /** Milliseconds that a remembered identity outlives a lost notification. */
   readonly #staleness: number;
   /** By the value of an Authorization header that carries the token. */
-  readonly #known = new LRUCache<string, Known>({ max: MOST });
+  readonly #known = new LRUCache<string, CachedIdentity>({ max: MOST });
   /** Signatures stay right whatever changes in the database. */
   readonly #verified = new LRUCache<string, AccessClaims>({ max: MOST });
-  readonly #pending = new Map<string, Promise<Known>>();
+  readonly #pending = new Map<string, Promise<CachedIdentity>>();
   #generation = 0;
 
   constructor(lookup: Lookup, tokens: Tokens, cookieName: string, staleness: number) {
@@ -130,7 +130,7 @@ export class Identities {
   }
 
   /** Answers at once for whom it knows; throws, or rejects, for a token that does not count. */
-  identify(presented: Presented): Identity | Promise<Identity> {
+  identify(presented: RequestCredentials): Identity | Promise<Identity> {
     const { authorization } = presented.headers;
     if (authorization !== '' && presented.accessToken === '') {
       const known = this.#known.get(authorization);
@@ -170,7 +170,7 @@ export class Identities {
   }
 
   /** The token as an Authorization header would carry it; '' for none. */
-  #carriedBy(presented: Presented): string {
+  #carriedBy(presented: RequestCredentials): string {
     const { authorization } = presented.headers;
     const bearer = isBearer(authorization);
     // Who means to be somebody, and sends no token or several words, is not answered as the public.
@@ -185,7 +185,7 @@ export class Identities {
   }
 
   /** Requests that come together share one look-up. */
-  #find(carried: string): Promise<Known> {
+  #find(carried: string): Promise<CachedIdentity> {
     const pending = this.#pending.get(carried);
     if (pending) return pending;
     const found = this.#load(carried).finally(() => {
@@ -195,7 +195,7 @@ export class Identities {
     return found;
   }
 
-  async #load(carried: string): Promise<Known> {
+  async #load(carried: string): Promise<CachedIdentity> {
     const generation = this.#generation;
     const token = carried.slice('Bearer '.length);
     const claims = carried !== '' && this.#tokens.isOurs(token) ? await this.#verify(token) : null;
@@ -217,24 +217,24 @@ export class Identities {
   }
 }
 
-function holderOf(token: string, claims: AccessClaims | null): Holder {
+function holderOf(token: string, claims: AccessClaims | null): LookupKey {
   if (token === '') return { kind: 'public' };
   if (claims) return { kind: 'user', user: claims.user, session: claims.session };
   return { kind: 'token', digest: digestToken(token) };
 }
 
-function isValid({ expires, until }: Known, { begun }: Presented): boolean {
+function isValid({ expires, until }: CachedIdentity, { begun }: RequestCredentials): boolean {
   return begun < until && (expires === Number.POSITIVE_INFINITY || Date.now() < expires);
 }
 
-function identityAt(known: Known, presented: Presented): Identity {
+function identityAt(known: CachedIdentity, presented: RequestCredentials): Identity {
   return known.anywhere ?? known.at(presented.address);
 }
 
 /** Addresses that one holder is remembered at. */
 const ADDRESSES = 100;
 
-function remember(account: Account, session: string | null, expires: number, staleness: number): Known {
+function remember(account: Account, session: string | null, expires: number, staleness: number): CachedIdentity {
   const until = performance.now() + staleness;
   const tests = account.policies.map((policy) => testOf(policy));
   if (tests.every((test) => test === null)) {

@@ -4,8 +4,8 @@
  */
 import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
+import { APP_PERMISSIONS } from './app-permissions.js';
 import type { Identity } from './identity.js';
-import { APP_PERMISSIONS } from './minimal.js';
 import { type PermissionRow, Permissions, readRules } from './permissions.js';
 
 /** A row of service_policies with those of service_permissions that belong to it. */

@@ -1,13 +1,16 @@
 /** What a set of rules lets a caller see, in the terms that the schema of GraphQL is built from. */
-import type { Sight } from '../graphql/sight.js';
+import type { SchemaAccess } from '../graphql/schema-access.js';
 import type { Collection, Model } from '../mirror/model.js';
 import { isMasked } from '../plan/access.js';
 import type { Permissions } from './permissions.js';
 
-const known = new WeakMap<Model, { readonly whole: Sight; readonly restricted: WeakMap<Permissions, Sight> }>();
+const known = new WeakMap<
+  Model,
+  { readonly whole: SchemaAccess; readonly restricted: WeakMap<Permissions, SchemaAccess> }
+>();
 
 /** Null for who may do everything. */
-export function sightOf(permissions: Permissions | null, model: Model): Sight {
+export function sightOf(permissions: Permissions | null, model: Model): SchemaAccess {
   const sights = known.get(model) ?? { whole: everything(model), restricted: new WeakMap() };
   known.set(model, sights);
   if (!permissions) return sights.whole;
@@ -18,7 +21,7 @@ export function sightOf(permissions: Permissions | null, model: Model): Sight {
   return sight;
 }
 
-function everything(model: Model): Sight {
+function everything(model: Model): SchemaAccess {
   return {
     key: 'everything',
     readable: model,
@@ -29,7 +32,7 @@ function everything(model: Model): Sight {
   };
 }
 
-function restricted(permissions: Permissions, model: Model): Sight {
+function restricted(permissions: Permissions, model: Model): SchemaAccess {
   return {
     key: permissions.key,
     readable: permissions.view(model),
@@ -44,7 +47,7 @@ function writableFields(
   permissions: Permissions,
   collection: Collection['name'],
   action: 'create' | 'update',
-): ReturnType<Sight['writable']> {
+): ReturnType<SchemaAccess['writable']> {
   const rules = permissions.rules(action, collection);
   if (rules.length === 0) return null;
   if (rules.some(({ fields }) => fields === null)) return 'all';

@@ -1,10 +1,10 @@
 /** `lateral relations suggest`: shows, or writes, the relations that the foreign keys of a database imply. */
 import { StartError } from '../errors.js';
-import { applySuggestions, findUnindexed, type Unindexed } from '../execute/relations.js';
 import type { Model } from '../mirror/model.js';
 import { createObserver } from '../observe.js';
-import { constraintName } from '../plan/structure-names.js';
-import { type Hub, hubsOf, type Suggestion, suggestRelations } from '../plan/suggest.js';
+import { constraintName } from '../schema/plan-names.js';
+import { type Hub, hubsOf, type Suggestion, suggestRelations } from '../schema/suggest.js';
+import { applySuggestions, findUnindexed, type Unindexed } from '../schema/suggested-relations.js';
 import { withCore } from '../server.js';
 import { quoteIdentifier } from '../sql/fragment.js';
 import { readWords } from './words.js';

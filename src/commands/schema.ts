@@ -2,14 +2,14 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { createInterface } from 'node:readline/promises';
 import { StartError } from '../errors.js';
-import { applySnapshot, compareSnapshot, takeSnapshot } from '../execute/snapshots.js';
 import { createObserver } from '../observe.js';
-import type { Step } from '../plan/steps.js';
-import { type Difference, type EntryChange, SECTIONS } from '../request/difference.js';
-import { parseDocumentText, readSnapshot, type Snapshot } from '../request/snapshot.js';
+import type { DdlStatement } from '../schema/ddl-statement.js';
+import { type Difference, type EntryChange, SECTIONS } from '../schema/parse-difference.js';
+import { parseDocumentText, readSnapshot, type Snapshot } from '../schema/parse-snapshot.js';
+import { applySnapshot, compareSnapshot, takeSnapshot } from '../schema/snapshots.js';
 import { withCore } from '../server.js';
-import type { Core } from '../serving.js';
 import { loadGrammar } from '../sql/grammar.js';
+import type { Core } from '../worker-app.js';
 import { writeYaml } from '../yaml.js';
 import { readWords, type Words } from './words.js';
 
@@ -71,7 +71,7 @@ const DIFFERS = 2;
 async function diff(words: Words): Promise<void> {
   const wanted = await readFileOf(words);
   const found = await open(words, ({ structure }) => compareSnapshot(structure, wanted, modeOf(words)));
-  console.log(found ? describe(found.diff) : 'Nothing differs.');
+  console.log(found ? describeDifference(found.diff) : 'Nothing differs.');
   if (found) process.exitCode = DIFFERS;
 }
 
@@ -80,7 +80,7 @@ async function apply(words: Words): Promise<void> {
   await open(words, async ({ structure }) => {
     const found = await compareSnapshot(structure, wanted, modeOf(words));
     if (!found) return console.log('Nothing differs.');
-    console.log(describe(found.diff));
+    console.log(describeDifference(found.diff));
     if (words.switches.has('--dry-run')) return;
     if (deletes(found.diff) && !words.switches.has('--yes')) await ask();
     const shown = JSON.stringify(found.diff);
@@ -131,7 +131,7 @@ function deletes(difference: Difference): boolean {
 }
 
 /** One line for each entry, one more for each property that changes. */
-function describe(difference: Difference): string {
+function describeDifference(difference: Difference): string {
   return SECTIONS.flatMap((section) =>
     difference[section].flatMap((entry) => describeEntry(section.slice(0, -1), entry)),
   ).join('\n');
@@ -150,7 +150,7 @@ function describeEntry(kind: string, { collection, field, diff }: EntryChange): 
   return [`  ${mark} ${kind} ${name}`, ...edits];
 }
 
-function showProgress(step: Step, position: number, total: number): void {
+function showProgress(step: DdlStatement, position: number, total: number): void {
   if (!process.stderr.isTTY) return;
   const share = Math.floor((25 * position) / total);
   process.stderr.write(

@@ -6,17 +6,17 @@ import type { Collection, Model } from '../mirror/model.js';
 import { collectionOf } from '../mirror/model.js';
 import type { WriteColumn, WriteNode } from '../plan/write.js';
 import { alias, type Fragment, join, literal, nothing, sql } from '../sql/fragment.js';
-import { jsonObject, jsonText, type Shown } from './json.js';
+import { columnName, tableName } from './from-clause.js';
+import { type JsonValue, jsonObject, jsonText } from './json.js';
 import { showField } from './output.js';
-import { columnName, tableName } from './source.js';
 
 /** The tables that hold the record. */
-export interface Journal {
+export interface ActivityLog {
   readonly activity: Collection;
   readonly revisions: Collection;
 }
 
-export function journalOf(model: Model): Journal {
+export function journalOf(model: Model): ActivityLog {
   return {
     activity: collectionOf(model, 'service_activity'),
     revisions: collectionOf(model, 'service_revisions'),
@@ -40,7 +40,7 @@ export function snapshot(node: WriteNode, changed: (column: WriteColumn) => Frag
   return sql`, ${data} as ${alias('j')}, ${node.verb === 'insert' ? sql`null::json` : delta(node, changed)} as ${alias('d')}`;
 }
 
-function show(field: WriteColumn['field']): Shown {
+function show(field: WriteColumn['field']): JsonValue {
   return showField(sql`${alias('t')}.${columnName(field)}`, field);
 }
 
@@ -56,7 +56,7 @@ function delta(node: WriteNode, changed: (column: WriteColumn) => Fragment | nul
 }
 
 /** `by` is who makes the change, as JSON. Nothing where no collection wants a record. */
-export function record(recorded: readonly Recorded[], by: Fragment, { activity, revisions }: Journal): Fragment[] {
+export function record(recorded: readonly Recorded[], by: Fragment, { activity, revisions }: ActivityLog): Fragment[] {
   const wanted = recorded.filter(({ collection }) => collection.accountability !== null);
   if (wanted.length === 0) return [];
   const rows = wanted.map(({ action, collection, rows: from, shown }) => {

@@ -4,21 +4,21 @@ import { isMaskedOperand } from '../plan/access.js';
 import {
   type Condition,
   type CursorCondition,
-  type Hop,
   type OperandPlan,
   type Order,
+  type ToManyJoin,
   typedValue,
   type ValuePlan,
 } from '../plan/plan.js';
 import type { Operator } from '../request/ast.js';
 import type { Pattern } from '../sql/codec.js';
 import { alias, type Fragment, join, parameter, sql } from '../sql/fragment.js';
+import { FromClause, refersTo, typeName } from './from-clause.js';
 import { asText, comparable, compileOperand, operandTypeName } from './operand.js';
 import { compareShapes } from './shape.js';
-import { refersTo, Source, typeName } from './source.js';
 
 /** Null where the condition always holds. */
-export function compileCondition(condition: Condition, source: Source): Fragment | null {
+export function compileCondition(condition: Condition, source: FromClause): Fragment | null {
   switch (condition.kind) {
     case 'and':
     case 'or': {
@@ -53,14 +53,14 @@ export function compileCondition(condition: Condition, source: Source): Fragment
   }
 }
 
-function existence(hop: Hop, key: Fragment, where: Condition, outer: Source): Fragment {
-  const child = new Source(alias(`t${outer.scope.next()}`), outer.scope, hop.collection);
+function existence(hop: ToManyJoin, key: Fragment, where: Condition, outer: FromClause): Fragment {
+  const child = new FromClause(alias(`t${outer.scope.next()}`), outer.scope, hop.collection);
   const inner = compileCondition(where, child);
   return sql`exists (select from ${child.from(refersTo(hop, child, key), inner)})`;
 }
 
 /** A term that does not fit a numeric field is null there and matches nothing: the text stays the same for every term. */
-function compileSearch({ slot, fields }: Extract<Condition, { kind: 'search' }>, source: Source): Fragment {
+function compileSearch({ slot, fields }: Extract<Condition, { kind: 'search' }>, source: FromClause): Fragment {
   const tests = fields.map((field) => {
     const column = source.column([], field);
     const operand: OperandPlan = { kind: 'field', through: [], field };
@@ -95,7 +95,7 @@ function compileComparison(
   operand: OperandPlan,
   operator: Operator,
   value: ValuePlan | null,
-  source: Source,
+  source: FromClause,
 ): Fragment {
   const left = comparable(operand, compileOperand(operand, source));
   switch (operator) {
@@ -155,7 +155,7 @@ function compareRecords(
   operator: Operator,
   typed: ReturnType<typeof typedValue>,
   type: Fragment,
-  { scope }: Source,
+  { scope }: FromClause,
 ): Fragment {
   const record = alias(`x${scope.next()}`);
   const made = (json: Fragment): Fragment => sql`json_to_record(${json}::json) as ${record} (v ${type})`;
@@ -182,7 +182,7 @@ function compareWithCaller(
   operand: OperandPlan,
   operator: Operator,
   value: Extract<ValuePlan, { kind: 'caller' }>,
-  source: Source,
+  source: FromClause,
 ): Fragment {
   const rows = compileCaller(value, operandTypeName(operand), source.scope);
   if (operator === 'eq' || operator === 'in') return sql`${left} = any(array(${rows}))`;
@@ -196,9 +196,9 @@ function compareWithCaller(
 export function compileCaller(
   value: Extract<ValuePlan, { kind: 'caller' }>,
   type: Fragment,
-  scope: Source['scope'],
+  scope: FromClause['scope'],
 ): Fragment {
-  const user = new Source(alias(`t${scope.next()}`), scope, value.collection);
+  const user = new FromClause(alias(`t${scope.next()}`), scope, value.collection);
   const found = callerValues(value.operand, user);
   const key = user.raw([], value.collection.primaryKey);
   const wanted = sql`${key} = any(${parameter({ kind: 'caller', variable: value.variable })}::uuid[])`;
@@ -206,10 +206,10 @@ export function compileCaller(
 }
 
 /** All values behind a to-many relation, not only the first. */
-function callerValues(operand: OperandPlan, source: Source): Fragment {
+function callerValues(operand: OperandPlan, source: FromClause): Fragment {
   if (operand.kind !== 'first') return compileOperand(operand, source);
   const { hop, through } = operand;
-  const child = new Source(alias(`t${source.scope.next()}`), source.scope, hop.collection);
+  const child = new FromClause(alias(`t${source.scope.next()}`), source.scope, hop.collection);
   const key = source.raw(through, hop.key);
   const found = callerValues(operand.operand, child);
   const mask = hop.via && source.mask(through, hop.via);

@@ -3,12 +3,12 @@ import type { Collection } from '../mirror/model.js';
 import type { Condition } from '../plan/plan.js';
 import { alias, join, parameter, sql } from '../sql/fragment.js';
 import { type Statement, statement } from '../sql/statement.js';
-import { type Journal, record } from './activity.js';
+import { type ActivityLog, record } from './activity.js';
+import { columnName, Scope, tableName, typeName } from './from-clause.js';
 import { guardedRows } from './guard.js';
-import { columnName, Scope, tableName, typeName } from './source.js';
 
 /** With a rule, only rows that meet it: others look as if they did not exist. */
-export function compileDelete(collection: Collection, rule: Condition | null, journal: Journal): Statement {
+export function compileDelete(collection: Collection, rule: Condition | null, journal: ActivityLog): Statement {
   const key = collection.primaryKey;
   const keys = parameter({
     kind: 'list',

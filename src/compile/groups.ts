@@ -2,14 +2,14 @@
 import type { AggregatePlan, GroupLevel, GroupOutput, OperandPlan } from '../plan/plan.js';
 import { alias, type Fragment, join, nothing, sql } from '../sql/fragment.js';
 import { compileCondition } from './condition.js';
-import { type Entry, JSON_COLUMN, jsonObject, type Shown } from './json.js';
+import { FromClause, type Scope } from './from-clause.js';
+import { type Entry, JSON_COLUMN, type JsonValue, jsonObject } from './json.js';
 import { compileAggregate, compileOperand, showAggregate, showOperand } from './operand.js';
 import { type CompiledLevel, limitClause, offsetClause, orderClause, type Tie } from './rows.js';
-import { type Scope, Source } from './source.js';
 
 export function compileGroups(level: GroupLevel, scope: Scope, tie: Tie | null): CompiledLevel {
   const number = scope.next();
-  const source = new Source(alias(`t${number}`), scope, level.collection);
+  const source = new FromClause(alias(`t${number}`), scope, level.collection);
   const name = alias(`p${number}`);
   const groups = level.groups.map(({ operand }) => compileOperand(operand, source));
   const aggregates = level.aggregates.map((aggregate) => compileAggregate(aggregate, source));
@@ -43,7 +43,7 @@ function entryOf(output: GroupOutput, level: GroupLevel, page: Fragment): Entry 
   return { name: output.name, shown: showOutput(output, level, page) };
 }
 
-function showOutput(output: GroupOutput, level: GroupLevel, page: Fragment): Shown {
+function showOutput(output: GroupOutput, level: GroupLevel, page: Fragment): JsonValue {
   switch (output.kind) {
     case 'constant':
       return { form: 'constant', constant: output.text };
@@ -58,7 +58,7 @@ function showOutput(output: GroupOutput, level: GroupLevel, page: Fragment): Sho
   }
 }
 
-function object(entries: readonly Entry[]): Shown {
+function object(entries: readonly Entry[]): JsonValue {
   return { form: 'document', text: jsonObject(entries) };
 }
 
@@ -73,7 +73,7 @@ function sortedColumn(operand: OperandPlan, level: GroupLevel): Fragment {
 
 /** One key per function: a number, or an object with a key per field. */
 function functionEntries(aggregates: readonly AggregatePlan[], page: Fragment): Entry[] {
-  const byFunction = new Map<string, { key: string | null; shown: Shown }[]>();
+  const byFunction = new Map<string, { key: string | null; shown: JsonValue }[]>();
   aggregates.forEach((aggregate, position) => {
     const shown = showAggregate(aggregate, sql`${page}.${alias(`a${position}`)}`);
     byFunction.set(aggregate.function, [...(byFunction.get(aggregate.function) ?? []), { key: aggregate.name, shown }]);

@@ -5,7 +5,7 @@ import type { RowGuard, Validation, WriteColumn, WriteNode } from '../plan/write
 import { alias, type Fragment, integer, join, literal, sql } from '../sql/fragment.js';
 import { columnOf, input, present } from './chain.js';
 import { compileCondition } from './condition.js';
-import { columnName, type Scope, Source, tableName, typeName } from './source.js';
+import { columnName, FromClause, type Scope, tableName, typeName } from './from-clause.js';
 
 /** Behind `from`: rows of the collection under the alias that meet the rule. */
 export function guardedRows(
@@ -15,12 +15,12 @@ export function guardedRows(
   scope: Scope,
   ...conditions: readonly Fragment[]
 ): Fragment {
-  const source = new Source(name, scope, collection);
+  const source = new FromClause(name, scope, collection);
   return source.from(...conditions, rule && compileCondition(rule, source));
 }
 
 /** Of the rules that count for a row of the input one must hold of the row that is there. */
-export function compileGuard(guard: RowGuard, given: Fragment, row: Source): Fragment {
+export function compileGuard(guard: RowGuard, given: Fragment, row: FromClause): Fragment {
   const rules = guard.rules.map((rule, position) => {
     const held = compileCondition(rule, row) ?? sql`true`;
     return guard.marks === null ? sql`(substr(${given}.a, ${integer(position + 1)}, 1) = '1' and ${held})` : held;
@@ -45,7 +45,7 @@ export function compileValidations(
         const column = columnOf(node, field, verb);
         return column ? valueIn(column) : sql`null::${typeName(field)}`;
       };
-      const row = new Source(alias('i'), scope, node.collection, {
+      const row = new FromClause(alias('i'), scope, node.collection, {
         value: (field) => (field === key ? sql`${alias('i')}.k` : valueFor(field)),
       });
       const held = compileLeaves(validation.condition, validation, node, row);
@@ -75,7 +75,12 @@ function verbOf({ on }: Validation, { verb }: WriteNode): 'insert' | 'update' {
 }
 
 /** A field that the row leaves out passes; null where all of it passes. */
-function compileLeaves(condition: Condition, validation: Validation, node: WriteNode, row: Source): Fragment | null {
+function compileLeaves(
+  condition: Condition,
+  validation: Validation,
+  node: WriteNode,
+  row: FromClause,
+): Fragment | null {
   if (condition.kind === 'and' || condition.kind === 'or') {
     const parts = condition.conditions.map((each) => compileLeaves(each, validation, node, row));
     const telling = parts.filter((each) => each !== null);

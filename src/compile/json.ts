@@ -9,7 +9,7 @@
 import { alias, type Fragment, literal, nothing, sql } from '../sql/fragment.js';
 
 /** A value on its way out, and what it lacks to be JSON. */
-export type Shown =
+export type JsonValue =
   /** It is JSON, as text; or null. */
   | { readonly form: 'json'; readonly text: Fragment }
   /** It is JSON, as text, and never null. */
@@ -23,14 +23,14 @@ export type Shown =
 
 export interface Entry {
   readonly name: string;
-  readonly shown: Shown;
+  readonly shown: JsonValue;
 }
 
 /** The name of the column that holds the JSON of a row. */
 export const JSON_COLUMN: Fragment = alias('j');
 
 /** Never null. */
-export function jsonText(shown: Shown): Fragment {
+export function jsonText(shown: JsonValue): Fragment {
   switch (shown.form) {
     case 'json':
       return sql`coalesce(${shown.text}, 'null')`;
@@ -57,7 +57,7 @@ export function jsonObject(entries: readonly Entry[]): Fragment {
   );
 }
 
-function entryText(key: string, shown: Shown): Fragment {
+function entryText(key: string, shown: JsonValue): Fragment {
   if (shown.form === 'constant') return literal(`${key}${JSON.stringify(shown.constant)}`);
   // The quotes stand with the key, for one concatenation less.
   if (shown.form === 'quoted')

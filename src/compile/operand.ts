@@ -2,11 +2,11 @@
 import type { AggregatePlan, OperandPlan } from '../plan/plan.js';
 import type { Representation } from '../request/ast.js';
 import { alias, type Fragment, parameter, sql } from '../sql/fragment.js';
-import type { Shown } from './json.js';
+import { FromClause, refersTo, typeName } from './from-clause.js';
+import type { JsonValue } from './json.js';
 import { base64, showField } from './output.js';
-import { refersTo, Source, typeName } from './source.js';
 
-export function compileOperand(operand: OperandPlan, source: Source, descending = false): Fragment {
+export function compileOperand(operand: OperandPlan, source: FromClause, descending = false): Fragment {
   switch (operand.kind) {
     case 'field':
       return source.column(operand.through, operand.field);
@@ -24,7 +24,7 @@ export function compileOperand(operand: OperandPlan, source: Source, descending 
         : sql`case when json_typeof(${column}) = 'array' then json_array_length(${column}) end`;
     }
     case 'count': {
-      const child = new Source(alias(`t${source.scope.next()}`), source.scope, operand.hop.collection);
+      const child = new FromClause(alias(`t${source.scope.next()}`), source.scope, operand.hop.collection);
       const key = source.raw(operand.through, operand.hop.key);
       return listed(operand, source, sql`(select count(*) from ${child.from(refersTo(operand.hop, child, key))})`);
     }
@@ -37,7 +37,7 @@ export function compileOperand(operand: OperandPlan, source: Source, descending 
       return sql`case when ${text} ~ '^-?[0-9]+([.][0-9]+)?([eE][+-]?[0-9]{1,3})?$' then ${text}::numeric end`;
     }
     case 'first': {
-      const child = new Source(alias(`t${source.scope.next()}`), source.scope, operand.hop.collection);
+      const child = new FromClause(alias(`t${source.scope.next()}`), source.scope, operand.hop.collection);
       const key = source.raw(operand.through, operand.hop.key);
       const value = compileOperand(operand.operand, child, descending);
       const direction = descending ? sql` desc` : sql``;
@@ -67,7 +67,7 @@ export function compileOperand(operand: OperandPlan, source: Source, descending 
 }
 
 /** What is known of the rows behind an alias field, null where the caller may not see the field. */
-function listed({ through, hop }: Listing, source: Source, value: Fragment): Fragment {
+function listed({ through, hop }: Listing, source: FromClause, value: Fragment): Fragment {
   const mask = hop.via && source.mask(through, hop.via);
   return mask ? sql`case when ${mask} then ${value} end` : value;
 }
@@ -85,7 +85,7 @@ const DATE_PARTS = {
   second: sql`second`,
 } as const;
 
-export function compileAggregate(aggregate: AggregatePlan, source: Source): Fragment {
+export function compileAggregate(aggregate: AggregatePlan, source: FromClause): Fragment {
   if (!aggregate.operand) return sql`count(*)`;
   const value = compileOperand(aggregate.operand, source);
   switch (aggregate.function) {
@@ -110,7 +110,7 @@ export function compileAggregate(aggregate: AggregatePlan, source: Source): Frag
 }
 
 /** The value as JSON shows it, from the expression that holds it. */
-export function showOperand(operand: OperandPlan, value: Fragment, as: Representation = 'default'): Shown {
+export function showOperand(operand: OperandPlan, value: Fragment, as: Representation = 'default'): JsonValue {
   switch (operand.kind) {
     case 'field':
       return showField(value, operand.field, as);
@@ -128,7 +128,7 @@ export function showOperand(operand: OperandPlan, value: Fragment, as: Represent
 }
 
 /** Sums and averages of numbers that JavaScript would round travel as text; counts, and what integers and floats give, as numbers. */
-export function showAggregate(aggregate: AggregatePlan, value: Fragment, as: Representation = 'default'): Shown {
+export function showAggregate(aggregate: AggregatePlan, value: Fragment, as: Representation = 'default'): JsonValue {
   const { operand } = aggregate;
   if (operand === null || aggregate.function.startsWith('count'))
     return { form: 'document', text: sql`${value}::text` };

@@ -2,14 +2,14 @@
 import type { Field } from '../mirror/model.js';
 import type { Representation } from '../request/ast.js';
 import { alias, type Fragment, sql } from '../sql/fragment.js';
-import type { Shown } from './json.js';
+import type { JsonValue } from './json.js';
 import { isShape, showShape } from './shape.js';
 
 /**
  * The column as JSON shows it. Numbers that JavaScript would round travel as text; instants are UTC
  * whatever the zone of the session; the rest is what `to_json` makes of it.
  */
-export function showField(column: Fragment, field: Field, as: Representation = 'default'): Shown {
+export function showField(column: Fragment, field: Field, as: Representation = 'default'): JsonValue {
   if (field.special.includes('conceal'))
     return { form: 'quoted', text: sql`case when ${column} is null then null else '**********' end` };
   if (isShape(field)) return showShape(column, field);
@@ -60,7 +60,7 @@ function baseType({ column }: Field): string {
   return column && column.base_schema === 'pg_catalog' && !column.is_array ? column.base_type : '';
 }
 
-function quoted(column: Fragment, base: string): Shown {
+function quoted(column: Fragment, base: string): JsonValue {
   return { form: 'quoted', text: textOf(column, base) };
 }
 
@@ -102,7 +102,7 @@ function textOf(column: Fragment, base: string): Fragment {
  * set, which is right for whole seconds and where the sixth digit is set; it also knows infinity, which has none. Neither can name
  * an era before the zone, so ` BC` comes last, where PostgreSQL reads it again.
  */
-function showInstant(column: Fragment): Shown {
+function showInstant(column: Fragment): JsonValue {
   const utc = sql`${column} at time zone 'UTC'`;
   const quick = sql`left(pg_catalog.to_json(${utc})::text, -1)`;
   const digits = sql`case when ${column} = ${column}::timestamptz(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"' else 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' end`;
@@ -115,7 +115,7 @@ function showInstant(column: Fragment): Shown {
 }
 
 /** Without fractions of seconds where there are none, else with milliseconds or microseconds. */
-function showWallClock(column: Fragment): Shown {
+function showWallClock(column: Fragment): JsonValue {
   const short = sql`${column} <> ${column}::timestamp(0) and ${column} = ${column}::timestamp(5)`;
   const digits = sql`case when ${column} = ${column}::timestamp(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS' else 'YYYY-MM-DD"T"HH24:MI:SS.US' end`;
   const era = sql`case when ${column} < ${FIRST_YEAR}::timestamp then ' BC"' else '"' end`;
@@ -128,6 +128,6 @@ function showWallClock(column: Fragment): Shown {
 /** Read without its zone where there is none. */
 const FIRST_YEAR = sql`'0001-01-01 00:00:00+00'`;
 
-function json(text: Fragment): Shown {
+function json(text: Fragment): JsonValue {
   return { form: 'json', text };
 }

@@ -9,10 +9,10 @@ import { alias, type Fragment, join, literal, nothing, parameter, sql, substitut
 import { type Statement, statement } from '../sql/statement.js';
 import { KEYS_SETTING } from './chain.js';
 import { compileCondition } from './condition.js';
+import { FromClause, Scope, typeName } from './from-clause.js';
 import { compileGroups } from './groups.js';
 import { JSON_COLUMN, jsonList, jsonText } from './json.js';
 import { type CompiledLevel, compileRows, compileRowsWithCursor, limitValue } from './rows.js';
-import { Scope, Source, typeName } from './source.js';
 
 export function compileRead(plan: ReadPlan | OperationPlan): Statement {
   return statement(readFragment(plan));
@@ -23,7 +23,7 @@ export function compileRead(plan: ReadPlan | OperationPlan): Statement {
  * a list of texts here, one of each set. The lists stand in sub-selects, where the planner does not look at their lengths:
  * it would plan anew for each.
  */
-export function compileCohort(plan: ReadPlan | OperationPlan): Statement {
+export function compileBatchRead(plan: ReadPlan | OperationPlan): Statement {
   const fragment = readFragment(plan);
   const known = statement(fragment).parameters.map((each) => JSON.stringify(each));
   const [sets, number, result, cell] = [alias('q'), alias('n'), alias('c'), alias('b')] as const;
@@ -160,7 +160,7 @@ function metaCounts(plan: ReadPlan, scope: Scope): Fragment[] {
 }
 
 function countRows(level: Level, filtered: boolean, scope: Scope): Fragment {
-  const source = new Source(alias(`t${scope.next()}`), scope, level.collection);
+  const source = new FromClause(alias(`t${scope.next()}`), scope, level.collection);
   const where = filtered ? compileCondition(level.where, source) : null;
   return sql`(select count(*) from ${source.from(where)})`;
 }

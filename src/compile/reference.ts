@@ -3,14 +3,14 @@
  * no value of this type leads to nothing, and must not fail the statement.
  */
 import type { Field } from '../mirror/model.js';
-import type { AnyStep, Step } from '../plan/plan.js';
+import type { ManyToAnyJoin, ToOneJoin } from '../plan/plan.js';
 import { type Fragment, literal, sql } from '../sql/fragment.js';
+import { typeName } from './from-clause.js';
 import { jsonText } from './json.js';
 import { base64, showField } from './output.js';
-import { typeName } from './source.js';
 
 /** Whether the row with the key is the one referred to; `held` is what the field holds, `collection` the collection it names. */
-export function isReferred(step: Step, key: Fragment, held: Fragment, collection: Fragment): Fragment {
+export function isReferred(step: ToOneJoin, key: Fragment, held: Fragment, collection: Fragment): Fragment {
   return step.kind === 'one' ? sql`${key} = ${held}` : isAnyReferred(step, key, held, collection);
 }
 
@@ -19,7 +19,7 @@ export function isReferred(step: Step, key: Fragment, held: Fragment, collection
  * be read: a condition beside the cast would not do, since PostgreSQL may evaluate the cast first. For types of which a pattern
  * cannot tell what they read, the texts of the keys are compared.
  */
-function isAnyReferred(step: AnyStep, key: Fragment, held: Fragment, collection: Fragment): Fragment {
+function isAnyReferred(step: ManyToAnyJoin, key: Fragment, held: Fragment, collection: Fragment): Fragment {
   const field = step.target.primaryKey;
   const text = sql`${held}::text`;
   const named = sql`${collection} = ${literal(step.target.name)}`;

@@ -3,22 +3,22 @@ import type { Field } from '../mirror/model.js';
 import { isMasked, maskOf } from '../plan/access.js';
 import type {
   Condition,
-  Hop,
   Level,
   LimitPlan,
   OffsetPlan,
   OperandPlan,
   Output,
   RowLevel,
-  Step,
+  ToManyJoin,
+  ToOneJoin,
 } from '../plan/plan.js';
 import { alias, type Fragment, integer, join, literal, nothing, parameter, sql } from '../sql/fragment.js';
 import { compileCondition, compileCursor } from './condition.js';
+import { columnName, FromClause, refersTo, type Scope } from './from-clause.js';
 import { compileGroups } from './groups.js';
-import { JSON_COLUMN, jsonList, jsonObject, jsonText, type Shown } from './json.js';
+import { JSON_COLUMN, type JsonValue, jsonList, jsonObject, jsonText } from './json.js';
 import { compileOperand, showOperand } from './operand.js';
 import { isReferred } from './reference.js';
-import { columnName, refersTo, type Scope, Source } from './source.js';
 
 export interface CompiledLevel {
   /** Yields the rows to show as JSON, in order. */
@@ -28,7 +28,7 @@ export interface CompiledLevel {
 }
 
 /** Ties a level to a row of the level above; gets the source of the level's rows. */
-export type Tie = (source: Source) => Fragment;
+export type Tie = (source: FromClause) => Fragment;
 
 export function compileRows(level: RowLevel, scope: Scope, tie: Tie | null): CompiledLevel {
   return compileShown(level, scope, tie, (source) => compileObject(level.outputs, level, source));
@@ -48,7 +48,7 @@ function compileShown(
   level: RowLevel,
   scope: Scope,
   tie: Tie | null,
-  show: (source: Source) => ShownRow,
+  show: (source: FromClause) => ShownRow,
 ): CompiledLevel {
   const number = scope.next();
   const page = compilePage(level, number, scope, tie);
@@ -83,7 +83,7 @@ interface Page {
 }
 
 function compilePage(level: RowLevel, number: number, scope: Scope, tie: Tie | null): Page {
-  const source = new Source(alias(`t${number}`), scope, level.collection);
+  const source = new FromClause(alias(`t${number}`), scope, level.collection);
   const name = alias(`p${number}`);
   const columns = new Map<string, Fragment>();
   for (const field of level.outputs.flatMap((output) => neededFields(output, level))) {
@@ -126,7 +126,11 @@ function isPlain(operand: OperandPlan, level: RowLevel): operand is PlainOperand
 type Flag = (field: Field) => Fragment | null;
 
 /** One column per rule and not per field: a rule may be costly, and is found out once per row. */
-function compileFlags(level: RowLevel, source: Source, page: Fragment): { columns: Map<string, Fragment>; of: Flag } {
+function compileFlags(
+  level: RowLevel,
+  source: FromClause,
+  page: Fragment,
+): { columns: Map<string, Fragment>; of: Flag } {
   const columns = new Map<string, Fragment>();
   const names = new Map<Condition, Fragment>();
   for (const field of level.outputs.flatMap((output) => shownFields(output))) {
@@ -159,7 +163,7 @@ function shownFields(output: Output): Field[] {
   }
 }
 
-function viaOf({ via }: Hop): Field[] {
+function viaOf({ via }: ToManyJoin): Field[] {
   return via ? [via] : [];
 }
 
@@ -187,11 +191,11 @@ interface ShownRow {
   readonly joins: Fragment;
 }
 
-function pageSource(level: RowLevel, page: Page, scope: Scope): Source {
-  return new Source(page.name, scope, level.collection, { flag: page.flag });
+function pageSource(level: RowLevel, page: Page, scope: Scope): FromClause {
+  return new FromClause(page.name, scope, level.collection, { flag: page.flag });
 }
 
-function compileObject(outputs: readonly Output[], level: RowLevel, rows: Source): ShownRow {
+function compileObject(outputs: readonly Output[], level: RowLevel, rows: FromClause): ShownRow {
   const compiled = outputs.map((output) => compileOutput(output, level, rows));
   const entries = outputs.map(({ name }, position) => ({ name, shown: (compiled[position] as CompiledOutput).shown }));
   return {
@@ -204,11 +208,11 @@ function compileObject(outputs: readonly Output[], level: RowLevel, rows: Source
 }
 
 interface CompiledOutput {
-  readonly shown: Shown;
+  readonly shown: JsonValue;
   readonly from: Fragment;
 }
 
-function compileOutput(output: Output, level: RowLevel, page: Source): CompiledOutput {
+function compileOutput(output: Output, level: RowLevel, page: FromClause): CompiledOutput {
   const { scope } = page;
   switch (output.kind) {
     case 'value':
@@ -243,7 +247,7 @@ function compileOutput(output: Output, level: RowLevel, page: Source): CompiledO
 }
 
 /** Null where the caller may not see the field that shows the list. */
-function compileList(related: CompiledLevel, hop: Hop, page: Source): CompiledOutput {
+function compileList(related: CompiledLevel, hop: ToManyJoin, page: FromClause): CompiledOutput {
   const mask = hop.via && page.mask([], hop.via);
   const list = sql`select ${jsonList(related.row)} as ${JSON_COLUMN} from (${related.query}) ${related.row}`;
   const { column, from } = lateral(list, page.scope);
@@ -251,19 +255,19 @@ function compileList(related: CompiledLevel, hop: Hop, page: Source): CompiledOu
   return { shown: { form: 'json', text: sql`case when ${mask} then ${column} end` }, from };
 }
 
-function anyTarget(level: RowLevel, step: Step, keys: boolean, page: Source): CompiledLevel {
+function anyTarget(level: RowLevel, step: ToOneJoin, keys: boolean, page: FromClause): CompiledLevel {
   const compile = level.outputs.length === 0 && keys ? compileKeys : compileRows;
   return compile(level, page.scope, tieToOne(step, page));
 }
 
 /** The page of a to-one relation keeps its `limit 1`, a fence: without it the planner joins the whole related table. */
-function tieToOne(step: Step, page: Source): Tie {
+function tieToOne(step: ToOneJoin, page: FromClause): Tie {
   const named = step.kind === 'any' ? page.raw([], step.collectionField) : nothing;
   const held = page.column([], step.field);
   return (related) => isReferred(step, related.raw([], step.key), held, named);
 }
 
-function tieToMany(hop: Hop, page: Source): Tie {
+function tieToMany(hop: ToManyJoin, page: FromClause): Tie {
   const key = page.raw([], hop.key);
   return (child) => refersTo(hop, child, key);
 }

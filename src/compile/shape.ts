@@ -5,7 +5,7 @@
 import type { Column, Field } from '../mirror/model.js';
 import type { Operator } from '../request/ast.js';
 import { type Fragment, identifier, integer, sql } from '../sql/fragment.js';
-import type { Shown } from './json.js';
+import type { JsonValue } from './json.js';
 
 /** The number of WGS 84 in the register of systems of coordinates. */
 const WORLD = 4326;
@@ -15,7 +15,7 @@ export function isShape({ type, column }: Field): boolean {
 }
 
 /** All digits that a double has. What GeoJSON has no type for, such as curves, is shown as the text of PostGIS. */
-export function showShape(value: Fragment, field: Field): Shown {
+export function showShape(value: Fragment, field: Field): JsonValue {
   const call = functionsOf(columnOf(field));
   const plane = isGeography(field) ? sql`${value}::${call('geometry')}` : value;
   const known = sql`${call('geometrytype')}(${plane}) ~ '^((MULTI)?(POINT|LINESTRING|POLYGON)|GEOMETRYCOLLECTION)M?$' and not ${call('st_hasarc')}(${plane})`;

@@ -8,12 +8,14 @@ import type { Collection, Field } from '../mirror/model.js';
 import type { WriteColumn, WriteNode, WritePlan } from '../plan/write.js';
 import { alias, type Fragment, identifier, integer, join, nothing, sql } from '../sql/fragment.js';
 import { type Statement, statement } from '../sql/statement.js';
-import { type Journal, type Recorded, record, snapshot } from './activity.js';
+import { type ActivityLog, type Recorded, record, snapshot } from './activity.js';
 import { DOCUMENT, input, KEYS_SETTING, present, written } from './chain.js';
 import { compileCaller } from './condition.js';
+import { columnName, FromClause, Scope, tableName, typeName } from './from-clause.js';
 import { compileGuard, compileValidations } from './guard.js';
 import { advance, initialValue, receipt, takesKeys } from './keys.js';
 import { keyText } from './reference.js';
+import { isShape, shapeOf } from './shape.js';
 import {
   cleared,
   compileReleases,
@@ -22,14 +24,12 @@ import {
   releaseInput,
   unlessPresent,
   unreleased,
-} from './release.js';
-import { isShape, shapeOf } from './shape.js';
-import { columnName, Scope, Source, tableName, typeName } from './source.js';
+} from './unlink.js';
 
 export interface WriteOptions {
   /** Where a receipt for the request is stored by the statement that writes: see sql/system/005_receipts.sql. */
   readonly receipts: Collection | null;
-  readonly journal: Journal;
+  readonly journal: ActivityLog;
   /** Whether it answers how many rows of its collection were written, behind the highest keys. */
   readonly counted?: boolean;
 }
@@ -41,7 +41,7 @@ export function compileWrite(plan: WritePlan, options: WriteOptions): Statement 
 class Chain {
   readonly #plan: WritePlan;
   readonly #receipts: Collection | null;
-  readonly #journal: Journal;
+  readonly #journal: ActivityLog;
   readonly #counted: boolean;
   readonly #parts: Fragment[] = [];
   readonly #scope = new Scope();
@@ -196,7 +196,7 @@ class Chain {
 
   /** The rows of the input whose items are there and may be changed. */
   #locked(node: WriteNode, position: number): Fragment {
-    const row = new Source(alias('l'), this.#scope, node.collection);
+    const row = new FromClause(alias('l'), this.#scope, node.collection);
     const guard = node.guard ? compileGuard(node.guard, alias('s'), row) : null;
     const where = guard ? sql` where ${guard}` : nothing;
     const key = row.raw([], node.collection.primaryKey);
@@ -355,7 +355,7 @@ class Chain {
 /** Read from the row as it is; nothing can refer to a row that is not there, that has nothing there, or that may not be read. */
 function heldValue({ collection, field }: NonNullable<WriteColumn['held']>, index: number, scope: Scope): Fragment {
   const key = sql`${alias('i')}.${identifier(`h${index}`)}`;
-  const row = new Source(alias('h'), scope, collection);
+  const row = new FromClause(alias('h'), scope, collection);
   const shown = row.column([], field);
   const value = sql`(select ${shown} from ${row.from(sql`${row.raw([], collection.primaryKey)} = ${key}`)})`;
   const missing = sql`case when service_raise('missing') then null::${typeName(field)} end`;

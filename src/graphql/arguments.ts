@@ -5,7 +5,7 @@ import { type GraphQLInputType, getNamedType, isInputObjectType, isListType, isN
 import type { Query } from '../request/ast.js';
 import { type Input, type ParseContext, parseQuery } from '../request/query.js';
 import type { ValueList } from '../request/values.js';
-import { filterMeaningOf } from './meaning.js';
+import { filterMeaningOf } from './field-binding.js';
 
 export type Arguments = Readonly<Record<string, unknown>>;
 

@@ -20,7 +20,7 @@ import {
   SHAPE_OPERATORS,
   TEXT_OPERATORS,
 } from '../request/ast.js';
-import { extend } from './meaning.js';
+import { extend } from './field-binding.js';
 import {
   BIG_INT_SCALAR,
   DATE_SCALAR,

@@ -2,19 +2,19 @@
 import { type GraphQLInputFieldConfig, GraphQLInputObjectType, GraphQLList, type GraphQLNamedType } from 'graphql';
 import type { Collection, Field } from '../mirror/model.js';
 import { functionsOf, operatorsOf } from './common.js';
-import { extend } from './meaning.js';
+import { extend } from './field-binding.js';
 import { expressibleFields, isExpressible, type TypeNames } from './names.js';
-import type { Sight } from './sight.js';
+import type { SchemaAccess } from './schema-access.js';
 
 type Fields = Record<string, GraphQLInputFieldConfig>;
 
 export class FilterTypes {
-  readonly #sight: Sight;
+  readonly #sight: SchemaAccess;
   readonly #names: TypeNames;
   readonly #made: Map<string, GraphQLNamedType>;
 
   /** Types are added to those that were made before. */
-  constructor(sight: Sight, names: TypeNames, made: Map<string, GraphQLNamedType>) {
+  constructor(sight: SchemaAccess, names: TypeNames, made: Map<string, GraphQLNamedType>) {
     this.#made = made;
     this.#sight = sight;
     this.#names = names;

@@ -14,11 +14,11 @@ import {
 } from 'graphql';
 import { type Collection, type Field, isRequired } from '../mirror/model.js';
 import { valueTypeOf } from './common.js';
-import { STAGED } from './meaning.js';
+import { STAGED } from './field-binding.js';
 import { expressibleFields, isExpressible, type TypeNames } from './names.js';
 import { ID_SCALAR, JSON_SCALAR } from './scalars.js';
-import type { Sight } from './sight.js';
-import { describe } from './types.js';
+import type { SchemaAccess } from './schema-access.js';
+import { descriptionOf } from './types.js';
 
 type Fields = Record<string, GraphQLInputFieldConfig>;
 type Action = 'create' | 'update';
@@ -26,13 +26,13 @@ type Action = 'create' | 'update';
 const STAGES = ['create', 'update', 'delete'] as const;
 
 export class InputTypes {
-  readonly #sight: Sight;
+  readonly #sight: SchemaAccess;
   readonly #names: TypeNames;
   readonly #made: Map<string, GraphQLNamedType>;
   readonly #known = new Map<string, GraphQLInputObjectType | null>();
 
   /** Types are added to those that were made before. */
-  constructor(sight: Sight, names: TypeNames, made: Map<string, GraphQLNamedType>) {
+  constructor(sight: SchemaAccess, names: TypeNames, made: Map<string, GraphQLNamedType>) {
     this.#made = made;
     this.#sight = sight;
     this.#names = names;
@@ -96,7 +96,7 @@ export class InputTypes {
       const required = strict && isRequired(field) && !field.relation;
       fields[field.name] = {
         type: required ? new GraphQLNonNull(type) : type,
-        description: describe(field.meta?.note ?? field.column?.comment),
+        description: descriptionOf(field.meta?.note ?? field.column?.comment),
       };
     }
     return fields;

@@ -18,8 +18,8 @@ import { type Arguments, type DocumentContext, readQuery } from './arguments.js'
 import { readCall } from './calls.js';
 import type { Document } from './document.js';
 import { at, FieldFailure, placeOf } from './failure.js';
-import { isStaged, rootMeaningOf } from './meaning.js';
-import type { MutationReading, MutationStep, ReadBack, Root } from './reading.js';
+import { isStaged, rootMeaningOf } from './field-binding.js';
+import type { MutationStep, ParsedMutationDocument, ReadBack, Root } from './parsed-document.js';
 import { type Path, Selections, setsOf } from './selections.js';
 
 export function readMutationOperation(
@@ -27,7 +27,7 @@ export function readMutationOperation(
   operation: OperationDefinitionNode,
   variables: Record<string, unknown>,
   limits: ParseLimits,
-): MutationReading {
+): ParsedMutationDocument {
   const type = schema.getMutationType() as GraphQLObjectType;
   const source = { schema, fragments, variables };
   const collected = new Selections(source, contextOf(limits)).collect(type, [operation.selectionSet]);

@@ -5,16 +5,16 @@
 import { type GraphQLSchema, getVariableValues, type OperationDefinitionNode } from 'graphql';
 import { LRUCache } from 'lru-cache';
 import { writeJson } from '../digits.js';
+import { ParseCache } from '../request/parse-cache.js';
 import type { ParseLimits } from '../request/query.js';
-import { Remembered } from '../request/remembered.js';
 import { asksForSchema, chooseOperation, type Document, readDocument } from './document.js';
 import { DocumentFailure } from './failure.js';
 import type { DocumentLimits } from './limits.js';
 import { readMutationOperation } from './mutation.js';
+import type { ParsedDocument, ParsedQueryDocument } from './parsed-document.js';
 import { readQueryOperation } from './query.js';
-import type { QueryReading, Reading } from './reading.js';
 import { type LazySchema, type Schemas, schemaKey } from './schema.js';
-import type { RootScope, Sight } from './sight.js';
+import type { RootScope, SchemaAccess } from './schema-access.js';
 
 export interface Request {
   readonly text: string;
@@ -24,14 +24,14 @@ export interface Request {
   readonly safe: boolean;
 }
 
-interface Prepared {
+interface PreparedDocument {
   readonly number: number;
   readonly document: Document;
   /** Of documents that ask about the schema. */
   readonly whole: GraphQLSchema | null;
   readonly operation: OperationDefinitionNode;
   /** Of a query without variables. */
-  reading: QueryReading | null;
+  reading: ParsedQueryDocument | null;
 }
 
 /** What a document takes that was parsed and validated: an object per token, and what was read of it. */
@@ -50,8 +50,8 @@ export class Operations {
   readonly schemas: Schemas;
   readonly #limits: DocumentLimits;
   readonly #parse: ParseLimits;
-  readonly #prepared: LRUCache<string, Prepared>;
-  readonly #readings = new Remembered<QueryReading>();
+  readonly #prepared: LRUCache<string, PreparedDocument>;
+  readonly #readings = new ParseCache<ParsedQueryDocument>();
   #count = 0;
 
   /** `memory` in bytes. */
@@ -74,23 +74,28 @@ export class Operations {
   }
 
   /** Answers at once for a known text. */
-  read(request: Request, sight: Sight, scope: RootScope, spend: Spend = AT_ONCE): Reading | Promise<Reading> {
+  read(
+    request: Request,
+    sight: SchemaAccess,
+    scope: RootScope,
+    spend: Spend = AT_ONCE,
+  ): ParsedDocument | Promise<ParsedDocument> {
     const key = `${schemaKey(sight, scope)}\n${request.operationName ?? ''}\n${request.text}`;
     const known = this.#prepared.get(key);
     if (known) return this.#finish(known, request);
     return this.#prepare(key, request, this.schemas.get(sight, scope), spend);
   }
 
-  async #prepare(key: string, request: Request, schema: LazySchema, spend: Spend): Promise<Reading> {
+  async #prepare(key: string, request: Request, schema: LazySchema, spend: Spend): Promise<ParsedDocument> {
     const document = await spend(request.text.length, () => readDocument(request.text, schema, this.#limits));
     const operation = chooseOperation(document, request.operationName);
     const whole = asksForSchema(request.text) ? await schema.whole() : null;
-    const prepared: Prepared = { number: ++this.#count, document, whole, operation, reading: null };
+    const prepared: PreparedDocument = { number: ++this.#count, document, whole, operation, reading: null };
     this.#prepared.set(key, prepared);
     return this.#finish(prepared, request);
   }
 
-  #finish(prepared: Prepared, request: Request): Reading {
+  #finish(prepared: PreparedDocument, request: Request): ParsedDocument {
     const { document, operation } = prepared;
     if (prepared.reading) return prepared.reading;
     if (operation.operation !== 'query' && request.safe) throw new UnsafeMethod();
@@ -99,7 +104,7 @@ export class Operations {
       const variables = this.#coerce(prepared, request);
       return readMutationOperation(document, operation, variables, this.#parse);
     }
-    const read = (): QueryReading => {
+    const read = (): ParsedQueryDocument => {
       const raw = { variables: this.#coerce(prepared, request), given: request.variables, whole: prepared.whole };
       return readQueryOperation(document, operation, raw, this.#parse);
     };
@@ -109,7 +114,7 @@ export class Operations {
     return reading;
   }
 
-  #coerce({ document, operation }: Prepared, { variables }: Request): Record<string, unknown> {
+  #coerce({ document, operation }: PreparedDocument, { variables }: Request): Record<string, unknown> {
     const definitions = operation.variableDefinitions ?? [];
     const values = getVariableValues(document.schema, definitions, variables, { maxErrors: 20 });
     if (values.errors) throw DocumentFailure.of(values.errors, this.#limits.introspection);
@@ -120,7 +125,7 @@ export class Operations {
 const SMALL = 65_536;
 
 /** Introspection answers a short text with a very long one. */
-function sizeOf({ parsed }: QueryReading): number {
+function sizeOf({ parsed }: ParsedQueryDocument): number {
   return parsed.values.reduce<number>(
     (size, value) => size + (typeof value === 'string' ? value.length : 8),
     parsed.shape.length,

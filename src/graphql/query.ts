@@ -19,8 +19,8 @@ import { type DocumentContext, readQuery } from './arguments.js';
 import { type Call, readCall } from './calls.js';
 import type { Document } from './document.js';
 import { at, DocumentFailure, placeOf, responseError } from './failure.js';
-import { rootMeaningOf } from './meaning.js';
-import type { QueryReading, Root } from './reading.js';
+import { rootMeaningOf } from './field-binding.js';
+import type { ParsedQueryDocument, Root } from './parsed-document.js';
 import { type Path, Selections } from './selections.js';
 
 type Variables = Record<string, unknown>;
@@ -39,7 +39,7 @@ export function readQueryOperation(
   operation: OperationDefinitionNode,
   raw: Raw,
   limits: ParseLimits,
-): QueryReading {
+): ParsedQueryDocument {
   const context: DocumentContext = { values: new ValueList(limits.nodes), limits, typed: true };
   const { schema, fragments } = document;
   const selections = new Selections({ schema, fragments, variables: raw.variables }, context);

@@ -10,12 +10,12 @@ import {
 } from 'graphql';
 import type { Collection } from '../mirror/model.js';
 import { DELETE_MANY, DELETE_ONE } from './common.js';
+import { extend, type RootMeaning } from './field-binding.js';
 import type { InputTypes } from './inputs.js';
-import { extend, type RootMeaning } from './meaning.js';
 import { isExpressible, rootName } from './names.js';
 import { ID_SCALAR, JSON_SCALAR, VOID_SCALAR } from './scalars.js';
+import type { RootScope, SchemaAccess } from './schema-access.js';
 import { SERVICE_FIELDS } from './services.js';
-import type { RootScope, Sight } from './sight.js';
 import type { ObjectTypes } from './types.js';
 
 export type RootFields = Record<string, GraphQLFieldConfig<unknown, unknown>>;
@@ -28,7 +28,7 @@ const SYSTEM: ReadonlySet<string> = new Set(
 );
 const READ_ONLY: ReadonlySet<string> = new Set(['service_activity', 'service_revisions']);
 
-export function rootCollections(sight: Sight, scope: RootScope): { read: Collection[]; write: Collection[] } {
+export function rootCollections(sight: SchemaAccess, scope: RootScope): { read: Collection[]; write: Collection[] } {
   const isRoot = (collection: Collection): boolean =>
     (scope === 'system' ? SYSTEM.has(collection.name) : !collection.system) && isExpressible(collection);
   return {
@@ -39,7 +39,7 @@ export function rootCollections(sight: Sight, scope: RootScope): { read: Collect
   };
 }
 
-function isWritable(collection: Collection, sight: Sight): boolean {
+function isWritable(collection: Collection, sight: SchemaAccess): boolean {
   const creates = !collection.singleton && sight.writable(collection, 'create') !== null;
   const deletes = !collection.singleton && sight.mayDelete(collection);
   return creates || deletes || sight.writable(collection, 'update') !== null;
@@ -99,7 +99,7 @@ function addDerived(fields: RootFields, collection: Collection, type: GraphQLObj
 
 export function mutationFields(
   collections: readonly Collection[],
-  sight: Sight,
+  sight: SchemaAccess,
   types: ObjectTypes,
   inputs: InputTypes,
 ): RootFields {
@@ -118,7 +118,7 @@ export function mutationFields(
 function addCreates(
   fields: RootFields,
   collection: Collection,
-  sight: Sight,
+  sight: SchemaAccess,
   types: ObjectTypes,
   inputs: InputTypes,
 ): void {
@@ -143,7 +143,7 @@ function addCreates(
 function addUpdates(
   fields: RootFields,
   collection: Collection,
-  sight: Sight,
+  sight: SchemaAccess,
   types: ObjectTypes,
   inputs: InputTypes,
 ): void {
@@ -195,7 +195,7 @@ function addSingleton(fields: RootFields, collection: Collection, types: ObjectT
   };
 }
 
-interface Shown {
+interface RootReturn {
   readonly one: GraphQLOutputType;
   readonly many: GraphQLOutputType;
   readonly args: NonNullable<RootFields[string]['args']>;
@@ -203,7 +203,7 @@ interface Shown {
 }
 
 /** Who may write but not read gets a Boolean. */
-function shown(collection: Collection, sight: Sight, types: ObjectTypes): Shown {
+function shown(collection: Collection, sight: SchemaAccess, types: ObjectTypes): RootReturn {
   const type = types.item(collection.name);
   const readable = sight.readable.collections.get(collection.name);
   if (!type || !readable) return { one: GraphQLBoolean, many: GraphQLBoolean, args: {}, readable: false };
@@ -240,7 +240,7 @@ export function ownQueryFields(types: ObjectTypes): RootFields {
   };
 }
 
-export function ownMutationFields(sight: Sight, types: ObjectTypes, inputs: InputTypes): RootFields {
+export function ownMutationFields(sight: SchemaAccess, types: ObjectTypes, inputs: InputTypes): RootFields {
   const users = sight.model.collections.get('service_users');
   const input = users && inputs.root(users, 'update');
   if (!input) return {};

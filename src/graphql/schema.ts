@@ -13,7 +13,7 @@ import {
   printSchema,
 } from 'graphql';
 import { LRUCache } from 'lru-cache';
-import { Pace } from '../pace.js';
+import { TimeSlice } from '../time-slices.js';
 import { COMMON_TYPES } from './common.js';
 import { FilterTypes } from './filters.js';
 import { InputTypes } from './inputs.js';
@@ -28,8 +28,8 @@ import {
   serviceFields,
 } from './roots.js';
 import { VOID_SCALAR } from './scalars.js';
+import type { RootScope, SchemaAccess } from './schema-access.js';
 import { serviceTypes } from './services.js';
-import type { RootScope, Sight } from './sight.js';
 import { ObjectTypes } from './types.js';
 
 export class Schemas {
@@ -46,7 +46,7 @@ export class Schemas {
     this.#known.clear();
   }
 
-  get(sight: Sight, scope: RootScope): LazySchema {
+  get(sight: SchemaAccess, scope: RootScope): LazySchema {
     const key = schemaKey(sight, scope);
     const known = this.#known.get(key);
     if (known) return known;
@@ -56,7 +56,7 @@ export class Schemas {
   }
 }
 
-export function schemaKey(sight: Sight, scope: RootScope): string {
+export function schemaKey(sight: SchemaAccess, scope: RootScope): string {
   return `${scope} ${sight.model.version} ${sight.key}`;
 }
 
@@ -67,7 +67,7 @@ export class LazySchema extends GraphQLSchema {
   readonly #query: GraphQLObjectType;
   readonly #mutation: GraphQLObjectType | null;
   readonly #names: TypeNames;
-  readonly #sight: Sight;
+  readonly #sight: SchemaAccess;
   readonly #types: ObjectTypes;
   readonly #filters: FilterTypes;
   readonly #inputs: InputTypes;
@@ -75,7 +75,7 @@ export class LazySchema extends GraphQLSchema {
   readonly #map: Record<string, GraphQLNamedType>;
   #whole: Promise<GraphQLSchema> | null = null;
 
-  constructor(sight: Sight, scope: RootScope, services: ReadonlySet<string>) {
+  constructor(sight: SchemaAccess, scope: RootScope, services: ReadonlySet<string>) {
     // Built from the model, it is valid by construction.
     super({
       query: PLACEHOLDER,
@@ -145,7 +145,7 @@ export class LazySchema extends GraphQLSchema {
   }
 
   async #makeWhole(): Promise<GraphQLSchema> {
-    const pace = new Pace();
+    const pace = new TimeSlice();
     for (const root of [this.#query, this.#mutation]) if (root) this.#made.set(root.name, root);
     // A map grows at its end while it is walked: what a type refers to comes behind it.
     for (const type of this.#made.values()) {

@@ -22,13 +22,13 @@ import { parseExpression, parseJsonPath } from '../request/expression.js';
 import type { ParseContext } from '../request/query.js';
 import { type Arguments, readQuery } from './arguments.js';
 import { at, type FieldPlace, placeOf } from './failure.js';
-import { collectionOfType, meaningOf } from './meaning.js';
+import { collectionOfType, meaningOf } from './field-binding.js';
 import { BIG_INT_SCALAR } from './scalars.js';
 
 export type Path = readonly (string | number)[];
 type Variables = Record<string, unknown>;
 
-export interface Source {
+export interface SelectionSource {
   readonly schema: GraphQLSchema;
   readonly fragments: ReadonlyMap<string, FragmentDefinitionNode>;
   readonly variables: Variables;
@@ -38,11 +38,11 @@ export interface Source {
 export type Collected = Map<string, [FieldNode, ...FieldNode[]]>;
 
 export class Selections {
-  readonly #source: Source;
+  readonly #source: SelectionSource;
   readonly #context: ParseContext;
   #depth = 0;
 
-  constructor(source: Source, context: ParseContext) {
+  constructor(source: SelectionSource, context: ParseContext) {
     this.#source = source;
     this.#context = context;
   }

@@ -17,24 +17,24 @@ import {
 import { type Collection, type Field, isSecret, isStamped } from '../mirror/model.js';
 import type { AggregateFunction } from '../request/ast.js';
 import { functionsOf, NUMBERS, valueTypeOf } from './common.js';
+import { extend, typeExtensions } from './field-binding.js';
 import type { FilterTypes } from './filters.js';
-import { extend, typeExtensions } from './meaning.js';
 import { expressibleFields, isExpressible, type TypeNames } from './names.js';
 import { BIG_INT_SCALAR, FLOAT_SCALAR, INT_SCALAR, JSON_SCALAR } from './scalars.js';
-import type { Sight } from './sight.js';
+import type { SchemaAccess } from './schema-access.js';
 
 type FieldConfig = GraphQLFieldConfig<unknown, unknown>;
 type Fields = Record<string, FieldConfig>;
 
 export class ObjectTypes {
-  readonly #sight: Sight;
+  readonly #sight: SchemaAccess;
   readonly #names: TypeNames;
   readonly #filters: FilterTypes;
   readonly #made: Map<string, GraphQLNamedType>;
   readonly #arguments = new Map<string, GraphQLFieldConfigArgumentMap>();
 
   /** Types are added to those that were made before. */
-  constructor(sight: Sight, names: TypeNames, filters: FilterTypes, made: Map<string, GraphQLNamedType>) {
+  constructor(sight: SchemaAccess, names: TypeNames, filters: FilterTypes, made: Map<string, GraphQLNamedType>) {
     this.#made = made;
     this.#sight = sight;
     this.#names = names;
@@ -49,7 +49,7 @@ export class ObjectTypes {
     if (!collection || !isExpressible(collection)) return null;
     return this.#make({
       name,
-      description: describe(collection.meta?.note ?? collection.comment),
+      description: descriptionOf(collection.meta?.note ?? collection.comment),
       extensions: typeExtensions(name),
       fields: () => this.#fields(collection),
     });
@@ -117,7 +117,8 @@ export class ObjectTypes {
     const fields: Fields = {};
     for (const field of expressibleFields(collection)) {
       const config = this.#related(collection, field) ?? this.#value(collection, field);
-      if (config) fields[field.name] = { ...config, description: describe(field.meta?.note ?? field.column?.comment) };
+      if (config)
+        fields[field.name] = { ...config, description: descriptionOf(field.meta?.note ?? field.column?.comment) };
       const functions = this.#functions(collection, field);
       if (functions) fields[`${field.name}_func`] = functions;
     }
@@ -196,6 +197,6 @@ function numberType(field: Field): GraphQLOutputType {
   return field.type === 'bigInteger' ? BIG_INT_SCALAR : FLOAT_SCALAR;
 }
 
-export function describe(note: unknown): string | undefined {
+export function descriptionOf(note: unknown): string | undefined {
   return typeof note === 'string' && note !== '' ? note : undefined;
 }

@@ -2,21 +2,21 @@
 import { performance } from 'node:perf_hooks';
 import type { Config } from '../config.js';
 import { invalidPayload, invalidQuery, isUnavailable } from '../errors.js';
-import { type Room, SMALL } from '../execute/room.js';
 import type { Observer } from '../observe.js';
+import { type ResponseMemory, SMALL } from '../postgres/response-memory.js';
 import { holdBody } from './body.js';
+import { createNetwork } from './client-address.js';
 import { createCompression } from './compress.js';
 import { createCookies } from './cookies.js';
 import { type Cors, createCors } from './cors.js';
+import { createOriginCheck } from './csrf.js';
 import { Exchange } from './exchange.js';
 import type { Limit } from './limiter.js';
-import { createNetwork } from './network.js';
-import { createOriginCheck } from './origin.js';
-import { Outbox } from './outbox.js';
-import { errorReply, headOf, LATER, noContent, type Outcome, type Reply, stream, write } from './reply.js';
+import { type ListenAddress, loadSockets, openPort } from './listen.js';
+import { DEFERRED, errorReply, headOf, noContent, type Outcome, type Reply, stream, write } from './reply.js';
+import { ResponseQueue } from './response-queue.js';
+import { LEFT } from './route-stats.js';
 import type { Route, Router } from './router.js';
-import { loadSockets, openPort, type Place } from './sockets.js';
-import { LEFT } from './traffic.js';
 
 export interface HttpServer {
   readonly port: number;
@@ -28,11 +28,11 @@ export interface HttpServer {
 
 export interface HttpOptions {
   readonly config: Config;
-  readonly place: Place;
+  readonly place: ListenAddress;
   /** Null for none. */
   readonly limit: Limit | null;
   /** Memory for large answers: each has its part until it has left. */
-  readonly room: Room;
+  readonly room: ResponseMemory;
   readonly observe: Observer;
 }
 
@@ -60,7 +60,7 @@ export async function listen(router: Router, options: HttpOptions): Promise<Http
     if (counts) count(exchange, router);
     if (--running.count === 0) running.idle?.();
   };
-  const outbox = new Outbox(
+  const outbox = new ResponseQueue(
     ({ exchange }) => done(exchange),
     ({ exchange }, error) => {
       report(exchange, error);
@@ -76,7 +76,7 @@ export async function listen(router: Router, options: HttpOptions): Promise<Http
     else
       stream(exchange, reply, reply.body, { headers, close, report }).then(
         () => done(exchange),
-        (error: unknown) => refuse(exchange, error),
+        (error: unknown) => respondError(exchange, error),
       );
   };
   const reply = (exchange: Exchange, plain: Reply): void => {
@@ -93,16 +93,16 @@ export async function listen(router: Router, options: HttpOptions): Promise<Http
         },
       );
   };
-  const settle = (exchange: Exchange, outcome: Outcome): void => {
-    if (outcome === LATER) return;
+  const respond = (exchange: Exchange, outcome: Outcome): void => {
+    if (outcome === DEFERRED) return;
     if (!(outcome instanceof Promise)) reply(exchange, outcome);
     else
       outcome.then(
-        (next) => settle(exchange, next),
-        (error: unknown) => refuse(exchange, error),
+        (next) => respond(exchange, next),
+        (error: unknown) => respondError(exchange, error),
       );
   };
-  const refuse = (exchange: Exchange, error: unknown): void => {
+  const respondError = (exchange: Exchange, error: unknown): void => {
     const failure = errorReply(error);
     if (failure.status >= 500) report(exchange, error);
     if (!exchange.cookieRefused) reply(exchange, failure);
@@ -115,8 +115,8 @@ export async function listen(router: Router, options: HttpOptions): Promise<Http
     network: createNetwork(config),
     timing: config.SERVER_TIMING,
     answersOrigins: config.CORS_ENABLED,
-    settle,
-    refuse,
+    respond,
+    respondError,
   };
   app.any('/*', (response, request) => {
     const exchange = new Exchange(request, response, door);
@@ -127,9 +127,9 @@ export async function listen(router: Router, options: HttpOptions): Promise<Http
     try {
       outcome = answer(exchange);
     } catch (error) {
-      return refuse(exchange, error);
+      return respondError(exchange, error);
     }
-    settle(exchange, outcome);
+    respond(exchange, outcome);
   });
   const socket = await openPort(app, place);
   return {
@@ -166,7 +166,7 @@ function createAnswer(router: Router, cors: Cors, config: Config, limit: Limit |
     checkOrigin(exchange);
     return route;
   };
-  const limited = async (exchange: Exchange, limit: Limit): Promise<Reply | typeof LATER> => {
+  const limited = async (exchange: Exchange, limit: Limit): Promise<Reply | typeof DEFERRED> => {
     const route = attempt(() => open(exchange));
     if ('result' in route && route.result.streamsBody) holdBody(exchange);
     await limit(exchange.address);
@@ -214,7 +214,7 @@ function breakOff(exchange: Exchange): void {
 
 function count(exchange: Exchange, router: Router): void {
   const status = exchange.aborted && !exchange.replied ? LEFT : exchange.status;
-  (exchange.traffic ?? router.unmatched).count(status, performance.now() - exchange.begun);
+  (exchange.routeStats ?? router.unmatched).count(status, performance.now() - exchange.begun);
 }
 
 /** Resolves when the last request is answered, or when their time is over. */

@@ -6,12 +6,12 @@
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { performance } from 'node:perf_hooks';
 import { invalidPayload, unsupportedMediaType } from '../errors.js';
-import { inTurn } from '../pace.js';
+import { inTurn } from '../time-slices.js';
+import type { Network } from './client-address.js';
 import { readCookie } from './cookies.js';
 import type { Wanted } from './encoding.js';
-import type { Network } from './network.js';
 import type { Outcome } from './reply.js';
-import type { Traffic } from './traffic.js';
+import type { RouteStats } from './route-stats.js';
 
 export interface Headers {
   readonly authorization: string;
@@ -33,14 +33,14 @@ export interface Headers {
 export type Stage = 'identify' | 'parse' | 'compile' | 'execute';
 
 /** What all exchanges of a server share. */
-export interface Door {
+export interface ServerHooks {
   readonly network: Network;
   /** Whether responses name the stages of their making. */
   readonly timing: boolean;
   /** Whether a response depends on where it is asked from. */
   readonly answersOrigins: boolean;
-  settle(exchange: Exchange, outcome: Outcome): void;
-  refuse(exchange: Exchange, error: unknown): void;
+  respond(exchange: Exchange, outcome: Outcome): void;
+  respondError(exchange: Exchange, error: unknown): void;
 }
 
 export class Exchange {
@@ -65,7 +65,7 @@ export class Exchange {
   /** As written; 0 before that. */
   status = 0;
   /** Where it is counted; null until a route was found. */
-  traffic: Traffic | null = null;
+  routeStats: RouteStats | null = null;
   readonly begun = performance.now();
   timing = '';
   /** How the body of the response is to be compressed; null for not at all. */
@@ -74,7 +74,7 @@ export class Exchange {
   onDone: (() => void) | null = null;
   /** The session cookie was no good: the answer tells the client to drop it. */
   cookieRefused = false;
-  readonly #door: Door;
+  readonly #door: ServerHooks;
   readonly #forwarded: string;
   readonly #forwardedProtocol: string;
   #address: string | null = null;
@@ -82,7 +82,7 @@ export class Exchange {
   #mark = this.begun;
   #body: Promise<Buffer> | null = null;
 
-  constructor(request: HttpRequest, response: HttpResponse, door: Door) {
+  constructor(request: HttpRequest, response: HttpResponse, door: ServerHooks) {
     this.method = request.getCaseSensitiveMethod();
     this.path = request.getUrl();
     const query = request.getQuery() ?? '';
@@ -153,12 +153,12 @@ export class Exchange {
   }
 
   /** Answers the request: for handlers that said they would do so later. */
-  settle(outcome: Outcome): void {
-    this.#door.settle(this, outcome);
+  respond(outcome: Outcome): void {
+    this.#door.respond(this, outcome);
   }
 
-  refuse(error: unknown): void {
-    this.#door.refuse(this, error);
+  respondError(error: unknown): void {
+    this.#door.respondError(this, error);
   }
 
   /** Ends a stage of the pipeline: what has passed since the last call is its duration. */

@@ -3,7 +3,7 @@ import { build } from 'fast-json-stringify';
 import { fromDatabase, invalidPayload, ServiceError } from '../errors.js';
 import type { HeaderList } from './cors.js';
 import type { Exchange } from './exchange.js';
-import { endLarge, LARGE } from './large.js';
+import { endLarge, LARGE } from './large-body.js';
 
 export interface Reply {
   readonly status: number;
@@ -17,9 +17,9 @@ export interface Reply {
 }
 
 /** The handler settles the exchange itself, when the answer is there: what is answered at once needs no promise. */
-export const LATER = Symbol('later');
+export const DEFERRED = Symbol('later');
 
-export type Outcome = Reply | typeof LATER | Promise<Reply | typeof LATER>;
+export type Outcome = Reply | typeof DEFERRED | Promise<Reply | typeof DEFERRED>;
 
 /** Writes a body piece by piece. Nothing is sent before the first piece: a failure until then is an ordinary error. */
 export type Produce = (sink: Sink) => Promise<void>;
@@ -103,7 +103,7 @@ export interface StreamOptions {
 }
 
 /** A reply that is ready to leave. */
-export interface Letter {
+export interface PendingResponse {
   readonly exchange: Exchange;
   readonly reply: Reply;
   /** What follows the name of the first header. */
@@ -112,7 +112,7 @@ export interface Letter {
 }
 
 /** Writes a whole body. Answers when a large one has left; a small one is none of our business any more. */
-export function write({ exchange, reply, head, close }: Letter): Promise<void> | undefined {
+export function write({ exchange, reply, head, close }: PendingResponse): Promise<void> | undefined {
   if (exchange.aborted) return undefined;
   const { response } = exchange;
   const { body } = reply;

@@ -2,7 +2,7 @@
 import { routeNotFound } from '../errors.js';
 import type { Exchange } from './exchange.js';
 import type { Outcome } from './reply.js';
-import { Traffic } from './traffic.js';
+import { RouteStats } from './route-stats.js';
 
 export type Handler = (exchange: Exchange) => Outcome;
 
@@ -18,7 +18,7 @@ export interface Route {
 interface Entry {
   readonly segments: readonly (string | null)[];
   readonly route: Route;
-  readonly traffic: Traffic;
+  readonly traffic: RouteStats;
 }
 
 export class Router {
@@ -26,12 +26,12 @@ export class Router {
   readonly #entries = new Map<string, Map<string, Entry[][]>>();
 
   /** Requests that no route took. */
-  readonly unmatched = new Traffic('', '');
+  readonly unmatched = new RouteStats('', '');
 
   constructor(routes: readonly Route[]) {
     for (const route of routes) {
       const segments = route.path.slice(1).split('/');
-      const traffic = new Traffic(route.method, route.path);
+      const traffic = new RouteStats(route.method, route.path);
       const entry = { segments: segments.map((each) => (each.startsWith(':') ? null : each)), route, traffic };
       const first = segments[0]?.toLowerCase() ?? '';
       const ofMethod = this.#entries.get(route.method) ?? new Map<string, Entry[][]>();
@@ -42,7 +42,7 @@ export class Router {
   }
 
   /** Of every route, and of the requests that none took. */
-  get traffic(): readonly Traffic[] {
+  get traffic(): readonly RouteStats[] {
     const entries = [...this.#entries.values()].flatMap((ofMethod) => [...ofMethod.values()].flat(2));
     return [...entries.map((entry) => entry.traffic), this.unmatched];
   }
@@ -57,7 +57,7 @@ export class Router {
       const parameters = match(entry, segments);
       if (parameters) {
         exchange.parameters = parameters;
-        exchange.traffic = entry.traffic;
+        exchange.routeStats = entry.traffic;
         return entry.route;
       }
     }

@@ -5,7 +5,7 @@
 import type { StructureDocument } from './document.js';
 import { buildModel, type Schemas } from './introspect.js';
 import type { Model } from './model.js';
-import type { Mirror, Structure } from './watch.js';
+import type { CatalogVersion, Mirror } from './watch.js';
 
 /** The mirror that is followed. Both resolve after the followers have taken what came of it. */
 export type Leader = Pick<Mirror, 'adopt' | 'refresh'>;
@@ -37,7 +37,7 @@ export class FollowingMirror implements Mirror {
     for (const listener of this.#listeners) listener(this.#model);
   }
 
-  adopt(structure: Structure): Promise<void> {
+  adopt(structure: CatalogVersion): Promise<void> {
     return this.#leader.adopt(structure);
   }
 

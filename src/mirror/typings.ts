@@ -11,14 +11,14 @@ const RESOURCES = ['access', 'activity', 'permissions', 'policies', 'revisions',
 /** What the SDK replaces by the type of a value: an enum with such a label would be taken for it. */
 const LITERALS: ReadonlySet<string> = new Set(['json', 'csv', 'datetime', 'date', 'time']);
 
-interface Member {
+interface TypeProperty {
   /** The name under which the SDK asks for the collection. */
   readonly key: string;
   readonly type: string;
   readonly collection: Collection;
 }
 
-type Members = ReadonlyMap<string, Member>;
+type Members = ReadonlyMap<string, TypeProperty>;
 
 export function describeTypes(model: Model): string {
   const members = membersOf(model);
@@ -53,7 +53,7 @@ function membersOf({ collections }: Model): Members {
   );
 }
 
-function describeCollection({ collection, type }: Member, members: Members): string {
+function describeCollection({ collection, type }: TypeProperty, members: Members): string {
   const fields = [...collection.fields.values()].flatMap((field) => {
     const shown = fieldType(field, collection, members);
     return shown === null

@@ -9,9 +9,9 @@ import { buildModel, type Schemas } from './introspect.js';
 import type { Model } from './model.js';
 
 /** What the mirror needs of the database; the driver stays behind it. */
-export interface Source {
+export interface CatalogSource {
   readonly schemas: Schemas;
-  load(): Promise<Structure>;
+  load(): Promise<CatalogVersion>;
   /** Calls back on each notification and whenever listening begins (again). Returns how to stop. */
   listen(changed: () => void): Promise<() => Promise<void>>;
   /** Changes whenever tables or columns do; null where the database notifies by itself. */
@@ -25,16 +25,16 @@ export interface Mirror {
   readonly loads: number;
   onChange(listener: (model: Model) => void): void;
   /** Takes a structure that a transaction of this instance read before it committed. */
-  adopt(structure: Structure): Promise<void>;
+  adopt(structure: CatalogVersion): Promise<void>;
   /** After a failed statement, on a certainty or a mere suspicion that the structure has changed. */
   refresh(certain: boolean): Promise<void>;
 }
 
 /** Calls back with what a model was built from, the first one included. */
-export type Taken = (structure: Structure, version: number) => void;
+export type Taken = (structure: CatalogVersion, version: number) => void;
 
 /** The structure, and a digest of it that changes whenever it does. */
-export interface Structure {
+export interface CatalogVersion {
   readonly document: StructureDocument;
   /** The same as JSON. */
   readonly text: string;
@@ -49,7 +49,7 @@ const RETRY = 1_000;
 
 export class WatchingMirror implements Mirror {
   loads = 1;
-  readonly #source: Source;
+  readonly #source: CatalogSource;
   readonly #observe: Observer;
   readonly #taken: Taken;
   readonly #listeners: ((model: Model) => void)[] = [];
@@ -65,7 +65,7 @@ export class WatchingMirror implements Mirror {
   #closed = false;
   #loadedAt = performance.now();
 
-  private constructor(source: Source, observe: Observer, taken: Taken, model: Model) {
+  private constructor(source: CatalogSource, observe: Observer, taken: Taken, model: Model) {
     this.#source = source;
     this.#observe = observe;
     this.#taken = taken;
@@ -73,7 +73,7 @@ export class WatchingMirror implements Mirror {
   }
 
   static async start(
-    source: Source,
+    source: CatalogSource,
     observe: Observer,
     pollInterval: number,
     taken: Taken = () => {},
@@ -113,7 +113,7 @@ export class WatchingMirror implements Mirror {
    * Where a load is under way, or the structure is known in a later version, there is nothing to take: what is there is
    * read again.
    */
-  async adopt(structure: Structure): Promise<void> {
+  async adopt(structure: CatalogVersion): Promise<void> {
     if (this.#loading || structure.document.version <= this.#documentVersion) return this.reload();
     this.#take(structure);
   }
@@ -163,7 +163,7 @@ export class WatchingMirror implements Mirror {
     this.#loading = null;
   }
 
-  #take(structure: Structure): void {
+  #take(structure: CatalogVersion): void {
     const { document, digest } = structure;
     const model = buildModel(document, this.#model.version + 1, this.#source.schemas);
     this.#digest = digest;

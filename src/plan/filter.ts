@@ -8,14 +8,22 @@ import type { Filter, JsonFilter, Operand, Operator } from '../request/ast.js';
 import { isMasked, restrictionOf, systemOf, wholeOf } from './access.js';
 import { fieldNamed, fieldOf, hopOf, isJson, operandType, resolveExpression, stepOf } from './names.js';
 import { checkOperator } from './operators.js';
-import { ALWAYS, type Condition, type Hop, isAlways, type OperandPlan, type Step, type ValuePlan } from './plan.js';
+import {
+  ALWAYS,
+  type Condition,
+  isAlways,
+  type OperandPlan,
+  type ToManyJoin,
+  type ToOneJoin,
+  type ValuePlan,
+} from './plan.js';
 
 /** The row that a filter speaks of: one of `collection`, reached through to-one steps. */
-interface Place {
+interface FilterPosition {
   readonly model: Model;
   readonly budget: Budget;
   readonly collection: Collection;
-  readonly through: readonly Step[];
+  readonly through: readonly ToOneJoin[];
   readonly name: string;
 }
 
@@ -47,7 +55,7 @@ export function spend(budget: Budget, nodes: number): void {
   }
 }
 
-function planRow(filter: Filter, place: Place): Condition {
+function planRow(filter: Filter, place: FilterPosition): Condition {
   switch (filter.kind) {
     case 'and':
     case 'or':
@@ -75,7 +83,7 @@ function combine<Part>(kind: 'and' | 'or', filters: readonly Part[], plan: (filt
   return conditions.length === 1 ? (conditions[0] as Condition) : { kind, conditions };
 }
 
-function planNamed(name: string, filter: Filter, place: Place): Condition {
+function planNamed(name: string, filter: Filter, place: FilterPosition): Condition {
   const named = fieldNamed(place.collection, name, place.name);
   const { field } = named;
   const hop = hopOf(place.model, place.collection, field);
@@ -88,7 +96,7 @@ function planNamed(name: string, filter: Filter, place: Place): Condition {
 }
 
 /** Operators speak of the reference itself, everything else of the row it leads to. */
-function planOne(filter: Filter, step: Step, field: Field, place: Place): Condition {
+function planOne(filter: Filter, step: ToOneJoin, field: Field, place: FilterPosition): Condition {
   switch (filter.kind) {
     case 'and':
     case 'or':
@@ -105,8 +113,8 @@ function planOne(filter: Filter, step: Step, field: Field, place: Place): Condit
   }
 }
 
-function planMany(filter: Filter, hop: Hop, place: Place): Condition {
-  const inner: Place = { ...place, collection: hop.collection, through: [] };
+function planMany(filter: Filter, hop: ToManyJoin, place: FilterPosition): Condition {
+  const inner: FilterPosition = { ...place, collection: hop.collection, through: [] };
   const exists = (negated: boolean, where: Condition): Condition => ({
     kind: 'exists',
     through: place.through,
@@ -150,7 +158,7 @@ function flatten(filters: readonly Filter[]): Filter[] {
 }
 
 /** An operator among the conditions of one related row speaks of its key. */
-function planMember(filter: Filter, place: Place): Condition {
+function planMember(filter: Filter, place: FilterPosition): Condition {
   if (filter.kind === 'and' || filter.kind === 'or') {
     return combine(filter.kind, filter.filters, (each) => planMember(each, place));
   }
@@ -158,7 +166,7 @@ function planMember(filter: Filter, place: Place): Condition {
   return planValue(filter, keyOf(place), place);
 }
 
-function keyOf({ collection, name }: Place): OperandPlan {
+function keyOf({ collection, name }: FilterPosition): OperandPlan {
   const { field } = fieldNamed(collection, collection.primaryKey.name, name);
   return { kind: 'field', through: [], field };
 }
@@ -176,7 +184,7 @@ function presenceOf(filter: Filter, collection: Collection): boolean | null {
   return test.operator === 'null' ? false : test.operator === 'nnull' ? true : null;
 }
 
-function followed(names: readonly string[], place: Place): Hop {
+function followed(names: readonly string[], place: FilterPosition): ToManyJoin {
   const [name = '', fieldName = '', collectionFieldName] = names;
   const collection = place.model.collections.get(name);
   if (!collection) throw forbiddenCollection(name);
@@ -205,7 +213,7 @@ function followed(names: readonly string[], place: Place): Hop {
   throw forbidden(`"${name}"."${fieldName}" does not lead to "${origin.name}".`);
 }
 
-function planValue(filter: Filter, operand: OperandPlan, place: Place): Condition {
+function planValue(filter: Filter, operand: OperandPlan, place: FilterPosition): Condition {
   switch (filter.kind) {
     case 'and':
     case 'or':
@@ -241,7 +249,7 @@ function planValue(filter: Filter, operand: OperandPlan, place: Place): Conditio
   }
 }
 
-function planJson(filter: JsonFilter, field: Field, through: readonly Step[], model: Model): Condition {
+function planJson(filter: JsonFilter, field: Field, through: readonly ToOneJoin[], model: Model): Condition {
   if (filter.kind !== 'path') {
     return combine(filter.kind, filter.filters, (each) => planJson(each, field, through, model));
   }
@@ -306,7 +314,7 @@ function pointed(operand: OperandPlan, model: Model, place: string): OperandPlan
   return { ...operand, hop: { ...operand.hop, via: null } };
 }
 
-function prefixed(operand: OperandPlan, through: readonly Step[]): OperandPlan {
+function prefixed(operand: OperandPlan, through: readonly ToOneJoin[]): OperandPlan {
   return operand.kind === 'aggregate' || operand.kind === 'position' || operand.kind === 'key'
     ? operand
     : { ...operand, through: [...through, ...operand.through] };

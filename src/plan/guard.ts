@@ -1,7 +1,7 @@
 /** What a caller may write, asked while a payload is walked: names at once, rows by rules that the statement checks. */
 import { forbidden, forbiddenCollection, forbiddenField } from '../errors.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
-import { inSlices } from '../pace.js';
+import { forEachInSlices } from '../time-slices.js';
 import type { Access, Grant, PlannedRule, WriteAction } from './access.js';
 import { ALWAYS, type Condition } from './plan.js';
 import type { RowGuard, WriteColumn } from './write.js';
@@ -58,7 +58,7 @@ export class Guard {
   ): Promise<{ guard: RowGuard | null; marks: Marks }> {
     const { rules } = rows.every((each) => each === null) ? { rules: [] } : this.grant('update', collection);
     const marks: (string | null)[] = [];
-    await inSlices(rows, (names) => {
+    await forEachInSlices(rows, (names) => {
       const mark = names && rules.map((rule) => (coversAll(rule, names) ? '1' : '0')).join('');
       if (mark !== null && !mark.includes('1')) throw forbidden();
       marks.push(mark);

@@ -2,9 +2,9 @@
 import { Digits } from '../digits.js';
 import { forbidden, invalidPayload } from '../errors.js';
 import type { Collection } from '../mirror/model.js';
-import { inSlices } from '../pace.js';
 import type { Key } from '../request/write.js';
-import { checkValue } from './cell.js';
+import { forEachInSlices } from '../time-slices.js';
+import { checkValue } from './column-value.js';
 
 export function givenKey(collection: Collection, payload: Readonly<Record<string, unknown>>, path: string): Key | null {
   const given = payload[collection.primaryKey.name];
@@ -41,5 +41,5 @@ export function shownKey({ primaryKey }: Collection, key: unknown): string {
 }
 
 export async function checkKeys(collection: Collection, keys: readonly unknown[]): Promise<void> {
-  await inSlices(keys, (key) => void checkKey(collection, key));
+  await forEachInSlices(keys, (key) => void checkKey(collection, key));
 }

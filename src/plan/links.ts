@@ -2,18 +2,18 @@
 import { invalidPayload } from '../errors.js';
 import type { Collection, Field, ManyToOne, OneToMany } from '../mirror/model.js';
 import type { Key } from '../request/write.js';
-import { checkValue } from './cell.js';
+import { checkValue } from './column-value.js';
 import type { Guard } from './guard.js';
 import { fieldOf } from './names.js';
 import type { Payload } from './payload.js';
-import type { Cell, Row } from './rows.js';
+import type { ColumnValue, Row } from './rows.js';
 
 export function refersToKey({ referenced }: ManyToOne | OneToMany, { collection }: Row): boolean {
   return referenced === collection.primaryKey.name;
 }
 
 /** The key of a row, or the row itself where the statement is to make its key. */
-export function keyCell(row: Row): Cell {
+export function keyCell(row: Row): ColumnValue {
   return row.key === null ? { kind: 'reference', row } : { kind: 'value', value: row.key };
 }
 
@@ -25,7 +25,7 @@ export function linkTo(
   field: Field,
   place: string,
   guard: Guard | null,
-): Cell {
+): ColumnValue {
   if (refersToKey(relation, row)) return keyCell(row);
   const { referenced } = relation;
   const given = payload[referenced];
@@ -42,7 +42,7 @@ export function heldCell(
   referenced: string,
   place: string,
   guard: Guard | null,
-): Cell {
+): ColumnValue {
   const of = guard?.held(collection, referenced, place) ?? { collection, field: fieldOf(collection, referenced) };
   return { kind: 'held', key, of };
 }

@@ -3,7 +3,7 @@ import { forbiddenField, invalidQuery } from '../errors.js';
 import { type Collection, type Field, isSecret, type ManyToAny, type ManyToOne, type Model } from '../mirror/model.js';
 import type { Call, Expression } from '../request/ast.js';
 import { wholeOf } from './access.js';
-import type { AnyStep, Hop, OneStep, OperandPlan, Step, ValueType } from './plan.js';
+import type { ManyToAnyJoin, ManyToOneJoin, OperandPlan, ToManyJoin, ToOneJoin, ValueType } from './plan.js';
 
 /** A field, with the scope of a many-to-any relation where one was written: `item:headings`. */
 export interface Named {
@@ -27,7 +27,7 @@ export function fieldOf(collection: Collection, name: string): Field {
 }
 
 /** The way from a field that stores a reference; null where it stores none, its scope is open, or nobody may follow it. */
-export function stepOf(model: Model, collection: Collection, named: Named, place: string): Step | null {
+export function stepOf(model: Model, collection: Collection, named: Named, place: string): ToOneJoin | null {
   const { relation } = named.field;
   if (relation?.kind === 'many-to-one') return oneStep(model, named.field, relation);
   if (relation?.kind !== 'many-to-any' || named.scope === null) return null;
@@ -37,7 +37,7 @@ export function stepOf(model: Model, collection: Collection, named: Named, place
 }
 
 /** Null where nobody may follow it. */
-export function oneStep(model: Model, field: Field, { oneCollection, referenced }: ManyToOne): OneStep | null {
+export function oneStep(model: Model, field: Field, { oneCollection, referenced }: ManyToOne): ManyToOneJoin | null {
   const target = model.collections.get(oneCollection);
   return target ? { kind: 'one', field, target, key: fieldOf(wholeOf(target), referenced) } : null;
 }
@@ -49,7 +49,7 @@ function anyStep(
   relation: ManyToAny,
   scope: string,
   place: string,
-): AnyStep {
+): ManyToAnyJoin {
   const target = model.collections.get(scope);
   if (!target) throw forbiddenField(`${field.name}:${scope}`, collection.name, place);
   const collectionField = fieldOf(wholeOf(collection), relation.collectionField);
@@ -57,7 +57,7 @@ function anyStep(
 }
 
 /** The steps to each collection a many-to-any field may lead to. */
-export function anySteps(model: Model, collection: Collection, field: Field, place: string): AnyStep[] {
+export function anySteps(model: Model, collection: Collection, field: Field, place: string): ManyToAnyJoin[] {
   const { relation } = field;
   if (relation?.kind !== 'many-to-any') return [];
   return relation.allowedCollections
@@ -66,7 +66,7 @@ export function anySteps(model: Model, collection: Collection, field: Field, pla
 }
 
 /** The way from an alias field to the rows that it lists; null where the field lists none or they may not be seen. */
-export function hopOf(model: Model, origin: Collection, field: Field): Hop | null {
+export function hopOf(model: Model, origin: Collection, field: Field): ToManyJoin | null {
   const { relation } = field;
   if (relation?.kind !== 'one-to-many') return null;
   const collection = model.collections.get(relation.manyCollection);
@@ -141,7 +141,7 @@ function resolvePath(
   options: ResolveOptions,
 ): OperandPlan {
   const { model, place } = options;
-  const through: Step[] = [];
+  const through: ToOneJoin[] = [];
   let collection = start;
   for (const [position, name] of path.entries()) {
     const named = fieldNamed(collection, name, place);
@@ -169,7 +169,7 @@ function resolveEnd(
   named: Named,
   call: Call | null,
   collection: Collection,
-  through: Step[],
+  through: ToOneJoin[],
   options: ResolveOptions,
 ): OperandPlan {
   const { field } = named;
@@ -188,7 +188,7 @@ export function resolveCall(
   call: Call,
   field: Field,
   collection: Collection,
-  through: readonly Step[],
+  through: readonly ToOneJoin[],
   options: ResolveOptions,
 ): OperandPlan {
   const refuse = (): never => {

@@ -97,7 +97,11 @@ function expand(selections: readonly Selection[], collection: Collection, positi
         }
         const { field, scope } = fieldNamed(collection, selection.name, position.place);
         if (selection.fields.length > 0 && !field.relation) {
-          throw forbiddenField(`${field.name}.${describe(selection.fields[0])}`, collection.name, position.place);
+          throw forbiddenField(
+            `${field.name}.${describeSelection(selection.fields[0])}`,
+            collection.name,
+            position.place,
+          );
         }
         add(
           field.name,
@@ -123,7 +127,7 @@ function expand(selections: readonly Selection[], collection: Collection, positi
   return wanted;
 }
 
-function describe(selection: Selection | undefined): string {
+function describeSelection(selection: Selection | undefined): string {
   return selection?.kind === 'field' ? selection.name : '*';
 }
 
@@ -206,7 +210,7 @@ function planAny(
   const missing = wanted.fields.find(
     (each) => each.kind !== 'wildcard' && !steps.some((step) => has(step.target, each)),
   );
-  if (missing) throw forbiddenField(`${name}.${describe(missing)}`, collection.name, inner(name).place);
+  if (missing) throw forbiddenField(`${name}.${describeSelection(missing)}`, collection.name, inner(name).place);
   if (steps.length === 0) return null;
   const targets = steps.map((step) => {
     spend(planner, KEYS_WEIGHT);

@@ -13,24 +13,24 @@ import {
   type Model,
   type OneToMany,
 } from '../mirror/model.js';
-import { inSlices, oneByOne } from '../pace.js';
 import type { Key } from '../request/write.js';
+import { forEachInSlices, oneByOne } from '../time-slices.js';
 import type { Access } from './access.js';
-import { CONCEALED, checkValue } from './cell.js';
+import { CONCEALED, checkValue } from './column-value.js';
 import { Guard } from './guard.js';
 import { checkKey, checkReference, givenKey, shownKey } from './key.js';
 import { heldCell, keyCell, linkTo } from './links.js';
 import { fieldOf } from './names.js';
-import { type Cell, type Row, Rows, type Stamp } from './rows.js';
+import { type ColumnValue, type Row, Rows, type WriteVariables } from './rows.js';
 import type { Author, PlannedWrite, Verb } from './write.js';
 
 export type Payload = Readonly<Record<string, unknown>>;
 
-export interface WriteContext {
+export interface WritePlanContext {
   readonly model: Model;
   /** Rows one request may write, nested ones included; null for no limit. */
   readonly maxRows: number | null;
-  readonly stamp: Stamp;
+  readonly stamp: WriteVariables;
   readonly author: Author;
   /** Null for who may write everything. */
   readonly access: Access | null;
@@ -39,13 +39,13 @@ export interface WriteContext {
 export function planCreate(
   collection: Collection,
   payloads: readonly Payload[],
-  context: WriteContext,
+  context: WritePlanContext,
 ): Promise<PlannedWrite> {
   return planned(payloads, async () => {
     const walker = new Walker(context);
     const many = payloads.length > 1;
     const root: number[] = [];
-    await inSlices(payloads, (payload, position) => {
+    await forEachInSlices(payloads, (payload, position) => {
       root.push(walker.create(collection, payload, many ? `${position}` : '').number);
     });
     return walker.finish(collection, root, null);
@@ -67,13 +67,13 @@ export interface Change {
 export function planUpdate(
   collection: Collection,
   changes: readonly Change[],
-  context: WriteContext,
+  context: WritePlanContext,
 ): Promise<PlannedWrite> {
   return planned(changes, async () => {
     const walker = new Walker(context);
     const many = changes.length > 1;
     const root: number[] = [];
-    await inSlices(changes, ({ key, data }, position) => {
+    await forEachInSlices(changes, ({ key, data }, position) => {
       root.push(walker.update(collection, key, data, many ? `${position}` : '', true).number);
     });
     const keys = changes.map(({ key }) => key);
@@ -85,10 +85,10 @@ export function planUpdate(
 export async function planUpsert(
   collection: Collection,
   payloads: readonly Payload[],
-  context: WriteContext,
+  context: WritePlanContext,
 ): Promise<PlannedWrite> {
   const walker = new Walker(context);
-  await inSlices(payloads, (payload) => void walker.put(collection, payload, ''));
+  await forEachInSlices(payloads, (payload) => void walker.put(collection, payload, ''));
   return walker.finish(collection, [], []);
 }
 
@@ -102,12 +102,12 @@ class Walker {
   readonly rows: Rows;
   readonly #model: Model;
   readonly #guard: Guard | null;
-  readonly #shared = new Map<unknown, Cell>();
+  readonly #shared = new Map<unknown, ColumnValue>();
   /** Long lists: they are walked in slices, when what is short is done. */
   readonly #later: (() => Promise<void>)[] = [];
   #depth = 0;
 
-  constructor(context: WriteContext) {
+  constructor(context: WritePlanContext) {
     this.#model = context.model;
     this.#guard = context.access && new Guard(context.access, context.model);
     this.rows = new Rows(context, this.#guard);
@@ -127,7 +127,7 @@ class Walker {
     const depth = this.#depth;
     this.#later.push(() => {
       this.#depth = depth;
-      return inSlices(list, work);
+      return forEachInSlices(list, work);
     });
   }
 
@@ -219,7 +219,7 @@ class Walker {
     payload: Payload,
     value: unknown,
     place: string,
-  ): Cell {
+  ): ColumnValue {
     if (relation.kind === 'many-to-any') return this.#any(row, field, relation, payload, value, place);
     if (!isObject(value)) return { kind: 'value', value: this.#value(field, value, place) };
     const target = collectionOf(this.#model, relation.oneCollection);
@@ -229,7 +229,7 @@ class Walker {
   }
 
   /** Of a relation that refers to another column than the key. */
-  #beside(target: Collection, field: Field, relation: ManyToOne, payload: Payload, place: string): Cell {
+  #beside(target: Collection, field: Field, relation: ManyToOne, payload: Payload, place: string): ColumnValue {
     const key = payload[target.primaryKey.name] ?? null;
     const names = namesOf(target, payload);
     if (key !== null && this.#refers(target, names))
@@ -238,13 +238,13 @@ class Walker {
     return linkTo(row, payload, relation, field, place, this.#guard);
   }
 
-  #related(target: Collection, payload: Payload, place: string): Cell {
+  #related(target: Collection, payload: Payload, place: string): ColumnValue {
     const key = payload[target.primaryKey.name];
     if (key === undefined || key === null) return keyCell(this.create(target, payload, place));
     return this.#existing(target, key, payload, place);
   }
 
-  #existing(target: Collection, key: unknown, payload: Payload, place: string): Cell {
+  #existing(target: Collection, key: unknown, payload: Payload, place: string): ColumnValue {
     const names = namesOf(target, payload);
     if (this.#refers(target, names)) return { kind: 'value', value: checkKey(target, key) };
     return { kind: 'value', value: this.#upsert(target, key, payload, names, place).key };
@@ -257,7 +257,7 @@ class Walker {
     );
   }
 
-  #any(row: Row, field: Field, relation: ManyToAny, payload: Payload, value: unknown, place: string): Cell {
+  #any(row: Row, field: Field, relation: ManyToAny, payload: Payload, value: unknown, place: string): ColumnValue {
     const name = payload[relation.collectionField];
     if (!isObject(value)) {
       if (value !== null && name !== undefined && !relation.allowedCollections.includes(String(name))) {
@@ -340,7 +340,7 @@ class Walker {
       if (keys.length > 0 && row.verb !== 'insert')
         this.rows.release(target, foreignKey, row, relation.deselectAction, keys);
     };
-    if (isLong) this.#later.push(() => inSlices(removed, remove).then(release));
+    if (isLong) this.#later.push(() => forEachInSlices(removed, remove).then(release));
     else {
       removed.forEach(remove);
       release();

@@ -88,22 +88,22 @@ export type Output =
   | { readonly kind: 'value'; readonly name: string; readonly operand: OperandPlan; readonly as?: Representation }
   | { readonly kind: 'object'; readonly name: string; readonly outputs: readonly Output[] }
   | { readonly kind: 'constant'; readonly name: string; readonly text: string }
-  | { readonly kind: 'one'; readonly name: string; readonly step: Step; readonly level: RowLevel }
-  | { readonly kind: 'many'; readonly name: string; readonly hop: Hop; readonly level: Level }
+  | { readonly kind: 'one'; readonly name: string; readonly step: ToOneJoin; readonly level: RowLevel }
+  | { readonly kind: 'many'; readonly name: string; readonly hop: ToManyJoin; readonly level: Level }
   /** The keys of the related items, where nothing of them was selected. */
-  | { readonly kind: 'keys'; readonly name: string; readonly hop: Hop; readonly level: RowLevel }
+  | { readonly kind: 'keys'; readonly name: string; readonly hop: ToManyJoin; readonly level: RowLevel }
   /** One of several collections, by what the row says; with `keys` a level without outputs shows the key. */
   | {
       readonly kind: 'any';
       readonly name: string;
       readonly keys: boolean;
-      readonly targets: readonly { readonly step: AnyStep; readonly level: RowLevel }[];
+      readonly targets: readonly { readonly step: ManyToAnyJoin; readonly level: RowLevel }[];
     };
 
 /** From a row to the one it refers to. */
-export type Step = OneStep | AnyStep;
+export type ToOneJoin = ManyToOneJoin | ManyToAnyJoin;
 
-export interface OneStep {
+export interface ManyToOneJoin {
   readonly kind: 'one';
   readonly field: Field;
   readonly target: Collection;
@@ -111,7 +111,7 @@ export interface OneStep {
   readonly key: Field;
 }
 
-export interface AnyStep {
+export interface ManyToAnyJoin {
   readonly kind: 'any';
   readonly field: Field;
   readonly collectionField: Field;
@@ -120,7 +120,7 @@ export interface AnyStep {
 }
 
 /** From a row to those that refer to it. */
-export interface Hop {
+export interface ToManyJoin {
   readonly collection: Collection;
   /** The column that holds the key of the row. */
   readonly field: Field;
@@ -135,19 +135,29 @@ export interface Hop {
 
 /** A value of a row, or of one reached from it. */
 export type OperandPlan =
-  | { readonly kind: 'field'; readonly through: readonly Step[]; readonly field: Field }
-  | { readonly kind: 'date'; readonly through: readonly Step[]; readonly field: Field; readonly function: DateFunction }
-  | { readonly kind: 'length'; readonly through: readonly Step[]; readonly field: Field }
-  | { readonly kind: 'count'; readonly through: readonly Step[]; readonly hop: Hop }
+  | { readonly kind: 'field'; readonly through: readonly ToOneJoin[]; readonly field: Field }
+  | {
+      readonly kind: 'date';
+      readonly through: readonly ToOneJoin[];
+      readonly field: Field;
+      readonly function: DateFunction;
+    }
+  | { readonly kind: 'length'; readonly through: readonly ToOneJoin[]; readonly field: Field }
+  | { readonly kind: 'count'; readonly through: readonly ToOneJoin[]; readonly hop: ToManyJoin }
   | {
       readonly kind: 'json';
-      readonly through: readonly Step[];
+      readonly through: readonly ToOneJoin[];
       readonly field: Field;
       readonly path: Slot;
       readonly as: 'json' | 'text' | 'numeric';
     }
   /** Of the rows behind a to-many relation, the value that comes first in the direction of the sort. */
-  | { readonly kind: 'first'; readonly through: readonly Step[]; readonly hop: Hop; readonly operand: OperandPlan }
+  | {
+      readonly kind: 'first';
+      readonly through: readonly ToOneJoin[];
+      readonly hop: ToManyJoin;
+      readonly operand: OperandPlan;
+    }
   | { readonly kind: 'aggregate'; readonly aggregate: AggregatePlan }
   /** The key of the row, whether or not it may be shown: what makes an order stable. */
   | { readonly kind: 'key'; readonly field: Field }
@@ -165,8 +175,8 @@ export type Condition =
     }
   | {
       readonly kind: 'exists';
-      readonly through: readonly Step[];
-      readonly hop: Hop;
+      readonly through: readonly ToOneJoin[];
+      readonly hop: ToManyJoin;
       readonly negated: boolean;
       readonly where: Condition;
     }

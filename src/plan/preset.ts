@@ -3,13 +3,13 @@ import { forbidden } from '../errors.js';
 import type { Field, Model } from '../mirror/model.js';
 import { parseVariable } from '../request/variables.js';
 import { resolveVariable } from '../sql/parameter.js';
-import { checkValue } from './cell.js';
+import { checkValue } from './column-value.js';
 import { planCaller } from './filter.js';
-import type { Cell, Stamp } from './rows.js';
+import type { ColumnValue, WriteVariables } from './rows.js';
 
-export type PresetCell = Extract<Cell, { kind: 'value' | 'caller' }>;
+export type PresetCell = Extract<ColumnValue, { kind: 'value' | 'caller' }>;
 
-export function presetCell(field: Field, value: unknown, stamp: Stamp, model: Model): PresetCell {
+export function presetCell(field: Field, value: unknown, stamp: WriteVariables, model: Model): PresetCell {
   try {
     const variable = typeof value === 'string' ? parseVariable(value) : null;
     if (variable?.kind === 'path') return { kind: 'caller', plan: planCaller(variable.name, variable.path, model) };

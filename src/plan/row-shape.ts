@@ -1,13 +1,13 @@
 /** What the rows of a list have in common: the columns of their statement, and the text that stands for its shape. */
 import { writeJson } from '../digits.js';
 import type { Collection, Field } from '../mirror/model.js';
-import { inSlices, Pace } from '../pace.js';
+import { forEachInSlices, TimeSlice } from '../time-slices.js';
 import type { Marks } from './guard.js';
 import { fieldOf } from './names.js';
-import type { CallerValue, Cell, List, Row } from './rows.js';
+import type { CallerValue, ColumnValue, List, Row } from './rows.js';
 import type { RowGuard, Validation, WriteColumn, WriteNode, WritePlan } from './write.js';
 
-export function isSame(one: Cell | undefined, other: Cell | undefined): boolean {
+export function isSame(one: ColumnValue | undefined, other: ColumnValue | undefined): boolean {
   if (one === other) return true;
   if (one?.kind === 'reference' && other?.kind === 'reference') return one.row === other.row;
   if (one?.kind === 'held' && other?.kind === 'held') return String(one.key) === String(other.key);
@@ -27,7 +27,7 @@ export async function shapeList(
   judged: Judgement,
 ): Promise<{ node: WriteNode; rows: Record<string, unknown>[] }> {
   const columns: WriteColumn[] = [];
-  const pace = new Pace();
+  const pace = new TimeSlice();
   for (const field of fieldsOf(list.rows, list.collection)) {
     const alike =
       list.verb !== 'upsert' ||
@@ -39,7 +39,7 @@ export async function shapeList(
     if (pace.isOver()) await pace.rest();
   }
   const rows: Record<string, unknown>[] = [];
-  await inSlices(list.rows, (row, place) => {
+  await forEachInSlices(list.rows, (row, place) => {
     const entry: Record<string, unknown> = { n: row.number };
     const mark = judged.marks[place] ?? null;
     if (mark !== null) entry.a = mark;
@@ -83,7 +83,7 @@ function shapeColumn(list: List, field: Field, only: WriteColumn['only']): Write
 }
 
 /** What the row holds where it is made or changed; either where both are the same. */
-function cellOf(row: Row, { name }: Field, verb: 'insert' | 'update' | null): Cell | undefined {
+function cellOf(row: Row, { name }: Field, verb: 'insert' | 'update' | null): ColumnValue | undefined {
   return row.only[verb ?? 'insert'].get(name) ?? row.cells.get(name);
 }
 
@@ -96,7 +96,7 @@ export function fieldsOf(rows: readonly Row[], collection: Collection): Field[] 
 }
 
 /** The shape as text: names and flags, no values. */
-export function describe(plan: WritePlan): string {
+export function shapeOfWrite(plan: WritePlan): string {
   const nodes = plan.nodes.map(({ collection, verb, columns, keyed, guard, validations }) => [
     verb,
     collection.name,

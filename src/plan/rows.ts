@@ -2,31 +2,31 @@
 import { randomUUID } from 'node:crypto';
 import { failedValidation, invalidPayload } from '../errors.js';
 import { type Collection, type Field, type Model, needsValue } from '../mirror/model.js';
-import { inSlices } from '../pace.js';
 import type { Key } from '../request/write.js';
+import { forEachInSlices } from '../time-slices.js';
 import type { Guard } from './guard.js';
 import { fieldOf } from './names.js';
-import type { WriteContext } from './payload.js';
+import type { WritePlanContext } from './payload.js';
 import { presetCell } from './preset.js';
-import { describe, fieldsOf, isSame, type Judgement, shapeList } from './row-shape.js';
+import { fieldsOf, isSame, type Judgement, shapeList, shapeOfWrite } from './row-shape.js';
 import { planFieldValidations, planValidations } from './validate.js';
-import type { Author, PlannedWrite, Release, Verb, WriteColumn, WriteInput, WritePlan } from './write.js';
+import type { Author, PlannedWrite, Unlink, Verb, WriteColumn, WriteInput, WritePlan } from './write.js';
 
 export interface Row {
   readonly collection: Collection;
   readonly verb: Verb;
   readonly number: number;
   readonly key: Key | null;
-  readonly cells: Map<string, Cell>;
+  readonly cells: Map<string, ColumnValue>;
   /** What it gets besides where it turns out to be new, and where it exists: for rows of which that is not known. */
-  readonly only: Readonly<Record<'insert' | 'update', Map<string, Cell>>>;
+  readonly only: Readonly<Record<'insert' | 'update', Map<string, ColumnValue>>>;
   /** Fields that the caller has something to say about. */
   readonly given: Set<string>;
   readonly path: string;
 }
 
 /** A value, or the key of a row that the same statement makes. */
-export type Cell =
+export type ColumnValue =
   | { readonly kind: 'value'; readonly value: unknown }
   | { readonly kind: 'caller'; readonly plan: CallerValue }
   | { readonly kind: 'reference'; readonly row: Row }
@@ -43,7 +43,7 @@ export type CallerValue = NonNullable<WriteColumn['caller']>;
 const NOTHING_MORE: Row['only'] = { insert: new Map(), update: new Map() };
 
 /** What the service itself writes: who, and when. */
-export interface Stamp {
+export interface WriteVariables {
   readonly now: string;
   readonly user: string | null;
   readonly role: string | null;
@@ -61,7 +61,7 @@ export interface List {
 }
 
 interface Releases {
-  readonly release: Release;
+  readonly release: Unlink;
   readonly entries: { parent: Key; child: Key | null }[];
 }
 
@@ -78,7 +78,7 @@ const LATER_FLAGS: Readonly<Record<string, Stamped>> = {
 
 export class Rows {
   readonly #maxRows: number | null;
-  readonly #stamp: Stamp;
+  readonly #stamp: WriteVariables;
   readonly #model: Model;
   readonly #author: Author;
   readonly #guard: Guard | null;
@@ -86,7 +86,7 @@ export class Rows {
   readonly #releases = new Map<string, Releases>();
   #count = 0;
 
-  constructor({ maxRows, stamp, model, author }: WriteContext, guard: Guard | null) {
+  constructor({ maxRows, stamp, model, author }: WritePlanContext, guard: Guard | null) {
     this.#maxRows = maxRows;
     this.#stamp = stamp;
     this.#model = model;
@@ -130,7 +130,7 @@ export class Rows {
     return undefined;
   }
 
-  set(row: Row, field: Field, cell: Cell, path: string): void {
+  set(row: Row, field: Field, cell: ColumnValue, path: string): void {
     const before = row.cells.get(field.name);
     if (before && !isSame(before, cell)) {
       throw invalidPayload(
@@ -147,7 +147,7 @@ export class Rows {
     collection: Collection,
     field: Field,
     parent: Row,
-    action: Release['action'],
+    action: Unlink['action'],
     keys: readonly Key[] | null,
   ): void {
     const name = `${action} ${collection.name} ${field.name}${this.#guard && keys ? ' strict' : ''}`;
@@ -165,9 +165,9 @@ export class Rows {
     collection: Collection,
     field: Field,
     from: Collection,
-    action: Release['action'],
+    action: Unlink['action'],
     named: boolean,
-  ): Release {
+  ): Unlink {
     const guard = this.#guard?.released(collection, field, action) ?? null;
     const referenced = field.relation?.kind === 'many-to-one' ? field.relation.referenced : from.primaryKey.name;
     return {
@@ -190,7 +190,7 @@ export class Rows {
 
   async finish(collection: Collection, root: readonly number[], keys: readonly Key[] | null): Promise<PlannedWrite> {
     const lists = [...this.#lists.values()].filter((list) => list.rows.length > 0);
-    for (const list of lists) await inSlices(list.rows, (row) => this.#complete(row));
+    for (const list of lists) await forEachInSlices(list.rows, (row) => this.#complete(row));
     const shaped: Awaited<ReturnType<typeof shapeList>>[] = [];
     for (const list of lists) shaped.push(await shapeList(list, await this.#judge(list)));
     const releases = [...this.#releases.values()];
@@ -208,7 +208,7 @@ export class Rows {
       by: this.#author,
     };
     const paths = lists.map((list) => list.rows.map((row) => row.path));
-    return { model: this.#model, plan, input, shape: `${this.#guard?.key ?? ''}${describe(plan)}`, paths, keys };
+    return { model: this.#model, plan, input, shape: `${this.#guard?.key ?? ''}${shapeOfWrite(plan)}`, paths, keys };
   }
 
   /** What the caller must be allowed, and what must hold of the rows. */
@@ -217,14 +217,14 @@ export class Rows {
     const guard = this.#guard;
     if (!guard) return { guard: null, marks: [], validations };
     if (verb !== 'update') {
-      await inSlices(rows, (row) => guard.check('create', collection, [...row.given], row.path));
+      await forEachInSlices(rows, (row) => guard.check('create', collection, [...row.given], row.path));
       const rules = guard.grant('create', collection).validations;
       validations.push(...planValidations(rules, collection, this.#model, 'insert'));
     }
     if (verb === 'insert') return { guard: null, marks: [], validations };
     const isLink = (row: Row): boolean => verb === 'upsert' && row.given.size === 0;
     const given: (string[] | null)[] = [];
-    await inSlices(rows, (row) => void given.push(isLink(row) ? null : [...row.given]));
+    await forEachInSlices(rows, (row) => void given.push(isLink(row) ? null : [...row.given]));
     if (given.some((names) => names !== null)) {
       const rules = guard.grant('update', collection).validations;
       validations.push(...planValidations(rules, collection, this.#model, 'update'));
@@ -233,7 +233,7 @@ export class Rows {
   }
 
   /** What policies give to fields that the payload leaves out. */
-  #preset(row: Row, action: 'create' | 'update', cells: Map<string, Cell>): void {
+  #preset(row: Row, action: 'create' | 'update', cells: Map<string, ColumnValue>): void {
     if (!this.#guard?.covers(action, row.collection, [])) return;
     for (const [name, value] of Object.entries(this.#guard.grant(action, row.collection).presets)) {
       const field = row.collection.fields.get(name);

@@ -52,7 +52,7 @@ function planAll(
 ): Validation[] | null {
   try {
     return conditionsOf(filter, collection).map((each) => {
-      const { field, type } = describe(each);
+      const { field, type } = describeFilter(each);
       return { on, condition: plan(each, collection, model), field, type, message };
     });
   } catch {
@@ -73,22 +73,22 @@ function conditionsOf(filter: Filter, collection: Collection): Filter[] {
 }
 
 /** Of several alternatives the first: all of them failed. */
-function describe(filter: Filter): { field: string | null; type: string } {
+function describeFilter(filter: Filter): { field: string | null; type: string } {
   switch (filter.kind) {
     case 'and':
     case 'or': {
       const [first] = filter.filters;
-      return first ? describe(first) : { field: null, type: 'check' };
+      return first ? describeFilter(first) : { field: null, type: 'check' };
     }
     case 'field':
-      return { field: filter.name, type: describe(filter.filter).type };
+      return { field: filter.name, type: describeFilter(filter.filter).type };
     case 'function':
-      return { field: filter.expression.path[0] ?? null, type: describe(filter.filter).type };
+      return { field: filter.expression.path[0] ?? null, type: describeFilter(filter.filter).type };
     case 'compare':
       return { field: null, type: filter.operator };
     case 'json':
       return { field: null, type: 'check' };
     default:
-      return { field: null, type: describe(filter.filter).type };
+      return { field: null, type: describeFilter(filter.filter).type };
   }
 }

@@ -10,7 +10,7 @@ export interface WritePlan {
   readonly kind: 'write';
   readonly collection: Collection;
   readonly nodes: readonly WriteNode[];
-  readonly releases: readonly Release[];
+  readonly releases: readonly Unlink[];
   /** Whether the keys of the root are made by the statement: they are then its answer. */
   readonly makesKeys: boolean;
 }
@@ -66,7 +66,7 @@ export interface WriteColumn {
 }
 
 /** Rows that leave a relation: their reference is cleared, or they are deleted. */
-export interface Release {
+export interface Unlink {
   readonly collection: Collection;
   readonly field: Field;
   /** The collection they leave, and the column of it that they refer to. */
@@ -96,7 +96,7 @@ export interface WriteInput {
 }
 
 /** Whoever works on the machine itself. */
-export const NOBODY: Author = { user: null, ip: null, user_agent: null, origin: null };
+export const NO_AUTHOR: Author = { user: null, ip: null, user_agent: null, origin: null };
 
 /** Who makes a change, and from where. */
 export interface Author {

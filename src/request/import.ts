@@ -3,7 +3,7 @@ import { Readable } from 'node:stream';
 import { CsvError, parse as parseCsv } from 'csv-parse';
 import { isObject, parseJson } from '../digits.js';
 import { invalidPayload, unsupportedMediaType } from '../errors.js';
-import { Pace } from '../pace.js';
+import { TimeSlice } from '../time-slices.js';
 import type { Input } from './query.js';
 
 export type ImportFormat = 'json' | 'ndjson' | 'csv';
@@ -78,7 +78,7 @@ const PIECE = 16_384;
 
 /** In bytes again: between two characters of a text there may be the middle of one. */
 async function* inPieces(texts: AsyncIterable<string>): AsyncGenerator<Buffer> {
-  const pace = new Pace();
+  const pace = new TimeSlice();
   for await (const text of texts) {
     const bytes = Buffer.from(text);
     for (let start = 0; start < bytes.length; start += PIECE) {

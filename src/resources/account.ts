@@ -1,13 +1,13 @@
 /** What users do about their own way in: a second factor, and the invitation they came by. */
 import { build } from 'fast-json-stringify';
 import { type Identities, onlyAdministrator, onlyUser } from '../access/identity.js';
-import type { Post } from '../access/mail.js';
+import type { Mailer } from '../access/mailer.js';
 import { isSecret, makeSecondFactor, stepOf } from '../access/otp.js';
 import { assertPassword, hashPassword, verifyPassword } from '../access/passwords.js';
 import type { Tokens } from '../access/tokens.js';
+import type { LoginAccount, Logins } from '../accounts/logins.js';
 import type { Config } from '../config.js';
 import { forbidden, invalidCredentials, invalidPayload } from '../errors.js';
-import type { LoginAccount, Logins } from '../execute/logins.js';
 import type { Exchange } from '../http/exchange.js';
 import type { LoginLimit } from '../http/limiter.js';
 import { jsonText, noContent, type Reply } from '../http/reply.js';
@@ -21,7 +21,7 @@ export interface AccountServices {
   readonly tokens: Tokens;
   readonly logins: Logins;
   readonly loginLimit: LoginLimit;
-  readonly post: Post;
+  readonly mailer: Mailer;
   readonly publicUrl: () => string;
 }
 
@@ -102,7 +102,7 @@ async function ask(
 
 /** Who is there already is left alone; who was invited before gets another link. */
 async function invite(exchange: Exchange, services: AccountServices): Promise<Reply> {
-  const { config, identities, logins, tokens, post } = services;
+  const { config, identities, logins, tokens, mailer: post } = services;
   onlyAdministrator(await identities.identify(exchange));
   const body = readBody(await exchange.json());
   const emails = readEmails(body.email);

@@ -3,13 +3,13 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { build } from 'fast-json-stringify';
 import type { Identities } from '../access/identity.js';
-import type { Post } from '../access/mail.js';
+import type { Mailer } from '../access/mailer.js';
 import { stepOf } from '../access/otp.js';
 import { assertPassword, hashPassword, verifyPassword } from '../access/passwords.js';
 import { digestToken, familyOf, makeRefreshToken, type Tokens } from '../access/tokens.js';
+import type { LoginAccount, Logins, SessionKind } from '../accounts/logins.js';
 import type { Config } from '../config.js';
 import { forbidden, invalidCredentials, invalidOtp, invalidPayload, ServiceError } from '../errors.js';
-import type { LoginAccount, Logins, SessionKind } from '../execute/logins.js';
 import type { AttemptOutcome } from '../http/backoff.js';
 import type { CookieKind, Cookies } from '../http/cookies.js';
 import type { Exchange } from '../http/exchange.js';
@@ -25,7 +25,7 @@ export interface AuthServices {
   readonly logins: Logins;
   readonly cookies: Cookies;
   readonly loginLimit: LoginLimit;
-  readonly post: Post;
+  readonly mailer: Mailer;
   /** Where the service is reached, for links. */
   readonly publicUrl: () => string;
 }
@@ -262,7 +262,7 @@ async function logout(exchange: Exchange, services: AuthServices): Promise<Reply
 
 /** Answers the same, after the same time, whether there is such a user or not. */
 async function requestPassword(exchange: Exchange, services: AuthServices): Promise<Reply> {
-  const { config, logins, tokens, post } = services;
+  const { config, logins, tokens, mailer: post } = services;
   const body = readBody(await exchange.json());
   const email = readEmail(body);
   const page = linkTo(

@@ -1,13 +1,13 @@
 /** /collections: tables with what is said about them, and the folders that group them. */
 import { forbiddenCollection, invalidPayload } from '../errors.js';
-import type { Structure } from '../execute/structure.js';
 import type { Exchange } from '../http/exchange.js';
 import { noContent, type Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
 import { type CollectionObject, describeCollection, describeCollections } from '../mirror/describe.js';
 import type { Model } from '../mirror/model.js';
-import { type Operation, parseCollection, parseCollectionChange } from '../request/structure.js';
 import { readItem, readKeys } from '../request/write.js';
+import type { SchemaChanges } from '../schema/change.js';
+import { type Operation, parseCollection, parseCollectionChange } from '../schema/parse.js';
 import { answer, changing, reading, type StructureServices } from './structure.js';
 
 export function collectionsRoutes(services: StructureServices): Route[] {
@@ -31,27 +31,27 @@ async function search(exchange: Exchange, model: Model): Promise<Reply> {
   const [unknown] = Object.keys(rest);
   if (unknown !== undefined) throw invalidPayload(`"${unknown}" is not allowed`);
   if (keys === undefined) return answer(describeCollections(model));
-  return answer(readKeys(keys).map((key) => describe(model, String(key))));
+  return answer(readKeys(keys).map((key) => collectionObject(model, String(key))));
 }
 
 function read({ parameters: [collection = ''] }: Exchange, model: Model): Reply {
-  return answer(describe(model, collection));
+  return answer(collectionObject(model, collection));
 }
 
-async function create(exchange: Exchange, structure: Structure): Promise<Reply> {
+async function create(exchange: Exchange, structure: SchemaChanges): Promise<Reply> {
   const body = await exchange.json();
   const operations = (Array.isArray(body) ? body : [body]).map(parseCollection);
   const described = await carryOut(operations, structure);
   return answer(Array.isArray(body) ? described : described[0]);
 }
 
-async function update(exchange: Exchange, structure: Structure): Promise<Reply> {
+async function update(exchange: Exchange, structure: SchemaChanges): Promise<Reply> {
   const [collection = ''] = exchange.parameters;
   const [described] = await carryOut([parseCollectionChange(await exchange.json(), collection)], structure);
   return answer(described);
 }
 
-async function updateMany(exchange: Exchange, structure: Structure): Promise<Reply> {
+async function updateMany(exchange: Exchange, structure: SchemaChanges): Promise<Reply> {
   const body = await exchange.json();
   if (!Array.isArray(body)) throw invalidPayload('The body has to be a list of collections');
   return answer(
@@ -62,7 +62,7 @@ async function updateMany(exchange: Exchange, structure: Structure): Promise<Rep
   );
 }
 
-async function remove(exchange: Exchange, structure: Structure): Promise<Reply> {
+async function remove(exchange: Exchange, structure: SchemaChanges): Promise<Reply> {
   const [collection = ''] = exchange.parameters;
   await structure.change((draft) => draft.apply({ kind: 'delete-collection', collection }));
   return noContent;
@@ -71,16 +71,16 @@ async function remove(exchange: Exchange, structure: Structure): Promise<Reply> 
 /** In one transaction; answers what the collections are after it. */
 async function carryOut(
   operations: readonly Extract<Operation, { kind: 'create-collection' | 'update-collection' }>[],
-  structure: Structure,
+  structure: SchemaChanges,
 ): Promise<CollectionObject[]> {
   return structure.change(async (draft) => {
     for (const operation of operations) await draft.apply(operation);
     const model = await draft.model();
-    return operations.map(({ collection }) => describe(model, collection));
+    return operations.map(({ collection }) => collectionObject(model, collection));
   });
 }
 
-function describe(model: Model, name: string): CollectionObject {
+function collectionObject(model: Model, name: string): CollectionObject {
   const described = describeCollection(model, name);
   if (!described) throw forbiddenCollection(name);
   return described;

@@ -1,6 +1,7 @@
 /** What requests about accounts have in common: their fields, their pages, and where they come from. */
+
+import type { Client } from '../accounts/logins.js';
 import { invalidPayload } from '../errors.js';
-import type { Client } from '../execute/logins.js';
 import type { Exchange } from '../http/exchange.js';
 import type { Input } from '../request/query.js';
 import { readItem } from '../request/write.js';

@@ -1,13 +1,13 @@
 /** /fields: the columns of every collection and what is said about them. */
 import { forbidden } from '../errors.js';
-import type { Draft, Structure } from '../execute/structure.js';
 import type { Exchange } from '../http/exchange.js';
 import { noContent, type Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
 import { describeField, describeFields, type FieldObject } from '../mirror/describe.js';
 import type { Model } from '../mirror/model.js';
-import { knownCollection, knownField } from '../plan/structure-names.js';
-import { parseField, parseFieldChange, parseFieldChanges } from '../request/structure.js';
+import type { Draft, SchemaChanges } from '../schema/change.js';
+import { parseField, parseFieldChange, parseFieldChanges } from '../schema/parse.js';
+import { knownCollection, knownField } from '../schema/plan-names.js';
 import { answer, changing, reading, type StructureServices } from './structure.js';
 
 export function fieldsRoutes(services: StructureServices): Route[] {
@@ -33,49 +33,49 @@ function list({ parameters: [collection = ''] }: Exchange, model: Model): Reply 
 
 function read({ parameters: [collection = '', field = ''] }: Exchange, model: Model): Reply {
   if (model.folders.has(collection)) throw forbidden();
-  return answer(describe(model, collection, field));
+  return answer(fieldObject(model, collection, field));
 }
 
-async function create(exchange: Exchange, structure: Structure): Promise<Reply> {
+async function create(exchange: Exchange, structure: SchemaChanges): Promise<Reply> {
   const [collection = ''] = exchange.parameters;
   const definition = parseField(await exchange.json());
   return answer(
     await structure.change(async (draft) => {
       await draft.apply({ kind: 'create-field', collection, definition });
-      return describe(await draft.model(), collection, definition.field);
+      return fieldObject(await draft.model(), collection, definition.field);
     }),
   );
 }
 
-async function update(exchange: Exchange, structure: Structure): Promise<Reply> {
+async function update(exchange: Exchange, structure: SchemaChanges): Promise<Reply> {
   const [collection = '', field = ''] = exchange.parameters;
   const definition = parseFieldChange(await exchange.json(), field);
   return answer(
     await structure.change(async (draft) => {
       await draft.apply({ kind: 'update-field', collection, definition });
-      return describe(await draft.model(), collection, field);
+      return fieldObject(await draft.model(), collection, field);
     }),
   );
 }
 
-async function updateMany(exchange: Exchange, structure: Structure): Promise<Reply> {
+async function updateMany(exchange: Exchange, structure: SchemaChanges): Promise<Reply> {
   const [collection = ''] = exchange.parameters;
   const changes = parseFieldChanges(await exchange.json());
   const change = async (draft: Draft): Promise<FieldObject[]> => {
     knownCollection(await draft.model(), collection);
     for (const definition of changes) await draft.apply({ kind: 'update-field', collection, definition });
     const model = await draft.model();
-    return changes.map(({ field }) => describe(model, collection, field));
+    return changes.map(({ field }) => fieldObject(model, collection, field));
   };
   return answer(await structure.change(change));
 }
 
-async function remove(exchange: Exchange, structure: Structure): Promise<Reply> {
+async function remove(exchange: Exchange, structure: SchemaChanges): Promise<Reply> {
   const [collection = '', field = ''] = exchange.parameters;
   await structure.change((draft) => draft.apply({ kind: 'delete-field', collection, field }));
   return noContent;
 }
 
-function describe(model: Model, collection: string, field: string): FieldObject {
+function fieldObject(model: Model, collection: string, field: string): FieldObject {
   return describeField(knownField(knownCollection(model, collection), field));
 }

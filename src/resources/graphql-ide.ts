@@ -5,12 +5,12 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { join, relative, sep } from 'node:path';
 import { routeNotFound } from '../errors.js';
-import type { RootScope } from '../graphql/sight.js';
+import type { RootScope } from '../graphql/schema-access.js';
 import { isHeld } from '../http/compress.js';
+import { tagOf } from '../http/etag.js';
 import type { Exchange } from '../http/exchange.js';
 import type { Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
-import { tagOf } from '../http/tag.js';
 
 const BASE = '/graphql/ide';
 

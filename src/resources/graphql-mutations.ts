@@ -1,12 +1,13 @@
 /** Mutations: each root field is one write, all of them one transaction in the order of the document. */
 
 import { onlyUser } from '../access/identity.js';
+import type { WriteContext, Writer } from '../engine/write-context.js';
+import type { Writes } from '../engine/writes.js';
 import { ServiceError } from '../errors.js';
-import { BatchRoom, type Room } from '../execute/room.js';
-import type { Shown, Writer, Writes } from '../execute/writes.js';
 import type { Call } from '../graphql/calls.js';
 import { FieldFailure, type ResponseError, responseError } from '../graphql/failure.js';
-import type { MutationReading, MutationStep, ReadBack } from '../graphql/reading.js';
+import type { MutationStep, ParsedMutationDocument, ReadBack } from '../graphql/parsed-document.js';
+import { BatchMemory, type ResponseMemory } from '../postgres/response-memory.js';
 import { shapeOf } from '../request/rest.js';
 import type { Key } from '../request/write.js';
 import type { Called } from './graphql-services.js';
@@ -16,12 +17,12 @@ import type { Called } from './graphql-services.js';
  * steps show has one size and one memory together: what is more is refused before anything is committed.
  */
 export async function runMutation(
-  { steps }: MutationReading,
+  { steps }: ParsedMutationDocument,
   writes: Writes,
   writer: Writer,
-  room: Room,
+  room: ResponseMemory,
 ): Promise<Buffer> {
-  const held = new BatchRoom(room);
+  const held = new BatchMemory(room);
   let current: MutationStep | undefined;
   try {
     const prepared: MutationStep[] = [];
@@ -53,7 +54,7 @@ export async function runMutation(
 
 /** Steps that routes carry out, one after the other: what fails is null and has its error. */
 export async function runCalls(
-  { steps }: MutationReading,
+  { steps }: ParsedMutationDocument,
   call: (call: Call) => Promise<Called>,
 ): Promise<{ readonly body: string; readonly called: readonly Called[] }> {
   const entries: string[] = [];
@@ -139,7 +140,7 @@ async function carryOut(step: MutationStep, writes: Writes, writer: Writer): Pro
   }
 }
 
-function shownBy(shown: ReadBack | null, writer: Writer): Shown {
+function shownBy(shown: ReadBack | null, writer: Writer): WriteContext {
   return {
     ...writer,
     read: (_, keys, one) => {

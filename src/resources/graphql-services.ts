@@ -2,7 +2,7 @@
 import { writeJson } from '../digits.js';
 import { type Call, show } from '../graphql/calls.js';
 import type { Exchange } from '../http/exchange.js';
-import { LATER, type Outcome, type Reply } from '../http/reply.js';
+import { DEFERRED, type Outcome, type Reply } from '../http/reply.js';
 import type { Router } from '../http/router.js';
 
 export interface Called {
@@ -28,7 +28,7 @@ export async function callService(call: Call, exchange: Exchange, router: Router
 function handle(call: Call, exchange: Exchange, router: Router): Promise<Reply> {
   return new Promise((resolve, reject) => {
     const settle = (outcome: Outcome): void => {
-      if (outcome === LATER) return;
+      if (outcome === DEFERRED) return;
       if (outcome instanceof Promise) outcome.then(settle, reject);
       else resolve(typeof outcome.body === 'function' ? outcome : { ...outcome, body: String(outcome.body) });
     };

@@ -2,17 +2,17 @@
 import { callerName, type Identities, type Identity, onlyAdministrator } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
 import { sightOf } from '../access/sight.js';
+import type { ReadListener } from '../batching/shape-queue.js';
+import type { Compiled, Reads } from '../engine/reads.js';
+import type { Writes } from '../engine/writes.js';
 import { methodNotAllowed, ServiceError } from '../errors.js';
-import type { Waiter } from '../execute/queue.js';
-import type { Compiled, Reads } from '../execute/reads.js';
-import type { Writes } from '../execute/writes.js';
 import { DocumentFailure, FieldFailure, type FieldPlace, responseError } from '../graphql/failure.js';
 import { type Operations, UnsafeMethod } from '../graphql/operations.js';
+import type { ParsedQueryDocument } from '../graphql/parsed-document.js';
 import type { PersistedQueries } from '../graphql/persisted.js';
-import type { QueryReading } from '../graphql/reading.js';
-import type { RootScope } from '../graphql/sight.js';
+import type { RootScope } from '../graphql/schema-access.js';
 import type { Exchange } from '../http/exchange.js';
-import { errorReply, LATER, type Outcome, type Reply } from '../http/reply.js';
+import { DEFERRED, errorReply, type Outcome, type Reply } from '../http/reply.js';
 import type { Route, Router } from '../http/router.js';
 import type { Mirror } from '../mirror/watch.js';
 import { FailedParts } from '../plan/operation.js';
@@ -67,7 +67,11 @@ function notAllowed(reason: string, allow: string): Reply {
   return { ...errorReply(methodNotAllowed(reason)), headers: { Allow: allow } };
 }
 
-async function answer(exchange: Exchange, services: GraphqlServices, scope: RootScope): Promise<Reply | typeof LATER> {
+async function answer(
+  exchange: Exchange,
+  services: GraphqlServices,
+  scope: RootScope,
+): Promise<Reply | typeof DEFERRED> {
   if (services.ide && wantsPage(exchange)) return idePage(scope);
   const negotiated = negotiate(exchange.headers.accept);
   const identity = await services.identities.identify(exchange);
@@ -81,7 +85,7 @@ async function answer(exchange: Exchange, services: GraphqlServices, scope: Root
     const sight = sightOf(services.policies.accessOf(identity), services.mirror.model);
     const payer = { caller: identity, from: exchange };
     const reading = await services.operations.read(request, sight, scope, (size, work) =>
-      services.reads.allowance.inTurn(payer, size, work),
+      services.reads.budgets.inTurn(payer, size, work),
     );
     exchange.staged('parse');
     if (reading.kind === 'mutation' && reading.steps.some((step) => step.kind === 'call')) {
@@ -89,7 +93,12 @@ async function answer(exchange: Exchange, services: GraphqlServices, scope: Root
       return withCalled(success(body, negotiated), called);
     }
     if (reading.kind === 'mutation') {
-      const body = await runMutation(reading, services.writes, writerOf(exchange, identity), services.reads.room);
+      const body = await runMutation(
+        reading,
+        services.writes,
+        writerOf(exchange, identity),
+        services.reads.responseMemory,
+      );
       exchange.staged('execute');
       return success(body, negotiated);
     }
@@ -104,14 +113,14 @@ async function answer(exchange: Exchange, services: GraphqlServices, scope: Root
 
 interface Query {
   readonly exchange: Exchange;
-  readonly reading: QueryReading;
+  readonly reading: ParsedQueryDocument;
   readonly reads: Reads;
   readonly identity: Identity;
   readonly negotiated: Negotiated;
 }
 
 /** Answers with the body in the moment in which it arrives: it is lent. */
-class QueryWaiter implements Waiter {
+class QueryWaiter implements ReadListener {
   readonly #query: Query;
   readonly #parsed: ParsedOperation;
 
@@ -128,18 +137,18 @@ class QueryWaiter implements Waiter {
     return callerName(this.#query.identity, this.#query.exchange);
   }
 
-  take(body: Buffer | null): void {
+  onResult(body: Buffer | null): void {
     const { exchange, negotiated } = this.#query;
     exchange.staged('execute');
-    exchange.settle(success(body ?? '', negotiated));
+    exchange.respond(success(body ?? '', negotiated));
   }
 
-  fail(error: unknown): void {
+  onError(error: unknown): void {
     const { exchange, negotiated } = this.#query;
     try {
-      exchange.settle(runRest(this.#query, this.#parsed, error));
+      exchange.respond(runRest(this.#query, this.#parsed, error));
     } catch (failed) {
-      exchange.settle(Promise.resolve().then(() => reportFailure(failed, negotiated)));
+      exchange.respond(Promise.resolve().then(() => reportFailure(failed, negotiated)));
     }
   }
 }
@@ -166,7 +175,7 @@ function sendQuery(query: Query, parsed: ParsedOperation, compiled: Compiled): O
   if (explain) onlyAdministrator(identity);
   if (explain) return explainItems(parsed, compiled, identity, reads, explain === 'explain=analyze');
   reads.answer(parsed, compiled, identity, new QueryWaiter(query, parsed));
-  return LATER;
+  return DEFERRED;
 }
 
 /** Root fields that may be null fail alone: the others are read without them. */
@@ -191,7 +200,7 @@ function isConstant({ request }: ParsedOperation): boolean {
 }
 
 /** What other routes say takes its place among the values. */
-async function withCalls(reading: QueryReading, exchange: Exchange, router: Router): Promise<ParsedOperation> {
+async function withCalls(reading: ParsedQueryDocument, exchange: Exchange, router: Router): Promise<ParsedOperation> {
   let { parsed } = reading;
   for (const { position, call } of reading.calls) {
     const part = parsed.request.parts[position];

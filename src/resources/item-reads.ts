@@ -1,20 +1,20 @@
 /** Reading items: whole, streamed, exported or explained. */
 import { build } from 'fast-json-stringify';
 import { callerName, type Identity, onlyAdministrator } from '../access/identity.js';
+import type { ReadListener } from '../batching/shape-queue.js';
 import { parseJson } from '../digits.js';
+import type { Compiled, Reads } from '../engine/reads.js';
 import { forbidden, invalidQuery } from '../errors.js';
-import type { Waiter } from '../execute/queue.js';
-import type { Compiled, Reads } from '../execute/reads.js';
 import { isHeld } from '../http/compress.js';
+import { tagOf } from '../http/etag.js';
 import type { Exchange } from '../http/exchange.js';
-import { JSON_TYPE, jsonText, LATER, type Outcome, type Produce, type Reply } from '../http/reply.js';
-import { tagOf } from '../http/tag.js';
+import { DEFERRED, JSON_TYPE, jsonText, type Outcome, type Produce, type Reply } from '../http/reply.js';
 import type { ExportFormat, Parsed, ParsedOperation } from '../request/ast.js';
+import type { ParseCache } from '../request/parse-cache.js';
 import type { ParseLimits } from '../request/query.js';
-import type { Remembered } from '../request/remembered.js';
 import { parseExport, parseRead, parseSearch } from '../request/rest.js';
 import { COMMA, FORMATS, type Format, joinCells } from './formats.js';
-import type { ItemsServices, Place } from './items.js';
+import type { ItemPath, ItemsServices } from './items.js';
 
 export interface ParsedUrl {
   readonly parsed: Parsed;
@@ -23,8 +23,8 @@ export interface ParsedUrl {
 export function readItems(
   exchange: Exchange,
   services: ItemsServices,
-  urls: Remembered<ParsedUrl>,
-  place: Place,
+  urls: ParseCache<ParsedUrl>,
+  place: ItemPath,
 ): Outcome {
   const known = services.identities.identify(exchange);
   const read = (identity: Identity): Outcome => {
@@ -71,11 +71,11 @@ function answerCompiled(
   if (parsed.format) return exportItems(parsed, parsed.format, compiled, identity, reads);
   if (compiled.stream) return streamItems(parsed, compiled, identity, reads);
   reads.answer(parsed, compiled, identity, new ItemsWaiter(exchange, identity));
-  return LATER;
+  return DEFERRED;
 }
 
 /** Answers with the body in the moment in which it arrives: it is lent. */
-class ItemsWaiter implements Waiter {
+class ItemsWaiter implements ReadListener {
   readonly #exchange: Exchange;
   readonly #identity: Identity;
 
@@ -92,14 +92,14 @@ class ItemsWaiter implements Waiter {
     return callerName(this.#identity, this.#exchange);
   }
 
-  take(body: Buffer | null): void {
+  onResult(body: Buffer | null): void {
     this.#exchange.staged('execute');
-    if (body === null) this.#exchange.refuse(forbidden());
-    else this.#exchange.settle(taggedReply(this.#exchange, body));
+    if (body === null) this.#exchange.respondError(forbidden());
+    else this.#exchange.respond(taggedReply(this.#exchange, body));
   }
 
-  fail(error: unknown): void {
-    this.#exchange.refuse(error);
+  onError(error: unknown): void {
+    this.#exchange.respondError(error);
   }
 }
 
@@ -112,15 +112,15 @@ export function preference(prefer: string): string | undefined {
     .find((each) => each === 'explain' || each === 'explain=analyze');
 }
 
-function parseBody(exchange: Exchange, limits: ParseLimits, { collection }: Place): Promise<Parsed> {
+function parseBody(exchange: Exchange, limits: ParseLimits, { collection }: ItemPath): Promise<Parsed> {
   return exchange.json(parseJson).then((body) => parseSearch(collection, body, exchange.queryString, limits));
 }
 
 function parseUrl(
   exchange: Exchange,
   limits: ParseLimits,
-  urls: Remembered<ParsedUrl>,
-  { collection, key }: Place,
+  urls: ParseCache<ParsedUrl>,
+  { collection, key }: ItemPath,
 ): Parsed {
   const { queryString } = exchange;
   const text = `${key === null ? 'list' : 'item'} ${collection}?${queryString}`;

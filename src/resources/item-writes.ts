@@ -2,17 +2,17 @@
 import { createHash } from 'node:crypto';
 import type { Identity } from '../access/identity.js';
 import { parseJson, writeJson } from '../digits.js';
+import type { IdempotentRequest } from '../engine/idempotency.js';
+import type { WriteContext, Writer } from '../engine/write-context.js';
 import { invalidPayload, invalidQuery, routeNotFound } from '../errors.js';
-import type { Receipt } from '../execute/receipts.js';
-import type { Shown, Writer } from '../execute/writes.js';
 import type { Exchange } from '../http/exchange.js';
 import { JSON_TYPE, noContent, type Reply } from '../http/reply.js';
 import type { ParseLimits } from '../request/query.js';
 import { parseReadBack } from '../request/rest.js';
 import { parseCreate, parseDelete, parseUpdate, readItem } from '../request/write.js';
-import type { ItemsServices, Place } from './items.js';
+import type { ItemPath, ItemsServices } from './items.js';
 
-export async function createItems(exchange: Exchange, services: ItemsServices, place: Place): Promise<Reply> {
+export async function createItems(exchange: Exchange, services: ItemsServices, place: ItemPath): Promise<Reply> {
   const { collection } = place;
   const shown = await prepare(exchange, services);
   if (services.writes.isSingleton(collection, shown.caller)) throw routeNotFound(exchange.path);
@@ -22,7 +22,7 @@ export async function createItems(exchange: Exchange, services: ItemsServices, p
 }
 
 /** The key belongs to its caller; the same key for another request is a mistake, told by the fingerprint. */
-function receiptOf(exchange: Exchange, shown: Shown, payload: unknown): Receipt | null {
+function receiptOf(exchange: Exchange, shown: WriteContext, payload: unknown): IdempotentRequest | null {
   const key = exchange.headers.idempotencyKey;
   if (key === '') return null;
   if (!/^[\x21-\x7e]{1,255}$/.test(key)) throw invalidPayload('An Idempotency-Key has 1 to 255 printable characters');
@@ -33,7 +33,7 @@ function receiptOf(exchange: Exchange, shown: Shown, payload: unknown): Receipt 
   };
 }
 
-export async function updateItem(exchange: Exchange, services: ItemsServices, place: Place): Promise<Reply> {
+export async function updateItem(exchange: Exchange, services: ItemsServices, place: ItemPath): Promise<Reply> {
   const { collection, key } = keyed(place);
   const shown = await prepare(exchange, services);
   if (services.writes.isSingleton(collection, shown.caller)) throw routeNotFound(exchange.path);
@@ -41,7 +41,7 @@ export async function updateItem(exchange: Exchange, services: ItemsServices, pl
   return answer(await services.writes.updateOne(collection, key, data, shown));
 }
 
-export async function updateItems(exchange: Exchange, services: ItemsServices, place: Place): Promise<Reply> {
+export async function updateItems(exchange: Exchange, services: ItemsServices, place: ItemPath): Promise<Reply> {
   const { collection } = place;
   const shown = await prepare(exchange, services);
   const body = await exchange.json(parseJson);
@@ -51,33 +51,33 @@ export async function updateItems(exchange: Exchange, services: ItemsServices, p
   return answer(await services.writes.updateMany(collection, parseUpdate(body), shown));
 }
 
-export async function deleteItem(exchange: Exchange, services: ItemsServices, place: Place): Promise<Reply> {
+export async function deleteItem(exchange: Exchange, services: ItemsServices, place: ItemPath): Promise<Reply> {
   const { collection, key } = keyed(place);
   const writer = await prepare(exchange, services);
   await services.writes.delete(collection, { kind: 'keys', keys: [key] }, writer);
   return noContent;
 }
 
-export async function deleteItems(exchange: Exchange, services: ItemsServices, place: Place): Promise<Reply> {
+export async function deleteItems(exchange: Exchange, services: ItemsServices, place: ItemPath): Promise<Reply> {
   const { collection } = place;
   const writer = await prepare(exchange, services);
   await services.writes.delete(collection, parseDelete(await exchange.json(parseJson)), writer);
   return noContent;
 }
 
-function keyed({ collection, key }: Place): { collection: string; key: string } {
+function keyed({ collection, key }: ItemPath): { collection: string; key: string } {
   if (key === null) throw new Error('the path of a single item names it');
   return { collection, key };
 }
 
-async function prepare(exchange: Exchange, services: ItemsServices): Promise<Shown> {
+async function prepare(exchange: Exchange, services: ItemsServices): Promise<WriteContext> {
   if (/\bexplain\b/.test(exchange.headers.prefer)) throw invalidQuery('"Prefer: explain" applies to reads');
   const caller = await services.identities.identify(exchange);
   return { ...writerOf(exchange, caller), read: readBackOf(exchange, services.limits) };
 }
 
 /** What the URL says of what is shown. */
-export function readBackOf({ queryString }: Exchange, limits: ParseLimits): Shown['read'] {
+export function readBackOf({ queryString }: Exchange, limits: ParseLimits): WriteContext['read'] {
   return (collection, keys, one) => parseReadBack(collection, keys, one, queryString, limits);
 }
 

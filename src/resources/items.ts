@@ -1,13 +1,13 @@
 /** /items: the rows of every collection. */
 import type { Identities } from '../access/identity.js';
+import type { Reads } from '../engine/reads.js';
+import type { Writes } from '../engine/writes.js';
 import { forbiddenCollection } from '../errors.js';
-import type { Reads } from '../execute/reads.js';
-import { systemTables } from '../execute/system-tables.js';
-import type { Writes } from '../execute/writes.js';
 import type { Exchange } from '../http/exchange.js';
 import type { Handler, Route } from '../http/router.js';
+import { systemTables } from '../postgres/system-tables.js';
+import { ParseCache } from '../request/parse-cache.js';
 import type { ParseLimits } from '../request/query.js';
-import { Remembered } from '../request/remembered.js';
 import { type ParsedUrl, readItems } from './item-reads.js';
 import { createItems, deleteItem, deleteItems, updateItem, updateItems } from './item-writes.js';
 
@@ -19,7 +19,7 @@ export interface ItemsServices {
 }
 
 /** What the path of a request names: a collection, or an item of it. */
-export interface Place {
+export interface ItemPath {
   readonly collection: string;
   /** Null for the collection. */
   readonly key: string | null;
@@ -33,7 +33,11 @@ export function itemsRoutes(services: ItemsServices): Route[] {
 }
 
 /** Reads and writes below a path, for whatever collection it stands for. */
-export function resourceRoutes(path: string, services: ItemsServices, placeOf: (exchange: Exchange) => Place): Route[] {
+export function resourceRoutes(
+  path: string,
+  services: ItemsServices,
+  placeOf: (exchange: Exchange) => ItemPath,
+): Route[] {
   return [
     ...readRoutes(path, services, placeOf),
     { method: 'POST', path, handle: (exchange) => createItems(exchange, services, placeOf(exchange)) },
@@ -44,8 +48,8 @@ export function resourceRoutes(path: string, services: ItemsServices, placeOf: (
   ];
 }
 
-export function readRoutes(path: string, services: ItemsServices, placeOf: (exchange: Exchange) => Place): Route[] {
-  const urls = new Remembered<ParsedUrl>();
+export function readRoutes(path: string, services: ItemsServices, placeOf: (exchange: Exchange) => ItemPath): Route[] {
+  const urls = new ParseCache<ParsedUrl>();
   const read: Handler = (exchange) => readItems(exchange, services, urls, placeOf(exchange));
   return [
     { method: 'GET', path, handle: read },

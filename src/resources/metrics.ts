@@ -6,16 +6,16 @@ import { isMainThread } from 'node:worker_threads';
 import { AggregatorRegistry, collectDefaultMetrics, Registry } from 'prom-client';
 import { type Identities, onlyAdministrator } from '../access/identity.js';
 import type { Config } from '../config.js';
-import type { Database } from '../execute/database.js';
-import type { Reads } from '../execute/reads.js';
-import type { Writes } from '../execute/writes.js';
+import type { Reads } from '../engine/reads.js';
+import type { Writes } from '../engine/writes.js';
 import { packageVersion } from '../files.js';
 import type { Exchange } from '../http/exchange.js';
 import type { Reply } from '../http/reply.js';
+import { DURATIONS, type RouteStats } from '../http/route-stats.js';
 import type { Route, Router } from '../http/router.js';
-import { DURATIONS, type Traffic } from '../http/traffic.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Event } from '../observe.js';
+import type { Database } from '../postgres/database.js';
 
 export interface MetricsServices {
   readonly config: Config;
@@ -58,7 +58,7 @@ export function metricsRoutes(services: MetricsServices, gather: Gather): Route[
 export async function collect(services: MetricsServices): Promise<Metric[]> {
   const counted = [
     ...requestMetrics(services.router().traffic, services.config.METRICS_BY_ROUTE),
-    ...cohortMetrics(services.reads),
+    ...batchMetrics(services.reads),
     ...databaseMetrics(services),
     ...sourceMetrics(services),
     ...structureMetrics(services),
@@ -113,7 +113,7 @@ export function observeProcess(): Registry {
 const MOST_COUNTED = 200;
 
 /** What has the same labels is added up where the threads are put together. */
-function requestMetrics(traffic: readonly Traffic[], byRoute: boolean): Metric[] {
+function requestMetrics(traffic: readonly RouteStats[], byRoute: boolean): Metric[] {
   const name = 'lateral_request_duration_seconds';
   const kinds = traffic
     .flatMap(({ method, path, answers }) =>
@@ -136,11 +136,11 @@ function requestMetrics(traffic: readonly Traffic[], byRoute: boolean): Metric[]
 
 const SIZES: readonly number[] = [1, 2, 4, 8, 16, 32, 64];
 
-function cohortMetrics({ cohorts }: Reads): Metric[] {
-  const name = 'lateral_cohort_size';
+function batchMetrics({ batcher }: Reads): Metric[] {
+  const name = 'lateral_read_batch_size';
   const buckets = new Float64Array(SIZES.length + 1);
   let members = 0;
-  for (const [size, statements] of cohorts.sizes.entries()) {
+  for (const [size, statements] of batcher.sizes.entries()) {
     const found = SIZES.findIndex((bound) => size <= bound);
     const bucket = found < 0 ? SIZES.length : found;
     buckets[bucket] = (buckets[bucket] as number) + statements;
@@ -149,18 +149,18 @@ function cohortMetrics({ cohorts }: Reads): Metric[] {
   const help = 'Reads that one statement carried.';
   return [
     { name, help, type: 'histogram', aggregator: 'sum', values: histogramValues(name, SIZES, buckets, members, {}) },
-    counter('lateral_cohorts_parted_total', 'Cohorts whose members were sent again, each alone.', cohorts.parted),
+    counter('lateral_read_batch_splits_total', 'Batches whose reads were sent again individually.', batcher.splits),
   ];
 }
 
 function databaseMetrics({ database, reads }: MetricsServices): Metric[] {
-  const { cohorts } = reads;
+  const { batcher } = reads;
   const { pools } = database;
   const of = (state: 'most' | 'busy' | 'idle' | 'waiting'): Value[] =>
     Object.entries(pools).map(([pool, states]) => ({ labels: { pool }, value: states[state] }));
   const sent = {
-    read: cohorts.sizes[1] ?? 0,
-    cohort: cohorts.sizes.subarray(2).reduce((sum, statements) => sum + statements, 0),
+    read: batcher.sizes[1] ?? 0,
+    batch: batcher.sizes.subarray(2).reduce((sum, statements) => sum + statements, 0),
     own: database.own.sent,
     write: database.sessions.sent,
     stream: database.streams.sent,

@@ -4,14 +4,14 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { PUBLIC } from '../access/identity.js';
-import type { Post } from '../access/mail.js';
+import type { Mailer } from '../access/mailer.js';
 import { verifyPassword } from '../access/passwords.js';
 import type { Policies } from '../access/policies.js';
 import { digestToken, type Tokens } from '../access/tokens.js';
+import type { Logins, RegistrationSettings } from '../accounts/logins.js';
 import type { Config } from '../config.js';
+import type { Writes } from '../engine/writes.js';
 import { forbidden, invalidPayload, ServiceError } from '../errors.js';
-import type { Logins, RegistrationSettings } from '../execute/logins.js';
-import type { Writes } from '../execute/writes.js';
 import type { Exchange } from '../http/exchange.js';
 import type { Limit } from '../http/limiter.js';
 import { noContent, type Reply } from '../http/reply.js';
@@ -28,7 +28,7 @@ export interface RegistrationServices {
   readonly policies: Policies;
   readonly writes: Writes;
   readonly registrationLimit: Limit;
-  readonly post: Post;
+  readonly mailer: Mailer;
   readonly publicUrl: () => string;
   readonly observe: Observer;
 }
@@ -159,7 +159,7 @@ async function replace(
 async function sendLink(
   { email: address, password }: NewAccount,
   page: (token: string) => string,
-  { logins, tokens, post }: RegistrationServices,
+  { logins, tokens, mailer: post }: RegistrationServices,
 ): Promise<void> {
   const account = await logins.find(address);
   if (account?.status !== 'unverified' || account.password === null) return;

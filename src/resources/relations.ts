@@ -1,12 +1,12 @@
 /** /relations: which fields lead to other collections, by a foreign key or by what the metadata says. */
 import { forbidden, forbiddenCollection } from '../errors.js';
-import type { Structure } from '../execute/structure.js';
 import type { Exchange } from '../http/exchange.js';
 import { noContent, type Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
 import { describeRelations, type RelationObject } from '../mirror/describe.js';
 import type { Model } from '../mirror/model.js';
-import { type Operation, parseRelation, parseRelationChange } from '../request/structure.js';
+import type { SchemaChanges } from '../schema/change.js';
+import { type Operation, parseRelation, parseRelationChange } from '../schema/parse.js';
 import { answer, changing, reading, type StructureServices } from './structure.js';
 
 export function relationsRoutes(services: StructureServices): Route[] {
@@ -30,20 +30,20 @@ function list({ parameters: [collection = ''] }: Exchange, model: Model): Reply 
 }
 
 function read({ parameters: [collection = '', field = ''] }: Exchange, model: Model): Reply {
-  return answer(describe(model, collection, field));
+  return answer(relationObject(model, collection, field));
 }
 
-async function create(exchange: Exchange, structure: Structure): Promise<Reply> {
+async function create(exchange: Exchange, structure: SchemaChanges): Promise<Reply> {
   return carryOut({ kind: 'create-relation', ...parseRelation(await exchange.json()) }, structure);
 }
 
-async function update(exchange: Exchange, structure: Structure): Promise<Reply> {
+async function update(exchange: Exchange, structure: SchemaChanges): Promise<Reply> {
   const [collection = '', field = ''] = exchange.parameters;
   const change = parseRelationChange(await exchange.json(), { collection, field });
   return carryOut({ kind: 'update-relation', ...change }, structure);
 }
 
-async function remove(exchange: Exchange, structure: Structure): Promise<Reply> {
+async function remove(exchange: Exchange, structure: SchemaChanges): Promise<Reply> {
   const [collection = '', field = ''] = exchange.parameters;
   await structure.change((draft) => draft.apply({ kind: 'delete-relation', collection, field }));
   return noContent;
@@ -51,17 +51,17 @@ async function remove(exchange: Exchange, structure: Structure): Promise<Reply> 
 
 async function carryOut(
   operation: Extract<Operation, { kind: 'create-relation' | 'update-relation' }>,
-  structure: Structure,
+  structure: SchemaChanges,
 ): Promise<Reply> {
   return answer(
     await structure.change(async (draft) => {
       await draft.apply(operation);
-      return describe(await draft.model(), operation.collection, operation.field);
+      return relationObject(await draft.model(), operation.collection, operation.field);
     }),
   );
 }
 
-function describe(model: Model, collection: string, field: string): RelationObject {
+function relationObject(model: Model, collection: string, field: string): RelationObject {
   const relation = describeRelations(model).find((each) => each.collection === collection && each.field === field);
   if (!relation) throw forbidden();
   return relation;

@@ -3,21 +3,21 @@ import { build } from 'fast-json-stringify';
 import { type Identities, onlyAdministrator } from '../access/identity.js';
 import type { Config } from '../config.js';
 import { invalidPayload, invalidQuery, unsupportedMediaType } from '../errors.js';
-import { applyDifference, compareSnapshot, takeSnapshot } from '../execute/snapshots.js';
-import type { Structure } from '../execute/structure.js';
 import { openBody } from '../http/body.js';
 import type { Exchange } from '../http/exchange.js';
 import { jsonText, noContent, type Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
-import { readDifference } from '../request/difference.js';
-import { parseDocumentText, readSnapshot, selectCollections } from '../request/snapshot.js';
+import type { SchemaChanges } from '../schema/change.js';
+import { readDifference } from '../schema/parse-difference.js';
+import { parseDocumentText, readSnapshot, selectCollections } from '../schema/parse-snapshot.js';
+import { applyDifference, compareSnapshot, takeSnapshot } from '../schema/snapshots.js';
 import { writeYaml } from '../yaml.js';
 import { openUpload } from './upload.js';
 
 export interface SchemaServices {
   readonly config: Config;
   readonly identities: Identities;
-  readonly structure: Structure;
+  readonly structure: SchemaChanges;
 }
 
 export function schemaRoutes(services: SchemaServices): Route[] {

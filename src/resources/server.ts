@@ -3,12 +3,12 @@ import { build } from 'fast-json-stringify';
 import type { Identities, Identity } from '../access/identity.js';
 import type { Config } from '../config.js';
 import { forbidden, ServiceError } from '../errors.js';
-import type { Database } from '../execute/database.js';
-import { type Health, PATIENCE, type Readiness, within } from '../execute/health.js';
 import { packageVersion } from '../files.js';
 import type { Exchange } from '../http/exchange.js';
 import { jsonText, type Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
+import type { Database } from '../postgres/database.js';
+import { type Health, PATIENCE, type Readiness, within } from '../postgres/health.js';
 
 export interface ServerServices {
   readonly config: Config;

@@ -6,7 +6,7 @@ import { sightOf } from '../access/sight.js';
 import { forbidden, routeNotFound } from '../errors.js';
 import type { Operations } from '../graphql/operations.js';
 import { describeSchema } from '../graphql/schema.js';
-import type { RootScope } from '../graphql/sight.js';
+import type { RootScope } from '../graphql/schema-access.js';
 import type { Exchange } from '../http/exchange.js';
 import { jsonText, type Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';

@@ -3,22 +3,22 @@ import { build } from 'fast-json-stringify';
 import { type Identities, onlyAdministrator } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
 import { forbidden } from '../errors.js';
-import type { Structure } from '../execute/structure.js';
 import type { Exchange } from '../http/exchange.js';
 import { jsonText, type Reply } from '../http/reply.js';
 import type { Handler } from '../http/router.js';
 import type { Model } from '../mirror/model.js';
+import type { SchemaChanges } from '../schema/change.js';
 
 export interface StructureServices {
   readonly identities: Identities;
   readonly policies: Policies;
-  readonly structure: Structure;
+  readonly structure: SchemaChanges;
 }
 
 /** The structure changes by the hands of administrators alone. */
 export function changing(
   services: StructureServices,
-  change: (exchange: Exchange, structure: Structure) => Promise<Reply>,
+  change: (exchange: Exchange, structure: SchemaChanges) => Promise<Reply>,
 ): Handler {
   return async (exchange) => {
     onlyAdministrator(await services.identities.identify(exchange));

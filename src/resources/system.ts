@@ -1,10 +1,10 @@
 /** Users, roles, policies and the like: tables of the service itself, read and written like any other collection. */
 import type { Exchange } from '../http/exchange.js';
 import type { Route } from '../http/router.js';
-import { Remembered } from '../request/remembered.js';
+import { ParseCache } from '../request/parse-cache.js';
 import { type ParsedUrl, readItems } from './item-reads.js';
 import { updateItems } from './item-writes.js';
-import { type ItemsServices, type Place, readRoutes, resourceRoutes } from './items.js';
+import { type ItemPath, type ItemsServices, readRoutes, resourceRoutes } from './items.js';
 
 const WRITABLE = ['users', 'roles', 'policies', 'access', 'permissions'];
 const READABLE = ['activity', 'revisions'];
@@ -17,15 +17,15 @@ export function systemRoutes(services: ItemsServices): Route[] {
   ];
 }
 
-function placeIn(name: string): (exchange: Exchange) => Place {
+function placeIn(name: string): (exchange: Exchange) => ItemPath {
   const collection = `service_${name}`;
   return ({ parameters: [key = null] }) => ({ collection, key });
 }
 
 /** One item, without a key. */
 function settingsRoutes(services: ItemsServices): Route[] {
-  const urls = new Remembered<ParsedUrl>();
-  const place: Place = { collection: 'service_settings', key: null };
+  const urls = new ParseCache<ParsedUrl>();
+  const place: ItemPath = { collection: 'service_settings', key: null };
   return [
     { method: 'GET', path: '/settings', handle: (exchange) => readItems(exchange, services, urls, place) },
     { method: 'PATCH', path: '/settings', handle: (exchange) => updateItems(exchange, services, place) },

@@ -4,8 +4,8 @@ import { build } from 'fast-json-stringify';
 import { type Identity, onlyAdministrator } from '../access/identity.js';
 import type { Config } from '../config.js';
 import { parseJson } from '../digits.js';
+import { ImportFailure, importRows } from '../engine/import.js';
 import { invalidPayload, invalidQuery } from '../errors.js';
-import { ImportFailure, importRows } from '../execute/import.js';
 import { openBody } from '../http/body.js';
 import type { Exchange } from '../http/exchange.js';
 import { jsonText, type Reply } from '../http/reply.js';
@@ -82,11 +82,11 @@ async function importItems(exchange: Exchange, services: UtilsServices): Promise
     return jsonText(importedBody({ data: { imported: count } }));
   } catch (error) {
     if (!(error instanceof ImportFailure)) throw error;
-    return jsonText(failureBody({ errors: error.errors.map(describe) }), 400);
+    return jsonText(failureBody({ errors: error.errors.map(describeRowError) }), 400);
   }
 }
 
-function describe({ row, error }: ImportFailure['errors'][number]): unknown {
+function describeRowError({ row, error }: ImportFailure['errors'][number]): unknown {
   const extensions = { ...error.extensions, code: error.code, rows: [row] };
   return { message: `Row ${row}: ${error.message}`, extensions };
 }

@@ -14,7 +14,7 @@ export function complaintAbout(text: string, columns: readonly string[]): string
 }
 
 /** What a text given as a default means: itself, an expression to be vetted, or neither of them safely. */
-export type Reading =
+export type ExpressionKind =
   | { readonly kind: 'words'; readonly text: string }
   | { readonly kind: 'expression' }
   | { readonly kind: 'ambiguous' };
@@ -23,7 +23,7 @@ export type Reading =
  * A text in quotes is a constant; one that calls a function is an expression; one that would do anything if somebody put
  * it into a statement, bare or between quotes, is nobody's honest default. All others stand for themselves.
  */
-export function readText(text: string): Reading {
+export function readText(text: string): ExpressionKind {
   const quoted = [parse(`select '${text}'`), parse(`select ('${text}')`)];
   const bare = parse(`select ${text}`);
   if (quoted.some((parsed) => parsed !== null && (parsed.length > 1 || acts(parsed)))) return AMBIGUOUS;
@@ -41,7 +41,7 @@ export function readText(text: string): Reading {
   return { kind: 'words', text };
 }
 
-const AMBIGUOUS: Reading = { kind: 'ambiguous' };
+const AMBIGUOUS: ExpressionKind = { kind: 'ambiguous' };
 
 type Node = Readonly<Record<string, unknown>>;
 

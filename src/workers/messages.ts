@@ -5,11 +5,11 @@
  */
 import type { Config } from '../config.js';
 import { type ErrorCode, ServiceError, StartError } from '../errors.js';
-import type { Checks } from '../execute/health.js';
 import type { Attempt, AttemptOutcome } from '../http/backoff.js';
 import type { Event } from '../observe.js';
+import type { Checks } from '../postgres/health.js';
 import type { Metric } from '../resources/metrics.js';
-import type { News } from '../serving.js';
+import type { Broadcast } from '../worker-app.js';
 import type { CentralNews, StructureNews } from './threads.js';
 
 /** What a worker begins with. */
@@ -43,7 +43,7 @@ export type FromWorker =
   /** News with this number were taken. */
   | { readonly kind: 'taken'; readonly number: number }
   | { readonly kind: 'reported'; readonly number: number; readonly report: Reports[keyof Reports] }
-  | { readonly kind: 'question'; readonly number: number; readonly question: Question }
+  | { readonly kind: 'question'; readonly number: number; readonly question: WorkerRequest }
   | { readonly kind: 'event'; readonly event: Event };
 
 /** What a worker can be asked about itself. */
@@ -53,10 +53,10 @@ export interface Reports {
 }
 
 /** What only the main thread can do. Most have no other answer than that it was done, or failed. */
-export type Question =
+export type WorkerRequest =
   | { readonly kind: 'adopt'; readonly text: string; readonly digest: string }
   | { readonly kind: 'refresh'; readonly certain: boolean }
-  | { readonly kind: 'tell'; readonly news: News }
+  | { readonly kind: 'tell'; readonly news: Broadcast }
   | { readonly kind: 'access-changed' }
   /** Answered with the metrics of all threads. */
   | { readonly kind: 'gather' }

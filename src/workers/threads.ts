@@ -3,13 +3,13 @@
  * only once; threads are told what has changed, and what one of them changes is in force in all before it is answered.
  */
 import type { Config } from '../config.js';
-import type { Database } from '../execute/database.js';
-import type { Health } from '../execute/health.js';
 import type { Limits } from '../http/limiter.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Event } from '../observe.js';
+import type { Database } from '../postgres/database.js';
+import type { Health } from '../postgres/health.js';
 import type { Gather } from '../resources/metrics.js';
-import type { News } from '../serving.js';
+import type { Broadcast } from '../worker-app.js';
 
 /** The structure as the mirror has it, as JSON, and the version of its model. */
 export interface StructureNews {
@@ -18,7 +18,7 @@ export interface StructureNews {
   readonly version: number;
 }
 
-export type CentralNews = News | StructureNews;
+export type CentralNews = Broadcast | StructureNews;
 
 export interface Centre {
   readonly database: Database;

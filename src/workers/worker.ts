@@ -4,15 +4,15 @@ import { Policies } from '../access/policies.js';
 import { type HttpServer, listen } from '../http/app.js';
 import { remoteLimits } from '../http/limiter.js';
 import { FollowingMirror } from '../mirror/follow.js';
-import { createCore, createServing, openDatabase } from '../serving.js';
 import { loadGrammar } from '../sql/grammar.js';
-import { Link } from './link.js';
+import { createCore, createServing, openDatabase } from '../worker-app.js';
+import { MainChannel } from './main-channel.js';
 import { type Assignment, failureOf } from './messages.js';
 
 async function work(assignment: Assignment): Promise<void> {
   const { config, databaseUrl, system, secret, structure, policies: held, closed } = assignment;
   if (!parentPort) throw new Error('this file is the program of a worker thread');
-  const link = new Link(parentPort);
+  const link = new MainChannel(parentPort);
   let http: HttpServer | null = null;
   let url = '';
   const die = (error: unknown): void => {
@@ -33,7 +33,7 @@ async function work(assignment: Assignment): Promise<void> {
   const shared = {
     secret,
     limits,
-    tell: link.tell.bind(link),
+    tell: link.broadcast.bind(link),
     accessChanged: () => link.accessChanged(),
     url: () => url,
     events: new Map(),

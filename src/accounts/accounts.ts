@@ -1,0 +1,62 @@
+/** Users as the database knows them: who holds a token, and the first administrator. */
+import { readFileSync } from 'node:fs';
+import type { Account, LookupKey } from '../access/identity.js';
+import { hashPassword } from '../access/passwords.js';
+import { digestToken } from '../access/tokens.js';
+import { packagePath } from '../files.js';
+import { isTermination } from '../postgres/conflicts.js';
+import type { Database } from '../postgres/database.js';
+
+const IDENTITY = readFileSync(packagePath('sql', 'identity.sql'), 'utf8');
+const ADMINISTRATOR = readFileSync(packagePath('sql', 'administrator.sql'), 'utf8');
+
+export async function findAccount(database: Database, holder: LookupKey): Promise<Account | null> {
+  const find = (): Promise<Account[]> => database.rows<Account>(IDENTITY, parametersOf(holder));
+  // As with other reads: a connection that an administrator has ended is no reason to turn somebody away.
+  const [row] = await find().catch((error: unknown) => (isTermination(error) ? find() : Promise.reject(error)));
+  return row ?? null;
+}
+
+function parametersOf(holder: LookupKey): (string | null)[] {
+  switch (holder.kind) {
+    case 'public':
+      return [null, null, null];
+    case 'token':
+      return [holder.digest, null, null];
+    case 'user':
+      return [null, holder.user, holder.session];
+  }
+}
+
+/** Calls back with each session that has ended; where some were missed, whoever asks for changes of access is told. */
+export function listenForSessions(database: Database, ended: (session: string) => void): Promise<() => Promise<void>> {
+  const suffix = ` ${database.system}`;
+  return database.listener.listen('service_sessions', {
+    heard: (payload) => {
+      if (payload.endsWith(suffix)) ended(payload.slice(0, -suffix.length));
+    },
+    missed: () => {},
+    stale: () => {},
+  });
+}
+
+export interface Credentials {
+  readonly email: string;
+  readonly password: string;
+  readonly token: string;
+}
+
+/** Answers whether the account was made: false where users exist already. */
+export async function createAdministrator(database: Database, credentials: Credentials): Promise<boolean> {
+  const [{ found } = { found: true }] = await database.rows<{ found: boolean }>(
+    'select exists (select from service_users) as found',
+  );
+  if (found) return false;
+  const hash = await hashPassword(credentials.password);
+  const made = await database.transaction(async (session) => {
+    // Instances that start together must not both see an empty table.
+    await session.query(database.qualified('lock table service_users in share row exclusive mode'));
+    return session.query(database.qualified(ADMINISTRATOR), [credentials.email, hash, digestToken(credentials.token)]);
+  });
+  return made.length > 0;
+}

@@ -1,0 +1,187 @@
+/**
+ * What a change of users, roles and policies must not do: leave nobody who may do everything, or let somebody who may not do
+ * everything make others who may, or come in as one of them. That is seen only after the change, so these writes have a look
+ * before and one after it, in their transaction and one at a time.
+ */
+import { readFileSync } from 'node:fs';
+import { addressTest } from '../access/addresses.js';
+import type { Identity } from '../access/identity.js';
+import { readPolicy } from '../access/passwords.js';
+import { isObject } from '../digits.js';
+import { failedValidation, forbidden, invalidPayload, unprocessable } from '../errors.js';
+import { packagePath } from '../files.js';
+import type { Model } from '../mirror/model.js';
+import type { Payload } from '../plan/payload.js';
+import { planRule, readFilter, readValidation } from '../plan/rules.js';
+import type { PlannedWrite } from '../plan/write.js';
+import type { Database } from '../postgres/database.js';
+import type { Session } from '../postgres/sessions.js';
+import { REGISTRATION } from './logins.js';
+
+const ADDRESS = /^[^\s@]+@[^\s@]+$/;
+
+const ADMINISTRATORS = readFileSync(packagePath('sql', 'administrators.sql'), 'utf8');
+const CREDENTIALS = readFileSync(packagePath('sql', 'credentials.sql'), 'utf8');
+
+const TABLES: ReadonlySet<string> = new Set([
+  'service_users',
+  'service_roles',
+  'service_policies',
+  'service_access',
+  'service_permissions',
+  'service_settings',
+]);
+
+/** Whether rows of the collection say who may do what, or how they come in. */
+export function decidesAccess(collection: string): boolean {
+  return TABLES.has(collection);
+}
+
+export function concernsAccess({ plan }: PlannedWrite): boolean {
+  return [...plan.nodes, ...plan.releases].some(({ collection }) => decidesAccess(collection.name));
+}
+
+export async function keepAdministrators<Result>(
+  database: Database,
+  session: Session,
+  caller: Identity,
+  work: () => Promise<Result>,
+): Promise<Result> {
+  // Who changes their own password stays in: the trigger that ends their sessions spares this one.
+  await session.query(
+    "select pg_advisory_xact_lock(hashtextextended('lateral administrators', 0)), set_config('service.session', $1, true)",
+    [caller.session ?? ''],
+    { prepare: true },
+  );
+  const ask = async (text: string, ...parameters: string[]): Promise<unknown> =>
+    JSON.parse(String(await session.cell(database.qualified(text), parameters)));
+  const before = await administrators(ask);
+  const known = caller.administrator ? {} : await credentialsOf(before, ask);
+  const result = await work();
+  const after = await administrators(ask);
+  if (before.some(({ active }) => active) && !after.some(({ active }) => active))
+    throw unprocessable('Cannot remove the last admin user from the system');
+  if (caller.administrator) return result;
+  const isNew = (one: Administrator): boolean =>
+    !before.some(({ user, addresses }) => user === one.user && addresses === one.addresses);
+  if (after.some(isNew)) throw forbidden();
+  // Also of those who are none any more. One who was deleted has none to come in with.
+  const credentials = Object.entries(await credentialsOf(before, ask));
+  if (credentials.some(([user, digest]) => digest !== known[user])) throw forbidden();
+  return result;
+}
+
+/** A role with every right is given to nobody who registers: such a setting would only let nobody register. */
+export async function checkRegistration({ plan }: PlannedWrite, database: Database, session: Session): Promise<void> {
+  const names = plan.nodes.flatMap(({ collection, columns }) =>
+    collection.name === 'service_settings' ? columns.map(({ field }) => field.name) : [],
+  );
+  if (!names.includes('public_registration_role')) return;
+  const [settings] = await session.query(database.qualified(REGISTRATION));
+  if (settings?.unlimited)
+    throw invalidPayload('"public_registration_role" has admin access, which nobody gets by registering');
+}
+
+/** One for each user and each list of addresses; the user is null for the public. */
+interface Administrator {
+  readonly user: string | null;
+  readonly addresses: string | null;
+  readonly active: boolean;
+}
+
+/** A statement of our own that answers with a document. */
+type Ask = (text: string, ...parameters: string[]) => Promise<unknown>;
+
+async function administrators(ask: Ask): Promise<Administrator[]> {
+  return (await ask(ADMINISTRATORS)) as Administrator[];
+}
+
+async function credentialsOf(holders: readonly Administrator[], ask: Ask): Promise<Record<string, string>> {
+  const users = holders.flatMap(({ user }) => user ?? []);
+  return (await ask(CREDENTIALS, JSON.stringify(users))) as Record<string, string>;
+}
+
+/** What users, roles, policies and settings have to be beyond what their columns say. */
+export function checkAccess(planned: PlannedWrite): void {
+  checkRules(planned, planned.model);
+  checkAddresses(planned);
+  checkEmails(planned);
+  checkSettings(planned, planned.model);
+}
+
+/** A rule that cannot be read, or speaks of what is not there, would allow nothing, and nobody would be told why. */
+function checkRules({ plan, input }: PlannedWrite, model: Model): void {
+  plan.nodes.forEach((node, position) => {
+    if (node.collection.name !== 'service_permissions') return;
+    for (const row of input.nodes[position] ?? []) {
+      const cells = Object.fromEntries(node.columns.map(({ field }, index) => [field.name, row[`c${index}`]]));
+      checkRule(cells, model);
+    }
+  });
+}
+
+/** What a change leaves out is not looked at. */
+function checkRule({ permissions, validation, presets, ...rest }: Payload, model: Model): void {
+  const name = rest.collection;
+  const collection = typeof name === 'string' ? model.collections.get(name) : undefined;
+  if (typeof name === 'string' && !collection && !model.folders.has(name))
+    throw invalidPayload(`Collection "${name}" doesn't exist`);
+  const [where, valid] = [readFilter(permissions), readValidation(validation)];
+  if (where === undefined) throw invalidPayload('"permissions" is not a filter');
+  if (valid === undefined) throw invalidPayload('"validation" is not a filter');
+  if (presets !== undefined && presets !== null && !isObject(presets))
+    throw invalidPayload('"presets" has to be an object');
+  if (!collection) return;
+  for (const [name, filter] of Object.entries({ permissions: where, validation: valid })) {
+    if (!planRule(filter, collection, model))
+      throw invalidPayload(`"${name}" does not fit the fields of "${collection.name}"`);
+  }
+  const stranger = Object.keys(presets ?? {}).find((name) => !collection.fields.has(name));
+  if (stranger !== undefined) throw invalidPayload(`"presets": "${stranger}" is not a field of "${collection.name}"`);
+}
+
+/** Users are reached and told apart by their addresses. */
+function checkEmails({ plan, input }: PlannedWrite): void {
+  plan.nodes.forEach(({ collection, columns }, position) => {
+    if (collection.name !== 'service_users') return;
+    const index = columns.findIndex(({ field }) => field.name === 'email');
+    if (index < 0) return;
+    for (const row of input.nodes[position] ?? []) {
+      const value = row[`c${index}`];
+      // One row may leave out what another says.
+      if (value === undefined || (typeof value === 'string' && ADDRESS.test(value))) continue;
+      throw failedValidation({ collection: collection.name, name: 'email' }, 'email', 'email');
+    }
+  });
+}
+
+/** An address that cannot be read would match nobody, and nobody would be told why. */
+function checkAddresses({ plan, input }: PlannedWrite): void {
+  plan.nodes.forEach(({ collection, columns }, position) => {
+    if (collection.name !== 'service_policies') return;
+    const index = columns.findIndex(({ field }) => field.name === 'ip_access');
+    for (const row of input.nodes[position] ?? []) {
+      addressTest(String(row[`c${index}`] ?? ''), (entry) => {
+        throw invalidPayload(`"ip_access" holds ${JSON.stringify(entry)}, which is no address, network or range`);
+      });
+    }
+  });
+}
+
+/** A pattern that cannot be read would let no password pass, and such a filter nobody register. */
+function checkSettings({ plan, input }: PlannedWrite, model: Model): void {
+  const users = model.collections.get('service_users');
+  plan.nodes.forEach(({ collection, columns }, position) => {
+    if (collection.name !== 'service_settings') return;
+    const index = columns.findIndex(({ field }) => field.name === 'auth_password_policy');
+    const filterIndex = columns.findIndex(({ field }) => field.name === 'public_registration_email_filter');
+    for (const row of input.nodes[position] ?? []) {
+      const filter = readValidation(row[`c${filterIndex}`]);
+      if (filter === undefined || (users && !planRule(filter, users, model)))
+        throw invalidPayload('"public_registration_email_filter" is not a filter of users');
+      const pattern = row[`c${index}`];
+      if (readPolicy(typeof pattern === 'string' ? pattern : null) === undefined)
+        throw invalidPayload('"auth_password_policy" is not a regular expression');
+    }
+  });
+}

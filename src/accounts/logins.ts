@@ -1,0 +1,288 @@
+/** What logging in writes: attempts, sessions, passwords and second factors. Each step is one statement. */
+import { readFileSync } from 'node:fs';
+import { CLI_IDENTITY } from '../access/identity.js';
+import { ServiceError } from '../errors.js';
+import { packagePath } from '../files.js';
+import type { Database } from '../postgres/database.js';
+import { keepAdministrators } from './administrators.js';
+
+const ACCOUNT = statement('account');
+const FAIL = statement('fail');
+const BEGIN = statement('begin');
+const REFRESH = statement('refresh');
+const RENEW = statement('renew');
+export const REGISTRATION = statement('registration');
+
+/** What a login has to know of a user. */
+export interface LoginAccount {
+  readonly id: string;
+  readonly email: string;
+  readonly password: string | null;
+  readonly tfa_secret: string | null;
+  readonly status: string;
+  /** Too many attempts were refused a moment ago. */
+  readonly locked: boolean;
+}
+
+export interface RegistrationSettings {
+  readonly open: boolean;
+  /** Whether a new user has to open a link in a mail first. */
+  readonly verify: boolean;
+  readonly role: string | null;
+  /** Whether that role has every right: nobody gets it by registering. */
+  readonly unlimited: boolean;
+  /** What an address has to meet. */
+  readonly filter: unknown;
+}
+
+export type SessionKind = 'refresh' | 'session';
+
+/** Where a session is used from. */
+export interface Client {
+  readonly ip: string;
+  readonly userAgent: string;
+  readonly origin: string;
+}
+
+export interface NewSession {
+  readonly user: string;
+  readonly kind: SessionKind;
+  readonly digest: string;
+  readonly family: string;
+  /** Milliseconds. */
+  readonly lifetime: number;
+  readonly otpStep: number | null;
+  readonly client: Client;
+}
+
+/** Word of what was written, for whoever remembers who may do what; what was asked for is answered after that. */
+export interface LoginNews {
+  usersChanged(): Promise<void>;
+  sessionsEnded(digests: readonly string[]): Promise<void>;
+}
+
+export class Logins {
+  readonly #database: Database;
+  readonly #news: LoginNews;
+  /** Milliseconds that a session which has ended is kept, to know it when it comes back. */
+  readonly #kept: number;
+
+  constructor(database: Database, kept: number, news: LoginNews) {
+    this.#database = database;
+    this.#kept = kept;
+    this.#news = news;
+  }
+
+  async find(email: string): Promise<LoginAccount | null> {
+    const [row] = await this.#database.rows<LoginAccount>(ACCOUNT, [email]);
+    return row ?? null;
+  }
+
+  async get(user: string): Promise<LoginAccount | null> {
+    const [row] = await this.#database.rows<LoginAccount>(
+      'select id, email, password, tfa_secret, status, false as locked from service_users where id = $1::uuid',
+      [user],
+    );
+    return row ?? null;
+  }
+
+  async fail(email: string): Promise<void> {
+    const [failed] = await this.#database.rows<{ user: string; excessive: boolean | null }>(FAIL, [email]);
+    if (failed?.excessive) await this.#suspend(failed.user);
+  }
+
+  /** The last administrator only has to wait (see account.sql): else anybody could lock everybody out. */
+  async #suspend(user: string): Promise<void> {
+    const suspend = this.#database.qualified(
+      "update service_users set status = 'suspended' where id = $1::uuid and status = 'active'",
+    );
+    try {
+      await this.#database.transaction((session) =>
+        keepAdministrators(
+          this.#database,
+          session,
+          CLI_IDENTITY,
+          async () => void (await session.query(suspend, [user])),
+        ),
+      );
+      await this.#news.usersChanged();
+    } catch (error) {
+      if (!(error instanceof ServiceError && error.code === 'UNPROCESSABLE_CONTENT')) throw error;
+    }
+  }
+
+  /** False where the one-time password was used before, or the user has been suspended meanwhile. */
+  async begin({ user, kind, digest, family, lifetime, otpStep, client }: NewSession): Promise<boolean> {
+    const step = otpStep === null ? null : String(otpStep);
+    const parameters = [
+      user,
+      step,
+      digest,
+      kind,
+      family,
+      String(lifetime),
+      ...clientColumns(client),
+      String(this.#kept),
+    ];
+    return (await this.#database.rows(BEGIN, parameters)).length > 0;
+  }
+
+  /** The user of the refresh token that was exchanged; null where it was no good. */
+  async refresh(
+    old: { readonly digest: string; readonly family: string },
+    digest: string,
+    lifetime: number,
+    client: Client,
+  ): Promise<string | null> {
+    const parameters = [old.digest, old.family, digest, String(lifetime), ...clientColumns(client)];
+    const [row] = await this.#database.rows<{ user: string }>(REFRESH, parameters);
+    return row?.user ?? null;
+  }
+
+  /** The session that follows the given one, which is not always the offered one: see renew.sql. */
+  async renew(
+    old: string,
+    offered: string,
+    times: { readonly lifetime: number; readonly grace: number },
+    client: Client,
+  ): Promise<{ readonly user: string; readonly token: string } | null> {
+    const parameters = [old, offered, String(times.lifetime), String(times.grace), ...clientColumns(client)];
+    const [row] = await this.#database.rows<{ user: string; token: string }>(RENEW, parameters);
+    // It ends earlier now.
+    if (row) await this.#news.sessionsEnded([old]);
+    return row ?? null;
+  }
+
+  /** Ends a session, with all that came from the same login. */
+  async end(digest: string): Promise<void> {
+    const ended = await this.#database.rows<{ token: string; kind: SessionKind }>(
+      `delete from service_sessions
+       where family in (select family from service_sessions where token = $1::text) returning token, kind`,
+      [digest],
+    );
+    // Nobody remembers refresh tokens.
+    const sessions = ended.filter(({ kind }) => kind === 'session');
+    if (sessions.length > 0) await this.#news.sessionsEnded(sessions.map(({ token }) => token));
+  }
+
+  /** Whether the password was set: `mark` is the digest of the one it replaces. */
+  async resetPassword(email: string, mark: string, hash: string): Promise<boolean> {
+    const rows = await this.#database.rows(
+      `update service_users set password = $3::text
+       where lower(email) = lower($1::text) and status = 'active'
+         and encode(sha256(convert_to(coalesce(password, ''), 'utf8')), 'hex') = $2::text
+       returning id`,
+      [email, mark, hash],
+    );
+    return this.#changed(rows);
+  }
+
+  async passwordPolicy(): Promise<string | null> {
+    const [row] = await this.#database.rows<{ auth_password_policy: string | null }>(
+      'select auth_password_policy from service_settings',
+    );
+    return row?.auth_password_policy ?? null;
+  }
+
+  async setSecondFactor(user: string, secret: string | null): Promise<boolean> {
+    const rows = await this.#database.rows(
+      'update service_users set tfa_secret = $2::text where id = $1::uuid returning id',
+      [user, secret],
+    );
+    return this.#changed(rows);
+  }
+
+  /** Whether the one-time password of this step had not been used before. */
+  async useStep(user: string, step: number): Promise<boolean> {
+    const rows = await this.#database.rows(
+      `insert into service_logins as login ("user", otp_step) values ($1::uuid, $2::bigint)
+       on conflict ("user") do update set otp_step = excluded.otp_step
+       where login.otp_step is null or login.otp_step < excluded.otp_step
+       returning "user"`,
+      [user, String(step)],
+    );
+    return rows.length > 0;
+  }
+
+  /** Makes users who have yet to choose a password; answers those who are invited now, made before or not. */
+  async invite(emails: readonly string[], role: string | null): Promise<{ id: string; email: string }[]> {
+    const list = JSON.stringify(emails);
+    return this.#database.rows<{ id: string; email: string }>(
+      `with wanted as (
+         select distinct on (lower(email)) email from json_array_elements_text($1::json) email
+       ), made as (
+         insert into service_users (email, role, status) select email, $2::uuid, 'invited' from wanted
+         on conflict ((lower(email))) do nothing
+         returning id, email
+       )
+       select id, email from made
+       union all
+       select holder.id, holder.email from service_users holder
+       join wanted on lower(holder.email) = lower(wanted.email) where holder.status = 'invited'`,
+      [list, role],
+    );
+  }
+
+  async acceptInvite(email: string, user: string, hash: string): Promise<boolean> {
+    const rows = await this.#database.rows(
+      `update service_users set password = $3::text, status = 'active'
+       where id = $2::uuid and lower(email) = lower($1::text) and status = 'invited' returning id`,
+      [email, user, hash],
+    );
+    return this.#changed(rows);
+  }
+
+  /** The settings that registration goes by; null where it is off. */
+  async registration(): Promise<RegistrationSettings | null> {
+    const [row] = await this.#database.rows<RegistrationSettings>(REGISTRATION);
+    return row?.open ? row : null;
+  }
+
+  /** Whether the address is verified now, or was before: `mark` is the digest of the password that was registered. */
+  async verifyAddress(email: string, mark: string): Promise<boolean> {
+    const rows = await this.#database.rows<{ changed: boolean }>(
+      `with registered as (
+         select id, status from service_users
+         where lower(email) = lower($1::text) and encode(sha256(convert_to(password, 'utf8')), 'hex') = $2::text
+         for update
+       ), verified as (
+         update service_users set status = 'active'
+         where id in (select id from registered where status = 'unverified') returning id
+       )
+       select true as changed from verified
+       union all
+       select false from registered where status = 'active'`,
+      [email, mark],
+    );
+    if (rows.some(({ changed }) => changed)) await this.#news.usersChanged();
+    return rows.length > 0;
+  }
+
+  /** The page of the project, where one is set. */
+  async projectUrl(): Promise<string | null> {
+    const [row] = await this.#database.rows<{ project_url: string | null }>('select project_url from service_settings');
+    return row?.project_url ?? null;
+  }
+
+  /** Whether a user was changed. */
+  async #changed(rows: readonly unknown[]): Promise<boolean> {
+    if (rows.length > 0) await this.#news.usersChanged();
+    return rows.length > 0;
+  }
+}
+
+/** Sessions of those who never came back; `kept` as above. */
+export async function forgetSessions(database: Database, kept: number): Promise<void> {
+  await database.rows("delete from service_sessions where expires < now() - $1::float8 * interval '1 millisecond'", [
+    String(kept),
+  ]);
+}
+
+/** What a client says of itself may be anything, of any length. */
+function clientColumns({ ip, userAgent, origin }: Client): (string | null)[] {
+  return [ip || null, userAgent.slice(0, 1_000) || null, origin.slice(0, 255) || null];
+}
+
+function statement(name: string): string {
+  return readFileSync(packagePath('sql', 'auth', `${name}.sql`), 'utf8');
+}

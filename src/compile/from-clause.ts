@@ -1,0 +1,168 @@
+/**
+ * Where the values of a row come from: its table, and the rows that to-one relations lead to. Those are joined when they are
+ * first needed, once per path; the joins keep rows without a counterpart and never multiply rows.
+ *
+ * Queries read tables through a source alone, so what a caller may not see is left out here, for all of them: rows by
+ * `from` and by the joins, values by `column`.
+ */
+import type { Collection, Field } from '../mirror/model.js';
+import { isMasked, maskOf, restrictionOf } from '../plan/access.js';
+import type { Condition, ToManyJoin, ToOneJoin } from '../plan/plan.js';
+import { alias, type Fragment, identifier, join, literal, nothing, sql } from '../sql/fragment.js';
+import { compileCondition } from './condition.js';
+import { isKeyText, isReferred } from './reference.js';
+
+/** Numbers the aliases of one statement. */
+export class Scope {
+  #last = 0;
+
+  next(): number {
+    return ++this.#last;
+  }
+}
+
+/** Rows that are not those of a table: how their values are found. */
+export interface Derived {
+  /** Whether a masked field may be seen, where that was found out before. */
+  readonly flag?: (field: Field) => Fragment | null;
+  /** The value of a field. */
+  readonly value?: (field: Field) => Fragment;
+}
+
+export class FromClause {
+  readonly alias: Fragment;
+  readonly scope: Scope;
+  readonly collection: Collection;
+  readonly #derived: Derived;
+  readonly #joined = new Map<string, Fragment>();
+  /** The rows at hand as they are, by their aliases: all rules about a row share what they join. */
+  readonly #whole = new Map<Fragment, FromClause>();
+  /** Shared by the sources of the rows that are joined. */
+  #joins: Fragment[] = [];
+
+  constructor(name: Fragment, scope: Scope, collection: Collection, derived: Derived = {}) {
+    this.alias = name;
+    this.scope = scope;
+    this.collection = collection;
+    this.#derived = derived;
+  }
+
+  /** The value, null where the caller may not see it. */
+  column(through: readonly ToOneJoin[], field: Field): Fragment {
+    const value = this.raw(through, field);
+    const mask = this.mask(through, field);
+    return mask ? sql`case when ${mask} then ${value} end` : value;
+  }
+
+  /** The value for the statement's own use: keys that tie rows together, and orders that nobody sees. */
+  raw(through: readonly ToOneJoin[], field: Field): Fragment {
+    if (through.length === 0 && this.#derived.value) return this.#derived.value(field);
+    return sql`${this.at(through)}.${columnName(field)}`;
+  }
+
+  /** What must hold for the field to be seen; null where it always may. */
+  mask(through: readonly ToOneJoin[], field: Field): Fragment | null {
+    const collection = through.at(-1)?.target ?? this.collection;
+    if (!isMasked(collection, field)) return null;
+    const known = through.length === 0 ? this.#derived.flag?.(field) : null;
+    return known ?? this.#holds(maskOf(collection, field), this.at(through), collection);
+  }
+
+  /** The alias of the row at the end of the steps. */
+  at(through: readonly ToOneJoin[]): Fragment {
+    let key = '';
+    let current = this.alias;
+    through.forEach((step, position) => {
+      const restricted = restrictionOf(step.target) ? '!' : '';
+      key += `${JSON.stringify(step.field.name)}:${JSON.stringify(step.target.name)}${restricted}/`;
+      const known = this.#joined.get(key);
+      const next = known ?? alias(`t${this.scope.next()}`);
+      if (!known) {
+        const before = through.slice(0, position);
+        const named = step.kind === 'any' ? this.raw(before, step.collectionField) : nothing;
+        const target = sql`${next}.${columnName(step.key)}`;
+        const same = isReferred(step, target, this.column(before, step.field), named);
+        this.#joins.push(relatedRow(step, next, same, this.scope));
+        this.#joined.set(key, next);
+      }
+      current = next;
+    });
+    return current;
+  }
+
+  /** Joins something that is not a relation. */
+  join(fragment: Fragment): void {
+    this.#joins.push(fragment);
+  }
+
+  /** Behind `from`: the rows of the table that may be seen and meet the conditions. */
+  from(...conditions: readonly (Fragment | null | undefined)[]): Fragment {
+    const met = [this.#seen(), ...conditions].filter((each) => each !== null && each !== undefined);
+    const where = met.length > 0 ? sql` where ${join(met, sql` and `)}` : nothing;
+    return sql`${tableName(this.collection)} ${this.alias}${this.joins()}${where}`;
+  }
+
+  /** To be read after everything that may need a join was compiled. */
+  joins(): Fragment {
+    return join(this.#joins, nothing);
+  }
+
+  /** What a rule says of the row as it is. */
+  holds(rule: Condition): Fragment | null {
+    return this.#holds(rule, this.alias, this.collection);
+  }
+
+  #seen(): Fragment | null {
+    const restriction = restrictionOf(this.collection);
+    return restriction ? this.#holds(restriction.rows, this.alias, restriction.whole) : null;
+  }
+
+  /** A rule speaks of the whole collection, whatever the caller may see of it. */
+  #holds(rule: Condition, row: Fragment, collection: Collection): Fragment | null {
+    const known = this.#whole.get(row);
+    const source = known ?? new FromClause(row, this.scope, restrictionOf(collection)?.whole ?? collection);
+    if (!known) {
+      source.#joins = this.#joins;
+      this.#whole.set(row, source);
+    }
+    return compileCondition(rule, source);
+  }
+}
+
+/** The row that a step leads to; joins of its own rule stay inside of the join. */
+function relatedRow(step: ToOneJoin, name: Fragment, same: Fragment, scope: Scope): Fragment {
+  const table = sql`${tableName(step.target)} ${name}`;
+  const restriction = restrictionOf(step.target);
+  if (!restriction) return sql` left join ${table} on ${same}`;
+  const source = new FromClause(name, scope, restriction.whole);
+  const seen = compileCondition(restriction.rows, source);
+  const condition = seen ? sql`${same} and ${seen}` : same;
+  const joins = source.joins();
+  return joins.parts.length === 0
+    ? sql` left join ${table} on ${condition}`
+    : sql` left join (${table}${joins}) on ${condition}`;
+}
+
+/** What makes a row of the hop's collection refer to the row whose key is given. */
+export function refersTo(hop: ToManyJoin, child: FromClause, key: Fragment): Fragment {
+  // Who names the column has to be allowed to see it; an alias field that lists rows is a permission of its own.
+  const held = hop.via ? child.raw([], hop.field) : child.column([], hop.field);
+  if (!hop.named) return sql`${held} = ${key}`;
+  const same = isKeyText(hop.origin.primaryKey, key, sql`${held}::text`);
+  return sql`${same} and ${child.alias}.${columnName(hop.named.field)} = ${literal(hop.named.collection)}`;
+}
+
+export function tableName(collection: Collection): Fragment {
+  return identifier(collection.schema, collection.table);
+}
+
+export function columnName(field: Field): Fragment {
+  if (!field.column) throw new Error(`the field "${field.name}" of "${field.collection}" has no column`);
+  return identifier(field.column.name);
+}
+
+/** The type below domains: what parameters are cast to, so that an index on the column can serve them. */
+export function typeName(field: Field): Fragment {
+  if (!field.column) throw new Error(`the field "${field.name}" of "${field.collection}" has no column`);
+  return identifier(field.column.base_schema, field.column.base_type);
+}

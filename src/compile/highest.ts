@@ -1,9 +1,0 @@
-/** The highest key of a collection, as a text: null for one without items. */
-import type { Collection } from '../mirror/model.js';
-import { sql } from '../sql/fragment.js';
-import { type Statement, statement } from '../sql/statement.js';
-import { columnName, tableName } from './source.js';
-
-export function compileHighest(collection: Collection): Statement {
-  return statement(sql`select max(${columnName(collection.primaryKey)})::text from ${tableName(collection)}`);
-}

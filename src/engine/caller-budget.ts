@@ -1,0 +1,100 @@
+/**
+ * What callers may cost the event loop. A request of a known shape costs next to nothing; a new shape has to be planned, compiled
+ * and checked, a new document parsed and validated, while everybody else waits. Each caller has a share of the loop for that and
+ * may save up some of it; whoever has used it up is refused until time has passed.
+ */
+import { LRUCache } from 'lru-cache';
+import { callerName } from '../access/identity.js';
+import { requestsExceeded } from '../errors.js';
+import { inTurn } from '../time-slices.js';
+
+/** Who pays. */
+export interface BilledCaller {
+  readonly caller: { readonly user: string | null; readonly administrator: boolean };
+  readonly from: { readonly address: string };
+}
+
+/** For a write: who writes, from where. */
+export function billWriter({ caller, author }: WrittenBy): BilledCaller {
+  return { caller, from: { address: author.ip ?? '' } };
+}
+
+interface WrittenBy {
+  readonly caller: BilledCaller['caller'];
+  readonly author: { readonly ip: string | null };
+}
+
+export interface CallerBudgetLimits {
+  /** Percent of the loop; 0 for no limit. */
+  readonly share: number;
+  /** Milliseconds that may be saved up. */
+  readonly burst: number;
+}
+
+interface Budget {
+  /** Milliseconds; below zero for a debt. */
+  left: number;
+  at: number;
+}
+
+/** Callers that are remembered. */
+const MOST = 10_000;
+
+/** Characters of a shape or a document from which on it has to wait for its turn. */
+const LARGE = 2_000;
+
+export class CallerBudgets {
+  readonly #limits: CallerBudgetLimits;
+  readonly #accounts = new LRUCache<string, Budget>({ max: MOST });
+
+  constructor(limits: CallerBudgetLimits) {
+    this.#limits = limits;
+  }
+
+  /** Does the work and counts its time; null pays nothing. */
+  run<Result>(payer: BilledCaller | null, work: () => Result): Result {
+    const account = payer && this.#accountOf(payer);
+    if (!account) return work();
+    const start = performance.now();
+    this.#refill(account, start);
+    if (account.left <= 0)
+      throw requestsExceeded({ option: 'CALLER_LOOP_SHARE', limit: this.#limits.share }, this.#wait(account));
+    const used = process.cpuUsage();
+    try {
+      return work();
+    } finally {
+      // On a busy machine the loop is not running all of the time; beside other threads the process uses more than the loop does.
+      const { user, system } = process.cpuUsage(used);
+      const cost = Math.min(performance.now() - start, (user + system) / 1_000);
+      account.left = Math.max(account.left - cost, -this.#limits.burst);
+    }
+  }
+
+  /** The same in turn, where the work is large; at once where it is not. */
+  inTurn<Result>(payer: BilledCaller | null, size: number, work: () => Result): Result | Promise<Result> {
+    return size < LARGE ? this.run(payer, work) : inTurn(() => this.run(payer, work));
+  }
+
+  #accountOf({ caller, from }: BilledCaller): Budget | null {
+    const { share, burst } = this.#limits;
+    if (caller.administrator || share === 0) return null;
+    const name = callerName(caller, from);
+    const known = this.#accounts.get(name);
+    if (known) return known;
+    const account: Budget = { left: burst, at: performance.now() };
+    this.#accounts.set(name, account);
+    return account;
+  }
+
+  #refill(account: Budget, now: number): void {
+    const { share, burst } = this.#limits;
+    account.left = Math.min(burst, account.left + ((now - account.at) * share) / 100);
+    account.at = now;
+  }
+
+  /** Milliseconds until a small part is there again. */
+  #wait({ left }: Budget): number {
+    const { share, burst } = this.#limits;
+    return ((burst / 10 - left) * 100) / share;
+  }
+}

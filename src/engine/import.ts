@@ -1,0 +1,142 @@
+/**
+ * Imports: rows are written in batches, each one chain, all in one transaction. A batch that fails is undone and its rows
+ * are tried one by one, only to learn which of them are wrong: then nothing of the file is kept.
+ */
+import { fromWrite, ServiceError, serviceUnavailable, staleness } from '../errors.js';
+import type { Collection } from '../mirror/model.js';
+import { readCells } from '../plan/file-cell.js';
+import { Conflict } from '../postgres/conflicts.js';
+import type { Session } from '../postgres/sessions.js';
+import type { ImportFormat } from '../request/import.js';
+import type { Input } from '../request/query.js';
+import { catchUp } from './sequences.js';
+import type { Writes } from './writes.js';
+
+/** Rows of a batch, and about how many characters they hold: one document carries all of them. */
+const BATCH = 500;
+const BATCH_SIZE = 1_048_576;
+
+export interface RowError {
+  readonly row: number;
+  readonly error: ServiceError;
+}
+
+/** Rows that could not be written, with their numbers. */
+export class ImportFailure extends Error {
+  readonly errors: readonly RowError[];
+
+  constructor(errors: readonly RowError[]) {
+    super('rows could not be imported');
+    this.errors = errors;
+  }
+}
+
+export interface ImportOptions {
+  readonly collection: string;
+  readonly rows: AsyncIterable<Input>;
+  readonly format: ImportFormat;
+  readonly maxErrors: number;
+  readonly progress?: (rows: number) => void;
+}
+
+/** Answers how many rows were written. */
+export async function importRows(
+  writes: Writes,
+  options: ImportOptions,
+  context: Parameters<Writes['session']>[1],
+): Promise<number> {
+  return writes.session(options.collection, context, async ({ session, collection, write }) => {
+    const errors: RowError[] = [];
+    let count = 0;
+    let skipped = 0;
+    const writing: WriteSession = {
+      session,
+      collection,
+      write: async (rows) => {
+        const left = await write(rows);
+        skipped += left;
+        return left;
+      },
+    };
+    let batch: Input[] = [];
+    let size = 0;
+    const flush = async (): Promise<void> => {
+      if (batch.length === 0) return;
+      const first = count - batch.length + 1;
+      const rows = batch;
+      batch = [];
+      size = 0;
+      const failed = await tryRows(writing, rows);
+      if (failed) await findErrors(writing, rows, first, errors, options.maxErrors);
+      options.progress?.(count);
+    };
+    for await (const row of options.rows) {
+      batch.push(options.format === 'csv' ? readCells(collection, row) : row);
+      count++;
+      size += sizeOf(row);
+      if (batch.length === BATCH || size > BATCH_SIZE) await flush();
+      if (errors.length >= options.maxErrors) break;
+    }
+    await flush();
+    if (errors.length > 0) throw new ImportFailure(errors);
+    return count - skipped;
+  });
+}
+
+/** Texts are all that can be large; what lies deeper is counted as its parts. */
+function sizeOf(value: unknown): number {
+  if (typeof value === 'string') return value.length;
+  if (value === null || typeof value !== 'object') return 8;
+  let size = 0;
+  for (const each of Object.values(value)) size += sizeOf(each);
+  return size;
+}
+
+/** A connection inside a transaction, and how rows are written through it. */
+export interface WriteSession {
+  readonly session: Session;
+  readonly collection: Collection;
+  /** Answers how many of them a trigger left out. */
+  readonly write: (rows: readonly Input[]) => Promise<number>;
+}
+
+async function tryRows(
+  writing: WriteSession,
+  rows: readonly Input[],
+  before: Conflict | null = null,
+): Promise<unknown> {
+  const { session, write } = writing;
+  await session.query('savepoint batch');
+  try {
+    await write(rows);
+    await session.query('release savepoint batch');
+    return null;
+  } catch (error) {
+    await session.query('rollback to savepoint batch');
+    if (!(error instanceof Conflict)) return error;
+    if (error.isSame(before)) return error.cause;
+    if (before) return serviceUnavailable('database', 'Others write the same items: nothing was imported');
+    await catchUp(error.collection, session);
+    return tryRows(writing, rows, error);
+  }
+}
+
+async function findErrors(
+  writing: WriteSession,
+  rows: readonly Input[],
+  first: number,
+  errors: RowError[],
+  most: number,
+): Promise<void> {
+  for (const [position, row] of rows.entries()) {
+    if (errors.length >= most) return;
+    const failure = await tryRows(writing, [row]);
+    if (failure === null) continue;
+    if (staleness(failure) === 'certain')
+      throw serviceUnavailable('database', 'Its structure changed during the import: nothing was imported');
+    const error = fromWrite(failure);
+    // Only what is wrong with the row itself is reported as such.
+    if (!(error instanceof ServiceError) || error.status >= 500 || error.code === 'REQUESTS_EXCEEDED') throw error;
+    errors.push({ row: first + position, error });
+  }
+}

@@ -1,0 +1,141 @@
+/**
+ * Passwords are matched against the settings and hashed before a connection is taken: both take their time by design. A write
+ * that is planned only inside its transaction has its payload prepared before; what is left then, as the presets of a policy, is
+ * done where it is found.
+ */
+import { assertPassword, hashPassword } from '../access/passwords.js';
+import { isObject } from '../digits.js';
+import type { Collection, Field, Model } from '../mirror/model.js';
+import { CONCEALED, Secret } from '../plan/column-value.js';
+import { Guard } from '../plan/guard.js';
+import type { Payload, WritePlanContext } from '../plan/payload.js';
+import type { PlannedWrite, WriteNode } from '../plan/write.js';
+
+/** Answers the rows of a statement of our own. */
+export type Ask = (text: string) => Promise<readonly Readonly<Record<string, unknown>>[]>;
+
+interface Found {
+  readonly secret: Secret;
+  readonly collection: string;
+}
+
+/** Those of a plan that nobody has prepared yet. */
+export async function settleSecrets({ plan, input }: PlannedWrite, ask: Ask): Promise<void> {
+  const found: Found[] = [];
+  plan.nodes.forEach((node, position) => {
+    for (const name of secretNames(node))
+      for (const row of input.nodes[position] ?? []) {
+        const secret = row[name];
+        if (secret instanceof Secret && secret.hash === null) found.push({ secret, collection: node.collection.name });
+      }
+  });
+  await settle(found, ask);
+}
+
+/** The rows of a plan with hashes in place of secrets. */
+export function hashedNodes({ plan, input }: PlannedWrite): PlannedWrite['input']['nodes'] {
+  return input.nodes.map((rows, position) => {
+    const names = secretNames(plan.nodes[position] as WriteNode);
+    return names.length === 0 ? rows : rows.map((row) => hashedRow(row, names));
+  });
+}
+
+function hashedRow(row: Payload, names: readonly string[]): Payload {
+  const hashed: Record<string, unknown> = { ...row };
+  for (const name of names) {
+    const value = row[name];
+    if (!(value instanceof Secret)) continue;
+    if (value.hash === null) throw new Error('a secret is hashed before it is written');
+    hashed[name] = value.hash;
+  }
+  return hashed;
+}
+
+function secretNames({ columns }: WriteNode): string[] {
+  return columns.flatMap(({ field }, index) => (field.special.includes('hash') ? [`c${index}`] : []));
+}
+
+/** The payloads with their secrets prepared, as far as the caller may write them; the rest is for the plan to refuse. */
+export async function preparePayloads<Data extends Payload>(
+  collection: Collection,
+  payloads: readonly Data[],
+  context: WritePlanContext,
+  ask: Ask,
+): Promise<readonly Data[]> {
+  const walker = new Walker(context);
+  const prepared = payloads.map((payload) => walker.walk(collection, payload, 0) as Data);
+  if (walker.found.length > (context.maxRows ?? Number.POSITIVE_INFINITY)) return payloads;
+  await settle(walker.found, ask);
+  return prepared;
+}
+
+/** New passwords of users have to meet the settings. */
+async function settle(found: readonly Found[], ask: Ask): Promise<void> {
+  if (found.length === 0) return;
+  const passwords = found.filter(({ collection }) => collection === 'service_users');
+  if (passwords.length > 0) {
+    const [row] = await ask('select auth_password_policy as policy from service_settings limit 1');
+    const policy = typeof row?.policy === 'string' ? row.policy : null;
+    await assertPassword(policy, ...passwords.map(({ secret }) => secret.text));
+  }
+  const secrets = [...new Set(found.map(({ secret }) => secret))];
+  await Promise.all(
+    secrets.map(async (secret) => {
+      secret.hash = await hashPassword(secret.text);
+    }),
+  );
+}
+
+/** Levels of items inside items: deeper ones are refused by the plan. */
+const MAX_DEPTH = 1_000;
+
+class Walker {
+  readonly found: Found[] = [];
+  readonly #model: Model;
+  readonly #guard: Guard | null;
+
+  constructor({ model, access }: WritePlanContext) {
+    this.#model = model;
+    this.#guard = access && new Guard(access, model);
+  }
+
+  /** A copy where something was found. */
+  walk(collection: Collection | undefined, payload: Payload, depth: number): Payload {
+    if (!collection || depth > MAX_DEPTH) return payload;
+    const before = this.found.length;
+    const changed: Record<string, unknown> = {};
+    for (const [name, value] of Object.entries(payload)) {
+      const field = collection.fields.get(name);
+      if (!field) continue;
+      if (field.relation) changed[name] = this.#related(field, payload, value, depth + 1);
+      else if (this.#isNew(collection, field, value)) changed[name] = this.#secret(collection, value);
+    }
+    return this.found.length === before ? payload : { ...payload, ...changed };
+  }
+
+  #secret({ name }: Collection, text: string): Secret {
+    const secret = new Secret(text);
+    this.found.push({ secret, collection: name });
+    return secret;
+  }
+
+  #isNew(collection: Collection, field: Field, value: unknown): value is string {
+    if (!field.special.includes('hash') || typeof value !== 'string' || value === '' || value === CONCEALED)
+      return false;
+    const may = (action: 'create' | 'update'): boolean => this.#guard?.covers(action, collection, [field.name]) ?? true;
+    return may('create') || may('update');
+  }
+
+  #related({ relation }: Field, payload: Payload, value: unknown, depth: number): unknown {
+    const walk = (name: unknown, entry: unknown): unknown =>
+      isObject(entry) ? this.walk(this.#model.collections.get(String(name)), entry, depth) : entry;
+    if (relation?.kind === 'many-to-one') return walk(relation.oneCollection, value);
+    if (relation?.kind === 'many-to-any') return walk(payload[relation.collectionField], value);
+    if (relation?.kind !== 'one-to-many') return value;
+    const each = (list: unknown): unknown =>
+      Array.isArray(list) ? list.map((entry) => walk(relation.manyCollection, entry)) : list;
+    if (!isObject(value)) return each(value);
+    const lists = Object.entries(value).map(([name, list]) => [name, name === 'delete' ? list : each(list)]);
+    return Object.fromEntries(lists);
+  }
+}

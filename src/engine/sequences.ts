@@ -1,0 +1,46 @@
+/** Keys that a payload supplies where a sequence makes them too: the sequence must not come upon them later. */
+import { compileHighest } from '../compile/max-key.js';
+import type { Collection } from '../mirror/model.js';
+import type { PlannedWrite } from '../plan/write.js';
+import type { Session } from '../postgres/sessions.js';
+
+const AHEAD = `
+  select setval($1::regclass, $2::int8)
+  from (select pg_advisory_xact_lock($1::regclass::oid::int8)) as locked, pg_catalog.pg_sequence
+  where seqrelid = $1::regclass and seqincrement > 0 and $2::int8 < seqmax
+    and $2::int8 > coalesce(pg_sequence_last_value($1::regclass), 0)`;
+
+/** A sequence that keys were supplied past is put ahead of them, once it is certain that they were written. */
+export async function aheadOf(
+  planned: PlannedWrite,
+  made: readonly (string | null)[],
+  session: Session,
+): Promise<void> {
+  for (const position of supplied(planned)) {
+    const sequence = planned.plan.nodes[position]?.collection.primaryKey.column?.sequence;
+    const highest = made[position];
+    if (sequence && highest) await session.query(AHEAD, [sequence, highest], { prepare: true });
+  }
+}
+
+/** A sequence that was left behind the keys of its table, as by a load without it, is put ahead of them. */
+export async function catchUp(collection: Collection, session: Session): Promise<void> {
+  const { sequence } = collection.primaryKey.column ?? {};
+  if (!sequence) return;
+  const { text } = compileHighest(collection);
+  const highest = await session.cell(text, [], false);
+  if (highest) await session.query(AHEAD, [sequence, highest.toString()], { prepare: true });
+}
+
+export function suppliesKeys(planned: PlannedWrite): boolean {
+  return supplied(planned).length > 0;
+}
+
+/** The lists of new rows that bring keys which a sequence could make too. */
+function supplied({ plan, input }: PlannedWrite): number[] {
+  return [...plan.nodes.keys()].filter((position) => {
+    const { verb, collection } = plan.nodes[position] as (typeof plan.nodes)[number];
+    if (verb === 'update' || !collection.primaryKey.column?.sequence) return false;
+    return input.nodes[position]?.some((row) => row.k !== undefined) ?? false;
+  });
+}

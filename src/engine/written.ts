@@ -1,0 +1,70 @@
+/** Around the statement of a write: what it waits for before it, names for its errors after it. */
+import { failedValidation, invalidPayload, type Naming } from '../errors.js';
+import type { Collection, Field, Model } from '../mirror/model.js';
+import type { PlannedWrite } from '../plan/write.js';
+import { asConflict } from '../postgres/conflicts.js';
+import type { Session } from '../postgres/sessions.js';
+import type { Input } from '../request/query.js';
+import { type Key, readKey } from '../request/write.js';
+
+/** Names that errors of the database leave out, where there is just one they can mean. */
+export function namesOf(model: Model): Naming {
+  const only = (fields: readonly Field[]): Field | null => (fields.length === 1 ? (fields[0] as Field) : null);
+  return {
+    collection: (schema, table) => {
+      const isMeant = (each: Collection): boolean => each.table === table && each.schema === schema;
+      return [...model.collections.values()].find(isMeant)?.name ?? table;
+    },
+    referrer: (collection, one) => {
+      const fields = [...(model.collections.get(collection)?.fields.values() ?? [])];
+      const isReferrer = ({ relation }: Field): boolean =>
+        relation?.kind === 'many-to-one' && relation.oneCollection === one;
+      return only(fields.filter(isReferrer))?.name ?? null;
+    },
+    holder: (type) => {
+      const fields = [...model.collections.values()].flatMap((collection) => [...collection.fields.values()]);
+      return only(fields.filter((field) => field.column?.data_type === type));
+    },
+  };
+}
+
+/** Of the collection that is written, with those nested in its own. */
+export function rowsOf({ plan, input }: PlannedWrite): number {
+  const counts = plan.nodes.map(({ collection }, position) =>
+    collection === plan.collection ? (input.nodes[position]?.length ?? 0) : 0,
+  );
+  return counts.reduce((sum, count) => sum + count, 0);
+}
+
+/** What the failure of a write's statement means: another request came first, or a value does not pass. */
+export function failureOf(error: unknown, planned: PlannedWrite): unknown {
+  return asConflict(error, planned) ?? fromValidation(error, planned);
+}
+
+/** A validation that failed says its place in the plan and the number of the row. */
+function fromValidation(error: unknown, { plan, paths }: PlannedWrite): unknown {
+  if (!(error instanceof Error && 'code' in error && error.code === 'LT400')) return error;
+  const [position = 0, index = 0, row = 0] = error.message.split(' ').map(Number);
+  const node = plan.nodes[position];
+  const validation = node?.validations[index];
+  if (!node || !validation) return error;
+  const path = [paths[position]?.[row], validation.field].filter((each) => each).join('.');
+  const field = { collection: node.collection.name, name: validation.field };
+  return failedValidation(field, validation.type, path, validation.message);
+}
+
+/** One at a time: a statement of its own, so that the next one sees what the one before has done. */
+export async function lock(collection: Collection, session: Session): Promise<void> {
+  const name = `${collection.schema}.${collection.table}`;
+  await session.query("select pg_advisory_xact_lock(hashtextextended('lateral ' || $1::text, 0))", [name], {
+    prepare: true,
+  });
+}
+
+export function eachChange(collection: Collection, items: readonly Input[]): { key: Key; data: Input }[] {
+  return items.map((data) => {
+    const key = readKey(data[collection.primaryKey.name]);
+    if (key === null) throw invalidPayload('Item in update misses primary key');
+    return { key, data };
+  });
+}

@@ -1,0 +1,85 @@
+/**
+ * What a field of the schema stands for in the model. The types carry it in their extensions, so that reading a document
+ * never has to guess from a name.
+ */
+import type { GraphQLField, GraphQLInputField, GraphQLInputObjectType, GraphQLObjectType } from 'graphql';
+import type { AggregateFunction, Call, Representation } from '../request/ast.js';
+import type { Codec } from '../sql/codec.js';
+
+/** Fields of object types. */
+export type FieldBinding =
+  | { readonly kind: 'value'; readonly field: string; readonly as: Representation }
+  | { readonly kind: 'related'; readonly field: string }
+  /** An object of functions of one field. */
+  | { readonly kind: 'functions'; readonly field: string }
+  | { readonly kind: 'function'; readonly call: Exclude<Call['kind'], 'json'> }
+  | { readonly kind: 'json' }
+  | { readonly kind: 'groups' }
+  | { readonly kind: 'rows' }
+  | { readonly kind: 'aggregates'; readonly function: AggregateFunction }
+  | { readonly kind: 'aggregate'; readonly field: string };
+
+/** Keys of filters that are written otherwise in the request AST. */
+export type FilterMeaning =
+  /** `item__headings` is `item:headings`. */
+  | { readonly kind: 'key'; readonly key: string }
+  /** `date_func: {year: ...}` is `year(date): ...`. */
+  | { readonly kind: 'functions'; readonly field: string };
+
+/** Root fields. */
+export type RootMeaning =
+  | { readonly kind: 'list' | 'singleton' | 'aggregated'; readonly collection: string }
+  | { readonly kind: 'item'; readonly collection: string; readonly codec: Codec }
+  | {
+      readonly kind: 'create' | 'update' | 'delete' | 'batch';
+      readonly collection: string;
+      readonly many: boolean;
+      /** Whether what was written may be read back. */
+      readonly readable: boolean;
+    }
+  | { readonly kind: 'update-singleton'; readonly collection: string; readonly readable: boolean }
+  /** A REST route carries it out. */
+  | { readonly kind: 'service'; readonly name: string; readonly once: boolean }
+  /** The caller's account, and the roles it has. */
+  | { readonly kind: 'me' | 'my-roles' }
+  | { readonly kind: 'update-me'; readonly readable: boolean }
+  | { readonly kind: 'empty' };
+
+const KEY = 'lateral';
+
+type Extended = { readonly extensions: Readonly<Record<string, unknown>> };
+
+/** Without a prototype: graphql-js would copy the object otherwise, once per field. */
+export function extend(meaning: FieldBinding | FilterMeaning | RootMeaning): Record<string, unknown> {
+  const extensions: Record<string, unknown> = Object.create(null);
+  extensions[KEY] = meaning;
+  return extensions;
+}
+
+export function meaningOf(field: GraphQLField<unknown, unknown>): FieldBinding {
+  return (field as Extended).extensions[KEY] as FieldBinding;
+}
+
+export function rootMeaningOf(field: GraphQLField<unknown, unknown>): RootMeaning {
+  return (field as Extended).extensions[KEY] as RootMeaning;
+}
+
+export function filterMeaningOf(field: GraphQLInputField): FilterMeaning | undefined {
+  return (field as Extended).extensions[KEY] as FilterMeaning | undefined;
+}
+
+/** The collection that a type shows. */
+export function collectionOfType(type: GraphQLObjectType): string {
+  return type.extensions[KEY] as string;
+}
+
+export function typeExtensions(collection: string): Record<string, unknown> {
+  return { [KEY]: collection };
+}
+
+/** Of an input type of related items: whether its entries may be `create`, `update` and `delete` instead. */
+export function isStaged(type: GraphQLInputObjectType): boolean {
+  return type.extensions[KEY] === 'staged';
+}
+
+export const STAGED: Record<string, unknown> = { [KEY]: 'staged' };

@@ -1,0 +1,62 @@
+/** The database as the mirror and the policies see it: one statement that describes each, and word of its changes. */
+import { hash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import type { PolicySource } from '../access/policy-watch.js';
+import { packagePath } from '../files.js';
+import type { StructureDocument } from '../mirror/document.js';
+import type { CatalogSource, CatalogVersion } from '../mirror/watch.js';
+import type { Database } from './database.js';
+import type { Session } from './sessions.js';
+import { systemTables } from './system-tables.js';
+
+const INTROSPECT = readFileSync(packagePath('sql', 'introspect.sql'), 'utf8');
+const FINGERPRINT = readFileSync(packagePath('sql', 'fingerprint.sql'), 'utf8');
+
+const POLICIES = readFileSync(packagePath('sql', 'policies.sql'), 'utf8');
+
+export function policiesOf(database: Database): PolicySource {
+  return {
+    load: async () => String(await database.cell(POLICIES, [])),
+    listen: (changed) => listen(database, 'service_policies', changed),
+  };
+}
+
+export function sourceOf(database: Database): CatalogSource {
+  return {
+    schemas: database,
+    load: () => database.catalog.use((session) => loadStructure(session, database)),
+    listen: (changed) => listen(database, 'service_model', changed),
+    fingerprint: async () => {
+      const [row] = await database.rows<{ fingerprint: string | null }>(FINGERPRINT, [
+        database.schema,
+        database.system,
+      ]);
+      return row?.fingerprint ?? null;
+    },
+  };
+}
+
+/** The structure as the connection sees it. */
+export async function loadStructure(session: Session, database: Database): Promise<CatalogVersion> {
+  const parameters = [database.schema, database.system, JSON.stringify([...systemTables()])];
+  const bytes = await session.cell(database.qualified(INTROSPECT), parameters);
+  if (!bytes) throw new Error('the catalog statement gave no row');
+  const text = bytes.toString();
+  return { text, document: JSON.parse(text) as StructureDocument, digest: hash('sha1', bytes, 'base64url') };
+}
+
+/** Calls back on each notification for our schemas, where some may have been missed, and with `stale` while none arrive. */
+export function listen(
+  database: Database,
+  channel: string,
+  changed: () => void,
+  stale = changed,
+): Promise<() => Promise<void>> {
+  return database.listener.listen(channel, {
+    heard: (schema) => {
+      if (schema === database.schema || schema === database.system) changed();
+    },
+    missed: changed,
+    stale,
+  });
+}

@@ -1,0 +1,368 @@
+/**
+ * A connection, its state and its time limits: whatever is sent here is answered, if only by the word that the connection was
+ * lost. Rows are handed on while they arrive: no promise, no object and no memory per row. The driver opens it (it knows hosts,
+ * passwords and settings); from then on the bytes are ours, because what the driver costs per statement and per byte bounds
+ * what the service can do (bench/profile.md), and because it leaves statements unanswered when a connection breaks.
+ */
+import type { Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { closed, isFatal, isOutdated, isTaken, mixedUp, unanswered } from './connection-errors.js';
+import { COMPLETE, DESCRIBED, ERROR, FAILED, IDLE, KEY, NOTIFIED, PARSED, READY, ROW } from './connection-messages.js';
+import type { Client, ConnectionOptions } from './connection-options.js';
+import { MessageReader } from './message-reader.js';
+import { readError, readNotification, SYNC, TERMINATE, writeClosings, writeStatement, writeText } from './messages.js';
+import { Opening } from './open-connection.js';
+import { PreparedStatements } from './prepared-statements.js';
+import { type Receiver, stopStatement } from './socket.js';
+import { PROBE_LIMIT, TRUSTED, type Watched } from './watchdog.js';
+import { MAX_BORROWED_BYTES, type SentQueries, skippableQuery, type WireQuery } from './wire-query.js';
+
+export type WireState = 'closed' | 'opening' | 'idle' | 'busy';
+
+export class Connection implements Receiver, Watched {
+  readonly #options: ConnectionOptions;
+  readonly #openings: Opening;
+  #client: Client | null = null;
+  #socket: Socket | null = null;
+  #ready = false;
+  #ended = false;
+  #opening: Promise<void> | null = null;
+  readonly #waiting: (readonly WireQuery[])[] = [];
+  readonly #sent: SentQueries[] = [];
+  readonly #prepared: PreparedStatements;
+  #error: Error | null = null;
+  readonly #reader = new MessageReader((message, start, end, owned) => this.#handle(message, start, end, owned), {
+    admit: (type, length) => this.#admit(type, length),
+    release: (length) => this.#options.room.release(length),
+  });
+  /** What the server wants to hear from whoever asks it to stop a statement. */
+  #key: Buffer | null = null;
+  #stopping = false;
+  /** Whether a transaction is open, or has failed, as the server said last. */
+  #status = IDLE;
+  /** Whether it is to be asked for a sign of life before it is used. */
+  #doubtful = false;
+  /** What the last look has found: how many were answered, which was on its way, and since when. */
+  #answered = 0;
+  #seen = 0;
+  #seenFirst: SentQueries | undefined;
+  #seenPosition = 0;
+  #since = 0;
+
+  constructor(options: ConnectionOptions) {
+    this.#options = options;
+    this.#openings = new Opening(options);
+    this.#prepared = new PreparedStatements(options.scope);
+  }
+
+  /** What is sent together is one transaction, which ends with it: it needs no other statement to begin or to commit. */
+  run(...errands: readonly WireQuery[]): void {
+    if (this.#ready && !this.#stopping && !this.#doubtful) this.#send(errands, false);
+    else {
+      this.#waiting.push(errands);
+      this.#advance();
+    }
+  }
+
+  get isOpen(): boolean {
+    return this.#ready;
+  }
+
+  get isOpening(): boolean {
+    return this.#opening !== null;
+  }
+
+  get state(): WireState {
+    if (!this.#ready) return this.#opening ? 'opening' : 'closed';
+    return this.#sent.length > 0 ? 'busy' : 'idle';
+  }
+
+  /** Whether nothing is on its way and no transaction is open: the next one may use it. */
+  get isClean(): boolean {
+    return this.#sent.length === 0 && this.#waiting.length === 0 && this.#status === IDLE;
+  }
+
+  /** Whether the open transaction can only be undone. */
+  get hasFailed(): boolean {
+    return this.#status === FAILED;
+  }
+
+  get isDoubtful(): boolean {
+    return this.#ready && this.#doubtful;
+  }
+
+  doubt(): void {
+    this.#doubtful = true;
+  }
+
+  check(now: number): void {
+    const [first] = this.#sent;
+    if (
+      this.#answered !== this.#seen ||
+      first !== this.#seenFirst ||
+      (first && first.position !== this.#seenPosition)
+    ) {
+      this.#seen = this.#answered;
+      this.#seenFirst = first;
+      this.#seenPosition = first?.position ?? 0;
+      this.#since = now;
+      return;
+    }
+    const time = now - this.#since;
+    if (first === undefined) this.#doubtful ||= time >= TRUSTED;
+    else if (time >= (first.queries.length === 0 ? PROBE_LIMIT : this.#options.limits.statement)) {
+      this.#options.watchdog.timedOut++;
+      this.#options.watchdog.doubtAll();
+      this.destroy(unanswered());
+    }
+  }
+
+  /** Stops the statement that runs, if nobody waits for it any more. What comes meanwhile waits, lest it be stopped instead. */
+  stopAbandoned(): void {
+    if (this.#stopping || this.#key === null || !this.#sent[0]?.queries[0]?.isAbandoned?.()) return;
+    this.#stopping = true;
+    void stopStatement(this.#options.target, this.#socket as Socket, this.#key).finally(() => {
+      this.#stopping = false;
+      this.#advance();
+    });
+  }
+
+  /** Ends it at once; whatever is on its way is told the reason. */
+  destroy(reason: Error = closed()): void {
+    const socket = this.#socket;
+    this.#error = reason;
+    this.#lose();
+    socket?.destroy();
+  }
+
+  /** Ends it when what is on its way is answered, at the latest after so many milliseconds. */
+  async close(grace: number): Promise<void> {
+    this.#ended = true;
+    const socket = this.#socket;
+    if (this.#ready && socket) {
+      const gone = new Promise((resolve) => socket.once('close', resolve));
+      if (this.#sent.length === 0) socket.end(TERMINATE);
+      const done = new AbortController();
+      await Promise.race([gone, sleep(grace, null, { signal: done.signal }).catch(() => {})]);
+      done.abort();
+    }
+    this.destroy();
+  }
+
+  /** Bytes have arrived. */
+  receive(chunk: Buffer, size: number): void {
+    this.#reader.take(chunk, size);
+  }
+
+  /** What waits is sent, as soon as it can be. */
+  #advance(): void {
+    if (this.#stopping || this.#waiting.length === 0) return;
+    if (!this.#ready) this.#opening ??= this.#open();
+    else if (!this.#doubtful) for (const errands of this.#waiting.splice(0)) this.#send(errands, false);
+    else if (this.#sent.every(({ queries: errands }) => errands.length > 0)) this.#probe();
+  }
+
+  /** Asks for a sign of life. */
+  #probe(): void {
+    this.#sent.push({ queries: [], repeated: false, introduced: [], understood: 0, position: 0 });
+    this.#socket?.write(SYNC);
+  }
+
+  async #open(): Promise<void> {
+    try {
+      await this.#openings.open({
+        receiver: this,
+        isEnded: () => this.#ended,
+        begin: (client) => {
+          this.#client = client;
+        },
+        attach: (client, socket) => {
+          if (this.#client !== client) return false;
+          this.#reader.reset();
+          this.#socket = socket;
+          return true;
+        },
+        isOpening: (socket) => this.#socket === socket && !this.#ready,
+        close: (socket) => {
+          if (this.#socket === socket && this.#ready) this.#lose();
+        },
+      });
+    } catch (error) {
+      const socket = this.#socket;
+      this.#opening = null;
+      const waiting = this.#waiting.splice(0).flat();
+      this.#lose();
+      socket?.destroy();
+      for (const errand of waiting) errand.end(error as Error, true);
+      return;
+    }
+    this.#ready = true;
+    this.#doubtful = false;
+    this.#options.watchdog.add(this);
+    this.#opening = null;
+    this.#advance();
+  }
+
+  /** The driver is let go too: it may go on trying, or keep what is left of the connection. */
+  #lose(): void {
+    const { watchdog, onclose } = this.#options;
+    if (this.#ready && !this.#ended) watchdog.lost++;
+    watchdog.remove(this);
+    void this.#client?.end({ timeout: 0 }).catch(() => {});
+    this.#client = null;
+    this.#ready = false;
+    this.#socket = null;
+    this.#key = null;
+    this.#status = IDLE;
+    this.#reader.reset();
+    this.#prepared.clear();
+    const reason = this.#error ?? closed();
+    this.#error = null;
+    if (onclose) this.#ended = true;
+    onclose?.();
+    for (const [position, { queries: errands }] of this.#sent.splice(0).entries()) {
+      // What was wrong with the first is not wrong with those behind it, unless it ended the connection.
+      for (const errand of errands) errand.end(position === 0 || isFatal(reason) ? reason : closed(), false);
+    }
+    if (!this.#ended) this.#advance();
+    else for (const errand of this.#waiting.splice(0).flat()) errand.end(reason, true);
+  }
+
+  #send(errands: readonly WireQuery[], repeated: boolean): void {
+    const introduced: string[] = [];
+    let message: Buffer;
+    try {
+      message = this.#write(errands, introduced);
+    } catch (error) {
+      for (const text of introduced) this.#prepared.forget(text);
+      for (const errand of errands) errand.end(error as Error, false);
+      return;
+    }
+    this.#sent.push({ queries: errands, repeated, introduced, understood: 0, position: 0 });
+    this.#socket?.write(message);
+  }
+
+  /** Adds to `introduced` the texts that the server has not seen. */
+  #write(errands: readonly WireQuery[], introduced: string[]): Buffer {
+    if (errands[0]?.plain) return writeText(errands[0].text);
+    const messages: Buffer[] = [];
+    for (const { text, parameters, prepare, decoder } of errands) {
+      let name = prepare ? this.#prepared.nameOf(text) : '';
+      const isNew = name === undefined || name === '';
+      if (isNew) introduced.push(text);
+      if (name === undefined) name = this.#prepared.remember(text);
+      const described = decoder?.describe !== undefined;
+      messages.push(writeStatement({ name, text: isNew ? text : null, parameters, described }));
+    }
+    messages.push(SYNC);
+    // In front of all others: behind a statement that fails nothing is heard.
+    if (this.#prepared.forgotten.size > 0) {
+      messages.unshift(writeClosings(this.#prepared.forgotten));
+      this.#prepared.haveClosed();
+    }
+    return Buffer.concat(messages);
+  }
+
+  #handle(message: Buffer, start: number, end: number, owned: boolean): void {
+    if (!this.#ready) {
+      this.#handOn(message, start, end);
+      return;
+    }
+    const first = this.#sent[0];
+    switch (message[start]) {
+      case ROW:
+        if (first) this.#row(first, message, start + 5, owned);
+        break;
+      case DESCRIBED:
+        first?.queries[first.position]?.decoder?.describe?.(message, start + 5);
+        break;
+      case PARSED:
+        if (first) first.understood++;
+        break;
+      case COMPLETE:
+        if (first) first.position++;
+        break;
+      case NOTIFIED:
+        this.#options.onnotify?.(...readNotification(message, start + 5));
+        break;
+      case ERROR:
+        this.#error = readError(message, start + 5, end);
+        break;
+      case READY:
+        this.#status = message[start + 5] as number;
+        if (first) this.#end();
+        break;
+    }
+  }
+
+  /** An answer for which there is no memory fails its statement, unless it may be left out; a lost connection takes none. */
+  #admit(type: number, length: number): boolean {
+    if (this.#socket === null) return false;
+    const refused = this.#options.room.take(length);
+    if (refused === null) return true;
+    const spared = skippableQuery(this.#sent[0]);
+    if (type === ROW && spared) spared.row(0, null);
+    else if (type === ROW) this.#error ??= refused;
+    else this.destroy(refused);
+    return false;
+  }
+
+  /** To the driver, while it opens the connection. */
+  #handOn(message: Buffer, start: number, end: number): void {
+    if (message[start] === KEY) this.#key = Buffer.from(message.subarray(start + 5, end));
+    this.#socket?.emit('data', Buffer.from(message.subarray(start, end)));
+  }
+
+  #row({ queries: errands, position }: SentQueries, message: Buffer, start: number, owned: boolean): void {
+    const errand = errands[position];
+    if (errand?.decoder) {
+      errand.decoder.row(message, start, owned);
+      return;
+    }
+    const columns = message.readInt16BE(start);
+    if (columns !== (errand?.columns ?? columns)) {
+      this.destroy(mixedUp());
+      return;
+    }
+    let at = start + 2;
+    let number = 0;
+    if (columns > 1) {
+      const end = at + 4 + message.readInt32BE(at);
+      for (at += 4; at < end; at++) number = number * 10 + (message[at] as number) - 48;
+    }
+    const length = message.readInt32BE(at);
+    at += 4;
+    let cell = length < 0 ? null : message.subarray(at, at + length);
+    if (cell !== null && length > MAX_BORROWED_BYTES && !owned) cell = Buffer.from(cell);
+    errand?.row(number, cell);
+  }
+
+  #end(): void {
+    // What arrives is not the answer to what was sent: nothing on this connection can be believed any more.
+    if (this.#error !== null && isTaken(this.#error)) {
+      this.destroy(mixedUp());
+      return;
+    }
+    const { queries: errands, repeated, introduced, understood } = this.#sent.shift() as SentQueries;
+    const error = this.#error;
+    this.#error = null;
+    this.#answered++;
+    // What was sent behind it runs now.
+    if (this.#sent.length > 0) this.stopAbandoned();
+    else if (this.#ended) this.#socket?.end(TERMINATE);
+    if (this.#doubtful) {
+      this.#doubtful = false;
+      this.#advance();
+    }
+    if (error === null) {
+      for (const errand of errands) errand.end(null, false);
+      return;
+    }
+    for (const text of introduced.slice(understood)) this.#prepared.forget(text);
+    const isForgotten = isOutdated(error);
+    if (isForgotten) for (const { text } of errands) this.#prepared.forget(text);
+    // Of a statement that the server does not know any more, or planned for what is no more, nothing was run.
+    if (isForgotten && !repeated && this.#status === IDLE) this.#send(errands, true);
+    else for (const errand of errands) errand.end(error, false);
+  }
+}

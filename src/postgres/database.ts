@@ -1,0 +1,325 @@
+/** The only file that opens connections: pools of them by their use, set up so that values travel as the text we wrote. */
+import { Socket } from 'node:net';
+import postgres from 'postgres';
+import { StartError } from '../errors.js';
+import { packageVersion } from '../files.js';
+import { quoteIdentifier } from '../sql/fragment.js';
+import { qualify } from '../sql/qualify.js';
+import { Connection } from './connection.js';
+import type { Client, ConnectionOptions } from './connection-options.js';
+import { Joiner } from './driver-socket.js';
+import { type Patience, reach } from './first-connection.js';
+import { Listener } from './listener.js';
+import { Pool, type PoolState } from './pool.js';
+import { checkSessions } from './pooler-check.js';
+import { BatchMemory, ResponseMemory } from './response-memory.js';
+import { Session } from './sessions.js';
+import { reportHangUp, type Target } from './socket.js';
+import { breakOffStalled } from './stalled-streams.js';
+import { StreamConnection } from './stream-connection.js';
+import { timeLimits, Watchdog } from './watchdog.js';
+
+export interface DatabaseOptions extends Patience {
+  readonly schema: string;
+  readonly connections: number;
+  /** Connections that transactions may hold. */
+  readonly sessions: number;
+  /** Connections that streams may hold. */
+  readonly streams: number;
+  /** Connections that imports may hold. */
+  readonly imports: number;
+  /** Milliseconds to wait for one of these connections. */
+  readonly waitTimeout: number;
+  /** Milliseconds; 0 for none. */
+  readonly statementTimeout: number;
+  /** Milliseconds. */
+  readonly connectTimeout: number;
+  /** Milliseconds that an import may wait for the next piece of its file. */
+  readonly uploadTimeout?: number;
+  /** Whether to find out first that a connection is a session of its own. */
+  readonly checksSessions?: boolean;
+  /** Milliseconds that a change by others may go unnoticed. */
+  readonly staleness?: number;
+  /** Bytes of one answer that is not streamed, and of all of them together; unlimited when absent. */
+  readonly largestAnswer?: number;
+  readonly answerMemory?: number;
+}
+
+/** For statements of our own, which nobody can make large by asking. */
+const UNBOUNDED = new ResponseMemory(Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY);
+
+/** The driver would turn texts for these types into its own idea of them; ours are written by the binder already. */
+const AS_WRITTEN = Object.fromEntries(
+  [16, 17, 114, 3802, 1082, 1114, 1184].map((oid) => [
+    `type${oid}`,
+    { to: oid, from: [], serialize: (value: string) => value, parse: (value: string) => value },
+  ]),
+);
+
+export type PoolName = 'read' | 'write' | 'stream' | 'import' | 'catalog' | 'own';
+
+/** Reads that wait for a connection, and the connections that they have. */
+export type ReadQueue = Pick<PoolState, 'busy' | 'waiting' | 'isStarved'>;
+
+/** All connections but those for reads, which take turns statement by statement. */
+interface Pools {
+  /** For statements of our own, which are few: who a token belongs to, logins, explanations. */
+  readonly own: Pool<Session>;
+  /** For transactions. */
+  readonly sessions: Pool<Session>;
+  /** For streams: each holds a connection for as long as its reader takes, so they must not stand in the way of writes. */
+  readonly streams: Pool<StreamConnection>;
+  /** For imports, which last as long as their upload. */
+  readonly imports: Pool<Session>;
+  /** One connection to read the catalog with: news of the structure must not wait behind slow reads. */
+  readonly catalog: Pool<Session>;
+}
+
+export class Database implements Pools {
+  readonly schema: string;
+  /** The schema of the service's own tables: found or decided when the service starts, before anything asks them. */
+  system: string;
+  /** For reads of requests. */
+  readonly wires: readonly Connection[];
+  /** Who has them and who waits for them: told by who sends the reads, where somebody does. */
+  readQueue: ReadQueue | null = null;
+  readonly own: Pool<Session>;
+  readonly sessions: Pool<Session>;
+  readonly streams: Pool<StreamConnection>;
+  readonly imports: Pool<Session>;
+  readonly catalog: Pool<Session>;
+  readonly watchdog: Watchdog;
+  readonly listener: Listener;
+  /** Memory for large answers. */
+  readonly room: ResponseMemory;
+  /** Milliseconds that whoever needs a connection waits for it. */
+  readonly waitTimeout: number;
+  readonly #qualified = new Map<string, string>();
+
+  private constructor(
+    { schema, waitTimeout }: DatabaseOptions,
+    wires: readonly Connection[],
+    pools: Pools,
+    watchdog: Watchdog,
+    listener: Listener,
+    room: ResponseMemory,
+  ) {
+    this.room = room;
+    this.schema = schema;
+    this.waitTimeout = waitTimeout;
+    this.wires = wires;
+    this.own = pools.own;
+    this.sessions = pools.sessions;
+    this.streams = pools.streams;
+    this.imports = pools.imports;
+    this.catalog = pools.catalog;
+    this.watchdog = watchdog;
+    this.listener = listener;
+    this.system = schema;
+  }
+
+  /** A statement of our own, which names the service's tables and functions alone, with their schema put in front of them. */
+  qualified(text: string): string {
+    const known = this.#qualified.get(text);
+    if (known !== undefined) return known;
+    const qualified = qualify(text, this.system);
+    this.#qualified.set(text, qualified);
+    return qualified;
+  }
+
+  /** Connects once, so that a wrong address, password or schema ends the start with one line. */
+  static async open(options: DatabaseOptions): Promise<Database> {
+    const target = await reach(() => check(options), options);
+    const watchdog = new Watchdog();
+    const limits = timeLimits(options.statementTimeout, options.connectTimeout, target.host.length);
+    // While an import waits for its file, so does its transaction.
+    const uploads = (options.uploadTimeout ?? 0) + limits.transaction;
+    const room = new ResponseMemory(
+      options.largestAnswer ?? Number.POSITIVE_INFINITY,
+      options.answerMemory ?? Number.POSITIVE_INFINITY,
+    );
+    // The socket is secured before the driver gets it.
+    const single = { max: 1, max_pipeline: 10, max_lifetime: null, ssl: false } as const;
+    const openWire = (settings: Settings, told: Partial<ConnectionOptions> = {}): Connection => {
+      const open = (socket: () => Promise<Socket>): Client =>
+        openClient(options, { ...single, socket }, options.statementTimeout, settings);
+      return new Connection({ target, scope: options.schema, open, limits, watchdog, room: UNBOUNDED, ...told });
+    };
+    const sessions = (max: number, settings: Settings = {}, given: Partial<ConnectionOptions> = {}): Pool<Session> =>
+      new Pool(
+        max,
+        options.waitTimeout,
+        (onLost, count) => new Session((onclose) => openWire(settings, { ...given, onclose }), onLost, count),
+      );
+    const wires = Array.from({ length: options.connections }, (_, position) =>
+      openWire(position === 0 ? {} : ON_ONE_PROCESSOR, { room }),
+    );
+    // PostgreSQL counts the time a client takes to read towards its timeout: streams are timed batch by batch instead.
+    const openStream = (socket: () => Promise<Socket>, onclose: () => void): Client =>
+      openClient(options, { ...single, socket, onclose }, 0);
+    const pools = {
+      own: sessions(OWN_CONNECTIONS),
+      sessions: sessions(options.sessions, PLANNED_ONCE, { room }),
+      streams: new Pool(
+        options.streams,
+        options.waitTimeout,
+        (onLost, count) => {
+          const joiner = new Joiner(new BatchMemory(room));
+          return new StreamConnection({ target, joiner, watchdog, open: openStream }, onLost, count);
+        },
+        breakOffStalled(options.streams, options.waitTimeout),
+      ),
+      imports: sessions(options.imports, PLANNED_ONCE, { limits: { ...limits, transaction: uploads } }),
+      catalog: sessions(1),
+    };
+    const listener = new Listener(
+      (onnotify, onLost) => new Session((onclose) => openWire({}, { onclose, onnotify }), onLost),
+      { staleness: options.staleness ?? STALENESS, observe: options.observe ?? (() => {}) },
+    );
+    return new Database(options, wires, pools, watchdog, listener, room);
+  }
+
+  /** What the connections of each kind do. */
+  get pools(): Readonly<Record<PoolName, PoolState>> {
+    const states = this.wires.map(({ state }) => state);
+    const count = (state: string): number => states.filter((each) => each === state).length;
+    return {
+      read: {
+        most: this.wires.length,
+        busy: this.readQueue?.busy ?? count('busy'),
+        idle: count('idle'),
+        opening: count('opening'),
+        waiting: this.readQueue?.waiting ?? 0,
+        isStarved: this.readQueue?.isStarved ?? false,
+      },
+      write: this.sessions.connections,
+      stream: this.streams.connections,
+      import: this.imports.connections,
+      catalog: this.catalog.connections,
+      own: this.own.connections,
+    };
+  }
+
+  /** The first cell of a statement of our own, as the bytes PostgreSQL wrote; null when there is no row. */
+  cell(text: string, parameters: (string | null)[], prepare = true): Promise<Buffer | null> {
+    return this.own.use((session) => session.cell(prepare ? this.qualified(text) : text, parameters, prepare));
+  }
+
+  /** A statement of our own; one that is not to be prepared was compiled, and has its names already. */
+  rows<Row>(text: string, parameters: (string | null)[] = [], prepare = true): Promise<Row[]> {
+    const statement = prepare ? this.qualified(text) : text;
+    return this.own.use((session) => session.query<Row>(statement, parameters, { prepare }));
+  }
+
+  transaction<Result>(work: (session: Session) => Promise<Result>): Promise<Result> {
+    return this.sessions.use((session) => session.transaction(() => work(session)));
+  }
+
+  /** Ends within about a second, whatever the server does. */
+  async close(): Promise<void> {
+    const { own, sessions, streams, imports, catalog } = this;
+    await Promise.all([
+      this.listener.close(),
+      ...this.wires.map((wire) => wire.close(GRACE)),
+      ...[own, sessions, streams, imports, catalog].map((each) => each.close(GRACE)),
+    ]);
+  }
+}
+
+const OWN_CONNECTIONS = 4;
+
+/** Milliseconds, where it is not said. */
+const STALENESS = 30_000;
+
+/** Milliseconds that connections get to end in peace. */
+const GRACE = 1_000;
+
+interface ClientOptions {
+  readonly max: number;
+  /** Statements written behind a running one. In the pool of reads a slow one would hold up fast ones; a session has no neighbours. */
+  readonly max_pipeline: number;
+  /** Null for connections that must not be renewed in the middle of a transaction. */
+  readonly max_lifetime?: null;
+  readonly onclose?: () => void;
+  readonly socket?: () => Promise<Socket>;
+  readonly ssl?: false;
+}
+
+/** The part of its time that a statement may wait for a lock. */
+const LOCK_SHARE = 0.9;
+
+type Settings = Readonly<Record<string, string>>;
+
+/** Rows of a payload come as one document, which tells the planner nothing: to plan a chain for each would cost more than to run it. */
+const PLANNED_ONCE: Settings = { plan_cache_mode: 'force_generic_plan' };
+
+/** Of all connections for reads but the first: what one statement gains by using several processors, many of them lose. */
+const ON_ONE_PROCESSOR: Settings = { max_parallel_workers_per_gather: '0' };
+
+function openClient(
+  options: DatabaseOptions,
+  clientOptions: ClientOptions,
+  statementTimeout: number,
+  settings: Settings = {},
+): Client {
+  return postgres(options.url, {
+    ...clientOptions,
+    prepare: true,
+    // One statement less per new connection.
+    fetch_types: false,
+    connect_timeout: Math.ceil(options.connectTimeout / 1_000),
+    // Seconds without traffic after which the system asks the other side whether it is there.
+    keep_alive: 15,
+    // The driver's own pauses between attempts grow to twenty seconds: too long once the database is back.
+    backoff: (attempt: number) => Math.min(0.05 * 2 ** attempt, 1),
+    onnotice: () => {},
+    types: AS_WRITTEN,
+    connection: {
+      application_name: `lateral ${packageVersion}`,
+      search_path: `${quoteIdentifier(options.schema)}, public`,
+      TimeZone: 'UTC',
+      DateStyle: 'ISO, MDY',
+      IntervalStyle: 'postgres',
+      bytea_output: 'hex',
+      extra_float_digits: 1,
+      // Defaults are read as the catalog prints them.
+      quote_all_identifiers: 'off',
+      // Never pays for these statements, and costs seconds when a large estimate triggers it.
+      jit: 'off',
+      statement_timeout: statementTimeout,
+      // Whoever waits for a lock for so long is told that, and not that the statement takes long.
+      lock_timeout: Math.floor(statementTimeout * LOCK_SHARE),
+      ...settings,
+    },
+  } as unknown as postgres.Options<Record<string, postgres.PostgresType>>) as unknown as Client;
+}
+
+/** Answers where the database is. */
+async function check(options: DatabaseOptions): Promise<Target> {
+  const openOne = (): Client => openClient(options, { max: 1, max_pipeline: 0 }, options.statementTimeout);
+  const client = openOne();
+  openPatiently(client);
+  try {
+    const [row] =
+      await client`select current_setting('server_version_num')::int as version, to_regnamespace(${quoteIdentifier(options.schema)}) is not null as found`;
+    if (Number(row?.version) < 150_000) throw new StartError('PostgreSQL 15 or newer is needed');
+    if (!row?.found) throw new StartError(`DATABASE_SCHEMA: the database has no schema "${options.schema}"`);
+    if (options.checksSessions) await checkSessions(openOne, options.schema, options.connectTimeout);
+    return client.options as unknown as Target;
+  } finally {
+    void client.end({ timeout: 0 }).catch(() => {});
+  }
+}
+
+/** With TLS, or several hosts of which it knows the next, the driver is left to itself. */
+function openPatiently(client: Client): void {
+  const options = client.options as unknown as Target & { socket: unknown };
+  if (options.ssl || options.host.length > 1) return;
+  options.socket = () => {
+    const socket = new Socket();
+    reportHangUp(socket);
+    return options.path
+      ? socket.connect(options.path)
+      : socket.connect(options.port[0] as number, options.host[0] as string);
+  };
+}

@@ -1,0 +1,90 @@
+/**
+ * Opens a connection whose bytes are ours: the driver does it, on a socket that we made, within a time limit; and after a failure
+ * not before a pause.
+ */
+import type { Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { closed, unanswered } from './connection-errors.js';
+import type { Client, ConnectionOptions } from './connection-options.js';
+import { failingSocket, openSocket, type Receiver, reportHangUp } from './socket.js';
+
+/** Milliseconds between attempts to open a connection: the first pause, which is doubled each time, and the longest. */
+const PAUSE = 50;
+const LONGEST_PAUSE = 250;
+
+/** Whose connection it is. */
+export interface Owner {
+  /** Of what arrives. */
+  readonly receiver: Receiver;
+  isEnded(): boolean;
+  /** Takes what is there so far, which is its own to end. */
+  begin(client: Client): void;
+  /** False where it has let go of the client meanwhile. */
+  attach(client: Client, socket: Socket): boolean;
+  /** Whether the socket is still the one that is being opened. */
+  isOpening(socket: Socket): boolean;
+  /** A socket that was attached has closed. */
+  close(socket: Socket): void;
+}
+
+export class Opening {
+  readonly #options: ConnectionOptions;
+  /** Attempts that have failed since the last success, and when the next may be made. */
+  #failures = 0;
+  #resting = 0;
+
+  constructor(options: ConnectionOptions) {
+    this.#options = options;
+  }
+
+  async open(owner: Owner): Promise<void> {
+    const rest = this.#resting - performance.now();
+    if (rest > 0) await sleep(rest);
+    let abandon: (reason: Error) => void = () => {};
+    const abandoned = new Promise<never>((_, reject) => {
+      abandon = reject;
+    });
+    const { limits } = this.#options;
+    const timer = setTimeout(() => abandon(unanswered()), limits.connect);
+    let attached: Socket | null = null;
+    try {
+      if (owner.isEnded()) throw closed();
+      const client: Client = this.#options.open(async () => {
+        try {
+          attached = await this.#connect(client, owner, abandon);
+          return attached;
+        } catch (error) {
+          abandon(error as Error);
+          return failingSocket(error as Error);
+        }
+      });
+      owner.begin(client);
+      // The driver opens the connection for a statement. This one is no setting of the connection: poolers refuse most of them.
+      const opening = `set idle_in_transaction_session_timeout = ${Math.ceil(limits.transaction)}`;
+      await Promise.race([client.unsafe(opening), abandoned]);
+      if (attached === null || !owner.isOpening(attached) || owner.isEnded()) throw closed();
+      this.#failures = 0;
+    } catch (error) {
+      this.#resting = performance.now() + Math.min(PAUSE * 2 ** this.#failures++, LONGEST_PAUSE);
+      throw error;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  async #connect(client: Client, owner: Owner, abandon: (reason: Error) => void): Promise<Socket> {
+    const { target } = this.#options;
+    const socket = await openSocket(target, owner.receiver);
+    if (!owner.attach(client, socket)) {
+      socket.destroy();
+      throw closed();
+    }
+    const isHungUp = (): boolean => !target.target_session_attrs && owner.isOpening(socket);
+    socket.once('close', () => {
+      if (isHungUp()) abandon(closed());
+      else owner.close(socket);
+    });
+    reportHangUp(socket, isHungUp);
+    return socket;
+  }
+}

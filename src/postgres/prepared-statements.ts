@@ -1,0 +1,64 @@
+/**
+ * The statements that a connection keeps, by the names they were prepared under: PostgreSQL holds the plan of each. A name is a
+ * digest of what the statement means, so that even where a pooler mixes connections up a name never answers for another text.
+ */
+import { hash } from 'node:crypto';
+
+const MOST = 200;
+
+export class PreparedStatements {
+  /** What a text depends on besides itself: the schemas in which its names are looked up. */
+  readonly #scope: string;
+  /** By text; of so many as can be kept, the one that was not used for longest is the first. */
+  readonly #names = new Map<string, string>();
+  readonly #forgotten = new Set<string>();
+
+  constructor(scope: string) {
+    this.#scope = scope;
+  }
+
+  nameOf(text: string): string | undefined {
+    const name = this.#names.get(text);
+    if (name !== undefined && this.#names.size >= MOST) {
+      this.#names.delete(text);
+      this.#names.set(text, name);
+    }
+    return name;
+  }
+
+  /** The types of its parameters follow from the text: none are sent. */
+  remember(text: string): string {
+    if (this.#names.size >= MOST) {
+      const [oldest] = this.#names.keys();
+      if (oldest !== undefined) this.forget(oldest);
+    }
+    const name = `lateral_${hash('sha256', `${this.#scope}\0${text}`, 'base64url')}`;
+    this.#names.set(text, name);
+    return name;
+  }
+
+  forget(text: string): void {
+    const name = this.#names.get(text);
+    if (name === undefined) return;
+    this.#names.delete(text);
+    this.#forgotten.add(name);
+  }
+
+  /**
+   * Names that the server is to forget before it hears of any statement: one that is used again would be taken there otherwise.
+   * They stay until `haveClosed` says that they were sent.
+   */
+  get forgotten(): ReadonlySet<string> {
+    return this.#forgotten;
+  }
+
+  haveClosed(): void {
+    if (this.#forgotten.size > 0) this.#forgotten.clear();
+  }
+
+  /** The connection is lost, and what it kept. */
+  clear(): void {
+    this.#names.clear();
+    this.#forgotten.clear();
+  }
+}

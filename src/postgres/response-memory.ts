@@ -1,0 +1,75 @@
+/**
+ * Memory for answers that are not small: one may take so much, all of them together so much. What is asked for beyond that is
+ * refused before its bytes are taken in.
+ */
+import { invalidQuery, serviceUnavailable } from '../errors.js';
+
+/** Bytes up to which an answer is not counted: there are only as many of them as there are connections. */
+export const SMALL = 65_536;
+
+/** Bytes that a stream asks for at a time, once its batch is larger than usual. */
+const STEP = 4_194_304;
+
+export class ResponseMemory {
+  readonly largest: number;
+  readonly #total: number;
+  #used = 0;
+
+  /** In bytes. */
+  constructor(largest: number, total: number) {
+    this.largest = largest;
+    this.#total = Math.max(total, largest);
+  }
+
+  /** Answers why there is no room, or takes it. */
+  take(bytes: number): Error | null {
+    if (bytes > this.largest) {
+      const reason = `The answer is larger than ${this.largest} bytes: ask for less of it, or for a list that is streamed`;
+      return invalidQuery(reason, { option: 'MAX_RESPONSE_SIZE', limit: this.largest });
+    }
+    if (this.#used + bytes > this.#total)
+      return serviceUnavailable('answers', 'Too many large ones are on their way: try again');
+    this.#used += bytes;
+    return null;
+  }
+
+  /** For what is there already; answers how to give it back. */
+  held(bytes: number): () => void {
+    this.#used += bytes;
+    return () => this.release(bytes);
+  }
+
+  release(bytes: number): void {
+    this.#used -= bytes;
+  }
+}
+
+/** What a stream takes of it for the batch at hand. */
+export class BatchMemory {
+  readonly #room: ResponseMemory;
+  #received = 0;
+  #taken = 0;
+
+  constructor(room: ResponseMemory) {
+    this.#room = room;
+  }
+
+  /** Bytes have arrived; answers why there must not be more. */
+  receive(bytes: number): Error | null {
+    this.#received += bytes;
+    if (this.#received > this.#room.largest) return this.#room.take(this.#received);
+    while (this.#received > this.#taken + STEP) {
+      const refused = this.#room.take(Math.min(STEP, this.#room.largest));
+      if (refused) return refused;
+      this.#taken += Math.min(STEP, this.#room.largest);
+    }
+    return null;
+  }
+
+  /** The batch has been handed on. */
+  clear(): void {
+    this.#room.release(this.#taken);
+    this.#received = 0;
+    this.#taken = 0;
+  }
+}

@@ -1,0 +1,166 @@
+/**
+ * A connection that one user holds for a while, for a transaction. One that was lost refuses every further statement: on
+ * another connection it would be outside of the transaction. All that it is asked to do is answered in the time that the
+ * connection gives a statement.
+ */
+import { outcomeUnknown } from '../errors.js';
+import type { Connection, WireState } from './connection.js';
+import { connectionLost } from './connection-errors.js';
+import type { Pooled } from './pool.js';
+import { CellDecoder, RowDecoder } from './row-decoder.js';
+import { copyBorrowed, type WireQuery } from './wire-query.js';
+
+export class Session implements Pooled {
+  readonly #afterwards = new Set<() => Promise<void>>();
+  readonly #count: () => void;
+  readonly #wire: Connection;
+  #lost = false;
+
+  /** `open` makes the connection; `onLost` is called when it is lost, `count` for each statement. */
+  constructor(open: (onclose: () => void) => Connection, onLost: () => void = () => {}, count: () => void = () => {}) {
+    this.#count = count;
+    this.#wire = open(() => {
+      if (this.#lost) return;
+      this.#lost = true;
+      onLost();
+    });
+  }
+
+  get lost(): boolean {
+    return this.#lost;
+  }
+
+  get state(): WireState {
+    return this.#wire.state;
+  }
+
+  get isClean(): boolean {
+    return this.#wire.isClean;
+  }
+
+  get isDoubtful(): boolean {
+    return this.#wire.isDoubtful;
+  }
+
+  /** Answers whether the connection is alive. */
+  probe(): Promise<boolean> {
+    return this.#run({ text: '', parameters: [], prepare: false, plain: true }).then(
+      () => true,
+      () => false,
+    );
+  }
+
+  close(grace: number): Promise<void> {
+    return this.#wire.close(grace);
+  }
+
+  destroy(): void {
+    this.#wire.destroy();
+  }
+
+  /** The rows of a statement; its parameters are texts. Without any it may be several statements. */
+  async query<Row = Record<string, unknown>>(
+    text: string,
+    parameters: readonly (string | null)[] = [],
+    { prepare = false }: { readonly prepare?: boolean } = {},
+  ): Promise<Row[]> {
+    const decoder = new RowDecoder<Row>();
+    await this.#run({ text, parameters, prepare, plain: !prepare && parameters.length === 0, decoder });
+    return decoder.rows;
+  }
+
+  /** The first cell of the last row, as the bytes PostgreSQL wrote. */
+  async cell(text: string, parameters: readonly (string | null)[], prepare = true): Promise<Buffer | null> {
+    const decoder = new CellDecoder();
+    await this.#run({ text, parameters, prepare, decoder });
+    return decoder.cell;
+  }
+
+  /** A transaction whose statements are sent together, in one round trip; answers the cell of each. */
+  together(statements: readonly PreparedText[]): Promise<(Buffer | null)[]> {
+    if (this.#lost) throw connectionLost();
+    const cells: (Buffer | null)[] = statements.map(() => null);
+    return new Promise((resolve, reject) => {
+      const errands = statements.map(({ text, parameters, prepare, columns }, position): WireQuery => {
+        this.#count();
+        return {
+          text,
+          parameters,
+          prepare,
+          columns: columns ?? null,
+          row: (_, cell) => {
+            cells[position] = copyBorrowed(cell);
+          },
+          // All of them end together.
+          end: (error, unsent) => (error === null ? resolve(cells) : reject(asDecided(error, unsent))),
+        };
+      });
+      this.#wire.run(...errands);
+    });
+  }
+
+  /** To be done when the running transaction has been committed, before its result is handed on; once, however often it is asked for. */
+  afterwards(work: () => Promise<void>): void {
+    this.#afterwards.add(work);
+  }
+
+  /** What was done is undone if anything fails, the commit included. */
+  async transaction<Result>(work: () => Promise<Result>): Promise<Result> {
+    // Sent together with the first statement of the work: one round trip less.
+    const begun = this.query('begin');
+    begun.catch(() => {});
+    try {
+      const result = await work();
+      await begun;
+      // PostgreSQL would take it for an order to undo all, and say that it was done.
+      if (this.#wire.hasFailed) throw new Error('a statement of the transaction has failed and was passed over');
+      await this.#run({ text: 'commit', parameters: [], prepare: false, plain: true }, asDecided);
+      const afterwards = [...this.#afterwards];
+      this.#afterwards.clear();
+      for (const next of afterwards) await next();
+      return result;
+    } catch (error) {
+      this.#afterwards.clear();
+      await this.#undo();
+      throw error;
+    }
+  }
+
+  /** A connection whose transaction cannot be undone is of no use: to end it undoes the transaction as well. */
+  async #undo(): Promise<void> {
+    if (this.#lost || this.#wire.isClean) return;
+    await this.query('rollback').catch(() => this.destroy());
+  }
+
+  async #run(errand: Omit<WireQuery, 'columns' | 'row' | 'end'>, failure: Failure = asItIs): Promise<void> {
+    if (this.#lost) throw connectionLost();
+    this.#count();
+    await new Promise<void>((resolve, reject) => {
+      this.#wire.run({
+        ...errand,
+        columns: null,
+        row: () => {},
+        end: (error, unsent) => (error === null ? resolve() : reject(failure(error, unsent))),
+      });
+    });
+  }
+}
+
+type Failure = (error: Error, unsent: boolean) => Error;
+
+const asItIs: Failure = (error) => error;
+
+/** Of what ends a transaction: where the connection was lost on the way, nobody knows whether it was committed. */
+const asDecided: Failure = (error, unsent) => {
+  const isLost = 'code' in error && String(error.code).startsWith('CONNECTION_');
+  return isLost && !unsent ? outcomeUnknown() : error;
+};
+
+export interface PreparedText {
+  readonly text: string;
+  readonly parameters: readonly (string | null)[];
+  /** Whether the connection keeps it. */
+  readonly prepare: boolean;
+  /** Of its rows; null where nobody looks at them. */
+  readonly columns?: 1 | null;
+}

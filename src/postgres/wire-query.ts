@@ -1,0 +1,60 @@
+/** What a connection is asked to do, and who hears of its rows. */
+
+/** A statement to be run, told of its rows as they come. */
+export interface WireQuery {
+  readonly text: string;
+  readonly parameters: readonly (string | null)[];
+  /** Whether the connection keeps the statement for the next time. */
+  readonly prepare: boolean;
+  /** Of a row: a cell, or a number and a cell. Null where nobody looks at them, or a decoder does. */
+  readonly columns: 1 | 2 | null;
+  /** Whether it is plain text, of one statement or several, without values: it is sent alone. */
+  readonly plain?: boolean;
+  /** Takes the rows with all their columns, in place of `row`. */
+  readonly decoder?: Decoder;
+  /**
+   * A row of a cell, or of a number and a cell. A cell of at most LENT bytes is lent until what has arrived with it is read and
+   * the promises that were settled meanwhile have been heard: then its memory is used again. A larger one is the receiver's.
+   */
+  row(number: number, cell: Buffer | null): void;
+  /** Once, behind the last row. `unsent` tells that the connection could not be opened. */
+  end(error: Error | null, unsent: boolean): void;
+  /** Whether nobody waits for it any more. A function: a getter would make a hidden class for each errand, and keep it alive. */
+  isAbandoned?(): boolean;
+}
+
+/** Reads the bodies of messages; those that describe the columns where it wants to know them. */
+export interface Decoder {
+  describe?(message: Buffer, start: number): void;
+  /** `owned` says that nobody else uses the memory of the message. */
+  row(message: Buffer, start: number, owned: boolean): void;
+}
+
+/** Less than what is written to a client in pieces, later. */
+export const MAX_BORROWED_BYTES = 65_535;
+
+/** A cell for longer than it is lent. */
+export function copyBorrowed(cell: Buffer | null): Buffer | null {
+  return cell !== null && cell.length <= MAX_BORROWED_BYTES ? Buffer.from(cell) : cell;
+}
+
+/** Statements of one transaction: they are answered in their order, and fail all or none. None at all ask for a sign of life. */
+export interface SentQueries {
+  readonly queries: readonly WireQuery[];
+  readonly repeated: boolean;
+  /** The texts that the server is to keep from now on, and how many of them it has understood: behind a failure it hears nothing. */
+  readonly introduced: readonly string[];
+  understood: number;
+  /** The statement whose answer arrives. */
+  position: number;
+}
+
+/**
+ * The statement whose row arrives, where the row may be left out: nobody looks at it, or it shows what a write in front of it has
+ * done. Both are done by then, and must not be answered with a failure.
+ */
+export function skippableQuery(sent: SentQueries | undefined): WireQuery | null {
+  const errand = sent?.queries[sent.position];
+  if (!errand || errand.decoder) return null;
+  return errand.columns === null || sent.position > 0 ? errand : null;
+}

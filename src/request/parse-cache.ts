@@ -1,0 +1,74 @@
+/**
+ * What was parsed before, by its text. It stays valid as long as the process runs: names are looked up later, variables at
+ * binding. A text is kept from its second sight on: most that differ in a value never come again, and keeping them would cost
+ * more than parsing them. Those that differ in values alone share the rest. The tables take their whole room when they are
+ * made, and many are never used: they are made with the first text.
+ */
+import { LRUCache } from 'lru-cache';
+import type { Values } from '../sql/parameter.js';
+
+/** A request whose shape says all of it but its values. */
+interface Shaped {
+  readonly request: object;
+  readonly shape: string;
+  readonly values: Values;
+}
+
+interface Tables<Kept extends object> {
+  readonly seen: LRUCache<string, true>;
+  readonly kept: LRUCache<string, Kept>;
+  readonly shapes: LRUCache<string, Shaped>;
+}
+
+const LONGEST_TEXT = 4_096;
+
+/** Bytes of the objects that a character of a text becomes, about. */
+const OBJECTS = 12;
+
+export class ParseCache<Kept extends { readonly parsed: Shaped }> {
+  #tables: Tables<Kept> | null = null;
+
+  clear(): void {
+    this.#tables = null;
+  }
+
+  get(text: string, parse: () => Kept): Kept {
+    this.#tables ??= makeTables<Kept>();
+    const { seen, kept, shapes } = this.#tables;
+    const known = kept.get(text);
+    if (known) return known;
+    const parsed = parse();
+    if (text.length > LONGEST_TEXT) return parsed;
+    if (!seen.has(text)) {
+      seen.set(text, true);
+      return parsed;
+    }
+    const shared = { ...parsed, parsed: share(parsed.parsed, shapes) };
+    kept.set(text, shared);
+    return shared;
+  }
+}
+
+function share<Parsed extends Shaped>(parsed: Parsed, shapes: Tables<never>['shapes']): Parsed {
+  const known = shapes.get(parsed.shape);
+  if (known) return { ...parsed, request: known.request, shape: known.shape };
+  shapes.set(parsed.shape, parsed);
+  return parsed;
+}
+
+function makeTables<Kept extends { readonly parsed: Shaped }>(): Tables<Kept> {
+  return {
+    seen: new LRUCache({ max: 10_000, maxSize: 8_388_608, sizeCalculation: (_, text) => text.length + 1 }),
+    kept: new LRUCache({
+      max: 5_000,
+      maxSize: 16_777_216,
+      sizeCalculation: ({ parsed }, text) => text.length * OBJECTS + sizeOf(parsed.values) + 1,
+    }),
+    shapes: new LRUCache({ max: 1_000, maxSize: 16_777_216, sizeCalculation: (_, shape) => shape.length * OBJECTS }),
+  };
+}
+
+/** Introspection answers a short text with a very long value. */
+function sizeOf(values: Values): number {
+  return values.reduce<number>((size, value) => size + (typeof value === 'string' ? value.length : 8), 0);
+}

@@ -1,0 +1,50 @@
+/** Types that the columns of a snapshot have, and that no step makes: the database has to know them already. */
+import { invalidPayload } from '../errors.js';
+import { quoteIdentifier } from '../sql/fragment.js';
+import type { ColumnType, DdlStatement, ExactType } from './ddl-statement.js';
+
+/** As an expression of PostgreSQL names it, without modifiers; with the fields that have it. */
+export interface NeededType {
+  readonly type: string;
+  readonly fields: readonly string[];
+}
+
+export function neededTypes(steps: readonly DdlStatement[]): NeededType[] {
+  // The rows of a table are a type too.
+  const made = new Set(
+    steps.flatMap((step) =>
+      step.kind === 'create-enum' ? [step.type] : step.kind === 'create-table' ? [step.table] : [],
+    ),
+  );
+  const needed = new Map<string, string[]>();
+  for (const { field, type } of steps.flatMap(typedColumns)) {
+    if (type.type !== 'exact' || made.has(type.name.names.at(-1) ?? '')) continue;
+    const name = type.name.names.map(quoteIdentifier).join('.');
+    needed.set(name, [...(needed.get(name) ?? []), field]);
+  }
+  return [...needed].map(([type, fields]) => ({ type, fields }));
+}
+
+interface TypedColumn {
+  readonly field: string;
+  readonly type: ColumnType | ExactType;
+}
+
+function typedColumns(step: DdlStatement): TypedColumn[] {
+  switch (step.kind) {
+    case 'create-table':
+      return step.columns.map(({ name, type }) => ({ field: `${step.table}.${name}`, type }));
+    case 'add-column':
+      return [{ field: `${step.table}.${step.column.name}`, type: step.column.type }];
+    case 'change-type':
+      return [{ field: `${step.table}.${step.column}`, type: step.type }];
+    default:
+      return [];
+  }
+}
+
+export function refuseMissing(missing: readonly NeededType[]): void {
+  if (missing.length === 0) return;
+  const list = missing.map(({ type, fields }) => `the type ${type} of ${fields.map((each) => `"${each}"`).join(', ')}`);
+  throw invalidPayload(`The database does not have ${list.join(', nor ')}: create it there first`);
+}

@@ -1,0 +1,345 @@
+/**
+ * From the snapshot of a database and the one it shall become: every step between them, in an order in which each finds
+ * what it needs. What leaves goes first, since it takes along what the metadata says of it elsewhere; references go before
+ * anything and come back after everything, so that tables may refer to each other in circles. Pure.
+ */
+import { invalidPayload } from '../errors.js';
+import type { ForeignKey, Model } from '../mirror/model.js';
+import type { Protected } from '../postgres/system-tables.js';
+import {
+  type ColumnField,
+  changeExactly,
+  defineExactly,
+  furnishExactly,
+  isColumn,
+  isRegenerated,
+} from './apply-columns.js';
+import { planEnums } from './apply-enums.js';
+import { checkSpelling } from './apply-names.js';
+import type { DdlStatement } from './ddl-statement.js';
+import { canonical, keyOf } from './difference.js';
+import type { FieldEntry, IndexEntry, RelationEntry, Snapshot } from './parse-snapshot.js';
+import { constraintName } from './plan-names.js';
+import type { Details } from './snapshot.js';
+import { checkNames } from './snapshot-names.js';
+
+/** The database as it is: its snapshot, and what that was taken from. */
+export interface Present {
+  readonly snapshot: Snapshot;
+  readonly model: Model;
+  readonly details: Details;
+}
+
+export function planSnapshot(
+  wanted: Snapshot,
+  { snapshot, model, details }: Present,
+  ours: Protected,
+): readonly DdlStatement[] {
+  checkNames(wanted, (collection) => ours.isSystemTable(collection));
+  checkSystem(wanted, ours);
+  const work = compare(snapshot, wanted);
+  checkNew(work, model);
+  return [
+    ...planEnums(wanted.fields, details),
+    ...dropIndexes(work, details),
+    ...work.relations.flatMap((pair) => dropReference(pair, model, work)),
+    ...deleteFields(work),
+    ...deleteCollections(work),
+    ...createTables(work),
+    ...changeFields(work, model),
+    ...createIndexes(work),
+    ...saveCollections(work),
+    ...saveFields(work),
+    ...work.relations.flatMap((pair) => addReference(pair, model, work)),
+  ];
+}
+
+interface Pair<Entry> {
+  readonly before: Entry | null;
+  readonly after: Entry | null;
+}
+
+interface Work {
+  readonly wanted: Snapshot;
+  readonly collections: readonly Pair<Snapshot['collections'][number]>[];
+  readonly fields: readonly Pair<FieldEntry>[];
+  readonly relations: readonly Pair<RelationEntry>[];
+  /** Collections whose table leaves, or comes. */
+  readonly dropped: ReadonlySet<string>;
+  readonly made: ReadonlySet<string>;
+  /** Columns that change their type: a reference from or to them is taken off for the time being. */
+  readonly retyped: ReadonlySet<string>;
+  /** Whatever leaves is forgotten everywhere, also by rows that stay: then these are written again. */
+  readonly rewrites: boolean;
+}
+
+function compare(current: Snapshot, wanted: Snapshot): Work {
+  const collections = pairs(current.collections, wanted.collections);
+  const fields = pairs(current.fields, wanted.fields);
+  const dropped = collections.filter(({ before, after }) => before?.schema && !after?.schema);
+  const made = collections.filter(({ before, after }) => after?.schema && !before?.schema);
+  const leaves = ({ before, after }: Pair<unknown>): boolean => before !== null && after === null;
+  return {
+    wanted,
+    collections,
+    fields,
+    relations: pairs(current.relations, wanted.relations),
+    dropped: new Set(dropped.map(({ before }) => before?.collection ?? '')),
+    made: new Set(made.map(({ after }) => after?.collection ?? '')),
+    retyped: new Set(fields.flatMap((pair) => (isRetyped(pair) && pair.after ? [keyOf(pair.after)] : []))),
+    rewrites: collections.some(leaves) || fields.some(leaves),
+  };
+}
+
+function pairs<Entry extends { readonly collection: string; readonly field?: string }>(
+  before: readonly Entry[],
+  after: readonly Entry[],
+): Pair<Entry>[] {
+  const former = new Map(before.map((entry) => [keyOf(entry), entry]));
+  const list: Pair<Entry>[] = after.map((entry) => ({ before: former.get(keyOf(entry)) ?? null, after: entry }));
+  for (const entry of after) former.delete(keyOf(entry));
+  return [...list, ...[...former.values()].map((entry) => ({ before: entry, after: null }))];
+}
+
+function checkNew({ collections, fields }: Work, model: Model): void {
+  for (const { before, after } of collections) {
+    if (before || !after) continue;
+    checkSpelling(after.collection, 'collection');
+    if (after.collection.startsWith('pg_')) throw invalidPayload(`A collection cannot be called "${after.collection}"`);
+    if (model.refused.has(after.collection) || model.collections.has(after.collection))
+      throw invalidPayload(`The database has "${after.collection}" already, as something that no snapshot describes`);
+  }
+  for (const { before, after } of fields) if (!before && after) checkSpelling(after.field, 'field');
+}
+
+function checkSystem({ fields, relations }: Snapshot, ours: Protected): void {
+  for (const { collection, field } of [...fields, ...relations]) {
+    if (ours.isSystemField(collection, field))
+      throw invalidPayload(`The field "${collection}.${field}" belongs to the service`);
+  }
+}
+
+function isRetyped({ before, after }: Pair<FieldEntry>): boolean {
+  return Boolean(before?.schema && after?.schema && before.schema.data_type !== after.schema.data_type);
+}
+
+/** An alias becomes a column or the other way round, or the expression of a generated column changes. */
+function isReplaced({ before, after }: Pair<FieldEntry>): boolean {
+  if (!before || !after) return false;
+  if (isColumn(before) && isColumn(after)) return isRegenerated(before.schema, after.schema);
+  return isColumn(before) !== isColumn(after);
+}
+
+/** The column goes on its own, not with its table. */
+function isGone(pair: Pair<FieldEntry>, { dropped }: Work): boolean {
+  const { before, after } = pair;
+  return before !== null && !dropped.has(before.collection) && (after === null || isReplaced(pair));
+}
+
+/** Generated columns before those that they are made of. What is made anew keeps what the metadata says of it. */
+function deleteFields(work: Work): DdlStatement[] {
+  const gone = work.fields.filter((pair) => isGone(pair, work)).flatMap(({ before }) => before ?? []);
+  const isGenerated = ({ schema }: FieldEntry): boolean => schema?.generation_expression != null;
+  const columns = [...gone.filter(isGenerated), ...gone.filter((field) => !isGenerated(field))].filter(isColumn);
+  const forgotten = work.fields.flatMap(({ before, after }) => (after === null && before ? [before] : []));
+  return [
+    ...columns.map(({ collection, field }) => ({ kind: 'drop-column', table: collection, column: field }) as const),
+    ...forgotten.map(({ collection, field }) => ({ kind: 'forget-field', collection, field }) as const),
+  ];
+}
+
+function deleteCollections({ collections, dropped }: Work): DdlStatement[] {
+  return collections.flatMap(({ before, after }): DdlStatement[] => {
+    if (!before) return [];
+    const table = before.collection;
+    return [
+      ...(dropped.has(table) ? [{ kind: 'drop-table', table, view: false } as const] : []),
+      ...(after ? [] : [{ kind: 'forget-collection', collection: table } as const]),
+    ];
+  });
+}
+
+function createTables({ collections, wanted, made }: Work): DdlStatement[] {
+  const columns = columnsByTable(wanted.fields);
+  return collections.flatMap(({ before, after }): DdlStatement[] => {
+    if (!after?.schema) return [];
+    const table = after.collection;
+    const { comment } = after.schema;
+    const commented: DdlStatement[] =
+      comment === (before?.schema?.comment ?? null) ? [] : [{ kind: 'comment-table', table, comment }];
+    if (!made.has(table)) return commented;
+    const own = columns.get(table) ?? [];
+    const plain = namesOfPlain(own);
+    return [
+      { kind: 'create-table', table, columns: own.map((field) => defineExactly(field, plain)) },
+      ...commented,
+      ...own.flatMap(furnishExactly),
+    ];
+  });
+}
+
+function columnsByTable(fields: readonly FieldEntry[]): ReadonlyMap<string, readonly ColumnField[]> {
+  const tables = new Map<string, ColumnField[]>();
+  for (const field of fields.filter(isColumn)) {
+    const table = tables.get(field.collection) ?? [];
+    table.push(field);
+    tables.set(field.collection, table);
+  }
+  return tables;
+}
+
+function namesOfPlain(columns: readonly ColumnField[]): string[] {
+  return columns.filter(({ schema }) => schema.generation_expression === null).map(({ field }) => field);
+}
+
+/** Indexes over several columns that leave, or that one of their columns would take along. */
+function dropIndexes(work: Work, { indexes }: Details): DdlStatement[] {
+  return indexes.flatMap(({ collection: table, name, constraint, fields, unique }): DdlStatement[] => {
+    const pair = work.collections.find(({ before }) => before?.collection === table);
+    if (!pair || work.dropped.has(table) || keeps(pair.after, { fields, unique }, work)) return [];
+    return [constraint ? { kind: 'drop-constraint', table, name } : { kind: 'drop-index', table, name }];
+  });
+}
+
+function createIndexes(work: Work): DdlStatement[] {
+  return work.collections.flatMap(({ before, after }) =>
+    (after?.schema?.indexes ?? []).flatMap((index): DdlStatement[] => {
+      const table = after?.collection ?? '';
+      if (!work.made.has(table) && keeps(before, index, work)) return [];
+      const { fields: columns, unique } = index;
+      const name = constraintName(table, columns.join(','), unique ? 'unique' : 'index');
+      return [{ kind: unique ? 'add-unique-over' : 'create-index-over', table, columns, name }];
+    }),
+  );
+}
+
+/** Whether the index is one of the collection, and none of its columns is made anew. */
+function keeps(entry: Snapshot['collections'][number] | null, { fields, unique }: IndexEntry, work: Work): boolean {
+  const text = canonical({ fields, unique });
+  if (!entry?.schema?.indexes.some((each) => canonical(each) === text)) return false;
+  const isTorn = (pair: Pair<FieldEntry>): boolean =>
+    pair.before?.collection === entry.collection && fields.includes(pair.before.field) && isGone(pair, work);
+  return !work.fields.some(isTorn);
+}
+
+/** Columns of tables that stay. Generated ones come last: they may name columns that are new. */
+function changeFields(work: Work, model: Model): DdlStatement[] {
+  const columns = columnsByTable(work.wanted.fields);
+  const added: ColumnField[] = [];
+  const steps: DdlStatement[] = [];
+  for (const pair of work.fields) {
+    const { before, after } = pair;
+    if (!after || !isColumn(after) || work.made.has(after.collection)) continue;
+    const column = model.collections.get(after.collection)?.fields.get(after.field)?.column;
+    if (!before || !isColumn(before) || !column || isReplaced(pair)) added.push(after);
+    else if (canonical(before.schema) !== canonical(after.schema))
+      steps.push(...changeExactly(before.schema, after, column));
+  }
+  const isGenerated = ({ schema }: ColumnField): boolean => schema.generation_expression !== null;
+  for (const field of [...added.filter((each) => !isGenerated(each)), ...added.filter(isGenerated)]) {
+    if (field.schema.is_primary_key)
+      throw invalidPayload(
+        `The primary key of "${field.collection}" cannot be changed: delete the collection and create it anew`,
+      );
+    const column = defineExactly(field, namesOfPlain(columns.get(field.collection) ?? []));
+    steps.push({ kind: 'add-column', table: field.collection, column }, ...furnishExactly(field));
+  }
+  return steps;
+}
+
+/** Groups are collections themselves: every row is there before one refers to another. */
+function saveCollections({ collections, rewrites }: Work): DdlStatement[] {
+  const rows: DdlStatement[] = [];
+  const groups: DdlStatement[] = [];
+  for (const { before, after } of collections) {
+    if (!after) continue;
+    const { collection, meta } = after;
+    if (meta === null) {
+      if (before?.meta) rows.push({ kind: 'drop-collection-row', collection });
+    } else if (rewrites || canonical(before?.meta ?? null) !== canonical(meta)) {
+      rows.push({ kind: 'save-collection', collection, values: { ...meta, group: null } });
+      if (meta.group !== null) groups.push({ kind: 'save-collection', collection, values: { group: meta.group } });
+    }
+  }
+  return [...rows, ...groups];
+}
+
+function saveFields(work: Work): DdlStatement[] {
+  return work.fields.flatMap(({ before, after }): DdlStatement[] => {
+    if (!after) return [];
+    const { collection, field, meta } = after;
+    const former = before?.meta ?? null;
+    if (meta === null) return former === null ? [] : [{ kind: 'drop-field-row', collection, field }];
+    if (!work.rewrites && canonical(former) === canonical(meta)) return [];
+    return [{ kind: 'save-field', collection, field, values: meta }];
+  });
+}
+
+/** What has to go of a reference that leaves, or that leads elsewhere or acts otherwise from now on. */
+function dropReference({ before, after }: Pair<RelationEntry>, model: Model, work: Work): DdlStatement[] {
+  if (!before) return [];
+  const { collection, field } = before;
+  const moves = after !== null && after.related_collection !== before.related_collection;
+  const kept = after !== null && !moves && canonical(before.schema) === canonical(after.schema);
+  const keys = kept && !isTorn(before, work, model) ? [] : referencesOf(before, model);
+  const forgets = before.meta !== null && (after === null || moves || after.meta === null);
+  return [
+    ...keys.map(({ name }) => ({ kind: 'drop-constraint', table: collection, name }) as const),
+    ...(forgets ? [{ kind: 'forget-relation', collection, field } as const] : []),
+  ];
+}
+
+function addReference({ before, after }: Pair<RelationEntry>, model: Model, work: Work): DdlStatement[] {
+  if (!after) return [];
+  const { collection, field, related_collection: target, schema, meta } = after;
+  const moves = before !== null && before.related_collection !== target;
+  const kept =
+    before !== null && !moves && canonical(before.schema) === canonical(schema) && !isTorn(after, work, model);
+  const steps: DdlStatement[] = [];
+  if (schema && target !== null && !kept) {
+    steps.push({
+      kind: 'add-foreign-key',
+      table: collection,
+      column: field,
+      name: constraintName(collection, field, 'foreign'),
+      target,
+      key: schema.column ?? keyFieldOf(target, model, work),
+      onDelete: schema.on_delete,
+      onUpdate: schema.on_update,
+    });
+  }
+  if (meta === null || (before?.meta && !moves && !work.rewrites && canonical(before.meta) === canonical(meta)))
+    return steps;
+  const values = { ...meta, many_collection: collection, many_field: field, one_collection: target };
+  // A row that was forgotten on the way, with a field or a collection, is not there to be changed.
+  if (before?.meta && !moves && work.rewrites) steps.push({ kind: 'forget-relation', collection, field });
+  if (before?.meta && !moves && !work.rewrites)
+    steps.push({ kind: 'change-relation', collection, field, values: meta });
+  else steps.push({ kind: 'add-relation', values });
+  return steps;
+}
+
+/** One of the two tables or columns is made anew, or changes its type: the constraint cannot stay meanwhile. */
+function isTorn({ collection, field, related_collection, schema }: RelationEntry, work: Work, model: Model): boolean {
+  if (work.retyped.has(keyOf({ collection, field }))) return true;
+  const key = schema?.column ?? model.collections.get(related_collection ?? '')?.primaryKey.name;
+  if (related_collection !== null && work.retyped.has(keyOf({ collection: related_collection, field: key })))
+    return true;
+  if (work.made.has(collection) || work.dropped.has(collection)) return true;
+  if (related_collection !== null && work.dropped.has(related_collection)) return true;
+  return work.fields.some(
+    (pair) => pair.before?.collection === collection && pair.before.field === field && isGone(pair, work),
+  );
+}
+
+function referencesOf({ collection, field, related_collection }: RelationEntry, model: Model): readonly ForeignKey[] {
+  const column = model.collections.get(collection)?.fields.get(field)?.column;
+  return (column?.foreign_keys ?? []).filter((key) => key.collection === related_collection);
+}
+
+function keyFieldOf(collection: string, model: Model, { wanted }: Work): string {
+  const key = wanted.fields.find((field) => field.collection === collection && field.schema?.is_primary_key)?.field;
+  const found = key ?? model.collections.get(collection)?.primaryKey.name;
+  if (found === undefined) throw invalidPayload(`The collection "${collection}" does not exist`);
+  return found;
+}

@@ -1,0 +1,213 @@
+/**
+ * Carries out changes of the structure: any number of operations in one transaction, together with the metadata, the
+ * version of the schema and the notification. Changes come one after the other, over all instances; what waits too long for
+ * a table lets go of it and tries again, so that nobody queues behind a change that queues behind a long reader.
+ */
+
+import { serviceUnavailable } from '../errors.js';
+import { buildModel } from '../mirror/introspect.js';
+import { type Model, type Places, placesOf } from '../mirror/model.js';
+import type { CatalogVersion as LoadedStructure, Mirror } from '../mirror/watch.js';
+import { loadStructure } from '../postgres/catalog.js';
+import { pause } from '../postgres/conflicts.js';
+import type { Database } from '../postgres/database.js';
+import type { Session } from '../postgres/sessions.js';
+import type { Protected } from '../postgres/system-tables.js';
+import { systemFields } from '../postgres/system-tables.js';
+import { bind, type Caller } from '../sql/parameter.js';
+import type { Statement } from '../sql/statement.js';
+import { verifyChange } from '../sql/verify.js';
+import { compileDefinition } from './compile-ddl.js';
+import { compileMetadata } from './compile-metadata.js';
+import type { DdlStatement } from './ddl-statement.js';
+import { fromStructure, isBlocked } from './errors.js';
+import type { Operation } from './parse.js';
+import { planOperation } from './plan.js';
+
+export interface StructureLimits {
+  /** Milliseconds that one attempt waits for a table. */
+  readonly lockTimeout: number;
+  /** Milliseconds after which no further attempt is made. */
+  readonly patience: number;
+}
+
+export class SchemaChanges {
+  readonly #database: Database;
+  readonly #mirror: Mirror;
+  readonly #limits: StructureLimits;
+  readonly #ours: Protected;
+  #last: Promise<unknown> = Promise.resolve();
+
+  constructor(database: Database, mirror: Mirror, limits: StructureLimits) {
+    this.#database = database;
+    this.#mirror = mirror;
+    this.#limits = limits;
+    this.#ours = systemFields();
+  }
+
+  /** As the latest load found it. */
+  get model(): Model {
+    return this.#mirror.model;
+  }
+
+  /**
+   * One transaction. `work` may run several times, each time on a draft of its own; when it is done the operations take
+   * effect together, and the model of this instance knows them before the answer is given.
+   */
+  async change<Result>(work: (draft: Draft) => Promise<Result>): Promise<Result> {
+    const { result, structure } = await this.#enqueue(() => this.#attempt(work));
+    if (structure) await this.#mirror.adopt(structure);
+    return result;
+  }
+
+  /** Looks without changing anything: all of it in one view of the database. */
+  async read<Result>(work: (draft: Draft) => Promise<Result>): Promise<Result> {
+    return this.#database.transaction(async (session) => {
+      await session.query('set transaction isolation level repeatable read, read only');
+      return work(new Draft(session, this.#database, this.#ours));
+    });
+  }
+
+  /** Within an instance the changes wait here, so that they hold one connection and not all of them. */
+  #enqueue<Result>(task: () => Promise<Result>): Promise<Result> {
+    let isLate = false;
+    const turn = this.#last.then(() => {
+      clearTimeout(timer);
+      if (isLate) throw busy();
+      return task();
+    });
+    this.#last = turn.catch(() => {});
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => {
+        isLate = true;
+        reject(busy());
+      }, this.#limits.patience);
+    });
+    return Promise.race([turn, late]);
+  }
+
+  async #attempt<Result>(work: (draft: Draft) => Promise<Result>): Promise<Changed<Result>> {
+    const deadline = performance.now() + this.#limits.patience;
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await this.#database.transaction((session) => this.#run(session, work));
+      } catch (error) {
+        if (!isBlocked(error)) throw fromStructure(error);
+        if (performance.now() > deadline) throw busy();
+        await pause(attempt);
+      }
+    }
+  }
+
+  async #run<Result>(session: Session, work: (draft: Draft) => Promise<Result>): Promise<Changed<Result>> {
+    const { schema } = this.#database;
+    // Before the limit on waiting: another instance that changes the structure is waited for.
+    await session.query(LOCK, [schema], { prepare: true });
+    await session.query(LIMIT, [String(this.#limits.lockTimeout)], { prepare: true });
+    const draft = new Draft(session, this.#database, this.#ours);
+    const result = await work(draft);
+    return { result, structure: draft.changed ? await draft.structure() : null };
+  }
+}
+
+function busy(): Error {
+  return serviceUnavailable('database', 'The tables are in use by requests that take long', {
+    option: 'STRUCTURE_TIMEOUT',
+  });
+}
+
+interface Changed<Result> {
+  readonly result: Result;
+  /** Null when nothing was changed. */
+  readonly structure: LoadedStructure | null;
+}
+
+const LOCK = "select pg_advisory_xact_lock(hashtextextended('lateral structure ' || $1::text, 0))";
+const LIMIT = "select set_config('lock_timeout', $1, true)";
+/** Triggers tell of changed metadata and, where they are allowed, of definitions: this tells of both in any case. */
+const ANNOUNCE = `
+  with bumped as (update service_schema set version = version + 1)
+  select pg_notify('service_model', $1)`;
+
+const NOBODY: Caller = { user: null, role: null, roles: [], policies: [] };
+
+/** A structure in the making: visible to its own transaction alone. */
+export class Draft {
+  readonly #session: Session;
+  readonly #database: Database;
+  readonly #ours: Protected;
+  #structure: LoadedStructure | null = null;
+  #model: Model | null = null;
+  /** As the first look found them: a table keeps its place, and what this transaction makes has none yet. */
+  #places: Places | null = null;
+  #changed = false;
+
+  /** For `Structure` alone. */
+  constructor(session: Session, database: Database, ours: Protected) {
+    this.#session = session;
+    this.#database = database;
+    this.#ours = ours;
+  }
+
+  get changed(): boolean {
+    return this.#changed;
+  }
+
+  /** The structure as it is after the operations so far. */
+  async model(): Promise<Model> {
+    this.#model ??= buildModel((await this.structure()).document, 0, this.#database);
+    this.#places ??= placesOf(this.#model);
+    return this.#model;
+  }
+
+  /** The same as the catalogs tell it. */
+  async structure(): Promise<LoadedStructure> {
+    this.#structure ??= await loadStructure(this.#session, this.#database);
+    return this.#structure;
+  }
+
+  /** Each operation is planned on what the one before left. */
+  async apply(operation: Operation): Promise<void> {
+    const steps = planOperation(operation, await this.model(), this.#ours);
+    await this.take(steps);
+  }
+
+  /** What the model does not hold, by a statement of our own. */
+  cell(text: string, parameters: readonly string[]): Promise<Buffer | null> {
+    return this.#session.cell(text, parameters);
+  }
+
+  /** Steps that were planned on the model as it is. */
+  async take(steps: readonly DdlStatement[]): Promise<void> {
+    if (steps.length === 0) return;
+    const places = this.#places ?? placesOf(await this.model());
+    this.#structure = null;
+    this.#model = null;
+    const statements = steps.flatMap((step) => compileStep(step, places));
+    for (const { text } of statements) verifyChange(text, [places.schema, places.system]);
+    // One after the other: the driver would send what waits for a lost connection on a new one, outside of the transaction.
+    for (const { text, parameters } of statements) await this.#session.query(text, bind(parameters, [], NOBODY));
+    // The first change of a transaction speaks for all: word of it leaves with the commit.
+    if (!this.#changed)
+      await this.#session.query(this.#database.qualified(ANNOUNCE), [places.schema], { prepare: true });
+    this.#changed = true;
+  }
+}
+
+function compileStep(step: DdlStatement, places: Places): readonly Statement[] {
+  switch (step.kind) {
+    case 'save-collection':
+    case 'save-field':
+    case 'add-relation':
+    case 'change-relation':
+    case 'forget-relation':
+    case 'forget-field':
+    case 'forget-collection':
+    case 'drop-collection-row':
+    case 'drop-field-row':
+      return compileMetadata(step, places.system);
+    default:
+      return [compileDefinition(step, places)];
+  }
+}

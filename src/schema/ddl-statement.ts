@@ -1,0 +1,122 @@
+/**
+ * What a change of the structure does, step by step: definitions of the database and rows of the metadata tables. All
+ * names are those of the model, or new ones that were checked; steps are data, to be compiled one statement each.
+ */
+import type { FieldType, ForeignKeyAction } from '../mirror/model.js';
+import type { TypeName } from '../sql/type-name.js';
+import type { Meta } from './parse-meta.js';
+
+export type DdlStatement = Definition | MetadataStep;
+
+/** `table` and `target` are names of collections; what is new is made in the schema of the model. */
+export type Definition =
+  | { readonly kind: 'create-table'; readonly table: string; readonly columns: readonly ColumnDefinition[] }
+  | { readonly kind: 'drop-table'; readonly table: string; readonly view: boolean }
+  | { readonly kind: 'comment-table'; readonly table: string; readonly comment: string | null }
+  | { readonly kind: 'add-column'; readonly table: string; readonly column: ColumnDefinition }
+  | { readonly kind: 'drop-column'; readonly table: string; readonly column: string }
+  | {
+      readonly kind: 'comment-column';
+      readonly table: string;
+      readonly column: string;
+      readonly comment: string | null;
+    }
+  | {
+      readonly kind: 'change-type';
+      readonly table: string;
+      readonly column: string;
+      readonly type: ColumnType | ExactType;
+      readonly conversion: Conversion;
+    }
+  | { readonly kind: 'set-default'; readonly table: string; readonly column: string; readonly initial: Initial | null }
+  | { readonly kind: 'set-nullable'; readonly table: string; readonly column: string; readonly nullable: boolean }
+  | { readonly kind: 'drop-expression'; readonly table: string; readonly column: string }
+  | { readonly kind: 'add-identity'; readonly table: string; readonly column: string }
+  | { readonly kind: 'drop-identity'; readonly table: string; readonly column: string }
+  /** Puts the sequence of a new identity column behind the values that are there. */
+  | { readonly kind: 'advance-identity'; readonly table: string; readonly column: string }
+  | { readonly kind: 'drop-sequence'; readonly schema: string; readonly name: string }
+  | { readonly kind: 'widen-sequence'; readonly schema: string; readonly name: string }
+  | { readonly kind: 'add-unique'; readonly table: string; readonly column: string; readonly name: string }
+  | { readonly kind: 'drop-constraint'; readonly table: string; readonly name: string }
+  | { readonly kind: 'create-index'; readonly table: string; readonly column: string; readonly name: string }
+  | { readonly kind: 'drop-index'; readonly table: string; readonly name: string }
+  | {
+      readonly kind: 'add-unique-over';
+      readonly table: string;
+      readonly columns: readonly string[];
+      readonly name: string;
+    }
+  | {
+      readonly kind: 'create-index-over';
+      readonly table: string;
+      readonly columns: readonly string[];
+      readonly name: string;
+    }
+  | { readonly kind: 'create-enum'; readonly type: string; readonly values: readonly string[] }
+  /** Beside another value: one of `before` and `after` is given. */
+  | {
+      readonly kind: 'add-enum-value';
+      readonly type: string;
+      readonly value: string;
+      readonly before: string | null;
+      readonly after: string | null;
+    }
+  | {
+      readonly kind: 'add-foreign-key';
+      readonly table: string;
+      readonly column: string;
+      readonly name: string;
+      readonly target: string;
+      readonly key: string;
+      readonly onDelete: ForeignKeyAction;
+      readonly onUpdate: ForeignKeyAction;
+    };
+
+export interface ColumnDefinition {
+  readonly name: string;
+  readonly type: ColumnType | ExactType;
+  readonly autoIncrement: boolean;
+  readonly primaryKey: boolean;
+  readonly nullable: boolean;
+  readonly initial: Initial | null;
+  /** Of a generated column; may name the columns of its table. */
+  readonly generated: { readonly text: string; readonly columns: readonly string[] } | null;
+}
+
+/** A column of a type of the service. */
+export interface ColumnType {
+  readonly type: Exclude<FieldType, 'alias' | 'unknown'>;
+  readonly length: number | null;
+  readonly precision: number | null;
+  readonly scale: number | null;
+  /** `character(n)` stays what it is when only its length changes. */
+  readonly padded: boolean;
+}
+
+/** A column of a type of the database, as a snapshot names it. */
+export interface ExactType {
+  readonly type: 'exact';
+  readonly name: TypeName;
+}
+
+/** A default: a constant as the text of its value, or an expression that was vetted. */
+export type Initial =
+  | { readonly kind: 'constant'; readonly text: string }
+  | { readonly kind: 'expression'; readonly text: string };
+
+/** How the values of a column become those of its new type. */
+export type Conversion = 'cast' | 'through-text' | 'number-to-boolean' | 'boolean-to-number';
+
+export type MetadataStep =
+  | { readonly kind: 'save-collection'; readonly collection: string; readonly values: Meta }
+  | { readonly kind: 'save-field'; readonly collection: string; readonly field: string; readonly values: Meta }
+  | { readonly kind: 'add-relation'; readonly values: Meta }
+  | { readonly kind: 'change-relation'; readonly collection: string; readonly field: string; readonly values: Meta }
+  | { readonly kind: 'forget-relation'; readonly collection: string; readonly field: string }
+  /** Everything the metadata says of a field, in whatever place. */
+  | { readonly kind: 'forget-field'; readonly collection: string; readonly field: string }
+  | { readonly kind: 'forget-collection'; readonly collection: string }
+  /** The row alone: what it describes stays. */
+  | { readonly kind: 'drop-collection-row'; readonly collection: string }
+  | { readonly kind: 'drop-field-row'; readonly collection: string; readonly field: string };

@@ -1,0 +1,175 @@
+/** Takes the difference of two snapshots, and lays it on the one it was taken from, which gives the other. Pure. */
+import { hash } from 'node:crypto';
+import { isObject } from '../digits.js';
+import { invalidPayload } from '../errors.js';
+import { isSameType } from '../sql/type-name.js';
+import {
+  type Change,
+  type Difference,
+  type EntryChange,
+  readSectionEntry,
+  SECTIONS,
+  type Section,
+} from './parse-difference.js';
+import { PARTIAL_VERSION, type Snapshot } from './parse-snapshot.js';
+
+export interface DifferenceMode {
+  /** What the wanted snapshot does not name stays. */
+  readonly merge: boolean;
+}
+
+/** Null where nothing differs. */
+export function differenceOf(current: Snapshot, wanted: Snapshot, { merge }: DifferenceMode): Difference | null {
+  const dropped = new Set<string>();
+  const kept = new Set(wanted.collections.map(({ collection }) => collection));
+  const isPartial = wanted.version === PARTIAL_VERSION;
+  if (!merge && !isPartial) {
+    for (const { collection } of current.collections) if (!kept.has(collection)) dropped.add(collection);
+  }
+  const sections = SECTIONS.map((section): [Section, EntryChange[]] => {
+    const before = entriesOf(current, section);
+    const after = entriesOf(wanted, section);
+    const changes: EntryChange[] = [];
+    for (const [key, entry] of after) {
+      const former = before.get(key);
+      const diff: readonly Change[] = former ? editsOf(former, entry) : [{ kind: 'N', rhs: entry }];
+      if (diff.length > 0) changes.push({ ...nameOf(section, entry), diff });
+    }
+    for (const [key, entry] of before) {
+      // With a collection go its fields and relations: to say so once is enough.
+      const implied = section !== 'collections' && dropped.has(entry.collection);
+      const concerned = !isPartial || kept.has(entry.collection);
+      if (!merge && concerned && !after.has(key) && !implied) {
+        changes.push({ ...nameOf(section, entry), diff: [{ kind: 'D', lhs: entry }] });
+      }
+    }
+    return [section, changes];
+  });
+  return sections.every(([, changes]) => changes.length === 0)
+    ? null
+    : (Object.fromEntries(sections) as unknown as Difference);
+}
+
+/** The snapshot that a difference leads to. One that was taken from another snapshot does not fit: nothing is guessed. */
+export function laidOn(current: Snapshot, difference: Difference): Snapshot {
+  const result: Record<Section, ReadonlyMap<string, Entry>> = {
+    collections: changed(current, 'collections', difference),
+    fields: changed(current, 'fields', difference),
+    relations: changed(current, 'relations', difference),
+  };
+  const gone = new Set(current.collections.map(({ collection }) => collection));
+  for (const { collection } of result.collections.values()) gone.delete(collection);
+  const remaining = (section: Section): unknown[] =>
+    [...result[section].values()].filter(({ collection }) => section === 'collections' || !gone.has(collection));
+  return {
+    ...current,
+    collections: remaining('collections') as Snapshot['collections'][number][],
+    fields: remaining('fields') as Snapshot['fields'][number][],
+    relations: remaining('relations') as Snapshot['relations'][number][],
+  };
+}
+
+/** A snapshot taken of the same structure has the same digest. */
+export function digestOf(snapshot: Snapshot): string {
+  return hash('sha256', canonical(snapshot));
+}
+
+/** JSON whose text depends on the value alone, not on the order in which its properties were set. */
+export function canonical(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`;
+  if (value === null || typeof value !== 'object') return JSON.stringify(value) ?? 'null';
+  const entries = Object.entries(value).sort(([left], [right]) => (left < right ? -1 : 1));
+  return `{${entries.map(([key, each]) => `${JSON.stringify(key)}:${canonical(each)}`).join(',')}}`;
+}
+
+type Entry = Readonly<Record<string, unknown>> & { readonly collection: string };
+
+function entriesOf(snapshot: Snapshot, section: Section): ReadonlyMap<string, Entry> {
+  return new Map((snapshot[section] as readonly unknown[] as readonly Entry[]).map((entry) => [keyOf(entry), entry]));
+}
+
+/** Unlike any joined text, the same for two entries only if both names are. */
+export function keyOf(entry: { readonly collection: string; readonly field?: unknown }): string {
+  return JSON.stringify([entry.collection, entry.field ?? null]);
+}
+
+function nameOf(section: Section, { collection, field, related_collection }: Entry): Omit<EntryChange, 'diff'> {
+  if (section === 'collections') return { collection };
+  if (section === 'fields') return { collection, field: String(field) };
+  return { collection, field: String(field), related_collection: related_collection as string | null };
+}
+
+function editsOf(before: Entry, after: Entry): Change[] {
+  const edits: Change[] = [];
+  for (const key of new Set([...Object.keys(before), ...Object.keys(after)])) {
+    const [lhs, rhs] = [before[key], after[key]];
+    if (isObject(lhs) && isObject(rhs)) {
+      for (const inner of new Set([...Object.keys(lhs), ...Object.keys(rhs)])) {
+        if (!isEqual(lhs[inner], rhs[inner]) && !isSameSpelling(inner, lhs[inner], rhs[inner]))
+          edits.push(edit([key, inner], lhs[inner], rhs[inner]));
+      }
+    } else if (!isEqual(lhs, rhs)) edits.push(edit([key], lhs, rhs));
+  }
+  return edits;
+}
+
+/** Who writes a snapshot by hand may say `int` where PostgreSQL says `integer`. */
+function isSameSpelling(property: string, left: unknown, right: unknown): boolean {
+  return property === 'data_type' && typeof left === 'string' && typeof right === 'string' && isSameType(left, right);
+}
+
+function edit(path: readonly string[], lhs: unknown, rhs: unknown): Change {
+  return { kind: 'E', path, lhs: lhs ?? null, rhs: rhs ?? null };
+}
+
+function changed(current: Snapshot, section: Section, difference: Difference): ReadonlyMap<string, Entry> {
+  const entries = new Map(entriesOf(current, section));
+  for (const change of difference[section]) {
+    const key = keyOf(change);
+    for (const step of change.diff) {
+      const before = entries.get(key);
+      if (step.kind === 'N') {
+        if (before) throw misfit(section, change, 'is there already');
+        entries.set(key, step.rhs as Entry);
+      } else if (!before) throw misfit(section, change, 'does not exist');
+      else if (step.kind === 'D') entries.delete(key);
+      else
+        entries.set(
+          key,
+          edited(before, step.path, step.rhs, () => misfit(section, change, 'has no such property')),
+        );
+    }
+    const after = entries.get(key);
+    if (after === undefined) continue;
+    // As strict as with a snapshot: an edit may have put anything anywhere.
+    const read = readSectionEntry(section, after) as unknown as Entry;
+    if (keyOf(read) !== key) throw misfit(section, change, 'has another name inside of its change');
+    entries.set(key, read);
+  }
+  return entries;
+}
+
+function edited(
+  entry: Entry,
+  [key = '', inner, ...deeper]: readonly string[],
+  value: unknown,
+  refuse: () => Error,
+): Entry {
+  const former = Object.hasOwn(entry, key) ? entry[key] : undefined;
+  if (former === undefined || deeper.length > 0 || FIXED.has(key)) throw refuse();
+  if (inner === undefined) return { ...entry, [key]: value };
+  if (!isObject(former)) throw refuse();
+  return { ...entry, [key]: { ...former, [inner]: value } };
+}
+
+/** What names an entry cannot change: another name is another entry. */
+const FIXED: ReadonlySet<string> = new Set(['collection', 'field']);
+
+function misfit(section: Section, { collection, field }: EntryChange, complaint: string): Error {
+  const name = field === undefined ? collection : `${collection}.${field}`;
+  return invalidPayload(`The difference does not fit: in "${section}", "${name}" ${complaint}`);
+}
+
+function isEqual(left: unknown, right: unknown): boolean {
+  return canonical(left ?? null) === canonical(right ?? null);
+}

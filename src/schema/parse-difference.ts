@@ -1,0 +1,89 @@
+/** What leads from one snapshot to another, as clients pass it on: per collection, field and relation a list of changes. */
+import { invalidPayload } from '../errors.js';
+import type { Input } from '../request/query.js';
+import { readItem } from '../request/write.js';
+import {
+  type CollectionEntry,
+  type FieldEntry,
+  type RelationEntry,
+  readCollection,
+  readField,
+  readRelation,
+} from './parse-snapshot.js';
+
+/** A new entry, one that leaves, or a property that changes. */
+export type Change =
+  | { readonly kind: 'N'; readonly rhs: unknown }
+  | { readonly kind: 'D'; readonly lhs: unknown }
+  | { readonly kind: 'E'; readonly path: readonly string[]; readonly lhs: unknown; readonly rhs: unknown };
+
+export interface EntryChange {
+  readonly collection: string;
+  readonly field?: string;
+  readonly related_collection?: string | null;
+  readonly diff: readonly Change[];
+}
+
+export const SECTIONS = ['collections', 'fields', 'relations'] as const;
+
+export type Section = (typeof SECTIONS)[number];
+
+export type Difference = Readonly<Record<Section, readonly EntryChange[]>>;
+
+export interface DifferenceBody {
+  /** Of the snapshot that the difference was taken from. */
+  readonly hash: string;
+  readonly diff: Difference;
+}
+
+export function readDifference(value: unknown): DifferenceBody {
+  const { hash, diff, ...rest } = readItem(value, 'The body');
+  refuseOthers(rest, 'The body', 'hash, diff');
+  if (typeof hash !== 'string' || hash === '') throw invalidPayload('"hash" is required');
+  const { collections = [], fields = [], relations = [], ...others } = readItem(diff, '"diff"');
+  refuseOthers(others, '"diff"', SECTIONS.join(', '));
+  const lists = { collections, fields, relations };
+  const read = (section: Section): EntryChange[] => {
+    const list = lists[section];
+    if (!Array.isArray(list)) throw invalidPayload(`"diff.${section}" has to be a list`);
+    return list.map((entry, position) => readEntry(entry, section, `diff.${section}[${position}]`));
+  };
+  return { hash, diff: { collections: read('collections'), fields: read('fields'), relations: read('relations') } };
+}
+
+/** The reader of a section's entries, which refuses what is not one of them. */
+export function readSectionEntry(section: Section, value: unknown): CollectionEntry | FieldEntry | RelationEntry {
+  if (section === 'collections') return readCollection(value);
+  return section === 'fields' ? readField(value) : readRelation(value);
+}
+
+function readEntry(value: unknown, section: Section, path: string): EntryChange {
+  const { collection, field, related_collection = null, diff, ...rest } = readItem(value, `"${path}"`);
+  refuseOthers(rest, `"${path}"`, 'collection, field, related_collection, diff');
+  if (typeof collection !== 'string') throw invalidPayload(`"${path}.collection" is required`);
+  if (!Array.isArray(diff)) throw invalidPayload(`"${path}.diff" has to be a list`);
+  const changes = diff.map((change, position) => readChange(change, `${path}.diff[${position}]`));
+  if (section === 'collections') return { collection, diff: changes };
+  if (typeof field !== 'string') throw invalidPayload(`"${path}.field" is required`);
+  if (section === 'fields') return { collection, field, diff: changes };
+  if (related_collection !== null && typeof related_collection !== 'string')
+    throw invalidPayload(`"${path}.related_collection" has to be a text`);
+  return { collection, field, related_collection, diff: changes };
+}
+
+function readChange(value: unknown, path: string): Change {
+  const { kind, path: steps, lhs = null, rhs = null, ...rest } = readItem(value, `"${path}"`);
+  refuseOthers(rest, `"${path}"`, 'kind, path, lhs, rhs');
+  if (steps === undefined) {
+    if (kind === 'N') return { kind, rhs };
+    if (kind === 'D') return { kind, lhs };
+  } else if (kind === 'E' && Array.isArray(steps) && steps.every((step) => typeof step === 'string')) {
+    return { kind, path: steps, lhs, rhs };
+  }
+  throw invalidPayload(`"${path}" has to be of kind N or D, or of kind E with the path to a property`);
+}
+
+function refuseOthers(rest: Input, name: string, known: string): void {
+  const [unknown] = Object.keys(rest);
+  if (unknown !== undefined) throw invalidPayload(`${name} has an unknown property "${unknown}": it takes ${known}`);
+}

@@ -1,0 +1,152 @@
+/** The metadata of collections, fields and relations in bodies: which properties there are, and what each may hold. */
+import { invalidPayload } from '../errors.js';
+import { readItem } from '../request/write.js';
+
+/** By column of the metadata table; lists already joined by commas. */
+export type Meta = Readonly<Record<string, unknown>>;
+
+type Kind = 'name' | 'text' | 'boolean' | 'integer' | 'json' | 'array' | 'list' | readonly string[];
+
+interface Property {
+  readonly kind: Kind;
+  readonly nullable: boolean;
+}
+
+export type Properties = ReadonlyMap<string, Property>;
+
+const needed = (kind: Kind): Property => ({ kind, nullable: false });
+const optional = (kind: Kind): Property => ({ kind, nullable: true });
+
+export const COLLECTION_META: Properties = new Map([
+  ['icon', optional('name')],
+  ['note', optional('text')],
+  ['color', optional('name')],
+  ['display_template', optional('name')],
+  ['hidden', needed('boolean')],
+  ['singleton', needed('boolean')],
+  ['translations', optional('array')],
+  ['archive_field', optional('name')],
+  ['archive_app_filter', needed('boolean')],
+  ['archive_value', optional('name')],
+  ['unarchive_value', optional('name')],
+  ['sort_field', optional('name')],
+  ['accountability', optional(['all', 'activity'])],
+  ['item_duplication_fields', optional('array')],
+  ['sort', optional('integer')],
+  ['group', optional('name')],
+  ['collapse', needed(['open', 'closed', 'locked'])],
+  ['preview_url', optional('name')],
+  ['versioning', needed('boolean')],
+  ['status', needed(['active', 'inactive'])],
+  ['autosave_revision_interval', optional('integer')],
+  ['primary_key', optional('name')],
+]);
+
+export const FIELD_META: Properties = new Map([
+  ['special', optional('list')],
+  ['interface', optional('name')],
+  ['options', optional('json')],
+  ['display', optional('name')],
+  ['display_options', optional('json')],
+  ['readonly', needed('boolean')],
+  ['required', optional('boolean')],
+  ['hidden', needed('boolean')],
+  ['sort', optional('integer')],
+  ['width', optional(['half', 'half-left', 'half-right', 'half-space', 'full', 'fill'])],
+  ['translations', optional('array')],
+  ['note', optional('text')],
+  ['group', optional('name')],
+  ['conditions', optional('array')],
+  ['validation', optional('json')],
+  ['validation_message', optional('text')],
+  ['searchable', needed('boolean')],
+]);
+
+export const RELATION_META: Properties = new Map([
+  ['one_field', optional('name')],
+  ['one_collection_field', optional('name')],
+  ['one_allowed_collections', optional('list')],
+  ['junction_field', optional('name')],
+  ['sort_field', optional('name')],
+  ['one_deselect_action', needed(['nullify', 'delete'])],
+]);
+
+/** The object's own names, which a client sends back with what it read: they are said elsewhere. */
+const PASSED_OVER: ReadonlySet<string> = new Set([
+  'id',
+  'collection',
+  'field',
+  'many_collection',
+  'many_field',
+  'one_collection',
+  'system',
+]);
+
+/** Undefined and null say nothing. A property that does not exist is refused: a typo must not lose what was meant. */
+export function readMeta(value: unknown, properties: Properties, path: string): Meta | undefined {
+  if (value === undefined || value === null) return undefined;
+  const meta: Record<string, unknown> = {};
+  for (const [name, given] of Object.entries(readItem(value, `"${path}"`))) {
+    const property = properties.get(name);
+    if (property) {
+      if (given !== undefined) meta[name] = readProperty(given, property, `${path}.${name}`);
+    } else if (!PASSED_OVER.has(name)) {
+      throw invalidPayload(`"${path}.${name}" is not allowed: there are ${[...properties.keys()].join(', ')}`);
+    }
+  }
+  return meta;
+}
+
+const LONGEST_NAME = 255;
+const LARGEST_INTEGER = 2_147_483_647;
+
+function readProperty(value: unknown, { kind, nullable }: Property, path: string): unknown {
+  if (value === null) {
+    if (nullable) return null;
+    throw invalidPayload(`"${path}" cannot be null`);
+  }
+  if (typeof kind !== 'string') {
+    if (typeof value === 'string' && kind.includes(value)) return value;
+    throw invalidPayload(`"${path}" has to be one of ${kind.join(', ')}`);
+  }
+  switch (kind) {
+    case 'boolean':
+      if (typeof value !== 'boolean') throw invalidPayload(`"${path}" has to be true or false`);
+      return value;
+    case 'integer':
+      if (typeof value !== 'number' || !Number.isInteger(value) || Math.abs(value) > LARGEST_INTEGER)
+        throw invalidPayload(`"${path}" has to be a whole number`);
+      return value;
+    case 'name':
+    case 'text':
+      if (typeof value !== 'string') throw invalidPayload(`"${path}" has to be a text`);
+      if (kind === 'name' && [...value].length > LONGEST_NAME)
+        throw invalidPayload(`"${path}" has at most ${LONGEST_NAME} characters`);
+      return storable(value, path);
+    case 'list':
+      return readList(value, path);
+    case 'array':
+      if (!Array.isArray(value)) throw invalidPayload(`"${path}" has to be a list`);
+      return storable(value, path);
+    case 'json':
+      return storable(value, path);
+  }
+}
+
+/** Stored as text: an empty list is none. */
+function readList(value: unknown, path: string): string | null {
+  const entries = typeof value === 'string' ? value.split(',') : value;
+  const isEntry = (entry: unknown): boolean => typeof entry === 'string' && !entry.includes(',');
+  if (!Array.isArray(entries) || !entries.every(isEntry))
+    throw invalidPayload(`"${path}" has to be a list of texts without commas`);
+  const names = (entries as string[]).map((entry) => entry.trim()).filter((entry) => entry !== '');
+  return names.length === 0 ? null : storable(names.join(','), path);
+}
+
+/** PostgreSQL keeps no NUL character, and no half of a surrogate pair in JSON. */
+function storable<Value>(value: Value, path: string): Value {
+  const text = JSON.stringify(value);
+  if (/(?<!\\)(?:\\\\)*\\u(?:0000|d[89a-f])/i.test(text))
+    throw invalidPayload(`"${path}" holds characters that cannot be stored`);
+  return value;
+}

@@ -1,0 +1,270 @@
+/**
+ * Changes of the structure as data: what a body asks for, before anybody knows whether the database allows it. One
+ * operation is one change of a collection, a field or a relation; any number of them can be carried out in one transaction.
+ */
+import { invalidPayload } from '../errors.js';
+import { FIELD_TYPES, type FieldType, FOREIGN_KEY_ACTIONS, type ForeignKeyAction } from '../mirror/model.js';
+import type { Input } from '../request/query.js';
+import { readItem } from '../request/write.js';
+import { COLLECTION_META, FIELD_META, type Meta, RELATION_META, readMeta } from './parse-meta.js';
+
+export type Operation =
+  | CreateCollection
+  | { readonly kind: 'update-collection'; readonly collection: string; readonly meta: Meta }
+  | { readonly kind: 'delete-collection'; readonly collection: string }
+  | { readonly kind: 'create-field'; readonly collection: string; readonly definition: NewField }
+  | { readonly kind: 'update-field'; readonly collection: string; readonly definition: FieldChange }
+  | { readonly kind: 'delete-field'; readonly collection: string; readonly field: string }
+  | ({ readonly kind: 'create-relation' } & NewRelation)
+  | ({ readonly kind: 'update-relation' } & RelationChange)
+  | { readonly kind: 'delete-relation'; readonly collection: string; readonly field: string };
+
+export interface CreateCollection {
+  readonly kind: 'create-collection';
+  readonly collection: string;
+  /** Null writes no metadata row. */
+  readonly meta: Meta | null;
+  /** Null makes a folder. */
+  readonly table: { readonly comment: string | null; readonly fields: readonly NewField[] } | null;
+}
+
+export interface NewField {
+  readonly field: string;
+  readonly type: FieldType;
+  /** Null writes no metadata row, unless the type needs one. */
+  readonly meta: Meta | null;
+  readonly schema: ColumnOptions;
+}
+
+export interface FieldChange {
+  readonly field: string;
+  /** Null keeps the type. */
+  readonly type: FieldType | null;
+  readonly meta: Meta | null;
+  readonly schema: ColumnOptions;
+}
+
+/** What is absent stays as it is, or takes its usual value in a new column. */
+export interface ColumnOptions {
+  readonly is_primary_key?: boolean;
+  readonly has_auto_increment?: boolean;
+  readonly is_nullable?: boolean;
+  readonly is_unique?: boolean;
+  readonly is_indexed?: boolean;
+  readonly is_generated?: boolean;
+  readonly generation_expression?: string | null;
+  /** A value of the column's type, or an expression as text. */
+  readonly default_value?: unknown;
+  readonly max_length?: number;
+  readonly numeric_precision?: number;
+  readonly numeric_scale?: number;
+  readonly comment?: string | null;
+}
+
+export interface RelationChange {
+  readonly collection: string;
+  readonly field: string;
+  readonly meta: Meta | null;
+  /** Undefined keeps the foreign key as it is; null stands for a relation without one. */
+  readonly schema: ForeignKeyOptions | null | undefined;
+}
+
+export interface NewRelation extends RelationChange {
+  /** Null for many-to-any. */
+  readonly related: string | null;
+}
+
+export interface ForeignKeyOptions {
+  readonly on_delete?: ForeignKeyAction;
+  readonly on_update?: ForeignKeyAction;
+}
+
+export function parseCollection(body: unknown): CreateCollection {
+  const { collection, meta, schema, fields, ...rest } = readItem(body, 'The body');
+  refuseOthers(rest, 'collection, meta, schema, fields');
+  const name = readNewName(collection, 'collection');
+  if (/^(service_|pg_)/i.test(name))
+    throw invalidPayload(`A collection cannot be called "${name}": the prefix is reserved`);
+  if (fields !== undefined && fields !== null && !Array.isArray(fields))
+    throw invalidPayload('"fields" has to be a list');
+  const parsedMeta = readMeta(meta, COLLECTION_META, 'meta') ?? null;
+  if (schema === undefined || schema === null) {
+    if (Array.isArray(fields) && fields.length > 0)
+      throw invalidPayload('A folder has no fields: "schema" makes a table');
+    return { kind: 'create-collection', collection: name, meta: parsedMeta ?? {}, table: null };
+  }
+  const comment = readText(readItem(schema, '"schema"').comment, 'schema.comment') ?? null;
+  const definitions = ((fields ?? []) as unknown[]).map((field, position) => parseField(field, `fields[${position}]`));
+  return { kind: 'create-collection', collection: name, meta: parsedMeta, table: { comment, fields: definitions } };
+}
+
+/** Bodies that clients send back hold more than can be changed: names have to be right, `schema` is passed over. */
+export function parseCollectionChange(body: unknown, name: string | null): Operation & { kind: 'update-collection' } {
+  const { collection = name, meta, schema: _, fields: __, ...rest } = readItem(body, 'The body');
+  refuseOthers(rest, 'collection, meta');
+  if (typeof collection !== 'string' || collection === '') throw invalidPayload('"collection" is required');
+  if (name !== null && collection !== name) throw invalidPayload('A collection cannot be renamed');
+  return { kind: 'update-collection', collection, meta: readMeta(meta, COLLECTION_META, 'meta') ?? {} };
+}
+
+/** `path` leads to the definition inside the body. */
+export function parseField(body: unknown, path = 'The body'): NewField {
+  const { field, type, meta, schema, collection: _, ...rest } = readItem(body, path);
+  refuseOthers(rest, 'field, type, meta, schema');
+  const name = readNewName(field, 'field');
+  if (type === undefined || type === null) throw invalidPayload(`"type" of the field "${name}" is required`);
+  const alias = aliasKind(type);
+  const parsedMeta = readMeta(meta, FIELD_META, 'meta') ?? null;
+  return {
+    field: name,
+    type: readType(type),
+    meta: alias === null ? parsedMeta : { special: alias, ...dropNull(parsedMeta ?? {}, 'special') },
+    schema: readColumnOptions(schema),
+  };
+}
+
+export function parseFieldChange(body: unknown, name: string | null): FieldChange {
+  const { field = name, type, meta, schema, collection: _, ...rest } = readItem(body, 'The body');
+  refuseOthers(rest, 'field, type, meta, schema');
+  if (typeof field !== 'string' || field === '') throw invalidPayload('"field" is required');
+  if (name !== null && field !== name) throw invalidPayload('A field cannot be renamed');
+  return {
+    field,
+    type: type === undefined || type === null ? null : readType(type),
+    meta: readMeta(meta, FIELD_META, 'meta') ?? null,
+    schema: readColumnOptions(schema),
+  };
+}
+
+export function parseFieldChanges(body: unknown): FieldChange[] {
+  if (!Array.isArray(body)) throw invalidPayload('The body has to be a list of fields');
+  const changes = body.map((entry) => parseFieldChange(entry, null));
+  const names = new Set(changes.map(({ field }) => field));
+  if (names.size < changes.length) throw invalidPayload('The list names a field twice');
+  return changes;
+}
+
+export function parseRelation(body: unknown): NewRelation {
+  const { collection, field, related_collection, schema, meta, ...rest } = readItem(body, 'The body');
+  refuseOthers(rest, 'collection, field, related_collection, schema, meta');
+  if (typeof collection !== 'string' || collection === '') throw invalidPayload('"collection" is required');
+  if (typeof field !== 'string' || field === '') throw invalidPayload('"field" is required');
+  const related = related_collection ?? null;
+  if (related !== null && typeof related !== 'string') throw invalidPayload('"related_collection" has to be a text');
+  const parsedMeta = readMeta(meta, RELATION_META, 'meta') ?? {};
+  return { collection, field, related, schema: readForeignKey(schema), meta: parsedMeta };
+}
+
+export function parseRelationChange(body: unknown, place: { collection: string; field: string }): RelationChange {
+  const {
+    collection = place.collection,
+    field = place.field,
+    related_collection: _,
+    schema,
+    meta,
+    ...rest
+  } = readItem(body, 'The body');
+  refuseOthers(rest, 'schema, meta');
+  if (collection !== place.collection || field !== place.field) throw invalidPayload('A relation cannot be moved');
+  return { ...place, schema: readForeignKey(schema), meta: readMeta(meta, RELATION_META, 'meta') ?? null };
+}
+
+/** Kinds of alias fields that clients name instead of `alias`. */
+const ALIAS_KINDS = ['o2m', 'm2m', 'm2a', 'o2a', 'files', 'translations'];
+
+/** Words joined by single hyphens: such a name needs no care in a URL, a path of fields or a statement. */
+const NAME = /^[A-Za-z_][A-Za-z0-9_]*(-[A-Za-z0-9_]+)*$/;
+
+export function readNewName(name: unknown, what: string): string {
+  if (typeof name !== 'string' || name.trim() === '') throw invalidPayload(`"${what}" is required`);
+  if (Buffer.byteLength(name) > 63) throw invalidPayload(`The name of a ${what} has at most 63 bytes`);
+  if (!NAME.test(name) || name.startsWith('__'))
+    throw invalidPayload(
+      `The name of a ${what} has to consist of letters (a-z), digits, underscores and single hyphens, and to begin with a letter or one underscore`,
+    );
+  return name;
+}
+
+function aliasKind(type: unknown): string | null {
+  return typeof type === 'string' && ALIAS_KINDS.includes(type) ? type : null;
+}
+
+function readType(type: unknown): FieldType {
+  if (aliasKind(type) !== null) return 'alias';
+  if (!(FIELD_TYPES as readonly unknown[]).includes(type))
+    throw invalidPayload(`"type" has to be one of ${FIELD_TYPES.filter((name) => name !== 'unknown').join(', ')}`);
+  return type as FieldType;
+}
+
+const FLAGS = [
+  'is_primary_key',
+  'has_auto_increment',
+  'is_nullable',
+  'is_unique',
+  'is_indexed',
+  'is_generated',
+] as const;
+/** The smallest and the largest value PostgreSQL allows. */
+const SIZES = {
+  max_length: [1, 10_485_760],
+  numeric_precision: [1, 1_000],
+  numeric_scale: [0, 1_000],
+} as const;
+
+/** Properties that only tell (`name`, `table`, `data_type`, `foreign_key_*`) are passed over: clients send back what they read. */
+function readColumnOptions(schema: unknown): ColumnOptions {
+  if (schema === undefined || schema === null) return {};
+  const given = readItem(schema, '"schema"');
+  const options: { -readonly [Name in keyof ColumnOptions]: ColumnOptions[Name] } = {};
+  for (const name of FLAGS) {
+    const value = given[name];
+    if (value === undefined || value === null) continue;
+    if (typeof value !== 'boolean') throw invalidPayload(`"schema.${name}" has to be true or false`);
+    options[name] = value;
+  }
+  for (const name of ['max_length', 'numeric_precision', 'numeric_scale'] as const) {
+    const value = given[name];
+    if (value === undefined || value === null) continue;
+    const number = typeof value === 'string' && /^\d{1,9}$/.test(value) ? Number(value) : value;
+    const [least, most] = SIZES[name];
+    if (typeof number !== 'number' || !Number.isInteger(number) || number < least || number > most)
+      throw invalidPayload(`"schema.${name}" has to be a whole number from ${least} to ${most}`);
+    options[name] = number;
+  }
+  const comment = readText(given.comment, 'schema.comment');
+  if (comment !== undefined) options.comment = comment;
+  const expression = readText(given.generation_expression, 'schema.generation_expression');
+  if (expression !== undefined) options.generation_expression = expression;
+  if (given.default_value !== undefined) options.default_value = given.default_value;
+  return options;
+}
+
+function readForeignKey(schema: unknown): ForeignKeyOptions | null | undefined {
+  if (schema === undefined || schema === null) return schema;
+  const given = readItem(schema, '"schema"');
+  const options: { on_delete?: ForeignKeyAction; on_update?: ForeignKeyAction } = {};
+  for (const name of ['on_delete', 'on_update'] as const) {
+    const value = given[name];
+    if (value === undefined || value === null) continue;
+    if (!(FOREIGN_KEY_ACTIONS as readonly unknown[]).includes(value))
+      throw invalidPayload(`"schema.${name}" has to be one of ${FOREIGN_KEY_ACTIONS.join(', ')}`);
+    options[name] = value as ForeignKeyAction;
+  }
+  return options;
+}
+
+function readText(value: unknown, path: string): string | null | undefined {
+  if (value === undefined || value === null) return value;
+  if (typeof value !== 'string' || value.includes('\0')) throw invalidPayload(`"${path}" has to be a text`);
+  return value;
+}
+
+function refuseOthers(rest: Input, known: string): void {
+  const [unknown] = Object.keys(rest);
+  if (unknown !== undefined) throw invalidPayload(`"${unknown}" is not allowed: the body takes ${known}`);
+}
+
+function dropNull(meta: Meta, name: string): Meta {
+  const { [name]: value, ...rest } = meta;
+  return value === null || value === undefined ? rest : meta;
+}

@@ -1,0 +1,147 @@
+/** What has to be done to a column so that it becomes what a body asks for; nothing where it is that already. */
+import { isDeepStrictEqual } from 'node:util';
+import { invalidPayload } from '../errors.js';
+import type { Collection, Column, Field } from '../mirror/model.js';
+import type { ColumnType, Definition, Initial } from './ddl-statement.js';
+import type { FieldChange } from './parse.js';
+import { convertInitial, planInitial } from './plan-defaults.js';
+import { constraintName } from './plan-names.js';
+import { conversionOf, isSameColumn, newColumnType, presentType, resizedType } from './plan-types.js';
+
+/** Clients send back whole objects: an option that says what is there already asks for nothing. */
+export function changeColumn(collection: Collection, field: Field, column: Column, change: FieldChange): Definition[] {
+  checkKey(collection, column, change);
+  const place = { table: collection.name, column: column.name };
+  const steps: Definition[] = [];
+  const { schema } = change;
+  const type = newType(field, column, change);
+  steps.push(...changeGeneration(column, change));
+  steps.push(...stopIncrement(column, change));
+  steps.push(...changeType(field, column, type, change));
+  steps.push(...startIncrement(field, column, change));
+  if (schema.is_nullable !== undefined && schema.is_nullable !== column.is_nullable && !column.is_primary_key)
+    steps.push({ kind: 'set-nullable', ...place, nullable: schema.is_nullable });
+  steps.push(...changeIndexes(column, change));
+  if (schema.comment !== undefined && (schema.comment || null) !== column.comment)
+    steps.push({ kind: 'comment-column', ...place, comment: schema.comment || null });
+  return steps;
+}
+
+function checkKey(collection: Collection, column: Column, { schema }: FieldChange): void {
+  if (schema.is_primary_key !== undefined && schema.is_primary_key !== column.is_primary_key)
+    throw invalidPayload(`The primary key of "${collection.name}" cannot be changed`);
+  if (column.is_primary_key && schema.is_nullable === true)
+    throw invalidPayload(`The primary key "${column.name}" cannot be nullable`);
+}
+
+function changeGeneration(column: Column, { schema }: FieldChange): Definition[] {
+  const { is_generated = column.is_generated, generation_expression: text } = schema;
+  if (column.is_generated && !is_generated)
+    return [{ kind: 'drop-expression', table: column.table, column: column.name }];
+  const rewritten = typeof text === 'string' && text !== column.generation_expression;
+  if (is_generated !== column.is_generated || rewritten)
+    throw invalidPayload(`How the field "${column.name}" is generated cannot be changed: delete it and create it anew`);
+  return [];
+}
+
+/** Null when the column keeps its type. */
+function newType(field: Field, column: Column, change: FieldChange): ColumnType | null {
+  const type = change.type ?? field.type;
+  if (type === field.type) return resizedType(column, change.schema);
+  const wanted = newColumnType(type, change.schema, column.name);
+  if (isSameColumn(wanted, column)) return resizedType(column, change.schema);
+  return wanted;
+}
+
+function changeType(field: Field, column: Column, type: ColumnType | null, change: FieldChange): Definition[] {
+  const place = { table: column.table, column: column.name };
+  const initial = newDefault(field, column, type, change);
+  if (type === null) return initial === undefined ? [] : [{ kind: 'set-default', ...place, initial }];
+  // A default that PostgreSQL cannot cast by itself would stand in the way.
+  const clears = initial !== undefined && column.default_expression !== null;
+  const sequence = column.identity === null && type.type === 'bigInteger' ? sequenceOf(column) : null;
+  return [
+    ...(clears ? [{ kind: 'set-default', ...place, initial: null } as const] : []),
+    { kind: 'change-type', ...place, type, conversion: conversionOf(column, type) },
+    ...(initial ? [{ kind: 'set-default', ...place, initial } as const] : []),
+    ...(sequence ? [{ kind: 'widen-sequence', ...sequence } as const] : []),
+  ];
+}
+
+/** Undefined keeps the default; that of a sequence is not one of these. */
+function newDefault(
+  field: Field,
+  column: Column,
+  type: ColumnType | null,
+  { schema }: FieldChange,
+): Initial | null | undefined {
+  const increments = schema.has_auto_increment ?? column.has_auto_increment;
+  const { default_value: value } = schema;
+  if (increments) return undefined;
+  if (value !== undefined && !isDeepStrictEqual(value, column.default_value)) {
+    if (column.is_generated) throw invalidPayload(`The generated field "${column.name}" takes no default`);
+    return planInitial(column.name, type ?? presentType(field, column), value);
+  }
+  const isConstant = column.default_value !== null && column.default_value !== column.default_expression;
+  return type && isConstant ? convertInitial(column.name, type, column.default_value) : undefined;
+}
+
+export function stopIncrement(column: Column, { schema }: Pick<FieldChange, 'schema'>): Definition[] {
+  if (!column.has_auto_increment || schema.has_auto_increment !== false) return [];
+  const place = { table: column.table, column: column.name };
+  if (column.identity !== null) return [{ kind: 'drop-identity', ...place }];
+  const sequence = sequenceOf(column);
+  return [
+    { kind: 'set-default', ...place, initial: null },
+    ...(sequence ? [{ kind: 'drop-sequence', ...sequence } as const] : []),
+  ];
+}
+
+function startIncrement(field: Field, column: Column, { schema, type }: FieldChange): Definition[] {
+  if (column.has_auto_increment || schema.has_auto_increment !== true) return [];
+  const wanted = type ?? field.type;
+  if (wanted !== 'integer' && wanted !== 'bigInteger')
+    throw invalidPayload(`The field "${column.name}" has to be an integer or a bigInteger to increment by itself`);
+  if (schema.is_nullable === true)
+    throw invalidPayload(`The field "${column.name}" increments by itself: it cannot be nullable`);
+  const place = { table: column.table, column: column.name };
+  return [
+    ...(column.default_expression === null ? [] : [{ kind: 'set-default', ...place, initial: null } as const]),
+    ...(column.is_nullable ? [{ kind: 'set-nullable', ...place, nullable: false } as const] : []),
+    { kind: 'add-identity', ...place },
+    { kind: 'advance-identity', ...place },
+  ];
+}
+
+function changeIndexes(column: Column, { schema }: FieldChange): Definition[] {
+  const { name, table } = column;
+  const steps: Definition[] = [];
+  if (schema.is_unique !== undefined && schema.is_unique !== column.is_unique && !column.is_primary_key) {
+    if (schema.is_unique)
+      steps.push({ kind: 'add-unique', table, column: name, name: constraintName(table, name, 'unique') });
+    else steps.push(...dropIndexes(column, 'unique'));
+  }
+  if (schema.is_indexed !== undefined && schema.is_indexed !== column.is_indexed) {
+    if (schema.is_indexed)
+      steps.push({ kind: 'create-index', table, column: name, name: constraintName(table, name, 'index') });
+    else steps.push(...dropIndexes(column, 'index'));
+  }
+  return steps;
+}
+
+export function dropIndexes({ table, indexes }: Column, kind: 'unique' | 'index'): Definition[] {
+  return indexes
+    .filter((index) => index.kind === kind)
+    .map(({ name, constraint }) =>
+      constraint ? { kind: 'drop-constraint', table, name } : { kind: 'drop-index', table, name },
+    );
+}
+
+/** `public."Mixed Case_id_seq"` as its two names. */
+export function sequenceOf({ sequence }: Column): { readonly schema: string; readonly name: string } | null {
+  const parts = [...(sequence ?? '').matchAll(/"((?:[^"]|"")*)"|([^".]+)/g)].map(
+    ([, quoted, plain]) => quoted?.replaceAll('""', '"') ?? plain ?? '',
+  );
+  const [schema, name] = parts;
+  return schema !== undefined && name !== undefined ? { schema, name } : null;
+}

@@ -1,0 +1,189 @@
+/** Creating, changing and deleting fields: the column's definition and the metadata row. */
+import { forbidden, invalidPayload } from '../errors.js';
+import { isPresentation } from '../mirror/introspect.js';
+import type { Collection, Field, Model } from '../mirror/model.js';
+import { listOf } from '../mirror/relations.js';
+import type { Protected } from '../postgres/system-tables.js';
+import type { ColumnDefinition, DdlStatement, Definition } from './ddl-statement.js';
+import type { ColumnOptions, FieldChange, NewField } from './parse.js';
+import type { Meta } from './parse-meta.js';
+import { changeColumn } from './plan-columns.js';
+import { checkGenerated, planInitial } from './plan-defaults.js';
+import { checkNewName, constraintName, isOurs, knownCollection, knownField } from './plan-names.js';
+import { newColumnType, specialAfter } from './plan-types.js';
+
+export function planCreateField(collectionName: string, definition: NewField, model: Model): readonly DdlStatement[] {
+  const collection = knownCollection(model, collectionName);
+  const { field } = definition;
+  checkNewName(field);
+  const known = collection.fields.get(field);
+  if (known && !awaits(known, definition))
+    throw invalidPayload(`Field "${field}" already exists in collection "${collection.name}"`);
+  const steps: DdlStatement[] = [];
+  if (definition.type !== 'alias') {
+    checkTable(collection);
+    if (definition.schema.is_primary_key)
+      throw invalidPayload(`The collection "${collection.name}" has a primary key already`);
+    const column = defineColumn(
+      definition,
+      [...collection.fields.values()].flatMap(({ column }) => column?.name ?? []),
+    );
+    steps.push({ kind: 'add-column', table: collection.name, column }, ...furnish(collection.name, definition));
+  }
+  const values = rowOf(definition);
+  if (values) steps.push(saveField(collection.name, field, { sort: nextSort(collection, values), ...values }));
+  return steps;
+}
+
+/** A list that a relation has named (`one_field`) is there before its metadata row is. */
+function awaits({ column, meta }: Field, definition: NewField): boolean {
+  const isList = definition.type === 'alias' && !isPresentation(listOf(definition.meta?.special));
+  return column === null && meta === null && isList;
+}
+
+/** The parts of a new column that its definition cannot hold. */
+export function furnish(table: string, { field, schema }: NewField): Definition[] {
+  const steps: Definition[] = [];
+  const column = field;
+  if (schema.is_unique && !schema.is_primary_key)
+    steps.push({ kind: 'add-unique', table, column, name: constraintName(table, column, 'unique') });
+  if (schema.is_indexed)
+    steps.push({ kind: 'create-index', table, column, name: constraintName(table, column, 'index') });
+  if (schema.comment) steps.push({ kind: 'comment-column', table, column, comment: schema.comment });
+  return steps;
+}
+
+/** `columns` may be named by a generated one. */
+export function defineColumn(definition: NewField, columns: readonly string[]): ColumnDefinition {
+  const { field: name, schema } = definition;
+  const type = newColumnType(definition.type, schema, name);
+  const autoIncrement = schema.has_auto_increment === true;
+  const primaryKey = schema.is_primary_key === true;
+  if (autoIncrement && type.type !== 'integer' && type.type !== 'bigInteger')
+    throw invalidPayload(`The field "${name}" has to be an integer or a bigInteger to increment by itself`);
+  if (primaryKey && schema.is_nullable === true && !autoIncrement)
+    throw invalidPayload(`The primary key "${name}" cannot be nullable`);
+  const generated = generationOf(name, schema, columns);
+  if (generated && (autoIncrement || primaryKey || hasDefault(schema)))
+    throw invalidPayload(`The generated field "${name}" takes no default and is no key`);
+  return {
+    name,
+    type,
+    autoIncrement,
+    primaryKey,
+    nullable: primaryKey || autoIncrement ? false : (schema.is_nullable ?? true),
+    initial: autoIncrement ? null : planInitial(name, type, schema.default_value),
+    generated,
+  };
+}
+
+function generationOf(name: string, schema: ColumnOptions, columns: readonly string[]): ColumnDefinition['generated'] {
+  const text = schema.generation_expression ?? null;
+  if (text === null || schema.is_generated === false) {
+    if (schema.is_generated) throw invalidPayload(`The generated field "${name}" needs a "generation_expression"`);
+    return null;
+  }
+  const others = columns.filter((column) => column !== name);
+  checkGenerated(name, text, others);
+  return { text, columns: others };
+}
+
+function hasDefault(schema: ColumnOptions): boolean {
+  return schema.default_value !== undefined && schema.default_value !== null;
+}
+
+export function planUpdateField(
+  collectionName: string,
+  change: FieldChange,
+  model: Model,
+  ours: Protected,
+): readonly DdlStatement[] {
+  const collection = knownCollection(model, collectionName);
+  const field = knownField(collection, change.field);
+  if (isOurs(collection, field.name, ours)) return changeOurs(collection, field, change);
+  checkFlags(change.meta);
+  const type = change.type ?? field.type;
+  if ((type === 'alias') !== (field.type === 'alias')) throw invalidPayload('Alias type cannot be changed');
+  const steps: DdlStatement[] = [];
+  if (field.column) {
+    const definitions = changeColumn(collection, field, field.column, change);
+    if (definitions.length > 0) checkTable(collection);
+    steps.push(...definitions);
+  }
+  const special =
+    type === field.type ? {} : { special: specialAfter(type, change.meta?.special ?? field.special.join(',')) };
+  const values = { ...change.meta, ...special };
+  const changed = change.meta !== null || (special.special ?? null) !== (field.special.join(',') || null);
+  if (Object.keys(values).length > 0 && changed) steps.push(saveField(collection.name, field.name, values));
+  return steps;
+}
+
+/** What a field of the service is belongs to the service; an index only makes it faster. */
+function changeOurs(collection: Collection, field: Field, change: FieldChange): readonly DdlStatement[] {
+  const { is_indexed, ...others } = change.schema;
+  const asked = Object.keys(others).length + (change.type === null ? 0 : 1) + Object.keys(change.meta ?? {}).length;
+  if (asked > 0 || is_indexed === undefined || !field.column)
+    throw invalidPayload(`Of the system field "${field.name}" only "schema.is_indexed" can be changed`);
+  return changeColumn(collection, field, field.column, { ...change, schema: { is_indexed } });
+}
+
+export function planDeleteField(
+  collectionName: string,
+  fieldName: string,
+  model: Model,
+  ours: Protected,
+): readonly DdlStatement[] {
+  const collection = knownCollection(model, collectionName);
+  const field = knownField(collection, fieldName);
+  if (isOurs(collection, field.name, ours)) throw forbidden('A field of the service cannot be deleted.');
+  if (field === collection.primaryKey)
+    throw invalidPayload(
+      `The field "${field.name}" is the primary key of "${collection.name}": delete the collection instead`,
+    );
+  return deleteField(collection, field);
+}
+
+/** Also for fields that leave with the collection they refer to. */
+export function deleteField(collection: Collection, field: Field): readonly DdlStatement[] {
+  const steps: DdlStatement[] = [];
+  if (field.column) {
+    checkTable(collection);
+    steps.push({ kind: 'drop-column', table: collection.name, column: field.name });
+  }
+  steps.push({ kind: 'forget-field', collection: collection.name, field: field.name });
+  return steps;
+}
+
+/** The metadata row of a new field; null where there is nothing to say. */
+export function rowOf({ type, meta }: NewField): Meta | null {
+  checkFlags(meta);
+  const given = typeof meta?.special === 'string' ? meta.special : null;
+  const special = specialAfter(type, given ?? '');
+  if (meta === null && special === null && type !== 'alias') return null;
+  return { ...meta, special };
+}
+
+/** Flags unknown to us are hints for a form; one that promises what nobody keeps is worse than none. */
+function checkFlags(meta: Meta | null): void {
+  if (listOf(meta?.special).includes('encrypt'))
+    throw invalidPayload(
+      '"meta.special" cannot hold "encrypt": values are not encrypted, "hash" and "conceal" are kept',
+    );
+}
+
+export function saveField(collection: string, field: string, values: Meta): DdlStatement {
+  return { kind: 'save-field', collection, field, values };
+}
+
+/** Behind the others of its group. */
+function nextSort(collection: Collection, { group = null }: Meta): number {
+  const sorts = [...collection.fields.values()]
+    .filter(({ meta }) => meta !== null && (meta.group ?? null) === group)
+    .map(({ meta }) => (typeof meta?.sort === 'number' ? meta.sort : 0));
+  return Math.max(0, ...sorts) + 1;
+}
+
+function checkTable(collection: Collection): void {
+  if (collection.kind === 'view')
+    throw invalidPayload(`"${collection.name}" is a view: its columns come from its query`);
+}

@@ -1,0 +1,31 @@
+/** An operation on the structure × the model → the steps that carry it out. Pure: the model is the one the steps will meet. */
+import type { Model } from '../mirror/model.js';
+import type { Protected } from '../postgres/system-tables.js';
+import type { DdlStatement } from './ddl-statement.js';
+import type { Operation } from './parse.js';
+import { planCreateCollection, planDeleteCollection, planUpdateCollection } from './plan-collections.js';
+import { planCreateField, planDeleteField, planUpdateField } from './plan-fields.js';
+import { planCreateRelation, planDeleteRelation, planUpdateRelation } from './plan-relations.js';
+
+export function planOperation(operation: Operation, model: Model, ours: Protected): readonly DdlStatement[] {
+  switch (operation.kind) {
+    case 'create-collection':
+      return planCreateCollection(operation, model);
+    case 'update-collection':
+      return planUpdateCollection(operation.collection, operation.meta, model);
+    case 'delete-collection':
+      return planDeleteCollection(operation.collection, model, ours);
+    case 'create-field':
+      return planCreateField(operation.collection, operation.definition, model);
+    case 'update-field':
+      return planUpdateField(operation.collection, operation.definition, model, ours);
+    case 'delete-field':
+      return planDeleteField(operation.collection, operation.field, model, ours);
+    case 'create-relation':
+      return planCreateRelation(operation, model, ours);
+    case 'update-relation':
+      return planUpdateRelation(operation, model, ours);
+    case 'delete-relation':
+      return planDeleteRelation(operation.collection, operation.field, model, ours);
+  }
+}

@@ -1,0 +1,177 @@
+/**
+ * Snapshots of the connected database: taken in one view of it, compared, and applied. Applying holds the lock of all
+ * changes of the structure from the first look to the last step, so that what was compared is what is changed.
+ */
+import { readFileSync } from 'node:fs';
+import { invalidPayload, ServiceError } from '../errors.js';
+import { packagePath } from '../files.js';
+import type { Model } from '../mirror/model.js';
+import { systemFields } from '../postgres/system-tables.js';
+import { planSnapshot } from './apply.js';
+import { neededTypes, refuseMissing } from './apply-types.js';
+import type { Draft, SchemaChanges } from './change.js';
+import type { DdlStatement } from './ddl-statement.js';
+import { type DifferenceMode, differenceOf, digestOf, laidOn } from './difference.js';
+import { fromStructure, isBlocked } from './errors.js';
+import type { Difference, DifferenceBody } from './parse-difference.js';
+import type { Snapshot } from './parse-snapshot.js';
+import { type Details, leftBehind, snapshotOf } from './snapshot.js';
+
+const DETAILS = readFileSync(packagePath('sql', 'snapshot.sql'), 'utf8');
+
+export interface Taken {
+  readonly snapshot: Snapshot;
+  /** What the snapshot cannot carry, in words. */
+  readonly leftBehind: readonly string[];
+}
+
+/** Called before each step. */
+export type Progress = (step: DdlStatement, position: number, total: number) => void;
+
+export async function takeSnapshot(structure: SchemaChanges): Promise<Taken> {
+  return structure.read(async (draft) => {
+    const { snapshot, model, details } = await look(draft);
+    return { snapshot, leftBehind: leftBehind(model, details) };
+  });
+}
+
+/** What it takes to make the database what the snapshot says, with the digest of what it is now; null for nothing. */
+export async function compareSnapshot(
+  structure: SchemaChanges,
+  wanted: Snapshot,
+  mode: DifferenceMode,
+): Promise<DifferenceBody | null> {
+  return structure.read(async (draft) => {
+    const seen = await look(draft);
+    const { snapshot } = seen;
+    const diff = differenceOf(snapshot, wanted, mode);
+    if (!diff) return null;
+    // What could never be applied is refused right here.
+    planSnapshot(laidOn(snapshot, diff), seen, systemFields());
+    return { hash: digestOf(snapshot), diff };
+  });
+}
+
+/** One transaction. With `force` also a difference that was taken from another state, as far as it fits. */
+export async function applyDifference(structure: SchemaChanges, body: DifferenceBody, force: boolean): Promise<void> {
+  await structure.change(async (draft) => {
+    const seen = await look(draft);
+    if (!force && digestOf(seen.snapshot) !== body.hash)
+      throw invalidPayload('The structure has changed since the difference was taken: take it again');
+    await reach(draft, seen, body.diff, () => {});
+  });
+}
+
+/** Compares and applies in one go. `confirm` sees the difference and may refuse; null where there is none. */
+export async function applySnapshot(
+  structure: SchemaChanges,
+  wanted: Snapshot,
+  mode: DifferenceMode,
+  { confirm, progress }: { readonly confirm: (diff: Difference) => void; readonly progress: Progress },
+): Promise<Difference | null> {
+  return structure.change(async (draft) => {
+    const seen = await look(draft);
+    const diff = differenceOf(seen.snapshot, wanted, mode);
+    if (!diff) return null;
+    confirm(diff);
+    await reach(draft, seen, diff, progress);
+    return diff;
+  });
+}
+
+interface Seen {
+  readonly snapshot: Snapshot;
+  readonly model: Model;
+  readonly details: Details;
+}
+
+async function look(draft: Draft): Promise<Seen> {
+  const model = await draft.model();
+  const cell = await draft.cell(DETAILS, [model.schema, model.system]);
+  if (!cell) throw new Error('the catalog statement gave no row');
+  const details = named(JSON.parse(cell.toString()) as Catalog, model);
+  return { model, details, snapshot: snapshotOf(model, details, systemFields()) };
+}
+
+/** The answer of the catalogs, which know tables by schema and name. */
+interface Catalog extends Pick<Details, 'enums'> {
+  readonly types: readonly (TableName & { readonly types: Details['types'][string] })[];
+  readonly indexes: readonly (TableName & Details['indexes'][number])[];
+}
+
+interface TableName {
+  readonly schema: string;
+  readonly table: string;
+}
+
+function named({ types, indexes, enums }: Catalog, model: Model): Details {
+  const names = new Map([...model.collections.values()].map((each) => [keyOf(each), each.name]));
+  return {
+    types: Object.fromEntries(
+      types.flatMap((each) => {
+        const name = names.get(keyOf(each));
+        return name === undefined ? [] : [[name, each.types]];
+      }),
+    ),
+    indexes: indexes.flatMap(({ schema, table, ...index }) => {
+      const collection = names.get(keyOf({ schema, table }));
+      return collection === undefined ? [] : [{ ...index, collection }];
+    }),
+    enums,
+  };
+}
+
+function keyOf({ schema, table }: TableName): string {
+  return JSON.stringify([schema, table]);
+}
+
+async function reach(draft: Draft, seen: Seen, diff: Difference, progress: Progress): Promise<void> {
+  const steps = planSnapshot(laidOn(seen.snapshot, diff), seen, systemFields());
+  await checkTypes(draft, steps);
+  for (const [position, step] of steps.entries()) {
+    progress(step, position, steps.length);
+    try {
+      await draft.take([step]);
+    } catch (error) {
+      throw isBlocked(error) ? error : located(fromStructure(error), step);
+    }
+  }
+}
+
+/** PostgreSQL would name a missing type, but not the column; and a snapshot carries no domains and composite types. */
+async function checkTypes(draft: Draft, steps: readonly DdlStatement[]): Promise<void> {
+  const needed = neededTypes(steps);
+  if (needed.length === 0) return;
+  const cell = await draft.cell(MISSING, [JSON.stringify(needed.map(({ type }) => type))]);
+  const missing = new Set(JSON.parse(cell?.toString() ?? '[]') as string[]);
+  refuseMissing(needed.filter(({ type }) => missing.has(type)));
+}
+
+const MISSING = `
+  select coalesce(pg_catalog.json_agg(name), '[]')::text
+  from pg_catalog.json_array_elements_text($1::json) needed (name)
+  where pg_catalog.to_regtype(name) is null`;
+
+/** The properties by which steps name what they change. */
+interface Named {
+  readonly table?: string;
+  readonly collection?: string;
+  readonly column?: string | { readonly name: string };
+  readonly field?: string;
+  readonly type?: unknown;
+  readonly name?: string;
+}
+
+/** Among hundreds of steps an error helps only who knows which of them failed. */
+function located(error: unknown, step: DdlStatement): unknown {
+  if (!(error instanceof ServiceError)) return error;
+  const { table, collection = table, column, field, type, name } = step as Named;
+  const inner = field ?? (typeof column === 'object' ? column.name : column);
+  const place = [collection ?? (typeof type === 'string' ? type : name), inner].filter(Boolean).join('.');
+  const what = step.kind.replaceAll('-', ' ');
+  return new ServiceError(error.code, `${error.message} (${what}: ${place})`, {
+    ...error.extensions,
+    step: what,
+    place,
+  });
+}

@@ -1,0 +1,270 @@
+/**
+ * What the foreign keys of a database imply beyond themselves: the list on the other side of each reference, and the two
+ * lists of a table that does nothing but link. Pure: names are chosen so that they meet no field of the collection and no
+ * other suggestion, and so that a path or a GraphQL document can spell them.
+ */
+import type { Collection, Field, ManyToOne, Model } from '../mirror/model.js';
+import type { DdlStatement } from './ddl-statement.js';
+
+export interface Suggestion {
+  readonly kind: 'one-to-many' | 'many-to-many';
+  /** Where the new field appears, and its name. */
+  readonly collection: string;
+  readonly field: string;
+  /** The reference it is the other side of. */
+  readonly manyCollection: string;
+  readonly manyField: string;
+  /** Of a junction: the reference that leads on, where it leads, and the column that holds the order. */
+  readonly junctionField: string | null;
+  readonly target: string;
+  readonly sortField: string | null;
+  /** Not shown in forms by default: one of the many lists of a hub, or of rows that only note who made them. */
+  readonly hidden: boolean;
+}
+
+/** A collection with so many lists that to show them all would help nobody, and to read them all would cost much. */
+export interface Hub {
+  readonly collection: string;
+  readonly lists: number;
+}
+
+const MANY_LISTS = 10;
+
+/** Counts the lists that are there and those that are suggested. */
+export function hubsOf(model: Model, suggestions: readonly Pick<Suggestion, 'collection'>[]): readonly Hub[] {
+  const counts = new Map<string, number>();
+  const count = (name: string): void => void counts.set(name, (counts.get(name) ?? 0) + 1);
+  for (const { name, fields, system } of model.collections.values()) {
+    if (!system) for (const { relation } of fields.values()) if (relation?.kind === 'one-to-many') count(name);
+  }
+  for (const { collection } of suggestions) count(collection);
+  return [...counts]
+    .filter(([, lists]) => lists >= MANY_LISTS)
+    .map(([collection, lists]) => ({ collection, lists }))
+    .sort((left, right) => right.lists - left.lists || compare(left.collection, right.collection));
+}
+
+/** `created_by`, `updatedBy`, `deleted_user`: who did it, not what it belongs to. */
+const AUTHORSHIP = /^(user_)?(created|updated|modified|changed|deleted|edited)(_?by|_?user)?(_?id)?$/i;
+
+/** In the order of the collections that get a field. A reference that has its list already suggests nothing. */
+export function suggestRelations(model: Model): readonly Suggestion[] {
+  const references = findReferences(model);
+  const referred = new Set(references.map(({ one }) => one));
+  const drafts: Draft[] = [];
+  for (const [many, own] of groupBy(references, ({ many }) => many.name)) {
+    const pair = referred.has(many) ? null : junctionOf(own);
+    for (const reference of own) {
+      if (reference.listed) continue;
+      drafts.push(pair ? linkDraft(reference, pair, references) : listDraft(reference, own));
+    }
+  }
+  const taken = new Map<string, Set<string>>();
+  const suggestions = drafts.map(({ names, ...draft }) => {
+    const used = taken.get(draft.collection) ?? new Set(model.collections.get(draft.collection)?.fields.keys());
+    taken.set(draft.collection, used);
+    const field = pickName(names, used);
+    used.add(field);
+    return { ...draft, field };
+  });
+  const hubs = new Set(hubsOf(model, suggestions).map(({ collection }) => collection));
+  const shown = suggestions.map((each) =>
+    Object.freeze({ ...each, hidden: hubs.has(each.collection) || AUTHORSHIP.test(each.manyField) }),
+  );
+  return Object.freeze(shown.sort((left, right) => compare(left.collection, right.collection)));
+}
+
+/** A row that describes the reference already gets the list; what else it says stays. */
+export function planSuggestions(suggestions: readonly Suggestion[], model: Model): readonly DdlStatement[] {
+  return suggestions.flatMap((suggestion): DdlStatement[] => {
+    const { collection, field, manyCollection, manyField, junctionField, sortField } = suggestion;
+    const links = suggestion.kind === 'many-to-many';
+    const row = model.relationRows.find(
+      (each) => each.many_collection === manyCollection && each.many_field === manyField,
+    );
+    const values = {
+      one_collection: collection,
+      one_field: field,
+      junction_field: row?.junction_field ?? junctionField,
+      sort_field: row?.sort_field ?? sortField,
+      // A row of a junction that links nothing is of no use; any other row outlives the relation.
+      one_deselect_action: links && !row?.junction_field ? 'delete' : (row?.one_deselect_action ?? 'nullify'),
+    };
+    const shown = {
+      special: links ? 'm2m' : 'o2m',
+      interface: links ? 'list-m2m' : 'list-o2m',
+      hidden: suggestion.hidden,
+    };
+    const place = { many_collection: manyCollection, many_field: manyField };
+    return [
+      { kind: 'save-field', collection, field, values: shown },
+      row
+        ? { kind: 'change-relation', collection: manyCollection, field: manyField, values }
+        : { kind: 'add-relation', values: { ...values, ...place } },
+    ];
+  });
+}
+
+interface Reference {
+  readonly many: Collection;
+  readonly field: Field;
+  readonly one: string;
+  /** The list on the other side is there already. */
+  readonly listed: boolean;
+}
+
+/** A suggestion whose name is still to be chosen: the first of `names` that is free. */
+interface Draft extends Omit<Suggestion, 'field' | 'hidden'> {
+  readonly names: readonly string[];
+}
+
+function findReferences(model: Model): Reference[] {
+  const references: Reference[] = [];
+  for (const many of model.collections.values()) {
+    if (many.system) continue;
+    for (const field of many.fields.values()) {
+      const { relation } = field;
+      if (relation?.kind !== 'many-to-one' || !isForeignKey(field, relation)) continue;
+      if (model.collections.get(relation.oneCollection)?.system !== false) continue;
+      references.push({ many, field, one: relation.oneCollection, listed: relation.oneField !== null });
+    }
+  }
+  return references;
+}
+
+/** What was declared without a foreign key was declared on purpose the way it is. */
+function isForeignKey({ column }: Field, relation: ManyToOne): boolean {
+  return column?.foreign_keys[0]?.collection === relation.oneCollection;
+}
+
+interface Junction {
+  readonly first: Reference;
+  readonly second: Reference;
+  readonly sortField: string | null;
+}
+
+/** Two references and nothing to tell beyond the link; or a name made of both sides, whatever else the table holds. */
+function junctionOf(references: readonly Reference[]): Junction | null {
+  const [first, second, ...others] = references;
+  if (!first || !second || others.length > 0) return null;
+  const { many } = first;
+  if (first.field === many.primaryKey || second.field === many.primaryKey) return null;
+  const rest = [...many.fields.values()].filter(
+    (field) => field.column && field !== many.primaryKey && field !== first.field && field !== second.field,
+  );
+  if (!rest.every(isIncidental) && !isNamedAfter(many.name, first.one, second.one)) return null;
+  const [order, ...more] = rest.filter(isOrder);
+  return { first, second, sortField: order && more.length === 0 ? order.name : null };
+}
+
+function isIncidental(field: Field): boolean {
+  const { column, type } = field;
+  const stamped = (type === 'timestamp' || type === 'dateTime' || type === 'date') && column?.default_expression;
+  return isOrder(field) || Boolean(stamped) || column?.is_generated === true || column?.is_primary_key === true;
+}
+
+function isOrder({ name, type, column }: Field): boolean {
+  return type === 'integer' && column?.is_unique === false && ORDERS.has(name.toLowerCase());
+}
+
+const ORDERS: ReadonlySet<string> = new Set(['sort', 'sort_order', 'position', 'order', 'ordinal', 'rank', 'sequence']);
+
+/** `articles_tags`, `article_tag`, `TagsOfArticles`: singular and plural alike. */
+function isNamedAfter(name: string, one: string, other: string): boolean {
+  const text = flatten(name);
+  return one !== other && text.includes(singular(flatten(one))) && text.includes(singular(flatten(other)));
+}
+
+function flatten(name: string): string {
+  return name.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, '');
+}
+
+function singular(name: string): string {
+  return name.replace(/ies$/, '').replace(/(?<=[^s])s$/, '');
+}
+
+function listDraft({ many, field, one }: Reference, siblings: readonly Reference[]): Draft {
+  const alone = siblings.filter((sibling) => sibling.one === one).length === 1;
+  const specific = `${many.name}_by_${stem(field.name)}`;
+  const itself = many.name === one;
+  const names = itself
+    ? [...(/^parent/i.test(field.name) ? ['children'] : []), specific]
+    : alone
+      ? [many.name, specific]
+      : [specific];
+  return {
+    kind: 'one-to-many',
+    collection: one,
+    manyCollection: many.name,
+    manyField: field.name,
+    junctionField: null,
+    target: many.name,
+    sortField: null,
+    names,
+  };
+}
+
+/** The list of one side of a junction is named after what it leads to, unless that refers to this side by itself too. */
+function linkDraft(reference: Reference, junction: Junction, all: readonly Reference[]): Draft {
+  const { many, field, one } = reference;
+  const leading = reference === junction.first;
+  const other = leading ? junction.second : junction.first;
+  const specific = `${many.name}_by_${stem(field.name)}`;
+  const direct = one !== other.one && !all.some((each) => each.many.name === other.one && each.one === one);
+  return {
+    kind: 'many-to-many',
+    collection: one,
+    manyCollection: many.name,
+    manyField: field.name,
+    junctionField: other.field.name,
+    target: other.one,
+    // One column holds one order: that of the side named first.
+    sortField: leading ? junction.sortField : null,
+    names: one === other.one ? [specific] : direct ? [other.one, many.name, specific] : [many.name, specific],
+  };
+}
+
+/** `author_id` and `authorId` tell of an author. */
+function stem(name: string): string {
+  return name.replace(/(?<=.)[ _-](?:id|fk|key|code|uuid)$/i, '').replace(/(?<=[a-z])Id$/, '');
+}
+
+function pickName(names: readonly string[], used: ReadonlySet<string>): string {
+  const spelt = names.map(spell);
+  const free = spelt.find((name) => !used.has(name));
+  if (free !== undefined) return free;
+  const last = spelt.at(-1) as string;
+  for (let number = 2; ; number++) {
+    const name = `${shorten(last, MOST_BYTES - 1 - String(number).length)}_${number}`;
+    if (!used.has(name)) return name;
+  }
+}
+
+const MOST_BYTES = 63;
+
+/** Dots, brackets and signs would end or change a path; leading underscores belong to GraphQL. */
+function spell(name: string): string {
+  const plain = name.replace(/[^\p{L}\p{N}_]+/gu, '_').replace(/^_+|_+$/g, '');
+  return shorten(plain === '' ? 'items' : plain, MOST_BYTES);
+}
+
+/** To so many bytes, never inside of a character. */
+function shorten(name: string, bytes: number): string {
+  let short = name;
+  while (Buffer.byteLength(short) > bytes) short = [...short].slice(0, -1).join('');
+  return short;
+}
+
+function groupBy<Entry>(entries: readonly Entry[], keyOf: (entry: Entry) => string): ReadonlyMap<string, Entry[]> {
+  const groups = new Map<string, Entry[]>();
+  for (const entry of entries) {
+    const group = groups.get(keyOf(entry));
+    if (group) group.push(entry);
+    else groups.set(keyOf(entry), [entry]);
+  }
+  return groups;
+}
+
+function compare(left: string, right: string): number {
+  return left < right ? -1 : left > right ? 1 : 0;
+}

@@ -1,0 +1,36 @@
+/**
+ * Writes the relations that foreign keys imply. They are found behind the lock of all changes of the structure, on what is
+ * there then: what another command wrote meanwhile is not written twice.
+ */
+import { readFileSync } from 'node:fs';
+import { packagePath } from '../files.js';
+import type { SchemaChanges } from './change.js';
+import { planSuggestions, type Suggestion, suggestRelations } from './suggest.js';
+
+const UNINDEXED = readFileSync(packagePath('sql', 'unindexed.sql'), 'utf8');
+
+/** A foreign key that no index begins with. */
+export interface Unindexed {
+  readonly schema: string;
+  readonly table: string;
+  readonly column: string;
+  readonly partitioned: boolean;
+}
+
+export async function findUnindexed(structure: SchemaChanges): Promise<readonly Unindexed[]> {
+  const text = await structure.read((draft) => draft.cell(UNINDEXED, [structure.model.schema]));
+  return JSON.parse(String(text)) as Unindexed[];
+}
+
+/** One transaction; answers what was written. */
+export async function applySuggestions(
+  structure: SchemaChanges,
+  isWanted: (suggestion: Suggestion) => boolean,
+): Promise<readonly Suggestion[]> {
+  return structure.change(async (draft) => {
+    const model = await draft.model();
+    const suggestions = suggestRelations(model).filter(isWanted);
+    await draft.take(planSuggestions(suggestions, model));
+    return suggestions;
+  });
+}

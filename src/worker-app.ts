@@ -1,0 +1,268 @@
+/**
+ * What each thread that serves has of its own: connections, compiled statements, remembered identities, GraphQL schemas and
+ * the routes over them. What there is only once is in server.ts, and reaches a thread as `Shared` and as news.
+ */
+import { Identities, type Lookup } from './access/identity.js';
+import { openMailer } from './access/mailer.js';
+import type { Policies } from './access/policies.js';
+import { Tokens } from './access/tokens.js';
+import { findAccount } from './accounts/accounts.js';
+import { Logins } from './accounts/logins.js';
+import type { Config } from './config.js';
+import { Reads } from './engine/reads.js';
+import { Writes } from './engine/writes.js';
+import { Operations } from './graphql/operations.js';
+import { PersistedQueries, readAllowList } from './graphql/persisted.js';
+import { Schemas } from './graphql/schema.js';
+import { availableServices } from './graphql/services.js';
+import { createCookies } from './http/cookies.js';
+import type { Limits } from './http/limiter.js';
+import { type Route, Router } from './http/router.js';
+import type { Mirror } from './mirror/watch.js';
+import type { Event, Observer } from './observe.js';
+import { Database } from './postgres/database.js';
+import { type Checks, checkHealth, type Health, Readiness } from './postgres/health.js';
+import type { ParseLimits } from './request/query.js';
+import { accountRoutes } from './resources/account.js';
+import { authRoutes } from './resources/auth.js';
+import { collectionsRoutes } from './resources/collections.js';
+import { fieldsRoutes } from './resources/fields.js';
+import { graphqlRoutes } from './resources/graphql.js';
+import { itemsRoutes } from './resources/items.js';
+import { meRoutes } from './resources/me.js';
+import { collect, type Gather, type Metric, metricsRoutes } from './resources/metrics.js';
+import { registrationRoutes } from './resources/registration.js';
+import { relationsRoutes } from './resources/relations.js';
+import { schemaRoutes } from './resources/schema.js';
+import { serverRoutes } from './resources/server.js';
+import { specsRoutes } from './resources/specs.js';
+import { systemRoutes } from './resources/system.js';
+import { utilsRoutes } from './resources/utils.js';
+import { SchemaChanges } from './schema/change.js';
+
+/** Everything behind HTTP. */
+export interface Core {
+  readonly database: Database;
+  readonly mirror: Mirror;
+  readonly policies: Policies;
+  readonly reads: Reads;
+  readonly writes: Writes;
+  readonly structure: SchemaChanges;
+}
+
+/** What every thread has to know at once. */
+export type Broadcast =
+  /** All of them, as JSON. */
+  | { readonly kind: 'policies'; readonly text: string }
+  /** Something that decides who may do what: a user, a role, a token. */
+  | { readonly kind: 'access' }
+  | { readonly kind: 'sessions-ended'; readonly sessions: readonly string[] }
+  | { readonly kind: 'persisted-query'; readonly digest: string; readonly text: string };
+
+/** What the threads have in common, as one of them sees it. */
+export interface Shared {
+  readonly secret: string;
+  readonly limits: Limits;
+  /** Resolves when all threads, this one included, have taken it. */
+  tell(news: Broadcast): Promise<void>;
+  /** Resolves when all threads know the users and policies as they are now. */
+  accessChanged(): Promise<void>;
+  /** Under which the service listens. */
+  url(): string;
+  /** Where this thread is the one that counts them: there is one log. */
+  readonly events: ReadonlyMap<Event['kind'], number>;
+  /** The metrics of all threads. */
+  readonly gather: Gather;
+  /** Of all threads. */
+  readonly health: () => Promise<Health>;
+}
+
+export interface Serving {
+  readonly router: Router;
+  take(news: Broadcast): void;
+  /** The metrics of this thread. */
+  collect(): Promise<readonly Metric[]>;
+  /** Whether this thread can do its work. */
+  check(): Promise<Checks>;
+  /** Requests that still come are answered; none should be sent. */
+  stopping(): void;
+}
+
+/** Where the server is not our own there may be a pooler in between: `checksSessions` once for all threads. */
+export function openDatabase(
+  config: Config,
+  url: string,
+  checksSessions: boolean,
+  observe: Observer,
+  signal?: AbortSignal,
+): Promise<Database> {
+  return Database.open({
+    url,
+    schema: config.DATABASE_SCHEMA,
+    connections: config.DATABASE_POOL_SIZE,
+    sessions: config.DATABASE_WRITE_POOL_SIZE,
+    streams: config.DATABASE_STREAM_POOL_SIZE,
+    imports: config.IMPORT_MAX_CONCURRENCY,
+    waitTimeout: config.DATABASE_WAIT_TIMEOUT,
+    statementTimeout: config.DATABASE_STATEMENT_TIMEOUT,
+    connectTimeout: config.DATABASE_CONNECT_TIMEOUT,
+    largestAnswer: config.MAX_RESPONSE_SIZE,
+    answerMemory: config.RESPONSE_MEMORY,
+    uploadTimeout: config.BODY_TIMEOUT,
+    checksSessions,
+    staleness: config.MAX_STALENESS,
+    startTimeout: config.DATABASE_START_TIMEOUT,
+    observe,
+    ...(signal ? { signal } : {}),
+  });
+}
+
+export function createCore(
+  config: Config,
+  { database, mirror, policies }: Pick<Core, 'database' | 'mirror' | 'policies'>,
+  observe: Observer,
+): Core {
+  const readLimits = {
+    defaultLimit: config.QUERY_LIMIT_DEFAULT,
+    maxNodes: config.MAX_QUERY_NODES,
+    shapes: config.SHAPE_CACHE_SIZE,
+    shapeMemory: config.SHAPE_CACHE_MEMORY,
+    callerBudget: { share: config.CALLER_LOOP_SHARE, burst: config.CALLER_LOOP_BURST },
+    cost: config.MAX_QUERY_COST,
+    batchTimeout: config.DATABASE_STATEMENT_TIMEOUT,
+    batching: config.READ_BATCHING,
+  };
+  const reads = new Reads(database, mirror, policies, readLimits, observe);
+  const writeLimits = {
+    maxRows: config.MAX_BATCH_MUTATION,
+    parse: parseLimits(config),
+    shapes: config.SHAPE_CACHE_SIZE,
+    shapeMemory: config.SHAPE_CACHE_MEMORY / 2,
+    receiptLifetime: `${config.IDEMPOTENCY_TTL} milliseconds`,
+  };
+  const writes = new Writes({ database, mirror, policies, reads }, writeLimits, observe);
+  const structure = new SchemaChanges(database, mirror, {
+    lockTimeout: config.STRUCTURE_LOCK_TIMEOUT,
+    patience: config.STRUCTURE_TIMEOUT,
+  });
+  return { database, mirror, policies, reads, writes, structure };
+}
+
+export async function createServing(config: Config, core: Core, shared: Shared, observe: Observer): Promise<Serving> {
+  const { database, mirror, policies, reads, writes, structure } = core;
+  const tokens = new Tokens(shared.secret);
+  const lookup: Lookup = (holder) => findAccount(database, holder);
+  const identities = new Identities(lookup, tokens, config.SESSION_COOKIE_NAME, config.MAX_STALENESS);
+  writes.onAccessChange(() => shared.accessChanged());
+  const access = {
+    config,
+    identities,
+    tokens,
+    logins: new Logins(database, config.SESSION_COOKIE_TTL, {
+      usersChanged: () => shared.tell({ kind: 'access' }),
+      sessionsEnded: (sessions) => shared.tell({ kind: 'sessions-ended', sessions }),
+    }),
+    cookies: createCookies(config),
+    loginLimit: shared.limits.logins,
+    mailer: await openMailer(config.EMAIL_TRANSPORT, observe),
+    publicUrl: () => config.PUBLIC_URL ?? shared.url(),
+  };
+  const readiness = new Readiness(shared.health);
+  const metrics = { config, events: shared.events, ...core, identities, router: () => router };
+  const items = { identities, mirror, policies, reads, writes, limits: parseLimits(config) };
+  const readAnew = async (): Promise<void> => {
+    await mirror.refresh(true);
+    await shared.accessChanged();
+  };
+  const routes: Route[] = [
+    ...specsRoutes({
+      ...items,
+      operations: () => graphql.operations,
+      introspection: config.GRAPHQL_INTROSPECTION,
+      routes: () => allRoutes,
+      publicUrl: access.publicUrl,
+    }),
+    ...serverRoutes({ config, identities, database, health: shared.health, readiness }),
+    ...metricsRoutes(metrics, shared.gather),
+    ...authRoutes(access),
+    ...accountRoutes(access),
+    ...registrationRoutes({ ...access, policies, writes, registrationLimit: shared.limits.registrations, observe }),
+    ...utilsRoutes({ ...items, config, readAnew }),
+    ...fieldsRoutes({ identities, policies, structure }),
+    ...collectionsRoutes({ identities, policies, structure }),
+    ...relationsRoutes({ identities, policies, structure }),
+    ...schemaRoutes({ config, identities, structure }),
+    ...meRoutes(items),
+    ...systemRoutes(items),
+    ...itemsRoutes(items),
+  ];
+  const persisted = openPersistedQueries(config, shared);
+  const operations = createOperations(config, routes);
+  mirror.onChange(() => operations.forget());
+  const graphql = {
+    identities,
+    mirror,
+    policies,
+    reads,
+    writes,
+    operations,
+    persisted,
+    ide: config.GRAPHQL_INTROSPECTION,
+  };
+  const allRoutes: readonly Route[] = [...routes, ...graphqlRoutes({ ...graphql, router: () => router })];
+  const router = new Router(allRoutes);
+  const take = (news: Broadcast): void => {
+    switch (news.kind) {
+      case 'policies':
+        policies.take(news.text);
+        break;
+      case 'access':
+        identities.forget();
+        break;
+      case 'sessions-ended':
+        for (const session of news.sessions) identities.forgetSession(session);
+        break;
+      case 'persisted-query':
+        persisted.take(news.digest, news.text);
+        break;
+    }
+  };
+  return {
+    router,
+    take,
+    collect: () => collect(metrics),
+    check: () => checkHealth({ database, mirror }),
+    stopping: () => readiness.stop(),
+  };
+}
+
+export function parseLimits(config: Config): ParseLimits {
+  return {
+    nodes: config.MAX_QUERY_NODES,
+    relationalDepth: config.MAX_RELATIONAL_DEPTH,
+    bracketDepth: config.QUERYSTRING_MAX_PARSE_DEPTH,
+    arrayLength: config.QUERYSTRING_ARRAY_LIMIT,
+    jsonDepth: config.MAX_JSON_QUERY_DEPTH,
+    pageSize: config.QUERY_LIMIT_MAX,
+    wholeRows: config.STREAM_ABOVE,
+  };
+}
+
+function createOperations(config: Config, routes: readonly Route[]): Operations {
+  const limits = {
+    tokens: config.GRAPHQL_QUERY_TOKEN_LIMIT,
+    depth: config.GRAPHQL_QUERY_DEPTH_LIMIT,
+    nodes: config.GRAPHQL_QUERY_NODE_LIMIT,
+    aliases: config.GRAPHQL_QUERY_ALIAS_LIMIT,
+    introspection: config.GRAPHQL_INTROSPECTION,
+  };
+  const schemas = new Schemas(config.GRAPHQL_SCHEMA_CACHE_CAPACITY, availableServices(routes));
+  return new Operations(schemas, limits, parseLimits(config), config.SHAPE_CACHE_MEMORY / 2);
+}
+
+function openPersistedQueries(config: Config, shared: Shared): PersistedQueries {
+  const file = config.GRAPHQL_ALLOW_LIST;
+  return new PersistedQueries(file === null ? null : readAllowList(file), (digest, text) =>
+    shared.tell({ kind: 'persisted-query', digest, text }),
+  );
+}
