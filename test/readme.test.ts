@@ -16,6 +16,8 @@ import { ADMIN_TOKEN, makeFolder, request, startDatabase, startTestService, with
 
 const TEMPLATE = 'lateral_demo';
 const ADMIN_PASSWORD = 'the-password-of-the-test-administrator';
+/** The samples say nothing of time: they have to work on a busy machine too. */
+const PATIENCE = { DATABASE_CONNECT_TIMEOUT: '60s', DATABASE_WAIT_TIMEOUT: '60s' };
 const ANSWERS = ['json', 'csv', 'text'];
 /** Ends the output of each block; no sample prints it. */
 const MARK = '\u001e';
@@ -33,7 +35,7 @@ for (const page of await readPages()) {
 
 async function makeTemplate(): Promise<void> {
   const url = await makeDatabase(TEMPLATE);
-  const service = await startTestService({ databaseUrl: url, ADMIN_PASSWORD, WORKERS: '1' });
+  const service = await startTestService({ databaseUrl: url, ADMIN_PASSWORD, WORKERS: '1', ...PATIENCE });
   await service.stop();
   await withSql(url, async (sql) => sql.unsafe(await readFile(packagePath('sql', 'demo.sql'), 'utf8')).simple());
 }
@@ -52,7 +54,7 @@ async function makeDatabase(name: string, template = 'template1'): Promise<strin
 async function runPage(t: Test, page: Page, blocks: readonly Block[]): Promise<void> {
   const url = await makeDatabase(`lateral_${page.path.replaceAll(/\W/g, '_').toLowerCase()}`, TEMPLATE);
   // As the page about streams asks for.
-  const service = await startTestService({ databaseUrl: url, COMPRESSION: 'brotli,gzip' });
+  const service = await startTestService({ databaseUrl: url, COMPRESSION: 'brotli,gzip', ...PATIENCE });
   const run = await openShell(t, service.url, url);
   for (const [index, block] of blocks.entries()) {
     const place = `${page.path}, line ${block.line}`;
@@ -126,6 +128,7 @@ async function openShell(t: Test, service: string, database: string): Promise<(b
       PASSWORD: ADMIN_PASSWORD,
       DATABASE_URL: database,
       LOG_LEVEL: 'silent',
+      ...PATIENCE,
     },
     stdio: ['pipe', 'pipe', 'pipe'],
   });
