@@ -59,6 +59,20 @@ t.test('links lead to files and headings that exist', async (t) => {
   t.strictSame(broken, []);
 });
 
+t.test('files that are named exist', async (t) => {
+  const missing: string[] = [];
+  for (const { path, text } of await readPages()) {
+    for (const [name] of text.matchAll(/(?<![\w/.-])(?:src|sql|test)\/[\w./-]*\w/g)) {
+      const exists = await stat(packagePath(name)).then(
+        () => true,
+        () => false,
+      );
+      if (!exists) missing.push(`${path}: ${name}`);
+    }
+  }
+  t.strictSame(missing, []);
+});
+
 t.test('every page of docs/ is reached from the README or from the list of decisions', async (t) => {
   const pages = await readPages();
   const linked = new Set(
