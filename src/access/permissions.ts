@@ -7,9 +7,7 @@ import { isObject } from '../digits.js';
 import type { Collection, Model } from '../mirror/model.js';
 import type { Access, Action, Grant, WriteAction } from '../plan/access.js';
 import { readFilter, readValidation } from '../plan/rules.js';
-import type { Filter } from '../request/ast.js';
-import type { Input } from '../request/query.js';
-import { planGrant, restrictModel } from './restrict.js';
+import { planGrant, type Rule, restrictModel } from './restrict.js';
 
 /** A row of service_permissions. */
 export interface PermissionRow {
@@ -19,17 +17,6 @@ export interface PermissionRow {
   readonly validation: unknown;
   readonly presets: unknown;
   readonly fields: string | null;
-}
-
-export interface Rule {
-  /** Rows it concerns; null for all. */
-  readonly where: Filter | null;
-  /** The filter as text: rules with the same are one. */
-  readonly text: string;
-  /** Null for all. */
-  readonly fields: ReadonlySet<string> | null;
-  readonly validation: Filter | null;
-  readonly presets: Input;
 }
 
 export type Rules = ReadonlyMap<string, readonly Rule[]>;

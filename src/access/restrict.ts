@@ -7,7 +7,19 @@ import type { Collection, CollectionMeta, Field, Model, RelationMeta } from '../
 import type { Grant, PlannedRule, RestrictedCollection, RestrictedModel } from '../plan/access.js';
 import { ALWAYS, type Condition, isAlways } from '../plan/plan.js';
 import { planRule } from '../plan/rules.js';
-import type { Rule } from './permissions.js';
+import type { Filter } from '../request/ast.js';
+import type { Input } from '../request/query.js';
+
+export interface Rule {
+  /** Rows it concerns; null for all. */
+  readonly where: Filter | null;
+  /** The filter as text: rules with the same are one. */
+  readonly text: string;
+  /** Null for all. */
+  readonly fields: ReadonlySet<string> | null;
+  readonly validation: Filter | null;
+  readonly presets: Input;
+}
 
 export function restrictModel(model: Model, rulesOf: (collection: string) => readonly Rule[]): RestrictedModel {
   const collections = new Map<string, Collection>();

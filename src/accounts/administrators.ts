@@ -16,12 +16,12 @@ import { planRule, readFilter, readValidation } from '../plan/rules.js';
 import type { PlannedWrite } from '../plan/write.js';
 import type { Database } from '../postgres/database.js';
 import type { Session } from '../postgres/sessions.js';
-import { REGISTRATION } from './logins.js';
 
 const ADDRESS = /^[^\s@]+@[^\s@]+$/;
 
 const ADMINISTRATORS = readFileSync(packagePath('sql', 'administrators.sql'), 'utf8');
 const CREDENTIALS = readFileSync(packagePath('sql', 'credentials.sql'), 'utf8');
+export const REGISTRATION = readFileSync(packagePath('sql', 'registration.sql'), 'utf8');
 
 const TABLES: ReadonlySet<string> = new Set([
   'service_users',

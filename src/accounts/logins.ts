@@ -4,14 +4,13 @@ import { CLI_IDENTITY } from '../access/identity.js';
 import { ServiceError } from '../errors.js';
 import { packagePath } from '../files.js';
 import type { Database } from '../postgres/database.js';
-import { keepAdministrators } from './administrators.js';
+import { keepAdministrators, REGISTRATION } from './administrators.js';
 
 const ACCOUNT = statement('account');
 const FAIL = statement('fail');
 const BEGIN = statement('begin');
 const REFRESH = statement('refresh');
 const RENEW = statement('renew');
-export const REGISTRATION = statement('registration');
 
 /** What a login has to know of a user. */
 export interface LoginAccount {

@@ -3,13 +3,12 @@
  * are tried one by one, only to learn which of them are wrong: then nothing of the file is kept.
  */
 import { fromWrite, ServiceError, serviceUnavailable, staleness } from '../errors.js';
-import type { Collection } from '../mirror/model.js';
 import { readCells } from '../plan/file-cell.js';
 import { Conflict } from '../postgres/conflicts.js';
-import type { Session } from '../postgres/sessions.js';
 import type { ImportFormat } from '../request/import.js';
 import type { Input } from '../request/query.js';
 import { catchUp } from './sequences.js';
+import type { WriteSession } from './write-context.js';
 import type { Writes } from './writes.js';
 
 /** Rows of a batch, and about how many characters they hold: one document carries all of them. */
@@ -90,14 +89,6 @@ function sizeOf(value: unknown): number {
   let size = 0;
   for (const each of Object.values(value)) size += sizeOf(each);
   return size;
-}
-
-/** A connection inside a transaction, and how rows are written through it. */
-export interface WriteSession {
-  readonly session: Session;
-  readonly collection: Collection;
-  /** Answers how many of them a trigger left out. */
-  readonly write: (rows: readonly Input[]) => Promise<number>;
 }
 
 async function tryRows(

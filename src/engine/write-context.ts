@@ -1,8 +1,11 @@
 /** Who writes, and what is shown of what was written. */
 import type { Identity } from '../access/identity.js';
+import type { Collection } from '../mirror/model.js';
 import type { Access } from '../plan/access.js';
 import type { Author } from '../plan/write.js';
+import type { Session } from '../postgres/sessions.js';
 import type { Parsed } from '../request/ast.js';
+import type { Input } from '../request/query.js';
 import type { Key } from '../request/write.js';
 
 /** Who writes, and from where. */
@@ -17,4 +20,12 @@ export interface Writer {
 export interface WriteContext extends Writer {
   /** What to read of the items with these keys, or of those that the write leaves; null for nothing. */
   readonly read: (collection: string, keys: readonly Key[] | null, one: boolean) => Parsed | null;
+}
+
+/** A connection inside a transaction, and how rows are written through it. */
+export interface WriteSession {
+  readonly session: Session;
+  readonly collection: Collection;
+  /** Answers how many of them a trigger left out. */
+  readonly write: (rows: readonly Input[]) => Promise<number>;
 }

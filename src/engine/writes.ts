@@ -36,13 +36,12 @@ import { bind } from '../sql/parameter.js';
 import type { Statement } from '../sql/statement.js';
 import { billWriter } from './caller-budget.js';
 import { type Extra, type IdempotentRequest, isRepeated, keepKeys, keysOf } from './idempotency.js';
-import type { WriteSession } from './import.js';
 import { hashedNodes, preparePayloads, settleSecrets } from './password-hashing.js';
 import type { Reads } from './reads.js';
 import { attempt } from './retry.js';
 import { aheadOf, catchUp, suppliesKeys } from './sequences.js';
 import { StatementCache } from './statement-cache.js';
-import type { WriteContext, Writer } from './write-context.js';
+import type { WriteContext, Writer, WriteSession } from './write-context.js';
 import { eachChange, failureOf, lock, rowsOf } from './written.js';
 
 export interface WriteLimits {

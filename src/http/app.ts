@@ -13,10 +13,11 @@ import { createOriginCheck } from './csrf.js';
 import { Exchange } from './exchange.js';
 import type { Limit } from './limiter.js';
 import { type ListenAddress, loadSockets, openPort } from './listen.js';
-import { DEFERRED, errorReply, headOf, noContent, type Outcome, type Reply, stream, write } from './reply.js';
+import { DEFERRED, errorReply, noContent, type Outcome, type Reply } from './reply.js';
 import { ResponseQueue } from './response-queue.js';
 import { LEFT } from './route-stats.js';
 import type { Route, Router } from './router.js';
+import { headOf, stream, write } from './write-reply.js';
 
 export interface HttpServer {
   readonly port: number;

@@ -52,12 +52,3 @@ export function createCookies(config: Config): Cookies {
     clear: (exchange, kind) => write(exchange, kind, '', 0),
   };
 }
-
-/** Of a Cookie header; of two with one name the first, which is the more specific. */
-export function readCookie(header: string, name: string): string {
-  for (const pair of header.split(';')) {
-    const at = pair.indexOf('=');
-    if (at > 0 && pair.slice(0, at).trim() === name) return pair.slice(at + 1).trim();
-  }
-  return '';
-}

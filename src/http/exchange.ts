@@ -8,7 +8,6 @@ import { performance } from 'node:perf_hooks';
 import { invalidPayload, unsupportedMediaType } from '../errors.js';
 import { inTurn } from '../time-slices.js';
 import type { Network } from './client-address.js';
-import { readCookie } from './cookies.js';
 import type { Wanted } from './encoding.js';
 import type { Outcome } from './reply.js';
 import type { RouteStats } from './route-stats.js';
@@ -231,6 +230,15 @@ function peerOf(response: HttpResponse): string {
 
 function isBearer(authorization: string): boolean {
   return authorization.startsWith('Bearer ') || /^bearer /i.test(authorization);
+}
+
+/** Of a Cookie header; of two with one name the first, which is the more specific. */
+function readCookie(header: string, name: string): string {
+  for (const pair of header.split(';')) {
+    const at = pair.indexOf('=');
+    if (at > 0 && pair.slice(0, at).trim() === name) return pair.slice(at + 1).trim();
+  }
+  return '';
 }
 
 /** The query string without its access token, and the token. */

@@ -3,7 +3,7 @@
  * the others while still at work: to wake a reader costs more than to write to one. So all that can be done before or after is
  * done before or after, and the bytes of the headers are made beforehand.
  */
-import { type PendingResponse, write } from './reply.js';
+import { type PendingResponse, write } from './write-reply.js';
 
 /** Bytes for the headers of the replies that wait; what finds no room travels as text, which takes longer. */
 const ROOM = 65_536;

@@ -2,10 +2,10 @@
  * Whether the service can do its work. Each thread says what it has checked, in one function for every listener and command that
  * asks; what the threads say is put together here.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Mirror } from '../mirror/watch.js';
 import type { Database } from './database.js';
 import type { PoolState } from './pool.js';
+import { within } from './time-limit.js';
 
 /** `degraded`: it serves, but something is not as it should be. */
 export type Status = 'ok' | 'degraded' | 'error';
@@ -118,16 +118,6 @@ export function unhealthy(subject: string, output: string): Checks {
 function worst(checks: readonly Check[]): Status {
   const found = new Set(checks.map(({ status }) => status));
   return found.has('error') ? 'error' : found.has('degraded') ? 'degraded' : 'ok';
-}
-
-/** Fails where the answer takes too long. */
-export async function within<Result>(answer: Promise<Result>, milliseconds: number): Promise<Result> {
-  const done = new AbortController();
-  const late = sleep(milliseconds, null, { signal: done.signal, ref: false }).then(
-    () => Promise.reject(new Error(`there was no answer within ${milliseconds} ms`)),
-    () => new Promise<never>(() => {}),
-  );
-  return Promise.race([answer, late]).finally(() => done.abort());
 }
 
 /** Milliseconds that an answer about readiness is good: anybody may ask, and each answer takes a statement. */

@@ -6,8 +6,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Observer } from '../observe.js';
 import { quoteIdentifier } from '../sql/fragment.js';
-import { within } from './health.js';
 import type { Session } from './sessions.js';
+import { within } from './time-limit.js';
 
 export type OpenListening = (onnotify: (channel: string, payload: string) => void, onLost: () => void) => Session;
 

@@ -14,7 +14,7 @@ import type { ParseCache } from '../request/parse-cache.js';
 import type { ParseLimits } from '../request/query.js';
 import { parseExport, parseRead, parseSearch } from '../request/rest.js';
 import { COMMA, FORMATS, type Format, joinCells } from './formats.js';
-import type { ItemPath, ItemsServices } from './items.js';
+import type { ItemPath, ItemsServices } from './item-path.js';
 
 export interface ParsedUrl {
   readonly parsed: Parsed;

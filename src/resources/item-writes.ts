@@ -10,7 +10,7 @@ import { JSON_TYPE, noContent, type Reply } from '../http/reply.js';
 import type { ParseLimits } from '../request/query.js';
 import { parseReadBack } from '../request/rest.js';
 import { parseCreate, parseDelete, parseUpdate, readItem } from '../request/write.js';
-import type { ItemPath, ItemsServices } from './items.js';
+import type { ItemPath, ItemsServices } from './item-path.js';
 
 export async function createItems(exchange: Exchange, services: ItemsServices, place: ItemPath): Promise<Reply> {
   const { collection } = place;

@@ -1,29 +1,12 @@
 /** /items: the rows of every collection. */
-import type { Identities } from '../access/identity.js';
-import type { Reads } from '../engine/reads.js';
-import type { Writes } from '../engine/writes.js';
 import { forbiddenCollection } from '../errors.js';
 import type { Exchange } from '../http/exchange.js';
 import type { Handler, Route } from '../http/router.js';
 import { systemTables } from '../postgres/system-tables.js';
 import { ParseCache } from '../request/parse-cache.js';
-import type { ParseLimits } from '../request/query.js';
+import type { ItemPath, ItemsServices } from './item-path.js';
 import { type ParsedUrl, readItems } from './item-reads.js';
 import { createItems, deleteItem, deleteItems, updateItem, updateItems } from './item-writes.js';
-
-export interface ItemsServices {
-  readonly identities: Identities;
-  readonly reads: Reads;
-  readonly writes: Writes;
-  readonly limits: ParseLimits;
-}
-
-/** What the path of a request names: a collection, or an item of it. */
-export interface ItemPath {
-  readonly collection: string;
-  /** Null for the collection. */
-  readonly key: string | null;
-}
 
 export function itemsRoutes(services: ItemsServices): Route[] {
   return resourceRoutes('/items/:collection', services, ({ parameters: [collection = '', key = null] }) => {

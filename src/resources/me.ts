@@ -13,8 +13,8 @@ import type { Mirror } from '../mirror/watch.js';
 import type { Parsed } from '../request/ast.js';
 import { parseRead, parseSearch } from '../request/rest.js';
 import { readItem } from '../request/write.js';
+import type { ItemsServices } from './item-path.js';
 import { readBackOf, writerOf } from './item-writes.js';
-import type { ItemsServices } from './items.js';
 
 export interface MeServices extends ItemsServices {
   readonly mirror: Mirror;

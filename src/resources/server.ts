@@ -8,7 +8,8 @@ import type { Exchange } from '../http/exchange.js';
 import { jsonText, type Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
 import type { Database } from '../postgres/database.js';
-import { type Health, PATIENCE, type Readiness, within } from '../postgres/health.js';
+import { type Health, PATIENCE, type Readiness } from '../postgres/health.js';
+import { within } from '../postgres/time-limit.js';
 
 export interface ServerServices {
   readonly config: Config;

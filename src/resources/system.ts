@@ -2,9 +2,10 @@
 import type { Exchange } from '../http/exchange.js';
 import type { Route } from '../http/router.js';
 import { ParseCache } from '../request/parse-cache.js';
+import type { ItemPath, ItemsServices } from './item-path.js';
 import { type ParsedUrl, readItems } from './item-reads.js';
 import { updateItems } from './item-writes.js';
-import { type ItemPath, type ItemsServices, readRoutes, resourceRoutes } from './items.js';
+import { readRoutes, resourceRoutes } from './items.js';
 
 const WRITABLE = ['users', 'roles', 'policies', 'access', 'permissions'];
 const READABLE = ['activity', 'revisions'];

@@ -12,9 +12,10 @@ import { jsonText, type Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
 import { formatOf, readRows } from '../request/import.js';
 import { readItem, readKey } from '../request/write.js';
+import type { ItemsServices } from './item-path.js';
 import { exportFile } from './item-reads.js';
 import { writerOf } from './item-writes.js';
-import { type ItemsServices, refuseSystem } from './items.js';
+import { refuseSystem } from './items.js';
 import { openUpload } from './upload.js';
 
 export interface UtilsServices extends ItemsServices {

@@ -1,7 +1,8 @@
 /** One worker, as the main thread sees it: what it was told and whether it has taken it, what it asks, and its end. */
 import { Worker } from 'node:worker_threads';
 import type { Event } from '../observe.js';
-import { type Checks, PATIENCE, unhealthy, within } from '../postgres/health.js';
+import { type Checks, PATIENCE, unhealthy } from '../postgres/health.js';
+import { within } from '../postgres/time-limit.js';
 import type { Metric } from '../resources/metrics.js';
 import {
   type Assignment,

@@ -1,0 +1,177 @@
+/** Writes responses: one corked write each, with all headers in one piece. */
+import type { HeaderList } from './cors.js';
+import type { Exchange } from './exchange.js';
+import { endLarge, LARGE } from './large-body.js';
+import type { Produce, Reply, Sink } from './reply.js';
+
+const STATUS_LINES: Readonly<Record<number, string>> = {
+  200: '200 OK',
+  204: '204 No Content',
+  302: '302 Found',
+  304: '304 Not Modified',
+  400: '400 Bad Request',
+  401: '401 Unauthorized',
+  403: '403 Forbidden',
+  404: '404 Not Found',
+  405: '405 Method Not Allowed',
+  415: '415 Unsupported Media Type',
+  422: '422 Unprocessable Content',
+  429: '429 Too Many Requests',
+  500: '500 Internal Server Error',
+  503: '503 Service Unavailable',
+};
+
+export interface StreamOptions {
+  /** Headers that every response carries, e.g. of CORS. */
+  readonly headers: HeaderList;
+  readonly close: boolean;
+  /** Takes failures that no response can tell of any more. */
+  readonly report: (exchange: Exchange, error: unknown) => void;
+}
+
+/** A reply that is ready to leave. */
+export interface PendingResponse {
+  readonly exchange: Exchange;
+  readonly reply: Reply;
+  /** What follows the name of the first header. */
+  head: string | Uint8Array;
+  readonly close: boolean;
+}
+
+/** Writes a whole body. Answers when a large one has left; a small one is none of our business any more. */
+export function write({ exchange, reply, head, close }: PendingResponse): Promise<void> | undefined {
+  if (exchange.aborted) return undefined;
+  const { response } = exchange;
+  const { body } = reply;
+  exchange.replied = true;
+  let sent: Promise<void> | undefined;
+  response.cork(() => {
+    writeHead(exchange, reply, head);
+    if (reply.status === 204 || reply.status === 304 || typeof body === 'function') endEmpty(exchange, close);
+    else if (exchange.method === 'HEAD') endWithLength(exchange, Buffer.byteLength(body), close);
+    else if (body.length < LARGE) response.end(body, close);
+    else {
+      // `end` would not say when all of it has left, and what has not is lost when the service stops.
+      if (close) response.writeHeader('Connection', 'close');
+      sent = endLarge(exchange, typeof body === 'string' ? Buffer.from(body) : body);
+    }
+  });
+  return sent;
+}
+
+/** Of a body that is not sent. The server would wait for as many bytes before it takes the next request, where it is told of them. */
+function endWithLength({ response }: Exchange, length: number, close: boolean): void {
+  if (close) response.endWithoutBody(length, true);
+  else {
+    response.writeHeader('Content-Length', String(length));
+    response.endWithoutBody();
+  }
+}
+
+/** A length that is left out must not be named at all: given as undefined it is sent as 2^63, and the connection ends. */
+function endEmpty({ response }: Exchange, close: boolean): void {
+  if (close) response.endWithoutBody(0, true);
+  else response.endWithoutBody();
+}
+
+/**
+ * Streams a body. A failure before the first piece is thrown, to be answered as an error; one after it breaks the
+ * transfer, so that a client never takes half a body for the whole.
+ */
+export async function stream(
+  exchange: Exchange,
+  reply: Reply,
+  produce: Produce,
+  options: StreamOptions,
+): Promise<void> {
+  const { response } = exchange;
+  let begun = false;
+  let resume: ((open: boolean) => void) | null = null;
+  const settle = (open: boolean): void => {
+    const waiting = resume;
+    resume = null;
+    waiting?.(open);
+  };
+  exchange.onAbort(() => settle(false));
+  const sink: Sink = {
+    address: exchange.address,
+    onAbort: (listener) => exchange.onAbort(listener),
+    write: (piece) => {
+      if (exchange.aborted) return Promise.resolve(false);
+      let accepted = true;
+      response.cork(() => {
+        if (!begun) {
+          writeHead(exchange, reply, headOf(exchange, reply, options.headers, options.close));
+          response.onWritable(() => {
+            settle(true);
+            return true;
+          });
+        }
+        begun = true;
+        // A refusal means "buffered, stop": the piece is on its way and must not be sent again.
+        accepted = response.write(piece);
+      });
+      if (accepted) return Promise.resolve(true);
+      return new Promise((resolve) => {
+        resume = resolve;
+      });
+    },
+  };
+  try {
+    await produce(sink);
+  } catch (error) {
+    if (!begun) throw error;
+    options.report(exchange, error);
+    exchange.replied = true;
+    exchange.status = 500;
+    if (!exchange.aborted) response.close();
+    return;
+  }
+  if (exchange.aborted) return;
+  exchange.replied = true;
+  response.cork(() => {
+    if (!begun) writeHead(exchange, reply, headOf(exchange, reply, options.headers, options.close));
+    response.end('', options.close);
+  });
+}
+
+function writeHead(exchange: Exchange, { status }: Reply, head: string | Uint8Array): void {
+  const { response } = exchange;
+  exchange.status = status;
+  // 200 is what is written where no status is.
+  if (status !== 200) response.writeStatus(STATUS_LINES[status] ?? String(status));
+  // Each call into the server costs more than what it writes: all headers go in one.
+  response.writeHeader(FIRST_HEADER, head);
+}
+
+const FIRST_HEADER = Buffer.from('X-Request-Id');
+
+/**
+ * uWebSockets looks for idle connections every four seconds and closes those that were idle for ten, the begun four included: it
+ * is eight seconds at least, and nothing changes that. Clients that are told do not use a connection that is about to be closed.
+ */
+const KEEP_ALIVE = '\r\nKeep-Alive: timeout=8';
+const ALWAYS = '\r\nX-Content-Type-Options: nosniff';
+const KEPT = `${ALWAYS}${KEEP_ALIVE}\r\nCache-Control: no-cache`;
+const KEPT_SECRET = `${ALWAYS}${KEEP_ALIVE}\r\nCache-Control: no-store`;
+const CLOSED = `${ALWAYS}\r\nCache-Control: no-cache`;
+const CLOSED_SECRET = `${ALWAYS}\r\nCache-Control: no-store`;
+
+/** The headers of a response behind the name of the first: in ASCII, so that a character is a byte. */
+export function headOf(exchange: Exchange, reply: Reply, common: HeaderList, close: boolean): string {
+  const fixed = close ? (reply.secret ? CLOSED_SECRET : CLOSED) : reply.secret ? KEPT_SECRET : KEPT;
+  let head = `${exchange.id}${fixed}`;
+  if (reply.type !== '') head += `\r\nContent-Type: ${reply.type}`;
+  if (reply.tag !== undefined) head += `\r\nETag: ${reply.tag}`;
+  if (exchange.timing !== '') head += `\r\nServer-Timing: ${exchange.timing}`;
+  for (const [name, value] of common) head += `\r\n${name}: ${inAscii(value)}`;
+  for (const name in reply.headers) {
+    const value = reply.headers[name] as string | readonly string[];
+    for (const each of typeof value === 'string' ? [value] : value) head += `\r\n${name}: ${inAscii(each)}`;
+  }
+  return head;
+}
+
+function inAscii(value: string): string {
+  return value.replace(/[^\x20-\x7e]/g, '?');
+}
