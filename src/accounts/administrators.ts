@@ -21,7 +21,7 @@ const ADDRESS = /^[^\s@]+@[^\s@]+$/;
 
 const ADMINISTRATORS = readFileSync(packagePath('sql', 'administrators.sql'), 'utf8');
 const CREDENTIALS = readFileSync(packagePath('sql', 'credentials.sql'), 'utf8');
-export const REGISTRATION = readFileSync(packagePath('sql', 'registration.sql'), 'utf8');
+export const REGISTRATION = readFileSync(packagePath('sql', 'auth', 'registration.sql'), 'utf8');
 
 const TABLES: ReadonlySet<string> = new Set([
   'service_users',
