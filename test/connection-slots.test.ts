@@ -1,5 +1,5 @@
 /**
- * Cohorts on connections of their own: members that fail or take long, reads that others must not hold up, connections that
+ * Batches on connections of their own: reads that fail or take long, reads that others must not hold up, connections that
  * cannot be opened or are ended.
  */
 import t from 'tap';
@@ -10,7 +10,7 @@ import { Database } from '../src/postgres/database.js';
 import { createLibrary, databaseUrl, get, startDatabase, startTestService, waitFor, withSql } from './support.js';
 
 const server = await startDatabase();
-const libraryUrl = await createLibrary(server, 'lanes');
+const libraryUrl = await createLibrary(server, 'slots');
 await withSql(libraryUrl, (sql) =>
   sql
     .unsafe(`create function handle(value text) returns text language plpgsql as $$
@@ -23,7 +23,7 @@ await withSql(libraryUrl, (sql) =>
     .simple(),
 );
 
-async function openCohorts(connections: number, url = libraryUrl): Promise<ReadBatcher> {
+async function openBatcher(connections: number, url = libraryUrl): Promise<ReadBatcher> {
   const database = await Database.open({
     url,
     schema: 'public',
@@ -39,50 +39,50 @@ async function openCohorts(connections: number, url = libraryUrl): Promise<ReadB
   return new ReadBatcher(database.wires, true, 30_000);
 }
 
-/** The answer, or the code of the failure; each waiter is told once. */
-function ask(cohorts: ReadBatcher, shape: Shape, value: string): Promise<string> {
+/** The answer, or the code of the failure; each listener is called once. */
+function ask(batcher: ReadBatcher, shape: Shape, value: string): Promise<string> {
   return new Promise((resolve) => {
-    let told = 0;
-    const tell = (answer: string): void => resolve(++told === 1 ? answer : 'told twice');
-    cohorts.read(shape, [value], true, {
+    let calls = 0;
+    const answered = (answer: string): void => resolve(++calls === 1 ? answer : 'answered twice');
+    batcher.read(shape, [value], true, {
       aborted: false,
-      onResult: (cell) => tell(String(cell)),
-      onError: (error) => tell(String((error as { code?: string }).code ?? error)),
+      onResult: (cell) => answered(String(cell)),
+      onError: (error) => answered(String((error as { code?: string }).code ?? error)),
     });
   });
 }
 
-function askTogether(cohorts: ReadBatcher, shape: Shape, values: readonly string[]): Promise<string[]> {
-  return Promise.all(values.map((value) => ask(cohorts, shape, value)));
+function askAll(batcher: ReadBatcher, shape: Shape, values: readonly string[]): Promise<string[]> {
+  return Promise.all(values.map((value) => ask(batcher, shape, value)));
 }
 
-function shapeOf(alone: string, together: string): Shape {
+function shapeOf(single: string, batched: string): Shape {
   return {
-    statement: { text: `select ${alone}` },
+    statement: { text: `select ${single}` },
     batchText: () =>
-      `select number, ${together} from unnest($1::text[]) with ordinality as given (value, number) order by value <> 'slow'`,
+      `select number, ${batched} from unnest($1::text[]) with ordinality as given (value, number) order by value <> 'slow'`,
   };
 }
 
-t.test('members of a cohort that took too long are sent once more, and it is stopped', async (t) => {
-  const cohorts = await openCohorts(8);
+t.test('the reads of a batch that took too long are sent once more, and it is stopped', async (t) => {
+  const batcher = await openBatcher(8);
   const shape = shapeOf('$1::text', 'handle(value)');
-  for (let turn = 0; turn < 50; turn++) await ask(cohorts, shape, 'warm');
+  for (let turn = 0; turn < 50; turn++) await ask(batcher, shape, 'warm');
   let values: string[] = [];
-  while (cohorts.splits === 0 && values.length < 4_096) {
+  while (batcher.splits === 0 && values.length < 4_096) {
     values = Array.from({ length: values.length * 2 || 64 }, (_, n) => (n % 64 === 40 ? 'slow' : `fast ${n}`));
-    t.strictSame(await askTogether(cohorts, shape, values), values);
+    t.strictSame(await askAll(batcher, shape, values), values);
   }
-  t.ok(cohorts.splits > 0, `${cohorts.splits} cohorts parted`);
-  const parted = cohorts.splits;
-  await waitFor(async () => cohorts.busy === 0, 10_000);
-  t.equal(cohorts.splits, parted, 'none is parted twice');
-  t.equal(cohorts.waiting, 0);
-  t.strictSame(await askTogether(cohorts, shape, ['a', 'b', 'c']), ['a', 'b', 'c'], 'its connection is of use again');
+  t.ok(batcher.splits > 0, `${batcher.splits} batches split`);
+  const splits = batcher.splits;
+  await waitFor(async () => batcher.busy === 0, 10_000);
+  t.equal(batcher.splits, splits, 'none is split twice');
+  t.equal(batcher.waiting, 0);
+  t.strictSame(await askAll(batcher, shape, ['a', 'b', 'c']), ['a', 'b', 'c'], 'its connection is of use again');
 });
 
-t.test('a shape that cannot be asked for by several is asked for by each', async (t) => {
-  const cohorts = await openCohorts(2);
+t.test('a shape without a batched statement is read one by one', async (t) => {
+  const batcher = await openBatcher(2);
   const shape: Shape = {
     statement: { text: 'select $1::text' },
     batchText: () => {
@@ -90,13 +90,13 @@ t.test('a shape that cannot be asked for by several is asked for by each', async
     },
   };
   const values = Array.from({ length: 200 }, (_, n) => `value ${n}`);
-  for (let turn = 0; turn < 3; turn++) t.strictSame(await askTogether(cohorts, shape, values), values);
+  for (let turn = 0; turn < 3; turn++) t.strictSame(await askAll(batcher, shape, values), values);
 });
 
-t.test('those that are refused are asked for once more, their neighbours are answered', async (t) => {
-  const cohorts = await openCohorts(8);
+t.test('reads that PostgreSQL refuses are sent once more, the others of their batch are answered', async (t) => {
+  const batcher = await openBatcher(8);
   const shape = shapeOf('handle($1)', 'handle(value)');
-  for (let turn = 0; turn < 50; turn++) await ask(cohorts, shape, 'warm');
+  for (let turn = 0; turn < 50; turn++) await ask(batcher, shape, 'warm');
   const expected = new Map([
     ['wrong', '22012'],
     ['large', '53400'],
@@ -106,7 +106,7 @@ t.test('those that are refused are asked for once more, their neighbours are ans
   const until = performance.now() + 2_000;
   const run = async (value: string): Promise<void> => {
     while (performance.now() < until) {
-      const answer = await ask(cohorts, shape, value);
+      const answer = await ask(batcher, shape, value);
       if (answer !== (expected.get(value) ?? value)) t.fail(`${value}: ${answer}`);
       if (expected.has(value)) refused++;
       else answered++;
@@ -115,25 +115,25 @@ t.test('those that are refused are asked for once more, their neighbours are ans
   const good = Array.from({ length: 48 }, (_, n) => `good ${n}`);
   await Promise.all([...good, 'wrong', 'wrong', 'large', 'large'].map(run));
   t.ok(refused > 20 && answered > 200, `${refused} refused, ${answered} answered`);
-  t.ok(cohorts.splits > 0 && cohorts.splits <= refused, `${cohorts.splits} cohorts parted`);
+  t.ok(batcher.splits > 0 && batcher.splits <= refused, `${batcher.splits} batches split`);
 });
 
 t.test('reads that are always there do not hold up one that is seen for the first time, or is slow', async (t) => {
   for (const connections of [2, 8]) {
-    const cohorts = await openCohorts(connections);
-    const swift = [1, 2, 3, 4].map((n) => shapeOf(`$1::text || pg_sleep(0.02 + 0.000${n})`, 'value'));
+    const batcher = await openBatcher(connections);
+    const fast = [1, 2, 3, 4].map((n) => shapeOf(`$1::text || pg_sleep(0.02 + 0.000${n})`, 'value'));
     const slow = shapeOf('$1::text || pg_sleep(0.08)', 'value');
-    for (const shape of [...swift, slow, slow]) await ask(cohorts, shape, 'warm');
+    for (const shape of [...fast, slow, slow]) await ask(batcher, shape, 'warm');
     let isOver = false;
-    const crowd = swift.flatMap((shape) =>
+    const crowd = fast.flatMap((shape) =>
       Array.from({ length: 4 }, async () => {
-        while (!isOver) await ask(cohorts, shape, 'crowd');
+        while (!isOver) await ask(batcher, shape, 'crowd');
       }),
     );
     let longest = 0;
     for (let turn = 0; turn < 8; turn++) {
       const begun = performance.now();
-      await ask(cohorts, turn % 2 === 0 ? slow : shapeOf(`$1::text || '${turn}'`, 'value'), 'one');
+      await ask(batcher, turn % 2 === 0 ? slow : shapeOf(`$1::text || '${turn}'`, 'value'), 'one');
       longest = Math.max(longest, performance.now() - begun);
     }
     isOver = true;
@@ -143,36 +143,16 @@ t.test('reads that are always there do not hold up one that is seen for the firs
 });
 
 /** What a queue knows of a connection: it never uses it. */
-function makeLane(): ConnectionSlot {
-  return { connection: undefined as never, load: 0, ended: 0, slowdown: 1, isFast: true, caller: '' };
+function makeSlot(): ConnectionSlot {
+  return { connection: undefined as never, load: 0, answeredAt: 0, slowdown: 1, isLimited: false, caller: '' };
 }
-
-t.test(
-  'company is tried where it takes hardly longer than one alone, and given up where it does not pay',
-  async (t) => {
-    const shape = shapeOf('$1', 'value');
-    const [busy, dear, slow] = [new ShapeQueue(shape), new ShapeQueue(shape), new ShapeQueue(shape)];
-    const sizes: number[] = [];
-    for (let turn = 0; turn < 7; turn++) {
-      sizes.push(busy.maxReads);
-      busy.learn(40, busy.maxReads, makeLane(), false);
-    }
-    t.strictSame(sizes, [1, 2, 4, 8, 16, 32, 64], 'a busy machine, however many there are');
-    for (let turn = 0; turn < 40; turn++) {
-      t.ok(dear.maxReads <= 2, 'each takes its time');
-      dear.learn(10 * dear.maxReads, dear.maxReads, makeLane(), false);
-      slow.learn(100, 1, makeLane(), false);
-      t.equal(slow.maxReads, 1, 'two would take too long');
-    }
-  },
-);
 
 t.test('none goes behind a statement on a connection that lags', async (t) => {
   const queue = new ShapeQueue(shapeOf('$1', 'value'));
-  const [prompt, lagging] = [makeLane(), makeLane()];
+  const [prompt, lagging] = [makeSlot(), makeSlot()];
   for (let turn = 0; turn < 5; turn++) queue.learn(0.2, 1, prompt, false);
   queue.learn(3, 1, lagging, false);
-  for (const lane of [prompt, lagging]) queue.onSent(1, lane, 0);
+  for (const slot of [prompt, lagging]) queue.onSent(1, slot, 0);
   t.equal(queue.busySlot, prompt);
   queue.onSent(1, prompt, 0);
   t.equal(queue.busySlot, null);
@@ -184,13 +164,13 @@ t.test('a connection that cannot be opened is done without', async (t) => {
     sql.unsafe(`create role narrow login password 'narrow' connection limit 3`).simple(),
   );
   // One is for statements of our own.
-  const cohorts = await openCohorts(4, databaseUrl(server, 'lanes', { user: 'narrow', password: 'narrow' }));
+  const batcher = await openBatcher(4, databaseUrl(server, 'slots', { user: 'narrow', password: 'narrow' }));
   const shape = shapeOf('$1::text || pg_sleep(0.01)', 'value');
   const times: number[] = [];
   for (let turn = 0; turn < 40; turn++) {
     const begun = performance.now();
     const values = ['a', 'b', 'c', 'd', 'e', 'f'].map((letter) => letter + turn);
-    t.strictSame(await askTogether(cohorts, shape, values), values, `turn ${turn}`);
+    t.strictSame(await askAll(batcher, shape, values), values, `turn ${turn}`);
     times.push(performance.now() - begun);
   }
   const waited = times.filter((time) => time > 150).length;

@@ -218,10 +218,10 @@ t.test('restricted writes', async (t) => {
   await compare(t, 'restricted-delete', `-- DELETE /comments [3]\n${pretty(deletion.text)}`);
 });
 
-t.test('cohort', async (t) => {
+t.test('batch', async (t) => {
   const request = '/articles/1?fields=id,title,author.name';
   const plan = planRead(parse(request).request, model, { defaultLimit: 100, maxNodes: 1_000 });
-  await compare(t, 'cohort', `-- ${request}, many at once\n${pretty(compileBatchRead(plan).text)}`);
+  await compare(t, 'batch', `-- ${request}, many at once\n${pretty(compileBatchRead(plan).text)}`);
 });
 
 function check(text: string): void {
@@ -238,7 +238,7 @@ t.test('no file is left over', async (t) => {
   const files = (await readdir(packagePath('test', 'golden'))).sort();
   t.strictSame(
     files,
-    [...Object.keys({ ...REQUESTS, ...RESTRICTED, ...DOCUMENTS }), 'cohort', 'restricted-write', 'restricted-delete']
+    [...Object.keys({ ...REQUESTS, ...RESTRICTED, ...DOCUMENTS }), 'batch', 'restricted-write', 'restricted-delete']
       .map((name) => `${name}.sql`)
       .sort(),
   );

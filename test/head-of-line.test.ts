@@ -104,7 +104,7 @@ async function beside(service: Service, paths: readonly string[], work: () => Pr
 const SETUPS: readonly (readonly [name: string, options: Omit<TestOptions, 'databaseUrl'>])[] = [
   ['by default', {}],
   ['with two connections', { DATABASE_POOL_SIZE: '2' }],
-  ['without cohorts', { READ_BATCHING: 'false' }],
+  ['without batches', { READ_BATCHING: 'false' }],
 ];
 
 for (const [name, options] of SETUPS) {
@@ -216,18 +216,18 @@ for (const READ_BATCHING of ['true', 'false']) {
 }
 
 t.test('a single request is sent at once: others are not waited for', async (t) => {
-  const together = new Connection(await startWarm());
+  const batched = new Connection(await startWarm());
   const apart = new Connection(await startWarm({ READ_BATCHING: 'false' }));
   for (const fast of FAST) {
     const taken: [number[], number[]] = [[], []];
     // By turns: whatever else the machine does, it does to both.
     for (let turn = 0; turn < 100; turn++) {
-      taken[0].push(...(await measure(together, fast, 1)));
+      taken[0].push(...(await measure(batched, fast, 1)));
       taken[1].push(...(await measure(apart, fast, 1)));
     }
     const [one, other] = taken.map((each) => median(each.sort((a, b) => a - b))) as [number, number];
     t.ok(one < other * 1.5 + 1, `${fast.name}: ${one.toFixed(2)} ms, ${other.toFixed(2)} ms with READ_BATCHING=false`);
   }
-  together.close();
+  batched.close();
   apart.close();
 });

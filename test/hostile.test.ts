@@ -70,7 +70,7 @@ t.test(`${RUNS} damaged requests, seed ${SEED}`, { timeout: 300_000 }, async (t)
   let bad = 0;
   for (let done = 0; done < RUNS && bad < 40; done += TOGETHER) {
     const attempts = Array.from({ length: TOGETHER }, () => attemptFrom(random));
-    const before = await partedSoFar();
+    const before = await splitsSoFar();
     const { answer: outcomes, counts } = await counter.count(() => Promise.all(attempts.map(send)));
     for (const [position, { status, milliseconds }] of outcomes.entries()) {
       statuses.set(status, (statuses.get(status) ?? 0) + 1);
@@ -87,8 +87,8 @@ t.test(`${RUNS} damaged requests, seed ${SEED}`, { timeout: 300_000 }, async (t)
     const calls = said.reduce((sum, count) => sum + count.calls, 0);
     if (calls <= answered) continue;
     // What a busy machine holds up for too long is asked once more.
-    const parted = (await partedSoFar()) - before;
-    if (!(calls <= answered + TOGETHER * parted)) {
+    const splits = (await splitsSoFar()) - before;
+    if (!(calls <= answered + TOGETHER * splits)) {
       bad++;
       t.fail(`${calls} statements for ${answered} answers`, { said, attempts: attempts.map(describe) });
     }
@@ -179,8 +179,8 @@ async function send({ method, path, body }: Attempt): Promise<Outcome> {
   }
 }
 
-/** Cohorts whose members were sent again, each alone. */
-async function partedSoFar(): Promise<number> {
+/** Batches whose reads were sent again one by one. */
+async function splitsSoFar(): Promise<number> {
   const { text } = await get(service, '/server/metrics');
   return Number(/^lateral_read_batch_splits_total (\d+)$/m.exec(text)?.[1]);
 }

@@ -12,7 +12,7 @@ t.setTimeout(60_000 + OPERATIONS * 10);
 
 const REGISTERS = 16;
 const SHELVES = 4;
-/** Few, because they work all the time: a service that mostly reads is where reads travel together. */
+/** Few, because they work all the time: a service that mostly reads is where reads are batched. */
 const WRITERS = 4;
 /** They keep a read on its way that takes some time. */
 const WAITERS = 2;
@@ -270,9 +270,9 @@ function randomNumbers(seed: number): Random {
 }
 
 interface Metrics {
-  /** Reads that travelled with others. */
-  readonly together: number;
-  readonly parted: number;
+  /** Reads that shared a statement. */
+  readonly batched: number;
+  readonly splits: number;
 }
 
 function readMetrics(text: string): Metrics {
@@ -284,32 +284,32 @@ function readMetrics(text: string): Metrics {
         ?.split(' ')[1],
     );
   return {
-    together: sample('lateral_read_batch_size_sum') - sample('lateral_read_batch_size_bucket{le="1"}'),
-    parted: sample('lateral_read_batch_splits_total'),
+    batched: sample('lateral_read_batch_size_sum') - sample('lateral_read_batch_size_bucket{le="1"}'),
+    splits: sample('lateral_read_batch_splits_total'),
   };
 }
 
-function describe({ reads, writes, refused, left }: History, { together, parted }: Metrics): string {
-  return `${reads} reads, ${together} of them in company, ${writes} writes, ${refused} refused, ${left} left, ${parted} cohorts parted`;
+function describe({ reads, writes, refused, left }: History, { batched, splits }: Metrics): string {
+  return `${reads} reads, ${batched} of them in batches, ${writes} writes, ${refused} refused, ${left} left, ${splits} batches split`;
 }
 
-t.test('readers in cohorts see what was acknowledged before they asked', async (t) => {
+t.test('reads in batches see what was acknowledged before they asked', async (t) => {
   const { history, metrics } = await run({ options: {}, operations: Math.round(OPERATIONS * 0.6), faults: 0 });
   t.strictSame(history.violations, []);
-  t.ok(metrics.together > 0, describe(history, metrics));
+  t.ok(metrics.batched > 0, describe(history, metrics));
 });
 
 t.test('also where some are refused, some leave and connections are few', async (t) => {
   const options = { DATABASE_POOL_SIZE: '2' };
   const { history, metrics } = await run({ options, operations: Math.round(OPERATIONS * 0.25), faults: 50 });
   t.strictSame(history.violations, []);
-  t.ok(metrics.together > history.reads / 20, describe(history, metrics));
+  t.ok(metrics.batched > history.reads / 20, describe(history, metrics));
   t.ok(history.refused > 0 && history.left > 0);
 });
 
-t.test('and where each travels alone', async (t) => {
+t.test('and without batches', async (t) => {
   const options = { READ_BATCHING: 'false' };
   const { history, metrics } = await run({ options, operations: Math.round(OPERATIONS * 0.15), faults: 100 });
   t.strictSame(history.violations, []);
-  t.equal(metrics.together, 0, describe(history, metrics));
+  t.equal(metrics.batched, 0, describe(history, metrics));
 });

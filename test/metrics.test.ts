@@ -179,7 +179,7 @@ t.test('statements are counted by kind', async (t) => {
   t.equal(grown('catalog'), 0);
 });
 
-t.test('cohorts are counted by their size', async (t) => {
+t.test('batches of reads are counted by their size', async (t) => {
   const name = 'lateral_read_batch_size';
   const bucket = (samples: Samples, bound: string): number => samples.get(`${name}_bucket{le="${bound}"}`) ?? 0;
   let before = await scrape();

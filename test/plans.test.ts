@@ -112,19 +112,19 @@ for (const [name, read] of Object.entries(READS)) {
   });
 }
 
-t.test('cohorts: planned once', async (t) => {
+t.test('batches: planned once', async (t) => {
   const crowd = Array.from({ length: 16 }, () => new Connection(service));
   const read = READS.nested as (key: number) => [method: string, path: string];
   let used: Awaited<ReturnType<typeof watch>> = [];
-  const isCohort = ({ statement }: { readonly statement: string }): boolean => statement.includes('with ordinality');
-  const together = (turn: number): Promise<unknown> =>
+  const isBatch = ({ statement }: { readonly statement: string }): boolean => statement.includes('with ordinality');
+  const batch = (turn: number): Promise<unknown> =>
     Promise.all(crowd.map((each, position) => ask(...read(101 + turn * 16 + position), undefined, each)));
-  // Whether they travel together depends on what a read was found to cost: on a busy machine that takes more of them.
+  // Whether they are batched depends on what a read was found to cost: on a busy machine that takes more of them.
   await waitFor(async () => {
-    used = (await watch(together, plansOfReads)).filter(isCohort);
+    used = (await watch(batch, plansOfReads)).filter(isBatch);
     return used.some(({ generic, custom }) => generic > FIRST && custom === 0);
   }, 30_000);
-  t.match(used, [{ custom: 0 }], `${used[0]?.generic} cohorts`);
+  t.match(used, [{ custom: 0 }], `${used[0]?.generic} batches`);
   for (const each of crowd) each.close();
 });
 

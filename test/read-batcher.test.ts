@@ -1,4 +1,4 @@
-/** Reads that travel together: fewer statements than requests, and each request gets what it would get alone. */
+/** Batches of reads: fewer statements than requests, and each request gets what it would get by itself. */
 import { connect } from 'node:net';
 import t from 'tap';
 import { COUNTING, StatementCounter } from './counter.js';
@@ -15,27 +15,27 @@ import {
 } from './support.js';
 
 const server = await startDatabase({ settings: COUNTING });
-const databaseUrl = await createLibrary(server, 'together');
+const databaseUrl = await createLibrary(server, 'batches');
 await withSql(databaseUrl, async (sql) => {
   await sql`insert into articles (id, title, author) select n, 'Article ' || n, n % 5 + 1 from generate_series(101, 400) n`;
 });
 /** By the position of an article's author, which is its number modulo five. */
 const AUTHORS = ['Ada Lovelace', 'Alan Turing', 'grace hopper', 'Ünïcode Näme', 'No Articles'];
-const counter = await StatementCounter.of(server, 'together');
+const counter = await StatementCounter.of(server, 'batches');
 /** One thread with one connection: whoever waits, waits with all the others. */
 const narrow = { databaseUrl, DATABASE_POOL_SIZE: '1', WORKERS: '1' };
 const service = await startTestService({ ...narrow, READ_BATCHING: 'true' });
-const apart = await startTestService({ ...narrow, READ_BATCHING: 'false' });
+const unbatched = await startTestService({ ...narrow, READ_BATCHING: 'false' });
 
-/** Reads sent as one, and reads sent alone. */
-async function countStatements(work: () => Promise<void>): Promise<{ together: number; alone: number }> {
+/** Statements that carry several reads, and statements of one. */
+async function countStatements(work: () => Promise<void>): Promise<{ batched: number; single: number }> {
   const { counts } = await counter.count(work);
   const rows = counts.filter(({ query }) => /"%j"/.test(query));
-  const sum = (isCohort: boolean): number =>
+  const sum = (isBatch: boolean): number =>
     rows
-      .filter(({ query }) => query.includes('with ordinality') === isCohort)
+      .filter(({ query }) => query.includes('with ordinality') === isBatch)
       .reduce((all, { calls }) => all + calls, 0);
-  return { together: sum(true), alone: sum(false) };
+  return { batched: sum(true), single: sum(false) };
 }
 
 async function readKeys(keys: readonly (number | string)[], of = service): Promise<Answer[]> {
@@ -44,9 +44,9 @@ async function readKeys(keys: readonly (number | string)[], of = service): Promi
 
 t.test('requests of one shape that wait share a statement; each gets its own item', async (t) => {
   const keys = Array.from({ length: 200 }, (_, position) => 101 + position);
-  let counted = { together: 0, alone: 0 };
+  let counted = { batched: 0, single: 0 };
   // What a read costs is learned first, on a busy machine from more of them.
-  for (let turn = 0; turn < 10 && counted.together === 0; turn++) {
+  for (let turn = 0; turn < 10 && counted.batched === 0; turn++) {
     counted = await countStatements(async () => {
       const answers = await readKeys(keys);
       t.strictSame(
@@ -55,17 +55,17 @@ t.test('requests of one shape that wait share a statement; each gets its own ite
       );
     });
   }
-  const { together, alone } = counted;
-  t.ok(together > 0, `${together} statements carried several reads`);
-  t.ok(together + alone < keys.length, `${together + alone} statements for ${keys.length} requests`);
-  await readKeys([101], apart);
+  const { batched, single } = counted;
+  t.ok(batched > 0, `${batched} statements carried several reads`);
+  t.ok(batched + single < keys.length, `${batched + single} statements for ${keys.length} requests`);
+  await readKeys([101], unbatched);
   const off = await countStatements(async () => {
-    await readKeys(keys.slice(0, 50), apart);
+    await readKeys(keys.slice(0, 50), unbatched);
   });
-  t.strictSame(off, { together: 0, alone: 50 }, 'READ_BATCHING=false: each travels alone');
+  t.strictSame(off, { batched: 0, single: 50 }, 'READ_BATCHING=false: each is a statement of its own');
 });
 
-t.test('missing and impossible keys change nothing for their neighbours', async (t) => {
+t.test('missing and impossible keys change nothing for the others of a batch', async (t) => {
   const keys = [101, 999_999, 102, 'nonsense', 103, '99999999999999', 104, -1, 105];
   const answers = await readKeys([...keys, ...keys, ...keys]);
   const expected = keys.map((key) => (Number(key) > 100 && Number(key) < 106 ? 200 : 403));
@@ -75,7 +75,7 @@ t.test('missing and impossible keys change nothing for their neighbours', async 
   );
 });
 
-t.test('a member that PostgreSQL refuses fails alone', async (t) => {
+t.test('a read that PostgreSQL refuses fails by itself', async (t) => {
   await withSql(databaseUrl, async (sql) => {
     await sql`create table readings (id int primary key, low int, high int)`;
     await sql`insert into readings select n, n % 10, 1 from generate_series(1, 100) n`;
@@ -94,7 +94,7 @@ t.test('a member that PostgreSQL refuses fails alone', async (t) => {
   }
 });
 
-t.test('a member that takes long is not waited for by its neighbours', async (t) => {
+t.test('a read that takes long does not hold up the others of its batch', async (t) => {
   await withSql(databaseUrl, async (sql) => {
     await sql`create function lasting(n int) returns int language plpgsql volatile as $$
       begin if n = 50 then perform pg_sleep(5); end if; return n; end $$`;
@@ -121,15 +121,15 @@ t.test('a member that takes long is not waited for by its neighbours', async (t)
   t.ok(slow >= 5_000, 'one of them did take long');
 });
 
-t.test('lists without values are read once for all who wait', async (t) => {
+t.test('lists without parameters are read once for all who wait', async (t) => {
   const path = '/items/authors?fields=id,name&sort=id';
   for (let turn = 0; turn < 5; turn++) await get(service, path);
-  const { alone } = await countStatements(async () => {
+  const { single } = await countStatements(async () => {
     const answers = await Promise.all(Array.from({ length: 60 }, () => get(service, path)));
     t.equal(new Set(answers.map(({ text }) => text)).size, 1);
     t.equal(answers[0]?.status, 200);
   });
-  t.ok(alone < 60, `${alone} statements for 60 requests`);
+  t.ok(single < 60, `${single} statements for 60 requests`);
 });
 
 t.test('clients that leave do not hold up those who stay', async (t) => {

@@ -3,34 +3,35 @@
  * cannot be opened is left aside while others can.
  */
 import type { Connection } from '../postgres/connection.js';
+import type { CostClass } from './cost-model.js';
 
-/** A connection, and how many statements are on their way on it: all of one shape. */
+/** A connection, and how many statements are in flight on it: all of one shape. */
 export interface ConnectionSlot {
   readonly connection: Connection;
   load: number;
   /** When the last of them was answered. */
-  ended: number;
+  answeredAt: number;
   /** How many times longer its statements take than they should: a backend may have to share its processor with others. */
   slowdown: number;
-  /** Whether it carries what is not slow. */
-  isFast: boolean;
-  /** Whose slow read it carries; '' for nobody's in particular. */
+  /** Whether what it carries counts against the connections that limited reads may use. */
+  isLimited: boolean;
+  /** Whose limited read it carries; '' for nobody's in particular. */
   caller: string;
 }
 
-/** Whose statement needs a connection. */
+/** What is known of a read that needs a connection. */
 export interface ReadProfile {
-  readonly isFast: boolean;
-  readonly isCheap: boolean;
-  readonly isUnknown: boolean;
+  readonly costClass: CostClass;
+  /** Whether it must leave some connections to others: it is or may be slow, or its shape has its share of them already. */
+  readonly isLimited: boolean;
   /** Whose read it is, where it is or may be slow; '' where that does not matter. */
   readonly caller: string;
 }
 
-/** The part of the connections that slow reads may not use, nor half of it those that may be slow: they never stand in the way. */
+/** The part of the connections that limited reads may not use, nor half of it those of unknown cost. */
 const RESERVED_SHARE = 1 / 4;
 
-/** Milliseconds for which a connection that could not be opened is left aside. */
+/** For this long a connection that could not be opened is left aside. */
 const RETRY_OPEN_AFTER_MS = 1_000;
 
 export class ConnectionSlots {
@@ -42,19 +43,18 @@ export class ConnectionSlots {
   readonly #parallel: ConnectionSlot | undefined;
   readonly #reserved: number;
   readonly #onReturn: () => void;
-  /** How many carry what is or may be slow. */
-  #slow = 0;
-  /** And for whom. */
-  readonly #held = new Map<string, number>();
+  /** How many carry limited reads. */
+  #limited = 0;
+  readonly #limitedByCaller = new Map<string, number>();
 
   /** `onReturn` is called when one that was left aside may be used again. */
   constructor(connections: readonly Connection[], onReturn: () => void) {
     this.#all = connections.map((connection) => ({
       connection,
       load: 0,
-      ended: 0,
+      answeredAt: 0,
       slowdown: 1,
-      isFast: true,
+      isLimited: false,
       caller: '',
     }));
     this.#free = [...this.#all];
@@ -69,70 +69,70 @@ export class ConnectionSlots {
   }
 
   get isAnyOpen(): boolean {
-    return this.#all.some(({ connection: wire }) => wire.isOpen);
+    return this.#all.some(({ connection }) => connection.isOpen);
   }
 
   get isAnyOpening(): boolean {
-    return this.#all.some(({ connection: wire }) => wire.isOpening);
+    return this.#all.some(({ connection }) => connection.isOpening);
   }
 
   stopAbandoned(): void {
-    for (const { connection: wire } of this.#all) wire.stopAbandoned();
+    for (const { connection } of this.#all) connection.stopAbandoned();
   }
 
   /**
-   * One caller takes no more connections for slow reads than are left to others: alone about half of them, and less the more
-   * callers there are, so that whoever comes next finds one.
+   * One caller takes no more connections for slow reads than are left to others: the only one about half of them, and less the
+   * more callers there are, so that whoever comes next finds one.
    */
-  mayTake({ isFast, isUnknown, caller }: ReadProfile): boolean {
+  mayTake({ costClass, isLimited, caller }: ReadProfile): boolean {
     if (this.#free.length === 0 && this.#aside.length < this.size) return false;
-    if (isFast) return true;
-    const kept = isUnknown ? (this.#reserved + 1) >> 1 : this.#reserved;
-    const left = Math.max(1, this.size - this.#aside.length - kept) - this.#slow;
+    if (!isLimited) return true;
+    const reserved = costClass === 'unknown' ? (this.#reserved + 1) >> 1 : this.#reserved;
+    const left = Math.max(1, this.size - this.#aside.length - reserved) - this.#limited;
     if (left <= 0) return false;
-    return caller === '' || (this.#held.get(caller) ?? 0) < left;
+    return caller === '' || (this.#limitedByCaller.get(caller) ?? 0) < left;
   }
 
   /**
-   * The one that was used last: its statements are prepared, its memory is warm. Only the first may use several processors: a
-   * dear read that comes alone is done sooner, many would share them at a loss.
+   * The one that was used last: its statements are prepared, its memory is warm. Only the first may use several processors: one
+   * expensive read is done sooner with them, many would share them at a loss.
    */
-  take({ isFast, isCheap }: Omit<ReadProfile, 'caller'>, caller: string): ConnectionSlot {
-    const isDear = !isCheap && this.#free[0] === this.#parallel;
-    const lane = (isDear ? this.#free.shift() : this.#free.pop()) ?? (this.#aside.shift() as ConnectionSlot);
-    lane.isFast = isFast;
-    lane.caller = isFast ? '' : caller;
-    if (!isFast) this.#slow++;
-    if (lane.caller !== '') this.#held.set(lane.caller, (this.#held.get(lane.caller) ?? 0) + 1);
-    return lane;
+  take({ costClass, isLimited }: ReadProfile, caller: string): ConnectionSlot {
+    const useParallel = costClass !== 'cheap' && this.#free[0] === this.#parallel;
+    const slot = (useParallel ? this.#free.shift() : this.#free.pop()) ?? (this.#aside.shift() as ConnectionSlot);
+    slot.isLimited = isLimited;
+    slot.caller = isLimited ? caller : '';
+    if (isLimited) this.#limited++;
+    if (slot.caller !== '') this.#limitedByCaller.set(slot.caller, (this.#limitedByCaller.get(slot.caller) ?? 0) + 1);
+    return slot;
   }
 
-  #letGo({ isFast, caller }: ConnectionSlot): void {
-    if (!isFast) this.#slow--;
-    if (caller === '') return;
-    const held = (this.#held.get(caller) ?? 1) - 1;
-    if (held > 0) this.#held.set(caller, held);
-    else this.#held.delete(caller);
-  }
-
-  release(lane: ConnectionSlot, couldOpen: boolean): void {
-    this.#letGo(lane);
-    if (couldOpen) this.#return(lane, this.#free.length);
+  release(slot: ConnectionSlot, couldOpen: boolean): void {
+    this.#uncount(slot);
+    if (couldOpen) this.#return(slot, this.#free.length);
     else {
-      this.#aside.push(lane);
+      this.#aside.push(slot);
       setTimeout(() => {
-        const position = this.#aside.indexOf(lane);
+        const position = this.#aside.indexOf(slot);
         // It may be in use, where all of them were aside.
         if (position < 0) return;
         this.#aside.splice(position, 1);
-        this.#return(lane, this.#free[0] === this.#parallel ? 1 : 0);
+        this.#return(slot, this.#free[0] === this.#parallel ? 1 : 0);
         this.#onReturn();
       }, RETRY_OPEN_AFTER_MS).unref();
     }
   }
 
-  #return(lane: ConnectionSlot, position: number): void {
-    if (lane === this.#parallel) this.#free.unshift(lane);
-    else this.#free.splice(position, 0, lane);
+  #uncount({ isLimited, caller }: ConnectionSlot): void {
+    if (isLimited) this.#limited--;
+    if (caller === '') return;
+    const count = (this.#limitedByCaller.get(caller) ?? 1) - 1;
+    if (count > 0) this.#limitedByCaller.set(caller, count);
+    else this.#limitedByCaller.delete(caller);
+  }
+
+  #return(slot: ConnectionSlot, position: number): void {
+    if (slot === this.#parallel) this.#free.unshift(slot);
+    else this.#free.splice(position, 0, slot);
   }
 }

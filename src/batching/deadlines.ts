@@ -1,27 +1,26 @@
-/** Says of what takes too long that it does. One timer watches all: to set and clear one for each would cost several times as much. */
+/** Calls back for what takes too long. One timer watches all: to set and clear one for each would cost several times as much. */
 import { performance } from 'node:perf_hooks';
 
 export interface Deadline {
-  readonly due: number;
-  readonly miss: () => void;
+  readonly dueAt: number;
+  readonly onMissed: () => void;
 }
 
 export class Deadlines {
-  readonly #time: number;
+  readonly #timeoutMs: number;
   /** The first is due first, since all have the same time. */
   readonly #watched = new Set<Deadline>();
   #timer: NodeJS.Timeout | null = null;
 
-  /** In milliseconds. */
-  constructor(time: number) {
-    this.#time = time;
+  constructor(timeoutMs: number) {
+    this.#timeoutMs = timeoutMs;
   }
 
-  /** Calls `miss` after the time, unless the deadline is removed before. */
-  add(miss: () => void): Deadline {
-    const deadline = { due: performance.now() + this.#time, miss };
+  /** Calls `onMissed` after the timeout, unless the deadline is removed before. */
+  add(onMissed: () => void): Deadline {
+    const deadline = { dueAt: performance.now() + this.#timeoutMs, onMissed };
     this.#watched.add(deadline);
-    if (this.#timer === null) this.#wake(this.#time);
+    if (this.#timer === null) this.#wake(this.#timeoutMs);
     return deadline;
   }
 
@@ -32,17 +31,17 @@ export class Deadlines {
   #check(): void {
     const now = performance.now();
     for (const deadline of this.#watched) {
-      if (deadline.due > now) {
-        this.#wake(deadline.due - now);
+      if (deadline.dueAt > now) {
+        this.#wake(deadline.dueAt - now);
         return;
       }
       this.#watched.delete(deadline);
-      deadline.miss();
+      deadline.onMissed();
     }
     this.#timer = null;
   }
 
-  #wake(time: number): void {
-    this.#timer = setTimeout(() => this.#check(), time).unref();
+  #wake(ms: number): void {
+    this.#timer = setTimeout(() => this.#check(), ms).unref();
   }
 }

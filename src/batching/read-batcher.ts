@@ -1,8 +1,8 @@
 /**
- * Reads that travel together. What a statement costs on its way, not PostgreSQL, bounds small reads: so requests of one shape
- * that wait at the moment a connection is free become one statement, and each is answered from its own row. Only requests
- * that were not sent yet join: none is answered from a snapshot older than its arrival. One that waits for nothing is sent
- * at once, as it is.
+ * Batches of reads. What a statement costs on its way, not PostgreSQL, bounds small reads: so requests of one shape that wait at
+ * the moment a connection is free become one statement, and each is answered from its own row. Only requests that were not
+ * sent yet join: none is answered from a snapshot older than its arrival. One that waits for nothing is sent at once, as it
+ * is.
  */
 import { performance } from 'node:perf_hooks';
 import { ServiceError, serviceUnavailable } from '../errors.js';
@@ -10,34 +10,27 @@ import type { Connection } from '../postgres/connection.js';
 import type { WireQuery } from '../postgres/wire-query.js';
 import { arrayLiteral } from '../sql/literal.js';
 import { ConnectionSlots } from './connection-slots.js';
+import { MAX_BATCH_MS, MAX_BATCH_READS } from './cost-model.js';
 import { Deadlines } from './deadlines.js';
-import {
-  MAX_BATCH_MS,
-  MAX_BATCH_READS,
-  MAX_BATCH_WAIT_MS,
-  PendingRead,
-  type ReadListener,
-  type Shape,
-  ShapeQueue,
-} from './shape-queue.js';
+import { MAX_BATCH_WAIT_MS, PendingRead, type ReadListener, type Shape, ShapeQueue } from './shape-queue.js';
 
-/** Milliseconds between two looks at what runs for nobody any more. */
-const SWEEP = 500;
+/** Between two looks at what runs for clients that have all left, and at what has waited too long. */
+const SWEEP_INTERVAL_MS = 500;
 
-/** Answers whether the members wait again. */
-type End = (error: Error | null, unsent: boolean, parted: boolean) => boolean;
+/** Returns whether the reads wait again. */
+type OnEnd = (error: Error | null, unsent: boolean, isSplit: boolean) => boolean;
 
 export class ReadBatcher {
-  /** How many statements carried so many members: counted here, read when somebody asks for metrics. */
+  /** By the number of reads, how many statements carried so many: counted here, read when somebody asks for metrics. */
   readonly sizes = new Float64Array(MAX_BATCH_READS + 1);
-  /** Cohorts whose members were sent once more, each alone. */
+  /** Batches whose reads were sent once more, one by one. */
   splits = 0;
   /** Whether some have waited in vain, and nothing was answered since. */
   isStarved = false;
-  readonly #lanes: ConnectionSlots;
-  readonly #mostMembers: number;
+  readonly #slots: ConnectionSlots;
+  readonly #maxReads: number;
   readonly #queues = new WeakMap<Shape, ShapeQueue>();
-  /** Shapes with members that wait, in the order in which they get their turn. */
+  /** Shapes with reads that wait, in the order in which they get their turn. */
   #turns: ShapeQueue[] = [];
   readonly #deadlines = new Deadlines(MAX_BATCH_MS);
   #scheduled = false;
@@ -46,36 +39,31 @@ export class ReadBatcher {
   #sweeps = 0;
   readonly #waitSweeps: number;
 
-  /** `together` is false where each read is to travel alone; none waits longer than `waitTimeout`, in milliseconds. */
-  constructor(wires: readonly Connection[], together: boolean, waitTimeout: number) {
-    this.#lanes = new ConnectionSlots(wires, () => this.#schedule());
-    this.#waitSweeps = Math.ceil(waitTimeout / SWEEP);
-    this.#mostMembers = together ? MAX_BATCH_READS : 1;
+  /** Without `batching` each read is a statement of its own; none waits longer than `waitTimeoutMs`. */
+  constructor(connections: readonly Connection[], batching: boolean, waitTimeoutMs: number) {
+    this.#slots = new ConnectionSlots(connections, () => this.#schedule());
+    this.#waitSweeps = Math.ceil(waitTimeoutMs / SWEEP_INTERVAL_MS);
+    this.#maxReads = batching ? MAX_BATCH_READS : 1;
   }
 
-  read(shape: Shape, parameters: (string | null)[], prepare: boolean, waiter: ReadListener): void {
+  read(shape: Shape, parameters: (string | null)[], prepare: boolean, listener: ReadListener): void {
     let queue = this.#queues.get(shape);
     if (!queue) {
       queue = new ShapeQueue(shape);
       this.#queues.set(shape, queue);
     }
-    queue.waiting.push(new PendingRead(parameters, prepare, waiter, this.#sweeps));
+    queue.waiting.push(new PendingRead(parameters, prepare, listener, this.#sweeps));
     this.#enter(queue);
     this.#schedule();
-    this.#sweeper ??= setInterval(() => this.#sweep(), SWEEP).unref();
+    this.#sweeper ??= setInterval(() => this.#sweep(), SWEEP_INTERVAL_MS).unref();
   }
 
-  /** Connections. */
-  get most(): number {
-    return this.#lanes.size;
-  }
-
-  /** Those that have a statement on its way. */
+  /** Connections that have a statement in flight. */
   get busy(): number {
-    return this.#lanes.busy;
+    return this.#slots.busy;
   }
 
-  /** Members that no statement carries yet. */
+  /** Reads that no statement carries yet. */
   get waiting(): number {
     return this.#turns.reduce((sum, queue) => sum + queue.waiting.length + queue.individual.length, 0);
   }
@@ -122,52 +110,54 @@ export class ReadBatcher {
   }
 
   #maySend(queue: ShapeQueue, now: number): boolean {
-    if (this.#mostMembers > 1 && queue.individual.length === 0) {
+    if (this.#maxReads > 1 && queue.individual.length === 0) {
       if (queue.shouldWait(now)) return false;
       if (queue.busySlot) return true;
     }
-    return this.#lanes.mayTake(queue);
+    return this.#slots.mayTake(queue);
   }
 
   #send(queue: ShapeQueue, now: number): void {
-    // Whoever has been parted from others goes with none of them, nor behind them.
-    const isParted = queue.individual.length > 0;
-    const most = Math.min(queue.maxReads, this.#mostMembers, queue.waiting.length);
+    // One that was split from a batch joins no other, nor goes behind one.
+    const isIndividual = queue.individual.length > 0;
+    const maxReads = Math.min(queue.maxReads, this.#maxReads, queue.waiting.length);
     const { caller } = queue;
-    const members = queue.next(most > 1 && !queue.isBatchable ? 1 : most);
-    const [first] = members;
+    const reads = queue.next(maxReads > 1 && !queue.isBatchable ? 1 : maxReads);
+    const [first] = reads;
     if (first === undefined) return;
-    const behind = this.#mostMembers > 1 && !isParted ? queue.busySlot : null;
-    const lane = behind ?? this.#lanes.take(queue, caller);
-    queue.onSent(members.length, lane, now);
-    this.sizes[members.length] = (this.sizes[members.length] as number) + 1;
-    const end: End = (error, unsent, parted) => {
-      const time = queue.onAnswered(members.length, lane, now);
+    const behind = this.#maxReads > 1 && !isIndividual ? queue.busySlot : null;
+    const slot = behind ?? this.#slots.take(queue, caller);
+    queue.onSent(reads.length, slot, now);
+    this.sizes[reads.length] = (this.sizes[reads.length] as number) + 1;
+    const onEnd: OnEnd = (error, unsent, isSplit) => {
+      const ms = queue.onAnswered(reads.length, slot, now);
       if (!unsent) {
         this.isStarved = false;
-        queue.learn(time, members.length, lane, error !== null);
+        queue.learn(ms, reads.length, slot, error !== null);
       }
-      if (lane.load === 0) this.#lanes.release(lane, !unsent);
-      const again = unsent && !parted && this.#mayReturn(members);
+      if (slot.load === 0) this.#slots.release(slot, !unsent);
+      const again = unsent && !isSplit && this.#mayReturn(reads);
       if (again) {
-        for (const member of members) member.isReturned = true;
-        queue.waiting.unshift(...members);
+        for (const read of reads) read.isReturned = true;
+        queue.waiting.unshift(...reads);
         this.#enter(queue);
       }
       if (this.#turns.length > 0) this.#schedule();
       return again;
     };
-    // Whoever goes behind another one must be able to part from it, also alone.
-    const isCohort = members.length > 1 || behind !== null;
-    lane.connection.run(isCohort ? this.#together(queue, members, lane.connection, end) : alone(queue, first, end));
+    // One that goes behind another statement is a batch too: it must be possible to split it off.
+    const isBatch = reads.length > 1 || behind !== null;
+    slot.connection.run(
+      isBatch ? this.#batchQuery(queue, reads, slot.connection, onEnd) : singleQuery(queue, first, onEnd),
+    );
   }
 
-  /** What runs for requests that have all left is stopped, and who has waited too long is told so. */
+  /** Statements whose clients have all left are stopped, and reads that have waited too long fail. */
   #sweep(): void {
     this.#sweeps++;
-    if (this.#lanes.busy > 0) this.#lanes.stopAbandoned();
+    if (this.#slots.busy > 0) this.#slots.stopAbandoned();
     if (this.#turns.length > 0) this.#expire();
-    else if (this.#lanes.busy === 0 && this.#sweeper) {
+    else if (this.#slots.busy === 0 && this.#sweeper) {
       clearInterval(this.#sweeper);
       this.#sweeper = null;
     }
@@ -175,103 +165,101 @@ export class ReadBatcher {
 
   #expire(): void {
     for (const queue of this.#turns)
-      for (const member of queue.takeExpired(this.#sweeps - this.#waitSweeps)) {
+      for (const read of queue.takeExpired(this.#sweeps - this.#waitSweeps)) {
         this.isStarved = true;
-        member.onError(
-          serviceUnavailable('database', 'All connections are taken', { option: 'DATABASE_WAIT_TIMEOUT' }),
-        );
+        read.onError(serviceUnavailable('database', 'All connections are taken', { option: 'DATABASE_WAIT_TIMEOUT' }));
       }
   }
 
   /** Where a connection could not be opened, another one may do. Those that are only being opened are waited for once. */
-  #mayReturn(members: readonly PendingRead[]): boolean {
-    if (this.#lanes.isAnyOpen) return true;
-    return this.#lanes.isAnyOpening && members.every((member) => !member.isReturned);
+  #mayReturn(reads: readonly PendingRead[]): boolean {
+    if (this.#slots.isAnyOpen) return true;
+    return this.#slots.isAnyOpening && reads.every((read) => !read.isReturned);
   }
 
-  /** One that fails must not fail its neighbours: then each is sent alone. */
-  #together(queue: ShapeQueue, members: readonly PendingRead[], wire: Connection, end: End): WireQuery {
-    const { statement, batchText: cohort } = queue.shape;
-    const { parameters } = members[0] as PendingRead;
+  /** One read that fails must not fail the others: then each is sent by itself. */
+  #batchQuery(queue: ShapeQueue, reads: readonly PendingRead[], connection: Connection, onEnd: OnEnd): WireQuery {
+    const { statement, batchText } = queue.shape;
+    const { parameters } = reads[0] as PendingRead;
     // Without values they all ask for the same.
-    if (parameters.length === 0) return shared(statement.text, members, end);
-    const text = cohort();
-    let parted = false;
-    const part = (): void => {
-      parted = true;
+    if (parameters.length === 0) return sharedQuery(statement.text, reads, onEnd);
+    const text = batchText();
+    let isSplit = false;
+    const split = (): void => {
+      isSplit = true;
       this.splits++;
-      queue.individual.push(...members.filter((member) => !member.isAnswered));
+      queue.individual.push(...reads.filter((read) => !read.isAnswered));
       this.#enter(queue);
       this.#schedule();
     };
     const deadline = this.#deadlines.add(() => {
       queue.markSlow();
-      part();
-      wire.stopAbandoned();
+      split();
+      connection.stopAbandoned();
     });
     return {
       text,
-      parameters: parameters.map((_, slot) => arrayLiteral(members.map((member) => member.parameters[slot] ?? null))),
+      parameters: parameters.map((_, position) => arrayLiteral(reads.map((read) => read.parameters[position] ?? null))),
       prepare: true,
       columns: 2,
-      isAbandoned: () => parted || members.every(isGone),
-      row: (number, cell) => members[number - 1]?.onResult(cell),
+      isAbandoned: () => isSplit || reads.every(isGone),
+      row: (number, cell) => reads[number - 1]?.onResult(cell),
       end: (error, unsent) => {
         this.#deadlines.remove(deadline);
-        // Those that were parted are answered each by its own statement.
-        if (end(error, unsent, parted) || parted || members.every((member) => member.isAnswered)) return;
-        if (error !== null && isOfTheirValues(error)) part();
+        // Those of a split batch are answered each by its own statement.
+        if (onEnd(error, unsent, isSplit) || isSplit || reads.every((read) => read.isAnswered)) return;
+        if (error !== null && mayLieInValues(error)) split();
         else {
-          const reason = error ?? new Error('a cohort was not answered in full');
-          for (const member of members) member.onError(reason);
+          const reason = error ?? new Error('a batch was not answered in full');
+          for (const read of reads) read.onError(reason);
         }
       },
     };
   }
 }
 
-function alone({ shape }: ShapeQueue, member: PendingRead, end: End): WireQuery {
+function singleQuery({ shape }: ShapeQueue, read: PendingRead, onEnd: OnEnd): WireQuery {
   return {
     text: shape.statement.text,
-    parameters: member.parameters,
-    prepare: member.prepare,
+    parameters: read.parameters,
+    prepare: read.prepare,
     columns: 1,
-    isAbandoned: () => member.isGone,
-    row: (_, cell) => member.onResult(cell),
+    isAbandoned: () => read.isGone,
+    row: (_, cell) => read.onResult(cell),
     end: (error, unsent) => {
-      if (end(error, unsent, false)) return;
-      if (error === null) member.onResult(null);
-      else member.onError(error);
+      if (onEnd(error, unsent, false)) return;
+      if (error === null) read.onResult(null);
+      else read.onError(error);
     },
   };
 }
 
-function shared(text: string, members: readonly PendingRead[], end: End): WireQuery {
+function sharedQuery(text: string, reads: readonly PendingRead[], onEnd: OnEnd): WireQuery {
   return {
     text,
     parameters: [],
     prepare: true,
     columns: 1,
-    isAbandoned: () => members.every(isGone),
+    isAbandoned: () => reads.every(isGone),
     row: (_, cell) => {
-      for (const member of members) member.onResult(cell);
+      for (const read of reads) read.onResult(cell);
     },
     end: (error, unsent) => {
-      if (end(error, unsent, false)) return;
-      for (const member of members) {
-        if (error === null) member.onResult(null);
-        else member.onError(error);
+      if (onEnd(error, unsent, false)) return;
+      for (const read of reads) {
+        if (error === null) read.onResult(null);
+        else read.onError(error);
       }
     },
   };
 }
 
-function isGone(member: PendingRead): boolean {
-  return member.isGone;
+function isGone(read: PendingRead): boolean {
+  return read.isGone;
 }
 
-/** A failure that may lie in the values of one member, its time included; a lost connection would only come again. */
-function isOfTheirValues(error: Error): boolean {
+/** Whether a failure may lie in the values of one read, its time included; a lost connection would only come again. */
+function mayLieInValues(error: Error): boolean {
   if (error instanceof ServiceError) return error.status < 500;
   const code = 'code' in error ? String(error.code) : '';
   return code === '57014' || (/^[0-9A-Z]{5}$/.test(code) && !/^(08|25|53300|57|58)/.test(code));

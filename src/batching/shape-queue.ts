@@ -1,11 +1,9 @@
-/**
- * What waits and what is on its way, of the reads of one shape: how dear they are, how many of them should travel together,
- * and on which connections.
- */
+/** The reads of one shape that wait or are in flight: how many of them one statement carries, and on which connections. */
 import { performance } from 'node:perf_hooks';
 import type { ConnectionSlot, ReadProfile } from './connection-slots.js';
+import { type CostClass, CostModel, MAX_BATCH_READS } from './cost-model.js';
 
-/** A read whose values may travel beside those of others. */
+/** A read whose values one statement may carry beside those of others. */
 export interface Shape {
   readonly statement: { readonly text: string };
   /** The statement for many sets of values; compiled when it is first needed. */
@@ -18,54 +16,37 @@ export interface ReadListener {
   readonly aborted: boolean;
   /** Who asks, as far as callers share connections; '' where that does not matter. */
   readonly caller?: string;
-  /** The cell, lent as the connection lends it; null when there is none. */
+  /** The cell, borrowed from the connection for the time of the call; null when there is none. */
   onResult(cell: Buffer | null): void;
   onError(error: unknown): void;
 }
 
-/** Milliseconds that a cohort may take: dear reads travel alone, cheap ones in company. */
-const BATCH_BUDGET_MS = 4;
-export const MAX_BATCH_READS = 64;
-/** So many statements of cheap reads are on their way on a connection: while one is in PostgreSQL, the other is in Node. */
+/** So many statements of cheap reads are in flight on a connection: while one is in PostgreSQL, the other is in Node. */
 const MAX_STATEMENTS_IN_FLIGHT = 2;
-/** A read is cheap when at least so many fit into the budget; of the cheapest, one backend serves more than Node can take. */
-const CHEAP_READS_PER_BATCH = 8;
-const CHEAPEST_READS_PER_BATCH = 80;
-/** Connections that cheap reads of one shape use at a time. */
-const MAX_SLOTS_OF_CHEAP_SHAPE = 2;
-/** Company pays where it takes at most so many times longer than one alone; else it is not tried for so many statements. */
-const MAX_BATCH_SLOWDOWN = 1.25;
-const STATEMENTS_BETWEEN_TRIALS = 16;
-/** Milliseconds that a statement takes by itself, at most. */
-const STATEMENT_OVERHEAD_MS = 0.1;
 /** So many times slower than another one is a connection behind whose statement none should go. */
 const MAX_SLOT_SLOWDOWN = 2;
-/** Milliseconds after which members do not wait for those before them, if a connection is free. */
+/** After this time reads do not wait for those before them, if a connection is free. */
 export const MAX_BATCH_WAIT_MS = 20;
-/** Milliseconds after which nobody waits for a cohort any more: one of its members is dear, and each is sent alone. */
-export const MAX_BATCH_MS = 250;
-/** Milliseconds from which a read is slow. On a busy machine the fast ones are far from cheap, and must not count as slow. */
-const SLOW_READ_MS = 50;
 
 export class PendingRead {
   readonly parameters: (string | null)[];
   readonly prepare: boolean;
-  /** At which look at what waits it came. */
+  /** The number of the sweep before which it arrived. */
   readonly arrived: number;
   /** Whether it was to be sent on a connection that could not be opened. */
   isReturned = false;
-  readonly #waiter: ReadListener;
+  readonly #listener: ReadListener;
   #answered = false;
 
-  constructor(parameters: (string | null)[], prepare: boolean, waiter: ReadListener, arrived: number) {
+  constructor(parameters: (string | null)[], prepare: boolean, listener: ReadListener, arrived: number) {
     this.parameters = parameters;
     this.prepare = prepare;
     this.arrived = arrived;
-    this.#waiter = waiter;
+    this.#listener = listener;
   }
 
   get isGone(): boolean {
-    return this.#waiter.aborted;
+    return this.#listener.aborted;
   }
 
   get isAnswered(): boolean {
@@ -73,54 +54,38 @@ export class PendingRead {
   }
 
   get caller(): string {
-    return this.#waiter.caller ?? '';
+    return this.#listener.caller ?? '';
   }
 
   onResult(cell: Buffer | null): void {
     if (this.#answered) return;
     this.#answered = true;
     try {
-      this.#waiter.onResult(cell);
+      this.#listener.onResult(cell);
     } catch (error) {
-      this.#waiter.onError(error);
+      this.#listener.onError(error);
     }
   }
 
   onError(error: unknown): void {
     if (this.#answered) return;
     this.#answered = true;
-    this.#waiter.onError(error);
+    this.#listener.onError(error);
   }
 }
 
-/** What waits and what is on its way, of one shape. */
 export class ShapeQueue implements ReadProfile {
   readonly shape: Shape;
   readonly waiting: PendingRead[] = [];
-  /** Those whose cohort failed or took too long: each is sent by itself. */
+  /** Those whose batch failed or took too long: each is sent by itself. */
   readonly individual: PendingRead[] = [];
-  /** Members on their way. */
-  #carried = 0;
-  /** When a statement was last sent. */
-  #sent = 0;
-  /** Where its statements are on their way. */
-  readonly #lanes: ConnectionSlot[] = [];
   isQueued = false;
-  /**
-   * Milliseconds per member, null before the first answer. It falls fast and rises slowly: what a read takes when nothing is in
-   * its way is its cost, the rest is waiting, which company makes shorter.
-   */
-  #cost: number | null = null;
-  /**
-   * Members that a statement may carry though they seem dear: where all processors are busy even the cheapest take long alone,
-   * and hardly longer in company. It grows while company pays.
-   */
-  #trial = 1;
-  /** Milliseconds that one takes alone, null before the first. */
-  #single: number | null = null;
-  /** Statements to come before company is tried again. */
-  #rest = 0;
-  #joinable: boolean | null = null;
+  readonly #costs = new CostModel();
+  readonly #slots: ConnectionSlot[] = [];
+  #readsInFlight = 0;
+  /** When a statement was last sent. */
+  #sentAt = 0;
+  #batchable: boolean | null = null;
 
   constructor(shape: Shape) {
     this.shape = shape;
@@ -130,141 +95,112 @@ export class ShapeQueue implements ReadProfile {
     return this.waiting.length === 0 && this.individual.length === 0;
   }
 
-  get isUnknown(): boolean {
-    return this.#cost === null;
+  get costClass(): CostClass {
+    return this.#costs.costClass;
   }
 
-  get isSlow(): boolean {
-    return this.#cost !== null && this.#cost > SLOW_READ_MS;
+  get #mayBeSlow(): boolean {
+    const { costClass } = this.#costs;
+    return costClass === 'unknown' || costClass === 'slow';
   }
 
-  get isCheap(): boolean {
-    return this.#cost !== null && this.#cost * CHEAP_READS_PER_BATCH <= BATCH_BUDGET_MS;
+  get isLimited(): boolean {
+    return this.#mayBeSlow || !this.#mayUseAnotherSlot;
   }
 
   /** Whose read is the next, where it is or may be slow: others must find connections beside them. '' for no matter. */
   get caller(): string {
-    if (!this.isUnknown && !this.isSlow) return '';
-    return (this.individual[0] ?? this.waiting[0])?.caller ?? '';
+    return this.#mayBeSlow ? ((this.individual[0] ?? this.waiting[0])?.caller ?? '') : '';
   }
 
-  /** Of a cheap read: the connections that its statements share. */
-  get #mostLanes(): number {
-    return (this.#cost ?? BATCH_BUDGET_MS) * CHEAPEST_READS_PER_BATCH <= BATCH_BUDGET_MS ? 1 : MAX_SLOTS_OF_CHEAP_SHAPE;
+  get #mayUseAnotherSlot(): boolean {
+    return this.#slots.length < this.#costs.maxSlots;
   }
 
-  /** Whether its next statement is none that others should be kept from. */
-  get isFast(): boolean {
-    return !this.isUnknown && !this.isSlow && this.#mayUseAnother;
-  }
-
-  get #mayUseAnother(): boolean {
-    return this.#lanes.length < this.#mostLanes;
-  }
-
+  /** Reads that the next statement may carry. */
   get maxReads(): number {
-    if (this.#cost === null) return 1;
-    const affordable = Math.min(MAX_BATCH_READS, Math.floor(BATCH_BUDGET_MS / this.#cost));
-    return this.isCheap ? Math.min(affordable, this.#share) : Math.max(affordable, this.#trial);
+    const { batchSize, costClass } = this.#costs;
+    return costClass === 'cheap' ? Math.min(batchSize, this.#share) : batchSize;
   }
 
-  /** What is just not too large or too deep for one member may be so for several. */
+  /** What is just not too large or too deep for one read may be so for several. */
   get isBatchable(): boolean {
     try {
-      this.#joinable ??= this.shape.batchText() !== '';
+      this.#batchable ??= this.shape.batchText() !== '';
     } catch {
-      this.#joinable = false;
+      this.#batchable = false;
     }
-    return this.#joinable;
+    return this.#batchable;
   }
 
-  /** Of all members, those that one statement should carry. */
+  /** Of all reads, those that one statement should carry so that all of them keep its connections busy. */
   get #share(): number {
-    return Math.ceil((this.waiting.length + this.#carried) / (this.#mostLanes * MAX_STATEMENTS_IN_FLIGHT));
+    const statements = this.#costs.maxSlots * MAX_STATEMENTS_IN_FLIGHT;
+    return Math.ceil((this.waiting.length + this.#readsInFlight) / statements);
   }
 
   /** Whether it is better to wait until more have come: not when that would leave the database idle. */
   shouldWait(now: number): boolean {
-    if (!this.isCheap || this.#lanes.length === 0 || now - this.#sent > MAX_BATCH_WAIT_MS) return false;
-    return this.waiting.length < Math.min(this.#share, MAX_BATCH_READS) || !(this.#mayUseAnother || this.busySlot);
+    if (this.costClass !== 'cheap' || this.#slots.length === 0 || now - this.#sentAt > MAX_BATCH_WAIT_MS) return false;
+    return this.waiting.length < Math.min(this.#share, MAX_BATCH_READS) || !(this.#mayUseAnotherSlot || this.busySlot);
   }
 
   /**
-   * The connection behind whose statement another one may go, since it can part from it; null where it needs one of its own. A
+   * The connection behind whose statement another one may go, since a batch can be split; null where it needs one of its own. A
    * backend that finds work when it is done need not be woken, which costs more than the work.
    */
   get busySlot(): ConnectionSlot | null {
-    if (!this.isCheap || this.#mayUseAnother || !this.isBatchable) return null;
+    if (this.costClass !== 'cheap' || this.#mayUseAnotherSlot || !this.isBatchable) return null;
     let least = Infinity;
-    for (const { slowdown: drag } of this.#lanes) least = Math.min(least, drag);
+    for (const { slowdown } of this.#slots) least = Math.min(least, slowdown);
     return (
-      this.#lanes.find((lane) => lane.load < MAX_STATEMENTS_IN_FLIGHT && lane.slowdown <= MAX_SLOT_SLOWDOWN * least) ??
+      this.#slots.find((slot) => slot.load < MAX_STATEMENTS_IN_FLIGHT && slot.slowdown <= MAX_SLOT_SLOWDOWN * least) ??
       null
     );
   }
 
-  /** So many members leave on a connection. */
-  onSent(members: number, lane: ConnectionSlot, now: number): void {
-    if (lane.load++ === 0) this.#lanes.push(lane);
-    this.#carried += members;
-    this.#sent = now;
+  onSent(reads: number, slot: ConnectionSlot, now: number): void {
+    if (slot.load++ === 0) this.#slots.push(slot);
+    this.#readsInFlight += reads;
+    this.#sentAt = now;
   }
 
-  /** They are not on their way any more; answers for how long they were. */
-  onAnswered(members: number, lane: ConnectionSlot, sent: number): number {
-    if (--lane.load === 0) this.#lanes.splice(this.#lanes.indexOf(lane), 1);
-    this.#carried -= members;
+  /** They are not in flight any more; returns for how many milliseconds they were. */
+  onAnswered(reads: number, slot: ConnectionSlot, sentAt: number): number {
+    if (--slot.load === 0) this.#slots.splice(this.#slots.indexOf(slot), 1);
+    this.#readsInFlight -= reads;
     const now = performance.now();
     // What it has waited for the one before it is not its own time.
-    const time = now - Math.max(sent, lane.ended);
-    lane.ended = now;
-    return time;
+    const ms = now - Math.max(sentAt, slot.answeredAt);
+    slot.answeredAt = now;
+    return ms;
   }
 
   /** Remembers what a statement took. */
-  learn(time: number, members: number, lane: ConnectionSlot, failed: boolean): void {
-    const cost = time / members;
-    if (this.#cost !== null && !failed)
-      lane.slowdown += (time / (STATEMENT_OVERHEAD_MS + this.#cost * members) - lane.slowdown) / 2;
-    if (!failed) this.#tryCompany(time, members);
-    this.#learn(cost, failed);
+  learn(ms: number, reads: number, slot: ConnectionSlot, failed: boolean): void {
+    const expected = this.#costs.expectedMs(reads);
+    if (expected !== null && !failed) slot.slowdown += (ms / expected - slot.slowdown) / 2;
+    this.#costs.learn(ms, reads, failed);
   }
 
-  #tryCompany(time: number, members: number): void {
-    const known = this.#single ?? time;
-    if (members === 1) this.#single = known + (time - known) / 4;
-    if (members < this.#trial || --this.#rest > 0) return;
-    const pays = members === 1 || time <= MAX_BATCH_SLOWDOWN * known;
-    if (!pays) this.#rest = STATEMENTS_BETWEEN_TRIALS;
-    this.#trial = pays && time * 4 < MAX_BATCH_MS ? Math.min(MAX_BATCH_READS, members * 2) : Math.max(1, members >> 1);
-  }
-
-  /** What fails does so fast: of that nothing is learned but that it took long. */
-  #learn(cost: number, failed: boolean): void {
-    if (failed && cost < (this.#cost ?? SLOW_READ_MS)) return;
-    const known = this.#cost ?? cost;
-    this.#cost = known + (cost - known) * (cost < known ? 0.5 : 0.01);
-  }
-
-  /** So dear, as far as we know, that its reads travel alone until some of them have shown otherwise. */
   markSlow(): void {
-    this.#cost = MAX_BATCH_MS;
+    this.#costs.markSlow();
   }
 
-  /** Takes out those that came so long ago. */
+  /** Takes out those that arrived before or at the given sweep. */
   takeExpired(arrived: number): PendingRead[] {
-    const isExpired = (member: PendingRead): boolean => member.arrived <= arrived;
+    const isExpired = (read: PendingRead): boolean => read.arrived <= arrived;
     const expired = [...this.waiting, ...this.individual].filter(isExpired);
     if (expired.length > 0)
       for (const list of [this.waiting, this.individual])
-        list.splice(0, Infinity, ...list.filter((member) => !isExpired(member)));
+        list.splice(0, Infinity, ...list.filter((read) => !isExpired(read)));
     return expired;
   }
 
-  /** Those to be sent next, without those that have left. */
-  next(most: number): PendingRead[] {
-    const members = this.individual.length > 0 ? this.individual.splice(0, 1) : this.waiting.splice(0, most);
-    for (const member of members) if (member.isGone) member.onResult(null);
-    return members.some((member) => member.isAnswered) ? members.filter((member) => !member.isAnswered) : members;
+  /** Those to be sent next, without those whose client has left. */
+  next(maxReads: number): PendingRead[] {
+    const reads = this.individual.length > 0 ? this.individual.splice(0, 1) : this.waiting.splice(0, maxReads);
+    for (const read of reads) if (read.isGone) read.onResult(null);
+    return reads.some((read) => read.isAnswered) ? reads.filter((read) => !read.isAnswered) : reads;
   }
 }

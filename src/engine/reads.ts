@@ -5,8 +5,8 @@
 import { LRUCache } from 'lru-cache';
 import type { Identity } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
-import { PromiseListener, RecoveringListener } from '../batching/pending-answers.js';
 import { ReadBatcher } from '../batching/read-batcher.js';
+import { PromiseListener, RecoveringListener } from '../batching/read-listeners.js';
 import type { ReadListener } from '../batching/shape-queue.js';
 import { compileBatchRead, compileRead, compileReadBack } from '../compile/read.js';
 import {

@@ -1,52 +1,51 @@
-/** Those who wait for the answer of a read: what arrives is handed on, or settles a promise. */
-
+/** Listeners for the result of a read: one hands it on and may recover from a failure, one settles a promise. */
 import { copyBorrowed } from '../postgres/wire-query.js';
 import type { ReadListener } from './shape-queue.js';
 
 /** Hands on what arrives; a failure may be recovered from. */
 export class RecoveringListener implements ReadListener {
-  readonly #waiter: ReadListener;
+  readonly #listener: ReadListener;
   readonly onError: (error: unknown) => void;
 
-  constructor(waiter: ReadListener, recover: (error: unknown) => void) {
-    this.#waiter = waiter;
+  constructor(listener: ReadListener, recover: (error: unknown) => void) {
+    this.#listener = listener;
     this.onError = recover;
   }
 
   get aborted(): boolean {
-    return this.#waiter.aborted;
+    return this.#listener.aborted;
   }
 
   get caller(): string {
-    return this.#waiter.caller ?? '';
+    return this.#listener.caller ?? '';
   }
 
   onResult(cell: Buffer | null): void {
-    this.#waiter.onResult(cell);
+    this.#listener.onResult(cell);
   }
 }
 
 /** Settles a promise. */
 export class PromiseListener implements ReadListener {
-  readonly #asker: { readonly aborted: boolean };
+  readonly #request: { readonly aborted: boolean };
   readonly #resolve: (cell: Buffer | null) => void;
   readonly onError: (error: unknown) => void;
   readonly caller: string;
 
   constructor(
-    asker: { readonly aborted: boolean },
+    request: { readonly aborted: boolean },
     caller: string,
     resolve: (cell: Buffer | null) => void,
     reject: (error: unknown) => void,
   ) {
-    this.#asker = asker;
+    this.#request = request;
     this.caller = caller;
     this.#resolve = resolve;
     this.onError = reject;
   }
 
   get aborted(): boolean {
-    return this.#asker.aborted;
+    return this.#request.aborted;
   }
 
   onResult(cell: Buffer | null): void {

@@ -1,0 +1,100 @@
+/**
+ * What the reads of one shape cost, learned from what their statements took: by it they are batched and given connections. It
+ * knows no clock, no connection and no request.
+ */
+
+/** Slow reads leave some connections to others, and so do unknown ones; cheap reads wait for one another and share connections. */
+export type CostClass = 'unknown' | 'cheap' | 'moderate' | 'slow';
+
+export const MAX_BATCH_READS = 64;
+/** After this time nobody waits for a batch any more: one of its reads is slow, and each is sent by itself. */
+export const MAX_BATCH_MS = 250;
+
+/** What a batch should take at most, by what each of its reads costs. */
+const BATCH_BUDGET_MS = 4;
+/** A read is cheap when at least so many fit into the budget; of the cheapest, one backend serves more than Node can take. */
+const CHEAP_READS_PER_BATCH = 8;
+const CHEAPEST_READS_PER_BATCH = 80;
+/** Connections that reads of one shape share before they count as a burden on others. */
+const MAX_SLOTS_PER_SHAPE = 2;
+/** From here on a read is slow: on a busy machine fast ones are far from cheap, and must not count as slow. */
+const SLOW_READ_MS = 50;
+/** What a statement takes by itself, at most. */
+const STATEMENT_OVERHEAD_MS = 0.1;
+/** A batch pays where it takes at most so many times longer than a single read; else none is tried for so many statements. */
+const MAX_BATCH_SLOWDOWN = 1.25;
+const STATEMENTS_BETWEEN_TRIALS = 16;
+/** How far the known cost moves towards a lower and a higher one. */
+const FALL_RATE = 0.5;
+const RISE_RATE = 0.01;
+
+export class CostModel {
+  /**
+   * Milliseconds per read, null before the first answer. It falls fast and rises slowly: what a read takes when nothing is in
+   * its way is its cost, the rest is waiting, which batches make shorter.
+   */
+  #costMs: number | null = null;
+  /** Milliseconds of a statement with one read, null before the first. */
+  #singleMs: number | null = null;
+  #trialSize = 1;
+  #statementsBeforeTrial = 0;
+  #costClass: CostClass = 'unknown';
+
+  get costClass(): CostClass {
+    return this.#costClass;
+  }
+
+  /** Reads that one statement should carry at most. */
+  get batchSize(): number {
+    if (this.#costMs === null) return 1;
+    const affordable = Math.min(MAX_BATCH_READS, Math.floor(BATCH_BUDGET_MS / this.#costMs));
+    return this.#costClass === 'cheap' ? affordable : Math.max(affordable, this.#trialSize);
+  }
+
+  /**
+   * Reads that a statement may carry though they do not seem cheap: where all processors are busy even the cheapest take long by
+   * themselves, and hardly longer in a batch. It grows while batches pay.
+   */
+  get trialSize(): number {
+    return this.#trialSize;
+  }
+
+  /** Connections that its statements share. */
+  get maxSlots(): number {
+    return (this.#costMs ?? BATCH_BUDGET_MS) * CHEAPEST_READS_PER_BATCH <= BATCH_BUDGET_MS ? 1 : MAX_SLOTS_PER_SHAPE;
+  }
+
+  /** What a statement with so many reads should take; null before the first answer. */
+  expectedMs(reads: number): number | null {
+    return this.#costMs === null ? null : STATEMENT_OVERHEAD_MS + this.#costMs * reads;
+  }
+
+  /** What fails mostly does so fast: of that nothing is learned but that it took long. */
+  learn(ms: number, reads: number, failed: boolean): void {
+    if (!failed) this.#judgeTrial(ms, reads);
+    const cost = ms / reads;
+    if (failed && cost < (this.#costMs ?? SLOW_READ_MS)) return;
+    const known = this.#costMs ?? cost;
+    this.#setCost(known + (cost - known) * (cost < known ? FALL_RATE : RISE_RATE));
+  }
+
+  /** After a batch that took too long its reads are sent one by one, until some of them have shown to be faster. */
+  markSlow(): void {
+    this.#setCost(MAX_BATCH_MS);
+  }
+
+  #setCost(costMs: number): void {
+    this.#costMs = costMs;
+    this.#costClass =
+      costMs > SLOW_READ_MS ? 'slow' : costMs * CHEAP_READS_PER_BATCH <= BATCH_BUDGET_MS ? 'cheap' : 'moderate';
+  }
+
+  #judgeTrial(ms: number, reads: number): void {
+    const known = this.#singleMs ?? ms;
+    if (reads === 1) this.#singleMs = known + (ms - known) / 4;
+    if (reads < this.#trialSize || --this.#statementsBeforeTrial > 0) return;
+    const pays = reads === 1 || ms <= MAX_BATCH_SLOWDOWN * known;
+    if (!pays) this.#statementsBeforeTrial = STATEMENTS_BETWEEN_TRIALS;
+    this.#trialSize = pays && ms * 4 < MAX_BATCH_MS ? Math.min(MAX_BATCH_READS, reads * 2) : Math.max(1, reads >> 1);
+  }
+}
