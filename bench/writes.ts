@@ -5,7 +5,8 @@
 import { journalOf } from '../src/compile/activity.js';
 import { compileWrite } from '../src/compile/write.js';
 import { readConfig } from '../src/config.js';
-import { type Change, type Payload, planCreate, planUpdate } from '../src/plan/payload.js';
+import { type Change, planCreate, planUpdate } from '../src/plan/payload.js';
+import type { Payload } from '../src/plan/payload-row.js';
 import { servedCollection } from '../src/plan/read.js';
 import { NO_AUTHOR } from '../src/plan/write.js';
 import { withCore } from '../src/server.js';

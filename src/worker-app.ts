@@ -22,7 +22,7 @@ import type { Mirror } from './mirror/watch.js';
 import type { Event, Observer } from './observe.js';
 import { Database } from './postgres/database.js';
 import { type Checks, checkHealth, type Health, Readiness } from './postgres/health.js';
-import type { ParseLimits } from './request/query.js';
+import type { ParseLimits } from './request/parse-context.js';
 import { accountRoutes } from './resources/account.js';
 import { authRoutes } from './resources/auth.js';
 import { collectionsRoutes } from './resources/collections.js';

@@ -23,7 +23,7 @@ import { NO_AUTHOR } from '../src/plan/write.js';
 import { sourceOf } from '../src/postgres/catalog.js';
 import { Database } from '../src/postgres/database.js';
 import type { Parsed } from '../src/request/ast.js';
-import type { ParseLimits } from '../src/request/query.js';
+import type { ParseLimits } from '../src/request/parse-context.js';
 import { parseRead, parseSearch } from '../src/request/rest.js';
 import { loadGrammar } from '../src/sql/grammar.js';
 import { arrayLiteral } from '../src/sql/literal.js';

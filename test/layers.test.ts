@@ -1,6 +1,6 @@
 /**
- * The order of the house. Imports point only downward, and each foreign library is known to one room alone: what a reader
- * may assume about a file follows from where it lies.
+ * The order of the folders. Imports point only downward and never in a circle, and each foreign library is known to one folder
+ * alone: what a reader may assume about a file follows from where it lies.
  */
 import { readdir, readFile } from 'node:fs/promises';
 import { join, posix } from 'node:path';
@@ -57,6 +57,22 @@ t.test('every import of the sources points downward', async (t) => {
     sources.flatMap((source) => complaintsOf(source)),
     [],
   );
+});
+
+t.test('no files of the sources import each other in a circle, not even for types', async (t) => {
+  t.strictSame(circlesOf(await readSources()), []);
+});
+
+t.test('a circle is found, however it is closed', async (t) => {
+  const sources: readonly Source[] = [
+    { path: 'plan/a.ts', text: "import { b } from './b.js';" },
+    { path: 'plan/b.ts', text: "import type { C } from '../sql/c.js';" },
+    { path: 'sql/c.ts', text: "let a: import('../plan/a.js').A;" },
+    { path: 'sql/d.ts', text: "import { a } from '../plan/a.js';" },
+  ];
+  t.strictSame(circlesOf(sources), [['plan/a.ts', 'plan/b.ts', 'sql/c.ts']]);
+  t.strictSame(circlesOf(sources.slice(1)), []);
+  t.strictSame(circlesOf([{ path: 'plan/a.ts', text: "export * from './a.js';" }]), [['plan/a.ts']]);
 });
 
 t.test('no file of the sources is too long to read at once', async (t) => {
@@ -137,6 +153,29 @@ function importsOf(source: Source): string[] {
   const found = typescript.preProcessFile(source.text, true, true).importedFiles.map((file) => file.fileName);
   const inTypes = [...source.text.matchAll(/^(?!\s*(?:\/\/|\*)).*\bimport\(\s*['"]([^'"]+)['"]\s*\)/gm)];
   return [...new Set([...found, ...inTypes.map((match) => match[1] as string)])];
+}
+
+/** Sets of files that reach each other: those from which a file can be reached that can be reached from it. */
+function circlesOf(sources: readonly Source[]): string[][] {
+  const imports = new Map(sources.map((source) => [source.path, importedFiles(source)]));
+  const reachable = new Map(sources.map(({ path }) => [path, reachableFrom(path, imports)]));
+  const circles = new Map<string, string[]>();
+  for (const { path } of sources) {
+    const circle = [...(reachable.get(path) ?? [])].filter((other) => reachable.get(other)?.has(path)).sort();
+    if (circle.length > 0) circles.set(circle.join(), circle);
+  }
+  return [...circles.values()];
+}
+
+function importedFiles(source: Source): string[] {
+  const relative = importsOf(source).filter((specifier) => specifier.startsWith('.'));
+  return relative.map((specifier) => posix.join(posix.dirname(source.path), specifier).replace(/\.js$/, '.ts'));
+}
+
+function reachableFrom(path: string, imports: ReadonlyMap<string, readonly string[]>): ReadonlySet<string> {
+  const found = new Set(imports.get(path));
+  for (const each of found) for (const next of imports.get(each) ?? []) found.add(next);
+  return found;
 }
 
 function judgeRoom(room: string, target: string): string | null {

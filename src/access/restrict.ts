@@ -8,7 +8,7 @@ import type { Grant, PlannedRule, RestrictedCollection, RestrictedModel } from '
 import { ALWAYS, type Condition, isAlways } from '../plan/plan.js';
 import { planRule } from '../plan/rules.js';
 import type { Filter } from '../request/ast.js';
-import type { Input } from '../request/query.js';
+import type { Input } from '../request/parse-context.js';
 
 export interface Rule {
   /** Rows it concerns; null for all. */

@@ -11,7 +11,7 @@ import { isObject } from '../digits.js';
 import { failedValidation, forbidden, invalidPayload, unprocessable } from '../errors.js';
 import { packagePath } from '../files.js';
 import type { Model } from '../mirror/model.js';
-import type { Payload } from '../plan/payload.js';
+import type { Payload } from '../plan/payload-row.js';
 import { planRule, readFilter, readValidation } from '../plan/rules.js';
 import type { PlannedWrite } from '../plan/write.js';
 import type { Database } from '../postgres/database.js';

@@ -6,7 +6,7 @@ import type { Collection, Model } from '../mirror/model.js';
 import { collectionOf } from '../mirror/model.js';
 import type { WriteColumn, WriteNode } from '../plan/write.js';
 import { alias, type Fragment, join, literal, nothing, sql } from '../sql/fragment.js';
-import { columnName, tableName } from './from-clause.js';
+import { columnName, tableName } from './identifiers.js';
 import { type JsonValue, jsonObject, jsonText } from './json.js';
 import { showField } from './output.js';
 

@@ -13,7 +13,8 @@ import {
 import type { Operator } from '../request/ast.js';
 import type { Pattern } from '../sql/codec.js';
 import { alias, type Fragment, join, parameter, sql } from '../sql/fragment.js';
-import { FromClause, refersTo, typeName } from './from-clause.js';
+import { FromClause, refersTo } from './from-clause.js';
+import { typeName } from './identifiers.js';
 import { asText, comparable, compileOperand, operandTypeName } from './operand.js';
 import { compareShapes } from './shape.js';
 

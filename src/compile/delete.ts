@@ -1,11 +1,14 @@
 /** Deletion of items by their keys: all of them, or none and an error. */
+
 import type { Collection } from '../mirror/model.js';
 import type { Condition } from '../plan/plan.js';
 import { alias, join, parameter, sql } from '../sql/fragment.js';
 import { type Statement, statement } from '../sql/statement.js';
 import { type ActivityLog, record } from './activity.js';
-import { columnName, Scope, tableName, typeName } from './from-clause.js';
+import { compileCondition } from './condition.js';
+import { Scope } from './from-clause.js';
 import { guardedRows } from './guard.js';
+import { columnName, tableName, typeName } from './identifiers.js';
 
 /** With a rule, only rows that meet it: others look as if they did not exist. */
 export function compileDelete(collection: Collection, rule: Condition | null, journal: ActivityLog): Statement {
@@ -20,7 +23,7 @@ export function compileDelete(collection: Collection, rule: Condition | null, jo
   const wanted = sql`${alias('k')} as materialized (select distinct unnest(${keys}::${typeName(key)}[]) as k)`;
   const row = alias('l');
   const named = sql`${row}.${columnName(key)} in (select k from ${alias('k')})`;
-  const open = guardedRows(collection, row, rule, new Scope(), named);
+  const open = guardedRows(collection, row, rule, new Scope(compileCondition), named);
   // Locked before they go: the rule is asked of each row as it is then.
   const touched = rule
     ? sql`(select ${row}.${columnName(key)} as k from ${open} order by ${row}.${columnName(key)} for update of ${row})`

@@ -8,13 +8,18 @@
 import type { Collection, Field } from '../mirror/model.js';
 import { isMasked, maskOf, restrictionOf } from '../plan/access.js';
 import type { Condition, ToManyJoin, ToOneJoin } from '../plan/plan.js';
-import { alias, type Fragment, identifier, join, literal, nothing, sql } from '../sql/fragment.js';
-import { compileCondition } from './condition.js';
+import { alias, type Fragment, join, literal, nothing, sql } from '../sql/fragment.js';
+import { columnName, tableName } from './identifiers.js';
 import { isKeyText, isReferred } from './reference.js';
 
-/** Numbers the aliases of one statement. */
+/** What one statement shares: the numbers of its aliases, and how its conditions become SQL, which in turn reads rows from here. */
 export class Scope {
+  readonly compileCondition: (condition: Condition, source: FromClause) => Fragment | null;
   #last = 0;
+
+  constructor(compileCondition: Scope['compileCondition']) {
+    this.compileCondition = compileCondition;
+  }
 
   next(): number {
     return ++this.#last;
@@ -125,7 +130,7 @@ export class FromClause {
       source.#joins = this.#joins;
       this.#whole.set(row, source);
     }
-    return compileCondition(rule, source);
+    return this.scope.compileCondition(rule, source);
   }
 }
 
@@ -135,7 +140,7 @@ function relatedRow(step: ToOneJoin, name: Fragment, same: Fragment, scope: Scop
   const restriction = restrictionOf(step.target);
   if (!restriction) return sql` left join ${table} on ${same}`;
   const source = new FromClause(name, scope, restriction.whole);
-  const seen = compileCondition(restriction.rows, source);
+  const seen = scope.compileCondition(restriction.rows, source);
   const condition = seen ? sql`${same} and ${seen}` : same;
   const joins = source.joins();
   return joins.parts.length === 0
@@ -150,19 +155,4 @@ export function refersTo(hop: ToManyJoin, child: FromClause, key: Fragment): Fra
   if (!hop.named) return sql`${held} = ${key}`;
   const same = isKeyText(hop.origin.primaryKey, key, sql`${held}::text`);
   return sql`${same} and ${child.alias}.${columnName(hop.named.field)} = ${literal(hop.named.collection)}`;
-}
-
-export function tableName(collection: Collection): Fragment {
-  return identifier(collection.schema, collection.table);
-}
-
-export function columnName(field: Field): Fragment {
-  if (!field.column) throw new Error(`the field "${field.name}" of "${field.collection}" has no column`);
-  return identifier(field.column.name);
-}
-
-/** The type below domains: what parameters are cast to, so that an index on the column can serve them. */
-export function typeName(field: Field): Fragment {
-  if (!field.column) throw new Error(`the field "${field.name}" of "${field.collection}" has no column`);
-  return identifier(field.column.base_schema, field.column.base_type);
 }

@@ -5,7 +5,7 @@ import { compileCondition } from './condition.js';
 import { FromClause, type Scope } from './from-clause.js';
 import { type Entry, JSON_COLUMN, type JsonValue, jsonObject } from './json.js';
 import { compileAggregate, compileOperand, showAggregate, showOperand } from './operand.js';
-import { type CompiledLevel, limitClause, offsetClause, orderClause, type Tie } from './rows.js';
+import { type CompiledLevel, limitClause, offsetClause, orderClause, type Tie } from './page.js';
 
 export function compileGroups(level: GroupLevel, scope: Scope, tie: Tie | null): CompiledLevel {
   const number = scope.next();

@@ -5,7 +5,8 @@ import type { RowGuard, Validation, WriteColumn, WriteNode } from '../plan/write
 import { alias, type Fragment, integer, join, literal, sql } from '../sql/fragment.js';
 import { columnOf, input, present } from './chain.js';
 import { compileCondition } from './condition.js';
-import { columnName, FromClause, type Scope, tableName, typeName } from './from-clause.js';
+import { FromClause, type Scope } from './from-clause.js';
+import { columnName, tableName, typeName } from './identifiers.js';
 
 /** Behind `from`: rows of the collection under the alias that meet the rule. */
 export function guardedRows(

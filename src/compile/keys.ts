@@ -2,7 +2,7 @@
 import type { Collection, Field } from '../mirror/model.js';
 import type { WriteNode } from '../plan/write.js';
 import { alias, expression, type Fragment, integer, literal, parameter, sql } from '../sql/fragment.js';
-import { tableName } from './from-clause.js';
+import { tableName } from './identifiers.js';
 
 /** Whether the keys of new rows come from a sequence. */
 export function takesKeys(node: WriteNode): boolean {

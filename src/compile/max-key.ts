@@ -2,7 +2,7 @@
 import type { Collection } from '../mirror/model.js';
 import { sql } from '../sql/fragment.js';
 import { type Statement, statement } from '../sql/statement.js';
-import { columnName, tableName } from './from-clause.js';
+import { columnName, tableName } from './identifiers.js';
 
 export function compileHighest(collection: Collection): Statement {
   return statement(sql`select max(${columnName(collection.primaryKey)})::text from ${tableName(collection)}`);

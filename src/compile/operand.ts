@@ -2,7 +2,8 @@
 import type { AggregatePlan, OperandPlan } from '../plan/plan.js';
 import type { Representation } from '../request/ast.js';
 import { alias, type Fragment, parameter, sql } from '../sql/fragment.js';
-import { FromClause, refersTo, typeName } from './from-clause.js';
+import { FromClause, refersTo } from './from-clause.js';
+import { typeName } from './identifiers.js';
 import type { JsonValue } from './json.js';
 import { base64, showField } from './output.js';
 

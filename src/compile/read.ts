@@ -9,10 +9,12 @@ import { alias, type Fragment, join, literal, nothing, parameter, sql, substitut
 import { type Statement, statement } from '../sql/statement.js';
 import { KEYS_SETTING } from './chain.js';
 import { compileCondition } from './condition.js';
-import { FromClause, Scope, typeName } from './from-clause.js';
+import { FromClause, Scope } from './from-clause.js';
 import { compileGroups } from './groups.js';
+import { typeName } from './identifiers.js';
 import { JSON_COLUMN, jsonList, jsonText } from './json.js';
-import { type CompiledLevel, compileRows, compileRowsWithCursor, limitValue } from './rows.js';
+import { type CompiledLevel, limitValue } from './page.js';
+import { compileRows, compileRowsWithCursor } from './rows.js';
 
 export function compileRead(plan: ReadPlan | OperationPlan): Statement {
   return statement(readFragment(plan));
@@ -55,7 +57,7 @@ export function compileReadBack(plan: ReadPlan): Statement {
 const KEYS_SLOT = 0;
 
 function readFragment(plan: ReadPlan | OperationPlan): Fragment {
-  const scope = new Scope();
+  const scope = new Scope(compileCondition);
   if (plan.kind === 'operation') return operationFragment(plan, scope);
   switch (plan.result) {
     case 'item': {

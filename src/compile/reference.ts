@@ -5,7 +5,7 @@
 import type { Field } from '../mirror/model.js';
 import type { ManyToAnyJoin, ToOneJoin } from '../plan/plan.js';
 import { type Fragment, literal, sql } from '../sql/fragment.js';
-import { typeName } from './from-clause.js';
+import { typeName } from './identifiers.js';
 import { jsonText } from './json.js';
 import { base64, showField } from './output.js';
 

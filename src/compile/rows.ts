@@ -1,34 +1,16 @@
 /** A level of rows → SQL: the page, what is shown of its rows, and the lateral joins to the levels below. */
 import type { Field } from '../mirror/model.js';
 import { isMasked, maskOf } from '../plan/access.js';
-import type {
-  Condition,
-  Level,
-  LimitPlan,
-  OffsetPlan,
-  OperandPlan,
-  Output,
-  RowLevel,
-  ToManyJoin,
-  ToOneJoin,
-} from '../plan/plan.js';
-import { alias, type Fragment, integer, join, literal, nothing, parameter, sql } from '../sql/fragment.js';
+import type { Condition, Level, OperandPlan, Output, RowLevel, ToManyJoin, ToOneJoin } from '../plan/plan.js';
+import { alias, type Fragment, join, literal, nothing, sql } from '../sql/fragment.js';
 import { compileCondition, compileCursor } from './condition.js';
-import { columnName, FromClause, refersTo, type Scope } from './from-clause.js';
+import { FromClause, refersTo, type Scope } from './from-clause.js';
 import { compileGroups } from './groups.js';
+import { columnName } from './identifiers.js';
 import { JSON_COLUMN, type JsonValue, jsonList, jsonObject, jsonText } from './json.js';
 import { compileOperand, showOperand } from './operand.js';
+import { type CompiledLevel, limitClause, offsetClause, orderClause, type PageOrder, type Tie } from './page.js';
 import { isReferred } from './reference.js';
-
-export interface CompiledLevel {
-  /** Yields the rows to show as JSON, in order. */
-  readonly query: Fragment;
-  /** The name under which the query is to be selected from. */
-  readonly row: Fragment;
-}
-
-/** Ties a level to a row of the level above; gets the source of the level's rows. */
-export type Tie = (source: FromClause) => Fragment;
 
 export function compileRows(level: RowLevel, scope: Scope, tie: Tie | null): CompiledLevel {
   return compileShown(level, scope, tie, (source) => compileObject(level.outputs, level, source));
@@ -66,11 +48,6 @@ export function compileRowsWithCursor(level: RowLevel, scope: Scope): Fragment {
     sql`, `,
   );
   return sql`select ${json} as ${JSON_COLUMN}, json_build_array(${keys})::text as ${alias('k')} from (${page.query}) ${page.name}${joins}${orderClause(page.order)}`;
-}
-
-interface PageOrder {
-  readonly column: Fragment;
-  readonly descending: boolean;
 }
 
 interface Page {
@@ -279,29 +256,4 @@ function compileChildren(children: Level, scope: Scope, tie: Tie): CompiledLevel
 function lateral(query: Fragment, scope: Scope): { column: Fragment; from: Fragment } {
   const name = alias(`l${scope.next()}`);
   return { column: sql`${name}.${JSON_COLUMN}`, from: sql` left join lateral (${query}) ${name} on true` };
-}
-
-export function orderClause(order: readonly PageOrder[]): Fragment {
-  if (order.length === 0) return nothing;
-  const keys = order.map(({ column, descending }) => (descending ? sql`${column} desc` : column));
-  return sql` order by ${join(keys, sql`, `)}`;
-}
-
-export function limitClause(limit: LimitPlan): Fragment {
-  return limit.kind === 'all' ? nothing : sql` limit ${limitValue(limit)}`;
-}
-
-export function limitValue(limit: LimitPlan): Fragment {
-  switch (limit.kind) {
-    case 'all':
-      throw new Error('there is no limit');
-    case 'constant':
-      return integer(limit.value);
-    case 'slot':
-      return sql`${parameter({ kind: 'limit', slot: limit.slot })}::bigint`;
-  }
-}
-
-export function offsetClause(offset: OffsetPlan | null): Fragment {
-  return offset ? sql` offset ${parameter(offset)}::bigint` : nothing;
 }

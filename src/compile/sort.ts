@@ -2,7 +2,7 @@
 import type { Collection, Field } from '../mirror/model.js';
 import { alias, type Fragment, parameter, sql } from '../sql/fragment.js';
 import { type Statement, statement } from '../sql/statement.js';
-import { columnName, tableName, typeName } from './from-clause.js';
+import { columnName, tableName, typeName } from './identifiers.js';
 
 export function compileSort(collection: Collection, field: Field): Statement {
   const key = collection.primaryKey;

@@ -4,8 +4,9 @@ import type { Unlink, WriteNode, WritePlan } from '../plan/write.js';
 import { alias, type Fragment, identifier, integer, join, nothing, sql } from '../sql/fragment.js';
 import type { Recorded } from './activity.js';
 import { columnOf, DOCUMENT, input, present } from './chain.js';
-import { columnName, type Scope, tableName, typeName } from './from-clause.js';
+import type { Scope } from './from-clause.js';
 import { guardedRows } from './guard.js';
+import { columnName, tableName, typeName } from './identifiers.js';
 
 /** One statement per table and action: a row that leaves two relations is changed once, one that is deleted not at all. */
 export function compileReleases(plan: WritePlan, action: Unlink['action'], scope: Scope): Fragment[] {

@@ -4,15 +4,17 @@
  * the parents' input, so correct parentage needs no order among the statements; each still waits for those it refers to,
  * because triggers look at the tables. What must not happen raises inside the statement, so all of it is undone.
  */
+
 import type { Collection, Field } from '../mirror/model.js';
 import type { WriteColumn, WriteNode, WritePlan } from '../plan/write.js';
 import { alias, type Fragment, identifier, integer, join, nothing, sql } from '../sql/fragment.js';
 import { type Statement, statement } from '../sql/statement.js';
 import { type ActivityLog, type Recorded, record, snapshot } from './activity.js';
 import { DOCUMENT, input, KEYS_SETTING, present, written } from './chain.js';
-import { compileCaller } from './condition.js';
-import { columnName, FromClause, Scope, tableName, typeName } from './from-clause.js';
+import { compileCaller, compileCondition } from './condition.js';
+import { FromClause, Scope } from './from-clause.js';
 import { compileGuard, compileValidations } from './guard.js';
+import { columnName, tableName, typeName } from './identifiers.js';
 import { advance, initialValue, receipt, takesKeys } from './keys.js';
 import { keyText } from './reference.js';
 import { isShape, shapeOf } from './shape.js';
@@ -44,7 +46,7 @@ class Chain {
   readonly #journal: ActivityLog;
   readonly #counted: boolean;
   readonly #parts: Fragment[] = [];
-  readonly #scope = new Scope();
+  readonly #scope = new Scope(compileCondition);
 
   constructor(plan: WritePlan, { receipts, journal, counted = false }: WriteOptions) {
     this.#plan = plan;

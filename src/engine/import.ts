@@ -6,7 +6,7 @@ import { fromWrite, ServiceError, serviceUnavailable, staleness } from '../error
 import { readCells } from '../plan/file-cell.js';
 import { Conflict } from '../postgres/conflicts.js';
 import type { ImportFormat } from '../request/import.js';
-import type { Input } from '../request/query.js';
+import type { Input } from '../request/parse-context.js';
 import { catchUp } from './sequences.js';
 import type { WriteSession } from './write-context.js';
 import type { Writes } from './writes.js';

@@ -8,7 +8,7 @@ import { isObject } from '../digits.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
 import { CONCEALED, Secret } from '../plan/column-value.js';
 import { Guard } from '../plan/guard.js';
-import type { Payload, WritePlanContext } from '../plan/payload.js';
+import type { Payload, WritePlanContext } from '../plan/payload-row.js';
 import type { PlannedWrite, WriteNode } from '../plan/write.js';
 
 /** Answers the rows of a statement of our own. */

@@ -5,7 +5,7 @@ import type { Access } from '../plan/access.js';
 import type { Author } from '../plan/write.js';
 import type { Session } from '../postgres/sessions.js';
 import type { Parsed } from '../request/ast.js';
-import type { Input } from '../request/query.js';
+import type { Input } from '../request/parse-context.js';
 import type { Key } from '../request/write.js';
 
 /** Who writes, and from where. */

@@ -4,7 +4,7 @@ import type { Collection, Field, Model } from '../mirror/model.js';
 import type { PlannedWrite } from '../plan/write.js';
 import { asConflict } from '../postgres/conflicts.js';
 import type { Session } from '../postgres/sessions.js';
-import type { Input } from '../request/query.js';
+import type { Input } from '../request/parse-context.js';
 import { type Key, readKey } from '../request/write.js';
 
 /** Names that errors of the database leave out, where there is just one they can mean. */

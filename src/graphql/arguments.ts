@@ -3,7 +3,8 @@
 import type { GraphQLField } from 'graphql';
 import { type GraphQLInputType, getNamedType, isInputObjectType, isListType, isNonNullType } from 'graphql';
 import type { Query } from '../request/ast.js';
-import { type Input, type ParseContext, parseQuery } from '../request/query.js';
+import type { Input, ParseContext } from '../request/parse-context.js';
+import { parseQuery } from '../request/query.js';
 import type { ValueList } from '../request/values.js';
 import { filterMeaningOf } from './field-binding.js';
 

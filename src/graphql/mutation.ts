@@ -12,7 +12,7 @@ import {
 } from 'graphql';
 import { invalidPayload, invalidQuery } from '../errors.js';
 import { NO_QUERY, type ReadRequest, type Target } from '../request/ast.js';
-import type { Input, ParseLimits } from '../request/query.js';
+import type { Input, ParseLimits } from '../request/parse-context.js';
 import { ValueList } from '../request/values.js';
 import { type Arguments, type DocumentContext, readQuery } from './arguments.js';
 import { readCall } from './calls.js';

@@ -6,7 +6,7 @@ import { type GraphQLSchema, getVariableValues, type OperationDefinitionNode } f
 import { LRUCache } from 'lru-cache';
 import { writeJson } from '../digits.js';
 import { ParseCache } from '../request/parse-cache.js';
-import type { ParseLimits } from '../request/query.js';
+import type { ParseLimits } from '../request/parse-context.js';
 import { asksForSchema, chooseOperation, type Document, readDocument } from './document.js';
 import { DocumentFailure } from './failure.js';
 import type { DocumentLimits } from './limits.js';

@@ -1,7 +1,7 @@
 /** An operation, with the values of its variables, as plain data: what is to be read, or what is to be written, in order. */
 
 import type { ParsedOperation, ReadRequest } from '../request/ast.js';
-import type { Input } from '../request/query.js';
+import type { Input } from '../request/parse-context.js';
 import type { Values } from '../sql/parameter.js';
 import type { Call } from './calls.js';
 import type { FieldPlace } from './failure.js';

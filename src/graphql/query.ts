@@ -12,7 +12,7 @@ import {
 } from 'graphql';
 import { forbidden } from '../errors.js';
 import { NO_QUERY, type OperationPart, type Query, type ReadRequest, type Target } from '../request/ast.js';
-import type { ParseLimits } from '../request/query.js';
+import type { ParseLimits } from '../request/parse-context.js';
 import { ValueList } from '../request/values.js';
 import { fits } from '../sql/codec.js';
 import { type DocumentContext, readQuery } from './arguments.js';

@@ -19,7 +19,7 @@ import {
 import { tooManyRelations } from '../errors.js';
 import type { Aggregate, GroupSelection, ShapedSelection } from '../request/ast.js';
 import { parseExpression, parseJsonPath } from '../request/expression.js';
-import type { ParseContext } from '../request/query.js';
+import type { ParseContext } from '../request/parse-context.js';
 import { type Arguments, readQuery } from './arguments.js';
 import { at, type FieldPlace, placeOf } from './failure.js';
 import { collectionOfType, meaningOf } from './field-binding.js';

@@ -4,7 +4,7 @@
  */
 import { parseJson } from '../digits.js';
 import type { Collection, Field } from '../mirror/model.js';
-import type { Payload } from './payload.js';
+import type { Payload } from './payload-row.js';
 
 export function readCells(collection: Collection, row: Payload): Payload {
   return Object.fromEntries(

@@ -5,8 +5,7 @@ import type { Key } from '../request/write.js';
 import { checkValue } from './column-value.js';
 import type { Guard } from './guard.js';
 import { fieldOf } from './names.js';
-import type { Payload } from './payload.js';
-import type { ColumnValue, Row } from './rows.js';
+import type { ColumnValue, Payload, Row } from './payload-row.js';
 
 export function refersToKey({ referenced }: ManyToOne | OneToMany, { collection }: Row): boolean {
   return referenced === collection.primaryKey.name;

@@ -15,26 +15,14 @@ import {
 } from '../mirror/model.js';
 import type { Key } from '../request/write.js';
 import { forEachInSlices, oneByOne } from '../time-slices.js';
-import type { Access } from './access.js';
 import { CONCEALED, checkValue } from './column-value.js';
 import { Guard } from './guard.js';
 import { checkKey, checkReference, givenKey, shownKey } from './key.js';
 import { heldCell, keyCell, linkTo } from './links.js';
 import { fieldOf } from './names.js';
-import { type ColumnValue, type Row, Rows, type WriteVariables } from './rows.js';
-import type { Author, PlannedWrite, Verb } from './write.js';
-
-export type Payload = Readonly<Record<string, unknown>>;
-
-export interface WritePlanContext {
-  readonly model: Model;
-  /** Rows one request may write, nested ones included; null for no limit. */
-  readonly maxRows: number | null;
-  readonly stamp: WriteVariables;
-  readonly author: Author;
-  /** Null for who may write everything. */
-  readonly access: Access | null;
-}
+import type { ColumnValue, Payload, Row, WritePlanContext } from './payload-row.js';
+import { Rows } from './rows.js';
+import type { PlannedWrite, Verb } from './write.js';
 
 export function planCreate(
   collection: Collection,

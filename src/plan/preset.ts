@@ -5,7 +5,7 @@ import { parseVariable } from '../request/variables.js';
 import { resolveVariable } from '../sql/parameter.js';
 import { checkValue } from './column-value.js';
 import { planCaller } from './filter.js';
-import type { ColumnValue, WriteVariables } from './rows.js';
+import type { ColumnValue, WriteVariables } from './payload-row.js';
 
 export type PresetCell = Extract<ColumnValue, { kind: 'value' | 'caller' }>;
 

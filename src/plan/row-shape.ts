@@ -4,7 +4,7 @@ import type { Collection, Field } from '../mirror/model.js';
 import { forEachInSlices, TimeSlice } from '../time-slices.js';
 import type { Marks } from './guard.js';
 import { fieldOf } from './names.js';
-import type { CallerValue, ColumnValue, List, Row } from './rows.js';
+import type { CallerValue, ColumnValue, List, Row } from './payload-row.js';
 import type { RowGuard, Validation, WriteColumn, WriteNode, WritePlan } from './write.js';
 
 export function isSame(one: ColumnValue | undefined, other: ColumnValue | undefined): boolean {

@@ -6,59 +6,16 @@ import type { Key } from '../request/write.js';
 import { forEachInSlices } from '../time-slices.js';
 import type { Guard } from './guard.js';
 import { fieldOf } from './names.js';
-import type { WritePlanContext } from './payload.js';
+import type { ColumnValue, List, Row, WritePlanContext, WriteVariables } from './payload-row.js';
 import { presetCell } from './preset.js';
 import { fieldsOf, isSame, type Judgement, shapeList, shapeOfWrite } from './row-shape.js';
 import { planFieldValidations, planValidations } from './validate.js';
-import type { Author, PlannedWrite, Unlink, Verb, WriteColumn, WriteInput, WritePlan } from './write.js';
-
-export interface Row {
-  readonly collection: Collection;
-  readonly verb: Verb;
-  readonly number: number;
-  readonly key: Key | null;
-  readonly cells: Map<string, ColumnValue>;
-  /** What it gets besides where it turns out to be new, and where it exists: for rows of which that is not known. */
-  readonly only: Readonly<Record<'insert' | 'update', Map<string, ColumnValue>>>;
-  /** Fields that the caller has something to say about. */
-  readonly given: Set<string>;
-  readonly path: string;
-}
-
-/** A value, or the key of a row that the same statement makes. */
-export type ColumnValue =
-  | { readonly kind: 'value'; readonly value: unknown }
-  | { readonly kind: 'caller'; readonly plan: CallerValue }
-  | { readonly kind: 'reference'; readonly row: Row }
-  /** What the related row with this key has under the column that is referred to. */
-  | { readonly kind: 'held'; readonly key: Key; readonly of: Held }
-  /** So many places behind the last row of the same parent. */
-  | { readonly kind: 'end'; readonly position: number; readonly parent: Field };
-
-export type Held = NonNullable<WriteColumn['held']>;
-
-export type CallerValue = NonNullable<WriteColumn['caller']>;
+import type { Author, PlannedWrite, Unlink, Verb, WriteInput, WritePlan } from './write.js';
 
 /** Of rows that are known to be new, or to exist: shared, because most rows of a large payload are such. */
 const NOTHING_MORE: Row['only'] = { insert: new Map(), update: new Map() };
 
-/** What the service itself writes: who, and when. */
-export interface WriteVariables {
-  readonly now: string;
-  readonly user: string | null;
-  readonly role: string | null;
-  readonly roles: readonly string[];
-  readonly policies: readonly string[];
-}
-
 type Stamped = 'now' | 'user' | 'role';
-
-export interface List {
-  readonly collection: Collection;
-  readonly verb: Verb;
-  readonly rows: Row[];
-  readonly byKey: Map<string, Row>;
-}
 
 interface Releases {
   readonly release: Unlink;

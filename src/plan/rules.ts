@@ -3,7 +3,7 @@ import { isObject } from '../digits.js';
 import type { Collection, Model } from '../mirror/model.js';
 import type { Filter, JsonFilter, Operator } from '../request/ast.js';
 import { parseFilter } from '../request/filter.js';
-import type { ParseContext } from '../request/query.js';
+import type { ParseContext } from '../request/parse-context.js';
 import { CONSTANTS } from '../request/values.js';
 import { bind, type Caller } from '../sql/parameter.js';
 import { type Budget, planFilter } from './filter.js';

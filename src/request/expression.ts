@@ -2,7 +2,7 @@
 import { LRUCache } from 'lru-cache';
 import { invalidQuery, tooManyRelations } from '../errors.js';
 import { type Call, DATE_FUNCTIONS, type Expression, type Selection } from './ast.js';
-import type { ParseContext } from './query.js';
+import type { ParseContext } from './parse-context.js';
 
 /** `a,b.c` and lists of such texts become a flat list; commas inside parentheses do not separate. */
 export function parseList(input: unknown, parameter: string): string[] {

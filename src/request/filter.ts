@@ -19,7 +19,7 @@ import {
   TEXT_OPERATORS,
 } from './ast.js';
 import { parseExpression, parseJsonPath } from './expression.js';
-import { checkObject, type Input, type ParseContext, readIndexedList, readObject } from './query.js';
+import { checkObject, type Input, type ParseContext, readIndexedList, readObject } from './parse-context.js';
 import { parseVariable } from './variables.js';
 
 export function parseFilter(input: Input, context: ParseContext): Filter {

@@ -4,7 +4,7 @@ import { CsvError, parse as parseCsv } from 'csv-parse';
 import { isObject, parseJson } from '../digits.js';
 import { invalidPayload, unsupportedMediaType } from '../errors.js';
 import { TimeSlice } from '../time-slices.js';
-import type { Input } from './query.js';
+import type { Input } from './parse-context.js';
 
 export type ImportFormat = 'json' | 'ndjson' | 'csv';
 

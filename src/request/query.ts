@@ -1,5 +1,5 @@
 /** The parameters of a query, as REST brackets or JSON give them, become the AST. `deep` holds the same with underscores. */
-import { Digits, isObject, parseJson } from '../digits.js';
+import { Digits, isObject } from '../digits.js';
 import { invalidQuery, tooManyRelations } from '../errors.js';
 import {
   AGGREGATES,
@@ -15,33 +15,7 @@ import {
 } from './ast.js';
 import { parseExpression, parseFields, parseList } from './expression.js';
 import { parseFilter, parseHaving } from './filter.js';
-import type { ValueSink } from './values.js';
-
-export interface ParseLimits {
-  /** Fields, conditions, sort keys and the like of one request. */
-  readonly nodes: number;
-  readonly relationalDepth: number;
-  readonly jsonDepth: number;
-  readonly bracketDepth: number;
-  readonly arrayLength: number;
-  /** Highest `limit`; null when there is none. */
-  readonly pageSize: number | null;
-  /** Lists above this many items are streamed. */
-  readonly wholeRows: number;
-}
-
-export interface ParseContext {
-  readonly values: ValueSink;
-  readonly limits: ParseLimits;
-  /** Whether the values of filters come as JSON, where URLs have nothing but texts. */
-  readonly typed?: boolean;
-  /** Whether the filter speaks of a payload: some operators make sense only there. */
-  readonly payload?: boolean;
-  /** Relations that lead to the level at hand: what its own paths follow adds to them. */
-  readonly depth?: number;
-}
-
-export type Input = Readonly<Record<string, unknown>>;
+import { type Input, type ParseContext, readObject } from './parse-context.js';
 
 export function parseQuery(input: Input, context: ParseContext): Query {
   return parseLevel(input, '', context, context.depth ?? 0);
@@ -86,35 +60,6 @@ function parseLevel(input: Input, prefix: '' | '_', given: ParseContext, depth: 
     meta: prefix === '' ? parseMeta(get('meta')) : [],
     backlink: !['false', '0', false].includes(get('backlink') as string),
   };
-}
-
-/** Index keys are what the parser of query strings makes of a list beyond QUERYSTRING_ARRAY_LIMIT. */
-export function readIndexedList(input: unknown): readonly unknown[] | null {
-  if (Array.isArray(input)) return input;
-  if (input === null || typeof input !== 'object') return null;
-  const keys = Object.keys(input);
-  return keys.length > 0 && keys.every((key) => /^\d+$/.test(key)) ? Object.values(input) : null;
-}
-
-/** A JSON text or an object; nothing at all is an object without keys. */
-export function readObject(input: unknown, parameter: string): Input {
-  let object = input;
-  if (typeof input === 'string') {
-    if (input.trim() === '') return {};
-    try {
-      object = parseJson(input);
-    } catch {
-      throw invalidQuery(`Invalid JSON for ${parameter} object`);
-    }
-  }
-  if (object === undefined || object === null) return {};
-  return checkObject(object, parameter);
-}
-
-/** Where an object is a condition, null is none: it must not be read as one that always holds. */
-export function checkObject(input: unknown, parameter: string): Input {
-  if (!isObject(input)) throw invalidQuery(`"${parameter}" has to be an object`);
-  return input;
 }
 
 const DEEP_PARAMETERS: ReadonlySet<string> = new Set(

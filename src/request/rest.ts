@@ -5,7 +5,8 @@ import { isObject } from '../digits.js';
 import { invalidPayload, invalidQuery } from '../errors.js';
 import { EXPORT_FORMATS, type ExportFormat, type Parsed, type ReadRequest, type Target } from './ast.js';
 import { textOf } from './expression.js';
-import { type Input, type ParseContext, type ParseLimits, parseQuery, readObject } from './query.js';
+import { type Input, type ParseContext, type ParseLimits, readObject } from './parse-context.js';
+import { parseQuery } from './query.js';
 import { ValueList } from './values.js';
 import { type Key, readKeys } from './write.js';
 

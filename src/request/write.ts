@@ -1,7 +1,7 @@
 /** Bodies of POST, PATCH and DELETE: which items are meant, and what is to be written to them. */
 import { Digits, isObject, wholeDigits } from '../digits.js';
 import { invalidPayload } from '../errors.js';
-import type { Input } from './query.js';
+import type { Input } from './parse-context.js';
 
 export type Key = string | number;
 

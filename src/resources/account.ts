@@ -12,7 +12,7 @@ import type { Exchange } from '../http/exchange.js';
 import type { LoginLimit } from '../http/limiter.js';
 import { jsonText, noContent, type Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
-import type { Input } from '../request/query.js';
+import type { Input } from '../request/parse-context.js';
 import { asEmail, linkTo, readBody, readText } from './credentials.js';
 
 export interface AccountServices {

@@ -3,7 +3,7 @@
 import type { Client } from '../accounts/logins.js';
 import { invalidPayload } from '../errors.js';
 import type { Exchange } from '../http/exchange.js';
-import type { Input } from '../request/query.js';
+import type { Input } from '../request/parse-context.js';
 import { readItem } from '../request/write.js';
 
 export function readBody(body: unknown): Input {

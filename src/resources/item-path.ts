@@ -1,7 +1,7 @@
 import type { Identities } from '../access/identity.js';
 import type { Reads } from '../engine/reads.js';
 import type { Writes } from '../engine/writes.js';
-import type { ParseLimits } from '../request/query.js';
+import type { ParseLimits } from '../request/parse-context.js';
 
 export interface ItemsServices {
   readonly identities: Identities;

@@ -11,7 +11,7 @@ import type { Exchange } from '../http/exchange.js';
 import { DEFERRED, JSON_TYPE, jsonText, type Outcome, type Produce, type Reply } from '../http/reply.js';
 import type { ExportFormat, Parsed, ParsedOperation } from '../request/ast.js';
 import type { ParseCache } from '../request/parse-cache.js';
-import type { ParseLimits } from '../request/query.js';
+import type { ParseLimits } from '../request/parse-context.js';
 import { parseExport, parseRead, parseSearch } from '../request/rest.js';
 import { COMMA, FORMATS, type Format, joinCells } from './formats.js';
 import type { ItemPath, ItemsServices } from './item-path.js';

@@ -7,7 +7,7 @@ import type { WriteContext, Writer } from '../engine/write-context.js';
 import { invalidPayload, invalidQuery, routeNotFound } from '../errors.js';
 import type { Exchange } from '../http/exchange.js';
 import { JSON_TYPE, noContent, type Reply } from '../http/reply.js';
-import type { ParseLimits } from '../request/query.js';
+import type { ParseLimits } from '../request/parse-context.js';
 import { parseReadBack } from '../request/rest.js';
 import { parseCreate, parseDelete, parseUpdate, readItem } from '../request/write.js';
 import type { ItemPath, ItemsServices } from './item-path.js';

@@ -17,7 +17,7 @@ import type { Limit } from '../http/limiter.js';
 import { noContent, type Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
 import type { Observer } from '../observe.js';
-import type { Input } from '../request/query.js';
+import type { Input } from '../request/parse-context.js';
 import { linkTo, readBody, readEmail, readText } from './credentials.js';
 import { writerOf } from './item-writes.js';
 

@@ -1,6 +1,6 @@
 /** What leads from one snapshot to another, as clients pass it on: per collection, field and relation a list of changes. */
 import { invalidPayload } from '../errors.js';
-import type { Input } from '../request/query.js';
+import type { Input } from '../request/parse-context.js';
 import { readItem } from '../request/write.js';
 import {
   type CollectionEntry,

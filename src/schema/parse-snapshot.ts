@@ -6,7 +6,7 @@
 import { LineCounter, parseDocument } from 'yaml';
 import { invalidPayload, invalidQuery } from '../errors.js';
 import { FIELD_TYPES, type FieldType, FOREIGN_KEY_ACTIONS, type ForeignKeyAction } from '../mirror/model.js';
-import type { Input } from '../request/query.js';
+import type { Input } from '../request/parse-context.js';
 import { readItem } from '../request/write.js';
 import { readTypeName } from '../sql/type-name.js';
 import { COLLECTION_META, FIELD_META, type Meta, type Properties, RELATION_META, readMeta } from './parse-meta.js';

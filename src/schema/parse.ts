@@ -4,7 +4,7 @@
  */
 import { invalidPayload } from '../errors.js';
 import { FIELD_TYPES, type FieldType, FOREIGN_KEY_ACTIONS, type ForeignKeyAction } from '../mirror/model.js';
-import type { Input } from '../request/query.js';
+import type { Input } from '../request/parse-context.js';
 import { readItem } from '../request/write.js';
 import { COLLECTION_META, FIELD_META, type Meta, RELATION_META, readMeta } from './parse-meta.js';
 

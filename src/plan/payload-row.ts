@@ -1,0 +1,60 @@
+/** A row of a payload while the write is planned. */
+import type { Collection, Field, Model } from '../mirror/model.js';
+import type { Key } from '../request/write.js';
+import type { Access } from './access.js';
+import type { Author, Verb, WriteColumn } from './write.js';
+
+export interface Row {
+  readonly collection: Collection;
+  readonly verb: Verb;
+  readonly number: number;
+  readonly key: Key | null;
+  readonly cells: Map<string, ColumnValue>;
+  /** What it gets besides where it turns out to be new, and where it exists: for rows of which that is not known. */
+  readonly only: Readonly<Record<'insert' | 'update', Map<string, ColumnValue>>>;
+  /** Fields that the caller has something to say about. */
+  readonly given: Set<string>;
+  readonly path: string;
+}
+
+/** A value, or the key of a row that the same statement makes. */
+export type ColumnValue =
+  | { readonly kind: 'value'; readonly value: unknown }
+  | { readonly kind: 'caller'; readonly plan: CallerValue }
+  | { readonly kind: 'reference'; readonly row: Row }
+  /** What the related row with this key has under the column that is referred to. */
+  | { readonly kind: 'held'; readonly key: Key; readonly of: Held }
+  /** So many places behind the last row of the same parent. */
+  | { readonly kind: 'end'; readonly position: number; readonly parent: Field };
+
+export type Held = NonNullable<WriteColumn['held']>;
+
+export type CallerValue = NonNullable<WriteColumn['caller']>;
+
+/** What the service itself writes: who, and when. */
+export interface WriteVariables {
+  readonly now: string;
+  readonly user: string | null;
+  readonly role: string | null;
+  readonly roles: readonly string[];
+  readonly policies: readonly string[];
+}
+
+export interface List {
+  readonly collection: Collection;
+  readonly verb: Verb;
+  readonly rows: Row[];
+  readonly byKey: Map<string, Row>;
+}
+
+export type Payload = Readonly<Record<string, unknown>>;
+
+export interface WritePlanContext {
+  readonly model: Model;
+  /** Rows one request may write, nested ones included; null for no limit. */
+  readonly maxRows: number | null;
+  readonly stamp: WriteVariables;
+  readonly author: Author;
+  /** Null for who may write everything. */
+  readonly access: Access | null;
+}
