@@ -38,7 +38,7 @@ export async function prepareData(url: string, report: Report): Promise<string> 
     // What the data leaves to be written must not be written while something is measured.
     await sql`checkpoint`;
     const [row] = await sql`select current_setting('server_version') as version`;
-    return String(row?.version);
+    return String(row?.['version']);
   } finally {
     await sql.end({ timeout: 5 });
   }

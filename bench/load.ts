@@ -242,10 +242,13 @@ function driveConnection(plan: Plan, tally: Tally): Promise<void> {
     let sent = 0;
     let waiting = true;
 
-    const send = () => {
+    const send = (): void => {
       const request = plan.takeRequest();
       waiting = request !== undefined;
-      if (request === undefined) return socket.destroy();
+      if (request === undefined) {
+        socket.destroy();
+        return;
+      }
       sent = performance.now();
       socket.write(request);
     };

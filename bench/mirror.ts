@@ -95,7 +95,7 @@ async function isWhole(url: string, tables: number): Promise<boolean> {
       select count(*) filter (where tablename like 'bench\\_%') as tables,
         count(*) filter (where tablename = 'service_migrations') as migrated
       from pg_tables where schemaname = 'public'`;
-    return Number(row?.tables) === tables && Number(row?.migrated) === 1;
+    return Number(row?.['tables']) === tables && Number(row?.['migrated']) === 1;
   } finally {
     await sql.end({ timeout: 5 });
   }

@@ -25,11 +25,11 @@ export async function makeReader(url: string): Promise<void> {
       for (const number of [1, 2]) {
         const [policy] = await transaction`
           insert into service_policies (name) values (${`Bench reader ${number}`}) returning id`;
-        await transaction`insert into service_access (policy, "user") values (${policy?.id}, ${ID})`;
+        await transaction`insert into service_access (policy, "user") values (${policy?.['id']}, ${ID})`;
         for (const [, collection, rule, fields] of RULES.filter(([owner]) => owner === number)) {
           await transaction`
             insert into service_permissions (policy, collection, action, permissions, fields)
-            values (${policy?.id}, ${collection}, 'read', ${rule && JSON.stringify(rule)}::text::json, ${fields})`;
+            values (${policy?.['id']}, ${collection}, 'read', ${rule && JSON.stringify(rule)}::text::json, ${fields})`;
         }
       }
     });

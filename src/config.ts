@@ -249,9 +249,9 @@ export function readConfig(given: Environment): Config {
     }
   }
   // Elsewhere the system does not share connections out among those who listen.
-  if (config.WORKERS === AUTOMATIC)
-    config.WORKERS =
-      process.platform === 'linux' ? workersFor(availableParallelism(), config.DATABASE_POOL_SIZE as number) : 1;
+  if (config['WORKERS'] === AUTOMATIC)
+    config['WORKERS'] =
+      process.platform === 'linux' ? workersFor(availableParallelism(), config['DATABASE_POOL_SIZE'] as number) : 1;
   return Object.freeze(config) as Config;
 }
 

@@ -36,8 +36,8 @@ type Service = Awaited<ReturnType<typeof startTestService>>;
 const CASES_PER_MODEL = 250;
 const CALLERS = 6;
 const DEFAULT_SEED = '20260202';
-const cases = Number(process.env.PROPERTY_CASES ?? 1_500);
-const given = process.env.PROPERTY_SEED ?? DEFAULT_SEED;
+const cases = Number(process.env['PROPERTY_CASES'] ?? 1_500);
+const given = process.env['PROPERTY_SEED'] ?? DEFAULT_SEED;
 const seed = given === 'random' ? Math.floor(Math.random() * 2_000_000_000) : Number(given);
 const counts = new Map<string, number>();
 t.comment(`PROPERTY_SEED=${seed} PROPERTY_CASES=${cases}`);
@@ -101,7 +101,7 @@ async function testModel(t: Test, modelSeed: number): Promise<void> {
     callers.push({ token, drawn: policies, view: viewOf(model, policies) });
   }
   const service = await startTestService({
-    LOG_LEVEL: process.env.LOG_LEVEL ?? 'silent',
+    LOG_LEVEL: process.env['LOG_LEVEL'] ?? 'silent',
     databaseUrl: databaseUrl(server, name),
     QUERY_LIMIT_DEFAULT: String(model.options.defaultLimit),
     STREAM_ABOVE: String(model.options.streamAbove),

@@ -265,11 +265,11 @@ t.test('presets and validations', async (t) => {
     errors: [{ message: 'A kind has small letters', extensions: { type: 'regex', field: 'kind' } }],
   });
   const [note] = await sql`select id from notes where text = 'good'`;
-  t.match(errorOf(await send(writer, 'PATCH', `/items/notes/${note?.id}`, { kind: 'x' })), {
+  t.match(errorOf(await send(writer, 'PATCH', `/items/notes/${note?.['id']}`, { kind: 'x' })), {
     type: 'submitted',
     field: 'text',
   });
-  const changed = await send(writer, 'PATCH', `/items/notes/${note?.id}?fields=text,place`, { text: 'changed' });
+  const changed = await send(writer, 'PATCH', `/items/notes/${note?.['id']}?fields=text,place`, { text: 'changed' });
   t.strictSame(dataOf(changed), { text: 'changed', place: 'changed' });
   const nested = await send(writer, 'POST', '/items/articles?fields=title,notes.text,notes.owner', {
     title: 'with notes',

@@ -115,7 +115,7 @@ t.test('one kind of token does not pass for another', async (t) => {
   const cookie = cookieOf(await login(service, email, { mode: 'session' }));
   const session = cookie.split('=')[1] ?? '';
   const refresh = (body: object, headers = {}): Promise<Answer> => post(service, '/auth/refresh', body, { headers });
-  for (const token of [access_token, session, String(claimsOf(session).session)]) {
+  for (const token of [access_token, session, String(claimsOf(session)['session'])]) {
     t.match(await refresh({ refresh_token: token }), failure(401, 'INVALID_CREDENTIALS'));
   }
   for (const token of [access_token, refresh_token]) {

@@ -116,7 +116,7 @@ t.test('login answers tokens, or sets them as cookies', async (t) => {
   t.equal(expires, 900_000);
   t.match(refresh_token, /^[\w-]{64}$/);
   t.match(claimsOf(access_token), { id, iss: 'service', admin_access: true, app_access: true, role: String });
-  t.equal(Number(claimsOf(access_token).exp) - Number(claimsOf(access_token).iat), 900);
+  t.equal(Number(claimsOf(access_token)['exp']) - Number(claimsOf(access_token)['iat']), 900);
   t.match(await bearer(access_token), { status: 200 });
   t.match(await get(service, `${READ}&access_token=${access_token}`, { token: null }), { status: 200 });
   t.match(await bearer(refresh_token), failure(401, 'INVALID_CREDENTIALS'), 'a refresh token opens nothing');
@@ -138,7 +138,7 @@ t.test('login answers tokens, or sets them as cookies', async (t) => {
   t.match(await withCookie(cookieOf(session), other), { status: 200 }, 'on every instance with the same secret');
   const [row] =
     await sql`select last_access > now() - interval '1 minute' as recent from service_users where id = ${id}`;
-  t.equal(row?.recent, true);
+  t.equal(row?.['recent'], true);
   const noted = await sql`
     select "user", ip, user_agent, item from service_activity where action = 'login' and "user" = ${id}`;
   t.strictSame(
@@ -235,7 +235,7 @@ t.test('a session is renewed with grace, and replayed after it ends', async (t) 
   const first = cookieOf(await login(service, email, { mode: 'session' }));
   const refresh = (cookie: string, place = service): Promise<Answer> =>
     post(place, '/auth/refresh', { mode: 'session' }, { headers: { cookie } });
-  const sessionOf = (cookie: string): unknown => claimsOf(cookie.split('=')[1] ?? '').session;
+  const sessionOf = (cookie: string): unknown => claimsOf(cookie.split('=')[1] ?? '')['session'];
   const answers = await Promise.all([refresh(first), refresh(first, other), refresh(first)]);
   const cookies = answers.map(cookieOf);
   t.strictSame(
@@ -313,7 +313,7 @@ t.test('a change of token, user, role or policy acts on every instance within 20
   await sql`update service_users set status = 'suspended' where id = ${id}`;
   await settle([401]);
   const [left] = await sql`select count(*)::int as sessions from service_sessions where "user" = ${id}`;
-  t.equal(left?.sessions, 0, 'who is suspended has no session any more');
+  t.equal(left?.['sessions'], 0, 'who is suspended has no session any more');
   await sql`update service_users set status = 'active' where id = ${id}`;
   await settle([401, 200, 401]);
   // A machine that is busy with something else may pause in any one of them.
@@ -360,7 +360,7 @@ t.test('who logs in, or fails to, makes nobody else wait', async (t) => {
   t.strictSame(heard, ['the end'], 'no instance forgets anybody');
   await unlisten();
   const [gone] = await sql`select count(*)::int as sessions from service_sessions where token = 'long gone'`;
-  t.equal(gone?.sessions, 0, 'and what has ended long ago is cleared away');
+  t.equal(gone?.['sessions'], 0, 'and what has ended long ago is cleared away');
 });
 
 t.test('repeated failures lock an account, but never the last administrator out for good', async (t) => {
@@ -373,7 +373,7 @@ t.test('repeated failures lock an account, but never the last administrator out 
   for (let attempt = 0; attempt < 3; attempt++) await fail(email);
   t.match(await login(service, email), failure(401, 'INVALID_CREDENTIALS'));
   const [row] = await sql`select status from service_users where id = ${id}`;
-  t.equal(row?.status, 'suspended');
+  t.equal(row?.['status'], 'suspended');
   await sql`update service_users set status = 'active' where id = ${id}`;
   await fail(email);
   t.match(await login(service, email), { status: 200 }, 'who is let in again begins anew');
@@ -382,7 +382,7 @@ t.test('repeated failures lock an account, but never the last administrator out 
   await Promise.all(Array.from({ length: 5 }, () => fail(email)));
   t.match(await login(service, email), failure(401, 'INVALID_CREDENTIALS'), 'has to wait');
   const [last] = await sql`select status from service_users where id = ${id}`;
-  t.equal(last?.status, 'active');
+  t.equal(last?.['status'], 'active');
   await sql`update service_logins set failed_at = now() - interval '2 minutes' where "user" = ${id}`;
   t.match(await login(service, email), { status: 200 });
   await sql`update service_users set status = 'active' where status = 'archived'`;
@@ -416,7 +416,7 @@ t.test('a second factor', async (t) => {
   t.match(await login(service, email, { otp: codeOf(secret, 1) }), { status: 200 }, 'a clock may be half a minute off');
   t.match(await login(service, email, { otp: codeOf(secret, 4) }), failure(401, 'INVALID_OTP'));
   const [counted] = await sql`select failures from service_logins where "user" = ${id}`;
-  t.equal(counted?.failures, 1, 'a wrong code is an attempt');
+  t.equal(counted?.['failures'], 1, 'a wrong code is an attempt');
 
   t.match(await tfa('disable', { otp: '000000' }), failure(400, 'INVALID_PAYLOAD'));
   t.match(await tfa('disable', { otp }), failure(400, 'INVALID_PAYLOAD'), 'a used one');
@@ -435,7 +435,7 @@ t.test('a second factor', async (t) => {
 
   await sql`update service_policies set enforce_tfa = true where name = 'Administrator'`;
   const due = granted(await login(service, email));
-  t.equal(claimsOf(due.access_token).enforce_tfa, true, 'the client learns that a second factor is due');
+  t.equal(claimsOf(due.access_token)['enforce_tfa'], true, 'the client learns that a second factor is due');
   await sql`update service_policies set enforce_tfa = false where name = 'Administrator'`;
 });
 
@@ -523,7 +523,7 @@ t.test('an invitation makes a user who chooses a password', async (t) => {
   t.match(await accept({ token, password: 'another' }), failure(400, 'INVALID_PAYLOAD'), 'once');
   t.match(await invite(body), { status: 204 }, 'who is there already is left alone');
   const [after] = await sql`select status from service_users where email = ${email}`;
-  t.equal(after?.status, 'active');
+  t.equal(after?.['status'], 'active');
 });
 
 t.test('policies for some addresses count there alone', async (t) => {

@@ -28,7 +28,7 @@ t.test('no number of failures suspends a user by default', async (t) => {
   );
   for (const guess of guesses) t.match(await guess, failure(401, 'INVALID_CREDENTIALS'));
   const [row] = await sql`select status from service_users where id = ${id}`;
-  t.equal(row?.status, 'active');
+  t.equal(row?.['status'], 'active');
   t.match(await login(service, email, {}, from('192.0.2.1')), { status: 200 });
 });
 
@@ -41,7 +41,7 @@ t.test('the former default of an installation goes, a choice stays', async (t) =
     await sql`delete from service_migrations where name = '010_backoff.sql'`;
     await (await startTestService({ databaseUrl })).stop();
     const [row] = await sql`select auth_login_attempts from service_settings`;
-    t.equal(row?.auth_login_attempts, after, `${before}`);
+    t.equal(row?.['auth_login_attempts'], after, `${before}`);
   }
   await sql`update service_settings set auth_login_attempts = null`;
 });

@@ -284,7 +284,7 @@ t.test('what a slow client does not read is not produced', async (t) => {
       const [row] = await observer`
         select wait_event from pg_stat_activity
         where application_name like 'lateral%' and state <> 'idle' and query like '%"vast"%'`;
-      if (row?.wait_event !== 'ClientRead') return false;
+      if (row?.['wait_event'] !== 'ClientRead') return false;
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
     return true;
@@ -354,5 +354,5 @@ async function readersOfVast(): Promise<number> {
   const [row] = await observer`
     select count(*)::int as count from pg_stat_activity
     where application_name like 'lateral%' and state <> 'idle' and query like '%"vast"%'`;
-  return row?.count;
+  return row?.['count'];
 }

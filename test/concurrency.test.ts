@@ -13,7 +13,7 @@ import {
   withSql,
 } from './support.js';
 
-const SECONDS = Number(process.env.WRITERS_SECONDS ?? 8);
+const SECONDS = Number(process.env['WRITERS_SECONDS'] ?? 8);
 const WRITERS = 64;
 const BOARDS = 4;
 t.setTimeout((SECONDS + 60) * 1_000);
@@ -196,7 +196,7 @@ const ACTIONS: Readonly<Record<string, Action>> = {
     step: async (_, __, random) => {
       const id = board(random);
       const rows = await sql`select id from boards_labels where boards_id = ${id} limit 5`;
-      const links = rows.map((row) => row.id as number);
+      const links = rows.map((row) => row['id'] as number);
       return send('PATCH', `/items/boards/${id}?fields=id`, {
         labels: {
           create: [{ labels_id: 1 + Math.floor(random() * 6) }],
@@ -247,27 +247,27 @@ t.test(`${WRITERS} writers for ${SECONDS} s`, async (t) => {
       name,
     );
   const [statistics] = await sql`select deadlocks::int from pg_stat_database where datname = current_database()`;
-  t.comment(`${statistics?.deadlocks} deadlocks, none of which a client saw`);
+  t.comment(`${statistics?.['deadlocks']} deadlocks, none of which a client saw`);
 
   const boards = await sql`select * from boards where id <= ${BOARDS} order by id`;
   const lost: string[] = [];
   for (const [writer, ledger] of ledgers.entries()) {
     for (const row of boards) {
-      const expected = ledger.columns[row.id] ?? 0;
+      const expected = ledger.columns[row['id']] ?? 0;
       if (row[`c${writer}`] !== expected)
-        lost.push(`c${writer} of board ${row.id}: ${row[`c${writer}`]}, not ${expected}`);
+        lost.push(`c${writer} of board ${row['id']}: ${row[`c${writer}`]}, not ${expected}`);
     }
   }
   t.strictSame(lost, [], 'no column lost an update');
   const cards = await sql`select count from cards where id <= ${WRITERS} order by id`;
   t.strictSame(
-    cards.map((row) => row.count),
+    cards.map((row) => row['count']),
     ledgers.map(({ count }) => count),
     'no card lost an update, however often it was moved',
   );
   const owned =
     await sql`select owner, array_agg(id order by id) as ids from cards where owner is not null group by owner`;
-  const found = new Map(owned.map((row) => [row.owner, row.ids]));
+  const found = new Map(owned.map((row) => [row['owner'], row['ids']]));
   t.strictSame(
     ledgers.map((_, writer) => found.get(writer) ?? []),
     ledgers.map(({ made }) => [...made].sort((one, other) => one - other)),
@@ -308,7 +308,7 @@ t.test('keys that clients supply and keys that sequences give do not meet', asyn
   t.ok(supplied > 10);
   t.strictSame([failures.length, failures[0]], [0, undefined], 'who supplies no key never collides');
   const [state] = await sql`select (select last_value from labels_id_seq) >= (select max(id) from labels) as ahead`;
-  t.equal(state?.ahead, true, 'the sequence is ahead of every key');
+  t.equal(state?.['ahead'], true, 'the sequence is ahead of every key');
   const after = await Promise.all(Array.from({ length: 20 }, () => send('POST', '/items/labels', { name: 'after' })));
   t.ok(after.every(({ status }) => status === 200));
 });
@@ -326,7 +326,7 @@ t.test('many make the same item', async (t) => {
   );
   t.strictSame(new Set(nested.map(({ status }) => status)), new Set([200]), 'as a nested item it is made or changed');
   const [row] = await sql`select count(*)::int as count from cards where board = 600`;
-  t.equal(row?.count, 20);
+  t.equal(row?.['count'], 20);
 });
 
 /** Numbers from 0 to 1 that follow from the seed alone (mulberry32). */

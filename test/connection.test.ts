@@ -298,7 +298,7 @@ t.test('a backend that is killed with none, one, two and three statements on the
       if (count > 0)
         await waitFor(async () => {
           const [row] = await sql`select wait_event from pg_stat_activity where pid = ${backend}`;
-          return row?.wait_event === 'PgSleep';
+          return row?.['wait_event'] === 'PgSleep';
         }, 10_000);
       await sql`select pg_terminate_backend(${backend})`;
     });
@@ -481,12 +481,12 @@ async function enableTls(): Promise<void> {
   await promisify(execFile)('openssl', [...words, '-keyout', key, '-out', certificate]);
   await withSql(server.url, async (sql) => {
     const [row] = await sql`select current_setting('data_directory') as directory`;
-    const { uid, gid } = await stat(row?.directory);
+    const { uid, gid } = await stat(row?.['directory']);
     for (const file of [key, certificate]) await chown(file, uid, gid);
     await sql.unsafe(`alter system set ssl_key_file = '${key}'`);
     await sql.unsafe(`alter system set ssl_cert_file = '${certificate}'`);
     await sql.unsafe('alter system set ssl = on');
     await sql`select pg_reload_conf()`;
   });
-  await waitFor(() => withSql(libraryUrl, async (sql) => (await sql`show ssl`)[0]?.ssl === 'on'), 10_000);
+  await waitFor(() => withSql(libraryUrl, async (sql) => (await sql`show ssl`)[0]?.['ssl'] === 'on'), 10_000);
 }

@@ -97,7 +97,7 @@ t.test('a number that is held as its digits is a value, never an object', async 
     const url = `/items/entries?fields=id&sort=id&filter=${encodeURIComponent(filter)}`;
     t.strictSame(await read(t, url), expected, filter);
   }
-  const count = async (): Promise<unknown> => (await sql`select count(*)::int from entries`)[0]?.count;
+  const count = async (): Promise<unknown> => (await sql`select count(*)::int from entries`)[0]?.['count'];
   for (const [method, path, body] of [
     ['POST', '/items/entries', '1.50'],
     ['POST', '/items/entries', '[1.50]'],

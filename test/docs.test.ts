@@ -24,14 +24,14 @@ t.test('the table in docs/configuration.md lists the options as they are', async
     /(<!-- options -->\n)[\s\S]*(<!-- \/options -->)/,
     (_, open, close) => `${open}${table}\n${close}`,
   );
-  if (process.env.UPDATE_GOLDEN) await writeFile(path, current);
+  if (process.env['UPDATE_GOLDEN']) await writeFile(path, current);
   else t.equal(text, current, RENEW);
 });
 
 t.test('the plot in docs/bench.svg shows the figures of bench/report.md', async (t) => {
   const path = packagePath('docs', 'bench.svg');
   const current = drawFigure(await readFile(packagePath('bench', 'report.md'), 'utf8'));
-  if (process.env.UPDATE_GOLDEN) await writeFile(path, current);
+  if (process.env['UPDATE_GOLDEN']) await writeFile(path, current);
   else t.equal(await readFile(path, 'utf8'), current, RENEW);
 });
 

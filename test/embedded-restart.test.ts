@@ -11,7 +11,7 @@ const WITHIN = 60_000;
 
 t.test('a server that was killed is started again', async (t) => {
   const directory = await makeFolder();
-  if (process.env.TEST_TEMPLATE) await cp(process.env.TEST_TEMPLATE, directory, { recursive: true });
+  if (process.env['TEST_TEMPLATE']) await cp(process.env['TEST_TEMPLATE'], directory, { recursive: true });
   const said: Event[] = [];
   const config = readConfig({ DATA_DIR: directory, PORT: '0', ADMIN_TOKEN, DEMO_DATA: 'false', ...ways() });
   const service = await startService(

@@ -10,7 +10,7 @@ import { packagePath } from '../src/files.js';
 import { ADMIN_TOKEN, connectSql, createLibrary, request, startDatabase, ways, withSql } from './support.js';
 
 t.setTimeout(110_000);
-const SEED = Number(process.env.FAULTS_SEED ?? 4);
+const SEED = Number(process.env['FAULTS_SEED'] ?? 4);
 const WRITES = 500;
 const CLIENTS = 12;
 const KILLS = 6;
@@ -158,7 +158,7 @@ t.test(`${WRITES} writes, ${KILLS} kills, ${TERMINATIONS} terminations (FAULTS_S
   const [left] = await sql`
     select count(*)::int as count from pg_stat_activity
     where application_name like 'lateral%' and state like 'idle in transaction%'`;
-  t.equal(left?.count, 0, 'no transaction is left open');
+  t.equal(left?.['count'], 0, 'no transaction is left open');
 });
 
 function marker(number: number): string {
@@ -264,7 +264,7 @@ interface Launched {
 }
 
 async function launch(): Promise<Launched> {
-  const environment = { PATH: process.env.PATH ?? '', ...ways(), PORT: '0', LOG_LEVEL: 'error', ADMIN_TOKEN };
+  const environment = { PATH: process.env['PATH'] ?? '', ...ways(), PORT: '0', LOG_LEVEL: 'error', ADMIN_TOKEN };
   const child = spawn(process.execPath, [packagePath('dist', 'src', 'main.js')], {
     env: { ...environment, DATABASE_URL: databaseUrl },
     stdio: ['ignore', 'pipe', 'inherit'],

@@ -236,7 +236,7 @@ function keysOf(list: Answer, key: string): string[] {
 }
 
 async function listEventTriggers(sql: Sql): Promise<string[]> {
-  return (await sql`select evtname from pg_event_trigger order by 1`).map((row) => String(row.evtname));
+  return (await sql`select evtname from pg_event_trigger order by 1`).map((row) => String(row['evtname']));
 }
 
 /** Every fact about the database that is not about a service_* object, one per line, rows included. */

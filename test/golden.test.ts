@@ -230,7 +230,7 @@ function check(text: string): void {
 
 async function compare(t: Test, name: string, content: string): Promise<void> {
   const file = packagePath('test', 'golden', `${name}.sql`);
-  if (process.env.UPDATE_GOLDEN) await writeFile(file, content);
+  if (process.env['UPDATE_GOLDEN']) await writeFile(file, content);
   t.equal(content, await readFile(file, 'utf8'));
 }
 

@@ -45,7 +45,7 @@ t.test('without introspection there is no page', async (t) => {
 });
 
 const browserPath = [
-  process.env.CHROMIUM,
+  process.env['CHROMIUM'],
   '/usr/bin/chromium',
   '/usr/bin/chromium-browser',
   '/usr/bin/google-chrome',

@@ -19,7 +19,7 @@ import {
   withSql,
 } from './support.js';
 
-const SEED = Number(process.env.PROPERTY_SEED ?? 20_260_101);
+const SEED = Number(process.env['PROPERTY_SEED'] ?? 20_260_101);
 const READS = 300;
 const WRITES = 100;
 const JSON_BODY = { 'content-type': 'application/json' };

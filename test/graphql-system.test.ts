@@ -176,7 +176,7 @@ t.test('logging in, and one’s own account', async (t) => {
   const { json } = await login('');
   const { auth_login: tokens } = (json as { data: { auth_login: Record<string, string> } }).data;
   t.match(tokens, { access_token: String, refresh_token: String, expires: /^\d+$/ });
-  t.match(await ask('{ users_me { email } roles_me { name } }', { token: tokens.access_token ?? null }), {
+  t.match(await ask('{ users_me { email } roles_me { name } }', { token: tokens['access_token'] ?? null }), {
     data: { users_me: { email: 'admin@example.com' }, roles_me: [{ name: 'Administrator' }] },
   });
   const session = await login(', mode: session');

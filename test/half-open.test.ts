@@ -29,7 +29,7 @@ async function launch(url: string): Promise<{ readonly url: string; readonly chi
     ADMIN_TOKEN,
   };
   const child = spawn(process.execPath, [packagePath('dist', 'src', 'main.js')], {
-    env: { PATH: process.env.PATH ?? '', ...options },
+    env: { PATH: process.env['PATH'] ?? '', ...options },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   t.teardown(() => child.kill('SIGKILL'));

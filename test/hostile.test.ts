@@ -19,8 +19,8 @@ import {
   withSql,
 } from './support.js';
 
-const RUNS = Number(process.env.HOSTILE_RUNS ?? 10_000);
-const SEED = Number(process.env.HOSTILE_SEED ?? 20_240_229);
+const RUNS = Number(process.env['HOSTILE_RUNS'] ?? 10_000);
+const SEED = Number(process.env['HOSTILE_SEED'] ?? 20_240_229);
 const TOGETHER = 20;
 const JSON_HEADERS = { 'content-type': 'application/json' };
 /** Milliseconds a request may take. */
@@ -193,7 +193,7 @@ async function contents(): Promise<unknown> {
     for (const { tablename } of tables) {
       const [row] =
         await sql`select md5(coalesce(string_agg(t::text, '|' order by t::text), '')) from ${sql(tablename)} t`;
-      found.push([tablename, row?.md5]);
+      found.push([tablename, row?.['md5']]);
     }
     return found;
   });

@@ -47,12 +47,12 @@ function post(key: string, payload: unknown, options: PostOptions = {}): Promise
 
 async function countTags(name: string): Promise<number> {
   const [row] = await sql`select count(*)::int as count from tags where name = ${name}`;
-  return row?.count;
+  return row?.['count'];
 }
 
 async function countReceipts(): Promise<number> {
   const [row] = await sql`select count(*)::int as count from service_receipts`;
-  return row?.count;
+  return row?.['count'];
 }
 
 t.test('the same request twice: one row, one answer', async (t) => {
@@ -186,7 +186,7 @@ t.test('the same key for another request is refused', async (t) => {
   t.equal(await countTags(name), 1);
   t.equal(await countTags(`${name}!`), 0);
   const [row] = await sql`select count(*)::int as count from authors where name = ${name}`;
-  t.equal(row?.count, 0);
+  t.equal(row?.['count'], 0);
   t.equal((await post('other', { name })).status, 200, 'the key still answers its own request');
 });
 

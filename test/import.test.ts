@@ -86,7 +86,7 @@ function form(parts: readonly Part[], boundary = 'the-boundary'): { type: string
 }
 
 async function names(): Promise<string[]> {
-  return (await sql`select name from goods order by id`).map((row) => row.name);
+  return (await sql`select name from goods order by id`).map((row) => row['name']);
 }
 
 function rowsOf(answer: Answer): unknown[] {
@@ -153,7 +153,7 @@ t.test('pieces of any size: characters and rows torn apart', async (t) => {
     t.match(answer, { status: 200 });
     const found = await sql`select name, extra::text from goods order by id`;
     t.strictSame(
-      [...found].map((row) => [row.name, JSON.parse(row.extra)]),
+      [...found].map((row) => [row['name'], JSON.parse(row['extra'])]),
       [
         ['ü"\\[]{},', { nested: ['[', '{', { a: '}' }] }],
         ['漢字', []],
@@ -183,7 +183,7 @@ t.test('rows with a key that exists are changed, all others made', async (t) => 
   t.match(await send('codes', TYPES.csv, 'code,label\na,first\nb,\n'), { status: 200 });
   t.match(await send('codes', TYPES.csv, 'code,label\na,second\nc,third\n'), { status: 200 });
   t.strictSame(
-    (await sql`select code, label from codes order by code`).map((row) => [row.code, row.label]),
+    (await sql`select code, label from codes order by code`).map((row) => [row['code'], row['label']]),
     [
       ['a', 'second'],
       ['b', null],
@@ -206,7 +206,7 @@ t.test('rows with a key that exists are changed, all others made', async (t) => 
   t.strictSame(
     (
       await sql`select goods.name, makers.name as maker from goods join makers on makers.id = maker order by goods.id`
-    ).map((row) => [row.name, row.maker]),
+    ).map((row) => [row['name'], row['maker']]),
     [
       ['with a new maker', 'third'],
       ['with a maker', 'second'],
@@ -326,7 +326,7 @@ t.test('broken forms are refused, and the service lives on', async (t) => {
     const answer = await send('goods', type, body, strong).catch((error: Error) => error);
     t.match(answer, { status: 400, json: { errors: [{ extensions: { code: 'INVALID_PAYLOAD' } }] } }, what);
     t.strictSame(await names(), [], what);
-    if (strong.child.exitCode !== null) return t.fail(`${what}: the service ended`);
+    if (strong.child.exitCode !== null) return void t.fail(`${what}: the service ended`);
   }
   for (const position of [30, 60, 130, whole.body.length - 25]) {
     await leave(strong, 'goods', whole.type, whole.body.slice(0, position), whole.body.length);
@@ -481,7 +481,7 @@ t.test('lateral import', async (t) => {
 t.test('POST /utils/sort', async (t) => {
   const order = async (): Promise<string> =>
     (await sql`select name || coalesce(sort::text, '-') as place from ranks order by sort, id`)
-      .map((row) => row.place)
+      .map((row) => row['place'])
       .join(' ');
   const sort = (item: unknown, to: unknown, collection = 'ranks'): Promise<Answer> =>
     request(service, 'POST', `/utils/sort/${collection}`, json({ item, to }));
@@ -536,7 +536,7 @@ t.test('POST /utils/sort', async (t) => {
   const moves = Array.from({ length: 40 }, (_, n) => sort((n % 5) + 1, ((n * 3) % 5) + 1));
   t.strictSame(new Set((await Promise.all(moves)).map(({ status }) => status)), new Set([200]));
   const [numbers] = await sql`select array_agg(sort order by sort) as list from ranks`;
-  t.strictSame(numbers?.list, [1, 2, 3, 4, 5], 'moves at the same time leave an order');
+  t.strictSame(numbers?.['list'], [1, 2, 3, 4, 5], 'moves at the same time leave an order');
 });
 
 function json(value: unknown): { headers: Record<string, string>; body: string } {
@@ -615,7 +615,7 @@ async function openTransactions(): Promise<number> {
   const [row] = await sql`
     select count(*)::int as count from pg_stat_activity
     where application_name like 'lateral%' and xact_start is not null and state <> 'active'`;
-  return row?.count;
+  return row?.['count'];
 }
 
 interface Launched {
@@ -626,7 +626,7 @@ interface Launched {
 async function launch(options: Readonly<Record<string, string>> = {}): Promise<Launched> {
   const child = spawn(process.execPath, [packagePath('dist', 'src', 'main.js')], {
     env: {
-      PATH: process.env.PATH ?? '',
+      PATH: process.env['PATH'] ?? '',
       ...ways(),
       PORT: '0',
       LOG_LEVEL: 'fatal',
@@ -663,7 +663,7 @@ interface Finished {
 
 async function run(words: readonly string[]): Promise<Finished> {
   const child = spawn(process.execPath, [packagePath('dist', 'src', 'main.js'), 'import', ...words], {
-    env: { PATH: process.env.PATH ?? '', DATABASE_URL: databaseUrl },
+    env: { PATH: process.env['PATH'] ?? '', DATABASE_URL: databaseUrl },
     stdio: ['ignore', 'pipe', 'pipe'],
     timeout: START_WITHIN,
   });

@@ -261,7 +261,7 @@ t.test('GraphQL: keys are texts', async (t) => {
       document,
       __typename: 'kinds',
     })),
-    kinds_by_id: { id: '1', whole: expected.kinds[0]?.whole },
+    kinds_by_id: { id: '1', whole: expected.kinds[0]?.['whole'] },
     empty: [],
   });
 });

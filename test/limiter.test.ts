@@ -48,8 +48,8 @@ t.test('each address has its own count, which begins anew', async (t) => {
   t.match(refused, failure(429, 'REQUESTS_EXCEEDED'));
   const [error] = (refused.json as { errors: [{ message: string; extensions: Record<string, unknown> }] }).errors;
   t.match(error.message, /^Too many requests, retry after \d+ms\.$/);
-  t.equal(error.extensions.limit, 4);
-  t.match(error.extensions.reset, /^\d{4}-\d\d-\d\dT[\d:.]+Z$/);
+  t.equal(error.extensions['limit'], 4);
+  t.match(error.extensions['reset'], /^\d{4}-\d\d-\d\dT[\d:.]+Z$/);
   t.ok(['1', '2'].includes(refused.headers['retry-after'] ?? ''), `Retry-After: ${refused.headers['retry-after']}`);
   t.match(await get(service, '/server/ping', from('192.0.2.2')), { status: 200 }, 'another address is another matter');
   t.match(await get(service, '/server/ping', from('192.0.2.1')), { status: 429 });

@@ -54,7 +54,7 @@ const here = await startTestService({ databaseUrl });
 async function setStatus(status: string): Promise<void> {
   const body = JSON.stringify({ status });
   const headers = { 'content-type': 'application/json' };
-  t.equal((await request(here, 'PATCH', `/users/${user?.id}`, { body, headers })).status, 200);
+  t.equal((await request(here, 'PATCH', `/users/${user?.['id']}`, { body, headers })).status, 200);
 }
 
 async function statusFor(service: Service): Promise<number> {

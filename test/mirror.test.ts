@@ -300,7 +300,7 @@ t.test('keys that fill themselves', async (t) => {
   for (const name of ['key_serial', 'key_bigserial', 'key_identity_always', 'Mixed Case']) {
     const sequence = collectionOf(model, name).primaryKey.column?.sequence ?? '';
     const [row] = await sql`select ${sequence}::text::regclass::oid > 0 as found`;
-    t.equal(row?.found, true, `${sequence} names a sequence`);
+    t.equal(row?.['found'], true, `${sequence} names a sequence`);
   }
 });
 
@@ -564,7 +564,7 @@ t.test('the model is frozen through and through', async (t) => {
 t.test('metadata and access changes are announced', async (t) => {
   const heard = await listen();
   t.teardown(heard.stop);
-  const version = async () => Number((await sql`select version from service_schema`)[0]?.version);
+  const version = async () => Number((await sql`select version from service_schema`)[0]?.['version']);
   const before = await version();
   await sql`update service_collections set note = 'changed' where collection = 'key_text'`;
   await sql`insert into service_fields (collection, field) values ('key_text', 'code')`;
@@ -639,7 +639,7 @@ t.test('needs no superuser', async (t) => {
   await sql`create schema plain authorization plain_owner`;
   await createTables('plain', 'plain_owner');
   const [row] = await sql`select count(*)::integer as triggers from pg_event_trigger where evtname ~ 'plain'`;
-  t.equal(row?.triggers, 0);
+  t.equal(row?.['triggers'], 0);
   const model = buildModel(await loadDocument('plain'), 1, schemas('plain'));
   t.ok(model.collections.has('service_users'));
 });
@@ -665,7 +665,7 @@ async function loadDocument(schema: string): Promise<StructureDocument> {
   return sql.begin(async (transaction) => {
     await transaction`set local search_path = ${transaction(schema)}`;
     const [row] = await transaction.unsafe(introspect, [schema, schema, [...systemTables()]] as never[]);
-    return JSON.parse(row?.document);
+    return JSON.parse(row?.['document']);
   });
 }
 

@@ -95,7 +95,7 @@ function launch(url: string): {
   readonly complaints: () => string;
   readonly ended: Promise<number | null>;
 } {
-  const env = { PATH: process.env.PATH ?? '', ...ways(), DATABASE_URL: url, PORT: '0', ADMIN_TOKEN };
+  const env = { PATH: process.env['PATH'] ?? '', ...ways(), DATABASE_URL: url, PORT: '0', ADMIN_TOKEN };
   const child = spawn(process.execPath, [packagePath('dist', 'src', 'main.js')], { env, stdio: 'pipe' });
   t.teardown(() => child.kill('SIGKILL'));
   let output = '';
@@ -143,7 +143,7 @@ t.test('a write whose fate is unknown says so, and can be repeated by its key', 
     json: { errors: [{ extensions: { code: 'SERVICE_UNAVAILABLE', outcome: 'unknown' } }] },
   };
   const count = async (name: string): Promise<number> =>
-    (await sql`select count(*)::int as count from tags where name = ${name}`)[0]?.count;
+    (await sql`select count(*)::int as count from tags where name = ${name}`)[0]?.['count'];
 
   const name = randomUUID();
   const post = (): Promise<Answer> =>

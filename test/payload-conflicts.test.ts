@@ -206,7 +206,7 @@ for (const [name, method, path, body, collection] of CASES) {
 t.test('the same in GraphQL', async (t) => {
   const query = `mutation { update_article_item(id: 1, data: { comments: [{ id: 1, body: "x" }, { id: 2, n: 1 }] }) { id } }`;
   const { json } = await send(partial.token, 'POST', '/graphql', { query });
-  t.equal((json as Refused).errors[0].extensions.code, 'FAILED_VALIDATION');
+  t.equal((json as Refused).errors[0].extensions['code'], 'FAILED_VALIDATION');
 });
 
 t.test('an import names the row', async (t) => {

@@ -114,7 +114,7 @@ for (const [name, read] of Object.entries(READS)) {
 
 t.test('batches: planned once', async (t) => {
   const crowd = Array.from({ length: 16 }, () => new Connection(service));
-  const read = READS.nested as (key: number) => [method: string, path: string];
+  const read = READS['nested'] as (key: number) => [method: string, path: string];
   let used: Awaited<ReturnType<typeof watch>> = [];
   const isBatch = ({ statement }: { readonly statement: string }): boolean => statement.includes('with ordinality');
   const batch = (turn: number): Promise<unknown> =>

@@ -211,7 +211,7 @@ t.test('a row that is not of the kind that was asked for ends the connection', a
   t.match(name, /^lateral_[\w-]{43}$/);
   await withSql(libraryUrl, async (sql) => {
     const [row] = await sql`select count(*)::int as count from pg_stat_activity where pid = ${Number(backend)}`;
-    t.equal(row?.count, 0, 'the backend of the first is gone');
+    t.equal(row?.['count'], 0, 'the backend of the first is gone');
   });
   t.equal(await askCell(wire, text), next, 'and the second goes on');
 });

@@ -123,7 +123,7 @@ async function openShell(t: Test, service: string, database: string): Promise<(b
   const shell = spawn('bash', ['-e', '-o', 'pipefail'], {
     cwd: await makeFolder(),
     env: {
-      PATH: process.env.PATH ?? '',
+      PATH: process.env['PATH'] ?? '',
       TOKEN: ADMIN_TOKEN,
       PASSWORD: ADMIN_PASSWORD,
       DATABASE_URL: database,

@@ -57,7 +57,7 @@ const read = async (path: string): Promise<unknown> => {
   return (answer.json as { data: unknown }).data;
 };
 const countryOf = async (city: string): Promise<unknown> =>
-  (await sql`select country from cities where name = ${city}`)[0]?.country;
+  (await sql`select country from cities where name = ${city}`)[0]?.['country'];
 
 t.test('read both ways, to any depth', async (t) => {
   t.strictSame(await read('/items/cities?fields=name,country&sort=id&limit=2'), [
@@ -204,9 +204,9 @@ t.test('what a reference looks up is read with the rights of the caller', async 
       const [{ code } = { code: '' }] = await sql<{ code: string }[]>`select code from countries where id = ${id}`;
       const links: [string, string, object][] = [
         ['POST', '/items/cities', { name: 'new', country: { id } }],
-        ['PATCH', `/items/cities/${city?.id}`, { country: { id } }],
-        ['PATCH', '/items/cities', [{ id: city?.id, country: { id } }]],
-        ['POST', '/items/trips', { city: { id: city?.id, country: { id } } }],
+        ['PATCH', `/items/cities/${city?.['id']}`, { country: { id } }],
+        ['PATCH', '/items/cities', [{ id: city?.['id'], country: { id } }]],
+        ['POST', '/items/trips', { city: { id: city?.['id'], country: { id } } }],
         ['POST', '/items/trips', { city: { name: 'new', country: { id } } }],
       ];
       if (may.includes(makes)) {
@@ -214,7 +214,7 @@ t.test('what a reference looks up is read with the rights of the caller', async 
         if (may.includes(changes)) {
           links.push(
             ['PATCH', `/items/countries/${id}`, { cities: { create: [{ name: 'new' }] } }],
-            ['PATCH', `/items/countries/${id}`, { cities: { update: [{ id: city?.id }] } }],
+            ['PATCH', `/items/countries/${id}`, { cities: { update: [{ id: city?.['id'] }] } }],
             ['POST', '/items/trips', { home: { id, cities: { create: [{ name: 'new' }] } } }],
             ['POST', '/items/trips', { home: { id, name: id === 1 ? 'Germany' : 'La France' } }],
           );

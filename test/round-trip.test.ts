@@ -193,7 +193,7 @@ const KINDS: Readonly<Record<string, Kind>> = {
 };
 
 const RANDOM = 4;
-const given = process.env.PROPERTY_SEED ?? '20260101';
+const given = process.env['PROPERTY_SEED'] ?? '20260101';
 const seed = given === 'random' ? Math.floor(Math.random() * 2_000_000_000) : Number(given);
 t.comment(`PROPERTY_SEED=${seed}`);
 

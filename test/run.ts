@@ -87,7 +87,7 @@ async function runAll(): Promise<boolean> {
       if (!result.ok) console.log(`${indent(failures(result.output))}`);
     }
   };
-  await Promise.all(Array.from({ length: Number(process.env.JOBS) || availableParallelism() + 1 }, work));
+  await Promise.all(Array.from({ length: Number(process.env['JOBS']) || availableParallelism() + 1 }, work));
   console.log(`# { total: ${totals.total}, pass: ${totals.pass} }\n# time=${seconds(start).toFixed(1)}s`);
   return good;
 }

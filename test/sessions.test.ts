@@ -29,7 +29,7 @@ function withSession<Result>(work: (session: Session) => Promise<Result>): Promi
 
 async function countOf(said: string): Promise<number> {
   const [row] = await withSql(databaseUrl, (sql) => sql`select count(*)::int as count from notes where said = ${said}`);
-  return Number(row?.count);
+  return Number(row?.['count']);
 }
 
 const both = (said: string | null, prepare = true): PreparedText[] =>

@@ -60,11 +60,11 @@ t.test('JSON and YAML, as a body, a form and a file of the command line', async 
   t.equal((await runProgram(['schema', 'snapshot'], target)).output, yaml.text, 'the same there');
 
   const smaller = { ...original, collections: original.collections.slice(0, -1) };
-  const gone = original.collections.at(-1)?.collection;
+  const gone = original.collections.at(-1)?.['collection'];
   smaller.fields = original.fields.filter(
     ({ collection, field }) => collection !== gone && !(collection === 'articles' && field === 'tags'),
   );
-  smaller.relations = original.relations.filter((each) => each.related_collection !== gone);
+  smaller.relations = original.relations.filter((each) => each['related_collection'] !== gone);
   await writeFile(file, stringify(smaller));
   t.match(await runProgram(['schema', 'apply', file], target), {
     code: 1,

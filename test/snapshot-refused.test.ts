@@ -26,7 +26,9 @@ t.test('what fails on the way leaves nothing behind', async (t) => {
     type: 'integer',
     schema: { data_type: 'integer', is_primary_key: true, has_auto_increment: true },
   });
-  const status = wanted.fields.find((each) => each.collection === 'articles' && each.field === 'status') as Editable;
+  const status = wanted.fields.find(
+    (each) => each['collection'] === 'articles' && each['field'] === 'status',
+  ) as Editable;
   const cases: [string, () => void, RegExp][] = [
     [
       'values that are not unique',
@@ -161,8 +163,8 @@ t.test('what is no snapshot is refused and changes nothing', async (t) => {
       Object.entries(addition).map(([section, entries]) => [
         section,
         (entries as Entry[]).map((rhs) => ({
-          collection: rhs.collection,
-          field: rhs.field,
+          collection: rhs['collection'],
+          field: rhs['field'],
           diff: [{ kind: 'N', rhs }],
         })),
       ]),

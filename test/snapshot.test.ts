@@ -95,9 +95,9 @@ t.test('a database with data becomes what a snapshot says', async (t) => {
   const service = await openService(server, 'changing', demoScript);
   const wanted = await snapshotOf(service);
   const field = (collection: string, name: string): Editable =>
-    wanted.fields.find((each) => each.collection === collection && each.field === name) as Editable;
+    wanted.fields.find((each) => each['collection'] === collection && each['field'] === name) as Editable;
   const relation = (collection: string, name: string): Editable =>
-    wanted.relations.find((each) => each.collection === collection && each.field === name) as Editable;
+    wanted.relations.find((each) => each['collection'] === collection && each['field'] === name) as Editable;
   const without = (entries: Entry[], isGone: (entry: Entry) => boolean): Entry[] =>
     entries.filter((each) => !isGone(each));
 
@@ -121,20 +121,24 @@ t.test('a database with data becomes what a snapshot says', async (t) => {
   Object.assign(field('articles_tags', 'sort').schema, { default_value: null, is_nullable: true });
   Object.assign(relation('articles', 'author').schema, { on_delete: 'CASCADE', on_update: 'RESTRICT' });
   Object.assign(relation('articles_blocks', 'item').meta, { one_allowed_collections: 'block_text,block_image' });
-  wanted.relations = without(wanted.relations, (each) => each.collection === 'comments' && each.field === 'author');
+  wanted.relations = without(
+    wanted.relations,
+    (each) => each['collection'] === 'comments' && each['field'] === 'author',
+  );
   wanted.fields = without(
     wanted.fields,
     (each) =>
-      each.collection === 'block_quote' ||
-      (each.collection === 'authors' && ['bio', 'comments'].includes(`${each.field}`)),
+      each['collection'] === 'block_quote' ||
+      (each['collection'] === 'authors' && ['bio', 'comments'].includes(`${each['field']}`)),
   );
-  wanted.collections = without(wanted.collections, (each) => each.collection === 'block_quote');
-  for (const each of [...wanted.collections, ...wanted.fields]) if (each.collection === 'block_image') each.meta = null;
-  Object.assign(wanted.collections.find((each) => each.collection === 'tags') as Entry, {
+  wanted.collections = without(wanted.collections, (each) => each['collection'] === 'block_quote');
+  for (const each of [...wanted.collections, ...wanted.fields])
+    if (each['collection'] === 'block_image') each['meta'] = null;
+  Object.assign(wanted.collections.find((each) => each['collection'] === 'tags') as Entry, {
     meta: { icon: 'label', group: 'shelf' },
     schema: { comment: 'Words' },
   });
-  Object.assign(wanted.collections.find((each) => each.collection === 'articles_tags') as Entry, {
+  Object.assign(wanted.collections.find((each) => each['collection'] === 'articles_tags') as Entry, {
     schema: { comment: null, indexes: [{ fields: ['articles_id', 'tags_id'], unique: true }] },
   });
   wanted.collections.push({ collection: 'shelf', meta: {} }, { collection: 'magazines', schema: {} });
@@ -226,7 +230,7 @@ t.test('a difference fits the state it was taken from', async (t) => {
     ['authors', 'tags'],
   );
   t.match(await post(target, '/schema/diff?mode=merge', some), { status: 204 });
-  t.equal(some.version, 2);
+  t.equal(some['version'], 2);
   t.match(await post(target, '/schema/diff', some), { status: 204 }, 'a part says nothing of the rest');
   const fewer = some.fields.filter(({ collection, field }) => collection !== 'authors' || field !== 'email');
   t.strictSame(
@@ -252,7 +256,7 @@ t.test('a difference fits the state it was taken from', async (t) => {
   t.match(await post(target, '/schema/apply', late), { status: 400, text: /changed since/ });
   t.match(await post(target, '/schema/apply?force=true', late), { status: 204 });
   t.equal((await snapshotOf(target)).relations.length, 0);
-  t.ok((await snapshotOf(target)).fields.some((each) => each.field === 'later'));
+  t.ok((await snapshotOf(target)).fields.some((each) => each['field'] === 'later'));
 });
 
 t.test('defaults that are JSON move as they are', async (t) => {

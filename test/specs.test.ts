@@ -39,10 +39,10 @@ t.test('OpenAPI: valid by the schema of version 3.1, and every path answers', as
   const result = await new Validator().validate(answer.json as Record<string, unknown>);
   t.strictSame(result, { valid: true }, 'valid');
   t.equal(api.openapi, '3.1.0');
-  t.match(api.components.schemas.Items_articles, {
+  t.match(api.components.schemas['Items_articles'], {
     properties: { title: { type: 'string' }, rating: { type: ['string', 'null'] } },
   });
-  t.ok(api.paths['/items/settings']?.patch && !api.paths['/items/settings/{key}'], 'a singleton has one path');
+  t.ok(api.paths['/items/settings']?.['patch'] && !api.paths['/items/settings/{key}'], 'a singleton has one path');
   const ids = Object.values(api.paths).flatMap((path) => Object.values(path).map((each) => each.operationId));
   t.equal(new Set(ids).size, ids.length, 'operations have different ids');
   t.ok(ids.length > 60, `${ids.length} operations`);
@@ -82,11 +82,11 @@ t.test('OpenAPI: every operation says what it takes and answers', async (t) => {
       if (method === 'get' && !responses[302]) t.ok(responses[200]?.content, `${name} shows something`);
     }
   }
-  const list = api.paths['/items/articles']?.get?.parameters.map(({ $ref = '' }) => $ref.split('/').at(-1));
+  const list = api.paths['/items/articles']?.['get']?.parameters.map(({ $ref = '' }) => $ref.split('/').at(-1));
   for (const each of ['fields', 'alias', 'having', 'cursor', 'backlink', 'export', 'groupBy'])
     t.ok(list?.includes(each), each);
-  t.match(api.paths['/items/articles/{key}']?.get?.parameters[0], { name: 'key', schema: { type: 'integer' } });
-  t.match(api.paths['/users']?.get?.responses[200]?.content?.['application/json'], {
+  t.match(api.paths['/items/articles/{key}']?.['get']?.parameters[0], { name: 'key', schema: { type: 'integer' } });
+  t.match(api.paths['/users']?.['get']?.responses[200]?.content?.['application/json'], {
     schema: { properties: { data: { items: { $ref: '#/components/schemas/service_users' } } } },
   });
 });

@@ -139,7 +139,7 @@ t.test('literals come back as they were, whatever they hold and however the serv
     for (const setting of ['on', 'off']) {
       await connection`select set_config('standard_conforming_strings', ${setting}, false)`;
       const [row] = await connection.unsafe(text);
-      t.strictSame(row?.found, wanted, `standard_conforming_strings ${setting}`);
+      t.strictSame(row?.['found'], wanted, `standard_conforming_strings ${setting}`);
     }
   });
   t.throws(() => literal('a\0b'), { message: /NUL/ });

@@ -63,7 +63,7 @@ for (const account of accounts) {
     }
     const memory = await readMemory(first.child.pid as number);
     // With the optimizing compiler of WebAssembly it would be 55 more.
-    t.ok(memory < 140 * Number(ways().WORKERS || 1), `it takes ${Math.round(memory)} MiB`);
+    t.ok(memory < 140 * Number(ways()['WORKERS'] || 1), `it takes ${Math.round(memory)} MiB`);
     const postmaster = await readPostmaster(directory);
     const { uid } = await lstat(join(directory, 'postgres'));
     if (account) t.equal(uid, account.uid, 'the server runs as the same user');
@@ -247,7 +247,7 @@ function mainFile(): string {
  * test runner adds its own variables to those of a child.
  */
 function launch({ words = ['start'], environment = {}, account, program = mainFile() }: Launch): Run {
-  const variables = Object.entries({ PATH: process.env.PATH, ...ways(), ...environment }).map(
+  const variables = Object.entries({ PATH: process.env['PATH'], ...ways(), ...environment }).map(
     ([name, value]) => `${name}=${value}`,
   );
   const child = spawn('/usr/bin/env', ['-i', ...variables, process.execPath, program, ...words], {

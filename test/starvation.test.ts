@@ -13,8 +13,8 @@ import { packagePath } from '../src/files.js';
 import { makeCaller } from './callers.js';
 import { ADMIN_TOKEN, connectSql, createLibrary, get, request, startDatabase, waitFor } from './support.js';
 
-const ALONE = process.env.HOSTILE_SECONDS !== undefined;
-const SECONDS = Number(process.env.HOSTILE_SECONDS ?? 8);
+const ALONE = process.env['HOSTILE_SECONDS'] !== undefined;
+const SECONDS = Number(process.env['HOSTILE_SECONDS'] ?? 8);
 
 const CONNECTIONS = 8;
 /** Milliseconds: what 99 of 100 reads by key may take. */
@@ -105,7 +105,13 @@ const ATTACKS: Readonly<Record<string, () => Call>> = {
 
 /** The program in a process of its own, whose memory can be measured. */
 async function launch(): Promise<{ service: { url: string }; child: ChildProcess }> {
-  const environment = { PATH: process.env.PATH, PORT: '0', LOG_LEVEL: 'info', DATABASE_URL: databaseUrl, ADMIN_TOKEN };
+  const environment = {
+    PATH: process.env['PATH'],
+    PORT: '0',
+    LOG_LEVEL: 'info',
+    DATABASE_URL: databaseUrl,
+    ADMIN_TOKEN,
+  };
   const child = spawn(process.execPath, [packagePath('dist', 'src', 'main.js')], {
     env: environment,
     stdio: ['ignore', 'pipe', 'pipe'],

@@ -124,7 +124,7 @@ t.test('a client that leaves never ends the statement of another', async (t) => 
     leaving.destroy();
     const response = await next;
     const length = response.statusCode === 200 ? (await take(response)).length : await response.toArray().then(String);
-    if (length !== 30_000) return t.fail(`round ${round}: ${response.statusCode} ${length}`);
+    if (length !== 30_000) return void t.fail(`round ${round}: ${response.statusCode} ${length}`);
   }
   t.pass('25 clients left, 25 others had all their rows');
 });
@@ -204,7 +204,7 @@ interface Launched {
 
 async function launch(options: Readonly<Record<string, string>> = {}): Promise<Launched> {
   const environment = {
-    PATH: process.env.PATH ?? '',
+    PATH: process.env['PATH'] ?? '',
     ...ways(),
     PORT: '0',
     LOG_LEVEL: 'fatal',
@@ -270,5 +270,5 @@ async function busyBackends(table: string): Promise<number> {
   const [row] = await observer`
     select count(*)::int as count from pg_stat_activity
     where application_name like 'lateral%' and state <> 'idle' and query like ${`%"${table}"%`}`;
-  return row?.count;
+  return row?.['count'];
 }

@@ -34,7 +34,7 @@ async function everything(): Promise<unknown> {
       union all select to_json(r)::text from service_schema r
       union all select to_json(r)::text from service_users r
     ) facts`;
-  return row?.digest;
+  return row?.['digest'];
 }
 
 const NAMES: readonly unknown[] = [

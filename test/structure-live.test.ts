@@ -10,7 +10,7 @@ import { ADMIN_TOKEN, connectSql, createLibrary, startDatabase, startTestService
 
 t.setTimeout(115_000);
 /** Each is made and deleted: two changes. LIVE_FIELDS makes it longer. */
-const FIELDS = Number(process.env.LIVE_FIELDS ?? 100);
+const FIELDS = Number(process.env['LIVE_FIELDS'] ?? 100);
 const READERS = 8;
 const WRITERS = 4;
 /** Milliseconds between the requests of one of them: a machine that does nothing else would make the changes wait. */

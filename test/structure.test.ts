@@ -50,7 +50,7 @@ async function refusal(method: string, path: string, body?: unknown): Promise<st
 
 async function version(): Promise<unknown> {
   const [row] = await sql`select version from service_schema`;
-  return row?.version;
+  return row?.['version'];
 }
 
 const SCHEMA_PROPERTIES = [
@@ -97,7 +97,7 @@ async function catalog(table: string): Promise<Record<string, Record<string, unk
     cross join lateral (select format_type(a.atttypid, null) as type) t
     where c.table_schema = 'public' and c.table_name = ${table}
     order by c.ordinal_position`;
-  return Object.fromEntries(rows.map((row) => [String(row.name), { ...row }]));
+  return Object.fromEntries(rows.map((row) => [String(row['name']), { ...row }]));
 }
 
 /** All but the default, which the API gives as a value. */
@@ -145,7 +145,7 @@ t.test('a table with every type, default, constraint and comment that nobody tol
   const path = '/fields/strange';
   await waitFor(async () => (await send('GET', path)).status === 200, 5_000);
   const fields = await compareWithCatalog(t, 'strange');
-  const defaults = [...fields].map(([name, { schema }]) => [name, schema?.default_value]);
+  const defaults = [...fields].map(([name, { schema }]) => [name, schema?.['default_value']]);
   t.strictSame(Object.fromEntries(defaults.filter(([, value]) => value !== null)), {
     small: 3,
     whole: -7,
@@ -211,21 +211,21 @@ t.test('every type with every option, created and read back', async (t) => {
     const { default_value: wanted, generation_expression: _, ...others } = schema;
     t.match(made.schema, others, field);
     const special = { csv: ['cast-csv'], hash: ['hash'] }[type]?.join() ?? null;
-    t.equal(made.meta?.special, special);
+    t.equal(made.meta?.['special'], special);
     const expected: Record<string, unknown> = { f_decimal: 12.5, f_csv: 'a,b', f_binary: '\\x00ff' };
     if (wanted !== undefined)
-      t.strictSame(made.schema?.default_value, expected[field] ?? wanted, `default of ${field}`);
+      t.strictSame(made.schema?.['default_value'], expected[field] ?? wanted, `default of ${field}`);
     t.strictSame(await ask('GET', `/fields/made/${field}`), made, 'the same when read again');
   }
   const fields = await compareWithCatalog(t, 'made');
-  t.equal(fields.get('f_decimal')?.schema?.numeric_scale, 4);
-  t.equal(fields.get('f_usual')?.schema?.numeric_precision, 10);
+  t.equal(fields.get('f_decimal')?.schema?.['numeric_scale'], 4);
+  t.equal(fields.get('f_usual')?.schema?.['numeric_precision'], 10);
   t.match(fields.get('f_generated')?.schema, {
     is_generated: true,
     generation_expression: "(lower(f_text) || '!'::text)",
   });
   t.match(fields.get('id'), { meta: { sort: 1, hidden: true }, schema: { has_auto_increment: true } });
-  t.equal(fields.get('f_generated')?.meta?.sort, definitions.length + 1);
+  t.equal(fields.get('f_generated')?.meta?.['sort'], definitions.length + 1);
   const item = await ask<Record<string, unknown>>('POST', '/items/made', {});
   t.match(item, { id: 1, f_string: "it's; fine", f_text: 'Some words.', f_boolean: false, f_integer: 5, f_counter: 1 });
   t.match(item, {
@@ -253,7 +253,7 @@ t.test('an alias field makes no column', async (t) => {
 t.test('all widths, and metadata of any kind', async (t) => {
   for (const width of ['half', 'half-left', 'half-right', 'half-space', 'full', 'fill']) {
     const made = await ask<FieldObject>('PATCH', '/fields/made/f_text', { meta: { width } });
-    t.equal(made.meta?.width, width);
+    t.equal(made.meta?.['width'], width);
   }
   t.equal(await refusal('PATCH', '/fields/made/f_text', { meta: { width: 'quarter' } }), '400 INVALID_PAYLOAD');
   t.equal(await refusal('PATCH', '/fields/made/f_text', { meta: { wdith: 'full' } }), '400 INVALID_PAYLOAD');
@@ -262,7 +262,7 @@ t.test('all widths, and metadata of any kind', async (t) => {
   const secret = { field: 'f_secret', type: 'text', ...encrypted };
   t.equal(await refusal('POST', '/fields/made', secret), '400 INVALID_PAYLOAD');
   const hinted = await ask<FieldObject>('PATCH', '/fields/made/f_text', { meta: { special: ['unheard-of'] } });
-  t.equal(hinted.meta?.special, 'unheard-of');
+  t.equal(hinted.meta?.['special'], 'unheard-of');
   const meta = {
     special: 'conceal,cast-json',
     interface: 'input-code',
@@ -288,7 +288,7 @@ t.test('all widths, and metadata of any kind', async (t) => {
     ...changed,
     meta: { ...changed.meta, special: [] },
   });
-  t.equal(back.meta?.special, null, 'a whole object can be sent back');
+  t.equal(back.meta?.['special'], null, 'a whole object can be sent back');
   t.strictSame(back.schema, changed.schema);
 });
 
@@ -467,7 +467,7 @@ t.test('defaults change with the type', async (t) => {
     await ask('POST', '/fields/turned', { field: 'f', type: from, schema: { default_value: initial } });
     const { schema } = await ask<FieldObject>('PATCH', '/fields/turned/f', { type: to });
     await send('DELETE', '/fields/turned/f');
-    return schema?.default_value;
+    return schema?.['default_value'];
   };
   t.equal(await turn('integer', 5, 'string'), '5');
   t.equal(await turn('string', '5', 'integer'), 5);

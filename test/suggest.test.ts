@@ -225,5 +225,5 @@ t.test('wrong words end with one line, --help explains', async (t) => {
 
 async function countRows(sql: Sql): Promise<number> {
   const [row] = await sql`select count(*)::int from service_relations where many_collection not like 'service%'`;
-  return row?.count as number;
+  return row?.['count'] as number;
 }

@@ -53,7 +53,7 @@ export async function startDatabase({ settings = {}, directory }: DatabaseSettin
 /** A copy of what test/run.ts made once for all files; empty where a file runs without it. The copy keeps the owner. */
 async function makeServerFolder(): Promise<string> {
   const folder = await makeFolder();
-  const template = process.env.TEST_TEMPLATE;
+  const template = process.env['TEST_TEMPLATE'];
   if (template) await promisify(execFile)('cp', ['-a', `${template}/.`, folder]);
   return folder;
 }
@@ -253,7 +253,7 @@ export async function runProgram(
   input = '',
 ): Promise<Outcome> {
   const child = spawn(process.execPath, [packagePath('dist', 'src', 'main.js'), ...words], {
-    env: { PATH: process.env.PATH ?? '', ...ways(), ...environment },
+    env: { PATH: process.env['PATH'] ?? '', ...ways(), ...environment },
     stdio: 'pipe',
   });
   const output: Buffer[] = [];

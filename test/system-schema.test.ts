@@ -133,7 +133,7 @@ t.test('a database with a table of our name is served, with our tables in a sche
     const owned = { collection: 'service_desks', field: 'owner', related_collection: 'service_users' };
     t.match(await send(service, 'POST', '/relations', { ...owned, meta: { one_field: 'desks' } }), { status: 200 });
     const [admin] = await sql`update "lateral".service_users set desk = 1 returning id`;
-    t.match(await send(service, 'PATCH', '/items/service_desks/1', { owner: admin?.id }), { status: 200 });
+    t.match(await send(service, 'PATCH', '/items/service_desks/1', { owner: admin?.['id'] }), { status: 200 });
     t.match(await get(service, '/items/service_desks?fields=owner.email'), {
       json: { data: [{ owner: { email: 'admin@example.com' } }] },
     });
@@ -172,7 +172,11 @@ t.test('a database with a table of our name is served, with our tables in a sche
     t.match(await send(service, 'POST', '/auth/login', { ...made, password: 'a wrong one' }), { status: 401 });
     await sql`update service_desks set owner = null`;
     const [admin] = await sql`select id from "lateral".service_users where email = 'admin@example.com'`;
-    t.match(await request(service, 'DELETE', `/users/${admin?.id}`), { status: 422 }, 'the last administrator stays');
+    t.match(
+      await request(service, 'DELETE', `/users/${admin?.['id']}`),
+      { status: 422 },
+      'the last administrator stays',
+    );
     t.match(await get(service, '/server/info'), { status: 200 });
     const again = { 'content-type': 'application/json', 'idempotency-key': 'once' };
     const body = JSON.stringify({ login: 'dan' });

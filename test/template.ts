@@ -21,7 +21,7 @@ async function hastenLogins(): Promise<void> {
   await withSql(server.url, async (sql) => {
     await sql`set scram_iterations = 1`;
     const [row] = await sql`select format('alter role %I password %L', ${username}::text, ${password}::text) as text`;
-    await sql.unsafe(row?.text);
+    await sql.unsafe(row?.['text']);
   });
 }
 

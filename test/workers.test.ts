@@ -280,14 +280,14 @@ t.test('the service stops when the requests of all threads are answered', async 
   const pids = lines.map((line) => line.thread);
   await waitFor(async () => {
     const [row] = await sql`select count(*)::int as count from pg_stat_activity where pid = any(${pids})`;
-    return row?.count === 0;
+    return row?.['count'] === 0;
   }, 10_000);
 });
 
 /** Requests for the slow view that are under way. */
 async function countSleepers(): Promise<number> {
   const [row] = await sql`select count(*)::int as count from pg_stat_activity where wait_event = 'PgSleep'`;
-  return Number(row?.count);
+  return Number(row?.['count']);
 }
 
 t.test('a port belongs to one service, however many threads each has', async (t) => {
@@ -314,7 +314,7 @@ interface Run {
 }
 
 function launch(options: Readonly<Record<string, string>>): Run {
-  const environment = { PATH: process.env.PATH ?? '', PORT: '0', LOG_LEVEL: 'error', ADMIN_TOKEN, WORKERS: '2' };
+  const environment = { PATH: process.env['PATH'] ?? '', PORT: '0', LOG_LEVEL: 'error', ADMIN_TOKEN, WORKERS: '2' };
   const child = spawn(process.execPath, [packagePath('dist', 'src', 'main.js')], {
     env: { ...environment, LOGIN_STALL_TIME: '0', DATABASE_URL: databaseUrl, ...options },
     stdio: ['ignore', 'pipe', 'pipe'],

@@ -38,11 +38,11 @@ export function restrictModel(model: Model, rulesOf: (collection: string) => rea
 function foldersOf(collections: ReadonlyMap<string, Collection>, model: Model): Model['folders'] {
   const folders = new Map<string, CollectionMeta>();
   for (const { meta } of collections.values()) {
-    for (let group = meta?.group; typeof group === 'string' && !folders.has(group); ) {
+    for (let group = meta?.['group']; typeof group === 'string' && !folders.has(group); ) {
       const folder = model.folders.get(group);
       if (!folder) break;
       folders.set(group, folder);
-      group = folder.group;
+      group = folder['group'];
     }
   }
   return folders;
@@ -50,9 +50,9 @@ function foldersOf(collections: ReadonlyMap<string, Collection>, model: Model): 
 
 /** Whether both sides of a relation may be known. */
 function isVisible(row: RelationMeta, collections: ReadonlyMap<string, Collection>): boolean {
-  const many = collections.get(String(row.many_collection));
-  if (!many?.fields.has(String(row.many_field))) return false;
-  return typeof row.one_collection !== 'string' || collections.has(row.one_collection);
+  const many = collections.get(String(row['many_collection']));
+  if (!many?.fields.has(String(row['many_field']))) return false;
+  return typeof row['one_collection'] !== 'string' || collections.has(row['one_collection']);
 }
 
 /** Presets are merged in the order of the rules, what comes later wins; validations all count. */

@@ -78,7 +78,7 @@ export async function checkRegistration({ plan }: PlannedWrite, database: Databa
   );
   if (!names.includes('public_registration_role')) return;
   const [settings] = await session.query(database.qualified(REGISTRATION));
-  if (settings?.unlimited)
+  if (settings?.['unlimited'])
     throw invalidPayload('"public_registration_role" has admin access, which nobody gets by registering');
 }
 
@@ -122,7 +122,7 @@ function checkRules({ plan, input }: PlannedWrite, model: Model): void {
 
 /** What a change leaves out is not looked at. */
 function checkRule({ permissions, validation, presets, ...rest }: Payload, model: Model): void {
-  const name = rest.collection;
+  const name = rest['collection'];
   const collection = typeof name === 'string' ? model.collections.get(name) : undefined;
   if (typeof name === 'string' && !collection && !model.folders.has(name))
     throw invalidPayload(`Collection "${name}" doesn't exist`);

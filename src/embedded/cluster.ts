@@ -246,7 +246,7 @@ async function createCluster(
   await removeLeftovers(cluster);
   const passing = `${cluster}.new-${randomBytes(6).toString('hex')}`;
   const passwordFile = `${passing}.password`;
-  const unsafe = settings.fsync === 'off';
+  const unsafe = settings['fsync'] === 'off';
   try {
     await mkdir(passing, { mode: 0o700 });
     if (account !== undefined) await giveTo(account, passing);

@@ -75,7 +75,7 @@ async function settle(found: readonly Found[], ask: Ask): Promise<void> {
   const passwords = found.filter(({ collection }) => collection === 'service_users');
   if (passwords.length > 0) {
     const [row] = await ask('select auth_password_policy as policy from service_settings limit 1');
-    const policy = typeof row?.policy === 'string' ? row.policy : null;
+    const policy = typeof row?.['policy'] === 'string' ? row['policy'] : null;
     await assertPassword(policy, ...passwords.map(({ secret }) => secret.text));
   }
   const secrets = [...new Set(found.map(({ secret }) => secret))];

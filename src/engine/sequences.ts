@@ -41,6 +41,6 @@ function supplied({ plan, input }: PlannedWrite): number[] {
   return [...plan.nodes.keys()].filter((position) => {
     const { verb, collection } = plan.nodes[position] as (typeof plan.nodes)[number];
     if (verb === 'update' || !collection.primaryKey.column?.sequence) return false;
-    return input.nodes[position]?.some((row) => row.k !== undefined) ?? false;
+    return input.nodes[position]?.some((row) => row['k'] !== undefined) ?? false;
   });
 }

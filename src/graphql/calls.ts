@@ -38,7 +38,7 @@ export function readCall(name: string, given: Arguments, nodes: readonly FieldNo
   const rest = Object.fromEntries(
     Object.entries(given).filter(([key, value]) => !named.has(key) && value !== undefined),
   );
-  const bodies = { none: undefined, data: given.data, rest, query: undefined };
+  const bodies = { none: undefined, data: given['data'], rest, query: undefined };
   const otherwise = isObjectType(getNamedType(field.type)) ? given : true;
   return {
     method: field.method,

@@ -96,7 +96,7 @@ export class InputTypes {
       const required = strict && isRequired(field) && !field.relation;
       fields[field.name] = {
         type: required ? new GraphQLNonNull(type) : type,
-        description: descriptionOf(field.meta?.note ?? field.column?.comment),
+        description: descriptionOf(field.meta?.['note'] ?? field.column?.comment),
       };
     }
     return fields;

@@ -78,7 +78,7 @@ function readStep(
   const given = selections.arguments(field, nodes[0], path);
   const argumentType = (name: string): GraphQLInputType =>
     (field.args.find((each) => each.name === name) as { type: GraphQLInputType }).type;
-  const data = (): unknown => readPayload(given.data, argumentType('data'), 'data');
+  const data = (): unknown => readPayload(given['data'], argumentType('data'), 'data');
   const shown = (collection: string, readable: boolean, many: boolean): ReadBack | null =>
     readable ? readBack(collection, many, field, given, nodes, selections, context, path) : null;
   switch (meaning.kind) {

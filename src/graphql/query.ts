@@ -111,9 +111,9 @@ function readRoot(
     case 'item': {
       const missing = context.values.add(JSON.stringify(responseError(forbidden(), placeOf(node, path))));
       // A key that its column cannot hold names no item; to PostgreSQL it would be an error of the whole statement.
-      if (!fits(meaning.codec, String(given.id)))
+      if (!fits(meaning.codec, String(given['id'])))
         return { kind: 'json', name, value: context.values.add('null'), error: missing };
-      const key = context.values.add(String(given.id));
+      const key = context.values.add(String(given['id']));
       const query = { ...NO_QUERY, fields: selections.read(type, nodes, path) };
       return read(meaning.collection, { kind: 'item', key }, query, missing);
     }

@@ -131,8 +131,8 @@ export class Selections {
   #isIncluded(node: SelectionNode): boolean {
     if (!node.directives || node.directives.length === 0) return true;
     const { variables } = this.#source;
-    if (getDirectiveValues(GraphQLSkipDirective, node, variables)?.if === true) return false;
-    return getDirectiveValues(GraphQLIncludeDirective, node, variables)?.if !== false;
+    if (getDirectiveValues(GraphQLSkipDirective, node, variables)?.['if'] === true) return false;
+    return getDirectiveValues(GraphQLIncludeDirective, node, variables)?.['if'] !== false;
   }
 
   #applies(condition: string | undefined, type: GraphQLObjectType): boolean {

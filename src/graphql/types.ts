@@ -49,7 +49,7 @@ export class ObjectTypes {
     if (!collection || !isExpressible(collection)) return null;
     return this.#make({
       name,
-      description: descriptionOf(collection.meta?.note ?? collection.comment),
+      description: descriptionOf(collection.meta?.['note'] ?? collection.comment),
       extensions: typeExtensions(name),
       fields: () => this.#fields(collection),
     });
@@ -118,7 +118,7 @@ export class ObjectTypes {
     for (const field of expressibleFields(collection)) {
       const config = this.#related(collection, field) ?? this.#value(collection, field);
       if (config)
-        fields[field.name] = { ...config, description: descriptionOf(field.meta?.note ?? field.column?.comment) };
+        fields[field.name] = { ...config, description: descriptionOf(field.meta?.['note'] ?? field.column?.comment) };
       const functions = this.#functions(collection, field);
       if (functions) fields[`${field.name}_func`] = functions;
     }

@@ -28,7 +28,7 @@ export function listenAddressOf(config: Config): ListenAddress {
 
 /** The size of the request head is read from the environment when the library loads: so it loads late. */
 export async function loadSockets(maxHead: number): Promise<typeof import('uWebSockets.js')> {
-  process.env.UWS_HTTP_MAX_HEADERS_SIZE = String(maxHead);
+  process.env['UWS_HTTP_MAX_HEADERS_SIZE'] = String(maxHead);
   try {
     const loaded = await import('uWebSockets.js');
     return 'default' in loaded ? (loaded.default as typeof loaded) : loaded;

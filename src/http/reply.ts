@@ -70,6 +70,6 @@ export function errorReply(error: unknown): Reply {
   const reply = jsonText(errorBody({ errors: [entry] }), known.status);
   if (known.code === 'SERVICE_UNAVAILABLE') return { ...reply, headers: { 'Retry-After': '1' } };
   if (known.code !== 'REQUESTS_EXCEEDED') return reply;
-  const seconds = Math.ceil((Date.parse(String(known.extensions.reset)) - Date.now()) / 1_000);
+  const seconds = Math.ceil((Date.parse(String(known.extensions['reset'])) - Date.now()) / 1_000);
   return { ...reply, headers: { 'Retry-After': String(Math.max(seconds, 1)) } };
 }

@@ -86,12 +86,12 @@ export function describeRelations(model: Model): RelationObject[] {
 }
 
 function describeRow(model: Model, row: RelationMeta): RelationObject {
-  const collection = String(row.many_collection);
-  const field = String(row.many_field);
-  const related_collection = typeof row.one_collection === 'string' ? row.one_collection : null;
+  const collection = String(row['many_collection']);
+  const field = String(row['many_field']);
+  const related_collection = typeof row['one_collection'] === 'string' ? row['one_collection'] : null;
   const column = model.collections.get(collection)?.fields.get(field)?.column;
   const key = column?.foreign_keys.find((each) => each.collection === related_collection);
-  const allowed = row.one_allowed_collections;
+  const allowed = row['one_allowed_collections'];
   return {
     collection,
     field,

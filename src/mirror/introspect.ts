@@ -67,15 +67,15 @@ function readMetadata(document: StructureDocument): Metadata {
   const collections = new Map<string, MetadataRow>();
   const declaredKeys = new Map<string, string>();
   for (const row of document.collection_rows ?? []) {
-    const name = String(row.collection);
+    const name = String(row['collection']);
     collections.set(name, freezeTree(row));
-    if (typeof row.primary_key === 'string') declaredKeys.set(name, row.primary_key);
+    if (typeof row['primary_key'] === 'string') declaredKeys.set(name, row['primary_key']);
   }
   const fields = new Map<string, Map<string, MetadataRow>>();
   for (const row of document.field_rows ?? []) {
-    const name = String(row.collection);
+    const name = String(row['collection']);
     const group = fields.get(name) ?? new Map<string, MetadataRow>();
-    group.set(String(row.field), freezeTree(row));
+    group.set(String(row['field']), freezeTree(row));
     fields.set(name, group);
   }
   return { collections, fields, relations: (document.relation_rows ?? []).map(freezeTree), declaredKeys };
@@ -103,7 +103,7 @@ function buildCollection(table: TableFacts, fields: ReadonlyMap<string, Field>, 
     system: table.system,
     primaryKey,
     fields,
-    singleton: meta?.singleton === true,
+    singleton: meta?.['singleton'] === true,
     sortField: sortFieldOf(meta, fields),
     accountability: meta ? accountabilityOf(meta) : 'all',
     comment: table.comment,
@@ -112,7 +112,7 @@ function buildCollection(table: TableFacts, fields: ReadonlyMap<string, Field>, 
 }
 
 function sortFieldOf(meta: MetadataRow | null, fields: ReadonlyMap<string, Field>): string | null {
-  return typeof meta?.sort_field === 'string' ? (fields.get(meta.sort_field)?.column?.name ?? null) : null;
+  return typeof meta?.['sort_field'] === 'string' ? (fields.get(meta['sort_field'])?.column?.name ?? null) : null;
 }
 
 function accountabilityOf({ accountability }: MetadataRow): Collection['accountability'] {
@@ -150,7 +150,7 @@ function buildFields(
 const NO_SPECIAL: readonly string[] = Object.freeze([]);
 
 function specialOf(meta: MetadataRow | null | undefined): readonly string[] {
-  return meta?.special ? Object.freeze(listOf(meta.special)) : NO_SPECIAL;
+  return meta?.['special'] ? Object.freeze(listOf(meta['special'])) : NO_SPECIAL;
 }
 
 export function isPresentation(special: readonly string[]): boolean {

@@ -43,11 +43,11 @@ export function relate(source: RelationSource): RelationIndex {
 }
 
 function manyToAny(row: MetadataRow, { tables }: RelationSource): ManyToAny | null {
-  const many = tables.get(textOf(row.many_collection) ?? '');
-  const manyField = columnNameOf(many, row.many_field);
-  const collectionField = columnNameOf(many, row.one_collection_field);
-  if (!many || !manyField || !collectionField || textOf(row.one_collection)) return null;
-  const allowedCollections = listOf(row.one_allowed_collections).filter((name) => tables.has(name));
+  const many = tables.get(textOf(row['many_collection']) ?? '');
+  const manyField = columnNameOf(many, row['many_field']);
+  const collectionField = columnNameOf(many, row['one_collection_field']);
+  if (!many || !manyField || !collectionField || textOf(row['one_collection'])) return null;
+  const allowedCollections = listOf(row['one_allowed_collections']).filter((name) => tables.has(name));
   if (allowedCollections.length === 0) return null;
   return {
     kind: 'many-to-any',
@@ -55,15 +55,15 @@ function manyToAny(row: MetadataRow, { tables }: RelationSource): ManyToAny | nu
     manyField,
     collectionField,
     allowedCollections: Object.freeze(allowedCollections),
-    oneField: textOf(row.one_field),
+    oneField: textOf(row['one_field']),
     ...detailsOf(row, many),
   };
 }
 
 function declaredManyToOne(row: MetadataRow, { tables }: RelationSource): ManyToOne | null {
-  const many = tables.get(textOf(row.many_collection) ?? '');
-  const one = tables.get(textOf(row.one_collection) ?? '');
-  const column = many?.columns.get(textOf(row.many_field) ?? '')?.column;
+  const many = tables.get(textOf(row['many_collection']) ?? '');
+  const one = tables.get(textOf(row['one_collection']) ?? '');
+  const column = many?.columns.get(textOf(row['many_field']) ?? '')?.column;
   const key = one && column && referencedColumn(column, one);
   if (!many || !one || !column || !key || !areComparable(column, key)) return null;
   return {
@@ -72,7 +72,7 @@ function declaredManyToOne(row: MetadataRow, { tables }: RelationSource): ManyTo
     manyField: column.name,
     oneCollection: one.name,
     referenced: key.name,
-    oneField: textOf(row.one_field),
+    oneField: textOf(row['one_field']),
     ...detailsOf(row, many),
   };
 }
@@ -120,9 +120,9 @@ export function listOf(value: unknown): string[] {
 
 function detailsOf(row: MetadataRow, many: TableFacts) {
   return {
-    junctionField: columnNameOf(many, row.junction_field),
-    sortField: columnNameOf(many, row.sort_field),
-    deselectAction: row.one_deselect_action === 'delete' ? 'delete' : 'nullify',
+    junctionField: columnNameOf(many, row['junction_field']),
+    sortField: columnNameOf(many, row['sort_field']),
+    deselectAction: row['one_deselect_action'] === 'delete' ? 'delete' : 'nullify',
     meta: row,
   } as const;
 }

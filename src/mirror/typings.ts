@@ -58,9 +58,9 @@ function describeCollection({ collection, type }: TypeProperty, members: Members
     const shown = fieldType(field, collection, members);
     return shown === null
       ? []
-      : [`${comment(field.meta?.note ?? field.column?.comment, '  ')}  ${quoteKey(field.name)}: ${shown};`];
+      : [`${comment(field.meta?.['note'] ?? field.column?.comment, '  ')}  ${quoteKey(field.name)}: ${shown};`];
   });
-  const note = comment(collection.meta?.note ?? collection.comment, '');
+  const note = comment(collection.meta?.['note'] ?? collection.comment, '');
   return `${note}export interface ${type} {\n${fields.join('\n')}\n}`;
 }
 

@@ -42,8 +42,8 @@ export async function shapeList(
   await forEachInSlices(list.rows, (row, place) => {
     const entry: Record<string, unknown> = { n: row.number };
     const mark = judged.marks[place] ?? null;
-    if (mark !== null) entry.a = mark;
-    if (row.key !== null) entry.k = row.key;
+    if (mark !== null) entry['a'] = mark;
+    if (row.key !== null) entry['k'] = row.key;
     columns.forEach((column, position) => {
       const cell = cellOf(row, column.field, column.only);
       if (!cell) return;

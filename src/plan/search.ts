@@ -11,5 +11,5 @@ export function planSearch(slot: Slot | null, collection: Collection): Condition
 }
 
 function isSearched(field: Field): boolean {
-  return field.column !== null && SEARCHED.has(field.type) && !isSecret(field) && field.meta?.searchable !== false;
+  return field.column !== null && SEARCHED.has(field.type) && !isSecret(field) && field.meta?.['searchable'] !== false;
 }

@@ -30,7 +30,7 @@ const ofFields = new WeakMap<Field, Filter | null>();
 export function planFieldValidations(fields: readonly Field[], collection: Collection, model: Model): Validation[] {
   return fields.flatMap((field) => {
     const filter = filterOf(field);
-    const message = typeof field.meta?.validation_message === 'string' ? field.meta.validation_message : null;
+    const message = typeof field.meta?.['validation_message'] === 'string' ? field.meta['validation_message'] : null;
     return (filter && planAll(filter, collection, model, null, message)) ?? [];
   });
 }
@@ -38,7 +38,7 @@ export function planFieldValidations(fields: readonly Field[], collection: Colle
 function filterOf(field: Field): Filter | null {
   const known = ofFields.get(field);
   if (known !== undefined) return known;
-  const filter = readValidation(field.meta?.validation) ?? null;
+  const filter = readValidation(field.meta?.['validation']) ?? null;
   ofFields.set(field, filter);
   return filter;
 }

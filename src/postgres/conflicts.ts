@@ -55,7 +55,7 @@ export function asConflict(error: unknown, { plan, input }: PlannedWrite): Confl
   const makers = plan.nodes.flatMap(({ verb, collection }, position) => {
     if (collection.table !== failure.table_name && collection.kind !== 'partitioned') return [];
     if (column !== collection.primaryKey.name || verb === 'update') return [];
-    const names = input.nodes[position]?.some((row) => String(row.k) === key) ?? false;
+    const names = input.nodes[position]?.some((row) => String(row['k']) === key) ?? false;
     return [{ verb, collection, names }];
   });
   if (makers.some(({ verb, names }) => verb === 'insert' && names)) return null;

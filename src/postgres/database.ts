@@ -302,8 +302,8 @@ async function check(options: DatabaseOptions): Promise<Target> {
   try {
     const [row] =
       await client`select current_setting('server_version_num')::int as version, to_regnamespace(${quoteIdentifier(options.schema)}) is not null as found`;
-    if (Number(row?.version) < 150_000) throw new StartError('PostgreSQL 15 or newer is needed');
-    if (!row?.found) throw new StartError(`DATABASE_SCHEMA: the database has no schema "${options.schema}"`);
+    if (Number(row?.['version']) < 150_000) throw new StartError('PostgreSQL 15 or newer is needed');
+    if (!row?.['found']) throw new StartError(`DATABASE_SCHEMA: the database has no schema "${options.schema}"`);
     if (options.checksSessions) await checkSessions(openOne, options.schema, options.connectTimeout);
     return client.options as unknown as Target;
   } finally {

@@ -119,7 +119,7 @@ const PLACES = `
 async function mirroredBy(session: Session, place: string): Promise<string | null> {
   const text = "select pg_catalog.to_jsonb(found) ->> 'mirrors' as mirrors from service_schema found";
   const [row] = await session.query(qualify(text, place));
-  return typeof row?.mirrors === 'string' ? row.mirrors : null;
+  return typeof row?.['mirrors'] === 'string' ? row['mirrors'] : null;
 }
 
 /** `unfinished`: what a first start of an earlier version left behind when it failed. It never served anything. */

@@ -51,7 +51,7 @@ function parseLevel(input: Input, prefix: '' | '_', given: ParseContext, depth: 
     offset: parseCount(get('offset'), 'offset', context),
     // Page 0 is no page: an offset beside it counts.
     page: ['0', 0].includes(get('page') as string) ? null : parseCount(get('page'), 'page', context),
-    cursor: prefix === '' ? parseCursor(input.cursor, context) : null,
+    cursor: prefix === '' ? parseCursor(input['cursor'], context) : null,
     aggregate: aggregate === undefined ? null : parseAggregate(readObject(aggregate, 'aggregate'), context),
     groupBy: groupBy === undefined ? null : parseGroupBy(groupBy, context),
     having: having === undefined ? null : parseHavingFilter(having, context),

@@ -39,7 +39,7 @@ export function parseExport(collection: string, body: unknown, limits: ParseLimi
     throw invalidPayload(`"format" has to be one of ${EXPORT_FORMATS.join(', ')}`);
   const input = readObject(query, 'query');
   const context = { values: new ValueList(limits.nodes), limits, typed: true };
-  return finish(collection, { kind: 'list' }, { ...input, limit: input.limit ?? -1, export: format }, context);
+  return finish(collection, { kind: 'list' }, { ...input, limit: input['limit'] ?? -1, export: format }, context);
 }
 
 /**
@@ -64,8 +64,8 @@ export function parseReadBack(
 /** The keys of the items that a query selects; it has no limit unless it names one. */
 export function parseSelection(collection: string, query: Input, key: string, limits: ParseLimits): Parsed {
   const { filter, search, sort, offset, page } = query;
-  const limited = query.limit !== undefined && query.limit !== '';
-  const limit = limited ? query.limit : -1;
+  const limited = query['limit'] !== undefined && query['limit'] !== '';
+  const limit = limited ? query['limit'] : -1;
   const context = { values: new ValueList(limits.nodes), limits: { ...limits, wholeRows: Number.MAX_SAFE_INTEGER } };
   return finish(
     collection,
@@ -80,7 +80,7 @@ interface RequestContext extends ParseContext {
 }
 
 function finish(collection: string, target: Target, input: Input, context: RequestContext): Parsed {
-  const format = parseFormat(input.export);
+  const format = parseFormat(input['export']);
   const query = parseQuery(input, context);
   const request: ReadRequest = { kind: 'read', collection, target, query, export: format !== null };
   return { request, values: context.values.done(), shape: shapeOf(request), format };

@@ -105,7 +105,7 @@ async function invite(exchange: Exchange, services: AccountServices): Promise<Re
   const { config, identities, logins, tokens, mailer: post } = services;
   onlyAdministrator(await identities.identify(exchange));
   const body = readBody(await exchange.json());
-  const emails = readEmails(body.email);
+  const emails = readEmails(body['email']);
   const role = readText(body, 'role');
   if (!UUID.test(role)) throw invalidPayload('"role" has to be the key of a role');
   const page = linkTo(

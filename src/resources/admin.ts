@@ -25,5 +25,5 @@ export function adminAnswers({ metrics, health, gather, readiness }: AdminServic
     [`/server/${name}`, answer] as const,
   ]);
   // For checks that name no path.
-  return { '/': answers.ready as AdminAnswers[string], ...Object.fromEntries(paths) };
+  return { '/': answers['ready'] as AdminAnswers[string], ...Object.fromEntries(paths) };
 }

@@ -52,7 +52,7 @@ async function login(exchange: Exchange, services: AuthServices): Promise<Reply>
   const body = readBody(await exchange.json());
   const email = readEmail(body);
   const password = readText(body, 'password');
-  const otp = body.otp === undefined || body.otp === null ? null : readText(body, 'otp');
+  const otp = body['otp'] === undefined || body['otp'] === null ? null : readText(body, 'otp');
   const mode = readChoice(body, 'mode', MODES) ?? 'json';
   const { loginLimit } = services;
   const attempt = { address: exchange.address, account: email };
@@ -188,7 +188,8 @@ interface Renewal {
 async function readRenewal(exchange: Exchange, { cookies }: AuthServices): Promise<Renewal> {
   const json = await exchange.json();
   const body = json === undefined ? {} : readBody(json);
-  const given = body.refresh_token === undefined || body.refresh_token === null ? '' : readText(body, 'refresh_token');
+  const given =
+    body['refresh_token'] === undefined || body['refresh_token'] === null ? '' : readText(body, 'refresh_token');
   const mode = readChoice(body, 'mode', MODES) ?? (given === '' ? 'cookie' : 'json');
   const names: Readonly<Record<Mode, string>> = {
     json: '',

@@ -59,7 +59,7 @@ async function sortItems(exchange: Exchange, services: UtilsServices): Promise<R
   const [collection = ''] = exchange.parameters;
   const identity = await identify(exchange, services);
   const body = readItem(await exchange.json(parseJson), 'The body');
-  const [item, to] = [readKey(body.item), readKey(body.to)];
+  const [item, to] = [readKey(body['item']), readKey(body['to'])];
   if (item === null || to === null) throw invalidPayload('"item" and "to" have to be keys');
   await services.writes.sort(collection, item, to, identity);
   return EMPTY;

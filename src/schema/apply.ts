@@ -258,7 +258,8 @@ function saveCollections({ collections, rewrites }: Work): DdlStatement[] {
       if (before?.meta) rows.push({ kind: 'drop-collection-row', collection });
     } else if (rewrites || canonical(before?.meta ?? null) !== canonical(meta)) {
       rows.push({ kind: 'save-collection', collection, values: { ...meta, group: null } });
-      if (meta.group !== null) groups.push({ kind: 'save-collection', collection, values: { group: meta.group } });
+      if (meta['group'] !== null)
+        groups.push({ kind: 'save-collection', collection, values: { group: meta['group'] } });
     }
   }
   return [...rows, ...groups];

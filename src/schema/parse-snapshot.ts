@@ -264,22 +264,22 @@ function readColumn(value: unknown, path: string): ColumnEntry {
     if (!COLUMN_PROPERTIES.includes(name))
       throw invalidPayload(`"${path}.${name}" is not allowed: there are ${COLUMN_PROPERTIES.join(', ')}`);
   }
-  const dataType = readText(given.data_type, `${path}.data_type`);
+  const dataType = readText(given['data_type'], `${path}.data_type`);
   if (dataType === null) throw invalidPayload(`"${path}.data_type" is required`);
-  const counts = readFlag(given.has_auto_increment, false, `${path}.has_auto_increment`);
-  const isKey = readFlag(given.is_primary_key, false, `${path}.is_primary_key`);
+  const counts = readFlag(given['has_auto_increment'], false, `${path}.has_auto_increment`);
+  const isKey = readFlag(given['is_primary_key'], false, `${path}.is_primary_key`);
   const column = {
     data_type: dataType,
-    enum_values: readEnum(given.enum_values, dataType, path),
-    default_value: given.default_value ?? null,
-    default_expression: readText(given.default_expression, `${path}.default_expression`),
-    generation_expression: readText(given.generation_expression, `${path}.generation_expression`),
-    is_nullable: readFlag(given.is_nullable, !isKey && !counts, `${path}.is_nullable`),
-    is_unique: readFlag(given.is_unique, isKey, `${path}.is_unique`),
-    is_indexed: readFlag(given.is_indexed, false, `${path}.is_indexed`),
+    enum_values: readEnum(given['enum_values'], dataType, path),
+    default_value: given['default_value'] ?? null,
+    default_expression: readText(given['default_expression'], `${path}.default_expression`),
+    generation_expression: readText(given['generation_expression'], `${path}.generation_expression`),
+    is_nullable: readFlag(given['is_nullable'], !isKey && !counts, `${path}.is_nullable`),
+    is_unique: readFlag(given['is_unique'], isKey, `${path}.is_unique`),
+    is_indexed: readFlag(given['is_indexed'], false, `${path}.is_indexed`),
     is_primary_key: isKey,
     has_auto_increment: counts,
-    comment: readText(given.comment, `${path}.comment`) || null,
+    comment: readText(given['comment'], `${path}.comment`) || null,
   };
   const sources = [
     column.default_value !== null,

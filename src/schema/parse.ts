@@ -93,7 +93,7 @@ export function parseCollection(body: unknown): CreateCollection {
       throw invalidPayload('A folder has no fields: "schema" makes a table');
     return { kind: 'create-collection', collection: name, meta: parsedMeta ?? {}, table: null };
   }
-  const comment = readText(readItem(schema, '"schema"').comment, 'schema.comment') ?? null;
+  const comment = readText(readItem(schema, '"schema"')['comment'], 'schema.comment') ?? null;
   const definitions = ((fields ?? []) as unknown[]).map((field, position) => parseField(field, `fields[${position}]`));
   return { kind: 'create-collection', collection: name, meta: parsedMeta, table: { comment, fields: definitions } };
 }
@@ -231,11 +231,11 @@ function readColumnOptions(schema: unknown): ColumnOptions {
       throw invalidPayload(`"schema.${name}" has to be a whole number from ${least} to ${most}`);
     options[name] = number;
   }
-  const comment = readText(given.comment, 'schema.comment');
+  const comment = readText(given['comment'], 'schema.comment');
   if (comment !== undefined) options.comment = comment;
-  const expression = readText(given.generation_expression, 'schema.generation_expression');
+  const expression = readText(given['generation_expression'], 'schema.generation_expression');
   if (expression !== undefined) options.generation_expression = expression;
-  if (given.default_value !== undefined) options.default_value = given.default_value;
+  if (given['default_value'] !== undefined) options.default_value = given['default_value'];
   return options;
 }
 

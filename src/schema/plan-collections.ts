@@ -89,7 +89,7 @@ function rows(table: string, fields: readonly NewField[]): DdlStatement[] {
   const positions = new Map<unknown, number>();
   return fields.flatMap((field) => {
     const values = rowOf(field);
-    const group = values?.group ?? null;
+    const group = values?.['group'] ?? null;
     const sort = (positions.get(group) ?? 0) + 1;
     positions.set(group, sort);
     return values ? [saveField(table, field.field, { sort, ...values })] : [];

@@ -37,7 +37,7 @@ export function planCreateField(collectionName: string, definition: NewField, mo
 
 /** A list that a relation has named (`one_field`) is there before its metadata row is. */
 function awaits({ column, meta }: Field, definition: NewField): boolean {
-  const isList = definition.type === 'alias' && !isPresentation(listOf(definition.meta?.special));
+  const isList = definition.type === 'alias' && !isPresentation(listOf(definition.meta?.['special']));
   return column === null && meta === null && isList;
 }
 
@@ -111,7 +111,7 @@ export function planUpdateField(
     steps.push(...definitions);
   }
   const special =
-    type === field.type ? {} : { special: specialAfter(type, change.meta?.special ?? field.special.join(',')) };
+    type === field.type ? {} : { special: specialAfter(type, change.meta?.['special'] ?? field.special.join(',')) };
   const values = { ...change.meta, ...special };
   const changed = change.meta !== null || (special.special ?? null) !== (field.special.join(',') || null);
   if (Object.keys(values).length > 0 && changed) steps.push(saveField(collection.name, field.name, values));
@@ -157,7 +157,7 @@ export function deleteField(collection: Collection, field: Field): readonly DdlS
 /** The metadata row of a new field; null where there is nothing to say. */
 export function rowOf({ type, meta }: NewField): Meta | null {
   checkFlags(meta);
-  const given = typeof meta?.special === 'string' ? meta.special : null;
+  const given = typeof meta?.['special'] === 'string' ? meta['special'] : null;
   const special = specialAfter(type, given ?? '');
   if (meta === null && special === null && type !== 'alias') return null;
   return { ...meta, special };
@@ -165,7 +165,7 @@ export function rowOf({ type, meta }: NewField): Meta | null {
 
 /** Flags unknown to us are hints for a form; one that promises what nobody keeps is worse than none. */
 function checkFlags(meta: Meta | null): void {
-  if (listOf(meta?.special).includes('encrypt'))
+  if (listOf(meta?.['special']).includes('encrypt'))
     throw invalidPayload(
       '"meta.special" cannot hold "encrypt": values are not encrypted, "hash" and "conceal" are kept',
     );
@@ -178,8 +178,8 @@ export function saveField(collection: string, field: string, values: Meta): DdlS
 /** Behind the others of its group. */
 function nextSort(collection: Collection, { group = null }: Meta): number {
   const sorts = [...collection.fields.values()]
-    .filter(({ meta }) => meta !== null && (meta.group ?? null) === group)
-    .map(({ meta }) => (typeof meta?.sort === 'number' ? meta.sort : 0));
+    .filter(({ meta }) => meta !== null && (meta['group'] ?? null) === group)
+    .map(({ meta }) => (typeof meta?.['sort'] === 'number' ? meta['sort'] : 0));
   return Math.max(0, ...sorts) + 1;
 }
 

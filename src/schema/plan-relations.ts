@@ -35,7 +35,7 @@ export function planUpdateRelation(change: RelationChange, model: Model, ours: P
   const rows = rowsOf(change, model);
   const { many, column } = existing(change, model, ours, rows);
   const [row] = rows;
-  const related = row ? (row.one_collection ?? null) : (column.foreign_keys[0]?.collection ?? null);
+  const related = row ? (row['one_collection'] ?? null) : (column.foreign_keys[0]?.collection ?? null);
   const one = typeof related === 'string' ? model.collections.get(related) : undefined;
   const steps: DdlStatement[] = [];
   if (change.schema) {
@@ -46,7 +46,7 @@ export function planUpdateRelation(change: RelationChange, model: Model, ours: P
   if (!change.meta) return steps;
   checkDetails(change.meta, many);
   // Who sends back what they read may keep a name that was given elsewhere.
-  const renames = (change.meta.one_field ?? null) !== (row?.one_field ?? null);
+  const renames = (change.meta['one_field'] ?? null) !== (row?.['one_field'] ?? null);
   if (renames) checkListName(change.meta);
   if (one && renames) checkList(change.meta, one);
   if (!one) checkAny({ ...row, ...change.meta }, many, model);
@@ -82,7 +82,7 @@ interface RelationOwner {
 }
 
 function rowsOf({ collection, field }: RelationEnd, model: Model): readonly Meta[] {
-  return model.relationRows.filter((row) => row.many_collection === collection && row.many_field === field);
+  return model.relationRows.filter((row) => row['many_collection'] === collection && row['many_field'] === field);
 }
 
 function holderOf({ collection, field }: RelationEnd, model: Model, ours: Protected): RelationOwner {
@@ -154,11 +154,11 @@ function checkDetails(meta: Meta, many: Collection): void {
 }
 
 function checkAny(meta: Meta, many: Collection, model: Model): void {
-  if (typeof meta.one_collection_field !== 'string')
+  if (typeof meta['one_collection_field'] !== 'string')
     throw invalidPayload(
       'A relation needs a "related_collection", or "meta.one_collection_field" for several collections',
     );
-  const allowed = listOf(meta.one_allowed_collections);
+  const allowed = listOf(meta['one_allowed_collections']);
   if (allowed.length === 0) throw invalidPayload('"meta.one_allowed_collections" has to name the collections');
   const unknown = allowed.find((name) => !model.collections.has(name));
   if (unknown !== undefined) throw invalidPayload(`Collection "${unknown}" doesn't exist`);

@@ -27,7 +27,7 @@ export function checkNames(
       throw invalidPayload(`An index of "${collection}" is over "${stranger}", which is no column of it`);
     if (!schema && meta === null)
       throw invalidPayload(`The collection "${collection}" has neither a table nor metadata`);
-    const group = meta?.group ?? null;
+    const group = meta?.['group'] ?? null;
     if (typeof group === 'string' && !known.get(group)?.meta)
       throw invalidPayload(`The collection "${collection}" is in a group "${group}" that the snapshot does not have`);
   }

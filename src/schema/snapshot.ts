@@ -141,7 +141,7 @@ function collectionsOf(
   const groups = new Set(all.flatMap(({ collection, meta }) => (meta ? [collection] : [])));
   // A group that does not go along is none.
   const grouped = (meta: Meta | null): Meta | null =>
-    meta && (groups.has(String(meta.group)) ? meta : { ...meta, group: null });
+    meta && (groups.has(String(meta['group'])) ? meta : { ...meta, group: null });
   return all
     .map((entry) => ({ ...entry, meta: grouped(entry.meta) }))
     .sort((left, right) => compare(left.collection, right.collection));

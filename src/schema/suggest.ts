@@ -80,15 +80,15 @@ export function planSuggestions(suggestions: readonly Suggestion[], model: Model
     const { collection, field, manyCollection, manyField, junctionField, sortField } = suggestion;
     const links = suggestion.kind === 'many-to-many';
     const row = model.relationRows.find(
-      (each) => each.many_collection === manyCollection && each.many_field === manyField,
+      (each) => each['many_collection'] === manyCollection && each['many_field'] === manyField,
     );
     const values = {
       one_collection: collection,
       one_field: field,
-      junction_field: row?.junction_field ?? junctionField,
-      sort_field: row?.sort_field ?? sortField,
+      junction_field: row?.['junction_field'] ?? junctionField,
+      sort_field: row?.['sort_field'] ?? sortField,
       // A row of a junction that links nothing is of no use; any other row outlives the relation.
-      one_deselect_action: links && !row?.junction_field ? 'delete' : (row?.one_deselect_action ?? 'nullify'),
+      one_deselect_action: links && !row?.['junction_field'] ? 'delete' : (row?.['one_deselect_action'] ?? 'nullify'),
     };
     const shown = {
       special: links ? 'm2m' : 'o2m',

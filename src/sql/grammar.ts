@@ -41,9 +41,9 @@ export function onlyExpression(statements: readonly unknown[]): unknown {
   const select = only?.stmt?.SelectStmt;
   if (others.length > 0 || !select) return null;
   if (!Object.keys(select).every((key) => ['targetList', 'limitOption', 'op'].includes(key))) return null;
-  const targets = (select.targetList ?? []) as { ResTarget?: Readonly<Record<string, unknown>> }[];
+  const targets = (select['targetList'] ?? []) as { ResTarget?: Readonly<Record<string, unknown>> }[];
   const target = targets.length === 1 ? targets[0]?.ResTarget : undefined;
-  return target && target.name === undefined && target.indirection === undefined ? (target.val ?? null) : null;
+  return target && target['name'] === undefined && target['indirection'] === undefined ? (target['val'] ?? null) : null;
 }
 
 function withoutPlaces(node: unknown): string {

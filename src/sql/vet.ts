@@ -125,20 +125,20 @@ function judgeKind(kind: string, node: Node, columns: ReadonlySet<string>, compl
   if (HARMLESS.has(kind) || kind === 'TypeCast') return;
   switch (kind) {
     case 'FuncCall': {
-      const name = namesOf(node.funcname);
+      const name = namesOf(node['funcname']);
       const known = FUNCTIONS.has(name.at(-1) ?? '') && (name.length === 1 || name[0] === 'pg_catalog');
       const plain = Object.keys(node).every((key) => ['funcname', 'args', 'funcformat', 'location'].includes(key));
       if (!known || !plain) complaints.push(`the function "${name.join('.')}" is not allowed`);
       return;
     }
     case 'SQLValueFunction':
-      if (!MOMENTS.test(String(node.op))) complaints.push('it depends on who asks');
+      if (!MOMENTS.test(String(node['op']))) complaints.push('it depends on who asks');
       return;
     case 'A_Expr':
-      if (namesOf(node.name).length !== 1) complaints.push('an operator is named with its schema');
+      if (namesOf(node['name']).length !== 1) complaints.push('an operator is named with its schema');
       return;
     case 'ColumnRef': {
-      const name = namesOf(node.fields);
+      const name = namesOf(node['fields']);
       if (name.length !== 1 || !columns.has(name[0] as string))
         complaints.push(`"${name.join('.')}" is no column that it may use`);
       return;
@@ -152,9 +152,9 @@ function judgeKind(kind: string, node: Node, columns: ReadonlySet<string>, compl
 }
 
 function judgeType(type: Node, complaints: string[]): void {
-  const name = namesOf(type.names);
+  const name = namesOf(type['names']);
   const known = TYPES.has(name.at(-1) ?? '') && (name.length === 1 || name[0] === 'pg_catalog');
-  if (!known || type.setof || type.pct_type) complaints.push(`the type "${name.join('.')}" is not allowed`);
+  if (!known || type['setof'] || type['pct_type']) complaints.push(`the type "${name.join('.')}" is not allowed`);
 }
 
 /** Whether anything happens when it is evaluated: a call, a sub-select. */
@@ -163,7 +163,7 @@ function acts(node: unknown): boolean {
   if (node === null || typeof node !== 'object') return false;
   return Object.entries(node).some(([key, value]) => {
     if (key === 'FuncCall' || key === 'SubLink') return true;
-    if (key === 'SQLValueFunction') return MOMENTS.test(String((value as Node).op));
+    if (key === 'SQLValueFunction') return MOMENTS.test(String((value as Node)['op']));
     return acts(value);
   });
 }

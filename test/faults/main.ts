@@ -200,7 +200,7 @@ async function lockTables(): Promise<void> {
 async function launch(): Promise<{ readonly url: string; readonly child: ChildProcess }> {
   const child = spawn(process.execPath, [packagePath('dist', 'src', 'main.js')], {
     env: {
-      PATH: process.env.PATH ?? '',
+      PATH: process.env['PATH'] ?? '',
       DATABASE_URL: network.url,
       ...LIMITS,
       SHUTDOWN_TIMEOUT: '3s',

@@ -126,10 +126,10 @@ function addFunctions(
     texts.push(`${name}_func { count }`);
     shown.push([`${name}_func`, (row) => ({ count: row[`${name}_count`] })]);
   }
-  if (table.values.published_at && draw.chance(25)) {
+  if (table.values['published_at'] && draw.chance(25)) {
     fields.push('year(published_at)', 'weekday(published_at)');
     texts.push('published_at_func { y: year weekday }');
-    shown.push(['published_at_func', (row) => ({ y: row.published_at_year, weekday: row.published_at_weekday })]);
+    shown.push(['published_at_func', (row) => ({ y: row['published_at_year'], weekday: row['published_at_weekday'] })]);
   }
 }
 
@@ -145,7 +145,7 @@ function addAny(
   if (!fields.includes('collection')) {
     fields.push('collection');
     texts.push('collection');
-    shown.push(['collection', (row) => row.collection]);
+    shown.push(['collection', (row) => row['collection']]);
   }
   const inner = new Map(targets.map((target) => [target, drawLevel(tableNamed(target), 0, variables, draw)]));
   for (const [target, level] of inner) {
@@ -159,7 +159,7 @@ function addAny(
     name,
     (row) => {
       const value = row[name] as Record<string, unknown> | null;
-      return value === null ? null : inner.get(String(row.collection))?.show(value);
+      return value === null ? null : inner.get(String(row['collection']))?.show(value);
     },
   ]);
 }
@@ -234,7 +234,7 @@ function drawFilter(table: Table, depth: number, draw: Draw): Condition {
     const inner = drawFilter(tableNamed(target), 0, draw);
     return { rest: { [`${any[0]}:${target}`]: inner.rest }, graphql: { [`${any[0]}__${target}`]: inner.graphql } };
   }
-  if (table.values.published_at && draw.chance(20)) {
+  if (table.values['published_at'] && draw.chance(20)) {
     const condition = { _gte: draw.integer(2021, 2025) };
     return { rest: { 'year(published_at)': condition }, graphql: { published_at_func: { year: condition } } };
   }

@@ -33,8 +33,8 @@ export function expectedAnswer(world: World, request: ReadRequest): ExpectedAnsw
   const { query } = request;
   for (const name of Object.keys(query)) world.seen.add(`parameter ${name}`);
   refuseEmpty(query, '');
-  const level: Level = { table, query, prefix: '', from: null, backlink: query.backlink !== false };
-  const tree = readFields((query.fields as string[] | undefined) ?? ['*']);
+  const level: Level = { table, query, prefix: '', from: null, backlink: query['backlink'] !== false };
+  const tree = readFields((query['fields'] as string[] | undefined) ?? ['*']);
   if (request.item !== null) {
     world.seen.add('single read');
     const row = table.rows.find((each) => writeValue(table.key.kind, keyOf(table, each)) === request.item);
@@ -44,15 +44,15 @@ export function expectedAnswer(world: World, request: ReadRequest): ExpectedAnsw
   if (keys) world.seen.add('parameter keys');
   const named = table.rows.filter((row) => keys?.includes(String(keyOf(table, row))) ?? true);
   const found = select(world, level, named);
-  if (query.filter !== undefined) {
+  if (query['filter'] !== undefined) {
     world.seen.add(`filter keeps ${found.length === 0 ? 'none' : found.length === named.length ? 'all' : 'some'}`);
   }
   const data =
-    query.aggregate !== undefined || query.groupBy !== undefined
+    query['aggregate'] !== undefined || query['groupBy'] !== undefined
       ? page(world, expectedGroups(world, table, found, query, ''), level)
       : page(world, sorted(world, level, found, null), level).map((row) => showRow(world, level, row, tree));
-  if (query.meta === undefined) return { status: 200, body: { data } };
-  const wanted = query.meta as string[];
+  if (query['meta'] === undefined) return { status: 200, body: { data } };
+  const wanted = query['meta'] as string[];
   const all = { total_count: table.rows.length, filter_count: found.length };
   const meta = Object.entries(all).filter(([name]) => wanted.includes('*') || wanted.includes(name));
   return { status: 200, body: { data, meta: Object.fromEntries(meta) } };
@@ -154,7 +154,7 @@ function isLeftOut(world: World, level: Level, name: string, { source, tree }: O
   if (relation?.kind !== 'many' || isOpened) return false;
   const target = tableNamed(world.model, relation.target);
   const { query } = below(level, name, target, relation);
-  const isGrouped = query._aggregate !== undefined || query._groupBy !== undefined;
+  const isGrouped = query['_aggregate'] !== undefined || query['_groupBy'] !== undefined;
   return !isGrouped && !target.columns.includes(target.key);
 }
 
@@ -214,7 +214,7 @@ function showOutput(world: World, level: Level, row: Row, name: string, { source
 }
 
 function below(level: Level, name: string, table: Table, relation: Relation): Level {
-  const deep = (level.prefix === '' ? level.query.deep : level.query) as Query | undefined;
+  const deep = (level.prefix === '' ? level.query['deep'] : level.query) as Query | undefined;
   return {
     table,
     query: (deep?.[name] as Query | undefined) ?? {},
@@ -248,7 +248,7 @@ function showMany(
   note(world, inner);
   if (!isListed(level.table, row, relation.name)) return null;
   const found = select(world, inner, childrenOf(world, level.table, row, relation));
-  if (inner.query._aggregate !== undefined || inner.query._groupBy !== undefined) {
+  if (inner.query['_aggregate'] !== undefined || inner.query['_groupBy'] !== undefined) {
     return page(world, expectedGroups(world, target, found, inner.query, '_'), inner);
   }
   const rows = page(world, sorted(world, inner, found, relation), inner);

@@ -35,7 +35,7 @@ function* candidates(request: ReadRequest, key: string): Generator<ReadRequest> 
   const { fields } = request.query;
   if (!Array.isArray(fields) || fields[0] !== key) yield { ...request, query: { ...request.query, fields: [key] } };
   for (const query of without(request.query) as Generator<Query>) {
-    if (query.fields !== undefined) yield { ...request, query };
+    if (query['fields'] !== undefined) yield { ...request, query };
   }
 }
 

@@ -101,5 +101,5 @@ export async function describeCatalog(server: TestServer, name: string): Promise
     from pg_class class where class.relnamespace = 'public'::regnamespace and class.relkind = 'r' and class.relname not like 'service%'
     order by fact`,
   );
-  return rows.map((row) => String(row.fact));
+  return rows.map((row) => String(row['fact']));
 }

@@ -68,12 +68,12 @@ function matchMade(model: Model, expected: State, found: State): ReadonlyMap<str
   const byLabel = new Map<string, Row[]>();
   for (const [name, rows] of found) {
     for (const row of rows.values()) {
-      const label = `${name}/${row.label}`;
+      const label = `${name}/${row['label']}`;
       byLabel.set(label, [...(byLabel.get(label) ?? []), row]);
     }
   }
   const candidates = ({ table, row }: Search): Row[] =>
-    (byLabel.get(`${table.name}/${row.label}`) ?? []).filter(
+    (byLabel.get(`${table.name}/${row['label']}`) ?? []).filter(
       (other) => !taken.has(`${table.name}/${other[table.key.name]}`) && isPossible(table, resolve(row, made), other),
     );
   const settle = ({ table, key }: Search, actual: Row): void => {

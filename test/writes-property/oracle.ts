@@ -102,7 +102,7 @@ class Oracle {
     const { selected } = write;
     if (selected.kind === 'keys') return [...new Set(selected.keys)];
     const rows = [...this.#rows(table).values()].filter((row) => {
-      const number = row.number ?? null;
+      const number = row['number'] ?? null;
       return typeof number === 'number' && number > selected.above;
     });
     const keys = rows.map((row) => row[table.key.name] ?? null);

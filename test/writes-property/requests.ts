@@ -235,11 +235,11 @@ class Writer {
     const form: Record<string, unknown> = {};
     const isFull = (): boolean => this.#rows >= MOST_ROWS;
     if (draw.chance(70))
-      form.create = draw.repeat(0, isFull() ? 0 : 3, () => this.#created(table, depth, relation.foreignKey));
+      form['create'] = draw.repeat(0, isFull() ? 0 : 3, () => this.#created(table, depth, relation.foreignKey));
     if (draw.chance(50))
-      form.update = draw.repeat(0, isFull() ? 0 : 3, () => this.#changed(table, depth, relation.foreignKey));
+      form['update'] = draw.repeat(0, isFull() ? 0 : 3, () => this.#changed(table, depth, relation.foreignKey));
     if (draw.chance(40))
-      form.delete = draw
+      form['delete'] = draw
         .repeat(0, 2, () => this.#existing(table, parent, relation.foreignKey))
         .filter((key) => key !== null);
     return form;

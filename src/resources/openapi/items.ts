@@ -126,10 +126,10 @@ function newItem({ fields }: Collection, item: Schema): Schema {
 export function itemSchema(collection: Collection, model: Model, names: Names): Schema {
   const properties = [...collection.fields.values()].flatMap((field) => {
     const schema = fieldSchema(field, model, names);
-    return schema ? [[field.name, described(schema, field.meta?.note ?? field.column?.comment)] as const] : [];
+    return schema ? [[field.name, described(schema, field.meta?.['note'] ?? field.column?.comment)] as const] : [];
   });
   const schema = object(Object.fromEntries(properties));
-  return described(schema, collection.meta?.note ?? collection.comment);
+  return described(schema, collection.meta?.['note'] ?? collection.comment);
 }
 
 function fieldSchema(field: Field, model: Model, names: Names): Schema | null {
@@ -159,7 +159,7 @@ function keySchema(field: Field): Schema {
 
 function valueSchema(field: Field): Schema {
   const schema = typeSchema(field);
-  return field.column?.is_nullable === false || schema.type === undefined ? schema : orNull(schema);
+  return field.column?.is_nullable === false || schema['type'] === undefined ? schema : orNull(schema);
 }
 
 /** Nothing is said of what may be any JSON. */

@@ -28,8 +28,8 @@ export function oneOf(...values: readonly string[]): Schema {
 }
 
 export function orNull(schema: Schema): Schema {
-  return typeof schema.type === 'string'
-    ? { ...schema, type: [schema.type, 'null'] }
+  return typeof schema['type'] === 'string'
+    ? { ...schema, type: [schema['type'], 'null'] }
     : either(schema, { type: 'null' });
 }
 
