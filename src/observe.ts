@@ -1,6 +1,6 @@
 /** One union of events: code says what happened, this file alone decides what is logged. */
 import { type Logger, pino } from 'pino';
-import { isUnavailable } from './errors.js';
+import { isUnavailable } from './sqlstate.js';
 
 export type Event =
   | { readonly kind: 'listening'; readonly url: string }

@@ -28,7 +28,17 @@ const ORDER: readonly (readonly string[])[] = [
   ['mirror'],
   ['sql'],
 ];
-const LEAVES: readonly string[] = ['errors', 'digits', 'observe', 'config', 'options', 'files', 'time-slices', 'yaml'];
+const LEAVES: readonly string[] = [
+  'errors',
+  'digits',
+  'observe',
+  'config',
+  'options',
+  'files',
+  'time-slices',
+  'yaml',
+  'sqlstate',
+];
 /** Stands beside the others: it starts a program and knows nothing of the service. */
 const APART = 'embedded';
 const KNOWN_ONLY_TO: Readonly<Record<string, string>> = {

@@ -2,14 +2,16 @@
  * Imports: rows are written in batches, each one chain, all in one transaction. A batch that fails is undone and its rows
  * are tried one by one, only to learn which of them are wrong: then nothing of the file is kept.
  */
-import { fromWrite, ServiceError, serviceUnavailable, staleness } from '../errors.js';
+import { ServiceError, serviceUnavailable } from '../errors.js';
 import { readCells } from '../plan/file-cell.js';
 import { Conflict } from '../postgres/conflicts.js';
 import type { ImportFormat } from '../request/import.js';
 import type { Input } from '../request/parse-context.js';
+import { fromWrite, staleness } from '../sqlstate.js';
 import { catchUp } from './sequences.js';
 import type { WriteSession } from './write-context.js';
 import type { Writes } from './writes.js';
+import { namesOf } from './written.js';
 
 /** Rows of a batch, and about how many characters they hold: one document carries all of them. */
 const BATCH = 500;
@@ -44,12 +46,13 @@ export async function importRows(
   options: ImportOptions,
   context: Parameters<Writes['session']>[1],
 ): Promise<number> {
-  return writes.session(options.collection, context, async ({ session, collection, write }) => {
+  return writes.session(options.collection, context, async ({ session, model, collection, write }) => {
     const errors: RowError[] = [];
     let count = 0;
     let skipped = 0;
     const writing: WriteSession = {
       session,
+      model,
       collection,
       write: async (rows) => {
         const left = await write(rows);
@@ -125,7 +128,7 @@ async function findErrors(
     if (failure === null) continue;
     if (staleness(failure) === 'certain')
       throw serviceUnavailable('database', 'Its structure changed during the import: nothing was imported');
-    const error = fromWrite(failure);
+    const error = fromWrite(failure, namesOf(writing.model));
     // Only what is wrong with the row itself is reported as such.
     if (!(error instanceof ServiceError) || error.status >= 500 || error.code === 'REQUESTS_EXCEEDED') throw error;
     errors.push({ row: first + position, error });

@@ -9,14 +9,7 @@ import { ReadBatcher } from '../batching/read-batcher.js';
 import { PromiseListener, RecoveringListener } from '../batching/read-listeners.js';
 import type { ReadListener } from '../batching/shape-queue.js';
 import { compileBatchRead, compileRead, compileReadBack } from '../compile/read.js';
-import {
-  forbiddenCollection,
-  fromDatabase,
-  invalidQuery,
-  ServiceError,
-  serviceUnavailable,
-  staleness,
-} from '../errors.js';
+import { forbiddenCollection, invalidQuery, ServiceError, serviceUnavailable } from '../errors.js';
 import { holdsTable, type Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
@@ -34,6 +27,7 @@ import type { OperationRequest, Parsed, ParsedOperation, ReadRequest } from '../
 import { bind } from '../sql/parameter.js';
 import type { Statement } from '../sql/statement.js';
 import { verify } from '../sql/verify.js';
+import { fromDatabase, staleness } from '../sqlstate.js';
 import { type BilledCaller, billWriter, type CallerBudgetLimits, CallerBudgets } from './caller-budget.js';
 import { DatabaseRefusals } from './database-refusals.js';
 import { ATTEMPTS } from './retry.js';

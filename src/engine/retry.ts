@@ -2,10 +2,11 @@
  * Tries a write again where that helps: after a deadlock or a race, and on the new model where the structure has changed.
  * What is left is an error in the words of the payload.
  */
-import { fromWrite, invalidPayload, type ServiceError, serviceUnavailable, staleness } from '../errors.js';
+import { invalidPayload, type ServiceError, serviceUnavailable } from '../errors.js';
 import type { Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import { Conflict, isConflict, isMoved, pause } from '../postgres/conflicts.js';
+import { fromWrite, staleness } from '../sqlstate.js';
 import { isRepeated } from './idempotency.js';
 import { namesOf } from './written.js';
 

@@ -1,6 +1,6 @@
 /** Who writes, and what is shown of what was written. */
 import type { Identity } from '../access/identity.js';
-import type { Collection } from '../mirror/model.js';
+import type { Collection, Model } from '../mirror/model.js';
 import type { Access } from '../plan/access.js';
 import type { Author } from '../plan/write.js';
 import type { Session } from '../postgres/sessions.js';
@@ -25,6 +25,7 @@ export interface WriteContext extends Writer {
 /** A connection inside a transaction, and how rows are written through it. */
 export interface WriteSession {
   readonly session: Session;
+  readonly model: Model;
   readonly collection: Collection;
   /** Answers how many of them a trigger left out. */
   readonly write: (rows: readonly Input[]) => Promise<number>;

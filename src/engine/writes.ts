@@ -361,6 +361,7 @@ export class Writes {
       session.transaction(() =>
         work({
           session,
+          model,
           collection,
           write: async (rows) => {
             const planned = await planUpsert(collection, rows, { ...context, maxRows: null });

@@ -1,25 +1,24 @@
 /** Around the statement of a write: what it waits for before it, names for its errors after it. */
-import { failedValidation, invalidPayload, type Naming } from '../errors.js';
+import { failedValidation, invalidPayload } from '../errors.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
 import type { PlannedWrite } from '../plan/write.js';
 import { asConflict } from '../postgres/conflicts.js';
 import type { Session } from '../postgres/sessions.js';
 import type { Input } from '../request/parse-context.js';
 import { type Key, readKey } from '../request/write.js';
+import type { Naming } from '../sqlstate.js';
 
 /** Names that errors of the database leave out, where there is just one they can mean. */
 export function namesOf(model: Model): Naming {
   const only = (fields: readonly Field[]): Field | null => (fields.length === 1 ? (fields[0] as Field) : null);
+  const find = (schema: string, table: string): Collection | undefined =>
+    [...model.collections.values()].find((each) => each.table === table && each.schema === schema);
   return {
-    collection: (schema, table) => {
-      const isMeant = (each: Collection): boolean => each.table === table && each.schema === schema;
-      return [...model.collections.values()].find(isMeant)?.name ?? table;
-    },
-    referrer: (collection, one) => {
-      const fields = [...(model.collections.get(collection)?.fields.values() ?? [])];
-      const isReferrer = ({ relation }: Field): boolean =>
-        relation?.kind === 'many-to-one' && relation.oneCollection === one;
-      return only(fields.filter(isReferrer))?.name ?? null;
+    collection: (schema, table) => find(schema, table)?.name ?? table,
+    constrained: (schema, table, constraint) => {
+      const isOn = ({ column }: Field): boolean =>
+        column !== null && [...column.foreign_keys, ...column.indexes].some(({ name }) => name === constraint);
+      return only([...(find(schema, table)?.fields.values() ?? [])].filter(isOn))?.name ?? null;
     },
     holder: (type) => {
       const fields = [...model.collections.values()].flatMap((collection) => [...collection.fields.values()]);

@@ -1,9 +1,10 @@
 /** The HTTP server: every request passes here, from the socket to its route and back. */
 import { performance } from 'node:perf_hooks';
 import type { Config } from '../config.js';
-import { invalidPayload, invalidQuery, isUnavailable } from '../errors.js';
+import { invalidPayload, invalidQuery } from '../errors.js';
 import type { Observer } from '../observe.js';
 import { type ResponseMemory, SMALL } from '../postgres/response-memory.js';
+import { isUnavailable } from '../sqlstate.js';
 import { holdBody } from './body.js';
 import { createNetwork } from './client-address.js';
 import { createCompression } from './compress.js';

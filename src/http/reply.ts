@@ -1,6 +1,7 @@
 /** What a handler answers: a reply, or that it will come; errors in the one envelope. */
 import { build } from 'fast-json-stringify';
-import { fromDatabase, invalidPayload, ServiceError } from '../errors.js';
+import { invalidPayload, ServiceError } from '../errors.js';
+import { fromDatabase } from '../sqlstate.js';
 
 export interface Reply {
   readonly status: number;

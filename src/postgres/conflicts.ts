@@ -1,6 +1,7 @@
 /** Requests that met others: which failures are worth another attempt, and when. */
 import type { Collection } from '../mirror/model.js';
 import type { PlannedWrite } from '../plan/write.js';
+import { takenKey } from '../sqlstate.js';
 
 /** Another request made the item that this one was about to make: seen again, it is there and will be changed. */
 export class Conflict extends Error {
@@ -48,12 +49,12 @@ export function isTermination(error: unknown): boolean {
  * payload says is new is no conflict: an item has it already, and will have it when the request is repeated.
  */
 export function asConflict(error: unknown, { plan, input }: PlannedWrite): Conflict | null {
-  const failure = error as { code?: string; table_name?: string; detail?: string };
-  if (failure.code !== '23505') return null;
-  const [, column, key] = /^Key \("?(.*?)"?\)=\((.*)\) already exists/s.exec(failure.detail ?? '') ?? [];
-  if (key === undefined) return null;
+  const taken = takenKey(error);
+  if (taken === null) return null;
+  const [column, key] = taken;
+  const { table_name: table } = error as { table_name?: string };
   const makers = plan.nodes.flatMap(({ verb, collection }, position) => {
-    if (collection.table !== failure.table_name && collection.kind !== 'partitioned') return [];
+    if (collection.table !== table && collection.kind !== 'partitioned') return [];
     if (column !== collection.primaryKey.name || verb === 'update') return [];
     const names = input.nodes[position]?.some((row) => String(row['k']) === key) ?? false;
     return [{ verb, collection, names }];

@@ -1,10 +1,10 @@
 /** Failures of a connection: what they mean for the statements on it. */
 import { serviceUnavailable } from '../errors.js';
+import { isPlanOutdated } from '../sqlstate.js';
 
 /** The server does not know the statement any more, or planned it for what is no more. */
 export function isOutdated(error: Error): boolean {
-  const code = 'code' in error ? error.code : '';
-  return code === '26000' || (code === '0A000' && error.message.startsWith('cached plan'));
+  return ('code' in error && error.code === '26000') || isPlanOutdated(error);
 }
 
 /** A name is taken that this connection has not given: its backend serves others too. */

@@ -1,5 +1,6 @@
 /** What goes wrong with a change of the structure, in words for who asked for it. */
-import { forbidden, fromWrite, invalidPayload, serviceUnavailable, Undisclosed, unprocessable } from '../errors.js';
+import { forbidden, invalidPayload, serviceUnavailable, Undisclosed, unprocessable } from '../errors.js';
+import { fromWrite } from '../sqlstate.js';
 
 /** A lock that did not come in time, a deadlock, or a catalog row that somebody else changed meanwhile. */
 export function isBlocked(error: unknown): boolean {

@@ -1,0 +1,231 @@
+/**
+ * What an error of PostgreSQL means for who asked. It is known by its SQLSTATE and fields, never by its words: those are in the
+ * language of the server.
+ */
+import {
+  failedValidation,
+  forbidden,
+  invalidPayload,
+  invalidQuery,
+  ranTooLong,
+  ServiceError,
+  serviceUnavailable,
+  Undisclosed,
+  type ValidationType,
+} from './errors.js';
+
+interface DatabaseFailure {
+  /** The SQLSTATE, or what the driver and the system say of a connection. */
+  readonly code: string;
+  /** Where in the statement, or in one of a function's, the parser stopped. */
+  readonly position?: string;
+  readonly internal_position?: string;
+  /** What was going on inside the statement. */
+  readonly where?: string;
+  /** Of the source of PostgreSQL, or of an extension. */
+  readonly file?: string;
+  readonly routine?: string;
+}
+
+/** A table, column, type or schema is gone: statements name only what the model has, so the model is out of date. */
+const STALE = new Set(['42P01', '42703', '42704', '3F000']);
+
+/** No such operator, or types that do not match: a column may have changed its type, or the request compares what cannot be. */
+const PERHAPS_STALE = new Set(['42883', '42804']);
+
+/**
+ * Functions that show a column of one type (src/compile/output.ts), whatever was asked: where there is none for the column,
+ * its type has changed. Messages may be in any language; the name stands in all of them.
+ */
+const SHOWING = /\b(int[248]out|numeric_out|uuid_out|jsonb?_out|booleq|isfinite|encode|string_to_array)\(/;
+
+/** A syntax error, a wrong or ambiguous name, or nothing by that name. */
+const UNREADABLE = new Set(['42601', '42602', '42725', '42P02', '42883', ...STALE]);
+
+/**
+ * Some types read their values as names or small languages (`regclass`, `tsvector`, `jsonpath`, ...) and complain in the
+ * words of statements. What is wrong with a statement itself has a position in it; `regtype`, which has its values read
+ * by the parser, gives one as well, and says that it was at it.
+ */
+function isUnreadableValue({ code, position, internal_position: inner, where }: DatabaseFailure): boolean {
+  if (!UNREADABLE.has(code) || inner !== undefined) return false;
+  return position === undefined || (code === '42601' && where !== undefined);
+}
+
+/** PostGIS has one code for all that it cannot do, which PostgreSQL keeps for its own faults: a shape that cannot be projected, ... */
+function isShapeFailure({ code, file }: DatabaseFailure): boolean {
+  return code === 'XX000' && file !== undefined && /^(lwgeom|geography|gserialized)/.test(file);
+}
+
+/** "cached plan must not change result type": a type has changed since the statement was prepared. */
+export function isPlanOutdated(error: unknown): boolean {
+  return isDatabaseFailure(error) && error.code === '0A000' && error.routine === 'RevalidateCachedQuery';
+}
+
+export type Staleness = 'certain' | 'possible' | null;
+
+/** Whether the model behind a statement that failed is out of date. */
+export function staleness(error: unknown): Staleness {
+  if (!isDatabaseFailure(error)) return null;
+  if (isPlanOutdated(error)) return 'certain';
+  if (STALE.has(error.code)) return isUnreadableValue(error) ? null : 'certain';
+  if (error.code === '42883' && error instanceof Error && SHOWING.test(error.message)) return 'certain';
+  // The types in a statement are those of the model; inside of a trigger or function they are somebody else's.
+  if (error.code === '42804' && error.where === undefined) return 'certain';
+  return PERHAPS_STALE.has(error.code) ? 'possible' : null;
+}
+
+/** `use` says what the values of the statement were: a key that does not fit its column names no item. */
+export function fromDatabase(error: unknown, use: 'query' | 'key'): unknown {
+  if (!isDatabaseFailure(error)) return error;
+  const { code } = error;
+  if (code === '0A000') return invalidQuery('The database does not support this');
+  // No such operator: the value of a type that has no order or no equality was sorted, grouped or compared.
+  if (code === '42883') return invalidQuery('A field of this type cannot be compared, sorted or grouped');
+  if (/^22/.test(code) || isUnreadableValue(error))
+    return use === 'key' ? forbidden() : invalidQuery('A value does not fit the type of its field');
+  if (code === '55P03' || (code === '57014' && isLockWait(error)))
+    return serviceUnavailable('database', 'Another session holds a lock on what is asked for');
+  if (code === '57014') return ranTooLong();
+  if (isShapeFailure(error)) return invalidQuery('A shape cannot be read, compared or projected');
+  // Too many columns, too deep a nesting, too long a row: limits of PostgreSQL itself.
+  if (/^54/.test(code)) return invalidQuery('The query is too large or too deep for the database');
+  if (code === '42501') return new Undisclosed(forbidden(), messageOf(error));
+  if (code === '55000')
+    return new Undisclosed(
+      serviceUnavailable('database', 'A view that the query reads has not been filled yet: it has to be refreshed'),
+      messageOf(error),
+    );
+  if (code === 'CONNECTION_SHARED')
+    return serviceUnavailable('database', 'A pooler mixes its connections up: it has to keep one for each session');
+  if (isConnectionFailure(code)) return serviceUnavailable('database', 'It cannot be reached');
+  // Memory, disk, or a limit that its administrator has set.
+  if (/^53/.test(code)) return serviceUnavailable('database', 'It is short of resources');
+  return error;
+}
+
+/** Whether what the service stands on is to blame, for now. */
+export function isUnavailable(error: unknown): boolean {
+  const mapped = error instanceof ServiceError ? error : fromDatabase(error, 'query');
+  return mapped instanceof ServiceError && mapped.code === 'SERVICE_UNAVAILABLE';
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+/** A row that another transaction has written is told by its place, in any language: "while updating tuple (0,7) in ...". */
+function isLockWait({ where }: DatabaseFailure): boolean {
+  return where !== undefined && /\(\d+,\d+\)/.test(where);
+}
+
+/** Connection exceptions, too many connections, an administrator's shutdown, and what the driver says of a socket. */
+function isConnectionFailure(code: string): boolean {
+  return (
+    /^(08|53300|57P)/.test(code) || /^(ECONN|ENOTFOUND|EPIPE|ETIMEDOUT|EHOSTUNREACH|CONNECT|CONNECTION_)/.test(code)
+  );
+}
+
+function isDatabaseFailure(error: unknown): error is DatabaseFailure {
+  return error instanceof Error && 'code' in error && typeof error.code === 'string';
+}
+
+interface ConstraintFailure extends DatabaseFailure {
+  readonly schema_name?: string;
+  readonly table_name?: string;
+  readonly column_name?: string;
+  readonly constraint_name?: string;
+  /** As the driver spells it. */
+  readonly 'data type_name'?: string;
+  readonly detail?: string;
+}
+
+/** `raise exception` of a function of the database, without a code of its own: its text was written for who reads the answer. */
+const RAISED = 'P0001';
+
+/** Characters of such a text. */
+const LONGEST_TEXT = 1_000;
+
+const CONSTRAINTS: Readonly<Record<string, ValidationType>> = {
+  '23505': 'unique',
+  '23503': 'foreign_key',
+  '23001': 'foreign_key',
+  '23502': 'nnull',
+  '23514': 'check',
+  '23P01': 'unique',
+  '44000': 'check',
+  [RAISED]: 'check',
+  '22001': 'too_long',
+  '22003': 'out_of_range',
+};
+
+/** What the model knows and an error of the database does not say. */
+export interface Naming {
+  /** What the table is called as a collection. */
+  collection(schema: string, table: string): string;
+  /** The only field that the constraint or the index is on; of a foreign key, the one that refers. */
+  constrained(schema: string, table: string, constraint: string): string | null;
+  /** The only field of a domain's type. */
+  holder(type: string): { readonly collection: string; readonly name: string } | null;
+}
+
+/** What went wrong with a write, in the words of the payload: the constraint's table and column are a collection and a field. */
+export function fromWrite(error: unknown, naming: Naming | null = null): unknown {
+  if (!isDatabaseFailure(error)) return error;
+  if (error.code === 'LT403') return forbidden();
+  const type = CONSTRAINTS[error.code] ?? (error.code.startsWith('23') ? 'check' : undefined);
+  if (type) return fromConstraint(error, type, naming);
+  if (/^22/.test(error.code) || isUnreadableValue(error))
+    return invalidPayload('A value does not fit the type of its field');
+  if (isShapeFailure(error)) return invalidPayload('A shape cannot be read or projected');
+  if (error.code === '428C9') return invalidPayload('A field is generated by the database');
+  if (error.code === '55000' || error.code === '42809') return forbidden('The collection cannot be written.');
+  if (error.code === '25006') return serviceUnavailable('database', 'It is read-only');
+  if (/^54/.test(error.code)) return invalidPayload('The payload is too large or too deep for the database');
+  return fromDatabase(error, 'query');
+}
+
+function fromConstraint(error: ConstraintFailure, type: ValidationType, naming: Naming | null): ServiceError {
+  const { schema_name: schema = '', table_name: table, constraint_name: constraint, 'data type_name': domain } = error;
+  if (domain !== undefined) return failedValidation(naming?.holder(domain) ?? { collection: null, name: null }, type);
+  const collection = table === undefined ? null : (naming?.collection(schema, table) ?? table);
+  const constrained =
+    table === undefined || constraint === undefined ? null : (naming?.constrained(schema, table, constraint) ?? null);
+  // A change of the schema, which has no model, fails for the rows that refer and not for those that are referred to.
+  const name = error.column_name ?? constrained ?? columnsOf(error, naming !== null);
+  const said = error.code === RAISED ? `Validation failed. ${messageOf(error).slice(0, LONGEST_TEXT)}` : null;
+  return failedValidation({ collection, name }, type, null, said);
+}
+
+/** "Key (email)=(ada@example.com) already exists.": in every language the columns and their values are written like that. */
+const KEY_DETAIL = /^([^(]*)\((.*?)\)=\((.*)\)([^)]*)$/s;
+
+/** The column and the value of a key that is taken. */
+export function takenKey(error: unknown): readonly [column: string, value: string] | null {
+  const { code, detail = '' } = error as ConstraintFailure;
+  const [, , column, value] = (code === '23505' && KEY_DETAIL.exec(detail)) || [];
+  return column === undefined || value === undefined ? null : [unquoted(column), value];
+}
+
+/**
+ * The columns of a constraint that the model does not know: over several columns or some of the rows, or of a partition. Where rows
+ * still refer to what was to be deleted, the columns are those of the other table, and the detail names the one that refers.
+ */
+function columnsOf({ code, detail = '', table_name: table = '' }: ConstraintFailure, mayBeReferredTo: boolean) {
+  const [, before = '', columns = '', , after = ''] = KEY_DETAIL.exec(detail) ?? [];
+  if (columns === '' || /[()]/.test(columns)) return null;
+  const isReferredTo = CONSTRAINTS[code] === 'foreign_key' && mayBeReferredTo && names(`${before} ${after}`, table);
+  return isReferredTo ? null : unquoted(columns);
+}
+
+/** Whether a sentence has the name in it, and not as a part of a word. */
+function names(sentence: string, name: string): boolean {
+  return ` ${sentence} `.split(name).some((part, position, parts) => {
+    const next = parts[position + 1];
+    return next !== undefined && /[^\p{L}\p{N}_]$/u.test(part) && /^[^\p{L}\p{N}_]/u.test(next);
+  });
+}
+
+function unquoted(name: string): string {
+  return name.replace(/^"|"$/g, '');
+}
