@@ -1,5 +1,7 @@
 /** One union of events: code says what happened, this file alone decides what is logged. */
+
 import { type Logger, pino } from 'pino';
+import { assertNever } from './assert-never.js';
 import { isUnavailable } from './sqlstate.js';
 
 export type Event =
@@ -166,6 +168,8 @@ function log(logger: Logger, seldom: Seldom, event: Event): void {
           'request failed',
         );
       break;
+    default:
+      assertNever(event);
   }
 }
 

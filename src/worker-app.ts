@@ -2,12 +2,14 @@
  * What each thread that serves has of its own: connections, compiled statements, remembered identities, GraphQL schemas and
  * the routes over them. What there is only once is in server.ts, and reaches a thread as `Shared` and as news.
  */
+
 import { Identities, type Lookup } from './access/identity.js';
 import { openMailer } from './access/mailer.js';
 import type { Policies } from './access/policies.js';
 import { Tokens } from './access/tokens.js';
 import { findAccount } from './accounts/accounts.js';
 import { Logins } from './accounts/logins.js';
+import { assertNever } from './assert-never.js';
 import type { Config } from './config.js';
 import { Reads } from './engine/reads.js';
 import { Writes } from './engine/writes.js';
@@ -225,6 +227,8 @@ export async function createServing(config: Config, core: Core, shared: Shared, 
       case 'persisted-query':
         persisted.take(news.digest, news.text);
         break;
+      default:
+        assertNever(news);
     }
   };
   return {

@@ -29,6 +29,7 @@ const ORDER: readonly (readonly string[])[] = [
   ['sql'],
 ];
 const LEAVES: readonly string[] = [
+  'assert-never',
   'errors',
   'digits',
   'observe',

@@ -1,8 +1,10 @@
 /** Users as the database knows them: who holds a token, and the first administrator. */
+
 import { readFileSync } from 'node:fs';
 import type { Account, LookupKey } from '../access/identity.js';
 import { hashPassword } from '../access/passwords.js';
 import { digestToken } from '../access/tokens.js';
+import { assertNever } from '../assert-never.js';
 import { packagePath } from '../files.js';
 import { isTermination } from '../postgres/conflicts.js';
 import type { Database } from '../postgres/database.js';
@@ -25,6 +27,8 @@ function parametersOf(holder: LookupKey): (string | null)[] {
       return [holder.digest, null, null];
     case 'user':
       return [null, holder.user, holder.session];
+    default:
+      return assertNever(holder);
   }
 }
 

@@ -1,4 +1,5 @@
 /** Conditions → SQL. The one filter compiler: reads, counts and existence tests all pass here. */
+import { assertNever } from '../assert-never.js';
 import type { Collection } from '../mirror/model.js';
 import { isMaskedOperand } from '../plan/access.js';
 import {
@@ -51,6 +52,8 @@ export function compileCondition(condition: Condition, source: FromClause): Frag
       return compileSearch(condition, source);
     case 'rule':
       return source.holds(condition.rule);
+    default:
+      return assertNever(condition);
   }
 }
 

@@ -1,4 +1,5 @@
 /** A level of groups → SQL: aggregates over a collection, by groups, with a page of the groups. */
+import { assertNever } from '../assert-never.js';
 import type { AggregatePlan, GroupLevel, GroupOutput, OperandPlan } from '../plan/plan.js';
 import { alias, type Fragment, join, nothing, sql } from '../sql/fragment.js';
 import { compileCondition } from './condition.js';
@@ -55,6 +56,8 @@ function showOutput(output: GroupOutput, level: GroupLevel, page: Fragment): Jso
     }
     case 'object':
       return object(output.outputs.map((each) => entryOf(each, level, page)));
+    default:
+      return assertNever(output);
   }
 }
 

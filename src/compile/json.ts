@@ -6,6 +6,7 @@
  * a column's stands in a `coalesce` of its own, whether or not the column is said to hold nulls. And what is taken for JSON by
  * its type comes from functions that take this type alone: a statement whose column has become a text fails.
  */
+import { assertNever } from '../assert-never.js';
 import { alias, type Fragment, literal, nothing, sql } from '../sql/fragment.js';
 
 /** A value on its way out, and what it lacks to be JSON. */
@@ -43,6 +44,8 @@ export function jsonText(shown: JsonValue): Fragment {
       return sql`coalesce(pg_catalog.to_json(${shown.value})::text, 'null')`;
     case 'constant':
       return literal(JSON.stringify(shown.constant));
+    default:
+      return assertNever(shown);
   }
 }
 

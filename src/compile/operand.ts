@@ -1,4 +1,5 @@
 /** Values of a row as SQL: columns, functions of them, counts and aggregates, and how each is shown in JSON. */
+import { assertNever } from '../assert-never.js';
 import type { AggregatePlan, OperandPlan } from '../plan/plan.js';
 import type { Representation } from '../request/ast.js';
 import { alias, type Fragment, parameter, sql } from '../sql/fragment.js';
@@ -64,6 +65,8 @@ export function compileOperand(operand: OperandPlan, source: FromClause, descend
       );
       return sql`${place}.n`;
     }
+    default:
+      return assertNever(operand);
   }
 }
 
@@ -107,6 +110,8 @@ export function compileAggregate(aggregate: AggregatePlan, source: FromClause): 
       return sql`min(${value})`;
     case 'max':
       return sql`max(${value})`;
+    default:
+      return assertNever(aggregate.function);
   }
 }
 
@@ -170,6 +175,8 @@ export function operandTypeName(operand: OperandPlan): Fragment {
       const same = aggregate.function === 'min' || aggregate.function === 'max';
       return same && aggregate.operand ? operandTypeName(aggregate.operand) : sql`numeric`;
     }
+    default:
+      return assertNever(operand);
   }
 }
 

@@ -1,4 +1,5 @@
 /** What pages of rows and of groups share: their order, limit and offset, and what ties them to the level above. */
+import { assertNever } from '../assert-never.js';
 import type { LimitPlan, OffsetPlan } from '../plan/plan.js';
 import { type Fragment, integer, join, nothing, parameter, sql } from '../sql/fragment.js';
 import type { FromClause } from './from-clause.js';
@@ -36,6 +37,8 @@ export function limitValue(limit: LimitPlan): Fragment {
       return integer(limit.value);
     case 'slot':
       return sql`${parameter({ kind: 'limit', slot: limit.slot })}::bigint`;
+    default:
+      return assertNever(limit);
   }
 }
 

@@ -4,6 +4,7 @@
  * Each level is a page first (filter, order and limit over the bare table) and what is shown of it second: output
  * expressions and lateral joins then run for the rows of the page alone.
  */
+import { assertNever } from '../assert-never.js';
 import type { Level, OperationPlan, Output, ReadPlan, RowLevel } from '../plan/plan.js';
 import { alias, type Fragment, join, literal, nothing, parameter, sql, substitute } from '../sql/fragment.js';
 import { type Statement, statement } from '../sql/statement.js';
@@ -69,6 +70,8 @@ function readFragment(plan: ReadPlan | OperationPlan): Fragment {
     case 'list':
       if (plan.stream) return compileStream(plan, scope);
       return plan.cursor ? compilePageWithCursor(plan, scope) : compileWhole(plan, scope);
+    default:
+      return assertNever(plan.result);
   }
 }
 

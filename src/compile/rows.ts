@@ -1,4 +1,5 @@
 /** A level of rows → SQL: the page, what is shown of its rows, and the lateral joins to the levels below. */
+import { assertNever } from '../assert-never.js';
 import type { Field } from '../mirror/model.js';
 import { isMasked, maskOf } from '../plan/access.js';
 import type { Condition, Level, OperandPlan, Output, RowLevel, ToManyJoin, ToOneJoin } from '../plan/plan.js';
@@ -220,6 +221,8 @@ function compileOutput(output: Output, level: RowLevel, page: FromClause): Compi
       const text = sql`case ${page.raw([], first.step.collectionField)}::text${join(cases, nothing)} end`;
       return { shown: { form: 'json', text }, from: nothing };
     }
+    default:
+      return assertNever(output);
   }
 }
 

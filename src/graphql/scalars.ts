@@ -2,7 +2,9 @@
  * The scalars beside GraphQL's own. Values on their way out are written by PostgreSQL, so only input is read here; what a
  * value must be to fit its column is the planner's business.
  */
+
 import { GraphQLError, GraphQLFloat, GraphQLID, GraphQLInt, GraphQLScalarType, Kind, type ValueNode } from 'graphql';
+import { assertNever } from '../assert-never.js';
 import { Digits, readNumber, wholeDigits } from '../digits.js';
 
 type Variables = Readonly<Record<string, unknown>> | null | undefined;
@@ -133,5 +135,7 @@ function literalValue(node: ValueNode, variables: Variables): unknown {
       return Object.fromEntries(node.fields.map((each) => [each.name.value, literalValue(each.value, variables)]));
     case Kind.VARIABLE:
       return variables?.[node.name.value] ?? null;
+    default:
+      return assertNever(node);
   }
 }

@@ -1,4 +1,5 @@
 /** Selection sets → selections of the request AST. Fragments and directives are resolved here; nothing behind knows of them. */
+
 import {
   type FieldNode,
   type FragmentDefinitionNode,
@@ -16,6 +17,7 @@ import {
   type SelectionNode,
   type SelectionSetNode,
 } from 'graphql';
+import { assertNever } from '../assert-never.js';
 import { tooManyRelations } from '../errors.js';
 import type { Aggregate, GroupSelection, ShapedSelection } from '../request/ast.js';
 import { parseExpression, parseJsonPath } from '../request/expression.js';
@@ -117,13 +119,17 @@ export class Selections {
           if (this.#applies(selection.typeCondition?.name.value, type))
             this.#collect(type, selection.selectionSet, found, seen);
           break;
-        case Kind.FRAGMENT_SPREAD: {
-          const name = selection.name.value;
-          const fragment = this.#source.fragments.get(name);
-          if (!fragment || seen.has(name) || !this.#applies(fragment.typeCondition.name.value, type)) break;
-          seen.add(name);
-          this.#collect(type, fragment.selectionSet, found, seen);
-        }
+        case Kind.FRAGMENT_SPREAD:
+          {
+            const name = selection.name.value;
+            const fragment = this.#source.fragments.get(name);
+            if (!fragment || seen.has(name) || !this.#applies(fragment.typeCondition.name.value, type)) break;
+            seen.add(name);
+            this.#collect(type, fragment.selectionSet, found, seen);
+          }
+          break;
+        default:
+          assertNever(selection);
       }
     }
   }

@@ -1,4 +1,5 @@
 /** Aggregates and groups × model → group level. */
+import { assertNever } from '../assert-never.js';
 import { invalidQuery } from '../errors.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
 import type {
@@ -80,6 +81,8 @@ function planGroupField(
       if (!aggregate) throw new Error('what is shown of a group is one of its aggregates');
       return { kind: 'aggregate', name, aggregate, as: selection.as };
     }
+    default:
+      return assertNever(selection);
   }
 }
 

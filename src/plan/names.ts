@@ -1,4 +1,5 @@
 /** Names of a request become objects of the model: fields, steps along relations, functions of fields. */
+import { assertNever } from '../assert-never.js';
 import { forbiddenField, invalidQuery } from '../errors.js';
 import { type Collection, type Field, isSecret, type ManyToAny, type ManyToOne, type Model } from '../mirror/model.js';
 import type { Call, Expression } from '../request/ast.js';
@@ -103,6 +104,8 @@ export function operandType(operand: OperandPlan): ValueType {
         return operandType(aggregate.operand);
       return plainType('numeric', aggregate.function);
     }
+    default:
+      return assertNever(operand);
   }
 }
 

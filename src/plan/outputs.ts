@@ -1,4 +1,5 @@
 /** Selections × model → what is shown of a row: wildcards expanded, aliases resolved, relations planned level by level. */
+import { assertNever } from '../assert-never.js';
 import { forbiddenField, invalidQuery } from '../errors.js';
 import type { Collection, Field } from '../mirror/model.js';
 import { type Call, NO_QUERY, type Query, type Selection, type ShapedSelection } from '../request/ast.js';
@@ -122,6 +123,9 @@ function expand(selections: readonly Selection[], collection: Collection, positi
           add(field.name, field, null, field.relation && !isWayBack(field, position) ? selection.fields : [], null);
         }
         for (const name of aliases.keys()) addAlias(name, selection.fields);
+        break;
+      default:
+        assertNever(selection);
     }
   }
   return wanted;
@@ -258,6 +262,8 @@ function planShaped(selection: ShapedSelection, collection: Collection, position
     }
     case 'related':
       return planShapedRelation(selection, collection, { ...position, query: selection.query, place }, planner);
+    default:
+      return assertNever(selection);
   }
 }
 

@@ -1,6 +1,7 @@
 /** Mutations: each root field is one write, all of them one transaction in the order of the document. */
 
 import { onlyUser } from '../access/identity.js';
+import { assertNever } from '../assert-never.js';
 import type { WriteContext, Writer } from '../engine/write-context.js';
 import type { Writes } from '../engine/writes.js';
 import { ServiceError } from '../errors.js';
@@ -137,6 +138,8 @@ async function carryOut(step: MutationStep, writes: Writes, writer: Writer): Pro
     case 'delete':
       await writes.delete(step.collection, { kind: 'keys', keys: step.keys }, writer);
       return Buffer.from(step.text);
+    default:
+      return assertNever(step);
   }
 }
 

@@ -1,4 +1,5 @@
 /** Definitions as statements, one each: names are quoted, constants escaped and expressions vetted by the fragments. */
+import { assertNever } from '../assert-never.js';
 import type { ForeignKeyAction, Places } from '../mirror/model.js';
 import {
   expression,
@@ -105,6 +106,8 @@ function alteration(step: Alteration, table: (name: string) => Fragment): Fragme
       return sql`add constraint ${identifier(step.name)} foreign key (${identifier(step.column)})
         references ${table(step.target)} (${identifier(step.key)})
         on delete ${ACTIONS[step.onDelete]} on update ${ACTIONS[step.onUpdate]}`;
+    default:
+      return assertNever(step);
   }
 }
 
@@ -206,6 +209,8 @@ function convert(column: Fragment, type: ColumnType | ExactType, conversion: Con
       return sql`(${column} <> 0)`;
     case 'boolean-to-number':
       return sql`${column}::integer::${baseName(type)}`;
+    default:
+      return assertNever(conversion);
   }
 }
 

@@ -1,5 +1,6 @@
 /** Rows of the metadata tables as statements: saved with what was given, and taken back from every place that names them. */
 
+import { assertNever } from '../assert-never.js';
 import { type Fragment, identifier, join, parameter, sql } from '../sql/fragment.js';
 import { type Statement, statement } from '../sql/statement.js';
 import type { MetadataStep } from './ddl-statement.js';
@@ -36,6 +37,8 @@ function rowStatements(step: MetadataStep, table: Tables): readonly Fragment[] {
       return [
         sql`delete from ${table('service_fields')} where collection = ${text(step.collection)} and field = ${text(step.field)}`,
       ];
+    default:
+      return assertNever(step);
   }
 }
 

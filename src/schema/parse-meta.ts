@@ -1,4 +1,5 @@
 /** The metadata of collections, fields and relations in bodies: which properties there are, and what each may hold. */
+import { assertNever } from '../assert-never.js';
 import { invalidPayload } from '../errors.js';
 import { readItem } from '../request/write.js';
 
@@ -130,6 +131,8 @@ function readProperty(value: unknown, { kind, nullable }: Property, path: string
       return storable(value, path);
     case 'json':
       return storable(value, path);
+    default:
+      return assertNever(kind);
   }
 }
 

@@ -1,4 +1,5 @@
 /** An operation on the structure × the model → the steps that carry it out. Pure: the model is the one the steps will meet. */
+import { assertNever } from '../assert-never.js';
 import type { Model } from '../mirror/model.js';
 import type { Protected } from '../postgres/system-tables.js';
 import type { DdlStatement } from './ddl-statement.js';
@@ -27,5 +28,7 @@ export function planOperation(operation: Operation, model: Model, ours: Protecte
       return planUpdateRelation(operation, model, ours);
     case 'delete-relation':
       return planDeleteRelation(operation.collection, operation.field, model, ours);
+    default:
+      return assertNever(operation);
   }
 }

@@ -2,6 +2,7 @@
  * What a parameter of a statement is bound to, as data. A statement's text depends on the shape of a request; the values
  * of one request are bound to it here, each checked against the type of its column before PostgreSQL sees it.
  */
+import { assertNever } from '../assert-never.js';
 import { invalidQuery } from '../errors.js';
 import { type Codec, encode, fits, type Origin, type Pattern, pattern, type Scalar } from './codec.js';
 import { arrayLiteral } from './literal.js';
@@ -107,6 +108,8 @@ function bindOne(parameter: Parameter, values: Values, caller: Caller): string |
       if (!Number.isSafeInteger(offset)) throw invalidQuery('"page" is too large');
       return String(offset);
     }
+    default:
+      return assertNever(parameter);
   }
 }
 

@@ -1,5 +1,7 @@
 /** A worker's side of the conversation: it asks, is told, and follows the mirror of the main thread. */
+
 import type { MessagePort } from 'node:worker_threads';
+import { assertNever } from '../assert-never.js';
 import type { LoginLimit } from '../http/limiter.js';
 import type { Leader } from '../mirror/follow.js';
 import { type Event, type Observer, withPlainError } from '../observe.js';
@@ -103,6 +105,8 @@ export class MainChannel {
       case 'abandon':
         orders.abandon();
         break;
+      default:
+        assertNever(message);
     }
   }
 

@@ -1,5 +1,7 @@
 /** One worker, as the main thread sees it: what it was told and whether it has taken it, what it asks, and its end. */
+
 import { Worker } from 'node:worker_threads';
+import { assertNever } from '../assert-never.js';
 import type { Event } from '../observe.js';
 import { type Checks, PATIENCE, unhealthy } from '../postgres/health.js';
 import { within } from '../postgres/time-limit.js';
@@ -147,6 +149,8 @@ export class WorkerHandle {
       case 'event':
         this.#superior.observe(message.event);
         break;
+      default:
+        assertNever(message);
     }
   }
 

@@ -3,7 +3,9 @@
  * has changed, counts for all of them, and ends the service when one of them dies. Each worker gets its share of the
  * connections to PostgreSQL.
  */
+
 import { setTimeout as sleep } from 'node:timers/promises';
+import { assertNever } from '../assert-never.js';
 import type { Config } from '../config.js';
 import { type Reserved, reservePort } from '../http/listen.js';
 import type { Observer } from '../observe.js';
@@ -177,6 +179,8 @@ export class WorkerPool implements Threads {
         return limits.logins.enter(question.attempt);
       case 'settle-login':
         return limits.logins.settle(question.attempt, question.outcome);
+      default:
+        return assertNever(question);
     }
   }
 
