@@ -9,6 +9,8 @@ import { RELATIONS_HELP, relations } from './commands/relations.js';
 import { SCHEMA_HELP, schema } from './commands/schema.js';
 import { type Config, optionRows, readConfig, readFlags, renamedOptions } from './config.js';
 import { ImportFailure, importRows } from './engine/import.js';
+import { read, write } from './engine/pipeline.js';
+import { NO_CLIENT } from './engine/stages.js';
 import { ServiceError, StartError } from './errors.js';
 import { packageVersion } from './files.js';
 import { describeTypes } from './mirror/typings.js';
@@ -138,17 +140,15 @@ async function explain(words: readonly string[]): Promise<void> {
     createObserver('warn'),
     (message) => console.error(message),
     async ({ reads }) => {
-      const parsed = parseRead(
-        decodeURIComponent(collection),
-        key === undefined ? null : decodeURIComponent(key),
-        queryString,
-        parseLimits(config),
-      );
-      const { sql, parameters, plan } = await reads.explain(
-        parsed,
-        reads.compile(parsed, CLI_IDENTITY),
-        CLI_IDENTITY,
-        analyze,
+      const item = key === undefined ? null : decodeURIComponent(key);
+      const { sql, parameters, plan } = await read(
+        {
+          client: NO_CLIENT,
+          identify: () => CLI_IDENTITY,
+          parse: () => parseRead(decodeURIComponent(collection), item, queryString, parseLimits(config)),
+          execute: (prepared) => reads.explain(prepared, analyze),
+        },
+        reads,
       );
       console.log(pretty(sql));
       for (const [position, value] of parameters.entries()) console.log(`$${position + 1} = ${JSON.stringify(value)}`);
@@ -183,16 +183,16 @@ async function importFile(words: readonly string[]): Promise<void> {
   );
   const config = readOptions(flag < 0 ? [] : words.slice(flag));
   const collection = named ?? basename(file, extname(file));
-  let read = 0;
+  let readBytes = 0;
   // Opened only when it is read: what flows before that would be lost.
   const bytes = async function* (): AsyncGenerator<Buffer> {
     for await (const piece of createReadStream(file) as AsyncIterable<Buffer>) {
-      read += piece.length;
+      readBytes += piece.length;
       yield piece;
     }
   };
   const progress = (rows: number): void => {
-    const share = total === 0 ? 100 : Math.floor((100 * read) / total);
+    const share = total === 0 ? 100 : Math.floor((100 * readBytes) / total);
     if (process.stderr.isTTY) process.stderr.write(`\r[${'#'.repeat(share / 4).padEnd(25)}] ${share} %  ${rows} rows`);
   };
   await withCore(
@@ -200,19 +200,25 @@ async function importFile(words: readonly string[]): Promise<void> {
     createObserver('warn'),
     (message) => console.error(message),
     async ({ writes }) => {
-      const rows = readRows(bytes(), format);
-      const options = { collection, rows, format, maxErrors: config.MAX_IMPORT_ERRORS, progress };
-      const count = await importRows(writes, options, { caller: CLI_IDENTITY, author: NO_AUTHOR }).catch(
-        (error: unknown) => {
-          if (!(error instanceof ImportFailure)) throw error;
-          const lines = error.errors.slice(0, 20).map((each) => `  row ${each.row}: ${each.error.message}`);
-          throw new StartError(`nothing was imported, ${error.errors.length} rows are wrong:\n${lines.join('\n')}`);
+      const { MAX_IMPORT_ERRORS: maxErrors } = config;
+      await write({
+        client: NO_CLIENT,
+        identify: () => ({ caller: CLI_IDENTITY, author: NO_AUTHOR }),
+        parse: () => ({ collection, rows: readRows(bytes(), format), format, maxErrors, progress }),
+        execute: (options, writer) => importRows(writes, options, writer, NO_CLIENT).catch(failImport),
+        reply: (count) => {
+          if (process.stderr.isTTY) process.stderr.write('\n');
+          console.log(`${count} rows imported into "${collection}"`);
         },
-      );
-      if (process.stderr.isTTY) process.stderr.write('\n');
-      console.log(`${count} rows imported into "${collection}"`);
+      });
     },
   );
+}
+
+function failImport(error: unknown): never {
+  if (!(error instanceof ImportFailure)) throw error;
+  const lines = error.errors.slice(0, 20).map((each) => `  row ${each.row}: ${each.error.message}`);
+  throw new StartError(`nothing was imported, ${error.errors.length} rows are wrong:\n${lines.join('\n')}`);
 }
 
 const IMPORT_FORMATS: Readonly<Record<string, ImportFormat>> = {

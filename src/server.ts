@@ -11,7 +11,7 @@ import { type Credentials, createAdministrator, listenForSessions } from './acco
 import { forgetSessions } from './accounts/logins.js';
 import type { Config } from './config.js';
 import { holdsCluster, startEmbedded } from './embedded/cluster.js';
-import { forgetReceipts } from './engine/idempotency.js';
+import { deleteExpiredKeys } from './engine/idempotency.js';
 import { StartError } from './errors.js';
 import { openAdmin } from './http/admin.js';
 import { createLimits } from './http/limiter.js';
@@ -264,7 +264,7 @@ async function passOn(database: Database, told: (news: CentralNews) => void, sta
 
 function purge(database: Database, config: Config, started: Started): void {
   const forget = (): unknown =>
-    Promise.allSettled([forgetReceipts(database), forgetSessions(database, config.SESSION_COOKIE_TTL)]);
+    Promise.allSettled([deleteExpiredKeys(database), forgetSessions(database, config.SESSION_COOKIE_TTL)]);
   const timer = setInterval(forget, PURGED).unref();
   started.add(async () => clearInterval(timer));
 }

@@ -140,7 +140,7 @@ export function createCore(
     parse: parseLimits(config),
     shapes: config.SHAPE_CACHE_SIZE,
     shapeMemory: config.SHAPE_CACHE_MEMORY / 2,
-    receiptLifetime: `${config.IDEMPOTENCY_TTL} milliseconds`,
+    idempotencyLifetime: `${config.IDEMPOTENCY_TTL} milliseconds`,
   };
   const writes = new Writes({ database, mirror, policies, reads }, writeLimits, observe);
   const structure = new SchemaChanges(database, mirror, {

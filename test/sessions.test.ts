@@ -1,7 +1,7 @@
 /** Connections that hold a transaction: what is sent together is carried out together, whatever happens on the way. */
 import t from 'tap';
 import { Database } from '../src/postgres/database.js';
-import type { PreparedText, Session } from '../src/postgres/sessions.js';
+import type { Session, TransactionStatement } from '../src/postgres/sessions.js';
 import { createDatabase, request, startDatabase, startTestService, withSql } from './support.js';
 
 const server = await startDatabase();
@@ -32,7 +32,7 @@ async function countOf(said: string): Promise<number> {
   return Number(row?.['count']);
 }
 
-const both = (said: string | null, prepare = true): PreparedText[] =>
+const both = (said: string | null, prepare = true): TransactionStatement[] =>
   [WRITE, COUNT].map((text) => ({ text, parameters: [said], prepare }));
 
 t.test('what is sent together is one transaction', async (t) => {

@@ -9,7 +9,8 @@ import type { ImportFormat } from '../request/import.js';
 import type { Input } from '../request/parse-context.js';
 import { fromWrite, staleness } from '../sqlstate.js';
 import { catchUp } from './sequences.js';
-import type { WriteSession } from './write-context.js';
+import type { RequestClient } from './stages.js';
+import type { Writer, WriteSession } from './writer.js';
 import type { Writes } from './writes.js';
 import { namesOf } from './written.js';
 
@@ -44,9 +45,10 @@ export interface ImportOptions {
 export async function importRows(
   writes: Writes,
   options: ImportOptions,
-  context: Parameters<Writes['session']>[1],
+  writer: Writer,
+  client: RequestClient,
 ): Promise<number> {
-  return writes.session(options.collection, context, async ({ session, model, collection, write }) => {
+  return writes.session(options.collection, writer, client, async ({ session, model, collection, write }) => {
     const errors: RowError[] = [];
     let count = 0;
     let skipped = 0;

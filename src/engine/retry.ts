@@ -1,62 +1,65 @@
 /**
- * Tries a write again where that helps: after a deadlock or a race, and on the new model where the structure has changed.
- * What is left is an error in the words of the payload.
+ * Tries a request again where that helps: after a deadlock or a race, on the new model where the schema has changed before the
+ * notification of it arrived, and, for a read, where an administrator has ended the connection.
  */
-import { invalidPayload, type ServiceError, serviceUnavailable } from '../errors.js';
+import { type ServiceError, serviceUnavailable } from '../errors.js';
 import type { Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
-import { Conflict, isConflict, isMoved, pause } from '../postgres/conflicts.js';
-import { fromWrite, staleness } from '../sqlstate.js';
-import { isRepeated } from './idempotency.js';
-import { namesOf } from './written.js';
+import { Conflict, isConflict, isMoved, isTermination, pause } from '../postgres/conflicts.js';
+import { staleness } from '../sqlstate.js';
 
-/** Of one request. */
-export const ATTEMPTS = 10;
+const MAX_ATTEMPTS = 10;
 
 /**
- * The same key collides so often where nobody else is to blame: two spellings of one key in the payload, a row that policies of
- * the database hide, a trigger that chooses the key. It is a value that has to be unique and is not.
+ * The same key collides so often where no other request is the reason: two spellings of one key in the payload, a row that policies
+ * of the database hide, a trigger that chooses the key. It is a value that must be unique and is not.
  */
-const SAME_KEY = 3;
+const MAX_COLLISIONS_OF_KEY = 3;
 
-/** `told` makes an error what its receiver may know; `repair` is called where the same key collides again. */
-export async function attempt<Result>(
+export interface RetryOptions {
+  /** The error as the caller may see it. */
+  readonly asError: (error: unknown, model: Model) => unknown;
+  /** Of the model that the attempt was compiled for, where that may not be the latest. */
+  readonly version?: () => number;
+  /** False once a part of the answer was sent. */
+  readonly mayRepeat?: () => boolean;
+  /** Whether a connection that an administrator has ended is worth a second attempt: nothing was changed by a read. */
+  readonly afterTermination?: boolean;
+  /** Called where a key collides again. */
+  readonly onCollision?: (conflict: Conflict) => Promise<void>;
+}
+
+export async function retry<Result>(
   mirror: Mirror,
-  work: (model: Model) => Promise<Result>,
-  told: (error: unknown) => unknown,
-  repair: (conflict: Conflict) => Promise<void>,
+  work: (model: Model, attempt: number) => Promise<Result>,
+  { asError, version, mayRepeat, afterTermination = false, onCollision }: RetryOptions,
 ): Promise<Result> {
-  let before: Conflict | null = null;
-  let same = 0;
-  for (let count = 1; ; count++) {
+  let previous: Conflict | null = null;
+  let collisions = 0;
+  for (let attempt = 1; ; attempt++) {
     const { model } = mirror;
     try {
-      return await work(model);
+      return await work(model, attempt);
     } catch (error) {
       const conflict = error instanceof Conflict ? error : null;
-      same = conflict?.isSame(before) ? same + 1 : 1;
-      before = conflict;
-      if (conflict && same === SAME_KEY) throw finalError(conflict.cause, model);
+      collisions = conflict?.isSame(previous) ? collisions + 1 : 1;
+      previous = conflict;
+      if (conflict && collisions === MAX_COLLISIONS_OF_KEY) throw asError(conflict.cause, model);
       const stale = staleness(error);
-      if (!(stale || isConflict(error))) throw told(finalError(error, model));
-      if (count === ATTEMPTS) throw stale || isMoved(error) ? changing() : told(finalError(error, model));
+      const isWorthIt = stale || isConflict(error) || (afterTermination && attempt === 1 && isTermination(error));
+      if (!isWorthIt || mayRepeat?.() === false) throw asError(error, model);
+      if (attempt === MAX_ATTEMPTS) throw exhausted(stale !== null || isMoved(error));
       if (stale) await mirror.refresh(stale === 'certain');
-      else await pause(count);
-      if (conflict && count > 1) await repair(conflict);
-      // A structure that did not change is not to blame; the first time a prepared statement may be.
-      if (stale && model === mirror.model && count > 1) throw told(finalError(error, model));
+      else await pause(attempt);
+      if (conflict && attempt > 1) await onCollision?.(conflict);
+      // A schema that did not change is not the reason; the first time a prepared statement may be.
+      const isUnchanged = mirror.model.version === (version?.() ?? model.version);
+      if (stale && isUnchanged && (stale === 'possible' || attempt > 1)) throw asError(error, model);
     }
   }
 }
 
-function changing(): ServiceError {
-  return serviceUnavailable('database', 'Its structure keeps changing');
-}
-
-function finalError(error: unknown, model: Model): unknown {
-  if (isRepeated(error)) return error;
-  // The stack ends before the limit on levels where the items in between have much to say.
-  if (error instanceof RangeError) return invalidPayload('The payload nests too deep');
-  if (isConflict(error)) return serviceUnavailable('database', 'Too many requests change the same items');
-  return fromWrite(error, namesOf(model));
+function exhausted(isSchema: boolean): ServiceError {
+  const reason = isSchema ? 'Its structure keeps changing' : 'Too many requests change the same items';
+  return serviceUnavailable('database', reason);
 }

@@ -1,27 +1,39 @@
-/** Statements of writes, kept by their shape: compiled and checked by PostgreSQL's grammar once. */
+/** Compiled statements, kept by the shape of their request: each is compiled and checked by PostgreSQL's grammar once. */
 import { LRUCache } from 'lru-cache';
 import { holdsTable, type Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
-import { qualify } from '../sql/qualify.js';
 import type { Statement } from '../sql/statement.js';
-import { verify } from '../sql/verify.js';
+import { type StatementKind, verify } from '../sql/verify.js';
 
-/** Does the work at somebody's cost. */
-type Pay = (work: () => Statement) => Statement;
+export interface CompiledStatement {
+  readonly statement: Statement;
+}
 
-export class StatementCache {
+export interface StatementCacheLimits {
+  readonly shapes: number;
+  /** Bytes that compiled shapes may take. */
+  readonly shapeMemory: number;
+}
+
+export class StatementCache<Compiled extends CompiledStatement = CompiledStatement> {
   readonly #mirror: Mirror;
   readonly #observe: Observer;
-  readonly #shapes: LRUCache<string, Statement>;
-  /** Statements that were used before: from then on they are prepared. */
-  readonly #used = new WeakSet<Statement>();
+  readonly #shapes: LRUCache<string, Compiled>;
+  /**
+   * Statements that were used before: from then on they are prepared. On the connections of streams a prepared statement is
+   * never dropped, on the others it takes the place of another: shapes that come once must not become one.
+   */
+  readonly #used = new WeakSet<Compiled>();
 
-  /** `memory` in bytes. */
-  constructor(mirror: Mirror, shapes: number, memory: number, observe: Observer) {
+  constructor(mirror: Mirror, limits: StatementCacheLimits, observe: Observer) {
     this.#mirror = mirror;
     this.#observe = observe;
-    this.#shapes = new LRUCache({ max: shapes, maxSize: memory, sizeCalculation: memoryOf });
+    this.#shapes = new LRUCache<string, Compiled>({
+      max: limits.shapes,
+      maxSize: limits.shapeMemory,
+      sizeCalculation: memoryOf,
+    });
     mirror.onChange(() => this.#shapes.clear());
   }
 
@@ -30,33 +42,39 @@ export class StatementCache {
     return this.#shapes.size;
   }
 
-  /** What was planned on a former model must neither be found nor kept among the shapes of the latest. */
-  get(shape: string, model: Model, compile: () => Statement, pay: Pay = (work) => work()): Statement {
+  /** What was compiled for the latest model. */
+  find(shape: string): Compiled | undefined {
+    return this.#shapes.get(shape);
+  }
+
+  /** What is compiled for a former model must neither be found nor kept among the shapes of the latest. */
+  get(shape: string, model: Model, compile: () => Compiled): Compiled {
     const isLatest = model === this.#mirror.model;
     const known = isLatest ? this.#shapes.get(shape) : undefined;
     if (known) return known;
     const start = performance.now();
-    const statement = pay(() => {
-      const compiled = compile();
-      // The functions that end a statement from inside are where the service's tables are.
-      const made = { ...compiled, text: qualify(compiled.text, model.system) };
-      verify(made.text, 'write', (schema, name) => holdsTable(model, schema, name));
-      return made;
-    });
-    if (isLatest) this.#shapes.set(shape, statement);
-    this.#observe({ kind: 'shape-compiled', shape, text: statement.text, milliseconds: performance.now() - start });
-    return statement;
+    const compiled = compile();
+    if (isLatest) this.#shapes.set(shape, compiled);
+    const { text } = compiled.statement;
+    this.#observe({ kind: 'shape-compiled', shape, text, milliseconds: performance.now() - start });
+    return compiled;
   }
 
-  /** Answers whether the statement was used before, and remembers that it is now. */
-  isKnown(statement: Statement): boolean {
-    if (this.#used.has(statement)) return true;
-    this.#used.add(statement);
+  /** Whether connections are to prepare it: it was used before. From now on it was. */
+  isReused(compiled: Compiled): boolean {
+    if (this.#used.has(compiled)) return true;
+    this.#used.add(compiled);
     return false;
   }
 }
 
+/** The statement, read by PostgreSQL's grammar: it touches tables of the model alone. */
+export function checked(statement: Statement, kind: StatementKind, model: Model): Statement {
+  verify(statement.text, kind, (schema, name) => holdsTable(model, schema, name));
+  return statement;
+}
+
 /** About the bytes that a statement takes, with its shape and, of a read, the plan that its other forms are compiled from. */
-export function memoryOf({ text }: Statement, shape: string): number {
-  return 8_192 + 6 * (text.length + shape.length);
+function memoryOf({ statement }: CompiledStatement, shape: string): number {
+  return 8_192 + 6 * (statement.text.length + shape.length);
 }

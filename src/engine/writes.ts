@@ -1,6 +1,6 @@
 /**
- * Runs writes: the chain of one payload, then what is shown of the result, in one transaction. Deadlocks and serialization
- * failures are ours to retry: nothing of the attempt is left, and the client did nothing wrong.
+ * Runs writes: the statement of one payload, then its read-back, in one transaction. Deadlocks and serialization failures are
+ * retried here: nothing of the attempt is left, and the client did nothing wrong.
  */
 import { CLI_IDENTITY, type Identity } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
@@ -11,16 +11,11 @@ import {
   decidesAccess,
   keepAdministrators,
 } from '../accounts/administrators.js';
-import { journalOf } from '../compile/activity.js';
-import { compileDelete } from '../compile/delete.js';
-import { compileSort } from '../compile/sort.js';
-import { compileWrite } from '../compile/write.js';
-import { writeJson } from '../digits.js';
+import { assertNever } from '../assert-never.js';
 import { invalidPayload } from '../errors.js';
-import { type Collection, collectionOf, type Model } from '../mirror/model.js';
+import type { Collection, Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
-import type { WriteAction } from '../plan/access.js';
 import { anyRule, Guard } from '../plan/guard.js';
 import { checkKeys, shownKey } from '../plan/key.js';
 import { planCreate, planUpdate, planUpsert } from '../plan/payload.js';
@@ -29,30 +24,20 @@ import { servedCollection } from '../plan/read.js';
 import { checkRows } from '../plan/rows.js';
 import type { PlannedWrite } from '../plan/write.js';
 import type { Database } from '../postgres/database.js';
-import type { PreparedText, Session } from '../postgres/sessions.js';
-import type { Input, ParseLimits } from '../request/parse-context.js';
-import { parseSelection } from '../request/rest.js';
-import type { CreateBody, Key, Selected, UpdateBody } from '../request/write.js';
+import type { Session } from '../postgres/sessions.js';
+import type { Input } from '../request/parse-context.js';
+import { withKeys } from '../request/rest.js';
+import type { IdempotencyKey, Key, Selected, WriteRequest } from '../request/write.js';
 import { bind } from '../sql/parameter.js';
-import type { Statement } from '../sql/statement.js';
-import { billWriter } from './caller-budget.js';
-import { type Extra, type IdempotentRequest, isRepeated, keepKeys, keysOf } from './idempotency.js';
-import { hashedNodes, preparePayloads, settleSecrets } from './password-hashing.js';
+import { type WriteCall, WriteCompiler, type WriteLimits, type WriteOption } from './compiled-write.js';
+import { isRepeated, keepWrittenKeys, writtenKeys } from './idempotency.js';
+import { preparePayloads, settleSecrets } from './password-hashing.js';
 import type { Reads } from './reads.js';
-import { attempt } from './retry.js';
+import { retry } from './retry.js';
 import { aheadOf, catchUp, suppliesKeys } from './sequences.js';
-import { StatementCache } from './statement-cache.js';
-import type { WriteContext, Writer, WriteSession } from './write-context.js';
-import { eachChange, failureOf, lock, rowsOf } from './written.js';
-
-export interface WriteLimits {
-  readonly maxRows: number | null;
-  readonly parse: ParseLimits;
-  readonly shapes: number;
-  readonly shapeMemory: number;
-  /** As PostgreSQL reads an interval. */
-  readonly receiptLifetime: string;
-}
+import { NO_CLIENT, type RequestClient } from './stages.js';
+import type { Writer, WriteSession } from './writer.js';
+import { asWriteError, eachChange, failureOf, lock, rowsOf } from './written.js';
 
 export interface WriteServices {
   readonly database: Database;
@@ -60,6 +45,8 @@ export interface WriteServices {
   readonly policies: Policies;
   readonly reads: Reads;
 }
+
+type UpdateInTransaction = Extract<WriteRequest, { readonly kind: 'update-selected' | 'update-singleton' }>;
 
 export class Writes {
   readonly #services: WriteServices;
@@ -69,7 +56,7 @@ export class Writes {
   readonly #reads: Reads;
   readonly #policies: Policies;
   readonly #limits: WriteLimits;
-  readonly #statements: StatementCache;
+  readonly #compiler: WriteCompiler;
   readonly #listeners: (() => Promise<void>)[];
   /** Of writes that joined a transaction. */
   #session: Session | null = null;
@@ -84,15 +71,13 @@ export class Writes {
     this.#reads = reads;
     this.#policies = policies;
     this.#limits = limits;
-    this.#statements = origin
-      ? origin.#statements
-      : new StatementCache(mirror, limits.shapes, limits.shapeMemory, observe);
+    this.#compiler = origin ? origin.#compiler : new WriteCompiler(reads, mirror, limits, observe);
     this.#listeners = origin ? origin.#listeners : [];
   }
 
   /** How many shapes are compiled and kept. */
   get shapes(): number {
-    return this.#statements.size;
+    return this.#compiler.shapes;
   }
 
   /** Calls back when a write may have changed who may do what; the write is answered after that. */
@@ -100,36 +85,55 @@ export class Writes {
     this.#listeners.push(listener);
   }
 
-  /** With a receipt, the same request is carried out once, and shows each time what may be read of its items by then. */
-  async create(
-    name: string,
-    body: CreateBody,
-    shown: WriteContext,
-    receipt: IdempotentRequest | null = null,
-  ): Promise<Buffer | null> {
+  /** Answers the body of the read-back; null where there is none, or the caller may not read it. */
+  async run(request: WriteRequest, writer: Writer, client: RequestClient): Promise<Buffer | null> {
+    const readBack = request.kind === 'delete' ? null : request.readBack;
+    const call: WriteCall = { writer, client, readBack };
     try {
-      return await this.#attempt(shown.caller, async (model) => {
-        const collection = servedCollection(model, name);
-        const planned = await planCreate(collection, body.items, this.#context(model, shown));
-        return this.#run(planned, !body.many, shown, receipt);
-      });
+      return await this.#retry(writer.caller, (model) => this.#attempt(request, call, model));
     } catch (error) {
-      if (!receipt || !isRepeated(error)) throw error;
-      return this.#repeat(receipt, name, !body.many, shown);
+      const key = request.kind === 'create' ? request.idempotencyKey : null;
+      if (!key || !isRepeated(error)) throw error;
+      return this.#repeat(key, request.collection, call);
+    } finally {
+      client.staged('execute');
     }
   }
 
-  async #repeat(receipt: IdempotentRequest, name: string, one: boolean, shown: WriteContext): Promise<Buffer | null> {
+  /** Restricts, plans, compiles and executes. */
+  async #attempt(request: WriteRequest, call: WriteCall, model: Model): Promise<Buffer | null> {
+    const collection = servedCollection(model, request.collection);
+    const context = this.#restrict(model, call.writer);
+    call.client.staged('restrict');
+    switch (request.kind) {
+      case 'create':
+        return this.#execute(await planCreate(collection, request.items, context), call, request.idempotencyKey);
+      case 'update-item':
+        return this.#execute(await planUpdate(collection, [request], context), call);
+      case 'update-each':
+        return this.#execute(await planUpdate(collection, eachChange(collection, request.items), context), call);
+      case 'update-selected':
+      case 'update-singleton':
+        return this.#updateSelected(request, collection, context, call);
+      case 'delete':
+        return this.#delete(collection, request.selected, context, call);
+      default:
+        return assertNever(request);
+    }
+  }
+
+  /** A request whose idempotency key was used before: what may be read by now of the items that it has made. */
+  async #repeat(key: IdempotencyKey, name: string, { writer, client, readBack }: WriteCall): Promise<Buffer | null> {
     const collection = servedCollection(this.#mirror.model, name);
-    const keys = (await keysOf(receipt, this.#database))?.map((key) => shownKey(collection, key)) ?? null;
-    const parsed = keys && shown.read(name, keys, one);
-    const compiled = parsed && this.#reads.compileVisible(parsed, shown);
-    return compiled && this.#reads.run(parsed, compiled, shown.caller, { aborted: false });
+    const keys = (await writtenKeys(key, this.#database))?.map((each) => shownKey(collection, each)) ?? null;
+    const query = keys && readBack && withKeys(readBack, keys);
+    const compiled = query && this.#reads.compileReadBack(query, writer, client);
+    return compiled && this.#reads.run({ query, compiled, caller: writer.caller }, NO_CLIENT);
   }
 
   /** Several writes in one transaction: those that `work` makes with what it is given. */
   together<Result>(caller: Identity, work: (writes: Writes) => Promise<Result>): Promise<Result> {
-    return this.#attempt(caller, () =>
+    return this.#retry(caller, () =>
       this.#database.transaction((session) => {
         const joined = new Writes(this.#services, this.#limits, this.#observe, this);
         joined.#session = session;
@@ -138,12 +142,19 @@ export class Writes {
     );
   }
 
-  /** Payloads of a write that is planned inside its transaction: what takes time is done before it begins. */
-  async prepare(name: string, items: readonly Input[], writer: Writer): Promise<readonly Input[]> {
+  /** For a write that is planned inside its transaction: passwords are hashed before it begins. */
+  async prepare<Request extends WriteRequest>(request: Request, writer: Writer): Promise<Request> {
+    if ('items' in request) return { ...request, items: await this.#prepareItems(request, request.items, writer) };
+    if (!('data' in request)) return request;
+    const [data = request.data] = await this.#prepareItems(request, [request.data], writer);
+    return { ...request, data };
+  }
+
+  async #prepareItems({ collection: name }: WriteRequest, items: readonly Input[], writer: Writer) {
     const { model } = this.#mirror;
     const collection = model.collections.get(name);
     if (!collection) return items;
-    return preparePayloads(collection, items, this.#context(model, writer), (text) => this.#database.rows(text));
+    return preparePayloads(collection, items, this.#restrict(model, writer), (text) => this.#database.rows(text));
   }
 
   /** A transaction of its own, or the one that was joined. */
@@ -151,31 +162,50 @@ export class Writes {
     return this.#session ? work(this.#session) : this.#database.transaction(work);
   }
 
-  updateOne(name: string, key: string, data: Input, shown: WriteContext): Promise<Buffer | null> {
-    return this.#attempt(shown.caller, async (model) => {
-      const collection = servedCollection(model, name);
-      const planned = await planUpdate(collection, [{ key, data }], this.#context(model, shown));
-      return this.#run(planned, true, shown);
+  /** Which items are changed is known inside the transaction. */
+  async #updateSelected(
+    request: UpdateInTransaction,
+    collection: Collection,
+    context: WritePlanContext,
+    call: WriteCall,
+  ): Promise<Buffer | null> {
+    const { data } = await this.prepare(request, call.writer);
+    return this.#transaction(async (session) => {
+      const planned =
+        request.kind === 'update-singleton'
+          ? await this.#planSingleton(collection, data, context, call, session)
+          : await planUpdate(
+              collection,
+              (await this.#compiler.selectKeys(collection, request.selected, call, session, 'update')).map((key) => ({
+                key,
+                data,
+              })),
+              context,
+            );
+      return this.#send(planned, call, session);
     });
   }
 
-  updateMany(name: string, body: UpdateBody, shown: WriteContext): Promise<Buffer | null> {
-    return this.#attempt(shown.caller, async (model) => {
-      const collection = servedCollection(model, name);
-      const context = this.#context(model, shown);
-      if (body.kind === 'each')
-        return this.#run(await planUpdate(collection, eachChange(collection, body.items), context), false, shown);
-      const [data = body.data] = await this.prepare(name, [body.data], shown);
-      return this.#transaction(async (session) => {
-        const keys = await this.#keys(collection, body.selected, shown, session, 'update');
-        const planned = await planUpdate(
-          collection,
-          keys.map((key) => ({ key, data })),
-          context,
-        );
-        return this.#send(planned, false, shown, session);
-      });
-    });
+  async #planSingleton(
+    collection: Collection,
+    data: Input,
+    context: WritePlanContext,
+    call: WriteCall,
+    session: Session,
+  ): Promise<PlannedWrite> {
+    await lock(collection, session);
+    // Whether there is an item is no matter of permissions: whether it may be changed is.
+    const anyone = { ...call, writer: { ...call.writer, caller: CLI_IDENTITY } };
+    const [key] = await this.#compiler.selectKeys(
+      collection,
+      { kind: 'query', query: { limit: 1 } },
+      anyone,
+      session,
+      'update',
+    );
+    return key === undefined
+      ? planCreate(collection, [data], context)
+      : planUpdate(collection, [{ key, data }], context);
   }
 
   /** As far as the caller may know: of what they can neither see nor write there is nothing to say. */
@@ -188,48 +218,27 @@ export class Writes {
     return (['create', 'update'] as const).some((action) => access.grant(action, collection, model));
   }
 
-  /** The only item of a singleton is changed, or made. */
-  updateSingleton(name: string, given: Input, shown: WriteContext): Promise<Buffer | null> {
-    return this.#attempt(shown.caller, async (model) => {
-      const collection = servedCollection(model, name);
-      const context = this.#context(model, shown);
-      const [data = given] = await this.prepare(name, [given], shown);
-      return this.#transaction(async (session) => {
-        await lock(collection, session);
-        // Whether there is an item is no matter of permissions: whether it may be changed is.
-        const anyone = { ...shown, caller: CLI_IDENTITY };
-        const [key] = await this.#keys(collection, { kind: 'query', query: { limit: 1 } }, anyone, session, 'update');
-        const planned =
-          key === undefined
-            ? await planCreate(collection, [data], context)
-            : await planUpdate(collection, [{ key, data }], context);
-        return this.#send(planned, true, shown, session);
-      });
+  async #delete(collection: Collection, selected: Selected, context: WritePlanContext, call: WriteCall): Promise<null> {
+    const { writer, client } = call;
+    const { model, access } = context;
+    const rule = access && anyRule(new Guard(access, model).grant('delete', collection).rules);
+    client.staged('plan');
+    const { text, parameters } = this.#compiler.delete(collection, rule, context, writer);
+    client.staged('compile');
+    await this.#transaction(async (session) => {
+      const keys = await this.#compiler.selectKeys(collection, selected, call, session, 'delete');
+      await checkKeys(collection, keys);
+      checkRows(keys.length, this.#limits.maxRows);
+      const values = [keys, JSON.stringify(writer.author)];
+      const send = (): Promise<unknown> => session.cell(text, bind(parameters, values, writer.caller));
+      if (!decidesAccess(collection.name)) return void (await send());
+      await keepAdministrators(this.#database, session, writer.caller, send);
+      session.afterwards(this.#changedAccess);
     });
+    return null;
   }
 
-  delete(name: string, selected: Selected, writer: Writer): Promise<void> {
-    const { caller, author } = writer;
-    return this.#attempt(caller, async (model) => {
-      const collection = servedCollection(model, name);
-      const access = this.#policies.accessOf(caller);
-      const rule = access && anyRule(new Guard(access, model).grant('delete', collection).rules);
-      const shape = `${access?.key ?? ''}delete ${collection.name}`;
-      const statement = this.#statements.get(shape, model, () => compileDelete(collection, rule, journalOf(model)));
-      await this.#transaction(async (session) => {
-        const found = await this.#keys(collection, selected, writer, session, 'delete');
-        await checkKeys(collection, found);
-        checkRows(found.length, this.#limits.maxRows);
-        const send = (): Promise<unknown> =>
-          session.cell(statement.text, bind(statement.parameters, [found, JSON.stringify(author)], caller));
-        if (!decidesAccess(name)) return void (await send());
-        await keepAdministrators(this.#database, session, caller, send);
-        session.afterwards(this.#changedAccess);
-      });
-    });
-  }
-
-  #context(model: Model, { caller, author, access }: Writer): WritePlanContext {
+  #restrict(model: Model, { caller, author, access }: Writer): WritePlanContext {
     return {
       model,
       author,
@@ -239,62 +248,47 @@ export class Writes {
     };
   }
 
-  async #keys(
-    collection: Collection,
-    selected: Selected,
-    writer: Writer,
-    session: Session,
-    action: WriteAction,
-  ): Promise<readonly Key[]> {
-    if (selected.kind === 'keys') return selected.keys;
-    const key = collection.primaryKey.name;
-    const parsed = parseSelection(collection.name, selected.query, key, this.#limits.parse);
-    const compiled = this.#reads.compile(parsed, writer.caller, action, billWriter(writer));
-    const { text, parameters } = compiled.statement;
-    const bound = bind(parameters, parsed.values, writer.caller);
-    const cell = await session.cell(text, bound, this.#reads.isKnown(compiled));
-    const { data } = JSON.parse(cell?.toString() ?? '{"data":[]}') as { data: Record<string, Key>[] };
-    return data.map((item) => item[key] as Key);
-  }
-
   /** In one round trip where the connection knows both statements and nothing depends on their answers. */
-  async #run(
+  async #execute(
     planned: PlannedWrite,
-    one: boolean,
-    shown: WriteContext,
-    receipt: IdempotentRequest | null = null,
+    call: WriteCall,
+    idempotencyKey: IdempotencyKey | null = null,
   ): Promise<Buffer | null> {
-    if (this.#session) return this.#send(planned, one, shown, this.#session, receipt);
+    if (this.#session) return this.#send(planned, call, this.#session, idempotencyKey);
+    call.client.staged('plan');
     await settleSecrets(planned, (text) => this.#database.rows(text));
-    return this.#database.sessions.use(async (session) => {
-      const apart = receipt || suppliesKeys(planned) || concernsAccess(planned);
-      const written = apart ? null : this.#chain(planned, shown, null);
-      const read = written && this.#readBack(planned, one, shown);
-      if (!written) return session.transaction(() => this.#send(planned, one, shown, session, receipt));
-      const [, body = null] = await session.together(read ? [written, read] : [written]).catch((error: unknown) => {
+    const isApart = idempotencyKey || suppliesKeys(planned) || concernsAccess(planned);
+    const written = isApart ? null : this.#compiler.write(planned, call, null);
+    if (!written) return this.#database.transaction((session) => this.#send(planned, call, session, idempotencyKey));
+    const read = this.#compiler.readBack(planned, call);
+    call.client.staged('compile');
+    const statements = read ? [written, read] : [written];
+    const [, body = null] = await this.#database.sessions
+      .use((session) => session.together(statements))
+      .catch((error: unknown) => {
         throw failureOf(error, planned);
       });
-      return body;
-    });
+    return body;
   }
 
   async #send(
     planned: PlannedWrite,
-    one: boolean,
-    shown: WriteContext,
+    call: WriteCall,
     session: Session,
-    receipt: IdempotentRequest | null = null,
+    idempotencyKey: IdempotencyKey | null = null,
   ): Promise<Buffer | null> {
-    await this.#carryOut(planned, shown, session, receipt);
-    const read = this.#readBack(planned, one, shown);
+    await this.#write(planned, call, session, idempotencyKey);
+    const read = this.#compiler.readBack(planned, call);
     const body = read && (await session.cell(read.text, read.parameters, read.prepare));
-    if (receipt) await keepKeys(receipt, planned.keys, this.#database, session);
+    if (idempotencyKey) await keepWrittenKeys(idempotencyKey, planned.keys, this.#database, session);
     return body;
   }
 
-  /** The one door of every write that may be about users, roles and policies. Answers how many rows were left out, where they are counted. */
-  async #carryOut(planned: PlannedWrite, writer: Writer, session: Session, extra: Extra): Promise<number> {
-    const write = (): Promise<number> => this.#write(planned, writer, session, extra);
+  /** Every write that may be about users, roles and policies. Answers how many rows were left out, where they are counted. */
+  async #write(planned: PlannedWrite, call: WriteCall, session: Session, option: WriteOption): Promise<number> {
+    const { writer, client } = call;
+    client.staged('plan');
+    const write = (): Promise<number> => this.#sendWrite(planned, call, session, option);
     await settleSecrets(planned, (text) => session.query(this.#database.qualified(text)));
     if (!concernsAccess(planned)) return write();
     checkAccess(planned);
@@ -308,55 +302,36 @@ export class Writes {
     await Promise.all(this.#listeners.map((listener) => listener()));
   };
 
-  /** Items that the write makes are read by the keys that it leaves. Null where the caller may not see them. */
-  #readBack({ plan, keys: known }: PlannedWrite, one: boolean, shown: WriteContext): PreparedText | null {
-    const keys = plan.nodes.length === 0 ? (known ?? []) : known;
-    const parsed = shown.read(plan.collection.name, keys, one);
-    const compiled = parsed && this.#reads.compileVisible(parsed, shown);
-    if (!compiled) return null;
-    const { text, parameters } = keys ? compiled.statement : compiled.readBack();
-    const bound = bind(parameters, parsed.values, shown.caller);
-    return { text, parameters: bound, prepare: this.#reads.isKnown(compiled), columns: 1 };
-  }
-
-  async #write(planned: PlannedWrite, writer: Writer, session: Session, extra: Extra): Promise<number> {
-    const chain = this.#chain(planned, writer, extra);
-    if (!chain) return 0;
+  async #sendWrite(planned: PlannedWrite, call: WriteCall, session: Session, option: WriteOption): Promise<number> {
+    const statement = this.#compiler.write(planned, call, option);
+    if (!statement) return 0;
+    call.client.staged('compile');
     try {
-      const cell = await session.cell(chain.text, chain.parameters, chain.prepare);
+      const cell = await session.cell(statement.text, statement.parameters, statement.prepare);
       const made = JSON.parse(String(cell)) as (string | null)[];
       await aheadOf(planned, made, session);
-      return extra === 'counted' ? rowsOf(planned) - Number(made.at(-1)) : 0;
+      return option === 'count' ? rowsOf(planned) - Number(made.at(-1)) : 0;
     } catch (error) {
       throw failureOf(error, planned);
+    } finally {
+      call.client.staged('execute');
     }
   }
 
-  /** Null when there is nothing to write. */
-  #chain(planned: PlannedWrite, writer: Writer, extra: Extra): PreparedText | null {
-    const { plan, input, model } = planned;
-    if (plan.nodes.length === 0) return null;
-    const counted = extra === 'counted';
-    const receipt = counted ? null : extra;
-    const shape = extra ? `${planned.shape} ${counted ? 'counted' : 'with a receipt'}` : planned.shape;
-    const receipts = receipt ? collectionOf(model, 'service_receipts') : null;
-    const compile = (): Statement => compileWrite(plan, { receipts, journal: journalOf(model), counted });
-    const statement = this.#statements.get(shape, model, compile, (work) =>
-      this.#reads.budgets.run(billWriter(writer), work),
-    );
-    const document = writeJson({ ...input, nodes: hashedNodes(planned) });
-    const values = receipt ? [document, receipt.id, receipt.fingerprint, this.#limits.receiptLifetime] : [document];
-    const parameters = bind(statement.parameters, values, writer.caller);
-    return { text: statement.text, parameters, prepare: this.#statements.isKnown(statement), columns: null };
-  }
-
   /** One transaction in which rows are written batch by batch; what `work` throws undoes all of it. */
-  session<Result>(name: string, writer: Writer, work: (session: WriteSession) => Promise<Result>): Promise<Result> {
+  session<Result>(
+    name: string,
+    writer: Writer,
+    client: RequestClient,
+    work: (session: WriteSession) => Promise<Result>,
+  ): Promise<Result> {
     const { model } = this.#mirror;
     const collection = servedCollection(model, name);
-    const context = this.#context(model, writer);
+    const context = this.#restrict(model, writer);
     const guard = context.access && new Guard(context.access, model);
     if (guard && !guard.covers('update', collection, [])) guard.grant('create', collection);
+    client.staged('restrict');
+    const call: WriteCall = { writer, client, readBack: null };
     return this.#database.imports.use((session) =>
       session.transaction(() =>
         work({
@@ -365,7 +340,7 @@ export class Writes {
           collection,
           write: async (rows) => {
             const planned = await planUpsert(collection, rows, { ...context, maxRows: null });
-            return this.#carryOut(planned, writer, session, 'counted');
+            return this.#write(planned, call, session, 'count');
           },
         }),
       ),
@@ -373,27 +348,27 @@ export class Writes {
   }
 
   /** Moves an item of a sorted collection to the place of another. */
-  sort(name: string, item: Key, to: Key, caller: Identity): Promise<void> {
-    return this.#attempt(caller, async (model) => {
+  sort(name: string, item: Key, to: Key, writer: Writer): Promise<void> {
+    return this.#retry(writer.caller, async (model) => {
       const collection = servedCollection(model, name);
-      const access = this.#policies.accessOf(caller);
+      const { access } = this.#restrict(model, writer);
       if (access) new Guard(access, model).checkOrder(collection);
       const field = collection.sortField === null ? undefined : collection.fields.get(collection.sortField);
       if (!field?.column) throw invalidPayload(`The collection "${name}" has no sort field`);
-      const statement = this.#statements.get(`sort ${name}`, model, () => compileSort(collection, field));
+      const { text, parameters } = this.#compiler.sort(collection, field, model, writer);
       await this.#transaction(async (session) => {
         await lock(collection, session);
-        await session.cell(statement.text, bind(statement.parameters, [item, to], caller));
+        await session.cell(text, bind(parameters, [item, to], writer.caller));
       });
     });
   }
 
-  /** Whoever began a transaction tries all of it again. */
-  #attempt<Result>(caller: Identity, work: (model: Model) => Promise<Result>): Promise<Result> {
+  /** Writes that joined a transaction are retried by whoever began it. */
+  #retry<Result>(caller: Identity, work: (model: Model) => Promise<Result>): Promise<Result> {
     if (this.#session) return work(this.#mirror.model);
-    const told = (error: unknown): unknown => this.#reads.refusals.to(caller, error);
-    return attempt(this.#mirror, work, told, ({ collection }) =>
-      this.#database.transaction((session) => catchUp(collection, session)),
-    );
+    return retry(this.#mirror, work, {
+      asError: (error, model) => this.#reads.refusals.to(caller, asWriteError(error, model)),
+      onCollision: ({ collection }) => this.#database.transaction((session) => catchUp(collection, session)),
+    });
   }
 }

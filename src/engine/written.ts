@@ -6,7 +6,16 @@ import { asConflict } from '../postgres/conflicts.js';
 import type { Session } from '../postgres/sessions.js';
 import type { Input } from '../request/parse-context.js';
 import { type Key, readKey } from '../request/write.js';
-import type { Naming } from '../sqlstate.js';
+import { fromWrite, type Naming } from '../sqlstate.js';
+import { isRepeated } from './idempotency.js';
+
+/** The error of a write, in the words of its payload. */
+export function asWriteError(error: unknown, model: Model): unknown {
+  if (isRepeated(error)) return error;
+  // The stack overflows before the limit on levels is reached where the items in between have many fields.
+  if (error instanceof RangeError) return invalidPayload('The payload nests too deep');
+  return fromWrite(error, namesOf(model));
+}
 
 /** Names that errors of the database leave out, where there is just one they can mean. */
 export function namesOf(model: Model): Naming {

@@ -11,15 +11,17 @@ import {
   type OperationDefinitionNode,
 } from 'graphql';
 import { invalidPayload, invalidQuery } from '../errors.js';
-import { NO_QUERY, type ReadRequest, type Target } from '../request/ast.js';
+import { NO_QUERY, type Parsed, type ReadRequest, type Target } from '../request/ast.js';
 import type { Input, ParseLimits } from '../request/parse-context.js';
+import { shapeOf } from '../request/rest.js';
 import { ValueList } from '../request/values.js';
+import type { WriteRequest } from '../request/write.js';
 import { type Arguments, type DocumentContext, readQuery } from './arguments.js';
 import { readCall } from './calls.js';
 import type { Document } from './document.js';
 import { at, FieldFailure, placeOf } from './failure.js';
 import { isStaged, rootMeaningOf } from './field-binding.js';
-import type { MutationStep, ParsedMutationDocument, ReadBack, Root } from './parsed-document.js';
+import type { MutationStep, ParsedMutationDocument, Root } from './parsed-document.js';
 import { type Path, Selections, setsOf } from './selections.js';
 
 export function readMutationOperation(
@@ -79,40 +81,48 @@ function readStep(
   const argumentType = (name: string): GraphQLInputType =>
     (field.args.find((each) => each.name === name) as { type: GraphQLInputType }).type;
   const data = (): unknown => readPayload(given['data'], argumentType('data'), 'data');
-  const shown = (collection: string, readable: boolean, many: boolean): ReadBack | null =>
-    readable ? readBack(collection, many, field, given, nodes, selections, context, path) : null;
+  const written = (
+    collection: string,
+    readable: boolean,
+    many: boolean,
+  ): { collection: string; readBack: Parsed | null } => ({
+    collection,
+    readBack: readable ? parseReadBack(collection, many, field, given, nodes, selections, context, path) : null,
+  });
+  const write = (request: WriteRequest, text: string | null = null): MutationStep => ({
+    ...root,
+    kind: 'write',
+    request,
+    text,
+  });
   switch (meaning.kind) {
     case 'create': {
       const items = (meaning.many ? ((data() ?? []) as Input[]) : [data() as Input]) satisfies Input[];
-      const { collection, many } = meaning;
-      return { ...root, kind: 'create', collection, items, many, shown: shown(collection, meaning.readable, many) };
+      const { collection, many, readable } = meaning;
+      return write({ kind: 'create', items, many, idempotencyKey: null, ...written(collection, readable, many) });
     }
     case 'batch': {
-      const { collection } = meaning;
       const items = (data() ?? []) as Input[];
-      return { ...root, kind: 'batch', collection, items, shown: shown(collection, meaning.readable, true) };
+      return write({ kind: 'update-each', items, ...written(meaning.collection, meaning.readable, true) });
     }
     case 'update': {
-      const { collection, many } = meaning;
+      const { collection, many, readable } = meaning;
       const keys = keysOf(given, many);
-      const readable = shown(collection, meaning.readable, many);
-      return { ...root, kind: 'update', collection, keys, data: data() as Input, many, shown: readable };
+      const target = written(collection, readable, many);
+      if (!many) return write({ kind: 'update-item', key: keys[0] as string, data: data() as Input, ...target });
+      const selected = { kind: 'keys', keys } as const;
+      return write({ kind: 'update-selected', selected, data: data() as Input, ...target });
     }
     case 'update-singleton': {
-      const { collection } = meaning;
-      return {
-        ...root,
-        kind: 'singleton',
-        collection,
-        data: data() as Input,
-        shown: shown(collection, meaning.readable, false),
-      };
+      const { collection, readable } = meaning;
+      return write({ kind: 'update-singleton', data: data() as Input, ...written(collection, readable, false) });
     }
     case 'delete': {
-      const keys = keysOf(given, meaning.many);
+      const { collection, many } = meaning;
+      const keys = keysOf(given, many);
       const type = getNamedType(field.type) as GraphQLObjectType;
-      const text = deletedText(type, nodes, keys, meaning.many, selections);
-      return { ...root, kind: 'delete', collection: meaning.collection, keys, text };
+      const text = deletedText(type, nodes, keys, many, selections);
+      return write({ kind: 'delete', collection, selected: { kind: 'keys', keys } }, text);
     }
     case 'service':
       return { ...root, kind: 'call', call: readCall(meaning.name, given, nodes, selections) };
@@ -121,7 +131,7 @@ function readStep(
         ...root,
         kind: 'update-me',
         data: data() as Input,
-        shown: shown('service_users', meaning.readable, false),
+        readBack: written('service_users', meaning.readable, false).readBack,
       };
     default:
       throw new Error(`a mutation cannot ${meaning.kind}`);
@@ -150,7 +160,7 @@ function deletedText(
 const READING = ['filter', 'sort', 'limit', 'offset', 'page', 'search'] as const;
 
 /** In the order in which they were written, unless the arguments say otherwise. */
-function readBack(
+function parseReadBack(
   collection: string,
   many: boolean,
   field: GraphQLField<unknown, unknown>,
@@ -159,7 +169,7 @@ function readBack(
   selections: Selections,
   context: DocumentContext,
   path: Path,
-): ReadBack {
+): Parsed {
   const keys = context.values.add(null);
   const asked = many && READING.some((name) => given[name] !== undefined && given[name] !== null);
   const query = asked ? readQuery(field, { limit: -1, ...given }, context) : NO_QUERY;
@@ -170,7 +180,7 @@ function readBack(
       : { kind: 'written', keys };
   const fields = selections.read(getNamedType(field.type) as GraphQLObjectType, nodes, path);
   const request: ReadRequest = { kind: 'read', collection, target, query: { ...query, fields }, export: false };
-  return { request, values: context.values.done() };
+  return { request, values: context.values.done(), shape: shapeOf(request), format: null };
 }
 
 const STAGES: ReadonlySet<string> = new Set(['create', 'update', 'delete']);

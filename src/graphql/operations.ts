@@ -16,7 +16,7 @@ import { readQueryOperation } from './query.js';
 import { type LazySchema, type Schemas, schemaKey } from './schema.js';
 import type { RootScope, SchemaAccess } from './schema-access.js';
 
-export interface Request {
+export interface GraphqlRequest {
   readonly text: string;
   readonly operationName: string | null;
   readonly variables: Record<string, unknown>;
@@ -75,7 +75,7 @@ export class Operations {
 
   /** Answers at once for a known text. */
   read(
-    request: Request,
+    request: GraphqlRequest,
     sight: SchemaAccess,
     scope: RootScope,
     spend: Spend = AT_ONCE,
@@ -86,7 +86,7 @@ export class Operations {
     return this.#prepare(key, request, this.schemas.get(sight, scope), spend);
   }
 
-  async #prepare(key: string, request: Request, schema: LazySchema, spend: Spend): Promise<ParsedDocument> {
+  async #prepare(key: string, request: GraphqlRequest, schema: LazySchema, spend: Spend): Promise<ParsedDocument> {
     const document = await spend(request.text.length, () => readDocument(request.text, schema, this.#limits));
     const operation = chooseOperation(document, request.operationName);
     const whole = asksForSchema(request.text) ? await schema.whole() : null;
@@ -95,7 +95,7 @@ export class Operations {
     return this.#finish(prepared, request);
   }
 
-  #finish(prepared: PreparedDocument, request: Request): ParsedDocument {
+  #finish(prepared: PreparedDocument, request: GraphqlRequest): ParsedDocument {
     const { document, operation } = prepared;
     if (prepared.reading) return prepared.reading;
     if (operation.operation !== 'query' && request.safe) throw new UnsafeMethod();
@@ -114,7 +114,7 @@ export class Operations {
     return reading;
   }
 
-  #coerce({ document, operation }: PreparedDocument, { variables }: Request): Record<string, unknown> {
+  #coerce({ document, operation }: PreparedDocument, { variables }: GraphqlRequest): Record<string, unknown> {
     const definitions = operation.variableDefinitions ?? [];
     const values = getVariableValues(document.schema, definitions, variables, { maxErrors: 20 });
     if (values.errors) throw DocumentFailure.of(values.errors, this.#limits.introspection);

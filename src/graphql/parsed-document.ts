@@ -1,8 +1,8 @@
 /** An operation, with the values of its variables, as plain data: what is to be read, or what is to be written, in order. */
 
-import type { ParsedOperation, ReadRequest } from '../request/ast.js';
+import type { Parsed, ParsedOperation } from '../request/ast.js';
 import type { Input } from '../request/parse-context.js';
-import type { Values } from '../sql/parameter.js';
+import type { WriteRequest } from '../request/write.js';
 import type { Call } from './calls.js';
 import type { FieldPlace } from './failure.js';
 
@@ -35,39 +35,8 @@ export type MutationStep = Root &
   (
     | { readonly kind: 'json'; readonly text: string }
     | { readonly kind: 'call'; readonly call: Call }
-    | { readonly kind: 'update-me'; readonly data: Input; readonly shown: ReadBack | null }
-    | {
-        readonly kind: 'create';
-        readonly collection: string;
-        readonly items: readonly Input[];
-        readonly many: boolean;
-        readonly shown: ReadBack | null;
-      }
-    | {
-        readonly kind: 'update';
-        readonly collection: string;
-        readonly keys: readonly string[];
-        readonly data: Input;
-        readonly many: boolean;
-        readonly shown: ReadBack | null;
-      }
-    | {
-        readonly kind: 'batch';
-        readonly collection: string;
-        readonly items: readonly Input[];
-        readonly shown: ReadBack | null;
-      }
-    | {
-        readonly kind: 'singleton';
-        readonly collection: string;
-        readonly data: Input;
-        readonly shown: ReadBack | null;
-      }
-    | { readonly kind: 'delete'; readonly collection: string; readonly keys: readonly string[]; readonly text: string }
+    /** The answer is the read-back, unless it is known beforehand: that of a deletion is. */
+    | { readonly kind: 'write'; readonly request: WriteRequest; readonly text: string | null }
+    /** A write of the caller's account. */
+    | { readonly kind: 'update-me'; readonly data: Input; readonly readBack: Parsed | null }
   );
-
-/** What is shown of the items that were written: their keys are the first of the values. */
-export interface ReadBack {
-  readonly request: ReadRequest;
-  readonly values: Values;
-}

@@ -5,12 +5,14 @@
 
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { performance } from 'node:perf_hooks';
+import type { Stage } from '../engine/stages.js';
 import { invalidPayload, unsupportedMediaType } from '../errors.js';
 import { inTurn } from '../time-slices.js';
 import type { Network } from './client-address.js';
 import type { Wanted } from './encoding.js';
 import type { Outcome } from './reply.js';
 import type { RouteStats } from './route-stats.js';
+import { addStageTime, noStageTimes, type StageTimes, serverTiming } from './server-timing.js';
 
 export interface Headers {
   readonly authorization: string;
@@ -27,9 +29,6 @@ export interface Headers {
   readonly host: string;
   readonly fetchSite: string;
 }
-
-/** Names as in the pipeline; sent as Server-Timing. */
-export type Stage = 'identify' | 'parse' | 'compile' | 'execute';
 
 /** What all exchanges of a server share. */
 export interface ServerHooks {
@@ -66,7 +65,6 @@ export class Exchange {
   /** Where it is counted; null until a route was found. */
   routeStats: RouteStats | null = null;
   readonly begun = performance.now();
-  timing = '';
   /** How the body of the response is to be compressed; null for not at all. */
   wanted: Wanted | null = null;
   /** Called once, when the answer has left or never will. */
@@ -79,6 +77,7 @@ export class Exchange {
   #address: string | null = null;
   #abortListeners: (() => void)[] | null = null;
   #mark = this.begun;
+  #stageTimes: StageTimes | null = null;
   #body: Promise<Buffer> | null = null;
 
   constructor(request: HttpRequest, response: HttpResponse, door: ServerHooks) {
@@ -164,9 +163,16 @@ export class Exchange {
   staged(stage: Stage): void {
     if (!this.#door.timing) return;
     const now = performance.now();
-    const spent = written(stage, Math.round((now - this.#mark) * 100));
-    this.timing = this.timing === '' ? spent : `${this.timing}, ${spent}`;
+    this.#stageTimes ??= noStageTimes();
+    addStageTime(this.#stageTimes, stage, now - this.#mark);
     this.#mark = now;
+  }
+
+  /** The Server-Timing header; '' for a request that passed no stage. It ends the last of them. */
+  serverTiming(): string {
+    if (this.#stageTimes === null) return '';
+    this.staged('reply');
+    return serverTiming(this.#stageTimes);
   }
 
   /** The body as JSON; a missing body is `undefined`. Routes whose numbers are data bring a parser that keeps their digits. */
@@ -259,24 +265,6 @@ function decodeToken(text: string): string {
 
 /** Bytes from which on a body waits for its turn to be parsed. */
 const LARGE_BODY = 65_536;
-
-/** By stage and hundredths of a millisecond: short durations come again and again. */
-const MOST_WRITTEN = 2_000;
-const room = (): string[] => new Array(MOST_WRITTEN);
-const WRITTEN: Readonly<Record<Stage, string[]>> = {
-  identify: room(),
-  parse: room(),
-  compile: room(),
-  execute: room(),
-};
-
-function written(stage: Stage, hundredths: number): string {
-  const known = WRITTEN[stage][hundredths];
-  if (known !== undefined) return known;
-  const text = `${stage};dur=${(hundredths / 100).toFixed(2)}`;
-  if (hundredths < MOST_WRITTEN) WRITTEN[stage][hundredths] = text;
-  return text;
-}
 
 let requests = 0;
 const prefix = Math.random().toString(36).slice(2, 8);

@@ -163,7 +163,8 @@ export function headOf(exchange: Exchange, reply: Reply, common: HeaderList, clo
   let head = `${exchange.id}${fixed}`;
   if (reply.type !== '') head += `\r\nContent-Type: ${reply.type}`;
   if (reply.tag !== undefined) head += `\r\nETag: ${reply.tag}`;
-  if (exchange.timing !== '') head += `\r\nServer-Timing: ${exchange.timing}`;
+  const timing = exchange.serverTiming();
+  if (timing !== '') head += `\r\nServer-Timing: ${timing}`;
   for (const [name, value] of common) head += `\r\n${name}: ${inAscii(value)}`;
   for (const name in reply.headers) {
     const value = reply.headers[name] as string | readonly string[];

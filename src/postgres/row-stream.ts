@@ -6,16 +6,14 @@ import { ranTooLong } from '../errors.js';
 import type { Database } from './database.js';
 import type { StreamConnection } from './stream-connection.js';
 import { MARGIN } from './watchdog.js';
+import type { BoundStatement } from './wire-query.js';
 
 /** Rows of the first batch; the next ones are sized by the bytes of the last, to keep batches of wide rows small. */
 const FIRST_BATCH = 50;
 const MOST_ROWS = 4_000;
 const BATCH_BYTES = 524_288;
 
-export interface StreamOptions {
-  readonly text: string;
-  readonly parameters: (string | null)[];
-  readonly prepare: boolean;
+export interface StreamOptions extends BoundStatement {
   /** Who reads: connections are shared out fairly. */
   readonly reader: string;
   /** Milliseconds one batch may take; 0 for no limit. */

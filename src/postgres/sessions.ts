@@ -8,7 +8,7 @@ import type { Connection, WireState } from './connection.js';
 import { connectionLost } from './connection-errors.js';
 import type { Pooled } from './pool.js';
 import { CellDecoder, RowDecoder } from './row-decoder.js';
-import { copyBorrowed, type WireQuery } from './wire-query.js';
+import { type BoundStatement, copyBorrowed, type WireQuery } from './wire-query.js';
 
 export class Session implements Pooled {
   readonly #afterwards = new Set<() => Promise<void>>();
@@ -77,7 +77,7 @@ export class Session implements Pooled {
   }
 
   /** A transaction whose statements are sent together, in one round trip; answers the cell of each. */
-  together(statements: readonly PreparedText[]): Promise<(Buffer | null)[]> {
+  together(statements: readonly TransactionStatement[]): Promise<(Buffer | null)[]> {
     if (this.#lost) throw connectionLost();
     const cells: (Buffer | null)[] = statements.map(() => null);
     return new Promise((resolve, reject) => {
@@ -156,11 +156,7 @@ const asDecided: Failure = (error, unsent) => {
   return isLost && !unsent ? outcomeUnknown() : error;
 };
 
-export interface PreparedText {
-  readonly text: string;
-  readonly parameters: readonly (string | null)[];
-  /** Whether the connection keeps it. */
-  readonly prepare: boolean;
+export interface TransactionStatement extends BoundStatement {
   /** Of its rows; null where nobody looks at them. */
   readonly columns?: 1 | null;
 }

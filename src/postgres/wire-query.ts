@@ -1,11 +1,15 @@
 /** What a connection is asked to do, and who hears of its rows. */
 
-/** A statement to be run, told of its rows as they come. */
-export interface WireQuery {
+/** A statement with its values. */
+export interface BoundStatement {
   readonly text: string;
   readonly parameters: readonly (string | null)[];
   /** Whether the connection keeps the statement for the next time. */
   readonly prepare: boolean;
+}
+
+/** A statement to be run, told of its rows as they come. */
+export interface WireQuery extends BoundStatement {
   /** Of a row: a cell, or a number and a cell. Null where nobody looks at them, or a decoder does. */
   readonly columns: 1 | 2 | null;
   /** Whether it is plain text, of one statement or several, without values: it is sent alone. */

@@ -43,22 +43,21 @@ export function parseExport(collection: string, body: unknown, limits: ParseLimi
 }
 
 /**
- * What is shown of items that were just written: the URL says which fields, the keys say which items and in which order. They
- * are the first value; null where the write makes them.
+ * The read-back of a write: the URL says which fields are read; the keys are the first value, and filled in when they are known
+ * (`withKeys`).
  */
-export function parseReadBack(
-  collection: string,
-  keys: readonly Key[] | null,
-  one: boolean,
-  queryString: string,
-  limits: ParseLimits,
-): Parsed {
+export function parseReadBack(collection: string, one: boolean, queryString: string, limits: ParseLimits): Parsed {
   const context = { values: new ValueList(limits.nodes), limits };
-  const target: Target = one
-    ? { kind: 'item', key: context.values.add(keys?.[0] ?? null) }
-    : { kind: 'written', keys: context.values.add(keys ?? []) };
+  const keys = context.values.add(null);
+  const target: Target = one ? { kind: 'item', key: keys } : { kind: 'written', keys };
   const { fields, deep, alias, backlink } = readQueryString(queryString, limits);
   return finish(collection, target, { fields, deep, alias, backlink }, context);
+}
+
+/** The read-back of the items with these keys. */
+export function withKeys(readBack: Parsed, keys: readonly Key[]): Parsed {
+  const value = readBack.request.target.kind === 'item' ? (keys[0] ?? null) : keys;
+  return { ...readBack, values: [value, ...readBack.values.slice(1)] };
 }
 
 /** The keys of the items that a query selects; it has no limit unless it names one. */

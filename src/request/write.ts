@@ -1,6 +1,7 @@
 /** Bodies of POST, PATCH and DELETE: which items are meant, and what is to be written to them. */
 import { Digits, isObject, wholeDigits } from '../digits.js';
 import { invalidPayload } from '../errors.js';
+import type { Parsed } from './ast.js';
 import type { Input } from './parse-context.js';
 
 export type Key = string | number;
@@ -11,12 +12,38 @@ export type Selected =
   | { readonly kind: 'query'; readonly query: Input };
 
 export type UpdateBody =
-  | { readonly kind: 'same'; readonly selected: Selected; readonly data: Input }
-  | { readonly kind: 'each'; readonly items: readonly Input[] };
+  | { readonly kind: 'update-selected'; readonly selected: Selected; readonly data: Input }
+  | { readonly kind: 'update-each'; readonly items: readonly Input[] };
 
 export interface CreateBody {
   readonly many: boolean;
   readonly items: readonly Input[];
+}
+
+/** A write, parsed. `readBack` says what is read of the items that were written, null for nothing. */
+export type WriteRequest =
+  | ({
+      readonly kind: 'create';
+      /** The request is carried out once, however often it is sent. */
+      readonly idempotencyKey: IdempotencyKey | null;
+    } & CreateBody &
+      Written)
+  | ({ readonly kind: 'update-item'; readonly key: Key; readonly data: Input } & Written)
+  | ({ readonly kind: 'update-each'; readonly items: readonly Input[] } & Written)
+  | ({ readonly kind: 'update-selected'; readonly selected: Selected; readonly data: Input } & Written)
+  /** The only item of a singleton is changed, or made. */
+  | ({ readonly kind: 'update-singleton'; readonly data: Input } & Written)
+  | { readonly kind: 'delete'; readonly collection: string; readonly selected: Selected };
+
+interface Written {
+  readonly collection: string;
+  readonly readBack: Parsed | null;
+}
+
+/** Who sent a request under which key, and a digest of what it said. */
+export interface IdempotencyKey {
+  readonly id: string;
+  readonly fingerprint: string;
 }
 
 export function parseCreate(body: unknown): CreateBody {
@@ -27,10 +54,10 @@ export function parseCreate(body: unknown): CreateBody {
 
 export function parseUpdate(body: unknown): UpdateBody {
   if (Array.isArray(body))
-    return { kind: 'each', items: body.map((item, position) => readItem(item, `Entry ${position}`)) };
+    return { kind: 'update-each', items: body.map((item, position) => readItem(item, `Entry ${position}`)) };
   const { data, ...selection } = readItem(body, 'The body');
   if (data === undefined) throw invalidPayload('"data" is required');
-  return { kind: 'same', selected: readSelection(selection), data: readItem(data, '"data"') };
+  return { kind: 'update-selected', selected: readSelection(selection), data: readItem(data, '"data"') };
 }
 
 export function parseDelete(body: unknown): Selected {

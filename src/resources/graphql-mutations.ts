@@ -1,16 +1,13 @@
 /** Mutations: each root field is one write, all of them one transaction in the order of the document. */
-
 import { onlyUser } from '../access/identity.js';
-import { assertNever } from '../assert-never.js';
-import type { WriteContext, Writer } from '../engine/write-context.js';
+import type { RequestClient } from '../engine/stages.js';
+import type { Writer } from '../engine/writer.js';
 import type { Writes } from '../engine/writes.js';
 import { ServiceError } from '../errors.js';
 import type { Call } from '../graphql/calls.js';
 import { FieldFailure, type ResponseError, responseError } from '../graphql/failure.js';
-import type { MutationStep, ParsedMutationDocument, ReadBack } from '../graphql/parsed-document.js';
+import type { MutationStep, ParsedMutationDocument } from '../graphql/parsed-document.js';
 import { BatchMemory, type ResponseMemory } from '../postgres/response-memory.js';
-import { shapeOf } from '../request/rest.js';
-import type { Key } from '../request/write.js';
 import type { Called } from './graphql-services.js';
 
 /**
@@ -21,9 +18,10 @@ export async function runMutation(
   { steps }: ParsedMutationDocument,
   writes: Writes,
   writer: Writer,
-  room: ResponseMemory,
+  client: RequestClient,
+  responseMemory: ResponseMemory,
 ): Promise<Buffer> {
-  const held = new BatchMemory(room);
+  const memory = new BatchMemory(responseMemory);
   let current: MutationStep | undefined;
   try {
     const prepared: MutationStep[] = [];
@@ -33,23 +31,23 @@ export async function runMutation(
     }
     const results = await writes.together(writer.caller, async (joined) => {
       // It may be tried again.
-      held.clear();
-      const done: Buffer[] = [];
+      memory.clear();
+      const bodies: Buffer[] = [];
       for (const step of prepared) {
         current = step;
-        const result = await carryOut(step, joined, writer);
-        const refused = held.receive(result.length);
+        const result = await runStep(step, joined, writer, client);
+        const refused = memory.receive(result.length);
         if (refused) throw refused;
-        done.push(result);
+        bodies.push(result);
       }
       current = undefined;
-      return done;
+      return bodies;
     });
     return bodyOf(steps, results);
   } catch (error) {
     throw current ? new FieldFailure(error, current.place) : error;
   } finally {
-    held.clear();
+    memory.clear();
   }
 }
 
@@ -75,92 +73,32 @@ export async function runCalls(
     }
     entries.push(`${JSON.stringify(step.name)}:${text}`);
   }
-  const shown = errors.length > 0 ? `,"errors":${JSON.stringify(errors)}` : '';
-  return { body: `{"data":{${entries.join(',')}}${shown}}`, called };
+  const failures = errors.length > 0 ? `,"errors":${JSON.stringify(errors)}` : '';
+  return { body: `{"data":{${entries.join(',')}}${failures}}`, called };
 }
 
-/** What takes time is done before the transaction begins. */
+/** Passwords are hashed before the transaction begins. */
 async function prepare(step: MutationStep, writes: Writes, writer: Writer): Promise<MutationStep> {
-  switch (step.kind) {
-    case 'create':
-    case 'batch':
-      return { ...step, items: await writes.prepare(step.collection, step.items, writer) };
-    case 'update-me':
-    case 'update':
-    case 'singleton': {
-      const collection = step.kind === 'update-me' ? 'service_users' : step.collection;
-      const [data = step.data] = await writes.prepare(collection, [step.data], writer);
-      return { ...step, data };
-    }
-    default:
-      return step;
-  }
-}
-
-async function carryOut(step: MutationStep, writes: Writes, writer: Writer): Promise<Buffer> {
-  switch (step.kind) {
-    case 'json':
-      return Buffer.from(step.text);
-    case 'call':
-      throw new Error('routes are called outside of transactions');
-    case 'update-me': {
-      const { user } = onlyUser(writer.caller);
-      return resultOf(
-        await writes.updateOne('service_users', user, step.data, shownBy(step.shown, writer)),
-        step.shown,
-      );
-    }
-    case 'create': {
-      const { items, many } = step;
-      return resultOf(await writes.create(step.collection, { items, many }, shownBy(step.shown, writer)), step.shown);
-    }
-    case 'update': {
-      const { keys, data, shown } = step;
-      const body = step.many
-        ? await writes.updateMany(
-            step.collection,
-            { kind: 'same', selected: { kind: 'keys', keys }, data },
-            shownBy(shown, writer),
-          )
-        : await writes.updateOne(step.collection, keys[0] as string, data, shownBy(shown, writer));
-      return resultOf(body, shown);
-    }
-    case 'batch': {
-      const { items, shown } = step;
-      const body = await writes.updateMany(step.collection, { kind: 'each', items }, shownBy(shown, writer));
-      return resultOf(body, shown);
-    }
-    case 'singleton':
-      return resultOf(
-        await writes.updateSingleton(step.collection, step.data, shownBy(step.shown, writer)),
-        step.shown,
-      );
-    case 'delete':
-      await writes.delete(step.collection, { kind: 'keys', keys: step.keys }, writer);
-      return Buffer.from(step.text);
-    default:
-      return assertNever(step);
-  }
-}
-
-function shownBy(shown: ReadBack | null, writer: Writer): WriteContext {
-  return {
-    ...writer,
-    read: (_, keys, one) => {
-      if (!shown) return null;
-      const values = [keys && one ? (keys[0] as Key) : keys, ...shown.values.slice(1)];
-      return { request: shown.request, values, shape: shapeOf(shown.request), format: null };
-    },
-  };
+  if (step.kind === 'write') return { ...step, request: await writes.prepare(step.request, writer) };
+  if (step.kind !== 'update-me') return step;
+  const { data, readBack, ...root } = step;
+  const { user: key } = onlyUser(writer.caller);
+  const request = { kind: 'update-item', collection: 'service_users', key, data, readBack } as const;
+  return { ...root, kind: 'write', request: await writes.prepare(request, writer), text: null };
 }
 
 const NULL = Buffer.from('null');
 const TRUE = Buffer.from('true');
 const OPENING = '{"data":'.length;
 
-/** What REST would send, without its envelope. Who may not read learns that it was done. */
-function resultOf(body: Buffer | null, shown: ReadBack | null): Buffer {
-  if (!shown) return TRUE;
+/** What REST would send, without its envelope. Who may write but not read gets `true`. */
+async function runStep(step: MutationStep, writes: Writes, writer: Writer, client: RequestClient): Promise<Buffer> {
+  if (step.kind === 'json') return Buffer.from(step.text);
+  if (step.kind !== 'write') throw new Error(`a transaction cannot ${step.kind}`);
+  const { request, text } = step;
+  const body = await writes.run(request, writer, client);
+  if (text !== null) return Buffer.from(text);
+  if (request.kind === 'delete' || !request.readBack) return TRUE;
   return body ? body.subarray(OPENING, body.length - 1) : NULL;
 }
 

@@ -1,14 +1,14 @@
 /** /graphql and /graphql/system: a whole operation with all its root fields is one statement, or one transaction. */
-import { callerName, type Identities, type Identity, onlyAdministrator } from '../access/identity.js';
+import type { Identities, Identity } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
 import { sightOf } from '../access/sight.js';
-import type { ReadListener } from '../batching/shape-queue.js';
-import type { Compiled, Reads } from '../engine/reads.js';
+import { type ReadStages, ReplyListener, type ReplyStage, read, type Soon, write } from '../engine/pipeline.js';
+import type { PreparedRead, Reads } from '../engine/reads.js';
 import type { Writes } from '../engine/writes.js';
 import { methodNotAllowed, ServiceError } from '../errors.js';
 import { DocumentFailure, FieldFailure, type FieldPlace, responseError } from '../graphql/failure.js';
-import { type Operations, UnsafeMethod } from '../graphql/operations.js';
-import type { ParsedQueryDocument } from '../graphql/parsed-document.js';
+import { type GraphqlRequest, type Operations, UnsafeMethod } from '../graphql/operations.js';
+import type { ParsedDocument, ParsedMutationDocument, ParsedQueryDocument } from '../graphql/parsed-document.js';
 import type { PersistedQueries } from '../graphql/persisted.js';
 import type { RootScope } from '../graphql/schema-access.js';
 import type { Exchange } from '../http/exchange.js';
@@ -21,7 +21,7 @@ import { failure, type Negotiated, negotiate, readParameters, refusal, success, 
 import { idePage, ideRoutes } from './graphql-ide.js';
 import { runCalls, runMutation } from './graphql-mutations.js';
 import { type Called, callService } from './graphql-services.js';
-import { explainItems, preference } from './item-reads.js';
+import { explainItems, explainPreference } from './item-reads.js';
 import { writerOf } from './item-writes.js';
 
 export interface GraphqlServices {
@@ -74,7 +74,7 @@ async function answer(
 ): Promise<Reply | typeof DEFERRED> {
   if (services.ide && wantsPage(exchange)) return idePage(scope);
   const negotiated = negotiate(exchange.headers.accept);
-  const identity = await services.identities.identify(exchange);
+  const caller = await services.identities.identify(exchange);
   exchange.staged('identify');
   const { query, extensions, operationName, variables } = await readParameters(exchange);
   const text = await services.persisted.resolve(query, extensions);
@@ -82,117 +82,142 @@ async function answer(
   if (text === null) return refusal([NOT_FOUND], negotiated, 200);
   try {
     const request = { text, operationName, variables, safe: exchange.method !== 'POST' };
-    const sight = sightOf(services.policies.accessOf(identity), services.mirror.model);
-    const payer = { caller: identity, from: exchange };
-    const reading = await services.operations.read(request, sight, scope, (size, work) =>
-      services.reads.budgets.inTurn(payer, size, work),
-    );
+    const document = await parseDocument(request, scope, caller, exchange, services);
     exchange.staged('parse');
-    if (reading.kind === 'mutation' && reading.steps.some((step) => step.kind === 'call')) {
-      const { body, called } = await runCalls(reading, (call) => callService(call, exchange, services.router()));
-      return withCalled(success(body, negotiated), called);
-    }
-    if (reading.kind === 'mutation') {
-      const body = await runMutation(
-        reading,
-        services.writes,
-        writerOf(exchange, identity),
-        services.reads.responseMemory,
-      );
-      exchange.staged('execute');
-      return success(body, negotiated);
-    }
-    if (reading.constant) return success(constantBody(reading.parsed), negotiated);
-    const { parsed } = reading;
-    const whole = reading.calls.length > 0 ? await withCalls(reading, exchange, services.router()) : parsed;
-    return await runQuery({ exchange, reading, reads: services.reads, identity, negotiated }, whole);
+    return await (document.kind === 'mutation'
+      ? writeDocument(document, caller, exchange, services, negotiated)
+      : readDocument(document, caller, exchange, services, negotiated));
   } catch (error) {
     return reportFailure(error, negotiated);
   }
 }
 
-interface Query {
+function parseDocument(
+  request: GraphqlRequest,
+  scope: RootScope,
+  caller: Identity,
+  exchange: Exchange,
+  { operations, policies, mirror, reads }: GraphqlServices,
+): Soon<ParsedDocument> {
+  const access = sightOf(policies.accessOf(caller), mirror.model);
+  return operations.read(request, access, scope, (size, work) =>
+    reads.budgets.inTurn({ caller, from: exchange }, size, work),
+  );
+}
+
+function writeDocument(
+  document: ParsedMutationDocument,
+  caller: Identity,
+  exchange: Exchange,
+  services: GraphqlServices,
+  negotiated: Negotiated,
+): Promise<Reply> {
+  const { writes, reads } = services;
+  const stages = {
+    client: exchange,
+    identify: () => writerOf(exchange, caller),
+    parse: () => document,
+  };
+  if (document.steps.some((step) => step.kind === 'call'))
+    return write({
+      ...stages,
+      execute: () => runCalls(document, (call) => callService(call, exchange, services.router())),
+      reply: ({ body, called }) => withCalled(success(body, negotiated), called),
+    });
+  return write({
+    ...stages,
+    execute: (_, writer) => runMutation(document, writes, writer, exchange, reads.responseMemory),
+    reply: (body) => success(body, negotiated),
+  });
+}
+
+async function readDocument(
+  document: ParsedQueryDocument,
+  caller: Identity,
+  exchange: Exchange,
+  services: GraphqlServices,
+  negotiated: Negotiated,
+): Promise<Reply | typeof DEFERRED> {
+  const operation =
+    document.calls.length > 0 ? await withCalls(document, exchange, services.router()) : document.parsed;
+  const { reads } = services;
+  return new OperationRead({ exchange, document, reads, caller, negotiated }, operation).run();
+}
+
+interface OperationContext {
   readonly exchange: Exchange;
-  readonly reading: ParsedQueryDocument;
+  readonly document: ParsedQueryDocument;
   readonly reads: Reads;
-  readonly identity: Identity;
+  readonly caller: Identity;
   readonly negotiated: Negotiated;
 }
 
-/** Answers with the body in the moment in which it arrives: it is lent. */
-class QueryWaiter implements ReadListener {
-  readonly #query: Query;
-  readonly #parsed: ParsedOperation;
+/** The stages of a query: the document is parsed already. */
+class OperationRead implements ReadStages<ParsedOperation, Reply | typeof DEFERRED>, ReplyStage {
+  readonly client: Exchange;
+  readonly #context: OperationContext;
+  readonly #operation: ParsedOperation;
 
-  constructor(query: Query, parsed: ParsedOperation) {
-    this.#query = query;
-    this.#parsed = parsed;
+  constructor(context: OperationContext, operation: ParsedOperation) {
+    this.client = context.exchange;
+    this.#context = context;
+    this.#operation = operation;
   }
 
-  get aborted(): boolean {
-    return this.#query.exchange.aborted;
-  }
-
-  get caller(): string {
-    return callerName(this.#query.identity, this.#query.exchange);
-  }
-
-  onResult(body: Buffer | null): void {
-    const { exchange, negotiated } = this.#query;
-    exchange.staged('execute');
-    exchange.respond(success(body ?? '', negotiated));
-  }
-
-  onError(error: unknown): void {
-    const { exchange, negotiated } = this.#query;
+  run(): Outcome {
+    if (isConstant(this.#operation)) return success(constantBody(this.#operation), this.#context.negotiated);
     try {
-      exchange.respond(runRest(this.#query, this.#parsed, error));
-    } catch (failed) {
-      exchange.respond(Promise.resolve().then(() => reportFailure(failed, negotiated)));
+      const outcome = read(this, this.#context.reads);
+      return outcome instanceof Promise ? outcome.catch((error: unknown) => this.#readOthers(error)) : outcome;
+    } catch (error) {
+      return this.#readOthers(error);
     }
   }
-}
 
-function runQuery(query: Query, parsed: ParsedOperation): Outcome {
-  const { exchange, reads, identity, negotiated } = query;
-  if (isConstant(parsed)) return success(constantBody(parsed), negotiated);
-  try {
-    const compiled = reads.prepare(parsed, identity, exchange);
-    if (!(compiled instanceof Promise)) return sendQuery(query, parsed, compiled);
-    return compiled.then(
-      (made) => sendQuery(query, parsed, made),
-      (error: unknown) => runRest(query, parsed, error),
-    );
-  } catch (error) {
-    return runRest(query, parsed, error);
+  identify(): Identity {
+    return this.#context.caller;
   }
-}
 
-function sendQuery(query: Query, parsed: ParsedOperation, compiled: Compiled): Outcome {
-  const { exchange, reads, identity } = query;
-  exchange.staged('compile');
-  const explain = preference(exchange.headers.prefer);
-  if (explain) onlyAdministrator(identity);
-  if (explain) return explainItems(parsed, compiled, identity, reads, explain === 'explain=analyze');
-  reads.answer(parsed, compiled, identity, new QueryWaiter(query, parsed));
-  return DEFERRED;
-}
+  parse(): ParsedOperation {
+    return this.#operation;
+  }
 
-/** Root fields that may be null fail alone: the others are read without them. */
-function runRest(query: Query, parsed: ParsedOperation, error: unknown): Outcome {
-  const { roots } = query.reading;
-  if (!(error instanceof FailedParts)) {
-    const [only, ...others] = roots;
-    throw error instanceof ServiceError && only && others.length === 0 ? new FieldFailure(error, only.place) : error;
+  execute(prepared: PreparedRead<ParsedOperation>): Soon<Reply | typeof DEFERRED> {
+    const { reads } = this.#context;
+    const explain = explainPreference(this.client.headers.prefer);
+    if (explain) return explainItems(prepared, reads, explain);
+    reads.answer(prepared, new ReplyListener(this, prepared.caller));
+    return DEFERRED;
   }
-  let rest = parsed;
-  for (const { position, cause } of error.parts) {
-    const root = roots[position];
-    if (!(cause instanceof ServiceError) || !root) throw cause;
-    if (!root.nullable) throw new FieldFailure(cause, root.place);
-    rest = withoutPart(rest, position, cause, root.place);
+
+  reply(body: Buffer | null): void {
+    this.client.respond(success(body ?? '', this.#context.negotiated));
   }
-  return runQuery(query, rest);
+
+  replyError(error: unknown): void {
+    try {
+      this.client.respond(this.#readOthers(error));
+    } catch (failed) {
+      this.client.respond(Promise.resolve().then(() => reportFailure(failed, this.#context.negotiated)));
+    }
+  }
+
+  /** Root fields that may be null fail alone: the others are read without them. */
+  #readOthers(error: unknown): Outcome {
+    const { roots } = this.#context.document;
+    if (!(error instanceof FailedParts)) {
+      const [only, ...others] = roots;
+      throw error instanceof ServiceError && only && others.length === 0 ? new FieldFailure(error, only.place) : error;
+    }
+    let rest = this.#operation;
+    for (const { position, cause } of error.parts) {
+      const root = roots[position];
+      if (!(cause instanceof ServiceError) || !root) throw cause;
+      if (!root.nullable) throw new FieldFailure(cause, root.place);
+      rest = withoutPart(rest, position, cause, root.place);
+    }
+    return new OperationRead(this.#context, rest).run();
+  }
 }
 
 function isConstant({ request }: ParsedOperation): boolean {
@@ -200,11 +225,11 @@ function isConstant({ request }: ParsedOperation): boolean {
 }
 
 /** What other routes say takes its place among the values. */
-async function withCalls(reading: ParsedQueryDocument, exchange: Exchange, router: Router): Promise<ParsedOperation> {
-  let { parsed } = reading;
-  for (const { position, call } of reading.calls) {
+async function withCalls(document: ParsedQueryDocument, exchange: Exchange, router: Router): Promise<ParsedOperation> {
+  let { parsed } = document;
+  for (const { position, call } of document.calls) {
     const part = parsed.request.parts[position];
-    const root = reading.roots[position];
+    const root = document.roots[position];
     if (part?.kind !== 'json' || !root) throw new Error('what a route says is JSON');
     try {
       const { text } = await callService(call, exchange, router);

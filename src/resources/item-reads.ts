@@ -1,17 +1,18 @@
 /** Reading items: whole, streamed, exported or explained. */
 import { build } from 'fast-json-stringify';
-import { callerName, type Identity, onlyAdministrator } from '../access/identity.js';
-import type { ReadListener } from '../batching/shape-queue.js';
+import { type Identity, onlyAdministrator } from '../access/identity.js';
 import { parseJson } from '../digits.js';
-import type { Compiled, Reads } from '../engine/reads.js';
+import type { CompiledRead } from '../engine/compiled-read.js';
+import { type ReadStages, ReplyListener, type ReplyStage, read, type Soon } from '../engine/pipeline.js';
+import type { PreparedRead, Reads } from '../engine/reads.js';
+import type { RequestClient } from '../engine/stages.js';
 import { forbidden, invalidQuery } from '../errors.js';
 import { isHeld } from '../http/compress.js';
 import { tagOf } from '../http/etag.js';
 import type { Exchange } from '../http/exchange.js';
 import { DEFERRED, JSON_TYPE, jsonText, type Outcome, type Produce, type Reply } from '../http/reply.js';
-import type { ExportFormat, Parsed, ParsedOperation } from '../request/ast.js';
+import type { ExportFormat, Parsed } from '../request/ast.js';
 import type { ParseCache } from '../request/parse-cache.js';
-import type { ParseLimits } from '../request/parse-context.js';
 import { parseExport, parseRead, parseSearch } from '../request/rest.js';
 import { COMMA, FORMATS, type Format, joinCells } from './formats.js';
 import type { ItemPath, ItemsServices } from './item-path.js';
@@ -24,110 +25,93 @@ export function readItems(
   exchange: Exchange,
   services: ItemsServices,
   urls: ParseCache<ParsedUrl>,
-  place: ItemPath,
+  path: ItemPath,
 ): Outcome {
-  const known = services.identities.identify(exchange);
-  const read = (identity: Identity): Outcome => {
-    exchange.staged('identify');
-    if (exchange.method === 'SEARCH')
-      return parseBody(exchange, services.limits, place).then((parsed) =>
-        answerItems(exchange, services, parsed, identity),
-      );
-    return answerItems(exchange, services, parseUrl(exchange, services.limits, urls, place), identity);
-  };
-  return known instanceof Promise ? known.then(read) : read(known);
+  return read(new ItemsRead(exchange, services, urls, path), services.reads);
+}
+
+/** The stages of GET and SEARCH. */
+class ItemsRead implements ReadStages<Parsed, Reply | typeof DEFERRED>, ReplyStage {
+  readonly client: Exchange;
+  readonly #services: ItemsServices;
+  readonly #urls: ParseCache<ParsedUrl>;
+  readonly #path: ItemPath;
+
+  constructor(exchange: Exchange, services: ItemsServices, urls: ParseCache<ParsedUrl>, path: ItemPath) {
+    this.client = exchange;
+    this.#services = services;
+    this.#urls = urls;
+    this.#path = path;
+  }
+
+  identify(): Soon<Identity> {
+    return this.#services.identities.identify(this.client);
+  }
+
+  parse(): Soon<Parsed> {
+    return this.client.method === 'SEARCH' ? this.#parseBody() : this.#parseUrl();
+  }
+
+  async #parseBody(): Promise<Parsed> {
+    const body = await this.client.json(parseJson);
+    return parseSearch(this.#path.collection, body, this.client.queryString, this.#services.limits);
+  }
+
+  #parseUrl(): Parsed {
+    const { collection, key } = this.#path;
+    const { queryString } = this.client;
+    const text = `${key === null ? 'list' : 'item'} ${collection}?${queryString}`;
+    const { limits } = this.#services;
+    const { parsed } = this.#urls.get(text, () => ({ parsed: parseRead(collection, key, queryString, limits) }));
+    // The key of an item is the first value: only it differs between requests with the same query.
+    if (key === null) return parsed;
+    return { ...parsed, values: parsed.values.length === 1 ? [key] : [key, ...parsed.values.slice(1)] };
+  }
+
+  execute(prepared: PreparedRead<Parsed>): Soon<Reply | typeof DEFERRED> {
+    const { reads } = this.#services;
+    const explain = explainPreference(this.client.headers.prefer);
+    if (explain) return explainItems(prepared, reads, explain);
+    if (prepared.query.format) return exportItems(prepared, prepared.query.format, reads, this.client);
+    if (prepared.compiled.stream) return streamItems(prepared, reads, this.client);
+    reads.answer(prepared, new ReplyListener(this, prepared.caller));
+    return DEFERRED;
+  }
+
+  reply(body: Buffer | null): void {
+    if (body === null) this.client.respondError(forbidden());
+    else this.client.respond(taggedReply(this.client, body));
+  }
+
+  replyError(error: unknown): void {
+    this.client.respondError(error);
+  }
 }
 
 /** The items as a file, which a body describes. */
 export async function exportFile(exchange: Exchange, services: ItemsServices, collection: string): Promise<Reply> {
-  const identity = await services.identities.identify(exchange);
-  exchange.staged('identify');
-  const parsed = parseExport(collection, await exchange.json(parseJson), services.limits);
-  exchange.staged('parse');
-  const compiled = await services.reads.prepare(parsed, identity, exchange);
-  if (!parsed.format) throw new Error('an export has a format');
-  return exportItems(parsed, parsed.format, compiled, identity, services.reads);
+  const { identities, limits, reads } = services;
+  return read(
+    {
+      client: exchange,
+      identify: () => identities.identify(exchange),
+      parse: async () => parseExport(collection, await exchange.json(parseJson), limits),
+      execute: (prepared: PreparedRead<Parsed>): Reply => {
+        if (!prepared.query.format) throw new Error('an export has a format');
+        return exportItems(prepared, prepared.query.format, reads, exchange);
+      },
+    },
+    reads,
+  );
 }
 
-function answerItems(exchange: Exchange, { reads }: ItemsServices, parsed: Parsed, identity: Identity): Outcome {
-  exchange.staged('parse');
-  const compiled = reads.prepare(parsed, identity, exchange);
-  return compiled instanceof Promise
-    ? compiled.then((made) => answerCompiled(exchange, reads, parsed, made, identity))
-    : answerCompiled(exchange, reads, parsed, compiled, identity);
-}
-
-function answerCompiled(
-  exchange: Exchange,
-  reads: Reads,
-  parsed: Parsed,
-  compiled: Compiled,
-  identity: Identity,
-): Outcome {
-  exchange.staged('compile');
-  const explain = preference(exchange.headers.prefer);
-  if (explain) onlyAdministrator(identity);
-  if (explain) return explainItems(parsed, compiled, identity, reads, explain === 'explain=analyze');
-  if (parsed.format) return exportItems(parsed, parsed.format, compiled, identity, reads);
-  if (compiled.stream) return streamItems(parsed, compiled, identity, reads);
-  reads.answer(parsed, compiled, identity, new ItemsWaiter(exchange, identity));
-  return DEFERRED;
-}
-
-/** Answers with the body in the moment in which it arrives: it is lent. */
-class ItemsWaiter implements ReadListener {
-  readonly #exchange: Exchange;
-  readonly #identity: Identity;
-
-  constructor(exchange: Exchange, identity: Identity) {
-    this.#exchange = exchange;
-    this.#identity = identity;
-  }
-
-  get aborted(): boolean {
-    return this.#exchange.aborted;
-  }
-
-  get caller(): string {
-    return callerName(this.#identity, this.#exchange);
-  }
-
-  onResult(body: Buffer | null): void {
-    this.#exchange.staged('execute');
-    if (body === null) this.#exchange.respondError(forbidden());
-    else this.#exchange.respond(taggedReply(this.#exchange, body));
-  }
-
-  onError(error: unknown): void {
-    this.#exchange.respondError(error);
-  }
-}
+type ExplainPreference = 'explain' | 'explain=analyze';
 
 /** Whether the caller asks for the statement instead of its result. */
-export function preference(prefer: string): string | undefined {
+export function explainPreference(prefer: string): ExplainPreference | undefined {
   if (prefer === '') return undefined;
-  return prefer
-    .split(',')
-    .map((each) => each.trim())
-    .find((each) => each === 'explain' || each === 'explain=analyze');
-}
-
-function parseBody(exchange: Exchange, limits: ParseLimits, { collection }: ItemPath): Promise<Parsed> {
-  return exchange.json(parseJson).then((body) => parseSearch(collection, body, exchange.queryString, limits));
-}
-
-function parseUrl(
-  exchange: Exchange,
-  limits: ParseLimits,
-  urls: ParseCache<ParsedUrl>,
-  { collection, key }: ItemPath,
-): Parsed {
-  const { queryString } = exchange;
-  const text = `${key === null ? 'list' : 'item'} ${collection}?${queryString}`;
-  const { parsed } = urls.get(text, () => ({ parsed: parseRead(collection, key, queryString, limits) }));
-  // The key of an item is the first value: only it differs between requests with the same query.
-  if (key === null) return parsed;
-  return { ...parsed, values: parsed.values.length === 1 ? [key] : [key, ...parsed.values.slice(1)] };
+  const preferences = prefer.split(',').map((each) => each.trim());
+  return preferences.find((each) => each === 'explain' || each === 'explain=analyze');
 }
 
 /** A strong tag of the bytes: a client that has them already is spared the transfer. */
@@ -139,11 +123,13 @@ function taggedReply(exchange: Exchange, body: Buffer): Reply {
 }
 
 /** A list that may be large, in the envelope of every other list. */
-function streamItems(parsed: Parsed, compiled: Compiled, identity: Identity, reads: Reads): Reply {
+function streamItems(prepared: PreparedRead<Parsed>, reads: Reads, client: RequestClient): Reply {
+  const { compiled } = prepared;
   const produce: Produce = async (sink) => {
     let items = 0;
     let opened = false;
     const take = async (cells: readonly Buffer[]): Promise<boolean> => {
+      if (!opened) client.staged('execute');
       const rows = compiled.opening && !opened ? cells.slice(1) : cells;
       const opening = opened ? undefined : compiled.opening ? (cells[0] as Buffer) : OPENING;
       opened = true;
@@ -151,7 +137,7 @@ function streamItems(parsed: Parsed, compiled: Compiled, identity: Identity, rea
       items += rows.length;
       return sink.write(piece);
     };
-    await reads.stream(parsed, compiled, identity, take, sink, COMMA);
+    await reads.stream(prepared, take, sink, COMMA);
     await sink.write(opened ? CLOSING : Buffer.concat([OPENING, CLOSING]));
   };
   return { status: 200, type: JSON_TYPE, body: produce };
@@ -160,25 +146,27 @@ function streamItems(parsed: Parsed, compiled: Compiled, identity: Identity, rea
 const OPENING = Buffer.from('{"data":[');
 const CLOSING = Buffer.from(']}');
 
-function exportItems(parsed: Parsed, name: ExportFormat, compiled: Compiled, identity: Identity, reads: Reads): Reply {
+function exportItems(prepared: PreparedRead<Parsed>, name: ExportFormat, reads: Reads, client: RequestClient): Reply {
+  const { request } = prepared.query;
   const format: Format = FORMATS[name];
   const produce: Produce = async (sink) => {
     let items = 0;
-    const take = (cells: readonly Buffer[], { columns }: Compiled): Promise<boolean> => {
+    const take = (cells: readonly Buffer[], { columns }: CompiledRead): Promise<boolean> => {
+      if (items === 0) client.staged('execute');
       const piece = writeItems(format, cells, items === 0, columns);
       const whole = items === 0 ? Buffer.concat([Buffer.from(format.open(columns)), piece]) : piece;
       items += cells.length;
       return sink.write(whole);
     };
-    const { columns } = await reads.stream(parsed, compiled, identity, take, sink, format.separator);
-    if (items === 0 && parsed.request.target.kind === 'item') throw forbidden();
+    const { columns } = await reads.stream(prepared, take, sink, format.separator);
+    if (items === 0 && request.target.kind === 'item') throw forbidden();
     const opening = Buffer.from(format.open(columns));
     const closing = Buffer.from(format.close);
     const rest =
       items > 0 ? closing : format.empty === undefined ? Buffer.concat([opening, closing]) : Buffer.from(format.empty);
     if (rest.length > 0) await sink.write(rest);
   };
-  const file = `${parsed.request.collection}.${format.extension}`;
+  const file = `${request.collection}.${format.extension}`;
   const plain = file.replace(/[^\w.-]/g, '_');
   const disposition = `attachment; filename="${plain}"; filename*=UTF-8''${encodeHeader(file)}`;
   return { status: 200, type: format.type, body: produce, headers: { 'Content-Disposition': disposition } };
@@ -214,12 +202,12 @@ const explanationBody = build({
   },
 });
 
+/** For administrators: it tells what the database holds. */
 export async function explainItems(
-  parsed: Parsed | ParsedOperation,
-  compiled: Compiled,
-  identity: Identity,
+  prepared: PreparedRead,
   reads: Reads,
-  analyze: boolean,
+  preference: ExplainPreference,
 ): Promise<Reply> {
-  return jsonText(explanationBody({ data: await reads.explain(parsed, compiled, identity, analyze) }));
+  onlyAdministrator(prepared.caller);
+  return jsonText(explanationBody({ data: await reads.explain(prepared, preference === 'explain=analyze') }));
 }

@@ -2,83 +2,114 @@
 import { createHash } from 'node:crypto';
 import type { Identity } from '../access/identity.js';
 import { parseJson, writeJson } from '../digits.js';
-import type { IdempotentRequest } from '../engine/idempotency.js';
-import type { WriteContext, Writer } from '../engine/write-context.js';
+import { write } from '../engine/pipeline.js';
+import type { Writer } from '../engine/writer.js';
 import { invalidPayload, invalidQuery, routeNotFound } from '../errors.js';
 import type { Exchange } from '../http/exchange.js';
 import { JSON_TYPE, noContent, type Reply } from '../http/reply.js';
-import type { ParseLimits } from '../request/parse-context.js';
 import { parseReadBack } from '../request/rest.js';
-import { parseCreate, parseDelete, parseUpdate, readItem } from '../request/write.js';
+import {
+  type IdempotencyKey,
+  parseCreate,
+  parseDelete,
+  parseUpdate,
+  readItem,
+  type WriteRequest,
+} from '../request/write.js';
 import type { ItemPath, ItemsServices } from './item-path.js';
 
-export async function createItems(exchange: Exchange, services: ItemsServices, place: ItemPath): Promise<Reply> {
-  const { collection } = place;
-  const shown = await prepare(exchange, services);
-  if (services.writes.isSingleton(collection, shown.caller)) throw routeNotFound(exchange.path);
-  const payload = await exchange.json(parseJson);
-  const receipt = receiptOf(exchange, shown, payload);
-  return answer(await services.writes.create(collection, parseCreate(payload), shown, receipt));
+/** What a route makes of its body. */
+type ParseWrite = (body: unknown, context: ParseWriteContext) => WriteRequest;
+
+interface ParseWriteContext {
+  readonly exchange: Exchange;
+  readonly services: ItemsServices;
+  readonly path: ItemPath;
+  readonly caller: Identity;
+  readonly isSingleton: boolean;
 }
 
-/** The key belongs to its caller; the same key for another request is a mistake, told by the fingerprint. */
-function receiptOf(exchange: Exchange, shown: WriteContext, payload: unknown): IdempotentRequest | null {
+function writeItems(
+  exchange: Exchange,
+  services: ItemsServices,
+  path: ItemPath,
+  parse: ParseWrite,
+  readsBody = true,
+): Promise<Reply> {
+  return write({
+    client: exchange,
+    identify: async () => {
+      if (/\bexplain\b/.test(exchange.headers.prefer)) throw invalidQuery('"Prefer: explain" applies to reads');
+      return writerOf(exchange, await services.identities.identify(exchange));
+    },
+    parse: async ({ caller }) => {
+      const isSingleton = services.writes.isSingleton(path.collection, caller);
+      const body = readsBody ? await exchange.json(parseJson) : undefined;
+      return parse(body, { exchange, services, path, caller, isSingleton });
+    },
+    execute: (request, writer) => services.writes.run(request, writer, exchange),
+    reply: writtenReply,
+  });
+}
+
+export function createItems(exchange: Exchange, services: ItemsServices, path: ItemPath): Promise<Reply> {
+  return writeItems(exchange, services, path, (body, context) => {
+    if (context.isSingleton) throw routeNotFound(exchange.path);
+    const idempotencyKey = readIdempotencyKey(exchange, context.caller, body);
+    const create = parseCreate(body);
+    return { kind: 'create', ...create, ...written(context, !create.many), idempotencyKey };
+  });
+}
+
+/** The key belongs to its caller; the same key for another request is an error, found by the fingerprint. */
+function readIdempotencyKey(exchange: Exchange, caller: Identity, payload: unknown): IdempotencyKey | null {
   const key = exchange.headers.idempotencyKey;
   if (key === '') return null;
   if (!/^[\x21-\x7e]{1,255}$/.test(key)) throw invalidPayload('An Idempotency-Key has 1 to 255 printable characters');
   const digest = (...parts: string[]): string => createHash('sha256').update(JSON.stringify(parts)).digest('base64url');
   return {
-    id: digest(shown.caller.user ?? '', key),
+    id: digest(caller.user ?? '', key),
     fingerprint: digest(exchange.path, exchange.queryString, writeJson(payload)),
   };
 }
 
-export async function updateItem(exchange: Exchange, services: ItemsServices, place: ItemPath): Promise<Reply> {
-  const { collection, key } = keyed(place);
-  const shown = await prepare(exchange, services);
-  if (services.writes.isSingleton(collection, shown.caller)) throw routeNotFound(exchange.path);
-  const data = readItem(await exchange.json(parseJson), 'The body');
-  return answer(await services.writes.updateOne(collection, key, data, shown));
+export function updateItem(exchange: Exchange, services: ItemsServices, path: ItemPath): Promise<Reply> {
+  return writeItems(exchange, services, path, (body, context) => {
+    if (context.isSingleton) throw routeNotFound(exchange.path);
+    return { kind: 'update-item', key: keyOf(path), data: readItem(body, 'The body'), ...written(context, true) };
+  });
 }
 
-export async function updateItems(exchange: Exchange, services: ItemsServices, place: ItemPath): Promise<Reply> {
-  const { collection } = place;
-  const shown = await prepare(exchange, services);
-  const body = await exchange.json(parseJson);
-  if (services.writes.isSingleton(collection, shown.caller)) {
-    return answer(await services.writes.updateSingleton(collection, readItem(body, 'The body'), shown));
-  }
-  return answer(await services.writes.updateMany(collection, parseUpdate(body), shown));
+export function updateItems(exchange: Exchange, services: ItemsServices, path: ItemPath): Promise<Reply> {
+  return writeItems(exchange, services, path, (body, context) =>
+    context.isSingleton
+      ? { kind: 'update-singleton', data: readItem(body, 'The body'), ...written(context, true) }
+      : { ...parseUpdate(body), ...written(context, false) },
+  );
 }
 
-export async function deleteItem(exchange: Exchange, services: ItemsServices, place: ItemPath): Promise<Reply> {
-  const { collection, key } = keyed(place);
-  const writer = await prepare(exchange, services);
-  await services.writes.delete(collection, { kind: 'keys', keys: [key] }, writer);
-  return noContent;
+export function deleteItem(exchange: Exchange, services: ItemsServices, path: ItemPath): Promise<Reply> {
+  const request = {
+    kind: 'delete',
+    collection: path.collection,
+    selected: { kind: 'keys', keys: [keyOf(path)] },
+  } as const;
+  return writeItems(exchange, services, path, () => request, false);
 }
 
-export async function deleteItems(exchange: Exchange, services: ItemsServices, place: ItemPath): Promise<Reply> {
-  const { collection } = place;
-  const writer = await prepare(exchange, services);
-  await services.writes.delete(collection, parseDelete(await exchange.json(parseJson)), writer);
-  return noContent;
+export function deleteItems(exchange: Exchange, services: ItemsServices, path: ItemPath): Promise<Reply> {
+  const { collection } = path;
+  return writeItems(exchange, services, path, (body) => ({ kind: 'delete', collection, selected: parseDelete(body) }));
 }
 
-function keyed({ collection, key }: ItemPath): { collection: string; key: string } {
+function keyOf({ key }: ItemPath): string {
   if (key === null) throw new Error('the path of a single item names it');
-  return { collection, key };
+  return key;
 }
 
-async function prepare(exchange: Exchange, services: ItemsServices): Promise<WriteContext> {
-  if (/\bexplain\b/.test(exchange.headers.prefer)) throw invalidQuery('"Prefer: explain" applies to reads');
-  const caller = await services.identities.identify(exchange);
-  return { ...writerOf(exchange, caller), read: readBackOf(exchange, services.limits) };
-}
-
-/** What the URL says of what is shown. */
-export function readBackOf({ queryString }: Exchange, limits: ParseLimits): WriteContext['read'] {
-  return (collection, keys, one) => parseReadBack(collection, keys, one, queryString, limits);
+/** The URL says what is read of the items that were written. */
+function written({ exchange, services, path: { collection } }: ParseWriteContext, one: boolean) {
+  return { collection, readBack: parseReadBack(collection, one, exchange.queryString, services.limits) };
 }
 
 export function writerOf(exchange: Exchange, caller: Identity): Writer {
@@ -92,7 +123,7 @@ export function writerOf(exchange: Exchange, caller: Identity): Writer {
   return { caller, author };
 }
 
-/** What was written but cannot be shown has no body. */
-function answer(body: Buffer | null): Reply {
+/** What was written and may not be read has no body. */
+export function writtenReply(body: Buffer | null): Reply {
   return body ? { status: 200, type: JSON_TYPE, body } : noContent;
 }

@@ -4,17 +4,18 @@ import { type Allowed, describeAction, describePermissions } from '../access/des
 import { type Identity, onlyUser } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
 import { parseJson } from '../digits.js';
+import { read, write } from '../engine/pipeline.js';
 import { forbidden, forbiddenCollection, ServiceError } from '../errors.js';
 import type { Exchange } from '../http/exchange.js';
-import { JSON_TYPE, jsonText, noContent, type Reply } from '../http/reply.js';
+import { JSON_TYPE, jsonText, type Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
 import type { Collection } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Parsed } from '../request/ast.js';
-import { parseRead, parseSearch } from '../request/rest.js';
+import { parseRead, parseReadBack, parseSearch } from '../request/rest.js';
 import { readItem } from '../request/write.js';
 import type { ItemsServices } from './item-path.js';
-import { readBackOf, writerOf } from './item-writes.js';
+import { writerOf, writtenReply } from './item-writes.js';
 
 export interface MeServices extends ItemsServices {
   readonly mirror: Mirror;
@@ -45,10 +46,20 @@ async function readMe(exchange: Exchange, services: MeServices): Promise<Reply> 
 
 async function updateMe(exchange: Exchange, services: MeServices): Promise<Reply> {
   const caller = onlyUser(await services.identities.identify(exchange));
-  const data = readItem(await exchange.json(parseJson), 'The body');
-  const shown = { ...writerOf(exchange, caller), read: readBackOf(exchange, services.limits) };
-  const body = await services.writes.updateOne('service_users', caller.user, data, shown);
-  return body ? { status: 200, type: JSON_TYPE, body } : noContent;
+  const collection = 'service_users';
+  return write({
+    client: exchange,
+    identify: () => writerOf(exchange, caller),
+    parse: async () => ({
+      kind: 'update-item' as const,
+      collection,
+      key: caller.user,
+      data: readItem(await exchange.json(parseJson), 'The body'),
+      readBack: parseReadBack(collection, true, exchange.queryString, services.limits),
+    }),
+    execute: (request, writer) => services.writes.run(request, writer, exchange),
+    reply: writtenReply,
+  });
 }
 
 /** The caller's role and those above it. */
@@ -71,7 +82,15 @@ async function readVisible(
   { reads }: MeServices,
 ): Promise<Buffer | null> {
   try {
-    return await reads.run(parsed, await reads.prepare(parsed, identity, exchange), identity, exchange);
+    return await read(
+      {
+        client: exchange,
+        identify: () => identity,
+        parse: () => parsed,
+        execute: (prepared) => reads.run(prepared, exchange),
+      },
+      reads,
+    );
   } catch (error) {
     if (error instanceof ServiceError && error.code === 'FORBIDDEN' && !identity.administrator) return null;
     throw error;
@@ -123,7 +142,8 @@ async function isOpen(
 ): Promise<boolean> {
   const parsed = parseSearch(collection.name, { keys: [key], query: { aggregate: { count: '*' } } }, '', limits);
   try {
-    const body = await reads.run(parsed, reads.compile(parsed, identity, `any ${action}`), identity, exchange);
+    const compiled = reads.compile(parsed, identity, `any ${action}`);
+    const body = await reads.run({ query: parsed, compiled, caller: identity }, exchange);
     return String(body).includes('"count":1');
   } catch (error) {
     // A key that cannot exist.

@@ -111,9 +111,10 @@ async function create(
       fields: 'email,password,first_name,last_name',
     },
   ]);
-  const shown = { ...writerOf(exchange, PUBLIC), access, read: () => null };
+  const writer = { ...writerOf(exchange, PUBLIC), access };
+  const request = { kind: 'create', collection: 'service_users', items: [account], many: false } as const;
   try {
-    await writes.create('service_users', { items: [account], many: false }, shown);
+    await writes.run({ ...request, idempotencyKey: null, readBack: null }, writer, exchange);
     return true;
   } catch (error) {
     if (!(error instanceof ServiceError) || error.code !== 'FAILED_VALIDATION') throw error;
@@ -145,10 +146,11 @@ async function replace(
       fields: 'password,first_name,last_name',
     },
   ]);
-  const shown = { ...writerOf(exchange, PUBLIC), access, read: () => null };
+  const writer = { ...writerOf(exchange, PUBLIC), access };
   const data = { first_name: null, last_name: null, ...account };
   try {
-    await writes.updateOne('service_users', found.id, data, shown);
+    const request = { kind: 'update-item', collection: 'service_users', key: found.id, data, readBack: null } as const;
+    await writes.run(request, writer, exchange);
   } catch (error) {
     // The address was verified meanwhile: it is taken.
     if (!(error instanceof ServiceError) || error.code !== 'FORBIDDEN') throw error;

@@ -5,6 +5,7 @@ import { type Identity, onlyAdministrator } from '../access/identity.js';
 import type { Config } from '../config.js';
 import { parseJson } from '../digits.js';
 import { ImportFailure, importRows } from '../engine/import.js';
+import { write } from '../engine/pipeline.js';
 import { invalidPayload, invalidQuery } from '../errors.js';
 import { openBody } from '../http/body.js';
 import type { Exchange } from '../http/exchange.js';
@@ -61,7 +62,7 @@ async function sortItems(exchange: Exchange, services: UtilsServices): Promise<R
   const body = readItem(await exchange.json(parseJson), 'The body');
   const [item, to] = [readKey(body['item']), readKey(body['to'])];
   if (item === null || to === null) throw invalidPayload('"item" and "to" have to be keys');
-  await services.writes.sort(collection, item, to, identity);
+  await services.writes.sort(collection, item, to, writerOf(exchange, identity));
   return EMPTY;
 }
 
@@ -70,21 +71,27 @@ async function importItems(exchange: Exchange, services: UtilsServices): Promise
   const { config, writes } = services;
   // Before anything is awaited: data that nobody takes is lost.
   const body = openBody(exchange, { bytes: config.IMPORT_MAX_FILE_SIZE, pause: config.BODY_TIMEOUT });
-  const identity = await identify(exchange, services);
-  const { contentType } = exchange.headers;
-  const upload = /^multipart\/form-data/i.test(contentType)
-    ? await openUpload(body, contentType)
-    : { bytes: body, type: contentType };
-  const format = formatOf(upload.type);
-  const rows = readRows(upload.bytes, format);
-  try {
-    const writer = writerOf(exchange, identity);
-    const count = await importRows(writes, { collection, rows, format, maxErrors: config.MAX_IMPORT_ERRORS }, writer);
-    return jsonText(importedBody({ data: { imported: count } }));
-  } catch (error) {
-    if (!(error instanceof ImportFailure)) throw error;
-    return jsonText(failureBody({ errors: error.errors.map(describeRowError) }), 400);
-  }
+  return write({
+    client: exchange,
+    identify: async () => writerOf(exchange, await identify(exchange, services)),
+    parse: async () => {
+      const { contentType } = exchange.headers;
+      const upload = /^multipart\/form-data/i.test(contentType)
+        ? await openUpload(body, contentType)
+        : { bytes: body, type: contentType };
+      const format = formatOf(upload.type);
+      return { collection, rows: readRows(upload.bytes, format), format, maxErrors: config.MAX_IMPORT_ERRORS };
+    },
+    execute: (options, writer) =>
+      importRows(writes, options, writer, exchange).catch((error: unknown) => {
+        if (error instanceof ImportFailure) return error;
+        throw error;
+      }),
+    reply: (result) =>
+      result instanceof ImportFailure
+        ? jsonText(failureBody({ errors: result.errors.map(describeRowError) }), 400)
+        : jsonText(importedBody({ data: { imported: result } })),
+  });
 }
 
 function describeRowError({ row, error }: ImportFailure['errors'][number]): unknown {

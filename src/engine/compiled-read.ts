@@ -1,0 +1,97 @@
+/** A read of a new shape becomes a statement: what the caller may see, the plan of the request, the SQL of the plan. */
+import { compileBatchRead, compileRead, compileReadBack } from '../compile/read.js';
+import { forbiddenCollection } from '../errors.js';
+import type { Model } from '../mirror/model.js';
+import type { Access, WriteAction } from '../plan/access.js';
+import { columnsOf } from '../plan/columns.js';
+import { anyRule } from '../plan/guard.js';
+import { planOperation } from '../plan/operation.js';
+import type { Condition, OperationPlan, ReadPlan } from '../plan/plan.js';
+import { type PlanLimits, planRead } from '../plan/read.js';
+import type { OperationRequest, Parsed, ParsedOperation, ReadRequest } from '../request/ast.js';
+import type { Statement } from '../sql/statement.js';
+import type { RequestClient } from './stages.js';
+import { checked } from './statement-cache.js';
+
+/** A parsed read: of REST and SEARCH, or an operation of GraphQL. */
+export type ReadQuery = Parsed | ParsedOperation;
+
+/** Items are selected to be written: of those that may be read, or of all. The latter only for questions of the service itself. */
+export type Purpose = WriteAction | `any ${WriteAction}`;
+
+export interface CompiledRead {
+  readonly statement: Statement;
+  readonly result: ReadPlan['result'] | 'operation';
+  readonly stream: boolean;
+  /** Of a stream: whether its first row is what stands before the items. */
+  readonly opening: boolean;
+  /** Of an export: the columns of a flat file. */
+  readonly columns: readonly (readonly string[])[];
+  /** Of the model it was compiled for. */
+  readonly version: number;
+  /** The write that the items are selected for. */
+  readonly selectedFor: Purpose | null;
+  /** The text that reads for many requests at once. */
+  readonly batchText: () => string;
+  /** The statement that reads the items which the write before it has made. */
+  readonly readBack: () => Statement;
+}
+
+export function compileShape(
+  { request }: ReadQuery,
+  access: Access | null,
+  selectedFor: Purpose | null,
+  model: Model,
+  limits: PlanLimits,
+  client: RequestClient,
+): CompiledRead {
+  const visible = access && !selectedFor?.startsWith('any ') ? access.view(model) : model;
+  const selection =
+    access && selectedFor && request.kind === 'read' ? writable(access, selectedFor, request, model) : null;
+  client.staged('restrict');
+  const plan =
+    request.kind === 'operation'
+      ? planOperation(request, visible, limits)
+      : planRead(request, visible, limits, selection);
+  client.staged('plan');
+  const statement = checked(compileRead(plan), 'read', model);
+  client.staged('compile');
+  return {
+    statement,
+    ...describeResult(request, plan),
+    version: model.version,
+    selectedFor,
+    batchText: once(() => checked(compileBatchRead(plan), 'read', model).text),
+    readBack: once(() => {
+      if (plan.kind === 'operation') throw new Error('an operation reads, and writes nothing to be read back');
+      return checked(compileReadBack(plan), 'read', model);
+    }),
+  };
+}
+
+/** Of the items that a query selects for a write, those that the caller may write. */
+function writable(access: Access, purpose: Purpose, request: ReadRequest, model: Model): Condition | null {
+  const collection = model.collections.get(request.collection);
+  const grant = collection && access.grant(purpose.replace('any ', '') as WriteAction, collection, model);
+  if (!grant) throw forbiddenCollection(request.collection);
+  return anyRule(grant.rules);
+}
+
+function describeResult(
+  request: ReadRequest | OperationRequest,
+  plan: ReadPlan | OperationPlan,
+): Pick<CompiledRead, 'result' | 'stream' | 'opening' | 'columns'> {
+  if (plan.kind === 'operation' || request.kind === 'operation')
+    return { result: 'operation', stream: false, opening: false, columns: [] };
+  const columns = request.export ? columnsOf(plan.level) : [];
+  return { result: plan.result, stream: plan.stream, opening: plan.meta.length > 0, columns };
+}
+
+/** Most shapes never need it. */
+function once<Result>(make: () => Result): () => Result {
+  let made: { readonly result: Result } | null = null;
+  return () => {
+    made ??= { result: make() };
+    return made.result;
+  };
+}

@@ -1,0 +1,134 @@
+/** A planned write becomes its statements: the write itself, its read-back, and the selection of the items it changes. */
+import { journalOf } from '../compile/activity.js';
+import { compileDelete } from '../compile/delete.js';
+import { compileSort } from '../compile/sort.js';
+import { compileWrite } from '../compile/write.js';
+import { writeJson } from '../digits.js';
+import { type Collection, collectionOf, type Field, type Model } from '../mirror/model.js';
+import type { Mirror } from '../mirror/watch.js';
+import type { Observer } from '../observe.js';
+import type { WriteAction } from '../plan/access.js';
+import type { WritePlanContext } from '../plan/payload-row.js';
+import type { Condition } from '../plan/plan.js';
+import type { PlannedWrite } from '../plan/write.js';
+import type { Session, TransactionStatement } from '../postgres/sessions.js';
+import type { Parsed } from '../request/ast.js';
+import type { ParseLimits } from '../request/parse-context.js';
+import { parseSelection, withKeys } from '../request/rest.js';
+import type { IdempotencyKey, Key, Selected } from '../request/write.js';
+import { bind } from '../sql/parameter.js';
+import { qualify } from '../sql/qualify.js';
+import type { Statement } from '../sql/statement.js';
+import { billWriter } from './caller-budget.js';
+import { hashedNodes } from './password-hashing.js';
+import type { Reads } from './reads.js';
+import type { RequestClient } from './stages.js';
+import { type CompiledStatement, checked, StatementCache, type StatementCacheLimits } from './statement-cache.js';
+import type { Writer } from './writer.js';
+
+export interface WriteLimits extends StatementCacheLimits {
+  readonly maxRows: number | null;
+  readonly parse: ParseLimits;
+  /** As PostgreSQL reads an interval. */
+  readonly idempotencyLifetime: string;
+}
+
+/** What the stages of one write share. */
+export interface WriteCall {
+  readonly writer: Writer;
+  readonly client: RequestClient;
+  /** The keys of what was written are filled in when they are known; null for no read-back. */
+  readonly readBack: Parsed | null;
+}
+
+/** What the statement of a write does besides: it keeps an idempotency key, or counts the rows that it writes. */
+export type WriteOption = IdempotencyKey | 'count' | null;
+
+export class WriteCompiler {
+  readonly #reads: Reads;
+  readonly #limits: WriteLimits;
+  readonly #statements: StatementCache;
+
+  constructor(reads: Reads, mirror: Mirror, limits: WriteLimits, observe: Observer) {
+    this.#reads = reads;
+    this.#limits = limits;
+    this.#statements = new StatementCache(mirror, limits, observe);
+  }
+
+  /** How many shapes are compiled and kept. */
+  get shapes(): number {
+    return this.#statements.size;
+  }
+
+  /** Null when there is nothing to write. */
+  write(planned: PlannedWrite, { writer }: WriteCall, option: WriteOption): TransactionStatement | null {
+    const { plan, input, model } = planned;
+    if (plan.nodes.length === 0) return null;
+    const counted = option === 'count';
+    const key = counted ? null : option;
+    const shape = option ? `${planned.shape} ${counted ? 'counted' : 'idempotent'}` : planned.shape;
+    const receipts = key ? collectionOf(model, 'service_receipts') : null;
+    const compile = (): Statement => compileWrite(plan, { receipts, journal: journalOf(model), counted });
+    const compiled = this.#compile(shape, model, writer, compile);
+    const document = writeJson({ ...input, nodes: hashedNodes(planned) });
+    const values = key ? [document, key.id, key.fingerprint, this.#limits.idempotencyLifetime] : [document];
+    const { text, parameters } = compiled.statement;
+    const prepare = this.#statements.isReused(compiled);
+    return { text, parameters: bind(parameters, values, writer.caller), prepare, columns: null };
+  }
+
+  /** Items that the write makes are read by the keys that it leaves. Null where the caller may not read them. */
+  readBack({ plan, keys: known }: PlannedWrite, { writer, client, readBack }: WriteCall): TransactionStatement | null {
+    const keys = plan.nodes.length === 0 ? (known ?? []) : known;
+    const query = readBack && keys ? withKeys(readBack, keys) : readBack;
+    const compiled = query && this.#reads.compileReadBack(query, writer, client);
+    if (!compiled) return null;
+    const statement = keys ? compiled.statement : compiled.readBack();
+    return { ...this.#reads.bind({ query, compiled, caller: writer.caller }, statement), columns: 1 };
+  }
+
+  /** `rule` says which rows the caller may delete. */
+  delete(
+    collection: Collection,
+    rule: Condition | null,
+    { model, access }: WritePlanContext,
+    writer: Writer,
+  ): Statement {
+    const shape = `${access?.key ?? ''}delete ${collection.name}`;
+    const compile = (): Statement => compileDelete(collection, rule, journalOf(model));
+    return this.#compile(shape, model, writer, compile).statement;
+  }
+
+  sort(collection: Collection, field: Field, model: Model, writer: Writer): Statement {
+    return this.#compile(`sort ${collection.name}`, model, writer, () => compileSort(collection, field)).statement;
+  }
+
+  /** The keys of the items that a write is about. */
+  async selectKeys(
+    collection: Collection,
+    selected: Selected,
+    { writer, client }: WriteCall,
+    session: Session,
+    action: WriteAction,
+  ): Promise<readonly Key[]> {
+    if (selected.kind === 'keys') return selected.keys;
+    const key = collection.primaryKey.name;
+    const query = parseSelection(collection.name, selected.query, key, this.#limits.parse);
+    const compiled = this.#reads.compile(query, writer.caller, action, billWriter(writer), client);
+    const { text, parameters, prepare } = this.#reads.bind({ query, compiled, caller: writer.caller });
+    const cell = await session.cell(text, parameters, prepare);
+    client.staged('execute');
+    const { data } = JSON.parse(cell?.toString() ?? '{"data":[]}') as { data: Record<string, Key>[] };
+    return data.map((item) => item[key] as Key);
+  }
+
+  #compile(shape: string, model: Model, writer: Writer, compile: () => Statement): CompiledStatement {
+    return this.#statements.get(shape, model, () =>
+      this.#reads.budgets.run(billWriter(writer), () => {
+        const { text, parameters } = compile();
+        // The functions that end a statement from inside are where the service's tables are.
+        return { statement: checked({ text: qualify(text, model.system), parameters }, 'write', model) };
+      }),
+    );
+  }
+}

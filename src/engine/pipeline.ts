@@ -1,0 +1,104 @@
+/**
+ * The two pipelines. Every request, by REST, SEARCH, GraphQL or the command line, passes through one of them:
+ * identify → parse → restrict → plan → compile → execute → reply. `Server-Timing` carries these words.
+ */
+import { callerName, type Identity } from '../access/identity.js';
+import type { ReadListener } from '../batching/shape-queue.js';
+import type { ReadQuery } from './compiled-read.js';
+import type { PreparedRead, Reads } from './reads.js';
+import type { RequestClient } from './stages.js';
+import type { Writer } from './writer.js';
+
+/** A warm read needs no promise: each stage may answer at once. */
+export type Soon<Value> = Value | Promise<Value>;
+
+export interface ReadStages<Query extends ReadQuery, Answer> {
+  readonly client: RequestClient;
+  identify(): Soon<Identity>;
+  parse(caller: Identity): Soon<Query>;
+  /** What is replied in the moment in which it arrives is left to a `ReplyListener`. */
+  execute(read: PreparedRead<Query>): Soon<Answer>;
+}
+
+export function read<Query extends ReadQuery, Answer>(stages: ReadStages<Query, Answer>, reads: Reads): Soon<Answer> {
+  const { client } = stages;
+  return next(stages.identify(), (caller) => {
+    client.staged('identify');
+    return next(stages.parse(caller), (query) => {
+      client.staged('parse');
+      // A shape that is known skips these stages: restrict, plan, compile.
+      return next(reads.prepare(query, caller, client), (compiled) =>
+        executed(stages.execute({ query, compiled, caller }), client),
+      );
+    });
+  });
+}
+
+/** What is not answered at once has been executed by then. */
+function executed<Answer>(answer: Soon<Answer>, client: RequestClient): Soon<Answer> {
+  if (!(answer instanceof Promise)) return answer;
+  return answer.then((done) => {
+    client.staged('execute');
+    return done;
+  });
+}
+
+export interface WriteStages<Request, Result, Answer> {
+  readonly client: RequestClient;
+  identify(): Soon<Writer>;
+  parse(writer: Writer): Soon<Request>;
+  /** Restricts, plans, compiles and executes; all of it again where a retry helps. */
+  execute(request: Request, writer: Writer): Promise<Result>;
+  reply(result: Result): Answer;
+}
+
+export async function write<Request, Result, Answer>(stages: WriteStages<Request, Result, Answer>): Promise<Answer> {
+  const { client } = stages;
+  const writer = await stages.identify();
+  client.staged('identify');
+  const request = await stages.parse(writer);
+  client.staged('parse');
+  const result = await stages.execute(request, writer);
+  client.staged('execute');
+  return stages.reply(result);
+}
+
+function next<Value, Result>(value: Soon<Value>, work: (value: Value) => Soon<Result>): Soon<Result> {
+  return value instanceof Promise ? value.then(work) : work(value);
+}
+
+/** Where the body of a read goes. */
+export interface ReplyStage {
+  readonly client: RequestClient;
+  /** The memory of the body is borrowed until this returns; null when there is no such item. */
+  reply(body: Buffer | null): void;
+  replyError(error: unknown): void;
+}
+
+/** Replies with the body of a read in the moment in which it arrives. */
+export class ReplyListener implements ReadListener {
+  readonly #stage: ReplyStage;
+  readonly #identity: Identity;
+
+  constructor(stage: ReplyStage, identity: Identity) {
+    this.#stage = stage;
+    this.#identity = identity;
+  }
+
+  get aborted(): boolean {
+    return this.#stage.client.aborted;
+  }
+
+  get caller(): string {
+    return callerName(this.#identity, this.#stage.client);
+  }
+
+  onResult(body: Buffer | null): void {
+    this.#stage.client.staged('execute');
+    this.#stage.reply(body);
+  }
+
+  onError(error: unknown): void {
+    this.#stage.replyError(error);
+  }
+}

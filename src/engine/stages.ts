@@ -1,0 +1,18 @@
+/** The stages that a request passes, and the client that it came from: what the pipelines know of their transport. */
+
+/** In the order of a request. Names are resolved against the model that the caller may see, so it is restricted before planning. */
+export const STAGES = ['identify', 'parse', 'restrict', 'plan', 'compile', 'execute', 'reply'] as const;
+
+export type Stage = (typeof STAGES)[number];
+
+export interface RequestClient {
+  /** For limits per client; '' for the command line. */
+  readonly address: string;
+  /** Whether the client has left: nobody waits for the answer. */
+  readonly aborted: boolean;
+  /** Ends a stage: what has passed since the end of the stage before is its duration. */
+  staged(stage: Stage): void;
+}
+
+/** The command line, and what the service asks for itself. */
+export const NO_CLIENT: RequestClient = Object.freeze({ address: '', aborted: false, staged: () => {} });
