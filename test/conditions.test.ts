@@ -149,6 +149,18 @@ t.test('a write by a query whose conditions hold of every item is 400 and change
     'a search of spaces': { search: '  ' },
     'an empty search': { search: '' },
     'an empty limit': { limit: '' },
+    'a limit of null': { limit: null },
+    'nothing but null': { limit: null, filter: null, sort: null, search: null },
+    'a relation behind a relation to several': { filter: { comments: { article: {} } } },
+    'a relation to several behind one to one': { filter: { author: { articles: { comments: {} } } } },
+    'a field of a relation to several': { filter: { comments: { body: {} } } },
+    '_some of nothing': { filter: { comments: { _some: { body: {} } } } },
+    '_none of nothing': { filter: { comments: { _none: { body: {} } } } },
+    'an empty condition beside another': { filter: { id: { _gt: 1 }, title: {} } },
+    'an empty condition beside a search': { filter: { title: {} }, search: 'e' },
+    'an empty function': { filter: { 'year(published_at)': {} } },
+    'rows that point here': { filter: { '$FOLLOW(comments,article)': {} } },
+    '_json beside another condition': { filter: { id: { _gt: 1 }, meta: { _json: { _or: [{}, { k: { _eq: 1 } }] } } } },
   };
   const rows = async (): Promise<unknown> => (await get(service, '/items/articles?fields=id,title&limit=-1')).json;
   const before = await rows();

@@ -1,13 +1,14 @@
 /** Request AST × model → read plan: names are resolved, wildcards expanded, limits checked. */
 import { forbidden, forbiddenCollection, forbiddenField, invalidPayload, invalidQuery } from '../errors.js';
 import type { Collection, Model } from '../mirror/model.js';
-import type { Limit, ReadRequest, Target } from '../request/ast.js';
+import type { Limit, Query, ReadRequest, Target } from '../request/ast.js';
 import { isMasked } from './access.js';
 import { planGroups } from './aggregate.js';
 import { planFilter } from './filter.js';
 import { defaultOrder } from './order.js';
 import { EVERYTHING, type Planner, type Position, planOutputs, planRows } from './outputs.js';
-import { ALWAYS, both, type Condition, isAlways, type ReadPlan, type RowLevel } from './plan.js';
+import { ALWAYS, both, type Condition, type ReadPlan, type RowLevel } from './plan.js';
+import { isEmpty, says } from './says.js';
 import { planSearch } from './search.js';
 
 export interface PlanLimits {
@@ -29,7 +30,7 @@ export function planRead(
   const collection = servedCollection(model, request.collection);
   const { query, target } = request;
   if (request.export && query.meta.length > 0) throw invalidQuery('"meta" does not apply to an export');
-  if (target.kind === 'selected' && !target.limited) checkSelects(request, collection, planner);
+  if (target.kind === 'selected' && !target.limited) checkSelects(query);
   const position: Position = { query, place: 'root', from: null, backlink: query.backlink };
   const fields = query.fields ?? EVERYTHING;
   const single = target.kind === 'item' || (collection.singleton && target.kind === 'list' && !query.aggregate);
@@ -84,11 +85,15 @@ function filtered({ query }: ReadRequest, collection: Collection, planner: Plann
   return both(narrowed, planFilter(query.filter, collection, planner), planSearch(query.search, collection));
 }
 
-/** A condition that holds of every row must not select everything for a write: who means that says so with a limit of -1. */
-function checkSelects(request: ReadRequest, collection: Collection, planner: Planner): void {
-  // A copy of the planner: what the filter costs is counted where it is planned for the statement.
-  if (isAlways(filtered(request, collection, { ...planner }, ALWAYS)))
+/** A condition that holds of every row must not select for a write: who means all items says so with a limit of -1. */
+function checkSelects({ filter, search }: Query): void {
+  const given = filter && !isEmpty(filter) ? filter : null;
+  if (given === null && search === null)
     throw invalidPayload('"query" needs a filter, a search or a limit (-1 for all items)');
+  if (given && !says(given))
+    throw invalidPayload(
+      '"query" needs a filter, a search or a limit (-1 for all items): a part of its filter is empty',
+    );
 }
 
 /** One item by its key, or the only one of a singleton; the rest of the query shapes what is shown of it. */

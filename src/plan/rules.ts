@@ -1,13 +1,14 @@
 /** Filters that are kept with the model or a policy, parsed once: their values are part of them. */
 import { isObject } from '../digits.js';
 import type { Collection, Model } from '../mirror/model.js';
-import type { Filter, JsonFilter, Operator } from '../request/ast.js';
+import type { Filter, Operator } from '../request/ast.js';
 import { parseFilter } from '../request/filter.js';
 import type { ParseContext } from '../request/parse-context.js';
 import { CONSTANTS } from '../request/values.js';
 import { bind, type Caller } from '../sql/parameter.js';
 import { type Budget, planFilter } from './filter.js';
 import { ALWAYS, type Condition, isAlways, typedValue } from './plan.js';
+import { says } from './says.js';
 
 const UNLIMITED: ParseContext = {
   values: CONSTANTS,
@@ -42,33 +43,6 @@ function read(input: unknown, context: ParseContext): Filter | null | undefined 
   } catch {
     return undefined;
   }
-}
-
-/** Whether each part restricts something: in a request an empty part holds of all rows, in a rule it would grant them. */
-function says(filter: Filter): boolean {
-  switch (filter.kind) {
-    case 'and':
-    case 'or':
-      return filter.filters.length > 0 && filter.filters.every(says);
-    case 'compare':
-      return true;
-    case 'json':
-      return saysOfDocument(filter.filter);
-    case 'some':
-    case 'none':
-      return isEmpty(filter.filter) || says(filter.filter);
-    default:
-      return says(filter.filter);
-  }
-}
-
-function saysOfDocument(filter: JsonFilter): boolean {
-  return filter.kind === 'path' || (filter.filters.length > 0 && filter.filters.every(saysOfDocument));
-}
-
-/** `{_some: {}}` asks whether there is a related row at all. */
-function isEmpty(filter: Filter): boolean {
-  return filter.kind === 'and' && filter.filters.length === 0;
 }
 
 /** Null where the rule does not fit the structure: a name, an operator, or a value that is not of its field's type. */

@@ -62,9 +62,9 @@ export function withKeys(readBack: Parsed, keys: readonly Key[]): Parsed {
 
 /** The keys of the items that a query selects; it has no limit unless it names one. */
 export function parseSelection(collection: string, query: Input, key: string, limits: ParseLimits): Parsed {
-  const { filter, search, sort, offset, page } = query;
-  const limited = query['limit'] !== undefined && query['limit'] !== '';
-  const limit = limited ? query['limit'] : -1;
+  const { filter, search, sort, limit: given, offset, page } = query;
+  const limited = given !== undefined && given !== null && given !== '';
+  const limit = limited ? given : -1;
   const context = { values: new ValueList(limits.nodes), limits: { ...limits, wholeRows: Number.MAX_SAFE_INTEGER } };
   return finish(
     collection,
