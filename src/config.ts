@@ -124,7 +124,7 @@ const OPTIONS = {
     '10',
     1,
     1_000_000,
-    'Failed logins of one address, or for one account, after which the next ones have to wait',
+    'Failed logins of one address, or for one account, after which the next ones must wait',
   ),
   LOGIN_BACKOFF_MAX: duration(
     '30s',
@@ -164,7 +164,7 @@ const OPTIONS = {
   ),
   IDEMPOTENCY_TTL: duration('1d', 'How long a request with an Idempotency-Key is remembered'),
   MAX_PAYLOAD_SIZE: size('1mb', 'Largest request body'),
-  BODY_TIMEOUT: duration('30s', 'Time in which a request body, or the next piece of a file to import, has to arrive'),
+  BODY_TIMEOUT: duration('30s', 'Time in which a request body, or the next piece of a file to import, must arrive'),
   IMPORT_MAX_CONCURRENCY: integer('2', 1, 1_000, 'Imports that run at the same time'),
   IMPORT_MAX_FILE_SIZE: size('50mb', 'Largest file to import over HTTP'),
   MAX_IMPORT_ERRORS: integer('1000', 1, 1_000_000, 'Wrong rows after which an import gives up'),

@@ -93,11 +93,11 @@ export function fromDatabase(error: unknown, use: 'query' | 'key'): unknown {
   if (code === '42501') return new Undisclosed(forbidden(), messageOf(error));
   if (code === '55000')
     return new Undisclosed(
-      serviceUnavailable('database', 'A view that the query reads has not been filled yet: it has to be refreshed'),
+      serviceUnavailable('database', 'A view that the query reads has not been filled yet: refresh it'),
       messageOf(error),
     );
   if (code === 'CONNECTION_SHARED')
-    return serviceUnavailable('database', 'A pooler mixes its connections up: it has to keep one for each session');
+    return serviceUnavailable('database', 'A pooler mixes its connections up: it must keep one for each session');
   if (isConnectionFailure(code)) return serviceUnavailable('database', 'It cannot be reached');
   // Memory, disk, or a limit that its administrator has set.
   if (/^53/.test(code)) return serviceUnavailable('database', 'It is short of resources');

@@ -130,7 +130,7 @@ function checkRule({ permissions, validation, presets, ...rest }: Payload, model
   if (where === undefined) throw invalidPayload('"permissions" is not a filter');
   if (valid === undefined) throw invalidPayload('"validation" is not a filter');
   if (presets !== undefined && presets !== null && !isObject(presets))
-    throw invalidPayload('"presets" has to be an object');
+    throw invalidPayload('"presets" must be an object');
   if (!collection) return;
   for (const [name, filter] of Object.entries({ permissions: where, validation: valid })) {
     if (!planRule(filter, collection, model))

@@ -125,7 +125,7 @@ async function findHome(directory: string, report: Home['report']): Promise<Home
     return { directory, account, cluster: own, linked: true, report };
   }
   if (stats !== undefined && !(await removeIfEmpty(own))) {
-    throw new StartError(`${own} cannot be reached by "${account.name}", who has to run PostgreSQL: move DATA_DIR`);
+    throw new StartError(`${own} cannot be reached by "${account.name}", who must run PostgreSQL: move DATA_DIR`);
   }
   const digest = createHash('sha256').update(directory).digest('hex').slice(0, 16);
   const cluster = join(await openShelter(account), `data-${digest}`);

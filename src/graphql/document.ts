@@ -52,7 +52,7 @@ export function chooseOperation({ operations, schema }: Document, name: string |
     );
   }
   if (others.length > 0)
-    throw documentFailure('The document has several operations: "operationName" has to name one of them');
+    throw documentFailure('The document has several operations: "operationName" must name one of them');
   if (!schema.getRootType(only.operation)) {
     throw DocumentFailure.of([new GraphQLError(`The schema has no ${only.operation}`, { nodes: only })], true);
   }

@@ -64,7 +64,7 @@ export function readAllowList(file: string): ReadonlyMap<string, string> {
   }
   const texts = list !== null && typeof list === 'object' ? Object.values(list) : [];
   if (texts.length === 0 || !texts.every((text) => typeof text === 'string'))
-    throw new StartError(`GRAPHQL_ALLOW_LIST: "${file}" has to hold a list of documents`);
+    throw new StartError(`GRAPHQL_ALLOW_LIST: "${file}" must hold a list of documents`);
   return new Map(texts.map((text) => [digestOf(text), text]));
 }
 

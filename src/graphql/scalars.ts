@@ -75,15 +75,15 @@ export const BIG_INT_SCALAR = new GraphQLScalarType({
 /** Values that numbers are compared with: variables such as `$NOW` are strings. */
 export const STRING_OR_FLOAT_SCALAR = new GraphQLScalarType({
   name: 'GraphQLStringOrFloat',
-  description: 'A number, or a text that stands for one.',
+  description: 'A number, or a string that stands for one.',
   parseValue: (value) => {
     if (typeof value === 'string' || typeof value === 'number' || value instanceof Digits) return value;
-    throw new GraphQLError('A number or a text is needed');
+    throw new GraphQLError('Must be a number or a string');
   },
   parseLiteral: (node) => {
     // Digits stay text: a number would lose those that JavaScript cannot hold.
     if (node.kind === Kind.INT || node.kind === Kind.FLOAT || node.kind === Kind.STRING) return node.value;
-    throw new GraphQLError('A number or a text is needed', { nodes: node });
+    throw new GraphQLError('Must be a number or a string', { nodes: node });
   },
 });
 
@@ -109,11 +109,11 @@ function textScalar(name: string, description: string): GraphQLScalarType {
     description,
     parseValue: (value) => {
       if (typeof value === 'string') return value;
-      throw new GraphQLError(`${name} is a text`);
+      throw new GraphQLError(`${name} must be a string`);
     },
     parseLiteral: (node) => {
       if (node.kind === Kind.STRING) return node.value;
-      throw new GraphQLError(`${name} is a text`, { nodes: node });
+      throw new GraphQLError(`${name} must be a string`, { nodes: node });
     },
   });
 }

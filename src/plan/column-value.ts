@@ -86,7 +86,7 @@ function textOfDigits(value: unknown): unknown {
 /** Of a secret that is long and random: it can be found by its digest, as a password cannot by its hash. */
 function digest(text: string, path: string): string | null {
   // A header carries a token as one word.
-  if (/\s/.test(text)) throw misfit(path, 'a text without spaces');
+  if (/\s/.test(text)) throw misfit(path, 'a string without spaces');
   return text === '' ? null : createHash('sha256').update(text).digest('hex');
 }
 
@@ -123,10 +123,10 @@ function checkScalar(value: unknown, field: Field, column: Column, path: string)
 
 function scalarText(value: unknown, field: Field, path: string): string {
   if (typeof value === 'object' && !(value instanceof Digits)) {
-    throw misfit(path, TEXTS.has(field.column?.base_type ?? '') ? 'a text' : 'a single value');
+    throw misfit(path, TEXTS.has(field.column?.base_type ?? '') ? 'a string' : 'a single value');
   }
   const text = String(value);
-  if (/\0|\p{Surrogate}/u.test(text)) throw misfit(path, 'a text without NUL characters and unpaired surrogates');
+  if (/\0|\p{Surrogate}/u.test(text)) throw misfit(path, 'a string without NUL characters and unpaired surrogates');
   return text;
 }
 
@@ -207,5 +207,5 @@ function checkBinary(value: unknown, path: string, read = hexOf): string {
 }
 
 function misfit(path: string, wanted: string): Error {
-  return invalidPayload(`The value of "${path}" has to be ${wanted}`);
+  return invalidPayload(`The value of "${path}" must be ${wanted}`);
 }

@@ -10,14 +10,14 @@ export function givenKey(collection: Collection, payload: Readonly<Record<string
   const given = payload[collection.primaryKey.name];
   if (given === undefined || given === null) return null;
   if (typeof given === 'object' && !(given instanceof Digits))
-    throw invalidPayload(`The key of "${path || collection.name}" has to be a single value`);
+    throw invalidPayload(`The key of "${path || collection.name}" must be a single value`);
   return checkKey(collection, given);
 }
 
 /** A key that does not fit its column names no item. */
 export function checkKey(collection: Collection, key: unknown): Key {
   if (typeof key !== 'string' && typeof key !== 'number' && !(key instanceof Digits))
-    throw invalidPayload(`A key of "${collection.name}" has to be a string or a number`);
+    throw invalidPayload(`A key of "${collection.name}" must be a string or a number`);
   try {
     return checkValue(collection.primaryKey, key, collection.primaryKey.name) as Key;
   } catch {

@@ -291,7 +291,7 @@ class Walker {
       return;
     }
     if (!isObject(value))
-      throw invalidPayload(`"${place}" has to be a list, or an object with create, update and delete`);
+      throw invalidPayload(`"${place}" must be a list, or an object with create, update and delete`);
     const { create = [], update = [], delete: removed = [], ...unknown } = value;
     const [stranger] = Object.keys(unknown);
     if (stranger !== undefined || !Array.isArray(create) || !Array.isArray(update) || !Array.isArray(removed)) {
@@ -301,7 +301,7 @@ class Walker {
     }
     this.#each(create, (entry: unknown, position) => {
       const at = `${place}.create.${position}`;
-      if (!isObject(entry)) throw invalidPayload(`"${at}" has to be an object`);
+      if (!isObject(entry)) throw invalidPayload(`"${at}" must be an object`);
       const child = this.create(target, without(entry, foreignKey), at);
       link(child, at);
       if (relation.sortField !== null) this.rows.append(child, foreignKey, relation.sortField, position + 1);
@@ -311,7 +311,7 @@ class Walker {
       const at = `${place}.update.${position}`;
       const key = isObject(entry) ? entry[target.primaryKey.name] : undefined;
       if (!isObject(entry) || key === undefined || key === null)
-        throw invalidPayload(`"${at}" has to be an object with its primary key`);
+        throw invalidPayload(`"${at}" must be an object with its primary key`);
       const child = this.update(target, key, without(entry, foreignKey), at);
       changed.add(String(child.key));
       link(child, at);

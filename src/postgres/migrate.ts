@@ -25,7 +25,7 @@ const OWN_SCHEMA = 'lateral';
 
 export async function migrate(database: Database, { demo, system }: MigrateOptions, observe: Observer): Promise<void> {
   if (system !== null && (Buffer.byteLength(system) > 63 || /\0|^pg_|^information_schema$/.test(system)))
-    throw new StartError('SYSTEM_SCHEMA has to be a name of at most 63 bytes that is no schema of PostgreSQL itself');
+    throw new StartError('SYSTEM_SCHEMA must be a name of at most 63 bytes that is no schema of PostgreSQL itself');
   await database.sessions.use(async (session) => {
     // Instances that start together wait here. The lock belongs to the connection, so a killed instance frees it.
     await session.query("select pg_advisory_lock(hashtextextended('lateral migrate ' || $1::text, 0))", [

@@ -8,7 +8,7 @@ import type { ParseContext } from './parse-context.js';
 export function parseList(input: unknown, parameter: string): string[] {
   const list: string[] = [];
   for (const entry of Array.isArray(input) ? input : [input]) {
-    if (typeof entry !== 'string') throw invalidQuery(`"${parameter}" has to be a string or a list of strings`);
+    if (typeof entry !== 'string') throw invalidQuery(`"${parameter}" must be a string or a list of strings`);
     for (const piece of splitOutside(entry, ',', parameter)) {
       const trimmed = piece.trim();
       if (trimmed !== '') list.push(trimmed);

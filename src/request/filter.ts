@@ -31,9 +31,9 @@ function parseObject(input: unknown, context: ParseContext, depth: number, owner
   if (depth > context.limits.relationalDepth) {
     throw tooManyRelations(context.limits.relationalDepth);
   }
-  if (Array.isArray(input)) throw invalidQuery(`The filter of "${owner ?? 'root'}" has to be an object, not a list`);
+  if (Array.isArray(input)) throw invalidQuery(`The filter of "${owner ?? 'root'}" must be an object, not a list`);
   if (!isObject(input)) {
-    if (owner === null) throw invalidQuery('A filter has to be an object');
+    if (owner === null) throw invalidQuery('A filter must be an object');
     return parseOperator('eq', input, context, owner);
   }
   const filters = Object.entries(input).map(([key, value]) => parseEntry(key, value, context, depth, owner));
@@ -83,7 +83,7 @@ function parsePayloadOperator(key: string, value: unknown, context: ParseContext
 
 function readFilters(input: unknown, key: string): readonly unknown[] {
   const list = readIndexedList(input);
-  if (!list) throw invalidQuery(`"${key}" has to be a list of filters`);
+  if (!list) throw invalidQuery(`"${key}" must be a list of filters`);
   return list;
 }
 
@@ -101,7 +101,7 @@ function parseBranches(
 ): Filter[] {
   return readFilters(input, key).map((each) => {
     if (owner === null && (each === null || typeof each !== 'object'))
-      throw invalidQuery(`"${key}" has to be a list of filters`);
+      throw invalidQuery(`"${key}" must be a list of filters`);
     return parseObject(each, context, depth, owner);
   });
 }
@@ -155,7 +155,7 @@ function parseTest(operator: Operator, input: unknown, owner: string): Operator 
   if (value === undefined || value === '' || value === null || value === true || value === 1 || value === '1')
     return operator;
   if (value === false || value === 0 || value === '0') return OPPOSITES[operator] as Operator;
-  throw invalidQuery(`"_${operator}" of "${owner}" has to be true or false`);
+  throw invalidQuery(`"_${operator}" of "${owner}" must be true or false`);
 }
 
 function parseListOperand(operator: Operator, input: unknown, context: ParseContext, owner: string): Operand {

@@ -155,8 +155,8 @@ async function* jsonElements(bytes: AsyncIterable<Buffer>): AsyncGenerator<strin
         continue;
       }
       if (character === ' ' || character === '\n' || /\s/.test(character)) continue;
-      if (finished || (depth === 0 && character !== '[')) throw invalidPayload('The file has to hold one JSON array');
-      if (character === '}' && depth === 1) throw invalidPayload('The file has to hold one JSON array');
+      if (finished || (depth === 0 && character !== '[')) throw invalidPayload('The file must hold one JSON array');
+      if (character === '}' && depth === 1) throw invalidPayload('The file must hold one JSON array');
       if (character === '"') inString = true;
       else if (character === '[' || character === '{') {
         depth++;

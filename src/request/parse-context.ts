@@ -54,6 +54,6 @@ export function readObject(input: unknown, parameter: string): Input {
 
 /** Where an object is a condition, null is none: it must not be read as one that always holds. */
 export function checkObject(input: unknown, parameter: string): Input {
-  if (!isObject(input)) throw invalidQuery(`"${parameter}" has to be an object`);
+  if (!isObject(input)) throw invalidQuery(`"${parameter}" must be an object`);
   return input;
 }

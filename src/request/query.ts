@@ -104,7 +104,7 @@ function isLevel(value: unknown, levels = 3): boolean {
 function parseAlias(input: unknown, context: ParseContext): Alias[] {
   if (input === undefined) return [];
   return Object.entries(readObject(input, 'alias')).map(([name, value]) => {
-    if (typeof value !== 'string' || value === '') throw invalidQuery(`The alias "${name}" has to name a field`);
+    if (typeof value !== 'string' || value === '') throw invalidQuery(`The alias "${name}" must name a field`);
     if (name === '' || name.includes('.') || name === '*') throw invalidQuery(`"${name}" cannot be an alias`);
     if (Buffer.byteLength(name) > 63 || name.startsWith('%') || name.includes('\0')) {
       throw invalidQuery(`"${name}" cannot be an alias: at most 63 bytes, without a leading percent sign`);
@@ -122,7 +122,7 @@ const MOST_TERMS = 10;
 function parseSearch(input: unknown, context: ParseContext): Slot | null {
   if (input === undefined) return null;
   if (typeof input !== 'string' && typeof input !== 'number' && !(input instanceof Digits))
-    throw invalidQuery('"search" has to be a string');
+    throw invalidQuery('"search" must be a string');
   const term = String(input).trim();
   if (term.includes('\0')) throw invalidQuery('"search" cannot hold a NUL character');
   if (term === '') return null;
@@ -177,7 +177,7 @@ function wholeNumber(input: unknown, parameter: string): number {
   const number = input instanceof Digits ? Number(input) : input;
   const text = typeof number === 'number' || typeof number === 'string' ? String(number) : '';
   if (!/^\d{1,10}$/.test(text) || Number(text) > 2_147_483_647) {
-    throw invalidQuery(`"${parameter}" has to be a whole number, zero or above`);
+    throw invalidQuery(`"${parameter}" must be a whole number, zero or above`);
   }
   return Number(text);
 }

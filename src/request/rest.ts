@@ -23,7 +23,7 @@ export function parseSearch(collection: string, body: unknown, queryString: stri
   const { query, keys, ...rest } = readBody(body);
   const [unknown] = Object.keys(rest);
   if (unknown !== undefined) throw invalidPayload(`"${unknown}" is not allowed`);
-  if (query !== undefined && !isObject(query)) throw invalidPayload('"query" has to be an object');
+  if (query !== undefined && !isObject(query)) throw invalidPayload('"query" must be an object');
   const target: Target =
     keys === undefined ? { kind: 'list' } : { kind: 'keys', keys: context.values.add(readKeys(keys)) };
   if (query === undefined) return finish(collection, target, readQueryString(queryString, limits), context);
@@ -36,7 +36,7 @@ export function parseExport(collection: string, body: unknown, limits: ParseLimi
   const [unknown] = Object.keys(rest);
   if (unknown !== undefined) throw invalidPayload(`"${unknown}" is not allowed`);
   if (!EXPORT_FORMATS.some((each) => each === format))
-    throw invalidPayload(`"format" has to be one of ${EXPORT_FORMATS.join(', ')}`);
+    throw invalidPayload(`"format" must be one of ${EXPORT_FORMATS.join(', ')}`);
   const input = readObject(query, 'query');
   const context = { values: new ValueList(limits.nodes), limits, typed: true };
   return finish(collection, { kind: 'list' }, { ...input, limit: input['limit'] ?? -1, export: format }, context);
@@ -115,7 +115,7 @@ export function shapeOf({ collection, target, query, export: exported }: ReadReq
 function parseFormat(input: unknown): ExportFormat | null {
   if (input === undefined || input === null || input === '') return null;
   const format = EXPORT_FORMATS.find((each) => each === input);
-  if (!format) throw invalidQuery(`"export" has to be one of ${EXPORT_FORMATS.join(', ')}`);
+  if (!format) throw invalidQuery(`"export" must be one of ${EXPORT_FORMATS.join(', ')}`);
   return format;
 }
 
@@ -154,6 +154,6 @@ function decodeName(parameter: string): string {
 
 function readBody(body: unknown): { query?: unknown; keys?: unknown } {
   if (body === undefined) return {};
-  if (!isObject(body)) throw invalidPayload('The body has to be an object');
+  if (!isObject(body)) throw invalidPayload('The body must be an object');
   return body;
 }

@@ -67,7 +67,7 @@ export function parseDelete(body: unknown): Selected {
 
 /** The fields of one item. */
 export function readItem(value: unknown, name: string): Input {
-  if (!isObject(value)) throw invalidPayload(`${name} has to be an object`);
+  if (!isObject(value)) throw invalidPayload(`${name} must be an object`);
   return value;
 }
 
@@ -92,7 +92,7 @@ function readQuery(input: unknown): Input {
 
 export function readKeys(keys: unknown): Key[] {
   const read = Array.isArray(keys) ? keys.map(readKey) : [null];
-  if (read.includes(null)) throw invalidPayload('"keys" has to be a list of keys');
+  if (read.includes(null)) throw invalidPayload('"keys" must be a list of keys');
   return read as Key[];
 }
 

@@ -63,7 +63,7 @@ async function enable(exchange: Exchange, services: AccountServices): Promise<Re
   const secret = readText(body, 'secret');
   const otp = readText(body, 'otp');
   if (account.tfa_secret !== null) throw invalidPayload('A second factor is in use already');
-  if (!isSecret(secret)) throw invalidPayload('"secret" has to be one that was generated');
+  if (!isSecret(secret)) throw invalidPayload('"secret" must be one that was generated');
   if (stepOf(secret, otp) === null) throw invalidPayload('"otp" is wrong');
   await services.logins.setSecondFactor(account.id, secret);
   return noContent;
@@ -107,7 +107,7 @@ async function invite(exchange: Exchange, services: AccountServices): Promise<Re
   const body = readBody(await exchange.json());
   const emails = readEmails(body['email']);
   const role = readText(body, 'role');
-  if (!UUID.test(role)) throw invalidPayload('"role" has to be the key of a role');
+  if (!UUID.test(role)) throw invalidPayload('"role" must be the key of a role');
   const page = linkTo(
     body,
     'invite_url',
@@ -116,7 +116,7 @@ async function invite(exchange: Exchange, services: AccountServices): Promise<Re
   );
   const invited = await logins.invite(emails, role).catch((error: unknown) => {
     const unknownRole = error instanceof Error && 'code' in error && error.code === '23503';
-    throw unknownRole ? invalidPayload('"role" has to be the key of a role') : error;
+    throw unknownRole ? invalidPayload('"role" must be the key of a role') : error;
   });
   for (const { id, email } of invited) {
     const link = page(await tokens.signMail('invite', { email, mark: id }, INVITE_LIFETIME));

@@ -53,7 +53,7 @@ async function update(exchange: Exchange, structure: SchemaChanges): Promise<Rep
 
 async function updateMany(exchange: Exchange, structure: SchemaChanges): Promise<Reply> {
   const body = await exchange.json();
-  if (!Array.isArray(body)) throw invalidPayload('The body has to be a list of collections');
+  if (!Array.isArray(body)) throw invalidPayload('The body must be a list of collections');
   return answer(
     await carryOut(
       body.map((entry) => parseCollectionChange(entry, null)),

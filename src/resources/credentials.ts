@@ -15,7 +15,7 @@ export function readText(body: Input, name: string): string {
   const value = body[name];
   if (value === undefined || value === null || value === '') throw invalidPayload(`"${name}" is required`);
   // PostgreSQL has no character 0.
-  if (typeof value !== 'string' || value.includes('\0')) throw invalidPayload(`"${name}" has to be a text`);
+  if (typeof value !== 'string' || value.includes('\0')) throw invalidPayload(`"${name}" must be a string`);
   return value;
 }
 
@@ -24,7 +24,7 @@ export function readEmail(body: Input, name = 'email'): string {
 }
 
 export function asEmail(text: string, name: string): string {
-  if (text.length > 255 || !/^[^\s@]+@[^\s@]+$/.test(text)) throw invalidPayload(`"${name}" has to be an address`);
+  if (text.length > 255 || !/^[^\s@]+@[^\s@]+$/.test(text)) throw invalidPayload(`"${name}" must be an address`);
   return text;
 }
 
@@ -36,7 +36,7 @@ export function readChoice<Choice extends string>(
   const value = body[name];
   if (value === undefined || value === null) return undefined;
   const choice = choices.find((each) => each === value);
-  if (!choice) throw invalidPayload(`"${name}" has to be one of ${choices.join(', ')}`);
+  if (!choice) throw invalidPayload(`"${name}" must be one of ${choices.join(', ')}`);
   return choice;
 }
 

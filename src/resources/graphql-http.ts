@@ -19,7 +19,7 @@ export async function readParameters(exchange: Exchange): Promise<Parameters> {
   const body = await exchange.json(parseJson);
   if (body === undefined) throw invalidPayload('Must provide query string');
   if (Array.isArray(body)) throw invalidPayload('Batches of operations are not supported: one body, one operation');
-  if (!isObject(body)) throw invalidPayload('The body has to be an object');
+  if (!isObject(body)) throw invalidPayload('The body must be an object');
   return checkParameters(body);
 }
 
@@ -49,9 +49,9 @@ function checkParameters({
   extensions,
 }: Readonly<Record<string, unknown>>): Parameters {
   if (query !== undefined && query !== null && typeof query !== 'string')
-    throw invalidPayload('"query" has to be a string');
+    throw invalidPayload('"query" must be a string');
   if (operationName !== undefined && operationName !== null && typeof operationName !== 'string')
-    throw invalidPayload('"operationName" has to be a string');
+    throw invalidPayload('"operationName" must be a string');
   return {
     query: query ? query : null,
     operationName: operationName ? operationName : null,
@@ -62,7 +62,7 @@ function checkParameters({
 
 function readMap(value: unknown, name: string): Record<string, unknown> {
   if (value === undefined || value === null) return {};
-  if (!isObject(value)) throw invalidPayload(`"${name}" has to be an object`);
+  if (!isObject(value)) throw invalidPayload(`"${name}" must be an object`);
   return value;
 }
 

@@ -39,7 +39,7 @@ async function snapshot(exchange: Exchange, { identities, structure }: SchemaSer
   onlyAdministrator(await identities.identify(exchange));
   const query = new URLSearchParams(exchange.queryString);
   const format = query.get('export');
-  if (format !== null && format !== 'json' && format !== 'yaml') throw invalidQuery('"export" has to be json or yaml');
+  if (format !== null && format !== 'json' && format !== 'yaml') throw invalidQuery('"export" must be json or yaml');
   const taken = await takeSnapshot(structure);
   const data = selectCollections(
     taken.snapshot,
@@ -57,7 +57,7 @@ async function difference(exchange: Exchange, services: SchemaServices): Promise
   const body = await readDocument(exchange, services);
   const query = new URLSearchParams(exchange.queryString);
   const mode = query.get('mode') ?? 'mirror';
-  if (mode !== 'mirror' && mode !== 'merge') throw invalidQuery('"mode" has to be mirror or merge');
+  if (mode !== 'mirror' && mode !== 'merge') throw invalidQuery('"mode" must be mirror or merge');
   const wanted = readSnapshot(body, isForced(query));
   const data = await compareSnapshot(services.structure, wanted, { merge: mode === 'merge' });
   return data ? jsonText(dataBody({ data })) : noContent;

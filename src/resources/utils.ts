@@ -61,7 +61,7 @@ async function sortItems(exchange: Exchange, services: UtilsServices): Promise<R
   const identity = await identify(exchange, services);
   const body = readItem(await exchange.json(parseJson), 'The body');
   const [item, to] = [readKey(body['item']), readKey(body['to'])];
-  if (item === null || to === null) throw invalidPayload('"item" and "to" have to be keys');
+  if (item === null || to === null) throw invalidPayload('"item" and "to" must be keys');
   await services.writes.sort(collection, item, to, writerOf(exchange, identity));
   return EMPTY;
 }
@@ -106,7 +106,7 @@ function randomString({ queryString }: Exchange): Reply {
   const given = new URLSearchParams(queryString).get('length') ?? '32';
   const length = /^\d{1,9}$/.test(given) ? Number(given) : 0;
   if (length < 1 || length > LONGEST_RANDOM)
-    throw invalidQuery(`"length" has to be a whole number from 1 to ${LONGEST_RANDOM}`);
+    throw invalidQuery(`"length" must be a whole number from 1 to ${LONGEST_RANDOM}`);
   const data = randomBytes(length).toString('base64url').slice(0, length);
   return { ...jsonText(stringBody({ data })), secret: true };
 }

@@ -16,7 +16,7 @@ const REFUSALS: Readonly<Record<string, string>> = {
   '42804': 'The types do not match, of a default or of the two sides of a relation',
   '42846': 'The values cannot be converted to the new type',
   '42883': 'The expression or the relation uses a function or operator that does not exist for these types',
-  '42P17': 'The expression of a generated field has to give the same result at any time',
+  '42P17': 'The expression of a generated field must give the same result at any time',
   '42704': 'The database does not know the type (geometries need PostGIS), or has no index for values of it',
   '42830': 'The related collection has no key that could be referred to',
   '42P16': 'The table would not be valid',

@@ -45,7 +45,7 @@ export function readDifference(value: unknown): DifferenceBody {
   const lists = { collections, fields, relations };
   const read = (section: Section): EntryChange[] => {
     const list = lists[section];
-    if (!Array.isArray(list)) throw invalidPayload(`"diff.${section}" has to be a list`);
+    if (!Array.isArray(list)) throw invalidPayload(`"diff.${section}" must be a list`);
     return list.map((entry, position) => readEntry(entry, section, `diff.${section}[${position}]`));
   };
   return { hash, diff: { collections: read('collections'), fields: read('fields'), relations: read('relations') } };
@@ -61,13 +61,13 @@ function readEntry(value: unknown, section: Section, path: string): EntryChange 
   const { collection, field, related_collection = null, diff, ...rest } = readItem(value, `"${path}"`);
   refuseOthers(rest, `"${path}"`, 'collection, field, related_collection, diff');
   if (typeof collection !== 'string') throw invalidPayload(`"${path}.collection" is required`);
-  if (!Array.isArray(diff)) throw invalidPayload(`"${path}.diff" has to be a list`);
+  if (!Array.isArray(diff)) throw invalidPayload(`"${path}.diff" must be a list`);
   const changes = diff.map((change, position) => readChange(change, `${path}.diff[${position}]`));
   if (section === 'collections') return { collection, diff: changes };
   if (typeof field !== 'string') throw invalidPayload(`"${path}.field" is required`);
   if (section === 'fields') return { collection, field, diff: changes };
   if (related_collection !== null && typeof related_collection !== 'string')
-    throw invalidPayload(`"${path}.related_collection" has to be a text`);
+    throw invalidPayload(`"${path}.related_collection" must be a string`);
   return { collection, field, related_collection, diff: changes };
 }
 
@@ -80,7 +80,7 @@ function readChange(value: unknown, path: string): Change {
   } else if (kind === 'E' && Array.isArray(steps) && steps.every((step) => typeof step === 'string')) {
     return { kind, path: steps, lhs, rhs };
   }
-  throw invalidPayload(`"${path}" has to be of kind N or D, or of kind E with the path to a property`);
+  throw invalidPayload(`"${path}" must be of kind N or D, or of kind E with the path to a property`);
 }
 
 function refuseOthers(rest: Input, name: string, known: string): void {

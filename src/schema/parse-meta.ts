@@ -108,26 +108,26 @@ function readProperty(value: unknown, { kind, nullable }: Property, path: string
   }
   if (typeof kind !== 'string') {
     if (typeof value === 'string' && kind.includes(value)) return value;
-    throw invalidPayload(`"${path}" has to be one of ${kind.join(', ')}`);
+    throw invalidPayload(`"${path}" must be one of ${kind.join(', ')}`);
   }
   switch (kind) {
     case 'boolean':
-      if (typeof value !== 'boolean') throw invalidPayload(`"${path}" has to be true or false`);
+      if (typeof value !== 'boolean') throw invalidPayload(`"${path}" must be true or false`);
       return value;
     case 'integer':
       if (typeof value !== 'number' || !Number.isInteger(value) || Math.abs(value) > LARGEST_INTEGER)
-        throw invalidPayload(`"${path}" has to be a whole number`);
+        throw invalidPayload(`"${path}" must be a whole number`);
       return value;
     case 'name':
     case 'text':
-      if (typeof value !== 'string') throw invalidPayload(`"${path}" has to be a text`);
+      if (typeof value !== 'string') throw invalidPayload(`"${path}" must be a string`);
       if (kind === 'name' && [...value].length > LONGEST_NAME)
         throw invalidPayload(`"${path}" has at most ${LONGEST_NAME} characters`);
       return storable(value, path);
     case 'list':
       return readList(value, path);
     case 'array':
-      if (!Array.isArray(value)) throw invalidPayload(`"${path}" has to be a list`);
+      if (!Array.isArray(value)) throw invalidPayload(`"${path}" must be a list`);
       return storable(value, path);
     case 'json':
       return storable(value, path);
@@ -141,7 +141,7 @@ function readList(value: unknown, path: string): string | null {
   const entries = typeof value === 'string' ? value.split(',') : value;
   const isEntry = (entry: unknown): boolean => typeof entry === 'string' && !entry.includes(',');
   if (!Array.isArray(entries) || !entries.every(isEntry))
-    throw invalidPayload(`"${path}" has to be a list of texts without commas`);
+    throw invalidPayload(`"${path}" must be a list of strings without commas`);
   const names = (entries as string[]).map((entry) => entry.trim()).filter((entry) => entry !== '');
   return names.length === 0 ? null : storable(names.join(','), path);
 }

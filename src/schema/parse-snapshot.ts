@@ -117,7 +117,7 @@ export function readSnapshot(value: unknown, force: boolean): Snapshot {
       `The snapshot has version ${JSON.stringify(version)}, neither ${SNAPSHOT_VERSION} nor ${PARTIAL_VERSION} (of some collections)`,
     );
   if (vendor !== VENDOR && !force) throw invalidPayload(`The snapshot is not one of a ${VENDOR} database`);
-  if (typeof lateral !== 'string') throw invalidPayload('"lateral" has to be a text');
+  if (typeof lateral !== 'string') throw invalidPayload('"lateral" must be a string');
   const snapshot = {
     version: version === PARTIAL_VERSION ? PARTIAL_VERSION : SNAPSHOT_VERSION,
     lateral,
@@ -166,7 +166,7 @@ export function readField(value: unknown, position = 0): FieldEntry {
   const { collection, field, type, meta, schema, ...rest } = readItem(value, `"${path}"`);
   refuseOthers(rest, `"${path}"`, 'collection, field, type, meta, schema');
   if (!(FIELD_TYPES as readonly unknown[]).includes(type))
-    throw invalidPayload(`"${path}.type" has to be one of ${FIELD_TYPES.join(', ')}`);
+    throw invalidPayload(`"${path}.type" must be one of ${FIELD_TYPES.join(', ')}`);
   const entry = {
     collection: readName(collection, `${path}.collection`),
     field: readName(field, `${path}.field`),
@@ -194,7 +194,7 @@ export function readRelation(value: unknown, position = 0): RelationEntry {
   if (entry.meta === null && entry.schema === null)
     throw invalidPayload(`"${path}" needs "meta", a foreign key in "schema", or both`);
   if (related === null && entry.schema !== null)
-    throw invalidPayload(`"${path}.schema" is a foreign key: "related_collection" has to say where it leads`);
+    throw invalidPayload(`"${path}.schema" is a foreign key: "related_collection" must say where it leads`);
   return entry;
 }
 
@@ -236,7 +236,7 @@ function readIndex(value: unknown, path: string): IndexEntry {
   refuseOthers(rest, `"${path}"`, 'fields, unique');
   const names = readList(fields, `${path}.fields`).map((name) => readName(name, `${path}.fields`));
   if (names.length < 2 || new Set(names).size < names.length)
-    throw invalidPayload(`"${path}.fields" has to name several fields, each once`);
+    throw invalidPayload(`"${path}.fields" must name several fields, each once`);
   return { fields: names, unique: readFlag(unique, false, `${path}.unique`) };
 }
 
@@ -301,7 +301,7 @@ function readEnum(value: unknown, dataType: string, path: string): readonly stri
     each === '' ? '' : readName(each, `${path}.enum_values`),
   );
   if (values.length === 0 || new Set(values).size < values.length || enumNameOf(dataType) === null)
-    throw invalidPayload(`"${path}.enum_values" has to list the values of an enum, each once`);
+    throw invalidPayload(`"${path}.enum_values" must list the values of an enum, each once`);
   return values;
 }
 
@@ -337,11 +337,11 @@ function refuseTwice({ collections, fields, relations }: Snapshot): void {
 
 function readList(value: unknown, name: string): readonly unknown[] {
   if (Array.isArray(value)) return value;
-  throw invalidPayload(`"${name}" has to be a list`);
+  throw invalidPayload(`"${name}" must be a list`);
 }
 
 function readName(value: unknown, path: string): string {
-  if (typeof value !== 'string' || !/^[^\0]+$/.test(value)) throw invalidPayload(`"${path}" has to be a name`);
+  if (typeof value !== 'string' || !/^[^\0]+$/.test(value)) throw invalidPayload(`"${path}" must be a name`);
   if (Buffer.byteLength(value) <= 63) return value;
   throw invalidPayload(`"${path}" is longer than 63 bytes`);
 }
@@ -349,12 +349,12 @@ function readName(value: unknown, path: string): string {
 function readFlag(value: unknown, initial: boolean, path: string): boolean {
   if (value === undefined || value === null) return initial;
   if (typeof value === 'boolean') return value;
-  throw invalidPayload(`"${path}" has to be true or false`);
+  throw invalidPayload(`"${path}" must be true or false`);
 }
 
 function readText(value: unknown, path: string): string | null {
   if (value === undefined || value === null) return null;
-  if (typeof value !== 'string' || value.includes('\0')) throw invalidPayload(`"${path}" has to be a text`);
+  if (typeof value !== 'string' || value.includes('\0')) throw invalidPayload(`"${path}" must be a string`);
   return value;
 }
 

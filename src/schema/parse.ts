@@ -86,7 +86,7 @@ export function parseCollection(body: unknown): CreateCollection {
   if (/^(service_|pg_)/i.test(name))
     throw invalidPayload(`A collection cannot be called "${name}": the prefix is reserved`);
   if (fields !== undefined && fields !== null && !Array.isArray(fields))
-    throw invalidPayload('"fields" has to be a list');
+    throw invalidPayload('"fields" must be a list');
   const parsedMeta = readMeta(meta, COLLECTION_META, 'meta') ?? null;
   if (schema === undefined || schema === null) {
     if (Array.isArray(fields) && fields.length > 0)
@@ -137,7 +137,7 @@ export function parseFieldChange(body: unknown, name: string | null): FieldChang
 }
 
 export function parseFieldChanges(body: unknown): FieldChange[] {
-  if (!Array.isArray(body)) throw invalidPayload('The body has to be a list of fields');
+  if (!Array.isArray(body)) throw invalidPayload('The body must be a list of fields');
   const changes = body.map((entry) => parseFieldChange(entry, null));
   const names = new Set(changes.map(({ field }) => field));
   if (names.size < changes.length) throw invalidPayload('The list names a field twice');
@@ -150,7 +150,7 @@ export function parseRelation(body: unknown): NewRelation {
   if (typeof collection !== 'string' || collection === '') throw invalidPayload('"collection" is required');
   if (typeof field !== 'string' || field === '') throw invalidPayload('"field" is required');
   const related = related_collection ?? null;
-  if (related !== null && typeof related !== 'string') throw invalidPayload('"related_collection" has to be a text');
+  if (related !== null && typeof related !== 'string') throw invalidPayload('"related_collection" must be a string');
   const parsedMeta = readMeta(meta, RELATION_META, 'meta') ?? {};
   return { collection, field, related, schema: readForeignKey(schema), meta: parsedMeta };
 }
@@ -180,7 +180,7 @@ export function readNewName(name: unknown, what: string): string {
   if (Buffer.byteLength(name) > 63) throw invalidPayload(`The name of a ${what} has at most 63 bytes`);
   if (!NAME.test(name) || name.startsWith('__'))
     throw invalidPayload(
-      `The name of a ${what} has to consist of letters (a-z), digits, underscores and single hyphens, and to begin with a letter or one underscore`,
+      `The name of a ${what} must consist of letters (a-z), digits, underscores and single hyphens, and begin with a letter or one underscore`,
     );
   return name;
 }
@@ -192,7 +192,7 @@ function aliasKind(type: unknown): string | null {
 function readType(type: unknown): FieldType {
   if (aliasKind(type) !== null) return 'alias';
   if (!(FIELD_TYPES as readonly unknown[]).includes(type))
-    throw invalidPayload(`"type" has to be one of ${FIELD_TYPES.filter((name) => name !== 'unknown').join(', ')}`);
+    throw invalidPayload(`"type" must be one of ${FIELD_TYPES.filter((name) => name !== 'unknown').join(', ')}`);
   return type as FieldType;
 }
 
@@ -219,7 +219,7 @@ function readColumnOptions(schema: unknown): ColumnOptions {
   for (const name of FLAGS) {
     const value = given[name];
     if (value === undefined || value === null) continue;
-    if (typeof value !== 'boolean') throw invalidPayload(`"schema.${name}" has to be true or false`);
+    if (typeof value !== 'boolean') throw invalidPayload(`"schema.${name}" must be true or false`);
     options[name] = value;
   }
   for (const name of ['max_length', 'numeric_precision', 'numeric_scale'] as const) {
@@ -228,7 +228,7 @@ function readColumnOptions(schema: unknown): ColumnOptions {
     const number = typeof value === 'string' && /^\d{1,9}$/.test(value) ? Number(value) : value;
     const [least, most] = SIZES[name];
     if (typeof number !== 'number' || !Number.isInteger(number) || number < least || number > most)
-      throw invalidPayload(`"schema.${name}" has to be a whole number from ${least} to ${most}`);
+      throw invalidPayload(`"schema.${name}" must be a whole number from ${least} to ${most}`);
     options[name] = number;
   }
   const comment = readText(given['comment'], 'schema.comment');
@@ -247,7 +247,7 @@ function readForeignKey(schema: unknown): ForeignKeyOptions | null | undefined {
     const value = given[name];
     if (value === undefined || value === null) continue;
     if (!(FOREIGN_KEY_ACTIONS as readonly unknown[]).includes(value))
-      throw invalidPayload(`"schema.${name}" has to be one of ${FOREIGN_KEY_ACTIONS.join(', ')}`);
+      throw invalidPayload(`"schema.${name}" must be one of ${FOREIGN_KEY_ACTIONS.join(', ')}`);
     options[name] = value as ForeignKeyAction;
   }
   return options;
@@ -255,7 +255,7 @@ function readForeignKey(schema: unknown): ForeignKeyOptions | null | undefined {
 
 function readText(value: unknown, path: string): string | null | undefined {
   if (value === undefined || value === null) return value;
-  if (typeof value !== 'string' || value.includes('\0')) throw invalidPayload(`"${path}" has to be a text`);
+  if (typeof value !== 'string' || value.includes('\0')) throw invalidPayload(`"${path}" must be a string`);
   return value;
 }
 

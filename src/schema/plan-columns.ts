@@ -101,7 +101,7 @@ function startIncrement(field: Field, column: Column, { schema, type }: FieldCha
   if (column.has_auto_increment || schema.has_auto_increment !== true) return [];
   const wanted = type ?? field.type;
   if (wanted !== 'integer' && wanted !== 'bigInteger')
-    throw invalidPayload(`The field "${column.name}" has to be an integer or a bigInteger to increment by itself`);
+    throw invalidPayload(`The field "${column.name}" must be an integer or a bigInteger to increment by itself`);
   if (schema.is_nullable === true)
     throw invalidPayload(`The field "${column.name}" increments by itself: it cannot be nullable`);
   const place = { table: column.table, column: column.name };

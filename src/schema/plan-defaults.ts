@@ -62,7 +62,7 @@ function planText(field: string, type: ColumnType, value: unknown): Initial {
   const reading = readText(value);
   if (reading.kind === 'words') return constant(field, type, reading.text);
   if (reading.kind === 'expression' && complaintAbout(value, []) === null) return { kind: 'expression', text: value };
-  throw refusal(field, "it reads as SQL that may not be used; a text is written as '...', with its quotes doubled");
+  throw refusal(field, "it reads as SQL that may not be used; a string is written as '...', with its quotes doubled");
 }
 
 const CODECS: Readonly<Record<string, string>> = {
@@ -85,7 +85,7 @@ const CODECS: Readonly<Record<string, string>> = {
 
 /** The rules are those for values of items. */
 function constant(field: string, type: ColumnType, value: unknown): Initial {
-  if (typeof value === 'object') throw refusal(field, 'it has to be a single value');
+  if (typeof value === 'object') throw refusal(field, 'it must be a single value');
   const column = {
     base_type: CODECS[type.type] ?? 'text',
     is_array: false,

@@ -60,7 +60,7 @@ export function defineColumn(definition: NewField, columns: readonly string[]): 
   const autoIncrement = schema.has_auto_increment === true;
   const primaryKey = schema.is_primary_key === true;
   if (autoIncrement && type.type !== 'integer' && type.type !== 'bigInteger')
-    throw invalidPayload(`The field "${name}" has to be an integer or a bigInteger to increment by itself`);
+    throw invalidPayload(`The field "${name}" must be an integer or a bigInteger to increment by itself`);
   if (primaryKey && schema.is_nullable === true && !autoIncrement)
     throw invalidPayload(`The primary key "${name}" cannot be nullable`);
   const generated = generationOf(name, schema, columns);

@@ -159,7 +159,7 @@ function checkAny(meta: Meta, many: Collection, model: Model): void {
       'A relation needs a "related_collection", or "meta.one_collection_field" for several collections',
     );
   const allowed = listOf(meta['one_allowed_collections']);
-  if (allowed.length === 0) throw invalidPayload('"meta.one_allowed_collections" has to name the collections');
+  if (allowed.length === 0) throw invalidPayload('"meta.one_allowed_collections" must name the collections');
   const unknown = allowed.find((name) => !model.collections.has(name));
   if (unknown !== undefined) throw invalidPayload(`Collection "${unknown}" doesn't exist`);
   checkDetails(meta, many);

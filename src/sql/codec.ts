@@ -160,7 +160,7 @@ function isHeld(codec: Codec, text: string): boolean {
 function complaint(codec: Codec): string {
   if (RANGES.has(codec)) return `it needs a whole number in the range of ${codec}`;
   if (codec === 'uuid') return 'it needs a UUID';
-  return FRACTIONS.has(codec) ? 'it needs a number' : 'a text cannot hold a NUL character';
+  return FRACTIONS.has(codec) ? 'it needs a number' : 'a string cannot hold a NUL character';
 }
 
 export type Pattern = 'contains' | 'starts' | 'ends';
