@@ -36,7 +36,7 @@ async function openBatcher(connections: number, url = libraryUrl): Promise<ReadB
     connectTimeout: 5_000,
   });
   t.teardown(() => database.close());
-  return new ReadBatcher(database.wires, true, 30_000);
+  return new ReadBatcher(database.readConnections, true, 30_000);
 }
 
 /** The answer, or the code of the failure; each listener is called once. */

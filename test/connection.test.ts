@@ -44,7 +44,7 @@ async function openDatabase(url: string, connections = 1, given: Partial<Databas
 }
 
 async function openWire(url = libraryUrl): Promise<Connection> {
-  return (await openDatabase(url)).wires[0] as Connection;
+  return (await openDatabase(url)).readConnections[0] as Connection;
 }
 
 interface Question {
@@ -312,13 +312,16 @@ t.test('a backend that is killed with none, one, two and three statements on the
 t.test('memory for an answer is given back when the connection is lost in the middle of it', async (t) => {
   const proxy = await new Network(libraryUrl).open();
   const size = 4_000_000;
-  const { sessions, wires, room } = await openDatabase(proxy.url, 1, { largestAnswer: size, answerMemory: size });
+  const { sessions, readConnections, responseMemory } = await openDatabase(proxy.url, 1, {
+    largestAnswer: size,
+    answerMemory: size,
+  });
   const isTaken = (): boolean => {
-    const taken = room.take(size) !== null;
-    if (!taken) room.release(size);
+    const taken = responseMemory.take(size) !== null;
+    if (!taken) responseMemory.release(size);
     return taken;
   };
-  const [wire] = wires as [Connection];
+  const [wire] = readConnections as [Connection];
   const sent: Readonly<Record<string, () => Promise<unknown>>> = {
     'a session': () => sessions.use((session) => session.cell(REPEAT, ['x', String(size - 1_000)])),
     'a connection for reads': () => askCell(wire, REPEAT, 'x', String(size - 1_000)),
@@ -404,12 +407,12 @@ t.test('several hosts, some of them down', async (t) => {
   ]) {
     const url = proxy.url.replace(/127\.0\.0\.1:\d+/, hosts.map((port) => `127.0.0.1:${port}`).join(','));
     const database = await openDatabase(url, 3);
-    for (const wire of database.wires) t.equal(await askCell(wire, 'select 1'), '1');
+    for (const wire of database.readConnections) t.equal(await askCell(wire, 'select 1'), '1');
   }
   const url = proxy.url.replace(/127\.0\.0\.1:\d+/, `127.0.0.1:${dead},127.0.0.1:${proxy.port}`);
-  const { wires } = await openDatabase(url, 2);
+  const { readConnections } = await openDatabase(url, 2);
   const all = (): Promise<PromiseSettledResult<unknown>[]> =>
-    Promise.allSettled(wires.map((wire) => askCell(wire, 'select 1')));
+    Promise.allSettled(readConnections.map((connection) => askCell(connection, 'select 1')));
   t.strictSame((await all()).map(codeOf), ['fine', 'fine']);
   await proxy.close();
   await waitFor(async () => (await all()).every((each) => codeOf(each) === 'CONNECTION_FAILED'), 10_000);
@@ -433,7 +436,7 @@ t.test('a socket in the file system', async (t) => {
 
 t.test('TLS', async (t) => {
   const plain = await openDatabase(`${libraryUrl}?sslmode=prefer`);
-  const [preferring] = plain.wires as [Connection];
+  const [preferring] = plain.readConnections as [Connection];
   t.equal(await askCell(preferring, 'select ssl from pg_stat_ssl where pid = pg_backend_pid()'), 'f');
   const sleeping = Promise.allSettled([askCell(preferring, 'select pg_sleep(60)::text as kept_waiting')]);
   await withSql(libraryUrl, (sql) =>
@@ -447,8 +450,8 @@ t.test('TLS', async (t) => {
   await t.rejects(openDatabase(`${libraryUrl}?sslmode=require`), /cannot use the database/);
   await enableTls();
   for (const mode of ['require', 'prefer']) {
-    const { wires, sessions } = await openDatabase(`${libraryUrl}?sslmode=${mode}`, 2);
-    for (const wire of wires) {
+    const { readConnections, sessions } = await openDatabase(`${libraryUrl}?sslmode=${mode}`, 2);
+    for (const wire of readConnections) {
       t.equal(await askCell(wire, 'select ssl from pg_stat_ssl where pid = pg_backend_pid()'), 't', mode);
       const sizes = ['0', '1', '40000', '70000', '3000000'];
       const answers = await Promise.all(sizes.map((size) => askCell(wire, REPEAT, 'x', size)));
@@ -464,7 +467,7 @@ t.test('TLS', async (t) => {
       t.strictSame(await session.together([{ text: 'select 2', parameters: [], prepare: true }]), [Buffer.from('2')]);
       t.equal(String(await session.cell('select 3', [])), '3');
     });
-    const [wire] = wires as [Connection];
+    const [wire] = readConnections as [Connection];
     await t.rejects(askCell(wire, 'select pg_terminate_backend(pg_backend_pid())'));
     t.equal(await askCell(wire, 'select 4'), '4', 'a new connection');
   }

@@ -193,7 +193,7 @@ for (const [name, text] of Object.entries(DOCUMENTS)) {
 function numberedCells(text: string, parameters: string[]): Promise<[number, string | undefined][]> {
   return new Promise((resolve, reject) => {
     const cells: [number, string | undefined][] = [];
-    database.wires[0]?.run({
+    database.readConnections[0]?.run({
       text,
       parameters,
       prepare: false,

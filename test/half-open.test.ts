@@ -136,7 +136,7 @@ t.test('a connection in doubt is asked for a sign of life before it is used', as
   t.teardown(() => database.close());
   const read = (): Promise<string> =>
     new Promise((resolve, reject) => {
-      database.wires[0]?.run({
+      database.readConnections[0]?.run({
         text: 'select pg_backend_pid()',
         parameters: [],
         prepare: true,

@@ -164,7 +164,7 @@ t.test('where nobody has looked, no statement is answered by another one', async
   const outcomes = { right: 0, refused: 0, wrong: 0 };
   for (let round = 0; round < 40; round++) {
     await Promise.all(
-      database.wires.map(async (wire, position) => {
+      database.readConnections.map(async (wire, position) => {
         // Each connection has statements of its own, in an order of its own.
         const number = (position * 7 + round * (position + 1)) % 23;
         const cell = await askCell(wire, `select 'statement ${number}'`).catch(() => null);
@@ -200,7 +200,7 @@ t.test('a row that is not of the kind that was asked for ends the connection', a
     connectTimeout: 5_000,
   });
   t.teardown(() => database.close());
-  const [wire] = database.wires as [Connection];
+  const [wire] = database.readConnections as [Connection];
   const backend = await askCell(wire, 'select pg_backend_pid()::text');
   await t.rejects(askCell(wire, 'select 1, 2'), { code: 'CONNECTION_SHARED' });
   const next = await askCell(wire, 'select pg_backend_pid()::text');

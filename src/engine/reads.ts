@@ -70,13 +70,13 @@ export class Reads {
     this.#statements = new StatementCache(mirror, limits, observe);
     this.refusals = new DatabaseRefusals(observe);
     this.budgets = new CallerBudgets(limits.callerBudget);
-    this.batcher = new ReadBatcher(database.wires, limits.batching, database.waitTimeout);
+    this.batcher = new ReadBatcher(database.readConnections, limits.batching, database.waitTimeout);
     database.readQueue = this.batcher;
   }
 
   /** Memory for large answers. */
   get responseMemory(): ResponseMemory {
-    return this.#database.room;
+    return this.#database.responseMemory;
   }
 
   /** How many shapes are compiled and kept. */

@@ -3,7 +3,7 @@ import { performance } from 'node:perf_hooks';
 import type { Config } from '../config.js';
 import { invalidPayload, invalidQuery } from '../errors.js';
 import type { Observer } from '../observe.js';
-import { type ResponseMemory, SMALL } from '../postgres/response-memory.js';
+import { type ResponseMemory, UNCOUNTED_BYTES } from '../postgres/response-memory.js';
 import { isUnavailable } from '../sqlstate.js';
 import { holdBody } from './body.js';
 import { createNetwork } from './client-address.js';
@@ -83,7 +83,7 @@ export async function listen(router: Router, options: HttpOptions): Promise<Http
   };
   const reply = (exchange: Exchange, plain: Reply): void => {
     const { body } = plain;
-    if (typeof body === 'object' && body.length > SMALL) exchange.onDone = room.held(body.length);
+    if (typeof body === 'object' && body.length > UNCOUNTED_BYTES) exchange.onDone = room.held(body.length);
     const encoded = compression ? compression.encode(exchange, plain) : plain;
     if (!(encoded instanceof Promise)) send(exchange, encoded);
     else

@@ -19,7 +19,7 @@ export interface ConnectionOptions {
   readonly limits: TimeLimits;
   readonly watchdog: Watchdog;
   /** Memory for large answers. */
-  readonly room: ResponseMemory;
+  readonly memory: ResponseMemory;
   readonly onnotify?: (channel: string, payload: string) => void;
   /** Where it must not be opened again: called when it is lost, or could not be opened. */
   readonly onclose?: () => void;

@@ -7,17 +7,28 @@
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { closed, isFatal, isOutdated, isTaken, mixedUp, unanswered } from './connection-errors.js';
-import { COMPLETE, DESCRIBED, ERROR, FAILED, IDLE, KEY, NOTIFIED, PARSED, READY, ROW } from './connection-messages.js';
 import type { Client, ConnectionOptions } from './connection-options.js';
 import { MessageReader } from './message-reader.js';
+import {
+  BACKEND_KEY_DATA,
+  COMMAND_COMPLETE,
+  DATA_ROW,
+  ERROR_RESPONSE,
+  NOTIFICATION_RESPONSE,
+  PARSE_COMPLETE,
+  READY_FOR_QUERY,
+  ROW_DESCRIPTION,
+  TRANSACTION_FAILED,
+  TRANSACTION_IDLE,
+} from './message-types.js';
 import { readError, readNotification, SYNC, TERMINATE, writeClosings, writeStatement, writeText } from './messages.js';
 import { Opening } from './open-connection.js';
 import { PreparedStatements } from './prepared-statements.js';
-import { type Receiver, stopStatement } from './socket.js';
-import { PROBE_LIMIT, TRUSTED, type Watched } from './watchdog.js';
+import { cancelStatement, type Receiver } from './socket.js';
+import { PROBE_TIMEOUT_MS, TRUSTED_IDLE_MS, type Watched } from './watchdog.js';
 import { MAX_BORROWED_BYTES, type SentQueries, skippableQuery, type WireQuery } from './wire-query.js';
 
-export type WireState = 'closed' | 'opening' | 'idle' | 'busy';
+export type ConnectionState = 'closed' | 'opening' | 'idle' | 'busy';
 
 export class Connection implements Receiver, Watched {
   readonly #options: ConnectionOptions;
@@ -33,13 +44,13 @@ export class Connection implements Receiver, Watched {
   #error: Error | null = null;
   readonly #reader = new MessageReader((message, start, end, owned) => this.#handle(message, start, end, owned), {
     admit: (type, length) => this.#admit(type, length),
-    release: (length) => this.#options.room.release(length),
+    release: (length) => this.#options.memory.release(length),
   });
   /** What the server wants to hear from whoever asks it to stop a statement. */
   #key: Buffer | null = null;
   #stopping = false;
   /** Whether a transaction is open, or has failed, as the server said last. */
-  #status = IDLE;
+  #status = TRANSACTION_IDLE;
   /** Whether it is to be asked for a sign of life before it is used. */
   #doubtful = false;
   /** What the last look has found: how many were answered, which was on its way, and since when. */
@@ -56,10 +67,10 @@ export class Connection implements Receiver, Watched {
   }
 
   /** What is sent together is one transaction, which ends with it: it needs no other statement to begin or to commit. */
-  run(...errands: readonly WireQuery[]): void {
-    if (this.#ready && !this.#stopping && !this.#doubtful) this.#send(errands, false);
+  run(...queries: readonly WireQuery[]): void {
+    if (this.#ready && !this.#stopping && !this.#doubtful) this.#send(queries, false);
     else {
-      this.#waiting.push(errands);
+      this.#waiting.push(queries);
       this.#advance();
     }
   }
@@ -72,19 +83,19 @@ export class Connection implements Receiver, Watched {
     return this.#opening !== null;
   }
 
-  get state(): WireState {
+  get state(): ConnectionState {
     if (!this.#ready) return this.#opening ? 'opening' : 'closed';
     return this.#sent.length > 0 ? 'busy' : 'idle';
   }
 
   /** Whether nothing is on its way and no transaction is open: the next one may use it. */
   get isClean(): boolean {
-    return this.#sent.length === 0 && this.#waiting.length === 0 && this.#status === IDLE;
+    return this.#sent.length === 0 && this.#waiting.length === 0 && this.#status === TRANSACTION_IDLE;
   }
 
   /** Whether the open transaction can only be undone. */
   get hasFailed(): boolean {
-    return this.#status === FAILED;
+    return this.#status === TRANSACTION_FAILED;
   }
 
   get isDoubtful(): boolean {
@@ -109,8 +120,8 @@ export class Connection implements Receiver, Watched {
       return;
     }
     const time = now - this.#since;
-    if (first === undefined) this.#doubtful ||= time >= TRUSTED;
-    else if (time >= (first.queries.length === 0 ? PROBE_LIMIT : this.#options.limits.statement)) {
+    if (first === undefined) this.#doubtful ||= time >= TRUSTED_IDLE_MS;
+    else if (time >= (first.queries.length === 0 ? PROBE_TIMEOUT_MS : this.#options.limits.statement)) {
       this.#options.watchdog.timedOut++;
       this.#options.watchdog.doubtAll();
       this.destroy(unanswered());
@@ -121,7 +132,7 @@ export class Connection implements Receiver, Watched {
   stopAbandoned(): void {
     if (this.#stopping || this.#key === null || !this.#sent[0]?.queries[0]?.isAbandoned?.()) return;
     this.#stopping = true;
-    void stopStatement(this.#options.target, this.#socket as Socket, this.#key).finally(() => {
+    void cancelStatement(this.#options.target, this.#socket as Socket, this.#key).finally(() => {
       this.#stopping = false;
       this.#advance();
     });
@@ -158,8 +169,8 @@ export class Connection implements Receiver, Watched {
   #advance(): void {
     if (this.#stopping || this.#waiting.length === 0) return;
     if (!this.#ready) this.#opening ??= this.#open();
-    else if (!this.#doubtful) for (const errands of this.#waiting.splice(0)) this.#send(errands, false);
-    else if (this.#sent.every(({ queries: errands }) => errands.length > 0)) this.#probe();
+    else if (!this.#doubtful) for (const queries of this.#waiting.splice(0)) this.#send(queries, false);
+    else if (this.#sent.every(({ queries }) => queries.length > 0)) this.#probe();
   }
 
   /** Asks for a sign of life. */
@@ -193,7 +204,7 @@ export class Connection implements Receiver, Watched {
       const waiting = this.#waiting.splice(0).flat();
       this.#lose();
       socket?.destroy();
-      for (const errand of waiting) errand.end(error as Error, true);
+      for (const query of waiting) query.end(error as Error, true);
       return;
     }
     this.#ready = true;
@@ -213,40 +224,40 @@ export class Connection implements Receiver, Watched {
     this.#ready = false;
     this.#socket = null;
     this.#key = null;
-    this.#status = IDLE;
+    this.#status = TRANSACTION_IDLE;
     this.#reader.reset();
     this.#prepared.clear();
     const reason = this.#error ?? closed();
     this.#error = null;
     if (onclose) this.#ended = true;
     onclose?.();
-    for (const [position, { queries: errands }] of this.#sent.splice(0).entries()) {
+    for (const [position, { queries }] of this.#sent.splice(0).entries()) {
       // What was wrong with the first is not wrong with those behind it, unless it ended the connection.
-      for (const errand of errands) errand.end(position === 0 || isFatal(reason) ? reason : closed(), false);
+      for (const query of queries) query.end(position === 0 || isFatal(reason) ? reason : closed(), false);
     }
     if (!this.#ended) this.#advance();
-    else for (const errand of this.#waiting.splice(0).flat()) errand.end(reason, true);
+    else for (const query of this.#waiting.splice(0).flat()) query.end(reason, true);
   }
 
-  #send(errands: readonly WireQuery[], repeated: boolean): void {
+  #send(queries: readonly WireQuery[], repeated: boolean): void {
     const introduced: string[] = [];
     let message: Buffer;
     try {
-      message = this.#write(errands, introduced);
+      message = this.#write(queries, introduced);
     } catch (error) {
       for (const text of introduced) this.#prepared.forget(text);
-      for (const errand of errands) errand.end(error as Error, false);
+      for (const query of queries) query.end(error as Error, false);
       return;
     }
-    this.#sent.push({ queries: errands, repeated, introduced, understood: 0, position: 0 });
+    this.#sent.push({ queries, repeated, introduced, understood: 0, position: 0 });
     this.#socket?.write(message);
   }
 
   /** Adds to `introduced` the texts that the server has not seen. */
-  #write(errands: readonly WireQuery[], introduced: string[]): Buffer {
-    if (errands[0]?.plain) return writeText(errands[0].text);
+  #write(queries: readonly WireQuery[], introduced: string[]): Buffer {
+    if (queries[0]?.plain) return writeText(queries[0].text);
     const messages: Buffer[] = [];
-    for (const { text, parameters, prepare, decoder } of errands) {
+    for (const { text, parameters, prepare, decoder } of queries) {
       let name = prepare ? this.#prepared.nameOf(text) : '';
       const isNew = name === undefined || name === '';
       if (isNew) introduced.push(text);
@@ -270,25 +281,25 @@ export class Connection implements Receiver, Watched {
     }
     const first = this.#sent[0];
     switch (message[start]) {
-      case ROW:
+      case DATA_ROW:
         if (first) this.#row(first, message, start + 5, owned);
         break;
-      case DESCRIBED:
+      case ROW_DESCRIPTION:
         first?.queries[first.position]?.decoder?.describe?.(message, start + 5);
         break;
-      case PARSED:
+      case PARSE_COMPLETE:
         if (first) first.understood++;
         break;
-      case COMPLETE:
+      case COMMAND_COMPLETE:
         if (first) first.position++;
         break;
-      case NOTIFIED:
+      case NOTIFICATION_RESPONSE:
         this.#options.onnotify?.(...readNotification(message, start + 5));
         break;
-      case ERROR:
+      case ERROR_RESPONSE:
         this.#error = readError(message, start + 5, end);
         break;
-      case READY:
+      case READY_FOR_QUERY:
         this.#status = message[start + 5] as number;
         if (first) this.#end();
         break;
@@ -298,29 +309,29 @@ export class Connection implements Receiver, Watched {
   /** An answer for which there is no memory fails its statement, unless it may be left out; a lost connection takes none. */
   #admit(type: number, length: number): boolean {
     if (this.#socket === null) return false;
-    const refused = this.#options.room.take(length);
+    const refused = this.#options.memory.take(length);
     if (refused === null) return true;
     const spared = skippableQuery(this.#sent[0]);
-    if (type === ROW && spared) spared.row(0, null);
-    else if (type === ROW) this.#error ??= refused;
+    if (type === DATA_ROW && spared) spared.row(0, null);
+    else if (type === DATA_ROW) this.#error ??= refused;
     else this.destroy(refused);
     return false;
   }
 
   /** To the driver, while it opens the connection. */
   #handOn(message: Buffer, start: number, end: number): void {
-    if (message[start] === KEY) this.#key = Buffer.from(message.subarray(start + 5, end));
+    if (message[start] === BACKEND_KEY_DATA) this.#key = Buffer.from(message.subarray(start + 5, end));
     this.#socket?.emit('data', Buffer.from(message.subarray(start, end)));
   }
 
-  #row({ queries: errands, position }: SentQueries, message: Buffer, start: number, owned: boolean): void {
-    const errand = errands[position];
-    if (errand?.decoder) {
-      errand.decoder.row(message, start, owned);
+  #row({ queries, position }: SentQueries, message: Buffer, start: number, owned: boolean): void {
+    const query = queries[position];
+    if (query?.decoder) {
+      query.decoder.row(message, start, owned);
       return;
     }
     const columns = message.readInt16BE(start);
-    if (columns !== (errand?.columns ?? columns)) {
+    if (columns !== (query?.columns ?? columns)) {
       this.destroy(mixedUp());
       return;
     }
@@ -334,7 +345,7 @@ export class Connection implements Receiver, Watched {
     at += 4;
     let cell = length < 0 ? null : message.subarray(at, at + length);
     if (cell !== null && length > MAX_BORROWED_BYTES && !owned) cell = Buffer.from(cell);
-    errand?.row(number, cell);
+    query?.row(number, cell);
   }
 
   #end(): void {
@@ -343,7 +354,7 @@ export class Connection implements Receiver, Watched {
       this.destroy(mixedUp());
       return;
     }
-    const { queries: errands, repeated, introduced, understood } = this.#sent.shift() as SentQueries;
+    const { queries, repeated, introduced, understood } = this.#sent.shift() as SentQueries;
     const error = this.#error;
     this.#error = null;
     this.#answered++;
@@ -355,14 +366,14 @@ export class Connection implements Receiver, Watched {
       this.#advance();
     }
     if (error === null) {
-      for (const errand of errands) errand.end(null, false);
+      for (const query of queries) query.end(null, false);
       return;
     }
     for (const text of introduced.slice(understood)) this.#prepared.forget(text);
     const isForgotten = isOutdated(error);
-    if (isForgotten) for (const { text } of errands) this.#prepared.forget(text);
+    if (isForgotten) for (const { text } of queries) this.#prepared.forget(text);
     // Of a statement that the server does not know any more, or planned for what is no more, nothing was run.
-    if (isForgotten && !repeated && this.#status === IDLE) this.#send(errands, true);
-    else for (const errand of errands) errand.end(error, false);
+    if (isForgotten && !repeated && this.#status === TRANSACTION_IDLE) this.#send(queries, true);
+    else for (const query of queries) query.end(error, false);
   }
 }

@@ -8,7 +8,7 @@ import { qualify } from '../sql/qualify.js';
 import { Connection } from './connection.js';
 import type { Client, ConnectionOptions } from './connection-options.js';
 import { Joiner } from './driver-socket.js';
-import { type Patience, reach } from './first-connection.js';
+import { connectWithRetries, type RetryOptions } from './first-connection.js';
 import { Listener } from './listener.js';
 import { Pool, type PoolState } from './pool.js';
 import { checkSessions } from './pooler-check.js';
@@ -19,7 +19,7 @@ import { breakOffStalled } from './stalled-streams.js';
 import { StreamConnection } from './stream-connection.js';
 import { timeLimits, Watchdog } from './watchdog.js';
 
-export interface DatabaseOptions extends Patience {
+export interface DatabaseOptions extends RetryOptions {
   readonly schema: string;
   readonly connections: number;
   /** Connections that transactions may hold. */
@@ -80,7 +80,7 @@ export class Database implements Pools {
   /** The schema of the service's own tables: found or decided when the service starts, before anything asks them. */
   system: string;
   /** For reads of requests. */
-  readonly wires: readonly Connection[];
+  readonly readConnections: readonly Connection[];
   /** Who has them and who waits for them: told by who sends the reads, where somebody does. */
   readQueue: ReadQueue | null = null;
   readonly own: Pool<Session>;
@@ -91,23 +91,23 @@ export class Database implements Pools {
   readonly watchdog: Watchdog;
   readonly listener: Listener;
   /** Memory for large answers. */
-  readonly room: ResponseMemory;
+  readonly responseMemory: ResponseMemory;
   /** Milliseconds that whoever needs a connection waits for it. */
   readonly waitTimeout: number;
   readonly #qualified = new Map<string, string>();
 
   private constructor(
     { schema, waitTimeout }: DatabaseOptions,
-    wires: readonly Connection[],
+    readConnections: readonly Connection[],
     pools: Pools,
     watchdog: Watchdog,
     listener: Listener,
-    room: ResponseMemory,
+    responseMemory: ResponseMemory,
   ) {
-    this.room = room;
+    this.responseMemory = responseMemory;
     this.schema = schema;
     this.waitTimeout = waitTimeout;
-    this.wires = wires;
+    this.readConnections = readConnections;
     this.own = pools.own;
     this.sessions = pools.sessions;
     this.streams = pools.streams;
@@ -129,42 +129,42 @@ export class Database implements Pools {
 
   /** Connects once, so that a wrong address, password or schema ends the start with one line. */
   static async open(options: DatabaseOptions): Promise<Database> {
-    const target = await reach(() => check(options), options);
+    const target = await connectWithRetries(() => check(options), options);
     const watchdog = new Watchdog();
     const limits = timeLimits(options.statementTimeout, options.connectTimeout, target.host.length);
     // While an import waits for its file, so does its transaction.
     const uploads = (options.uploadTimeout ?? 0) + limits.transaction;
-    const room = new ResponseMemory(
+    const responseMemory = new ResponseMemory(
       options.largestAnswer ?? Number.POSITIVE_INFINITY,
       options.answerMemory ?? Number.POSITIVE_INFINITY,
     );
     // The socket is secured before the driver gets it.
     const single = { max: 1, max_pipeline: 10, max_lifetime: null, ssl: false } as const;
-    const openWire = (settings: Settings, told: Partial<ConnectionOptions> = {}): Connection => {
+    const openConnection = (settings: Settings, told: Partial<ConnectionOptions> = {}): Connection => {
       const open = (socket: () => Promise<Socket>): Client =>
         openClient(options, { ...single, socket }, options.statementTimeout, settings);
-      return new Connection({ target, scope: options.schema, open, limits, watchdog, room: UNBOUNDED, ...told });
+      return new Connection({ target, scope: options.schema, open, limits, watchdog, memory: UNBOUNDED, ...told });
     };
     const sessions = (max: number, settings: Settings = {}, given: Partial<ConnectionOptions> = {}): Pool<Session> =>
       new Pool(
         max,
         options.waitTimeout,
-        (onLost, count) => new Session((onclose) => openWire(settings, { ...given, onclose }), onLost, count),
+        (onLost, count) => new Session((onclose) => openConnection(settings, { ...given, onclose }), onLost, count),
       );
-    const wires = Array.from({ length: options.connections }, (_, position) =>
-      openWire(position === 0 ? {} : ON_ONE_PROCESSOR, { room }),
+    const readConnections = Array.from({ length: options.connections }, (_, position) =>
+      openConnection(position === 0 ? {} : ON_ONE_PROCESSOR, { memory: responseMemory }),
     );
     // PostgreSQL counts the time a client takes to read towards its timeout: streams are timed batch by batch instead.
     const openStream = (socket: () => Promise<Socket>, onclose: () => void): Client =>
       openClient(options, { ...single, socket, onclose }, 0);
     const pools = {
       own: sessions(OWN_CONNECTIONS),
-      sessions: sessions(options.sessions, PLANNED_ONCE, { room }),
+      sessions: sessions(options.sessions, PLANNED_ONCE, { memory: responseMemory }),
       streams: new Pool(
         options.streams,
         options.waitTimeout,
         (onLost, count) => {
-          const joiner = new Joiner(new BatchMemory(room));
+          const joiner = new Joiner(new BatchMemory(responseMemory));
           return new StreamConnection({ target, joiner, watchdog, open: openStream }, onLost, count);
         },
         breakOffStalled(options.streams, options.waitTimeout),
@@ -173,19 +173,19 @@ export class Database implements Pools {
       catalog: sessions(1),
     };
     const listener = new Listener(
-      (onnotify, onLost) => new Session((onclose) => openWire({}, { onclose, onnotify }), onLost),
-      { staleness: options.staleness ?? STALENESS, observe: options.observe ?? (() => {}) },
+      (onnotify, onLost) => new Session((onclose) => openConnection({}, { onclose, onnotify }), onLost),
+      { staleness: options.staleness ?? DEFAULT_STALENESS_MS, observe: options.observe ?? (() => {}) },
     );
-    return new Database(options, wires, pools, watchdog, listener, room);
+    return new Database(options, readConnections, pools, watchdog, listener, responseMemory);
   }
 
   /** What the connections of each kind do. */
   get pools(): Readonly<Record<PoolName, PoolState>> {
-    const states = this.wires.map(({ state }) => state);
+    const states = this.readConnections.map(({ state }) => state);
     const count = (state: string): number => states.filter((each) => each === state).length;
     return {
       read: {
-        most: this.wires.length,
+        most: this.readConnections.length,
         busy: this.readQueue?.busy ?? count('busy'),
         idle: count('idle'),
         opening: count('opening'),
@@ -220,8 +220,8 @@ export class Database implements Pools {
     const { own, sessions, streams, imports, catalog } = this;
     await Promise.all([
       this.listener.close(),
-      ...this.wires.map((wire) => wire.close(GRACE)),
-      ...[own, sessions, streams, imports, catalog].map((each) => each.close(GRACE)),
+      ...this.readConnections.map((connection) => connection.close(CLOSE_GRACE_MS)),
+      ...[own, sessions, streams, imports, catalog].map((each) => each.close(CLOSE_GRACE_MS)),
     ]);
   }
 }
@@ -229,10 +229,10 @@ export class Database implements Pools {
 const OWN_CONNECTIONS = 4;
 
 /** Milliseconds, where it is not said. */
-const STALENESS = 30_000;
+const DEFAULT_STALENESS_MS = 30_000;
 
 /** Milliseconds that connections get to end in peace. */
-const GRACE = 1_000;
+const CLOSE_GRACE_MS = 1_000;
 
 interface ClientOptions {
   readonly max: number;
@@ -298,7 +298,7 @@ function openClient(
 async function check(options: DatabaseOptions): Promise<Target> {
   const openOne = (): Client => openClient(options, { max: 1, max_pipeline: 0 }, options.statementTimeout);
   const client = openOne();
-  openPatiently(client);
+  failOnHangUp(client);
   try {
     const [row] =
       await client`select current_setting('server_version_num')::int as version, to_regnamespace(${quoteIdentifier(options.schema)}) is not null as found`;
@@ -312,7 +312,7 @@ async function check(options: DatabaseOptions): Promise<Target> {
 }
 
 /** With TLS, or several hosts of which it knows the next, the driver is left to itself. */
-function openPatiently(client: Client): void {
+function failOnHangUp(client: Client): void {
   const options = client.options as unknown as Target & { socket: unknown };
   if (options.ssl || options.host.length > 1) return;
   options.socket = () => {

@@ -23,23 +23,23 @@ export async function openDriverSocket(target: Target, joiner: Joiner): Promise<
 const SHARED = Buffer.allocUnsafeSlow(262_144);
 
 /** Type and length. */
-const HEAD = 5;
+const HEADER_BYTES = 5;
 /** The head of a row with one cell: also the number of its cells and the length of the first. */
-const ROW_HEAD = 11;
+const ROW_HEADER_BYTES = 11;
 const DATA_ROW = 0x44;
 
 /** Joins the rows of a statement while it is told to, and counts what they take. */
 export class Joiner {
-  readonly room: BatchMemory;
-  /** Why there is no room for what arrives: it ends the connection. */
+  readonly memory: BatchMemory;
+  /** Why there is no memory for what arrives: it ends the connection. */
   refused: Error | null = null;
   /** How many rows have come since the last call of `begin`. */
   rows = 0;
   #separator: number | null = null;
   #apart = 0;
 
-  constructor(room: BatchMemory) {
-    this.room = room;
+  constructor(memory: BatchMemory) {
+    this.memory = memory;
   }
 
   /** From now on cells come joined by the byte; the first rows, as many as `apart` says, come alone. */
@@ -72,8 +72,8 @@ export class Joiner {
       const isJoined = isRow && this.rows > this.#apart && hasOneCell(bytes, start);
       if (isJoined && row >= 0) {
         bytes[length++] = separator;
-        bytes.copyWithin(length, start + ROW_HEAD, end);
-        length += end - start - ROW_HEAD;
+        bytes.copyWithin(length, start + ROW_HEADER_BYTES, end);
+        length += end - start - ROW_HEADER_BYTES;
       } else {
         if (row >= 0) closeRow(bytes, row, length);
         row = isJoined ? length : -1;
@@ -100,12 +100,16 @@ function numberAt(bytes: Buffer, position: number): number {
 
 function closeRow(bytes: Buffer, row: number, end: number): void {
   bytes.writeUInt32BE(end - row - 1, row + 1);
-  bytes.writeUInt32BE(end - row - ROW_HEAD, row + HEAD + 2);
+  bytes.writeUInt32BE(end - row - ROW_HEADER_BYTES, row + HEADER_BYTES + 2);
 }
 
 /** And it is not null. */
 function hasOneCell(bytes: Buffer, row: number): boolean {
-  return bytes[row + HEAD] === 0 && bytes[row + HEAD + 1] === 1 && (bytes[row + HEAD + 2] as number) < 0x80;
+  return (
+    bytes[row + HEADER_BYTES] === 0 &&
+    bytes[row + HEADER_BYTES + 1] === 1 &&
+    (bytes[row + HEADER_BYTES + 2] as number) < 0x80
+  );
 }
 
 /** Cuts what arrives into whole messages. */
@@ -114,7 +118,7 @@ class Messages {
   readonly #give: (bytes: Buffer) => void;
   readonly #end: (refused: Error) => void;
   /** Of a message that has begun: what is known of its head; then all of it. */
-  readonly #head = Buffer.alloc(HEAD);
+  readonly #head = Buffer.alloc(HEADER_BYTES);
   #known = 0;
   #whole: Buffer | null = null;
 
@@ -124,16 +128,16 @@ class Messages {
     this.#end = end;
   }
 
-  /** The bytes are only lent. */
+  /** The bytes are used again behind the call. */
   take(bytes: Buffer): void {
-    this.#joiner.refused ??= this.#joiner.room.receive(bytes.length);
+    this.#joiner.refused ??= this.#joiner.memory.receive(bytes.length);
     if (this.#joiner.refused) {
       this.#end(this.#joiner.refused);
       return;
     }
     let start = this.#known > 0 ? this.#complete(bytes, 0) : 0;
     const first = start;
-    while (start + HEAD <= bytes.length) {
+    while (start + HEADER_BYTES <= bytes.length) {
       const end = start + 1 + numberAt(bytes, start + 1);
       if (end > bytes.length) break;
       start = end;
@@ -148,8 +152,9 @@ class Messages {
   /** Takes the bytes into the message that has begun, and gives it when that is all of it. Answers where it ends. */
   #complete(bytes: Buffer, start: number): number {
     let position = start;
-    while (this.#known < HEAD && position < bytes.length) this.#head[this.#known++] = bytes[position++] as number;
-    if (this.#known < HEAD) return position;
+    while (this.#known < HEADER_BYTES && position < bytes.length)
+      this.#head[this.#known++] = bytes[position++] as number;
+    if (this.#known < HEADER_BYTES) return position;
     if (this.#whole === null) {
       this.#whole = Buffer.allocUnsafe(1 + this.#head.readUInt32BE(1));
       this.#head.copy(this.#whole);

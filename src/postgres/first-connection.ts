@@ -1,12 +1,12 @@
 /**
- * The first contact with the database: a start waits for one that cannot be reached, and says so, but not for what will never
+ * The first contact with the database: a start waits for one that does not answer, and says so, but not for what will never
  * be, such as a wrong password.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { StartError } from '../errors.js';
 import type { Observer } from '../observe.js';
 
-export interface Patience {
+export interface RetryOptions {
   readonly url: string;
   /** Milliseconds to go on trying. */
   readonly startTimeout?: number;
@@ -16,11 +16,14 @@ export interface Patience {
 }
 
 /** Milliseconds between attempts: the first pause, which is doubled each time, and the longest. */
-const PAUSE = 250;
-const LONGEST_PAUSE = 5_000;
+const FIRST_PAUSE_MS = 250;
+const MAX_PAUSE_MS = 5_000;
 
 /** Resolves with what the attempt that succeeds answers. */
-export async function reach<Result>(attempt: () => Promise<Result>, options: Patience): Promise<Result> {
+export async function connectWithRetries<Result>(
+  attempt: () => Promise<Result>,
+  options: RetryOptions,
+): Promise<Result> {
   const { url, startTimeout = 0, observe = () => {}, signal } = options;
   const start = performance.now();
   for (let count = 0; ; count++) {
@@ -34,7 +37,7 @@ export async function reach<Result>(attempt: () => Promise<Result>, options: Pat
       const left = startTimeout - (performance.now() - start);
       if (left <= 0 || !mayPass(error)) throw new StartError(`cannot use the database: ${reason}`);
       observe({ kind: 'database-awaited', reason, milliseconds: left });
-      const pause = Math.min(PAUSE * 2 ** count, LONGEST_PAUSE, left);
+      const pause = Math.min(FIRST_PAUSE_MS * 2 ** count, MAX_PAUSE_MS, left);
       await sleep(pause, null, signal ? { signal } : {}).catch(() => {
         throw new StartError('the start was stopped while it waited for the database');
       });

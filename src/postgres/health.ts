@@ -35,7 +35,7 @@ export interface Checked {
 }
 
 /** Milliseconds after which who does not answer is not there. */
-export const PATIENCE = 5_000;
+export const HEALTH_TIMEOUT_MS = 5_000;
 
 /** Of this thread. */
 export async function checkHealth(checked: Checked): Promise<Checks> {
@@ -50,7 +50,7 @@ export async function checkHealth(checked: Checked): Promise<Checks> {
 
 async function checkDatabase({ database }: Checked): Promise<Check> {
   const start = performance.now();
-  const outcome = await within(database.rows('select 1'), PATIENCE).then(
+  const outcome = await within(database.rows('select 1'), HEALTH_TIMEOUT_MS).then(
     () => ({ status: 'ok' as const }),
     (error: unknown) => ({ status: 'error' as const, output: error instanceof Error ? error.message : String(error) }),
   );
@@ -121,7 +121,7 @@ function worst(checks: readonly Check[]): Status {
 }
 
 /** Milliseconds that an answer about readiness is good: anybody may ask, and each answer takes a statement. */
-const FRESH = 1_000;
+const READINESS_LIFETIME_MS = 1_000;
 
 /** Whether requests should be sent here. Questions at the same time, or soon after one another, are answered once. */
 export class Readiness {
@@ -152,7 +152,7 @@ export class Readiness {
     } finally {
       setTimeout(() => {
         this.#asked = null;
-      }, FRESH).unref();
+      }, READINESS_LIFETIME_MS).unref();
     }
   }
 }

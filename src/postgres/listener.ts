@@ -32,12 +32,12 @@ export interface Loss {
 }
 
 /** Milliseconds between attempts: the first pause, which is doubled each time, and the longest. */
-const PAUSE = 100;
-const LONGEST_PAUSE = 5_000;
+const FIRST_PAUSE_MS = 100;
+const MAX_PAUSE_MS = 5_000;
 
 /** Milliseconds. */
-const LEAST_STALENESS = 1_000;
-const LONGEST_BEAT = 10_000;
+const MIN_STALENESS_MS = 1_000;
+const MAX_BEAT_MS = 10_000;
 
 export class Listener {
   readonly #open: OpenListening;
@@ -55,7 +55,7 @@ export class Listener {
   constructor(open: OpenListening, { staleness, observe }: ListenerOptions) {
     this.#open = open;
     this.#observe = observe;
-    this.#beat = Math.min(Math.max(staleness, LEAST_STALENESS) / 3, LONGEST_BEAT);
+    this.#beat = Math.min(Math.max(staleness, MIN_STALENESS_MS) / 3, MAX_BEAT_MS);
   }
 
   /** Null while everything that is said is heard. */
@@ -159,7 +159,7 @@ export class Listener {
         read = performance.now();
         for (const subscriber of this.#subscribers()) subscriber.stale();
       }
-      const pause = Math.min(PAUSE * 2 ** attempt, LONGEST_PAUSE, this.#beat) * (0.5 + Math.random() / 2);
+      const pause = Math.min(FIRST_PAUSE_MS * 2 ** attempt, MAX_PAUSE_MS, this.#beat) * (0.5 + Math.random() / 2);
       await sleep(pause, null, { signal: this.#closing.signal, ref: false }).catch(() => {});
     }
     if (this.#closing.signal.aborted) return;

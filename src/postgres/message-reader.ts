@@ -1,7 +1,7 @@
 /** Puts the messages of PostgreSQL together from the pieces in which they arrive, in memory that is used again. */
 
 /** Messages up to this size that arrive in pieces are put together in memory that is used again. */
-const SCRATCH = 65_536;
+const SCRATCH_BYTES = 65_536;
 
 /** Is told of each whole message: where it begins and ends; `owned` says that its memory is used by nobody else. */
 export type Handle = (message: Buffer, start: number, end: number, owned: boolean) => void;
@@ -20,9 +20,9 @@ export class MessageReader {
   #skipped = 0;
   /** Bytes of the large message that is being taken in. */
   #admitted = 0;
-  /** The one that is filled next, and the one whose cells are lent. */
-  #scratch = Buffer.allocUnsafeSlow(SCRATCH);
-  #lent = Buffer.allocUnsafeSlow(SCRATCH);
+  /** The one that is filled next, and the one whose cells may still be read. */
+  #scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
+  #borrowed = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
   /** A message of which a part has arrived. */
   #partial: Buffer | null = null;
   #present = 0;
@@ -64,7 +64,7 @@ export class MessageReader {
 
   /** Null where the message is not wanted. */
   #memoryFor(type: number, length: number): Buffer | null {
-    if (length <= SCRATCH) return this.#scratch.subarray(0, length);
+    if (length <= SCRATCH_BYTES) return this.#scratch.subarray(0, length);
     if (!this.#gate.admit(type, length)) return null;
     this.#admitted = length;
     return Buffer.allocUnsafeSlow(length);
@@ -88,7 +88,7 @@ export class MessageReader {
       if (length === partial.length) {
         const owned = partial.buffer !== this.#scratch.buffer;
         this.#partial = null;
-        [this.#scratch, this.#lent] = [this.#lent, this.#scratch];
+        [this.#scratch, this.#borrowed] = [this.#borrowed, this.#scratch];
         try {
           this.#handle(partial, 0, length, owned);
         } finally {

@@ -20,12 +20,12 @@ export const SYNC = Buffer.from([0x53, 0, 0, 0, 4]);
 export const TERMINATE = Buffer.from([0x58, 0, 0, 0, 4]);
 
 /** The protocol counts values in two bytes. */
-const MOST_PARAMETERS = 65_535;
+const MAX_PARAMETERS = 65_535;
 
 /** Everything of one statement, in one piece. */
 export function writeStatement({ name, text, parameters, described = false }: Sent): Buffer {
-  if (parameters.length > MOST_PARAMETERS)
-    throw Object.assign(new Error(`a statement has at most ${MOST_PARAMETERS} parameters`), { code: '54000' });
+  if (parameters.length > MAX_PARAMETERS)
+    throw Object.assign(new Error(`a statement has at most ${MAX_PARAMETERS} parameters`), { code: '54000' });
   let size = 5 + (1 + name.length + 1 + 2 + 2 + 2) + 10 + (described ? 7 : 0);
   const lengths: number[] = [];
   for (const parameter of parameters) {

@@ -9,8 +9,8 @@ import type { Client, ConnectionOptions } from './connection-options.js';
 import { failingSocket, openSocket, type Receiver, reportHangUp } from './socket.js';
 
 /** Milliseconds between attempts to open a connection: the first pause, which is doubled each time, and the longest. */
-const PAUSE = 50;
-const LONGEST_PAUSE = 250;
+const FIRST_PAUSE_MS = 50;
+const MAX_PAUSE_MS = 250;
 
 /** Whose connection it is. */
 export interface Owner {
@@ -65,7 +65,7 @@ export class Opening {
       if (attached === null || !owner.isOpening(attached) || owner.isEnded()) throw closed();
       this.#failures = 0;
     } catch (error) {
-      this.#resting = performance.now() + Math.min(PAUSE * 2 ** this.#failures++, LONGEST_PAUSE);
+      this.#resting = performance.now() + Math.min(FIRST_PAUSE_MS * 2 ** this.#failures++, MAX_PAUSE_MS);
       throw error;
     } finally {
       clearTimeout(timer);

@@ -1,14 +1,14 @@
 /**
  * Connections of one kind: at most so many, and who comes later waits, but not for ever. It knows the state of each of them:
- * one that is lost makes room for another at once.
+ * one that is lost is replaced by another at once.
  */
 import { serviceUnavailable } from '../errors.js';
-import type { WireState } from './connection.js';
+import type { ConnectionState } from './connection.js';
 
-/** A connection that is lent. */
+/** A connection that one user at a time has. */
 export interface Pooled {
   readonly lost: boolean;
-  readonly state: WireState;
+  readonly state: ConnectionState;
   /** Whether the next user may have it as it is. */
   readonly isClean: boolean;
   /** Whether it has to be asked for a sign of life first. */
@@ -26,7 +26,7 @@ export type Make<Connection> = (onLost: () => void, count: () => void) => Connec
 /** How many connections there are, and what they do. */
 export interface PoolState {
   readonly most: number;
-  /** Those that are lent. */
+  /** Those that are in use. */
   readonly busy: number;
   readonly idle: number;
   readonly opening: number;
@@ -40,10 +40,10 @@ export interface PoolState {
  * Called every now and then while somebody waits: with who holds which connection and who waits, by name. May end what holds
  * a connection for too long.
  */
-export type Relieve<Connection> = (lent: ReadonlyMap<Connection, string>, waiting: readonly string[]) => void;
+export type Relieve<Connection> = (inUse: ReadonlyMap<Connection, string>, waiting: readonly string[]) => void;
 
 /** Milliseconds between two of these calls. */
-const RELIEF = 500;
+const RELIEF_INTERVAL_MS = 500;
 
 interface Waiting<Connection> {
   readonly user: string;
@@ -52,10 +52,10 @@ interface Waiting<Connection> {
 }
 
 /** Milliseconds after which a connection is renewed: what PostgreSQL keeps for it grows. */
-const LIFETIME = 1_800_000;
+const MAX_LIFETIME_MS = 1_800_000;
 
 /** Milliseconds that a connection gets to end in peace. */
-const FAREWELL = 1_000;
+const CLOSE_GRACE_MS = 1_000;
 
 export class Pool<Connection extends Pooled> {
   /** Statements so far, those that begin and end transactions included. */
@@ -66,7 +66,7 @@ export class Pool<Connection extends Pooled> {
   readonly #idle: Connection[] = [];
   readonly #waiting: Waiting<Connection>[] = [];
   /** Those that are used, by whom. */
-  readonly #lent = new Map<Connection, string>();
+  readonly #inUse = new Map<Connection, string>();
   readonly #relieve: Relieve<Connection> | null;
   #relief: NodeJS.Timeout | null = null;
   /** With the time at which each is to be renewed. */
@@ -97,7 +97,7 @@ export class Pool<Connection extends Pooled> {
   /** Of several users that wait, the one who holds the least is next. */
   async use<Result>(work: (connection: Connection) => Promise<Result>, user = ''): Promise<Result> {
     const connection = await this.#acquire(user);
-    this.#lent.set(connection, user);
+    this.#inUse.set(connection, user);
     try {
       return await work(connection);
     } finally {
@@ -143,14 +143,14 @@ export class Pool<Connection extends Pooled> {
         refuse(serviceUnavailable('database', 'All connections are taken', { option: 'DATABASE_WAIT_TIMEOUT' }));
       }, this.#waitTimeout);
       this.#waiting.push(waiting);
-      if (this.#relieve) this.#relief ??= setInterval(() => this.#look(), RELIEF).unref();
+      if (this.#relieve) this.#relief ??= setInterval(() => this.#look(), RELIEF_INTERVAL_MS).unref();
     });
   }
 
   #look(): void {
     if (this.#waiting.length > 0)
       this.#relieve?.(
-        this.#lent,
+        this.#inUse,
         this.#waiting.map(({ user }) => user),
       );
     else if (this.#relief) {
@@ -162,7 +162,7 @@ export class Pool<Connection extends Pooled> {
   #next(): Waiting<Connection> | undefined {
     if (this.#relieve === null || this.#waiting.length < 2) return this.#waiting.shift();
     const held = new Map<string, number>();
-    for (const user of this.#lent.values()) held.set(user, (held.get(user) ?? 0) + 1);
+    for (const user of this.#inUse.values()) held.set(user, (held.get(user) ?? 0) + 1);
     const least = Math.min(...this.#waiting.map(({ user }) => held.get(user) ?? 0));
     const position = this.#waiting.findIndex(({ user }) => (held.get(user) ?? 0) === least);
     return this.#waiting.splice(position, 1)[0];
@@ -173,11 +173,11 @@ export class Pool<Connection extends Pooled> {
       () => this.#lose(connection),
       () => this.sent++,
     );
-    this.#all.set(connection, performance.now() + LIFETIME * (0.75 + Math.random() / 2));
+    this.#all.set(connection, performance.now() + MAX_LIFETIME_MS * (0.75 + Math.random() / 2));
     return connection;
   }
 
-  /** One that is lent is let go of when its user is done. */
+  /** One that is in use is let go of when its user is done. */
   #lose(connection: Connection): void {
     const position = this.#idle.indexOf(connection);
     if (position < 0) return;
@@ -187,7 +187,7 @@ export class Pool<Connection extends Pooled> {
 
   #release(connection: Connection): void {
     this.#isStarved = false;
-    this.#lent.delete(connection);
+    this.#inUse.delete(connection);
     const isSpent = connection.lost || !connection.isClean || performance.now() > (this.#all.get(connection) ?? 0);
     if (isSpent) this.#discard(connection);
     const next = this.#next();
@@ -198,7 +198,7 @@ export class Pool<Connection extends Pooled> {
   #discard(connection: Connection): void {
     this.#all.delete(connection);
     if (connection.lost) return;
-    if (connection.isClean) void connection.close(FAREWELL);
+    if (connection.isClean) void connection.close(CLOSE_GRACE_MS);
     else connection.destroy();
   }
 }

@@ -4,7 +4,7 @@
  */
 import { hash } from 'node:crypto';
 
-const MOST = 200;
+const MAX_PREPARED_STATEMENTS = 200;
 
 export class PreparedStatements {
   /** What a text depends on besides itself: the schemas in which its names are looked up. */
@@ -19,7 +19,7 @@ export class PreparedStatements {
 
   nameOf(text: string): string | undefined {
     const name = this.#names.get(text);
-    if (name !== undefined && this.#names.size >= MOST) {
+    if (name !== undefined && this.#names.size >= MAX_PREPARED_STATEMENTS) {
       this.#names.delete(text);
       this.#names.set(text, name);
     }
@@ -28,7 +28,7 @@ export class PreparedStatements {
 
   /** The types of its parameters follow from the text: none are sent. */
   remember(text: string): string {
-    if (this.#names.size >= MOST) {
+    if (this.#names.size >= MAX_PREPARED_STATEMENTS) {
       const [oldest] = this.#names.keys();
       if (oldest !== undefined) this.forget(oldest);
     }

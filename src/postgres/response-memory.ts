@@ -5,10 +5,10 @@
 import { invalidQuery, serviceUnavailable } from '../errors.js';
 
 /** Bytes up to which an answer is not counted: there are only as many of them as there are connections. */
-export const SMALL = 65_536;
+export const UNCOUNTED_BYTES = 65_536;
 
 /** Bytes that a stream asks for at a time, once its batch is larger than usual. */
-const STEP = 4_194_304;
+const STREAM_STEP_BYTES = 4_194_304;
 
 export class ResponseMemory {
   readonly largest: number;
@@ -21,7 +21,7 @@ export class ResponseMemory {
     this.#total = Math.max(total, largest);
   }
 
-  /** Answers why there is no room, or takes it. */
+  /** Answers why there is not enough, or takes it. */
   take(bytes: number): Error | null {
     if (bytes > this.largest) {
       const reason = `The answer is larger than ${this.largest} bytes: ask for less of it, or for a list that is streamed`;
@@ -46,29 +46,29 @@ export class ResponseMemory {
 
 /** What a stream takes of it for the batch at hand. */
 export class BatchMemory {
-  readonly #room: ResponseMemory;
+  readonly #memory: ResponseMemory;
   #received = 0;
   #taken = 0;
 
-  constructor(room: ResponseMemory) {
-    this.#room = room;
+  constructor(memory: ResponseMemory) {
+    this.#memory = memory;
   }
 
   /** Bytes have arrived; answers why there must not be more. */
   receive(bytes: number): Error | null {
     this.#received += bytes;
-    if (this.#received > this.#room.largest) return this.#room.take(this.#received);
-    while (this.#received > this.#taken + STEP) {
-      const refused = this.#room.take(Math.min(STEP, this.#room.largest));
+    if (this.#received > this.#memory.largest) return this.#memory.take(this.#received);
+    while (this.#received > this.#taken + STREAM_STEP_BYTES) {
+      const refused = this.#memory.take(Math.min(STREAM_STEP_BYTES, this.#memory.largest));
       if (refused) return refused;
-      this.#taken += Math.min(STEP, this.#room.largest);
+      this.#taken += Math.min(STREAM_STEP_BYTES, this.#memory.largest);
     }
     return null;
   }
 
   /** The batch has been handed on. */
   clear(): void {
-    this.#room.release(this.#taken);
+    this.#memory.release(this.#taken);
     this.#received = 0;
     this.#taken = 0;
   }

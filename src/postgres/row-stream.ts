@@ -5,12 +5,12 @@
 import { ranTooLong } from '../errors.js';
 import type { Database } from './database.js';
 import type { StreamConnection } from './stream-connection.js';
-import { MARGIN } from './watchdog.js';
+import { ANSWER_MARGIN_MS } from './watchdog.js';
 import type { BoundStatement } from './wire-query.js';
 
 /** Rows of the first batch; the next ones are sized by the bytes of the last, to keep batches of wide rows small. */
-const FIRST_BATCH = 50;
-const MOST_ROWS = 4_000;
+const FIRST_BATCH_ROWS = 50;
+const MAX_BATCH_ROWS = 4_000;
 const BATCH_BYTES = 524_288;
 
 export interface StreamOptions extends BoundStatement {
@@ -62,7 +62,7 @@ async function readAll(connection: StreamConnection, options: StreamOptions): Pr
     // Where PostgreSQL cannot be heard of it any more, the connection is given up.
     timers = [
       setTimeout(late, options.batchTimeout),
-      setTimeout(() => connection.destroy(), options.batchTimeout + MARGIN),
+      setTimeout(() => connection.destroy(), options.batchTimeout + ANSWER_MARGIN_MS),
     ];
   };
   arm();
@@ -79,9 +79,9 @@ async function readAll(connection: StreamConnection, options: StreamOptions): Pr
   };
   let taking = Promise.resolve(true);
   joiner.refused = null;
-  joiner.room.clear();
+  joiner.memory.clear();
   if (options.joined) joiner.begin(options.joined.separator, options.joined.apart);
-  const reading = query.cursor(FIRST_BATCH, async (rows) => {
+  const reading = query.cursor(FIRST_BATCH_ROWS, async (rows) => {
     working = false;
     disarm();
     const cells = (rows as unknown as Buffer[][]).filter((row) => row !== undefined).map((row) => row[0] as Buffer);
@@ -93,7 +93,7 @@ async function readAll(connection: StreamConnection, options: StreamOptions): Pr
       connection.stalledSince = null;
     });
     const isWanted = await taking;
-    joiner.room.clear();
+    joiner.memory.clear();
     if (!isWanted || left) return connection.client.CLOSE as never;
     working = true;
     arm();
@@ -108,7 +108,7 @@ async function readAll(connection: StreamConnection, options: StreamOptions): Pr
   } finally {
     working = false;
     joiner.end();
-    joiner.room.clear();
+    joiner.memory.clear();
     disarm();
     await stopped;
   }
@@ -120,5 +120,5 @@ async function readAll(connection: StreamConnection, options: StreamOptions): Pr
 function resize(query: unknown, cells: readonly Buffer[], count: number): void {
   const bytes = cells.reduce((sum, cell) => sum + cell.length, 0);
   const rows = Math.floor((BATCH_BYTES * count) / Math.max(bytes, 1));
-  (query as { cursorRows: number }).cursorRows = Math.max(1, Math.min(MOST_ROWS, rows));
+  (query as { cursorRows: number }).cursorRows = Math.max(1, Math.min(MAX_BATCH_ROWS, rows));
 }

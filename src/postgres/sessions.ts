@@ -4,7 +4,7 @@
  * connection gives a statement.
  */
 import { outcomeUnknown } from '../errors.js';
-import type { Connection, WireState } from './connection.js';
+import type { Connection, ConnectionState } from './connection.js';
 import { connectionLost } from './connection-errors.js';
 import type { Pooled } from './pool.js';
 import { CellDecoder, RowDecoder } from './row-decoder.js';
@@ -13,13 +13,13 @@ import { type BoundStatement, copyBorrowed, type WireQuery } from './wire-query.
 export class Session implements Pooled {
   readonly #afterwards = new Set<() => Promise<void>>();
   readonly #count: () => void;
-  readonly #wire: Connection;
+  readonly #connection: Connection;
   #lost = false;
 
   /** `open` makes the connection; `onLost` is called when it is lost, `count` for each statement. */
   constructor(open: (onclose: () => void) => Connection, onLost: () => void = () => {}, count: () => void = () => {}) {
     this.#count = count;
-    this.#wire = open(() => {
+    this.#connection = open(() => {
       if (this.#lost) return;
       this.#lost = true;
       onLost();
@@ -30,16 +30,16 @@ export class Session implements Pooled {
     return this.#lost;
   }
 
-  get state(): WireState {
-    return this.#wire.state;
+  get state(): ConnectionState {
+    return this.#connection.state;
   }
 
   get isClean(): boolean {
-    return this.#wire.isClean;
+    return this.#connection.isClean;
   }
 
   get isDoubtful(): boolean {
-    return this.#wire.isDoubtful;
+    return this.#connection.isDoubtful;
   }
 
   /** Answers whether the connection is alive. */
@@ -51,11 +51,11 @@ export class Session implements Pooled {
   }
 
   close(grace: number): Promise<void> {
-    return this.#wire.close(grace);
+    return this.#connection.close(grace);
   }
 
   destroy(): void {
-    this.#wire.destroy();
+    this.#connection.destroy();
   }
 
   /** The rows of a statement; its parameters are texts. Without any it may be several statements. */
@@ -81,7 +81,7 @@ export class Session implements Pooled {
     if (this.#lost) throw connectionLost();
     const cells: (Buffer | null)[] = statements.map(() => null);
     return new Promise((resolve, reject) => {
-      const errands = statements.map(({ text, parameters, prepare, columns }, position): WireQuery => {
+      const queries = statements.map(({ text, parameters, prepare, columns }, position): WireQuery => {
         this.#count();
         return {
           text,
@@ -95,7 +95,7 @@ export class Session implements Pooled {
           end: (error, unsent) => (error === null ? resolve(cells) : reject(asDecided(error, unsent))),
         };
       });
-      this.#wire.run(...errands);
+      this.#connection.run(...queries);
     });
   }
 
@@ -113,7 +113,7 @@ export class Session implements Pooled {
       const result = await work();
       await begun;
       // PostgreSQL would take it for an order to undo all, and say that it was done.
-      if (this.#wire.hasFailed) throw new Error('a statement of the transaction has failed and was passed over');
+      if (this.#connection.hasFailed) throw new Error('a statement of the transaction has failed and was passed over');
       await this.#run({ text: 'commit', parameters: [], prepare: false, plain: true }, asDecided);
       const afterwards = [...this.#afterwards];
       this.#afterwards.clear();
@@ -128,16 +128,16 @@ export class Session implements Pooled {
 
   /** A connection whose transaction cannot be undone is of no use: to end it undoes the transaction as well. */
   async #undo(): Promise<void> {
-    if (this.#lost || this.#wire.isClean) return;
+    if (this.#lost || this.#connection.isClean) return;
     await this.query('rollback').catch(() => this.destroy());
   }
 
-  async #run(errand: Omit<WireQuery, 'columns' | 'row' | 'end'>, failure: Failure = asItIs): Promise<void> {
+  async #run(query: Omit<WireQuery, 'columns' | 'row' | 'end'>, failure: Failure = asItIs): Promise<void> {
     if (this.#lost) throw connectionLost();
     this.#count();
     await new Promise<void>((resolve, reject) => {
-      this.#wire.run({
-        ...errand,
+      this.#connection.run({
+        ...query,
         columns: null,
         row: () => {},
         end: (error, unsent) => (error === null ? resolve() : reject(failure(error, unsent))),

@@ -10,7 +10,7 @@ import { closed } from './connection-errors.js';
 export interface Receiver {
   /** What arrives is written there first; of its own when absent. */
   readonly buffer?: Buffer;
-  /** The memory is lent until the call has returned and the promises that it settled have been heard. */
+  /** The memory may be used until the call has returned and the promises that it settled have been heard. */
   receive(chunk: Buffer, size: number): void;
 }
 
@@ -28,18 +28,18 @@ export interface Target {
   readonly target_session_attrs?: unknown;
 }
 
-const RECEIVED = 65_536;
+const RECEIVE_BUFFER_BYTES = 65_536;
 
 /** Asks for TLS: its length, and a number that no version of the protocol has. */
 const SSL_REQUEST = Buffer.from([0, 0, 0, 8, 4, 210, 22, 47]);
-const YES = 0x53;
-const NO = 0x4e;
+const SSL_ACCEPTED = 0x53;
+const SSL_REFUSED = 0x4e;
 
 /** Asks to stop what a connection does: its length, the number that says so, and the key of the connection. */
-const STOP_REQUEST = Buffer.from([0, 0, 0, 16, 4, 210, 22, 46]);
+const CANCEL_REQUEST = Buffer.from([0, 0, 0, 16, 4, 210, 22, 46]);
 
 /** Milliseconds that a server may take to hear it. */
-const PATIENCE = 5_000;
+const CANCEL_TIMEOUT_MS = 5_000;
 
 let attempts = 0;
 
@@ -61,14 +61,14 @@ export async function openSocket(target: Target, receiver: Receiver): Promise<So
  * Asks the server of a connection to stop the statement that runs on it, by a connection of its own. The server has done so,
  * or will never, once it has closed that one.
  */
-export async function stopStatement(target: Target, socket: Socket, key: Buffer): Promise<void> {
+export async function cancelStatement(target: Target, socket: Socket, key: Buffer): Promise<void> {
   const { remoteAddress, remotePort } = socket;
   const there = remoteAddress && remotePort && target.host.length > 1;
   const place = there ? { ...target, host: [remoteAddress], port: [remotePort] } : target;
   try {
     const asking = await openSocket(place, { receive: () => {} });
-    asking.setTimeout(PATIENCE, () => asking.destroy());
-    asking.end(Buffer.concat([STOP_REQUEST, key]));
+    asking.setTimeout(CANCEL_TIMEOUT_MS, () => asking.destroy());
+    asking.end(Buffer.concat([CANCEL_REQUEST, key]));
     await event(asking.resume(), 'end');
     asking.destroy();
   } catch {
@@ -114,7 +114,7 @@ async function openAt(target: Target, turn: number, receiver: Receiver): Promise
 
 function openPlain(receiver: Receiver): Socket {
   const onread = {
-    buffer: receiver.buffer ?? Buffer.allocUnsafeSlow(RECEIVED),
+    buffer: receiver.buffer ?? Buffer.allocUnsafeSlow(RECEIVE_BUFFER_BYTES),
     callback: (size: number, chunk: Uint8Array): boolean => {
       receiver.receive(chunk as Buffer, size);
       return true;
@@ -134,9 +134,9 @@ async function acceptsSecurity(socket: Socket): Promise<boolean> {
   socket.write(SSL_REQUEST);
   const answer = await event(socket, 'data');
   // What comes behind the answer was not encrypted: whoever sent it wants it to be taken for a part of what will be.
-  if (!Buffer.isBuffer(answer) || answer.length !== 1 || (answer[0] !== YES && answer[0] !== NO))
+  if (!Buffer.isBuffer(answer) || answer.length !== 1 || (answer[0] !== SSL_ACCEPTED && answer[0] !== SSL_REFUSED))
     throw failed('The server did not say whether it supports TLS');
-  return answer[0] === YES;
+  return answer[0] === SSL_ACCEPTED;
 }
 
 function securityOf(socket: Socket, host: string, mode: unknown, direct: boolean): ConnectionOptions {

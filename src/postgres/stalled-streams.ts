@@ -7,20 +7,20 @@ import type { Relieve } from './pool.js';
 import type { StreamConnection } from './stream-connection.js';
 
 /** Milliseconds in which a batch, of half a megabyte at most, has to be taken: with more than a fair share, and with less. */
-const GREEDY = 2_000;
-const MODEST = 20_000;
+const GREEDY_LIMIT_MS = 2_000;
+const MODEST_LIMIT_MS = 20_000;
 
 /** `most` connections, for which others wait so many milliseconds at most. */
 export function breakOffStalled(most: number, waitTimeout: number): Relieve<StreamConnection> {
-  const modest = Math.min(MODEST, (waitTimeout * 2) / 3);
-  return (lent, waiting) => {
-    const share = most / new Set([...lent.values(), ...waiting]).size;
+  const modest = Math.min(MODEST_LIMIT_MS, (waitTimeout * 2) / 3);
+  return (inUse, waiting) => {
+    const share = most / new Set([...inUse.values(), ...waiting]).size;
     const held = new Map<string, number>();
-    for (const user of lent.values()) held.set(user, (held.get(user) ?? 0) + 1);
+    for (const user of inUse.values()) held.set(user, (held.get(user) ?? 0) + 1);
     const now = performance.now();
-    const late = [...lent]
+    const late = [...inUse]
       .map(([connection, user]) => {
-        const limit = (held.get(user) ?? 0) > share ? Math.min(GREEDY, modest) : modest;
+        const limit = (held.get(user) ?? 0) > share ? Math.min(GREEDY_LIMIT_MS, modest) : modest;
         return { connection, stalled: connection.stalled(now), limit };
       })
       .filter(({ stalled, limit }) => stalled >= limit);

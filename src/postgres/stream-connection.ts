@@ -4,13 +4,13 @@
  */
 import type { Socket } from 'node:net';
 import { serviceUnavailable } from '../errors.js';
-import type { WireState } from './connection.js';
+import type { ConnectionState } from './connection.js';
 import { closed, connectionLost } from './connection-errors.js';
 import type { Client } from './connection-options.js';
 import { type Joiner, openDriverSocket } from './driver-socket.js';
 import type { Pooled } from './pool.js';
-import { failingSocket, stopStatement, type Target } from './socket.js';
-import { PROBE_LIMIT, TRUSTED, type Watchdog, type Watched } from './watchdog.js';
+import { cancelStatement, failingSocket, type Target } from './socket.js';
+import { PROBE_TIMEOUT_MS, TRUSTED_IDLE_MS, type Watchdog, type Watched } from './watchdog.js';
 
 export interface StreamOptions {
   readonly target: Target;
@@ -54,7 +54,7 @@ export class StreamConnection implements Pooled, Watched {
     return this.#lost;
   }
 
-  get state(): WireState {
+  get state(): ConnectionState {
     if (this.#socket === null || this.#lost) return this.#waiting.size > 0 ? 'opening' : 'closed';
     return this.#waiting.size > 0 ? 'busy' : 'idle';
   }
@@ -88,11 +88,11 @@ export class StreamConnection implements Pooled, Watched {
     if (this.#queries !== this.#seen || this.#waiting.size > 0) {
       this.#seen = this.#queries;
       this.#since = now;
-    } else this.#doubtful ||= now - this.#since >= TRUSTED;
+    } else this.#doubtful ||= now - this.#since >= TRUSTED_IDLE_MS;
   }
 
   async probe(): Promise<boolean> {
-    const timer = setTimeout(() => this.destroy(), PROBE_LIMIT);
+    const timer = setTimeout(() => this.destroy(), PROBE_TIMEOUT_MS);
     try {
       await this.answer(this.query('select 1', [], false));
       this.#doubtful = false;
@@ -137,7 +137,7 @@ export class StreamConnection implements Pooled, Watched {
     const key = Buffer.alloc(8);
     key.writeUInt32BE(state.pid, 0);
     key.writeUInt32BE(state.secret, 4);
-    await stopStatement(this.#options.target, this.#socket, key);
+    await cancelStatement(this.#options.target, this.#socket, key);
   }
 
   async close(grace: number): Promise<void> {

@@ -10,35 +10,35 @@ export interface TimeLimits {
   readonly statement: number;
   /** For a connection to be opened. */
   readonly connect: number;
-  /** That a transaction may wait for its client: one whose client is out of reach must not hold its locks for hours. */
+  /** That a transaction may wait for its client: one whose client is gone must not hold its locks for hours. */
   readonly transaction: number;
 }
 
 /** Beyond PostgreSQL's own limit on a statement, so that it is PostgreSQL that ends it wherever it still can. */
-export const MARGIN = 5_000;
+export const ANSWER_MARGIN_MS = 5_000;
 
 /** Milliseconds without use after which a connection is asked whether it is alive before it is used, and for its answer. */
-export const TRUSTED = 30_000;
-export const PROBE_LIMIT = 5_000;
+export const TRUSTED_IDLE_MS = 30_000;
+export const PROBE_TIMEOUT_MS = 5_000;
 
 /** Where connections are to be waited for without an end. */
-const LONGEST_CONNECT = 60_000;
+const MAX_CONNECT_MS = 60_000;
 
 /** That a transaction may wait, at least and where statements have no limit. */
-const SHORTEST_PAUSE = 10_000;
-const LONGEST_PAUSE = 60_000;
+const MIN_TRANSACTION_IDLE_MS = 10_000;
+const MAX_TRANSACTION_IDLE_MS = 60_000;
 
 /** `statementTimeout` and `connectTimeout` in milliseconds, 0 for none. */
 export function timeLimits(statementTimeout: number, connectTimeout: number, hosts: number): TimeLimits {
   return {
-    statement: statementTimeout === 0 ? Infinity : statementTimeout + MARGIN,
-    connect: (connectTimeout === 0 ? LONGEST_CONNECT : connectTimeout) * hosts + 1_000,
-    transaction: statementTimeout === 0 ? LONGEST_PAUSE : Math.max(SHORTEST_PAUSE, statementTimeout),
+    statement: statementTimeout === 0 ? Infinity : statementTimeout + ANSWER_MARGIN_MS,
+    connect: (connectTimeout === 0 ? MAX_CONNECT_MS : connectTimeout) * hosts + 1_000,
+    transaction: statementTimeout === 0 ? MAX_TRANSACTION_IDLE_MS : Math.max(MIN_TRANSACTION_IDLE_MS, statementTimeout),
   };
 }
 
 /** Milliseconds between two looks. */
-const INTERVAL = 500;
+const CHECK_INTERVAL_MS = 500;
 
 export interface Watched {
   /** `now` in milliseconds, of the watchdog's own clock. */
@@ -60,7 +60,7 @@ export class Watchdog {
     this.#watched.add(watched);
     if (this.#timer) return;
     this.#seen = performance.now();
-    this.#timer = setInterval(() => this.#look(), INTERVAL).unref();
+    this.#timer = setInterval(() => this.#look(), CHECK_INTERVAL_MS).unref();
   }
 
   remove(watched: Watched): void {
@@ -78,7 +78,7 @@ export class Watchdog {
   /** Time in which this process stood still is no time in which a server could have been heard. */
   #look(): void {
     const now = performance.now();
-    this.#clock += Math.min(now - this.#seen, 2 * INTERVAL);
+    this.#clock += Math.min(now - this.#seen, 2 * CHECK_INTERVAL_MS);
     this.#seen = now;
     for (const watched of [...this.#watched]) watched.check(this.#clock);
   }

@@ -17,13 +17,13 @@ export interface WireQuery extends BoundStatement {
   /** Takes the rows with all their columns, in place of `row`. */
   readonly decoder?: Decoder;
   /**
-   * A row of a cell, or of a number and a cell. A cell of at most LENT bytes is lent until what has arrived with it is read and
+   * A row of a cell, or of a number and a cell. A cell of at most MAX_BORROWED_BYTES bytes may be used until what has arrived with it is read and
    * the promises that were settled meanwhile have been heard: then its memory is used again. A larger one is the receiver's.
    */
   row(number: number, cell: Buffer | null): void;
   /** Once, behind the last row. `unsent` tells that the connection could not be opened. */
   end(error: Error | null, unsent: boolean): void;
-  /** Whether nobody waits for it any more. A function: a getter would make a hidden class for each errand, and keep it alive. */
+  /** Whether nobody waits for it any more. A function: a getter would make a hidden class for each query, and keep it alive. */
   isAbandoned?(): boolean;
 }
 
@@ -37,7 +37,7 @@ export interface Decoder {
 /** Less than what is written to a client in pieces, later. */
 export const MAX_BORROWED_BYTES = 65_535;
 
-/** A cell for longer than it is lent. */
+/** A cell for longer than it may be used. */
 export function copyBorrowed(cell: Buffer | null): Buffer | null {
   return cell !== null && cell.length <= MAX_BORROWED_BYTES ? Buffer.from(cell) : cell;
 }
@@ -58,7 +58,7 @@ export interface SentQueries {
  * done. Both are done by then, and must not be answered with a failure.
  */
 export function skippableQuery(sent: SentQueries | undefined): WireQuery | null {
-  const errand = sent?.queries[sent.position];
-  if (!errand || errand.decoder) return null;
-  return errand.columns === null || sent.position > 0 ? errand : null;
+  const query = sent?.queries[sent.position];
+  if (!query || query.decoder) return null;
+  return query.columns === null || sent.position > 0 ? query : null;
 }

@@ -8,7 +8,7 @@ import type { Exchange } from '../http/exchange.js';
 import { jsonText, type Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
 import type { Database } from '../postgres/database.js';
-import { type Health, PATIENCE, type Readiness } from '../postgres/health.js';
+import { HEALTH_TIMEOUT_MS, type Health, type Readiness } from '../postgres/health.js';
 import { within } from '../postgres/time-limit.js';
 
 export interface ServerServices {
@@ -60,7 +60,7 @@ const healthBody = build({
 
 /** Administrators see what was checked, other users whether all is well, the public nothing. */
 async function health(exchange: Exchange, services: ServerServices): Promise<Reply> {
-  const identity = await within(identify(exchange, services), PATIENCE).catch((error: unknown) => {
+  const identity = await within(identify(exchange, services), HEALTH_TIMEOUT_MS).catch((error: unknown) => {
     if (error instanceof ServiceError && error.status < 500) throw error;
     return null;
   });

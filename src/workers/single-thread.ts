@@ -48,7 +48,7 @@ export class SingleThread implements Threads {
       config,
       place: listenAddressOf(config),
       limit: limits.requests,
-      room: core.database.room,
+      room: core.database.responseMemory,
       observe: this.#observe,
     });
     url = urlOf(config, this.#http.port);

@@ -3,7 +3,7 @@
 import { Worker } from 'node:worker_threads';
 import { assertNever } from '../assert-never.js';
 import type { Event } from '../observe.js';
-import { type Checks, PATIENCE, unhealthy } from '../postgres/health.js';
+import { type Checks, HEALTH_TIMEOUT_MS, unhealthy } from '../postgres/health.js';
 import { within } from '../postgres/time-limit.js';
 import type { Metric } from '../resources/metrics.js';
 import {
@@ -89,7 +89,7 @@ export class WorkerHandle {
   /** Also of one that has ended, or whose thread is busy with something else for too long. */
   async check(): Promise<Checks> {
     const failure = (output: string): Checks => unhealthy('service:thread', output);
-    return within(this.#report('health'), 2 * PATIENCE).then(
+    return within(this.#report('health'), 2 * HEALTH_TIMEOUT_MS).then(
       (checks) => checks ?? failure('the thread has ended'),
       (error: Error) => failure(error.message),
     );

@@ -43,7 +43,7 @@ async function work(assignment: Assignment): Promise<void> {
   const { router, take, collect, check, stopping } = await createServing(config, core, shared, observe);
   const begin = async (port: number): Promise<void> => {
     const place = { host: config.HOST, port, shared: true };
-    http = await listen(router, { config, place, limit: limits.requests, room: database.room, observe });
+    http = await listen(router, { config, place, limit: limits.requests, room: database.responseMemory, observe });
   };
   const end = async (): Promise<void> => {
     stopping();
