@@ -44,29 +44,51 @@ export function oneByOne<Result>(work: () => Promise<Result>): Promise<Result> {
   return result;
 }
 
-/** Milliseconds: the longest pause after large work. */
-const LONGEST_PAUSE = 250;
-
-let turn: Promise<void> = Promise.resolve();
+const MAX_PAUSE_MS = 250;
 
 /**
  * For work that cannot be done in slices: one at a time, and after each the loop is left to the others for as long as it took. Else
- * several that arrive together would keep everybody waiting for as long as all of them take.
+ * several that arrive together would keep everybody waiting for as long as all of them take. Callers have their turns one after
+ * the other, however much each of them has waiting.
  */
-export async function inTurn<Result>(work: () => Result): Promise<Result> {
-  const before = turn;
-  let done = (): void => {};
-  turn = new Promise((resolve) => {
-    done = resolve;
-  });
-  await before;
-  await nextTurn();
-  const start = performance.now();
-  try {
-    return work();
-  } finally {
-    const took = performance.now() - start;
-    if (took < 1) done();
-    else void sleep(Math.min(took, LONGEST_PAUSE)).then(done);
+export class TurnQueue {
+  readonly #waiting = new Map<string, (() => void)[]>();
+  #isBusy = false;
+
+  async run<Result>(caller: string, work: () => Result): Promise<Result> {
+    await this.#turnOf(caller);
+    await nextTurn();
+    const start = performance.now();
+    try {
+      return work();
+    } finally {
+      const took = performance.now() - start;
+      if (took < 1) this.#next();
+      else void sleep(Math.min(took, MAX_PAUSE_MS)).then(() => this.#next());
+    }
+  }
+
+  #turnOf(caller: string): Promise<void> {
+    if (!this.#isBusy) {
+      this.#isBusy = true;
+      return Promise.resolve();
+    }
+    return new Promise((resolve) => {
+      const waiting = this.#waiting.get(caller);
+      if (waiting) waiting.push(resolve);
+      else this.#waiting.set(caller, [resolve]);
+    });
+  }
+
+  #next(): void {
+    const [first] = this.#waiting;
+    this.#isBusy = first !== undefined;
+    if (!first) return;
+    const [caller, waiting] = first;
+    const resolve = waiting.shift();
+    // Behind all others, where there is more.
+    this.#waiting.delete(caller);
+    if (waiting.length > 0) this.#waiting.set(caller, waiting);
+    resolve?.();
   }
 }

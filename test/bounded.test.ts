@@ -1,4 +1,5 @@
 /** Answers have a largest size, all of them together a memory; and a pattern for passwords cannot block anybody. */
+import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -273,3 +274,26 @@ t.test('passwords that wait to be matched hold no connections, and few may wait'
   const refused = crowd.flatMap((each) => (each.status === 'rejected' ? [each.reason.code] : []));
   t.strictSame(refused, Array(8).fill('SERVICE_UNAVAILABLE'));
 });
+
+t.test(
+  'who is no administrator sets few passwords at a time, and none behind a field that they may not write',
+  async (t) => {
+    const service = await startTestService({ databaseUrl });
+    const own = { collection: 'service_users', action: 'update', fields: ['password'] } as const;
+    const person = await makeCaller(sql, 'changing', [{ permissions: [own] }]);
+    const patch = (path: string, body: unknown) =>
+      request(service, 'PATCH', path, { headers: JSON_HEADERS, token: person.token, body: JSON.stringify(body) });
+    const items = (count: number) => Array.from({ length: count }, () => ({ id: randomUUID(), password: 'x' }));
+    t.match(await patch('/users', items(101)), { status: 400, text: /at most 100 hashed values/ });
+    const spent = async (body: unknown): Promise<number> => {
+      const before = process.cpuUsage();
+      t.match(await patch('/users', body), { status: /40[03]/ });
+      return process.cpuUsage(before).user / 1_000;
+    };
+    const query = { filter: { id: { _eq: person.user } } };
+    const behind = await spent({ query, data: { role: { users: items(60) } } });
+    t.ok(behind < 600, `${behind} ms for what is refused`);
+    const unread = await spent({ query: { filter: {} }, data: { password: 'x' } });
+    t.ok(unread < 600, `${unread} ms for a query that is none`);
+  },
+);

@@ -1,5 +1,7 @@
 /** Numbers that JavaScript cannot hold are kept as their digits. Nobody notices how: they are values wherever a number is one. */
+import fc from 'fast-check';
 import t, { type Test } from 'tap';
+import { Digits, parseJson } from '../src/digits.js';
 import { type Answer, connectSql, createDatabase, get, request, startDatabase, startTestService } from './support.js';
 
 const server = await startDatabase();
@@ -170,3 +172,58 @@ t.test(
       t.equal((await send('PATCH', '/items/entries/1', `{"views":${views}}`)).status, 400, views);
   },
 );
+
+t.test('a text with digits is read as JSON.parse reads it, mistakes included', async (t) => {
+  const plain = (value: unknown): unknown => {
+    if (value instanceof Digits) return Number(value.text);
+    if (Array.isArray(value)) return value.map(plain);
+    if (value === null || typeof value !== 'object') return value;
+    return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, plain(each)]));
+  };
+  const outcome = (parse: (text: string) => unknown, text: string): unknown => {
+    try {
+      return { value: plain(parse(text)) };
+    } catch (error) {
+      return error instanceof SyntaxError ? 'refused' : error;
+    }
+  };
+  const same = (text: string): void => {
+    t.strictSame(outcome(parseJson, text), outcome(JSON.parse, text), text);
+  };
+  const mistake = fc.constantFrom(
+    '',
+    '"',
+    '\\',
+    ',',
+    '}',
+    ']',
+    '{',
+    '[',
+    '0',
+    '-',
+    'e',
+    '\u0001',
+    ':',
+    '.',
+    'nul',
+    '\t',
+  );
+  let cases = 0;
+  fc.assert(
+    fc.property(fc.json(), fc.nat(), mistake, (json, position, inserted) => {
+      const text = `[1.50, ${json}]`;
+      const at = position % (text.length + 1);
+      for (const each of [text, text.slice(0, at) + inserted + text.slice(at + (position % 2))]) {
+        cases++;
+        if (JSON.stringify(outcome(parseJson, each)) !== JSON.stringify(outcome(JSON.parse, each))) same(each);
+      }
+    }),
+    { numRuns: 3_000, seed: 7 },
+  );
+  t.equal(cases, 6_000);
+  same('{"__proto__": {"polluted": 1.50}}');
+  t.equal((parseJson('{"__proto__": {"polluted": 1.50}}') as { polluted?: unknown }).polluted, undefined);
+  same('{"a": 1.50, "a": 2}');
+  same('1.50 x');
+  t.throws(() => parseJson('[1.50,'.repeat(500_000)));
+});

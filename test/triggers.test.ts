@@ -82,6 +82,22 @@ t.test('what a trigger says of what it refuses is in the answer', async (t) => {
   t.equal((await sql`select from orders`).length, 0);
 });
 
+t.test('items inside of others of their collection are not taken for rows of the file', async (t) => {
+  await sql.unsafe(`
+    create table branches (id serial primary key, name text, parent integer references branches);
+    create function leave_out_x() returns trigger language plpgsql as $$
+    begin
+      if new.name like 'x%' then return null; end if;
+      return new;
+    end $$;
+    create trigger leave_out_x before insert on branches for each row execute function leave_out_x();
+    insert into service_relations (many_collection, many_field, one_collection, one_field)
+    values ('branches', 'parent', 'branches', 'children')`);
+  await waitFor(async () => (await get(service, '/items/branches?fields=children.id')).status === 200, 10_000);
+  const rows = [{ name: 'a', children: [{ name: 'x1' }, { name: 'x2' }, { name: 'x3' }] }];
+  t.match(await post('/utils/import/branches', rows), { json: { data: { imported: 1 } } });
+});
+
 t.test('an import counts the rows that were written, not those that a trigger left out', async (t) => {
   await sql.unsafe(`
     create table readings (id serial primary key, value integer);

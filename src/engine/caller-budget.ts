@@ -6,7 +6,7 @@
 import { LRUCache } from 'lru-cache';
 import { callerName } from '../access/identity.js';
 import { requestsExceeded } from '../errors.js';
-import { inTurn } from '../time-slices.js';
+import { TurnQueue } from '../time-slices.js';
 
 /** Who pays. */
 export interface BilledCaller {
@@ -45,6 +45,7 @@ const LARGE = 2_000;
 
 export class CallerBudgets {
   readonly #limits: CallerBudgetLimits;
+  readonly #turns = new TurnQueue();
   readonly #accounts = new LRUCache<string, Budget>({ max: MOST });
 
   constructor(limits: CallerBudgetLimits) {
@@ -72,7 +73,9 @@ export class CallerBudgets {
 
   /** The same in turn, where the work is large; at once where it is not. */
   inTurn<Result>(payer: BilledCaller | null, size: number, work: () => Result): Result | Promise<Result> {
-    return size < LARGE ? this.run(payer, work) : inTurn(() => this.run(payer, work));
+    return size < LARGE
+      ? this.run(payer, work)
+      : this.#turns.run(payer ? callerName(payer.caller, payer.from) : '', () => this.run(payer, work));
   }
 
   #accountOf({ caller, from }: BilledCaller): Budget | null {

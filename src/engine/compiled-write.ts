@@ -111,15 +111,20 @@ export class WriteCompiler {
     session: Session,
     action: WriteAction,
   ): Promise<readonly Key[]> {
-    if (selected.kind === 'keys') return selected.keys;
+    const query = this.parseSelected(collection, selected);
+    if (!query) return selected.kind === 'keys' ? selected.keys : [];
     const key = collection.primaryKey.name;
-    const query = parseSelection(collection.name, selected.query, key, this.#limits.parse);
     const compiled = this.#reads.compile(query, writer.caller, action, billWriter(writer), client);
     const { text, parameters, prepare } = this.#reads.bind({ query, compiled, caller: writer.caller });
     const cell = await session.cell(text, parameters, prepare);
     client.staged('execute');
     const { data } = JSON.parse(cell?.toString() ?? '{"data":[]}') as { data: Record<string, Key>[] };
     return data.map((item) => item[key] as Key);
+  }
+
+  /** Null for keys. */
+  parseSelected({ name, primaryKey }: Collection, selected: Selected): Parsed | null {
+    return selected.kind === 'keys' ? null : parseSelection(name, selected.query, primaryKey.name, this.#limits.parse);
   }
 
   #compile(shape: string, model: Model, writer: Writer, compile: () => Statement): CompiledStatement {

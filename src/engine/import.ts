@@ -75,7 +75,7 @@ export async function importRows(
       options.progress?.(count);
     };
     for await (const row of options.rows) {
-      batch.push(options.format === 'csv' ? readCells(collection, row) : row);
+      batch.push(options.format === 'csv' ? readCells(collection, row, model) : row);
       count++;
       size += sizeOf(row);
       if (batch.length === BATCH || size > BATCH_SIZE) await flush();

@@ -5,6 +5,7 @@
  */
 import { assertPassword, hashPassword } from '../access/passwords.js';
 import { isObject } from '../digits.js';
+import { invalidPayload } from '../errors.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
 import { CONCEALED, Secret } from '../plan/column-value.js';
 import { Guard } from '../plan/guard.js';
@@ -20,7 +21,7 @@ interface Found {
 }
 
 /** Those of a plan that nobody has prepared yet. */
-export async function settleSecrets({ plan, input }: PlannedWrite, ask: Ask): Promise<void> {
+export async function settleSecrets({ plan, input }: PlannedWrite, isLimited: boolean, ask: Ask): Promise<void> {
   const found: Found[] = [];
   plan.nodes.forEach((node, position) => {
     for (const name of secretNames(node))
@@ -29,7 +30,7 @@ export async function settleSecrets({ plan, input }: PlannedWrite, ask: Ask): Pr
         if (secret instanceof Secret && secret.hash === null) found.push({ secret, collection: node.collection.name });
       }
   });
-  await settle(found, ask);
+  await settle(found, isLimited, ask);
 }
 
 /** The rows of a plan with hashes in place of secrets. */
@@ -65,13 +66,21 @@ export async function preparePayloads<Data extends Payload>(
   const walker = new Walker(context);
   const prepared = payloads.map((payload) => walker.walk(collection, payload, 0) as Data);
   if (walker.found.length > (context.maxRows ?? Number.POSITIVE_INFINITY)) return payloads;
-  await settle(walker.found, ask);
+  await settle(walker.found, context.access !== null, ask);
   return prepared;
 }
 
+/** For who is no administrator: each takes tens of milliseconds by design. */
+const MAX_SECRETS = 100;
+
+/** Of the four threads that hash, some are left to logins. */
+const HASHED_AT_ONCE = 2;
+
 /** New passwords of users have to meet the settings. */
-async function settle(found: readonly Found[], ask: Ask): Promise<void> {
+async function settle(found: readonly Found[], isLimited: boolean, ask: Ask): Promise<void> {
   if (found.length === 0) return;
+  if (isLimited && found.length > MAX_SECRETS)
+    throw invalidPayload(`One request can set at most ${MAX_SECRETS} hashed values`);
   const passwords = found.filter(({ collection }) => collection === 'service_users');
   if (passwords.length > 0) {
     const [row] = await ask('select auth_password_policy as policy from service_settings limit 1');
@@ -79,11 +88,10 @@ async function settle(found: readonly Found[], ask: Ask): Promise<void> {
     await assertPassword(policy, ...passwords.map(({ secret }) => secret.text));
   }
   const secrets = [...new Set(found.map(({ secret }) => secret))];
-  await Promise.all(
-    secrets.map(async (secret) => {
-      secret.hash = await hashPassword(secret.text);
-    }),
-  );
+  const hashNext = async (): Promise<void> => {
+    for (let secret = secrets.pop(); secret; secret = secrets.pop()) secret.hash = await hashPassword(secret.text);
+  };
+  await Promise.all(Array.from({ length: HASHED_AT_ONCE }, hashNext));
 }
 
 /** Levels of items inside items: deeper ones are refused by the plan. */
@@ -107,8 +115,9 @@ class Walker {
     for (const [name, value] of Object.entries(payload)) {
       const field = collection.fields.get(name);
       if (!field) continue;
-      if (field.relation) changed[name] = this.#related(field, payload, value, depth + 1);
-      else if (this.#isNew(collection, field, value)) changed[name] = this.#secret(collection, value);
+      if (field.relation) {
+        if (this.#mayWrite(collection, field)) changed[name] = this.#related(field, payload, value, depth + 1);
+      } else if (this.#isNew(collection, field, value)) changed[name] = this.#secret(collection, value);
     }
     return this.found.length === before ? payload : { ...payload, ...changed };
   }
@@ -122,7 +131,11 @@ class Walker {
   #isNew(collection: Collection, field: Field, value: unknown): value is string {
     if (!field.special.includes('hash') || typeof value !== 'string' || value === '' || value === CONCEALED)
       return false;
-    const may = (action: 'create' | 'update'): boolean => this.#guard?.covers(action, collection, [field.name]) ?? true;
+    return this.#mayWrite(collection, field);
+  }
+
+  #mayWrite(collection: Collection, { name }: Field): boolean {
+    const may = (action: 'create' | 'update'): boolean => this.#guard?.covers(action, collection, [name]) ?? true;
     return may('create') || may('update');
   }
 

@@ -150,10 +150,12 @@ export class Writes {
     return { ...request, data };
   }
 
-  async #prepareItems({ collection: name }: WriteRequest, items: readonly Input[], writer: Writer) {
+  async #prepareItems(request: WriteRequest, items: readonly Input[], writer: Writer) {
     const { model } = this.#mirror;
-    const collection = model.collections.get(name);
+    const collection = model.collections.get(request.collection);
     if (!collection) return items;
+    // A query that cannot be read is refused before anything is done for it.
+    if ('selected' in request) this.#compiler.parseSelected(collection, request.selected);
     return preparePayloads(collection, items, this.#restrict(model, writer), (text) => this.#database.rows(text));
   }
 
@@ -256,7 +258,7 @@ export class Writes {
   ): Promise<Buffer | null> {
     if (this.#session) return this.#send(planned, call, this.#session, idempotencyKey);
     call.client.staged('plan');
-    await settleSecrets(planned, (text) => this.#database.rows(text));
+    await settleSecrets(planned, !call.writer.caller.administrator, (text) => this.#database.rows(text));
     const isApart = idempotencyKey || suppliesKeys(planned) || concernsAccess(planned);
     const written = isApart ? null : this.#compiler.write(planned, call, null);
     if (!written) return this.#database.transaction((session) => this.#send(planned, call, session, idempotencyKey));
@@ -289,7 +291,8 @@ export class Writes {
     const { writer, client } = call;
     client.staged('plan');
     const write = (): Promise<number> => this.#sendWrite(planned, call, session, option);
-    await settleSecrets(planned, (text) => session.query(this.#database.qualified(text)));
+    const isLimited = option !== 'count' && !writer.caller.administrator;
+    await settleSecrets(planned, isLimited, (text) => session.query(this.#database.qualified(text)));
     if (!concernsAccess(planned)) return write();
     checkAccess(planned);
     const skipped = await keepAdministrators(this.#database, session, writer.caller, write);
@@ -340,7 +343,9 @@ export class Writes {
           collection,
           write: async (rows) => {
             const planned = await planUpsert(collection, rows, { ...context, maxRows: null });
-            return this.#write(planned, call, session, 'count');
+            const skipped = await this.#write(planned, call, session, 'count');
+            // Items of the same collection inside of others cannot be told from those of the file.
+            return rowsOf(planned) === rows.length ? skipped : 0;
           },
         }),
       ),

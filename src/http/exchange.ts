@@ -7,7 +7,7 @@ import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { performance } from 'node:perf_hooks';
 import type { Stage } from '../engine/stages.js';
 import { invalidPayload, unsupportedMediaType } from '../errors.js';
-import { inTurn } from '../time-slices.js';
+import { TurnQueue } from '../time-slices.js';
 import type { Network } from './client-address.js';
 import type { Wanted } from './encoding.js';
 import type { Outcome } from './reply.js';
@@ -183,9 +183,12 @@ export class Exchange {
     if (type !== 'application/json' && !/^application\/[a-z0-9.+-]+\+json$/.test(type)) {
       throw unsupportedMediaType(type, 'Content-Type header');
     }
-    const read = (): unknown => parse(new TextDecoder('utf-8', { fatal: true }).decode(body));
+    const read = (): unknown => {
+      if (this.aborted) throw invalidPayload('The client left');
+      return parse(new TextDecoder('utf-8', { fatal: true }).decode(body));
+    };
     try {
-      return body.length < LARGE_BODY ? read() : await inTurn(read);
+      return body.length < LARGE_BODY ? read() : await largeBodies.run(this.address, read);
     } catch {
       throw invalidPayload('The body is not valid JSON');
     }
@@ -265,6 +268,7 @@ function decodeToken(text: string): string {
 
 /** Bytes from which on a body waits for its turn to be parsed. */
 const LARGE_BODY = 65_536;
+const largeBodies = new TurnQueue();
 
 let requests = 0;
 const prefix = Math.random().toString(36).slice(2, 8);

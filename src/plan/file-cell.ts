@@ -2,17 +2,30 @@
  * Cells of a CSV file, which knows only texts. Those of fields whose values are lists, objects or documents hold the JSON that an
  * export wrote; which they are is known by the field alone.
  */
-import { parseJson } from '../digits.js';
-import type { Collection, Field } from '../mirror/model.js';
+import { isObject, parseJson } from '../digits.js';
+import type { Collection, Field, Model } from '../mirror/model.js';
 import type { Payload } from './payload-row.js';
 
-export function readCells(collection: Collection, row: Payload): Payload {
+export function readCells(collection: Collection, row: Payload, model: Model): Payload {
   return Object.fromEntries(
     Object.entries(row).map(([name, cell]) => {
       const field = collection.fields.get(name);
-      return [name, field && typeof cell === 'string' && holdsJson(field, cell) ? documentOf(cell) : cell];
+      if (!field || typeof cell !== 'string' || !holdsJson(field, cell)) return [name, cell];
+      return [name, linked(field, documentOf(cell), model)];
     }),
   );
+}
+
+/**
+ * A list of related items links them and unlinks none: an export holds as many of them as it was asked for and as its reader may
+ * see, and what it does not hold must not be lost.
+ */
+function linked({ relation }: Field, value: unknown, model: Model): unknown {
+  if (relation?.kind !== 'one-to-many' || !Array.isArray(value)) return value;
+  const key = model.collections.get(relation.manyCollection)?.primaryKey.name ?? '';
+  const items: unknown[] = value.map((entry) => (isObject(entry) ? entry : { [key]: entry }));
+  const isNew = (item: unknown): boolean => isObject(item) && (item[key] ?? null) === null;
+  return { create: items.filter(isNew), update: items.filter((item) => !isNew(item)) };
 }
 
 function holdsJson({ type, column, relation }: Field, cell: string): boolean {

@@ -9,6 +9,9 @@ export interface NeededType {
   readonly fields: readonly string[];
 }
 
+/** No types, but taken as such where a column is made. */
+const SERIAL = /^(small|big)?serial$|^serial[248]$/;
+
 export function neededTypes(steps: readonly DdlStatement[]): NeededType[] {
   // The rows of a table are a type too.
   const made = new Set(
@@ -18,7 +21,8 @@ export function neededTypes(steps: readonly DdlStatement[]): NeededType[] {
   );
   const needed = new Map<string, string[]>();
   for (const { field, type } of steps.flatMap(typedColumns)) {
-    if (type.type !== 'exact' || made.has(type.name.names.at(-1) ?? '')) continue;
+    const own = type.type === 'exact' ? (type.name.names.at(-1) ?? '') : '';
+    if (type.type !== 'exact' || made.has(own) || SERIAL.test(own)) continue;
     const name = type.name.names.map(quoteIdentifier).join('.');
     needed.set(name, [...(needed.get(name) ?? []), field]);
   }
