@@ -17,6 +17,8 @@ export class Network {
   visits = 0;
   /** Whoever says this is heard, but loses the connection in place of an answer. */
   unanswered: RegExp | null = null;
+  /** Gets a copy of what each client sends. */
+  onClientData: ((bytes: Buffer, client: Socket) => void) | null = null;
   readonly #to: URL;
   readonly #sockets = new Set<Socket>();
   #server: Server | null = null;
@@ -94,6 +96,7 @@ export class Network {
     let isMuted = false;
     let isUnanswered = false;
     client.on('data', (bytes) => {
+      this.onClientData?.(bytes, client);
       isMuted ||= this.muted?.test(bytes.toString('latin1')) ?? false;
       isUnanswered ||= this.unanswered?.test(bytes.toString('latin1')) ?? false;
       if (!isMuted) server.write(bytes);

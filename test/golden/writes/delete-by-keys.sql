@@ -1,16 +1,12 @@
--- DELETE /comments [3]
+-- DELETE /items/comments [5,6]
+
+begin;
+
+-- $1 = '{"5","6"}'
+-- $2 = '{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}'
 with "%k" as materialized (
   select distinct unnest($1::"pg_catalog"."int4"[]) as k
-), "%w" as (delete from "public"."comments" "%t" using (
-  select "%l"."id" as k
-  from "public"."comments" "%l"
-  where "%l"."id" in (
-    select k
-    from "%k"
-  )
-  and "%l"."author" is null
-  order by "%l"."id" for update of "%l"
-) "%k" where "%t"."id" = "%k".k returning "%t"."id"), "%jd" as materialized (
+), "%w" as (delete from "public"."comments" "%t" using "%k"  where "%t"."id" = "%k".k returning "%t"."id"), "%jd" as materialized (
   select *
   from json_to_record($2::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
 ), "%ja" (id, action, collection, item, data, delta) as materialized (
@@ -28,5 +24,7 @@ when (
 ) < (
   select count(*)
   from "%k"
-) then service_raise('missing')
-end
+) then "public".service_raise('missing')
+end;
+
+commit;

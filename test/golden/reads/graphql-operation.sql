@@ -1,4 +1,9 @@
 -- { newest: articles(sort: ["-id"], limit: 2) { id comments_func { count } } one: articles_by_id(id: 1) { title } other: tags_by_id(id: 9) { name } settings { title } }
+-- $1 = '{"title":"Untitled"}'
+-- $2 = '{"message":"You don''t have permission to access this.","path":["one"],"locations":[{"line":1,"column":76}],"extensions":{"code":"FORBIDDEN"}}'
+-- $3 = '{"message":"You don''t have permission to access this.","path":["other"],"locations":[{"line":1,"column":113}],"extensions":{"code":"FORBIDDEN"}}'
+-- $4 = '1'
+-- $5 = '9'
 select '{"data":{' || '"newest":' || (
   select coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]')
   from (

@@ -1,4 +1,7 @@
--- PATCH /articles/1 {"title":"Changed","comments":{"create":[{"body":"New"}]}}
+-- PATCH /items/articles/8?fields=id {"title":"Changed","comments":{"create":[{"body":"New"}]}}
+
+-- $1 = '{"nodes":[[{"n":0,"k":"8","c0":"Changed","c1":"draft"}],[{"n":0,"c0":"New","c1":"8"}]],"releases":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000002","ip":"127.0.0.1","user_agent":null,"origin":null}}'
+-- $2 = '{"00000000-0000-0000-0000-000000000002"}'
 with "%i0" as materialized (
   select "%x".n, "%x".k as k, "%x"."c0", "%x"."c1"
   from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."varchar", "c1" "pg_catalog"."varchar")
@@ -34,7 +37,11 @@ with "%i0" as materialized (
   select "%s".*
   from "%i0" "%s" join "public"."articles" "%l" on "%l"."id" = "%s".k
   left join "public"."authors" "%t1" on "%t1"."id" = "%l"."author"
-  where ("%t1"."name" = $2::"pg_catalog"."varchar")
+  where ("%t1"."name" = any(array(
+    select "%t2"."first_name"::text::"pg_catalog"."varchar"
+    from "public"."service_users" "%t2"
+    where "%t2"."id" = any($2::uuid[])
+  )))
   order by "%s".k for no key update of "%l"
 ) "%i" where "%t"."id" = "%i".k returning "%t"."id", (((('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"title":' || coalesce(pg_catalog.to_json("%t"."title")::text, 'null')) || (',"slug":' || coalesce(pg_catalog.to_json("%t"."slug")::text, 'null'))) || (',"body":' || coalesce(pg_catalog.to_json("%t"."body")::text, 'null') || ',"status":' || coalesce(pg_catalog.to_json("%t"."status")::text, 'null'))) || (((',"views":' || coalesce(textin(int4out("%t"."views")), 'null') || coalesce(',"rating":"' || textin(numeric_out("%t"."rating")) || '"', ',"rating":null')) || (',"published_at":' || coalesce(case when isfinite("%t"."published_at") and "%t"."published_at" >= '0001-01-01 00:00:00+00'::timestamptz then case when "%t"."published_at" = "%t"."published_at"::timestamptz(0) then left(pg_catalog.to_json("%t"."published_at" at time zone 'UTC')::text, -1) || '.000Z"' when "%t"."published_at" <> "%t"."published_at"::timestamptz(5) then left(pg_catalog.to_json("%t"."published_at" at time zone 'UTC')::text, -1) || 'Z"' else '"' || to_char("%t"."published_at" at time zone 'UTC', case when "%t"."published_at" = "%t"."published_at"::timestamptz(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"' else 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' end) || '"' end else case when isfinite("%t"."published_at") then '"' || to_char("%t"."published_at" at time zone 'UTC', case when "%t"."published_at" = "%t"."published_at"::timestamptz(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"' else 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' end) || ' BC"' else pg_catalog.to_json("%t"."published_at")::text end end, 'null'))) || (',"meta":' || coalesce(textin(json_out("%t"."meta")), 'null') || ',"author":' || coalesce(textin(int4out("%t"."author")), 'null') || '}')))::json as "%j", (
   select coalesce(json_object_agg(k, v) filter (where p), '{}')
@@ -56,7 +63,7 @@ select json_build_array(null, (
   select max("id")::text
   from "%w1"
 ))::text, (
-  select service_refuse('0 0 ' || "%i".n)
+  select "public".service_refuse('0 0 ' || "%i".n)
   from "%i0" "%i"
   where (("%i"."c0" is not null and "%i"."c0" <> '')) is not true
   order by "%i".n
@@ -69,5 +76,17 @@ when (
 ) < (
   select count(*)
   from "%i0"
-) then service_raise('missing')
-end
+) then "public".service_raise('missing')
+end;
+
+-- $1 = '8'
+select '{"data":' || "%r1"."%j" || '}'
+from (
+  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || '}' as "%j"
+  from (
+    select "%t1"."id"
+    from "public"."articles" "%t1"
+    where "%t1"."id" = $1::"pg_catalog"."int4"
+    limit 1
+  ) "%p1"
+) "%r1";

@@ -1,4 +1,5 @@
--- /articles/1?fields=id,title,author.name, many at once
+-- /articles/1?fields=id,title,author.name, and 2 and 3 with it
+-- $1 = '{"1","2","3"}'
 select "%q"."%n", "%c"."%b"
 from unnest((
   select $1::text[]

@@ -1,0 +1,48 @@
+-- PATCH /items/tags/1?fields=id {"name":"recorded"}
+-- user-agent: Browser/1.0
+-- origin: https://example.com
+
+-- $1 = '{"nodes":[[{"n":0,"k":"1","c0":"recorded"}]],"releases":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":"Browser/1.0","origin":"https://example.com"}}'
+with "%i0" as materialized (
+  select "%x".n, "%x".k as k, "%x"."c0"
+  from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."varchar")
+  order by "%x".n
+), "%w0" as (update "public"."tags" "%t" set "name" = "%i"."c0" from (
+  select "%s".*
+  from "%i0" "%s" join "public"."tags" "%l" on "%l"."id" = "%s".k
+  order by "%s".k for no key update of "%l"
+) "%i" where "%t"."id" = "%i".k returning "%t"."id", ('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j", (
+  select coalesce(json_object_agg(k, v) filter (where p), '{}')
+  from (values ('name', coalesce(pg_catalog.to_json("%t"."name")::text, 'null')::json, true)) as "%h" (k, v, p)
+) as "%d"), "%jd" as materialized (
+  select *
+  from json_to_record(($1::json -> 'by')) as "%x" ("user" uuid, ip text, user_agent text, origin text)
+), "%ja" (id, action, collection, item, data, delta) as materialized (
+  select nextval('public.service_activity_id_seq'::regclass), "%x".*
+  from (
+    select 'update', 'tags', "id"::text, "%j", coalesce("%d", "%j")
+    from "%w0"
+  ) "%x"
+), "%jb" as (insert into "public"."service_activity" (id, action, collection, item, "user", ip, user_agent, origin) select id, action, collection, item, "user", ip, user_agent, origin from "%ja", "%jd"), "%jc" as (insert into "public"."service_revisions" (activity, collection, item, data, delta) select id, collection, item, data, delta from "%ja" where data is not null)
+select json_build_array(null)::text,
+case
+when (
+  select count(*)
+  from "%w0"
+) < (
+  select count(*)
+  from "%i0"
+) then "public".service_raise('missing')
+end;
+
+-- $1 = '1'
+select '{"data":' || "%r1"."%j" || '}'
+from (
+  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || '}' as "%j"
+  from (
+    select "%t1"."id"
+    from "public"."tags" "%t1"
+    where "%t1"."id" = $1::"pg_catalog"."int4"
+    limit 1
+  ) "%p1"
+) "%r1";

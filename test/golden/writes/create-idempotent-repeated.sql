@@ -1,0 +1,81 @@
+-- POST /items/tags?fields=id {"name":"once"}
+-- idempotency-key: order-4711
+
+begin;
+
+-- $1 = 'GhRS7T4Y6lpfmu83Y_7S8mjapM1V67B1gg8PWSMBMKU'
+-- $2 = 'evSqTwz7-0H4eQ2BfOaL-oXOKyJQJlQJCMp7eYwBVfA'
+-- $3 = '86400000 milliseconds'
+-- $4 = '{"nodes":[[{"n":0,"c0":"once"}]],"releases":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
+with "%q" as (insert into "public"."service_receipts" as "%t" (id, fingerprint, expires) values ($1::text, $2::text, now() + $3::text::interval) on conflict (id) do update set fingerprint = excluded.fingerprint, expires = excluded.expires, keys = null where "%t".expires < now() returning 1), "%v" as materialized (
+  select
+  case
+  when (
+    select count(*)
+    from "%q"
+  ) = 0 then "public".service_raise('repeated')
+  end
+), "%a0" as materialized (
+  select (
+    select max(nextval('public.tags_id_seq'::regclass))
+    from generate_series(1, "%h".k - "%l".v)
+  )
+  from (
+    select max(k)::int8 as k
+    from (
+      select k
+      from json_to_recordset($4::json -> 'nodes' -> 0) as "%x" (k "pg_catalog"."int4")
+    ) "%g"
+  ) "%h", (
+    select coalesce(pg_sequence_last_value('public.tags_id_seq'::regclass), 0) as v
+  ) "%l"
+  where "%h".k - "%l".v between 1
+  and 10000
+), "%i0" as materialized (
+  select "%x".n,
+  case
+  when "%x".k is null then (nextval('tags_id_seq'::regclass))
+  else "%x".k
+  end as k, "%x"."c0"
+  from json_to_recordset($4::json -> 'nodes' -> 0) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."varchar") cross join (
+    select count(*)
+    from "%a0"
+  ) "%a" cross join "%v"
+  order by "%x".n
+), "%w0" as (insert into "public"."tags" as "%t" ("id", "name") overriding system value select "%i".k, "%i"."c0" from "%i0" "%i" order by "%i".n returning "%t"."id", ('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j", null::json as "%d"), "%jd" as materialized (
+  select *
+  from json_to_record(($4::json -> 'by')) as "%x" ("user" uuid, ip text, user_agent text, origin text)
+), "%ja" (id, action, collection, item, data, delta) as materialized (
+  select nextval('public.service_activity_id_seq'::regclass), "%x".*
+  from (
+    select 'create', 'tags', "id"::text, "%j", coalesce("%d", "%j")
+    from "%w0"
+  ) "%x"
+), "%jb" as (insert into "public"."service_activity" (id, action, collection, item, "user", ip, user_agent, origin) select id, action, collection, item, "user", ip, user_agent, origin from "%ja", "%jd"), "%jc" as (insert into "public"."service_revisions" (activity, collection, item, data, delta) select id, collection, item, data, delta from "%ja" where data is not null)
+select json_build_array((
+  select max("id")::text
+  from "%w0"
+))::text, set_config('lateral.keys', (
+  select array_agg("%i".k::text order by "%o".place)::text
+  from json_array_elements_text($4::json -> 'root')
+  with ordinality as "%o" (n, place) join "%i0" "%i" on "%i".n = "%o".n::int4
+), true);
+
+rollback;
+
+-- $1 = 'GhRS7T4Y6lpfmu83Y_7S8mjapM1V67B1gg8PWSMBMKU'
+select fingerprint, keys
+from "public".service_receipts
+where id = $1;
+
+-- $1 = '51'
+select '{"data":' || "%r1"."%j" || '}'
+from (
+  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || '}' as "%j"
+  from (
+    select "%t1"."id"
+    from "public"."tags" "%t1"
+    where "%t1"."id" = $1::"pg_catalog"."int4"
+    limit 1
+  ) "%p1"
+) "%r1";

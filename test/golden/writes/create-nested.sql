@@ -1,0 +1,323 @@
+-- POST /items/articles?fields=id,author.name,comments.body,tags.tags_id.name {"title":"Nested","author":{"name":"Somebody New"},"comments":[{"body":"First!","author":2}],"tags":[{"tags_id":1},{"tags_id":{"name":"fresh"}}],"blocks":[{"collection":"block_text","item":{"text":"Intro"}}]}
+
+-- $1 = '{"nodes":[[{"n":0,"c0":"Nested","r1_0":0}],[{"n":0,"c0":"Somebody New"}],[{"n":0,"c0":"First!","r1_0":0,"c2":"2"}],[{"n":0,"r0_0":0,"c1":"1"},{"n":1,"r0_0":0,"r1_0":0}],[{"n":0,"c0":"fresh"}],[{"n":0,"r0_0":0,"r1_0":0,"c2":"block_text"}],[{"n":0,"c0":"Intro"}]],"releases":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
+with "%a0" as materialized (
+  select (
+    select max(nextval('public.articles_id_seq'::regclass))
+    from generate_series(1, "%h".k - "%l".v)
+  )
+  from (
+    select max(k)::int8 as k
+    from (
+      select k
+      from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (k "pg_catalog"."int4")
+    ) "%g"
+  ) "%h", (
+    select coalesce(pg_sequence_last_value('public.articles_id_seq'::regclass), 0) as v
+  ) "%l"
+  where "%h".k - "%l".v between 1
+  and 10000
+), "%i0" as materialized (
+  select "%x".n,
+  case
+  when "%x".k is null then (nextval('articles_id_seq'::regclass))
+  else "%x".k
+  end as k, "%x"."c0", "%x"."r1_0"
+  from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."varchar", "r1_0" int4) cross join (
+    select count(*)
+    from "%a0"
+  ) "%a"
+  order by "%x".n
+), "%a1" as materialized (
+  select (
+    select max(nextval('public.authors_id_seq'::regclass))
+    from generate_series(1, "%h".k - "%l".v)
+  )
+  from (
+    select max(k)::int8 as k
+    from (
+      select k
+      from json_to_recordset($1::json -> 'nodes' -> 1) as "%x" (k "pg_catalog"."int4")
+    ) "%g"
+  ) "%h", (
+    select coalesce(pg_sequence_last_value('public.authors_id_seq'::regclass), 0) as v
+  ) "%l"
+  where "%h".k - "%l".v between 1
+  and 10000
+), "%i1" as materialized (
+  select "%x".n,
+  case
+  when "%x".k is null then (nextval('authors_id_seq'::regclass))
+  else "%x".k
+  end as k, "%x"."c0"
+  from json_to_recordset($1::json -> 'nodes' -> 1) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."varchar") cross join (
+    select count(*)
+    from "%a1"
+  ) "%a"
+  order by "%x".n
+), "%a2" as materialized (
+  select (
+    select max(nextval('public.comments_id_seq'::regclass))
+    from generate_series(1, "%h".k - "%l".v)
+  )
+  from (
+    select max(k)::int8 as k
+    from (
+      select k
+      from json_to_recordset($1::json -> 'nodes' -> 2) as "%x" (k "pg_catalog"."int4")
+    ) "%g"
+  ) "%h", (
+    select coalesce(pg_sequence_last_value('public.comments_id_seq'::regclass), 0) as v
+  ) "%l"
+  where "%h".k - "%l".v between 1
+  and 10000
+), "%i2" as materialized (
+  select "%x".n,
+  case
+  when "%x".k is null then (nextval('comments_id_seq'::regclass))
+  else "%x".k
+  end as k, "%x"."c0", "%x"."r1_0", "%x"."c2"
+  from json_to_recordset($1::json -> 'nodes' -> 2) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."text", "r1_0" int4, "c2" "pg_catalog"."int4") cross join (
+    select count(*)
+    from "%a2"
+  ) "%a"
+  order by "%x".n
+), "%a3" as materialized (
+  select (
+    select max(nextval('public.articles_tags_id_seq'::regclass))
+    from generate_series(1, "%h".k - "%l".v)
+  )
+  from (
+    select max(k)::int8 as k
+    from (
+      select k
+      from json_to_recordset($1::json -> 'nodes' -> 3) as "%x" (k "pg_catalog"."int4")
+    ) "%g"
+  ) "%h", (
+    select coalesce(pg_sequence_last_value('public.articles_tags_id_seq'::regclass), 0) as v
+  ) "%l"
+  where "%h".k - "%l".v between 1
+  and 10000
+), "%i3" as materialized (
+  select "%x".n,
+  case
+  when "%x".k is null then (nextval('articles_tags_id_seq'::regclass))
+  else "%x".k
+  end as k, "%x"."r0_0", "%x"."c1", "%x"."r1_0"
+  from json_to_recordset($1::json -> 'nodes' -> 3) as "%x" (n int4, k "pg_catalog"."int4", "r0_0" int4, "c1" "pg_catalog"."int4", "r1_0" int4) cross join (
+    select count(*)
+    from "%a3"
+  ) "%a"
+  order by "%x".n
+), "%a4" as materialized (
+  select (
+    select max(nextval('public.tags_id_seq'::regclass))
+    from generate_series(1, "%h".k - "%l".v)
+  )
+  from (
+    select max(k)::int8 as k
+    from (
+      select k
+      from json_to_recordset($1::json -> 'nodes' -> 4) as "%x" (k "pg_catalog"."int4")
+    ) "%g"
+  ) "%h", (
+    select coalesce(pg_sequence_last_value('public.tags_id_seq'::regclass), 0) as v
+  ) "%l"
+  where "%h".k - "%l".v between 1
+  and 10000
+), "%i4" as materialized (
+  select "%x".n,
+  case
+  when "%x".k is null then (nextval('tags_id_seq'::regclass))
+  else "%x".k
+  end as k, "%x"."c0"
+  from json_to_recordset($1::json -> 'nodes' -> 4) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."varchar") cross join (
+    select count(*)
+    from "%a4"
+  ) "%a"
+  order by "%x".n
+), "%a5" as materialized (
+  select (
+    select max(nextval('public.articles_blocks_id_seq'::regclass))
+    from generate_series(1, "%h".k - "%l".v)
+  )
+  from (
+    select max(k)::int8 as k
+    from (
+      select k
+      from json_to_recordset($1::json -> 'nodes' -> 5) as "%x" (k "pg_catalog"."int4")
+    ) "%g"
+  ) "%h", (
+    select coalesce(pg_sequence_last_value('public.articles_blocks_id_seq'::regclass), 0) as v
+  ) "%l"
+  where "%h".k - "%l".v between 1
+  and 10000
+), "%i5" as materialized (
+  select "%x".n,
+  case
+  when "%x".k is null then (nextval('articles_blocks_id_seq'::regclass))
+  else "%x".k
+  end as k, "%x"."r0_0", "%x"."r1_0", "%x"."c2"
+  from json_to_recordset($1::json -> 'nodes' -> 5) as "%x" (n int4, k "pg_catalog"."int4", "r0_0" int4, "r1_0" int4, "c2" "pg_catalog"."varchar") cross join (
+    select count(*)
+    from "%a5"
+  ) "%a"
+  order by "%x".n
+), "%a6" as materialized (
+  select (
+    select max(nextval('public.block_text_id_seq'::regclass))
+    from generate_series(1, "%h".k - "%l".v)
+  )
+  from (
+    select max(k)::int8 as k
+    from (
+      select k
+      from json_to_recordset($1::json -> 'nodes' -> 6) as "%x" (k "pg_catalog"."int4")
+    ) "%g"
+  ) "%h", (
+    select coalesce(pg_sequence_last_value('public.block_text_id_seq'::regclass), 0) as v
+  ) "%l"
+  where "%h".k - "%l".v between 1
+  and 10000
+), "%i6" as materialized (
+  select "%x".n,
+  case
+  when "%x".k is null then (nextval('block_text_id_seq'::regclass))
+  else "%x".k
+  end as k, "%x"."c0"
+  from json_to_recordset($1::json -> 'nodes' -> 6) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."text") cross join (
+    select count(*)
+    from "%a6"
+  ) "%a"
+  order by "%x".n
+), "%w1" as (insert into "public"."authors" as "%t" ("id", "name") overriding system value select "%i".k, "%i"."c0" from "%i1" "%i" order by "%i".n returning "%t"."id", ((('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null')) || (',"email":' || coalesce(pg_catalog.to_json("%t"."email")::text, 'null'))) || ((',"bio":' || coalesce(pg_catalog.to_json("%t"."bio")::text, 'null') || ',"born":' || coalesce(pg_catalog.to_json("%t"."born")::text, 'null')) || (',"score":' || coalesce(pg_catalog.to_json("%t"."score")::text, 'null') || '}')))::json as "%j", null::json as "%d"), "%w0" as (insert into "public"."articles" as "%t" ("id", "title", "author") overriding system value select "%i".k, "%i"."c0", "%r1_0".k::"pg_catalog"."int4" from "%i0" "%i" left join "%i1" "%r1_0" on "%r1_0".n = "%i"."r1_0" cross join (
+  select count(*)
+  from "%w1"
+) "%w1" order by "%i".n returning "%t"."id", (((('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"title":' || coalesce(pg_catalog.to_json("%t"."title")::text, 'null')) || (',"slug":' || coalesce(pg_catalog.to_json("%t"."slug")::text, 'null'))) || (',"body":' || coalesce(pg_catalog.to_json("%t"."body")::text, 'null') || ',"status":' || coalesce(pg_catalog.to_json("%t"."status")::text, 'null'))) || (((',"views":' || coalesce(textin(int4out("%t"."views")), 'null') || coalesce(',"rating":"' || textin(numeric_out("%t"."rating")) || '"', ',"rating":null')) || (',"published_at":' || coalesce(case when isfinite("%t"."published_at") and "%t"."published_at" >= '0001-01-01 00:00:00+00'::timestamptz then case when "%t"."published_at" = "%t"."published_at"::timestamptz(0) then left(pg_catalog.to_json("%t"."published_at" at time zone 'UTC')::text, -1) || '.000Z"' when "%t"."published_at" <> "%t"."published_at"::timestamptz(5) then left(pg_catalog.to_json("%t"."published_at" at time zone 'UTC')::text, -1) || 'Z"' else '"' || to_char("%t"."published_at" at time zone 'UTC', case when "%t"."published_at" = "%t"."published_at"::timestamptz(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"' else 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' end) || '"' end else case when isfinite("%t"."published_at") then '"' || to_char("%t"."published_at" at time zone 'UTC', case when "%t"."published_at" = "%t"."published_at"::timestamptz(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"' else 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' end) || ' BC"' else pg_catalog.to_json("%t"."published_at")::text end end, 'null'))) || (',"meta":' || coalesce(textin(json_out("%t"."meta")), 'null') || ',"author":' || coalesce(textin(int4out("%t"."author")), 'null') || '}')))::json as "%j", null::json as "%d"), "%w2" as (insert into "public"."comments" as "%t" ("id", "body", "article", "author") overriding system value select "%i".k, "%i"."c0", "%r1_0".k::"pg_catalog"."int4", "%i"."c2" from "%i2" "%i" left join "%i0" "%r1_0" on "%r1_0".n = "%i"."r1_0" cross join (
+  select count(*)
+  from "%w0"
+) "%w0" order by "%i".n returning "%t"."id", ((('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"body":' || coalesce(pg_catalog.to_json("%t"."body")::text, 'null')) || (',"created":' || coalesce(case when isfinite("%t"."created") and "%t"."created" >= '0001-01-01 00:00:00+00'::timestamptz then case when "%t"."created" = "%t"."created"::timestamptz(0) then left(pg_catalog.to_json("%t"."created" at time zone 'UTC')::text, -1) || '.000Z"' when "%t"."created" <> "%t"."created"::timestamptz(5) then left(pg_catalog.to_json("%t"."created" at time zone 'UTC')::text, -1) || 'Z"' else '"' || to_char("%t"."created" at time zone 'UTC', case when "%t"."created" = "%t"."created"::timestamptz(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"' else 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' end) || '"' end else case when isfinite("%t"."created") then '"' || to_char("%t"."created" at time zone 'UTC', case when "%t"."created" = "%t"."created"::timestamptz(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"' else 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' end) || ' BC"' else pg_catalog.to_json("%t"."created")::text end end, 'null'))) || (',"article":' || coalesce(textin(int4out("%t"."article")), 'null') || ',"author":' || coalesce(textin(int4out("%t"."author")), 'null') || '}'))::json as "%j", null::json as "%d"), "%w4" as (insert into "public"."tags" as "%t" ("id", "name") overriding system value select "%i".k, "%i"."c0" from "%i4" "%i" order by "%i".n returning "%t"."id", ('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j", null::json as "%d"), "%w3" as (insert into "public"."articles_tags" as "%t" ("id", "articles_id", "tags_id") overriding system value select "%i".k, "%r0_0".k::"pg_catalog"."int4", coalesce("%i"."c1", "%r1_0".k::"pg_catalog"."int4") from "%i3" "%i" left join "%i0" "%r0_0" on "%r0_0".n = "%i"."r0_0" left join "%i4" "%r1_0" on "%r1_0".n = "%i"."r1_0" cross join (
+  select count(*)
+  from "%w0"
+) "%w0" cross join (
+  select count(*)
+  from "%w4"
+) "%w4" order by "%i".n returning "%t"."id", (('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"articles_id":' || coalesce(textin(int4out("%t"."articles_id")), 'null')) || (',"tags_id":' || coalesce(textin(int4out("%t"."tags_id")), 'null') || ',"sort":' || coalesce(textin(int4out("%t"."sort")), 'null') || '}'))::json as "%j", null::json as "%d"), "%w6" as (insert into "public"."block_text" as "%t" ("id", "text") overriding system value select "%i".k, "%i"."c0" from "%i6" "%i" order by "%i".n returning "%t"."id", ('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"text":' || coalesce(pg_catalog.to_json("%t"."text")::text, 'null') || '}')::json as "%j", null::json as "%d"), "%w5" as (insert into "public"."articles_blocks" as "%t" ("id", "articles_id", "item", "collection") overriding system value select "%i".k, "%r0_0".k::"pg_catalog"."int4", "%r1_0".k::"pg_catalog"."varchar", "%i"."c2" from "%i5" "%i" left join "%i0" "%r0_0" on "%r0_0".n = "%i"."r0_0" left join "%i6" "%r1_0" on "%r1_0".n = "%i"."r1_0" cross join (
+  select count(*)
+  from "%w0"
+) "%w0" cross join (
+  select count(*)
+  from "%w6"
+) "%w6" order by "%i".n returning "%t"."id", ((('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"articles_id":' || coalesce(textin(int4out("%t"."articles_id")), 'null')) || (',"item":' || coalesce(pg_catalog.to_json("%t"."item")::text, 'null'))) || (',"collection":' || coalesce(pg_catalog.to_json("%t"."collection")::text, 'null') || ',"sort":' || coalesce(textin(int4out("%t"."sort")), 'null') || '}'))::json as "%j", null::json as "%d"), "%jd" as materialized (
+  select *
+  from json_to_record(($1::json -> 'by')) as "%x" ("user" uuid, ip text, user_agent text, origin text)
+), "%ja" (id, action, collection, item, data, delta) as materialized (
+  select nextval('public.service_activity_id_seq'::regclass), "%x".*
+  from (
+    select 'create', 'articles', "id"::text, "%j", coalesce("%d", "%j")
+    from "%w0"
+    union all
+    select 'create', 'authors', "id"::text, "%j", coalesce("%d", "%j")
+    from "%w1"
+    union all
+    select 'create', 'comments', "id"::text, "%j", coalesce("%d", "%j")
+    from "%w2"
+    union all
+    select 'create', 'articles_tags', "id"::text, "%j", coalesce("%d", "%j")
+    from "%w3"
+    union all
+    select 'create', 'tags', "id"::text, "%j", coalesce("%d", "%j")
+    from "%w4"
+    union all
+    select 'create', 'articles_blocks', "id"::text, "%j", coalesce("%d", "%j")
+    from "%w5"
+    union all
+    select 'create', 'block_text', "id"::text, "%j", coalesce("%d", "%j")
+    from "%w6"
+  ) "%x"
+), "%jb" as (insert into "public"."service_activity" (id, action, collection, item, "user", ip, user_agent, origin) select id, action, collection, item, "user", ip, user_agent, origin from "%ja", "%jd"), "%jc" as (insert into "public"."service_revisions" (activity, collection, item, data, delta) select id, collection, item, data, delta from "%ja" where data is not null)
+select json_build_array((
+  select max("id")::text
+  from "%w0"
+), (
+  select max("id")::text
+  from "%w1"
+), (
+  select max("id")::text
+  from "%w2"
+), (
+  select max("id")::text
+  from "%w3"
+), (
+  select max("id")::text
+  from "%w4"
+), (
+  select max("id")::text
+  from "%w5"
+), (
+  select max("id")::text
+  from "%w6"
+))::text, set_config('lateral.keys', (
+  select array_agg("%i".k::text order by "%o".place)::text
+  from json_array_elements_text($1::json -> 'root')
+  with ordinality as "%o" (n, place) join "%i0" "%i" on "%i".n = "%o".n::int4
+), true);
+
+select '{"data":' || "%r1"."%j" || '}'
+from (
+  select ('{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || ',"author":' || coalesce("%l3"."%j", 'null')) || (',"comments":' || ("%l5"."%j") || ',"tags":' || ("%l9"."%j") || '}') as "%j"
+  from (
+    select "%t1"."id", "%t1"."author"
+    from "public"."articles" "%t1"
+    where "%t1"."id" = (
+      select (current_setting('lateral.keys')::"pg_catalog"."int4"[])[1]
+    )::"pg_catalog"."int4"
+    limit 1
+  ) "%p1"
+  left join lateral (
+    select '{"name":' || coalesce(pg_catalog.to_json("%p2"."name")::text, 'null') || '}' as "%j"
+    from (
+      select "%t2"."name"
+      from "public"."authors" "%t2"
+      where "%t2"."id" = "%p1"."author"
+      limit 1
+    ) "%p2"
+  ) "%l3" on true
+  left join lateral (
+    select coalesce('[' || string_agg("%r4"."%j", ',') || ']', '[]') as "%j"
+    from (
+      select '{"body":' || coalesce(pg_catalog.to_json("%p4"."body")::text, 'null') || '}' as "%j"
+      from (
+        select "%t4"."body", "%t4"."id"
+        from "public"."comments" "%t4"
+        where "%t4"."article" = "%p1"."id"
+        order by "%t4"."id"
+        limit 100
+      ) "%p4"
+      order by "%p4"."id"
+    ) "%r4"
+  ) "%l5" on true
+  left join lateral (
+    select coalesce('[' || string_agg("%r6"."%j", ',') || ']', '[]') as "%j"
+    from (
+      select '{"tags_id":' || coalesce("%l8"."%j", 'null') || '}' as "%j"
+      from (
+        select "%t6"."tags_id", "%t6"."sort", "%t6"."id"
+        from "public"."articles_tags" "%t6"
+        where "%t6"."articles_id" = "%p1"."id"
+        order by "%t6"."sort", "%t6"."id"
+        limit 100
+      ) "%p6"
+      left join lateral (
+        select '{"name":' || coalesce(pg_catalog.to_json("%p7"."name")::text, 'null') || '}' as "%j"
+        from (
+          select "%t7"."name"
+          from "public"."tags" "%t7"
+          where "%t7"."id" = "%p6"."tags_id"
+          limit 1
+        ) "%p7"
+      ) "%l8" on true
+      order by "%p6"."sort", "%p6"."id"
+    ) "%r6"
+  ) "%l9" on true
+) "%r1";

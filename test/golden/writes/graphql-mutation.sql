@@ -1,0 +1,110 @@
+-- POST /graphql {"query":"mutation { create_tags_item(data: { name: \"made\" }) { id } update_tags_item(id: 2, data: { name: \"changed\" }) { name } }"}
+
+begin;
+
+-- $1 = '{"nodes":[[{"n":0,"c0":"made"}]],"releases":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
+with "%a0" as materialized (
+  select (
+    select max(nextval('public.tags_id_seq'::regclass))
+    from generate_series(1, "%h".k - "%l".v)
+  )
+  from (
+    select max(k)::int8 as k
+    from (
+      select k
+      from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (k "pg_catalog"."int4")
+    ) "%g"
+  ) "%h", (
+    select coalesce(pg_sequence_last_value('public.tags_id_seq'::regclass), 0) as v
+  ) "%l"
+  where "%h".k - "%l".v between 1
+  and 10000
+), "%i0" as materialized (
+  select "%x".n,
+  case
+  when "%x".k is null then (nextval('tags_id_seq'::regclass))
+  else "%x".k
+  end as k, "%x"."c0"
+  from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."varchar") cross join (
+    select count(*)
+    from "%a0"
+  ) "%a"
+  order by "%x".n
+), "%w0" as (insert into "public"."tags" as "%t" ("id", "name") overriding system value select "%i".k, "%i"."c0" from "%i0" "%i" order by "%i".n returning "%t"."id", ('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j", null::json as "%d"), "%jd" as materialized (
+  select *
+  from json_to_record(($1::json -> 'by')) as "%x" ("user" uuid, ip text, user_agent text, origin text)
+), "%ja" (id, action, collection, item, data, delta) as materialized (
+  select nextval('public.service_activity_id_seq'::regclass), "%x".*
+  from (
+    select 'create', 'tags', "id"::text, "%j", coalesce("%d", "%j")
+    from "%w0"
+  ) "%x"
+), "%jb" as (insert into "public"."service_activity" (id, action, collection, item, "user", ip, user_agent, origin) select id, action, collection, item, "user", ip, user_agent, origin from "%ja", "%jd"), "%jc" as (insert into "public"."service_revisions" (activity, collection, item, data, delta) select id, collection, item, data, delta from "%ja" where data is not null)
+select json_build_array((
+  select max("id")::text
+  from "%w0"
+))::text, set_config('lateral.keys', (
+  select array_agg("%i".k::text order by "%o".place)::text
+  from json_array_elements_text($1::json -> 'root')
+  with ordinality as "%o" (n, place) join "%i0" "%i" on "%i".n = "%o".n::int4
+), true);
+
+select '{"data":' || "%r1"."%j" || '}'
+from (
+  select coalesce('{"id":"' || textin(int4out("%p1"."id")) || '"', '{"id":null') || '}' as "%j"
+  from (
+    select "%t1"."id"
+    from "public"."tags" "%t1"
+    where "%t1"."id" = (
+      select (current_setting('lateral.keys')::"pg_catalog"."int4"[])[1]
+    )::"pg_catalog"."int4"
+    limit 1
+  ) "%p1"
+) "%r1";
+
+-- $1 = '{"nodes":[[{"n":0,"k":"2","c0":"changed"}]],"releases":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
+with "%i0" as materialized (
+  select "%x".n, "%x".k as k, "%x"."c0"
+  from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."varchar")
+  order by "%x".n
+), "%w0" as (update "public"."tags" "%t" set "name" = "%i"."c0" from (
+  select "%s".*
+  from "%i0" "%s" join "public"."tags" "%l" on "%l"."id" = "%s".k
+  order by "%s".k for no key update of "%l"
+) "%i" where "%t"."id" = "%i".k returning "%t"."id", ('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j", (
+  select coalesce(json_object_agg(k, v) filter (where p), '{}')
+  from (values ('name', coalesce(pg_catalog.to_json("%t"."name")::text, 'null')::json, true)) as "%h" (k, v, p)
+) as "%d"), "%jd" as materialized (
+  select *
+  from json_to_record(($1::json -> 'by')) as "%x" ("user" uuid, ip text, user_agent text, origin text)
+), "%ja" (id, action, collection, item, data, delta) as materialized (
+  select nextval('public.service_activity_id_seq'::regclass), "%x".*
+  from (
+    select 'update', 'tags', "id"::text, "%j", coalesce("%d", "%j")
+    from "%w0"
+  ) "%x"
+), "%jb" as (insert into "public"."service_activity" (id, action, collection, item, "user", ip, user_agent, origin) select id, action, collection, item, "user", ip, user_agent, origin from "%ja", "%jd"), "%jc" as (insert into "public"."service_revisions" (activity, collection, item, data, delta) select id, collection, item, data, delta from "%ja" where data is not null)
+select json_build_array(null)::text,
+case
+when (
+  select count(*)
+  from "%w0"
+) < (
+  select count(*)
+  from "%i0"
+) then "public".service_raise('missing')
+end;
+
+-- $1 = '2'
+select '{"data":' || "%r1"."%j" || '}'
+from (
+  select '{"name":' || coalesce(pg_catalog.to_json("%p1"."name")::text, 'null') || '}' as "%j"
+  from (
+    select "%t1"."name"
+    from "public"."tags" "%t1"
+    where "%t1"."id" = $1::"pg_catalog"."int4"
+    limit 1
+  ) "%p1"
+) "%r1";
+
+commit;

@@ -1,0 +1,39 @@
+-- DELETE /items/comments [3]
+
+begin;
+
+-- $1 = '{"3"}'
+-- $2 = '{"user":"00000000-0000-0000-0000-000000000002","ip":"127.0.0.1","user_agent":null,"origin":null}'
+with "%k" as materialized (
+  select distinct unnest($1::"pg_catalog"."int4"[]) as k
+), "%w" as (delete from "public"."comments" "%t" using (
+  select "%l"."id" as k
+  from "public"."comments" "%l"
+  where "%l"."id" in (
+    select k
+    from "%k"
+  )
+  and "%l"."author" is null
+  order by "%l"."id" for update of "%l"
+) "%k" where "%t"."id" = "%k".k returning "%t"."id"), "%jd" as materialized (
+  select *
+  from json_to_record($2::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
+), "%ja" (id, action, collection, item, data, delta) as materialized (
+  select nextval('public.service_activity_id_seq'::regclass), "%x".*
+  from (
+    select 'delete', 'comments', "id"::text, null::json, null::json
+    from "%w"
+  ) "%x"
+), "%jb" as (insert into "public"."service_activity" (id, action, collection, item, "user", ip, user_agent, origin) select id, action, collection, item, "user", ip, user_agent, origin from "%ja", "%jd")
+select
+case
+when (
+  select count(*)
+  from "%w"
+) < (
+  select count(*)
+  from "%k"
+) then "public".service_raise('missing')
+end;
+
+commit;

@@ -1,0 +1,93 @@
+-- PATCH /items/articles/1?fields=id {"tags":[1]}
+
+-- $1 = '{"nodes":[[{"n":0,"k":"1"}],[{"n":0,"k":"1","c0":"1"}]],"releases":[[{"parent":"1","child":null}]],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
+with "%i0" as materialized (
+  select "%x".n, "%x".k as k
+  from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (n int4, k "pg_catalog"."int4")
+  order by "%x".n
+), "%i1" as materialized (
+  select "%x".n, "%x".k as k, "%x"."c0"
+  from json_to_recordset($1::json -> 'nodes' -> 1) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."int4")
+  order by "%x".n
+), "%x0" as materialized (
+  select "%x".parent, "%x".child
+  from json_to_recordset($1::json -> 'releases' -> 0) as "%x" (parent "pg_catalog"."int4", child "pg_catalog"."int4")
+), "%w0" as (
+  select "%t"."id"
+  from "%i0" "%i" join "public"."articles" "%t" on "%t"."id" = "%i".k
+  order by "%i".k for no key update of "%t"
+), "%w1" as (update "public"."articles_tags" "%t" set "articles_id" = "%i"."c0" from (
+  select "%s".*
+  from "%i1" "%s" join "public"."articles_tags" "%l" on "%l"."id" = "%s".k
+  order by "%s".k for no key update of "%l"
+) "%i" where "%t"."id" = "%i".k and not (exists (
+  select
+  from "%x0" "%y"
+  where "%y".parent = "%t"."articles_id"
+  and ("%y".child is null or "%y".child = "%t"."id")
+) and false) returning "%t"."id", (('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"articles_id":' || coalesce(textin(int4out("%t"."articles_id")), 'null')) || (',"tags_id":' || coalesce(textin(int4out("%t"."tags_id")), 'null') || ',"sort":' || coalesce(textin(int4out("%t"."sort")), 'null') || '}'))::json as "%j", (
+  select coalesce(json_object_agg(k, v) filter (where p), '{}')
+  from (values ('articles_id', coalesce(textin(int4out("%t"."articles_id")), 'null')::json, true)) as "%h" (k, v, p)
+) as "%d"), "%d0" as (delete from "public"."articles_tags" "%t" where "%t"."id" in (
+  select "%c"."id"
+  from "public"."articles_tags" "%c"
+  where "%c"."articles_id" in (
+    select parent
+    from "%x0"
+  )
+) and (exists (
+  select
+  from "%x0" "%y"
+  where "%y".parent = "%t"."articles_id"
+  and ("%y".child is null or "%y".child = "%t"."id")
+) and not exists (
+  select
+  from "%i1" "%k"
+  where "%k".k = "%t"."id"
+)) returning "%t"."id"), "%jd" as materialized (
+  select *
+  from json_to_record(($1::json -> 'by')) as "%x" ("user" uuid, ip text, user_agent text, origin text)
+), "%ja" (id, action, collection, item, data, delta) as materialized (
+  select nextval('public.service_activity_id_seq'::regclass), "%x".*
+  from (
+    select 'update', 'articles_tags', "id"::text, "%j", coalesce("%d", "%j")
+    from "%w1"
+    union all
+    select 'delete', 'articles_tags', "id"::text, null::json, null::json
+    from "%d0"
+  ) "%x"
+), "%jb" as (insert into "public"."service_activity" (id, action, collection, item, "user", ip, user_agent, origin) select id, action, collection, item, "user", ip, user_agent, origin from "%ja", "%jd"), "%jc" as (insert into "public"."service_revisions" (activity, collection, item, data, delta) select id, collection, item, data, delta from "%ja" where data is not null)
+select json_build_array(null, null)::text,
+case
+when (
+  select count(*)
+  from "%w0"
+) < (
+  select count(*)
+  from "%i0"
+) then "public".service_raise('missing')
+end,
+case
+when (
+  select count(*)
+  from "%w1"
+) + (
+  select count(*)
+  from "%d0" "%d" join "%i1" "%i" on "%i".k = "%d"."id"
+) < (
+  select count(*)
+  from "%i1"
+) then "public".service_raise('missing')
+end;
+
+-- $1 = '1'
+select '{"data":' || "%r1"."%j" || '}'
+from (
+  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || '}' as "%j"
+  from (
+    select "%t1"."id"
+    from "public"."articles" "%t1"
+    where "%t1"."id" = $1::"pg_catalog"."int4"
+    limit 1
+  ) "%p1"
+) "%r1";

@@ -1,0 +1,174 @@
+-- PATCH /items/articles/2?fields=id {"author":{"id":70,"name":"Seventy"},"comments":[4,{"id":80,"body":"Eighty"}]}
+
+begin;
+
+-- $1 = '{"nodes":[[{"n":0,"k":"2","c0":"70"}],[{"n":0,"k":"70","c0":"Seventy"}],[{"n":0,"k":"4","c0":"2"}],[{"n":0,"k":"80","c0":"Eighty","c1":"2"}]],"releases":[[{"parent":"2","child":null}]],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
+with "%i0" as materialized (
+  select "%x".n, "%x".k as k, "%x"."c0"
+  from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."int4")
+  order by "%x".n
+), "%i1" as materialized (
+  select "%x".n, "%x".k as k, "%x"."c0"
+  from json_to_recordset($1::json -> 'nodes' -> 1) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."varchar")
+  order by "%x".n
+), "%i2" as materialized (
+  select "%x".n, "%x".k as k, "%x"."c0"
+  from json_to_recordset($1::json -> 'nodes' -> 2) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."int4")
+  order by "%x".n
+), "%i3" as materialized (
+  select "%x".n, "%x".k as k, "%x"."c0", "%x"."c1"
+  from json_to_recordset($1::json -> 'nodes' -> 3) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."text", "c1" "pg_catalog"."int4")
+  order by "%x".n
+), "%x0" as materialized (
+  select "%x".parent, "%x".child
+  from json_to_recordset($1::json -> 'releases' -> 0) as "%x" (parent "pg_catalog"."int4", child "pg_catalog"."int4")
+), "%w0" as (update "public"."articles" "%t" set "author" = "%i"."c0" from (
+  select "%s".*
+  from "%i0" "%s" join "public"."articles" "%l" on "%l"."id" = "%s".k
+  order by "%s".k for no key update of "%l"
+) "%i" where "%t"."id" = "%i".k returning "%t"."id", (((('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"title":' || coalesce(pg_catalog.to_json("%t"."title")::text, 'null')) || (',"slug":' || coalesce(pg_catalog.to_json("%t"."slug")::text, 'null'))) || (',"body":' || coalesce(pg_catalog.to_json("%t"."body")::text, 'null') || ',"status":' || coalesce(pg_catalog.to_json("%t"."status")::text, 'null'))) || (((',"views":' || coalesce(textin(int4out("%t"."views")), 'null') || coalesce(',"rating":"' || textin(numeric_out("%t"."rating")) || '"', ',"rating":null')) || (',"published_at":' || coalesce(case when isfinite("%t"."published_at") and "%t"."published_at" >= '0001-01-01 00:00:00+00'::timestamptz then case when "%t"."published_at" = "%t"."published_at"::timestamptz(0) then left(pg_catalog.to_json("%t"."published_at" at time zone 'UTC')::text, -1) || '.000Z"' when "%t"."published_at" <> "%t"."published_at"::timestamptz(5) then left(pg_catalog.to_json("%t"."published_at" at time zone 'UTC')::text, -1) || 'Z"' else '"' || to_char("%t"."published_at" at time zone 'UTC', case when "%t"."published_at" = "%t"."published_at"::timestamptz(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"' else 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' end) || '"' end else case when isfinite("%t"."published_at") then '"' || to_char("%t"."published_at" at time zone 'UTC', case when "%t"."published_at" = "%t"."published_at"::timestamptz(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"' else 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' end) || ' BC"' else pg_catalog.to_json("%t"."published_at")::text end end, 'null'))) || (',"meta":' || coalesce(textin(json_out("%t"."meta")), 'null') || ',"author":' || coalesce(textin(int4out("%t"."author")), 'null') || '}')))::json as "%j", (
+  select coalesce(json_object_agg(k, v) filter (where p), '{}')
+  from (values ('author', coalesce(textin(int4out("%t"."author")), 'null')::json, true)) as "%h" (k, v, p)
+) as "%d"), "%w1" as (update "public"."authors" "%t" set "name" = "%i"."c0" from (
+  select "%s".*
+  from "%i1" "%s" join "public"."authors" "%l" on "%l"."id" = "%s".k
+  order by "%s".k for no key update of "%l"
+) "%i" where "%t"."id" = "%i".k returning "%t"."id", ((('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null')) || (',"email":' || coalesce(pg_catalog.to_json("%t"."email")::text, 'null'))) || ((',"bio":' || coalesce(pg_catalog.to_json("%t"."bio")::text, 'null') || ',"born":' || coalesce(pg_catalog.to_json("%t"."born")::text, 'null')) || (',"score":' || coalesce(pg_catalog.to_json("%t"."score")::text, 'null') || '}')))::json as "%j", (
+  select coalesce(json_object_agg(k, v) filter (where p), '{}')
+  from (values ('name', coalesce(pg_catalog.to_json("%t"."name")::text, 'null')::json, true)) as "%h" (k, v, p)
+) as "%d"), "%m1" as (insert into "public"."authors" as "%t" ("id", "name") overriding system value select "%i".k, "%i"."c0" from "%i1" "%i" where not exists (
+  select
+  from "public"."authors" "%e"
+  where "%e"."id" = "%i".k
+) order by "%i".n returning "%t"."id", ((('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null')) || (',"email":' || coalesce(pg_catalog.to_json("%t"."email")::text, 'null'))) || ((',"bio":' || coalesce(pg_catalog.to_json("%t"."bio")::text, 'null') || ',"born":' || coalesce(pg_catalog.to_json("%t"."born")::text, 'null')) || (',"score":' || coalesce(pg_catalog.to_json("%t"."score")::text, 'null') || '}')))::json as "%j", null::json as "%d"), "%w2" as (update "public"."comments" "%t" set "article" = "%i"."c0" from (
+  select "%s".*
+  from "%i2" "%s" join "public"."comments" "%l" on "%l"."id" = "%s".k
+  order by "%s".k for no key update of "%l"
+) "%i" where "%t"."id" = "%i".k returning "%t"."id", ((('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"body":' || coalesce(pg_catalog.to_json("%t"."body")::text, 'null')) || (',"created":' || coalesce(case when isfinite("%t"."created") and "%t"."created" >= '0001-01-01 00:00:00+00'::timestamptz then case when "%t"."created" = "%t"."created"::timestamptz(0) then left(pg_catalog.to_json("%t"."created" at time zone 'UTC')::text, -1) || '.000Z"' when "%t"."created" <> "%t"."created"::timestamptz(5) then left(pg_catalog.to_json("%t"."created" at time zone 'UTC')::text, -1) || 'Z"' else '"' || to_char("%t"."created" at time zone 'UTC', case when "%t"."created" = "%t"."created"::timestamptz(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"' else 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' end) || '"' end else case when isfinite("%t"."created") then '"' || to_char("%t"."created" at time zone 'UTC', case when "%t"."created" = "%t"."created"::timestamptz(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"' else 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' end) || ' BC"' else pg_catalog.to_json("%t"."created")::text end end, 'null'))) || (',"article":' || coalesce(textin(int4out("%t"."article")), 'null') || ',"author":' || coalesce(textin(int4out("%t"."author")), 'null') || '}'))::json as "%j", (
+  select coalesce(json_object_agg(k, v) filter (where p), '{}')
+  from (values ('article', coalesce(textin(int4out("%t"."article")), 'null')::json, true)) as "%h" (k, v, p)
+) as "%d"), "%w3" as (update "public"."comments" "%t" set "body" = "%i"."c0", "article" = "%i"."c1" from (
+  select "%s".*
+  from "%i3" "%s" join "public"."comments" "%l" on "%l"."id" = "%s".k
+  order by "%s".k for no key update of "%l"
+) "%i" where "%t"."id" = "%i".k returning "%t"."id", ((('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"body":' || coalesce(pg_catalog.to_json("%t"."body")::text, 'null')) || (',"created":' || coalesce(case when isfinite("%t"."created") and "%t"."created" >= '0001-01-01 00:00:00+00'::timestamptz then case when "%t"."created" = "%t"."created"::timestamptz(0) then left(pg_catalog.to_json("%t"."created" at time zone 'UTC')::text, -1) || '.000Z"' when "%t"."created" <> "%t"."created"::timestamptz(5) then left(pg_catalog.to_json("%t"."created" at time zone 'UTC')::text, -1) || 'Z"' else '"' || to_char("%t"."created" at time zone 'UTC', case when "%t"."created" = "%t"."created"::timestamptz(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"' else 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' end) || '"' end else case when isfinite("%t"."created") then '"' || to_char("%t"."created" at time zone 'UTC', case when "%t"."created" = "%t"."created"::timestamptz(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"' else 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' end) || ' BC"' else pg_catalog.to_json("%t"."created")::text end end, 'null'))) || (',"article":' || coalesce(textin(int4out("%t"."article")), 'null') || ',"author":' || coalesce(textin(int4out("%t"."author")), 'null') || '}'))::json as "%j", (
+  select coalesce(json_object_agg(k, v) filter (where p), '{}')
+  from (values ('body', coalesce(pg_catalog.to_json("%t"."body")::text, 'null')::json, true), ('article', coalesce(textin(int4out("%t"."article")), 'null')::json, true)) as "%h" (k, v, p)
+) as "%d"), "%m3" as (insert into "public"."comments" as "%t" ("id", "body", "article") overriding system value select "%i".k, "%i"."c0", "%i"."c1" from "%i3" "%i" where not exists (
+  select
+  from "public"."comments" "%e"
+  where "%e"."id" = "%i".k
+) order by "%i".n returning "%t"."id", ((('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"body":' || coalesce(pg_catalog.to_json("%t"."body")::text, 'null')) || (',"created":' || coalesce(case when isfinite("%t"."created") and "%t"."created" >= '0001-01-01 00:00:00+00'::timestamptz then case when "%t"."created" = "%t"."created"::timestamptz(0) then left(pg_catalog.to_json("%t"."created" at time zone 'UTC')::text, -1) || '.000Z"' when "%t"."created" <> "%t"."created"::timestamptz(5) then left(pg_catalog.to_json("%t"."created" at time zone 'UTC')::text, -1) || 'Z"' else '"' || to_char("%t"."created" at time zone 'UTC', case when "%t"."created" = "%t"."created"::timestamptz(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"' else 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' end) || '"' end else case when isfinite("%t"."created") then '"' || to_char("%t"."created" at time zone 'UTC', case when "%t"."created" = "%t"."created"::timestamptz(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"' else 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' end) || ' BC"' else pg_catalog.to_json("%t"."created")::text end end, 'null'))) || (',"article":' || coalesce(textin(int4out("%t"."article")), 'null') || ',"author":' || coalesce(textin(int4out("%t"."author")), 'null') || '}'))::json as "%j", null::json as "%d"), "%u0" as (update "public"."comments" "%t" set "article" = case when exists (
+  select
+  from "%x0" "%y"
+  where "%y".parent = "%t"."article"
+  and ("%y".child is null or "%y".child = "%t"."id")
+) then null else "%t"."article" end where "%t"."id" in (
+  select "%c"."id"
+  from "public"."comments" "%c"
+  where "%c"."article" in (
+    select parent
+    from "%x0"
+  )
+) and (exists (
+  select
+  from "%x0" "%y"
+  where "%y".parent = "%t"."article"
+  and ("%y".child is null or "%y".child = "%t"."id")
+)) and not exists (
+  select
+  from "%i2" "%k"
+  where "%k".k = "%t"."id"
+) and not exists (
+  select
+  from "%i3" "%k"
+  where "%k".k = "%t"."id"
+) returning "%t"."id"), "%jd" as materialized (
+  select *
+  from json_to_record(($1::json -> 'by')) as "%x" ("user" uuid, ip text, user_agent text, origin text)
+), "%ja" (id, action, collection, item, data, delta) as materialized (
+  select nextval('public.service_activity_id_seq'::regclass), "%x".*
+  from (
+    select 'update', 'articles', "id"::text, "%j", coalesce("%d", "%j")
+    from "%w0"
+    union all
+    select 'update', 'authors', "id"::text, "%j", coalesce("%d", "%j")
+    from "%w1"
+    union all
+    select 'create', 'authors', "id"::text, "%j", coalesce("%d", "%j")
+    from "%m1"
+    union all
+    select 'update', 'comments', "id"::text, "%j", coalesce("%d", "%j")
+    from "%w2"
+    union all
+    select 'update', 'comments', "id"::text, "%j", coalesce("%d", "%j")
+    from "%w3"
+    union all
+    select 'create', 'comments', "id"::text, "%j", coalesce("%d", "%j")
+    from "%m3"
+    union all
+    select 'update', 'comments', "id"::text, null::json, null::json
+    from "%u0"
+  ) "%x"
+), "%jb" as (insert into "public"."service_activity" (id, action, collection, item, "user", ip, user_agent, origin) select id, action, collection, item, "user", ip, user_agent, origin from "%ja", "%jd"), "%jc" as (insert into "public"."service_revisions" (activity, collection, item, data, delta) select id, collection, item, data, delta from "%ja" where data is not null)
+select json_build_array(null, (
+  select max("id")::text
+  from "%m1"
+), null, (
+  select max("id")::text
+  from "%m3"
+))::text,
+case
+when (
+  select count(*)
+  from "%w0"
+) < (
+  select count(*)
+  from "%i0"
+) then "public".service_raise('missing')
+end,
+case
+when (
+  select count(*)
+  from "%w2"
+) < (
+  select count(*)
+  from "%i2"
+) then "public".service_raise('missing')
+end;
+
+-- $1 = 'public.authors_id_seq'
+-- $2 = '70'
+select setval($1::regclass, $2::int8)
+from (
+  select pg_advisory_xact_lock($1::regclass::oid::int8)
+) as locked, pg_catalog.pg_sequence
+where seqrelid = $1::regclass
+and seqincrement > 0
+and $2::int8 < seqmax
+and $2::int8 > coalesce(pg_sequence_last_value($1::regclass), 0);
+
+-- $1 = 'public.comments_id_seq'
+-- $2 = '80'
+select setval($1::regclass, $2::int8)
+from (
+  select pg_advisory_xact_lock($1::regclass::oid::int8)
+) as locked, pg_catalog.pg_sequence
+where seqrelid = $1::regclass
+and seqincrement > 0
+and $2::int8 < seqmax
+and $2::int8 > coalesce(pg_sequence_last_value($1::regclass), 0);
+
+-- $1 = '2'
+select '{"data":' || "%r1"."%j" || '}'
+from (
+  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || '}' as "%j"
+  from (
+    select "%t1"."id"
+    from "public"."articles" "%t1"
+    where "%t1"."id" = $1::"pg_catalog"."int4"
+    limit 1
+  ) "%p1"
+) "%r1";
+
+commit;
