@@ -35,6 +35,18 @@ t.test('what is no condition is 400', async (t) => {
     '_in: object': { id: { _in: { a: 1, b: 2 } } },
     '_in: null': { id: { _in: null } },
     '_between: object': { id: { _between: { from: 1, to: 2 } } },
+    '_in: digits as keys': { id: { _in: { 0: 6, 1: 7 } } },
+    '_between: digits as keys': { id: { _between: { 1: 1, 5: 2 } } },
+    '_or: digits as keys': { _or: { 0: { id: 6 }, 1: { id: 7 } } },
+    '_json._or: digits as keys': { meta: { _json: { _or: { 0: { k: { _eq: 1 } } } } } },
+    '_null: null': { title: { _null: null } },
+    '_nnull: null': { id: { _nnull: null } },
+    '_nnull: empty text': { id: { _nnull: '' } },
+    '_nnull: the text null': { id: { _nnull: 'null' } },
+    '_empty: null': { title: { _empty: null } },
+    '_nempty: empty text': { title: { _nempty: '' } },
+    '_null: two': { id: { _null: 2 } },
+    '_json: _nnull: null': { meta: { _json: { k: { _nnull: null } } } },
     '_some: null': { comments: { _some: null } },
     '_none: null': { comments: { _none: null } },
     '_none: list': { comments: { _none: [] } },
@@ -57,11 +69,42 @@ t.test('what is no condition is 400', async (t) => {
   t.match(await having({ _and: { count: { _gt: 100 } } }), { status: 400 }, 'having: an object for a list');
 });
 
-t.test('lists may be written as objects with indices, as URLs beyond the limit of lists are read', async (t) => {
-  t.strictSame(ids(await search({ filter: { _or: { 0: { id: 6 }, 1: { id: 7 } } }, fields: ['id'] })), [6, 7]);
-  t.strictSame(ids(await search({ filter: { id: { _in: { 0: 6, 1: 7 } } }, fields: ['id'] })), [6, 7]);
+t.test('a URL beyond the limit of lists is read as one', async (t) => {
   const many = Array.from({ length: 600 }, (_, n) => `filter[id][_in][${n}]=${n + 6}`).join('&');
   t.strictSame(ids(await get(service, `/items/articles?fields=id&${many}`)), [6, 7, 8, 9, 10]);
+  const branches = Array.from({ length: 600 }, (_, n) => `filter[_or][${n}][id]=${n + 6}`).join('&');
+  t.strictSame(ids(await get(service, `/items/articles?fields=id&${branches}`)), [6, 7, 8, 9, 10]);
+  const filter = encodeURIComponent('{"id":{"_in":{"0":6}}}');
+  t.match(await get(service, `/items/articles?filter=${filter}`), { status: 400 }, 'JSON has lists of its own');
+  const deep = encodeURIComponent('{"comments":{"_filter":{"id":{"_in":{"0":6}}}}}');
+  t.match(await get(service, `/items/articles?fields=comments.id&deep=${deep}`), { status: 400 }, 'in deep too');
+});
+
+t.test('_null and its kin take true and false; a URL may leave the value out', async (t) => {
+  const found = async (query: string): Promise<unknown> =>
+    ids(await get(service, `/items/articles?fields=id&limit=1&sort=id&${query}`));
+  for (const yes of ['', '=', '=true', '=1']) t.strictSame(await found(`filter[author][_null]${yes}`), [6], yes);
+  for (const no of ['=false', '=0']) t.strictSame(await found(`filter[author][_nnull]${no}`), [6], no);
+  t.match(await get(service, '/items/articles?filter[author][_null]=null'), { status: 400 });
+  for (const yes of [true, 1])
+    t.strictSame(ids(await search({ filter: { author: { _null: yes } }, fields: ['id'] })), [6]);
+  for (const no of [false, 0])
+    t.strictSame(ids(await search({ filter: { author: { _nnull: no } }, fields: ['id'] })), [6]);
+  const query = '{ articles(filter: { author: { id: { _null: null } } }) { id } }';
+  const headers = { 'content-type': 'application/json' };
+  const answer = await request(service, 'POST', '/graphql', { headers, body: JSON.stringify({ query }) });
+  t.match(answer.text, /_null.* must be true or false/);
+});
+
+t.test('having needs what it speaks of', async (t) => {
+  const refused = { status: 400, json: { errors: [{ message: /"having" needs "aggregate" or "groupBy"/ }] } };
+  t.match(await get(service, '/items/articles?having[count][_gt]=100'), refused);
+  t.match(await get(service, '/items/articles/1?having[count][_gt]=100'), refused);
+  t.match(await search({ having: { count: { _gt: 100 } } }), refused);
+  const deep = 'deep[comments][_having][count][_gt]=100';
+  t.match(await get(service, `/items/articles?fields=comments.id&${deep}`), refused, 'in deep');
+  t.match(await get(service, `/items/articles?fields=id&${deep}`), refused, 'in deep, of what is not shown');
+  t.match(await search({ groupBy: ['status'], having: { count: { _gt: 100 } } }), { status: 200, json: { data: [] } });
 });
 
 t.test('a list in a URL may begin with a variable', async (t) => {
@@ -77,6 +120,14 @@ t.test('names in deep that lead nowhere are refused', async (t) => {
   t.match(await one('deep[coments][_filter][id][_eq]=2'), { status: 403 }, 'a relation that does not exist');
   t.match(await one('deep[title][_filter][id][_eq]=2'), { status: 400 }, 'a field that is no relation');
   t.match(await one('deep[comments][_filter][id][_eq]=2&deep[tags][_limit]=1'), { status: 200 }, 'one not shown');
+  const hidden = (query: string): Promise<Answer> => get(service, `/items/articles?fields=id,author&${query}`);
+  t.match(await hidden('deep[comments][_filter][nothing][_eq]=2'), { status: 403 }, 'a field of one not shown');
+  t.match(await hidden('deep[author][_filter][nothing][_eq]=2'), { status: 403 }, 'of one shown as its key');
+  t.match(await hidden('deep[comments][_sort]=nothing'), { status: 403 }, 'its sort');
+  t.match(await hidden('deep[comments][_filter][id][_contains]=2'), { status: 400 }, 'an operator');
+  t.match(await hidden('deep[comments][author][_filter][nothing][_eq]=2'), { status: 403 }, 'further down');
+  t.match(await hidden('alias[c]=comments&deep[c][_filter][nothing][_eq]=2'), { status: 403 }, 'of an alias');
+  t.match(await hidden('deep[comments][_filter][author][name][_eq]=x&deep[author][_filter][id]=1'), { status: 200 });
 });
 
 t.test('parameters in deep have an underscore, and who forgets it is told', async (t) => {

@@ -7,7 +7,7 @@ import { planGroups } from './aggregate.js';
 import { type Budget, KEYS_WEIGHT, LEVEL_WEIGHT, planFilter, spend } from './filter.js';
 import { anySteps, checkName, fieldNamed, hopOf, oneStep, resolveCall } from './names.js';
 import { planLimit, planOffset, planOrder } from './order.js';
-import { ALWAYS, both, type Condition, type Output, type RowLevel } from './plan.js';
+import { ALWAYS, both, type Condition, type Level, type Output, type RowLevel, type ToManyJoin } from './plan.js';
 import { planSearch } from './search.js';
 
 export interface Planner extends Budget {
@@ -44,7 +44,8 @@ export function planOutputs(
   if (selections.some(isShaped)) {
     return (selections as readonly ShapedSelection[]).map((each) => planShaped(each, collection, position, planner));
   }
-  checkDeep(collection, position);
+  if (position.query.having) throw invalidQuery(`${position.place}: "having" needs "aggregate" or "groupBy"`);
+  checkDeep(collection, position, planner);
   for (const [name, wanted] of expand(selections, collection, position)) {
     spend(planner, 1);
     const output = planOutput(name, wanted, collection, position, planner);
@@ -53,12 +54,25 @@ export function planOutputs(
   return outputs;
 }
 
-/** A name in `deep` that leads nowhere would lose its conditions. */
-function checkDeep(collection: Collection, { query, place }: Position): void {
-  for (const { name } of query.deep) {
+/** A name in `deep` that leads nowhere would lose its conditions, also below a relation that is not shown. */
+function checkDeep(collection: Collection, { query, place, backlink }: Position, planner: Planner): void {
+  for (const { name, query: inner } of query.deep) {
     const target = query.alias.find((alias) => alias.name === name)?.target.path[0] ?? name;
-    const { field } = fieldNamed(collection, target, `${place}, deep`);
-    if (!field.relation) throw invalidQuery(`${place}, deep: "${name}" is no relation`);
+    const { field, scope } = fieldNamed(collection, target, `${place}, deep`);
+    const { relation } = field;
+    if (!relation) throw invalidQuery(`${place}, deep: "${name}" is no relation`);
+    const at: Position = { query: inner, place: `${place}.${name}`, from: field, backlink };
+    // A copy of the planner: what a level costs is counted where it is planned for the statement.
+    const trial = { ...planner };
+    const hop = hopOf(planner.model, collection, field);
+    if (hop) planMany([], hop, at, trial, relation.sortField);
+    const steps =
+      relation.kind === 'many-to-one'
+        ? [oneStep(planner.model, field, relation)]
+        : scope === null
+          ? []
+          : anySteps(planner.model, collection, field, at.place).filter((step) => step.target.name === scope);
+    for (const step of steps) if (step) planSingle([], step.target, at, trial);
   }
 }
 
@@ -168,21 +182,11 @@ function planOutput(
   if (hop && field.relation?.kind === 'one-to-many') {
     const at = inner(name);
     spend(planner, fields.length === 0 ? KEYS_WEIGHT : LEVEL_WEIGHT);
-    if (at.query.aggregate || at.query.groupBy) {
-      const where = both(
-        planFilter(at.query.filter, hop.collection, planner, place),
-        planSearch(at.query.search, hop.collection),
-      );
-      return {
-        kind: 'many',
-        name,
-        hop,
-        level: planGroups(at.query, hop.collection, model, where, planner.defaultLimit),
-      };
-    }
-    if (fields.length === 0 && !hop.collection.fields.has(hop.collection.primaryKey.name)) return null;
-    const level = planRows(fields, hop.collection, at, planner, field.relation.sortField);
-    return { kind: fields.length === 0 ? 'keys' : 'many', name, hop, level };
+    const isGrouped = at.query.aggregate !== null || at.query.groupBy !== null;
+    const isKeys = fields.length === 0 && !isGrouped;
+    if (isKeys && !hop.collection.fields.has(hop.collection.primaryKey.name)) return null;
+    const level = planMany(fields, hop, at, planner, field.relation.sortField);
+    return isKeys && level.kind === 'rows' ? { kind: 'keys', name, hop, level } : { kind: 'many', name, hop, level };
   }
   if (field.relation?.kind === 'many-to-one' && fields.length > 0) {
     const step = oneStep(model, field, field.relation);
@@ -196,6 +200,20 @@ function planOutput(
   }
   // Alias fields without a relation (groups, presentation) have nothing to show.
   return field.column ? { kind: 'value', name, operand: { kind: 'field', through: [], field } } : null;
+}
+
+/** The rows of a list, or groups of them. */
+function planMany(
+  fields: readonly Selection[],
+  { collection }: ToManyJoin,
+  at: Position,
+  planner: Planner,
+  sortField: string | null,
+): Level {
+  const { query, place } = at;
+  if (!query.aggregate && !query.groupBy) return planRows(fields, collection, at, planner, sortField);
+  const where = both(planFilter(query.filter, collection, planner, place), planSearch(query.search, collection));
+  return planGroups(query, collection, planner.model, where, planner.defaultLimit);
 }
 
 /** Unscoped fields apply to every collection that has them; at least one must. */

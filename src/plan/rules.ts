@@ -12,6 +12,7 @@ import { says } from './says.js';
 
 const UNLIMITED: ParseContext = {
   values: CONSTANTS,
+  typed: true,
   limits: {
     nodes: Number.MAX_SAFE_INTEGER,
     relationalDepth: 100,

@@ -81,8 +81,8 @@ function parsePayloadOperator(key: string, value: unknown, context: ParseContext
   return compare('regex', { kind: 'slot', slot: context.values.add(pattern) });
 }
 
-function readFilters(input: unknown, key: string): readonly unknown[] {
-  const list = readIndexedList(input);
+function readFilters(input: unknown, key: string, context: ParseContext): readonly unknown[] {
+  const list = readIndexedList(input, context);
   if (!list) throw invalidQuery(`"${key}" must be a list of filters`);
   return list;
 }
@@ -99,7 +99,7 @@ function parseBranches(
   owner: string | null,
   key: string,
 ): Filter[] {
-  return readFilters(input, key).map((each) => {
+  return readFilters(input, key, context).map((each) => {
     if (owner === null && (each === null || typeof each !== 'object'))
       throw invalidQuery(`"${key}" must be a list of filters`);
     return parseObject(each, context, depth, owner);
@@ -136,7 +136,7 @@ const OPPOSITES: Readonly<Record<string, Operator>> = {
 };
 
 function parseOperator(operator: Operator, input: unknown, context: ParseContext, owner: string): Filter {
-  if (includes(TEST_OPERATORS, operator)) return compare(parseTest(operator, input, owner), null);
+  if (includes(TEST_OPERATORS, operator)) return compare(parseTest(operator, input, context, owner), null);
   if (includes(LIST_OPERATORS, operator)) return compare(operator, parseListOperand(operator, input, context, owner));
   if (includes(SHAPE_OPERATORS, operator)) return compare(operator, parseShape(input, context, owner));
   const value = plain(input, context);
@@ -149,11 +149,10 @@ function compare(operator: Operator, value: Operand): Filter {
   return { kind: 'compare', operator, value };
 }
 
-/** The value of `_null` and its kin is true, false or nothing; false asks for the opposite. */
-function parseTest(operator: Operator, input: unknown, owner: string): Operator {
+/** The value of `_null` and its kin is true or false, which asks for the opposite; a URL may leave it out. */
+function parseTest(operator: Operator, input: unknown, { typed = false }: ParseContext, owner: string): Operator {
   const value = input instanceof Digits ? Number(input) : plain(input);
-  if (value === undefined || value === '' || value === null || value === true || value === 1 || value === '1')
-    return operator;
+  if (value === true || value === 1 || value === '1' || (value === '' && !typed)) return operator;
   if (value === false || value === 0 || value === '0') return OPPOSITES[operator] as Operator;
   throw invalidQuery(`"_${operator}" of "${owner}" must be true or false`);
 }
@@ -168,7 +167,7 @@ function parseListOperand(operator: Operator, input: unknown, context: ParseCont
     const variable = list.includes(',') ? null : parseVariable(list.trim());
     if (variable) return place(variable, context);
     list = list.split(',').map((each) => each.trim());
-  } else list = readIndexedList(list) ?? [list];
+  } else list = readIndexedList(list, context) ?? [list];
   const values = (list as unknown[]).map((each) => scalar(each, context, owner));
   if (values.length === 0 || (values.length === 1 && values[0] === ''))
     throw invalidQuery(`"_${operator}" of "${owner}" needs a list of values`);
@@ -253,7 +252,7 @@ function parseJsonFilter(input: Input, context: ParseContext): JsonFilter {
     if (key === '_and' || key === '_or') {
       filters.push({
         kind: key === '_and' ? 'and' : 'or',
-        filters: readFilters(value, key).map((each) => parseJsonFilter(checkObject(each, key), context)),
+        filters: readFilters(value, key, context).map((each) => parseJsonFilter(checkObject(each, key), context)),
       });
       continue;
     }
@@ -291,7 +290,7 @@ export function parseHaving(input: Input, context: ParseContext): Filter {
     if (key === '_and' || key === '_or') {
       return {
         kind: key === '_and' ? 'and' : 'or',
-        filters: readFilters(value, key).map((each) => parseHaving(checkObject(each, key), context)),
+        filters: readFilters(value, key, context).map((each) => parseHaving(checkObject(each, key), context)),
       };
     }
     if (!(AGGREGATES as readonly string[]).includes(key))

@@ -29,10 +29,10 @@ export interface ParseContext {
 
 export type Input = Readonly<Record<string, unknown>>;
 
-/** Index keys are what the parser of query strings makes of a list beyond QUERYSTRING_ARRAY_LIMIT. */
-export function readIndexedList(input: unknown): readonly unknown[] | null {
+/** Index keys are what the parser of query strings makes of a list beyond QUERYSTRING_ARRAY_LIMIT; JSON has lists. */
+export function readIndexedList(input: unknown, { typed = false }: ParseContext): readonly unknown[] | null {
   if (Array.isArray(input)) return input;
-  if (input === null || typeof input !== 'object') return null;
+  if (typed || input === null || typeof input !== 'object') return null;
   const keys = Object.keys(input);
   return keys.length > 0 && keys.every((key) => /^\d+$/.test(key)) ? Object.values(input) : null;
 }

@@ -41,10 +41,7 @@ function parseLevel(input: Input, prefix: '' | '_', given: ParseContext, depth: 
   return {
     fields: fields === undefined || prefix === '_' ? null : parseFields(fields, context),
     alias,
-    filter:
-      filter === undefined
-        ? null
-        : parseFilter(readObject(filter, 'filter'), typeof filter === 'string' ? { ...context, typed: true } : context),
+    filter: filter === undefined ? null : parseFilter(readObject(filter, 'filter'), contextOf(filter, context)),
     search: parseSearch(get('search'), context),
     sort: parseSort(get('sort'), alias, context),
     limit: parseLimit(get('limit'), context),
@@ -56,7 +53,7 @@ function parseLevel(input: Input, prefix: '' | '_', given: ParseContext, depth: 
     groupBy: groupBy === undefined ? null : parseGroupBy(groupBy, context),
     having: having === undefined ? null : parseHavingFilter(having, context),
     groupFields: null,
-    deep: deep === undefined ? [] : parseDeep(deep, context, depth),
+    deep: deep === undefined ? [] : parseDeep(deep, prefix === '' ? contextOf(get('deep'), context) : context, depth),
     meta: prefix === '' ? parseMeta(get('meta')) : [],
     backlink: !['false', '0', false].includes(get('backlink') as string),
   };
@@ -225,7 +222,12 @@ function parseGroupBy(input: unknown, context: ParseContext): Expression[] | nul
 }
 
 function parseHavingFilter(input: unknown, context: ParseContext): Filter {
-  return parseHaving(readObject(input, 'having'), context);
+  return parseHaving(readObject(input, 'having'), contextOf(input, context));
+}
+
+/** A parameter that is one text is JSON, in a URL too. */
+function contextOf(input: unknown, context: ParseContext): ParseContext {
+  return typeof input === 'string' && !context.typed ? { ...context, typed: true } : context;
 }
 
 const META: readonly Meta[] = ['total_count', 'filter_count'];
