@@ -51,13 +51,28 @@ const PURGED = 600_000;
 /** Milliseconds that each of the things that were started gets to end: some would wait for a server that does not answer. */
 const FAREWELL = 500;
 
+/** Milliseconds beyond those of running requests that all of them share. */
+const ENDING = 1_000;
+
+/** Milliseconds that one of them gets when those are used up, and the embedded PostgreSQL. */
+const LEAST = 100;
+const LEAST_EMBEDDED = 700;
+
 /** What has been started, to be stopped in the reverse order, also when a later step fails. */
 class Started {
-  readonly #closers: { readonly close: () => Promise<void>; readonly limit: number }[] = [];
+  readonly #closers: { readonly close: (left: number) => Promise<void>; readonly limit: number }[] = [];
+  readonly #patience: number;
   #stopped: Promise<void> | null = null;
 
-  /** After `limit` milliseconds its end is not waited for any more; Infinity for what ends by itself. */
-  add(close: () => Promise<void>, limit = FAREWELL): void {
+  constructor({ SHUTDOWN_TIMEOUT }: Config) {
+    this.#patience = SHUTDOWN_TIMEOUT + ENDING;
+  }
+
+  /**
+   * After `limit` milliseconds its end is not waited for any more; Infinity for what ends by itself. `close` is told how many are
+   * left for all.
+   */
+  add(close: (left: number) => Promise<void>, limit = FAREWELL): void {
     this.#closers.push({ close, limit });
   }
 
@@ -68,7 +83,11 @@ class Started {
   }
 
   async #stop(): Promise<void> {
-    for (const { close, limit } of this.#closers.splice(0).reverse()) await ended(close(), limit);
+    const deadline = performance.now() + this.#patience;
+    for (const { close, limit } of this.#closers.splice(0).reverse()) {
+      const left = deadline - performance.now();
+      await ended(close(left), limit === Infinity ? limit : Math.min(limit, Math.max(left, LEAST)));
+    }
   }
 }
 
@@ -88,7 +107,7 @@ export async function startService(
   signal?: AbortSignal,
 ): Promise<Service> {
   const { observe, counts: events } = countEvents(log);
-  const started = new Started();
+  const started = new Started(config);
   try {
     const threads: Threads = config.WORKERS === 1 ? new SingleThread(config, observe) : new WorkerPool(config, observe);
     const admin = await startAdmin(config, threads, observe, started);
@@ -181,7 +200,7 @@ export async function withCore<Result>(
     throw new StartError(
       `there is no database: name one with --database-url or DATABASE_URL (DATA_DIR ${config.DATA_DIR} has no embedded one)`,
     );
-  const started = new Started();
+  const started = new Started(config);
   const policies = new Policies();
   try {
     const sources = await startSources(config, observe, report, started, (news) => {
@@ -215,8 +234,9 @@ async function startSources(
       directory: config.DATA_DIR,
       report,
       restarted: (message) => observe({ kind: 'embedded-restarted', message }),
+      signal,
     });
-    started.add(() => embedded.stop(), Infinity);
+    started.add((left) => embedded.stop(Math.max(left, LEAST_EMBEDDED)), Infinity);
     databaseUrl = embedded.url;
   }
   const database = await openDatabase(config, databaseUrl, config.DATABASE_URL !== null, observe, signal);

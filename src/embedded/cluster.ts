@@ -34,8 +34,11 @@ import { Supervised } from './supervise.js';
 export interface EmbeddedServer {
   /** User, password, 127.0.0.1, port and the database "lateral". */
   readonly url: string;
-  /** Ends all sessions, waits for the server's end and gives the folder free. May be called again. */
-  stop(): Promise<void>;
+  /**
+   * Ends all sessions, waits for the server's end and gives the folder free. May be called again. After `patience` milliseconds
+   * the server is killed.
+   */
+  stop(patience?: number): Promise<void>;
 }
 
 export interface EmbeddedOptions {
@@ -47,6 +50,8 @@ export interface EmbeddedOptions {
   readonly report?: (message: string) => void;
   /** Where it is to be started again when it ends by itself: told of that. */
   readonly restarted?: (message: string) => void;
+  /** Ends the wait for a server that does not become ready. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 interface State {
@@ -73,12 +78,12 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedS
     const home = await findHome(directory, options.report ?? (() => {}));
     const lock = await takeLock(`${home.cluster}.lock`, directory);
     try {
-      const { url, postmaster } = await startIn(home, options.settings ?? {}, options.restarted);
+      const { url, postmaster } = await startIn(home, options);
       let stopped: Promise<void> | undefined;
       return {
         url,
-        stop: () => {
-          stopped ??= postmaster.stop().finally(() => lock.release());
+        stop: (patience) => {
+          stopped ??= postmaster.stop(patience).finally(() => lock.release());
           return stopped;
         },
       };
@@ -134,8 +139,7 @@ async function findHome(directory: string, report: Home['report']): Promise<Home
 
 async function startIn(
   home: Home,
-  settings: Readonly<Record<string, string>>,
-  restarted: EmbeddedOptions['restarted'],
+  { settings = {}, restarted, signal }: EmbeddedOptions,
 ): Promise<{ url: string; postmaster: Postmaster }> {
   const binaries = await findBinaries(home.account, home.directory, home.report);
   await stopOrphan(home.cluster, home.report);
@@ -143,16 +147,16 @@ async function startIn(
   if (await isMissing(home.cluster)) await createCluster(home, binaries, state.password, settings);
   else await checkCluster(home, binaries);
   if (!home.linked) await linkCluster(home);
-  const { port, postmaster } = await launchOnPort(home, binaries, settings, state.port);
+  const { port, postmaster } = await launchOnPort(home, binaries, settings, state.port, signal);
   try {
     if (port !== state.port) await writeState(home, { ...state, port });
   } catch (error) {
     await postmaster.stop();
     throw error;
   }
-  const startAgain = async (): Promise<Postmaster> => {
+  const startAgain = async (stopping: AbortSignal): Promise<Postmaster> => {
     await stopOrphan(home.cluster, home.report);
-    const next = await launchOnPort(home, binaries, settings, port);
+    const next = await launchOnPort(home, binaries, settings, port, stopping);
     if (next.port === port) return next.postmaster;
     await next.postmaster.stop();
     throw new Error(`The port ${port} of the embedded PostgreSQL is taken`);
@@ -307,6 +311,7 @@ async function launchOnPort(
   binaries: Binaries,
   settings: Readonly<Record<string, string>>,
   preferred: number | undefined,
+  signal: AbortSignal | undefined,
 ): Promise<{ port: number; postmaster: Postmaster }> {
   const { cluster, account } = home;
   const log = await openLog(join(home.directory, 'postgres.log'));
@@ -317,7 +322,7 @@ async function launchOnPort(
     }
     for (let attempt = 1; ; attempt++) {
       const port = await choosePort(preferred);
-      const outcome = await launch({ program: binaries.postgres, cluster, account, log, port, settings });
+      const outcome = await launch({ program: binaries.postgres, cluster, account, log, port, settings, signal });
       if (outcome.kind === 'ready') return { port, postmaster: outcome.postmaster };
       const passes = /Address already in use|shared memory block .* is still in use/.test(outcome.output);
       if (!passes || attempt === ATTEMPTS) {

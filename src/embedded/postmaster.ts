@@ -8,7 +8,15 @@ import { type FileHandle, open, readFile, readlink, rename, rm, stat } from 'nod
 import { join } from 'node:path';
 import { StartError } from '../errors.js';
 import type { Account } from './account.js';
-import { accountOptions, isRunning, readCommandLine, signal, waitUntil } from './processes.js';
+import {
+  accountOptions,
+  childrenOf,
+  hasEndedSync,
+  isRunning,
+  readCommandLine,
+  signal,
+  waitUntil,
+} from './processes.js';
 
 export interface Launch {
   readonly program: string;
@@ -17,10 +25,13 @@ export interface Launch {
   readonly log: FileHandle;
   readonly port: number;
   readonly settings: Readonly<Record<string, string>>;
+  /** Ends a start that nobody waits for any more. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 export interface Postmaster {
-  stop(): Promise<void>;
+  /** `patience` is how many milliseconds it gets to end by itself: then it is killed, and recovers from its log at the next start. */
+  stop(patience?: number): Promise<void>;
   /** Resolves when it has ended, whoever has ended it, with the signal or the code. */
   readonly ended: Promise<string>;
 }
@@ -34,6 +45,10 @@ const PID_FILE = 'postmaster.pid';
 const STATUS_LINE = 7;
 const READY_TIMEOUT = 60_000;
 const STOP_TIMEOUT = 60_000;
+/** Of its time: without a checkpoint it takes no longer. */
+const QUIT_TIMEOUT = 500;
+/** Whoever leaves at once still waits so long for a server that ends as it should. */
+const EXIT_TIMEOUT = 3_000;
 const ORPHAN_TIMEOUT = 5_000;
 const LOG_LIMIT = 10 * 1024 * 1024;
 const IMPOSSIBLE_PID = 2_147_483_647;
@@ -58,23 +73,28 @@ export async function launch(options: Launch): Promise<Outcome> {
     failure = error;
   });
   child.unref();
-  const interrupt = (): void => {
-    if (!hasEnded(child)) child.kill('SIGINT');
+  const abandon = (): void => {
+    if (hasEnded(child) || child.pid === undefined) return;
+    child.kill('SIGINT');
+    if (!hasEndedSync(child.pid, EXIT_TIMEOUT)) killFamily(child.pid);
   };
-  process.on('exit', interrupt);
-  void ended.then(() => process.off('exit', interrupt));
+  process.on('exit', abandon);
+  void ended.then(() => process.off('exit', abandon));
+  const isUnwanted = (): boolean => options.signal?.aborted === true;
   const answered = await waitUntil(
-    async () => failure !== undefined || hasEnded(child) || (await isReady(options.cluster, child.pid)),
+    async () => failure !== undefined || hasEnded(child) || isUnwanted() || (await isReady(options.cluster, child.pid)),
     READY_TIMEOUT,
   );
-  if (answered && failure === undefined && !hasEnded(child)) {
-    return { kind: 'ready', postmaster: { ended, stop: () => stopChild(child, interrupt) } };
+  if (answered && failure === undefined && !hasEnded(child) && !isUnwanted()) {
+    return { kind: 'ready', postmaster: { ended, stop: (patience) => stopChild(child, patience) } };
   }
-  process.off('exit', interrupt);
-  if (failure !== undefined) throw new StartError(`${options.program} cannot be run: ${failure.message}`);
-  if (answered) return { kind: 'ended', output: await readFrom(options.log, size) };
-  child.kill('SIGQUIT');
-  await waitUntil(() => hasEnded(child), ORPHAN_TIMEOUT);
+  if (failure !== undefined) {
+    process.off('exit', abandon);
+    throw new StartError(`${options.program} cannot be run: ${failure.message}`);
+  }
+  if (hasEnded(child)) return { kind: 'ended', output: await readFrom(options.log, size) };
+  await stopChild(child, QUIT_TIMEOUT);
+  if (isUnwanted()) throw new StartError('The start of the embedded PostgreSQL was interrupted');
   throw new StartError(`The embedded PostgreSQL was not ready within ${READY_TIMEOUT / 1000} seconds`);
 }
 
@@ -98,18 +118,28 @@ export async function stopOrphan(cluster: string, report: (message: string) => v
   if (!(await isServerOf(cluster, pid))) return disown(path, lines);
   report(`Stopping the PostgreSQL server of a former run, process ${pid}`);
   for (const name of ['SIGINT', 'SIGQUIT', 'SIGKILL'] as const) {
-    signal(pid, name);
+    if (name === 'SIGKILL') killFamily(pid);
+    else signal(pid, name);
     if (await waitUntil(async () => !(await isRunning(pid)), ORPHAN_TIMEOUT)) return disown(path, lines);
   }
   throw new StartError(`The PostgreSQL server of a former run, process ${pid}, does not end`);
 }
 
-async function stopChild(child: ChildProcess, interrupt: () => void): Promise<void> {
-  for (const name of ['SIGINT', 'SIGQUIT', 'SIGKILL'] as const) {
+async function stopChild(child: ChildProcess, patience = STOP_TIMEOUT): Promise<void> {
+  for (const [name, time] of [
+    ['SIGINT', patience - QUIT_TIMEOUT],
+    ['SIGQUIT', QUIT_TIMEOUT],
+  ] as const) {
     if (!hasEnded(child)) child.kill(name);
-    if (await waitUntil(() => hasEnded(child), STOP_TIMEOUT)) break;
+    if (await waitUntil(() => hasEnded(child), time)) return;
   }
-  process.off('exit', interrupt);
+  if (child.pid !== undefined) killFamily(child.pid);
+  await waitUntil(() => hasEnded(child), ORPHAN_TIMEOUT);
+}
+
+/** Its sessions too, which end by themselves only where they are able to: one that hangs would keep the next server from starting. */
+function killFamily(pid: number): void {
+  for (const each of [...childrenOf(pid), pid].reverse()) signal(each, 'SIGKILL');
 }
 
 function hasEnded(child: ChildProcess): boolean {

@@ -2,7 +2,8 @@
  * What we need to know of other processes: whether one is alive, whether it is still the one that wrote its number down
  * (numbers are used again), and how to run one of PostgreSQL's programs under the account that may run it.
  */
-import { execFile, type SpawnOptions, spawn } from 'node:child_process';
+import { execFile, execFileSync, type SpawnOptions, spawn } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { StartError } from '../errors.js';
@@ -13,6 +14,39 @@ export async function isRunning(pid: number): Promise<boolean> {
   if (!signal(pid, 0)) return false;
   const state = (await readStatus(pid))?.[0];
   return state !== 'Z' && state !== 'X';
+}
+
+/** For whoever is about to exit and can wait in no other way: whether a child of ours ends within so many milliseconds. */
+export function hasEndedSync(pid: number, milliseconds: number): boolean {
+  const deadline = Date.now() + milliseconds;
+  const clock = new Int32Array(new SharedArrayBuffer(4));
+  for (;;) {
+    const state = readStatusSync(pid)?.[0];
+    if (state === 'Z' || state === 'X' || !signal(pid, 0)) return true;
+    if (Date.now() >= deadline) return false;
+    Atomics.wait(clock, 0, 0, 10);
+  }
+}
+
+/** The processes that this one has started and that have not ended. */
+export function childrenOf(pid: number): number[] {
+  try {
+    const all = readdirSync('/proc').filter((name) => /^\d+$/.test(name));
+    return all.map(Number).filter((each) => readStatusSync(each)?.[1] === String(pid));
+  } catch {
+    return listChildren(pid);
+  }
+}
+
+/** Where the system has no /proc. */
+function listChildren(pid: number): number[] {
+  try {
+    const lines = execFileSync('ps', ['-A', '-o', 'pid=,ppid='], { encoding: 'utf8' }).trim().split('\n');
+    const pairs = lines.map((line) => line.trim().split(/\s+/).map(Number));
+    return pairs.flatMap(([each, parent]) => (parent === pid && each !== undefined ? [each] : []));
+  } catch {
+    return [];
+  }
 }
 
 /** Sends a signal; false when there is no such process. A process of somebody else's counts as there. */
@@ -100,6 +134,17 @@ export async function waitUntil(condition: () => Promise<boolean> | boolean, mil
 
 /** The fields of `/proc/<pid>/stat` after the program's name, which may itself hold spaces and brackets. */
 async function readStatus(pid: number): Promise<string[] | undefined> {
-  const text = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => undefined);
+  return splitStatus(await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => undefined));
+}
+
+function readStatusSync(pid: number): string[] | undefined {
+  try {
+    return splitStatus(readFileSync(`/proc/${pid}/stat`, 'utf8'));
+  } catch {
+    return undefined;
+  }
+}
+
+function splitStatus(text: string | undefined): string[] | undefined {
   return text?.slice(text.lastIndexOf(')') + 2).split(' ');
 }

@@ -10,14 +10,18 @@ const LONGEST_PAUSE = 10_000;
 const STABLE = 60_000;
 
 export class Supervised implements Postmaster {
-  readonly #start: () => Promise<Postmaster>;
+  readonly #start: (signal: AbortSignal) => Promise<Postmaster>;
   readonly #report: (message: string) => void;
   readonly #stopping = new AbortController();
   #current: Postmaster;
   #watching: Promise<void>;
 
-  /** `start` starts the same server once more, under the same address. */
-  constructor(first: Postmaster, start: () => Promise<Postmaster>, report: (message: string) => void) {
+  /** `start` starts the same server once more, under the same address, unless it is told to leave that. */
+  constructor(
+    first: Postmaster,
+    start: (signal: AbortSignal) => Promise<Postmaster>,
+    report: (message: string) => void,
+  ) {
     this.#current = first;
     this.#start = start;
     this.#report = report;
@@ -29,12 +33,12 @@ export class Supervised implements Postmaster {
     return this.#current.ended;
   }
 
-  async stop(): Promise<void> {
+  async stop(patience?: number): Promise<void> {
     this.#stopping.abort();
     // One that is being started is waited for: it would be left behind otherwise.
-    await this.#current.stop();
+    await this.#current.stop(patience);
     await this.#watching;
-    await this.#current.stop();
+    await this.#current.stop(patience);
   }
 
   async #watch(): Promise<void> {
@@ -52,9 +56,10 @@ export class Supervised implements Postmaster {
         if (signal.aborted) return;
         pause = Math.min(pause * 2, LONGEST_PAUSE);
         try {
-          this.#current = await this.#start();
+          this.#current = await this.#start(signal);
           break;
         } catch (error) {
+          if (signal.aborted) return;
           this.#report(`${error instanceof Error ? error.message : String(error)}: another attempt follows`);
         }
       }
