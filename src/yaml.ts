@@ -2,17 +2,31 @@
  * YAML that every parser reads alike. Those of version 1.1 (PyYAML, Ruby, Go) take more words for dates, booleans and numbers than
  * version 1.2 does, break lines at more characters and know fewer that may stand without quotes: all of that is quoted.
  */
-import { Document, Scalar, visit } from 'yaml';
+import { Document, Scalar, type ScalarTag, visit } from 'yaml';
+import { Digits } from './digits.js';
 
 /** Tabs, control characters and further line breaks; what begins like a number or a date; marks of version 1.1. */
 const UNCLEAR = /[\t\u007f-\u009f\u2028\u2029\ufeff\ufffe\uffff]|^[-+.]*\d|^(?:=|<<)$/;
 const ESCAPED = /[\u007f-\u009f\u2028\u2029\ufeff\ufffe\uffff]/g;
 
-/** As `JSON.stringify` takes one. */
-type Replacer = (key: unknown, value: unknown) => unknown;
+const EXPONENT = /^(-?\d+)(\.\d+)?e([+-])?(\d+)$/i;
 
-export function writeYaml(data: unknown, replace: Replacer | null = null): string {
-  const document = new Document(data, replace, { compat: 'yaml-1.1' });
+/** Numbers whose digits JavaScript cannot hold, or of which version 1.1 asks a point and a sign before it takes an exponent. */
+const DIGITS: ScalarTag = {
+  tag: 'tag:yaml.org,2002:float',
+  default: true,
+  test: EXPONENT,
+  identify: (value) => value instanceof Digits || (typeof value === 'number' && EXPONENT.test(String(value))),
+  resolve: (text) => new Digits(text),
+  stringify: ({ value }) =>
+    String(value).replace(
+      EXPONENT,
+      (_, whole, fraction = '.0', sign = '+', power) => `${whole}${fraction}e${sign}${power}`,
+    ),
+};
+
+export function writeYaml(data: unknown): string {
+  const document = new Document(data, { compat: 'yaml-1.1', customTags: (tags) => [DIGITS, ...tags] });
   visit(document, {
     Scalar: (_, scalar) => {
       if (typeof scalar.value === 'string' && UNCLEAR.test(scalar.value)) scalar.type = Scalar.QUOTE_DOUBLE;

@@ -106,3 +106,29 @@ t.test('a snapshot and an export keep what looks like dates, booleans and number
   const read = readByPython(file.text);
   if (read !== null) t.strictSame(read, data);
 });
+
+t.test('numbers keep their digits wherever they stand', async (t) => {
+  const server = await startDatabase();
+  const databaseUrl = await createDatabase(server, 'yaml_digits');
+  await withSql(databaseUrl, async (sql) => {
+    await sql.unsafe(`
+      create type measure as (size numeric, unit text);
+      create table readings (id int primary key, doc jsonb, raw json, list numeric[], measure measure);
+      insert into readings values (1, '{"a": [${LONG}, -0.10]}', '[1e5, 1e400, 2E-7, 1.50, 0.0000001]', '{${LONG},1.50}', row(${LONG}, 'm'))`);
+  });
+  const service = await startTestService({ databaseUrl });
+  for (const format of ['yaml', 'xml', 'csv']) {
+    const { text } = await get(service, `/items/readings?export=${format}`);
+    t.equal(text.split(LONG).length, 4, `${format}: ${text}`);
+    t.match(text, /-0\.10\b[\s\S]*1\.50\b[\s\S]*1\.50\b/, format);
+  }
+  const { text } = await get(service, '/items/readings?export=yaml&fields=raw');
+  t.equal(text, '- raw:\n    - 100000\n    - 1.0e+400\n    - 2.0e-7\n    - 1.50\n    - 1.0e-7\n');
+  const numbers = [{ raw: [100_000, Infinity, 2e-7, 1.5, 1e-7] }];
+  t.strictSame(parse(text), numbers);
+  t.strictSame(parse(text, { version: '1.1' }), numbers);
+  const small = '- raw:\n    - 2.0e-7\n';
+  t.strictSame(readByPython(small) ?? [{ raw: [2e-7] }], [{ raw: [2e-7] }]);
+});
+
+const LONG = '12345678901234567890.1234567890123';

@@ -53,7 +53,7 @@ export const FORMATS: Readonly<Record<ExportFormat, Format>> = {
     type: 'text/yaml; charset=utf-8',
     extension: 'yaml',
     open: () => '',
-    items: (cells) => Buffer.from(cells.map((cell) => writeYaml([read(cell)], wholeNumbers)).join('')),
+    items: (cells) => Buffer.from(cells.map((cell) => writeYaml([read(cell)])).join('')),
     close: '',
     empty: '[]\n',
   },
@@ -83,12 +83,6 @@ function oneLine(cell: Buffer): Buffer {
 
 function read(cell: Buffer): Item {
   return parseJson(cell.toString()) as Item;
-}
-
-/** YAML has whole numbers of any size. */
-function wholeNumbers(_: unknown, value: unknown): unknown {
-  if (!(value instanceof Digits)) return value;
-  return /^-?\d+$/.test(value.text) ? BigInt(value.text) : Number(value.text);
 }
 
 function csv(mark: string): Format {
