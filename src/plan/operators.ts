@@ -51,7 +51,7 @@ const BY_TYPE: Readonly<Record<string, readonly Operator[]>> = {
   dateTime: ORDERED,
   time: ORDERED,
   timestamp: ORDERED,
-  unknown: ORDERED,
+  unknown: [...ORDERED, 'empty', 'nempty'],
 };
 
 export function checkOperator(operator: Operator, operand: OperandPlan): void {

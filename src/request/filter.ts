@@ -197,7 +197,8 @@ function parseShape(input: unknown, context: ParseContext, owner: string): Opera
 
 function parseOperand(value: unknown, context: ParseContext, owner: string): Operand {
   const checked = scalar(value, context, owner);
-  if (checked === '') throw invalidQuery(`The filter of "${owner}" needs a value: use "_empty" for an empty one`);
+  if (checked === '')
+    throw invalidQuery(`The filter of "${owner}" needs a value: use "_empty" for an empty text, "_null" for none`);
   const variable = typeof checked === 'string' ? parseVariable(checked) : null;
   return variable ? place(variable, context) : { kind: 'slot', slot: context.values.add(checked) };
 }
@@ -211,12 +212,24 @@ function place(variable: NonNullable<ReturnType<typeof parseVariable>>, context:
 
 function scalar(input: unknown, context: ParseContext, owner: string): Scalar {
   const value = plain(input, context);
-  if (typeof value === 'string' || typeof value === 'boolean') return value;
+  if (typeof value === 'string') return context.typed ? value : urlText(value);
+  if (typeof value === 'boolean') return value;
   if (typeof value === 'number' && Math.abs(value) <= Number.MAX_SAFE_INTEGER) return value;
   if (typeof value === 'object' && value !== null) return { json: jsonText(value, owner) };
   if (value === null)
     throw invalidQuery(`The filter of "${owner}" compares with null: use "_null" or "_nnull" in its place`);
   throw invalidQuery(`The filter of "${owner}" has no value, or a number that JSON cannot hold exactly`);
+}
+
+/** A list or an object as JSON, where the type of the field has such; elsewhere the text itself. */
+function urlText(text: string): Scalar {
+  if (!text.startsWith('[') && !text.startsWith('{')) return text;
+  try {
+    JSON.parse(text);
+    return { json: text, text };
+  } catch {
+    return text;
+  }
 }
 
 function jsonText(value: object, owner: string): string {

@@ -174,7 +174,8 @@ function wholeNumber(input: unknown, parameter: string): number {
   const number = input instanceof Digits ? Number(input) : input;
   const text = typeof number === 'number' || typeof number === 'string' ? String(number) : '';
   if (!/^\d{1,10}$/.test(text) || Number(text) > 2_147_483_647) {
-    throw invalidQuery(`"${parameter}" must be a whole number, zero or above`);
+    const all = parameter === 'limit' ? ', or -1 for all' : '';
+    throw invalidQuery(`"${parameter}" must be a whole number, zero or above${all}`);
   }
   return Number(text);
 }

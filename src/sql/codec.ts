@@ -9,6 +9,8 @@ import { readMoment } from './moment.js';
 /** A list, an object, or a number with more digits than JavaScript holds: its JSON. */
 export interface JsonText {
   readonly json: string;
+  /** As a URL gave it: types that have neither lists nor objects take it as it is. */
+  readonly text?: string;
 }
 
 export type Scalar = string | number | boolean | JsonText;
@@ -46,8 +48,9 @@ export const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{1
 export const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,3})?$/i;
 export const NOT_FINITE = /^(NaN|[+-]?Infinity)$/i;
 
-export function encode(codec: Codec, value: Scalar | null, origin: Origin): string | null {
-  if (value === null) return null;
+export function encode(codec: Codec, given: Scalar | null, origin: Origin): string | null {
+  if (given === null) return null;
+  const value = typeof given === 'object' && given.text !== undefined ? read(codec, given.json, given.text) : given;
   switch (codec) {
     case 'bool':
       return boolOf(typeof value === 'object' ? wholeDigits(value.json) : value, origin);
@@ -91,9 +94,20 @@ function boolOf(value: string | number | boolean | null, origin: Origin): string
   throw misfit(origin, 'it needs true or false');
 }
 
+/** A JSON text of a URL, as the type takes it: `{}` is also how PostgreSQL writes an empty array. */
+function read(codec: Codec, json: string, text: string): Scalar {
+  const isDocument = codec === 'json' || codec === 'jsonb';
+  const isList = (codec === 'array' || codec === '_bytea') && json.startsWith('[');
+  const isRecord = codec === 'record' && json.startsWith('{');
+  return isDocument || isList || isRecord ? { json } : text;
+}
+
+/** As PostgreSQL writes arrays, with their bounds where these are not the usual ones. */
+const ARRAY = /^(?:(?:\[[+-]?\d{1,9}(?::[+-]?\d{1,9})?\])+=)?\{/;
+
 /** As JSON, or as PostgreSQL writes arrays. */
 function checkList(value: Scalar, origin: Origin): void {
-  const isList = typeof value === 'object' ? value.json.startsWith('[') : /^[{[]/.test(String(value));
+  const isList = typeof value === 'object' ? value.json.startsWith('[') : ARRAY.test(String(value));
   if (!isList) throw misfit(origin, 'it needs a list');
 }
 
