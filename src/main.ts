@@ -28,17 +28,17 @@ Usage: lateral [start] [--option value ...]
        lateral explain [--analyze] "GET /items/..." [--option value ...]
        lateral types [--option value ...]
        lateral import FILE [COLLECTION] [--option value ...]
-       lateral schema snapshot | diff | apply [FILE] [--option value ...]
+       lateral schema {snapshot | diff | apply} [FILE] [--option value ...]
        lateral relations suggest [COLLECTION ...] [--apply] [--option value ...]
        lateral --help | --version
 
-  start      serves the database
-  explain    shows the statement a request becomes, its parameters and PostgreSQL's plan; with --analyze it also runs
-  types      prints the collections as the TypeScript schema that the SDK of the API family takes
-  import     writes the rows of a JSON, NDJSON or CSV file into a collection (by default the one the file is named after),
-             all in one transaction; rows with a key that exists are changed, all others made
-  schema     writes the structure to a file, compares it with one, or makes it what the file says (lateral schema --help)
-  relations  finds the lists and junctions that foreign keys imply, so that a database of any origin can be navigated
+  start      serves the API; this is the default command
+  explain    prints the SQL of a read, its parameters and PostgreSQL's plan; --analyze also runs it
+  types      prints the collections as a TypeScript schema for the SDK of the API family
+  import     writes the rows of a JSON, NDJSON or CSV file to a collection (by default the one that the file is named after)
+             in one transaction; rows whose key exists are updated, all others are created
+  schema     exports the schema to a file, compares it with a file, or applies a file (lateral schema --help)
+  relations  finds the one-to-many and many-to-many relations that foreign keys imply (lateral relations --help)
 
 Options, as environment variables or flags (PORT=9000 or --port 9000):
 `;
@@ -132,7 +132,7 @@ async function explain(words: readonly string[]): Promise<void> {
   const analyze = words.includes('--analyze');
   const [request = '', ...flags] = words.filter((word) => word !== '--analyze');
   const match = /^(?:GET\s+)?\/items\/([^/?]+)(?:\/([^/?]+))?(?:\?(.*))?$/s.exec(request.trim());
-  if (!match) throw new StartError('explain takes a request such as "GET /items/articles?fields=title,author.name"');
+  if (!match) throw new StartError('explain expects a request such as "GET /items/articles?fields=title,author.name"');
   const config = readOptions(flags);
   const [, collection = '', key, queryString = ''] = match.map((part) => part ?? undefined);
   await withCore(
@@ -168,10 +168,10 @@ async function printTypes(flags: readonly string[]): Promise<void> {
 async function importFile(words: readonly string[]): Promise<void> {
   const flag = words.findIndex((word) => word.startsWith('--'));
   const [file, named] = flag < 0 ? words : words.slice(0, flag);
-  if (file === undefined) throw new StartError('import takes a file: see lateral --help');
+  if (file === undefined) throw new StartError('import expects a file: see lateral --help');
   const ending = extname(file).slice(1).toLowerCase();
   const format = IMPORT_FORMATS[ending];
-  if (!format) throw new StartError(`"${file}" is no .json, .ndjson, .jsonl or .csv file`);
+  if (!format) throw new StartError(`"${file}" is not a .json, .ndjson, .jsonl or .csv file`);
   const total = await stat(file).then(
     (found) => {
       if (!found.isFile()) throw new StartError(`"${file}" is not a file`);
@@ -218,7 +218,7 @@ async function importFile(words: readonly string[]): Promise<void> {
 function failImport(error: unknown): never {
   if (!(error instanceof ImportFailure)) throw error;
   const lines = error.errors.slice(0, 20).map((each) => `  row ${each.row}: ${each.error.message}`);
-  throw new StartError(`nothing was imported, ${error.errors.length} rows are wrong:\n${lines.join('\n')}`);
+  throw new StartError(`nothing was imported, ${error.errors.length} rows are invalid:\n${lines.join('\n')}`);
 }
 
 const IMPORT_FORMATS: Readonly<Record<string, ImportFormat>> = {

@@ -456,14 +456,14 @@ t.test('lateral import', async (t) => {
   t.equal((await names()).length, 1_204);
 
   const failures: readonly (readonly [string[], RegExp])[] = [
-    [[], /^lateral: import takes a file: see lateral --help$/],
+    [[], /^lateral: import expects a file: see lateral --help$/],
     [[path('missing.json'), 'goods'], /^lateral: ".*missing\.json" cannot be read$/],
     [[path('folder.json'), 'goods'], /^lateral: .*folder\.json.*$/],
     [[path('goods.xml')], /^lateral: ".*goods\.xml" is no \.json, \.ndjson, \.jsonl or \.csv file$/],
     [[path('other.jsonl')], /^lateral: .*collection "other".*$/],
     [
       [path('wrong.json'), 'goods'],
-      /^lateral: nothing was imported, 2 rows are wrong:\n {2}row 2: .*"name".*\n {2}row 3: .*"name".*$/,
+      /^lateral: nothing was imported, 2 rows are invalid:\n {2}row 2: .*"name".*\n {2}row 3: .*"name".*$/,
     ],
     [[path('broken.json'), 'goods'], /^lateral: Invalid payload\. The file ends inside its JSON array\.$/],
     [[path('column.csv'), 'goods'], /^lateral: nothing was imported, 1 rows? (are|is) wrong:\n {2}row 1: .*colour".*$/],

@@ -47,7 +47,7 @@ t.test('JSON and YAML, as a body, a form and a file of the command line', async 
   const printed = await runProgram(['schema', 'snapshot', '--json'], source);
   t.strictSame(JSON.parse(printed.output), original);
 
-  t.match(await runProgram(['schema', 'diff', file], source), { code: 0, output: 'Nothing differs.\n' });
+  t.match(await runProgram(['schema', 'diff', file], source), { code: 0, output: 'No differences.\n' });
   t.match(await runProgram(['schema', 'diff', '-'], target, printed.output), {
     code: 2,
     output: /^ {2}\+ collection articles\n[\s\S]* {2}\+ relation /,

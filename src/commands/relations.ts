@@ -11,19 +11,19 @@ import { readWords } from './words.js';
 
 export const RELATIONS_HELP = `Usage: lateral relations suggest [COLLECTION ...] [--apply] [--option value ...]
 
-Foreign keys lead one way. This finds the other: the list on the other side of each reference, and both lists of a table
-that does nothing but link two others. Lists that are there already are left as they are. It warns of tables that would have very
-many lists, which are then hidden in forms, and of foreign keys without an index.
+A foreign key gives an item its parent. This command finds what it implies for the parent: the list of its children, and, for a
+table that only links two others, the many-to-many list on both sides. Existing lists are not changed. It warns about
+tables that would get very many lists (those are hidden in forms) and about foreign keys without an index.
 
-  COLLECTION  only relations that begin or end at one of these
-  --apply     writes them to service_fields and service_relations, all in one transaction; a running service sees them
-              at once. Without it nothing is changed
+  COLLECTION  only relations from or to these collections
+  --apply     writes the relations to service_fields and service_relations, in one transaction; a running service uses them
+              at once. Without --apply nothing is changed
 
-The options are those of lateral --help; DATABASE_URL says which database is meant.`;
+All options of lateral --help are accepted; DATABASE_URL selects the database.`;
 
 export async function relations(words: readonly string[]): Promise<void> {
   const [command, ...rest] = words;
-  if (command !== 'suggest') throw new StartError('relations takes the word suggest: see lateral relations --help');
+  if (command !== 'suggest') throw new StartError('relations expects suggest: see lateral relations --help');
   const { operands, switches, config } = readWords(rest, ['--apply']);
   await withCore(
     config,
@@ -68,12 +68,13 @@ function report(suggestions: readonly Suggestion[], model: Model, applied: boole
 
 function warnings(suggestions: readonly Suggestion[], hubs: readonly Hub[], unindexed: readonly Unindexed[]): string[] {
   const lines: string[] = [];
-  if (hubs.length > 0) lines.push('', 'Hubs, to which very many tables refer: ask for few of their lists at a time.');
+  if (hubs.length > 0) lines.push('', 'Referenced by very many tables: request only a few of their lists at a time.');
   for (const { collection, lists } of hubs) lines.push(`  ${collection}: ${lists} lists`);
   const hidden = suggestions.filter((each) => each.hidden);
   if (hidden.length > 0) lines.push('', 'Hidden in forms by default:');
   for (const { collection, field } of hidden) lines.push(`  ${collection}.${field}`);
-  if (unindexed.length > 0) lines.push('', 'Foreign keys without an index, slow to list and to delete from:');
+  if (unindexed.length > 0)
+    lines.push('', 'Foreign keys without an index, which slows down lists and deletions; these create them:');
   for (const each of unindexed) lines.push(`  ${indexLine(each)}`);
   return lines;
 }

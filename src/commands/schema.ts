@@ -17,26 +17,26 @@ export const SCHEMA_HELP = `Usage: lateral schema snapshot [FILE] [--json] [--op
        lateral schema diff FILE [--merge] [--force] [--option value ...]
        lateral schema apply FILE [--merge] [--force] [--dry-run] [--yes] [--option value ...]
 
-Moves a structure (collections, fields, relations and their metadata, no items) from one installation to another.
+Copies a schema (collections, fields, relations and their metadata, but no items) from one database to another.
 
-  snapshot   writes the structure to FILE, or to the standard output: YAML, or JSON for a .json file or with --json
-  diff       shows what apply would change; the exit code is 2 when there is anything, and 1 for an error
-  apply      makes the database what the snapshot says, all in one transaction
-  FILE       JSON or YAML; - is the standard input or output
+  snapshot   writes the schema to FILE, or to standard output; as YAML, or as JSON if FILE ends in .json or with --json
+  diff       shows what apply would change; exits with 0 for no differences, 2 for differences, 1 for an error
+  apply      changes the database to match the snapshot, in one transaction
+  FILE       JSON or YAML; - is standard input or output
 
-  --merge    deletes nothing: what the snapshot does not name stays
-  --force    takes a snapshot of another format
-  --dry-run  shows what would be changed
-  --yes      does not ask before anything is deleted
+  --merge    deletes nothing: what is not in the snapshot stays
+  --force    accepts a snapshot of another format version or another kind of database
+  --dry-run  shows the changes without applying them
+  --yes      does not ask for confirmation before deleting anything
 
-The options are those of lateral --help; DATABASE_URL says which database is meant.`;
+All options of lateral --help are accepted; DATABASE_URL selects the database.`;
 
 export async function schema(words: readonly string[]): Promise<void> {
   const [command, ...rest] = words;
   const run = COMMANDS.get(command ?? '');
-  if (!run) throw new StartError('schema takes the word snapshot, diff or apply: see lateral schema --help');
+  if (!run) throw new StartError('schema expects snapshot, diff or apply: see lateral schema --help');
   const read = readWords(rest, run.switches);
-  if (read.operands.length > 1) throw new StartError(`one file is enough: "${read.operands[1]}" is too many`);
+  if (read.operands.length > 1) throw new StartError(`unexpected argument "${read.operands[1]}": give one file`);
   await run.run(read);
 }
 
@@ -71,7 +71,7 @@ const DIFFERS = 2;
 async function diff(words: Words): Promise<void> {
   const wanted = await readFileOf(words);
   const found = await open(words, ({ structure }) => compareSnapshot(structure, wanted, modeOf(words)));
-  console.log(found ? describeDifference(found.diff) : 'Nothing differs.');
+  console.log(found ? describeDifference(found.diff) : 'No differences.');
   if (found) process.exitCode = DIFFERS;
 }
 
@@ -79,17 +79,18 @@ async function apply(words: Words): Promise<void> {
   const wanted = await readFileOf(words);
   await open(words, async ({ structure }) => {
     const found = await compareSnapshot(structure, wanted, modeOf(words));
-    if (!found) return console.log('Nothing differs.');
+    if (!found) return console.log('No differences.');
     console.log(describeDifference(found.diff));
     if (words.switches.has('--dry-run')) return;
     if (deletes(found.diff) && !words.switches.has('--yes')) await ask();
     const shown = JSON.stringify(found.diff);
     const confirm = (diff: Difference): void => {
-      if (JSON.stringify(diff) !== shown) throw new StartError('the structure changed meanwhile: nothing was applied');
+      if (JSON.stringify(diff) !== shown)
+        throw new StartError('the schema changed in the meantime: nothing was applied');
     };
     const applied = await applySnapshot(structure, wanted, modeOf(words), { confirm, progress: showProgress });
     if (process.stderr.isTTY) process.stderr.write('\r\x1b[K');
-    console.log(applied ? '\nApplied.' : '\nNothing differs any more.');
+    console.log(applied ? '\nApplied.' : '\nNo differences any more.');
   });
 }
 
@@ -118,10 +119,12 @@ async function readInput(): Promise<string> {
 }
 
 async function ask(): Promise<void> {
-  const refusal = new StartError('nothing was applied: --yes applies what deletes, --merge deletes nothing');
+  const refusal = new StartError('nothing was applied: --yes confirms deletions, --merge deletes nothing');
   if (!process.stdin.isTTY) throw refusal;
   const terminal = createInterface({ input: process.stdin, output: process.stderr });
-  const answer = await terminal.question('\nThis deletes what is marked with -, with all its data. Go on? [y/N] ');
+  const answer = await terminal.question(
+    '\nThis deletes everything marked with -, including its data. Continue? [y/N] ',
+  );
   terminal.close();
   if (!/^y(es)?$/i.test(answer.trim())) throw refusal;
 }
