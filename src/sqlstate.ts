@@ -79,6 +79,9 @@ export function staleness(error: unknown): Staleness {
 export function fromDatabase(error: unknown, use: 'query' | 'key'): unknown {
   if (!isDatabaseFailure(error)) return error;
   const { code } = error;
+  const said = authoredText(error);
+  if (said !== null) return invalidQuery(said.replace(/\.$/, ''));
+  if (isOfFunction(error)) return functionFailed(error);
   if (code === '0A000') return invalidQuery('The database does not support this');
   // No such operator: the value of a type that has no order or no equality was sorted, grouped or compared.
   if (code === '42883') return invalidQuery('A field of this type cannot be compared, sorted or grouped');
@@ -101,7 +104,41 @@ export function fromDatabase(error: unknown, use: 'query' | 'key'): unknown {
   if (isConnectionFailure(code)) return serviceUnavailable('database', 'It cannot be reached');
   // Memory, disk, or a limit that its administrator has set.
   if (/^53/.test(code)) return serviceUnavailable('database', 'It is short of resources');
-  return error;
+  if (/^40/.test(code)) return serviceUnavailable('database', 'Too many requests change the same items');
+  if (/^(58|XX)/.test(code))
+    return new Undisclosed(serviceUnavailable('database', 'It reports a fault'), messageOf(error));
+  return error.where === undefined ? error : functionFailed(error);
+}
+
+/** By `raise` of PL/pgSQL, with whatever code its author chose. */
+export function isRaised(error: unknown): boolean {
+  return isDatabaseFailure(error) && error.routine === 'exec_stmt_raise';
+}
+
+/** The classes of errors that PostgreSQL has itself, without those of PL/pgSQL. */
+const OWN_CLASSES = /^(0[0-389ABFLPZ]|10|2[0-8BDF]|3[489BDF]|4[024]|5[34578]|72|F0|HV|XX)/;
+
+/** Those of them that say that a value is wrong. */
+const VALUE_CLASSES = /^(22|23|44)/;
+
+/** What the author of a function wrote for who reads the answer: of an error that is not about a constraint of the database. */
+function authoredText(error: DatabaseFailure): string | null {
+  const { code, constraint_name: constraint } = error as ConstraintFailure;
+  const isAuthored =
+    /^P0/.test(code) ||
+    (isRaised(error) && constraint === undefined && (VALUE_CLASSES.test(code) || !OWN_CLASSES.test(code)));
+  return isAuthored ? messageOf(error).slice(0, LONGEST_TEXT) : null;
+}
+
+/** Of a function or trigger, which names what is not there, or raises an error in the name of PostgreSQL: the statement is not to blame. */
+function isOfFunction(error: DatabaseFailure): boolean {
+  const { code, internal_position: inner } = error;
+  if (code === '42501' || /^(0A|25|54|55)/.test(code)) return false;
+  return isRaised(error) || (inner !== undefined && /^42/.test(code));
+}
+
+function functionFailed(error: DatabaseFailure): ServiceError {
+  return new Undisclosed(serviceUnavailable('database', 'A function or trigger of it failed'), messageOf(error));
 }
 
 /** Whether what the service stands on is to blame, for now. */
@@ -140,10 +177,7 @@ interface ConstraintFailure extends DatabaseFailure {
   readonly detail?: string;
 }
 
-/** `raise exception` of a function of the database, without a code of its own: its text was written for who reads the answer. */
-const RAISED = 'P0001';
-
-/** Characters of such a text. */
+/** Characters of what the author of a function wrote. */
 const LONGEST_TEXT = 1_000;
 
 const CONSTRAINTS: Readonly<Record<string, ValidationType>> = {
@@ -154,7 +188,6 @@ const CONSTRAINTS: Readonly<Record<string, ValidationType>> = {
   '23514': 'check',
   '23P01': 'unique',
   '44000': 'check',
-  [RAISED]: 'check',
   '22001': 'too_long',
   '22003': 'out_of_range',
 };
@@ -173,8 +206,10 @@ export interface Naming {
 export function fromWrite(error: unknown, naming: Naming | null = null): unknown {
   if (!isDatabaseFailure(error)) return error;
   if (error.code === 'LT403') return forbidden();
-  const type = CONSTRAINTS[error.code] ?? (error.code.startsWith('23') ? 'check' : undefined);
-  if (type) return fromConstraint(error, type, naming);
+  const said = authoredText(error);
+  const type = CONSTRAINTS[error.code] ?? (error.code.startsWith('23') || said !== null ? 'check' : undefined);
+  if (type) return fromConstraint(error, type, naming, said);
+  if (isOfFunction(error)) return functionFailed(error);
   if (/^22/.test(error.code) || isUnreadableValue(error))
     return invalidPayload('A value does not fit the type of its field');
   if (isShapeFailure(error)) return invalidPayload('A shape cannot be read or projected');
@@ -185,7 +220,12 @@ export function fromWrite(error: unknown, naming: Naming | null = null): unknown
   return fromDatabase(error, 'query');
 }
 
-function fromConstraint(error: ConstraintFailure, type: ValidationType, naming: Naming | null): ServiceError {
+function fromConstraint(
+  error: ConstraintFailure,
+  type: ValidationType,
+  naming: Naming | null,
+  said: string | null,
+): ServiceError {
   const { schema_name: schema = '', table_name: table, constraint_name: constraint, 'data type_name': domain } = error;
   if (domain !== undefined) return failedValidation(naming?.holder(domain) ?? { collection: null, name: null }, type);
   const collection = table === undefined ? null : (naming?.collection(schema, table) ?? table);
@@ -193,8 +233,7 @@ function fromConstraint(error: ConstraintFailure, type: ValidationType, naming: 
     table === undefined || constraint === undefined ? null : (naming?.constrained(schema, table, constraint) ?? null);
   // A change of the schema, which has no model, fails for the rows that refer and not for those that are referred to.
   const name = error.column_name ?? constrained ?? columnsOf(error, naming !== null);
-  const said = error.code === RAISED ? `Validation failed. ${messageOf(error).slice(0, LONGEST_TEXT)}` : null;
-  return failedValidation({ collection, name }, type, null, said);
+  return failedValidation({ collection, name }, type, null, said === null ? null : `Validation failed. ${said}`);
 }
 
 /** "Key (email)=(ada@example.com) already exists.": in every language the columns and their values are written like that. */

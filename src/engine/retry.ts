@@ -6,9 +6,12 @@ import { type ServiceError, serviceUnavailable } from '../errors.js';
 import type { Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import { Conflict, isConflict, isMoved, isTermination, pause } from '../postgres/conflicts.js';
-import { staleness } from '../sqlstate.js';
+import { isRaised, staleness } from '../sqlstate.js';
 
 const MAX_ATTEMPTS = 10;
+
+/** Where a function of the database asks for another one: it may never be content. */
+const MAX_RAISED_ATTEMPTS = 4;
 
 /**
  * The same key collides so often where no other request is the reason: two spellings of one key in the payload, a row that policies
@@ -48,6 +51,7 @@ export async function retry<Result>(
       const stale = staleness(error);
       const isWorthIt = stale || isConflict(error) || (afterTermination && attempt === 1 && isTermination(error));
       if (!isWorthIt || mayRepeat?.() === false) throw asError(error, model);
+      if (attempt === MAX_RAISED_ATTEMPTS && isRaised(error)) throw asError(error, model);
       if (attempt === MAX_ATTEMPTS) throw exhausted(stale !== null || isMoved(error));
       if (stale) await mirror.refresh(stale === 'certain');
       else await pause(attempt);

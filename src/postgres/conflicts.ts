@@ -1,7 +1,7 @@
 /** Requests that met others: which failures are worth another attempt, and when. */
 import type { Collection } from '../mirror/model.js';
 import type { PlannedWrite } from '../plan/write.js';
-import { takenKey } from '../sqlstate.js';
+import { isRaised, takenKey } from '../sqlstate.js';
 
 /** Another request made the item that this one was about to make: seen again, it is there and will be changed. */
 export class Conflict extends Error {
@@ -41,7 +41,7 @@ const CONFLICTS: ReadonlySet<string> = new Set(['40001', '40P01', '26000']);
 
 /** An administrator has ended the connection, or the server goes down; a backend that crashed says otherwise. */
 export function isTermination(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && error.code === '57P01';
+  return error instanceof Error && 'code' in error && error.code === '57P01' && !isRaised(error);
 }
 
 /**

@@ -1,5 +1,5 @@
 /** What goes wrong with a change of the structure, in words for who asked for it. */
-import { forbidden, invalidPayload, serviceUnavailable, Undisclosed, unprocessable } from '../errors.js';
+import { forbidden, invalidPayload, ServiceError, serviceUnavailable, Undisclosed, unprocessable } from '../errors.js';
 import { fromWrite } from '../sqlstate.js';
 
 /** A lock that did not come in time, a deadlock, or a catalog row that somebody else changed meanwhile. */
@@ -42,5 +42,9 @@ export function fromStructure(error: unknown): unknown {
     return invalidPayload('The values that are there, or the default, cannot be converted to the type');
   const final = fromWrite(error);
   // Only administrators change the structure.
-  return final instanceof Undisclosed ? forbidden(`The database says: ${final.detail}.`) : final;
+  if (!(final instanceof Undisclosed)) return final;
+  const says = `The database says: ${final.detail}.`;
+  return final.code === 'FORBIDDEN'
+    ? forbidden(says)
+    : new ServiceError(final.code, `${final.message} ${says}`, { ...final.extensions, detail: final.detail });
 }
