@@ -2,7 +2,9 @@
  * Every option of the service, as one table. `--help`, the table in docs/configuration.md and the parsing of environment
  * and flags are all derived from it, so an option cannot exist undocumented.
  */
+
 import { availableParallelism } from 'node:os';
+import { parseArgs } from 'node:util';
 import { StartError } from './errors.js';
 import {
   AUTOMATIC,
@@ -278,17 +280,43 @@ export function readConfig(given: Environment): Config {
   return Object.freeze(config) as Config;
 }
 
-/** `--port 9000` and `--port=9000` are PORT=9000. */
-export function readFlags(flags: readonly string[]): Record<string, string> {
+export interface Arguments {
+  readonly operands: readonly string[];
+  /** Those of the allowed switches that were given. */
+  readonly switches: ReadonlySet<string>;
+  /** `--port 9000` and `--port=9000` are PORT=9000. */
+  readonly environment: Readonly<Record<string, string>>;
+}
+
+const FLAGS = Object.fromEntries(
+  [...Object.keys(OPTIONS), ...Object.keys(RENAMED)]
+    .flatMap((name) => [name, name.toLowerCase().replaceAll('_', '-')])
+    .map((flag) => [flag, { type: 'string' as const }]),
+);
+
+/** What is written behind a command, in any order. */
+export function readArguments(words: readonly string[], allowed: readonly string[] = []): Arguments {
+  const options = { ...FLAGS, ...Object.fromEntries(allowed.map((name) => [name, { type: 'boolean' as const }])) };
+  const { tokens } = parseArgs({ args: [...words], options, strict: false, allowPositionals: true, tokens: true });
+  const operands: string[] = [];
+  const switches = new Set<string>();
   const environment: Record<string, string> = {};
-  for (let position = 0; position < flags.length; position++) {
-    const [flag = '', inline] = (flags[position] ?? '').split(/=(.*)/s, 2);
-    const name = flag.startsWith('--') ? flag.slice(2).replaceAll('-', '_').toUpperCase() : '';
-    if (!(name in OPTIONS || name in RENAMED)) throw new StartError(`unknown option "${flag}": see lateral --help`);
-    const value = inline ?? flags[++position];
-    if (value === undefined) throw new StartError(`${flag} needs a value`);
-    environment[name] = value;
+  for (const token of tokens) {
+    if (token.kind === 'positional') operands.push(token.value);
+    if (token.kind !== 'option') continue;
+    const { name, rawName, value } = token;
+    if (!Object.hasOwn(options, name)) throw new StartError(`unknown option "${rawName}": see lateral --help`);
+    if (allowed.includes(name)) switches.add(name);
+    else if (value === undefined) throw new StartError(`${rawName} needs a value`);
+    else environment[name.replaceAll('-', '_').toUpperCase()] = value;
   }
+  return { operands, switches, environment };
+}
+
+/** Of a command that takes nothing but options. */
+export function readFlags(words: readonly string[]): Arguments['environment'] {
+  const { operands, environment } = readArguments(words);
+  if (operands.length > 0) throw new StartError(`unknown option "${operands[0]}": see lateral --help`);
   return environment;
 }
 

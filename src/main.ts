@@ -7,7 +7,7 @@ import { setFlagsFromString } from 'node:v8';
 import { CLI_IDENTITY } from './access/identity.js';
 import { RELATIONS_HELP, relations } from './commands/relations.js';
 import { SCHEMA_HELP, schema } from './commands/schema.js';
-import { type Config, optionRows, readConfig, readFlags, renamedOptions } from './config.js';
+import { optionRows, readArguments, readConfig, readFlags, renamedOptions } from './config.js';
 import { ImportFailure, importRows } from './engine/import.js';
 import { read, write } from './engine/pipeline.js';
 import { NO_CLIENT } from './engine/stages.js';
@@ -66,7 +66,7 @@ const MEMORY_GROWTH = '--heap-growing-percent=50';
 
 async function start(flags: readonly string[]): Promise<void> {
   setFlagsFromString(MEMORY_GROWTH);
-  const environment = environmentOf(flags);
+  const environment = { ...process.env, ...readFlags(flags) };
   const config = readConfig(environment);
   const observe = createObserver(config.LOG_LEVEL);
   for (const [former, name] of renamedOptions(environment)) observe({ kind: 'option-renamed', former, name });
@@ -106,14 +106,6 @@ async function start(flags: readonly string[]): Promise<void> {
   });
 }
 
-function environmentOf(flags: readonly string[]): Record<string, string | undefined> {
-  return { ...process.env, ...readFlags(flags) };
-}
-
-function readOptions(flags: readonly string[]): Config {
-  return readConfig(environmentOf(flags));
-}
-
 function announce(service: Service): void {
   const { administrator, url } = service;
   console.log(`\nLateral ${packageVersion} is ready at ${url}\n`);
@@ -129,11 +121,11 @@ function announce(service: Service): void {
 }
 
 async function explain(words: readonly string[]): Promise<void> {
-  const analyze = words.includes('--analyze');
-  const [request = '', ...flags] = words.filter((word) => word !== '--analyze');
+  const { operands, switches, environment } = readArguments(words, ['analyze']);
+  const [request = ''] = operands;
   const match = /^(?:GET\s+)?\/items\/([^/?]+)(?:\/([^/?]+))?(?:\?(.*))?$/s.exec(request.trim());
   if (!match) throw new StartError('explain expects a request such as "GET /items/articles?fields=title,author.name"');
-  const config = readOptions(flags);
+  const config = readConfig({ ...process.env, ...environment });
   const [, collection = '', key, queryString = ''] = match.map((part) => part ?? undefined);
   await withCore(
     config,
@@ -146,7 +138,7 @@ async function explain(words: readonly string[]): Promise<void> {
           client: NO_CLIENT,
           identify: () => CLI_IDENTITY,
           parse: () => parseRead(decodeURIComponent(collection), item, queryString, parseLimits(config)),
-          execute: (prepared) => reads.explain(prepared, analyze),
+          execute: (prepared) => reads.explain(prepared, switches.has('analyze')),
         },
         reads,
       );
@@ -158,7 +150,7 @@ async function explain(words: readonly string[]): Promise<void> {
 }
 
 async function printTypes(flags: readonly string[]): Promise<void> {
-  const config = readOptions(flags);
+  const config = readConfig({ ...process.env, ...readFlags(flags) });
   const report = (message: string): void => console.error(message);
   await withCore(config, createObserver('warn'), report, async ({ mirror }) => {
     console.log(describeTypes(mirror.model));
@@ -166,8 +158,8 @@ async function printTypes(flags: readonly string[]): Promise<void> {
 }
 
 async function importFile(words: readonly string[]): Promise<void> {
-  const flag = words.findIndex((word) => word.startsWith('--'));
-  const [file, named] = flag < 0 ? words : words.slice(0, flag);
+  const { operands, environment } = readArguments(words);
+  const [file, named] = operands;
   if (file === undefined) throw new StartError('import expects a file: see lateral --help');
   const ending = extname(file).slice(1).toLowerCase();
   const format = IMPORT_FORMATS[ending];
@@ -181,7 +173,7 @@ async function importFile(words: readonly string[]): Promise<void> {
       throw new StartError(`"${file}" cannot be read`);
     },
   );
-  const config = readOptions(flag < 0 ? [] : words.slice(flag));
+  const config = readConfig({ ...process.env, ...environment });
   const collection = named ?? basename(file, extname(file));
   let readBytes = 0;
   // Opened only when it is read: what flows before that would be lost.

@@ -1,4 +1,5 @@
 /** `lateral relations suggest`: shows, or writes, the relations that the foreign keys of a database imply. */
+import { readArguments, readConfig } from '../config.js';
 import { StartError } from '../errors.js';
 import type { Model } from '../mirror/model.js';
 import { createObserver } from '../observe.js';
@@ -7,7 +8,6 @@ import { type Hub, hubsOf, type Suggestion, suggestRelations } from '../schema/s
 import { applySuggestions, findUnindexed, type Unindexed } from '../schema/suggested-relations.js';
 import { withCore } from '../server.js';
 import { quoteIdentifier } from '../sql/fragment.js';
-import { readWords } from './words.js';
 
 export const RELATIONS_HELP = `Usage: lateral relations suggest [COLLECTION ...] [--apply] [--option value ...]
 
@@ -24,9 +24,9 @@ All options of lateral --help are accepted; DATABASE_URL selects the database.`;
 export async function relations(words: readonly string[]): Promise<void> {
   const [command, ...rest] = words;
   if (command !== 'suggest') throw new StartError('relations expects suggest: see lateral relations --help');
-  const { operands, switches, config } = readWords(rest, ['--apply']);
+  const { operands, switches, environment } = readArguments(rest, ['apply']);
   await withCore(
-    config,
+    readConfig({ ...process.env, ...environment }),
     createObserver('warn'),
     (message) => console.error(message),
     async ({ structure, mirror }) => {
@@ -39,7 +39,7 @@ export async function relations(words: readonly string[]): Promise<void> {
       const isWanted = (each: Suggestion): boolean =>
         operands.length === 0 ||
         [each.collection, each.manyCollection, each.target].some((name) => operands.includes(name));
-      const apply = switches.has('--apply');
+      const apply = switches.has('apply');
       const unindexed = (await findUnindexed(structure)).filter(
         ({ table }) => operands.length === 0 || operands.includes(table),
       );

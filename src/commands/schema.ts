@@ -1,6 +1,7 @@
 /** `lateral schema snapshot | diff | apply`: the structure of a database as a file, and a database made what the file says. */
 import { readFile, writeFile } from 'node:fs/promises';
 import { createInterface } from 'node:readline/promises';
+import { type Arguments, readArguments, readConfig } from '../config.js';
 import { StartError } from '../errors.js';
 import { createObserver } from '../observe.js';
 import type { DdlStatement } from '../schema/ddl-statement.js';
@@ -11,7 +12,6 @@ import { withCore } from '../server.js';
 import { loadGrammar } from '../sql/grammar.js';
 import type { Core } from '../worker-app.js';
 import { writeYaml } from '../yaml.js';
-import { readWords, type Words } from './words.js';
 
 export const SCHEMA_HELP = `Usage: lateral schema snapshot [FILE] [--json] [--option value ...]
        lateral schema diff FILE [--merge] [--force] [--option value ...]
@@ -35,21 +35,21 @@ export async function schema(words: readonly string[]): Promise<void> {
   const [command, ...rest] = words;
   const run = COMMANDS.get(command ?? '');
   if (!run) throw new StartError('schema expects snapshot, diff or apply: see lateral schema --help');
-  const read = readWords(rest, run.switches);
+  const read = readArguments(rest, run.switches);
   if (read.operands.length > 1) throw new StartError(`unexpected argument "${read.operands[1]}": give one file`);
   await run.run(read);
 }
 
 const COMMANDS = new Map([
-  ['snapshot', { switches: ['--json'], run: snapshot }],
-  ['diff', { switches: ['--merge', '--force'], run: diff }],
-  ['apply', { switches: ['--merge', '--force', '--dry-run', '--yes'], run: apply }],
+  ['snapshot', { switches: ['json'], run: snapshot }],
+  ['diff', { switches: ['merge', 'force'], run: diff }],
+  ['apply', { switches: ['merge', 'force', 'dry-run', 'yes'], run: apply }],
 ]);
 
-async function snapshot(words: Words): Promise<void> {
-  const [file = '-'] = words.operands;
-  const taken = await open(words, ({ structure }) => takeSnapshot(structure));
-  const json = words.switches.has('--json') || /\.json$/i.test(file);
+async function snapshot(given: Arguments): Promise<void> {
+  const [file = '-'] = given.operands;
+  const taken = await open(given, ({ structure }) => takeSnapshot(structure));
+  const json = given.switches.has('json') || /\.json$/i.test(file);
   const text = json ? `${JSON.stringify(taken.snapshot, null, 2)}\n` : writeYaml(taken.snapshot);
   for (const line of taken.leftBehind) console.error(`left out: ${line}`);
   if (file === '-') {
@@ -68,48 +68,53 @@ async function snapshot(words: Words): Promise<void> {
 /** Not that of an error: a script has to tell a difference from a file that cannot be read. */
 const DIFFERS = 2;
 
-async function diff(words: Words): Promise<void> {
-  const wanted = await readFileOf(words);
-  const found = await open(words, ({ structure }) => compareSnapshot(structure, wanted, modeOf(words)));
+async function diff(given: Arguments): Promise<void> {
+  const wanted = await readFileOf(given);
+  const found = await open(given, ({ structure }) => compareSnapshot(structure, wanted, modeOf(given)));
   console.log(found ? describeDifference(found.diff) : 'No differences.');
   if (found) process.exitCode = DIFFERS;
 }
 
-async function apply(words: Words): Promise<void> {
-  const wanted = await readFileOf(words);
-  await open(words, async ({ structure }) => {
-    const found = await compareSnapshot(structure, wanted, modeOf(words));
+async function apply(given: Arguments): Promise<void> {
+  const wanted = await readFileOf(given);
+  await open(given, async ({ structure }) => {
+    const found = await compareSnapshot(structure, wanted, modeOf(given));
     if (!found) return console.log('No differences.');
     console.log(describeDifference(found.diff));
-    if (words.switches.has('--dry-run')) return;
-    if (deletes(found.diff) && !words.switches.has('--yes')) await ask();
+    if (given.switches.has('dry-run')) return;
+    if (deletes(found.diff) && !given.switches.has('yes')) await ask();
     const shown = JSON.stringify(found.diff);
     const confirm = (diff: Difference): void => {
       if (JSON.stringify(diff) !== shown)
         throw new StartError('the schema changed in the meantime: nothing was applied');
     };
-    const applied = await applySnapshot(structure, wanted, modeOf(words), { confirm, progress: showProgress });
+    const applied = await applySnapshot(structure, wanted, modeOf(given), { confirm, progress: showProgress });
     if (process.stderr.isTTY) process.stderr.write('\r\x1b[K');
     console.log(applied ? '\nApplied.' : '\nNo differences any more.');
   });
 }
 
-function open<Result>({ config }: Words, work: (core: Core) => Promise<Result>): Promise<Result> {
-  return withCore(config, createObserver('warn'), (message) => console.error(message), work);
+function open<Result>({ environment }: Arguments, work: (core: Core) => Promise<Result>): Promise<Result> {
+  return withCore(
+    readConfig({ ...process.env, ...environment }),
+    createObserver('warn'),
+    (message) => console.error(message),
+    work,
+  );
 }
 
-function modeOf({ switches }: Words): { readonly merge: boolean } {
-  return { merge: switches.has('--merge') };
+function modeOf({ switches }: Arguments): { readonly merge: boolean } {
+  return { merge: switches.has('merge') };
 }
 
-async function readFileOf({ operands: [file], switches }: Words): Promise<Snapshot> {
+async function readFileOf({ operands: [file], switches }: Arguments): Promise<Snapshot> {
   if (file === undefined) throw new StartError('a file is needed: see lateral schema --help');
   const text = await (file === '-' ? readInput() : readFile(file, 'utf8')).catch(() => {
     throw new StartError(`"${file}" cannot be read`);
   });
   // Names of types are read by it, long before a service starts.
   await loadGrammar();
-  return readSnapshot(parseDocumentText(text), switches.has('--force'));
+  return readSnapshot(parseDocumentText(text), switches.has('force'));
 }
 
 async function readInput(): Promise<string> {
