@@ -2,7 +2,7 @@
  * The statement of a write, for its ceiling. The service explains reads only, so the product's own functions plan and
  * compile the same payloads here.
  */
-import { journalOf } from '../src/compile/activity.js';
+import { activityLogOf } from '../src/compile/activity.js';
 import { compileWrite } from '../src/compile/write.js';
 import { readConfig } from '../src/config.js';
 import { type Change, planCreate, planUpdate } from '../src/plan/payload.js';
@@ -31,14 +31,14 @@ export function compileWrites(databaseUrl: string, requests: readonly BenchReque
           maxRows: null,
           access: null,
           author: NO_AUTHOR,
-          stamp: { now: new Date().toISOString(), ...CALLER },
+          variables: { now: new Date().toISOString(), ...CALLER },
         };
         const changes = items.map((data): Change => ({ key: key ?? '', data }));
         const planned =
           key === undefined
             ? await planCreate(collection, items, context)
             : await planUpdate(collection, changes, context);
-        const { text, parameters } = compileWrite(planned.plan, { receipts: null, journal: journalOf(model) });
+        const { text, parameters } = compileWrite(planned.plan, { receipts: null, activityLog: activityLogOf(model) });
         return { sql: text, parameters: bind(parameters, [JSON.stringify(planned.input)], CALLER) };
       }),
     ),

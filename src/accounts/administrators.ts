@@ -38,7 +38,7 @@ export function decidesAccess(collection: string): boolean {
 }
 
 export function concernsAccess({ plan }: PlannedWrite): boolean {
-  return [...plan.nodes, ...plan.releases].some(({ collection }) => decidesAccess(collection.name));
+  return [...plan.nodes, ...plan.unlinks].some(({ collection }) => decidesAccess(collection.name));
 }
 
 export async function keepAdministrators<Result>(

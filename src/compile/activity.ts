@@ -16,7 +16,7 @@ export interface ActivityLog {
   readonly revisions: Collection;
 }
 
-export function journalOf(model: Model): ActivityLog {
+export function activityLogOf(model: Model): ActivityLog {
   return {
     activity: collectionOf(model, 'service_activity'),
     revisions: collectionOf(model, 'service_revisions'),

@@ -41,10 +41,10 @@ export function compileCondition(condition: Condition, source: FromClause): Frag
     case 'compare':
       return compileComparison(condition.operand, condition.operator, condition.value, source);
     case 'exists': {
-      const { hop, through, where } = condition;
-      const key = source.raw(through, hop.key);
-      const test = existence(hop, key, where, source);
-      const mask = hop.via && source.mask(through, hop.via);
+      const { toMany, through, where } = condition;
+      const key = source.raw(through, toMany.key);
+      const test = existence(toMany, key, where, source);
+      const mask = toMany.via && source.mask(through, toMany.via);
       const result = condition.negated ? sql`not ${test}` : test;
       return mask ? sql`(${mask} and ${result})` : result;
     }
@@ -57,10 +57,10 @@ export function compileCondition(condition: Condition, source: FromClause): Frag
   }
 }
 
-function existence(hop: ToManyJoin, key: Fragment, where: Condition, outer: FromClause): Fragment {
-  const child = new FromClause(alias(`t${outer.scope.next()}`), outer.scope, hop.collection);
+function existence(toMany: ToManyJoin, key: Fragment, where: Condition, outer: FromClause): Fragment {
+  const child = new FromClause(alias(`t${outer.scope.next()}`), outer.scope, toMany.collection);
   const inner = compileCondition(where, child);
-  return sql`exists (select from ${child.from(refersTo(hop, child, key), inner)})`;
+  return sql`exists (select from ${child.from(refersTo(toMany, child, key), inner)})`;
 }
 
 /** A term that does not fit a numeric field is null there and matches nothing: the text stays the same for every term. */
@@ -212,12 +212,12 @@ export function compileCaller(
 /** All values behind a to-many relation, not only the first. */
 function callerValues(operand: OperandPlan, source: FromClause): Fragment {
   if (operand.kind !== 'first') return compileOperand(operand, source);
-  const { hop, through } = operand;
-  const child = new FromClause(alias(`t${source.scope.next()}`), source.scope, hop.collection);
-  const key = source.raw(through, hop.key);
+  const { toMany, through } = operand;
+  const child = new FromClause(alias(`t${source.scope.next()}`), source.scope, toMany.collection);
+  const key = source.raw(through, toMany.key);
   const found = callerValues(operand.operand, child);
-  const mask = hop.via && source.mask(through, hop.via);
-  const rows = sql`select ${found} as ${alias('v')} from ${child.from(refersTo(hop, child, key), mask)}`;
+  const mask = toMany.via && source.mask(through, toMany.via);
+  const rows = sql`select ${found} as ${alias('v')} from ${child.from(refersTo(toMany, child, key), mask)}`;
   const name = alias(`v${source.scope.next()}`);
   source.join(sql` cross join lateral (${rows}) ${name}`);
   return sql`${name}.${alias('v')}`;

@@ -11,7 +11,7 @@ import { guardedRows } from './guard.js';
 import { columnName, tableName, typeName } from './identifiers.js';
 
 /** With a rule, only rows that meet it: others look as if they did not exist. */
-export function compileDelete(collection: Collection, rule: Condition | null, journal: ActivityLog): Statement {
+export function compileDelete(collection: Collection, rule: Condition | null, activityLog: ActivityLog): Statement {
   const key = collection.primaryKey;
   const keys = parameter({
     kind: 'list',
@@ -31,7 +31,7 @@ export function compileDelete(collection: Collection, rule: Condition | null, jo
   const rows = sql`delete from ${tableName(collection)} ${alias('t')} using ${touched} ${rule ? alias('k') : sql``} where ${alias('t')}.${columnName(key)} = ${alias('k')}.k returning ${alias('t')}.${columnName(key)}`;
   const missing = sql`(select count(*) from ${alias('w')}) < (select count(*) from ${alias('k')})`;
   const by = sql`${parameter({ kind: 'text', slot: 1 })}::json`;
-  const recorded = record([{ action: 'delete', collection, rows: alias('w'), shown: false }], by, journal);
+  const recorded = record([{ action: 'delete', collection, rows: alias('w'), shown: false }], by, activityLog);
   const parts = join([wanted, sql`${alias('w')} as (${rows})`, ...recorded], sql`, `);
   return statement(sql`with ${parts} select case when ${missing} then service_raise('missing') end`);
 }

@@ -73,21 +73,21 @@ export class FromClause {
     return known ?? this.#holds(maskOf(collection, field), this.at(through), collection);
   }
 
-  /** The alias of the row at the end of the steps. */
+  /** The alias of the row at the end of the joins. */
   at(through: readonly ToOneJoin[]): Fragment {
     let key = '';
     let current = this.alias;
-    through.forEach((step, position) => {
-      const restricted = restrictionOf(step.target) ? '!' : '';
-      key += `${JSON.stringify(step.field.name)}:${JSON.stringify(step.target.name)}${restricted}/`;
+    through.forEach((toOne, position) => {
+      const restricted = restrictionOf(toOne.target) ? '!' : '';
+      key += `${JSON.stringify(toOne.field.name)}:${JSON.stringify(toOne.target.name)}${restricted}/`;
       const known = this.#joined.get(key);
       const next = known ?? alias(`t${this.scope.next()}`);
       if (!known) {
         const before = through.slice(0, position);
-        const named = step.kind === 'any' ? this.raw(before, step.collectionField) : nothing;
-        const target = sql`${next}.${columnName(step.key)}`;
-        const same = isReferred(step, target, this.column(before, step.field), named);
-        this.#joins.push(relatedRow(step, next, same, this.scope));
+        const named = toOne.kind === 'any' ? this.raw(before, toOne.collectionField) : nothing;
+        const target = sql`${next}.${columnName(toOne.key)}`;
+        const same = isReferred(toOne, target, this.column(before, toOne.field), named);
+        this.#joins.push(relatedRow(toOne, next, same, this.scope));
         this.#joined.set(key, next);
       }
       current = next;
@@ -134,10 +134,10 @@ export class FromClause {
   }
 }
 
-/** The row that a step leads to; joins of its own rule stay inside of the join. */
-function relatedRow(step: ToOneJoin, name: Fragment, same: Fragment, scope: Scope): Fragment {
-  const table = sql`${tableName(step.target)} ${name}`;
-  const restriction = restrictionOf(step.target);
+/** The row that a to-one join leads to; joins of its own rule stay inside of the join. */
+function relatedRow(toOne: ToOneJoin, name: Fragment, same: Fragment, scope: Scope): Fragment {
+  const table = sql`${tableName(toOne.target)} ${name}`;
+  const restriction = restrictionOf(toOne.target);
   if (!restriction) return sql` left join ${table} on ${same}`;
   const source = new FromClause(name, scope, restriction.whole);
   const seen = scope.compileCondition(restriction.rows, source);
@@ -148,11 +148,11 @@ function relatedRow(step: ToOneJoin, name: Fragment, same: Fragment, scope: Scop
     : sql` left join (${table}${joins}) on ${condition}`;
 }
 
-/** What makes a row of the hop's collection refer to the row whose key is given. */
-export function refersTo(hop: ToManyJoin, child: FromClause, key: Fragment): Fragment {
+/** What makes a row of the joined collection refer to the row whose key is given. */
+export function refersTo(toMany: ToManyJoin, child: FromClause, key: Fragment): Fragment {
   // Who names the column has to be allowed to see it; an alias field that lists rows is a permission of its own.
-  const held = hop.via ? child.raw([], hop.field) : child.column([], hop.field);
-  if (!hop.named) return sql`${held} = ${key}`;
-  const same = isKeyText(hop.origin.primaryKey, key, sql`${held}::text`);
-  return sql`${same} and ${child.alias}.${columnName(hop.named.field)} = ${literal(hop.named.collection)}`;
+  const held = toMany.via ? child.raw([], toMany.field) : child.column([], toMany.field);
+  if (!toMany.named) return sql`${held} = ${key}`;
+  const same = isKeyText(toMany.origin.primaryKey, key, sql`${held}::text`);
+  return sql`${same} and ${child.alias}.${columnName(toMany.named.field)} = ${literal(toMany.named.collection)}`;
 }

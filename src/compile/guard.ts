@@ -103,14 +103,14 @@ function compileLeaves(
 
 /** The field of the row itself from which the condition starts. */
 function fieldOf(condition: Condition): Field | null {
-  if (condition.kind === 'exists') return condition.through[0]?.field ?? condition.hop.via;
+  if (condition.kind === 'exists') return condition.through[0]?.field ?? condition.toMany.via;
   if (condition.kind !== 'compare') return null;
   const { operand } = condition;
   if (operand.kind === 'aggregate' || operand.kind === 'position') return null;
   if (operand.kind === 'key') return operand.field;
   const [first] = operand.through;
   if (first) return first.field;
-  return operand.kind === 'count' || operand.kind === 'first' ? operand.hop.via : operand.field;
+  return operand.kind === 'count' || operand.kind === 'first' ? operand.toMany.via : operand.field;
 }
 
 /** Rows that exist are changed, the others are made. */

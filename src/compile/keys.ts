@@ -16,11 +16,11 @@ const STEPS = 10_000;
  * Takes values from a sequence until it is ahead of a key that is not far: so the keys of one payload do not meet. To set it
  * could move it back behind a value that others took meanwhile, and would not be undone when the write is refused.
  */
-export function advance(sequence: string, highest: Fragment): Fragment {
+export function advance(sequence: string, maxKey: Fragment): Fragment {
   const name = sql`${literal(sequence)}::regclass`;
   const gap = sql`${alias('h')}.k - ${alias('l')}.v`;
   const last = sql`select coalesce(pg_sequence_last_value(${name}), 0) as v`;
-  return sql`select (select max(nextval(${name})) from generate_series(1, ${gap})) from (${highest}) ${alias('h')}, (${last}) ${alias('l')} where ${gap} between 1 and ${integer(STEPS)}`;
+  return sql`select (select max(nextval(${name})) from generate_series(1, ${gap})) from (${maxKey}) ${alias('h')}, (${last}) ${alias('l')} where ${gap} between 1 and ${integer(STEPS)}`;
 }
 
 /** What the database itself would give a new row. */

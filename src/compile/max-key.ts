@@ -4,6 +4,6 @@ import { sql } from '../sql/fragment.js';
 import { type Statement, statement } from '../sql/statement.js';
 import { columnName, tableName } from './identifiers.js';
 
-export function compileHighest(collection: Collection): Statement {
+export function compileMaxKey(collection: Collection): Statement {
   return statement(sql`select max(${columnName(collection.primaryKey)})::text from ${tableName(collection)}`);
 }

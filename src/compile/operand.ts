@@ -26,9 +26,9 @@ export function compileOperand(operand: OperandPlan, source: FromClause, descend
         : sql`case when json_typeof(${column}) = 'array' then json_array_length(${column}) end`;
     }
     case 'count': {
-      const child = new FromClause(alias(`t${source.scope.next()}`), source.scope, operand.hop.collection);
-      const key = source.raw(operand.through, operand.hop.key);
-      return listed(operand, source, sql`(select count(*) from ${child.from(refersTo(operand.hop, child, key))})`);
+      const child = new FromClause(alias(`t${source.scope.next()}`), source.scope, operand.toMany.collection);
+      const key = source.raw(operand.through, operand.toMany.key);
+      return listed(operand, source, sql`(select count(*) from ${child.from(refersTo(operand.toMany, child, key))})`);
     }
     case 'json': {
       const column = source.column(operand.through, operand.field);
@@ -39,11 +39,11 @@ export function compileOperand(operand: OperandPlan, source: FromClause, descend
       return sql`case when ${text} ~ '^-?[0-9]+([.][0-9]+)?([eE][+-]?[0-9]{1,3})?$' then ${text}::numeric end`;
     }
     case 'first': {
-      const child = new FromClause(alias(`t${source.scope.next()}`), source.scope, operand.hop.collection);
-      const key = source.raw(operand.through, operand.hop.key);
+      const child = new FromClause(alias(`t${source.scope.next()}`), source.scope, operand.toMany.collection);
+      const key = source.raw(operand.through, operand.toMany.key);
       const value = compileOperand(operand.operand, child, descending);
       const direction = descending ? sql` desc` : sql``;
-      const rows = child.from(refersTo(operand.hop, child, key));
+      const rows = child.from(refersTo(operand.toMany, child, key));
       return listed(operand, source, sql`(select ${value} from ${rows} order by ${value}${direction} limit 1)`);
     }
     case 'aggregate':
@@ -71,8 +71,8 @@ export function compileOperand(operand: OperandPlan, source: FromClause, descend
 }
 
 /** What is known of the rows behind an alias field, null where the caller may not see the field. */
-function listed({ through, hop }: Listing, source: FromClause, value: Fragment): Fragment {
-  const mask = hop.via && source.mask(through, hop.via);
+function listed({ through, toMany }: Listing, source: FromClause, value: Fragment): Fragment {
+  const mask = toMany.via && source.mask(through, toMany.via);
   return mask ? sql`case when ${mask} then ${value} end` : value;
 }
 

@@ -10,8 +10,8 @@ import { jsonText } from './json.js';
 import { base64, showField } from './output.js';
 
 /** Whether the row with the key is the one referred to; `held` is what the field holds, `collection` the collection it names. */
-export function isReferred(step: ToOneJoin, key: Fragment, held: Fragment, collection: Fragment): Fragment {
-  return step.kind === 'one' ? sql`${key} = ${held}` : isAnyReferred(step, key, held, collection);
+export function isReferred(toOne: ToOneJoin, key: Fragment, held: Fragment, collection: Fragment): Fragment {
+  return toOne.kind === 'one' ? sql`${key} = ${held}` : isAnyReferred(toOne, key, held, collection);
 }
 
 /**
@@ -19,10 +19,10 @@ export function isReferred(step: ToOneJoin, key: Fragment, held: Fragment, colle
  * be read: a condition beside the cast would not do, since PostgreSQL may evaluate the cast first. For types of which a pattern
  * cannot tell what they read, the texts of the keys are compared.
  */
-function isAnyReferred(step: ManyToAnyJoin, key: Fragment, held: Fragment, collection: Fragment): Fragment {
-  const field = step.target.primaryKey;
+function isAnyReferred(toOne: ManyToAnyJoin, key: Fragment, held: Fragment, collection: Fragment): Fragment {
+  const field = toOne.target.primaryKey;
   const text = sql`${held}::text`;
-  const named = sql`${collection} = ${literal(step.target.name)}`;
+  const named = sql`${collection} = ${literal(toOne.target.name)}`;
   const read = (pattern: Fragment, value: Fragment): Fragment =>
     sql`${key} = case when ${named} and ${text} ${pattern} then ${value} end`;
   switch (field.column?.base_schema === 'pg_catalog' ? field.column.base_type : '') {

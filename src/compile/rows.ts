@@ -126,18 +126,18 @@ function compileFlags(
 function shownFields(output: Output): Field[] {
   switch (output.kind) {
     case 'value':
-      if (output.operand.kind === 'count' || output.operand.kind === 'first') return viaOf(output.operand.hop);
+      if (output.operand.kind === 'count' || output.operand.kind === 'first') return viaOf(output.operand.toMany);
       return output.operand.kind === 'aggregate' ? [] : [output.operand.field];
     case 'one':
-      return [output.step.field];
+      return [output.toOne.field];
     case 'any':
-      return output.targets.map(({ step }) => step.field);
+      return output.targets.map(({ toOne }) => toOne.field);
     case 'constant':
       return [];
     case 'object':
       return output.outputs.flatMap((each) => shownFields(each));
     default:
-      return viaOf(output.hop);
+      return viaOf(output.toMany);
   }
 }
 
@@ -148,18 +148,18 @@ function viaOf({ via }: ToManyJoin): Field[] {
 function neededFields(output: Output, level: RowLevel): Field[] {
   switch (output.kind) {
     case 'value':
-      if (output.operand.kind === 'count' || output.operand.kind === 'first') return [output.operand.hop.key];
+      if (output.operand.kind === 'count' || output.operand.kind === 'first') return [output.operand.toMany.key];
       return output.operand.kind === 'aggregate' ? [] : [output.operand.field];
     case 'one':
-      return [output.step.field];
+      return [output.toOne.field];
     case 'constant':
       return [];
     case 'object':
       return output.outputs.flatMap((each) => neededFields(each, level));
     case 'any':
-      return output.targets.flatMap(({ step }) => [step.field, step.collectionField]);
+      return output.targets.flatMap(({ toOne }) => [toOne.field, toOne.collectionField]);
     default:
-      return [output.hop.key];
+      return [output.toMany.key];
   }
 }
 
@@ -202,23 +202,23 @@ function compileOutput(output: Output, level: RowLevel, page: FromClause): Compi
       return { shown: { form: 'document', text: json }, from: joins };
     }
     case 'one': {
-      const { query } = compileRows(output.level, scope, tieToOne(output.step, page));
+      const { query } = compileRows(output.level, scope, tieToOne(output.toOne, page));
       const { column, from } = lateral(query, scope);
       return { shown: { form: 'json', text: column }, from };
     }
     case 'many':
-      return compileList(compileChildren(output.level, scope, tieToMany(output.hop, page)), output.hop, page);
+      return compileList(compileChildren(output.level, scope, tieToMany(output.toMany, page)), output.toMany, page);
     case 'keys':
-      return compileList(compileKeys(output.level, scope, tieToMany(output.hop, page)), output.hop, page);
+      return compileList(compileKeys(output.level, scope, tieToMany(output.toMany, page)), output.toMany, page);
     case 'any': {
       // A case, not a join per target: keys of several types lie in one column, and only the named target may read it.
       const [first] = output.targets;
       if (!first) return { shown: { form: 'constant', constant: null }, from: nothing };
       const cases = output.targets.map(
-        ({ step, level: target }) =>
-          sql` when ${literal(step.target.name)} then (${anyTarget(target, step, output.keys, page).query})`,
+        ({ toOne, level: target }) =>
+          sql` when ${literal(toOne.target.name)} then (${anyTarget(target, toOne, output.keys, page).query})`,
       );
-      const text = sql`case ${page.raw([], first.step.collectionField)}::text${join(cases, nothing)} end`;
+      const text = sql`case ${page.raw([], first.toOne.collectionField)}::text${join(cases, nothing)} end`;
       return { shown: { form: 'json', text }, from: nothing };
     }
     default:
@@ -227,29 +227,29 @@ function compileOutput(output: Output, level: RowLevel, page: FromClause): Compi
 }
 
 /** Null where the caller may not see the field that shows the list. */
-function compileList(related: CompiledLevel, hop: ToManyJoin, page: FromClause): CompiledOutput {
-  const mask = hop.via && page.mask([], hop.via);
+function compileList(related: CompiledLevel, toMany: ToManyJoin, page: FromClause): CompiledOutput {
+  const mask = toMany.via && page.mask([], toMany.via);
   const list = sql`select ${jsonList(related.row)} as ${JSON_COLUMN} from (${related.query}) ${related.row}`;
   const { column, from } = lateral(list, page.scope);
   if (!mask) return { shown: { form: 'document', text: column }, from };
   return { shown: { form: 'json', text: sql`case when ${mask} then ${column} end` }, from };
 }
 
-function anyTarget(level: RowLevel, step: ToOneJoin, keys: boolean, page: FromClause): CompiledLevel {
+function anyTarget(level: RowLevel, toOne: ToOneJoin, keys: boolean, page: FromClause): CompiledLevel {
   const compile = level.outputs.length === 0 && keys ? compileKeys : compileRows;
-  return compile(level, page.scope, tieToOne(step, page));
+  return compile(level, page.scope, tieToOne(toOne, page));
 }
 
 /** The page of a to-one relation keeps its `limit 1`, a fence: without it the planner joins the whole related table. */
-function tieToOne(step: ToOneJoin, page: FromClause): Tie {
-  const named = step.kind === 'any' ? page.raw([], step.collectionField) : nothing;
-  const held = page.column([], step.field);
-  return (related) => isReferred(step, related.raw([], step.key), held, named);
+function tieToOne(toOne: ToOneJoin, page: FromClause): Tie {
+  const named = toOne.kind === 'any' ? page.raw([], toOne.collectionField) : nothing;
+  const held = page.column([], toOne.field);
+  return (related) => isReferred(toOne, related.raw([], toOne.key), held, named);
 }
 
-function tieToMany(hop: ToManyJoin, page: FromClause): Tie {
-  const key = page.raw([], hop.key);
-  return (child) => refersTo(hop, child, key);
+function tieToMany(toMany: ToManyJoin, page: FromClause): Tie {
+  const key = page.raw([], toMany.key);
+  return (child) => refersTo(toMany, child, key);
 }
 
 function compileChildren(children: Level, scope: Scope, tie: Tie): CompiledLevel {

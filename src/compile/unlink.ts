@@ -9,34 +9,34 @@ import { guardedRows } from './guard.js';
 import { columnName, tableName, typeName } from './identifiers.js';
 
 /** One statement per table and action: a row that leaves two relations is changed once, one that is deleted not at all. */
-export function compileReleases(plan: WritePlan, action: Unlink['action'], scope: Scope): Fragment[] {
+export function compileUnlinks(plan: WritePlan, action: Unlink['action'], scope: Scope): Fragment[] {
   const parts: Fragment[] = [];
-  const releases = plan.releases
-    .map((release, position) => ({ release, position }))
-    .filter((each) => each.release.action === action);
-  for (const collection of new Set(releases.map(({ release }) => release.collection))) {
-    const members = releases.filter(({ release }) => release.collection === collection);
+  const unlinks = plan.unlinks
+    .map((unlink, position) => ({ unlink, position }))
+    .filter((each) => each.unlink.action === action);
+  for (const collection of new Set(unlinks.map(({ unlink }) => unlink.collection))) {
+    const members = unlinks.filter(({ unlink }) => unlink.collection === collection);
     const key = columnName(collection.primaryKey);
-    const conditions = members.map(({ release, position }) =>
+    const conditions = members.map(({ unlink, position }) =>
       action === 'delete'
-        ? join([released(release, position), ...kept(plan, collection, release.field)], sql` and `)
-        : released(release, position),
+        ? join([unlinked(unlink, position), ...kept(plan, collection, unlink.field)], sql` and `)
+        : unlinked(unlink, position),
     );
     const staying = action === 'nullify' ? [...kept(plan, collection, null), ...deleted(plan, collection)] : [];
     // Found through the index on the reference first: the conditions alone would have the whole table read.
-    const candidates = members.map(({ release, position }) =>
-      release.guard ? sql`select ${key} from ${free(position)}` : tiedRows(release, position, scope),
+    const candidates = members.map(({ unlink, position }) =>
+      unlink.guard ? sql`select ${key} from ${free(position)}` : tiedRows(unlink, position, scope),
     );
     const found = sql`${alias('t')}.${key} in (${join(candidates, sql` union `)})`;
     const where = join([found, sql`(${join(conditions, sql` or `)})`, ...staying], sql` and `);
-    const name = releasing(plan, collection, action);
+    const name = unlinking(plan, collection, action);
     const table = sql`${tableName(collection)} ${alias('t')}`;
     if (action === 'delete') {
       parts.push(sql`${name} as (delete from ${table} where ${where} returning ${alias('t')}.${key})`);
       continue;
     }
-    const changes = members.map(({ release }, index) => {
-      const column = columnName(release.field);
+    const changes = members.map(({ unlink }, index) => {
+      const column = columnName(unlink.field);
       return sql`${column} = case when ${conditions[index] as Fragment} then null else ${alias('t')}.${column} end`;
     });
     parts.push(
@@ -51,42 +51,42 @@ function free(position: number): Fragment {
   return alias(`g${position}`);
 }
 
-function tiedRows(release: Unlink, position: number, scope: Scope): Fragment {
-  const { collection, field, guard } = release;
+function tiedRows(unlink: Unlink, position: number, scope: Scope): Fragment {
+  const { collection, field, guard } = unlink;
   const row = alias('c');
   const tied = sql`${row}.${columnName(field)} in (select parent from ${alias(`x${position}`)})`;
   return sql`select ${row}.${columnName(collection.primaryKey)} from ${guardedRows(collection, row, guard, scope, tied)}`;
 }
 
 /** The statement that lets the rows go. */
-function releasing(plan: WritePlan, collection: Collection, action: Unlink['action']): Fragment {
-  const first = plan.releases.findIndex((release) => release.action === action && release.collection === collection);
+function unlinking(plan: WritePlan, collection: Collection, action: Unlink['action']): Fragment {
+  const first = plan.unlinks.findIndex((unlink) => unlink.action === action && unlink.collection === collection);
   return alias(`${action === 'delete' ? 'd' : 'u'}${first}`);
 }
 
 /** One entry for each statement that lets rows go. */
-export function recordedReleases(plan: WritePlan): Recorded[] {
-  return plan.releases.flatMap(({ collection, action }, position): Recorded[] => {
-    const first = plan.releases.findIndex((each) => each.action === action && each.collection === collection);
+export function recordedUnlinks(plan: WritePlan): Recorded[] {
+  return plan.unlinks.flatMap(({ collection, action }, position): Recorded[] => {
+    const first = plan.unlinks.findIndex((each) => each.action === action && each.collection === collection);
     if (first !== position) return [];
-    const rows = releasing(plan, collection, action);
+    const rows = unlinking(plan, collection, action);
     return [{ action: action === 'delete' ? 'delete' : 'update', collection, rows, shown: false }];
   });
 }
 
 /** Rows that were named one by one have to be there and open to the caller; what else the payload says of them is checked there. */
-export function unreleased(plan: WritePlan): Fragment[] {
-  return plan.releases.flatMap((release, position) => {
-    if (!release.strict) return [];
-    const key = columnName(release.collection.primaryKey);
+export function notUnlinked(plan: WritePlan): Fragment[] {
+  return plan.unlinks.flatMap((unlink, position) => {
+    if (!unlink.strict) return [];
+    const key = columnName(unlink.collection.primaryKey);
     const child = sql`${alias('y')}.child`;
-    const gone = sql`${child} in (select ${key} from ${releasing(plan, release.collection, release.action)})`;
+    const gone = sql`${child} in (select ${key} from ${unlinking(plan, unlink.collection, unlink.action)})`;
     const named = plan.nodes.flatMap((node, place) => {
-      if (node.collection !== release.collection) return [];
+      if (node.collection !== unlink.collection) return [];
       const rows = sql`${child} in (select k from ${input(place)})`;
-      if (!release.guard) return [rows];
-      const settled = columnOf(node, release.field, 'update')
-        ? sql` or ${child} in (select ${alias('k')}.k from ${input(place)} ${alias('k')} where true${settles(node, release.field)})`
+      if (!unlink.guard) return [rows];
+      const settled = columnOf(node, unlink.field, 'update')
+        ? sql` or ${child} in (select ${alias('k')}.k from ${input(place)} ${alias('k')} where true${settles(node, unlink.field)})`
         : nothing;
       return [sql`(${rows} and ${child} in (select ${key} from ${free(position)}))${settled}`];
     });
@@ -114,28 +114,28 @@ function settles(node: WriteNode, field: Field | null): Fragment {
 }
 
 function deleted(plan: WritePlan, collection: Collection): Fragment[] {
-  return plan.releases.flatMap((release, position) =>
-    release.action === 'delete' && release.collection === collection
-      ? [sql`not (${join([released(release, position), ...kept(plan, collection, release.field)], sql` and `)})`]
+  return plan.unlinks.flatMap((unlink, position) =>
+    unlink.action === 'delete' && unlink.collection === collection
+      ? [sql`not (${join([unlinked(unlink, position), ...kept(plan, collection, unlink.field)], sql` and `)})`]
       : [],
   );
 }
 
-/** Releases of a collection's rows, each with the condition that it concerns the row at hand. */
+/** Unlinks of a collection's rows, each with the condition that it concerns the row at hand. */
 export function leaving(
   plan: WritePlan,
   collection: Collection,
   action: Unlink['action'],
-): { release: Unlink; condition: Fragment }[] {
-  return plan.releases.flatMap((release, position) =>
-    release.collection === collection && release.action === action
-      ? [{ release, condition: released(release, position) }]
+): { unlink: Unlink; condition: Fragment }[] {
+  return plan.unlinks.flatMap((unlink, position) =>
+    unlink.collection === collection && unlink.action === action
+      ? [{ unlink, condition: unlinked(unlink, position) }]
       : [],
   );
 }
 
 export function cleared(plan: WritePlan, collection: Collection, field: Field): Fragment | null {
-  const conditions = leaving(plan, collection, 'nullify').filter(({ release }) => release.field === field);
+  const conditions = leaving(plan, collection, 'nullify').filter(({ unlink }) => unlink.field === field);
   return conditions.length === 0
     ? null
     : sql`(${join(
@@ -144,11 +144,11 @@ export function cleared(plan: WritePlan, collection: Collection, field: Field): 
       )})`;
 }
 
-export function releaseInput(release: Unlink, position: number, scope: Scope): Fragment[] {
-  const types = sql`parent ${typeName(release.from.primaryKey)}, child ${typeName(release.collection.primaryKey)}`;
-  const rows = sql`json_to_recordset(${DOCUMENT} -> 'releases' -> ${integer(position)}) as ${alias('x')} (${types})`;
-  const given = sql`${alias(`x${position}`)} as materialized (select ${parentOf(release)}, ${alias('x')}.child from ${rows})`;
-  return release.guard ? [given, sql`${free(position)} as (${tiedRows(release, position, scope)})`] : [given];
+export function unlinkInput(unlink: Unlink, position: number, scope: Scope): Fragment[] {
+  const types = sql`parent ${typeName(unlink.from.primaryKey)}, child ${typeName(unlink.collection.primaryKey)}`;
+  const rows = sql`json_to_recordset(${DOCUMENT} -> 'unlinks' -> ${integer(position)}) as ${alias('x')} (${types})`;
+  const given = sql`${alias(`x${position}`)} as materialized (select ${parentOf(unlink)}, ${alias('x')}.child from ${rows})`;
+  return unlink.guard ? [given, sql`${free(position)} as (${tiedRows(unlink, position, scope)})`] : [given];
 }
 
 /** What the rows that leave hold: the key of their parent, or what it has under the column that they refer to. */
@@ -159,12 +159,12 @@ function parentOf({ from, key }: Unlink): Fragment {
   return sql`(select ${row}.${columnName(key)} from ${tableName(from)} ${row} where ${row}.${columnName(from.primaryKey)} = ${parent}) as parent`;
 }
 
-function released(release: Unlink, position: number): Fragment {
-  const key = sql`${alias('t')}.${columnName(release.collection.primaryKey)}`;
-  const parent = sql`${alias('y')}.parent = ${alias('t')}.${columnName(release.field)}`;
+function unlinked(unlink: Unlink, position: number): Fragment {
+  const key = sql`${alias('t')}.${columnName(unlink.collection.primaryKey)}`;
+  const parent = sql`${alias('y')}.parent = ${alias('t')}.${columnName(unlink.field)}`;
   const concerned = sql`exists (select from ${alias(`x${position}`)} ${alias('y')} where ${parent} and (${alias('y')}.child is null or ${alias('y')}.child = ${key}))`;
-  if (!release.guard) return concerned;
-  return sql`(${concerned} and ${key} in (select ${columnName(release.collection.primaryKey)} from ${free(position)}))`;
+  if (!unlink.guard) return concerned;
+  return sql`(${concerned} and ${key} in (select ${columnName(unlink.collection.primaryKey)} from ${free(position)}))`;
 }
 
 /** Where the payload does not say what the row of a list refers to. */

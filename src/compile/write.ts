@@ -20,18 +20,18 @@ import { keyText } from './reference.js';
 import { isShape, shapeOf } from './shape.js';
 import {
   cleared,
-  compileReleases,
+  compileUnlinks,
   leaving,
-  recordedReleases,
-  releaseInput,
+  notUnlinked,
+  recordedUnlinks,
   unlessPresent,
-  unreleased,
+  unlinkInput,
 } from './unlink.js';
 
 export interface WriteOptions {
   /** Where a receipt for the request is stored by the statement that writes: see sql/system/005_receipts.sql. */
   readonly receipts: Collection | null;
-  readonly journal: ActivityLog;
+  readonly activityLog: ActivityLog;
   /** Whether it answers how many rows of its collection were written, behind the highest keys. */
   readonly counted?: boolean;
 }
@@ -43,38 +43,38 @@ export function compileWrite(plan: WritePlan, options: WriteOptions): Statement 
 class Chain {
   readonly #plan: WritePlan;
   readonly #receipts: Collection | null;
-  readonly #journal: ActivityLog;
+  readonly #activityLog: ActivityLog;
   readonly #counted: boolean;
   readonly #parts: Fragment[] = [];
   readonly #scope = new Scope(compileCondition);
 
-  constructor(plan: WritePlan, { receipts, journal, counted = false }: WriteOptions) {
+  constructor(plan: WritePlan, { receipts, activityLog, counted = false }: WriteOptions) {
     this.#plan = plan;
     this.#receipts = receipts;
-    this.#journal = journal;
+    this.#activityLog = activityLog;
     this.#counted = counted;
   }
 
   compile(): Fragment {
-    const { nodes, releases } = this.#plan;
+    const { nodes, unlinks } = this.#plan;
     if (this.#receipts) this.#parts.push(...receipt(this.#receipts));
     this.#parts.push(
       ...nodes.flatMap((node, position) => [...this.#ahead(node, position), this.#input(node, position)]),
     );
-    this.#parts.push(...releases.flatMap((release, position) => releaseInput(release, position, this.#scope)));
+    this.#parts.push(...unlinks.flatMap((unlink, position) => unlinkInput(unlink, position, this.#scope)));
     for (const position of this.#order()) this.#write(nodes[position] as WriteNode, position);
     for (const action of ['delete', 'nullify'] as const)
-      this.#parts.push(...compileReleases(this.#plan, action, this.#scope));
-    this.#parts.push(...record(this.#recorded(), sql`(${DOCUMENT} -> 'by')`, this.#journal));
+      this.#parts.push(...compileUnlinks(this.#plan, action, this.#scope));
+    this.#parts.push(...record(this.#recorded(), sql`(${DOCUMENT} -> 'by')`, this.#activityLog));
     const checks = [
       ...nodes.flatMap((node, position) => this.#validations(node, position)),
       ...nodes.flatMap((node, position) =>
         node.verb === 'update' || (node.verb === 'upsert' && node.guard) ? [this.#missing(node, position)] : [],
       ),
-      ...unreleased(this.#plan),
+      ...notUnlinked(this.#plan),
     ];
     const keys = this.#plan.makesKeys ? [this.#rootKeys()] : [];
-    const columns = join([sql`${this.#highestKeys()}::text`, ...keys, ...checks], sql`, `);
+    const columns = join([sql`${this.#maxKeys()}::text`, ...keys, ...checks], sql`, `);
     return sql`with ${join(this.#parts, sql`, `)} select ${columns}`;
   }
 
@@ -91,8 +91,8 @@ class Chain {
       const isNew = sql` where not exists (select from ${table} ${alias('e')} where ${alias('e')}.${columnName(key)} = k)`;
       return [each.verb === 'upsert' ? sql`${rows}${isNew}` : rows];
     });
-    const highest = sql`select max(k)::int8 as k from (${join(supplied, sql` union all `)}) ${alias('g')}`;
-    return [sql`${alias(`a${position}`)} as materialized (${advance(sequence, highest)})`];
+    const maxKey = sql`select max(k)::int8 as k from (${join(supplied, sql` union all `)}) ${alias('g')}`;
+    return [sql`${alias(`a${position}`)} as materialized (${advance(sequence, maxKey)})`];
   }
 
   #input(node: WriteNode, position: number): Fragment {
@@ -147,17 +147,17 @@ class Chain {
     const locked = this.#locked(node, position);
     const same = sql`${alias('t')}.${key} = ${alias('i')}.k`;
     const stays = leaving(this.#plan, node.collection, 'delete').map(
-      ({ release, condition }) => sql` and not (${condition}${unlessPresent(node, release.field)})`,
+      ({ unlink, condition }) => sql` and not (${condition}${unlessPresent(node, unlink.field)})`,
     );
     const changes = columns.map((column) => {
       const value = this.#value(node, column);
       const name = columnName(column.field);
       if (!column.mixed) return sql`${name} = ${value}`;
       const clearing = cleared(this.#plan, node.collection, column.field);
-      const released = clearing ? sql` when ${clearing} then null` : nothing;
-      return sql`${name} = case when ${present(node, column)} then ${value}${released} else ${alias('t')}.${name} end`;
+      const unlinked = clearing ? sql` when ${clearing} then null` : nothing;
+      return sql`${name} = case when ${present(node, column)} then ${value}${unlinked} else ${alias('t')}.${name} end`;
     });
-    for (const field of new Set(leaving(this.#plan, node.collection, 'nullify').map(({ release }) => release.field))) {
+    for (const field of new Set(leaving(this.#plan, node.collection, 'nullify').map(({ unlink }) => unlink.field))) {
       if (columns.some((column) => column.field === field)) continue;
       const name = columnName(field);
       changes.push(
@@ -193,7 +193,7 @@ class Chain {
         ...(verb === 'upsert' ? [{ ...made, rows: alias(`m${position}`) }] : []),
       ];
     });
-    return [...changes, ...recordedReleases(this.#plan)];
+    return [...changes, ...recordedUnlinks(this.#plan)];
   }
 
   /** The rows of the input whose items are there and may be changed. */
@@ -321,8 +321,8 @@ class Chain {
 
   /** An item that is to be changed has to be there and open to the caller, also one that leaves by the same payload. */
   #missing(node: WriteNode, position: number): Fragment {
-    const first = this.#plan.releases.findIndex(
-      (release) => release.action === 'delete' && release.collection === node.collection,
+    const first = this.#plan.unlinks.findIndex(
+      (unlink) => unlink.action === 'delete' && unlink.collection === node.collection,
     );
     const key = columnName(node.collection.primaryKey);
     const gone =
@@ -334,13 +334,13 @@ class Chain {
   }
 
   /** Of each list the highest key that was new: the caller puts sequences ahead of those that were supplied. */
-  #highestKeys(): Fragment {
-    const highest = this.#plan.nodes.map((node, position) => {
+  #maxKeys(): Fragment {
+    const maxKey = this.#plan.nodes.map((node, position) => {
       if (node.verb === 'update' || !node.collection.primaryKey.column?.sequence) return sql`null`;
       const made = node.verb === 'insert' ? written(position) : alias(`m${position}`);
       return sql`(select max(${columnName(node.collection.primaryKey)})::text from ${made})`;
     });
-    return sql`json_build_array(${join(this.#counted ? [...highest, this.#count()] : highest, sql`, `)})`;
+    return sql`json_build_array(${join(this.#counted ? [...maxKey, this.#count()] : maxKey, sql`, `)})`;
   }
 
   /** A trigger may have left rows out. */

@@ -1,5 +1,5 @@
 /** A planned write becomes its statements: the write itself, its read-back, and the selection of the items it changes. */
-import { journalOf } from '../compile/activity.js';
+import { activityLogOf } from '../compile/activity.js';
 import { compileDelete } from '../compile/delete.js';
 import { compileSort } from '../compile/sort.js';
 import { compileWrite } from '../compile/write.js';
@@ -68,7 +68,7 @@ export class WriteCompiler {
     const key = counted ? null : option;
     const shape = option ? `${planned.shape} ${counted ? 'counted' : 'idempotent'}` : planned.shape;
     const receipts = key ? collectionOf(model, 'service_receipts') : null;
-    const compile = (): Statement => compileWrite(plan, { receipts, journal: journalOf(model), counted });
+    const compile = (): Statement => compileWrite(plan, { receipts, activityLog: activityLogOf(model), counted });
     const compiled = this.#compile(shape, model, writer, compile);
     const document = writeJson({ ...input, nodes: hashedNodes(planned) });
     const values = key ? [document, key.id, key.fingerprint, this.#limits.idempotencyLifetime] : [document];
@@ -95,7 +95,7 @@ export class WriteCompiler {
     writer: Writer,
   ): Statement {
     const shape = `${access?.key ?? ''}delete ${collection.name}`;
-    const compile = (): Statement => compileDelete(collection, rule, journalOf(model));
+    const compile = (): Statement => compileDelete(collection, rule, activityLogOf(model));
     return this.#compile(shape, model, writer, compile).statement;
   }
 

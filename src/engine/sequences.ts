@@ -1,5 +1,5 @@
 /** Keys that a payload supplies where a sequence makes them too: the sequence must not come upon them later. */
-import { compileHighest } from '../compile/max-key.js';
+import { compileMaxKey } from '../compile/max-key.js';
 import type { Collection } from '../mirror/model.js';
 import type { PlannedWrite } from '../plan/write.js';
 import type { Session } from '../postgres/sessions.js';
@@ -27,7 +27,7 @@ export async function aheadOf(
 export async function catchUp(collection: Collection, session: Session): Promise<void> {
   const { sequence } = collection.primaryKey.column ?? {};
   if (!sequence) return;
-  const { text } = compileHighest(collection);
+  const { text } = compileMaxKey(collection);
   const highest = await session.cell(text, [], false);
   if (highest) await session.query(AHEAD, [sequence, highest.toString()], { prepare: true });
 }

@@ -245,7 +245,7 @@ export class Writes {
       model,
       author,
       maxRows: this.#limits.maxRows,
-      stamp: { ...caller, now: new Date().toISOString() },
+      variables: { ...caller, now: new Date().toISOString() },
       access: access ?? this.#policies.accessOf(caller),
     };
   }

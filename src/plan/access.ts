@@ -84,7 +84,7 @@ export function isMaskedOperand(collection: Collection, operand: OperandPlan): b
   switch (operand.kind) {
     case 'count':
     case 'first':
-      return operand.through.length === 0 && operand.hop.via !== null && isMasked(collection, operand.hop.via);
+      return operand.through.length === 0 && operand.toMany.via !== null && isMasked(collection, operand.toMany.via);
     case 'aggregate':
     case 'position':
     case 'key':

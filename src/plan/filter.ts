@@ -6,7 +6,7 @@ import { forbidden, forbiddenCollection, forbiddenField, invalidQuery } from '..
 import { type Collection, type Field, isSecret, type Model } from '../mirror/model.js';
 import type { Filter, JsonFilter, Operand, Operator } from '../request/ast.js';
 import { isMasked, restrictionOf, systemOf, wholeOf } from './access.js';
-import { fieldNamed, fieldOf, hopOf, isJson, operandType, resolveExpression, stepOf } from './names.js';
+import { fieldNamed, fieldOf, isJson, operandType, resolveExpression, toManyOf, toOneOf } from './names.js';
 import { checkOperator } from './operators.js';
 import {
   ALWAYS,
@@ -18,7 +18,7 @@ import {
   type ValuePlan,
 } from './plan.js';
 
-/** The row that a filter speaks of: one of `collection`, reached through to-one steps. */
+/** The row that a filter speaks of: one of `collection`, reached through to-one joins. */
 interface FilterPosition {
   readonly model: Model;
   readonly budget: Budget;
@@ -86,21 +86,21 @@ function combine<Part>(kind: 'and' | 'or', filters: readonly Part[], plan: (filt
 function planNamed(name: string, filter: Filter, place: FilterPosition): Condition {
   const named = fieldNamed(place.collection, name, place.name);
   const { field } = named;
-  const hop = hopOf(place.model, place.collection, field);
+  const toMany = toManyOf(place.model, place.collection, field);
   if (field.relation) spend(place.budget, RELATION_WEIGHT);
-  if (hop) return planMany(filter, hop, place);
-  const step = stepOf(place.model, place.collection, named, place.name);
-  if (step) return planOne(filter, step, field, place);
+  if (toMany) return planMany(filter, toMany, place);
+  const toOne = toOneOf(place.model, place.collection, named, place.name);
+  if (toOne) return planOne(filter, toOne, field, place);
   if (!field.column) throw forbiddenField(name, place.collection.name, place.name);
   return planValue(filter, { kind: 'field', through: place.through, field }, place);
 }
 
 /** Operators speak of the reference itself, everything else of the row it leads to. */
-function planOne(filter: Filter, step: ToOneJoin, field: Field, place: FilterPosition): Condition {
+function planOne(filter: Filter, toOne: ToOneJoin, field: Field, place: FilterPosition): Condition {
   switch (filter.kind) {
     case 'and':
     case 'or':
-      return combine(filter.kind, filter.filters, (each) => planOne(each, step, field, place));
+      return combine(filter.kind, filter.filters, (each) => planOne(each, toOne, field, place));
     case 'compare':
       return planValue(filter, { kind: 'field', through: place.through, field }, place);
     case 'some':
@@ -109,20 +109,20 @@ function planOne(filter: Filter, step: ToOneJoin, field: Field, place: FilterPos
         `${place.name}: "_${filter.kind}" needs a relation to several items, "${field.name}" leads to one`,
       );
     default:
-      return planRow(filter, { ...place, collection: step.target, through: [...place.through, step] });
+      return planRow(filter, { ...place, collection: toOne.target, through: [...place.through, toOne] });
   }
 }
 
-function planMany(filter: Filter, hop: ToManyJoin, place: FilterPosition): Condition {
-  const inner: FilterPosition = { ...place, collection: hop.collection, through: [] };
+function planMany(filter: Filter, toMany: ToManyJoin, place: FilterPosition): Condition {
+  const inner: FilterPosition = { ...place, collection: toMany.collection, through: [] };
   const exists = (negated: boolean, where: Condition): Condition => ({
     kind: 'exists',
     through: place.through,
-    hop,
+    toMany,
     negated,
     where,
   });
-  const presence = presenceOf(filter, hop.collection);
+  const presence = presenceOf(filter, toMany.collection);
   if (presence !== null) return exists(!presence, ALWAYS);
   switch (filter.kind) {
     case 'some':
@@ -132,12 +132,12 @@ function planMany(filter: Filter, hop: ToManyJoin, place: FilterPosition): Condi
     case 'compare':
       return exists(false, planValue(filter, keyOf(inner), inner));
     case 'or':
-      return combine('or', filter.filters, (each) => planMany(each, hop, place));
+      return combine('or', filter.filters, (each) => planMany(each, toMany, place));
     case 'and': {
-      const apart = (each: Filter): boolean => isQuantified(each) || presenceOf(each, hop.collection) !== null;
+      const apart = (each: Filter): boolean => isQuantified(each) || presenceOf(each, toMany.collection) !== null;
       const flat = flatten(filter.filters);
       const together = flat.filter((each) => !apart(each));
-      const rest = flat.filter(apart).map((each) => planMany(each, hop, place));
+      const rest = flat.filter(apart).map((each) => planMany(each, toMany, place));
       if (together.length > 0)
         rest.push(
           exists(
@@ -306,12 +306,13 @@ export function planCaller(
 
 /** Which rows point to the caller's own may be known from the alias field that lists them or from the column that says so. */
 function pointed(operand: OperandPlan, model: Model, place: string): OperandPlan {
-  if (operand.kind !== 'first' || operand.through.length > 0 || !restrictionOf(operand.hop.collection)) return operand;
-  const { collection, field, via, origin } = operand.hop;
+  if (operand.kind !== 'first' || operand.through.length > 0 || !restrictionOf(operand.toMany.collection))
+    return operand;
+  const { collection, field, via, origin } = operand.toMany;
   const shown = model.collections.get(origin.name);
   if (via && shown?.fields.has(via.name) && !isMasked(shown, via)) return operand;
   if (!collection.fields.has(field.name)) throw forbiddenField(via?.name ?? field.name, origin.name, place);
-  return { ...operand, hop: { ...operand.hop, via: null } };
+  return { ...operand, toMany: { ...operand.toMany, via: null } };
 }
 
 function prefixed(operand: OperandPlan, through: readonly ToOneJoin[]): OperandPlan {

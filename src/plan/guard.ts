@@ -81,7 +81,7 @@ export class Guard {
   }
 
   /** Rows that may leave a relation; null where all may. */
-  released(collection: Collection, field: Field, action: 'nullify' | 'delete'): Condition | null {
+  unlinked(collection: Collection, field: Field, action: 'nullify' | 'delete'): Condition | null {
     const { rules } = this.grant(action === 'delete' ? 'delete' : 'update', collection);
     const fitting = action === 'delete' ? rules : rules.filter((rule) => coversAll(rule, [field.name]));
     if (fitting.length === 0) throw forbiddenField(field.name, collection.name, 'root');

@@ -12,7 +12,7 @@ export function refersToKey({ referenced }: ManyToOne | OneToMany, { collection 
 }
 
 /** The key of a row, or the row itself where the statement is to make its key. */
-export function keyCell(row: Row): ColumnValue {
+export function keyValue(row: Row): ColumnValue {
   return row.key === null ? { kind: 'reference', row } : { kind: 'value', value: row.key };
 }
 
@@ -25,17 +25,17 @@ export function linkTo(
   place: string,
   guard: Guard | null,
 ): ColumnValue {
-  if (refersToKey(relation, row)) return keyCell(row);
+  if (refersToKey(relation, row)) return keyValue(row);
   const { referenced } = relation;
   const given = payload[referenced];
   if (given !== undefined && given !== null) return { kind: 'value', value: checkValue(field, given, place) };
   if (row.verb === 'insert' || row.key === null)
     throw invalidPayload(`"${place}" needs "${referenced}" of "${row.collection.name}": "${field.name}" refers to it`);
-  return heldCell(row.collection, row.key, referenced, place, guard);
+  return heldValue(row.collection, row.key, referenced, place, guard);
 }
 
 /** What the row with this key has under the column that is referred to, as far as the caller may read it. */
-export function heldCell(
+export function heldValue(
   collection: Collection,
   key: Key,
   referenced: string,

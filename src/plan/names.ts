@@ -1,4 +1,4 @@
-/** Names of a request become objects of the model: fields, steps along relations, functions of fields. */
+/** Names of a request become objects of the model: fields, joins along relations, functions of fields. */
 import { assertNever } from '../assert-never.js';
 import { forbiddenField, invalidQuery } from '../errors.js';
 import { type Collection, type Field, isSecret, type ManyToAny, type ManyToOne, type Model } from '../mirror/model.js';
@@ -28,22 +28,22 @@ export function fieldOf(collection: Collection, name: string): Field {
 }
 
 /** The way from a field that stores a reference; null where it stores none, its scope is open, or nobody may follow it. */
-export function stepOf(model: Model, collection: Collection, named: Named, place: string): ToOneJoin | null {
+export function toOneOf(model: Model, collection: Collection, named: Named, place: string): ToOneJoin | null {
   const { relation } = named.field;
-  if (relation?.kind === 'many-to-one') return oneStep(model, named.field, relation);
+  if (relation?.kind === 'many-to-one') return toOneJoin(model, named.field, relation);
   if (relation?.kind !== 'many-to-any' || named.scope === null) return null;
   if (!relation.allowedCollections.includes(named.scope))
     throw forbiddenField(`${named.field.name}:${named.scope}`, collection.name, place);
-  return anyStep(model, collection, named.field, relation, named.scope, place);
+  return anyJoin(model, collection, named.field, relation, named.scope, place);
 }
 
 /** Null where nobody may follow it. */
-export function oneStep(model: Model, field: Field, { oneCollection, referenced }: ManyToOne): ManyToOneJoin | null {
+export function toOneJoin(model: Model, field: Field, { oneCollection, referenced }: ManyToOne): ManyToOneJoin | null {
   const target = model.collections.get(oneCollection);
   return target ? { kind: 'one', field, target, key: fieldOf(wholeOf(target), referenced) } : null;
 }
 
-function anyStep(
+function anyJoin(
   model: Model,
   collection: Collection,
   field: Field,
@@ -57,17 +57,17 @@ function anyStep(
   return { kind: 'any', field, collectionField, target, key: target.primaryKey };
 }
 
-/** The steps to each collection a many-to-any field may lead to. */
-export function anySteps(model: Model, collection: Collection, field: Field, place: string): ManyToAnyJoin[] {
+/** The joins to each collection a many-to-any field may lead to. */
+export function anyJoins(model: Model, collection: Collection, field: Field, place: string): ManyToAnyJoin[] {
   const { relation } = field;
   if (relation?.kind !== 'many-to-any') return [];
   return relation.allowedCollections
     .filter((name) => model.collections.has(name))
-    .map((name) => anyStep(model, collection, field, relation, name, place));
+    .map((name) => anyJoin(model, collection, field, relation, name, place));
 }
 
 /** The way from an alias field to the rows that it lists; null where the field lists none or they may not be seen. */
-export function hopOf(model: Model, origin: Collection, field: Field): ToManyJoin | null {
+export function toManyOf(model: Model, origin: Collection, field: Field): ToManyJoin | null {
   const { relation } = field;
   if (relation?.kind !== 'one-to-many') return null;
   const collection = model.collections.get(relation.manyCollection);
@@ -93,7 +93,7 @@ export function operandType(operand: OperandPlan): ValueType {
     case 'length':
       return plainType('int4', `count(${operand.field.name})`);
     case 'count':
-      return plainType('int8', `count(${operand.hop.collection.name})`);
+      return plainType('int8', `count(${operand.toMany.collection.name})`);
     case 'json':
       return plainType(operand.as === 'numeric' ? 'numeric' : 'text', operand.field.name);
     case 'first':
@@ -149,20 +149,20 @@ function resolvePath(
   for (const [position, name] of path.entries()) {
     const named = fieldNamed(collection, name, place);
     if (position === path.length - 1) return resolveEnd(named, call, collection, through, options);
-    const step = stepOf(model, collection, named, place);
-    if (step) {
-      through.push(step);
-      collection = step.target;
+    const toOne = toOneOf(model, collection, named, place);
+    if (toOne) {
+      through.push(toOne);
+      collection = toOne.target;
       continue;
     }
-    const hop = hopOf(model, collection, named.field);
-    if (!hop) throw forbiddenField(`${name}.${path[position + 1]}`, collection.name, place);
+    const toMany = toManyOf(model, collection, named.field);
+    if (!toMany) throw forbiddenField(`${name}.${path[position + 1]}`, collection.name, place);
     if (!options.many) throw invalidQuery(`${place}: "${name}" leads to several items`);
     return {
       kind: 'first',
       through,
-      hop,
-      operand: resolvePath(path.slice(position + 1), call, hop.collection, options),
+      toMany,
+      operand: resolvePath(path.slice(position + 1), call, toMany.collection, options),
     };
   }
   throw new Error('a path is never empty');
@@ -201,8 +201,8 @@ export function resolveCall(
   };
   if (isSecret(field)) return refuse();
   if (call.kind === 'count') {
-    const hop = hopOf(options.model, collection, field);
-    if (hop) return { kind: 'count', through, hop };
+    const toMany = toManyOf(options.model, collection, field);
+    if (toMany) return { kind: 'count', through, toMany };
     if (field.relation?.kind === 'one-to-many') throw forbiddenField(field.name, collection.name, options.place);
     return field.type === 'json' && isJson(field) ? { kind: 'length', through, field } : refuse();
   }

@@ -5,7 +5,7 @@ import type { Collection, Field } from '../mirror/model.js';
 import { type Call, NO_QUERY, type Query, type Selection, type ShapedSelection } from '../request/ast.js';
 import { planGroups } from './aggregate.js';
 import { type Budget, KEYS_WEIGHT, LEVEL_WEIGHT, planFilter, spend } from './filter.js';
-import { anySteps, checkName, fieldNamed, hopOf, oneStep, resolveCall } from './names.js';
+import { anyJoins, checkName, fieldNamed, resolveCall, toManyOf, toOneJoin } from './names.js';
 import { planLimit, planOffset, planOrder } from './order.js';
 import { ALWAYS, both, type Condition, type Level, type Output, type RowLevel, type ToManyJoin } from './plan.js';
 import { planSearch } from './search.js';
@@ -64,15 +64,15 @@ function checkDeep(collection: Collection, { query, place, backlink }: Position,
     const at: Position = { query: inner, place: `${place}.${name}`, from: field, backlink };
     // A copy of the planner: what a level costs is counted where it is planned for the statement.
     const trial = { ...planner };
-    const hop = hopOf(planner.model, collection, field);
-    if (hop) planMany([], hop, at, trial, relation.sortField);
-    const steps =
+    const toMany = toManyOf(planner.model, collection, field);
+    if (toMany) planMany([], toMany, at, trial, relation.sortField);
+    const joins =
       relation.kind === 'many-to-one'
-        ? [oneStep(planner.model, field, relation)]
+        ? [toOneJoin(planner.model, field, relation)]
         : scope === null
           ? []
-          : anySteps(planner.model, collection, field, at.place).filter((step) => step.target.name === scope);
-    for (const step of steps) if (step) planSingle([], step.target, at, trial);
+          : anyJoins(planner.model, collection, field, at.place).filter((toOne) => toOne.target.name === scope);
+    for (const toOne of joins) if (toOne) planSingle([], toOne.target, at, trial);
   }
 }
 
@@ -178,22 +178,24 @@ function planOutput(
     from: field,
     backlink: position.backlink,
   });
-  const hop = hopOf(model, collection, field);
-  if (hop && field.relation?.kind === 'one-to-many') {
+  const toMany = toManyOf(model, collection, field);
+  if (toMany && field.relation?.kind === 'one-to-many') {
     const at = inner(name);
     spend(planner, fields.length === 0 ? KEYS_WEIGHT : LEVEL_WEIGHT);
     const isGrouped = at.query.aggregate !== null || at.query.groupBy !== null;
     const isKeys = fields.length === 0 && !isGrouped;
-    if (isKeys && !hop.collection.fields.has(hop.collection.primaryKey.name)) return null;
-    const level = planMany(fields, hop, at, planner, field.relation.sortField);
-    return isKeys && level.kind === 'rows' ? { kind: 'keys', name, hop, level } : { kind: 'many', name, hop, level };
+    if (isKeys && !toMany.collection.fields.has(toMany.collection.primaryKey.name)) return null;
+    const level = planMany(fields, toMany, at, planner, field.relation.sortField);
+    return isKeys && level.kind === 'rows'
+      ? { kind: 'keys', name, toMany, level }
+      : { kind: 'many', name, toMany, level };
   }
   if (field.relation?.kind === 'many-to-one' && fields.length > 0) {
-    const step = oneStep(model, field, field.relation);
+    const toOne = toOneJoin(model, field, field.relation);
     // What leads to where the caller may see nothing is left out, as if it had not been asked for.
-    if (!step) return null;
+    if (!toOne) return null;
     spend(planner, LEVEL_WEIGHT);
-    return { kind: 'one', name, step, level: planSingle(fields, step.target, inner(name), planner) };
+    return { kind: 'one', name, toOne, level: planSingle(fields, toOne.target, inner(name), planner) };
   }
   if (field.relation?.kind === 'many-to-any' && (fields.length > 0 || wanted.scopes.size > 0)) {
     return planAny(name, wanted, collection, inner, planner);
@@ -224,23 +226,23 @@ function planAny(
   inner: (key: string) => Position,
   planner: Planner,
 ): Output | null {
-  const steps = anySteps(planner.model, collection, wanted.field, inner(name).place);
+  const joins = anyJoins(planner.model, collection, wanted.field, inner(name).place);
   for (const scope of wanted.scopes.keys()) {
-    if (!steps.some((step) => step.target.name === scope))
+    if (!joins.some((toOne) => toOne.target.name === scope))
       throw forbiddenField(`${name}:${scope}`, collection.name, inner(name).place);
   }
   const missing = wanted.fields.find(
-    (each) => each.kind !== 'wildcard' && !steps.some((step) => has(step.target, each)),
+    (each) => each.kind !== 'wildcard' && !joins.some((toOne) => has(toOne.target, each)),
   );
   if (missing) throw forbiddenField(`${name}.${describeSelection(missing)}`, collection.name, inner(name).place);
-  if (steps.length === 0) return null;
-  const targets = steps.map((step) => {
+  if (joins.length === 0) return null;
+  const targets = joins.map((toOne) => {
     spend(planner, KEYS_WEIGHT);
     const fields = [
-      ...wanted.fields.filter((each) => has(step.target, each)),
-      ...(wanted.scopes.get(step.target.name) ?? []),
+      ...wanted.fields.filter((each) => has(toOne.target, each)),
+      ...(wanted.scopes.get(toOne.target.name) ?? []),
     ];
-    return { step, level: planSingle(fields, step.target, inner(`${name}:${step.target.name}`), planner) };
+    return { toOne, level: planSingle(fields, toOne.target, inner(`${name}:${toOne.target.name}`), planner) };
   });
   return { kind: 'any', name, keys: true, targets };
 }
@@ -295,24 +297,24 @@ function planShapedRelation(
   const { output: name, fields } = selection;
   const { field } = fieldNamed(collection, selection.field, at.place);
   spend(planner, LEVEL_WEIGHT);
-  const hop = hopOf(model, collection, field);
+  const toMany = toManyOf(model, collection, field);
   const { relation } = field;
-  if (hop)
+  if (toMany)
     return {
       kind: 'many',
       name,
-      hop,
-      level: planRows(fields, hop.collection, at, planner, relation?.sortField ?? null),
+      toMany,
+      level: planRows(fields, toMany.collection, at, planner, relation?.sortField ?? null),
     };
   if (relation?.kind === 'many-to-one') {
-    const step = oneStep(model, field, relation);
-    if (!step) throw forbiddenField(field.name, collection.name, at.place);
-    return { kind: 'one', name, step, level: planSingle(fields, step.target, at, planner) };
+    const toOne = toOneJoin(model, field, relation);
+    if (!toOne) throw forbiddenField(field.name, collection.name, at.place);
+    return { kind: 'one', name, toOne, level: planSingle(fields, toOne.target, at, planner) };
   }
   const scopes = new Map(selection.scopes.map((each) => [each.collection, each.fields]));
-  const targets = anySteps(model, collection, field, at.place).flatMap((step) => {
-    const wanted = scopes.get(step.target.name);
-    return wanted ? [{ step, level: planSingle(wanted, step.target, at, planner) }] : [];
+  const targets = anyJoins(model, collection, field, at.place).flatMap((toOne) => {
+    const wanted = scopes.get(toOne.target.name);
+    return wanted ? [{ toOne, level: planSingle(wanted, toOne.target, at, planner) }] : [];
   });
   return { kind: 'any', name, keys: false, targets };
 }

@@ -9,7 +9,7 @@ export interface Row {
   readonly verb: Verb;
   readonly number: number;
   readonly key: Key | null;
-  readonly cells: Map<string, ColumnValue>;
+  readonly columnValues: Map<string, ColumnValue>;
   /** What it gets besides where it turns out to be new, and where it exists: for rows of which that is not known. */
   readonly only: Readonly<Record<'insert' | 'update', Map<string, ColumnValue>>>;
   /** Fields that the caller has something to say about. */
@@ -53,7 +53,7 @@ export interface WritePlanContext {
   readonly model: Model;
   /** Rows one request may write, nested ones included; null for no limit. */
   readonly maxRows: number | null;
-  readonly stamp: WriteVariables;
+  readonly variables: WriteVariables;
   readonly author: Author;
   /** Null for who may write everything. */
   readonly access: Access | null;

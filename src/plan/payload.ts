@@ -18,7 +18,7 @@ import { forEachInSlices, oneByOne } from '../time-slices.js';
 import { CONCEALED, checkValue } from './column-value.js';
 import { Guard } from './guard.js';
 import { checkKey, checkReference, givenKey, shownKey } from './key.js';
-import { heldCell, keyCell, linkTo } from './links.js';
+import { heldValue, keyValue, linkTo } from './links.js';
 import { fieldOf } from './names.js';
 import type { ColumnValue, Payload, Row, WritePlanContext } from './payload-row.js';
 import { Rows } from './rows.js';
@@ -179,10 +179,10 @@ class Walker {
         case 'many-to-one':
         case 'many-to-any': {
           const shared = isRoot ? this.#shared.get(value) : undefined;
-          const cell = shared ?? this.#referred(row, field, field.relation, payload, value, place);
+          const columnValue = shared ?? this.#referred(row, field, field.relation, payload, value, place);
           // One change of several items makes what they refer to once, for all of them.
-          if (isRoot && isObject(value)) this.#shared.set(value, cell);
-          this.rows.set(row, field, cell, place);
+          if (isRoot && isObject(value)) this.#shared.set(value, columnValue);
+          this.rows.set(row, field, columnValue, place);
           break;
         }
         default:
@@ -221,14 +221,14 @@ class Walker {
     const key = payload[target.primaryKey.name] ?? null;
     const names = namesOf(target, payload);
     if (key !== null && this.#refers(target, names))
-      return heldCell(target, checkKey(target, key), relation.referenced, place, this.#guard);
+      return heldValue(target, checkKey(target, key), relation.referenced, place, this.#guard);
     const row = key === null ? this.create(target, payload, place) : this.#upsert(target, key, payload, names, place);
     return linkTo(row, payload, relation, field, place, this.#guard);
   }
 
   #related(target: Collection, payload: Payload, place: string): ColumnValue {
     const key = payload[target.primaryKey.name];
-    if (key === undefined || key === null) return keyCell(this.create(target, payload, place));
+    if (key === undefined || key === null) return keyValue(this.create(target, payload, place));
     return this.#existing(target, key, payload, place);
   }
 
@@ -267,11 +267,14 @@ class Walker {
       throw invalidPayload(
         `"${place}" cannot lead to "${name}": allowed are ${relation.allowedCollections.join(', ')}`,
       );
-    const cell = this.#related(target, value, place);
+    const columnValue = this.#related(target, value, place);
     // The key is kept as text, whatever its type is where it comes from.
-    return cell.kind === 'value'
-      ? { kind: 'value', value: checkValue(fieldOf(row.collection, field.name), shownKey(target, cell.value), place) }
-      : cell;
+    return columnValue.kind === 'value'
+      ? {
+          kind: 'value',
+          value: checkValue(fieldOf(row.collection, field.name), shownKey(target, columnValue.value), place),
+        }
+      : columnValue;
   }
 
   #many(row: Row, payload: Payload, relation: OneToMany, value: unknown, place: string): void {
@@ -287,7 +290,7 @@ class Walker {
         const at = `${place}.${position}`;
         link(this.#member(target, foreignKey, entry, at), at);
       });
-      if (row.verb !== 'insert') this.rows.release(target, foreignKey, row, relation.deselectAction, null);
+      if (row.verb !== 'insert') this.rows.unlink(target, foreignKey, row, relation.deselectAction, null);
       return;
     }
     if (!isObject(value))
@@ -324,14 +327,14 @@ class Walker {
       if (changed.has(String(checked))) throw invalidPayload(`"${place}" both changes and removes item ${checked}`);
       keys.push(checked);
     };
-    const release = (): void => {
+    const unlink = (): void => {
       if (keys.length > 0 && row.verb !== 'insert')
-        this.rows.release(target, foreignKey, row, relation.deselectAction, keys);
+        this.rows.unlink(target, foreignKey, row, relation.deselectAction, keys);
     };
-    if (isLong) this.#later.push(() => forEachInSlices(removed, remove).then(release));
+    if (isLong) this.#later.push(() => forEachInSlices(removed, remove).then(unlink));
     else {
       removed.forEach(remove);
-      release();
+      unlink();
     }
   }
 

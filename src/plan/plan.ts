@@ -88,16 +88,16 @@ export type Output =
   | { readonly kind: 'value'; readonly name: string; readonly operand: OperandPlan; readonly as?: Representation }
   | { readonly kind: 'object'; readonly name: string; readonly outputs: readonly Output[] }
   | { readonly kind: 'constant'; readonly name: string; readonly text: string }
-  | { readonly kind: 'one'; readonly name: string; readonly step: ToOneJoin; readonly level: RowLevel }
-  | { readonly kind: 'many'; readonly name: string; readonly hop: ToManyJoin; readonly level: Level }
+  | { readonly kind: 'one'; readonly name: string; readonly toOne: ToOneJoin; readonly level: RowLevel }
+  | { readonly kind: 'many'; readonly name: string; readonly toMany: ToManyJoin; readonly level: Level }
   /** The keys of the related items, where nothing of them was selected. */
-  | { readonly kind: 'keys'; readonly name: string; readonly hop: ToManyJoin; readonly level: RowLevel }
+  | { readonly kind: 'keys'; readonly name: string; readonly toMany: ToManyJoin; readonly level: RowLevel }
   /** One of several collections, by what the row says; with `keys` a level without outputs shows the key. */
   | {
       readonly kind: 'any';
       readonly name: string;
       readonly keys: boolean;
-      readonly targets: readonly { readonly step: ManyToAnyJoin; readonly level: RowLevel }[];
+      readonly targets: readonly { readonly toOne: ManyToAnyJoin; readonly level: RowLevel }[];
     };
 
 /** From a row to the one it refers to. */
@@ -143,7 +143,7 @@ export type OperandPlan =
       readonly function: DateFunction;
     }
   | { readonly kind: 'length'; readonly through: readonly ToOneJoin[]; readonly field: Field }
-  | { readonly kind: 'count'; readonly through: readonly ToOneJoin[]; readonly hop: ToManyJoin }
+  | { readonly kind: 'count'; readonly through: readonly ToOneJoin[]; readonly toMany: ToManyJoin }
   | {
       readonly kind: 'json';
       readonly through: readonly ToOneJoin[];
@@ -155,7 +155,7 @@ export type OperandPlan =
   | {
       readonly kind: 'first';
       readonly through: readonly ToOneJoin[];
-      readonly hop: ToManyJoin;
+      readonly toMany: ToManyJoin;
       readonly operand: OperandPlan;
     }
   | { readonly kind: 'aggregate'; readonly aggregate: AggregatePlan }
@@ -176,7 +176,7 @@ export type Condition =
   | {
       readonly kind: 'exists';
       readonly through: readonly ToOneJoin[];
-      readonly hop: ToManyJoin;
+      readonly toMany: ToManyJoin;
       readonly negated: boolean;
       readonly where: Condition;
     }

@@ -7,13 +7,13 @@ import { checkValue } from './column-value.js';
 import { planCaller } from './filter.js';
 import type { ColumnValue, WriteVariables } from './payload-row.js';
 
-export type PresetCell = Extract<ColumnValue, { kind: 'value' | 'caller' }>;
+export type PresetValue = Extract<ColumnValue, { kind: 'value' | 'caller' }>;
 
-export function presetCell(field: Field, value: unknown, stamp: WriteVariables, model: Model): PresetCell {
+export function presetValue(field: Field, value: unknown, variables: WriteVariables, model: Model): PresetValue {
   try {
     const variable = typeof value === 'string' ? parseVariable(value) : null;
     if (variable?.kind === 'path') return { kind: 'caller', plan: planCaller(variable.name, variable.path, model) };
-    const given = variable ? resolveVariable(variable.text, stamp) : value;
+    const given = variable ? resolveVariable(variable.text, variables) : value;
     return { kind: 'value', value: checkValue(field, given, field.name) };
   } catch {
     // Whoever may write only what a policy says, and the policy says nonsense, may not write.

@@ -45,14 +45,14 @@ export async function shapeList(
     if (mark !== null) entry['a'] = mark;
     if (row.key !== null) entry['k'] = row.key;
     columns.forEach((column, position) => {
-      const cell = cellOf(row, column.field, column.only);
-      if (!cell) return;
+      const columnValue = cellOf(row, column.field, column.only);
+      if (!columnValue) return;
       if (column.mixed) entry[`p${position}`] = true;
-      if (cell.kind === 'value') entry[`c${position}`] = cell.value;
-      else if (cell.kind === 'caller') entry[`v${position}`] = true;
-      else if (cell.kind === 'held') entry[`h${position}`] = cell.key;
-      else if (cell.kind === 'end') entry[`e${position}`] = cell.position;
-      else entry[`r${position}_${column.references.indexOf(cell.row.collection.name)}`] = cell.row.number;
+      if (columnValue.kind === 'value') entry[`c${position}`] = columnValue.value;
+      else if (columnValue.kind === 'caller') entry[`v${position}`] = true;
+      else if (columnValue.kind === 'held') entry[`h${position}`] = columnValue.key;
+      else if (columnValue.kind === 'end') entry[`e${position}`] = columnValue.position;
+      else entry[`r${position}_${column.references.indexOf(columnValue.row.collection.name)}`] = columnValue.row.number;
     });
     rows.push(entry);
   });
@@ -70,13 +70,13 @@ function shapeColumn(list: List, field: Field, only: WriteColumn['only']): Write
   let endOf: Field | null = null;
   let caller: CallerValue | null = null;
   for (const row of list.rows) {
-    const cell = cellOf(row, field, only);
-    if (cell === undefined) missing++;
-    else if (cell.kind === 'value') holdsValues = true;
-    else if (cell.kind === 'reference') references.add(cell.row.collection.name);
-    else if (cell.kind === 'held') held ??= cell.of;
-    else if (cell.kind === 'end') endOf ??= cell.parent;
-    else caller ??= cell.plan;
+    const columnValue = cellOf(row, field, only);
+    if (columnValue === undefined) missing++;
+    else if (columnValue.kind === 'value') holdsValues = true;
+    else if (columnValue.kind === 'reference') references.add(columnValue.row.collection.name);
+    else if (columnValue.kind === 'held') held ??= columnValue.of;
+    else if (columnValue.kind === 'end') endOf ??= columnValue.parent;
+    else caller ??= columnValue.plan;
   }
   if (missing === list.rows.length) return null;
   return { field, mixed: missing > 0, holdsValues, endOf, references: [...references].sort(), held, only, caller };
@@ -84,14 +84,14 @@ function shapeColumn(list: List, field: Field, only: WriteColumn['only']): Write
 
 /** What the row holds where it is made or changed; either where both are the same. */
 function cellOf(row: Row, { name }: Field, verb: 'insert' | 'update' | null): ColumnValue | undefined {
-  return row.only[verb ?? 'insert'].get(name) ?? row.cells.get(name);
+  return row.only[verb ?? 'insert'].get(name) ?? row.columnValues.get(name);
 }
 
 /** The fields that some row has something for, in the order of the collection. */
 export function fieldsOf(rows: readonly Row[], collection: Collection): Field[] {
   const names = new Set<string>();
-  for (const { cells, only } of rows)
-    for (const found of [cells, only.insert, only.update]) for (const name of found.keys()) names.add(name);
+  for (const { columnValues, only } of rows)
+    for (const found of [columnValues, only.insert, only.update]) for (const name of found.keys()) names.add(name);
   return [...collection.fields.keys()].filter((name) => names.has(name)).map((name) => fieldOf(collection, name));
 }
 
@@ -114,11 +114,11 @@ export function shapeOfWrite(plan: WritePlan): string {
       column.caller?.text,
     ]),
   ]);
-  const releases = plan.releases.map(({ collection, field, action, strict }) => [
+  const unlinks = plan.unlinks.map(({ collection, field, action, strict }) => [
     action,
     collection.name,
     field.name,
     strict,
   ]);
-  return JSON.stringify(['write', plan.collection.name, plan.makesKeys, nodes, releases]);
+  return JSON.stringify(['write', plan.collection.name, plan.makesKeys, nodes, unlinks]);
 }

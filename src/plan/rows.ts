@@ -7,7 +7,7 @@ import { forEachInSlices } from '../time-slices.js';
 import type { Guard } from './guard.js';
 import { fieldOf } from './names.js';
 import type { ColumnValue, List, Row, WritePlanContext, WriteVariables } from './payload-row.js';
-import { presetCell } from './preset.js';
+import { presetValue } from './preset.js';
 import { fieldsOf, isSame, type Judgement, shapeList, shapeOfWrite } from './row-shape.js';
 import { planFieldValidations, planValidations } from './validate.js';
 import type { Author, PlannedWrite, Unlink, Verb, WriteInput, WritePlan } from './write.js';
@@ -15,19 +15,19 @@ import type { Author, PlannedWrite, Unlink, Verb, WriteInput, WritePlan } from '
 /** Of rows that are known to be new, or to exist: shared, because most rows of a large payload are such. */
 const NOTHING_MORE: Row['only'] = { insert: new Map(), update: new Map() };
 
-type Stamped = 'now' | 'user' | 'role';
+type VariableName = 'now' | 'user' | 'role';
 
-interface Releases {
-  readonly release: Unlink;
+interface Unlinks {
+  readonly unlink: Unlink;
   readonly entries: { parent: Key; child: Key | null }[];
 }
 
-const FIRST_FLAGS: Readonly<Record<string, Stamped>> = {
+const FIRST_FLAGS: Readonly<Record<string, VariableName>> = {
   'date-created': 'now',
   'user-created': 'user',
   'role-created': 'role',
 };
-const LATER_FLAGS: Readonly<Record<string, Stamped>> = {
+const LATER_FLAGS: Readonly<Record<string, VariableName>> = {
   'date-updated': 'now',
   'user-updated': 'user',
   'role-updated': 'role',
@@ -35,17 +35,17 @@ const LATER_FLAGS: Readonly<Record<string, Stamped>> = {
 
 export class Rows {
   readonly #maxRows: number | null;
-  readonly #stamp: WriteVariables;
+  readonly #variables: WriteVariables;
   readonly #model: Model;
   readonly #author: Author;
   readonly #guard: Guard | null;
   readonly #lists = new Map<string, List>();
-  readonly #releases = new Map<string, Releases>();
+  readonly #unlinks = new Map<string, Unlinks>();
   #count = 0;
 
-  constructor({ maxRows, stamp, model, author }: WritePlanContext, guard: Guard | null) {
+  constructor({ maxRows, variables, model, author }: WritePlanContext, guard: Guard | null) {
     this.#maxRows = maxRows;
-    this.#stamp = stamp;
+    this.#variables = variables;
     this.#model = model;
     this.#author = author;
     this.#guard = guard;
@@ -59,7 +59,7 @@ export class Rows {
     this.#tally(1);
     const only = verb === 'upsert' ? { insert: new Map(), update: new Map() } : NOTHING_MORE;
     const number = list.rows.length;
-    const row: Row = { collection, verb, number, key, cells: new Map(), only, given: new Set(), path };
+    const row: Row = { collection, verb, number, key, columnValues: new Map(), only, given: new Set(), path };
     list.rows.push(row);
     if (key !== null) list.byKey.set(String(key), row);
     return row;
@@ -87,20 +87,25 @@ export class Rows {
     return undefined;
   }
 
-  set(row: Row, field: Field, cell: ColumnValue, path: string): void {
-    const before = row.cells.get(field.name);
-    if (before && !isSame(before, cell)) {
+  set(row: Row, field: Field, columnValue: ColumnValue, path: string): void {
+    const before = row.columnValues.get(field.name);
+    if (before && !isSame(before, columnValue)) {
       throw invalidPayload(
         `"${path}" contradicts another part of the payload about item ${row.key} of "${row.collection.name}"`,
       );
     }
-    if (cell.kind === 'value' && cell.value === null && field.column?.is_nullable === false && !field.column.is_filled)
+    if (
+      columnValue.kind === 'value' &&
+      columnValue.value === null &&
+      field.column?.is_nullable === false &&
+      !field.column.is_filled
+    )
       throw failedValidation(field, 'nnull', path);
-    row.cells.set(field.name, cell);
+    row.columnValues.set(field.name, columnValue);
   }
 
   /** Rows listed by `keys`, or all that the payload does not name, leave the parent. */
-  release(
+  unlink(
     collection: Collection,
     field: Field,
     parent: Row,
@@ -108,24 +113,24 @@ export class Rows {
     keys: readonly Key[] | null,
   ): void {
     const name = `${action} ${collection.name} ${field.name}${this.#guard && keys ? ' strict' : ''}`;
-    const found = this.#releases.get(name) ?? {
-      release: this.#planRelease(collection, field, parent.collection, action, keys !== null),
+    const found = this.#unlinks.get(name) ?? {
+      unlink: this.#planUnlink(collection, field, parent.collection, action, keys !== null),
       entries: [],
     };
-    this.#releases.set(name, found);
-    if (parent.key === null) throw new Error('only rows that exist have others to release');
+    this.#unlinks.set(name, found);
+    if (parent.key === null) throw new Error('only rows that exist have others to unlink');
     for (const child of keys ?? [null]) found.entries.push({ parent: parent.key, child });
     this.#tally(keys?.length ?? 0);
   }
 
-  #planRelease(
+  #planUnlink(
     collection: Collection,
     field: Field,
     from: Collection,
     action: Unlink['action'],
     named: boolean,
   ): Unlink {
-    const guard = this.#guard?.released(collection, field, action) ?? null;
+    const guard = this.#guard?.unlinked(collection, field, action) ?? null;
     const referenced = field.relation?.kind === 'many-to-one' ? field.relation.referenced : from.primaryKey.name;
     return {
       collection,
@@ -141,8 +146,8 @@ export class Rows {
   /** A new row of a sorted relation goes to its end, unless it says where. */
   append(child: Row, parent: Field, sortField: string, position: number): void {
     const field = child.collection.fields.get(sortField);
-    if (!field?.column || field === child.collection.primaryKey || child.cells.has(sortField)) return;
-    child.cells.set(sortField, { kind: 'end', position, parent });
+    if (!field?.column || field === child.collection.primaryKey || child.columnValues.has(sortField)) return;
+    child.columnValues.set(sortField, { kind: 'end', position, parent });
   }
 
   async finish(collection: Collection, root: readonly number[], keys: readonly Key[] | null): Promise<PlannedWrite> {
@@ -150,17 +155,17 @@ export class Rows {
     for (const list of lists) await forEachInSlices(list.rows, (row) => this.#complete(row));
     const shaped: Awaited<ReturnType<typeof shapeList>>[] = [];
     for (const list of lists) shaped.push(await shapeList(list, await this.#judge(list)));
-    const releases = [...this.#releases.values()];
+    const unlinks = [...this.#unlinks.values()];
     const plan: WritePlan = {
       kind: 'write',
       collection,
       nodes: shaped.map(({ node }) => node),
-      releases: releases.map(({ release }) => release),
+      unlinks: unlinks.map(({ unlink }) => unlink),
       makesKeys: keys === null,
     };
     const input: WriteInput = {
       nodes: shaped.map(({ rows }) => rows),
-      releases: releases.map(({ entries }) => entries),
+      unlinks: unlinks.map(({ entries }) => entries),
       root,
       by: this.#author,
     };
@@ -190,31 +195,32 @@ export class Rows {
   }
 
   /** What policies give to fields that the payload leaves out. */
-  #preset(row: Row, action: 'create' | 'update', cells: Map<string, ColumnValue>): void {
+  #preset(row: Row, action: 'create' | 'update', columnValues: Map<string, ColumnValue>): void {
     if (!this.#guard?.covers(action, row.collection, [])) return;
     for (const [name, value] of Object.entries(this.#guard.grant(action, row.collection).presets)) {
       const field = row.collection.fields.get(name);
-      if (!field?.column || field === row.collection.primaryKey || row.cells.has(name)) continue;
-      cells.set(name, presetCell(field, value, this.#stamp, this.#model));
+      if (!field?.column || field === row.collection.primaryKey || row.columnValues.has(name)) continue;
+      columnValues.set(name, presetValue(field, value, this.#variables, this.#model));
     }
   }
 
   /** Flags of the service, then what the database would miss. */
   #complete(row: Row): void {
     const { verb } = row;
-    const made = verb === 'upsert' ? row.only.insert : row.cells;
-    const changed = verb === 'upsert' ? row.only.update : row.cells;
+    const made = verb === 'upsert' ? row.only.insert : row.columnValues;
+    const changed = verb === 'upsert' ? row.only.update : row.columnValues;
     if (verb === 'update' || (verb === 'upsert' && row.given.size > 0)) this.#preset(row, 'update', changed);
     if (verb !== 'update') this.#preset(row, 'create', made);
-    const touched = row.cells.size + changed.size > 0;
+    const touched = row.columnValues.size + changed.size > 0;
     for (const field of row.collection.fields.values()) {
       if (!field.column) continue;
-      const first = stamped(field, FIRST_FLAGS);
-      const later = stamped(field, LATER_FLAGS);
+      const first = flaggedVariable(field, FIRST_FLAGS);
+      const later = flaggedVariable(field, LATER_FLAGS);
       // The service alone says when an item was made and changed.
-      if (verb === 'upsert' && (first || later)) row.cells.delete(field.name);
-      if (first && verb !== 'update') made.set(field.name, { kind: 'value', value: this.#stamp[first] });
-      if (later && verb !== 'insert' && touched) changed.set(field.name, { kind: 'value', value: this.#stamp[later] });
+      if (verb === 'upsert' && (first || later)) row.columnValues.delete(field.name);
+      if (first && verb !== 'update') made.set(field.name, { kind: 'value', value: this.#variables[first] });
+      if (later && verb !== 'insert' && touched)
+        changed.set(field.name, { kind: 'value', value: this.#variables[later] });
       if (verb === 'insert') this.#completeNew(row, field);
     }
   }
@@ -222,10 +228,10 @@ export class Rows {
   #completeNew(row: Row, field: Field): void {
     const { column } = field;
     const isKey = field === row.collection.primaryKey;
-    if (!column || (isKey ? row.key !== null : row.cells.has(field.name))) return;
+    if (!column || (isKey ? row.key !== null : row.columnValues.has(field.name))) return;
     if (field.special.includes('uuid') && column.default_expression === null) {
       if (isKey) (row as { key: Key | null }).key = randomUUID();
-      else row.cells.set(field.name, { kind: 'value', value: randomUUID() });
+      else row.columnValues.set(field.name, { kind: 'value', value: randomUUID() });
       return;
     }
     if (needsValue(column))
@@ -253,7 +259,7 @@ export function checkRows(rows: number, most: number | null): void {
     });
 }
 
-function stamped(field: Field, flags: Readonly<Record<string, Stamped>>): Stamped | null {
+function flaggedVariable(field: Field, flags: Readonly<Record<string, VariableName>>): VariableName | null {
   const flag = field.special.find((each) => each in flags);
-  return flag === undefined ? null : (flags[flag] as Stamped);
+  return flag === undefined ? null : (flags[flag] as VariableName);
 }

@@ -10,7 +10,7 @@ export interface WritePlan {
   readonly kind: 'write';
   readonly collection: Collection;
   readonly nodes: readonly WriteNode[];
-  readonly releases: readonly Unlink[];
+  readonly unlinks: readonly Unlink[];
   /** Whether the keys of the root are made by the statement: they are then its answer. */
   readonly makesKeys: boolean;
 }
@@ -88,7 +88,7 @@ export interface Unlink {
  */
 export interface WriteInput {
   readonly nodes: readonly (readonly Readonly<Record<string, unknown>>[])[];
-  readonly releases: readonly (readonly { readonly parent: unknown; readonly child: unknown }[])[];
+  readonly unlinks: readonly (readonly { readonly parent: unknown; readonly child: unknown }[])[];
   /** Numbers of the root's rows, in the order of the payload. */
   readonly root: readonly number[];
   /** For the record. */

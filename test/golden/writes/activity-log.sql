@@ -2,7 +2,7 @@
 -- user-agent: Browser/1.0
 -- origin: https://example.com
 
--- $1 = '{"nodes":[[{"n":0,"k":"1","c0":"recorded"}]],"releases":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":"Browser/1.0","origin":"https://example.com"}}'
+-- $1 = '{"nodes":[[{"n":0,"k":"1","c0":"recorded"}]],"unlinks":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":"Browser/1.0","origin":"https://example.com"}}'
 with "%i0" as materialized (
   select "%x".n, "%x".k as k, "%x"."c0"
   from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."varchar")

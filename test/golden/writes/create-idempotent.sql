@@ -6,7 +6,7 @@ begin;
 -- $1 = 'GhRS7T4Y6lpfmu83Y_7S8mjapM1V67B1gg8PWSMBMKU'
 -- $2 = 'evSqTwz7-0H4eQ2BfOaL-oXOKyJQJlQJCMp7eYwBVfA'
 -- $3 = '86400000 milliseconds'
--- $4 = '{"nodes":[[{"n":0,"c0":"once"}]],"releases":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
+-- $4 = '{"nodes":[[{"n":0,"c0":"once"}]],"unlinks":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
 with "%q" as (insert into "public"."service_receipts" as "%t" (id, fingerprint, expires) values ($1::text, $2::text, now() + $3::text::interval) on conflict (id) do update set fingerprint = excluded.fingerprint, expires = excluded.expires, keys = null where "%t".expires < now() returning 1), "%v" as materialized (
   select
   case

@@ -1,6 +1,6 @@
 -- POST /items/authors?fields=id [{"name":"One"},{"name":"Two","born":"1912-06-23"}]
 
--- $1 = '{"nodes":[[{"n":0,"c0":"One"},{"n":1,"c0":"Two","p1":true,"c1":"1912-06-23"}]],"releases":[],"root":[0,1],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
+-- $1 = '{"nodes":[[{"n":0,"c0":"One"},{"n":1,"c0":"Two","p1":true,"c1":"1912-06-23"}]],"unlinks":[],"root":[0,1],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
 with "%a0" as materialized (
   select (
     select max(nextval('public.authors_id_seq'::regclass))

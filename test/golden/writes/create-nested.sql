@@ -1,6 +1,6 @@
 -- POST /items/articles?fields=id,author.name,comments.body,tags.tags_id.name {"title":"Nested","author":{"name":"Somebody New"},"comments":[{"body":"First!","author":2}],"tags":[{"tags_id":1},{"tags_id":{"name":"fresh"}}],"blocks":[{"collection":"block_text","item":{"text":"Intro"}}]}
 
--- $1 = '{"nodes":[[{"n":0,"c0":"Nested","r1_0":0}],[{"n":0,"c0":"Somebody New"}],[{"n":0,"c0":"First!","r1_0":0,"c2":"2"}],[{"n":0,"r0_0":0,"c1":"1"},{"n":1,"r0_0":0,"r1_0":0}],[{"n":0,"c0":"fresh"}],[{"n":0,"r0_0":0,"r1_0":0,"c2":"block_text"}],[{"n":0,"c0":"Intro"}]],"releases":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
+-- $1 = '{"nodes":[[{"n":0,"c0":"Nested","r1_0":0}],[{"n":0,"c0":"Somebody New"}],[{"n":0,"c0":"First!","r1_0":0,"c2":"2"}],[{"n":0,"r0_0":0,"c1":"1"},{"n":1,"r0_0":0,"r1_0":0}],[{"n":0,"c0":"fresh"}],[{"n":0,"r0_0":0,"r1_0":0,"c2":"block_text"}],[{"n":0,"c0":"Intro"}]],"unlinks":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
 with "%a0" as materialized (
   select (
     select max(nextval('public.articles_id_seq'::regclass))

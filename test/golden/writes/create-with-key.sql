@@ -2,7 +2,7 @@
 
 begin;
 
--- $1 = '{"nodes":[[{"n":0,"k":"50","c0":"fifty"}]],"releases":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
+-- $1 = '{"nodes":[[{"n":0,"k":"50","c0":"fifty"}]],"unlinks":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
 with "%a0" as materialized (
   select (
     select max(nextval('public.tags_id_seq'::regclass))

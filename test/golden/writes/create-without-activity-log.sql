@@ -1,6 +1,6 @@
 -- POST /items/notes?fields=id {"text":"unrecorded"}
 
--- $1 = '{"nodes":[[{"n":0,"c0":"unrecorded"}]],"releases":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
+-- $1 = '{"nodes":[[{"n":0,"c0":"unrecorded"}]],"unlinks":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
 with "%a0" as materialized (
   select (
     select max(nextval('public.notes_id_seq'::regclass))

@@ -1,6 +1,6 @@
 -- POST /items/articles?fields=id,title {"title":"New","rating":"4.50"}
 
--- $1 = '{"nodes":[[{"n":0,"c0":"New","c1":"4.50"}]],"releases":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
+-- $1 = '{"nodes":[[{"n":0,"c0":"New","c1":"4.50"}]],"unlinks":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
 with "%a0" as materialized (
   select (
     select max(nextval('public.articles_id_seq'::regclass))

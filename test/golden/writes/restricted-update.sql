@@ -1,6 +1,6 @@
 -- PATCH /items/articles/8?fields=id {"title":"Changed","comments":{"create":[{"body":"New"}]}}
 
--- $1 = '{"nodes":[[{"n":0,"k":"8","c0":"Changed","c1":"draft"}],[{"n":0,"c0":"New","c1":"8"}]],"releases":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000002","ip":"127.0.0.1","user_agent":null,"origin":null}}'
+-- $1 = '{"nodes":[[{"n":0,"k":"8","c0":"Changed","c1":"draft"}],[{"n":0,"c0":"New","c1":"8"}]],"unlinks":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000002","ip":"127.0.0.1","user_agent":null,"origin":null}}'
 -- $2 = '{"00000000-0000-0000-0000-000000000002"}'
 with "%i0" as materialized (
   select "%x".n, "%x".k as k, "%x"."c0", "%x"."c1"

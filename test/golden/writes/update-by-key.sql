@@ -1,6 +1,6 @@
 -- PATCH /items/articles/1?fields=title {"title":"Changed","author":null}
 
--- $1 = '{"nodes":[[{"n":0,"k":"1","c0":"Changed","c1":null}]],"releases":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
+-- $1 = '{"nodes":[[{"n":0,"k":"1","c0":"Changed","c1":null}]],"unlinks":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
 with "%i0" as materialized (
   select "%x".n, "%x".k as k, "%x"."c0", "%x"."c1"
   from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."varchar", "c1" "pg_catalog"."int4")

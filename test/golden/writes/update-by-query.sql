@@ -16,7 +16,7 @@ from (
   order by "%p1"."id"
 ) "%r1";
 
--- $1 = '{"nodes":[[{"n":0,"k":"3","c0":"0"},{"n":1,"k":"4","c0":"0"},{"n":2,"k":"9","c0":"0"}]],"releases":[],"root":[0,1,2],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
+-- $1 = '{"nodes":[[{"n":0,"k":"3","c0":"0"},{"n":1,"k":"4","c0":"0"},{"n":2,"k":"9","c0":"0"}]],"unlinks":[],"root":[0,1,2],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
 with "%i0" as materialized (
   select "%x".n, "%x".k as k, "%x"."c0"
   from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."int4")

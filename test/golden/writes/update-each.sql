@@ -1,6 +1,6 @@
 -- PATCH /items/articles?fields=id [{"id":2,"views":1},{"id":3,"title":"Third"}]
 
--- $1 = '{"nodes":[[{"n":0,"k":"2","p1":true,"c1":"1"},{"n":1,"k":"3","p0":true,"c0":"Third"}]],"releases":[],"root":[0,1],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
+-- $1 = '{"nodes":[[{"n":0,"k":"2","p1":true,"c1":"1"},{"n":1,"k":"3","p0":true,"c0":"Third"}]],"unlinks":[],"root":[0,1],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
 with "%i0" as materialized (
   select "%x".n, "%x".k as k, "%x"."c0", "%x"."p0", "%x"."c1", "%x"."p1"
   from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."varchar", "p0" bool, "c1" "pg_catalog"."int4", "p1" bool)

@@ -17,7 +17,7 @@ from (
   order by "%p1"."id"
 ) "%r1";
 
--- $1 = '{"nodes":[[{"n":0,"c0":"Titled"}]],"releases":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
+-- $1 = '{"nodes":[[{"n":0,"c0":"Titled"}]],"unlinks":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
 with "%a0" as materialized (
   select (
     select max(nextval('public.preferences_id_seq'::regclass))

@@ -4,7 +4,7 @@ begin;
 
 savepoint batch;
 
--- $1 = '{"nodes":[[{"n":0,"k":"3","c0":"replaced"}],[{"n":0,"c0":"imported"}]],"releases":[],"root":[],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
+-- $1 = '{"nodes":[[{"n":0,"k":"3","c0":"replaced"}],[{"n":0,"c0":"imported"}]],"unlinks":[],"root":[],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
 with "%i0" as materialized (
   select "%x".n, "%x".k as k, "%x"."c0"
   from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."varchar")

@@ -2,7 +2,7 @@
 
 begin;
 
--- $1 = '{"nodes":[[{"n":0,"k":"2","c0":"70"}],[{"n":0,"k":"70","c0":"Seventy"}],[{"n":0,"k":"4","c0":"2"}],[{"n":0,"k":"80","c0":"Eighty","c1":"2"}]],"releases":[[{"parent":"2","child":null}]],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
+-- $1 = '{"nodes":[[{"n":0,"k":"2","c0":"70"}],[{"n":0,"k":"70","c0":"Seventy"}],[{"n":0,"k":"4","c0":"2"}],[{"n":0,"k":"80","c0":"Eighty","c1":"2"}]],"unlinks":[[{"parent":"2","child":null}]],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
 with "%i0" as materialized (
   select "%x".n, "%x".k as k, "%x"."c0"
   from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."int4")
@@ -21,7 +21,7 @@ with "%i0" as materialized (
   order by "%x".n
 ), "%x0" as materialized (
   select "%x".parent, "%x".child
-  from json_to_recordset($1::json -> 'releases' -> 0) as "%x" (parent "pg_catalog"."int4", child "pg_catalog"."int4")
+  from json_to_recordset($1::json -> 'unlinks' -> 0) as "%x" (parent "pg_catalog"."int4", child "pg_catalog"."int4")
 ), "%w0" as (update "public"."articles" "%t" set "author" = "%i"."c0" from (
   select "%s".*
   from "%i0" "%s" join "public"."articles" "%l" on "%l"."id" = "%s".k
