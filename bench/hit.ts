@@ -7,7 +7,7 @@ import { Identities } from '../src/access/identity.js';
 import { Tokens } from '../src/access/tokens.js';
 import { findAccount } from '../src/accounts/accounts.js';
 import { readConfig } from '../src/config.js';
-import { createNetwork } from '../src/http/client-address.js';
+import { createClientAddressResolver } from '../src/http/client-address.js';
 import { Exchange, type ServerHooks } from '../src/http/exchange.js';
 import { Router } from '../src/http/router.js';
 import { itemsRoutes } from '../src/resources/items.js';
@@ -43,8 +43,8 @@ export async function measureHits(databaseUrl: string): Promise<void> {
         cookieRefused: false,
       });
       const ignore = (): void => undefined;
-      const network = createNetwork(config);
-      const door = { network, timing: false, answersOrigins: false, respond: ignore, respondError: ignore };
+      const clientAddress = createClientAddressResolver(config);
+      const hooks = { clientAddress, timing: false, answersOrigins: false, respond: ignore, respondError: ignore };
       const router = new Router(itemsRoutes({ identities, reads, writes, limits: parseLimits(config) }));
       let calls = 0;
       reads.batcher.read = () => {
@@ -52,7 +52,7 @@ export async function measureHits(databaseUrl: string): Promise<void> {
       };
       for (const [title, urlOf] of requests()) {
         calls = 0;
-        const times = Array.from({ length: ROUNDS }, (_, round) => timeRound(router, door, urlOf, round * REQUESTS));
+        const times = Array.from({ length: ROUNDS }, (_, round) => timeRound(router, hooks, urlOf, round * REQUESTS));
         if (calls !== ROUNDS * REQUESTS) throw new Error(`${title}: a request did not reach the driver at once`);
         print(title, times);
       }
@@ -106,7 +106,7 @@ function split(path: string): { path: string; query: string } {
  * Microseconds of processor time per request, garbage collection included; what others take of the machine is not.
  * Everything up to the driver runs at once: no request waits for another.
  */
-function timeRound(router: Router, door: ServerHooks, urlOf: UrlOf, first: number): number {
+function timeRound(router: Router, hooks: ServerHooks, urlOf: UrlOf, first: number): number {
   const headers: Readonly<Record<string, string>> = { authorization: `Bearer ${ADMINISTRATOR.token}` };
   const response = { onAborted: () => response } as unknown as HttpResponse;
   const arrivals = Array.from({ length: REQUESTS }, (_, index) => {
@@ -120,7 +120,7 @@ function timeRound(router: Router, door: ServerHooks, urlOf: UrlOf, first: numbe
   });
   const begun = process.cpuUsage();
   for (const request of arrivals) {
-    const exchange = new Exchange(request, response, door);
+    const exchange = new Exchange(request, response, hooks);
     void router.find(exchange).handle(exchange);
   }
   const { user, system } = process.cpuUsage(begun);

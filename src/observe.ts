@@ -25,7 +25,7 @@ export type Event =
   | { readonly kind: 'listening-lost'; readonly error: unknown }
   | { readonly kind: 'listening-again'; readonly milliseconds: number }
   | { readonly kind: 'shape-compiled'; readonly shape: string; readonly text: string; readonly milliseconds: number }
-  /** A right that the service's role lacks, or a view that was never filled: told once. */
+  /** A right that the service's role lacks, or a view that was never filled: once for each. */
   | { readonly kind: 'database-refused'; readonly detail: string }
   | { readonly kind: 'secret-made-up' }
   | { readonly kind: 'secret-short' }
@@ -46,8 +46,8 @@ export type Observer = (event: Event) => void;
 
 export function createObserver(level: string): Observer {
   const logger = pino({ level, base: null }, pino.destination({ dest: 2, sync: true }));
-  const seldom = new Seldom((text) => logger.warn(text));
-  return (event) => log(logger, seldom, event);
+  const repeated = new RepeatedLines((text) => logger.warn(text));
+  return (event) => log(logger, repeated, event);
 }
 
 /** An observer that also counts, by kind. */
@@ -65,12 +65,12 @@ export function countEvents(observe: Observer): {
   };
 }
 
-/** Milliseconds for which the same line is not repeated, but counted. */
-const SELDOM = 10_000;
-const MOST_LINES = 100;
+/** For this long the same line is not repeated, but counted. */
+const REPEAT_AFTER_MS = 10_000;
+const MAX_LINES = 100;
 
-/** While the database is away every request fails for the same reason: one line tells of all of them. */
-class Seldom {
+/** While the database is away every request fails for the same reason: one line stands for all of them. */
+class RepeatedLines {
   readonly #write: (text: string) => void;
   readonly #lines = new Map<string, { until: number; more: number }>();
 
@@ -78,20 +78,20 @@ class Seldom {
     this.#write = write;
   }
 
-  say(text: string): void {
+  write(text: string): void {
     const now = performance.now();
     const line = this.#lines.get(text);
     if (line && now < line.until) {
       line.more++;
       return;
     }
-    if (this.#lines.size >= MOST_LINES) this.#lines.clear();
-    this.#lines.set(text, { until: now + SELDOM, more: 0 });
+    if (this.#lines.size >= MAX_LINES) this.#lines.clear();
+    this.#lines.set(text, { until: now + REPEAT_AFTER_MS, more: 0 });
     this.#write(line && line.more > 0 ? `${text} (and ${line.more} times before)` : text);
   }
 }
 
-function log(logger: Logger, seldom: Seldom, event: Event): void {
+function log(logger: Logger, repeated: RepeatedLines, event: Event): void {
   switch (event.kind) {
     case 'listening':
       logger.info(`listening on ${event.url}`);
@@ -116,13 +116,13 @@ function log(logger: Logger, seldom: Seldom, event: Event): void {
       logger.info(`mirrored ${event.collections} collections, ${event.refused.size} refused`);
       break;
     case 'model-failed':
-      fail(logger, seldom, event.error, 'the model could not be loaded: the former one stays');
+      fail(logger, repeated, event.error, 'the model could not be loaded: the former one stays');
       break;
     case 'policies-failed':
-      fail(logger, seldom, event.error, 'the policies could not be loaded: the former ones stay');
+      fail(logger, repeated, event.error, 'the policies could not be loaded: the former ones stay');
       break;
     case 'watch-lost':
-      fail(logger, seldom, event.error, 'changes of the model cannot be watched');
+      fail(logger, repeated, event.error, 'changes of the model cannot be watched');
       break;
     case 'database-awaited':
       logger.warn(`waiting for the database, up to ${Math.ceil(event.milliseconds / 1_000)} s more: ${event.reason}`);
@@ -161,7 +161,7 @@ function log(logger: Logger, seldom: Seldom, event: Event): void {
       logger.error({ to: event.to, error: describeError(event.error) }, 'a mail was not sent');
       break;
     case 'request-failed':
-      if (event.unavailable) seldom.say(`a request was answered 503: ${messageOf(event.error)}`);
+      if (event.unavailable) repeated.write(`a request was answered 503: ${messageOf(event.error)}`);
       else
         logger.error(
           { id: event.id, method: event.method, path: event.path, error: describeError(event.error) },
@@ -173,8 +173,8 @@ function log(logger: Logger, seldom: Seldom, event: Event): void {
   }
 }
 
-function fail(logger: Logger, seldom: Seldom, error: unknown, text: string): void {
-  if (isUnavailable(error)) seldom.say(`${text}: ${messageOf(error)}`);
+function fail(logger: Logger, repeated: RepeatedLines, error: unknown, text: string): void {
+  if (isUnavailable(error)) repeated.write(`${text}: ${messageOf(error)}`);
   else logger.error({ error: describeError(error) }, text);
 }
 

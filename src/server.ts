@@ -26,7 +26,7 @@ import { adminAnswers } from './resources/admin.js';
 import { loadGrammar } from './sql/grammar.js';
 import { type Core, createCore, openDatabase } from './worker-app.js';
 import { SingleThread } from './workers/single-thread.js';
-import { type CentralNews, type Threads, urlOf } from './workers/threads.js';
+import { type MainBroadcast, type Threads, urlOf } from './workers/threads.js';
 import { centralConfig, WorkerPool } from './workers/worker-pool.js';
 
 export interface Service {
@@ -46,34 +46,34 @@ export interface Service {
 
 type Report = (message: string) => void;
 
-const PURGED = 600_000;
+const PURGE_INTERVAL_MS = 600_000;
 
-/** Milliseconds that each of the things that were started gets to end: some would wait for a server that does not answer. */
-const FAREWELL = 500;
+/** For each of the things that were started to end: some would wait for a server that does not answer. */
+const CLOSE_TIMEOUT_MS = 500;
 
-/** Milliseconds beyond those of running requests that all of them share. */
-const ENDING = 1_000;
+/** Beyond the time of running requests, shared by all of them. */
+const CLOSE_ALL_TIMEOUT_MS = 1_000;
 
-/** Milliseconds that one of them gets when those are used up, and the embedded PostgreSQL. */
-const LEAST = 100;
-const LEAST_EMBEDDED = 700;
+/** What one of them gets when that is used up, and the embedded PostgreSQL. */
+const LEAST_MS = 100;
+const LEAST_EMBEDDED_MS = 700;
 
 /** What has been started, to be stopped in the reverse order, also when a later step fails. */
 class Started {
-  readonly #closers: { readonly close: (left: number) => Promise<void>; readonly limit: number }[] = [];
-  readonly #patience: number;
+  readonly #closers: { readonly close: (left: number) => Promise<void>; readonly timeoutMs: number }[] = [];
+  readonly #timeoutMs: number;
   #stopped: Promise<void> | null = null;
 
   constructor({ SHUTDOWN_TIMEOUT }: Config) {
-    this.#patience = SHUTDOWN_TIMEOUT + ENDING;
+    this.#timeoutMs = SHUTDOWN_TIMEOUT + CLOSE_ALL_TIMEOUT_MS;
   }
 
   /**
-   * After `limit` milliseconds its end is not waited for any more; Infinity for what ends by itself. `close` is told how many are
+   * After `timeoutMs` its end is not waited for any more; Infinity for what ends by itself. `close` is told how many are
    * left for all.
    */
-  add(close: (left: number) => Promise<void>, limit = FAREWELL): void {
-    this.#closers.push({ close, limit });
+  add(close: (left: number) => Promise<void>, timeoutMs = CLOSE_TIMEOUT_MS): void {
+    this.#closers.push({ close, timeoutMs });
   }
 
   /** Whoever asks again waits for the same end. */
@@ -83,18 +83,18 @@ class Started {
   }
 
   async #stop(): Promise<void> {
-    const deadline = performance.now() + this.#patience;
-    for (const { close, limit } of this.#closers.splice(0).reverse()) {
+    const deadline = performance.now() + this.#timeoutMs;
+    for (const { close, timeoutMs } of this.#closers.splice(0).reverse()) {
       const left = deadline - performance.now();
-      await ended(close(left), limit === Infinity ? limit : Math.min(limit, Math.max(left, LEAST)));
+      await ended(close(left), timeoutMs === Infinity ? timeoutMs : Math.min(timeoutMs, Math.max(left, LEAST_MS)));
     }
   }
 }
 
-async function ended(closed: Promise<void>, limit: number): Promise<void> {
-  if (limit === Infinity) return closed;
+async function ended(closed: Promise<void>, timeoutMs: number): Promise<void> {
+  if (timeoutMs === Infinity) return closed;
   const done = new AbortController();
-  await Promise.race([closed, sleep(limit, undefined, { signal: done.signal }).catch(() => {})]).finally(() =>
+  await Promise.race([closed, sleep(timeoutMs, undefined, { signal: done.signal }).catch(() => {})]).finally(() =>
     done.abort(),
   );
 }
@@ -112,17 +112,24 @@ export async function startService(
     const threads: Threads = config.WORKERS === 1 ? new SingleThread(config, observe) : new WorkerPool(config, observe);
     const admin = await startAdmin(config, threads, observe, started);
     const own = config.WORKERS === 1 ? config : centralConfig(config);
-    const told = (news: CentralNews): void => void threads.tell(news);
-    const { database, databaseUrl, mirror, policies } = await startSources(own, observe, report, started, told, signal);
+    const broadcast = (message: MainBroadcast): void => void threads.broadcast(message);
+    const { database, databaseUrl, mirror, policies } = await startSources(
+      own,
+      observe,
+      report,
+      started,
+      broadcast,
+      signal,
+    );
     const administrator = await makeAdministrator(config, database);
     // A start that fails says why and nothing else.
     const advice: Event[] = [];
     const directory = config.DATABASE_URL === null ? config.DATA_DIR : null;
     const secret = await openSecret(config.SECRET, directory, (event) => advice.push(event));
-    await passOn(database, told, started);
+    await broadcastChanges(database, broadcast, started);
     purge(database, config, started);
     const accessChanged = async (): Promise<void> => {
-      told({ kind: 'access' });
+      broadcast({ kind: 'access' });
       await policies.reload();
     };
     started.add(() => threads.stop(), Infinity);
@@ -135,7 +142,7 @@ export async function startService(
       events,
       accessChanged,
     });
-    admin.serving();
+    admin.onServing();
     observe({ kind: 'listening', url });
     advice.forEach(observe);
     return {
@@ -145,7 +152,7 @@ export async function startService(
       administrator,
       example: examplePath(mirror.model),
       stop: () => {
-        admin.stopping();
+        admin.onStopping();
         return started.stop();
       },
       failure: threads.failure,
@@ -158,8 +165,8 @@ export async function startService(
 
 interface Admin {
   readonly url: string | null;
-  serving(): void;
-  stopping(): void;
+  onServing(): void;
+  onStopping(): void;
 }
 
 /** The first to be there and the last to go: balancers are told that requests are not taken yet, or any more. */
@@ -179,10 +186,10 @@ async function startAdmin(config: Config, threads: Threads, observe: Observer, s
   }
   return {
     url,
-    serving: () => {
+    onServing: () => {
       state = 'serving';
     },
-    stopping: () => {
+    onStopping: () => {
       state = 'stopping';
       readiness.stop();
     },
@@ -203,8 +210,8 @@ export async function withCore<Result>(
   const started = new Started(config);
   const policies = new Policies();
   try {
-    const sources = await startSources(config, observe, report, started, (news) => {
-      if (news.kind === 'policies') policies.take(news.text);
+    const sources = await startSources(config, observe, report, started, (message) => {
+      if (message.kind === 'policies') policies.apply(message.text);
     });
     return await work(createCore(config, { ...sources, policies }, observe));
   } finally {
@@ -225,7 +232,7 @@ async function startSources(
   observe: Observer,
   report: Report,
   started: Started,
-  told: (news: CentralNews) => void,
+  broadcast: (message: MainBroadcast) => void,
   signal?: AbortSignal,
 ): Promise<Sources> {
   let databaseUrl = config.DATABASE_URL;
@@ -236,7 +243,7 @@ async function startSources(
       restarted: (message) => observe({ kind: 'embedded-restarted', message }),
       signal,
     });
-    started.add((left) => embedded.stop(Math.max(left, LEAST_EMBEDDED)), Infinity);
+    started.add((left) => embedded.stop(Math.max(left, LEAST_EMBEDDED_MS)), Infinity);
     databaseUrl = embedded.url;
   }
   const database = await openDatabase(config, databaseUrl, config.DATABASE_URL !== null, observe, signal);
@@ -255,10 +262,12 @@ async function startSources(
     sourceOf(database),
     observe,
     config.SCHEMA_POLL_INTERVAL,
-    ({ text }, version) => told({ kind: 'structure', text, version }),
+    ({ text }, version) => broadcast({ kind: 'schema', text, version }),
   );
   started.add(() => mirror.close());
-  const policies = await PolicyWatch.start(policiesOf(database), observe, (text) => told({ kind: 'policies', text }));
+  const policies = await PolicyWatch.start(policiesOf(database), observe, (text) =>
+    broadcast({ kind: 'policies', text }),
+  );
   started.add(() => policies.close());
   return { database, databaseUrl, mirror, policies };
 }
@@ -274,18 +283,24 @@ async function makeAdministrator(config: Config, database: Database): Promise<Cr
   return made ? credentials : null;
 }
 
-/** Word of what others have changed, also other instances. */
-async function passOn(database: Database, told: (news: CentralNews) => void, started: Started): Promise<void> {
+/** What others have changed, also other instances. */
+async function broadcastChanges(
+  database: Database,
+  broadcast: (message: MainBroadcast) => void,
+  started: Started,
+): Promise<void> {
   // Who is remembered is looked up again after a while by itself, so that health can be asked for while the database is away.
-  const access = (): void => told({ kind: 'access' });
+  const access = (): void => broadcast({ kind: 'access' });
   started.add(await listen(database, 'service_access', access, () => {}));
-  started.add(await listenForSessions(database, (session) => told({ kind: 'sessions-ended', sessions: [session] })));
+  started.add(
+    await listenForSessions(database, (session) => broadcast({ kind: 'sessions-ended', sessions: [session] })),
+  );
 }
 
 function purge(database: Database, config: Config, started: Started): void {
   const forget = (): unknown =>
     Promise.allSettled([deleteExpiredKeys(database), forgetSessions(database, config.SESSION_COOKIE_TTL)]);
-  const timer = setInterval(forget, PURGED).unref();
+  const timer = setInterval(forget, PURGE_INTERVAL_MS).unref();
   started.add(async () => clearInterval(timer));
 }
 

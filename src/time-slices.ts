@@ -4,17 +4,15 @@
  */
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 
-/** Milliseconds after which others have their turn. */
-const SLICE = 10;
+const SLICE_MS = 10;
 
-/** Entries between two looks at the clock. */
-const STRIDE = 64;
+const ENTRIES_PER_CLOCK_CHECK = 64;
 
 export class TimeSlice {
   #start = performance.now();
 
   isOver(): boolean {
-    return performance.now() - this.#start > SLICE;
+    return performance.now() - this.#start > SLICE_MS;
   }
 
   async rest(): Promise<void> {
@@ -28,10 +26,10 @@ export async function forEachInSlices<Entry>(
   list: readonly Entry[],
   work: (entry: Entry, position: number) => void,
 ): Promise<void> {
-  const pace = new TimeSlice();
+  const slice = new TimeSlice();
   for (let position = 0; position < list.length; position++) {
     work(list[position] as Entry, position);
-    if ((position + 1) % STRIDE === 0 && pace.isOver()) await pace.rest();
+    if ((position + 1) % ENTRIES_PER_CLOCK_CHECK === 0 && slice.isOver()) await slice.rest();
   }
 }
 

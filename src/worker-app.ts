@@ -1,6 +1,6 @@
 /**
- * What each thread that serves has of its own: connections, compiled statements, remembered identities, GraphQL schemas and
- * the routes over them. What there is only once is in server.ts, and reaches a thread as `Shared` and as news.
+ * What each thread that serves has of its own: connections, compiled statements, cached identities, GraphQL schemas and the
+ * routes over them. What there is only once is in server.ts, and reaches a thread as `Shared` and by broadcasts.
  */
 
 import { Identities, type Lookup } from './access/identity.js';
@@ -65,8 +65,8 @@ export type Broadcast =
 export interface Shared {
   readonly secret: string;
   readonly limits: Limits;
-  /** Resolves when all threads, this one included, have taken it. */
-  tell(news: Broadcast): Promise<void>;
+  /** Resolves when all threads, this one included, have applied it. */
+  broadcast(message: Broadcast): Promise<void>;
   /** Resolves when all threads know the users and policies as they are now. */
   accessChanged(): Promise<void>;
   /** Under which the service listens. */
@@ -79,9 +79,9 @@ export interface Shared {
   readonly health: () => Promise<Health>;
 }
 
-export interface Serving {
+export interface WorkerApp {
   readonly router: Router;
-  take(news: Broadcast): void;
+  apply(message: Broadcast): void;
   /** The metrics of this thread. */
   collect(): Promise<readonly Metric[]>;
   /** Whether this thread can do its work. */
@@ -150,10 +150,15 @@ export function createCore(
   return { database, mirror, policies, reads, writes, structure };
 }
 
-export async function createServing(config: Config, core: Core, shared: Shared, observe: Observer): Promise<Serving> {
+export async function createWorkerApp(
+  config: Config,
+  core: Core,
+  shared: Shared,
+  observe: Observer,
+): Promise<WorkerApp> {
   const { database, mirror, policies, reads, writes, structure } = core;
   const tokens = new Tokens(shared.secret);
-  const lookup: Lookup = (holder) => findAccount(database, holder);
+  const lookup: Lookup = (key) => findAccount(database, key);
   const identities = new Identities(lookup, tokens, config.SESSION_COOKIE_NAME, config.MAX_STALENESS);
   writes.onAccessChange(() => shared.accessChanged());
   const access = {
@@ -161,8 +166,8 @@ export async function createServing(config: Config, core: Core, shared: Shared, 
     identities,
     tokens,
     logins: new Logins(database, config.SESSION_COOKIE_TTL, {
-      usersChanged: () => shared.tell({ kind: 'access' }),
-      sessionsEnded: (sessions) => shared.tell({ kind: 'sessions-ended', sessions }),
+      usersChanged: () => shared.broadcast({ kind: 'access' }),
+      sessionsEnded: (sessions) => shared.broadcast({ kind: 'sessions-ended', sessions }),
     }),
     cookies: createCookies(config),
     loginLimit: shared.limits.logins,
@@ -213,27 +218,27 @@ export async function createServing(config: Config, core: Core, shared: Shared, 
   };
   const allRoutes: readonly Route[] = [...routes, ...graphqlRoutes({ ...graphql, router: () => router })];
   const router = new Router(allRoutes);
-  const take = (news: Broadcast): void => {
-    switch (news.kind) {
+  const apply = (message: Broadcast): void => {
+    switch (message.kind) {
       case 'policies':
-        policies.take(news.text);
+        policies.apply(message.text);
         break;
       case 'access':
         identities.forget();
         break;
       case 'sessions-ended':
-        for (const session of news.sessions) identities.forgetSession(session);
+        for (const session of message.sessions) identities.forgetSession(session);
         break;
       case 'persisted-query':
-        persisted.take(news.digest, news.text);
+        persisted.take(message.digest, message.text);
         break;
       default:
-        assertNever(news);
+        assertNever(message);
     }
   };
   return {
     router,
-    take,
+    apply,
     collect: () => collect(metrics),
     check: () => checkHealth({ database, mirror }),
     stopping: () => readiness.stop(),
@@ -267,6 +272,6 @@ function createOperations(config: Config, routes: readonly Route[]): Operations 
 function openPersistedQueries(config: Config, shared: Shared): PersistedQueries {
   const file = config.GRAPHQL_ALLOW_LIST;
   return new PersistedQueries(file === null ? null : readAllowList(file), (digest, text) =>
-    shared.tell({ kind: 'persisted-query', digest, text }),
+    shared.broadcast({ kind: 'persisted-query', digest, text }),
   );
 }

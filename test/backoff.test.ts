@@ -133,10 +133,10 @@ t.test(
 /** With a clock of its own; answers the milliseconds of the refusal, or null. */
 function clocked(
   after: number,
-  longest: number,
+  maxWaitMs: number,
 ): { pass(ms: number): void; fail(address: string): Promise<number | null>; backoff: LoginBackoff } {
   let now = 1_000_000;
-  const backoff = new LoginBackoff({ after, longest }, () => now);
+  const backoff = new LoginBackoff({ after, maxWaitMs }, () => now);
   return {
     backoff,
     pass: (ms) => {

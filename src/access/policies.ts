@@ -35,7 +35,7 @@ export class Policies {
   #loaded: Loaded = index([]);
 
   /** The rows of all policies, as JSON, in place of those there were. */
-  take(text: string): void {
+  apply(text: string): void {
     this.#loaded = index(JSON.parse(text) as PolicyRow[]);
   }
 

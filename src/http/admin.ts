@@ -16,22 +16,25 @@ export interface AdminServer {
 /** By path; what they answer is small and has no secrets of users. */
 export type AdminAnswers = Readonly<Record<string, () => Promise<Reply>>>;
 
-/** Nobody has more to ask at once. */
-const MOST_CONNECTIONS = 100;
+const MAX_CONNECTIONS = 100;
 
-/** Milliseconds for a request to arrive, its head and all of it. */
-const HEAD_TIMEOUT = 5_000;
-const REQUEST_TIMEOUT = 10_000;
+/** For a request to arrive, its head and all of it. */
+const HEAD_TIMEOUT_MS = 5_000;
+const REQUEST_TIMEOUT_MS = 10_000;
 
 /** OPTIONS is what haproxy's check sends unless it is told otherwise. */
 const METHODS = ['GET', 'HEAD', 'OPTIONS'];
 
 export async function openAdmin(host: string, port: number, answers: AdminAnswers): Promise<AdminServer> {
   const server = createServer(
-    { headersTimeout: HEAD_TIMEOUT, requestTimeout: REQUEST_TIMEOUT, connectionsCheckingInterval: HEAD_TIMEOUT },
+    {
+      headersTimeout: HEAD_TIMEOUT_MS,
+      requestTimeout: REQUEST_TIMEOUT_MS,
+      connectionsCheckingInterval: HEAD_TIMEOUT_MS,
+    },
     (request, response) => void answer(request, response, answers),
   );
-  server.maxConnections = MOST_CONNECTIONS;
+  server.maxConnections = MAX_CONNECTIONS;
   try {
     server.listen(port, host);
     await once(server, 'listening');

@@ -6,7 +6,7 @@ import type { Observer } from '../observe.js';
 import { type ResponseMemory, UNCOUNTED_BYTES } from '../postgres/response-memory.js';
 import { isUnavailable } from '../sqlstate.js';
 import { holdBody } from './body.js';
-import { createNetwork } from './client-address.js';
+import { createClientAddressResolver } from './client-address.js';
 import { createCompression } from './compress.js';
 import { createCookies } from './cookies.js';
 import { type Cors, createCors } from './cors.js';
@@ -16,38 +16,38 @@ import type { Limit } from './limiter.js';
 import { type ListenAddress, loadSockets, openPort } from './listen.js';
 import { DEFERRED, errorReply, noContent, type Outcome, type Reply } from './reply.js';
 import { ResponseQueue } from './response-queue.js';
-import { LEFT } from './route-stats.js';
-import type { Route, Router } from './router.js';
+import { CLIENT_LEFT_STATUS } from './route-stats.js';
+import type { Handler, Route, Router } from './router.js';
 import { headOf, stream, write } from './write-reply.js';
 
 export interface HttpServer {
   readonly port: number;
   /** Stops accepting, waits for running requests up to the given time, then closes what is left. */
-  close(grace: number): Promise<void>;
+  close(graceMs: number): Promise<void>;
   /** Closes everything at once. */
   abandon(): void;
 }
 
 export interface HttpOptions {
   readonly config: Config;
-  readonly place: ListenAddress;
+  readonly address: ListenAddress;
   /** Null for none. */
   readonly limit: Limit | null;
-  /** Memory for large answers: each has its part until it has left. */
-  readonly room: ResponseMemory;
+  /** Memory for large responses: each has its part until it has left. */
+  readonly responseMemory: ResponseMemory;
   readonly observe: Observer;
 }
 
 export async function listen(router: Router, options: HttpOptions): Promise<HttpServer> {
-  const { config, place, limit, room, observe } = options;
+  const { config, address, limit, responseMemory, observe } = options;
   const uws = await loadSockets(config.MAX_URL_SIZE);
   const app = uws.App();
   const cors = createCors(config);
   const cookies = createCookies(config);
   const compression = createCompression(config);
-  const answer = createAnswer(router, cors, config, limit);
+  const handle = createHandler(router, cors, config, limit);
   const running: Running = { count: 0, closing: false, idle: null };
-  const report = (exchange: Exchange, error: unknown): void =>
+  const reportFailure = (exchange: Exchange, error: unknown): void =>
     observe({
       kind: 'request-failed',
       id: exchange.id,
@@ -56,16 +56,16 @@ export async function listen(router: Router, options: HttpOptions): Promise<Http
       error,
       unavailable: isUnavailable(error),
     });
-  const counts = config.METRICS !== 'off';
+  const isCounting = config.METRICS !== 'off';
   const done = (exchange: Exchange): void => {
     exchange.onDone?.();
-    if (counts) count(exchange, router);
+    if (isCounting) count(exchange, router);
     if (--running.count === 0) running.idle?.();
   };
-  const outbox = new ResponseQueue(
+  const responses = new ResponseQueue(
     ({ exchange }) => done(exchange),
     ({ exchange }, error) => {
-      report(exchange, error);
+      reportFailure(exchange, error);
       breakOff(exchange);
       done(exchange);
     },
@@ -74,23 +74,23 @@ export async function listen(router: Router, options: HttpOptions): Promise<Http
     const headers = cors.headers(exchange);
     const close = running.closing || exchange.unread;
     if (typeof reply.body !== 'function' || exchange.method === 'HEAD')
-      outbox.add({ exchange, reply, head: headOf(exchange, reply, headers, close), close });
+      responses.add({ exchange, reply, head: headOf(exchange, reply, headers, close), close });
     else
-      stream(exchange, reply, reply.body, { headers, close, report }).then(
+      stream(exchange, reply, reply.body, { headers, close, reportFailure }).then(
         () => done(exchange),
         (error: unknown) => respondError(exchange, error),
       );
   };
   const reply = (exchange: Exchange, plain: Reply): void => {
     const { body } = plain;
-    if (typeof body === 'object' && body.length > UNCOUNTED_BYTES) exchange.onDone = room.held(body.length);
+    if (typeof body === 'object' && body.length > UNCOUNTED_BYTES) exchange.onDone = responseMemory.held(body.length);
     const encoded = compression ? compression.encode(exchange, plain) : plain;
     if (!(encoded instanceof Promise)) send(exchange, encoded);
     else
       encoded.then(
         (compressed) => send(exchange, compressed),
         (error: unknown) => {
-          report(exchange, error);
+          reportFailure(exchange, error);
           send(exchange, errorReply(error));
         },
       );
@@ -106,40 +106,40 @@ export async function listen(router: Router, options: HttpOptions): Promise<Http
   };
   const respondError = (exchange: Exchange, error: unknown): void => {
     const failure = errorReply(error);
-    if (failure.status >= 500) report(exchange, error);
+    if (failure.status >= 500) reportFailure(exchange, error);
     if (!exchange.cookieRefused) reply(exchange, failure);
     else {
       const headers = { ...failure.headers, 'Set-Cookie': cookies.clear(exchange, 'session') };
       reply(exchange, { ...failure, headers });
     }
   };
-  const door = {
-    network: createNetwork(config),
+  const hooks = {
+    clientAddress: createClientAddressResolver(config),
     timing: config.SERVER_TIMING,
     answersOrigins: config.CORS_ENABLED,
     respond,
     respondError,
   };
   app.any('/*', (response, request) => {
-    const exchange = new Exchange(request, response, door);
+    const exchange = new Exchange(request, response, hooks);
     if (compression) exchange.wanted = compression.negotiate(request.getHeader('accept-encoding'));
     running.count++;
     if (exchange.ambiguous) return refuseAmbiguous(exchange, done);
     let outcome: Outcome;
     try {
-      outcome = answer(exchange);
+      outcome = handle(exchange);
     } catch (error) {
       return respondError(exchange, error);
     }
     respond(exchange, outcome);
   });
-  const socket = await openPort(app, place);
+  const socket = await openPort(app, address);
   return {
     port: uws.us_socket_local_port(socket),
-    close: async (grace) => {
+    close: async (graceMs) => {
       running.closing = true;
       uws.us_listen_socket_close(socket);
-      if (running.count > 0) await becomeIdle(running, grace);
+      if (running.count > 0) await becomeIdle(running, graceMs);
       app.close();
     },
     abandon: () => void app.close(),
@@ -152,12 +152,10 @@ interface Running {
   idle: (() => void) | null;
 }
 
-type Answer = (exchange: Exchange) => Outcome;
-
-function createAnswer(router: Router, cors: Cors, config: Config, limit: Limit | null): Answer {
+function createHandler(router: Router, cors: Cors, config: Config, limit: Limit | null): Handler {
   const checkOrigin = createOriginCheck(config);
   const maxUrl = config.MAX_URL_SIZE;
-  /** Everything that has to happen before anything is awaited: data of a body that nobody takes is lost. */
+  /** Everything that has to happen before anything is awaited: data of a body that nobody reads is lost. */
   const open = (exchange: Exchange): Route => {
     // The parser's own limit binds only a request head that arrives in pieces.
     if (exchange.path.length + exchange.queryString.length >= maxUrl) {
@@ -182,7 +180,7 @@ function createAnswer(router: Router, cors: Cors, config: Config, limit: Limit |
   };
 }
 
-/** What is wrong with a request is told only once it was counted. */
+/** A bad request is counted by the limits before it is refused. */
 function attempt<Result>(work: () => Result): { readonly result: Result } | { readonly error: unknown } {
   try {
     return { result: work() };
@@ -197,12 +195,12 @@ function attempt<Result>(work: () => Result): { readonly result: Result } | { re
  */
 function refuseAmbiguous(exchange: Exchange, done: (exchange: Exchange) => void): void {
   const refused = errorReply(invalidPayload('The request has several Content-Length headers that differ'));
-  const reply = { ...refused, body: String(refused.body).padEnd(BUFFERED, ' ') };
+  const reply = { ...refused, body: String(refused.body).padEnd(UWS_BUFFER_BYTES, ' ') };
   void write({ exchange, reply, head: headOf(exchange, reply, [], true), close: true });
   done(exchange);
 }
 
-const BUFFERED = 20_000;
+const UWS_BUFFER_BYTES = 20_000;
 
 /** Half of an answer may have left: no other can follow it. */
 function breakOff(exchange: Exchange): void {
@@ -215,14 +213,14 @@ function breakOff(exchange: Exchange): void {
 }
 
 function count(exchange: Exchange, router: Router): void {
-  const status = exchange.aborted && !exchange.replied ? LEFT : exchange.status;
+  const status = exchange.aborted && !exchange.replied ? CLIENT_LEFT_STATUS : exchange.status;
   (exchange.routeStats ?? router.unmatched).count(status, performance.now() - exchange.begun);
 }
 
 /** Resolves when the last request is answered, or when their time is over. */
-function becomeIdle(running: Running, grace: number): Promise<void> {
+function becomeIdle(running: Running, graceMs: number): Promise<void> {
   return new Promise((resolve) => {
-    const timer = setTimeout(resolve, grace);
+    const timer = setTimeout(resolve, graceMs);
     running.idle = () => {
       clearTimeout(timer);
       resolve();

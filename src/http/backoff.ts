@@ -5,7 +5,7 @@
  * - An address that has failed too often is refused until its time has come: twice as long with each failure.
  * - Attempts at an account that has been failed too often, from wherever, take turns. They wait for theirs, without a connection; from
  *   an address that is suspicious who would wait too long is refused.
- * - A stranger can keep nobody out: from an address that is not suspicious nobody waits longer than `PATIENCE`, and from one where
+ * - A stranger can keep nobody out: from an address that is not suspicious nobody waits longer than `MAX_WAIT_MS`, and from one where
  *   the same account came in before nobody waits at all, until guesses come from there too.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -16,8 +16,8 @@ import { requestsExceeded } from '../errors.js';
 export interface BackoffLimits {
   /** Failures that cost nothing. */
   readonly after: number;
-  /** Milliseconds that an address has to wait at most; 0 for no backoff at all. */
-  readonly longest: number;
+  /** What an address has to wait at most; 0 for no backoff at all. */
+  readonly maxWaitMs: number;
 }
 
 /** Where somebody tries to come in, and as whom. */
@@ -26,27 +26,26 @@ export interface Attempt {
   readonly account: string;
 }
 
-/** Whether it succeeded, or proved nothing: something else went wrong. A failure needs no word. */
+/** Whether it succeeded, or proved nothing because something else went wrong. A failure is counted beforehand. */
 export type AttemptOutcome = 'good' | 'void';
 
-/** Milliseconds of the first wait. */
-const FIRST = 500;
+const FIRST_WAIT_MS = 500;
 
-/** Milliseconds in which a failure is forgotten. */
-const FORGOTTEN = 30_000;
+/** After this time one failure is forgotten. */
+const FORGET_AFTER_MS = 30_000;
 
-/** Who mistypes a password does so a few times; so many failures in so many milliseconds make an address suspicious. */
-const SUSPICIOUS = 3;
-const REMEMBERED = 900_000;
+/** Who mistypes a password does so a few times; so many failures in this time make an address suspicious. */
+const SUSPICIOUS_FAILURES = 3;
+const SUSPICIOUS_FOR_MS = 900_000;
 
-/** Milliseconds that a login waits for its turn at most. */
-const PATIENCE = 5_000;
+/** A login waits no longer for its turn. */
+const MAX_WAIT_MS = 5_000;
 
 /** Logins that wait at the same time, all in all. */
-const MOST_WAITING = 1_000;
+const MAX_WAITING = 1_000;
 
 /** Addresses, accounts and pairs of them that are remembered. */
-const MOST_REMEMBERED = 20_000;
+const MAX_REMEMBERED = 20_000;
 
 interface Failures {
   /** Those that are not forgotten. */
@@ -64,10 +63,10 @@ type Memory = LRUCache<string, Failures>;
 export class LoginBackoff {
   readonly #limits: BackoffLimits;
   readonly #now: () => number;
-  readonly #addresses: Memory = new LRUCache({ max: MOST_REMEMBERED });
-  readonly #accounts: Memory = new LRUCache({ max: MOST_REMEMBERED });
+  readonly #addresses: Memory = new LRUCache({ max: MAX_REMEMBERED });
+  readonly #accounts: Memory = new LRUCache({ max: MAX_REMEMBERED });
   /** Where accounts came in before, and how often they were failed from there since. */
-  readonly #known = new LRUCache<string, number>({ max: MOST_REMEMBERED });
+  readonly #known = new LRUCache<string, number>({ max: MAX_REMEMBERED });
   #waiting = 0;
 
   constructor(limits: BackoffLimits, now: () => number = () => performance.now()) {
@@ -77,16 +76,16 @@ export class LoginBackoff {
 
   /** Counts an attempt before its outcome is known, so that many at once are counted too; resolves when it may be made. */
   async enter(attempt: Attempt): Promise<void> {
-    if (this.#limits.longest === 0) return;
+    if (this.#limits.maxWaitMs === 0) return;
     const { address, account, pair } = namesOf(attempt);
     const failed = this.#known.get(pair);
     const from = this.#read(this.#addresses, address);
-    const suspicious = from.total >= SUSPICIOUS;
+    const suspicious = from.total >= SUSPICIOUS_FAILURES;
     if (failed !== undefined) {
-      // Guesses come from there too: from then on it is a place like any other.
+      // Guesses come from there too: from then on it is an address like any other.
       if (failed < this.#limits.after) this.#known.set(pair, failed + 1);
       else this.#known.delete(pair);
-    } else this.#refuseUntil(from.at + this.#gap(from.count, this.#limits.longest));
+    } else this.#refuseUntil(from.at + this.#gap(from.count, this.#limits.maxWaitMs));
     const wait = failed === undefined ? this.#takeTurn(account, suspicious) : 0;
     this.#count(this.#addresses, address);
     this.#count(this.#accounts, account);
@@ -110,30 +109,30 @@ export class LoginBackoff {
     if (wait > 0) throw requestsExceeded({ option: 'LOGIN_BACKOFF_AFTER', limit: this.#limits.after }, wait);
   }
 
-  /** Answers how long it is until then. */
+  /** Returns the milliseconds until then. */
   #takeTurn(account: string, suspicious: boolean): number {
     const at = this.#read(this.#accounts, account);
     const now = this.#now();
-    const gap = this.#gap(at.count, Math.min(this.#limits.longest, PATIENCE));
+    const gap = this.#gap(at.count, Math.min(this.#limits.maxWaitMs, MAX_WAIT_MS));
     if (gap === 0) return 0;
     const turn = Math.max(at.turn, at.at + gap, now);
-    const inTime = turn - now <= PATIENCE && this.#waiting < MOST_WAITING;
+    const inTime = turn - now <= MAX_WAIT_MS && this.#waiting < MAX_WAITING;
     if (!inTime && suspicious) this.#refuseUntil(turn);
     if (inTime) this.#accounts.set(account, { ...at, turn: turn + gap });
-    return this.#waiting < MOST_WAITING ? Math.min(turn - now, PATIENCE) : 0;
+    return this.#waiting < MAX_WAITING ? Math.min(turn - now, MAX_WAIT_MS) : 0;
   }
 
-  #gap(count: number, longest: number): number {
+  #gap(count: number, maxWaitMs: number): number {
     const { after } = this.#limits;
-    return count < after ? 0 : Math.min(FIRST * 2 ** (count - after), longest);
+    return count < after ? 0 : Math.min(FIRST_WAIT_MS * 2 ** (count - after), maxWaitMs);
   }
 
   #read(memory: Memory, name: string): Failures {
     const found = memory.get(name);
     if (!found) return NONE;
     const passed = this.#now() - found.at;
-    const count = Math.max(found.count - Math.floor(passed / FORGOTTEN), 0);
-    return { ...found, count, total: passed > REMEMBERED ? count : found.total };
+    const count = Math.max(found.count - Math.floor(passed / FORGET_AFTER_MS), 0);
+    return { ...found, count, total: passed > SUSPICIOUS_FOR_MS ? count : found.total };
   }
 
   #count(memory: Memory, name: string): void {

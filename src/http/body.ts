@@ -2,13 +2,13 @@
 import { invalidPayload } from '../errors.js';
 import type { Exchange } from './exchange.js';
 
-/** Above this many waiting bytes the client is made to wait. */
-const HIGH = 1_048_576;
+/** With more that waits to be read the client is paused. */
+const HIGH_WATER_BYTES = 1_048_576;
 
 export interface BodyLimits {
   readonly bytes: number;
-  /** Milliseconds to wait for the next piece. */
-  readonly pause: number;
+  /** For the next piece to arrive. */
+  readonly pauseMs: number;
 }
 
 interface Body {
@@ -18,7 +18,7 @@ interface Body {
 
 const held = new WeakMap<Exchange, Body>();
 
-/** To be called before anything is awaited, unless the body is held already, since data that nobody takes is lost. */
+/** To be called before anything is awaited, unless the body is held already, since data that nobody reads is lost. */
 export function openBody(exchange: Exchange, limits: BodyLimits): AsyncGenerator<Buffer> {
   const body = holdBody(exchange);
   body.limits = limits;
@@ -27,7 +27,7 @@ export function openBody(exchange: Exchange, limits: BodyLimits): AsyncGenerator
   })();
 }
 
-/** Begins to take the body in for whoever opens it later: little of it, then the client waits. */
+/** Begins to read the body for whoever opens it later: little of it, then the client is paused. */
 export function holdBody(exchange: Exchange): Body {
   const known = held.get(exchange);
   if (known) return known;
@@ -40,13 +40,13 @@ export function holdBody(exchange: Exchange): Body {
   let failure: Error | null = null;
   let paused = false;
   let wake: (() => void) | null = null;
-  const settle = (): void => {
+  const notify = (): void => {
     wake?.();
     wake = null;
   };
   exchange.onAbort(() => {
     failure = invalidPayload('The client left');
-    settle();
+    notify();
   });
   response.onData((chunk, last) => {
     total += chunk.byteLength;
@@ -54,26 +54,29 @@ export function holdBody(exchange: Exchange): Body {
     if (last) exchange.unread = false;
     if (exchange.replied) return;
     if (total <= body.limits.bytes) {
-      // The chunk is only lent for the time of the callback.
+      // The chunk is only borrowed for the time of the callback.
       waiting.push(Buffer.from(Buffer.from(chunk)));
       bytes += chunk.byteLength;
-      if (bytes > HIGH && !ended && !paused) {
+      if (bytes > HIGH_WATER_BYTES && !ended && !paused) {
         paused = true;
         response.pause();
       }
     }
-    settle();
+    notify();
   });
   const next = async (): Promise<Buffer | null> => {
     for (;;) {
-      const { bytes: most, pause } = body.limits;
-      if (total > most)
-        throw invalidPayload(`The file is larger than ${most} bytes`, { option: 'IMPORT_MAX_FILE_SIZE', limit: most });
+      const { bytes: maxBytes, pauseMs } = body.limits;
+      if (total > maxBytes)
+        throw invalidPayload(`The file is larger than ${maxBytes} bytes`, {
+          option: 'IMPORT_MAX_FILE_SIZE',
+          limit: maxBytes,
+        });
       if (failure) throw failure;
       const piece = waiting.shift();
       if (piece) {
         bytes -= piece.length;
-        if (paused && bytes < HIGH / 2 && !exchange.aborted && !exchange.replied) {
+        if (paused && bytes < HIGH_WATER_BYTES / 2 && !exchange.aborted && !exchange.replied) {
           paused = false;
           response.resume();
         }
@@ -82,9 +85,9 @@ export function holdBody(exchange: Exchange): Body {
       if (ended) return null;
       await new Promise<void>((resolve) => {
         const timer = setTimeout(() => {
-          failure = invalidPayload(`Nothing arrived within ${pause} ms`, { option: 'BODY_TIMEOUT', limit: pause });
+          failure = invalidPayload(`Nothing arrived within ${pauseMs} ms`, { option: 'BODY_TIMEOUT', limit: pauseMs });
           resolve();
-        }, pause).unref();
+        }, pauseMs).unref();
         wake = () => {
           clearTimeout(timer);
           resolve();
@@ -92,7 +95,7 @@ export function holdBody(exchange: Exchange): Body {
       });
     }
   };
-  const body: Body = { limits: { bytes: Number.POSITIVE_INFINITY, pause: 0 }, next };
+  const body: Body = { limits: { bytes: Number.POSITIVE_INFINITY, pauseMs: 0 }, next };
   held.set(exchange, body);
   return body;
 }

@@ -6,7 +6,7 @@ import { addressTest, normalizeAddress } from '../access/addresses.js';
 import type { Config } from '../config.js';
 import { StartError } from '../errors.js';
 
-export interface Network {
+export interface ClientAddressResolver {
   /** The header that names the client, in lower case; '' where none is believed. */
   readonly header: string;
   /** `peer` is the other end of the socket, `forwarded` the value of that header. */
@@ -15,7 +15,7 @@ export interface Network {
   trusts(peer: string): boolean;
 }
 
-export function createNetwork(config: Config): Network {
+export function createClientAddressResolver(config: Config): ClientAddressResolver {
   const setting = config.IP_TRUST_PROXY.trim();
   const custom = config.IP_CUSTOM_HEADER;
   if (/^(false|0|no|off|)$/i.test(setting)) {
@@ -30,7 +30,7 @@ export function createNetwork(config: Config): Network {
     const socket = normalizeAddress(peer);
     if (forwarded === '') return socket;
     if (custom !== null) return (trusted(socket, 0) && normalizeAddress(withoutPort(forwarded))) || socket;
-    return walk(socket, forwarded.split(','), trusted);
+    return firstUntrusted(socket, forwarded.split(','), trusted);
   };
   return { header, addressOf, trusts };
 }
@@ -38,7 +38,7 @@ export function createNetwork(config: Config): Network {
 type Trust = (address: string, hops: number) => boolean;
 
 /** From the socket outward: the first address that no trusted proxy speaks for is the client's. */
-function walk(socket: string, chain: readonly string[], trusted: Trust): string {
+function firstUntrusted(socket: string, chain: readonly string[], trusted: Trust): string {
   let address = socket;
   for (let hops = 0; hops < chain.length && trusted(address, hops); hops++) {
     const next = normalizeAddress(withoutPort(chain[chain.length - 1 - hops] as string));
@@ -54,7 +54,7 @@ function withoutPort(text: string): string {
   return match?.[1] ?? match?.[2] ?? text.trim();
 }
 
-const NAMED: Readonly<Record<string, string>> = {
+const NAMED_NETWORKS: Readonly<Record<string, string>> = {
   loopback: '127.0.0.0/8,::1',
   linklocal: '169.254.0.0/16,fe80::/10',
   uniquelocal: '10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,fc00::/7',
@@ -63,7 +63,7 @@ const NAMED: Readonly<Record<string, string>> = {
 function trustOf(setting: string): Trust {
   if (/^(true|yes|on)$/i.test(setting)) return () => true;
   if (/^\d{1,2}$/.test(setting)) return (_, hops) => hops < Number(setting);
-  const list = setting.split(',').map((each) => NAMED[each.trim().toLowerCase()] ?? each);
+  const list = setting.split(',').map((each) => NAMED_NETWORKS[each.trim().toLowerCase()] ?? each);
   const test = addressTest(list.join(','), (entry) => {
     throw new StartError(`IP_TRUST_PROXY: "${entry}" is no address, network or range`);
   });

@@ -29,7 +29,7 @@ export interface Compression {
 export function createCompression(config: Config): Compression | null {
   const offered = config.COMPRESSION;
   if (offered.length === 0) return null;
-  const least = config.COMPRESSION_MIN_SIZE;
+  const minBytes = config.COMPRESSION_MIN_SIZE;
   const known = new Map<string, Wanted | null>();
   return {
     negotiate: (header) => {
@@ -37,8 +37,8 @@ export function createCompression(config: Config): Compression | null {
       if (found !== undefined) return found;
       const wanted = negotiateEncoding(header, offered);
       // Headers are few where clients are honest; where they are not, none is worth keeping.
-      if (known.size >= MOST_HEADERS) known.clear();
-      if (header.length <= LONGEST_HEADER) known.set(header, wanted);
+      if (known.size >= MAX_CACHED_HEADERS) known.clear();
+      if (header.length <= MAX_HEADER_LENGTH) known.set(header, wanted);
       return wanted;
     },
     encode: (exchange, reply) => {
@@ -47,14 +47,14 @@ export function createCompression(config: Config): Compression | null {
       const varied = withHeaders(reply, { Vary: [Vary, 'Accept-Encoding'].flat().join(', ') });
       const { wanted } = exchange;
       if (reply.status === 304) return { ...varied, tag: heldTag(exchange, reply) };
-      if (wanted === null || (!wanted.always && sizeOf(reply) < least)) return varied;
+      if (wanted === null || (!wanted.always && sizeOf(reply) < minBytes)) return varied;
       return compress(exchange, varied, wanted.encoding);
     },
   };
 }
 
-const MOST_HEADERS = 200;
-const LONGEST_HEADER = 200;
+const MAX_CACHED_HEADERS = 200;
+const MAX_HEADER_LENGTH = 200;
 
 /**
  * By measurement (bench/profile-big-reads.md): higher levels cost twice as much for a tenth fewer bytes. Of long bodies
@@ -63,7 +63,7 @@ const LONGEST_HEADER = 200;
 const GZIP = { level: 3 };
 const BROTLI_QUALITY = 4;
 const BROTLI_QUALITY_LONG = 1;
-const LONG = 131_072;
+const LONG_BODY_BYTES = 131_072;
 /** A window of 512 KB, as much as one piece: by default each stream would hold several megabytes. */
 const BROTLI_STREAM = {
   params: { [constants.BROTLI_PARAM_QUALITY]: BROTLI_QUALITY_LONG, [constants.BROTLI_PARAM_LGWIN]: 19 },
@@ -100,15 +100,15 @@ const CODINGS: Readonly<Record<Encoding, string>> = { gzip: 'gzip', brotli: 'br'
 const gzipWhole = promisify<Buffer | string, typeof GZIP, Buffer>(gzip);
 const brotliWhole = promisify<Buffer | string, BrotliOptions, Buffer>(brotliCompress);
 
-function compressWhole(lent: Buffer | string, encoding: Encoding): Promise<Buffer> {
-  // The memory of a body is only lent until the reply is written, and another thread reads it after that.
-  const body = typeof lent === 'string' ? lent : Buffer.from(lent);
+function compressWhole(borrowed: Buffer | string, encoding: Encoding): Promise<Buffer> {
+  // The memory of a body is only borrowed until the reply is written, and another thread reads it after that.
+  const body = typeof borrowed === 'string' ? borrowed : Buffer.from(borrowed);
   return encoding === 'gzip' ? gzipWhole(body, GZIP) : brotliWhole(body, brotliFor(Buffer.byteLength(body)));
 }
 
 /** Its tables are as large as the hint says: for a body of some kilobytes that is most of its cost. */
 function brotliFor(size: number): BrotliOptions {
-  const quality = size < LONG ? BROTLI_QUALITY : BROTLI_QUALITY_LONG;
+  const quality = size < LONG_BODY_BYTES ? BROTLI_QUALITY : BROTLI_QUALITY_LONG;
   return { params: { [constants.BROTLI_PARAM_QUALITY]: quality, [constants.BROTLI_PARAM_SIZE_HINT]: size } };
 }
 

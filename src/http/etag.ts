@@ -1,6 +1,6 @@
 /**
- * The ETag of a body: 64 bits that say whether two bodies are the same, made with the steps of MurmurHash3 in two lanes. It
- * guards nothing, so it need not withstand somebody who looks for two bodies with one tag. A digest that does is as fast for
+ * The ETag of a body: 64 bits that say whether two bodies are the same, made with the steps of MurmurHash3 and two states. It
+ * guards nothing, so it need not withstand an attacker who looks for two bodies with one ETag. A digest that does is as fast for
  * large bodies, but what surrounds it took a small read a twentieth of all its time.
  */
 export function tagOf(body: Buffer): string {
@@ -28,9 +28,9 @@ function scatter(word: number): number {
   return Math.imul(rotate(Math.imul(word, 0xcc9e2d51), 15), 0x1b873593);
 }
 
-/** With a sign: it fits into a small integer, which becomes a text in half the time. */
-function finish(lane: number): string {
-  let value = lane ^ (lane >>> 16);
+/** With a sign: it fits into a small integer, which becomes a string in half the time. */
+function finish(state: number): string {
+  let value = state ^ (state >>> 16);
   value = Math.imul(value, 0x85ebca6b);
   value = Math.imul(value ^ (value >>> 13), 0xc2b2ae35);
   return (value ^ (value >>> 16)).toString(36);

@@ -8,7 +8,7 @@ import { performance } from 'node:perf_hooks';
 import type { Stage } from '../engine/stages.js';
 import { invalidPayload, unsupportedMediaType } from '../errors.js';
 import { TurnQueue } from '../time-slices.js';
-import type { Network } from './client-address.js';
+import type { ClientAddressResolver } from './client-address.js';
 import type { Wanted } from './encoding.js';
 import type { Outcome } from './reply.js';
 import type { RouteStats } from './route-stats.js';
@@ -32,7 +32,7 @@ export interface Headers {
 
 /** What all exchanges of a server share. */
 export interface ServerHooks {
-  readonly network: Network;
+  readonly clientAddress: ClientAddressResolver;
   /** Whether responses name the stages of their making. */
   readonly timing: boolean;
   /** Whether a response depends on where it is asked from. */
@@ -54,7 +54,7 @@ export class Exchange {
   /** Decoded parts of the path that the route names. */
   parameters: readonly string[] = [];
   aborted = false;
-  /** It says of its body that it is so long, and so long: where it ends and the next request begins is a matter of taste. */
+  /** It gives two lengths of its body: proxies may disagree on where the next request begins. */
   readonly ambiguous: boolean;
   /** The rest of a body that nobody wants is not read: the connection ends with the response. */
   unread = false;
@@ -62,25 +62,25 @@ export class Exchange {
   replied = false;
   /** As written; 0 before that. */
   status = 0;
-  /** Where it is counted; null until a route was found. */
+  /** Where it is counted; null until a route is found. */
   routeStats: RouteStats | null = null;
   readonly begun = performance.now();
   /** How the body of the response is to be compressed; null for not at all. */
   wanted: Wanted | null = null;
   /** Called once, when the answer has left or never will. */
   onDone: (() => void) | null = null;
-  /** The session cookie was no good: the answer tells the client to drop it. */
+  /** The session cookie is not valid: the response tells the client to drop it. */
   cookieRefused = false;
-  readonly #door: ServerHooks;
+  readonly #hooks: ServerHooks;
   readonly #forwarded: string;
   readonly #forwardedProtocol: string;
   #address: string | null = null;
   #abortListeners: (() => void)[] | null = null;
-  #mark = this.begun;
+  #stageBegun = this.begun;
   #stageTimes: StageTimes | null = null;
   #body: Promise<Buffer> | null = null;
 
-  constructor(request: HttpRequest, response: HttpResponse, door: ServerHooks) {
+  constructor(request: HttpRequest, response: HttpResponse, hooks: ServerHooks) {
     this.method = request.getCaseSensitiveMethod();
     this.path = request.getUrl();
     const query = request.getQuery() ?? '';
@@ -94,7 +94,7 @@ export class Exchange {
       authorization,
       accept: request.getHeader('accept'),
       contentType: reads ? '' : request.getHeader('content-type'),
-      origin: !reads || door.answersOrigins ? request.getHeader('origin') : '',
+      origin: !reads || hooks.answersOrigins ? request.getHeader('origin') : '',
       requestMethod: reads ? '' : request.getHeader('access-control-request-method'),
       prefer: request.getHeader('prefer'),
       ifNoneMatch: request.getHeader('if-none-match'),
@@ -104,10 +104,10 @@ export class Exchange {
       host: reads ? '' : request.getHeader('host'),
       fetchSite: reads ? '' : request.getHeader('sec-fetch-site'),
     };
-    const { network } = door;
-    this.#door = door;
-    this.#forwarded = network.header === '' ? '' : request.getHeader(network.header);
-    this.#forwardedProtocol = network.header === '' ? '' : request.getHeader('x-forwarded-proto');
+    const { header } = hooks.clientAddress;
+    this.#hooks = hooks;
+    this.#forwarded = header === '' ? '' : request.getHeader(header);
+    this.#forwardedProtocol = header === '' ? '' : request.getHeader('x-forwarded-proto');
     this.ambiguous = request.getHeader('content-length') !== '' && hasTwoLengths(request);
     this.id = requestId(request.getHeader('x-request-id'));
     this.response = response;
@@ -120,14 +120,14 @@ export class Exchange {
   /** The client's, by what trusted proxies say; '' when the client has left before anybody asked. */
   get address(): string {
     this.#address ??=
-      this.aborted || this.replied ? '' : this.#door.network.addressOf(peerOf(this.response), this.#forwarded);
+      this.aborted || this.replied ? '' : this.#hooks.clientAddress.addressOf(peerOf(this.response), this.#forwarded);
     return this.#address;
   }
 
   /** Whether the client came by TLS, which ends at a proxy. */
   get secure(): boolean {
     if (this.#forwardedProtocol === '' || this.aborted || this.replied) return false;
-    return /^https$/i.test(this.#forwardedProtocol.trim()) && this.#door.network.trusts(peerOf(this.response));
+    return /^https$/i.test(this.#forwardedProtocol.trim()) && this.#hooks.clientAddress.trusts(peerOf(this.response));
   }
 
   /** The value of a cookie; '' for none. */
@@ -135,10 +135,10 @@ export class Exchange {
     return this.headers.cookie === '' ? '' : readCookie(this.headers.cookie, name);
   }
 
-  /** Takes the body in, up to the given size and time: to be called before anything is awaited, since data that nobody takes is lost. */
-  collect(maxBody: number, timeout: number): void {
+  /** Reads the body, up to the given size and time: to be called before anything is awaited, since data that nobody reads is lost. */
+  collect(maxBytes: number, timeoutMs: number): void {
     if (this.method === 'GET' || this.method === 'HEAD') return;
-    this.#body = this.#collect(maxBody, timeout);
+    this.#body = this.#collect(maxBytes, timeoutMs);
     // Whether the route wants the body is known later; a failure before that must not count as unhandled.
     this.#body.catch(() => {});
   }
@@ -152,20 +152,20 @@ export class Exchange {
 
   /** Answers the request: for handlers that said they would do so later. */
   respond(outcome: Outcome): void {
-    this.#door.respond(this, outcome);
+    this.#hooks.respond(this, outcome);
   }
 
   respondError(error: unknown): void {
-    this.#door.respondError(this, error);
+    this.#hooks.respondError(this, error);
   }
 
   /** Ends a stage of the pipeline: what has passed since the last call is its duration. */
   staged(stage: Stage): void {
-    if (!this.#door.timing) return;
+    if (!this.#hooks.timing) return;
     const now = performance.now();
     this.#stageTimes ??= noStageTimes();
-    addStageTime(this.#stageTimes, stage, now - this.#mark);
-    this.#mark = now;
+    addStageTime(this.#stageTimes, stage, now - this.#stageBegun);
+    this.#stageBegun = now;
   }
 
   /** The Server-Timing header; '' for a request that passed no stage. It ends the last of them. */
@@ -188,32 +188,32 @@ export class Exchange {
       return parse(new TextDecoder('utf-8', { fatal: true }).decode(body));
     };
     try {
-      return body.length < LARGE_BODY ? read() : await largeBodies.run(this.address, read);
+      return body.length < LARGE_BODY_BYTES ? read() : await largeBodies.run(this.address, read);
     } catch {
       throw invalidPayload('The body is not valid JSON');
     }
   }
 
-  /** Chunks are only lent for the time of the callback: they are copied. */
-  #collect(maxBody: number, timeout: number): Promise<Buffer> {
+  /** Chunks are only borrowed for the time of the callback: they are copied. */
+  #collect(maxBytes: number, timeoutMs: number): Promise<Buffer> {
     return new Promise((resolve, reject) => {
       const chunks: Buffer[] = [];
       let size = 0;
       const timer = setTimeout(() => {
         this.unread = true;
-        const exceeded = { option: 'BODY_TIMEOUT', limit: timeout };
-        reject(invalidPayload(`The body did not arrive within ${timeout} ms`, exceeded));
-      }, timeout).unref();
+        const exceeded = { option: 'BODY_TIMEOUT', limit: timeoutMs };
+        reject(invalidPayload(`The body did not arrive within ${timeoutMs} ms`, exceeded));
+      }, timeoutMs).unref();
       this.onAbort(() => {
         clearTimeout(timer);
         reject(invalidPayload('The client left'));
       });
       this.response.onData((chunk, last) => {
         size += chunk.byteLength;
-        if (size > maxBody) {
+        if (size > maxBytes) {
           chunks.length = 0;
           this.unread = true;
-          reject(invalidPayload('request entity too large', { option: 'MAX_PAYLOAD_SIZE', limit: maxBody }));
+          reject(invalidPayload('request entity too large', { option: 'MAX_PAYLOAD_SIZE', limit: maxBytes }));
           return;
         }
         chunks.push(Buffer.from(Buffer.from(chunk)));
@@ -266,8 +266,8 @@ function decodeToken(text: string): string {
   }
 }
 
-/** Bytes from which on a body waits for its turn to be parsed. */
-const LARGE_BODY = 65_536;
+/** From this size on a body waits for its turn to be parsed. */
+const LARGE_BODY_BYTES = 65_536;
 const largeBodies = new TurnQueue();
 
 let requests = 0;

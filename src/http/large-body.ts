@@ -5,7 +5,7 @@
 import type { Exchange } from './exchange.js';
 
 /** From this size on it pays: what is smaller mostly fits into the socket. */
-export const LARGE = 65_536;
+export const LARGE_BODY_BYTES = 65_536;
 
 /** To be called in a cork, behind the head. Resolves when the socket has taken everything, or the client has left. */
 export function endLarge(exchange: Exchange, body: Buffer): Promise<void> {

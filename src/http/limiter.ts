@@ -37,7 +37,7 @@ export function createLimits(config: Config): Limits {
   };
 }
 
-/** Limits that somebody else counts; who is not asked where none is on. */
+/** Limits that another thread counts; it is not asked where none is on. */
 export function remoteLimits(
   config: Config,
   counter: { requests: Limit; logins: LoginLimit; registrations: Limit },
@@ -70,7 +70,7 @@ function createLimit(config: Config): Limit | null {
 }
 
 function createLoginLimit(config: Config): LoginLimit {
-  const backoff = new LoginBackoff({ after: config.LOGIN_BACKOFF_AFTER, longest: config.LOGIN_BACKOFF_MAX });
+  const backoff = new LoginBackoff({ after: config.LOGIN_BACKOFF_AFTER, maxWaitMs: config.LOGIN_BACKOFF_MAX });
   const turns: Pick<LoginLimit, 'enter' | 'settle'> = {
     enter: (attempt) => backoff.enter(attempt),
     settle: async (attempt, outcome) => backoff.settle(attempt, outcome),
@@ -91,9 +91,8 @@ function createRegistrationLimit(config: Config): Limit {
   return (address) => consume(limiter, networkOf(address), 'RATE_LIMITER_REGISTRATION_POINTS');
 }
 
-/** `duration` in seconds. */
-function makeLimiter(points: number, duration: number): RateLimiterMemory {
-  return new RateLimiterMemory({ points, duration });
+function makeLimiter(points: number, seconds: number): RateLimiterMemory {
+  return new RateLimiterMemory({ points, duration: seconds });
 }
 
 async function consume(limiter: RateLimiterMemory, key: string, option: string): Promise<void> {

@@ -27,8 +27,8 @@ export function listenAddressOf(config: Config): ListenAddress {
 }
 
 /** The size of the request head is read from the environment when the library loads: so it loads late. */
-export async function loadSockets(maxHead: number): Promise<typeof import('uWebSockets.js')> {
-  process.env['UWS_HTTP_MAX_HEADERS_SIZE'] = String(maxHead);
+export async function loadSockets(maxHeadBytes: number): Promise<typeof import('uWebSockets.js')> {
+  process.env['UWS_HTTP_MAX_HEADERS_SIZE'] = String(maxHeadBytes);
   try {
     const loaded = await import('uWebSockets.js');
     return 'default' in loaded ? (loaded.default as typeof loaded) : loaded;
@@ -73,7 +73,7 @@ export async function reservePort(config: Config): Promise<Reserved> {
   };
   try {
     const free = config.PORT === 0 ? await probe() : config.PORT;
-    const release = await takeName(`lateral ${free} ${config.HOST}`.slice(0, LONGEST_NAME));
+    const release = await reserveName(`lateral ${free} ${config.HOST}`.slice(0, MAX_NAME_LENGTH));
     if (!release) throw inUse(config.HOST, free);
     if (config.PORT !== 0) await probe().catch((error) => release().then(() => Promise.reject(error)));
     return { port: free, release };
@@ -82,11 +82,11 @@ export async function reservePort(config: Config): Promise<Reserved> {
   }
 }
 
-/** What the system takes. */
-const LONGEST_NAME = 100;
+/** What the operating system accepts. */
+const MAX_NAME_LENGTH = 100;
 
-/** A socket without a file: its name is free again when this process ends, however that happens. Null where it is taken. */
-async function takeName(name: string): Promise<(() => Promise<void>) | null> {
+/** A socket without a file: its name is free again when this process ends, however that happens. Null where it is in use. */
+async function reserveName(name: string): Promise<(() => Promise<void>) | null> {
   const holder = createServer().unref();
   try {
     await once(holder.listen(`\0${name}`), 'listening');

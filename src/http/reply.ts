@@ -10,12 +10,12 @@ export interface Reply {
   /** The ETag. */
   readonly tag?: string;
   readonly headers?: Readonly<Record<string, string | readonly string[]>>;
-  /** Nobody on the way may keep it. */
+  /** No cache may store it. */
   readonly secret?: boolean;
 }
 
-/** The handler settles the exchange itself, when the answer is there: what is answered at once needs no promise. */
-export const DEFERRED = Symbol('later');
+/** The handler responds by itself, when the result is there: without a promise it is faster. */
+export const DEFERRED = Symbol('deferred');
 
 export type Outcome = Reply | typeof DEFERRED | Promise<Reply | typeof DEFERRED>;
 

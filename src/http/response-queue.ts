@@ -1,63 +1,66 @@
 /**
- * Replies that are ready at the same time leave right behind one another. Whoever reads them is woken by the first and finds
- * the others while still at work: to wake a reader costs more than to write to one. So all that can be done before or after is
- * done before or after, and the bytes of the headers are made beforehand.
+ * Responses that are ready at the same time are written right behind one another: a client that reads them is woken by the first
+ * and finds the others while it still runs, and to wake it costs more than to write. So everything else is done before or after,
+ * and the bytes of the headers are made beforehand.
  */
 import { type PendingResponse, write } from './write-reply.js';
 
-/** Bytes for the headers of the replies that wait; what finds no room travels as text, which takes longer. */
-const ROOM = 65_536;
+/** For the headers of the responses that wait; what does not fit is written as text, which takes longer. */
+const HEADER_BUFFER_BYTES = 65_536;
 
 export class ResponseQueue {
-  readonly #sent: (letter: PendingResponse) => void;
-  readonly #failed: (letter: PendingResponse, error: unknown) => void;
-  #letters: PendingResponse[] = [];
-  readonly #room = Buffer.allocUnsafeSlow(ROOM);
+  readonly #onSent: (response: PendingResponse) => void;
+  readonly #onFailed: (response: PendingResponse, error: unknown) => void;
+  #pending: PendingResponse[] = [];
+  readonly #headers = Buffer.allocUnsafeSlow(HEADER_BUFFER_BYTES);
   #used = 0;
-  readonly #empty = (): void => this.#send();
+  readonly #flush = (): void => this.#send();
 
-  /** Every letter is either sent, which is when its body has left if that is large, or has failed: then it cannot be answered any more. */
-  constructor(sent: (letter: PendingResponse) => void, failed: (letter: PendingResponse, error: unknown) => void) {
-    this.#sent = sent;
-    this.#failed = failed;
+  /** Each is either sent, for a large body when all of it has left, or has failed: then the request cannot be answered any more. */
+  constructor(
+    onSent: (response: PendingResponse) => void,
+    onFailed: (response: PendingResponse, error: unknown) => void,
+  ) {
+    this.#onSent = onSent;
+    this.#onFailed = onFailed;
   }
 
-  /** It leaves when what runs now has come to its end, before the event loop goes on: what is lent is lent until then. */
-  add(letter: PendingResponse): void {
-    if (this.#letters.length === 0) void SOON.then(this.#empty);
+  /** It is written when what runs now has ended, before the event loop goes on: until then borrowed memory is valid. */
+  add(response: PendingResponse): void {
+    if (this.#pending.length === 0) void RESOLVED.then(this.#flush);
     const start = this.#used;
-    if (typeof letter.head === 'string' && start + letter.head.length <= ROOM) {
-      this.#used += this.#room.write(letter.head, start, 'latin1');
-      letter.head = this.#room.subarray(start, this.#used);
+    if (typeof response.head === 'string' && start + response.head.length <= HEADER_BUFFER_BYTES) {
+      this.#used += this.#headers.write(response.head, start, 'latin1');
+      response.head = this.#headers.subarray(start, this.#used);
     }
-    this.#letters.push(letter);
+    this.#pending.push(response);
   }
 
   #send(): void {
-    const letters = this.#letters;
-    this.#letters = [];
+    const responses = this.#pending;
+    this.#pending = [];
     const outcomes: Attempt[] = [];
-    for (const letter of letters) outcomes.push(attempt(letter));
-    // Nobody adds one while others are written; if somebody did, the bytes of its headers would be there.
-    if (this.#letters.length === 0) this.#used = 0;
-    for (let position = 0; position < letters.length; position++) {
-      const letter = letters[position] as PendingResponse;
+    for (const response of responses) outcomes.push(attempt(response));
+    // None is added while others are written; if one were, the bytes of its headers would be there.
+    if (this.#pending.length === 0) this.#used = 0;
+    for (let position = 0; position < responses.length; position++) {
+      const response = responses[position] as PendingResponse;
       const outcome = outcomes[position];
-      if (outcome === undefined) this.#sent(letter);
-      else if (outcome instanceof Promise) void outcome.then(() => this.#sent(letter));
-      else this.#failed(letter, outcome.error);
+      if (outcome === undefined) this.#onSent(response);
+      else if (outcome instanceof Promise) void outcome.then(() => this.#onSent(response));
+      else this.#onFailed(response, outcome.error);
     }
   }
 }
 
 type Attempt = Promise<void> | undefined | { readonly error: unknown };
 
-function attempt(letter: PendingResponse): Attempt {
+function attempt(response: PendingResponse): Attempt {
   try {
-    return write(letter);
+    return write(response);
   } catch (error) {
     return { error };
   }
 }
 
-const SOON = Promise.resolve();
+const RESOLVED = Promise.resolve();

@@ -1,18 +1,18 @@
 /**
- * What the routes were asked and how fast they answered. Counted in plain arrays, because every request passes here; they are
- * turned into metrics only when somebody asks.
+ * Requests by route: how many, with which status, how fast. Counted in plain arrays, because every request passes here; they
+ * become metrics only when somebody asks.
  */
 
 /** Upper bounds in seconds; what took longer falls into one more bucket. */
-export const DURATIONS: readonly number[] = [
+export const DURATION_BOUNDS_S: readonly number[] = [
   0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
 ];
 
-/** The client has left before its answer was written. */
-export const LEFT = 499;
+/** The client has left before its response was written. */
+export const CLIENT_LEFT_STATUS = 499;
 
-export interface Answers {
-  /** The how manieth that there were: what was counted first stays first. */
+export interface StatusStats {
+  /** In the order of their first count: what was counted first stays first. */
   readonly number: number;
   /** By duration: each request is in one bucket. */
   readonly buckets: Float64Array;
@@ -25,23 +25,23 @@ export class RouteStats {
   readonly method: string;
   /** As the route names it: what clients put into it is nobody's label. */
   readonly path: string;
-  readonly answers = new Map<number, Answers>();
+  readonly byStatus = new Map<number, StatusStats>();
 
   constructor(method: string, path: string) {
     this.method = method;
     this.path = path;
   }
 
-  count(status: number, milliseconds: number): void {
-    let answers = this.answers.get(status);
-    if (!answers) {
-      answers = { number: ++created, buckets: new Float64Array(DURATIONS.length + 1), seconds: 0 };
-      this.answers.set(status, answers);
+  count(status: number, ms: number): void {
+    let stats = this.byStatus.get(status);
+    if (!stats) {
+      stats = { number: ++created, buckets: new Float64Array(DURATION_BOUNDS_S.length + 1), seconds: 0 };
+      this.byStatus.set(status, stats);
     }
-    const seconds = milliseconds / 1_000;
+    const seconds = ms / 1_000;
     let bucket = 0;
-    while (bucket < DURATIONS.length && seconds > (DURATIONS[bucket] as number)) bucket++;
-    answers.buckets[bucket] = (answers.buckets[bucket] as number) + 1;
-    answers.seconds += seconds;
+    while (bucket < DURATION_BOUNDS_S.length && seconds > (DURATION_BOUNDS_S[bucket] as number)) bucket++;
+    stats.buckets[bucket] = (stats.buckets[bucket] as number) + 1;
+    stats.seconds += seconds;
   }
 }

@@ -18,7 +18,7 @@ export interface Route {
 interface Entry {
   readonly segments: readonly (string | null)[];
   readonly route: Route;
-  readonly traffic: RouteStats;
+  readonly stats: RouteStats;
 }
 
 export class Router {
@@ -31,8 +31,8 @@ export class Router {
   constructor(routes: readonly Route[]) {
     for (const route of routes) {
       const segments = route.path.slice(1).split('/');
-      const traffic = new RouteStats(route.method, route.path);
-      const entry = { segments: segments.map((each) => (each.startsWith(':') ? null : each)), route, traffic };
+      const stats = new RouteStats(route.method, route.path);
+      const entry = { segments: segments.map((each) => (each.startsWith(':') ? null : each)), route, stats };
       const first = segments[0]?.toLowerCase() ?? '';
       const ofMethod = this.#entries.get(route.method) ?? new Map<string, Entry[][]>();
       const ofSegment = ofMethod.get(first) ?? [];
@@ -42,9 +42,9 @@ export class Router {
   }
 
   /** Of every route, and of the requests that none took. */
-  get traffic(): readonly RouteStats[] {
+  get stats(): readonly RouteStats[] {
     const entries = [...this.#entries.values()].flatMap((ofMethod) => [...ofMethod.values()].flat(2));
-    return [...entries.map((entry) => entry.traffic), this.unmatched];
+    return [...entries.map((entry) => entry.stats), this.unmatched];
   }
 
   /** A HEAD request is answered by the route of GET; the writer leaves the body out. */
@@ -57,7 +57,7 @@ export class Router {
       const parameters = match(entry, segments);
       if (parameters) {
         exchange.parameters = parameters;
-        exchange.routeStats = entry.traffic;
+        exchange.routeStats = entry.stats;
         return entry.route;
       }
     }

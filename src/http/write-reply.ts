@@ -1,7 +1,7 @@
 /** Writes responses: one corked write each, with all headers in one piece. */
 import type { HeaderList } from './cors.js';
 import type { Exchange } from './exchange.js';
-import { endLarge, LARGE } from './large-body.js';
+import { endLarge, LARGE_BODY_BYTES } from './large-body.js';
 import type { Produce, Reply, Sink } from './reply.js';
 
 const STATUS_LINES: Readonly<Record<number, string>> = {
@@ -25,8 +25,8 @@ export interface StreamOptions {
   /** Headers that every response carries, e.g. of CORS. */
   readonly headers: HeaderList;
   readonly close: boolean;
-  /** Takes failures that no response can tell of any more. */
-  readonly report: (exchange: Exchange, error: unknown) => void;
+  /** Logs failures after the response has begun. */
+  readonly reportFailure: (exchange: Exchange, error: unknown) => void;
 }
 
 /** A reply that is ready to leave. */
@@ -38,7 +38,7 @@ export interface PendingResponse {
   readonly close: boolean;
 }
 
-/** Writes a whole body. Answers when a large one has left; a small one is none of our business any more. */
+/** Writes a whole body. Resolves when a large one has left; a small one is buffered at once. */
 export function write({ exchange, reply, head, close }: PendingResponse): Promise<void> | undefined {
   if (exchange.aborted) return undefined;
   const { response } = exchange;
@@ -49,7 +49,7 @@ export function write({ exchange, reply, head, close }: PendingResponse): Promis
     writeHead(exchange, reply, head);
     if (reply.status === 204 || reply.status === 304 || typeof body === 'function') endEmpty(exchange, close);
     else if (exchange.method === 'HEAD') endWithLength(exchange, Buffer.byteLength(body), close);
-    else if (body.length < LARGE) response.end(body, close);
+    else if (body.length < LARGE_BODY_BYTES) response.end(body, close);
     else {
       // `end` would not say when all of it has left, and what has not is lost when the service stops.
       if (close) response.writeHeader('Connection', 'close');
@@ -121,7 +121,7 @@ export async function stream(
     await produce(sink);
   } catch (error) {
     if (!begun) throw error;
-    options.report(exchange, error);
+    options.reportFailure(exchange, error);
     exchange.replied = true;
     exchange.status = 500;
     if (!exchange.aborted) response.close();

@@ -11,7 +11,7 @@ import type { Writes } from '../engine/writes.js';
 import { packageVersion } from '../files.js';
 import type { Exchange } from '../http/exchange.js';
 import type { Reply } from '../http/reply.js';
-import { DURATIONS, type RouteStats } from '../http/route-stats.js';
+import { DURATION_BOUNDS_S, type RouteStats } from '../http/route-stats.js';
 import type { Route, Router } from '../http/router.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Event } from '../observe.js';
@@ -57,7 +57,7 @@ export function metricsRoutes(services: MetricsServices, gather: Gather): Route[
 /** What this thread has counted. */
 export async function collect(services: MetricsServices): Promise<Metric[]> {
   const counted = [
-    ...requestMetrics(services.router().traffic, services.config.METRICS_BY_ROUTE),
+    ...requestMetrics(services.router().stats, services.config.METRICS_BY_ROUTE),
     ...batchMetrics(services.reads),
     ...databaseMetrics(services),
     ...sourceMetrics(services),
@@ -113,15 +113,15 @@ export function observeProcess(): Registry {
 const MOST_COUNTED = 200;
 
 /** What has the same labels is added up where the threads are put together. */
-function requestMetrics(traffic: readonly RouteStats[], byRoute: boolean): Metric[] {
+function requestMetrics(routes: readonly RouteStats[], byRoute: boolean): Metric[] {
   const name = 'lateral_request_duration_seconds';
-  const kinds = traffic
-    .flatMap(({ method, path, answers }) =>
-      [...answers].map(([status, answer]) => ({ labels: { method, route: path, status }, answer })),
+  const kinds = routes
+    .flatMap(({ method, path, byStatus }) =>
+      [...byStatus].map(([status, answer]) => ({ labels: { method, route: path, status }, answer })),
     )
     .sort((one, other) => one.answer.number - other.answer.number);
   const durations = kinds.flatMap(({ labels, answer: { buckets, seconds } }) =>
-    histogramValues(name, DURATIONS, buckets, seconds, byRoute ? labels : { method: labels.method }),
+    histogramValues(name, DURATION_BOUNDS_S, buckets, seconds, byRoute ? labels : { method: labels.method }),
   );
   const counts = kinds.map(({ labels, answer: { buckets } }, position) => ({
     labels: position < MOST_COUNTED ? labels : { method: 'other', route: 'other', status: labels.status },

@@ -72,7 +72,7 @@ async function apply(exchange: Exchange, services: SchemaServices): Promise<Repl
 /** JSON or YAML, as the body or as a form's file. Structures outgrow what a body of items may weigh. */
 async function readDocument(exchange: Exchange, { config, identities }: SchemaServices): Promise<unknown> {
   // Before anything is awaited: data that nobody takes is lost.
-  const body = openBody(exchange, { bytes: config.IMPORT_MAX_FILE_SIZE, pause: config.BODY_TIMEOUT });
+  const body = openBody(exchange, { bytes: config.IMPORT_MAX_FILE_SIZE, pauseMs: config.BODY_TIMEOUT });
   onlyAdministrator(await identities.identify(exchange));
   const { contentType } = exchange.headers;
   const isForm = /^multipart\/form-data/i.test(contentType);

@@ -70,7 +70,7 @@ async function importItems(exchange: Exchange, services: UtilsServices): Promise
   const [collection = ''] = exchange.parameters;
   const { config, writes } = services;
   // Before anything is awaited: data that nobody takes is lost.
-  const body = openBody(exchange, { bytes: config.IMPORT_MAX_FILE_SIZE, pause: config.BODY_TIMEOUT });
+  const body = openBody(exchange, { bytes: config.IMPORT_MAX_FILE_SIZE, pauseMs: config.BODY_TIMEOUT });
   return write({
     client: exchange,
     identify: async () => writerOf(exchange, await identify(exchange, services)),

@@ -1,5 +1,4 @@
-/** A worker's side of the conversation: it asks, is told, and follows the mirror of the main thread. */
-
+/** A worker's channel to the main thread: its requests, the broadcasts it applies, and the mirror it follows. */
 import type { MessagePort } from 'node:worker_threads';
 import { assertNever } from '../assert-never.js';
 import type { LoginLimit } from '../http/limiter.js';
@@ -9,10 +8,11 @@ import type { Health } from '../postgres/health.js';
 import type { Metric } from '../resources/metrics.js';
 import type { Broadcast } from '../worker-app.js';
 import { errorOf, type FromWorker, type Reports, type ToWorker, type WorkerRequest } from './messages.js';
+import type { MainBroadcast } from './threads.js';
 
-/** What a worker does when it is told to. */
+/** What the main thread can have a worker do. */
 export interface WorkerCommands {
-  news(news: Extract<ToWorker, { kind: 'news' }>['news']): void;
+  apply(broadcast: MainBroadcast): void;
   listen(port: number, url: string): void;
   readonly report: { readonly [About in keyof Reports]: () => Promise<Reports[About]> };
   stop(): void;
@@ -21,16 +21,16 @@ export interface WorkerCommands {
 
 export class MainChannel {
   readonly #port: MessagePort;
-  readonly #waiting = new Map<number, { resolve: (result: unknown) => void; reject: (error: Error) => void }>();
-  #questions = 0;
+  readonly #pending = new Map<number, { resolve: (result: unknown) => void; reject: (error: Error) => void }>();
+  #requests = 0;
 
   constructor(port: MessagePort) {
     this.#port = port;
   }
 
   /** What was sent before waits until now. */
-  follow(orders: WorkerCommands): void {
-    this.#port.on('message', (message: ToWorker) => this.#receive(message, orders));
+  follow(commands: WorkerCommands): void {
+    this.#port.on('message', (message: ToWorker) => this.#receive(message, commands));
   }
 
   send(message: FromWorker): void {
@@ -56,8 +56,8 @@ export class MainChannel {
     registrations: (address: string): Promise<void> => this.#do({ kind: 'count-registration', address }),
   };
 
-  broadcast(news: Broadcast): Promise<void> {
-    return this.#do({ kind: 'tell', news });
+  broadcast(message: Broadcast): Promise<void> {
+    return this.#do({ kind: 'broadcast', broadcast: message });
   }
 
   accessChanged(): Promise<void> {
@@ -72,54 +72,54 @@ export class MainChannel {
     return (await this.#ask({ kind: 'health' })) as Health;
   }
 
-  #do(question: WorkerRequest): Promise<void> {
-    return this.#ask(question) as Promise<void>;
+  #do(request: WorkerRequest): Promise<void> {
+    return this.#ask(request) as Promise<void>;
   }
 
-  #ask(question: WorkerRequest): Promise<unknown> {
-    const number = ++this.#questions;
+  #ask(request: WorkerRequest): Promise<unknown> {
+    const number = ++this.#requests;
     return new Promise((resolve, reject) => {
-      this.#waiting.set(number, { resolve, reject });
-      this.send({ kind: 'question', number, question });
+      this.#pending.set(number, { resolve, reject });
+      this.send({ kind: 'request', number, request });
     });
   }
 
-  #receive(message: ToWorker, orders: WorkerCommands): void {
+  #receive(message: ToWorker, commands: WorkerCommands): void {
     switch (message.kind) {
-      case 'news':
-        orders.news(message.news);
-        this.send({ kind: 'taken', number: message.number });
+      case 'broadcast':
+        commands.apply(message.broadcast);
+        this.send({ kind: 'applied', number: message.number });
         break;
-      case 'answer':
-        this.#settle(message);
+      case 'response':
+        this.#onResponse(message);
         break;
       case 'listen':
-        orders.listen(message.port, message.url);
+        commands.listen(message.port, message.url);
         break;
       case 'report':
-        void this.#report(message, orders);
+        void this.#report(message, commands);
         break;
       case 'stop':
-        orders.stop();
+        commands.stop();
         break;
       case 'abandon':
-        orders.abandon();
+        commands.abandon();
         break;
       default:
         assertNever(message);
     }
   }
 
-  async #report({ number, about }: Extract<ToWorker, { kind: 'report' }>, orders: WorkerCommands): Promise<void> {
+  async #report({ number, about }: Extract<ToWorker, { kind: 'report' }>, commands: WorkerCommands): Promise<void> {
     // A thread that cannot say what it has counted is no reason to end.
-    const report = await orders.report[about]().catch(() => (about === 'metrics' ? [] : {}));
+    const report = await commands.report[about]().catch(() => (about === 'metrics' ? [] : {}));
     this.send({ kind: 'reported', number, report });
   }
 
-  #settle({ number, failure, result }: Extract<ToWorker, { kind: 'answer' }>): void {
-    const waiting = this.#waiting.get(number);
-    this.#waiting.delete(number);
-    if (failure) waiting?.reject(errorOf(failure));
-    else waiting?.resolve(result);
+  #onResponse({ number, failure, result }: Extract<ToWorker, { kind: 'response' }>): void {
+    const pending = this.#pending.get(number);
+    this.#pending.delete(number);
+    if (failure) pending?.reject(errorOf(failure));
+    else pending?.resolve(result);
   }
 }

@@ -1,7 +1,7 @@
 /**
  * What the main thread and a worker say to each other. All of it is plain data, and what clients may have nested as deep as
  * they like travels as text: to copy it step by step could exhaust the stack. Messages arrive in the order in which they were
- * sent: whoever gets an answer has taken all news that were told before it.
+ * sent: whoever gets a response has applied all broadcasts before it.
  */
 import type { Config } from '../config.js';
 import { type ErrorCode, ServiceError, StartError } from '../errors.js';
@@ -10,7 +10,7 @@ import type { Event } from '../observe.js';
 import type { Checks } from '../postgres/health.js';
 import type { Metric } from '../resources/metrics.js';
 import type { Broadcast } from '../worker-app.js';
-import type { CentralNews, StructureNews } from './threads.js';
+import type { MainBroadcast, SchemaBroadcast } from './threads.js';
 
 /** What a worker begins with. */
 export interface Assignment {
@@ -20,7 +20,7 @@ export interface Assignment {
   /** The schema of the service's own tables. */
   readonly system: string;
   readonly secret: string;
-  readonly structure: StructureNews;
+  readonly schema: SchemaBroadcast;
   /** As JSON. */
   readonly policies: string;
   /** Counts the workers that have closed their sockets: the process must not end before. */
@@ -28,8 +28,8 @@ export interface Assignment {
 }
 
 export type ToWorker =
-  | { readonly kind: 'news'; readonly number: number; readonly news: CentralNews }
-  | { readonly kind: 'answer'; readonly number: number; readonly failure: Failure | null; readonly result?: unknown }
+  | { readonly kind: 'broadcast'; readonly number: number; readonly broadcast: MainBroadcast }
+  | { readonly kind: 'response'; readonly number: number; readonly failure: Failure | null; readonly result?: unknown }
   | { readonly kind: 'report'; readonly number: number; readonly about: keyof Reports }
   | { readonly kind: 'listen'; readonly port: number; readonly url: string }
   | { readonly kind: 'stop' }
@@ -40,27 +40,27 @@ export type FromWorker =
   | { readonly kind: 'ready' }
   | { readonly kind: 'listening' }
   | { readonly kind: 'failed'; readonly failure: Failure }
-  /** News with this number were taken. */
-  | { readonly kind: 'taken'; readonly number: number }
+  /** The broadcast with this number was applied. */
+  | { readonly kind: 'applied'; readonly number: number }
   | { readonly kind: 'reported'; readonly number: number; readonly report: Reports[keyof Reports] }
-  | { readonly kind: 'question'; readonly number: number; readonly question: WorkerRequest }
+  | { readonly kind: 'request'; readonly number: number; readonly request: WorkerRequest }
   | { readonly kind: 'event'; readonly event: Event };
 
-/** What a worker can be asked about itself. */
+/** What the main thread can ask a worker about itself. */
 export interface Reports {
   readonly metrics: readonly Metric[];
   readonly health: Checks;
 }
 
-/** What only the main thread can do. Most have no other answer than that it was done, or failed. */
+/** What only the main thread can do. Most have no other response than that it was done, or failed. */
 export type WorkerRequest =
   | { readonly kind: 'adopt'; readonly text: string; readonly digest: string }
   | { readonly kind: 'refresh'; readonly certain: boolean }
-  | { readonly kind: 'tell'; readonly news: Broadcast }
+  | { readonly kind: 'broadcast'; readonly broadcast: Broadcast }
   | { readonly kind: 'access-changed' }
-  /** Answered with the metrics of all threads. */
+  /** The response is the metrics of all threads. */
   | { readonly kind: 'gather' }
-  /** Answered with the health of all threads. */
+  /** The response is the health of all threads. */
   | { readonly kind: 'health' }
   | { readonly kind: 'count-request'; readonly address: string }
   | { readonly kind: 'count-login'; readonly address: string }

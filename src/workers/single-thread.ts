@@ -1,4 +1,4 @@
-/** One thread, this one: it has the mirror at hand, and takes what it is told at once. */
+/** One thread, this one: it uses the mirror itself, and applies a broadcast at once. */
 import { Policies } from '../access/policies.js';
 import type { Config } from '../config.js';
 import { type HttpServer, listen } from '../http/app.js';
@@ -6,14 +6,14 @@ import { listenAddressOf } from '../http/listen.js';
 import type { Observer } from '../observe.js';
 import { type Health, joinHealth, unhealthy } from '../postgres/health.js';
 import type { Gather } from '../resources/metrics.js';
-import { createCore, createServing, type Serving } from '../worker-app.js';
-import { type CentralNews, type Centre, type Threads, urlOf } from './threads.js';
+import { createCore, createWorkerApp, type WorkerApp } from '../worker-app.js';
+import { type MainBroadcast, type MainContext, type Threads, urlOf } from './threads.js';
 
 export class SingleThread implements Threads {
   readonly #config: Config;
   readonly #observe: Observer;
   readonly #policies = new Policies();
-  #serving: Serving | null = null;
+  #app: WorkerApp | null = null;
   #http: HttpServer | null = null;
   /** Whatever would end this thread ends the process. */
   readonly failure = new Promise<Error>(() => {});
@@ -23,47 +23,47 @@ export class SingleThread implements Threads {
     this.#observe = observe;
   }
 
-  async tell(news: CentralNews): Promise<void> {
-    if (news.kind === 'policies') this.#policies.take(news.text);
-    else if (news.kind !== 'structure') this.#serving?.take(news);
+  async broadcast(message: MainBroadcast): Promise<void> {
+    if (message.kind === 'policies') this.#policies.apply(message.text);
+    else if (message.kind !== 'schema') this.#app?.apply(message);
   }
 
-  async serve(centre: Centre): Promise<string> {
-    const { secret, limits } = centre;
+  async serve(main: MainContext): Promise<string> {
+    const { secret, limits } = main;
     const config = this.#config;
     let url = '';
-    const core = createCore(config, { ...centre, policies: this.#policies }, this.#observe);
+    const core = createCore(config, { ...main, policies: this.#policies }, this.#observe);
     const shared = {
       secret,
       limits,
-      tell: (news: CentralNews) => this.tell(news),
-      accessChanged: () => centre.accessChanged(),
+      broadcast: (message: MainBroadcast) => this.broadcast(message),
+      accessChanged: () => main.accessChanged(),
       url: () => url,
-      events: centre.events,
+      events: main.events,
       gather: this.gather,
       health: this.health,
     };
-    this.#serving = await createServing(config, core, shared, this.#observe);
-    this.#http = await listen(this.#serving.router, {
+    this.#app = await createWorkerApp(config, core, shared, this.#observe);
+    this.#http = await listen(this.#app.router, {
       config,
-      place: listenAddressOf(config),
+      address: listenAddressOf(config),
       limit: limits.requests,
-      room: core.database.responseMemory,
+      responseMemory: core.database.responseMemory,
       observe: this.#observe,
     });
     url = urlOf(config, this.#http.port);
     return url;
   }
 
-  readonly gather: Gather = async () => (this.#serving ? [await this.#serving.collect()] : []);
+  readonly gather: Gather = async () => (this.#app ? [await this.#app.collect()] : []);
 
   readonly health = async (): Promise<Health> => {
-    const checks = this.#serving ? await this.#serving.check() : unhealthy('service:thread', 'it does not serve yet');
+    const checks = this.#app ? await this.#app.check() : unhealthy('service:thread', 'it does not serve yet');
     return joinHealth(new Map([['main', checks]]));
   };
 
   async stop(): Promise<void> {
-    this.#serving?.stopping();
+    this.#app?.stopping();
     await this.#http?.close(this.#config.SHUTDOWN_TIMEOUT);
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Who serves, as the centre of the service sees it: one thread (alone.ts) or several (crew.ts). The centre has what there is
- * only once; threads are told what has changed, and what one of them changes is in force in all before it is answered.
+ * The threads that serve, as the main thread sees them: itself (single-thread.ts) or several others (worker-pool.ts). Changes are
+ * broadcast to them, and what one of them changes is in force in all before its request is answered.
  */
 import type { Config } from '../config.js';
 import type { Limits } from '../http/limiter.js';
@@ -11,31 +11,32 @@ import type { Health } from '../postgres/health.js';
 import type { Gather } from '../resources/metrics.js';
 import type { Broadcast } from '../worker-app.js';
 
-/** The structure as the mirror has it, as JSON, and the version of its model. */
-export interface StructureNews {
-  readonly kind: 'structure';
+/** The database schema as the mirror has it, as JSON, and the version of its model. */
+export interface SchemaBroadcast {
+  readonly kind: 'schema';
   readonly text: string;
   readonly version: number;
 }
 
-export type CentralNews = Broadcast | StructureNews;
+export type MainBroadcast = Broadcast | SchemaBroadcast;
 
-export interface Centre {
+/** What there is once, however many threads serve. */
+export interface MainContext {
   readonly database: Database;
   readonly databaseUrl: string;
   readonly mirror: Mirror;
   readonly secret: string;
   readonly limits: Limits;
   readonly events: ReadonlyMap<Event['kind'], number>;
-  /** Reads the policies again and lets all threads know. */
+  /** Reads the policies again and broadcasts them. */
   accessChanged(): Promise<void>;
 }
 
 export interface Threads {
-  /** Resolves when every thread has taken it. */
-  tell(news: CentralNews): Promise<void>;
-  /** Begins to serve; answers the address. */
-  serve(centre: Centre): Promise<string>;
+  /** Resolves when every thread has applied it. */
+  broadcast(message: MainBroadcast): Promise<void>;
+  /** Begins to serve; returns the URL. */
+  serve(main: MainContext): Promise<string>;
   /** What each thread has counted; nothing before they serve. */
   readonly gather: Gather;
   /** Of all threads. */

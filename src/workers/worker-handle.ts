@@ -1,5 +1,4 @@
-/** One worker, as the main thread sees it: what it was told and whether it has taken it, what it asks, and its end. */
-
+/** One worker, as the main thread sees it: which broadcasts it has applied, what it requests, and its end. */
 import { Worker } from 'node:worker_threads';
 import { assertNever } from '../assert-never.js';
 import type { Event } from '../observe.js';
@@ -15,26 +14,26 @@ import {
   type ToWorker,
   type WorkerRequest,
 } from './messages.js';
-import type { CentralNews } from './threads.js';
+import type { MainBroadcast } from './threads.js';
 
 const PROGRAM = new URL('./worker.js', import.meta.url);
 
-/** Whom a member turns to. */
+/** Who handles what a worker sends. */
 export interface WorkerOwner {
-  answer(question: WorkerRequest): Promise<unknown>;
+  handle(request: WorkerRequest): Promise<unknown>;
   observe(event: Event): void;
-  /** Called once it can serve no longer; not when it was told to stop. */
-  lost(error: Error): void;
+  /** Called when it can serve no longer; not when it was stopped. */
+  onLost(error: Error): void;
 }
 
 export class WorkerHandle {
   readonly #worker: Worker;
-  readonly #superior: WorkerOwner;
-  readonly #untaken = new Map<number, () => void>();
+  readonly #owner: WorkerOwner;
+  readonly #unapplied = new Map<number, () => void>();
   /** Called with nothing where the thread has ended. */
   readonly #unreported = new Map<number, (report: Reports[keyof Reports] | null) => void>();
-  #told = 0;
-  #asked = 0;
+  #broadcasts = 0;
+  #reports = 0;
   #latest: Promise<void> = Promise.resolve();
   #step: PendingStep | null = null;
   #stopping = false;
@@ -43,8 +42,8 @@ export class WorkerHandle {
   /** Resolves when the thread is no more. */
   readonly exited: Promise<void>;
 
-  constructor(assignment: Assignment, superior: WorkerOwner) {
-    this.#superior = superior;
+  constructor(assignment: Assignment, owner: WorkerOwner) {
+    this.#owner = owner;
     this.#worker = new Worker(PROGRAM, { workerData: assignment });
     this.#worker.on('message', (message: FromWorker) => this.#receive(message));
     this.#worker.on('error', (error) => this.#fail(error));
@@ -67,17 +66,17 @@ export class WorkerHandle {
     return listening;
   }
 
-  /** Resolves when it was taken, or there is nobody left to take it. */
-  tell(news: CentralNews): Promise<void> {
+  /** Resolves when it was applied, or the worker has ended. */
+  broadcast(message: MainBroadcast): Promise<void> {
     if (this.#gone) return Promise.resolve();
-    const number = ++this.#told;
-    this.#latest = new Promise((resolve) => this.#untaken.set(number, resolve));
-    this.#send({ kind: 'news', number, news });
+    const number = ++this.#broadcasts;
+    this.#latest = new Promise((resolve) => this.#unapplied.set(number, resolve));
+    this.#send({ kind: 'broadcast', number, broadcast: message });
     return this.#latest;
   }
 
-  /** Resolves when everything was taken that it was told so far: it takes one after the other. */
-  inStep(): Promise<void> {
+  /** Resolves when every broadcast so far was applied: one is applied after the other. */
+  allApplied(): Promise<void> {
     return this.#latest;
   }
 
@@ -86,7 +85,7 @@ export class WorkerHandle {
     return this.#report('metrics').then((metrics) => metrics ?? []);
   }
 
-  /** Also of one that has ended, or whose thread is busy with something else for too long. */
+  /** Also of a worker that has ended, or whose thread is busy with something else for too long. */
   async check(): Promise<Checks> {
     const failure = (output: string): Checks => unhealthy('service:thread', output);
     return within(this.#report('health'), 2 * HEALTH_TIMEOUT_MS).then(
@@ -97,7 +96,7 @@ export class WorkerHandle {
 
   #report<About extends keyof Reports>(about: About): Promise<Reports[About] | null> {
     if (this.#gone) return Promise.resolve(null);
-    const number = ++this.#asked;
+    const number = ++this.#reports;
     this.#send({ kind: 'report', number, about });
     return new Promise((resolve) => {
       this.#unreported.set(number, (report) => resolve(report as Reports[About] | null));
@@ -135,46 +134,46 @@ export class WorkerHandle {
       case 'failed':
         this.#fail(errorOf(message.failure));
         break;
-      case 'taken':
-        this.#untaken.get(message.number)?.();
-        this.#untaken.delete(message.number);
+      case 'applied':
+        this.#unapplied.get(message.number)?.();
+        this.#unapplied.delete(message.number);
         break;
       case 'reported':
         this.#unreported.get(message.number)?.(message.report);
         this.#unreported.delete(message.number);
         break;
-      case 'question':
-        this.#answer(message.number, message.question);
+      case 'request':
+        this.#handle(message.number, message.request);
         break;
       case 'event':
-        this.#superior.observe(message.event);
+        this.#owner.observe(message.event);
         break;
       default:
         assertNever(message);
     }
   }
 
-  #answer(number: number, question: WorkerRequest): void {
-    this.#superior.answer(question).then(
-      (result) => this.#send({ kind: 'answer', number, failure: null, result }),
-      (error: unknown) => this.#send({ kind: 'answer', number, failure: failureOf(error) }),
+  #handle(number: number, request: WorkerRequest): void {
+    this.#owner.handle(request).then(
+      (result) => this.#send({ kind: 'response', number, failure: null, result }),
+      (error: unknown) => this.#send({ kind: 'response', number, failure: failureOf(error) }),
     );
   }
 
-  /** A step that fails is told to whoever waits for it; what fails between two steps is the end. */
+  /** A failure rejects the step that is waited for; without one it is the end of the worker. */
   #fail(error: Error): void {
     const step = this.#step;
     this.#step = null;
     if (step) return void step.reject(error);
     if (this.#stopping || this.#reported) return;
     this.#reported = true;
-    this.#superior.lost(error);
+    this.#owner.onLost(error);
   }
 
   #leave(): void {
     this.#gone = true;
-    for (const resolve of this.#untaken.values()) resolve();
-    this.#untaken.clear();
+    for (const resolve of this.#unapplied.values()) resolve();
+    this.#unapplied.clear();
     for (const resolve of this.#unreported.values()) resolve(null);
     this.#unreported.clear();
     this.#fail(new Error('the thread has ended'));

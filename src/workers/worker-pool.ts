@@ -1,6 +1,6 @@
 /**
- * Several threads on one port. The main thread keeps what there is once and answers no requests: it tells the workers what
- * has changed, counts for all of them, and ends the service when one of them dies. Each worker gets its share of the
+ * Several threads on one port. The main thread keeps what there is once and answers no requests: it broadcasts what has
+ * changed, counts for all workers, and ends the service when one of them dies. Each worker gets its share of the
  * connections to PostgreSQL.
  */
 
@@ -12,20 +12,20 @@ import type { Observer } from '../observe.js';
 import { checkHealth, type Health, joinHealth, unhealthy } from '../postgres/health.js';
 import { collectSources, type Gather, observeProcess } from '../resources/metrics.js';
 import type { Assignment, WorkerRequest } from './messages.js';
-import { type CentralNews, type Centre, type StructureNews, type Threads, urlOf } from './threads.js';
+import { type MainBroadcast, type MainContext, type SchemaBroadcast, type Threads, urlOf } from './threads.js';
 import { WorkerHandle } from './worker-handle.js';
 
 /** Ports that are tried where any will do: one that was free may be gone a moment later. */
-const MOST_PORTS = 5;
+const MAX_PORT_ATTEMPTS = 5;
 
-/** Milliseconds that a worker gets to close its connections to PostgreSQL. */
-const FAREWELL = 3_000;
+/** For a worker to close its connections to PostgreSQL. */
+const CLOSE_TIMEOUT_MS = 3_000;
 
-/** Milliseconds that the end of the process waits for sockets to be closed. */
-const LAST_WAIT = 1_000;
+/** For which the end of the process waits for sockets to be closed. */
+const EXIT_WAIT_MS = 1_000;
 
-/** For the whole service. */
-const DIVIDED = [
+/** Options for the whole service, divided among the workers. */
+const DIVIDED_OPTIONS = [
   'DATABASE_POOL_SIZE',
   'DATABASE_WRITE_POOL_SIZE',
   'DATABASE_STREAM_POOL_SIZE',
@@ -34,7 +34,7 @@ const DIVIDED = [
 
 /** What the main thread needs for the mirror, the policies and what is to be purged. */
 export function centralConfig(config: Config): Config {
-  const few = Object.fromEntries(DIVIDED.map((name) => [name, 1]));
+  const few = Object.fromEntries(DIVIDED_OPTIONS.map((name) => [name, 1]));
   return { ...config, ...few, DATABASE_POOL_SIZE: 2 };
 }
 
@@ -44,21 +44,21 @@ export function shareOf(config: Config, position: number): Config {
     const extra = position < total % config.WORKERS ? 1 : 0;
     return Math.max(1, Math.floor(total / config.WORKERS) + extra);
   };
-  return { ...config, ...Object.fromEntries(DIVIDED.map((name) => [name, share(config[name])])) };
+  return { ...config, ...Object.fromEntries(DIVIDED_OPTIONS.map((name) => [name, share(config[name])])) };
 }
 
 export class WorkerPool implements Threads {
   readonly #config: Config;
   readonly #observe: Observer;
   readonly #closed = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
-  #members: readonly WorkerHandle[] = [];
-  #centre: Centre | null = null;
-  #structure: StructureNews | null = null;
+  #workers: readonly WorkerHandle[] = [];
+  #main: MainContext | null = null;
+  #schema: SchemaBroadcast | null = null;
   #policies = '[]';
   #reserved: Reserved | null = null;
-  #lost: (error: Error) => void = () => {};
+  #onLost: (error: Error) => void = () => {};
   readonly failure = new Promise<Error>((resolve) => {
-    this.#lost = resolve;
+    this.#onLost = resolve;
   });
 
   constructor(config: Config, observe: Observer) {
@@ -66,56 +66,58 @@ export class WorkerPool implements Threads {
     this.#observe = observe;
   }
 
-  async tell(news: CentralNews): Promise<void> {
-    if (this.#members.length === 0) this.#keep(news);
-    await Promise.all(this.#members.map((member) => member.tell(news)));
+  async broadcast(message: MainBroadcast): Promise<void> {
+    if (this.#workers.length === 0) this.#keep(message);
+    await Promise.all(this.#workers.map((worker) => worker.broadcast(message)));
   }
 
-  async serve(centre: Centre): Promise<string> {
-    const { database, databaseUrl, secret } = centre;
-    this.#centre = centre;
+  async serve(main: MainContext): Promise<string> {
+    const { database, databaseUrl, secret } = main;
+    this.#main = main;
     const port = await this.#reserve();
-    // From here to the first message to the workers nothing may be awaited: news would be lost.
-    const structure = this.#structure;
-    if (!structure) throw new Error('there is no model to serve');
+    // From here to the first message to the workers nothing may be awaited: broadcasts would be lost.
+    const schema = this.#schema;
+    if (!schema) throw new Error('there is no model to serve');
     const common: Omit<Assignment, 'config'> = {
       databaseUrl,
       system: database.system,
       secret,
-      structure,
+      schema,
       policies: this.#policies,
       closed: this.#closed,
     };
-    const superior = {
-      answer: (question: WorkerRequest) => this.#answer(question, centre),
+    const owner = {
+      handle: (request: WorkerRequest) => this.#handle(request, main),
       observe: this.#observe,
-      lost: (error: Error) => this.#lost(error),
+      onLost: (error: Error) => this.#onLost(error),
     };
-    this.#members = Array.from({ length: this.#config.WORKERS }, (_, position) => {
-      return new WorkerHandle({ ...common, config: shareOf(this.#config, position) }, superior);
+    this.#workers = Array.from({ length: this.#config.WORKERS }, (_, position) => {
+      return new WorkerHandle({ ...common, config: shareOf(this.#config, position) }, owner);
     });
-    this.#structure = null;
+    this.#schema = null;
     if (this.#config.METRICS !== 'off') observeProcess();
     process.on('exit', this.#abandon);
-    await Promise.all(this.#members.map((member) => member.ready()));
+    await Promise.all(this.#workers.map((worker) => worker.ready()));
     return this.#listen(port);
   }
 
   async stop(): Promise<void> {
-    for (const member of this.#members) member.stop();
+    for (const worker of this.#workers) worker.stop();
     const done = new AbortController();
-    const patience = sleep(this.#config.SHUTDOWN_TIMEOUT + FAREWELL, null, { signal: done.signal }).catch(() => {});
-    const exited = Promise.all(this.#members.map((member) => member.exited));
+    const timeout = sleep(this.#config.SHUTDOWN_TIMEOUT + CLOSE_TIMEOUT_MS, null, { signal: done.signal }).catch(
+      () => {},
+    );
+    const exited = Promise.all(this.#workers.map((worker) => worker.exited));
     const left = exited.then(() => process.off('exit', this.#abandon));
-    await Promise.race([left, patience]);
+    await Promise.race([left, timeout]);
     done.abort();
     await this.#release();
   }
 
   /** What workers begin with; later each of them has it. */
-  #keep(news: CentralNews): void {
-    if (news.kind === 'structure') this.#structure = news;
-    if (news.kind === 'policies') this.#policies = news.text;
+  #keep(message: MainBroadcast): void {
+    if (message.kind === 'schema') this.#schema = message;
+    if (message.kind === 'policies') this.#policies = message.text;
   }
 
   async #reserve(): Promise<number> {
@@ -132,82 +134,82 @@ export class WorkerPool implements Threads {
 
   /** Once the first listens nobody else can take the port. */
   async #listen(reserved: number): Promise<string> {
-    const [first, ...others] = this.#members as [WorkerHandle, ...WorkerHandle[]];
+    const [first, ...others] = this.#workers as [WorkerHandle, ...WorkerHandle[]];
     let port = reserved;
     for (let attempt = 1; ; attempt++) {
       try {
         await first.listen(port, urlOf(this.#config, port));
         break;
       } catch (error) {
-        if (this.#config.PORT !== 0 || attempt === MOST_PORTS) throw error;
+        if (this.#config.PORT !== 0 || attempt === MAX_PORT_ATTEMPTS) throw error;
         port = await this.#reserve();
       }
     }
     const url = urlOf(this.#config, port);
-    await Promise.all(others.map((member) => member.listen(port, url)));
+    await Promise.all(others.map((worker) => worker.listen(port, url)));
     return url;
   }
 
-  /** All that came of it has been taken when it is answered. */
-  async #answer(question: WorkerRequest, centre: Centre): Promise<unknown> {
-    const { mirror, limits, accessChanged } = centre;
-    switch (question.kind) {
+  /** All that came of a request has been applied when it is answered. */
+  async #handle(request: WorkerRequest, main: MainContext): Promise<unknown> {
+    const { mirror, limits, accessChanged } = main;
+    switch (request.kind) {
       case 'adopt':
-        await mirror.adopt({ ...question, document: JSON.parse(question.text) });
-        return this.#inStep();
+        await mirror.adopt({ ...request, document: JSON.parse(request.text) });
+        return this.#allApplied();
       case 'refresh':
-        await mirror.refresh(question.certain);
-        return this.#inStep();
-      case 'tell':
-        return this.tell(question.news);
+        await mirror.refresh(request.certain);
+        return this.#allApplied();
+      case 'broadcast':
+        return this.broadcast(request.broadcast);
       case 'access-changed':
         await accessChanged();
-        return this.#inStep();
+        return this.#allApplied();
       case 'gather':
         return this.gather();
       case 'health':
         return this.health();
       case 'count-request':
-        return limits.requests?.(question.address);
+        return limits.requests?.(request.address);
       case 'count-login':
-        return limits.logins.attempt(question.address);
+        return limits.logins.attempt(request.address);
       case 'forgive-login':
-        return limits.logins.forgive(question.address);
+        return limits.logins.forgive(request.address);
       case 'count-registration':
-        return limits.registrations(question.address);
+        return limits.registrations(request.address);
       case 'enter-login':
-        return limits.logins.enter(question.attempt);
+        return limits.logins.enter(request.attempt);
       case 'settle-login':
-        return limits.logins.settle(question.attempt, question.outcome);
+        return limits.logins.settle(request.attempt, request.outcome);
       default:
-        return assertNever(question);
+        return assertNever(request);
     }
   }
 
   readonly gather: Gather = async () => {
-    const centre = this.#centre ? [collectSources(this.#centre)] : [];
-    return Promise.all([...this.#members.map((member) => member.collect()), ...centre]);
+    const main = this.#main ? [collectSources(this.#main)] : [];
+    return Promise.all([...this.#workers.map((worker) => worker.collect()), ...main]);
   };
 
   readonly health = async (): Promise<Health> => {
-    const main = this.#centre ? checkHealth(this.#centre) : unhealthy('service:thread', 'it does not serve yet');
-    const members = this.#members.map((member) => member.check());
-    const checks = await Promise.all([main, ...members]);
+    const main = this.#main ? checkHealth(this.#main) : unhealthy('service:thread', 'it does not serve yet');
+    const workers = this.#workers.map((worker) => worker.check());
+    const checks = await Promise.all([main, ...workers]);
     return joinHealth(new Map(checks.map((each, position) => [position === 0 ? 'main' : `worker ${position}`, each])));
   };
 
-  async #inStep(): Promise<void> {
-    await Promise.all(this.#members.map((member) => member.inStep()));
+  async #allApplied(): Promise<void> {
+    await Promise.all(this.#workers.map((worker) => worker.allApplied()));
   }
 
   /** However the process ends: a thread that is cut off with sockets open would make a crash of it. */
   readonly #abandon = (): void => {
-    for (const member of this.#members) member.abandon();
-    const deadline = performance.now() + LAST_WAIT;
+    for (const worker of this.#workers) worker.abandon();
+    const deadline = performance.now() + EXIT_WAIT_MS;
     for (;;) {
       const count = Atomics.load(this.#closed, 0);
       const left = deadline - performance.now();
-      if (count >= this.#members.length || left <= 0) return;
+      if (count >= this.#workers.length || left <= 0) return;
       Atomics.wait(this.#closed, 0, count, left);
     }
   };

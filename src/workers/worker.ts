@@ -1,62 +1,63 @@
-/** The program of a worker thread: it serves with what is its own, and with what the main thread tells it. */
+/** The program of a worker thread: it serves with connections and caches of its own, and applies what the main thread broadcasts. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { Policies } from '../access/policies.js';
 import { type HttpServer, listen } from '../http/app.js';
 import { remoteLimits } from '../http/limiter.js';
 import { FollowingMirror } from '../mirror/follow.js';
 import { loadGrammar } from '../sql/grammar.js';
-import { createCore, createServing, openDatabase } from '../worker-app.js';
+import { createCore, createWorkerApp, openDatabase } from '../worker-app.js';
 import { MainChannel } from './main-channel.js';
 import { type Assignment, failureOf } from './messages.js';
 
 async function work(assignment: Assignment): Promise<void> {
-  const { config, databaseUrl, system, secret, structure, policies: held, closed } = assignment;
+  const { config, databaseUrl, system, secret, schema, policies: policyText, closed } = assignment;
   if (!parentPort) throw new Error('this file is the program of a worker thread');
-  const link = new MainChannel(parentPort);
+  const channel = new MainChannel(parentPort);
   let http: HttpServer | null = null;
   let url = '';
   const die = (error: unknown): void => {
-    link.send({ kind: 'failed', failure: failureOf(error) });
+    channel.send({ kind: 'failed', failure: failureOf(error) });
     http?.abandon();
     leave(closed, 1);
   };
   process.on('uncaughtException', die);
-  const { observe } = link;
+  const { observe } = channel;
   await loadGrammar();
   const database = await openDatabase(config, databaseUrl, false, observe);
   database.system = system;
-  const mirror = new FollowingMirror(structure.text, structure.version, database, link.leader);
+  const mirror = new FollowingMirror(schema.text, schema.version, database, channel.leader);
   const policies = new Policies();
-  policies.take(held);
-  const limits = remoteLimits(config, link.counter);
+  policies.apply(policyText);
+  const limits = remoteLimits(config, channel.counter);
   const core = createCore(config, { database, mirror, policies }, observe);
   const shared = {
     secret,
     limits,
-    tell: link.broadcast.bind(link),
-    accessChanged: () => link.accessChanged(),
+    broadcast: channel.broadcast.bind(channel),
+    accessChanged: () => channel.accessChanged(),
     url: () => url,
     events: new Map(),
-    gather: link.gather.bind(link),
-    health: link.health.bind(link),
+    gather: channel.gather.bind(channel),
+    health: channel.health.bind(channel),
   };
-  const { router, take, collect, check, stopping } = await createServing(config, core, shared, observe);
+  const { router, apply, collect, check, stopping } = await createWorkerApp(config, core, shared, observe);
   const begin = async (port: number): Promise<void> => {
-    const place = { host: config.HOST, port, shared: true };
-    http = await listen(router, { config, place, limit: limits.requests, room: database.responseMemory, observe });
+    const address = { host: config.HOST, port, shared: true };
+    const { responseMemory } = database;
+    http = await listen(router, { config, address, limit: limits.requests, responseMemory, observe });
   };
   const end = async (): Promise<void> => {
     stopping();
     await http?.close(config.SHUTDOWN_TIMEOUT);
     await database.close();
   };
-  link.follow({
-    news: (news) => (news.kind === 'structure' ? mirror.take(news.text, news.version) : take(news)),
-    listen: (port, address) => {
-      url = address;
+  channel.follow({
+    apply: (message) => (message.kind === 'schema' ? mirror.take(message.text, message.version) : apply(message)),
+    listen: (port, ownUrl) => {
+      url = ownUrl;
       begin(port).then(
-        () => link.send({ kind: 'listening' }),
-        (error: unknown) => link.send({ kind: 'failed', failure: failureOf(error) }),
+        () => channel.send({ kind: 'listening' }),
+        (error: unknown) => channel.send({ kind: 'failed', failure: failureOf(error) }),
       );
     },
     report: { metrics: collect, health: check },
@@ -66,7 +67,7 @@ async function work(assignment: Assignment): Promise<void> {
       leave(closed, 1);
     },
   });
-  link.send({ kind: 'ready' });
+  channel.send({ kind: 'ready' });
 }
 
 let leaving = false;
