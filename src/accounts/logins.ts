@@ -36,11 +36,13 @@ export interface RegistrationSettings {
 
 export type SessionKind = 'refresh' | 'session';
 
-/** Where a session is used from. */
+/** Who signs in, or uses a session. */
 export interface Client {
   readonly ip: string;
   readonly userAgent: string;
   readonly origin: string;
+  /** Whether nobody waits for the answer any more. */
+  hasLeft(): boolean;
 }
 
 export interface NewSession {
@@ -54,22 +56,22 @@ export interface NewSession {
   readonly client: Client;
 }
 
-/** Word of what was written, for whoever remembers who may do what; what was asked for is answered after that. */
-export interface LoginNews {
+/** Called when users or sessions were changed; a request is answered after caches have followed. */
+export interface LoginListener {
   usersChanged(): Promise<void>;
   sessionsEnded(digests: readonly string[]): Promise<void>;
 }
 
 export class Logins {
   readonly #database: Database;
-  readonly #news: LoginNews;
-  /** Milliseconds that a session which has ended is kept, to know it when it comes back. */
-  readonly #kept: number;
+  readonly #listener: LoginListener;
+  /** For this long a session which has ended is kept, to know it when it comes back. */
+  readonly #keptMs: number;
 
-  constructor(database: Database, kept: number, news: LoginNews) {
+  constructor(database: Database, keptMs: number, listener: LoginListener) {
     this.#database = database;
-    this.#kept = kept;
-    this.#news = news;
+    this.#keptMs = keptMs;
+    this.#listener = listener;
   }
 
   async find(email: string): Promise<LoginAccount | null> {
@@ -104,7 +106,7 @@ export class Logins {
           async () => void (await session.query(suspend, [user])),
         ),
       );
-      await this.#news.usersChanged();
+      await this.#listener.usersChanged();
     } catch (error) {
       if (!(error instanceof ServiceError && error.code === 'UNPROCESSABLE_CONTENT')) throw error;
     }
@@ -121,7 +123,7 @@ export class Logins {
       family,
       String(lifetime),
       ...clientColumns(client),
-      String(this.#kept),
+      String(this.#keptMs),
     ];
     return (await this.#database.rows(BEGIN, parameters)).length > 0;
   }
@@ -148,7 +150,7 @@ export class Logins {
     const parameters = [old, offered, String(times.lifetime), String(times.grace), ...clientColumns(client)];
     const [row] = await this.#database.rows<{ user: string; token: string }>(RENEW, parameters);
     // It ends earlier now.
-    if (row) await this.#news.sessionsEnded([old]);
+    if (row) await this.#listener.sessionsEnded([old]);
     return row ?? null;
   }
 
@@ -161,7 +163,7 @@ export class Logins {
     );
     // Nobody remembers refresh tokens.
     const sessions = ended.filter(({ kind }) => kind === 'session');
-    if (sessions.length > 0) await this.#news.sessionsEnded(sessions.map(({ token }) => token));
+    if (sessions.length > 0) await this.#listener.sessionsEnded(sessions.map(({ token }) => token));
   }
 
   /** Whether the password was set: `mark` is the digest of the one it replaces. */
@@ -253,7 +255,7 @@ export class Logins {
        select false from registered where status = 'active'`,
       [email, mark],
     );
-    if (rows.some(({ changed }) => changed)) await this.#news.usersChanged();
+    if (rows.some(({ changed }) => changed)) await this.#listener.usersChanged();
     return rows.length > 0;
   }
 
@@ -265,15 +267,15 @@ export class Logins {
 
   /** Whether a user was changed. */
   async #changed(rows: readonly unknown[]): Promise<boolean> {
-    if (rows.length > 0) await this.#news.usersChanged();
+    if (rows.length > 0) await this.#listener.usersChanged();
     return rows.length > 0;
   }
 }
 
-/** Sessions of those who never came back; `kept` as above. */
-export async function forgetSessions(database: Database, kept: number): Promise<void> {
+/** Deletes sessions that ended so long ago. */
+export async function forgetSessions(database: Database, keptMs: number): Promise<void> {
   await database.rows("delete from service_sessions where expires < now() - $1::float8 * interval '1 millisecond'", [
-    String(kept),
+    String(keptMs),
   ]);
 }
 

@@ -4,23 +4,12 @@
  */
 import { RateLimiterMemory, RateLimiterRes } from 'rate-limiter-flexible';
 import { networkOf } from '../access/addresses.js';
+import { LoginBackoff, type LoginLimit } from '../accounts/login-backoff.js';
 import type { Config } from '../config.js';
 import { requestsExceeded } from '../errors.js';
-import { type Attempt, type AttemptOutcome, LoginBackoff } from './backoff.js';
 
 /** Rejects with REQUESTS_EXCEEDED when there were too many. */
 export type Limit = (address: string) => Promise<void>;
-
-export interface LoginLimit {
-  /** Counts an attempt before its outcome is known, so that many at once are counted too. */
-  attempt(address: string): Promise<void>;
-  /** Takes an attempt back: who knows the password is no guesser. */
-  forgive(address: string): Promise<void>;
-  /** Resolves when it may be made: see backoff.ts. */
-  enter(attempt: Attempt): Promise<void>;
-  /** Of an attempt that was made and did not fail. */
-  settle(attempt: Attempt, outcome: AttemptOutcome): Promise<void>;
-}
 
 export interface Limits {
   /** Null when no limit is on. */

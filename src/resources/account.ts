@@ -1,32 +1,27 @@
-/** What users do about their own way in: a second factor, and the invitation they came by. */
+/** What users do about their own account: a second factor, and the invitation they came by. */
 import { build } from 'fast-json-stringify';
 import { type Identities, onlyAdministrator, onlyUser } from '../access/identity.js';
-import type { Mailer } from '../access/mailer.js';
-import { isSecret, makeSecondFactor, stepOf } from '../access/otp.js';
-import { assertPassword, hashPassword, verifyPassword } from '../access/passwords.js';
-import type { Tokens } from '../access/tokens.js';
-import type { LoginAccount, Logins } from '../accounts/logins.js';
+import { acceptInvitation, type InvitationServices, invite } from '../accounts/invitations.js';
+import {
+  disableSecondFactor,
+  enableSecondFactor,
+  generateSecondFactor,
+  type SecondFactorServices,
+} from '../accounts/second-factor.js';
 import type { Config } from '../config.js';
-import { forbidden, invalidCredentials, invalidPayload } from '../errors.js';
+import { forbidden, invalidPayload } from '../errors.js';
 import type { Exchange } from '../http/exchange.js';
-import type { LoginLimit } from '../http/limiter.js';
 import { jsonText, noContent, type Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
 import type { Input } from '../request/parse-context.js';
 import { asEmail, linkTo, readBody, readText } from './credentials.js';
 
-export interface AccountServices {
+export interface AccountServices extends SecondFactorServices, InvitationServices {
   readonly config: Config;
   readonly identities: Identities;
-  readonly tokens: Tokens;
-  readonly logins: Logins;
-  readonly loginLimit: LoginLimit;
-  readonly mailer: Mailer;
   readonly publicUrl: () => string;
 }
 
-/** Milliseconds that an invitation is good. */
-const INVITE_LIFETIME = 604_800_000;
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
 export function accountRoutes(services: AccountServices): Route[] {
@@ -35,8 +30,8 @@ export function accountRoutes(services: AccountServices): Route[] {
     { method: 'POST', path: '/users/me/tfa/enable', handle: (exchange) => enable(exchange, services) },
     { method: 'POST', path: '/users/me/tfa/disable', handle: (exchange) => disable(exchange, services) },
     { method: 'POST', path: '/users/:key/tfa/disable', handle: (exchange) => disableOther(exchange, services) },
-    { method: 'POST', path: '/users/invite', handle: (exchange) => invite(exchange, services) },
-    { method: 'POST', path: '/users/invite/accept', handle: (exchange) => acceptInvite(exchange, services) },
+    { method: 'POST', path: '/users/invite', handle: (exchange) => postInvitation(exchange, services) },
+    { method: 'POST', path: '/users/invite/accept', handle: (exchange) => postAcceptance(exchange, services) },
   ];
 }
 
@@ -47,37 +42,21 @@ const factorBody = build({
   },
 });
 
-/** Nothing is stored yet: the secret counts once its owner has shown to hold it. */
 async function generate(exchange: Exchange, services: AccountServices): Promise<Reply> {
-  const { account, body } = await ask(exchange, services);
-  const password = readText(body, 'password');
-  await services.loginLimit.attempt(exchange.address);
-  if (!(await verifyPassword(account.password, password))) throw invalidCredentials();
-  await services.loginLimit.forgive(exchange.address);
-  if (account.tfa_secret !== null) throw invalidPayload('A second factor is in use already');
-  return { ...jsonText(factorBody({ data: makeSecondFactor('Lateral', account.email) })), secret: true };
+  const { user, body } = await readRequest(exchange, services);
+  const data = await generateSecondFactor(user, readText(body, 'password'), exchange.address, services);
+  return { ...jsonText(factorBody({ data })), secret: true };
 }
 
 async function enable(exchange: Exchange, services: AccountServices): Promise<Reply> {
-  const { account, body } = await ask(exchange, services);
-  const secret = readText(body, 'secret');
-  const otp = readText(body, 'otp');
-  if (account.tfa_secret !== null) throw invalidPayload('A second factor is in use already');
-  if (!isSecret(secret)) throw invalidPayload('"secret" must be one that was generated');
-  if (stepOf(secret, otp) === null) throw invalidPayload('"otp" is wrong');
-  await services.logins.setSecondFactor(account.id, secret);
+  const { user, body } = await readRequest(exchange, services);
+  await enableSecondFactor(user, readText(body, 'secret'), readText(body, 'otp'), services);
   return noContent;
 }
 
 async function disable(exchange: Exchange, services: AccountServices): Promise<Reply> {
-  const { account, body } = await ask(exchange, services);
-  const otp = readText(body, 'otp');
-  if (account.tfa_secret === null) throw invalidPayload('There is no second factor');
-  await services.loginLimit.attempt(exchange.address);
-  const step = stepOf(account.tfa_secret, otp);
-  if (step === null || !(await services.logins.useStep(account.id, step))) throw invalidPayload('"otp" is wrong');
-  await services.loginLimit.forgive(exchange.address);
-  await services.logins.setSecondFactor(account.id, null);
+  const { user, body } = await readRequest(exchange, services);
+  await disableSecondFactor(user, readText(body, 'otp'), exchange.address, services);
   return noContent;
 }
 
@@ -89,40 +68,27 @@ async function disableOther(exchange: Exchange, { identities, logins }: AccountS
   return noContent;
 }
 
-async function ask(
+async function readRequest(
   exchange: Exchange,
-  { identities, logins }: AccountServices,
-): Promise<{ readonly account: LoginAccount; readonly body: Input }> {
+  { identities }: AccountServices,
+): Promise<{ readonly user: string; readonly body: Input }> {
   const { user } = onlyUser(await identities.identify(exchange));
-  const body = readBody(await exchange.json());
-  const account = await logins.get(user);
-  if (!account) throw invalidCredentials();
-  return { account, body };
+  return { user, body: readBody(await exchange.json()) };
 }
 
-/** Who is there already is left alone; who was invited before gets another link. */
-async function invite(exchange: Exchange, services: AccountServices): Promise<Reply> {
-  const { config, identities, logins, tokens, mailer: post } = services;
-  onlyAdministrator(await identities.identify(exchange));
+async function postInvitation(exchange: Exchange, services: AccountServices): Promise<Reply> {
+  onlyAdministrator(await services.identities.identify(exchange));
   const body = readBody(await exchange.json());
   const emails = readEmails(body['email']);
   const role = readText(body, 'role');
   if (!UUID.test(role)) throw invalidPayload('"role" must be the key of a role');
-  const page = linkTo(
+  const linkWith = linkTo(
     body,
     'invite_url',
-    config.USER_INVITE_URL_ALLOW_LIST,
+    services.config.USER_INVITE_URL_ALLOW_LIST,
     () => `${services.publicUrl()}/accept-invite`,
   );
-  const invited = await logins.invite(emails, role).catch((error: unknown) => {
-    const unknownRole = error instanceof Error && 'code' in error && error.code === '23503';
-    throw unknownRole ? invalidPayload('"role" must be the key of a role') : error;
-  });
-  for (const { id, email } of invited) {
-    const link = page(await tokens.signMail('invite', { email, mark: id }, INVITE_LIFETIME));
-    const text = `You are invited. Choose a password here:\n\n${link}\n\nThe link works once, for seven days.`;
-    void post({ to: email, subject: 'You are invited', text, link });
-  }
+  await invite(emails, role, linkWith, services);
   return noContent;
 }
 
@@ -132,16 +98,8 @@ function readEmails(value: unknown): string[] {
   return list.map((email) => asEmail(readText({ email }, 'email'), 'email'));
 }
 
-async function acceptInvite(exchange: Exchange, { tokens, logins, loginLimit }: AccountServices): Promise<Reply> {
+async function postAcceptance(exchange: Exchange, services: AccountServices): Promise<Reply> {
   const body = readBody(await exchange.json());
-  const token = readText(body, 'token');
-  const password = readText(body, 'password');
-  await loginLimit.attempt(exchange.address);
-  const { email, mark } = await tokens.verifyMail('invite', token);
-  await assertPassword(await logins.passwordPolicy(), password);
-  if (!(await logins.acceptInvite(email, mark, await hashPassword(password)))) {
-    throw invalidPayload('The invitation has been used or taken back');
-  }
-  await loginLimit.forgive(exchange.address);
+  await acceptInvitation(readText(body, 'token'), readText(body, 'password'), exchange.address, services);
   return noContent;
 }

@@ -64,5 +64,6 @@ function isAllowed(page: string, list: string): boolean {
 }
 
 export function clientOf(exchange: Exchange): Client {
-  return { ip: exchange.address, userAgent: exchange.headers.userAgent, origin: exchange.headers.origin };
+  const { userAgent, origin } = exchange.headers;
+  return { ip: exchange.address, userAgent, origin, hasLeft: () => exchange.aborted };
 }

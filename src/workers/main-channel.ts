@@ -1,7 +1,7 @@
 /** A worker's channel to the main thread: its requests, the broadcasts it applies, and the mirror it follows. */
 import type { MessagePort } from 'node:worker_threads';
+import type { LoginLimit } from '../accounts/login-backoff.js';
 import { assertNever } from '../assert-never.js';
-import type { LoginLimit } from '../http/limiter.js';
 import type { Leader } from '../mirror/follow.js';
 import { type Event, type Observer, withPlainError } from '../observe.js';
 import type { Health } from '../postgres/health.js';

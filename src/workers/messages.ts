@@ -3,9 +3,10 @@
  * they like travels as text: to copy it step by step could exhaust the stack. Messages arrive in the order in which they were
  * sent: whoever gets a response has applied all broadcasts before it.
  */
+
+import type { Attempt, AttemptOutcome } from '../accounts/login-backoff.js';
 import type { Config } from '../config.js';
 import { type ErrorCode, ServiceError, StartError } from '../errors.js';
-import type { Attempt, AttemptOutcome } from '../http/backoff.js';
 import type { Event } from '../observe.js';
 import type { Checks } from '../postgres/health.js';
 import type { Metric } from '../resources/metrics.js';

@@ -29,6 +29,18 @@ export interface Attempt {
 /** Whether it succeeded, or proved nothing because something else went wrong. A failure is counted beforehand. */
 export type AttemptOutcome = 'good' | 'void';
 
+/** What limits logins: how many an address may try, and how soon the next one may come. */
+export interface LoginLimit {
+  /** Counts an attempt before its outcome is known, so that many at once are counted too. */
+  attempt(address: string): Promise<void>;
+  /** Takes an attempt back: who knows the password is no guesser. */
+  forgive(address: string): Promise<void>;
+  /** Resolves when it may be made. */
+  enter(attempt: Attempt): Promise<void>;
+  /** Of an attempt that was made and did not fail. */
+  settle(attempt: Attempt, outcome: AttemptOutcome): Promise<void>;
+}
+
 const FIRST_WAIT_MS = 500;
 
 /** After this time one failure is forgotten. */

@@ -1,0 +1,235 @@
+/** Signing in, staying signed in, signing out, and a new password for who has forgotten it. */
+import { randomBytes } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Identities } from '../access/identity.js';
+import type { Mailer } from '../access/mailer.js';
+import { stepOf } from '../access/otp.js';
+import { assertPassword, hashPassword, verifyPassword } from '../access/passwords.js';
+import { digestToken, familyOf, makeRefreshToken, type Tokens } from '../access/tokens.js';
+import type { Config } from '../config.js';
+import { forbidden, invalidCredentials, invalidOtp, ServiceError } from '../errors.js';
+import type { AttemptOutcome, LoginLimit } from './login-backoff.js';
+import type { Client, LoginAccount, Logins, SessionKind } from './logins.js';
+
+export interface AuthenticationServices {
+  readonly config: Config;
+  readonly identities: Identities;
+  readonly tokens: Tokens;
+  readonly logins: Logins;
+  readonly loginLimit: LoginLimit;
+  readonly mailer: Mailer;
+}
+
+export interface LoginCredentials {
+  readonly email: string;
+  readonly password: string;
+  /** The one-time password; null where none was sent. */
+  readonly otp: string | null;
+}
+
+/** What a client needs to stay signed in. */
+export interface IssuedTokens {
+  /** Signed; of a session it is all there is. */
+  readonly accessToken: string;
+  /** Null for a session. */
+  readonly refreshToken: string | null;
+  readonly expiresMs: number;
+}
+
+/** For the link to a new password. */
+const RESET_LIFETIME_MS = 86_400_000;
+
+export async function login(
+  credentials: LoginCredentials,
+  kind: SessionKind,
+  client: Client,
+  services: AuthenticationServices,
+): Promise<IssuedTokens> {
+  const { loginLimit } = services;
+  const attempt = { address: client.ip, account: credentials.email };
+  await loginLimit.attempt(attempt.address);
+  await loginLimit.enter(attempt);
+  // Who did not wait for it learns nothing, and costs nothing more.
+  if (client.hasLeft()) throw invalidCredentials();
+  const takeBack = async (outcome: AttemptOutcome): Promise<void> => {
+    await loginLimit.settle(attempt, outcome);
+    await loginLimit.forgive(attempt.address);
+  };
+  const begun = performance.now();
+  try {
+    const account = await verify(credentials, services);
+    const otpStep = await verifySecondFactor(account, credentials.otp, services);
+    const issued = await beginSession(account, kind, otpStep, client, services);
+    await takeBack('good');
+    return issued;
+  } catch (error) {
+    if (!isGuess(error, credentials.otp)) await takeBack('void');
+    await stall(begun, services.config.LOGIN_STALL_TIME);
+    throw error;
+  }
+}
+
+/** Whether an attempt failed because of what it brought; a missing one-time password is a question. */
+function isGuess(error: unknown, otp: string | null): boolean {
+  if (!(error instanceof ServiceError)) return false;
+  return error.code === 'INVALID_CREDENTIALS' || (error.code === 'INVALID_OTP' && otp !== null);
+}
+
+/** Unknown, wrong, suspended and locked look the same and take the same time. */
+async function verify(
+  { email, password }: LoginCredentials,
+  { logins }: AuthenticationServices,
+): Promise<LoginAccount> {
+  const account = await logins.find(email);
+  const matches = await verifyPassword(account?.password ?? null, password);
+  if (account && matches && account.status === 'active' && !account.locked) return account;
+  if (!account?.locked) await logins.fail(email);
+  throw invalidCredentials();
+}
+
+/** A missing one-time password is a question, a wrong one an attempt. */
+async function verifySecondFactor(
+  account: LoginAccount,
+  otp: string | null,
+  { logins }: AuthenticationServices,
+): Promise<number | null> {
+  if (account.tfa_secret === null) return null;
+  const step = otp === null ? null : stepOf(account.tfa_secret, otp);
+  if (step !== null) return step;
+  if (otp !== null) await logins.fail(account.email);
+  throw invalidOtp();
+}
+
+async function beginSession(
+  account: LoginAccount,
+  kind: SessionKind,
+  otpStep: number | null,
+  client: Client,
+  services: AuthenticationServices,
+): Promise<IssuedTokens> {
+  const { config, logins } = services;
+  // Who may not sign in from here gets no session.
+  await services.identities.resolve(account.id, client.ip);
+  const secret = makeRefreshToken();
+  const digest = digestToken(secret);
+  const family = kind === 'session' ? randomBytes(16) : (familyOf(secret) as Buffer);
+  const lifetime = kind === 'session' ? config.SESSION_COOKIE_TTL : config.REFRESH_TOKEN_TTL;
+  const begun = await logins.begin({
+    user: account.id,
+    kind,
+    digest,
+    family: family.toString('hex'),
+    lifetime,
+    otpStep,
+    client,
+  });
+  if (!begun) throw otpStep === null ? invalidCredentials() : invalidOtp();
+  const token = kind === 'session' ? digest : secret;
+  return issue(account.id, kind, token, account.tfa_secret === null, client, services);
+}
+
+/** `token` is the refresh token, or the name of the session. */
+async function issue(
+  user: string,
+  kind: SessionKind,
+  token: string,
+  withoutTfa: boolean,
+  client: Client,
+  { config, identities, tokens }: AuthenticationServices,
+): Promise<IssuedTokens> {
+  const { role, application, administrator, enforceTfa } = await identities.resolve(user, client.ip);
+  const described = { role, app_access: application, admin_access: administrator };
+  const description = enforceTfa && withoutTfa ? { ...described, enforce_tfa: true as const } : described;
+  const expiresMs = kind === 'session' ? config.SESSION_COOKIE_TTL : config.ACCESS_TOKEN_TTL;
+  const accessToken = await tokens.signAccess(user, kind === 'session' ? token : null, description, expiresMs);
+  return { accessToken, refreshToken: kind === 'session' ? null : token, expiresMs };
+}
+
+/** Exchanges a refresh token, or the signed token of a session, for the next one. */
+export function refresh(
+  kind: SessionKind,
+  token: string,
+  client: Client,
+  services: AuthenticationServices,
+): Promise<IssuedTokens> {
+  return kind === 'session' ? renewSession(token, client, services) : exchangeToken(token, client, services);
+}
+
+async function exchangeToken(token: string, client: Client, services: AuthenticationServices): Promise<IssuedTokens> {
+  const family = familyOf(token);
+  if (!family) throw invalidCredentials();
+  const next = makeRefreshToken(family);
+  const old = { digest: digestToken(token), family: family.toString('hex') };
+  const { config, logins } = services;
+  const user = await logins.refresh(old, digestToken(next), config.REFRESH_TOKEN_TTL, client);
+  if (user === null) throw invalidCredentials();
+  return issue(user, 'refresh', next, await lacksSecondFactor(user, services), client, services);
+}
+
+async function renewSession(token: string, client: Client, services: AuthenticationServices): Promise<IssuedTokens> {
+  const { config, logins } = services;
+  const session = await sessionOf(token, services);
+  if (session === null) throw invalidCredentials();
+  const times = { lifetime: config.SESSION_COOKIE_TTL, grace: config.SESSION_REFRESH_GRACE_PERIOD };
+  const renewed = await logins.renew(session, digestToken(makeRefreshToken()), times, client);
+  if (!renewed) throw invalidCredentials();
+  const withoutTfa = await lacksSecondFactor(renewed.user, services);
+  return issue(renewed.user, 'session', renewed.token, withoutTfa, client, services);
+}
+
+async function lacksSecondFactor(user: string, { logins }: AuthenticationServices): Promise<boolean> {
+  return (await logins.get(user))?.tfa_secret === null;
+}
+
+/** The name of the session that a signed token belongs to; null where the token is not valid. */
+async function sessionOf(token: string, { tokens }: AuthenticationServices): Promise<string | null> {
+  return tokens.verifyAccess(token).then(
+    (claims) => claims.session,
+    () => null,
+  );
+}
+
+/** Whoever has no session any more is signed out too. */
+export async function logout(kind: SessionKind, token: string, services: AuthenticationServices): Promise<void> {
+  const digest = kind === 'session' ? await sessionOf(token, services) : digestToken(token);
+  if (digest !== null) await services.logins.end(digest);
+}
+
+/** Ends the same, after the same time, whether there is such a user or not. */
+export async function requestPasswordReset(
+  email: string,
+  linkWith: (token: string) => string,
+  client: Client,
+  { config, logins, tokens, loginLimit, mailer }: AuthenticationServices,
+): Promise<void> {
+  await loginLimit.attempt(client.ip);
+  const begun = performance.now();
+  const account = await logins.find(email);
+  if (account?.status === 'active') {
+    const claims = { email: account.email, mark: digestToken(account.password ?? '') };
+    const link = linkWith(await tokens.signMail('password-reset', claims, RESET_LIFETIME_MS));
+    const text = `Somebody, we hope you, asked for a new password. Choose it here:\n\n${link}\n\nThe link works once, until tomorrow.`;
+    void mailer({ to: account.email, subject: 'Your new password', text, link });
+  }
+  await stall(begun, config.LOGIN_STALL_TIME);
+}
+
+/** `token` is that of the link in the mail. */
+export async function resetPassword(
+  token: string,
+  password: string,
+  client: Client,
+  { tokens, logins, loginLimit }: AuthenticationServices,
+): Promise<void> {
+  await loginLimit.attempt(client.ip);
+  const { email, mark } = await tokens.verifyMail('password-reset', token);
+  await assertPassword(await logins.passwordPolicy(), password);
+  if (!(await logins.resetPassword(email, mark, await hashPassword(password)))) throw forbidden();
+  await loginLimit.forgive(client.ip);
+}
+
+/** Waits until at least so much time has passed: how long an answer takes must tell nothing. */
+export async function stall(begun: number, leastMs: number): Promise<void> {
+  const left = leastMs - (performance.now() - begun);
+  if (left > 0) await sleep(left);
+}

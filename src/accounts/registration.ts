@@ -1,0 +1,143 @@
+/**
+ * Strangers make accounts of their own, where the settings allow it. Whether an address is taken must not show: each outcome is the
+ * same, and takes as long. The account is written like any other item, with permissions that the settings amount to.
+ */
+import type { Mailer } from '../access/mailer.js';
+import { verifyPassword } from '../access/passwords.js';
+import type { PermissionRow } from '../access/permissions.js';
+import { digestToken, type Tokens } from '../access/tokens.js';
+import type { Config } from '../config.js';
+import { forbidden, ServiceError } from '../errors.js';
+import type { Observer } from '../observe.js';
+import type { Input } from '../request/parse-context.js';
+import { stall } from './authentication.js';
+import type { Logins, RegistrationSettings } from './logins.js';
+
+/** Writes users with the permissions of one row alone. */
+export interface AccountWriter {
+  create(account: Input, permission: PermissionRow): Promise<void>;
+  update(user: string, change: Input, permission: PermissionRow): Promise<void>;
+}
+
+export interface RegistrationServices {
+  readonly config: Config;
+  readonly tokens: Tokens;
+  readonly logins: Logins;
+  readonly mailer: Mailer;
+  readonly observe: Observer;
+}
+
+export interface NewAccount extends Input {
+  readonly email: string;
+  readonly password: string;
+}
+
+const LINK_LIFETIME_MS = 604_800_000;
+
+export async function register(
+  account: NewAccount,
+  linkWith: (token: string) => string,
+  writer: AccountWriter,
+  services: RegistrationServices,
+): Promise<void> {
+  const { config, logins } = services;
+  const begun = performance.now();
+  try {
+    const settings = await logins.registration();
+    if (!settings) throw forbidden();
+    if (settings.unlimited) {
+      services.observe({ kind: 'registration-refused', role: settings.role });
+      throw forbidden();
+    }
+    const isNew = await create(account, settings, writer);
+    if (settings.verify) {
+      if (!isNew) await replace(account, writer, services);
+      await sendLink(account, linkWith, services);
+    }
+  } finally {
+    await stall(begun, config.REGISTER_STALL_TIME);
+  }
+}
+
+/** False where the address is taken. */
+async function create(
+  account: NewAccount,
+  { verify, role, filter }: RegistrationSettings,
+  writer: AccountWriter,
+): Promise<boolean> {
+  try {
+    await writer.create(account, {
+      collection: 'service_users',
+      action: 'create',
+      permissions: null,
+      validation: filter,
+      presets: { role, status: verify ? 'unverified' : 'active' },
+      fields: 'email,password,first_name,last_name',
+    });
+    return true;
+  } catch (error) {
+    if (!(error instanceof ServiceError) || error.code !== 'FAILED_VALIDATION') throw error;
+    const { field, type } = error.extensions;
+    if (type === 'unique') return false;
+    // What the filter of the settings asks for is nobody's business.
+    throw field === 'email' && type !== 'email' && type !== 'too_long' ? forbidden() : error;
+  }
+}
+
+/**
+ * Who registers again before the address is verified may be another person: the password and the names of the last one count, and the
+ * links of those before verify nothing any more. With the same password it is the same person, whose links all stay good.
+ */
+async function replace(
+  { email, ...account }: NewAccount,
+  writer: AccountWriter,
+  { logins }: RegistrationServices,
+): Promise<void> {
+  const found = await logins.find(email);
+  if (found?.status !== 'unverified' || (await verifyPassword(found.password, account.password))) return;
+  try {
+    await writer.update(
+      found.id,
+      { first_name: null, last_name: null, ...account },
+      {
+        collection: 'service_users',
+        action: 'update',
+        permissions: { status: { _eq: 'unverified' } },
+        validation: null,
+        presets: null,
+        fields: 'password,first_name,last_name',
+      },
+    );
+  } catch (error) {
+    // The address was verified meanwhile: it is taken.
+    if (!(error instanceof ServiceError) || error.code !== 'FORBIDDEN') throw error;
+  }
+}
+
+/** To who has registered now, or before without having opened the link. It verifies the address for this password alone. */
+async function sendLink(
+  { email: address, password }: NewAccount,
+  linkWith: (token: string) => string,
+  { logins, tokens, mailer }: RegistrationServices,
+): Promise<void> {
+  const account = await logins.find(address);
+  if (account?.status !== 'unverified' || account.password === null) return;
+  // Somebody else has registered the address in between.
+  if (!(await verifyPassword(account.password, password))) return;
+  const { email } = account;
+  const claims = { email, mark: digestToken(account.password) };
+  const link = linkWith(await tokens.signMail('registration', claims, LINK_LIFETIME_MS));
+  const text = `Open this link to verify your address:\n\n${link}\n\nIt works for seven days. If you did not register, ignore this mail.`;
+  void mailer({ to: email, subject: 'Verify your address', text, link });
+}
+
+/** Returns the page of the project, where one is set. A link may be opened twice: virus scanners open it before its reader does. */
+export async function verifyRegistration(
+  token: string,
+  { logins, tokens }: Pick<RegistrationServices, 'logins' | 'tokens'>,
+): Promise<string | null> {
+  const { email, mark } = await tokens.verifyMail('registration', token);
+  if (!(await logins.verifyAddress(email, mark))) throw forbidden();
+  const project = (await logins.projectUrl()) ?? '';
+  return /^https?:$/.test(URL.canParse(project) ? new URL(project).protocol : '') ? project : null;
+}

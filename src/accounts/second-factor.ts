@@ -1,0 +1,61 @@
+/** The second factor of an account: made, confirmed, and given up. */
+
+import { isSecret, makeSecondFactor, type SecondFactor, stepOf } from '../access/otp.js';
+import { verifyPassword } from '../access/passwords.js';
+import { invalidCredentials, invalidPayload } from '../errors.js';
+import type { LoginLimit } from './login-backoff.js';
+import type { LoginAccount, Logins } from './logins.js';
+
+export interface SecondFactorServices {
+  readonly logins: Logins;
+  readonly loginLimit: LoginLimit;
+}
+
+/** Nothing is stored yet: the secret counts once its owner has shown to hold it. */
+export async function generateSecondFactor(
+  user: string,
+  password: string,
+  address: string,
+  { logins, loginLimit }: SecondFactorServices,
+): Promise<SecondFactor> {
+  const account = await accountOf(user, logins);
+  await loginLimit.attempt(address);
+  if (!(await verifyPassword(account.password, password))) throw invalidCredentials();
+  await loginLimit.forgive(address);
+  if (account.tfa_secret !== null) throw invalidPayload('A second factor is in use already');
+  return makeSecondFactor('Lateral', account.email);
+}
+
+export async function enableSecondFactor(
+  user: string,
+  secret: string,
+  otp: string,
+  { logins }: SecondFactorServices,
+): Promise<void> {
+  const account = await accountOf(user, logins);
+  if (account.tfa_secret !== null) throw invalidPayload('A second factor is in use already');
+  if (!isSecret(secret)) throw invalidPayload('"secret" must be one that was generated');
+  if (stepOf(secret, otp) === null) throw invalidPayload('"otp" is wrong');
+  await logins.setSecondFactor(account.id, secret);
+}
+
+export async function disableSecondFactor(
+  user: string,
+  otp: string,
+  address: string,
+  { logins, loginLimit }: SecondFactorServices,
+): Promise<void> {
+  const account = await accountOf(user, logins);
+  if (account.tfa_secret === null) throw invalidPayload('There is no second factor');
+  await loginLimit.attempt(address);
+  const step = stepOf(account.tfa_secret, otp);
+  if (step === null || !(await logins.useStep(account.id, step))) throw invalidPayload('"otp" is wrong');
+  await loginLimit.forgive(address);
+  await logins.setSecondFactor(account.id, null);
+}
+
+async function accountOf(user: string, logins: Logins): Promise<LoginAccount> {
+  const account = await logins.get(user);
+  if (!account) throw invalidCredentials();
+  return account;
+}
