@@ -3,8 +3,8 @@
  * files; UPDATE_GOLDEN=1 writes them anew.
  */
 import t from 'tap';
+import { schemaAccessOf } from '../src/access/graphql-access.js';
 import { type PermissionRow, Permissions, readRules } from '../src/access/permissions.js';
-import { sightOf } from '../src/access/sight.js';
 import { compileBatchRead, compileRead } from '../src/compile/read.js';
 import { Operations } from '../src/graphql/operations.js';
 import { Schemas } from '../src/graphql/schema.js';
@@ -153,7 +153,7 @@ const DOCUMENTS: Readonly<Record<string, string>> = {
 
 for (const [name, text] of Object.entries(DOCUMENTS)) {
   t.test(name, async (t) => {
-    const sight = sightOf(null, model);
+    const sight = schemaAccessOf(null, model);
     const operations = new Operations(new Schemas(1, new Set()), DOCUMENT_LIMITS, LIMITS, 1_048_576);
     const request = { text, operationName: null, variables: {}, safe: true };
     const reading = await operations.read(request, sight, 'items');

@@ -1,5 +1,5 @@
 /**
- * Who asks. A token is looked up once and remembered until something about users or policies changes, so that a warm request
+ * Who asks. A token is looked up once and cached until something about users or policies changes, so that a warm request
  * spends no statement on it and is answered at once. What a token allows may depend on the address it comes from.
  */
 import { performance } from 'node:perf_hooks';
@@ -61,7 +61,7 @@ export interface HeldPolicy {
   readonly enforce_tfa: boolean;
 }
 
-/** What the database knows of a holder. */
+/** What the database knows of the owner of a token. */
 export interface Account {
   readonly user: string | null;
   readonly role: string | null;
@@ -71,9 +71,9 @@ export interface Account {
   readonly expires: number | null;
 }
 
-export type Lookup = (holder: LookupKey) => Promise<Account | null>;
+export type Lookup = (key: LookupKey) => Promise<Account | null>;
 
-const MOST = 10_000;
+const MAX_CACHED_TOKENS = 10_000;
 
 /** The scheme in any case, then one token. Another scheme carries none. */
 export function isBearer(authorization: string): boolean {
@@ -105,7 +105,7 @@ interface CachedIdentity {
   readonly session: string | null;
   /** Milliseconds since 1970; infinite where it does not expire. */
   readonly expires: number;
-  /** When it has to be looked up again, by the clock of `performance`: a table that forgets by itself sets timers for that. */
+  /** When it has to be looked up again, by the clock of `performance`: a cache that expires by itself would set timers for that. */
   readonly until: number;
 }
 
@@ -113,12 +113,12 @@ export class Identities {
   readonly #lookup: Lookup;
   readonly #tokens: Tokens;
   readonly #cookieName: string;
-  /** Milliseconds that a remembered identity outlives a lost notification. */
-  readonly #staleness: number;
+  /** For this long a cached identity may outlive a lost notification. */
+  readonly #stalenessMs: number;
   /** By the value of an Authorization header that carries the token. */
-  readonly #known = new LRUCache<string, CachedIdentity>({ max: MOST });
+  readonly #known = new LRUCache<string, CachedIdentity>({ max: MAX_CACHED_TOKENS });
   /** Signatures stay right whatever changes in the database. */
-  readonly #verified = new LRUCache<string, AccessClaims>({ max: MOST });
+  readonly #verified = new LRUCache<string, AccessClaims>({ max: MAX_CACHED_TOKENS });
   readonly #pending = new Map<string, Promise<CachedIdentity>>();
   #generation = 0;
 
@@ -126,24 +126,24 @@ export class Identities {
     this.#lookup = lookup;
     this.#tokens = tokens;
     this.#cookieName = cookieName;
-    this.#staleness = staleness;
+    this.#stalenessMs = staleness;
   }
 
   /** Answers at once for whom it knows; throws, or rejects, for a token that does not count. */
-  identify(presented: RequestCredentials): Identity | Promise<Identity> {
-    const { authorization } = presented.headers;
-    if (authorization !== '' && presented.accessToken === '') {
+  identify(credentials: RequestCredentials): Identity | Promise<Identity> {
+    const { authorization } = credentials.headers;
+    if (authorization !== '' && credentials.accessToken === '') {
       const known = this.#known.get(authorization);
-      if (known && isValid(known, presented)) return identityAt(known, presented);
+      if (known && isValid(known, credentials)) return identityAt(known, credentials);
     }
-    const carried = this.#carriedBy(presented);
+    const carried = this.#carriedBy(credentials);
     const known = this.#known.get(carried);
-    if (known && isValid(known, presented)) return identityAt(known, presented);
+    if (known && isValid(known, credentials)) return identityAt(known, credentials);
     return this.#find(carried).then(
-      (found) => identityAt(found, presented),
+      (found) => identityAt(found, credentials),
       (error: unknown) => {
-        const fromCookie = carried !== '' && presented.accessToken === '' && carried !== authorization;
-        presented.cookieRefused = fromCookie && error instanceof ServiceError && error.status < 500;
+        const fromCookie = carried !== '' && credentials.accessToken === '' && carried !== authorization;
+        credentials.cookieRefused = fromCookie && error instanceof ServiceError && error.status < 500;
         throw error;
       },
     );
@@ -153,7 +153,7 @@ export class Identities {
   async resolve(user: string, address: string): Promise<Identity> {
     const account = await this.#lookup({ kind: 'user', user, session: null });
     if (!account) throw invalidCredentials();
-    return remember(account, null, Number.POSITIVE_INFINITY, 0).at(address);
+    return cachedIdentity(account, null, Number.POSITIVE_INFINITY, 0).at(address);
   }
 
   /** After a change of anything that decides who may do what. */
@@ -170,17 +170,17 @@ export class Identities {
   }
 
   /** The token as an Authorization header would carry it; '' for none. */
-  #carriedBy(presented: RequestCredentials): string {
-    const { authorization } = presented.headers;
+  #carriedBy(credentials: RequestCredentials): string {
+    const { authorization } = credentials.headers;
     const bearer = isBearer(authorization);
     // Who means to be somebody, and sends no token or several words, is not answered as the public.
     if (!bearer && /^bearer(\s|$)/i.test(authorization)) throw invalidCredentials();
-    if (presented.accessToken !== '') {
+    if (credentials.accessToken !== '') {
       if (bearer) throw invalidPayload('The request carries two access tokens: in its header and in its URL');
-      return `Bearer ${presented.accessToken}`;
+      return `Bearer ${credentials.accessToken}`;
     }
     if (bearer) return authorization;
-    const session = presented.cookie(this.#cookieName);
+    const session = credentials.cookie(this.#cookieName);
     return session === '' ? '' : `Bearer ${session}`;
   }
 
@@ -199,11 +199,11 @@ export class Identities {
     const generation = this.#generation;
     const token = carried.slice('Bearer '.length);
     const claims = carried !== '' && this.#tokens.isOurs(token) ? await this.#verify(token) : null;
-    const account = await this.#lookup(holderOf(token, claims));
+    const account = await this.#lookup(lookupKeyOf(token, claims));
     if (!account) throw invalidCredentials();
     const expires = Math.min(claims?.expires ?? Number.POSITIVE_INFINITY, account.expires ?? Number.POSITIVE_INFINITY);
-    const known = remember(account, claims?.session ?? null, expires, this.#staleness);
-    // What was read before a change must not be remembered after it.
+    const known = cachedIdentity(account, claims?.session ?? null, expires, this.#stalenessMs);
+    // What was read before a change must not be cached after it.
     if (generation === this.#generation) this.#known.set(carried, known);
     return known;
   }
@@ -217,7 +217,7 @@ export class Identities {
   }
 }
 
-function holderOf(token: string, claims: AccessClaims | null): LookupKey {
+function lookupKeyOf(token: string, claims: AccessClaims | null): LookupKey {
   if (token === '') return { kind: 'public' };
   if (claims) return { kind: 'user', user: claims.user, session: claims.session };
   return { kind: 'token', digest: digestToken(token) };
@@ -227,28 +227,28 @@ function isValid({ expires, until }: CachedIdentity, { begun }: RequestCredentia
   return begun < until && (expires === Number.POSITIVE_INFINITY || Date.now() < expires);
 }
 
-function identityAt(known: CachedIdentity, presented: RequestCredentials): Identity {
-  return known.anywhere ?? known.at(presented.address);
+function identityAt(known: CachedIdentity, credentials: RequestCredentials): Identity {
+  return known.anywhere ?? known.at(credentials.address);
 }
 
-/** Addresses that one holder is remembered at. */
-const ADDRESSES = 100;
+/** Of one token. */
+const MAX_CACHED_ADDRESSES = 100;
 
-function remember(account: Account, session: string | null, expires: number, staleness: number): CachedIdentity {
+function cachedIdentity(account: Account, session: string | null, expires: number, staleness: number): CachedIdentity {
   const until = performance.now() + staleness;
   const tests = account.policies.map((policy) => testOf(policy));
   if (tests.every((test) => test === null)) {
     const identity = identityOf(account, account.policies, session);
     return { at: () => identity, anywhere: identity, session, expires, until };
   }
-  const places = new LRUCache<string, Identity>({ max: ADDRESSES });
+  const byAddress = new LRUCache<string, Identity>({ max: MAX_CACHED_ADDRESSES });
   const at = (address: string): Identity => {
-    const known = places.get(address);
+    const known = byAddress.get(address);
     if (known) return known;
     const policies = account.policies.filter((_, position) => tests[position]?.(address) ?? true);
     if (policies.length === 0 && account.user !== null) throw invalidIp();
     const identity = identityOf(account, policies, session);
-    places.set(address, identity);
+    byAddress.set(address, identity);
     return identity;
   };
   return { at, anywhere: null, session, expires, until };

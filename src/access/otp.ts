@@ -1,9 +1,9 @@
 /** The second factor: time-based one-time passwords as every authenticator application makes them (SHA-1, 6 digits, 30 s). */
 import { Secret, TOTP } from 'otpauth';
 
-const PERIOD = 30;
+const PERIOD_S = 30;
 /** Steps that a clock may be off, either way. */
-const WINDOW = 1;
+const WINDOW_STEPS = 1;
 
 export interface SecondFactor {
   readonly secret: string;
@@ -24,10 +24,10 @@ export function isSecret(text: string): boolean {
 export function stepOf(secret: string, otp: string): number | null {
   if (!/^\d{6}$/.test(otp) || !isSecret(secret)) return null;
   const now = Date.now();
-  const delta = totpOf(Secret.fromBase32(secret)).validate({ token: otp, timestamp: now, window: WINDOW });
-  return delta === null ? null : Math.floor(now / 1_000 / PERIOD) + delta;
+  const delta = totpOf(Secret.fromBase32(secret)).validate({ token: otp, timestamp: now, window: WINDOW_STEPS });
+  return delta === null ? null : Math.floor(now / 1_000 / PERIOD_S) + delta;
 }
 
 function totpOf(secret: Secret, issuer = '', label = ''): TOTP {
-  return new TOTP({ issuer, label, algorithm: 'SHA1', digits: 6, period: PERIOD, secret });
+  return new TOTP({ issuer, label, algorithm: 'SHA1', digits: 6, period: PERIOD_S, secret });
 }

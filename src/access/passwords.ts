@@ -8,13 +8,13 @@ export function hashPassword(password: string): Promise<string> {
   return hash(password);
 }
 
-let nobody: Promise<string> | null = null;
+let unusedHash: Promise<string> | null = null;
 
 /** Takes as long for a user who does not exist, or has no password, as for one who does. */
 export async function verifyPassword(stored: string | null, password: string): Promise<boolean> {
-  nobody ??= hash(randomBytes(16));
+  unusedHash ??= hash(randomBytes(16));
   const usable = stored?.startsWith('$argon2') ? stored : null;
-  const matches = await verify(usable ?? (await nobody), password).catch(() => false);
+  const matches = await verify(usable ?? (await unusedHash), password).catch(() => false);
   return usable !== null && matches;
 }
 
@@ -42,33 +42,33 @@ export async function assertPassword(policy: string | null, ...passwords: readon
   );
 }
 
-/** Milliseconds that a pattern may take: some take longer than a lifetime for a text of thirty characters. */
-const PATTERN_TIME = 500;
-/** And that a thread may take to begin, on a busy machine. */
-const START_TIME = 10_000;
+/** What a pattern may take: some take longer than a lifetime for a string of thirty characters. */
+const MATCH_TIMEOUT_MS = 500;
+/** What a thread may take to start, on a busy machine. */
+const START_TIMEOUT_MS = 10_000;
 
-const TEST = `
+const MATCH_PROGRAM = `
   const { parentPort, workerData: { source, flags, texts } } = require('node:worker_threads');
   const pattern = new RegExp(source, flags);
   parentPort.postMessage(texts.every((text) => text.search(pattern) >= 0));
 `;
 
 /** Checks that wait for their turn: each may take as long as a pattern may. */
-const MOST_WAITING = 32;
+const MAX_WAITING = 32;
 
 let last: Promise<unknown> = Promise.resolve();
 let waiting = 0;
 
 /**
- * In a thread of its own, one after the other: a pattern that backtracks without an end blocks nobody and can be stopped. The
+ * In a thread of its own, one after the other: a pattern that backtracks without an end blocks no request and can be stopped. The
  * patterns are those of JavaScript, as clients write them; PostgreSQL reads some of them otherwise.
  */
 function matches({ source, flags }: RegExp, texts: readonly string[]): Promise<boolean> {
-  if (waiting >= MOST_WAITING)
+  if (waiting >= MAX_WAITING)
     return Promise.reject(serviceUnavailable('passwords', 'Too many passwords wait to be checked'));
   waiting++;
   const result = last
-    .then(() => test({ source, flags, texts }))
+    .then(() => match({ source, flags, texts }))
     .finally(() => {
       waiting--;
     });
@@ -76,28 +76,28 @@ function matches({ source, flags }: RegExp, texts: readonly string[]): Promise<b
   return result;
 }
 
-interface Tested {
+interface MatchInput {
   readonly source: string;
   readonly flags: string;
   readonly texts: readonly string[];
 }
 
-function test(workerData: Tested): Promise<boolean> {
+function match(workerData: MatchInput): Promise<boolean> {
   return new Promise((resolve, reject) => {
-    const worker = new Worker(TEST, { eval: true, workerData, env: {} });
-    const give = (outcome: () => void): void => {
+    const worker = new Worker(MATCH_PROGRAM, { eval: true, workerData, env: {} });
+    const finish = (outcome: () => void): void => {
       clearTimeout(timer);
       outcome();
       void worker.terminate();
     };
     const stop = (): void =>
-      give(() => reject(unprocessable('The setting "auth_password_policy" takes too long to be matched')));
-    let timer = setTimeout(stop, START_TIME);
+      finish(() => reject(unprocessable('The setting "auth_password_policy" takes too long to be matched')));
+    let timer = setTimeout(stop, START_TIMEOUT_MS);
     worker.once('online', () => {
       clearTimeout(timer);
-      timer = setTimeout(stop, PATTERN_TIME);
+      timer = setTimeout(stop, MATCH_TIMEOUT_MS);
     });
-    worker.once('message', (met: boolean) => give(() => resolve(met)));
-    worker.once('error', (error) => give(() => reject(error)));
+    worker.once('message', (met: boolean) => finish(() => resolve(met)));
+    worker.once('error', (error) => finish(() => reject(error)));
   });
 }

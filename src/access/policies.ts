@@ -27,11 +27,11 @@ interface Loaded {
 }
 
 /** Sets of policies whose rules are kept. */
-const SETS = 1_000;
+const MAX_CACHED_SETS = 1_000;
 
 export class Policies {
   /** What the same rules added up to before: views of the model and compiled shapes stay theirs. */
-  readonly #byKey = new LRUCache<string, Permissions>({ max: SETS });
+  readonly #byKey = new LRUCache<string, Permissions>({ max: MAX_CACHED_SETS });
   #loaded: Loaded = index([]);
 
   /** The rows of all policies, as JSON, in place of those there were. */
@@ -78,7 +78,7 @@ export class Policies {
 function index(policies: readonly PolicyRow[]): Loaded {
   return {
     policies: new Map(policies.map((policy) => [policy.id, policy])),
-    access: new LRUCache({ max: SETS }),
+    access: new LRUCache({ max: MAX_CACHED_SETS }),
     byIdentity: new WeakMap(),
   };
 }

@@ -13,34 +13,34 @@ export interface PolicySource {
 }
 
 /** After a load that failed. */
-const RETRY = 1_000;
+const RETRY_AFTER_MS = 1_000;
 
-type Taken = (policies: string) => void;
+type OnLoaded = (policies: string) => void;
 
 export class PolicyWatch {
   readonly #source: PolicySource;
   readonly #observe: Observer;
-  readonly #taken: Taken;
+  readonly #onLoaded: OnLoaded;
   #loading: Promise<void> | null = null;
   #again = false;
   #closed = false;
   #stop: (() => Promise<void>) | null = null;
 
-  private constructor(source: PolicySource, observe: Observer, taken: Taken) {
+  private constructor(source: PolicySource, observe: Observer, onLoaded: OnLoaded) {
     this.#source = source;
     this.#observe = observe;
-    this.#taken = taken;
+    this.#onLoaded = onLoaded;
   }
 
   /** Calls back with the policies each time they were loaded, the first time included. */
-  static async start(source: PolicySource, observe: Observer, taken: Taken): Promise<PolicyWatch> {
-    const watch = new PolicyWatch(source, observe, taken);
+  static async start(source: PolicySource, observe: Observer, onLoaded: OnLoaded): Promise<PolicyWatch> {
+    const watch = new PolicyWatch(source, observe, onLoaded);
     watch.#stop = await source.listen(() => void watch.reload());
-    taken(await source.load());
+    onLoaded(await source.load());
     return watch;
   }
 
-  /** Resolves when policies were taken that were read after the call. */
+  /** Resolves when policies that were read after the call are in force. */
   reload(): Promise<void> {
     this.#again = true;
     this.#loading ??= this.#load();
@@ -57,11 +57,11 @@ export class PolicyWatch {
     while (this.#again && !this.#closed) {
       this.#again = false;
       try {
-        this.#taken(await this.#source.load());
+        this.#onLoaded(await this.#source.load());
       } catch (error) {
         if (this.#closed) break;
         this.#observe({ kind: 'policies-failed', error });
-        setTimeout(() => void this.reload(), RETRY).unref();
+        setTimeout(() => void this.reload(), RETRY_AFTER_MS).unref();
       }
     }
     this.#loading = null;

@@ -4,14 +4,14 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Observer } from '../observe.js';
 
-const FILE = 'lateral.secret';
-/** Characters below which a key can be guessed from a token. */
-const SHORT = 16;
+const FILE_NAME = 'lateral.secret';
+/** A shorter key could be guessed from a token. */
+const MIN_SECRET_LENGTH = 16;
 
 /** `directory` is null where nothing is ours to keep a key in. */
 export async function openSecret(chosen: string | null, directory: string | null, observe: Observer): Promise<string> {
   if (chosen !== null) {
-    if (chosen.length < SHORT) observe({ kind: 'secret-short' });
+    if (chosen.length < MIN_SECRET_LENGTH) observe({ kind: 'secret-short' });
     return chosen;
   }
   const secret = randomBytes(32).toString('base64url');
@@ -19,14 +19,14 @@ export async function openSecret(chosen: string | null, directory: string | null
     observe({ kind: 'secret-made-up' });
     return secret;
   }
-  const path = join(directory, FILE);
+  const path = join(directory, FILE_NAME);
   try {
     await writeFile(path, secret, { flag: 'wx', mode: 0o600 });
     return secret;
   } catch (error) {
     if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error;
     const kept = (await readFile(path, 'utf8')).trim();
-    if (kept.length >= SHORT) return kept;
+    if (kept.length >= MIN_SECRET_LENGTH) return kept;
     // What an interrupted start left behind.
     await writeFile(path, secret, { mode: 0o600 });
     return secret;

@@ -12,27 +12,27 @@ import type { Database } from '../postgres/database.js';
 const IDENTITY = readFileSync(packagePath('sql', 'identity.sql'), 'utf8');
 const ADMINISTRATOR = readFileSync(packagePath('sql', 'administrator.sql'), 'utf8');
 
-export async function findAccount(database: Database, holder: LookupKey): Promise<Account | null> {
-  const find = (): Promise<Account[]> => database.rows<Account>(IDENTITY, parametersOf(holder));
-  // As with other reads: a connection that an administrator has ended is no reason to turn somebody away.
+export async function findAccount(database: Database, key: LookupKey): Promise<Account | null> {
+  const find = (): Promise<Account[]> => database.rows<Account>(IDENTITY, parametersOf(key));
+  // As with other reads: a connection that an administrator has ended is no reason to refuse somebody.
   const [row] = await find().catch((error: unknown) => (isTermination(error) ? find() : Promise.reject(error)));
   return row ?? null;
 }
 
-function parametersOf(holder: LookupKey): (string | null)[] {
-  switch (holder.kind) {
+function parametersOf(key: LookupKey): (string | null)[] {
+  switch (key.kind) {
     case 'public':
       return [null, null, null];
     case 'token':
-      return [holder.digest, null, null];
+      return [key.digest, null, null];
     case 'user':
-      return [null, holder.user, holder.session];
+      return [null, key.user, key.session];
     default:
-      return assertNever(holder);
+      return assertNever(key);
   }
 }
 
-/** Calls back with each session that has ended; where some were missed, whoever asks for changes of access is told. */
+/** Calls back with each session that has ended; where some were missed, the listener for changes of access is called. */
 export function listenForSessions(database: Database, ended: (session: string) => void): Promise<() => Promise<void>> {
   const suffix = ` ${database.system}`;
   return database.listener.listen('service_sessions', {
@@ -50,7 +50,7 @@ export interface Credentials {
   readonly token: string;
 }
 
-/** Answers whether the account was made: false where users exist already. */
+/** Whether the account was made: false where users exist already. */
 export async function createAdministrator(database: Database, credentials: Credentials): Promise<boolean> {
   const [{ found } = { found: true }] = await database.rows<{ found: boolean }>(
     'select exists (select from service_users) as found',

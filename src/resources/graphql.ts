@@ -1,7 +1,8 @@
 /** /graphql and /graphql/system: a whole operation with all its root fields is one statement, or one transaction. */
+
+import { schemaAccessOf } from '../access/graphql-access.js';
 import type { Identities, Identity } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
-import { sightOf } from '../access/sight.js';
 import { type ReadStages, ReplyListener, type ReplyStage, read, type Soon, write } from '../engine/pipeline.js';
 import type { PreparedRead, Reads } from '../engine/reads.js';
 import type { Writes } from '../engine/writes.js';
@@ -99,7 +100,7 @@ function parseDocument(
   exchange: Exchange,
   { operations, policies, mirror, reads }: GraphqlServices,
 ): Soon<ParsedDocument> {
-  const access = sightOf(policies.accessOf(caller), mirror.model);
+  const access = schemaAccessOf(policies.accessOf(caller), mirror.model);
   return operations.read(request, access, scope, (size, work) =>
     reads.budgets.inTurn({ caller, from: exchange }, size, work),
   );

@@ -1,8 +1,8 @@
 /** /server/specs: the API in the words of its tools, as far as the caller may see it. */
 import { build } from 'fast-json-stringify';
+import { schemaAccessOf } from '../access/graphql-access.js';
 import type { Identities, Identity } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
-import { sightOf } from '../access/sight.js';
 import { forbidden, routeNotFound } from '../errors.js';
 import type { Operations } from '../graphql/operations.js';
 import { describeSchema } from '../graphql/schema.js';
@@ -55,5 +55,5 @@ function isScope(name: string): name is RootScope {
 
 async function sight(exchange: Exchange, { identities, policies, mirror }: SpecsServices) {
   const identity: Identity = await identities.identify(exchange);
-  return sightOf(policies.accessOf(identity), mirror.model);
+  return schemaAccessOf(policies.accessOf(identity), mirror.model);
 }

@@ -10,15 +10,15 @@ const known = new WeakMap<
 >();
 
 /** Null for who may do everything. */
-export function sightOf(permissions: Permissions | null, model: Model): SchemaAccess {
-  const sights = known.get(model) ?? { whole: everything(model), restricted: new WeakMap() };
-  known.set(model, sights);
-  if (!permissions) return sights.whole;
-  const before = sights.restricted.get(permissions);
+export function schemaAccessOf(permissions: Permissions | null, model: Model): SchemaAccess {
+  const cached = known.get(model) ?? { whole: everything(model), restricted: new WeakMap() };
+  known.set(model, cached);
+  if (!permissions) return cached.whole;
+  const before = cached.restricted.get(permissions);
   if (before) return before;
-  const sight = restricted(permissions, model);
-  sights.restricted.set(permissions, sight);
-  return sight;
+  const access = restricted(permissions, model);
+  cached.restricted.set(permissions, access);
+  return access;
 }
 
 function everything(model: Model): SchemaAccess {
