@@ -143,6 +143,7 @@ const OPTIONS = {
     'Longest wait of an IP address after a failed login (it starts at 500ms and doubles; for one account it is at most 5s); 0 turns waiting off',
   ),
   LOG_LEVEL: choice('info', ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'], 'Log level'),
+  REQUEST_LOG: boolean('false', 'Log one line per completed request; always on with LOG_LEVEL debug or trace'),
   METRICS: choice('administrators', ['administrators', 'public', 'off'], 'Who may read GET /server/metrics'),
   METRICS_BY_ROUTE: boolean(
     'false',

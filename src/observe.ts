@@ -2,6 +2,7 @@
 
 import { type Logger, pino } from 'pino';
 import { assertNever } from './assert-never.js';
+import { readableLine } from './readable-log.js';
 import { isUnavailable } from './sqlstate.js';
 
 export type Event =
@@ -33,6 +34,15 @@ export type Event =
   | { readonly kind: 'registration-refused'; readonly role: string | null }
   | { readonly kind: 'mail-failed'; readonly to: string; readonly error: unknown }
   | {
+      readonly kind: 'request-completed';
+      readonly id: string;
+      readonly method: string;
+      /** As the route names its path: what clients put into it may be a secret. Null where no route was found. */
+      readonly route: string | null;
+      readonly status: number;
+      readonly ms: number;
+    }
+  | {
       readonly kind: 'request-failed';
       readonly id: string;
       readonly method: string;
@@ -45,7 +55,9 @@ export type Event =
 export type Observer = (event: Event) => void;
 
 export function createObserver(level: string): Observer {
-  const logger = pino({ level, base: null }, pino.destination({ dest: 2, sync: true }));
+  const stderr = pino.destination({ dest: 2, sync: true });
+  const readable = { write: (line: string) => void stderr.write(readableLine(line)) };
+  const logger = pino({ level, base: null }, process.stderr.isTTY ? readable : stderr);
   const repeated = new RepeatedLines((text) => logger.warn(text));
   return (event) => log(logger, repeated, event);
 }
@@ -160,6 +172,11 @@ function log(logger: Logger, repeated: RepeatedLines, event: Event): void {
     case 'mail-failed':
       logger.error({ to: event.to, error: describeError(event.error) }, 'a mail was not sent');
       break;
+    case 'request-completed': {
+      const { method, route, status, ms, id } = event;
+      logger.info({ method, route, status, ms, id }, 'request');
+      break;
+    }
     case 'request-failed':
       if (event.unavailable) repeated.write(`a request was answered 503: ${messageOf(event.error)}`);
       else

@@ -36,6 +36,7 @@ const LEAVES: readonly string[] = [
   'config',
   'options',
   'files',
+  'readable-log',
   'time-slices',
   'yaml',
   'sqlstate',

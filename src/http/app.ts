@@ -2,7 +2,7 @@
 import { performance } from 'node:perf_hooks';
 import type { Config } from '../config.js';
 import { invalidPayload, invalidQuery } from '../errors.js';
-import type { Observer } from '../observe.js';
+import type { Event, Observer } from '../observe.js';
 import { type ResponseMemory, UNCOUNTED_BYTES } from '../postgres/response-memory.js';
 import { isUnavailable } from '../sqlstate.js';
 import { holdBody } from './body.js';
@@ -57,9 +57,11 @@ export async function listen(router: Router, options: HttpOptions): Promise<Http
       unavailable: isUnavailable(error),
     });
   const isCounting = config.METRICS !== 'off';
+  const isLogging = config.REQUEST_LOG || config.LOG_LEVEL === 'debug' || config.LOG_LEVEL === 'trace';
   const done = (exchange: Exchange): void => {
     exchange.onDone?.();
     if (isCounting) count(exchange, router);
+    if (isLogging) observe(completed(exchange));
     if (--running.count === 0) running.idle?.();
   };
   const responses = new ResponseQueue(
@@ -213,8 +215,17 @@ function breakOff(exchange: Exchange): void {
 }
 
 function count(exchange: Exchange, router: Router): void {
-  const status = exchange.aborted && !exchange.replied ? CLIENT_LEFT_STATUS : exchange.status;
-  (exchange.routeStats ?? router.unmatched).count(status, performance.now() - exchange.begun);
+  (exchange.routeStats ?? router.unmatched).count(statusOf(exchange), performance.now() - exchange.begun);
+}
+
+function completed(exchange: Exchange): Event {
+  const { id, method, routeStats } = exchange;
+  const ms = Math.round((performance.now() - exchange.begun) * 100) / 100;
+  return { kind: 'request-completed', id, method, route: routeStats?.path ?? null, status: statusOf(exchange), ms };
+}
+
+function statusOf(exchange: Exchange): number {
+  return exchange.aborted && !exchange.replied ? CLIENT_LEFT_STATUS : exchange.status;
 }
 
 /** Resolves when the last request is answered, or when their time is over. */
