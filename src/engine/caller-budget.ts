@@ -8,7 +8,7 @@ import { callerName } from '../access/identity.js';
 import { requestsExceeded } from '../errors.js';
 import { TurnQueue } from '../time-slices.js';
 
-/** Who pays. */
+/** Whose budget the work is counted against. */
 export interface BilledCaller {
   readonly caller: { readonly user: string | null; readonly administrator: boolean };
   readonly from: { readonly address: string };
@@ -52,9 +52,9 @@ export class CallerBudgets {
     this.#limits = limits;
   }
 
-  /** Does the work and counts its time; null pays nothing. */
-  run<Result>(payer: BilledCaller | null, work: () => Result): Result {
-    const account = payer && this.#accountOf(payer);
+  /** Does the work and counts its time; null is counted against nobody. */
+  run<Result>(billed: BilledCaller | null, work: () => Result): Result {
+    const account = billed && this.#accountOf(billed);
     if (!account) return work();
     const start = performance.now();
     this.#refill(account, start);
@@ -72,10 +72,10 @@ export class CallerBudgets {
   }
 
   /** The same in turn, where the work is large; at once where it is not. */
-  inTurn<Result>(payer: BilledCaller | null, size: number, work: () => Result): Result | Promise<Result> {
+  inTurn<Result>(billed: BilledCaller | null, size: number, work: () => Result): Result | Promise<Result> {
     return size < LARGE
-      ? this.run(payer, work)
-      : this.#turns.run(payer ? callerName(payer.caller, payer.from) : '', () => this.run(payer, work));
+      ? this.run(billed, work)
+      : this.#turns.run(billed ? callerName(billed.caller, billed.from) : '', () => this.run(billed, work));
   }
 
   #accountOf({ caller, from }: BilledCaller): Budget | null {

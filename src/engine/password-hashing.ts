@@ -1,7 +1,7 @@
 /**
  * Passwords are matched against the settings and hashed before a connection is taken: both take their time by design. A write
  * that is planned only inside its transaction has its payload prepared before; what is left then, as the presets of a policy, is
- * done where it is found.
+ * done when it is planned.
  */
 import { assertPassword, hashPassword } from '../access/passwords.js';
 import { isObject } from '../digits.js';
@@ -15,22 +15,22 @@ import type { PlannedWrite, WriteNode } from '../plan/write.js';
 /** Answers the rows of a statement of our own. */
 export type Ask = (text: string) => Promise<readonly Readonly<Record<string, unknown>>[]>;
 
-interface Found {
+interface NewSecret {
   readonly secret: Secret;
   readonly collection: string;
 }
 
-/** Those of a plan that nobody has prepared yet. */
-export async function settleSecrets({ plan, input }: PlannedWrite, isLimited: boolean, ask: Ask): Promise<void> {
-  const found: Found[] = [];
+/** Those of a plan that are not hashed yet. */
+export async function hashNewSecrets({ plan, input }: PlannedWrite, isLimited: boolean, ask: Ask): Promise<void> {
+  const added: NewSecret[] = [];
   plan.nodes.forEach((node, position) => {
     for (const name of secretNames(node))
       for (const row of input.nodes[position] ?? []) {
         const secret = row[name];
-        if (secret instanceof Secret && secret.hash === null) found.push({ secret, collection: node.collection.name });
+        if (secret instanceof Secret && secret.hash === null) added.push({ secret, collection: node.collection.name });
       }
   });
-  await settle(found, isLimited, ask);
+  await hashSecrets(added, isLimited, ask);
 }
 
 /** The rows of a plan with hashes in place of secrets. */
@@ -65,8 +65,8 @@ export async function preparePayloads<Data extends Payload>(
 ): Promise<readonly Data[]> {
   const walker = new Walker(context);
   const prepared = payloads.map((payload) => walker.walk(collection, payload, 0) as Data);
-  if (walker.found.length > (context.maxRows ?? Number.POSITIVE_INFINITY)) return payloads;
-  await settle(walker.found, context.access !== null, ask);
+  if (walker.secrets.length > (context.maxRows ?? Number.POSITIVE_INFINITY)) return payloads;
+  await hashSecrets(walker.secrets, context.access !== null, ask);
   return prepared;
 }
 
@@ -77,19 +77,19 @@ const MAX_SECRETS = 100;
 const HASHED_AT_ONCE = 2;
 
 /** New passwords of users have to meet the settings. */
-async function settle(found: readonly Found[], isLimited: boolean, ask: Ask): Promise<void> {
-  if (found.length === 0) return;
-  if (isLimited && found.length > MAX_SECRETS)
+async function hashSecrets(added: readonly NewSecret[], isLimited: boolean, ask: Ask): Promise<void> {
+  if (added.length === 0) return;
+  if (isLimited && added.length > MAX_SECRETS)
     throw invalidPayload(`One request can set at most ${MAX_SECRETS} hashed values`);
-  const passwords = found.filter(({ collection }) => collection === 'service_users');
+  const passwords = added.filter(({ collection }) => collection === 'service_users');
   if (passwords.length > 0) {
     const [row] = await ask('select auth_password_policy as policy from service_settings limit 1');
     const policy = typeof row?.['policy'] === 'string' ? row['policy'] : null;
     await assertPassword(policy, ...passwords.map(({ secret }) => secret.text));
   }
-  const secrets = [...new Set(found.map(({ secret }) => secret))];
+  const waiting = [...new Set(added.map(({ secret }) => secret))];
   const hashNext = async (): Promise<void> => {
-    for (let secret = secrets.pop(); secret; secret = secrets.pop()) secret.hash = await hashPassword(secret.text);
+    for (let secret = waiting.pop(); secret; secret = waiting.pop()) secret.hash = await hashPassword(secret.text);
   };
   await Promise.all(Array.from({ length: HASHED_AT_ONCE }, hashNext));
 }
@@ -98,7 +98,7 @@ async function settle(found: readonly Found[], isLimited: boolean, ask: Ask): Pr
 const MAX_DEPTH = 1_000;
 
 class Walker {
-  readonly found: Found[] = [];
+  readonly secrets: NewSecret[] = [];
   readonly #model: Model;
   readonly #guard: Guard | null;
 
@@ -107,10 +107,10 @@ class Walker {
     this.#guard = access && new Guard(access, model);
   }
 
-  /** A copy where something was found. */
+  /** A copy where it holds a secret. */
   walk(collection: Collection | undefined, payload: Payload, depth: number): Payload {
     if (!collection || depth > MAX_DEPTH) return payload;
-    const before = this.found.length;
+    const before = this.secrets.length;
     const changed: Record<string, unknown> = {};
     for (const [name, value] of Object.entries(payload)) {
       const field = collection.fields.get(name);
@@ -119,12 +119,12 @@ class Walker {
         if (this.#mayWrite(collection, field)) changed[name] = this.#related(field, payload, value, depth + 1);
       } else if (this.#isNew(collection, field, value)) changed[name] = this.#secret(collection, value);
     }
-    return this.found.length === before ? payload : { ...payload, ...changed };
+    return this.secrets.length === before ? payload : { ...payload, ...changed };
   }
 
   #secret({ name }: Collection, text: string): Secret {
     const secret = new Secret(text);
-    this.found.push({ secret, collection: name });
+    this.secrets.push({ secret, collection: name });
     return secret;
   }
 

@@ -99,13 +99,13 @@ export class Reads {
     query: ReadQuery,
     caller: Identity,
     selectedFor: Purpose | null = null,
-    payer: BilledCaller | null = null,
+    billed: BilledCaller | null = null,
     client: RequestClient = NO_CLIENT,
   ): CompiledRead {
     const access = this.#policies.accessOf(caller);
     const { model } = this.#mirror;
     return this.#statements.get(shapeOf(query, access, selectedFor), model, () =>
-      this.budgets.run(payer, () => compileShape(query, access, selectedFor, model, this.#limits, client)),
+      this.budgets.run(billed, () => compileShape(query, access, selectedFor, model, this.#limits, client)),
     );
   }
 

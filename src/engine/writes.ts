@@ -31,7 +31,7 @@ import type { IdempotencyKey, Key, Selected, WriteRequest } from '../request/wri
 import { bind } from '../sql/parameter.js';
 import { type WriteCall, WriteCompiler, type WriteLimits, type WriteOption } from './compiled-write.js';
 import { isRepeated, keepWrittenKeys, writtenKeys } from './idempotency.js';
-import { preparePayloads, settleSecrets } from './password-hashing.js';
+import { hashNewSecrets, preparePayloads } from './password-hashing.js';
 import type { Reads } from './reads.js';
 import { retry } from './retry.js';
 import { aheadOf, catchUp, suppliesKeys } from './sequences.js';
@@ -258,7 +258,7 @@ export class Writes {
   ): Promise<Buffer | null> {
     if (this.#session) return this.#send(planned, call, this.#session, idempotencyKey);
     call.client.staged('plan');
-    await settleSecrets(planned, !call.writer.caller.administrator, (text) => this.#database.rows(text));
+    await hashNewSecrets(planned, !call.writer.caller.administrator, (text) => this.#database.rows(text));
     const isApart = idempotencyKey || suppliesKeys(planned) || concernsAccess(planned);
     const written = isApart ? null : this.#compiler.write(planned, call, null);
     if (!written) return this.#database.transaction((session) => this.#send(planned, call, session, idempotencyKey));
@@ -292,7 +292,7 @@ export class Writes {
     client.staged('plan');
     const write = (): Promise<number> => this.#sendWrite(planned, call, session, option);
     const isLimited = option !== 'count' && !writer.caller.administrator;
-    await settleSecrets(planned, isLimited, (text) => session.query(this.#database.qualified(text)));
+    await hashNewSecrets(planned, isLimited, (text) => session.query(this.#database.qualified(text)));
     if (!concernsAccess(planned)) return write();
     checkAccess(planned);
     const skipped = await keepAdministrators(this.#database, session, writer.caller, write);

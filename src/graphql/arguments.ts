@@ -6,7 +6,7 @@ import type { Query } from '../request/ast.js';
 import type { Input, ParseContext } from '../request/parse-context.js';
 import { parseQuery } from '../request/query.js';
 import type { ValueList } from '../request/values.js';
-import { filterMeaningOf } from './field-binding.js';
+import { filterBindingOf } from './field-binding.js';
 
 export type Arguments = Readonly<Record<string, unknown>>;
 
@@ -47,11 +47,11 @@ export function readFilter(value: unknown, given: GraphQLInputType): unknown {
   for (const [key, inner] of Object.entries(value as Input)) {
     const field = fields[key];
     if (!field) continue;
-    const meaning = filterMeaningOf(field);
-    if (meaning?.kind === 'functions') {
+    const binding = filterBindingOf(field);
+    if (binding?.kind === 'functions') {
       for (const [name, condition] of Object.entries((inner ?? {}) as Input))
-        filter[`${name}(${meaning.field})`] = condition;
-    } else filter[meaning ? meaning.key : key] = readFilter(inner, field.type);
+        filter[`${name}(${binding.field})`] = condition;
+    } else filter[binding ? binding.key : key] = readFilter(inner, field.type);
   }
   return filter;
 }

@@ -97,23 +97,23 @@ const COUNT_FUNCTION_FILTER = functionFilter('count', ['count']);
 
 /** Functions of a field: the object that shows them, and the filter over them. */
 export interface Functions {
-  readonly shown: GraphQLObjectType;
+  readonly output: GraphQLObjectType;
   readonly filter: GraphQLInputObjectType;
 }
 
 export function functionsOf(field: Field): Functions | null {
-  if (field.relation?.kind === 'one-to-many') return { shown: COUNT_FUNCTIONS, filter: COUNT_FUNCTION_FILTER };
+  if (field.relation?.kind === 'one-to-many') return { output: COUNT_FUNCTIONS, filter: COUNT_FUNCTION_FILTER };
   if (!field.column || isSecret(field)) return null;
   switch (field.type) {
     case 'date':
-      return { shown: DATE_FUNCTIONS, filter: DATE_FUNCTION_FILTER };
+      return { output: DATE_FUNCTIONS, filter: DATE_FUNCTION_FILTER };
     case 'time':
-      return { shown: TIME_FUNCTIONS, filter: TIME_FUNCTION_FILTER };
+      return { output: TIME_FUNCTIONS, filter: TIME_FUNCTION_FILTER };
     case 'dateTime':
     case 'timestamp':
-      return { shown: MOMENT_FUNCTIONS, filter: MOMENT_FUNCTION_FILTER };
+      return { output: MOMENT_FUNCTIONS, filter: MOMENT_FUNCTION_FILTER };
     case 'json':
-      return { shown: JSON_FUNCTIONS, filter: COUNT_FUNCTION_FILTER };
+      return { output: JSON_FUNCTIONS, filter: COUNT_FUNCTION_FILTER };
     default:
       return null;
   }

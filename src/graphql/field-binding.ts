@@ -20,14 +20,14 @@ export type FieldBinding =
   | { readonly kind: 'aggregate'; readonly field: string };
 
 /** Keys of filters that are written otherwise in the request AST. */
-export type FilterMeaning =
+export type FilterBinding =
   /** `item__headings` is `item:headings`. */
   | { readonly kind: 'key'; readonly key: string }
   /** `date_func: {year: ...}` is `year(date): ...`. */
   | { readonly kind: 'functions'; readonly field: string };
 
 /** Root fields. */
-export type RootMeaning =
+export type RootBinding =
   | { readonly kind: 'list' | 'singleton' | 'aggregated'; readonly collection: string }
   | { readonly kind: 'item'; readonly collection: string; readonly codec: Codec }
   | {
@@ -50,22 +50,22 @@ const KEY = 'lateral';
 type Extended = { readonly extensions: Readonly<Record<string, unknown>> };
 
 /** Without a prototype: graphql-js would copy the object otherwise, once per field. */
-export function extend(meaning: FieldBinding | FilterMeaning | RootMeaning): Record<string, unknown> {
+export function extend(binding: FieldBinding | FilterBinding | RootBinding): Record<string, unknown> {
   const extensions: Record<string, unknown> = Object.create(null);
-  extensions[KEY] = meaning;
+  extensions[KEY] = binding;
   return extensions;
 }
 
-export function meaningOf(field: GraphQLField<unknown, unknown>): FieldBinding {
+export function bindingOf(field: GraphQLField<unknown, unknown>): FieldBinding {
   return (field as Extended).extensions[KEY] as FieldBinding;
 }
 
-export function rootMeaningOf(field: GraphQLField<unknown, unknown>): RootMeaning {
-  return (field as Extended).extensions[KEY] as RootMeaning;
+export function rootBindingOf(field: GraphQLField<unknown, unknown>): RootBinding {
+  return (field as Extended).extensions[KEY] as RootBinding;
 }
 
-export function filterMeaningOf(field: GraphQLInputField): FilterMeaning | undefined {
-  return (field as Extended).extensions[KEY] as FilterMeaning | undefined;
+export function filterBindingOf(field: GraphQLInputField): FilterBinding | undefined {
+  return (field as Extended).extensions[KEY] as FilterBinding | undefined;
 }
 
 /** The collection that a type shows. */

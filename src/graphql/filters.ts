@@ -9,14 +9,14 @@ import type { SchemaAccess } from './schema-access.js';
 type Fields = Record<string, GraphQLInputFieldConfig>;
 
 export class FilterTypes {
-  readonly #sight: SchemaAccess;
+  readonly #access: SchemaAccess;
   readonly #names: TypeNames;
   readonly #made: Map<string, GraphQLNamedType>;
 
   /** Types are added to those that were made before. */
-  constructor(sight: SchemaAccess, names: TypeNames, made: Map<string, GraphQLNamedType>) {
+  constructor(access: SchemaAccess, names: TypeNames, made: Map<string, GraphQLNamedType>) {
     this.#made = made;
-    this.#sight = sight;
+    this.#access = access;
     this.#names = names;
   }
 
@@ -52,7 +52,7 @@ export class FilterTypes {
   }
 
   #collection(name: string): Collection | null {
-    const collection = this.#sight.readable.collections.get(name);
+    const collection = this.#access.readable.collections.get(name);
     return collection && isExpressible(collection) ? collection : null;
   }
 

@@ -26,15 +26,15 @@ type Action = 'create' | 'update';
 const STAGES = ['create', 'update', 'delete'] as const;
 
 export class InputTypes {
-  readonly #sight: SchemaAccess;
+  readonly #access: SchemaAccess;
   readonly #names: TypeNames;
   readonly #made: Map<string, GraphQLNamedType>;
   readonly #known = new Map<string, GraphQLInputObjectType | null>();
 
   /** Types are added to those that were made before. */
-  constructor(sight: SchemaAccess, names: TypeNames, made: Map<string, GraphQLNamedType>) {
+  constructor(access: SchemaAccess, names: TypeNames, made: Map<string, GraphQLNamedType>) {
     this.#made = made;
-    this.#sight = sight;
+    this.#access = access;
     this.#names = names;
   }
 
@@ -47,7 +47,7 @@ export class InputTypes {
 
   /** Items inside of items: made or changed. */
   related(name: string): GraphQLInputObjectType | null {
-    const collection = this.#sight.model.collections.get(name);
+    const collection = this.#access.model.collections.get(name);
     if (!collection || !isExpressible(collection)) return null;
     const stages = !STAGES.some((stage) => collection.fields.has(stage));
     return this.#make(
@@ -79,7 +79,7 @@ export class InputTypes {
   }
 
   #writable(collection: Collection, action: Action): Field[] {
-    const allowed = this.#sight.writable(collection, action);
+    const allowed = this.#access.writable(collection, action);
     if (!allowed) return [];
     return expressibleFields(collection).filter(
       (field) => !field.column?.is_generated && (allowed === 'all' || allowed.has(field.name)),

@@ -1,4 +1,4 @@
-/** A mutation operation → steps: each root field one write, with what is shown of it. */
+/** A mutation operation → steps: each root field one write, with its read-back. */
 import {
   type FieldNode,
   type GraphQLField,
@@ -20,7 +20,7 @@ import { type Arguments, type DocumentContext, readQuery } from './arguments.js'
 import { readCall } from './calls.js';
 import type { Document } from './document.js';
 import { at, FieldFailure, placeOf } from './failure.js';
-import { isStaged, rootMeaningOf } from './field-binding.js';
+import { isStaged, rootBindingOf } from './field-binding.js';
 import type { MutationStep, ParsedMutationDocument, Root } from './parsed-document.js';
 import { type Path, Selections, setsOf } from './selections.js';
 
@@ -40,11 +40,11 @@ export function readMutationOperation(
     if (!field) return { kind: 'json', name, place, nullable: true, text: JSON.stringify(type.name) };
     const root: Root = { name, place, nullable: !isNonNullType(field.type) };
     const context = contextOf(limits);
-    const meaning = rootMeaningOf(field);
-    if (meaning.kind === 'service' && meaning.once && once.has(meaning.name)) {
-      throw new FieldFailure(invalidQuery(`"${meaning.name}" may stand in an operation once`), place);
+    const binding = rootBindingOf(field);
+    if (binding.kind === 'service' && binding.once && once.has(binding.name)) {
+      throw new FieldFailure(invalidQuery(`"${binding.name}" may stand in an operation once`), place);
     }
-    if (meaning.kind === 'service') once.add(meaning.name);
+    if (binding.kind === 'service') once.add(binding.name);
     return at(
       () => place,
       () => readStep(root, field, nodes, new Selections(source, context), context),
@@ -75,7 +75,7 @@ function readStep(
   selections: Selections,
   context: DocumentContext,
 ): MutationStep {
-  const meaning = rootMeaningOf(field);
+  const binding = rootBindingOf(field);
   const path = [root.name];
   const given = selections.arguments(field, nodes[0], path);
   const argumentType = (name: string): GraphQLInputType =>
@@ -95,18 +95,18 @@ function readStep(
     request,
     text,
   });
-  switch (meaning.kind) {
+  switch (binding.kind) {
     case 'create': {
-      const items = (meaning.many ? ((data() ?? []) as Input[]) : [data() as Input]) satisfies Input[];
-      const { collection, many, readable } = meaning;
+      const items = (binding.many ? ((data() ?? []) as Input[]) : [data() as Input]) satisfies Input[];
+      const { collection, many, readable } = binding;
       return write({ kind: 'create', items, many, idempotencyKey: null, ...written(collection, readable, many) });
     }
     case 'batch': {
       const items = (data() ?? []) as Input[];
-      return write({ kind: 'update-each', items, ...written(meaning.collection, meaning.readable, true) });
+      return write({ kind: 'update-each', items, ...written(binding.collection, binding.readable, true) });
     }
     case 'update': {
-      const { collection, many, readable } = meaning;
+      const { collection, many, readable } = binding;
       const keys = keysOf(given, many);
       const target = written(collection, readable, many);
       if (!many) return write({ kind: 'update-item', key: keys[0] as string, data: data() as Input, ...target });
@@ -114,27 +114,27 @@ function readStep(
       return write({ kind: 'update-selected', selected, data: data() as Input, ...target });
     }
     case 'update-singleton': {
-      const { collection, readable } = meaning;
+      const { collection, readable } = binding;
       return write({ kind: 'update-singleton', data: data() as Input, ...written(collection, readable, false) });
     }
     case 'delete': {
-      const { collection, many } = meaning;
+      const { collection, many } = binding;
       const keys = keysOf(given, many);
       const type = getNamedType(field.type) as GraphQLObjectType;
       const text = deletedText(type, nodes, keys, many, selections);
       return write({ kind: 'delete', collection, selected: { kind: 'keys', keys } }, text);
     }
     case 'service':
-      return { ...root, kind: 'call', call: readCall(meaning.name, given, nodes, selections) };
+      return { ...root, kind: 'call', call: readCall(binding.name, given, nodes, selections) };
     case 'update-me':
       return {
         ...root,
         kind: 'update-me',
         data: data() as Input,
-        readBack: written('service_users', meaning.readable, false).readBack,
+        readBack: written('service_users', binding.readable, false).readBack,
       };
     default:
-      throw new Error(`a mutation cannot ${meaning.kind}`);
+      throw new Error(`a mutation cannot ${binding.kind}`);
   }
 }
 
@@ -157,7 +157,7 @@ function deletedText(
   return JSON.stringify(Object.fromEntries(entries));
 }
 
-const READING = ['filter', 'sort', 'limit', 'offset', 'page', 'search'] as const;
+const QUERY_ARGUMENTS = ['filter', 'sort', 'limit', 'offset', 'page', 'search'] as const;
 
 /** In the order in which they were written, unless the arguments say otherwise. */
 function parseReadBack(
@@ -171,11 +171,11 @@ function parseReadBack(
   path: Path,
 ): Parsed {
   const keys = context.values.add(null);
-  const asked = many && READING.some((name) => given[name] !== undefined && given[name] !== null);
-  const query = asked ? readQuery(field, { limit: -1, ...given }, context) : NO_QUERY;
+  const isQueried = many && QUERY_ARGUMENTS.some((name) => given[name] !== undefined && given[name] !== null);
+  const query = isQueried ? readQuery(field, { limit: -1, ...given }, context) : NO_QUERY;
   const target: Target = !many
     ? { kind: 'item', key: keys }
-    : asked
+    : isQueried
       ? { kind: 'keys', keys }
       : { kind: 'written', keys };
   const fields = selections.read(getNamedType(field.type) as GraphQLObjectType, nodes, path);

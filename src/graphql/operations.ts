@@ -31,7 +31,7 @@ interface PreparedDocument {
   readonly whole: GraphQLSchema | null;
   readonly operation: OperationDefinitionNode;
   /** Of a query without variables. */
-  reading: ParsedQueryDocument | null;
+  parsed: ParsedQueryDocument | null;
 }
 
 /** What a document takes that was parsed and validated: an object per token, and what was read of it. */
@@ -39,9 +39,9 @@ const BYTES_PER_DOCUMENT = 8_192;
 const BYTES_PER_CHARACTER = 100;
 
 /** Does what takes time in proportion to the size of a document: it may refuse to, or do it later. */
-export type Spend = <Result>(size: number, work: () => Result) => Result | Promise<Result>;
+export type RunInBudget = <Result>(size: number, work: () => Result) => Result | Promise<Result>;
 
-const AT_ONCE: Spend = (_, work) => work();
+const AT_ONCE: RunInBudget = (_, work) => work();
 
 /** A mutation by GET. */
 export class UnsafeMethod extends Error {}
@@ -51,7 +51,7 @@ export class Operations {
   readonly #limits: DocumentLimits;
   readonly #parse: ParseLimits;
   readonly #prepared: LRUCache<string, PreparedDocument>;
-  readonly #readings = new ParseCache<ParsedQueryDocument>();
+  readonly #parsedQueries = new ParseCache<ParsedQueryDocument>();
   #count = 0;
 
   /** `memory` in bytes. */
@@ -69,35 +69,35 @@ export class Operations {
   /** After a change of the structure: what was read with a former schema would only keep that schema, and its model, alive. */
   forget(): void {
     this.#prepared.clear();
-    this.#readings.clear();
+    this.#parsedQueries.clear();
     this.schemas.clear();
   }
 
   /** Answers at once for a known text. */
   read(
     request: GraphqlRequest,
-    sight: SchemaAccess,
+    access: SchemaAccess,
     scope: RootScope,
-    spend: Spend = AT_ONCE,
+    run: RunInBudget = AT_ONCE,
   ): ParsedDocument | Promise<ParsedDocument> {
-    const key = `${schemaKey(sight, scope)}\n${request.operationName ?? ''}\n${request.text}`;
+    const key = `${schemaKey(access, scope)}\n${request.operationName ?? ''}\n${request.text}`;
     const known = this.#prepared.get(key);
     if (known) return this.#finish(known, request);
-    return this.#prepare(key, request, this.schemas.get(sight, scope), spend);
+    return this.#prepare(key, request, this.schemas.get(access, scope), run);
   }
 
-  async #prepare(key: string, request: GraphqlRequest, schema: LazySchema, spend: Spend): Promise<ParsedDocument> {
-    const document = await spend(request.text.length, () => readDocument(request.text, schema, this.#limits));
+  async #prepare(key: string, request: GraphqlRequest, schema: LazySchema, run: RunInBudget): Promise<ParsedDocument> {
+    const document = await run(request.text.length, () => readDocument(request.text, schema, this.#limits));
     const operation = chooseOperation(document, request.operationName);
     const whole = asksForSchema(request.text) ? await schema.whole() : null;
-    const prepared: PreparedDocument = { number: ++this.#count, document, whole, operation, reading: null };
+    const prepared: PreparedDocument = { number: ++this.#count, document, whole, operation, parsed: null };
     this.#prepared.set(key, prepared);
     return this.#finish(prepared, request);
   }
 
   #finish(prepared: PreparedDocument, request: GraphqlRequest): ParsedDocument {
     const { document, operation } = prepared;
-    if (prepared.reading) return prepared.reading;
+    if (prepared.parsed) return prepared.parsed;
     if (operation.operation !== 'query' && request.safe) throw new UnsafeMethod();
     const definitions = operation.variableDefinitions ?? [];
     if (operation.operation === 'mutation') {
@@ -108,10 +108,11 @@ export class Operations {
       const raw = { variables: this.#coerce(prepared, request), given: request.variables, whole: prepared.whole };
       return readQueryOperation(document, operation, raw, this.#parse);
     };
-    if (definitions.length > 0) return this.#readings.get(`${prepared.number} ${writeJson(request.variables)}`, read);
-    const reading = read();
-    if (sizeOf(reading) < SMALL) prepared.reading = reading;
-    return reading;
+    if (definitions.length > 0)
+      return this.#parsedQueries.get(`${prepared.number} ${writeJson(request.variables)}`, read);
+    const parsed = read();
+    if (sizeOf(parsed) < SMALL) prepared.parsed = parsed;
+    return parsed;
   }
 
   #coerce({ document, operation }: PreparedDocument, { variables }: GraphqlRequest): Record<string, unknown> {

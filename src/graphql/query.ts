@@ -19,7 +19,7 @@ import { type DocumentContext, readQuery } from './arguments.js';
 import { type Call, readCall } from './calls.js';
 import type { Document } from './document.js';
 import { at, DocumentFailure, placeOf, responseError } from './failure.js';
-import { rootMeaningOf } from './field-binding.js';
+import { rootBindingOf } from './field-binding.js';
 import type { ParsedQueryDocument, Root } from './parsed-document.js';
 import { type Path, Selections } from './selections.js';
 
@@ -51,12 +51,12 @@ export function readQueryOperation(
     const place = placeOf(nodes[0], [name]);
     const field = type.getFields()[nodes[0].name.value];
     roots.push({ name, place, nullable: !field || !isNonNullType(field.type) });
-    const meaning = field && rootMeaningOf(field);
-    if (meaning?.kind === 'service') {
+    const binding = field && rootBindingOf(field);
+    if (binding?.kind === 'service') {
       const given = selections.arguments(field as GraphQLField<unknown, unknown>, nodes[0], [name]);
       const call = at(
         () => place,
-        () => readCall(meaning.name, given, nodes, selections),
+        () => readCall(binding.name, given, nodes, selections),
       );
       calls.push({ position: parts.length, call });
       parts.push(constant(name, 'null', context));
@@ -94,28 +94,28 @@ function readRoot(
 ): OperationPart {
   const [node] = nodes;
   const path: Path = [name];
-  const meaning = rootMeaningOf(field);
+  const binding = rootBindingOf(field);
   const type = getNamedType(field.type) as GraphQLObjectType;
   const read = (collection: string, target: Target, query: Query, missing: number | null = null): OperationPart => {
     const request: ReadRequest = { kind: 'read', collection, target, query, export: false };
     return { kind: 'read', name, request, missing };
   };
   const given = selections.arguments(field, node, path);
-  switch (meaning.kind) {
+  switch (binding.kind) {
     case 'list': {
       const query = readQuery(field, given, context);
-      return read(meaning.collection, { kind: 'list' }, { ...query, fields: selections.read(type, nodes, path) });
+      return read(binding.collection, { kind: 'list' }, { ...query, fields: selections.read(type, nodes, path) });
     }
     case 'singleton':
-      return read(meaning.collection, { kind: 'list' }, { ...NO_QUERY, fields: selections.read(type, nodes, path) });
+      return read(binding.collection, { kind: 'list' }, { ...NO_QUERY, fields: selections.read(type, nodes, path) });
     case 'item': {
       const missing = context.values.add(JSON.stringify(responseError(forbidden(), placeOf(node, path))));
       // A key that its column cannot hold names no item; to PostgreSQL it would be an error of the whole statement.
-      if (!fits(meaning.codec, String(given['id'])))
+      if (!fits(binding.codec, String(given['id'])))
         return { kind: 'json', name, value: context.values.add('null'), error: missing };
       const key = context.values.add(String(given['id']));
       const query = { ...NO_QUERY, fields: selections.read(type, nodes, path) };
-      return read(meaning.collection, { kind: 'item', key }, query, missing);
+      return read(binding.collection, { kind: 'item', key }, query, missing);
     }
     case 'aggregated': {
       const query = readQuery(field, given, context);
@@ -123,7 +123,7 @@ function readRoot(
       const groupFields = selections.readGroups(type, nodes, aggregate);
       // Rows that nothing is asked of are still one group.
       if (aggregate.length === 0 && !query.groupBy) aggregate.push({ function: 'countAll', field: null });
-      return read(meaning.collection, { kind: 'list' }, { ...query, aggregate, groupFields });
+      return read(binding.collection, { kind: 'list' }, { ...query, aggregate, groupFields });
     }
     case 'me': {
       const missing = context.values.add(JSON.stringify(responseError(forbidden(), placeOf(node, path))));
@@ -139,7 +139,7 @@ function readRoot(
     case 'empty':
       return constant(name, 'null', context);
     default:
-      throw new Error(`a query cannot ${meaning.kind}`);
+      throw new Error(`a query cannot ${binding.kind}`);
   }
 }
 

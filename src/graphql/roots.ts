@@ -10,7 +10,7 @@ import {
 } from 'graphql';
 import type { Collection } from '../mirror/model.js';
 import { DELETE_MANY, DELETE_ONE } from './common.js';
-import { extend, type RootMeaning } from './field-binding.js';
+import { extend, type RootBinding } from './field-binding.js';
 import type { InputTypes } from './inputs.js';
 import { isExpressible, rootName } from './names.js';
 import { ID_SCALAR, JSON_SCALAR, VOID_SCALAR } from './scalars.js';
@@ -28,21 +28,21 @@ const SYSTEM: ReadonlySet<string> = new Set(
 );
 const READ_ONLY: ReadonlySet<string> = new Set(['service_activity', 'service_revisions']);
 
-export function rootCollections(sight: SchemaAccess, scope: RootScope): { read: Collection[]; write: Collection[] } {
+export function rootCollections(access: SchemaAccess, scope: RootScope): { read: Collection[]; write: Collection[] } {
   const isRoot = (collection: Collection): boolean =>
     (scope === 'system' ? SYSTEM.has(collection.name) : !collection.system) && isExpressible(collection);
   return {
-    read: [...sight.readable.collections.values()].filter(isRoot),
-    write: [...sight.model.collections.values()].filter(
-      (each) => isRoot(each) && !READ_ONLY.has(each.name) && each.kind !== 'view' && isWritable(each, sight),
+    read: [...access.readable.collections.values()].filter(isRoot),
+    write: [...access.model.collections.values()].filter(
+      (each) => isRoot(each) && !READ_ONLY.has(each.name) && each.kind !== 'view' && isWritable(each, access),
     ),
   };
 }
 
-function isWritable(collection: Collection, sight: SchemaAccess): boolean {
-  const creates = !collection.singleton && sight.writable(collection, 'create') !== null;
-  const deletes = !collection.singleton && sight.mayDelete(collection);
-  return creates || deletes || sight.writable(collection, 'update') !== null;
+function isWritable(collection: Collection, access: SchemaAccess): boolean {
+  const creates = !collection.singleton && access.writable(collection, 'create') !== null;
+  const deletes = !collection.singleton && access.mayDelete(collection);
+  return creates || deletes || access.writable(collection, 'update') !== null;
 }
 
 export function queryFields(collections: readonly Collection[], types: ObjectTypes): RootFields {
@@ -65,11 +65,11 @@ export const NO_FIELDS: RootFields = { _empty: { type: VOID_SCALAR, extensions: 
 function listField(collection: Collection, type: GraphQLObjectType, types: ObjectTypes): RootFields[string] {
   const { name } = collection;
   return collection.singleton
-    ? { type, extensions: meaning({ kind: 'singleton', collection: name }) }
+    ? { type, extensions: rootBinding({ kind: 'singleton', collection: name }) }
     : {
         type: listOf(type),
         args: types.listArguments(collection),
-        extensions: meaning({ kind: 'list', collection: name }),
+        extensions: rootBinding({ kind: 'list', collection: name }),
       };
 }
 
@@ -83,7 +83,11 @@ function addDerived(fields: RootFields, collection: Collection, type: GraphQLObj
     add(`${root}_by_id`, () => ({
       type,
       args: { id: { type: new GraphQLNonNull(ID_SCALAR) } },
-      extensions: meaning({ kind: 'item', collection: name, codec: collection.primaryKey.column?.base_type ?? 'text' }),
+      extensions: rootBinding({
+        kind: 'item',
+        collection: name,
+        codec: collection.primaryKey.column?.base_type ?? 'text',
+      }),
     }));
   }
   add(`${root}_aggregated`, () => ({
@@ -93,13 +97,13 @@ function addDerived(fields: RootFields, collection: Collection, type: GraphQLObj
       having: { type: JSON_SCALAR },
       ...types.listArguments(collection),
     },
-    extensions: meaning({ kind: 'aggregated', collection: name }),
+    extensions: rootBinding({ kind: 'aggregated', collection: name }),
   }));
 }
 
 export function mutationFields(
   collections: readonly Collection[],
-  sight: SchemaAccess,
+  access: SchemaAccess,
   types: ObjectTypes,
   inputs: InputTypes,
 ): RootFields {
@@ -107,9 +111,9 @@ export function mutationFields(
   for (const collection of collections) {
     if (collection.singleton) addSingleton(fields, collection, types, inputs);
     else {
-      addCreates(fields, collection, sight, types, inputs);
-      addUpdates(fields, collection, sight, types, inputs);
-      if (sight.mayDelete(collection)) addDeletes(fields, collection);
+      addCreates(fields, collection, access, types, inputs);
+      addUpdates(fields, collection, access, types, inputs);
+      if (access.mayDelete(collection)) addDeletes(fields, collection);
     }
   }
   return fields;
@@ -118,55 +122,55 @@ export function mutationFields(
 function addCreates(
   fields: RootFields,
   collection: Collection,
-  sight: SchemaAccess,
+  access: SchemaAccess,
   types: ObjectTypes,
   inputs: InputTypes,
 ): void {
   const input = inputs.root(collection, 'create');
   if (!input) return;
-  const { one, many, args, readable } = shown(collection, sight, types);
+  const { one, many, args, readable } = returnTypes(collection, access, types);
   const { name } = collection;
   const root = rootName(collection);
   const data = { type: new GraphQLNonNull(input) };
   fields[`create_${root}_items`] = {
     type: many,
     args: { data: { type: new GraphQLList(new GraphQLNonNull(input)) }, ...args },
-    extensions: meaning({ kind: 'create', collection: name, many: true, readable }),
+    extensions: rootBinding({ kind: 'create', collection: name, many: true, readable }),
   };
   fields[`create_${root}_item`] = {
     type: one,
     args: { data },
-    extensions: meaning({ kind: 'create', collection: name, many: false, readable }),
+    extensions: rootBinding({ kind: 'create', collection: name, many: false, readable }),
   };
 }
 
 function addUpdates(
   fields: RootFields,
   collection: Collection,
-  sight: SchemaAccess,
+  access: SchemaAccess,
   types: ObjectTypes,
   inputs: InputTypes,
 ): void {
   const input = inputs.root(collection, 'update');
   if (!input) return;
-  const { one, many, args, readable } = shown(collection, sight, types);
+  const { one, many, args, readable } = returnTypes(collection, access, types);
   const { name } = collection;
   const root = rootName(collection);
   const data = { type: new GraphQLNonNull(input) };
   fields[`update_${root}_items`] = {
     type: many,
     args: { ids: { type: new GraphQLNonNull(new GraphQLList(ID_SCALAR)) }, data, ...args },
-    extensions: meaning({ kind: 'update', collection: name, many: true, readable }),
+    extensions: rootBinding({ kind: 'update', collection: name, many: true, readable }),
   };
   fields[`update_${root}_batch`] = {
     type: many,
     args: { data: { type: new GraphQLList(new GraphQLNonNull(input)) }, ...args },
-    extensions: meaning({ kind: 'batch', collection: name, many: true, readable }),
+    extensions: rootBinding({ kind: 'batch', collection: name, many: true, readable }),
   };
   fields[`update_${root}_item`] = {
     type: one,
     args: { id: { type: new GraphQLNonNull(ID_SCALAR) }, data },
-    extensions: meaning({ kind: 'update', collection: name, many: false, readable }),
+    extensions: rootBinding({ kind: 'update', collection: name, many: false, readable }),
   };
 }
 
@@ -175,12 +179,12 @@ function addDeletes(fields: RootFields, { name, ...collection }: Collection): vo
   fields[`delete_${root}_items`] = {
     type: DELETE_MANY,
     args: { ids: { type: new GraphQLNonNull(new GraphQLList(ID_SCALAR)) } },
-    extensions: meaning({ kind: 'delete', collection: name, many: true, readable: false }),
+    extensions: rootBinding({ kind: 'delete', collection: name, many: true, readable: false }),
   };
   fields[`delete_${root}_item`] = {
     type: DELETE_ONE,
     args: { id: { type: new GraphQLNonNull(ID_SCALAR) } },
-    extensions: meaning({ kind: 'delete', collection: name, many: false, readable: false }),
+    extensions: rootBinding({ kind: 'delete', collection: name, many: false, readable: false }),
   };
 }
 
@@ -191,7 +195,7 @@ function addSingleton(fields: RootFields, collection: Collection, types: ObjectT
   fields[`update_${rootName(collection)}`] = {
     type: type ?? GraphQLBoolean,
     args: { data: { type: new GraphQLNonNull(input) } },
-    extensions: meaning({ kind: 'update-singleton', collection: collection.name, readable: type !== null }),
+    extensions: rootBinding({ kind: 'update-singleton', collection: collection.name, readable: type !== null }),
   };
 }
 
@@ -203,9 +207,9 @@ interface RootReturn {
 }
 
 /** Who may write but not read gets a Boolean. */
-function shown(collection: Collection, sight: SchemaAccess, types: ObjectTypes): RootReturn {
+function returnTypes(collection: Collection, access: SchemaAccess, types: ObjectTypes): RootReturn {
   const type = types.item(collection.name);
-  const readable = sight.readable.collections.get(collection.name);
+  const readable = access.readable.collections.get(collection.name);
   if (!type || !readable) return { one: GraphQLBoolean, many: GraphQLBoolean, args: {}, readable: false };
   return { one: type, many: listOf(type), args: types.listArguments(readable), readable: true };
 }
@@ -214,7 +218,7 @@ function listOf(type: GraphQLObjectType): GraphQLOutputType {
   return new GraphQLNonNull(new GraphQLList(new GraphQLNonNull(type)));
 }
 
-function meaning(value: RootMeaning): Record<string, unknown> {
+function rootBinding(value: RootBinding): Record<string, unknown> {
   return extend(value);
 }
 
@@ -226,7 +230,7 @@ export function serviceFields(operation: 'query' | 'mutation', available: Readon
   return Object.fromEntries(
     fields.map(([name, { type, args, once = false }]) => [
       name,
-      { type, args, extensions: meaning({ kind: 'service', name, once }) },
+      { type, args, extensions: rootBinding({ kind: 'service', name, once }) },
     ]),
   );
 }
@@ -235,17 +239,17 @@ export function serviceFields(operation: 'query' | 'mutation', available: Readon
 export function ownQueryFields(types: ObjectTypes): RootFields {
   const [user, role] = [types.item('service_users'), types.item('service_roles')];
   return {
-    ...(user ? { users_me: { type: user, extensions: meaning({ kind: 'me' }) } } : {}),
-    ...(role ? { roles_me: { type: listOf(role), extensions: meaning({ kind: 'my-roles' }) } } : {}),
+    ...(user ? { users_me: { type: user, extensions: rootBinding({ kind: 'me' }) } } : {}),
+    ...(role ? { roles_me: { type: listOf(role), extensions: rootBinding({ kind: 'my-roles' }) } } : {}),
   };
 }
 
-export function ownMutationFields(sight: SchemaAccess, types: ObjectTypes, inputs: InputTypes): RootFields {
-  const users = sight.model.collections.get('service_users');
+export function ownMutationFields(access: SchemaAccess, types: ObjectTypes, inputs: InputTypes): RootFields {
+  const users = access.model.collections.get('service_users');
   const input = users && inputs.root(users, 'update');
   if (!input) return {};
   const type = types.item('service_users');
   const args = { data: { type: new GraphQLNonNull(input) } };
-  const extensions = meaning({ kind: 'update-me', readable: type !== null });
+  const extensions = rootBinding({ kind: 'update-me', readable: type !== null });
   return { update_users_me: { type: type ?? GraphQLBoolean, args, extensions } };
 }

@@ -1,5 +1,5 @@
 /**
- * The schema of a caller's sight, one per set of rights and model. Reading a document needs the types that it names and no
+ * The schema of what a caller may see, one per set of permissions and model. Reading a document needs the types that it names and no
  * others, so a type is made when it is first asked for; a thousand collections cost the first request milliseconds. Only
  * who asks for all of it, by introspection or as text, has all of it made, in slices, with other requests in between.
  */
@@ -46,18 +46,18 @@ export class Schemas {
     this.#known.clear();
   }
 
-  get(sight: SchemaAccess, scope: RootScope): LazySchema {
-    const key = schemaKey(sight, scope);
+  get(access: SchemaAccess, scope: RootScope): LazySchema {
+    const key = schemaKey(access, scope);
     const known = this.#known.get(key);
     if (known) return known;
-    const made = new LazySchema(sight, scope, this.#services);
+    const made = new LazySchema(access, scope, this.#services);
     this.#known.set(key, made);
     return made;
   }
 }
 
-export function schemaKey(sight: SchemaAccess, scope: RootScope): string {
-  return `${scope} ${sight.model.version} ${sight.key}`;
+export function schemaKey(access: SchemaAccess, scope: RootScope): string {
+  return `${scope} ${access.model.version} ${access.key}`;
 }
 
 /** A schema needs a query type before ours can be made. */
@@ -67,7 +67,7 @@ export class LazySchema extends GraphQLSchema {
   readonly #query: GraphQLObjectType;
   readonly #mutation: GraphQLObjectType | null;
   readonly #names: TypeNames;
-  readonly #sight: SchemaAccess;
+  readonly #access: SchemaAccess;
   readonly #types: ObjectTypes;
   readonly #filters: FilterTypes;
   readonly #inputs: InputTypes;
@@ -75,19 +75,19 @@ export class LazySchema extends GraphQLSchema {
   readonly #map: Record<string, GraphQLNamedType>;
   #whole: Promise<GraphQLSchema> | null = null;
 
-  constructor(sight: SchemaAccess, scope: RootScope, services: ReadonlySet<string>) {
+  constructor(access: SchemaAccess, scope: RootScope, services: ReadonlySet<string>) {
     // Built from the model, it is valid by construction.
     super({
       query: PLACEHOLDER,
       types: [...COMMON_TYPES, ...(scope === 'system' ? serviceTypes() : [])],
       assumeValid: true,
     });
-    this.#sight = sight;
-    this.#names = new TypeNames(sight.model);
-    this.#filters = new FilterTypes(sight, this.#names, this.#made);
-    this.#types = new ObjectTypes(sight, this.#names, this.#filters, this.#made);
-    this.#inputs = new InputTypes(sight, this.#names, this.#made);
-    const roots = rootCollections(sight, scope);
+    this.#access = access;
+    this.#names = new TypeNames(access.model);
+    this.#filters = new FilterTypes(access, this.#names, this.#made);
+    this.#types = new ObjectTypes(access, this.#names, this.#filters, this.#made);
+    this.#inputs = new InputTypes(access, this.#names, this.#made);
+    const roots = rootCollections(access, scope);
     const isSystem = scope === 'system';
     this.#query = new GraphQLObjectType({
       name: 'Query',
@@ -105,10 +105,10 @@ export class LazySchema extends GraphQLSchema {
         : new GraphQLObjectType({
             name: 'Mutation',
             fields: () => ({
-              ...mutationFields(roots.write, sight, this.#types, this.#inputs),
+              ...mutationFields(roots.write, access, this.#types, this.#inputs),
               ...(isSystem
                 ? {
-                    ...ownMutationFields(sight, this.#types, this.#inputs),
+                    ...ownMutationFields(access, this.#types, this.#inputs),
                     ...serviceFields('mutation', services),
                   }
                 : {}),
@@ -164,7 +164,7 @@ export class LazySchema extends GraphQLSchema {
       return this.#made.get(name) ?? this.#make(name) ?? (Object.hasOwn(common, name) ? common[name] : undefined);
     };
     const names = (): string[] => [
-      ...new Set([...Object.keys(common), ...this.#sight.readable.collections.keys(), ...this.#names.all()]),
+      ...new Set([...Object.keys(common), ...this.#access.readable.collections.keys(), ...this.#names.all()]),
     ];
     return new Proxy(common, {
       get: (_, name) => (typeof name === 'string' ? find(name) : undefined),
@@ -182,8 +182,8 @@ export class LazySchema extends GraphQLSchema {
     if (!generated) return this.#types.item(name) ?? undefined;
     const { kind } = generated;
     const readable =
-      this.#types.item(generated.collection) && this.#sight.readable.collections.get(generated.collection);
-    const whole = this.#sight.model.collections.get(generated.collection);
+      this.#types.item(generated.collection) && this.#access.readable.collections.get(generated.collection);
+    const whole = this.#access.model.collections.get(generated.collection);
     if (kind === 'create' || kind === 'update') return (whole && this.#inputs.root(whole, kind)) ?? undefined;
     if (kind === 'relation') return this.#inputs.related(generated.collection) ?? undefined;
     if (!readable) return undefined;

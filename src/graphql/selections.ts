@@ -24,7 +24,7 @@ import { parseExpression, parseJsonPath } from '../request/expression.js';
 import type { ParseContext } from '../request/parse-context.js';
 import { type Arguments, readQuery } from './arguments.js';
 import { at, type FieldPlace, placeOf } from './failure.js';
-import { collectionOfType, meaningOf } from './field-binding.js';
+import { bindingOf, collectionOfType } from './field-binding.js';
 import { BIG_INT_SCALAR } from './scalars.js';
 
 export type Path = readonly (string | number)[];
@@ -76,29 +76,29 @@ export class Selections {
     return selections;
   }
 
-  /** What is selected of groups. Aggregates are listed beside it: they are computed once, wherever they are shown. */
+  /** What is selected of groups. Aggregates are listed beside it: they are computed once, wherever they are selected. */
   readGroups(type: GraphQLObjectType, nodes: readonly FieldNode[], aggregates: Aggregate[]): GroupSelection[] {
     return [...this.collect(type, setsOf(nodes))].map(([output, fields]): GroupSelection => {
       const [node] = fields;
       const name = node.name.value;
       if (name === '__typename') return { kind: 'constant', output, text: type.name };
       const field = type.getFields()[name] as GraphQLField<unknown, unknown>;
-      const meaning = meaningOf(field);
-      if (meaning.kind === 'groups') return { kind: 'groups', output };
-      if (meaning.kind === 'rows') {
+      const binding = bindingOf(field);
+      if (binding.kind === 'groups') return { kind: 'groups', output };
+      if (binding.kind === 'rows') {
         const aggregate: Aggregate = { function: 'countAll', field: null };
         aggregates.push(aggregate);
         return { kind: 'aggregate', output, aggregate, as: 'default' };
       }
-      if (meaning.kind !== 'aggregates') throw new Error('groups show groups and aggregates');
+      if (binding.kind !== 'aggregates') throw new Error('groups show groups and aggregates');
       const inner = getNamedType(field.type) as GraphQLObjectType;
       const members = [...this.collect(inner, setsOf(fields))].map(([key, [member]]): GroupSelection => {
         if (member.name.value === '__typename') return { kind: 'constant', output: key, text: inner.name };
         const expression = parseExpression(member.name.value, 'aggregate', this.#context);
-        const aggregate: Aggregate = { function: meaning.function, field: expression };
+        const aggregate: Aggregate = { function: binding.function, field: expression };
         aggregates.push(aggregate);
-        const shown = getNamedType(inner.getFields()[member.name.value]?.type);
-        return { kind: 'aggregate', output: key, aggregate, as: shown === BIG_INT_SCALAR ? 'default' : 'number' };
+        const returned = getNamedType(inner.getFields()[member.name.value]?.type);
+        return { kind: 'aggregate', output: key, aggregate, as: returned === BIG_INT_SCALAR ? 'default' : 'number' };
       });
       return { kind: 'object', output, fields: members };
     });
@@ -157,21 +157,21 @@ export class Selections {
     const name = node.name.value;
     if (name === '__typename') return { kind: 'constant', output, text: type.name };
     const field = type.getFields()[name] as GraphQLField<unknown, unknown>;
-    const meaning = meaningOf(field);
-    switch (meaning.kind) {
+    const binding = bindingOf(field);
+    switch (binding.kind) {
       case 'value':
-        return { kind: 'value', output, field: meaning.field, as: meaning.as };
+        return { kind: 'value', output, field: binding.field, as: binding.as };
       case 'functions':
         return {
           kind: 'object',
           output,
-          fields: this.#functions(getNamedType(field.type) as GraphQLObjectType, meaning.field, nodes, path),
+          fields: this.#functions(getNamedType(field.type) as GraphQLObjectType, binding.field, nodes, path),
         };
       case 'related': {
         const context = { ...this.#context, depth: this.#depth };
         const query = readQuery(field, this.arguments(field, node, path), context);
         const target = getNamedType(field.type);
-        const common = { kind: 'related', output, field: meaning.field, query } as const;
+        const common = { kind: 'related', output, field: binding.field, query } as const;
         if (!isUnionType(target))
           return { ...common, fields: this.read(target as GraphQLObjectType, nodes, path), scopes: [] };
         const scopes = target.getTypes().map((each) => ({
@@ -181,7 +181,7 @@ export class Selections {
         return { ...common, fields: [], scopes };
       }
       default:
-        throw new Error(`a field of an item cannot be ${meaning.kind}`);
+        throw new Error(`a field of an item cannot be ${binding.kind}`);
     }
   }
 
@@ -189,8 +189,8 @@ export class Selections {
     return [...this.collect(type, setsOf(nodes))].map(([output, [node]]): ShapedSelection => {
       if (node.name.value === '__typename') return { kind: 'constant', output, text: type.name };
       const definition = type.getFields()[node.name.value] as GraphQLField<unknown, unknown>;
-      const meaning = meaningOf(definition);
-      if (meaning.kind === 'function') return { kind: 'function', output, call: { kind: meaning.call }, field };
+      const binding = bindingOf(definition);
+      if (binding.kind === 'function') return { kind: 'function', output, call: { kind: binding.call }, field };
       const { path: steps } = this.arguments(definition, node, [...path, output]);
       const slot = this.#context.values.add(parseJsonPath(String(steps), this.#context));
       return { kind: 'function', output, call: { kind: 'json', path: slot }, field };

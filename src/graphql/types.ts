@@ -27,16 +27,16 @@ type FieldConfig = GraphQLFieldConfig<unknown, unknown>;
 type Fields = Record<string, FieldConfig>;
 
 export class ObjectTypes {
-  readonly #sight: SchemaAccess;
+  readonly #access: SchemaAccess;
   readonly #names: TypeNames;
   readonly #filters: FilterTypes;
   readonly #made: Map<string, GraphQLNamedType>;
   readonly #arguments = new Map<string, GraphQLFieldConfigArgumentMap>();
 
   /** Types are added to those that were made before. */
-  constructor(sight: SchemaAccess, names: TypeNames, filters: FilterTypes, made: Map<string, GraphQLNamedType>) {
+  constructor(access: SchemaAccess, names: TypeNames, filters: FilterTypes, made: Map<string, GraphQLNamedType>) {
     this.#made = made;
-    this.#sight = sight;
+    this.#access = access;
     this.#names = names;
     this.#filters = filters;
   }
@@ -45,7 +45,7 @@ export class ObjectTypes {
   item(name: string): GraphQLObjectType | null {
     const known = this.#made.get(name);
     if (known) return known as GraphQLObjectType;
-    const collection = this.#sight.readable.collections.get(name);
+    const collection = this.#access.readable.collections.get(name);
     if (!collection || !isExpressible(collection)) return null;
     return this.#make({
       name,
@@ -129,7 +129,7 @@ export class ObjectTypes {
     const functions = functionsOf(field);
     if (!functions || collection.fields.has(`${field.name}_func`)) return null;
     if (field.relation?.kind === 'one-to-many' && !this.item(field.relation.manyCollection)) return null;
-    return { type: functions.shown, extensions: extend({ kind: 'functions', field: field.name }) };
+    return { type: functions.output, extensions: extend({ kind: 'functions', field: field.name }) };
   }
 
   #related(collection: Collection, field: Field): FieldConfig | null {
@@ -139,7 +139,7 @@ export class ObjectTypes {
       case 'many-to-one':
       case 'one-to-many': {
         const many = relation.kind === 'one-to-many';
-        const target = this.#sight.readable.collections.get(many ? relation.manyCollection : relation.oneCollection);
+        const target = this.#access.readable.collections.get(many ? relation.manyCollection : relation.oneCollection);
         const type = target && this.item(target.name);
         if (!target || !type) return null;
         return { type: many ? new GraphQLList(type) : type, args: this.listArguments(target), extensions };
@@ -165,7 +165,7 @@ export class ObjectTypes {
     const never =
       !field.relation &&
       !collection.singleton &&
-      this.#sight.isCertain(collection, field) &&
+      this.#access.isCertain(collection, field) &&
       (column.is_primary_key || (!column.is_nullable && !filled));
     return {
       type: never ? new GraphQLNonNull(type) : type,

@@ -8,17 +8,17 @@ import type { Model } from '../mirror/model.js';
 import { readItem, readKeys } from '../request/write.js';
 import type { SchemaChanges } from '../schema/change.js';
 import { type Operation, parseCollection, parseCollectionChange } from '../schema/parse.js';
-import { answer, changing, reading, type StructureServices } from './structure.js';
+import { answer, changeSchema, readSchema, type StructureServices } from './structure.js';
 
 export function collectionsRoutes(services: StructureServices): Route[] {
   return [
-    { method: 'GET', path: '/collections', handle: reading(services, 'service_collections', list) },
-    { method: 'SEARCH', path: '/collections', handle: reading(services, 'service_collections', search) },
-    { method: 'GET', path: '/collections/:collection', handle: reading(services, 'service_collections', read) },
-    { method: 'POST', path: '/collections', handle: changing(services, create) },
-    { method: 'PATCH', path: '/collections', handle: changing(services, updateMany) },
-    { method: 'PATCH', path: '/collections/:collection', handle: changing(services, update) },
-    { method: 'DELETE', path: '/collections/:collection', handle: changing(services, remove) },
+    { method: 'GET', path: '/collections', handle: readSchema(services, 'service_collections', list) },
+    { method: 'SEARCH', path: '/collections', handle: readSchema(services, 'service_collections', search) },
+    { method: 'GET', path: '/collections/:collection', handle: readSchema(services, 'service_collections', read) },
+    { method: 'POST', path: '/collections', handle: changeSchema(services, create) },
+    { method: 'PATCH', path: '/collections', handle: changeSchema(services, updateMany) },
+    { method: 'PATCH', path: '/collections/:collection', handle: changeSchema(services, update) },
+    { method: 'DELETE', path: '/collections/:collection', handle: changeSchema(services, remove) },
   ];
 }
 

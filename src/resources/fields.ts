@@ -8,17 +8,17 @@ import type { Model } from '../mirror/model.js';
 import type { Draft, SchemaChanges } from '../schema/change.js';
 import { parseField, parseFieldChange, parseFieldChanges } from '../schema/parse.js';
 import { knownCollection, knownField } from '../schema/plan-names.js';
-import { answer, changing, reading, type StructureServices } from './structure.js';
+import { answer, changeSchema, readSchema, type StructureServices } from './structure.js';
 
 export function fieldsRoutes(services: StructureServices): Route[] {
   return [
-    { method: 'GET', path: '/fields', handle: reading(services, 'service_fields', listAll) },
-    { method: 'GET', path: '/fields/:collection', handle: reading(services, 'service_fields', list) },
-    { method: 'GET', path: '/fields/:collection/:field', handle: reading(services, 'service_fields', read) },
-    { method: 'POST', path: '/fields/:collection', handle: changing(services, create) },
-    { method: 'PATCH', path: '/fields/:collection', handle: changing(services, updateMany) },
-    { method: 'PATCH', path: '/fields/:collection/:field', handle: changing(services, update) },
-    { method: 'DELETE', path: '/fields/:collection/:field', handle: changing(services, remove) },
+    { method: 'GET', path: '/fields', handle: readSchema(services, 'service_fields', listAll) },
+    { method: 'GET', path: '/fields/:collection', handle: readSchema(services, 'service_fields', list) },
+    { method: 'GET', path: '/fields/:collection/:field', handle: readSchema(services, 'service_fields', read) },
+    { method: 'POST', path: '/fields/:collection', handle: changeSchema(services, create) },
+    { method: 'PATCH', path: '/fields/:collection', handle: changeSchema(services, updateMany) },
+    { method: 'PATCH', path: '/fields/:collection/:field', handle: changeSchema(services, update) },
+    { method: 'DELETE', path: '/fields/:collection/:field', handle: changeSchema(services, remove) },
   ];
 }
 

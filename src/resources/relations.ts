@@ -7,16 +7,16 @@ import { describeRelations, type RelationObject } from '../mirror/describe.js';
 import type { Model } from '../mirror/model.js';
 import type { SchemaChanges } from '../schema/change.js';
 import { type Operation, parseRelation, parseRelationChange } from '../schema/parse.js';
-import { answer, changing, reading, type StructureServices } from './structure.js';
+import { answer, changeSchema, readSchema, type StructureServices } from './structure.js';
 
 export function relationsRoutes(services: StructureServices): Route[] {
   return [
-    { method: 'GET', path: '/relations', handle: reading(services, 'service_relations', listAll) },
-    { method: 'GET', path: '/relations/:collection', handle: reading(services, 'service_relations', list) },
-    { method: 'GET', path: '/relations/:collection/:field', handle: reading(services, 'service_relations', read) },
-    { method: 'POST', path: '/relations', handle: changing(services, create) },
-    { method: 'PATCH', path: '/relations/:collection/:field', handle: changing(services, update) },
-    { method: 'DELETE', path: '/relations/:collection/:field', handle: changing(services, remove) },
+    { method: 'GET', path: '/relations', handle: readSchema(services, 'service_relations', listAll) },
+    { method: 'GET', path: '/relations/:collection', handle: readSchema(services, 'service_relations', list) },
+    { method: 'GET', path: '/relations/:collection/:field', handle: readSchema(services, 'service_relations', read) },
+    { method: 'POST', path: '/relations', handle: changeSchema(services, create) },
+    { method: 'PATCH', path: '/relations/:collection/:field', handle: changeSchema(services, update) },
+    { method: 'DELETE', path: '/relations/:collection/:field', handle: changeSchema(services, remove) },
   ];
 }
 

@@ -16,7 +16,7 @@ export interface StructureServices {
 }
 
 /** The structure changes by the hands of administrators alone. */
-export function changing(
+export function changeSchema(
   services: StructureServices,
   change: (exchange: Exchange, structure: SchemaChanges) => Promise<Reply>,
 ): Handler {
@@ -28,7 +28,7 @@ export function changing(
 }
 
 /** Others who may read the metadata, or use the app, see of the structure what they may see of the items. */
-export function reading(
+export function readSchema(
   { identities, policies, structure }: StructureServices,
   table: string,
   read: (exchange: Exchange, model: Model) => Reply | Promise<Reply>,
