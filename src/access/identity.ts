@@ -149,6 +149,12 @@ export class Identities {
     );
   }
 
+  /** Who it was when the database could last be asked; null for whom nobody knew. Only for what is to be answered while it is away. */
+  remembered(presented: RequestCredentials): Identity | null {
+    const known = this.#known.get(this.#carriedBy(presented));
+    return known && Date.now() < known.expires ? identityAt(known, presented) : null;
+  }
+
   /** Who a user is at an address, without a token. */
   async resolve(user: string, address: string): Promise<Identity> {
     const account = await this.#lookup({ kind: 'user', user, session: null });

@@ -62,9 +62,9 @@ const healthBody = build({
 async function health(exchange: Exchange, services: ServerServices): Promise<Reply> {
   const identity = await within(identify(exchange, services), HEALTH_TIMEOUT_MS).catch((error: unknown) => {
     if (error instanceof ServiceError && error.status < 500) throw error;
-    return null;
+    return services.identities.remembered(exchange);
   });
-  // Who asks is known to the database alone: where it does not answer there is no more to say.
+  // Only the database knows who asks for the first time: where it does not answer there is no more to say.
   if (identity === null) return healthReply({ status: 'error', checks: {} }, false);
   if (identity.user === null) throw forbidden();
   return healthReply(await services.health(), identity.administrator);
