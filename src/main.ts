@@ -200,7 +200,7 @@ async function importFile(words: readonly string[]): Promise<void> {
         execute: (options, writer) => importRows(writes, options, writer, NO_CLIENT).catch(failImport),
         reply: (count) => {
           if (process.stderr.isTTY) process.stderr.write('\n');
-          console.log(`${count} rows imported into "${collection}"`);
+          console.log(`${count} ${count === 1 ? 'row' : 'rows'} imported into "${collection}"`);
         },
       });
     },
@@ -210,7 +210,8 @@ async function importFile(words: readonly string[]): Promise<void> {
 function failImport(error: unknown): never {
   if (!(error instanceof ImportFailure)) throw error;
   const lines = error.errors.slice(0, 20).map((each) => `  row ${each.row}: ${each.error.message}`);
-  throw new StartError(`nothing was imported, ${error.errors.length} rows are invalid:\n${lines.join('\n')}`);
+  const count = error.errors.length === 1 ? '1 row is' : `${error.errors.length} rows are`;
+  throw new StartError(`nothing was imported, ${count} invalid:\n${lines.join('\n')}`);
 }
 
 const IMPORT_FORMATS: Readonly<Record<string, ImportFormat>> = {

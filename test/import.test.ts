@@ -448,9 +448,9 @@ t.test('lateral import', async (t) => {
   t.strictSame(await names(), ['a', 'b']);
   t.match(await run([path('goods.csv'), 'goods', '--log-level', 'error']), {
     code: 0,
-    output: /^1 rows? imported into "goods"$/m,
+    output: /^1 row imported into "goods"$/m,
   });
-  t.match(await run([path('other.jsonl'), 'goods']), { code: 0, output: /^1 rows? imported into "goods"$/m });
+  t.match(await run([path('other.jsonl'), 'goods']), { code: 0, output: /^1 row imported into "goods"$/m });
   t.strictSame(await names(), ['a', 'b', 'c', 'd']);
   t.match(await run([path('goods.ndjson')]), { code: 0, output: /^1200 rows imported into "goods"$/m });
   t.equal((await names()).length, 1_204);
@@ -459,14 +459,14 @@ t.test('lateral import', async (t) => {
     [[], /^lateral: import expects a file: see lateral --help$/],
     [[path('missing.json'), 'goods'], /^lateral: ".*missing\.json" cannot be read$/],
     [[path('folder.json'), 'goods'], /^lateral: .*folder\.json.*$/],
-    [[path('goods.xml')], /^lateral: ".*goods\.xml" is no \.json, \.ndjson, \.jsonl or \.csv file$/],
+    [[path('goods.xml')], /^lateral: ".*goods\.xml" is not a \.json, \.ndjson, \.jsonl or \.csv file$/],
     [[path('other.jsonl')], /^lateral: .*collection "other".*$/],
     [
       [path('wrong.json'), 'goods'],
       /^lateral: nothing was imported, 2 rows are invalid:\n {2}row 2: .*"name".*\n {2}row 3: .*"name".*$/,
     ],
     [[path('broken.json'), 'goods'], /^lateral: Invalid payload\. The file ends inside its JSON array\.$/],
-    [[path('column.csv'), 'goods'], /^lateral: nothing was imported, 1 rows? (are|is) wrong:\n {2}row 1: .*colour".*$/],
+    [[path('column.csv'), 'goods'], /^lateral: nothing was imported, 1 row is invalid:\n {2}row 1: .*colour".*$/],
     [[path('goods.json'), 'goods', '--nonsense', '1'], /^lateral: unknown option "--nonsense": see lateral --help$/],
   ];
   for (const [words, complaint] of failures) {
