@@ -16,17 +16,19 @@ import {
   ERROR_RESPONSE,
   NOTIFICATION_RESPONSE,
   PARSE_COMPLETE,
+  PORTAL_SUSPENDED,
   READY_FOR_QUERY,
   ROW_DESCRIPTION,
   TRANSACTION_FAILED,
   TRANSACTION_IDLE,
 } from './message-types.js';
-import { readError, readNotification, SYNC, TERMINATE, writeClosings, writeStatement, writeText } from './messages.js';
+import { readError, readNotification, SYNC, TERMINATE, writeFetch } from './messages.js';
 import { Opening } from './open-connection.js';
 import { PreparedStatements } from './prepared-statements.js';
 import { cancelStatement, type Receiver } from './socket.js';
 import { PROBE_TIMEOUT_MS, TRUSTED_IDLE_MS, type Watched } from './watchdog.js';
 import { MAX_BORROWED_BYTES, type SentQueries, skippableQuery, type WireQuery } from './wire-query.js';
+import { writeQueries } from './write-queries.js';
 
 export type ConnectionState = 'closed' | 'opening' | 'idle' | 'busy';
 
@@ -138,6 +140,21 @@ export class Connection implements Receiver, Watched {
     });
   }
 
+  /** So many rows more of the portal that is suspended. */
+  fetch(maxRows: number): void {
+    this.#socket?.write(writeFetch(maxRows));
+  }
+
+  /** Ends the portal that is suspended, and its transaction with it. */
+  closePortal(): void {
+    this.#sync(this.#sent[0]);
+  }
+
+  /** Asks the server to stop the statement that runs; resolves when it has heard of it, or cannot be told. */
+  async cancel(): Promise<void> {
+    if (this.#socket && this.#key) await cancelStatement(this.#options.target, this.#socket, this.#key);
+  }
+
   /** Ends it at once; whatever is on its way is told the reason. */
   destroy(reason: Error = closed()): void {
     const socket = this.#socket;
@@ -175,7 +192,7 @@ export class Connection implements Receiver, Watched {
 
   /** Asks for a sign of life. */
   #probe(): void {
-    this.#sent.push({ queries: [], repeated: false, introduced: [], understood: 0, position: 0 });
+    this.#sent.push({ queries: [], repeated: false, introduced: [], understood: 0, position: 0, isSynced: true });
     this.#socket?.write(SYNC);
   }
 
@@ -243,35 +260,14 @@ export class Connection implements Receiver, Watched {
     const introduced: string[] = [];
     let message: Buffer;
     try {
-      message = this.#write(queries, introduced);
+      message = writeQueries(queries, this.#prepared, introduced);
     } catch (error) {
       for (const text of introduced) this.#prepared.forget(text);
       for (const query of queries) query.end(error as Error, false);
       return;
     }
-    this.#sent.push({ queries, repeated, introduced, understood: 0, position: 0 });
+    this.#sent.push({ queries, repeated, introduced, understood: 0, position: 0, isSynced: !queries[0]?.portal });
     this.#socket?.write(message);
-  }
-
-  /** Adds to `introduced` the texts that the server has not seen. */
-  #write(queries: readonly WireQuery[], introduced: string[]): Buffer {
-    if (queries[0]?.plain) return writeText(queries[0].text);
-    const messages: Buffer[] = [];
-    for (const { text, parameters, prepare, decoder } of queries) {
-      let name = prepare ? this.#prepared.nameOf(text) : '';
-      const isNew = name === undefined || name === '';
-      if (isNew) introduced.push(text);
-      if (name === undefined) name = this.#prepared.remember(text);
-      const described = decoder?.describe !== undefined;
-      messages.push(writeStatement({ name, text: isNew ? text : null, parameters, described }));
-    }
-    messages.push(SYNC);
-    // In front of all others: behind a statement that fails nothing is heard.
-    if (this.#prepared.forgotten.size > 0) {
-      messages.unshift(writeClosings(this.#prepared.forgotten));
-      this.#prepared.haveClosed();
-    }
-    return Buffer.concat(messages);
   }
 
   #handle(message: Buffer, start: number, end: number, owned: boolean): void {
@@ -292,18 +288,31 @@ export class Connection implements Receiver, Watched {
         break;
       case COMMAND_COMPLETE:
         if (first) first.position++;
+        this.#sync(first);
+        break;
+      case PORTAL_SUSPENDED:
+        if (this.#error === null) first?.queries[first.position]?.portal?.suspended();
+        else this.#sync(first);
         break;
       case NOTIFICATION_RESPONSE:
         this.#options.onnotify?.(...readNotification(message, start + 5));
         break;
       case ERROR_RESPONSE:
         this.#error = readError(message, start + 5, end);
+        this.#sync(first);
         break;
       case READY_FOR_QUERY:
         this.#status = message[start + 5] as number;
         if (first) this.#end();
         break;
     }
+  }
+
+  /** Behind a portal that is done the server waits for it. */
+  #sync(sent: SentQueries | undefined): void {
+    if (sent === undefined || sent.isSynced) return;
+    sent.isSynced = true;
+    this.#socket?.write(SYNC);
   }
 
   /** An answer for which there is no memory fails its statement, unless it may be left out; a lost connection takes none. */

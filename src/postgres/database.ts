@@ -7,16 +7,15 @@ import { quoteIdentifier } from '../sql/fragment.js';
 import { qualify } from '../sql/qualify.js';
 import { Connection } from './connection.js';
 import type { Client, ConnectionOptions } from './connection-options.js';
-import { Joiner } from './driver-socket.js';
 import { connectWithRetries, type RetryOptions } from './first-connection.js';
 import { Listener } from './listener.js';
 import { Pool, type PoolState } from './pool.js';
 import { checkSessions } from './pooler-check.js';
-import { BatchMemory, ResponseMemory } from './response-memory.js';
+import { ResponseMemory } from './response-memory.js';
 import { Session } from './sessions.js';
 import { reportHangUp, type Target } from './socket.js';
 import { breakOffStalled } from './stalled-streams.js';
-import { StreamConnection } from './stream-connection.js';
+import { StreamSession } from './stream-session.js';
 import { timeLimits, Watchdog } from './watchdog.js';
 
 export interface DatabaseOptions extends RetryOptions {
@@ -68,7 +67,7 @@ interface Pools {
   /** For transactions. */
   readonly sessions: Pool<Session>;
   /** For streams: each holds a connection for as long as its reader takes, so they must not stand in the way of writes. */
-  readonly streams: Pool<StreamConnection>;
+  readonly streams: Pool<StreamSession>;
   /** For imports, which last as long as their upload. */
   readonly imports: Pool<Session>;
   /** One connection to read the catalog with: news of the structure must not wait behind slow reads. */
@@ -85,7 +84,7 @@ export class Database implements Pools {
   readQueue: ReadQueue | null = null;
   readonly own: Pool<Session>;
   readonly sessions: Pool<Session>;
-  readonly streams: Pool<StreamConnection>;
+  readonly streams: Pool<StreamSession>;
   readonly imports: Pool<Session>;
   readonly catalog: Pool<Session>;
   readonly watchdog: Watchdog;
@@ -154,19 +153,19 @@ export class Database implements Pools {
     const readConnections = Array.from({ length: options.connections }, (_, position) =>
       openConnection(position === 0 ? {} : ON_ONE_PROCESSOR, { memory: responseMemory }),
     );
-    // PostgreSQL counts the time a client takes to read towards its timeout: streams are timed batch by batch instead.
-    const openStream = (socket: () => Promise<Socket>, onclose: () => void): Client =>
-      openClient(options, { ...single, socket, onclose }, 0);
+    const openStream = (onclose: () => void): Connection =>
+      openConnection(TIMED_BY_BATCH, {
+        onclose,
+        memory: responseMemory,
+        limits: { ...limits, statement: Number.POSITIVE_INFINITY },
+      });
     const pools = {
       own: sessions(OWN_CONNECTIONS),
       sessions: sessions(options.sessions, PLANNED_ONCE, { memory: responseMemory }),
       streams: new Pool(
         options.streams,
         options.waitTimeout,
-        (onLost, count) => {
-          const joiner = new Joiner(new BatchMemory(responseMemory));
-          return new StreamConnection({ target, joiner, watchdog, open: openStream }, onLost, count);
-        },
+        (onLost, count) => new StreamSession(openStream, onLost, count),
         breakOffStalled(options.streams, options.waitTimeout),
       ),
       imports: sessions(options.imports, PLANNED_ONCE, { limits: { ...limits, transaction: uploads } }),
@@ -252,6 +251,12 @@ type Settings = Readonly<Record<string, string>>;
 
 /** Rows of a payload come as one document, which tells the planner nothing: to plan a chain for each would cost more than to run it. */
 const PLANNED_ONCE: Settings = { plan_cache_mode: 'force_generic_plan' };
+
+/**
+ * PostgreSQL counts the time a client takes to read towards its timeouts: streams are timed batch by batch instead. The driver
+ * leaves out what is empty.
+ */
+const TIMED_BY_BATCH: Settings = { statement_timeout: '', lock_timeout: '' };
 
 /** Of all connections for reads but the first: what one statement gains by using several processors, many of them lose. */
 const ON_ONE_PROCESSOR: Settings = { max_parallel_workers_per_gather: '0' };

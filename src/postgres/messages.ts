@@ -11,10 +11,15 @@ export interface Sent {
   readonly parameters: readonly (string | null)[];
   /** Whether the server is to say which columns its rows have. */
   readonly described?: boolean;
+  /** After how many rows the portal is suspended; 0 for never. */
+  readonly maxRows?: number;
 }
 
 /** Ends what was sent together: the server answers, and commits or takes all of it back. */
 export const SYNC = Buffer.from([0x53, 0, 0, 0, 4]);
+
+/** Has the server send what it has to say, where no Sync follows. */
+export const FLUSH = Buffer.from([0x48, 0, 0, 0, 4]);
 
 /** Ends the connection. */
 export const TERMINATE = Buffer.from([0x58, 0, 0, 0, 4]);
@@ -23,7 +28,7 @@ export const TERMINATE = Buffer.from([0x58, 0, 0, 0, 4]);
 const MAX_PARAMETERS = 65_535;
 
 /** Everything of one statement, in one piece. */
-export function writeStatement({ name, text, parameters, described = false }: Sent): Buffer {
+export function writeStatement({ name, text, parameters, described = false, maxRows = 0 }: Sent): Buffer {
   if (parameters.length > MAX_PARAMETERS)
     throw Object.assign(new Error(`a statement has at most ${MAX_PARAMETERS} parameters`), { code: '54000' });
   let size = 5 + (1 + name.length + 1 + 2 + 2 + 2) + 10 + (described ? 7 : 0);
@@ -50,9 +55,14 @@ export function writeStatement({ name, text, parameters, described = false }: Se
     message[at++] = PORTAL;
     message[at++] = 0;
   }
-  at = head(message, at, EXECUTE, 9);
-  message[at++] = 0;
-  message.writeInt32BE(0, at);
+  execute(message, at, maxRows);
+  return message;
+}
+
+/** So many rows more of the portal, and all that the server has to say until then. */
+export function writeFetch(maxRows: number): Buffer {
+  const message = Buffer.allocUnsafe(15);
+  FLUSH.copy(message, execute(message, 0, maxRows));
   return message;
 }
 
@@ -114,6 +124,13 @@ function bind(
   at = message.writeInt16BE(0, at);
   message.writeInt32BE(at - start - 1, start + 1);
   return at;
+}
+
+/** Of the unnamed portal. */
+function execute(message: Buffer, start: number, maxRows: number): number {
+  const at = head(message, start, EXECUTE, 9);
+  message[at] = 0;
+  return message.writeInt32BE(maxRows, at + 1);
 }
 
 function head(message: Buffer, at: number, kind: number, length: number): number {

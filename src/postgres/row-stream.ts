@@ -1,10 +1,12 @@
 /**
- * Rows one batch at a time, through a cursor: PostgreSQL produces what the consumer has taken, no more, so memory stays
+ * Rows one batch at a time, through a portal: PostgreSQL produces what the consumer has taken, no more, so memory stays
  * constant. The consumer's leaving ends the statement at once, also while PostgreSQL is still at work on it.
  */
 import { ranTooLong } from '../errors.js';
 import type { Database } from './database.js';
-import type { StreamConnection } from './stream-connection.js';
+import { BatchMemory } from './response-memory.js';
+import { type Joining, RowBatch } from './row-batch.js';
+import type { StreamSession } from './stream-session.js';
 import { ANSWER_MARGIN_MS } from './watchdog.js';
 import type { BoundStatement } from './wire-query.js';
 
@@ -18,8 +20,8 @@ export interface StreamOptions extends BoundStatement {
   readonly reader: string;
   /** Milliseconds one batch may take; 0 for no limit. */
   readonly batchTimeout: number;
-  /** The byte that cells may be joined by, and how many come alone before those; null where each has to come alone. */
-  readonly joined: { readonly separator: number; readonly apart: number } | null;
+  /** Null where each cell has to come alone. */
+  readonly joined: Joining | null;
   /** Takes the cells of a batch; answers whether more are wanted. */
   readonly take: (cells: readonly Buffer[]) => Promise<boolean>;
   /** Registers what is to be called when the consumer leaves. */
@@ -27,98 +29,81 @@ export interface StreamOptions extends BoundStatement {
 }
 
 export async function streamRows(database: Database, options: StreamOptions): Promise<void> {
-  await database.streams.use(async (connection) => {
-    connection.isClean = false;
-    connection.isClean = await readAll(connection, options);
-  }, options.reader);
+  const memory = new BatchMemory(database.responseMemory);
+  await database.streams.use(
+    (session) => readAll(session, memory, options).finally(() => memory.clear()),
+    options.reader,
+  );
 }
 
-/** Answers whether the connection may be used again: not where the statement was stopped. */
-async function readAll(connection: StreamConnection, options: StreamOptions): Promise<boolean> {
-  const query = connection.query(options.text, options.parameters, options.prepare).raw();
-  const { joiner } = connection;
+async function readAll(session: StreamSession, memory: BatchMemory, options: StreamOptions): Promise<void> {
+  const { text, parameters, prepare, joined, batchTimeout } = options;
+  const batch = new RowBatch(memory, joined, (refused) => session.refuse(refused));
   let timedOut = false;
   let left = false;
   let working = false;
-  let stopped: Promise<void> | null = null;
-  // While the portal is suspended there is nothing to stop: the stream is closed instead.
-  const stop = (): void => {
-    stopped ??= connection.stop(query);
+  let cancelled: Promise<void> | null = null;
+  const cancel = (): void => {
+    cancelled ??= session.cancel();
   };
+  // While the portal is suspended there is nothing to cancel: it is closed instead.
   options.onAbort(() => {
     left = true;
-    if (working) stop();
+    if (working) cancel();
   });
-  if (left) return true;
-  working = true;
-  let timers: readonly NodeJS.Timeout[] = [];
-  const disarm = (): void => timers.forEach(clearTimeout);
-  const arm = (): void => {
-    if (options.batchTimeout === 0) return;
-    const late = (): void => {
-      timedOut = true;
-      stop();
-    };
-    // Where PostgreSQL cannot be heard of it any more, the connection is given up.
-    timers = [
-      setTimeout(late, options.batchTimeout),
-      setTimeout(() => connection.destroy(), options.batchTimeout + ANSWER_MARGIN_MS),
-    ];
+  if (left) return;
+  const late = (): void => {
+    timedOut = true;
+    cancel();
   };
-  arm();
-  let rowsBefore = 0;
-  const failures: unknown[] = [];
-  // The driver does not wait for the last batch to be taken, and what is thrown here it does not catch: the process would end.
-  const take = async (cells: readonly Buffer[]): Promise<boolean> => {
+  const within = async <Answer>(ask: () => Promise<Answer>): Promise<Answer> => {
+    // Where PostgreSQL cannot be told any more, the connection is given up.
+    const timers =
+      batchTimeout === 0
+        ? []
+        : [setTimeout(late, batchTimeout), setTimeout(() => session.destroy(), batchTimeout + ANSWER_MARGIN_MS)];
+    working = true;
     try {
-      return await options.take(cells);
-    } catch (error) {
-      failures.push(error);
-      return false;
+      return await ask();
+    } finally {
+      working = false;
+      timers.forEach(clearTimeout);
     }
   };
-  let taking = Promise.resolve(true);
-  joiner.refused = null;
-  joiner.memory.clear();
-  if (options.joined) joiner.begin(options.joined.separator, options.joined.apart);
-  const reading = query.cursor(FIRST_BATCH_ROWS, async (rows) => {
-    working = false;
-    disarm();
-    const cells = (rows as unknown as Buffer[][]).filter((row) => row !== undefined).map((row) => row[0] as Buffer);
-    const count = joiner.active ? joiner.rows - rowsBefore : cells.length;
-    rowsBefore += count;
-    resize(query, cells, count);
-    connection.stalledSince = performance.now();
-    taking = take(cells).finally(() => {
-      connection.stalledSince = null;
+  // A reader that fails wants no more: the statement is ended in order.
+  const failures: unknown[] = [];
+  const take = (cells: readonly Buffer[]): Promise<boolean> =>
+    options.take(cells).catch((error: unknown) => {
+      failures.push(error);
+      return false;
     });
-    const isWanted = await taking;
-    joiner.memory.clear();
-    if (!isWanted || left) return connection.client.CLOSE as never;
-    working = true;
-    arm();
-  });
   try {
-    await connection.answer(reading);
-    await taking;
+    const statement = { text, parameters, prepare, decoder: batch };
+    let isSuspended = await within(() => session.execute(statement, FIRST_BATCH_ROWS));
+    for (;;) {
+      const rows = nextBatchRows(batch);
+      session.stalledSince = performance.now();
+      const cells = batch.take();
+      const isWanted = cells.length === 0 || (await session.whileOpen(take(cells)));
+      session.stalledSince = null;
+      memory.clear();
+      if (!isSuspended) break;
+      if (!isWanted || left) {
+        await within(() => session.closePortal());
+        break;
+      }
+      isSuspended = await within(() => session.fetch(rows));
+    }
   } catch (error) {
     if (timedOut) throw ranTooLong();
-    if (joiner.refused) throw joiner.refused;
     if (!left) throw error;
   } finally {
-    working = false;
-    joiner.end();
-    joiner.memory.clear();
-    disarm();
-    await stopped;
+    session.stalledSince = null;
+    await cancelled;
   }
   if (failures.length > 0) throw failures[0];
-  return stopped === null;
 }
 
-/** The driver reads the size anew for each batch. */
-function resize(query: unknown, cells: readonly Buffer[], count: number): void {
-  const bytes = cells.reduce((sum, cell) => sum + cell.length, 0);
-  const rows = Math.floor((BATCH_BYTES * count) / Math.max(bytes, 1));
-  (query as { cursorRows: number }).cursorRows = Math.max(1, Math.min(MAX_BATCH_ROWS, rows));
+function nextBatchRows({ rows, bytes }: RowBatch): number {
+  return Math.max(1, Math.min(MAX_BATCH_ROWS, Math.floor((BATCH_BYTES * rows) / Math.max(bytes, 1))));
 }

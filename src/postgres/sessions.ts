@@ -12,14 +12,14 @@ import { type BoundStatement, copyBorrowed, type WireQuery } from './wire-query.
 
 export class Session implements Pooled {
   readonly #afterwards = new Set<() => Promise<void>>();
-  readonly #count: () => void;
-  readonly #connection: Connection;
+  protected readonly count: () => void;
+  protected readonly connection: Connection;
   #lost = false;
 
   /** `open` makes the connection; `onLost` is called when it is lost, `count` for each statement. */
   constructor(open: (onclose: () => void) => Connection, onLost: () => void = () => {}, count: () => void = () => {}) {
-    this.#count = count;
-    this.#connection = open(() => {
+    this.count = count;
+    this.connection = open(() => {
       if (this.#lost) return;
       this.#lost = true;
       onLost();
@@ -31,15 +31,15 @@ export class Session implements Pooled {
   }
 
   get state(): ConnectionState {
-    return this.#connection.state;
+    return this.connection.state;
   }
 
   get isClean(): boolean {
-    return this.#connection.isClean;
+    return this.connection.isClean;
   }
 
   get isDoubtful(): boolean {
-    return this.#connection.isDoubtful;
+    return this.connection.isDoubtful;
   }
 
   /** Answers whether the connection is alive. */
@@ -51,11 +51,11 @@ export class Session implements Pooled {
   }
 
   close(grace: number): Promise<void> {
-    return this.#connection.close(grace);
+    return this.connection.close(grace);
   }
 
   destroy(): void {
-    this.#connection.destroy();
+    this.connection.destroy();
   }
 
   /** The rows of a statement; its parameters are texts. Without any it may be several statements. */
@@ -82,7 +82,7 @@ export class Session implements Pooled {
     const cells: (Buffer | null)[] = statements.map(() => null);
     return new Promise((resolve, reject) => {
       const queries = statements.map(({ text, parameters, prepare, columns }, position): WireQuery => {
-        this.#count();
+        this.count();
         return {
           text,
           parameters,
@@ -95,7 +95,7 @@ export class Session implements Pooled {
           end: (error, unsent) => (error === null ? resolve(cells) : reject(asDecided(error, unsent))),
         };
       });
-      this.#connection.run(...queries);
+      this.connection.run(...queries);
     });
   }
 
@@ -113,7 +113,7 @@ export class Session implements Pooled {
       const result = await work();
       await begun;
       // PostgreSQL would take it for an order to undo all, and say that it was done.
-      if (this.#connection.hasFailed) throw new Error('a statement of the transaction has failed and was passed over');
+      if (this.connection.hasFailed) throw new Error('a statement of the transaction has failed and was passed over');
       await this.#run({ text: 'commit', parameters: [], prepare: false, plain: true }, asDecided);
       const afterwards = [...this.#afterwards];
       this.#afterwards.clear();
@@ -128,15 +128,15 @@ export class Session implements Pooled {
 
   /** A connection whose transaction cannot be undone is of no use: to end it undoes the transaction as well. */
   async #undo(): Promise<void> {
-    if (this.#lost || this.#connection.isClean) return;
+    if (this.#lost || this.connection.isClean) return;
     await this.query('rollback').catch(() => this.destroy());
   }
 
   async #run(query: Omit<WireQuery, 'columns' | 'row' | 'end'>, failure: Failure = asItIs): Promise<void> {
     if (this.#lost) throw connectionLost();
-    this.#count();
+    this.count();
     await new Promise<void>((resolve, reject) => {
-      this.#connection.run({
+      this.connection.run({
         ...query,
         columns: null,
         row: () => {},

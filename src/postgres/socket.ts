@@ -8,8 +8,6 @@ import { type ConnectionOptions, connect as connectSecurely } from 'node:tls';
 import { closed } from './connection-errors.js';
 
 export interface Receiver {
-  /** What arrives is written there first; of its own when absent. */
-  readonly buffer?: Buffer;
   /** The memory may be used until the call has returned and the promises that it settled have been heard. */
   receive(chunk: Buffer, size: number): void;
 }
@@ -114,7 +112,7 @@ async function openAt(target: Target, turn: number, receiver: Receiver): Promise
 
 function openPlain(receiver: Receiver): Socket {
   const onread = {
-    buffer: receiver.buffer ?? Buffer.allocUnsafeSlow(RECEIVE_BUFFER_BYTES),
+    buffer: Buffer.allocUnsafeSlow(RECEIVE_BUFFER_BYTES),
     callback: (size: number, chunk: Uint8Array): boolean => {
       receiver.receive(chunk as Buffer, size);
       return true;

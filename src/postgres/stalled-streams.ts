@@ -4,14 +4,14 @@
  * may take their time.
  */
 import type { Relieve } from './pool.js';
-import type { StreamConnection } from './stream-connection.js';
+import type { StreamSession } from './stream-session.js';
 
 /** Milliseconds in which a batch, of half a megabyte at most, has to be taken: with more than a fair share, and with less. */
 const GREEDY_LIMIT_MS = 2_000;
 const MODEST_LIMIT_MS = 20_000;
 
 /** `most` connections, for which others wait so many milliseconds at most. */
-export function breakOffStalled(most: number, waitTimeout: number): Relieve<StreamConnection> {
+export function breakOffStalled(most: number, waitTimeout: number): Relieve<StreamSession> {
   const modest = Math.min(MODEST_LIMIT_MS, (waitTimeout * 2) / 3);
   return (inUse, waiting) => {
     const share = most / new Set([...inUse.values(), ...waiting]).size;

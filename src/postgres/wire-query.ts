@@ -14,6 +14,8 @@ export interface WireQuery extends BoundStatement {
   readonly columns: 1 | 2 | null;
   /** Whether it is plain text, of one statement or several, without values: it is sent alone. */
   readonly plain?: boolean;
+  /** Where its rows are fetched batch by batch: it is sent alone, and `fetch` or `closePortal` of the connection follows. */
+  readonly portal?: Portal;
   /** Takes the rows with all their columns, in place of `row`. */
   readonly decoder?: Decoder;
   /**
@@ -25,6 +27,13 @@ export interface WireQuery extends BoundStatement {
   end(error: Error | null, unsent: boolean): void;
   /** Whether nobody waits for it any more. A function: a getter would make a hidden class for each query, and keep it alive. */
   isAbandoned?(): boolean;
+}
+
+export interface Portal {
+  /** Of the first batch. */
+  readonly maxRows: number;
+  /** The batch has arrived, and there may be more. */
+  suspended(): void;
 }
 
 /** Reads the bodies of messages; those that describe the columns where it wants to know them. */
@@ -51,6 +60,8 @@ export interface SentQueries {
   understood: number;
   /** The statement whose answer arrives. */
   position: number;
+  /** Whether Sync was sent, behind which the server is ready for the next. */
+  isSynced: boolean;
 }
 
 /**
