@@ -5,7 +5,7 @@
 import { activityLogOf } from '../src/compile/activity.js';
 import { compileWrite } from '../src/compile/write.js';
 import { readConfig } from '../src/config.js';
-import { type Change, planCreate, planUpdate } from '../src/plan/payload.js';
+import { type ItemChange, planCreate, planUpdate } from '../src/plan/payload.js';
 import type { Payload } from '../src/plan/payload-row.js';
 import { servedCollection } from '../src/plan/read.js';
 import { NO_AUTHOR } from '../src/plan/write.js';
@@ -33,7 +33,7 @@ export function compileWrites(databaseUrl: string, requests: readonly BenchReque
           author: NO_AUTHOR,
           variables: { now: new Date().toISOString(), ...CALLER },
         };
-        const changes = items.map((data): Change => ({ key: key ?? '', data }));
+        const changes = items.map((data): ItemChange => ({ key: key ?? '', data }));
         const planned =
           key === undefined
             ? await planCreate(collection, items, context)

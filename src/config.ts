@@ -281,7 +281,7 @@ export function readConfig(given: Environment): Config {
   return Object.freeze(config) as Config;
 }
 
-export interface Arguments {
+export interface CommandLine {
   readonly operands: readonly string[];
   /** Those of the allowed switches that were given. */
   readonly switches: ReadonlySet<string>;
@@ -296,7 +296,7 @@ const FLAGS = Object.fromEntries(
 );
 
 /** What is written behind a command, in any order. */
-export function readArguments(words: readonly string[], allowed: readonly string[] = []): Arguments {
+export function readArguments(words: readonly string[], allowed: readonly string[] = []): CommandLine {
   const options = { ...FLAGS, ...Object.fromEntries(allowed.map((name) => [name, { type: 'boolean' as const }])) };
   const { tokens } = parseArgs({ args: [...words], options, strict: false, allowPositionals: true, tokens: true });
   const operands: string[] = [];
@@ -315,7 +315,7 @@ export function readArguments(words: readonly string[], allowed: readonly string
 }
 
 /** Of a command that takes nothing but options. */
-export function readFlags(words: readonly string[]): Arguments['environment'] {
+export function readFlags(words: readonly string[]): CommandLine['environment'] {
   const { operands, environment } = readArguments(words);
   if (operands.length > 0) throw new StartError(`unknown option "${operands[0]}": see lateral --help`);
   return environment;

@@ -10,7 +10,7 @@ import t from 'tap';
 import { startEmbedded } from '../src/embedded/cluster.js';
 import { packagePath } from '../src/files.js';
 import type { StructureDocument } from '../src/mirror/document.js';
-import { buildModel, type Schemas } from '../src/mirror/introspect.js';
+import { buildModel, type SchemaNames } from '../src/mirror/introspect.js';
 import { type Collection, collectionOf, type Field, type Model, type Relation } from '../src/mirror/model.js';
 import { defaultValueOf, fieldTypeOf } from '../src/mirror/types.js';
 import { systemTables } from '../src/postgres/system-tables.js';
@@ -657,7 +657,7 @@ async function createTables(schema: string, role?: string): Promise<void> {
   }
 }
 
-function schemas(schema: string): Schemas {
+function schemas(schema: string): SchemaNames {
   return { schema, system: schema };
 }
 

@@ -8,7 +8,7 @@ import {
   alias,
   type Fragment,
   identifier,
-  integer,
+  integerLiteral,
   join,
   literal,
   nothing,
@@ -65,7 +65,7 @@ t.test('fragments are put together in order, the white space of our templates is
   const made = sql`
     select ${join([identifier('x'), identifier('y')], sql`, `)}
     from ${identifier('public', 'two  spaces')}
-    where ${condition}${nothing} limit ${integer(10)}`;
+    where ${condition}${nothing} limit ${integerLiteral(10)}`;
   t.equal(statement(made).text, 'select "x", "y" from "public"."two  spaces" where "a" = $1 limit 10');
   t.equal(nothing.parts.length, 0);
   t.equal(join([], sql`, `).parts.length, 0);
@@ -75,9 +75,9 @@ t.test('fragments are put together in order, the white space of our templates is
 
 t.test('numbers of ours are whole, and a sign cannot become a comment', async (t) => {
   for (const value of [1.5, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 53, '1' as unknown as number]) {
-    t.throws(() => integer(value), { message: 'not an integer' }, String(value));
+    t.throws(() => integerLiteral(value), { message: 'not an integer' }, String(value));
   }
-  const { text } = statement(sql`select 7-${integer(-5)} as value`);
+  const { text } = statement(sql`select 7-${integerLiteral(-5)} as value`);
   t.strictSame(await run(text), [{ value: 12 }]);
 });
 

@@ -6,7 +6,7 @@
 import { isObject } from '../digits.js';
 import type { Collection, Model } from '../mirror/model.js';
 import type { Access, Action, Grant, WriteAction } from '../plan/access.js';
-import { readFilter, readValidation } from '../plan/rules.js';
+import { readRuleFilter, readValidation } from '../plan/rules.js';
 import { planGrant, type Rule, restrictModel } from './restrict.js';
 
 /** A row of service_permissions. */
@@ -69,7 +69,7 @@ export function readRules(rows: readonly PermissionRow[]): Rules {
 }
 
 function readRule(row: PermissionRow): Rule | null {
-  const where = readFilter(row.permissions);
+  const where = readRuleFilter(row.permissions);
   const validation = readValidation(row.validation);
   if (where === undefined || validation === undefined) return null;
   const names = (row.fields ?? '').split(',').flatMap((name) => name.trim() || []);

@@ -12,7 +12,7 @@ import { failedValidation, forbidden, invalidPayload, unprocessable } from '../e
 import { packagePath } from '../files.js';
 import type { Model } from '../mirror/model.js';
 import type { Payload } from '../plan/payload-row.js';
-import { planRule, readFilter, readValidation } from '../plan/rules.js';
+import { planRule, readRuleFilter, readValidation } from '../plan/rules.js';
 import type { PlannedWrite } from '../plan/write.js';
 import type { Database } from '../postgres/database.js';
 import type { Session } from '../postgres/sessions.js';
@@ -126,7 +126,7 @@ function checkRule({ permissions, validation, presets, ...rest }: Payload, model
   const collection = typeof name === 'string' ? model.collections.get(name) : undefined;
   if (typeof name === 'string' && !collection && !model.folders.has(name))
     throw invalidPayload(`Collection "${name}" doesn't exist`);
-  const [where, valid] = [readFilter(permissions), readValidation(validation)];
+  const [where, valid] = [readRuleFilter(permissions), readValidation(validation)];
   if (where === undefined) throw invalidPayload('"permissions" is not a filter');
   if (valid === undefined) throw invalidPayload('"validation" is not a filter');
   if (presets !== undefined && presets !== null && !isObject(presets))

@@ -1,7 +1,7 @@
 /** `lateral schema snapshot | diff | apply`: the structure of a database as a file, and a database made what the file says. */
 import { readFile, writeFile } from 'node:fs/promises';
 import { createInterface } from 'node:readline/promises';
-import { type Arguments, readArguments, readConfig } from '../config.js';
+import { type CommandLine, readArguments, readConfig } from '../config.js';
 import { StartError } from '../errors.js';
 import { createObserver } from '../observe.js';
 import type { DdlStatement } from '../schema/ddl-statement.js';
@@ -46,7 +46,7 @@ const COMMANDS = new Map([
   ['apply', { switches: ['merge', 'force', 'dry-run', 'yes'], run: apply }],
 ]);
 
-async function snapshot(given: Arguments): Promise<void> {
+async function snapshot(given: CommandLine): Promise<void> {
   const [file = '-'] = given.operands;
   const taken = await open(given, ({ structure }) => takeSnapshot(structure));
   const json = given.switches.has('json') || /\.json$/i.test(file);
@@ -68,14 +68,14 @@ async function snapshot(given: Arguments): Promise<void> {
 /** Not that of an error: a script has to tell a difference from a file that cannot be read. */
 const DIFFERS = 2;
 
-async function diff(given: Arguments): Promise<void> {
+async function diff(given: CommandLine): Promise<void> {
   const wanted = await readFileOf(given);
   const found = await open(given, ({ structure }) => compareSnapshot(structure, wanted, modeOf(given)));
   console.log(found ? describeDifference(found.diff) : 'No differences.');
   if (found) process.exitCode = DIFFERS;
 }
 
-async function apply(given: Arguments): Promise<void> {
+async function apply(given: CommandLine): Promise<void> {
   const wanted = await readFileOf(given);
   await open(given, async ({ structure }) => {
     const found = await compareSnapshot(structure, wanted, modeOf(given));
@@ -94,7 +94,7 @@ async function apply(given: Arguments): Promise<void> {
   });
 }
 
-function open<Result>({ environment }: Arguments, work: (core: Core) => Promise<Result>): Promise<Result> {
+function open<Result>({ environment }: CommandLine, work: (core: Core) => Promise<Result>): Promise<Result> {
   return withCore(
     readConfig({ ...process.env, ...environment }),
     createObserver('warn'),
@@ -103,11 +103,11 @@ function open<Result>({ environment }: Arguments, work: (core: Core) => Promise<
   );
 }
 
-function modeOf({ switches }: Arguments): { readonly merge: boolean } {
+function modeOf({ switches }: CommandLine): { readonly merge: boolean } {
   return { merge: switches.has('merge') };
 }
 
-async function readFileOf({ operands: [file], switches }: Arguments): Promise<Snapshot> {
+async function readFileOf({ operands: [file], switches }: CommandLine): Promise<Snapshot> {
   if (file === undefined) throw new StartError('a file is needed: see lateral schema --help');
   const text = await (file === '-' ? readInput() : readFile(file, 'utf8')).catch(() => {
     throw new StartError(`"${file}" cannot be read`);

@@ -7,7 +7,7 @@ import { collectionOf } from '../mirror/model.js';
 import type { WriteColumn, WriteNode } from '../plan/write.js';
 import { alias, type Fragment, join, literal, nothing, sql } from '../sql/fragment.js';
 import { columnName, tableName } from './identifiers.js';
-import { type JsonValue, jsonObject, jsonText } from './json.js';
+import { type JsonValue, jsonObject, toJsonText } from './json.js';
 import { showField } from './output.js';
 
 /** The tables that hold the record. */
@@ -49,7 +49,7 @@ function delta(node: WriteNode, changed: (column: WriteColumn) => Fragment | nul
     .filter((column) => column.only !== 'insert')
     .map(
       (column) =>
-        sql`(${literal(column.field.name)}, ${jsonText(show(column.field))}::json, ${changed(column) ?? sql`true`})`,
+        sql`(${literal(column.field.name)}, ${toJsonText(show(column.field))}::json, ${changed(column) ?? sql`true`})`,
     );
   if (entries.length === 0) return sql`'{}'::json`;
   return sql`(select coalesce(json_object_agg(k, v) filter (where p), '{}') from (values ${join(entries, sql`, `)}) as ${alias('h')} (k, v, p))`;

@@ -2,7 +2,7 @@
 import type { Collection, Field } from '../mirror/model.js';
 import type { Condition } from '../plan/plan.js';
 import type { RowGuard, Validation, WriteColumn, WriteNode } from '../plan/write.js';
-import { alias, type Fragment, integer, join, literal, sql } from '../sql/fragment.js';
+import { alias, type Fragment, integerLiteral, join, literal, sql } from '../sql/fragment.js';
 import { columnOf, input, present } from './chain.js';
 import { compileCondition } from './condition.js';
 import { FromClause, type Scope } from './from-clause.js';
@@ -24,7 +24,9 @@ export function guardedRows(
 export function compileGuard(guard: RowGuard, given: Fragment, row: FromClause): Fragment {
   const rules = guard.rules.map((rule, position) => {
     const held = compileCondition(rule, row) ?? sql`true`;
-    return guard.marks === null ? sql`(substr(${given}.a, ${integer(position + 1)}, 1) = '1' and ${held})` : held;
+    return guard.marks === null
+      ? sql`(substr(${given}.a, ${integerLiteral(position + 1)}, 1) = '1' and ${held})`
+      : held;
   });
   const any = sql`(${join(rules, sql` or `)})`;
   return guard.marks === null ? sql`(${given}.a is null or ${any})` : any;

@@ -31,7 +31,7 @@ export interface Entry {
 export const JSON_COLUMN: Fragment = alias('j');
 
 /** Never null. */
-export function jsonText(shown: JsonValue): Fragment {
+export function toJsonText(shown: JsonValue): Fragment {
   switch (shown.form) {
     case 'json':
       return sql`coalesce(${shown.text}, 'null')`;
@@ -65,7 +65,7 @@ function entryText(key: string, shown: JsonValue): Fragment {
   // The quotes stand with the key, for one concatenation less.
   if (shown.form === 'quoted')
     return sql`coalesce(${literal(`${key}"`)} || ${shown.text} || '"', ${literal(`${key}null`)})`;
-  return sql`${literal(key)} || ${jsonText(shown)}`;
+  return sql`${literal(key)} || ${toJsonText(shown)}`;
 }
 
 /** By halves: in a chain from left to right, each piece would copy all that stands before it. */

@@ -1,7 +1,7 @@
 /** Keys of new rows, and the receipt of a request that makes some: what a chain does before it writes. */
 import type { Collection, Field } from '../mirror/model.js';
 import type { WriteNode } from '../plan/write.js';
-import { alias, expression, type Fragment, integer, literal, parameter, sql } from '../sql/fragment.js';
+import { alias, expression, type Fragment, integerLiteral, literal, parameter, sql } from '../sql/fragment.js';
 import { tableName } from './identifiers.js';
 
 /** Whether the keys of new rows come from a sequence. */
@@ -20,7 +20,7 @@ export function advance(sequence: string, maxKey: Fragment): Fragment {
   const name = sql`${literal(sequence)}::regclass`;
   const gap = sql`${alias('h')}.k - ${alias('l')}.v`;
   const last = sql`select coalesce(pg_sequence_last_value(${name}), 0) as v`;
-  return sql`select (select max(nextval(${name})) from generate_series(1, ${gap})) from (${maxKey}) ${alias('h')}, (${last}) ${alias('l')} where ${gap} between 1 and ${integer(STEPS)}`;
+  return sql`select (select max(nextval(${name})) from generate_series(1, ${gap})) from (${maxKey}) ${alias('h')}, (${last}) ${alias('l')} where ${gap} between 1 and ${integerLiteral(STEPS)}`;
 }
 
 /** What the database itself would give a new row. */

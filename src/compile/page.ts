@@ -1,7 +1,7 @@
 /** What pages of rows and of groups share: their order, limit and offset, and what ties them to the level above. */
 import { assertNever } from '../assert-never.js';
 import type { LimitPlan, OffsetPlan } from '../plan/plan.js';
-import { type Fragment, integer, join, nothing, parameter, sql } from '../sql/fragment.js';
+import { type Fragment, integerLiteral, join, nothing, parameter, sql } from '../sql/fragment.js';
 import type { FromClause } from './from-clause.js';
 
 export interface CompiledLevel {
@@ -34,7 +34,7 @@ export function limitValue(limit: LimitPlan): Fragment {
     case 'all':
       throw new Error('there is no limit');
     case 'constant':
-      return integer(limit.value);
+      return integerLiteral(limit.value);
     case 'slot':
       return sql`${parameter({ kind: 'limit', slot: limit.slot })}::bigint`;
     default:

@@ -13,7 +13,7 @@ import { compileCondition } from './condition.js';
 import { FromClause, Scope } from './from-clause.js';
 import { compileGroups } from './groups.js';
 import { typeName } from './identifiers.js';
-import { JSON_COLUMN, jsonList, jsonText } from './json.js';
+import { JSON_COLUMN, jsonList, toJsonText } from './json.js';
 import { type CompiledLevel, limitValue } from './page.js';
 import { compileRows, compileRowsWithCursor } from './rows.js';
 
@@ -141,7 +141,7 @@ function compilePageWithCursor(plan: ReadPlan, scope: Scope): Fragment {
   const row = alias('c');
   const last = sql`(array_agg(${row}.${alias('k')}))[count(*)]`;
   const encoded = sql`translate(encode(convert_to(${last}, 'UTF8'), 'base64'), E'+/=\\n', '-_')`;
-  const cursor = jsonText({
+  const cursor = toJsonText({
     form: 'quoted',
     text: sql`case when count(*) = ${limitValue(level.limit)} then ${encoded} end`,
   });

@@ -6,7 +6,7 @@ import type { Field } from '../mirror/model.js';
 import type { ManyToAnyJoin, ToOneJoin } from '../plan/plan.js';
 import { type Fragment, literal, sql } from '../sql/fragment.js';
 import { typeName } from './identifiers.js';
-import { jsonText } from './json.js';
+import { toJsonText } from './json.js';
 import { base64, showField } from './output.js';
 
 /** Whether the row with the key is the one referred to; `held` is what the field holds, `collection` the collection it names. */
@@ -65,7 +65,7 @@ export function isKeyText(field: Field, key: Fragment, text: Fragment): Fragment
     case 'varchar':
       return sql`${text} = ${key}::text`;
     default:
-      return sql`${text} in (${key}::text, ${jsonText(showField(key, field))}::json #>> '{}')`;
+      return sql`${text} in (${key}::text, ${toJsonText(showField(key, field))}::json #>> '{}')`;
   }
 }
 

@@ -8,7 +8,7 @@ import { compileCondition, compileCursor } from './condition.js';
 import { FromClause, refersTo, type Scope } from './from-clause.js';
 import { compileGroups } from './groups.js';
 import { columnName } from './identifiers.js';
-import { JSON_COLUMN, type JsonValue, jsonList, jsonObject, jsonText } from './json.js';
+import { JSON_COLUMN, type JsonValue, jsonList, jsonObject, toJsonText } from './json.js';
 import { compileOperand, showOperand } from './operand.js';
 import { type CompiledLevel, limitClause, offsetClause, orderClause, type PageOrder, type Tie } from './page.js';
 import { isReferred } from './reference.js';
@@ -22,7 +22,7 @@ function compileKeys(level: RowLevel, scope: Scope, tie: Tie): CompiledLevel {
   const operand: OperandPlan = { kind: 'field', through: [], field: level.collection.primaryKey };
   const keyed: RowLevel = { ...level, outputs: [{ kind: 'value', name: operand.field.name, operand }] };
   return compileShown(keyed, scope, tie, (source) => ({
-    json: jsonText(showOperand(operand, compileOperand(operand, source))),
+    json: toJsonText(showOperand(operand, compileOperand(operand, source))),
     joins: nothing,
   }));
 }

@@ -4,7 +4,7 @@
  */
 import type { Column, Field } from '../mirror/model.js';
 import type { Operator } from '../request/ast.js';
-import { type Fragment, identifier, integer, sql } from '../sql/fragment.js';
+import { type Fragment, identifier, integerLiteral, sql } from '../sql/fragment.js';
 import type { JsonValue } from './json.js';
 
 /** The number of WGS 84 in the register of systems of coordinates. */
@@ -30,9 +30,10 @@ export function showShape(value: Fragment, field: Field): JsonValue {
 export function shapeOf(text: Fragment, field: Field): Fragment {
   const column = columnOf(field);
   const call = functionsOf(column);
-  const given = sql`${call('st_setsrid')}(${call('st_geomfromgeojson')}(${text}), ${integer(WORLD)})`;
+  const given = sql`${call('st_setsrid')}(${call('st_geomfromgeojson')}(${text}), ${integerLiteral(WORLD)})`;
   const { srid } = column;
-  const moved = srid === null || srid === WORLD ? given : sql`${call('st_transform')}(${given}, ${integer(srid)})`;
+  const moved =
+    srid === null || srid === WORLD ? given : sql`${call('st_transform')}(${given}, ${integerLiteral(srid)})`;
   return isGeography(field) ? sql`${moved}::${call('geography')}` : moved;
 }
 
@@ -42,7 +43,7 @@ export function compareShapes(left: Fragment, operator: Operator, given: Fragmen
   const call = functionsOf(column);
   if (operator === 'eq' || operator === 'neq') {
     // What is shown of a value is compared: a system of coordinates and back would not give the same digits.
-    const shape = sql`${call('st_setsrid')}(${call('st_geomfromgeojson')}(${given}), ${integer(WORLD)})`;
+    const shape = sql`${call('st_setsrid')}(${call('st_geomfromgeojson')}(${given}), ${integerLiteral(WORLD)})`;
     const equals = operatorOf(column, sql`=`);
     const test = sql`${inWorld(left, field)} ${equals} ${shape}`;
     return operator === 'eq' ? test : sql`not (${test})`;
@@ -62,10 +63,10 @@ function inWorld(value: Fragment, field: Field): Fragment {
   const call = functionsOf(column);
   const plane = isGeography(field) ? sql`${value}::${call('geometry')}` : value;
   if (column.srid === WORLD || (isGeography(field) && column.srid === null)) return plane;
-  const moved = sql`${call('st_transform')}(${plane}, ${integer(WORLD)})`;
+  const moved = sql`${call('st_transform')}(${plane}, ${integerLiteral(WORLD)})`;
   if (column.srid !== null) return moved;
-  const named = sql`${call('st_setsrid')}(${plane}, ${integer(WORLD)})`;
-  return sql`case ${call('st_srid')}(${plane}) when ${integer(WORLD)} then ${plane} when 0 then ${named} else ${moved} end`;
+  const named = sql`${call('st_setsrid')}(${plane}, ${integerLiteral(WORLD)})`;
+  return sql`case ${call('st_srid')}(${plane}) when ${integerLiteral(WORLD)} then ${plane} when 0 then ${named} else ${moved} end`;
 }
 
 function isGeography(field: Field): boolean {

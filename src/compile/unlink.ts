@@ -1,7 +1,7 @@
 /** Rows that leave a relation, as parts of a write chain: their reference is cleared, or they are deleted. */
 import type { Collection, Field } from '../mirror/model.js';
 import type { Unlink, WriteNode, WritePlan } from '../plan/write.js';
-import { alias, type Fragment, identifier, integer, join, nothing, sql } from '../sql/fragment.js';
+import { alias, type Fragment, identifier, integerLiteral, join, nothing, sql } from '../sql/fragment.js';
 import type { Recorded } from './activity.js';
 import { columnOf, DOCUMENT, input, present } from './chain.js';
 import type { Scope } from './from-clause.js';
@@ -146,7 +146,7 @@ export function cleared(plan: WritePlan, collection: Collection, field: Field): 
 
 export function unlinkInput(unlink: Unlink, position: number, scope: Scope): Fragment[] {
   const types = sql`parent ${typeName(unlink.from.primaryKey)}, child ${typeName(unlink.collection.primaryKey)}`;
-  const rows = sql`json_to_recordset(${DOCUMENT} -> 'unlinks' -> ${integer(position)}) as ${alias('x')} (${types})`;
+  const rows = sql`json_to_recordset(${DOCUMENT} -> 'unlinks' -> ${integerLiteral(position)}) as ${alias('x')} (${types})`;
   const given = sql`${alias(`x${position}`)} as materialized (select ${parentOf(unlink)}, ${alias('x')}.child from ${rows})`;
   return unlink.guard ? [given, sql`${free(position)} as (${tiedRows(unlink, position, scope)})`] : [given];
 }

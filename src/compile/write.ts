@@ -7,7 +7,7 @@
 
 import type { Collection, Field } from '../mirror/model.js';
 import type { WriteColumn, WriteNode, WritePlan } from '../plan/write.js';
-import { alias, type Fragment, identifier, integer, join, nothing, sql } from '../sql/fragment.js';
+import { alias, type Fragment, identifier, integerLiteral, join, nothing, sql } from '../sql/fragment.js';
 import { type Statement, statement } from '../sql/statement.js';
 import { type ActivityLog, type Recorded, record, snapshot } from './activity.js';
 import { DOCUMENT, input, KEYS_SETTING, present, written } from './chain.js';
@@ -85,7 +85,7 @@ class Chain {
     if (!sequence || !takesKeys(node)) return [];
     const supplied = this.#plan.nodes.flatMap((each, place) => {
       if (each.collection !== node.collection || each.verb === 'update') return [];
-      const rows = sql`select k from json_to_recordset(${DOCUMENT} -> 'nodes' -> ${integer(place)}) as ${alias('x')} (k ${typeName(key)})`;
+      const rows = sql`select k from json_to_recordset(${DOCUMENT} -> 'nodes' -> ${integerLiteral(place)}) as ${alias('x')} (k ${typeName(key)})`;
       // Items that exist had their keys before, wherever these came from.
       const table = tableName(node.collection);
       const isNew = sql` where not exists (select from ${table} ${alias('e')} where ${alias('e')}.${columnName(key)} = k)`;
@@ -107,7 +107,7 @@ class Chain {
       if (column.caller) columns.push(sql`${identifier(`v${index}`)} bool`);
       columns.push(...column.references.map((_, table) => sql`${identifier(`r${index}_${table}`)} int4`));
     });
-    const rows = sql`json_to_recordset(${DOCUMENT} -> 'nodes' -> ${integer(position)}) as ${alias('x')} (${join(columns, sql`, `)})`;
+    const rows = sql`json_to_recordset(${DOCUMENT} -> 'nodes' -> ${integerLiteral(position)}) as ${alias('x')} (${join(columns, sql`, `)})`;
     const made = node.verb === 'insert' ? initialValue(key) : null;
     const given = sql`${alias('x')}.k`;
     const names = inputNames(node).map((name) => sql`, ${alias('x')}.${identifier(name)}`);

@@ -11,7 +11,7 @@ import {
   type GraphQLOutputType,
   GraphQLString,
 } from 'graphql';
-import { type Field, isSecret } from '../mirror/model.js';
+import { type Field, isSecretField } from '../mirror/model.js';
 import {
   LIST_OPERATORS,
   type Operator,
@@ -103,7 +103,7 @@ export interface Functions {
 
 export function functionsOf(field: Field): Functions | null {
   if (field.relation?.kind === 'one-to-many') return { output: COUNT_FUNCTIONS, filter: COUNT_FUNCTION_FILTER };
-  if (!field.column || isSecret(field)) return null;
+  if (!field.column || isSecretField(field)) return null;
   switch (field.type) {
     case 'date':
       return { output: DATE_FUNCTIONS, filter: DATE_FUNCTION_FILTER };
@@ -126,7 +126,7 @@ export interface ValueType {
 
 /** How a column is shown, and what is accepted for it. */
 export function valueTypeOf(field: Field): ValueType {
-  if (isSecret(field)) return { type: HASH_SCALAR, as: 'default' };
+  if (isSecretField(field)) return { type: HASH_SCALAR, as: 'default' };
   if (field.column?.is_primary_key || field.type === 'uuid') return { type: ID_SCALAR, as: 'text' };
   if (field.column?.is_array) return { type: JSON_SCALAR, as: 'default' };
   if (field.type.startsWith('geometry')) return { type: GEOMETRY_SCALAR, as: 'default' };
@@ -158,7 +158,7 @@ export function valueTypeOf(field: Field): ValueType {
 }
 
 export function operatorsOf(field: Field): GraphQLInputObjectType {
-  if (isSecret(field)) return HASH_OPERATORS;
+  if (isSecretField(field)) return HASH_OPERATORS;
   if (field.type.startsWith('geometry')) return GEOMETRY_OPERATORS;
   if (field.column?.is_array) return ARRAY_OPERATORS;
   switch (field.type) {

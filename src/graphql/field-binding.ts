@@ -3,7 +3,7 @@
  * never has to guess from a name.
  */
 import type { GraphQLField, GraphQLInputField, GraphQLInputObjectType, GraphQLObjectType } from 'graphql';
-import type { AggregateFunction, Call, Representation } from '../request/ast.js';
+import type { AggregateFunction, FunctionCall, Representation } from '../request/ast.js';
 import type { Codec } from '../sql/codec.js';
 
 /** Fields of object types. */
@@ -12,7 +12,7 @@ export type FieldBinding =
   | { readonly kind: 'related'; readonly field: string }
   /** An object of functions of one field. */
   | { readonly kind: 'functions'; readonly field: string }
-  | { readonly kind: 'function'; readonly call: Exclude<Call['kind'], 'json'> }
+  | { readonly kind: 'function'; readonly call: Exclude<FunctionCall['kind'], 'json'> }
   | { readonly kind: 'json' }
   | { readonly kind: 'groups' }
   | { readonly kind: 'rows' }

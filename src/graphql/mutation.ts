@@ -11,9 +11,9 @@ import {
   type OperationDefinitionNode,
 } from 'graphql';
 import { invalidPayload, invalidQuery } from '../errors.js';
-import { NO_QUERY, type Parsed, type ReadRequest, type Target } from '../request/ast.js';
+import { NO_QUERY, type Parsed, type ReadRequest, type ReadTarget } from '../request/ast.js';
 import type { Input, ParseLimits } from '../request/parse-context.js';
-import { shapeOf } from '../request/rest.js';
+import { requestShape } from '../request/rest.js';
 import { ValueList } from '../request/values.js';
 import type { WriteRequest } from '../request/write.js';
 import { type Arguments, type DocumentContext, readQuery } from './arguments.js';
@@ -173,14 +173,14 @@ function parseReadBack(
   const keys = context.values.add(null);
   const isQueried = many && QUERY_ARGUMENTS.some((name) => given[name] !== undefined && given[name] !== null);
   const query = isQueried ? readQuery(field, { limit: -1, ...given }, context) : NO_QUERY;
-  const target: Target = !many
+  const target: ReadTarget = !many
     ? { kind: 'item', key: keys }
     : isQueried
       ? { kind: 'keys', keys }
       : { kind: 'written', keys };
   const fields = selections.read(getNamedType(field.type) as GraphQLObjectType, nodes, path);
   const request: ReadRequest = { kind: 'read', collection, target, query: { ...query, fields }, export: false };
-  return { request, values: context.values.done(), shape: shapeOf(request), format: null };
+  return { request, values: context.values.done(), shape: requestShape(request), format: null };
 }
 
 const STAGES: ReadonlySet<string> = new Set(['create', 'update', 'delete']);

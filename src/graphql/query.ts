@@ -11,7 +11,7 @@ import {
   type OperationDefinitionNode,
 } from 'graphql';
 import { forbidden } from '../errors.js';
-import { NO_QUERY, type OperationPart, type Query, type ReadRequest, type Target } from '../request/ast.js';
+import { NO_QUERY, type OperationPart, type Query, type ReadRequest, type ReadTarget } from '../request/ast.js';
 import type { ParseLimits } from '../request/parse-context.js';
 import { ValueList } from '../request/values.js';
 import { fits } from '../sql/codec.js';
@@ -96,7 +96,7 @@ function readRoot(
   const path: Path = [name];
   const binding = rootBindingOf(field);
   const type = getNamedType(field.type) as GraphQLObjectType;
-  const read = (collection: string, target: Target, query: Query, missing: number | null = null): OperationPart => {
+  const read = (collection: string, target: ReadTarget, query: Query, missing: number | null = null): OperationPart => {
     const request: ReadRequest = { kind: 'read', collection, target, query, export: false };
     return { kind: 'read', name, request, missing };
   };

@@ -14,7 +14,7 @@ import {
   GraphQLString,
   GraphQLUnionType,
 } from 'graphql';
-import { type Collection, type Field, isSecret, isStamped } from '../mirror/model.js';
+import { type Collection, type Field, isSecretField, isStamped } from '../mirror/model.js';
 import type { AggregateFunction } from '../request/ast.js';
 import { functionsOf, NUMBERS, valueTypeOf } from './common.js';
 import { extend, typeExtensions } from './field-binding.js';
@@ -87,7 +87,7 @@ export class ObjectTypes {
   }
 
   #aggregatedFields(collection: Collection): Fields {
-    const fields = expressibleFields(collection).filter((field) => field.column && !isSecret(field));
+    const fields = expressibleFields(collection).filter((field) => field.column && !isSecretField(field));
     const numbers = fields.filter((field) => NUMBERS.has(field.type) && !field.column?.is_array);
     const inner = (suffix: 'count' | 'fields' | 'sums' | 'extremes', of: readonly Field[], type: typeof extremeType) =>
       of.length === 0

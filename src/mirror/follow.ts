@@ -3,7 +3,7 @@
  * thread learns by itself it passes on, and waits until all have it.
  */
 import type { StructureDocument } from './document.js';
-import { buildModel, type Schemas } from './introspect.js';
+import { buildModel, type SchemaNames } from './introspect.js';
 import type { Model } from './model.js';
 import type { CatalogVersion, Mirror } from './watch.js';
 
@@ -12,13 +12,13 @@ export type Leader = Pick<Mirror, 'adopt' | 'refresh'>;
 
 export class FollowingMirror implements Mirror {
   readonly loads = 0;
-  readonly #schemas: Schemas;
+  readonly #schemas: SchemaNames;
   readonly #leader: Leader;
   readonly #listeners: ((model: Model) => void)[] = [];
   #model: Model;
 
   /** The structure as JSON, and the version of its model. */
-  constructor(text: string, version: number, schemas: Schemas, leader: Leader) {
+  constructor(text: string, version: number, schemas: SchemaNames, leader: Leader) {
     this.#schemas = schemas;
     this.#leader = leader;
     this.#model = buildModel(JSON.parse(text) as StructureDocument, version, schemas);

@@ -11,12 +11,12 @@ import { isReserved, listOf, relate } from './relations.js';
 import { fieldTypeOf } from './types.js';
 
 /** Where the tables are: those that are mirrored, and the service's own. */
-export interface Schemas {
+export interface SchemaNames {
   readonly schema: string;
   readonly system: string;
 }
 
-export function buildModel(document: StructureDocument, version: number, { schema, system }: Schemas): Model {
+export function buildModel(document: StructureDocument, version: number, { schema, system }: SchemaNames): Model {
   const metadata = readMetadata(document);
   const tables = assembleTables(document, metadata.declaredKeys).filter((table) => !isLeftOut(table));
   const refused = new Map<string, string>();

@@ -81,7 +81,7 @@ export interface Field {
 }
 
 /** Secrets are accepted and shown masked: nothing may be learned from comparing, ordering, grouping or taking them apart. */
-export function isSecret(field: Field): boolean {
+export function isSecretField(field: Field): boolean {
   return field.type === 'hash' || field.special.includes('conceal');
 }
 

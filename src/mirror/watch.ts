@@ -5,12 +5,12 @@
  */
 import type { Observer } from '../observe.js';
 import type { StructureDocument } from './document.js';
-import { buildModel, type Schemas } from './introspect.js';
+import { buildModel, type SchemaNames } from './introspect.js';
 import type { Model } from './model.js';
 
 /** What the mirror needs of the database; the driver stays behind it. */
 export interface CatalogSource {
-  readonly schemas: Schemas;
+  readonly schemas: SchemaNames;
   load(): Promise<CatalogVersion>;
   /** Calls back on each notification and whenever listening begins (again). Returns how to stop. */
   listen(changed: () => void): Promise<() => Promise<void>>;

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { Digits, isObject, wholeDigits, writeJson, writtenJson } from '../digits.js';
 import { failedValidation, invalidPayload } from '../errors.js';
 import type { Column, Field } from '../mirror/model.js';
-import { fits, isWithin, NOT_FINITE, NUMBER, RANGES, UUID } from '../sql/codec.js';
+import { fits, isWithin, NOT_FINITE, NUMBER, RANGES, UUID_PATTERN } from '../sql/codec.js';
 import { type Composite, strayAttribute } from '../sql/composite.js';
 import { isGeoJson } from '../sql/geojson.js';
 import { elementBytes, hexOf, hstoreOf, hstoreOfText } from '../sql/literal.js';
@@ -109,7 +109,7 @@ function checkScalar(value: unknown, field: Field, column: Column, path: string)
   if (type === 'numeric' || type === 'float4' || type === 'float8')
     return checkNumber(value, text, field, column, path);
   if (type === 'uuid') {
-    if (!UUID.test(text)) throw misfit(path, 'a UUID');
+    if (!UUID_PATTERN.test(text)) throw misfit(path, 'a UUID');
     return text.toLowerCase();
   }
   if (column.enum_values && !column.enum_values.includes(text))

@@ -3,7 +3,7 @@
  * object below a to-many relation is one existence test, so its conditions must hold of the same related row.
  */
 import { forbidden, forbiddenCollection, forbiddenField, invalidQuery } from '../errors.js';
-import { type Collection, type Field, isSecret, type Model } from '../mirror/model.js';
+import { type Collection, type Field, isSecretField, type Model } from '../mirror/model.js';
 import type { Filter, JsonFilter, Operand, Operator } from '../request/ast.js';
 import { isMasked, restrictionOf, systemOf, wholeOf } from './access.js';
 import { fieldNamed, fieldOf, isJson, operandType, resolveExpression, toManyOf, toOneOf } from './names.js';
@@ -227,7 +227,7 @@ function planValue(filter: Filter, operand: OperandPlan, place: FilterPosition):
         value: planOperand(filter.value, filter.operator, operand, place.model),
       };
     case 'json':
-      if (operand.kind !== 'field' || !isJson(operand.field) || isSecret(operand.field))
+      if (operand.kind !== 'field' || !isJson(operand.field) || isSecretField(operand.field))
         throw invalidQuery(`"_json" does not apply to "${operandType(operand).label}"`);
       return planJson(filter.filter, operand.field, operand.through, place.model);
     case 'some':

@@ -17,7 +17,7 @@ export function keyValue(row: Row): ColumnValue {
 }
 
 /** `payload` is what is said of the row that `field` shall lead to; what it does not say is read from the row as it is. */
-export function linkTo(
+export function linkValue(
   row: Row,
   payload: Payload,
   relation: ManyToOne | OneToMany,

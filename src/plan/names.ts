@@ -1,10 +1,17 @@
 /** Names of a request become objects of the model: fields, joins along relations, functions of fields. */
 import { assertNever } from '../assert-never.js';
 import { forbiddenField, invalidQuery } from '../errors.js';
-import { type Collection, type Field, isSecret, type ManyToAny, type ManyToOne, type Model } from '../mirror/model.js';
-import type { Call, Expression } from '../request/ast.js';
+import {
+  type Collection,
+  type Field,
+  isSecretField,
+  type ManyToAny,
+  type ManyToOne,
+  type Model,
+} from '../mirror/model.js';
+import type { Expression, FunctionCall } from '../request/ast.js';
 import { wholeOf } from './access.js';
-import type { ManyToAnyJoin, ManyToOneJoin, OperandPlan, ToManyJoin, ToOneJoin, ValueType } from './plan.js';
+import type { ManyToAnyJoin, ManyToOneJoin, OperandPlan, OperandType, ToManyJoin, ToOneJoin } from './plan.js';
 
 /** A field, with the scope of a many-to-any relation where one was written: `item:headings`. */
 export interface Named {
@@ -76,7 +83,7 @@ export function toManyOf(model: Model, origin: Collection, field: Field): ToMany
   return { collection, field: fieldOf(wholeOf(collection), relation.manyField), via: field, named: null, origin, key };
 }
 
-export function operandType(operand: OperandPlan): ValueType {
+export function operandType(operand: OperandPlan): OperandType {
   switch (operand.kind) {
     case 'field':
       return {
@@ -109,7 +116,7 @@ export function operandType(operand: OperandPlan): ValueType {
   }
 }
 
-function plainType(codec: string, label: string): ValueType {
+function plainType(codec: string, label: string): OperandType {
   return { codec, composite: null, label };
 }
 
@@ -139,7 +146,7 @@ export function resolveExpression(
 
 function resolvePath(
   path: readonly string[],
-  call: Call | null,
+  call: FunctionCall | null,
   start: Collection,
   options: ResolveOptions,
 ): OperandPlan {
@@ -170,7 +177,7 @@ function resolvePath(
 
 function resolveEnd(
   named: Named,
-  call: Call | null,
+  call: FunctionCall | null,
   collection: Collection,
   through: ToOneJoin[],
   options: ResolveOptions,
@@ -179,7 +186,7 @@ function resolveEnd(
   if (call) return resolveCall(call, field, collection, through, options);
   if (!field.column || named.scope !== null)
     throw invalidQuery(`${options.place}: "${field.name}" has no value of its own`);
-  if (isSecret(field)) throw forbiddenField(field.name, collection.name, options.place);
+  if (isSecretField(field)) throw forbiddenField(field.name, collection.name, options.place);
   return { kind: 'field', through, field };
 }
 
@@ -188,7 +195,7 @@ const TIMES = new Set(['timestamp', 'dateTime', 'time']);
 const CLOCK = new Set(['hour', 'minute', 'second']);
 
 export function resolveCall(
-  call: Call,
+  call: FunctionCall,
   field: Field,
   collection: Collection,
   through: readonly ToOneJoin[],
@@ -199,7 +206,7 @@ export function resolveCall(
       `${options.place}: Invalid function specified: "${call.kind}" does not apply to "${field.name}"`,
     );
   };
-  if (isSecret(field)) return refuse();
+  if (isSecretField(field)) return refuse();
   if (call.kind === 'count') {
     const toMany = toManyOf(options.model, collection, field);
     if (toMany) return { kind: 'count', through, toMany };

@@ -1,6 +1,6 @@
 /** Which operators suit which type of field. */
 import { invalidQuery } from '../errors.js';
-import { type Field, type FieldType, isSecret } from '../mirror/model.js';
+import { type Field, type FieldType, isSecretField } from '../mirror/model.js';
 import type { Operator } from '../request/ast.js';
 import type { OperandPlan } from './plan.js';
 
@@ -76,7 +76,7 @@ function admitted(operand: OperandPlan): { type: string; operators: readonly Ope
 }
 
 function operatorsOf(field: Field): { type: FieldType; operators: readonly Operator[] } {
-  if (isSecret(field)) return { type: 'hash', operators: SECRET };
+  if (isSecretField(field)) return { type: 'hash', operators: SECRET };
   if (field.type.startsWith('geometry')) return { type: field.type, operators: SHAPES };
   if (field.column?.is_array) return { type: field.type, operators: ORDERED };
   return { type: field.type, operators: BY_TYPE[field.type] ?? PRESENCE };

@@ -2,7 +2,7 @@
 import { assertNever } from '../assert-never.js';
 import { forbiddenField, invalidQuery } from '../errors.js';
 import type { Collection, Field } from '../mirror/model.js';
-import { type Call, NO_QUERY, type Query, type Selection, type ShapedSelection } from '../request/ast.js';
+import { type FunctionCall, NO_QUERY, type Query, type Selection, type ShapedSelection } from '../request/ast.js';
 import { planGroups } from './aggregate.js';
 import { type Budget, KEYS_WEIGHT, LEVEL_WEIGHT, planFilter, spend } from './filter.js';
 import { anyJoins, checkName, fieldNamed, resolveCall, toManyOf, toOneJoin } from './names.js';
@@ -26,7 +26,7 @@ export interface Position {
 
 interface Wanted {
   readonly field: Field;
-  readonly call: Call | null;
+  readonly call: FunctionCall | null;
   readonly fields: readonly Selection[];
   /** Collections of a many-to-any field, with what is wanted of each. */
   readonly scopes: ReadonlyMap<string, readonly Selection[]>;
@@ -82,7 +82,7 @@ function expand(selections: readonly Selection[], collection: Collection, positi
   const add = (
     name: string,
     field: Field,
-    call: Call | null,
+    call: FunctionCall | null,
     fields: readonly Selection[],
     scope: string | null,
   ): void => {

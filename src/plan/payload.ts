@@ -18,7 +18,7 @@ import { forEachInSlices, oneByOne } from '../time-slices.js';
 import { CONCEALED, checkValue } from './column-value.js';
 import { Guard } from './guard.js';
 import { checkKey, checkReference, givenKey, shownKey } from './key.js';
-import { heldValue, keyValue, linkTo } from './links.js';
+import { heldValue, keyValue, linkValue } from './links.js';
 import { fieldOf } from './names.js';
 import type { ColumnValue, Payload, Row, WritePlanContext } from './payload-row.js';
 import { Rows } from './rows.js';
@@ -47,14 +47,14 @@ function planned<Result>(items: readonly unknown[], work: () => Promise<Result>)
   return items.length > LARGE ? oneByOne(work) : work();
 }
 
-export interface Change {
+export interface ItemChange {
   readonly key: Key;
   readonly data: Payload;
 }
 
 export function planUpdate(
   collection: Collection,
-  changes: readonly Change[],
+  changes: readonly ItemChange[],
   context: WritePlanContext,
 ): Promise<PlannedWrite> {
   return planned(changes, async () => {
@@ -223,7 +223,7 @@ class Walker {
     if (key !== null && this.#refers(target, names))
       return heldValue(target, checkKey(target, key), relation.referenced, place, this.#guard);
     const row = key === null ? this.create(target, payload, place) : this.#upsert(target, key, payload, names, place);
-    return linkTo(row, payload, relation, field, place, this.#guard);
+    return linkValue(row, payload, relation, field, place, this.#guard);
   }
 
   #related(target: Collection, payload: Payload, place: string): ColumnValue {
@@ -282,7 +282,7 @@ class Walker {
     const foreignKey = fieldOf(target, relation.manyField);
     const link = (child: Row, childPlace: string): void => {
       child.given.add(foreignKey.name);
-      this.rows.set(child, foreignKey, linkTo(row, payload, relation, foreignKey, place, this.#guard), childPlace);
+      this.rows.set(child, foreignKey, linkValue(row, payload, relation, foreignKey, place, this.#guard), childPlace);
     };
     if (value === null || Array.isArray(value)) {
       const entries: unknown[] = value ?? [];

@@ -1,6 +1,6 @@
 /** Plans: a request whose names have become objects of the model. Pure data; the compilers read nothing else. */
 import type { Collection, Field } from '../mirror/model.js';
-import type { AggregateFunction, DateFunction, Meta, Operator, Representation, Slot } from '../request/ast.js';
+import type { AggregateFunction, DateFunction, MetaCount, Operator, Representation, Slot } from '../request/ast.js';
 import type { Codec } from '../sql/codec.js';
 import type { Composite } from '../sql/composite.js';
 
@@ -11,7 +11,7 @@ export interface ReadPlan {
   /** Whether the list may be large: its rows then travel one by one. */
   readonly stream: boolean;
   readonly level: Level;
-  readonly meta: readonly Meta[];
+  readonly meta: readonly MetaCount[];
   /** Whether the cursor of the next page is shown. */
   readonly cursor: boolean;
 }
@@ -189,14 +189,14 @@ export interface CursorCondition {
 }
 
 /** What a value has to be that is compared with an operand, and a name for messages. */
-export interface ValueType {
+export interface OperandType {
   readonly codec: Codec;
   readonly composite: Composite | null;
   readonly label: string;
 }
 
 export type ValuePlan =
-  | ({ readonly kind: 'slot'; readonly slot: Slot } & ValueType)
+  | ({ readonly kind: 'slot'; readonly slot: Slot } & OperandType)
   /** A field of the caller's user, role, roles or policies. */
   | {
       readonly kind: 'caller';

@@ -1,7 +1,7 @@
 /** Request AST × model → read plan: names are resolved, wildcards expanded, limits checked. */
 import { forbidden, forbiddenCollection, forbiddenField, invalidPayload, invalidQuery } from '../errors.js';
 import type { Collection, Model } from '../mirror/model.js';
-import type { Limit, Query, ReadRequest, Target } from '../request/ast.js';
+import type { PageLimit, Query, ReadRequest, ReadTarget } from '../request/ast.js';
 import { isMasked } from './access.js';
 import { planGroups } from './aggregate.js';
 import { planFilter } from './filter.js';
@@ -65,11 +65,11 @@ export function planRead(
   };
 }
 
-function isLarge(limit: Limit | null): boolean {
+function isLarge(limit: PageLimit | null): boolean {
   return limit?.kind === 'all' || (limit?.kind === 'slot' && limit.large);
 }
 
-function narrow(target: Target, { primaryKey }: Collection): Condition {
+function narrow(target: ReadTarget, { primaryKey }: Collection): Condition {
   switch (target.kind) {
     case 'list':
     case 'selected':

@@ -25,7 +25,7 @@ const UNLIMITED: ParseContext = {
 };
 
 /** About rows. Null where there is nothing to hold; undefined where it cannot be read. */
-export function readFilter(input: unknown): Filter | null | undefined {
+export function readRuleFilter(input: unknown): Filter | null | undefined {
   return read(input, UNLIMITED);
 }
 

@@ -1,5 +1,5 @@
 /** Search: a term in any of the fields of a collection that can be searched. */
-import { type Collection, type Field, isSecret } from '../mirror/model.js';
+import { type Collection, type Field, isSecretField } from '../mirror/model.js';
 import type { Slot } from '../request/ast.js';
 import { ALWAYS, type Condition } from './plan.js';
 
@@ -11,5 +11,7 @@ export function planSearch(slot: Slot | null, collection: Collection): Condition
 }
 
 function isSearched(field: Field): boolean {
-  return field.column !== null && SEARCHED.has(field.type) && !isSecret(field) && field.meta?.['searchable'] !== false;
+  return (
+    field.column !== null && SEARCHED.has(field.type) && !isSecretField(field) && field.meta?.['searchable'] !== false
+  );
 }

@@ -10,13 +10,13 @@ export type { Slot };
 export interface ReadRequest {
   readonly kind: 'read';
   readonly collection: string;
-  readonly target: Target;
+  readonly target: ReadTarget;
   readonly query: Query;
   /** Whether the items are wanted one by one, for a file. */
   readonly export: boolean;
 }
 
-export type Target =
+export type ReadTarget =
   | { readonly kind: 'list' }
   | { readonly kind: 'item'; readonly key: Slot }
   | { readonly kind: 'keys'; readonly keys: Slot }
@@ -32,7 +32,7 @@ export interface Query {
   readonly filter: Filter | null;
   readonly search: Slot | null;
   readonly sort: readonly SortKey[] | null;
-  readonly limit: Limit | null;
+  readonly limit: PageLimit | null;
   readonly offset: Slot | null;
   readonly page: Slot | null;
   /** Keyset paging: null when it is not asked for, 'first' for the page without a cursor. */
@@ -43,24 +43,24 @@ export interface Query {
   readonly groupFields: readonly GroupSelection[] | null;
   /** Queries of the relations below, by the name under which the relation is shown. */
   readonly deep: readonly { readonly name: string; readonly query: Query }[];
-  readonly meta: readonly Meta[];
+  readonly meta: readonly MetaCount[];
   /** Whether wildcards expand the relation they came from. */
   readonly backlink: boolean;
 }
 
-export type Meta = 'total_count' | 'filter_count';
+export type MetaCount = 'total_count' | 'filter_count';
 
 export type Selection =
   | { readonly kind: 'wildcard'; readonly fields: readonly Selection[] }
   /** The name may carry the scope of a many-to-any relation: `item:headings`. */
   | { readonly kind: 'field'; readonly name: string; readonly fields: readonly Selection[] }
-  | { readonly kind: 'function'; readonly output: string; readonly call: Call; readonly field: string }
+  | { readonly kind: 'function'; readonly output: string; readonly call: FunctionCall; readonly field: string }
   | ShapedSelection;
 
 /** Selections that say where they stand and what they look like, as GraphQL's do; lists of fields hold either these or the others. */
 export type ShapedSelection =
   | { readonly kind: 'value'; readonly output: string; readonly field: string; readonly as: Representation }
-  | { readonly kind: 'function'; readonly output: string; readonly call: Call; readonly field: string }
+  | { readonly kind: 'function'; readonly output: string; readonly call: FunctionCall; readonly field: string }
   /** What a relation leads to, also where nothing of it is selected. */
   | {
       readonly kind: 'related';
@@ -93,7 +93,7 @@ export interface Alias {
 /** A path to a field, or to a function of one: `author.name`, `year(author.born)`. */
 export interface Expression {
   readonly path: readonly string[];
-  readonly call: Call | null;
+  readonly call: FunctionCall | null;
   /** As it was written, for messages and for output names. */
   readonly text: string;
 }
@@ -101,7 +101,7 @@ export interface Expression {
 export const DATE_FUNCTIONS = ['year', 'month', 'week', 'day', 'weekday', 'hour', 'minute', 'second'] as const;
 export type DateFunction = (typeof DATE_FUNCTIONS)[number];
 
-export type Call =
+export type FunctionCall =
   | { readonly kind: DateFunction }
   | { readonly kind: 'count' }
   | { readonly kind: 'json'; readonly path: Slot };
@@ -115,7 +115,7 @@ export interface SortKey {
  * The size of a page is part of the shape while it is small: PostgreSQL then keeps one plan for it, where a parameter would
  * have it planned again for every request. Applications have a handful of page sizes.
  */
-export type Limit =
+export type PageLimit =
   | { readonly kind: 'all' }
   | { readonly kind: 'constant'; readonly value: number }
   | { readonly kind: 'slot'; readonly slot: Slot; readonly large: boolean };

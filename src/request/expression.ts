@@ -1,7 +1,7 @@
 /** Fields as clients write them: `title`, `author.name`, `comments.*`, `year(author.born)`, `json(meta, a.b[0])`. */
 import { LRUCache } from 'lru-cache';
 import { invalidQuery, tooManyRelations } from '../errors.js';
-import { type Call, DATE_FUNCTIONS, type Expression, type Selection } from './ast.js';
+import { DATE_FUNCTIONS, type Expression, type FunctionCall, type Selection } from './ast.js';
 import type { ParseContext } from './parse-context.js';
 
 /** `a,b.c` and lists of such texts become a flat list; commas inside parentheses do not separate. */
@@ -22,7 +22,7 @@ export function parseExpression(text: string, parameter: string, context: ParseC
   const path = splitOutside(text, '.', parameter);
   const last = path.at(-1) as string;
   const match = /^([^()]*)\((.*)\)$/s.exec(last);
-  let call: Call | null = null;
+  let call: FunctionCall | null = null;
   if (match) {
     const [argument = '', ...rest] = (match[2] as string).split(',');
     call = parseCall(match[1] as string, rest.join(',').trim(), text, context);
@@ -37,7 +37,7 @@ export function parseExpression(text: string, parameter: string, context: ParseC
   return { path, call, text };
 }
 
-function parseCall(name: string, rest: string, text: string, context: ParseContext): Call {
+function parseCall(name: string, rest: string, text: string, context: ParseContext): FunctionCall {
   if (name === 'json') return { kind: 'json', path: context.values.add(parseJsonPath(rest, context)) };
   if (rest !== '') throw invalidQuery(`Invalid function specified: "${text}"`);
   if (name === 'count') return { kind: 'count' };

@@ -7,8 +7,8 @@ import {
   type Alias,
   type Expression,
   type Filter,
-  type Limit,
-  type Meta,
+  type MetaCount,
+  type PageLimit,
   type Query,
   type Slot,
   type SortKey,
@@ -152,7 +152,7 @@ function replaceAlias(expression: Expression, aliases: readonly Alias[]): Expres
 
 const SMALL_PAGE = 100;
 
-function parseLimit(input: unknown, context: ParseContext): Limit | null {
+function parseLimit(input: unknown, context: ParseContext): PageLimit | null {
   if (input === undefined || input === '') return null;
   const { values, limits } = context;
   const most = limits.pageSize;
@@ -231,13 +231,13 @@ function contextOf(input: unknown, context: ParseContext): ParseContext {
   return typeof input === 'string' && !context.typed ? { ...context, typed: true } : context;
 }
 
-const META: readonly Meta[] = ['total_count', 'filter_count'];
+const META: readonly MetaCount[] = ['total_count', 'filter_count'];
 
-function parseMeta(input: unknown): Meta[] {
+function parseMeta(input: unknown): MetaCount[] {
   if (input === undefined) return [];
   const names = parseList(input, 'meta');
   if (names.includes('*')) return [...META];
-  const unknown = names.find((name) => !META.includes(name as Meta));
+  const unknown = names.find((name) => !META.includes(name as MetaCount));
   if (unknown !== undefined) throw invalidQuery(`"meta" cannot be "${unknown}"`);
   return META.filter((meta) => names.includes(meta));
 }

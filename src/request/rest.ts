@@ -3,7 +3,7 @@
 import qs from 'qs';
 import { isObject } from '../digits.js';
 import { invalidPayload, invalidQuery } from '../errors.js';
-import { EXPORT_FORMATS, type ExportFormat, type Parsed, type ReadRequest, type Target } from './ast.js';
+import { EXPORT_FORMATS, type ExportFormat, type Parsed, type ReadRequest, type ReadTarget } from './ast.js';
 import { textOf } from './expression.js';
 import { type Input, type ParseContext, type ParseLimits, readObject } from './parse-context.js';
 import { parseQuery } from './query.js';
@@ -13,7 +13,7 @@ import { type Key, readKeys } from './write.js';
 /** `key` is the item's key of a single read, null for a list. */
 export function parseRead(collection: string, key: string | null, queryString: string, limits: ParseLimits): Parsed {
   const context = { values: new ValueList(limits.nodes), limits };
-  const target: Target = key === null ? { kind: 'list' } : { kind: 'item', key: context.values.add(key) };
+  const target: ReadTarget = key === null ? { kind: 'list' } : { kind: 'item', key: context.values.add(key) };
   return finish(collection, target, readQueryString(queryString, limits), context);
 }
 
@@ -24,7 +24,7 @@ export function parseSearch(collection: string, body: unknown, queryString: stri
   const [unknown] = Object.keys(rest);
   if (unknown !== undefined) throw invalidPayload(`"${unknown}" is not allowed`);
   if (query !== undefined && !isObject(query)) throw invalidPayload('"query" must be an object');
-  const target: Target =
+  const target: ReadTarget =
     keys === undefined ? { kind: 'list' } : { kind: 'keys', keys: context.values.add(readKeys(keys)) };
   if (query === undefined) return finish(collection, target, readQueryString(queryString, limits), context);
   return finish(collection, target, readObject(query, 'query'), { ...context, typed: true });
@@ -49,7 +49,7 @@ export function parseExport(collection: string, body: unknown, limits: ParseLimi
 export function parseReadBack(collection: string, one: boolean, queryString: string, limits: ParseLimits): Parsed {
   const context = { values: new ValueList(limits.nodes), limits };
   const keys = context.values.add(null);
-  const target: Target = one ? { kind: 'item', key: keys } : { kind: 'written', keys };
+  const target: ReadTarget = one ? { kind: 'item', key: keys } : { kind: 'written', keys };
   const { fields, deep, alias, backlink } = readQueryString(queryString, limits);
   return finish(collection, target, { fields, deep, alias, backlink }, context);
 }
@@ -78,11 +78,11 @@ interface RequestContext extends ParseContext {
   readonly values: ValueList;
 }
 
-function finish(collection: string, target: Target, input: Input, context: RequestContext): Parsed {
+function finish(collection: string, target: ReadTarget, input: Input, context: RequestContext): Parsed {
   const format = parseFormat(input['export']);
   const query = parseQuery(input, context);
   const request: ReadRequest = { kind: 'read', collection, target, query, export: format !== null };
-  return { request, values: context.values.done(), shape: shapeOf(request), format };
+  return { request, values: context.values.done(), shape: requestShape(request), format };
 }
 
 const PARTS = [
@@ -102,7 +102,7 @@ const PARTS = [
 ] as const;
 
 /** The AST as text: what is left out was not asked for. */
-export function shapeOf({ collection, target, query, export: exported }: ReadRequest): string {
+export function requestShape({ collection, target, query, export: exported }: ReadRequest): string {
   const { fields } = query;
   const parts: unknown[] = [collection, target, exported, query.backlink, (fields && textOf(fields)) ?? fields];
   for (const name of PARTS) {

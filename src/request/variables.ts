@@ -4,11 +4,11 @@
  */
 import { isNow } from '../sql/now.js';
 
-export type Variable =
+export type FilterVariable =
   | { readonly kind: 'value'; readonly text: string }
   | { readonly kind: 'path'; readonly name: string; readonly path: readonly string[] };
 
-export function parseVariable(text: string): Variable | null {
+export function parseVariable(text: string): FilterVariable | null {
   if (!text.startsWith('$')) return null;
   if (isNow(text)) return { kind: 'value', text };
   const match = /^(\$CURRENT_(?:USER|ROLES?|POLICIES))((?:\.[^.]+)*)$/.exec(text);

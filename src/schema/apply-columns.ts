@@ -7,14 +7,14 @@ import type { Column } from '../mirror/model.js';
 import { readTypeName, type TypeName } from '../sql/type-name.js';
 import { complaintAbout } from '../sql/vet.js';
 import type { ColumnDefinition, ColumnType, Definition, ExactType, Initial } from './ddl-statement.js';
-import type { ColumnEntry, FieldEntry } from './parse-snapshot.js';
+import type { FieldEntry, SnapshotColumn } from './parse-snapshot.js';
 import { dropIndexes, sequenceOf, stopIncrement } from './plan-columns.js';
 import { checkGenerated } from './plan-defaults.js';
 import { constraintName } from './plan-names.js';
 import { conversionOf } from './plan-types.js';
 
 export interface ColumnField extends FieldEntry {
-  readonly schema: ColumnEntry;
+  readonly schema: SnapshotColumn;
 }
 
 export function isColumn(field: FieldEntry): field is ColumnField {
@@ -49,7 +49,7 @@ export function furnishExactly({ collection: table, field: column, schema }: Col
 }
 
 /** `before` and `after` are of one field; `column` is how the database knows it. */
-export function changeExactly(before: ColumnEntry, after: ColumnField, column: Column): Definition[] {
+export function changeExactly(before: SnapshotColumn, after: ColumnField, column: Column): Definition[] {
   const { collection: table, field, schema } = after;
   const place = { table, column: field };
   if (schema.is_primary_key !== before.is_primary_key)
@@ -80,7 +80,7 @@ function withPlainIndexes(column: Column): Column {
 export const PLAIN_INDEX = 'btree';
 
 /** Whether the column holds what its expression says and nothing of its own, so that it may be dropped and made anew. */
-export function isRegenerated(before: ColumnEntry, after: ColumnEntry): boolean {
+export function isRegenerated(before: SnapshotColumn, after: SnapshotColumn): boolean {
   return (
     before.generation_expression !== null &&
     after.generation_expression !== null &&
@@ -88,7 +88,7 @@ export function isRegenerated(before: ColumnEntry, after: ColumnEntry): boolean 
   );
 }
 
-function changeTypeAndDefault(before: ColumnEntry, after: ColumnField, column: Column): Definition[] {
+function changeTypeAndDefault(before: SnapshotColumn, after: ColumnField, column: Column): Definition[] {
   const { schema } = after;
   const place = { table: after.collection, column: after.field };
   const initial = initialOf(after.field, schema);
@@ -116,7 +116,7 @@ function changeTypeAndDefault(before: ColumnEntry, after: ColumnField, column: C
 /** Their values are numbers of PostgreSQL's own catalogs, which another database does not share. */
 const REGISTRY = /^_?reg(class|collation|config|dictionary|namespace|oper|operator|proc|procedure|role|type)$/;
 
-function exactType(field: string, { data_type }: ColumnEntry): ExactType {
+function exactType(field: string, { data_type }: SnapshotColumn): ExactType {
   const name = readTypeName(data_type);
   if (!name) throw invalidPayload(`"${data_type}" of the field "${field}" is not the name of a type`);
   if (isRegistry(name))
@@ -136,7 +136,7 @@ function isRegistry({ names }: TypeName): boolean {
 
 function initialOf(
   field: string,
-  { data_type, default_value: value, default_expression: text }: ColumnEntry,
+  { data_type, default_value: value, default_expression: text }: SnapshotColumn,
 ): Initial | null {
   if (text !== null) {
     const complaint = complaintAbout(text, []);
@@ -150,7 +150,7 @@ function initialOf(
   };
 }
 
-function generationOf(field: string, { generation_expression: text }: ColumnEntry, siblings: readonly string[]) {
+function generationOf(field: string, { generation_expression: text }: SnapshotColumn, siblings: readonly string[]) {
   if (text === null) return null;
   const columns = siblings.filter((name) => name !== field);
   checkGenerated(field, text, columns);

@@ -18,7 +18,7 @@ import { planEnums } from './apply-enums.js';
 import { checkSpelling } from './apply-names.js';
 import type { DdlStatement } from './ddl-statement.js';
 import { canonical, keyOf } from './difference.js';
-import type { FieldEntry, IndexEntry, RelationEntry, Snapshot } from './parse-snapshot.js';
+import type { FieldEntry, RelationEntry, Snapshot, SnapshotIndex } from './parse-snapshot.js';
 import { constraintName } from './plan-names.js';
 import type { Details } from './snapshot.js';
 import { checkNames } from './snapshot-names.js';
@@ -214,7 +214,7 @@ function createIndexes(work: Work): DdlStatement[] {
 }
 
 /** Whether the index is one of the collection, and none of its columns is made anew. */
-function keeps(entry: Snapshot['collections'][number] | null, { fields, unique }: IndexEntry, work: Work): boolean {
+function keeps(entry: Snapshot['collections'][number] | null, { fields, unique }: SnapshotIndex, work: Work): boolean {
   const text = canonical({ fields, unique });
   if (!entry?.schema?.indexes.some((each) => canonical(each) === text)) return false;
   const isTorn = (pair: Pair<FieldEntry>): boolean =>

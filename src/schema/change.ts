@@ -22,7 +22,7 @@ import { compileMetadata } from './compile-metadata.js';
 import type { DdlStatement } from './ddl-statement.js';
 import { fromStructure, isBlocked } from './errors.js';
 import type { Operation } from './parse.js';
-import { planOperation } from './plan.js';
+import { planSchemaOperation } from './plan.js';
 
 export interface StructureLimits {
   /** Milliseconds that one attempt waits for a table. */
@@ -169,7 +169,7 @@ export class Draft {
 
   /** Each operation is planned on what the one before left. */
   async apply(operation: Operation): Promise<void> {
-    const steps = planOperation(operation, await this.model(), this.#ours);
+    const steps = planSchemaOperation(operation, await this.model(), this.#ours);
     await this.take(steps);
   }
 

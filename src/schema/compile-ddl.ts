@@ -5,7 +5,7 @@ import {
   expression,
   type Fragment,
   identifier,
-  integer,
+  integerLiteral,
   join,
   literal,
   nothing,
@@ -156,8 +156,9 @@ function textOrNull(text: string | null): Fragment {
 function typeName(type: ColumnType | ExactType): Fragment {
   if (type.type === 'exact') return typeFragment(type.name);
   const { length, precision, scale } = type;
-  if (length !== null) return type.padded ? sql`character(${integer(length)})` : sql`varchar(${integer(length)})`;
-  if (precision !== null) return sql`numeric(${integer(precision)}, ${integer(scale ?? 0)})`;
+  if (length !== null)
+    return type.padded ? sql`character(${integerLiteral(length)})` : sql`varchar(${integerLiteral(length)})`;
+  if (precision !== null) return sql`numeric(${integerLiteral(precision)}, ${integerLiteral(scale ?? 0)})`;
   return type.type in GEOMETRIES ? sql`geometry(${GEOMETRIES[type.type as Geometry]}, 4326)` : baseName(type);
 }
 

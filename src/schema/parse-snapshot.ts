@@ -31,16 +31,16 @@ export interface CollectionEntry {
   /** Null where there is no row of metadata. */
   readonly meta: Meta | null;
   /** Null for a folder. */
-  readonly schema: TableEntry | null;
+  readonly schema: SnapshotTable | null;
 }
 
-export interface TableEntry {
+export interface SnapshotTable {
   readonly comment: string | null;
   /** Plain ones over several columns; those over one are properties of its field. */
-  readonly indexes: readonly IndexEntry[];
+  readonly indexes: readonly SnapshotIndex[];
 }
 
-export interface IndexEntry {
+export interface SnapshotIndex {
   readonly fields: readonly string[];
   readonly unique: boolean;
 }
@@ -51,10 +51,10 @@ export interface FieldEntry {
   readonly type: FieldType;
   readonly meta: Meta | null;
   /** Null for an alias field. */
-  readonly schema: ColumnEntry | null;
+  readonly schema: SnapshotColumn | null;
 }
 
-export interface ColumnEntry {
+export interface SnapshotColumn {
   /** With its length or precision, as PostgreSQL prints it. */
   readonly data_type: string;
   /** Of an enum of the same schema, or a list of its values. */
@@ -231,7 +231,7 @@ function readTable(value: unknown, path: string): CollectionEntry['schema'] {
   return { comment: readText(comment, `${path}.schema.comment`) || null, indexes: list };
 }
 
-function readIndex(value: unknown, path: string): IndexEntry {
+function readIndex(value: unknown, path: string): SnapshotIndex {
   const { fields, unique, ...rest } = readItem(value, `"${path}"`);
   refuseOthers(rest, `"${path}"`, 'fields, unique');
   const names = readList(fields, `${path}.fields`).map((name) => readName(name, `${path}.fields`));
@@ -258,7 +258,7 @@ const COLUMN_PROPERTIES = [
   'comment',
 ];
 
-function readColumn(value: unknown, path: string): ColumnEntry {
+function readColumn(value: unknown, path: string): SnapshotColumn {
   const given = readItem(value, `"${path}"`);
   for (const name of Object.keys(given)) {
     if (!COLUMN_PROPERTIES.includes(name))

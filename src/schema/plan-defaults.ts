@@ -2,7 +2,7 @@
 import { invalidPayload } from '../errors.js';
 import type { Column, Field } from '../mirror/model.js';
 import { checkValue } from '../plan/column-value.js';
-import { complaintAbout, readText } from '../sql/vet.js';
+import { complaintAbout, readSqlText } from '../sql/vet.js';
 import type { ColumnType, Initial } from './ddl-statement.js';
 
 export function planInitial(field: string, type: ColumnType, value: unknown): Initial | null {
@@ -26,7 +26,7 @@ export function planInitial(field: string, type: ColumnType, value: unknown): In
     case 'geometry.MultiPolygon':
       throw refusal(field, 'a geometry takes none');
     default:
-      return typeof value === 'string' && readText(value).kind === 'expression'
+      return typeof value === 'string' && readSqlText(value).kind === 'expression'
         ? planExpression(field, value)
         : constant(field, type, value);
   }
@@ -59,7 +59,7 @@ export function checkGenerated(field: string, text: string, columns: readonly st
 function planText(field: string, type: ColumnType, value: unknown): Initial {
   if (Array.isArray(value) && type.type === 'csv') return { kind: 'constant', text: value.map(String).join(',') };
   if (typeof value !== 'string') return constant(field, type, value);
-  const reading = readText(value);
+  const reading = readSqlText(value);
   if (reading.kind === 'words') return constant(field, type, reading.text);
   if (reading.kind === 'expression' && complaintAbout(value, []) === null) return { kind: 'expression', text: value };
   throw refusal(field, "it reads as SQL that may not be used; a string is written as '...', with its quotes doubled");

@@ -8,7 +8,7 @@ import { planCreateCollection, planDeleteCollection, planUpdateCollection } from
 import { planCreateField, planDeleteField, planUpdateField } from './plan-fields.js';
 import { planCreateRelation, planDeleteRelation, planUpdateRelation } from './plan-relations.js';
 
-export function planOperation(operation: Operation, model: Model, ours: Protected): readonly DdlStatement[] {
+export function planSchemaOperation(operation: Operation, model: Model, ours: Protected): readonly DdlStatement[] {
   switch (operation.kind) {
     case 'create-collection':
       return planCreateCollection(operation, model);

@@ -11,13 +11,13 @@ import { isMovable, isMovableField } from './apply-names.js';
 import { COLLECTION_META, FIELD_META, type Meta, type Properties, RELATION_META } from './parse-meta.js';
 import {
   type CollectionEntry,
-  type ColumnEntry,
   enumNameOf,
   type FieldEntry,
-  type IndexEntry,
   type RelationEntry,
   SNAPSHOT_VERSION,
   type Snapshot,
+  type SnapshotColumn,
+  type SnapshotIndex,
   VENDOR,
 } from './parse-snapshot.js';
 import { isOurs } from './plan-names.js';
@@ -31,7 +31,7 @@ export interface Details {
   readonly enums: Readonly<Record<string, readonly string[]>>;
 }
 
-export interface IndexDetail extends IndexEntry {
+export interface IndexDetail extends SnapshotIndex {
   readonly collection: string;
   readonly name: string;
   readonly constraint: boolean;
@@ -166,7 +166,7 @@ function indexesOf(
   collection: string,
   indexes: readonly IndexDetail[],
   details: Details,
-): IndexEntry[] {
+): SnapshotIndex[] {
   const moves = (name: string): boolean => isMoved(fields.get(name) as Field, details);
   const entries = indexes
     .filter((each) => each.collection === collection && each.fields.every(moves))
@@ -174,7 +174,7 @@ function indexesOf(
   return [...new Map(entries.map((entry) => [JSON.stringify(entry), entry])).values()];
 }
 
-function columnOf(column: Column, data_type: string, siblings: readonly Field[], details: Details): ColumnEntry {
+function columnOf(column: Column, data_type: string, siblings: readonly Field[], details: Details): SnapshotColumn {
   const { enums } = details;
   const isJson = /^jsonb?$/.test(column.base_type) && !column.is_array;
   // The null of JSON is a value, and a text under a domain's name would not be known for JSON: both are told as SQL.

@@ -19,7 +19,7 @@ import { type Details, leftBehind, snapshotOf } from './snapshot.js';
 
 const DETAILS = readFileSync(packagePath('sql', 'snapshot.sql'), 'utf8');
 
-export interface Taken {
+export interface TakenSnapshot {
   readonly snapshot: Snapshot;
   /** What the snapshot cannot carry, in words. */
   readonly leftBehind: readonly string[];
@@ -28,7 +28,7 @@ export interface Taken {
 /** Called before each step. */
 export type Progress = (step: DdlStatement, position: number, total: number) => void;
 
-export async function takeSnapshot(structure: SchemaChanges): Promise<Taken> {
+export async function takeSnapshot(structure: SchemaChanges): Promise<TakenSnapshot> {
   return structure.read(async (draft) => {
     const { snapshot, model, details } = await look(draft);
     return { snapshot, leftBehind: leftBehind(model, details) };

@@ -44,7 +44,7 @@ interface Range {
 const MOMENTS: ReadonlySet<Codec> = new Set(['date', 'timestamp', 'timestamptz']);
 const FRACTIONS: ReadonlySet<Codec> = new Set(['float4', 'float8', 'numeric']);
 
-export const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
+export const UUID_PATTERN = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 export const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,3})?$/i;
 export const NOT_FINITE = /^(NaN|[+-]?Infinity)$/i;
 
@@ -154,7 +154,7 @@ export function fits(codec: Codec, text: string): boolean {
   const range = RANGES.get(codec);
   if (range) return /^[+-]?\d{1,20}$/.test(text) && isWithin(range, text);
   if (FRACTIONS.has(codec)) return NUMBER.test(text) && (codec === 'numeric' || isHeld(codec, text));
-  if (codec === 'uuid') return UUID.test(text);
+  if (codec === 'uuid') return UUID_PATTERN.test(text);
   return !text.includes('\0');
 }
 

@@ -79,7 +79,7 @@ export function literal(name: string): Fragment {
 }
 
 /** A number of ours (a default limit, a position): constants give the planner better estimates than parameters do. */
-export function integer(value: number): Fragment {
+export function integerLiteral(value: number): Fragment {
   if (!Number.isSafeInteger(value)) throw new Error('not an integer');
   // In parentheses, since a minus sign behind another one would begin a comment.
   return Fragment.of([{ kind: 'text', text: value < 0 ? `(${value})` : String(value) }]);

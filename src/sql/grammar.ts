@@ -17,7 +17,7 @@ export async function loadGrammar(): Promise<void> {
  * The one expression that a text is: null for anything else. It is read by itself and between parentheses, which have to give
  * the same: else it closes one that it has not opened, or swallows the one behind it.
  */
-export function parseExpression(text: string): unknown {
+export function parseSqlExpression(text: string): unknown {
   const [alone, enclosed] = [`select ${text}`, `select (${text})`].map(onlyTarget);
   if (alone === null || enclosed === null || withoutPlaces(alone) !== withoutPlaces(enclosed)) return null;
   return enclosed;

@@ -2,7 +2,7 @@
  * Names of types that come with a request, such as `numeric(10,2)[]`. PostgreSQL's grammar reads them, and what goes into a
  * statement is put together anew from what it read: nothing of the text itself does.
  */
-import { type Fragment, identifier, integer, join, nothing, sql } from './fragment.js';
+import { type Fragment, identifier, integerLiteral, join, nothing, sql } from './fragment.js';
 import { parseStatements } from './grammar.js';
 
 export interface TypeName {
@@ -35,7 +35,7 @@ export function isSameType(left: string, right: string): boolean {
 }
 
 export function typeFragment({ names, modifiers, dimensions }: TypeName): Fragment {
-  const given = modifiers.map((each) => (typeof each === 'number' ? integer(each) : identifier(each)));
+  const given = modifiers.map((each) => (typeof each === 'number' ? integerLiteral(each) : identifier(each)));
   const size = given.length === 0 ? nothing : sql`(${join(given, sql`, `)})`;
   return join([identifier(...names), size, ...Array.from({ length: dimensions }, () => sql`[]`)], nothing);
 }

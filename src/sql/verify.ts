@@ -3,7 +3,7 @@
  * kind that touches tables of the model alone. It guards against mistakes of our compilers, not against user input, which
  * never becomes text; so a refusal here is a broken invariant of ours.
  */
-import { parseExpression, parseStatements } from './grammar.js';
+import { parseSqlExpression, parseStatements } from './grammar.js';
 
 /** A read changes nothing; a write is a query whose common table expressions change tables. */
 export type StatementKind = 'read' | 'write';
@@ -62,7 +62,7 @@ export function verifyChange(text: string, schemas: readonly string[]): void {
 
 /** Exactly one expression: no second column, no clause behind it, no sub-select. */
 export function vetExpression(text: string): void {
-  const target = parseExpression(text);
+  const target = parseSqlExpression(text);
   if (target === null || JSON.stringify(target).includes('"SubLink"'))
     throw new Error(`"${text}" is not a single expression`);
 }

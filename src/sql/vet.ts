@@ -2,11 +2,11 @@
  * Expressions that come with a request: defaults and generated columns. PostgreSQL's grammar reads them; only what stands
  * on these lists passes, so that nothing that reads a table, waits or changes anything can be put into a definition.
  */
-import { onlyExpression, parseExpression, parseStatements } from './grammar.js';
+import { onlyExpression, parseSqlExpression, parseStatements } from './grammar.js';
 
 /** Null for an expression that is safe to put into a definition, else why it is not. `columns` may be named by it. */
 export function complaintAbout(text: string, columns: readonly string[]): string | null {
-  const target = parseExpression(text);
+  const target = parseSqlExpression(text);
   if (target === null) return 'it is not a single expression';
   const complaints: string[] = [];
   judge(target, new Set(columns), complaints);
@@ -23,7 +23,7 @@ export type ExpressionKind =
  * A text in quotes is a constant; one that calls a function is an expression; one that would do anything if somebody put
  * it into a statement, bare or between quotes, is nobody's honest default. All others stand for themselves.
  */
-export function readText(text: string): ExpressionKind {
+export function readSqlText(text: string): ExpressionKind {
   const quoted = [parse(`select '${text}'`), parse(`select ('${text}')`)];
   const bare = parse(`select ${text}`);
   if (quoted.some((parsed) => parsed !== null && (parsed.length > 1 || acts(parsed)))) return AMBIGUOUS;
