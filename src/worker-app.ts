@@ -30,6 +30,7 @@ import { authRoutes } from './resources/auth.js';
 import { collectionsRoutes } from './resources/collections.js';
 import { fieldsRoutes } from './resources/fields.js';
 import { graphqlRoutes } from './resources/graphql.js';
+import { actionsOf } from './resources/graphql-services.js';
 import { itemsRoutes } from './resources/items.js';
 import { meRoutes } from './resources/me.js';
 import { collect, type Gather, type Metric, metricsRoutes } from './resources/metrics.js';
@@ -216,7 +217,7 @@ export async function createWorkerApp(
     persisted,
     ide: config.GRAPHQL_INTROSPECTION,
   };
-  const allRoutes: readonly Route[] = [...routes, ...graphqlRoutes({ ...graphql, router: () => router })];
+  const allRoutes: readonly Route[] = [...routes, ...graphqlRoutes({ ...graphql, actions: actionsOf(routes) })];
   const router = new Router(allRoutes);
   const apply = (message: Broadcast): void => {
     switch (message.kind) {

@@ -1,6 +1,6 @@
 /**
- * Root fields of the system that are no items: logging in, one's own account, the structure, the server. Each stands for
- * one REST route and is carried out by it, so that both can do the same; a field whose route does not exist is left out.
+ * Root fields of the system that are no items: logging in, one's own account, the schema, the server. Each calls the action of
+ * one REST route, so that both do the same; a field whose route does not exist is left out.
  */
 import {
   GraphQLBoolean,
@@ -313,10 +313,14 @@ export function serviceTypes(): GraphQLNamedType[] {
   return [...found];
 }
 
+/** A route, whatever its named segments are called. */
+export function routeKey(method: string, path: string): string {
+  return `${method} ${path.replace(/:\w+/g, ':')}`;
+}
+
 /** The fields whose routes there are. */
 export function availableServices(routes: readonly { readonly method: string; readonly path: string }[]): Set<string> {
-  const spell = (method: string, path: string): string => `${method} ${path.replace(/:\w+/g, ':')}`;
-  const known = new Set(routes.map(({ method, path }) => spell(method, path)));
-  const fields = Object.entries(SERVICE_FIELDS).filter(([, { method, path }]) => known.has(spell(method, path)));
+  const known = new Set(routes.map(({ method, path }) => routeKey(method, path)));
+  const fields = Object.entries(SERVICE_FIELDS).filter(([, { method, path }]) => known.has(routeKey(method, path)));
   return new Set(fields.map(([name]) => name));
 }

@@ -1,5 +1,4 @@
 /** What users do about their own account: a second factor, and the invitation they came by. */
-import { build } from 'fast-json-stringify';
 import { type Identities, onlyAdministrator, onlyUser } from '../access/identity.js';
 import { acceptInvitation, type InvitationServices, invite } from '../accounts/invitations.js';
 import {
@@ -10,10 +9,9 @@ import {
 } from '../accounts/second-factor.js';
 import type { Config } from '../config.js';
 import { forbidden, invalidPayload } from '../errors.js';
-import type { Exchange } from '../http/exchange.js';
-import { jsonText, noContent, type Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
 import type { Input } from '../request/parse-context.js';
+import { type ActionRequest, type ActionResult, actionRoute } from './action.js';
 import { asEmail, linkTo, readBody, readText } from './credentials.js';
 
 export interface AccountServices extends SecondFactorServices, InvitationServices {
@@ -26,59 +24,52 @@ const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
 export function accountRoutes(services: AccountServices): Route[] {
   return [
-    { method: 'POST', path: '/users/me/tfa/generate', handle: (exchange) => generate(exchange, services) },
-    { method: 'POST', path: '/users/me/tfa/enable', handle: (exchange) => enable(exchange, services) },
-    { method: 'POST', path: '/users/me/tfa/disable', handle: (exchange) => disable(exchange, services) },
-    { method: 'POST', path: '/users/:key/tfa/disable', handle: (exchange) => disableOther(exchange, services) },
-    { method: 'POST', path: '/users/invite', handle: (exchange) => postInvitation(exchange, services) },
-    { method: 'POST', path: '/users/invite/accept', handle: (exchange) => postAcceptance(exchange, services) },
+    actionRoute('POST', '/users/me/tfa/generate', (request) => generate(request, services)),
+    actionRoute('POST', '/users/me/tfa/enable', (request) => enable(request, services)),
+    actionRoute('POST', '/users/me/tfa/disable', (request) => disable(request, services)),
+    actionRoute('POST', '/users/:key/tfa/disable', (request) => disableOther(request, services)),
+    actionRoute('POST', '/users/invite', (request) => postInvitation(request, services)),
+    actionRoute('POST', '/users/invite/accept', (request) => postAcceptance(request, services)),
   ];
 }
 
-const factorBody = build({
-  type: 'object',
-  properties: {
-    data: { type: 'object', properties: { secret: { type: 'string' }, otpauth_url: { type: 'string' } } },
-  },
-});
-
-async function generate(exchange: Exchange, services: AccountServices): Promise<Reply> {
-  const { user, body } = await readRequest(exchange, services);
-  const data = await generateSecondFactor(user, readText(body, 'password'), exchange.address, services);
-  return { ...jsonText(factorBody({ data })), secret: true };
+async function generate(request: ActionRequest, services: AccountServices): Promise<ActionResult> {
+  const { user, body } = await readRequest(request, services);
+  const data = await generateSecondFactor(user, readText(body, 'password'), request.client.address, services);
+  return { data, secret: true };
 }
 
-async function enable(exchange: Exchange, services: AccountServices): Promise<Reply> {
-  const { user, body } = await readRequest(exchange, services);
+async function enable(request: ActionRequest, services: AccountServices): Promise<ActionResult> {
+  const { user, body } = await readRequest(request, services);
   await enableSecondFactor(user, readText(body, 'secret'), readText(body, 'otp'), services);
-  return noContent;
+  return {};
 }
 
-async function disable(exchange: Exchange, services: AccountServices): Promise<Reply> {
-  const { user, body } = await readRequest(exchange, services);
-  await disableSecondFactor(user, readText(body, 'otp'), exchange.address, services);
-  return noContent;
+async function disable(request: ActionRequest, services: AccountServices): Promise<ActionResult> {
+  const { user, body } = await readRequest(request, services);
+  await disableSecondFactor(user, readText(body, 'otp'), request.client.address, services);
+  return {};
 }
 
 /** For who has lost the device. */
-async function disableOther(exchange: Exchange, { identities, logins }: AccountServices): Promise<Reply> {
-  const [key = ''] = exchange.parameters;
-  onlyAdministrator(await identities.identify(exchange));
+async function disableOther(request: ActionRequest, { identities, logins }: AccountServices): Promise<ActionResult> {
+  const [key = ''] = request.parameters;
+  onlyAdministrator(await identities.identify(request.client));
   if (!UUID.test(key) || !(await logins.setSecondFactor(key, null))) throw forbidden();
-  return noContent;
+  return {};
 }
 
 async function readRequest(
-  exchange: Exchange,
+  request: ActionRequest,
   { identities }: AccountServices,
 ): Promise<{ readonly user: string; readonly body: Input }> {
-  const { user } = onlyUser(await identities.identify(exchange));
-  return { user, body: readBody(await exchange.json()) };
+  const { user } = onlyUser(await identities.identify(request.client));
+  return { user, body: readBody(await request.json()) };
 }
 
-async function postInvitation(exchange: Exchange, services: AccountServices): Promise<Reply> {
-  onlyAdministrator(await services.identities.identify(exchange));
-  const body = readBody(await exchange.json());
+async function postInvitation(request: ActionRequest, services: AccountServices): Promise<ActionResult> {
+  onlyAdministrator(await services.identities.identify(request.client));
+  const body = readBody(await request.json());
   const emails = readEmails(body['email']);
   const role = readText(body, 'role');
   if (!UUID.test(role)) throw invalidPayload('"role" must be the key of a role');
@@ -89,7 +80,7 @@ async function postInvitation(exchange: Exchange, services: AccountServices): Pr
     () => `${services.publicUrl()}/accept-invite`,
   );
   await invite(emails, role, linkWith, services);
-  return noContent;
+  return {};
 }
 
 function readEmails(value: unknown): string[] {
@@ -98,8 +89,8 @@ function readEmails(value: unknown): string[] {
   return list.map((email) => asEmail(readText({ email }, 'email'), 'email'));
 }
 
-async function postAcceptance(exchange: Exchange, services: AccountServices): Promise<Reply> {
-  const body = readBody(await exchange.json());
-  await acceptInvitation(readText(body, 'token'), readText(body, 'password'), exchange.address, services);
-  return noContent;
+async function postAcceptance(request: ActionRequest, services: AccountServices): Promise<ActionResult> {
+  const body = readBody(await request.json());
+  await acceptInvitation(readText(body, 'token'), readText(body, 'password'), request.client.address, services);
+  return {};
 }

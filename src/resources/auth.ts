@@ -1,5 +1,4 @@
 /** /auth: signing in, staying signed in, signing out, and a new password. */
-import { build } from 'fast-json-stringify';
 import {
   type AuthenticationServices,
   type IssuedTokens,
@@ -13,8 +12,9 @@ import type { SessionKind } from '../accounts/logins.js';
 import { invalidPayload } from '../errors.js';
 import type { Cookies } from '../http/cookies.js';
 import type { Exchange } from '../http/exchange.js';
-import { jsonText, noContent, type Reply } from '../http/reply.js';
+import { jsonText } from '../http/reply.js';
 import type { Route } from '../http/router.js';
+import { type ActionRequest, type ActionResult, actionRoute } from './action.js';
 import { clientOf, linkTo, readBody, readChoice, readEmail, readText } from './credentials.js';
 
 export interface AuthServices extends AuthenticationServices {
@@ -30,12 +30,12 @@ type Mode = (typeof MODES)[number];
 export function authRoutes(services: AuthServices): Route[] {
   return [
     { method: 'GET', path: '/auth', handle: () => jsonText('{"data":[],"disableDefault":false}') },
-    { method: 'POST', path: '/auth/login', handle: (exchange) => postLogin(exchange, services) },
-    { method: 'POST', path: '/auth/login/default', handle: (exchange) => postLogin(exchange, services) },
-    { method: 'POST', path: '/auth/refresh', handle: (exchange) => postRefresh(exchange, services) },
-    { method: 'POST', path: '/auth/logout', handle: (exchange) => postLogout(exchange, services) },
-    { method: 'POST', path: '/auth/password/request', handle: (exchange) => postResetRequest(exchange, services) },
-    { method: 'POST', path: '/auth/password/reset', handle: (exchange) => postReset(exchange, services) },
+    actionRoute('POST', '/auth/login', (request) => postLogin(request, services)),
+    actionRoute('POST', '/auth/login/default', (request) => postLogin(request, services)),
+    actionRoute('POST', '/auth/refresh', (request) => postRefresh(request, services)),
+    actionRoute('POST', '/auth/logout', (request) => postLogout(request, services)),
+    actionRoute('POST', '/auth/password/request', (request) => postResetRequest(request, services)),
+    actionRoute('POST', '/auth/password/reset', (request) => postReset(request, services)),
   ];
 }
 
@@ -43,45 +43,29 @@ function sessionKindOf(mode: Mode): SessionKind {
   return mode === 'session' ? 'session' : 'refresh';
 }
 
-async function postLogin(exchange: Exchange, services: AuthServices): Promise<Reply> {
-  const body = readBody(await exchange.json());
+async function postLogin(request: ActionRequest, services: AuthServices): Promise<ActionResult> {
+  const body = readBody(await request.json());
   const credentials = {
     email: readEmail(body),
     password: readText(body, 'password'),
     otp: body['otp'] === undefined || body['otp'] === null ? null : readText(body, 'otp'),
   };
   const mode = readChoice(body, 'mode', MODES) ?? 'json';
-  const issued = await login(credentials, sessionKindOf(mode), clientOf(exchange), services);
-  return tokenReply(exchange, mode, issued, services);
+  const issued = await login(credentials, sessionKindOf(mode), clientOf(request.client), services);
+  return tokenResult(request.client, mode, issued, services);
 }
 
-const tokensBody = build({
-  type: 'object',
-  properties: {
-    data: {
-      type: 'object',
-      properties: {
-        access_token: { type: 'string' },
-        refresh_token: { type: 'string' },
-        expires: { type: 'integer' },
-      },
-    },
-  },
-});
-
-function tokenReply(exchange: Exchange, mode: Mode, issued: IssuedTokens, { cookies }: AuthServices): Reply {
+function tokenResult(client: Exchange, mode: Mode, issued: IssuedTokens, { cookies }: AuthServices): ActionResult {
   const { accessToken: access_token, refreshToken, expiresMs: expires } = issued;
-  if (mode === 'session')
-    return withCookie(jsonText(tokensBody({ data: { expires } })), cookies.set(exchange, 'session', access_token));
+  if (mode === 'session') return { data: { expires }, ...withCookie(cookies.set(client, 'session', access_token)) };
   const refresh_token = refreshToken ?? '';
-  if (mode === 'json') return withCookie(jsonText(tokensBody({ data: { access_token, refresh_token, expires } })));
-  const reply = jsonText(tokensBody({ data: { access_token, expires } }));
-  return withCookie(reply, cookies.set(exchange, 'refresh', refresh_token));
+  if (mode === 'json') return { data: { access_token, refresh_token, expires }, secret: true };
+  return { data: { access_token, expires }, ...withCookie(cookies.set(client, 'refresh', refresh_token)) };
 }
 
 /** For the caller alone. */
-function withCookie(reply: Reply, ...cookies: readonly string[]): Reply {
-  return { ...reply, secret: true, ...(cookies.length === 0 ? {} : { headers: { 'Set-Cookie': cookies } }) };
+function withCookie(cookie: string): ActionResult {
+  return { secret: true, headers: { 'Set-Cookie': [cookie] } };
 }
 
 interface PresentedToken {
@@ -91,8 +75,8 @@ interface PresentedToken {
 }
 
 /** Which session is meant: by the body, or by a cookie. */
-async function readToken(exchange: Exchange, { cookies }: AuthServices): Promise<PresentedToken> {
-  const json = await exchange.json();
+async function readToken(request: ActionRequest, { cookies }: AuthServices): Promise<PresentedToken> {
+  const json = await request.json();
   const body = json === undefined ? {} : readBody(json);
   const given =
     body['refresh_token'] === undefined || body['refresh_token'] === null ? '' : readText(body, 'refresh_token');
@@ -102,31 +86,31 @@ async function readToken(exchange: Exchange, { cookies }: AuthServices): Promise
     cookie: cookies.refreshName,
     session: cookies.sessionName,
   };
-  const token = mode === 'json' ? given : given || exchange.cookie(names[mode]);
+  const token = mode === 'json' ? given : given || request.client.cookie(names[mode]);
   if (token === '') throw invalidPayload(mode === 'session' ? 'There is no session' : '"refresh_token" is required');
   return { mode, token };
 }
 
-async function postRefresh(exchange: Exchange, services: AuthServices): Promise<Reply> {
-  const { mode, token } = await readToken(exchange, services);
+async function postRefresh(request: ActionRequest, services: AuthServices): Promise<ActionResult> {
+  const { mode, token } = await readToken(request, services);
   try {
-    const issued = await refresh(sessionKindOf(mode), token, clientOf(exchange), services);
-    return tokenReply(exchange, mode, issued, services);
+    const issued = await refresh(sessionKindOf(mode), token, clientOf(request.client), services);
+    return tokenResult(request.client, mode, issued, services);
   } catch (error) {
-    exchange.cookieRefused = mode === 'session';
+    request.client.cookieRefused = mode === 'session';
     throw error;
   }
 }
 
-async function postLogout(exchange: Exchange, services: AuthServices): Promise<Reply> {
-  const { mode, token } = await readToken(exchange, services);
+async function postLogout(request: ActionRequest, services: AuthServices): Promise<ActionResult> {
+  const { mode, token } = await readToken(request, services);
   const kind = sessionKindOf(mode);
   await logout(kind, token, services);
-  return mode === 'json' ? noContent : withCookie(noContent, services.cookies.clear(exchange, kind));
+  return mode === 'json' ? {} : withCookie(services.cookies.clear(request.client, kind));
 }
 
-async function postResetRequest(exchange: Exchange, services: AuthServices): Promise<Reply> {
-  const body = readBody(await exchange.json());
+async function postResetRequest(request: ActionRequest, services: AuthServices): Promise<ActionResult> {
+  const body = readBody(await request.json());
   const email = readEmail(body);
   const linkWith = linkTo(
     body,
@@ -134,12 +118,12 @@ async function postResetRequest(exchange: Exchange, services: AuthServices): Pro
     services.config.PASSWORD_RESET_URL_ALLOW_LIST,
     () => `${services.publicUrl()}/reset-password`,
   );
-  await requestPasswordReset(email, linkWith, clientOf(exchange), services);
-  return noContent;
+  await requestPasswordReset(email, linkWith, clientOf(request.client), services);
+  return {};
 }
 
-async function postReset(exchange: Exchange, services: AuthServices): Promise<Reply> {
-  const body = readBody(await exchange.json());
-  await resetPassword(readText(body, 'token'), readText(body, 'password'), clientOf(exchange), services);
-  return noContent;
+async function postReset(request: ActionRequest, services: AuthServices): Promise<ActionResult> {
+  const body = readBody(await request.json());
+  await resetPassword(readText(body, 'token'), readText(body, 'password'), clientOf(request.client), services);
+  return {};
 }

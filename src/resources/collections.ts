@@ -1,71 +1,66 @@
 /** /collections: tables with what is said about them, and the folders that group them. */
 import { forbiddenCollection, invalidPayload } from '../errors.js';
-import type { Exchange } from '../http/exchange.js';
-import { noContent, type Reply } from '../http/reply.js';
-import type { Route } from '../http/router.js';
 import { type CollectionObject, describeCollection, describeCollections } from '../mirror/describe.js';
 import type { Model } from '../mirror/model.js';
 import { readItem, readKeys } from '../request/write.js';
 import type { SchemaChanges } from '../schema/change.js';
 import { type Operation, parseCollection, parseCollectionChange } from '../schema/parse.js';
-import { answer, changeSchema, readSchema, type StructureServices } from './structure.js';
+import { type ActionRequest, type ActionRoute, actionRoute } from './action.js';
+import { changeSchema, readSchema, type StructureServices } from './structure.js';
 
-export function collectionsRoutes(services: StructureServices): Route[] {
+export function collectionsRoutes(services: StructureServices): ActionRoute[] {
   return [
-    { method: 'GET', path: '/collections', handle: readSchema(services, 'service_collections', list) },
-    { method: 'SEARCH', path: '/collections', handle: readSchema(services, 'service_collections', search) },
-    { method: 'GET', path: '/collections/:collection', handle: readSchema(services, 'service_collections', read) },
-    { method: 'POST', path: '/collections', handle: changeSchema(services, create) },
-    { method: 'PATCH', path: '/collections', handle: changeSchema(services, updateMany) },
-    { method: 'PATCH', path: '/collections/:collection', handle: changeSchema(services, update) },
-    { method: 'DELETE', path: '/collections/:collection', handle: changeSchema(services, remove) },
+    actionRoute('GET', '/collections', readSchema(services, 'service_collections', list)),
+    actionRoute('SEARCH', '/collections', readSchema(services, 'service_collections', search)),
+    actionRoute('GET', '/collections/:collection', readSchema(services, 'service_collections', read)),
+    actionRoute('POST', '/collections', changeSchema(services, create)),
+    actionRoute('PATCH', '/collections', changeSchema(services, updateMany)),
+    actionRoute('PATCH', '/collections/:collection', changeSchema(services, update)),
+    actionRoute('DELETE', '/collections/:collection', changeSchema(services, remove)),
   ];
 }
 
-function list(_: Exchange, model: Model): Reply {
-  return answer(describeCollections(model));
+function list(_: ActionRequest, model: Model): unknown {
+  return describeCollections(model);
 }
 
-async function search(exchange: Exchange, model: Model): Promise<Reply> {
-  const { keys, query: _, ...rest } = readItem((await exchange.json()) ?? {}, 'The body');
+async function search(request: ActionRequest, model: Model): Promise<unknown> {
+  const { keys, query: _, ...rest } = readItem((await request.json()) ?? {}, 'The body');
   const [unknown] = Object.keys(rest);
   if (unknown !== undefined) throw invalidPayload(`"${unknown}" is not allowed`);
-  if (keys === undefined) return answer(describeCollections(model));
-  return answer(readKeys(keys).map((key) => collectionObject(model, String(key))));
+  if (keys === undefined) return describeCollections(model);
+  return readKeys(keys).map((key) => collectionObject(model, String(key)));
 }
 
-function read({ parameters: [collection = ''] }: Exchange, model: Model): Reply {
-  return answer(collectionObject(model, collection));
+function read({ parameters: [collection = ''] }: ActionRequest, model: Model): unknown {
+  return collectionObject(model, collection);
 }
 
-async function create(exchange: Exchange, structure: SchemaChanges): Promise<Reply> {
-  const body = await exchange.json();
+async function create(request: ActionRequest, structure: SchemaChanges): Promise<unknown> {
+  const body = await request.json();
   const operations = (Array.isArray(body) ? body : [body]).map(parseCollection);
   const described = await carryOut(operations, structure);
-  return answer(Array.isArray(body) ? described : described[0]);
+  return Array.isArray(body) ? described : described[0];
 }
 
-async function update(exchange: Exchange, structure: SchemaChanges): Promise<Reply> {
-  const [collection = ''] = exchange.parameters;
-  const [described] = await carryOut([parseCollectionChange(await exchange.json(), collection)], structure);
-  return answer(described);
+async function update(request: ActionRequest, structure: SchemaChanges): Promise<unknown> {
+  const [collection = ''] = request.parameters;
+  const [described] = await carryOut([parseCollectionChange(await request.json(), collection)], structure);
+  return described;
 }
 
-async function updateMany(exchange: Exchange, structure: SchemaChanges): Promise<Reply> {
-  const body = await exchange.json();
+async function updateMany(request: ActionRequest, structure: SchemaChanges): Promise<unknown> {
+  const body = await request.json();
   if (!Array.isArray(body)) throw invalidPayload('The body must be a list of collections');
-  return answer(
-    await carryOut(
-      body.map((entry) => parseCollectionChange(entry, null)),
-      structure,
-    ),
+  return carryOut(
+    body.map((entry) => parseCollectionChange(entry, null)),
+    structure,
   );
 }
 
-async function remove(exchange: Exchange, structure: SchemaChanges): Promise<Reply> {
-  const [collection = ''] = exchange.parameters;
+async function remove(request: ActionRequest, structure: SchemaChanges): Promise<void> {
+  const [collection = ''] = request.parameters;
   await structure.change((draft) => draft.apply({ kind: 'delete-collection', collection }));
-  return noContent;
 }
 
 /** In one transaction; answers what the collections are after it. */

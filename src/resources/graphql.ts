@@ -14,14 +14,14 @@ import type { PersistedQueries } from '../graphql/persisted.js';
 import type { RootScope } from '../graphql/schema-access.js';
 import type { Exchange } from '../http/exchange.js';
 import { DEFERRED, errorReply, type Outcome, type Reply } from '../http/reply.js';
-import type { Route, Router } from '../http/router.js';
+import type { Route } from '../http/router.js';
 import type { Mirror } from '../mirror/watch.js';
 import { FailedParts } from '../plan/operation.js';
 import type { ParsedOperation } from '../request/ast.js';
 import { failure, type Negotiated, negotiate, readParameters, refusal, success, wantsPage } from './graphql-http.js';
 import { idePage, ideRoutes } from './graphql-ide.js';
 import { runCalls, runMutation } from './graphql-mutations.js';
-import { type Called, callService } from './graphql-services.js';
+import { type Actions, type Called, callAction } from './graphql-services.js';
 import { explainItems, explainPreference } from './item-reads.js';
 import { writerOf } from './item-writes.js';
 
@@ -33,8 +33,8 @@ export interface GraphqlServices {
   readonly writes: Writes;
   readonly operations: Operations;
   readonly persisted: PersistedQueries;
-  /** Of all routes, for fields that others carry out. */
-  readonly router: () => Router;
+  /** Of all routes, for root fields that stand for them. */
+  readonly actions: Actions;
   /** Whether browsers get a page to work with. */
   readonly ide: boolean;
 }
@@ -122,7 +122,7 @@ function writeDocument(
   if (document.steps.some((step) => step.kind === 'call'))
     return write({
       ...stages,
-      execute: () => runCalls(document, (call) => callService(call, exchange, services.router())),
+      execute: () => runCalls(document, (call) => callAction(call, exchange, services.actions)),
       reply: ({ body, called }) => withCalled(success(body, negotiated), called),
     });
   return write({
@@ -139,8 +139,7 @@ async function readDocument(
   services: GraphqlServices,
   negotiated: Negotiated,
 ): Promise<Reply | typeof DEFERRED> {
-  const operation =
-    document.calls.length > 0 ? await withCalls(document, exchange, services.router()) : document.parsed;
+  const operation = document.calls.length > 0 ? await withCalls(document, exchange, services.actions) : document.parsed;
   const { reads } = services;
   return new OperationRead({ exchange, document, reads, caller, negotiated }, operation).run();
 }
@@ -225,15 +224,19 @@ function isConstant({ request }: ParsedOperation): boolean {
   return request.parts.every((part) => part.kind === 'json');
 }
 
-/** What other routes say takes its place among the values. */
-async function withCalls(document: ParsedQueryDocument, exchange: Exchange, router: Router): Promise<ParsedOperation> {
+/** The results of actions take their places among the values. */
+async function withCalls(
+  document: ParsedQueryDocument,
+  exchange: Exchange,
+  actions: Actions,
+): Promise<ParsedOperation> {
   let { parsed } = document;
   for (const { position, call } of document.calls) {
     const part = parsed.request.parts[position];
     const root = document.roots[position];
-    if (part?.kind !== 'json' || !root) throw new Error('what a route says is JSON');
+    if (part?.kind !== 'json' || !root) throw new Error('the result of an action is JSON');
     try {
-      const { text } = await callService(call, exchange, router);
+      const { text } = await callAction(call, exchange, actions);
       parsed = { ...parsed, values: parsed.values.with(part.value, text) };
     } catch (error) {
       if (!(error instanceof ServiceError) || error.status >= 500) throw error;
@@ -245,7 +248,7 @@ async function withCalls(document: ParsedQueryDocument, exchange: Exchange, rout
 
 function withCalled(reply: Reply, called: readonly Called[]): Reply {
   const headers = Object.assign({}, ...called.map((each) => each.headers)) as Reply['headers'];
-  return { ...reply, ...(headers ? { headers } : {}), secret: called.some((each) => each.secret) };
+  return { ...reply, ...(headers ? { headers } : {}), secret: called.some((each) => each.secret === true) };
 }
 
 /** A field that may be null gives way to its error; the others are read all the same. */

@@ -14,6 +14,7 @@ import type { Mirror } from '../mirror/watch.js';
 import type { Parsed } from '../request/ast.js';
 import { parseRead, parseReadBack, parseSearch } from '../request/rest.js';
 import { readItem } from '../request/write.js';
+import { type ActionRequest, type ActionResult, actionRoute } from './action.js';
 import type { ItemsServices } from './item-path.js';
 import { writerOf, writtenReply } from './item-writes.js';
 
@@ -27,8 +28,8 @@ export function meRoutes(services: MeServices): Route[] {
     { method: 'GET', path: '/users/me', handle: (exchange) => readMe(exchange, services) },
     { method: 'PATCH', path: '/users/me', handle: (exchange) => updateMe(exchange, services) },
     { method: 'GET', path: '/roles/me', handle: (exchange) => readRoles(exchange, services) },
-    { method: 'GET', path: '/policies/me/globals', handle: (exchange) => readGlobals(exchange, services) },
-    { method: 'GET', path: '/permissions/me', handle: (exchange) => readPermissions(exchange, services) },
+    actionRoute('GET', '/policies/me/globals', (request) => readGlobals(request, services)),
+    actionRoute('GET', '/permissions/me', (request) => readPermissions(request, services)),
     { method: 'GET', path: '/permissions/me/:collection', handle: (exchange) => readAllowed(exchange, services) },
     { method: 'GET', path: '/permissions/me/:collection/:key', handle: (exchange) => readAllowed(exchange, services) },
   ];
@@ -97,19 +98,18 @@ async function readVisible(
   }
 }
 
-async function readGlobals(exchange: Exchange, { identities }: MeServices): Promise<Reply> {
-  const { user, application, administrator, enforceTfa } = await identities.identify(exchange);
+async function readGlobals({ client }: ActionRequest, { identities }: MeServices): Promise<ActionResult> {
+  const { user, application, administrator, enforceTfa } = await identities.identify(client);
   const data =
     user === null
       ? { app_access: false }
       : { app_access: application, admin_access: administrator, enforce_tfa: enforceTfa };
-  return jsonText(anyBody({ data }));
+  return { data };
 }
 
-async function readPermissions(exchange: Exchange, services: MeServices): Promise<Reply> {
-  const identity = await identifyUser(exchange, services);
-  const data = describePermissions(services.mirror.model, services.policies.accessOf(identity));
-  return jsonText(anyBody({ data }));
+async function readPermissions({ client }: ActionRequest, services: MeServices): Promise<ActionResult> {
+  const identity = await identifyUser(client, services);
+  return { data: describePermissions(services.mirror.model, services.policies.accessOf(identity)) };
 }
 
 /** What may be done with one item; of a singleton also with which fields. Where nothing may, it is no matter whether it exists. */

@@ -11,9 +11,10 @@ import type { Writes } from '../engine/writes.js';
 import { invalidPayload } from '../errors.js';
 import type { Exchange } from '../http/exchange.js';
 import type { Limit } from '../http/limiter.js';
-import { noContent, type Reply } from '../http/reply.js';
+import type { Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
 import type { Input } from '../request/parse-context.js';
+import { type ActionRequest, type ActionResult, actionRoute } from './action.js';
 import { linkTo, readBody, readEmail, readText } from './credentials.js';
 import { writerOf } from './item-writes.js';
 
@@ -28,8 +29,8 @@ const VERIFIED = '/users/register/verified';
 
 export function registrationRoutes(services: RouteServices): Route[] {
   return [
-    { method: 'POST', path: '/users/register', handle: (exchange) => postRegistration(exchange, services) },
-    { method: 'GET', path: '/users/register/verify-email', handle: (exchange) => getVerification(exchange, services) },
+    actionRoute('POST', '/users/register', (request) => postRegistration(request, services)),
+    actionRoute('GET', '/users/register/verify-email', (request) => getVerification(request, services), redirect),
     {
       method: 'GET',
       path: VERIFIED,
@@ -42,8 +43,8 @@ export function registrationRoutes(services: RouteServices): Route[] {
   ];
 }
 
-async function postRegistration(exchange: Exchange, services: RouteServices): Promise<Reply> {
-  const body = readBody(await exchange.json());
+async function postRegistration(request: ActionRequest, services: RouteServices): Promise<ActionResult> {
+  const body = readBody(await request.json());
   const account = {
     email: readEmail(body),
     password: readText(body, 'password'),
@@ -56,9 +57,9 @@ async function postRegistration(exchange: Exchange, services: RouteServices): Pr
     services.config.USER_REGISTER_URL_ALLOW_LIST,
     () => `${services.publicUrl()}/users/register/verify-email`,
   );
-  await services.registrationLimit(exchange.address);
-  await register(account, linkWith, accountWriter(exchange, services), services);
-  return noContent;
+  await services.registrationLimit(request.client.address);
+  await register(account, linkWith, accountWriter(request.client, services), services);
+  return {};
 }
 
 function accountWriter(exchange: Exchange, { policies, writes }: RouteServices): AccountWriter {
@@ -78,11 +79,15 @@ function accountWriter(exchange: Exchange, { policies, writes }: RouteServices):
   };
 }
 
-async function getVerification(exchange: Exchange, services: RouteServices): Promise<Reply> {
-  const token = new URLSearchParams(exchange.queryString).get('token') ?? '';
+async function getVerification(request: ActionRequest, services: RouteServices): Promise<ActionResult> {
+  const token = new URLSearchParams(request.queryString).get('token') ?? '';
   if (token === '') throw invalidPayload('"token" is required');
   const page = await verifyRegistration(token, services);
   const headers = { Location: page ?? `${services.publicUrl()}${VERIFIED}`, 'Referrer-Policy': 'no-referrer' };
+  return { headers, secret: true };
+}
+
+function redirect({ headers = {} }: ActionResult): Reply {
   return { status: 302, type: '', body: '', headers, secret: true };
 }
 

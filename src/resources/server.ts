@@ -5,11 +5,12 @@ import type { Config } from '../config.js';
 import { forbidden, ServiceError } from '../errors.js';
 import { packageVersion } from '../files.js';
 import type { Exchange } from '../http/exchange.js';
-import { jsonText, type Reply } from '../http/reply.js';
+import type { Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
 import type { Database } from '../postgres/database.js';
 import { HEALTH_TIMEOUT_MS, type Health, type Readiness } from '../postgres/health.js';
 import { within } from '../postgres/time-limit.js';
+import { type ActionRequest, type ActionResult, actionRoute } from './action.js';
 
 export interface ServerServices {
   readonly config: Config;
@@ -22,10 +23,20 @@ export interface ServerServices {
 
 export function serverRoutes(services: ServerServices): Route[] {
   return [
-    { method: 'GET', path: '/server/ping', handle: () => pong },
+    actionRoute(
+      'GET',
+      '/server/ping',
+      () => ({ data: pong.body }),
+      () => pong,
+    ),
     { method: 'GET', path: '/server/ready', handle: async () => readyReply(await services.readiness.isReady()) },
-    { method: 'GET', path: '/server/health', handle: (exchange) => health(exchange, services) },
-    { method: 'GET', path: '/server/info', handle: (exchange) => info(exchange, services) },
+    actionRoute(
+      'GET',
+      '/server/health',
+      (request) => health(request, services),
+      ({ data }) => healthResponse(data as HealthBody),
+    ),
+    actionRoute('GET', '/server/info', (request) => info(request, services)),
   ];
 }
 
@@ -59,44 +70,37 @@ const healthBody = build({
 });
 
 /** Administrators see what was checked, other users whether all is well, the public nothing. */
-async function health(exchange: Exchange, services: ServerServices): Promise<Reply> {
-  const identity = await within(identify(exchange, services), HEALTH_TIMEOUT_MS).catch((error: unknown) => {
+async function health({ client }: ActionRequest, services: ServerServices): Promise<ActionResult> {
+  const identity = await within(identify(client, services), HEALTH_TIMEOUT_MS).catch((error: unknown) => {
     if (error instanceof ServiceError && error.status < 500) throw error;
-    return services.identities.remembered(exchange);
+    return services.identities.remembered(client);
   });
   // Only the database knows who asks for the first time: where it does not answer there is no more to say.
-  if (identity === null) return healthReply({ status: 'error', checks: {} }, false);
+  if (identity === null) return { data: healthBodyOf({ status: 'error', checks: {} }, false) };
   if (identity.user === null) throw forbidden();
-  return healthReply(await services.health(), identity.administrator);
+  return { data: healthBodyOf(await services.health(), identity.administrator) };
 }
 
-export function healthReply({ status, checks }: Health, whole: boolean): Reply {
-  const body = whole ? { status, releaseId: packageVersion, serviceId: 'lateral', checks } : { status };
+type HealthBody = Pick<Health, 'status'> & Partial<Health>;
+
+function healthBodyOf({ status, checks }: Health, whole: boolean): HealthBody {
+  return whole ? { status, ...{ releaseId: packageVersion, serviceId: 'lateral' }, checks } : { status };
+}
+
+function healthResponse(body: HealthBody): Reply {
   return {
-    status: status === 'error' ? 503 : 200,
+    status: body.status === 'error' ? 503 : 200,
     type: 'application/health+json; charset=utf-8',
     body: healthBody(body),
   };
 }
 
-const infoBody = build({
-  type: 'object',
-  properties: {
-    data: {
-      type: 'object',
-      properties: {
-        project: { type: 'object', additionalProperties: true },
-        rateLimit: {},
-        rateLimitGlobal: {},
-        queryLimit: { type: 'object', properties: { default: { type: 'integer' }, max: { type: 'integer' } } },
-        version: { type: 'string' },
-      },
-    },
-  },
-});
+export function healthReply(health: Health, whole: boolean): Reply {
+  return healthResponse(healthBodyOf(health, whole));
+}
 
-async function info(exchange: Exchange, services: ServerServices): Promise<Reply> {
-  const identity = await identify(exchange, services);
+async function info({ client }: ActionRequest, services: ServerServices): Promise<ActionResult> {
+  const identity = await identify(client, services);
   const { config, database } = services;
   const [project] = await database.rows<Record<string, unknown>>(
     `select project_name, project_descriptor, project_color, default_language, public_note,
@@ -120,7 +124,7 @@ async function info(exchange: Exchange, services: ServerServices): Promise<Reply
           },
           queryLimit: { default: config.QUERY_LIMIT_DEFAULT, max: config.QUERY_LIMIT_MAX ?? -1 },
         };
-  return jsonText(infoBody({ data }));
+  return { data };
 }
 
 async function identify(exchange: Exchange, { identities }: ServerServices): Promise<Identity> {

@@ -11,6 +11,7 @@ import type { Exchange } from '../http/exchange.js';
 import { jsonText, type Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
 import type { Mirror } from '../mirror/watch.js';
+import { type ActionRequest, type ActionResult, actionRoute } from './action.js';
 import { describeApi } from './openapi/document.js';
 
 export interface SpecsServices {
@@ -26,27 +27,36 @@ export interface SpecsServices {
 
 export function specsRoutes(services: SpecsServices): Route[] {
   return [
-    { method: 'GET', path: '/server/specs/oas', handle: (exchange) => openApi(exchange, services) },
-    { method: 'GET', path: '/server/specs/graphql', handle: (exchange) => schemaText(exchange, services) },
-    { method: 'GET', path: '/server/specs/graphql/:scope', handle: (exchange) => schemaText(exchange, services) },
+    actionRoute(
+      'GET',
+      '/server/specs/oas',
+      (request) => openApi(request, services),
+      ({ data }) => jsonText(anything(data)),
+    ),
+    actionRoute('GET', '/server/specs/graphql', (request) => schemaText(request, services), textReply),
+    actionRoute('GET', '/server/specs/graphql/:scope', (request) => schemaText(request, services), textReply),
   ];
 }
 
 const anything = build({});
 
-async function openApi(exchange: Exchange, services: SpecsServices): Promise<Reply> {
-  const { readable } = await sight(exchange, services);
-  return jsonText(anything(describeApi(services.routes(), readable, services.publicUrl())));
+async function openApi({ client }: ActionRequest, services: SpecsServices): Promise<ActionResult> {
+  const { readable } = await sight(client, services);
+  return { data: describeApi(services.routes(), readable, services.publicUrl()) };
 }
 
-async function schemaText(exchange: Exchange, services: SpecsServices): Promise<Reply> {
-  const [scope = 'items'] = exchange.parameters;
-  if (!isScope(scope)) throw routeNotFound(exchange.path);
+async function schemaText({ client, parameters }: ActionRequest, services: SpecsServices): Promise<ActionResult> {
+  const [scope = 'items'] = parameters;
+  if (!isScope(scope)) throw routeNotFound(`/server/specs/graphql/${scope}`);
   if (!services.introspection) throw forbidden();
-  const seen = await sight(exchange, services);
-  const body = await describeSchema(services.operations().schemas.get(seen, scope));
+  const seen = await sight(client, services);
+  const data = await describeSchema(services.operations().schemas.get(seen, scope));
   const headers = { 'Content-Disposition': `attachment; filename="${scope}.graphql"` };
-  return { status: 200, type: 'text/plain; charset=utf-8', body, headers };
+  return { data, headers };
+}
+
+function textReply({ data, headers = {} }: ActionResult): Reply {
+  return { status: 200, type: 'text/plain; charset=utf-8', body: String(data), headers };
 }
 
 function isScope(name: string): name is RootScope {

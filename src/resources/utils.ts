@@ -1,7 +1,7 @@
 /** /utils: sorting, importing and exporting items, random strings, and what the service remembers. */
 import { randomBytes } from 'node:crypto';
 import { build } from 'fast-json-stringify';
-import { type Identity, onlyAdministrator } from '../access/identity.js';
+import { onlyAdministrator } from '../access/identity.js';
 import type { Config } from '../config.js';
 import { parseJson } from '../digits.js';
 import { ImportFailure, importRows } from '../engine/import.js';
@@ -13,6 +13,7 @@ import { jsonText, type Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
 import { formatOf, readRows } from '../request/import.js';
 import { readItem, readKey } from '../request/write.js';
+import { type ActionRequest, type ActionResult, actionRoute } from './action.js';
 import type { ItemsServices } from './item-path.js';
 import { exportFile } from './item-reads.js';
 import { writerOf } from './item-writes.js';
@@ -27,7 +28,7 @@ export interface UtilsServices extends ItemsServices {
 
 export function utilsRoutes(services: UtilsServices): Route[] {
   return [
-    { method: 'POST', path: '/utils/sort/:collection', handle: (exchange) => sortItems(exchange, services) },
+    actionRoute('POST', '/utils/sort/:collection', (request) => sortItems(request, services), emptyReply),
     {
       method: 'POST',
       path: '/utils/import/:collection',
@@ -43,27 +44,23 @@ export function utilsRoutes(services: UtilsServices): Route[] {
         return exportFile(exchange, services, collection);
       },
     },
-    { method: 'GET', path: '/utils/random/string', handle: randomString },
-    { method: 'POST', path: '/utils/cache/clear', handle: (exchange) => clearCache(exchange, services) },
+    actionRoute('GET', '/utils/random/string', randomString),
+    actionRoute('POST', '/utils/cache/clear', (request) => clearCache(request, services), emptyReply),
   ];
 }
 
-async function identify(exchange: Exchange, { identities }: UtilsServices): Promise<Identity> {
-  const [collection = ''] = exchange.parameters;
+const emptyReply = (): Reply => ({ status: 200, type: '', body: '' });
+
+async function sortItems(request: ActionRequest, services: UtilsServices): Promise<ActionResult> {
+  const { client, parameters } = request;
+  const [collection = ''] = parameters;
   refuseSystem(collection);
-  return identities.identify(exchange);
-}
-
-const EMPTY: Reply = { status: 200, type: '', body: '' };
-
-async function sortItems(exchange: Exchange, services: UtilsServices): Promise<Reply> {
-  const [collection = ''] = exchange.parameters;
-  const identity = await identify(exchange, services);
-  const body = readItem(await exchange.json(parseJson), 'The body');
+  const identity = await services.identities.identify(client);
+  const body = readItem(await request.json(parseJson), 'The body');
   const [item, to] = [readKey(body['item']), readKey(body['to'])];
   if (item === null || to === null) throw invalidPayload('"item" and "to" must be keys');
-  await services.writes.sort(collection, item, to, writerOf(exchange, identity));
-  return EMPTY;
+  await services.writes.sort(collection, item, to, writerOf(client, identity));
+  return {};
 }
 
 async function importItems(exchange: Exchange, services: UtilsServices): Promise<Reply> {
@@ -73,7 +70,10 @@ async function importItems(exchange: Exchange, services: UtilsServices): Promise
   const body = openBody(exchange, { bytes: config.IMPORT_MAX_FILE_SIZE, pauseMs: config.BODY_TIMEOUT });
   return write({
     client: exchange,
-    identify: async () => writerOf(exchange, await identify(exchange, services)),
+    identify: async () => {
+      refuseSystem(collection);
+      return writerOf(exchange, await services.identities.identify(exchange));
+    },
     parse: async () => {
       const { contentType } = exchange.headers;
       const upload = /^multipart\/form-data/i.test(contentType)
@@ -102,22 +102,20 @@ function describeRowError({ row, error }: ImportFailure['errors'][number]): unkn
 const LONGEST_RANDOM = 500;
 
 /** Letters, digits, `-` and `_`: 6 bits each, from the system's source. */
-function randomString({ queryString }: Exchange): Reply {
+function randomString({ queryString }: ActionRequest): ActionResult {
   const given = new URLSearchParams(queryString).get('length') ?? '32';
   const length = /^\d{1,9}$/.test(given) ? Number(given) : 0;
   if (length < 1 || length > LONGEST_RANDOM)
     throw invalidQuery(`"length" must be a whole number from 1 to ${LONGEST_RANDOM}`);
   const data = randomBytes(length).toString('base64url').slice(0, length);
-  return { ...jsonText(stringBody({ data })), secret: true };
+  return { data, secret: true };
 }
 
-const stringBody = build({ type: 'object', properties: { data: { type: 'string' } } });
-
 /** What is remembered is kept in step by notifications. This is for databases that were changed behind their back. */
-async function clearCache(exchange: Exchange, { identities, readAnew }: UtilsServices): Promise<Reply> {
-  onlyAdministrator(await identities.identify(exchange));
+async function clearCache({ client }: ActionRequest, { identities, readAnew }: UtilsServices): Promise<ActionResult> {
+  onlyAdministrator(await identities.identify(client));
   await readAnew();
-  return EMPTY;
+  return {};
 }
 
 const importedBody = build({
