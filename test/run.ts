@@ -8,7 +8,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { chmod, mkdtemp, readdir, realpath, rm } from 'node:fs/promises';
 import { availableParallelism, tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { packagePath } from '../src/files.js';
 
@@ -40,9 +40,9 @@ const LONGEST = [
   'start',
   'stream',
   'writes-property',
-  'structure-live',
+  'schema-live',
   'access-property',
-  'structure-faults',
+  'schema-faults',
   'faults',
   'killed-backends',
   'half-open',
@@ -60,7 +60,8 @@ const LONGEST = [
 
 const running = new Set<() => void>();
 const chosen = process.argv.slice(2);
-const jobs = chosen.length > 0 ? chosen.map(testJob) : [...checks(), ...(await findTests()).map(testJob)];
+const tests = await findTests();
+const jobs = chosen.length > 0 ? chosen.map(testJob) : [...checks(), ...[...tests.keys()].map(testJob)];
 const template = await makeTemplate();
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stopAll(signal));
 try {
@@ -92,16 +93,25 @@ async function runAll(): Promise<boolean> {
   return good;
 }
 
-/** Tests of what is there now: the compiled file of a test that was removed may still lie in dist. */
-async function findTests(): Promise<string[]> {
-  const names = (await readdir(packagePath('test'))).filter((name) => name.endsWith('.test.ts'));
-  const tests = names.map((name) => name.slice(0, -'.test.ts'.length)).sort();
-  const first = LONGEST.filter((name) => tests.includes(name));
-  return [...first, ...tests.filter((name) => !first.includes(name))];
+/** The folders of the tests that are there now, by name: the compiled file of one that was removed may still lie in dist. */
+async function findTests(): Promise<ReadonlyMap<string, string>> {
+  const folders = new Map<string, string>();
+  const entries = await readdir(packagePath('test'), { recursive: true, withFileTypes: true });
+  for (const { name, parentPath } of entries) {
+    if (name.endsWith('.test.ts')) folders.set(name.slice(0, -'.test.ts'.length), basename(parentPath));
+  }
+  const names = [...folders.keys()].sort();
+  const first = LONGEST.filter((name) => folders.has(name));
+  const order = [...first, ...names.filter((name) => !first.includes(name))];
+  return new Map(order.map((name) => [name, folders.get(name) ?? '']));
 }
 
 function testJob(name: string): Job {
-  return { name, command: process.execPath, words: [packagePath('dist', 'test', `${name}.test.js`)], tap: true };
+  const folder = tests.get(name);
+  if (folder === undefined)
+    throw new Error(`there is no test "${name}": they are named as their files, without .test.ts`);
+  const words = [packagePath('dist', 'test', folder, `${name}.test.js`)];
+  return { name, command: process.execPath, words, tap: true };
 }
 
 /** The compiler must not write here: the tests are reading what it wrote. */
@@ -112,7 +122,7 @@ function checks(): Job[] {
 async function makeTemplate(): Promise<{ folder: string; ready: string }> {
   const folder = await realpath(await mkdtemp(join(tmpdir(), 'lateral-template-')));
   await chmod(folder, 0o755);
-  const words = [packagePath('dist', 'test', 'template.js'), folder];
+  const words = [packagePath('dist', 'test', 'support', 'database-template.js'), folder];
   const { ok } = await run({ name: 'template', command: process.execPath, words, tap: false }, {});
   return { folder, ready: ok ? folder : '' };
 }

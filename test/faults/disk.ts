@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { chown, rm, stat, statfs, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
-import { makeFolder, withSql } from '../support.js';
+import { makeFolder, withSql } from '../support/service.js';
 
 export interface SmallDisk {
   readonly fill: () => Promise<void>;

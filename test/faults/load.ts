@@ -4,7 +4,7 @@
  */
 import { request as openRequest } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ADMIN_TOKEN, type Sql } from '../support.js';
+import { ADMIN_TOKEN, type Sql } from '../support/service.js';
 
 const KINDS = ['graphql', 'patch', 'import', 'create', 'schema', 'read'] as const;
 export type Kind = (typeof KINDS)[number];

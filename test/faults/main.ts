@@ -12,8 +12,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import t from 'tap';
 import { packagePath } from '../../src/files.js';
-import { Network } from '../network.js';
-import { ADMIN_TOKEN, createLibrary, get, startDatabase, waitFor, withSql } from '../support.js';
+import { Network } from '../support/network-proxy.js';
+import { ADMIN_TOKEN, createLibrary, get, startDatabase, waitFor, withSql } from '../support/service.js';
 import { fillableDisk, type SmallDisk } from './disk.js';
 import { Load, prepareLoad, type Report } from './load.js';
 

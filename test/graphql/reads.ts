@@ -1,5 +1,5 @@
 /** Random reads, each written twice: as the body of a SEARCH and as a GraphQL document. */
-import type { Draw } from '../property/draw.js';
+import type { Draw } from '../engine/property/draw.js';
 import { type Kind, type Table, tableNamed } from './library.js';
 
 export interface Twin {

@@ -1,5 +1,5 @@
 /** Random writes, each written twice: as a REST request and as a mutation. */
-import type { Draw } from '../property/draw.js';
+import type { Draw } from '../engine/property/draw.js';
 import { literal } from './reads.js';
 
 export interface TwinWrite {

@@ -1,0 +1,160 @@
+/**
+ * The SQL of representative writes with its parameters: what the service sends to PostgreSQL for one HTTP request, from begin
+ * to commit where there is a transaction.
+ */
+import t from 'tap';
+import { makeCaller } from '../support/callers.js';
+import { compareGolden, type GoldenRequest, goldenNames, recordRequest } from '../support/golden.js';
+import { createLibrary, request, startDatabase, startTestService, withSql } from '../support/service.js';
+import { StatementRecorder } from '../support/statement-recorder.js';
+
+interface Write extends GoldenRequest {
+  /** Sent by a caller whose permissions say what they may write. */
+  readonly restricted?: boolean;
+}
+
+const IDEMPOTENT: Write = {
+  method: 'POST',
+  path: '/items/tags?fields=id',
+  body: { name: 'once' },
+  headers: { 'idempotency-key': 'order-4711' },
+};
+
+/** In this order: each meets what those before it have left. */
+const WRITES: Readonly<Record<string, Write>> = {
+  create: { method: 'POST', path: '/items/articles?fields=id,title', body: { title: 'New', rating: '4.50' } },
+  'create-many': {
+    method: 'POST',
+    path: '/items/authors?fields=id',
+    body: [{ name: 'One' }, { name: 'Two', born: '1912-06-23' }],
+  },
+  'create-nested': {
+    method: 'POST',
+    path: '/items/articles?fields=id,author.name,comments.body,tags.tags_id.name',
+    body: {
+      title: 'Nested',
+      author: { name: 'Somebody New' },
+      comments: [{ body: 'First!', author: 2 }],
+      tags: [{ tags_id: 1 }, { tags_id: { name: 'fresh' } }],
+      blocks: [{ collection: 'block_text', item: { text: 'Intro' } }],
+    },
+  },
+  'create-with-key': { method: 'POST', path: '/items/tags?fields=id', body: { id: 50, name: 'fifty' } },
+  'create-idempotent': IDEMPOTENT,
+  'create-idempotent-repeated': IDEMPOTENT,
+  'create-without-activity-log': { method: 'POST', path: '/items/notes?fields=id', body: { text: 'unrecorded' } },
+  'activity-log': {
+    method: 'PATCH',
+    path: '/items/tags/1?fields=id',
+    body: { name: 'recorded' },
+    headers: { 'user-agent': 'Browser/1.0', origin: 'https://example.com' },
+  },
+  'update-by-key': {
+    method: 'PATCH',
+    path: '/items/articles/1?fields=title',
+    body: { title: 'Changed', author: null },
+  },
+  'update-by-keys': { method: 'PATCH', path: '/items/tags?fields=id', body: { keys: [1, 2], data: { name: 'same' } } },
+  'update-by-query': {
+    method: 'PATCH',
+    path: '/items/articles?fields=id',
+    body: { query: { filter: { author: { name: { _eq: 'Alan Turing' } } } }, data: { views: 0 } },
+  },
+  'update-each': {
+    method: 'PATCH',
+    path: '/items/articles?fields=id',
+    body: [
+      { id: 2, views: 1 },
+      { id: 3, title: 'Third' },
+    ],
+  },
+  'update-singleton': { method: 'PATCH', path: '/items/preferences?fields=title', body: { title: 'Titled' } },
+  'upsert-nested': {
+    method: 'PATCH',
+    path: '/items/articles/2?fields=id',
+    body: { author: { id: 70, name: 'Seventy' }, comments: [4, { id: 80, body: 'Eighty' }] },
+  },
+  'upsert-import': {
+    method: 'POST',
+    path: '/utils/import/tags',
+    body: [{ id: 3, name: 'replaced' }, { name: 'imported' }],
+  },
+  'unlink-nullify': { method: 'PATCH', path: '/items/articles/1?fields=id', body: { comments: { delete: [1] } } },
+  'unlink-delete': { method: 'PATCH', path: '/items/articles/1?fields=id', body: { tags: [1] } },
+  sort: { method: 'POST', path: '/utils/sort/articles_tags', body: { item: 3, to: 4 } },
+  'graphql-mutation': {
+    method: 'POST',
+    path: '/graphql',
+    body: {
+      query:
+        'mutation { create_tags_item(data: { name: "made" }) { id } update_tags_item(id: 2, data: { name: "changed" }) { name } }',
+    },
+  },
+  'restricted-update': {
+    method: 'PATCH',
+    path: '/items/articles/8?fields=id',
+    body: { title: 'Changed', comments: { create: [{ body: 'New' }] } },
+    restricted: true,
+  },
+  'restricted-delete': { method: 'DELETE', path: '/items/comments', body: [3], restricted: true },
+  'delete-by-key': { method: 'DELETE', path: '/items/comments/2' },
+  'delete-by-keys': { method: 'DELETE', path: '/items/comments', body: [5, 6] },
+  'delete-by-query': {
+    method: 'DELETE',
+    path: '/items/comments',
+    body: { query: { filter: { article: { title: { _eq: 'Beta' } } } } },
+  },
+};
+
+const server = await startDatabase();
+const databaseUrl = await createLibrary(server, 'golden_writes');
+const { administrator, editor } = await withSql(databaseUrl, async (sql) => {
+  await sql`create table notes (id serial primary key, text text)`;
+  await sql`create table preferences (id serial primary key, title text)`;
+  await sql`
+    insert into service_collections (collection, singleton, accountability)
+    values ('notes', false, null), ('preferences', true, 'all')`;
+  await sql`update service_collections set sort_field = 'sort' where collection = 'articles_tags'`;
+  return {
+    administrator: await makeCaller(sql, 'administrator', [{ admin_access: true }], {
+      user: '00000000-0000-0000-0000-000000000001',
+    }),
+    editor: await makeCaller(
+      sql,
+      'editor',
+      [
+        {
+          permissions: [
+            { collection: 'articles', action: 'read' },
+            {
+              collection: 'articles',
+              action: 'update',
+              fields: ['title', 'comments'],
+              permissions: { author: { name: { _eq: '$CURRENT_USER.first_name' } } },
+              validation: { title: { _nempty: true } },
+              presets: { status: 'draft' },
+            },
+            { collection: 'comments', action: 'create' },
+            { collection: 'comments', action: 'delete', permissions: { author: { _null: true } } },
+          ],
+        },
+      ],
+      { user: '00000000-0000-0000-0000-000000000002', name: 'Ada Lovelace' },
+    ),
+  };
+});
+const recorder = await StatementRecorder.open(databaseUrl);
+const service = await startTestService({ databaseUrl: recorder.url, WORKERS: '1' });
+// The first request of a caller asks PostgreSQL who that is.
+for (const { token } of [administrator, editor]) await request(service, 'GET', '/items/articles', { token });
+
+for (const [name, { restricted = false, ...write }] of Object.entries(WRITES)) {
+  t.test(name, async (t) => {
+    const { token } = restricted ? editor : administrator;
+    await compareGolden(t, 'writes', name, await recordRequest(t, { service, recorder }, write, token));
+  });
+}
+
+t.test('no file is left over', async (t) => {
+  t.strictSame(await goldenNames('writes'), Object.keys(WRITES).sort());
+});

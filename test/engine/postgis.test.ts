@@ -1,0 +1,258 @@
+/**
+ * Shapes of PostGIS are GeoJSON as RFC 7946 has it, whatever the system of coordinates of their column; input that is none is
+ * refused. PostGIS is not part of the PostgreSQL that the other tests run on: where none is installed, this is skipped.
+ */
+import { spawn, spawnSync } from 'node:child_process';
+import { existsSync, readdirSync } from 'node:fs';
+import { chown } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import {
+  type Answer,
+  connectSql,
+  get,
+  makeFolder,
+  request,
+  type Sql,
+  startTestService,
+  waitFor,
+  withSql,
+} from '../support/service.js';
+
+const ROOT = '/usr/lib/postgresql';
+const versions = existsSync(ROOT) ? readdirSync(ROOT) : [];
+const version = versions.find((each) => existsSync(`/usr/share/postgresql/${each}/extension/postgis.control`));
+const skip = version === undefined ? 'no PostgreSQL with PostGIS is installed in /usr/lib/postgresql' : false;
+
+/** A server of the installed PostgreSQL in a temporary folder, run by an account without rights. */
+async function startServer(): Promise<string> {
+  const bin = join(ROOT, version as string, 'bin');
+  const folder = await makeFolder();
+  const account = process.getuid?.() === 0 ? { uid: 65_534, gid: 65_534 } : {};
+  if (account.uid !== undefined) await chown(folder, account.uid, account.gid);
+  const data = join(folder, 'data');
+  const made = spawnSync(
+    join(bin, 'initdb'),
+    ['-D', data, '-A', 'trust', '-U', 'postgres', '-E', 'UTF8', '--no-sync'],
+    account,
+  );
+  if (made.status !== 0) throw new Error(String(made.stderr));
+  const port = await freePort();
+  const settings = ['fsync=off', 'listen_addresses=127.0.0.1', `port=${port}`, `unix_socket_directories=${folder}`];
+  const child = spawn(join(bin, 'postgres'), ['-D', data, ...settings.flatMap((each) => ['-c', each])], {
+    ...account,
+    stdio: 'ignore',
+  });
+  process.once('exit', () => child.kill('SIGKILL'));
+  const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+  t.teardown(async () => {
+    child.kill('SIGINT');
+    await ended;
+  });
+  const url = `postgres://postgres@127.0.0.1:${port}/postgres`;
+  await waitFor(
+    () =>
+      withSql(url, (sql) => sql`select 1`).then(
+        () => true,
+        () => false,
+      ),
+    30_000,
+  );
+  return url;
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await new Promise((resolve) => server.once('listening', resolve));
+  const { port } = server.address() as { port: number };
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+const POINT = { type: 'Point', coordinates: [16.606837, 49.195061] };
+const POLYGON = {
+  type: 'Polygon',
+  coordinates: [
+    [
+      [16, 49],
+      [17, 49],
+      [17, 50],
+      [16, 50],
+      [16, 49],
+    ],
+  ],
+};
+const ELSEWHERE = { type: 'Point', coordinates: [-120.5, 10.25] };
+
+const COLUMNS: Readonly<Record<string, string>> = {
+  world: 'shapes.geometry(Point,4326)',
+  mercator: 'shapes.geometry(Point,3857)',
+  local: 'shapes.geometry(Point,5514)',
+  globe: 'shapes.geography(Point,4326)',
+  globe_any: 'shapes.geography',
+  any_point: 'shapes.geometry(Point)',
+  free: 'shapes.geometry',
+};
+
+t.test('PostGIS', { skip }, async (t) => {
+  const databaseUrl = await startServer();
+  const sql = connectSql(databaseUrl);
+  await sql.unsafe(`
+    create schema shapes; create extension postgis schema shapes;
+    create table places (id int primary key generated always as identity, ${Object.entries(COLUMNS).map(([name, type]) => `${name} ${type}`)}, name text);
+    create table areas (id int primary key, area shapes.geometry(Polygon,3857));
+    create table odd (id int primary key, shape shapes.geometry);
+    insert into odd values (1, shapes.st_geomfromewkt('CIRCULARSTRING(0 0, 1 1, 2 0)')), (2, shapes.st_geomfromewkt('POINT EMPTY')),
+      (3, shapes.st_geomfromewkt('SRID=3857;POINT(0 0)')), (4, null), (5, shapes.st_geomfromewkt('POINT(1 2)'));`);
+  const service = await startTestService({ databaseUrl });
+  const headers = { 'content-type': 'application/json' };
+  const send = (method: string, path: string, body: unknown): Promise<Answer> =>
+    request(service, method, path, { headers, body: JSON.stringify(body) });
+  const search = (filter: unknown): Promise<Answer> =>
+    send('SEARCH', '/items/places', { query: { fields: ['id'], sort: ['id'], filter } });
+
+  await t.test('GeoJSON in and out, in every system of coordinates', async (t) => {
+    const shape = Object.fromEntries(Object.keys(COLUMNS).map((name) => [name, POINT]));
+    const created = await send('POST', '/items/places', { ...shape, name: 'Brno' });
+    t.equal(created.status, 200, created.text);
+    const { data } = created.json as { data: Record<string, typeof POINT> };
+    for (const [name, type] of Object.entries(COLUMNS)) {
+      const [x = 0, y = 0] = data[name]?.coordinates ?? [];
+      t.equal(data[name]?.type, 'Point', `${type}: ${JSON.stringify(data[name])}`);
+      t.ok(Math.abs(x - 16.606837) < 1e-6 && Math.abs(y - 49.195061) < 1e-6, `${type} is in WGS 84`);
+    }
+    t.strictSame(data['world'], POINT, 'no digit is lost where nothing is projected');
+    const [kept] =
+      await sql`select shapes.st_srid(mercator) as mercator, shapes.st_x(mercator)::int as x, shapes.st_srid(free) as free from places`;
+    t.strictSame({ ...kept }, { mercator: 3857, x: 1_848_665, free: 4326 }, 'columns keep their own');
+    const query = '{ places { world mercator globe free } }';
+    const graphql = await send('POST', '/graphql', { query });
+    const { world, mercator, globe, free } = data;
+    t.strictSame(graphql.json, { data: { places: [{ world, mercator, globe, free }] } }, graphql.text);
+    const area = await send('POST', '/items/areas', { id: 1, area: POLYGON });
+    t.match(area.json, { data: { area: { type: 'Polygon' } } }, area.text);
+    await testRoundTrip(t, data, sql);
+  });
+
+  async function testRoundTrip(t: Test, data: Record<string, unknown>, sql: Sql): Promise<void> {
+    for (const [name, type] of Object.entries(COLUMNS)) {
+      t.strictSame(
+        (await search({ [name]: { _eq: data[name] } })).json,
+        { data: [{ id: 1 }] },
+        `${type}: _eq of what is shown`,
+      );
+      t.strictSame((await search({ [name]: { _neq: data[name] } })).json, { data: [] }, `${type}: _neq`);
+      const kept = () =>
+        sql.unsafe(`select ${name}::text as kept from places`).then(([row]) => row?.['kept'] as string);
+      const before = await kept();
+      t.equal((await send('PATCH', '/items/places/1', { [name]: data[name] })).status, 200);
+      if (/4326|y$|Point\)$/.test(type)) t.equal(await kept(), before, `${type}: sent back it changes nothing`);
+    }
+  }
+
+  await t.test('filters by shapes, in every system of coordinates', async (t) => {
+    for (const [name, type] of Object.entries(COLUMNS)) {
+      for (const [operator, shape, found] of [
+        ['_intersects', POLYGON, true],
+        ['_intersects', ELSEWHERE, false],
+        ['_nintersects', ELSEWHERE, true],
+        ['_intersects_bbox', POLYGON, true],
+        ['_intersects_bbox', ELSEWHERE, false],
+        ['_nintersects_bbox', POLYGON, false],
+      ] as const) {
+        const answer = await search({ [name]: { [operator]: shape } });
+        t.strictSame(answer.json, { data: found ? [{ id: 1 }] : [] }, `${type} ${operator}: ${answer.text}`);
+      }
+    }
+    const query = 'query ($shape: GraphQLGeoJSON) { places(filter: {mercator: {_intersects: $shape}}) { id } }';
+    const graphql = await send('POST', '/graphql', { query, variables: { shape: POLYGON } });
+    t.strictSame(graphql.json, { data: { places: [{ id: '1' }] } }, graphql.text);
+  });
+
+  await t.test('what is no GeoJSON of WGS 84 is refused, in payloads and filters', async (t) => {
+    const wrong: readonly unknown[] = [
+      'POINT(3 4)',
+      'garbage',
+      5,
+      true,
+      [1, 2],
+      {},
+      { type: 'Point' },
+      { type: 'Point', coordinates: ['a', 'b'] },
+      { type: 'Point', coordinates: [1] },
+      { type: 'Point', coordinates: [[1, 2]] },
+      { type: 'Point', coordinates: [{ toString: 1, valueOf: 1 }, 2] },
+      { ...POINT, crs: { type: 'name', properties: { name: { toString: 1, valueOf: 1 } } } },
+      { ...POINT, crs: { type: 'name', properties: null } },
+      { type: 'Circle', coordinates: [1, 2] },
+      { type: 'constructor', coordinates: [1, 2] },
+      { type: 'LineString', coordinates: [[1, 2]] },
+      {
+        type: 'Polygon',
+        coordinates: [
+          [
+            [0, 0],
+            [1, 1],
+            [0, 0],
+          ],
+        ],
+      },
+      {
+        type: 'Polygon',
+        coordinates: [
+          [
+            [0, 0],
+            [1, 1],
+            [1, 0],
+            [5, 5],
+          ],
+        ],
+      },
+      { type: 'Feature', geometry: POINT },
+      { ...POINT, crs: { type: 'name', properties: { name: 'EPSG:3857' } } },
+      { type: 'GeometryCollection', geometries: [{ type: 'Point', coordinates: [] }, null] },
+    ];
+    for (const name of ['world', 'mercator', 'globe', 'free'])
+      for (const shape of wrong) {
+        const label = `${name}: ${JSON.stringify(shape)}`;
+        const written = await send('POST', '/items/places', { [name]: shape });
+        t.equal(written.status, 400, `${label}: ${written.text}`);
+        for (const operator of ['_eq', '_intersects', '_intersects_bbox']) {
+          const answer = await search({ [name]: { [operator]: shape } });
+          t.equal(answer.status, 400, `${label} ${operator}: ${answer.text}`);
+        }
+      }
+    const other = await send('POST', '/items/places', { world: POLYGON });
+    t.equal(other.status, 400, `a polygon is no point: ${other.text}`);
+    const far = await send('POST', '/items/places', { mercator: { type: 'Point', coordinates: [0, 1e6] } });
+    t.equal(far.status, 400, `what cannot be projected: ${far.text}`);
+    const unseen = await search({ mercator: { _intersects: { type: 'Point', coordinates: [0, 1e6] } } });
+    t.equal(unseen.status, 400, `nor can a filter: ${unseen.text}`);
+    t.equal((await sql`select from places`).length, 1, 'nothing of it is there');
+  });
+
+  await t.test('shapes that GeoJSON does not have are shown as text, and none fails the list', async (t) => {
+    const { json, text } = await get(service, '/items/odd?sort=id');
+    t.strictSame(
+      json,
+      {
+        data: [
+          { id: 1, shape: 'CIRCULARSTRING(0 0,1 1,2 0)' },
+          { id: 2, shape: { type: 'Point', coordinates: [] } },
+          { id: 3, shape: { type: 'Point', coordinates: [0, 0] } },
+          { id: 4, shape: null },
+          { id: 5, shape: { type: 'Point', coordinates: [1, 2] } },
+        ],
+      },
+      text,
+    );
+    const filter = encodeURIComponent(
+      JSON.stringify({ shape: { _intersects: { type: 'Point', coordinates: [0, 0] } } }),
+    );
+    const found = await get(service, `/items/odd?fields=id&sort=id&filter=${filter}`);
+    t.strictSame(found.json, { data: [{ id: 1 }, { id: 3 }] }, found.text);
+  });
+  await service.stop();
+  await sql.end();
+});

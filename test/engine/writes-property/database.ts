@@ -1,0 +1,138 @@
+/** Models as tables of a real database, and the whole database as rows: to begin again, and to compare. */
+import type { Sql } from '../../support/service.js';
+import { type Column, keyTypeOf, type Model, type Row, type Table, type Value } from './model.js';
+import type { State } from './oracle.js';
+
+type Fragment = ReturnType<Sql>;
+
+export async function createModel(sql: Sql, model: Model): Promise<void> {
+  for (const table of model.tables) {
+    const columns = table.columns.map((column) => sql`, ${sql(column.name)} ${declaration(sql, column)}`);
+    await sql`create table ${sql(table.name)} (${sql(table.key.name)} ${keyDeclaration(sql, table)} primary key${columns})`;
+    await sql`insert into service_collections (collection) values (${table.name})`;
+    if (table.key.kind === 'flagged')
+      await sql`insert into service_fields (collection, field, special) values (${table.name}, ${table.key.name}, 'uuid')`;
+  }
+  for (const table of model.tables)
+    for (const relation of table.relations) await createRelation(sql, model, table, relation);
+}
+
+/** The rows the model begins with, or others, in the place of all there are. */
+export async function loadRows(sql: Sql, model: Model, state: State): Promise<void> {
+  await sql.begin(async (transaction) => {
+    const sql = transaction as unknown as Sql;
+    // Rows refer to each other in circles: their order must not matter.
+    await sql`set local session_replication_role = replica`;
+    for (const table of model.tables) {
+      await sql`delete from ${sql(table.name)}`;
+      const rows = [...(state.get(table.name)?.values() ?? [])];
+      const names = [table.key.name, ...table.columns.map(({ name }) => name)];
+      if (rows.length > 0)
+        await sql`insert into ${sql(table.name)} overriding system value
+          select ${sql(names)} from json_populate_recordset(null::${sql(table.name)}, ${JSON.stringify(rows)}::text::json)`;
+      if (['serial', 'bigserial', 'always'].includes(table.key.kind)) {
+        const sequence = sql`pg_get_serial_sequence(quote_ident(${table.name}), ${table.key.name})`;
+        await sql`select setval(${sequence}, coalesce((select max(${sql(table.key.name)}) from ${sql(table.name)}), 1))`;
+      }
+    }
+  });
+}
+
+export async function readRows(sql: Sql, model: Model): Promise<State> {
+  const parts = model.tables.map(
+    (table, position) =>
+      sql`${position === 0 ? sql`` : sql`, `}${table.name}::text, (select json_agg(t) from ${sql(table.name)} t)`,
+  );
+  const [found] = await sql<{ rows: Record<string, Row[] | null> }[]>`select json_build_object(${parts}) as rows`;
+  return stateOf(model, (table) => found?.rows[table.name] ?? []);
+}
+
+export function firstState(model: Model): State {
+  return stateOf(model, (table) => table.rows.map((row) => ({ ...row })));
+}
+
+function stateOf(model: Model, rowsOf: (table: Table) => Row[]): State {
+  return new Map(
+    model.tables.map((table) => [table.name, new Map(rowsOf(table).map((row) => [String(row[table.key.name]), row]))]),
+  );
+}
+
+function keyDeclaration(sql: Sql, table: Table): Fragment {
+  switch (table.key.kind) {
+    case 'serial':
+      return sql`serial`;
+    case 'bigserial':
+      return sql`bigserial`;
+    case 'always':
+      return sql`integer generated always as identity`;
+    case 'uuid':
+      return sql`uuid default gen_random_uuid()`;
+    case 'flagged':
+      return sql`uuid`;
+    case 'text':
+      return sql`text`;
+  }
+}
+
+function declaration(sql: Sql, column: Column): Fragment {
+  return sql`${typeOf(sql, column)}${column.nullable ? sql`` : sql` not null`}${initialOf(sql, column.initial)}`;
+}
+
+function typeOf(sql: Sql, { type }: Column): Fragment {
+  switch (type) {
+    case 'text':
+      return sql`text`;
+    case 'integer':
+      return sql`integer`;
+    case 'boolean':
+      return sql`boolean`;
+    case 'uuid':
+      return sql`uuid`;
+  }
+}
+
+/** The few defaults there are, written out: a declaration takes no parameters. */
+function initialOf(sql: Sql, initial: Value): Fragment {
+  switch (initial) {
+    case 7:
+      return sql` default 7`;
+    case true:
+      return sql` default true`;
+    case "it's":
+      return sql` default 'it''s'`;
+    default:
+      return sql``;
+  }
+}
+
+async function createRelation(
+  sql: Sql,
+  model: Model,
+  table: Table,
+  relation: Table['relations'][number],
+): Promise<void> {
+  if (relation.kind === 'any') {
+    await sql`insert into service_relations (many_collection, many_field, one_collection_field, one_allowed_collections, junction_field)
+      values (${table.name}, ${relation.name}, ${relation.collectionField}, ${relation.targets.join(',')}, 'parent_id')`;
+  }
+  if (relation.kind !== 'one') return;
+  if (relation.constrained) {
+    const action = {
+      'no action': sql`no action`,
+      'set null': sql`set null`,
+      cascade: sql`cascade`,
+    }[relation.onDelete];
+    await sql`alter table ${sql(table.name)} add foreign key (${sql(relation.name)}) references ${sql(relation.target)} on delete ${action}`;
+  }
+  const list = model.tables
+    .flatMap(({ relations }) => relations)
+    .find((each) => each.kind === 'many' && each.target === table.name && each.foreignKey === relation.name);
+  if (list?.kind !== 'many') return;
+  await sql`insert into service_relations (many_collection, many_field, one_collection, one_field, sort_field, one_deselect_action)
+    values (${table.name}, ${relation.name}, ${relation.target}, ${list.name}, ${list.sortField}, ${list.deselect})`;
+}
+
+/** Whether the database makes keys in ascending order. */
+export function countsUp(table: Table): boolean {
+  return keyTypeOf(table) === 'integer';
+}

@@ -1,0 +1,119 @@
+/** HTTP itself: what connections are told, and what cannot be told apart is refused. */
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import t from 'tap';
+import {
+  ADMIN_TOKEN,
+  connectSql,
+  createLibrary,
+  get,
+  request,
+  sendRaw,
+  startDatabase,
+  startTestService,
+} from '../support/service.js';
+
+const server = await startDatabase();
+const databaseUrl = await createLibrary(server, 'protocol');
+const sql = connectSql(databaseUrl);
+t.teardown(() => sql.end());
+const service = await startTestService({ databaseUrl, STREAM_ABOVE: '5', CORS_ENABLED: 'true', CORS_ORIGIN: 'true' });
+
+/** Beside the other tests, because it takes its time. */
+const idle = (async () => {
+  const socket = connect({ host: '127.0.0.1', port: Number(new URL(service.url).port) });
+  let answers = '';
+  socket.on('data', (piece) => {
+    answers += piece.toString();
+  });
+  await once(socket, 'connect');
+  const ask = async (count: number): Promise<void> => {
+    socket.write('GET /server/ping HTTP/1.1\r\nHost: a\r\n\r\n');
+    while (answers.split('pong').length <= count) await sleep(20);
+  };
+  await ask(1);
+  // A second less than the header says, as clients do that know of it.
+  await sleep(7_000);
+  await ask(2);
+  socket.destroy();
+  return answers.split('pong').length - 1;
+})();
+
+t.test('every answer says how long its connection is kept, and is what it says it is', async (t) => {
+  const body = (name: string): { body: string; headers: Record<string, string> } => ({
+    body: JSON.stringify({ name }),
+    headers: { 'content-type': 'application/json' },
+  });
+  const read = await get(service, '/items/articles/1');
+  const answers = {
+    'an item': read,
+    'an item that has not changed': await get(service, '/items/articles/1', {
+      headers: { 'if-none-match': read.headers.etag ?? '' },
+    }),
+    'a stream': await get(service, '/items/articles?limit=-1'),
+    'an export': await get(service, '/items/articles?export=csv'),
+    'a refusal': await get(service, '/items/nothing'),
+    'no route': await get(service, '/nothing'),
+    'a write': await request(service, 'PATCH', '/items/tags/1', body('a')),
+    'a deletion': await request(service, 'DELETE', '/items/tags/5'),
+    HEAD: await request(service, 'HEAD', '/items/articles/1'),
+    'a preflight': await request(service, 'OPTIONS', '/items/articles', {
+      headers: { origin: 'https://a.example.com', 'access-control-request-method': 'GET' },
+    }),
+    GraphQL: await request(service, 'POST', '/graphql', {
+      body: '{"query":"{ tags { id } }"}',
+      headers: { 'content-type': 'application/json' },
+    }),
+    'the IDE': await get(service, '/graphql', { headers: { accept: 'text/html' } }),
+    ping: await get(service, '/server/ping'),
+    ready: await get(service, '/server/ready'),
+    metrics: await get(service, '/server/metrics'),
+  };
+  for (const [name, { headers }] of Object.entries(answers)) {
+    t.equal(headers['keep-alive'], 'timeout=8', name);
+    t.equal(headers['x-content-type-options'], 'nosniff', name);
+  }
+});
+
+t.test('two lengths of one body are refused, and nothing behind them is read', async (t) => {
+  const inner = 'GET /server/ping HTTP/1.1\r\nHost: a\r\n\r\n';
+  const head = (method: string, ...lengths: readonly number[]): string =>
+    `${method} /items/tags/2 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\nContent-Type: application/json\r\n${lengths
+      .map((length) => `Content-Length: ${length}\r\n`)
+      .join('')}\r\n`;
+  const body = '{"name":"no"}';
+  const cases: Readonly<Record<string, readonly string[]>> = {
+    'the first is longer': [head('PATCH', body.length, 5) + body],
+    'the first is shorter': [head('PATCH', 5, body.length) + body],
+    'the body comes later': [head('PATCH', 5, body.length), body],
+    'a request is hidden in the body': [head('PATCH', 0, inner.length) + inner],
+    'a request is hidden behind the body': [head('PATCH', inner.length, 0) + inner],
+    'it comes later': [head('PATCH', 0, inner.length), inner],
+    'a read has a body': [head('GET', 0, inner.length) + inner],
+    three: [head('PATCH', body.length, body.length, 3) + body],
+  };
+  for (const [name, pieces] of Object.entries(cases)) {
+    // Resolves when the connection is closed.
+    const answer = await sendRaw(service, pieces);
+    t.match(answer, /^HTTP\/1\.1 400 Bad Request\r\n/, name);
+    t.match(answer, /^connection: close\r$/im, name);
+    t.match(answer, /Content-Length headers that differ/, name);
+    t.equal(answer.split('HTTP/1.1 ').length, 2, `${name}: one answer`);
+    t.notMatch(answer, /pong/, name);
+  }
+  const [row] = await sql`select name from tags where id = 2`;
+  t.equal(row?.['name'], 'tech', 'nothing was written');
+  const same = head('PATCH', body.length, body.length).replace('\r\n\r\n', '\r\nConnection: close\r\n\r\n');
+  t.match(await sendRaw(service, [same + body]), /^HTTP\/1\.1 200 OK/, 'the same length twice is one length');
+  t.match(
+    await sendRaw(service, [
+      head('PATCH').replace('\r\n\r\n', '\r\nContent-Length: 13\r\nTransfer-Encoding: chunked\r\n\r\n'),
+    ]),
+    /^HTTP\/1\.1 400 /,
+  );
+});
+
+t.test('a connection that was idle for less than that is still there', async (t) => {
+  t.equal(await idle, 2);
+});

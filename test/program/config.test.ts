@@ -1,0 +1,132 @@
+/** Options: what an environment and flags may say, and how a wrong word is answered. */
+import { availableParallelism } from 'node:os';
+import t from 'tap';
+import { type Config, type OptionName, optionRows, readConfig, readFlags, renamedOptions } from '../../src/config.js';
+import { workersFor } from '../../src/options.js';
+
+t.test('without any word the service has its defaults', async (t) => {
+  const config = readConfig({});
+  t.match(config, {
+    HOST: '127.0.0.1',
+    PORT: 8055,
+    DATABASE_URL: null,
+    DATABASE_SCHEMA: 'public',
+    DATA_DIR: './data',
+    DEMO_DATA: true,
+    ADMIN_EMAIL: 'admin@example.com',
+    ADMIN_PASSWORD: null,
+    ADMIN_TOKEN: null,
+    LOG_LEVEL: 'info',
+    QUERY_LIMIT_DEFAULT: 100,
+    QUERY_LIMIT_MAX: null,
+    MAX_RELATIONAL_DEPTH: 10,
+    MAX_PAYLOAD_SIZE: 1_048_576,
+    CORS_ENABLED: false,
+  });
+  t.equal(Object.isFrozen(config), true);
+  t.strictSame(readConfig({ PORT: '', DATABASE_URL: '' }), config, 'an empty variable says nothing');
+  t.strictSame(readConfig({ PATH: '/bin', NO_OPTION: 'x' }), config, 'other variables are not ours');
+});
+
+t.test('values are read in the forms people write', async (t) => {
+  const cases: readonly (readonly [OptionName, string, Config[OptionName]])[] = [
+    ['PORT', '0', 0],
+    ['PORT', '65535', 65_535],
+    ['DATABASE_URL', 'postgres://u:p@h:5432/d', 'postgres://u:p@h:5432/d'],
+    ['DATABASE_URL', 'postgresql://h/d?sslmode=require', 'postgresql://h/d?sslmode=require'],
+    ['DEMO_DATA', 'false', false],
+    ['DEMO_DATA', 'NO', false],
+    ['DEMO_DATA', '0', false],
+    ['DEMO_DATA', 'on', true],
+    ['LOG_LEVEL', 'silent', 'silent'],
+    ['ADMIN_TOKEN', '0123456789abcdef', '0123456789abcdef'],
+    ['DATABASE_STATEMENT_TIMEOUT', '0', 0],
+    ['DATABASE_STATEMENT_TIMEOUT', '250', 250],
+    ['DATABASE_STATEMENT_TIMEOUT', '250ms', 250],
+    ['DATABASE_STATEMENT_TIMEOUT', '1.5s', 1_500],
+    ['DATABASE_STATEMENT_TIMEOUT', '15 m', 900_000],
+    ['DATABASE_STATEMENT_TIMEOUT', '2H', 7_200_000],
+    ['DATABASE_STATEMENT_TIMEOUT', '1d', 86_400_000],
+    ['MAX_PAYLOAD_SIZE', '100', 100],
+    ['MAX_PAYLOAD_SIZE', '100b', 100],
+    ['MAX_PAYLOAD_SIZE', '500kb', 512_000],
+    ['MAX_PAYLOAD_SIZE', '1.5MB', 1_572_864],
+    ['MAX_PAYLOAD_SIZE', '1gb', 1_073_741_824],
+    ['QUERY_LIMIT_MAX', '1', 1],
+    ['WORKERS', '1', 1],
+    ['WORKERS', '12', 12],
+    ['WORKERS', 'auto', workersFor(availableParallelism(), 8)],
+  ];
+  for (const [name, given, expected] of cases)
+    t.equal(readConfig({ [name]: given })[name], expected, `${name}=${given}`);
+});
+
+t.test('a value that makes no sense is refused with the name of its option', async (t) => {
+  const cases: readonly (readonly [OptionName, string, RegExp])[] = [
+    ['PORT', 'http', /^PORT: must be a whole number from 0 to 65535, not "http"$/],
+    ['PORT', '65536', /^PORT: /],
+    ['PORT', '-1', /^PORT: /],
+    ['PORT', '80.5', /^PORT: /],
+    ['PORT', '0x50', /^PORT: /],
+    ['PORT', '1e3', /^PORT: /],
+    ['DATABASE_URL', 'localhost:5432', /^DATABASE_URL: must look like postgres:/],
+    ['DATABASE_URL', 'mysql://h/d', /^DATABASE_URL: /],
+    ['DATABASE_POOL_SIZE', '0', /^DATABASE_POOL_SIZE: /],
+    ['DEMO_DATA', 'maybe', /^DEMO_DATA: must be true or false, not "maybe"$/],
+    ['LOG_LEVEL', 'loud', /^LOG_LEVEL: must be one of fatal, .*, not "loud"$/],
+    ['ADMIN_TOKEN', 'short', /^ADMIN_TOKEN: must be 16 to 255 printable characters/],
+    ['ADMIN_TOKEN', 'has a space in the middle', /^ADMIN_TOKEN: /],
+    ['DATABASE_STATEMENT_TIMEOUT', 'soon', /^DATABASE_STATEMENT_TIMEOUT: must be a duration such as/],
+    ['DATABASE_STATEMENT_TIMEOUT', '-1s', /^DATABASE_STATEMENT_TIMEOUT: /],
+    ['DATABASE_STATEMENT_TIMEOUT', '5mb', /^DATABASE_STATEMENT_TIMEOUT: /],
+    ['MAX_PAYLOAD_SIZE', '1x', /^MAX_PAYLOAD_SIZE: must be a size such as/],
+    ['QUERY_LIMIT_MAX', '0', /^QUERY_LIMIT_MAX: /],
+    ['MAX_RELATIONAL_DEPTH', '1', /^MAX_RELATIONAL_DEPTH: /],
+    ['WORKERS', '0', /^WORKERS: must be a whole number from 1 to 256/],
+    ['WORKERS', '257', /^WORKERS: /],
+    ['WORKERS', 'many', /^WORKERS: must be a whole number from 1 to 256, or auto, not "many"$/],
+  ];
+  for (const [name, given, message] of cases) {
+    t.throws(() => readConfig({ [name]: given }), { name: 'StartError', message }, `${name}=${given}`);
+  }
+  t.throws(() => readConfig({ ADMIN_TOKEN: 'hush hush' }), { message: /^(?!.*hush)/ }, 'a secret is not repeated');
+  t.throws(() => readConfig({ DATABASE_URL: 'u:hush@h' }), { message: /^(?!.*hush)/ }, 'nor is a password');
+});
+
+t.test('flags say the same as variables', async (t) => {
+  t.strictSame(readFlags([]), {});
+  t.strictSame(readFlags(['--port', '9000', '--data-dir=./x', '--LOG_LEVEL=warn']), {
+    PORT: '9000',
+    DATA_DIR: './x',
+    LOG_LEVEL: 'warn',
+  });
+  t.strictSame(readFlags(['--database-url=postgres://h/d?a=b=c']), { DATABASE_URL: 'postgres://h/d?a=b=c' });
+  t.strictSame(readFlags(['--admin-email=']), { ADMIN_EMAIL: '' });
+  t.throws(() => readFlags(['--portal', '1']), {
+    name: 'StartError',
+    message: 'unknown option "--portal": see lateral --help',
+  });
+  t.throws(() => readFlags(['--constructor', '1']), { message: /unknown option/ });
+  t.throws(() => readFlags(['--to-string', '1']), { message: /unknown option/ });
+  t.throws(() => readFlags(['9000']), { message: /unknown option "9000"/ });
+  t.throws(() => readFlags(['-p', '9000']), { message: /unknown option "-p"/ });
+  t.throws(() => readFlags(['--port']), { message: '--port needs a value' });
+});
+
+t.test('a former name of an option still works, and the present one counts for more', async (t) => {
+  t.equal(readConfig({ COHORTS: 'false' }).READ_BATCHING, false);
+  t.equal(readConfig({ COHORTS: 'false', READ_BATCHING: 'true' }).READ_BATCHING, true);
+  t.equal(readConfig(readFlags(['--cohorts', 'false'])).READ_BATCHING, false);
+  t.throws(() => readConfig({ COHORTS: 'maybe' }), { message: /^READ_BATCHING: / });
+  t.strictSame(renamedOptions({ COHORTS: 'true', PORT: '1' }), [['COHORTS', 'READ_BATCHING']]);
+  t.strictSame(renamedOptions({ COHORTS: '', READ_BATCHING: 'true' }), []);
+});
+
+t.test('every option says what it is for, and its default is one it takes', async (t) => {
+  const rows = optionRows();
+  t.strictSame(rows.map((row) => row.name).sort(), Object.keys(readConfig({})).sort());
+  for (const { name, about, initial } of rows) {
+    t.match(about, /^[A-Z].{9,}/, name);
+    if (initial !== '') t.doesNotThrow(() => readConfig({ [name]: initial }), `${name}=${initial}`);
+  }
+});

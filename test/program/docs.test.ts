@@ -1,0 +1,101 @@
+/**
+ * What the documentation repeats from elsewhere is what is there: the table of options, the plot of the bench, and the
+ * targets of links. `npm run docs` writes the table and the plot anew.
+ */
+import { readFile, stat, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import t from 'tap';
+import { drawFigure } from '../../bench/report/figure.js';
+import { optionRows } from '../../src/config.js';
+import { packagePath } from '../../src/files.js';
+import { readPages } from './docs/pages.js';
+
+const MAX_README_LINES = 200;
+const RENEW = 'npm run docs rewrites it';
+
+t.test('the table in docs/configuration.md lists the options as they are', async (t) => {
+  const path = packagePath('docs', 'configuration.md');
+  const text = await readFile(path, 'utf8');
+  const rows = optionRows().map(
+    ({ name, initial, about }) => `| \`${name}\` | ${initial && `\`${initial}\``} | ${about} |`,
+  );
+  const table = ['| option | default | |', '|---|---|---|', ...rows].join('\n');
+  const current = text.replace(
+    /(<!-- options -->\n)[\s\S]*(<!-- \/options -->)/,
+    (_, open, close) => `${open}${table}\n${close}`,
+  );
+  if (process.env['UPDATE_GOLDEN']) await writeFile(path, current);
+  else t.equal(text, current, RENEW);
+});
+
+t.test('the plot in docs/bench.svg shows the figures of bench/report.md', async (t) => {
+  const path = packagePath('docs', 'bench.svg');
+  const current = drawFigure(await readFile(packagePath('bench', 'report.md'), 'utf8'));
+  if (process.env['UPDATE_GOLDEN']) await writeFile(path, current);
+  else t.equal(await readFile(path, 'utf8'), current, RENEW);
+});
+
+t.test('the README is short', async (t) => {
+  const lines = (await readFile(packagePath('README.md'), 'utf8')).trimEnd().split('\n').length;
+  t.ok(lines <= MAX_README_LINES, `${lines} lines`);
+});
+
+t.test('links lead to files and headings that exist', async (t) => {
+  const pages = await readPages();
+  const anchors = new Map(pages.map(({ path, text }) => [path, anchorsOf(text)]));
+  const broken: string[] = [];
+  for (const { path, text } of pages) {
+    for (const [, target = ''] of text.matchAll(/\]\((?!https?:)([^)\s]+)\)/g)) {
+      const [file = '', anchor] = target.split('#');
+      const goal = file === '' ? path : join(dirname(path), file);
+      const exists = await stat(packagePath(goal)).then(
+        () => true,
+        () => false,
+      );
+      if (!exists) broken.push(`${path}: ${target}`);
+      if (anchor !== undefined && !anchors.get(goal)?.has(anchor)) broken.push(`${path}: ${target}`);
+    }
+  }
+  t.strictSame(broken, []);
+});
+
+t.test('files that are named exist', async (t) => {
+  const missing: string[] = [];
+  for (const { path, text } of await readPages()) {
+    for (const [name] of text.matchAll(/(?<![\w/.-])(?:src|sql|test)\/[\w./-]*\w/g)) {
+      const exists = await stat(packagePath(name)).then(
+        () => true,
+        () => false,
+      );
+      if (!exists) missing.push(`${path}: ${name}`);
+    }
+  }
+  t.strictSame(missing, []);
+});
+
+t.test('every page of docs/ is reached from the README or from the list of decisions', async (t) => {
+  const pages = await readPages();
+  const linked = new Set(
+    pages
+      .filter(({ path }) => path === 'README.md' || path === 'docs/decisions/README.md')
+      .flatMap(({ path, text }) =>
+        [...text.matchAll(/\]\(([^)#\s]+)/g)].map((match) => join(dirname(path), match[1] ?? '')),
+      ),
+  );
+  const missing = pages.map(({ path }) => path).filter((path) => path !== 'README.md' && !linked.has(path));
+  t.strictSame(missing, []);
+});
+
+/** As the usual viewers of Markdown make them of headings. */
+function anchorsOf(text: string): Set<string> {
+  const prose = text.replaceAll(/^```[\s\S]*?^```$/gm, '');
+  const headings = [...prose.matchAll(/^#+ (.*)$/gm)].map((match) => match[1] ?? '');
+  return new Set(
+    headings.map((heading) =>
+      heading
+        .toLowerCase()
+        .replaceAll(/[^\p{L}\p{N}\s_-]/gu, '')
+        .replaceAll(' ', '-'),
+    ),
+  );
+}

@@ -1,0 +1,224 @@
+/**
+ * The order of the folders. Imports point only downward and never in a circle, and each foreign library is known to one folder
+ * alone: what a reader may assume about a file follows from where it lies.
+ */
+import { readdir, readFile } from 'node:fs/promises';
+import { join, posix } from 'node:path';
+import t from 'tap';
+import typescript from 'typescript';
+import { packagePath } from '../../src/files.js';
+
+/** From the top down; rooms in one row may not know each other. */
+const ORDER: readonly (readonly string[])[] = [
+  ['main'],
+  ['commands'],
+  ['server'],
+  ['workers'],
+  ['worker-app'],
+  ['resources'],
+  ['http'],
+  ['engine'],
+  ['schema', 'accounts', 'batching'],
+  ['postgres'],
+  ['compile'],
+  ['access'],
+  ['plan'],
+  ['graphql'],
+  ['request'],
+  ['mirror'],
+  ['sql'],
+];
+const LEAVES: readonly string[] = [
+  'assert-never',
+  'errors',
+  'digits',
+  'observe',
+  'config',
+  'options',
+  'files',
+  'readable-log',
+  'time-slices',
+  'yaml',
+  'sqlstate',
+];
+/** Stands beside the others: it starts a program and knows nothing of the service. */
+const APART = 'embedded';
+const KNOWN_ONLY_TO: Readonly<Record<string, string>> = {
+  'uWebSockets.js': 'http',
+  postgres: 'postgres',
+  graphql: 'graphql',
+  'libpg-query': 'sql',
+  'prom-client': 'resources',
+};
+const MOST_LINES = 400;
+
+interface Source {
+  /** Below src, with forward slashes. */
+  readonly path: string;
+  readonly text: string;
+}
+
+t.test('every import of the sources points downward', async (t) => {
+  const sources = await readSources();
+  t.ok(sources.length > 30, `${sources.length} files were read`);
+  t.ok(
+    sources.some((source) => importsOf(source).length > 10),
+    'imports were found',
+  );
+  t.strictSame(
+    sources.flatMap((source) => complaintsOf(source)),
+    [],
+  );
+});
+
+t.test('no files of the sources import each other in a circle, not even for types', async (t) => {
+  t.strictSame(circlesOf(await readSources()), []);
+});
+
+t.test('a circle is found, however it is closed', async (t) => {
+  const sources: readonly Source[] = [
+    { path: 'plan/a.ts', text: "import { b } from './b.js';" },
+    { path: 'plan/b.ts', text: "import type { C } from '../sql/c.js';" },
+    { path: 'sql/c.ts', text: "let a: import('../plan/a.js').A;" },
+    { path: 'sql/d.ts', text: "import { a } from '../plan/a.js';" },
+  ];
+  t.strictSame(circlesOf(sources), [['plan/a.ts', 'plan/b.ts', 'sql/c.ts']]);
+  t.strictSame(circlesOf(sources.slice(1)), []);
+  t.strictSame(circlesOf([{ path: 'plan/a.ts', text: "export * from './a.js';" }]), [['plan/a.ts']]);
+});
+
+t.test('no file of the sources is too long to read at once', async (t) => {
+  const long = (await readSources()).filter(({ text }) => text.split('\n').length - 1 > MOST_LINES);
+  t.strictSame(
+    long.map(({ path }) => path),
+    [],
+  );
+});
+
+t.test('a wrong import is found, however it is written', async (t) => {
+  const cases: readonly (readonly [path: string, text: string, complaint: RegExp | null])[] = [
+    ['sql/fragment.ts', "import { plan } from '../plan/read.js';", /sql\/fragment.ts .* plan, which lies above sql/],
+    ['sql/fragment.ts', "import type { Plan } from '../plan/read.js';", /above/],
+    ['sql/fragment.ts', "export { plan } from '../plan/read.js';", /above/],
+    ['sql/fragment.ts', "export * from '../plan/read.js';", /above/],
+    ['sql/fragment.ts', "import '../plan/read.js';", /above/],
+    ['sql/fragment.ts', "const plan = await import('../plan/read.js');", /above/],
+    ['sql/fragment.ts', "let plan: import('../plan/read.js').Plan;", /above/],
+    ['sql/fragment.ts', "import { sql } from './statement.js';", null],
+    ['sql/fragment.ts', "import { forbidden } from '../errors.js';", null],
+    ['sql/fragment.ts', '// import { plan } from "../plan/read.js";', null],
+    ['plan/read.ts', "import { sql } from '../sql/fragment.js';", null],
+    ['errors.ts', "import { sql } from './sql/fragment.js';", /leaf/],
+    ['errors.ts', "import { packageRoot } from './files.js';", null],
+    ['main.ts', "import { startService } from './server.js';", null],
+    ['server.ts', "import { main } from './main.js';", /above/],
+    ['server.ts', "import { startEmbedded } from './embedded/cluster.js';", null],
+    [
+      'resources/items.ts',
+      "import { startEmbedded } from '../embedded/cluster.js';",
+      /embedded is for the server alone/,
+    ],
+    ['embedded/cluster.ts', "import { StartError } from '../errors.js';", null],
+    ['embedded/cluster.ts', "import { Database } from '../postgres/database.js';", /only leaves/],
+    ['embedded/cluster.ts', "import { sql } from '../sql/fragment.js';", /only leaves/],
+    ['plan/read.ts', "import postgres from 'postgres';", /only postgres may know postgres/],
+    ['plan/read.ts', "import type { Sql } from 'postgres';", /only postgres may know postgres/],
+    ['plan/read.ts', "import { parse } from 'graphql/language';", /only graphql may know graphql/],
+    ['resources/items.ts', "import('uWebSockets.js')", /only http may know uWebSockets.js/],
+    ['compile/read.ts', "import Grammar from 'libpg-query';", /only sql may know libpg-query/],
+    ['sql/verify.ts', "import Grammar from 'libpg-query';", null],
+    ['plan/read.ts', "import { test } from '../../test/support.js';", /leaves src/],
+    ['basement/boiler.ts', "import { forbidden } from '../errors.js';", /no room of the house/],
+    ['plan/read.ts', "import { heat } from '../basement/boiler.js';", /no room of the house/],
+  ];
+  for (const [path, text, expected] of cases) {
+    const complaints = complaintsOf({ path, text });
+    if (expected === null) t.strictSame(complaints, [], `${path}: ${text}`);
+    else t.match(complaints, [expected], `${path}: ${text}`);
+  }
+});
+
+async function readSources(): Promise<Source[]> {
+  const root = packagePath('src');
+  const entries = await readdir(root, { recursive: true, withFileTypes: true });
+  const files = entries.filter((entry) => entry.isFile() && entry.name.endsWith('.ts'));
+  return Promise.all(
+    files.map(async (entry) => {
+      const path = join(entry.parentPath, entry.name);
+      return { path: posix.normalize(path.slice(root.length + 1)), text: await readFile(path, 'utf8') };
+    }),
+  );
+}
+
+function complaintsOf(source: Source): string[] {
+  const room = roomOf(source.path);
+  return importsOf(source).flatMap((specifier) => {
+    const complaint = specifier.startsWith('.')
+      ? judgeRoom(room, posix.join(posix.dirname(source.path), specifier))
+      : judgePackage(room, specifier);
+    return complaint === null ? [] : [`${source.path} imports ${specifier}: ${complaint}`];
+  });
+}
+
+/** All ways to name a module: static, for types alone, dynamic, passed on. */
+function importsOf(source: Source): string[] {
+  const found = typescript.preProcessFile(source.text, true, true).importedFiles.map((file) => file.fileName);
+  const inTypes = [...source.text.matchAll(/^(?!\s*(?:\/\/|\*)).*\bimport\(\s*['"]([^'"]+)['"]\s*\)/gm)];
+  return [...new Set([...found, ...inTypes.map((match) => match[1] as string)])];
+}
+
+/** Sets of files that reach each other: those from which a file can be reached that can be reached from it. */
+function circlesOf(sources: readonly Source[]): string[][] {
+  const imports = new Map(sources.map((source) => [source.path, importedFiles(source)]));
+  const reachable = new Map(sources.map(({ path }) => [path, reachableFrom(path, imports)]));
+  const circles = new Map<string, string[]>();
+  for (const { path } of sources) {
+    const circle = [...(reachable.get(path) ?? [])].filter((other) => reachable.get(other)?.has(path)).sort();
+    if (circle.length > 0) circles.set(circle.join(), circle);
+  }
+  return [...circles.values()];
+}
+
+function importedFiles(source: Source): string[] {
+  const relative = importsOf(source).filter((specifier) => specifier.startsWith('.'));
+  return relative.map((specifier) => posix.join(posix.dirname(source.path), specifier).replace(/\.js$/, '.ts'));
+}
+
+function reachableFrom(path: string, imports: ReadonlyMap<string, readonly string[]>): ReadonlySet<string> {
+  const found = new Set(imports.get(path));
+  for (const each of found) for (const next of imports.get(each) ?? []) found.add(next);
+  return found;
+}
+
+function judgeRoom(room: string, target: string): string | null {
+  if (target.startsWith('..')) return 'it leaves src';
+  const goal = roomOf(target);
+  if (goal === room || LEAVES.includes(goal)) return isKnown(room) ? null : `${room} is no room of the house`;
+  if (LEAVES.includes(room)) return `${room} is a leaf and may only know other leaves`;
+  if (room === APART) return `${APART} may know only leaves`;
+  if (goal === APART) return room === 'server' ? null : `${APART} is for the server alone`;
+  if (!isKnown(room)) return `${room} is no room of the house`;
+  if (!isKnown(goal)) return `${goal} is no room of the house`;
+  return levelOf(goal) > levelOf(room) ? null : `it leads to ${goal}, which lies above ${room}`;
+}
+
+function judgePackage(room: string, specifier: string): string | null {
+  const name = specifier
+    .split('/')
+    .slice(0, specifier.startsWith('@') ? 2 : 1)
+    .join('/');
+  const owner = KNOWN_ONLY_TO[name];
+  return owner === undefined || owner === room ? null : `only ${owner} may know ${name}`;
+}
+
+function roomOf(path: string): string {
+  return (path.split('/')[0] ?? '').replace(/(\.d)?\.[jt]s$/, '');
+}
+
+function isKnown(room: string): boolean {
+  return room === APART || LEAVES.includes(room) || levelOf(room) >= 0;
+}
+
+function levelOf(room: string): number {
+  return ORDER.findIndex((row) => row.includes(room));
+}

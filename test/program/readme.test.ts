@@ -1,0 +1,171 @@
+/**
+ * Runs the samples of the README and of docs/ as a reader would, page by page, each on a database of its own with the demo
+ * model. A block of `sh` goes through one shell per page, a block of `sql` to the database. A block of `json`, `csv` or `text`
+ * right below a block of `sh` is its answer, where "..." in JSON stands for anything. Blocks of other languages are not run.
+ * TEST_SERVER_URL names another PostgreSQL to do so on, as a superuser: they have to work on every version that is supported.
+ */
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFile } from 'node:fs/promises';
+import { createInterface } from 'node:readline';
+import { promisify } from 'node:util';
+import t, { type Test } from 'tap';
+import { packagePath } from '../../src/files.js';
+import { ADMIN_TOKEN, makeFolder, request, startDatabase, startTestService, withSql } from '../support/service.js';
+import { type Block, blocksOf, type Page, readPages } from './docs/pages.js';
+
+const TEMPLATE = 'lateral_demo';
+const ADMIN_PASSWORD = 'the-password-of-the-test-administrator';
+/** The samples say nothing of time: they have to work on a busy machine too. */
+const PATIENCE = { DATABASE_CONNECT_TIMEOUT: '60s', DATABASE_WAIT_TIMEOUT: '60s' };
+const ANSWERS = ['json', 'csv', 'text'];
+/** Ends the output of each block; no sample prints it. */
+const MARK = '\u001e';
+
+const { TEST_SERVER_URL } = process.env;
+const server = TEST_SERVER_URL ? { url: TEST_SERVER_URL } : await startDatabase();
+await makeTemplate();
+const missing = await findMissing(['bash', 'curl']);
+
+for (const page of await readPages()) {
+  const blocks = blocksOf(page);
+  if (!blocks.some(({ language }) => language === 'sh' || language === 'sql')) continue;
+  t.test(`the samples of ${page.path} work`, { skip: missing }, async (t) => runPage(t, page, blocks));
+}
+
+async function makeTemplate(): Promise<void> {
+  const url = await makeDatabase(TEMPLATE);
+  const service = await startTestService({ databaseUrl: url, ADMIN_PASSWORD, WORKERS: '1', ...PATIENCE });
+  await service.stop();
+  await withSql(url, async (sql) => sql.unsafe(await readFile(packagePath('sql', 'demo.sql'), 'utf8')).simple());
+}
+
+/** Anew: a server that is not ours may have it from an earlier run. */
+async function makeDatabase(name: string, template = 'template1'): Promise<string> {
+  await withSql(server.url, async (sql) => {
+    await sql`drop database if exists ${sql(name)}`;
+    await sql`create database ${sql(name)} template ${sql(template)}`;
+  });
+  const url = new URL(server.url);
+  url.pathname = `/${name}`;
+  return url.href;
+}
+
+async function runPage(t: Test, page: Page, blocks: readonly Block[]): Promise<void> {
+  const url = await makeDatabase(`lateral_${page.path.replaceAll(/\W/g, '_').toLowerCase()}`, TEMPLATE);
+  // As the page about streams asks for.
+  const service = await startTestService({ databaseUrl: url, COMPRESSION: 'brotli,gzip', ...PATIENCE });
+  const run = await openShell(t, service.url, url);
+  for (const [index, block] of blocks.entries()) {
+    const place = `${page.path}, line ${block.line}`;
+    if (block.language === 'sql') {
+      await withSql(url, (sql) => sql.unsafe(block.text).simple());
+      // The service hears of it by itself within a moment; samples below must not depend on when.
+      await request(service, 'POST', '/utils/cache/clear');
+    }
+    if (block.language !== 'sh') continue;
+    const output = await run(block.text);
+    const next = blocks[index + 1];
+    if (next?.follows && ANSWERS.includes(next.language)) checkAnswer(t, output, next, place);
+    else t.notMatch(output, /"errors":|^lateral: /m, place);
+  }
+  await service.stop();
+}
+
+function checkAnswer(t: Test, output: string, { language, text }: Block, place: string): void {
+  if (language !== 'json') {
+    t.equal(output.trim(), text.trim(), place);
+    return;
+  }
+  const found = parse(output);
+  if (!fits(found, parse(text))) t.strictSame(found, parse(text), `${place}: ${output.slice(0, 2_000)}`);
+  else t.pass(place);
+}
+
+/** One document, or one on each line. */
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    try {
+      return text
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line));
+    } catch {
+      return text;
+    }
+  }
+}
+
+function fits(found: unknown, expected: unknown): boolean {
+  if (expected === '...') return found !== undefined;
+  if (Array.isArray(expected)) {
+    if (!Array.isArray(found)) return false;
+    const open = expected.at(-1) === '...';
+    const given = open ? expected.slice(0, -1) : expected;
+    if (open ? found.length < given.length : found.length !== given.length) return false;
+    return given.every((each, index) => fits(found[index], each));
+  }
+  if (typeof expected === 'object' && expected !== null) {
+    if (typeof found !== 'object' || found === null) return false;
+    const names = new Set([...Object.keys(found), ...Object.keys(expected)]);
+    return [...names].every((name) => fits((found as Fields)[name], (expected as Fields)[name]));
+  }
+  return found === expected;
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** A shell that keeps functions and variables from block to block, and ends with the first command that fails. */
+async function openShell(t: Test, service: string, database: string): Promise<(block: string) => Promise<string>> {
+  const program = `${process.execPath} ${packagePath('dist', 'src', 'main.js')}`;
+  const shell = spawn('bash', ['-e', '-o', 'pipefail'], {
+    cwd: await makeFolder(),
+    env: {
+      PATH: process.env['PATH'] ?? '',
+      TOKEN: ADMIN_TOKEN,
+      PASSWORD: ADMIN_PASSWORD,
+      DATABASE_URL: database,
+      LOG_LEVEL: 'silent',
+      ...PATIENCE,
+    },
+    stdio: ['pipe', 'pipe', 'pipe'],
+  });
+  t.teardown(() => shell.kill('SIGKILL'));
+  const lines = createInterface({ input: shell.stdout });
+  const complaints: Buffer[] = [];
+  shell.stderr.on('data', (piece: Buffer) => complaints.push(piece));
+  const closed = once(shell, 'close');
+  // A shell that has ended is reported by its block.
+  shell.stdin.on('error', () => {});
+  return async (block) => {
+    const text = block.replaceAll('http://127.0.0.1:8055', service).replaceAll('npm run --silent lateral --', program);
+    const output: string[] = [];
+    const end = new Promise<void>((resolve, reject) => {
+      lines.on('line', (line) => {
+        if (line === MARK) resolve();
+        else output.push(line);
+      });
+      void closed.then(() => reject(new Error(`${block}\n${output.join('\n')}\n${Buffer.concat(complaints)}`)));
+    });
+    shell.stdin.write(`${text}\nprintf '\\n${MARK}\\n'\n`);
+    try {
+      await end;
+    } finally {
+      lines.removeAllListeners('line');
+    }
+    return output.join('\n');
+  };
+}
+
+async function findMissing(programs: readonly string[]): Promise<string | false> {
+  for (const program of programs) {
+    const found = await promisify(execFile)(program, ['--version']).then(
+      () => true,
+      () => false,
+    );
+    if (!found) return `${program} is not installed here`;
+  }
+  return false;
+}

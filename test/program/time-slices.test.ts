@@ -1,0 +1,42 @@
+/** Work that cannot be done in slices is done one at a time, and callers have their turns one after the other. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import t from 'tap';
+import { TurnQueue } from '../../src/time-slices.js';
+
+const block = (milliseconds: number): void => {
+  for (const end = performance.now() + milliseconds; performance.now() < end; );
+};
+
+t.test('one caller with much to do does not hold up another', async (t) => {
+  const queue = new TurnQueue();
+  const done: string[] = [];
+  const ask = (caller: string): Promise<unknown> => queue.run(caller, () => done.push(caller));
+  await Promise.all([...['a', 'a', 'a', 'a', 'b', 'b', 'c'].map(ask)]);
+  t.strictSame(done, ['a', 'a', 'b', 'c', 'a', 'b', 'a']);
+});
+
+t.test('the loop is left to others for as long as the work took', async (t) => {
+  const queue = new TurnQueue();
+  const starts: number[] = [];
+  const work = (): void => {
+    starts.push(performance.now());
+    block(40);
+  };
+  let turns = 0;
+  const timer = setInterval(() => turns++, 1);
+  await Promise.all([1, 2, 3].map(() => queue.run('a', work)));
+  clearInterval(timer);
+  const gaps = starts.slice(1).map((start, index) => start - (starts[index] ?? 0));
+  for (const gap of gaps) t.ok(gap >= 75, `${gap} ms lie between two beginnings`);
+  t.ok(turns > 5, `others had ${turns} turns`);
+});
+
+t.test('work that fails passes the turn on', async (t) => {
+  const queue = new TurnQueue();
+  const failed = queue.run('a', () => {
+    throw new Error('no');
+  });
+  const other = queue.run('b', () => 'done');
+  await t.rejects(failed, { message: 'no' });
+  t.equal(await Promise.race([other, sleep(5_000)]), 'done');
+});

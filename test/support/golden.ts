@@ -1,0 +1,76 @@
+/** Golden files: statements with their parameters, to be read by people. UPDATE_GOLDEN=1 writes them anew. */
+import { readdir, readFile, writeFile } from 'node:fs/promises';
+import type { Test } from 'tap';
+import { packagePath } from '../../src/files.js';
+import { pretty } from '../../src/sql/pretty.js';
+import { ADMIN_TOKEN, request } from './service.js';
+import type { StatementRecorder } from './statement-recorder.js';
+
+export type GoldenFolder = 'reads' | 'writes' | 'schema';
+
+export const GOLDEN_FOLDERS: readonly GoldenFolder[] = ['reads', 'writes', 'schema'];
+
+/** A statement in lines, below the values of its parameters. */
+export function goldenStatement(text: string, parameters: readonly unknown[]): string {
+  const lines = parameters.map((value, position) => `-- $${position + 1} = ${literal(value)}\n`);
+  return `${lines.join('')}${pretty(text)}`;
+}
+
+function literal(value: unknown): string {
+  return value === null ? 'null' : `'${String(value).replaceAll("'", "''")}'`;
+}
+
+export async function compareGolden(t: Test, folder: GoldenFolder, name: string, content: string): Promise<void> {
+  const file = packagePath('test', 'golden', folder, `${name}.sql`);
+  if (process.env['UPDATE_GOLDEN']) await writeFile(file, content);
+  t.equal(content, await readFile(file, 'utf8'));
+}
+
+export interface GoldenRequest {
+  readonly method: 'POST' | 'PATCH' | 'DELETE';
+  readonly path: string;
+  readonly body?: unknown;
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Stands for a body that would be too long to read. */
+  readonly shown?: string;
+}
+
+/**
+ * Statements that are no answer to a request: those of the folder sql, which begin with a comment and can be read there, and
+ * what connections send when they open, were idle, or listen.
+ */
+const LEFT_OUT = /^(-- |set |select 1$|select pg_listening_channels\(\))/;
+
+/** Sends a request that has to succeed; answers the statements that the service sent for it. */
+export async function recordRequest(
+  t: Test,
+  { service, recorder }: { readonly service: { readonly url: string }; readonly recorder: StatementRecorder },
+  { method, path, body, headers = {}, shown }: GoldenRequest,
+  token = ADMIN_TOKEN,
+): Promise<string> {
+  const text = body === undefined ? '' : JSON.stringify(body);
+  const sent = await recorder.during(async () => {
+    const own = { 'content-type': 'application/json', 'content-length': String(Buffer.byteLength(text)) };
+    const answer = await request(service, method, path, { headers: { ...own, ...headers }, body: text, token });
+    t.ok(answer.status === 200 || answer.status === 204, `${answer.status} ${answer.text.slice(0, 1_000)}`);
+    t.notMatch(answer.json, { errors: Array });
+  });
+  const lines = [
+    `-- ${method} ${path} ${shown ?? text}`.trim(),
+    ...Object.entries(headers).map(([header, value]) => `-- ${header}: ${value}`),
+    '',
+  ];
+  const statements = sent.filter((statement) => !LEFT_OUT.test(statement.text));
+  t.not(statements.length, 0);
+  return `${lines.join('\n')}${statements.map((each) => `\n${goldenStatement(`${each.text};`, each.parameters)}`).join('')}`;
+}
+
+/** The names of the files in a folder. */
+export async function goldenNames(folder: GoldenFolder): Promise<readonly string[]> {
+  const files = await readdir(packagePath('test', 'golden', folder));
+  return files.map((file) => file.replace(/\.sql$/, '')).sort();
+}
+
+export function readGolden(folder: GoldenFolder, name: string): Promise<string> {
+  return readFile(packagePath('test', 'golden', folder, `${name}.sql`), 'utf8');
+}

@@ -1,0 +1,57 @@
+/**
+ * Counts the statements of a database with pg_stat_statements. Answers leave while their statement still ends: what has not
+ * ended is not counted yet, and would be counted with what comes after it.
+ */
+import t from 'tap';
+import { connectSql, type TestServer, waitFor } from './service.js';
+
+export interface Count {
+  readonly id: string;
+  readonly query: string;
+  readonly calls: number;
+}
+
+/** What connections do at their beginning and to see whether they are alive: it belongs to no request. */
+const UPKEEP = ['set idle_in_transaction_session_timeout%', '%pg_listening_channels()%'];
+
+/** What to start PostgreSQL with. */
+export const COUNTING = { shared_preload_libraries: 'pg_stat_statements' };
+
+export class StatementCounter {
+  readonly #sql: ReturnType<typeof connectSql>;
+  readonly #database: string;
+
+  private constructor(sql: ReturnType<typeof connectSql>, database: string) {
+    this.#sql = sql;
+    this.#database = database;
+  }
+
+  static async of(server: TestServer, database: string): Promise<StatementCounter> {
+    const sql = connectSql(server.url);
+    t.teardown(() => sql.end());
+    await sql`create extension pg_stat_statements`;
+    return new StatementCounter(sql, database);
+  }
+
+  /** Runs the work; answers it with the statements that ran meanwhile, ordered by their text. */
+  async count<Result>(work: () => Promise<Result>): Promise<{ answer: Result; counts: Count[] }> {
+    await this.#settle();
+    await this.#sql`select pg_stat_statements_reset()`;
+    const answer = await work();
+    await this.#settle();
+    const counts = await this.#sql<Count[]>`
+      select queryid::text as id, query, calls::int from pg_stat_statements
+      where dbid = (select oid from pg_database where datname = ${this.#database}) and query not ilike all (${UPKEEP})
+      order by query`;
+    return { answer, counts: [...counts] };
+  }
+
+  async #settle(): Promise<void> {
+    await waitFor(async () => {
+      const [row] = await this.#sql<{ active: number }[]>`
+        select count(*)::int as active from pg_stat_activity
+        where datname = ${this.#database} and backend_type = 'client backend' and state = 'active'`;
+      return row?.active === 0;
+    }, 10_000);
+  }
+}
