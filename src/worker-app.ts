@@ -50,7 +50,7 @@ export interface Core {
   readonly policies: Policies;
   readonly reads: Reads;
   readonly writes: Writes;
-  readonly structure: SchemaChanges;
+  readonly schemaChanges: SchemaChanges;
 }
 
 /** What every thread has to know at once. */
@@ -144,11 +144,11 @@ export function createCore(
     idempotencyLifetime: `${config.IDEMPOTENCY_TTL} milliseconds`,
   };
   const writes = new Writes({ database, mirror, policies, reads }, writeLimits, observe);
-  const structure = new SchemaChanges(database, mirror, {
+  const schemaChanges = new SchemaChanges(database, mirror, {
     lockTimeout: config.STRUCTURE_LOCK_TIMEOUT,
     patience: config.STRUCTURE_TIMEOUT,
   });
-  return { database, mirror, policies, reads, writes, structure };
+  return { database, mirror, policies, reads, writes, schemaChanges };
 }
 
 export async function createWorkerApp(
@@ -157,7 +157,7 @@ export async function createWorkerApp(
   shared: Shared,
   observe: Observer,
 ): Promise<WorkerApp> {
-  const { database, mirror, policies, reads, writes, structure } = core;
+  const { database, mirror, policies, reads, writes, schemaChanges } = core;
   const tokens = new Tokens(shared.secret);
   const lookup: Lookup = (key) => findAccount(database, key);
   const identities = new Identities(lookup, tokens, config.SESSION_COOKIE_NAME, config.MAX_STALENESS);
@@ -196,10 +196,10 @@ export async function createWorkerApp(
     ...accountRoutes(access),
     ...registrationRoutes({ ...access, policies, writes, registrationLimit: shared.limits.registrations, observe }),
     ...utilsRoutes({ ...items, config, readAnew }),
-    ...fieldsRoutes({ identities, policies, structure }),
-    ...collectionsRoutes({ identities, policies, structure }),
-    ...relationsRoutes({ identities, policies, structure }),
-    ...schemaRoutes({ config, identities, structure }),
+    ...fieldsRoutes({ identities, policies, schemaChanges }),
+    ...collectionsRoutes({ identities, policies, schemaChanges }),
+    ...relationsRoutes({ identities, policies, schemaChanges }),
+    ...schemaRoutes({ config, identities, schemaChanges }),
     ...meRoutes(items),
     ...systemRoutes(items),
     ...itemsRoutes(items),

@@ -67,7 +67,7 @@ export function planGrant(rules: readonly Rule[], collection: Collection, model:
   });
 }
 
-/** Rules about the same rows are one; one that does not fit the structure grants nothing. */
+/** Rules about the same rows are one; one that does not fit the schema grants nothing. */
 function planRules(rules: readonly Rule[], collection: Collection, model: Model): PlannedRule[] {
   const byText = new Map<string, PlannedRule>();
   for (const { where, text, fields } of rules) {

@@ -29,7 +29,7 @@ export async function relations(words: readonly string[]): Promise<void> {
     readConfig({ ...process.env, ...environment }),
     createObserver('warn'),
     (message) => console.error(message),
-    async ({ structure, mirror }) => {
+    async ({ schemaChanges, mirror }) => {
       const { model } = mirror;
       for (const name of operands) {
         const reason = model.refused.get(name);
@@ -40,11 +40,11 @@ export async function relations(words: readonly string[]): Promise<void> {
         operands.length === 0 ||
         [each.collection, each.manyCollection, each.target].some((name) => operands.includes(name));
       const apply = switches.has('apply');
-      const unindexed = (await findUnindexed(structure)).filter(
+      const unindexed = (await findUnindexed(schemaChanges)).filter(
         ({ table }) => operands.length === 0 || operands.includes(table),
       );
       const suggestions = apply
-        ? await applySuggestions(structure, isWanted)
+        ? await applySuggestions(schemaChanges, isWanted)
         : suggestRelations(model).filter(isWanted);
       const hubs = hubsOf(model, suggestions);
       console.log([report(suggestions, model, apply), ...warnings(suggestions, hubs, unindexed)].join('\n'));

@@ -1,4 +1,4 @@
-/** `lateral schema snapshot | diff | apply`: the structure of a database as a file, and a database made what the file says. */
+/** `lateral schema snapshot | diff | apply`: the schema of a database as a file, and a database made what the file says. */
 import { readFile, writeFile } from 'node:fs/promises';
 import { createInterface } from 'node:readline/promises';
 import { type CommandLine, readArguments, readConfig } from '../config.js';
@@ -48,7 +48,7 @@ const COMMANDS = new Map([
 
 async function snapshot(given: CommandLine): Promise<void> {
   const [file = '-'] = given.operands;
-  const taken = await open(given, ({ structure }) => takeSnapshot(structure));
+  const taken = await open(given, ({ schemaChanges }) => takeSnapshot(schemaChanges));
   const json = given.switches.has('json') || /\.json$/i.test(file);
   const text = json ? `${JSON.stringify(taken.snapshot, null, 2)}\n` : writeYaml(taken.snapshot);
   for (const line of taken.leftBehind) console.error(`left out: ${line}`);
@@ -70,15 +70,15 @@ const DIFFERS = 2;
 
 async function diff(given: CommandLine): Promise<void> {
   const wanted = await readFileOf(given);
-  const found = await open(given, ({ structure }) => compareSnapshot(structure, wanted, modeOf(given)));
+  const found = await open(given, ({ schemaChanges }) => compareSnapshot(schemaChanges, wanted, modeOf(given)));
   console.log(found ? describeDifference(found.diff) : 'No differences.');
   if (found) process.exitCode = DIFFERS;
 }
 
 async function apply(given: CommandLine): Promise<void> {
   const wanted = await readFileOf(given);
-  await open(given, async ({ structure }) => {
-    const found = await compareSnapshot(structure, wanted, modeOf(given));
+  await open(given, async ({ schemaChanges }) => {
+    const found = await compareSnapshot(schemaChanges, wanted, modeOf(given));
     if (!found) return console.log('No differences.');
     console.log(describeDifference(found.diff));
     if (given.switches.has('dry-run')) return;
@@ -88,7 +88,7 @@ async function apply(given: CommandLine): Promise<void> {
       if (JSON.stringify(diff) !== shown)
         throw new StartError('the schema changed in the meantime: nothing was applied');
     };
-    const applied = await applySnapshot(structure, wanted, modeOf(given), { confirm, progress: showProgress });
+    const applied = await applySnapshot(schemaChanges, wanted, modeOf(given), { confirm, progress: showProgress });
     if (process.stderr.isTTY) process.stderr.write('\r\x1b[K');
     console.log(applied ? '\nApplied.' : '\nNo differences any more.');
   });

@@ -15,9 +15,9 @@ import type { Operator } from '../request/ast.js';
 import type { Pattern } from '../sql/codec.js';
 import { alias, type Fragment, join, parameter, sql } from '../sql/fragment.js';
 import { FromClause, refersTo } from './from-clause.js';
+import { compareGeometries } from './geometry.js';
 import { typeName } from './identifiers.js';
 import { asText, comparable, compileOperand, operandTypeName } from './operand.js';
-import { compareShapes } from './shape.js';
 
 /** Null where the condition always holds. */
 export function compileCondition(condition: Condition, source: FromClause): Fragment | null {
@@ -117,7 +117,7 @@ function compileComparison(
   const typed = typedValue(value);
   const type = operandTypeName(operand);
   if (value.codec === 'geojson' && operand.kind === 'field')
-    return compareShapes(left, operator, sql`${parameter({ kind: 'value', ...typed })}::text`, operand.field);
+    return compareGeometries(left, operator, sql`${parameter({ kind: 'value', ...typed })}::text`, operand.field);
   if (value.codec === 'array' || value.codec === 'record' || value.codec === '_bytea')
     return compareRecords(left, operator, typed, type, source);
   switch (operator) {

@@ -2,7 +2,7 @@
  * Where the values of a row come from: its table, and the rows that to-one relations lead to. Those are joined when they are
  * first needed, once per path; the joins keep rows without a counterpart and never multiply rows.
  *
- * Queries read tables through a source alone, so what a caller may not see is left out here, for all of them: rows by
+ * Queries read tables through a `FromClause` alone, so what a caller may not see is left out here, for all of them: rows by
  * `from` and by the joins, values by `column`.
  */
 import type { Collection, Field } from '../mirror/model.js';

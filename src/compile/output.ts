@@ -2,8 +2,8 @@
 import type { Field } from '../mirror/model.js';
 import type { Representation } from '../request/ast.js';
 import { alias, type Fragment, sql } from '../sql/fragment.js';
+import { isGeometry, showGeometry } from './geometry.js';
 import type { JsonValue } from './json.js';
-import { isShape, showShape } from './shape.js';
 
 /**
  * The column as JSON shows it. Numbers that JavaScript would round travel as text; instants are UTC
@@ -12,7 +12,7 @@ import { isShape, showShape } from './shape.js';
 export function showField(column: Fragment, field: Field, as: Representation = 'default'): JsonValue {
   if (field.special.includes('conceal'))
     return { form: 'quoted', text: sql`case when ${column} is null then null else '**********' end` };
-  if (isShape(field)) return showShape(column, field);
+  if (isGeometry(field)) return showGeometry(column, field);
   const base = baseType(field);
   if (field.column?.base_type === '_bytea' && as === 'default') return { form: 'value', value: base64Array(column) };
   if (as === 'text' && PLAIN.has(base)) return quoted(column, base);

@@ -13,11 +13,11 @@ import { type ActivityLog, type Recorded, record, snapshot } from './activity.js
 import { DOCUMENT, input, KEYS_SETTING, present, written } from './chain.js';
 import { compileCaller, compileCondition } from './condition.js';
 import { FromClause, Scope } from './from-clause.js';
+import { geometryOf, isGeometry } from './geometry.js';
 import { compileGuard, compileValidations } from './guard.js';
 import { columnName, tableName, typeName } from './identifiers.js';
 import { advance, initialValue, receipt, takesKeys } from './keys.js';
 import { keyText } from './reference.js';
-import { isShape, shapeOf } from './shape.js';
 import {
   cleared,
   compileUnlinks,
@@ -378,9 +378,9 @@ function inputNames(node: WriteNode): string[] {
 }
 
 function inputType(field: Field): Fragment {
-  return isShape(field) ? sql`text` : typeName(field);
+  return isGeometry(field) ? sql`text` : typeName(field);
 }
 
 function inputValue(field: Field, value: Fragment): Fragment {
-  return isShape(field) ? shapeOf(value, field) : value;
+  return isGeometry(field) ? geometryOf(value, field) : value;
 }

@@ -129,7 +129,7 @@ async function findErrors(
     const failure = await tryRows(writing, [row]);
     if (failure === null) continue;
     if (staleness(failure) === 'certain')
-      throw serviceUnavailable('database', 'Its structure changed during the import: nothing was imported');
+      throw serviceUnavailable('database', 'Its schema changed during the import: nothing was imported');
     const error = fromWrite(failure, namesOf(writing.model));
     // Only what is wrong with the row itself is reported as such.
     if (!(error instanceof ServiceError) || error.status >= 500 || error.code === 'REQUESTS_EXCEEDED') throw error;

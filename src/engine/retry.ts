@@ -64,6 +64,6 @@ export async function retry<Result>(
 }
 
 function exhausted(isSchema: boolean): ServiceError {
-  const reason = isSchema ? 'Its structure keeps changing' : 'Too many requests change the same items';
+  const reason = isSchema ? 'Its schema keeps changing' : 'Too many requests change the same items';
   return serviceUnavailable('database', reason);
 }

@@ -21,8 +21,8 @@ import { checkKeys, shownKey } from '../plan/key.js';
 import { planCreate, planUpdate, planUpsert } from '../plan/payload.js';
 import type { WritePlanContext } from '../plan/payload-row.js';
 import { servedCollection } from '../plan/read.js';
-import { checkRows } from '../plan/rows.js';
 import type { PlannedWrite } from '../plan/write.js';
+import { checkRows } from '../plan/write-rows.js';
 import type { Database } from '../postgres/database.js';
 import type { Session } from '../postgres/sessions.js';
 import type { Input } from '../request/parse-context.js';
@@ -132,7 +132,7 @@ export class Writes {
   }
 
   /** Several writes in one transaction: those that `work` makes with what it is given. */
-  together<Result>(caller: Identity, work: (writes: Writes) => Promise<Result>): Promise<Result> {
+  inOneTransaction<Result>(caller: Identity, work: (writes: Writes) => Promise<Result>): Promise<Result> {
     return this.#retry(caller, () =>
       this.#database.transaction((session) => {
         const joined = new Writes(this.#services, this.#limits, this.#observe, this);

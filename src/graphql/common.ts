@@ -13,11 +13,11 @@ import {
 } from 'graphql';
 import { type Field, isSecretField } from '../mirror/model.js';
 import {
+  GEOMETRY_OPERATORS,
   LIST_OPERATORS,
   type Operator,
   type Representation,
   SCALAR_OPERATORS,
-  SHAPE_OPERATORS,
   TEXT_OPERATORS,
 } from '../request/ast.js';
 import { extend } from './field-binding.js';
@@ -83,7 +83,7 @@ const ID_OPERATORS = operators('id', ID_SCALAR, EQUALITY);
 const HASH_OPERATORS = operators('hash', HASH_SCALAR, ['empty', 'nempty', ...PRESENCE]);
 const JSON_OPERATORS = operators('json', JSON_SCALAR, [...EQUALITY, 'json']);
 const ARRAY_OPERATORS = operators('array', JSON_SCALAR, ORDERED);
-const GEOMETRY_OPERATORS = operators('geometry', GEOMETRY_SCALAR, ['eq', 'neq', ...PRESENCE, ...SHAPE_OPERATORS]);
+const GEOMETRY_FILTERS = operators('geometry', GEOMETRY_SCALAR, ['eq', 'neq', ...PRESENCE, ...GEOMETRY_OPERATORS]);
 
 function functionFilter(name: string, parts: readonly Part[]) {
   const fields = parts.map((part) => [part, { type: NUMBER_OPERATORS }]);
@@ -159,7 +159,7 @@ export function valueTypeOf(field: Field): ValueType {
 
 export function operatorsOf(field: Field): GraphQLInputObjectType {
   if (isSecretField(field)) return HASH_OPERATORS;
-  if (field.type.startsWith('geometry')) return GEOMETRY_OPERATORS;
+  if (field.type.startsWith('geometry')) return GEOMETRY_FILTERS;
   if (field.column?.is_array) return ARRAY_OPERATORS;
   switch (field.type) {
     case 'integer':
@@ -209,7 +209,7 @@ export const COMMON_TYPES: readonly GraphQLNamedType[] = [
   ],
   ...[DATE_FUNCTIONS, TIME_FUNCTIONS, MOMENT_FUNCTIONS, COUNT_FUNCTIONS, JSON_FUNCTIONS],
   ...[STRING_OPERATORS, NUMBER_OPERATORS, BIG_INT_OPERATORS, DATE_OPERATORS, BOOLEAN_OPERATORS],
-  ...[ID_OPERATORS, HASH_OPERATORS, JSON_OPERATORS, ARRAY_OPERATORS, GEOMETRY_OPERATORS],
+  ...[ID_OPERATORS, HASH_OPERATORS, JSON_OPERATORS, ARRAY_OPERATORS, GEOMETRY_FILTERS],
   ...[DATE_FUNCTION_FILTER, TIME_FUNCTION_FILTER, MOMENT_FUNCTION_FILTER, COUNT_FUNCTION_FILTER],
   ...[DELETE_ONE, DELETE_MANY],
 ];

@@ -1,6 +1,6 @@
 /**
- * Texts and variables become readings. Documents are kept by their text and the schema they were read with; queries are
- * kept with their variables from the second time on, as URLs are: most values never come again.
+ * The text of a document and its variables become a `ParsedDocument`. Documents are kept by their text and the schema they were
+ * read with; queries are kept with their variables from the second time on, as URLs are: most values never come again.
  */
 import { type GraphQLSchema, getVariableValues, type OperationDefinitionNode } from 'graphql';
 import { LRUCache } from 'lru-cache';
@@ -66,7 +66,7 @@ export class Operations {
     });
   }
 
-  /** After a change of the structure: what was read with a former schema would only keep that schema, and its model, alive. */
+  /** After a change of the schema: what was read with a former schema would only keep that schema, and its model, alive. */
   forget(): void {
     this.#prepared.clear();
     this.#parsedQueries.clear();

@@ -20,7 +20,7 @@ import type { ObjectTypes } from './types.js';
 
 export type RootFields = Record<string, GraphQLFieldConfig<unknown, unknown>>;
 
-/** Tables of the service that are items to their readers; the structure and logins have fields of their own. */
+/** Tables of the service that are items to their readers; the schema and logins have fields of their own. */
 const SYSTEM: ReadonlySet<string> = new Set(
   ['users', 'roles', 'policies', 'access', 'permissions', 'settings', 'activity', 'revisions'].map(
     (name) => `service_${name}`,

@@ -4,10 +4,10 @@
  */
 import type { Composite } from '../sql/composite.js';
 import type {
+  CatalogDocument,
   ColumnEntry,
   CompositeEntry,
   ForeignKeyEntry,
-  StructureDocument,
   TableEntry,
   TypeEntry,
 } from './document.js';
@@ -36,7 +36,7 @@ export interface ColumnFacts {
 
 /** `declaredKeys`: the key column of views, by name of the collection. */
 export function assembleTables(
-  document: StructureDocument,
+  document: CatalogDocument,
   declaredKeys: ReadonlyMap<string, string>,
 ): readonly TableFacts[] {
   const names = nameCollections(document.tables ?? []);
@@ -151,7 +151,7 @@ const UNKNOWN_TYPE: TypeEntry = [0, 'unknown', 'unknown', 'pg_catalog', false, -
 const NONE: readonly never[] = Object.freeze([]);
 
 /** `names` of the collections, by table. */
-function indexLists(document: StructureDocument, names: ReadonlyMap<number, string>): Lookups {
+function indexLists(document: CatalogDocument, names: ReadonlyMap<number, string>): Lookups {
   const primary = new Set<number>();
   const unique = new Set<number>();
   const indexed = new Set<number>();

@@ -2,7 +2,7 @@
  * What sql/introspect.sql answers: one list per catalog, as compact arrays. Tables are known by their oid, columns by the
  * oid of their table and their number; an empty list arrives as null.
  */
-export interface StructureDocument {
+export interface CatalogDocument {
   /** `service_schema.version`: grows with each change of the metadata. */
   readonly version: number;
   readonly tables: readonly TableEntry[] | null;

@@ -1,8 +1,8 @@
 /**
- * The model of a thread that does not watch the database itself: another one does, and sends the structure along. What this
+ * The model of a thread that does not watch the database itself: another one does, and sends the schema along. What this
  * thread learns by itself it passes on, and waits until all have it.
  */
-import type { StructureDocument } from './document.js';
+import type { CatalogDocument } from './document.js';
 import { buildModel, type SchemaNames } from './introspect.js';
 import type { Model } from './model.js';
 import type { CatalogVersion, Mirror } from './watch.js';
@@ -17,11 +17,11 @@ export class FollowingMirror implements Mirror {
   readonly #listeners: ((model: Model) => void)[] = [];
   #model: Model;
 
-  /** The structure as JSON, and the version of its model. */
+  /** The schema as JSON, and the version of its model. */
   constructor(text: string, version: number, schemas: SchemaNames, leader: Leader) {
     this.#schemas = schemas;
     this.#leader = leader;
-    this.#model = buildModel(JSON.parse(text) as StructureDocument, version, schemas);
+    this.#model = buildModel(JSON.parse(text) as CatalogDocument, version, schemas);
   }
 
   get model(): Model {
@@ -33,12 +33,12 @@ export class FollowingMirror implements Mirror {
   }
 
   take(text: string, version: number): void {
-    this.#model = buildModel(JSON.parse(text) as StructureDocument, version, this.#schemas);
+    this.#model = buildModel(JSON.parse(text) as CatalogDocument, version, this.#schemas);
     for (const listener of this.#listeners) listener(this.#model);
   }
 
-  adopt(structure: CatalogVersion): Promise<void> {
-    return this.#leader.adopt(structure);
+  adopt(catalog: CatalogVersion): Promise<void> {
+    return this.#leader.adopt(catalog);
   }
 
   refresh(certain: boolean): Promise<void> {

@@ -4,7 +4,7 @@
  * for them.
  */
 import { assembleTables, type ColumnFacts, type TableFacts } from './columns.js';
-import type { MetadataRow, StructureDocument } from './document.js';
+import type { CatalogDocument, MetadataRow } from './document.js';
 import { freezeMap, freezeTree } from './freeze.js';
 import type { Collection, Field, Model, Relation } from './model.js';
 import { isReserved, listOf, relate } from './relations.js';
@@ -16,7 +16,7 @@ export interface SchemaNames {
   readonly system: string;
 }
 
-export function buildModel(document: StructureDocument, version: number, { schema, system }: SchemaNames): Model {
+export function buildModel(document: CatalogDocument, version: number, { schema, system }: SchemaNames): Model {
   const metadata = readMetadata(document);
   const tables = assembleTables(document, metadata.declaredKeys).filter((table) => !isLeftOut(table));
   const refused = new Map<string, string>();
@@ -63,7 +63,7 @@ interface Metadata {
   readonly declaredKeys: ReadonlyMap<string, string>;
 }
 
-function readMetadata(document: StructureDocument): Metadata {
+function readMetadata(document: CatalogDocument): Metadata {
   const collections = new Map<string, MetadataRow>();
   const declaredKeys = new Map<string, string>();
   for (const row of document.collection_rows ?? []) {

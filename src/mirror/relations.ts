@@ -15,7 +15,7 @@ export interface RelationSource {
   readonly tables: ReadonlyMap<string, TableFacts>;
   /** Frozen, oldest first. */
   readonly rows: readonly MetadataRow[];
-  /** Alias fields that only structure a form: they never become a list. */
+  /** Alias fields that only lay out a form: they never become a list. */
   readonly isPresentation: (collection: string, field: string) => boolean;
 }
 

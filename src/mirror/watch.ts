@@ -4,7 +4,7 @@
  * whole, and also when loading fails.
  */
 import type { Observer } from '../observe.js';
-import type { StructureDocument } from './document.js';
+import type { CatalogDocument } from './document.js';
 import { buildModel, type SchemaNames } from './introspect.js';
 import type { Model } from './model.js';
 
@@ -24,18 +24,18 @@ export interface Mirror {
   /** How often the catalog was read by this thread. */
   readonly loads: number;
   onChange(listener: (model: Model) => void): void;
-  /** Takes a structure that a transaction of this instance read before it committed. */
-  adopt(structure: CatalogVersion): Promise<void>;
-  /** After a failed statement, on a certainty or a mere suspicion that the structure has changed. */
+  /** Takes a schema that a transaction of this instance read before it committed. */
+  adopt(catalog: CatalogVersion): Promise<void>;
+  /** After a failed statement, on a certainty or a mere suspicion that the schema has changed. */
   refresh(certain: boolean): Promise<void>;
 }
 
 /** Calls back with what a model was built from, the first one included. */
-export type Taken = (structure: CatalogVersion, version: number) => void;
+export type Taken = (catalog: CatalogVersion, version: number) => void;
 
-/** The structure, and a digest of it that changes whenever it does. */
+/** The schema, and a digest of it that changes whenever it does. */
 export interface CatalogVersion {
-  readonly document: StructureDocument;
+  readonly document: CatalogDocument;
   /** The same as JSON. */
   readonly text: string;
   readonly digest: string;
@@ -110,12 +110,12 @@ export class WatchingMirror implements Mirror {
   }
 
   /**
-   * Where a load is under way, or the structure is known in a later version, there is nothing to take: what is there is
+   * Where a load is under way, or the schema is known in a later version, there is nothing to take: what is there is
    * read again.
    */
-  async adopt(structure: CatalogVersion): Promise<void> {
-    if (this.#loading || structure.document.version <= this.#documentVersion) return this.reload();
-    this.#take(structure);
+  async adopt(catalog: CatalogVersion): Promise<void> {
+    if (this.#loading || catalog.document.version <= this.#documentVersion) return this.reload();
+    this.#take(catalog);
   }
 
   /** Resolves when a model is in place that was read after the call. */
@@ -151,9 +151,9 @@ export class WatchingMirror implements Mirror {
       this.#loadedAt = performance.now();
       this.loads++;
       try {
-        const structure = await this.#source.load();
-        // The same structure keeps the model, and with it everything that was compiled for it.
-        if (structure.digest !== this.#digest) this.#take(structure);
+        const catalog = await this.#source.load();
+        // The same schema keeps the model, and with it everything that was compiled for it.
+        if (catalog.digest !== this.#digest) this.#take(catalog);
       } catch (error) {
         if (this.#closed) return;
         this.#observe({ kind: 'model-failed', error });
@@ -163,14 +163,14 @@ export class WatchingMirror implements Mirror {
     this.#loading = null;
   }
 
-  #take(structure: CatalogVersion): void {
-    const { document, digest } = structure;
+  #take(catalog: CatalogVersion): void {
+    const { document, digest } = catalog;
     const model = buildModel(document, this.#model.version + 1, this.#source.schemas);
     this.#digest = digest;
     this.#documentVersion = document.version;
     this.#model = announce(model, this.#observe);
     for (const listener of this.#listeners) listener(model);
-    this.#taken(structure, model.version);
+    this.#taken(catalog, model.version);
   }
 
   #gather(): void {

@@ -21,8 +21,8 @@ import { checkKey, checkReference, givenKey, shownKey } from './key.js';
 import { heldValue, keyValue, linkValue } from './links.js';
 import { fieldOf } from './names.js';
 import type { ColumnValue, Payload, Row, WritePlanContext } from './payload-row.js';
-import { Rows } from './rows.js';
 import type { PlannedWrite, Verb } from './write.js';
+import { Rows } from './write-rows.js';
 
 export function planCreate(
   collection: Collection,

@@ -5,10 +5,10 @@ import type { PageLimit, Query, ReadRequest, ReadTarget } from '../request/ast.j
 import { isMasked } from './access.js';
 import { planGroups } from './aggregate.js';
 import { planFilter } from './filter.js';
+import { isEmpty, restrictsRows } from './filter-effect.js';
 import { defaultOrder } from './order.js';
 import { EVERYTHING, type Planner, type Position, planOutputs, planRows } from './outputs.js';
 import { ALWAYS, both, type Condition, type ReadPlan, type RowLevel } from './plan.js';
-import { isEmpty, says } from './says.js';
 import { planSearch } from './search.js';
 
 export interface PlanLimits {
@@ -90,7 +90,7 @@ function checkSelects({ filter, search }: Query): void {
   const given = filter && !isEmpty(filter) ? filter : null;
   if (given === null && search === null)
     throw invalidPayload('"query" needs a filter, a search or a limit (-1 for all items)');
-  if (given && !says(given))
+  if (given && !restrictsRows(given))
     throw invalidPayload(
       '"query" needs a filter, a search or a limit (-1 for all items): a part of its filter is empty',
     );

@@ -7,8 +7,8 @@ import type { ParseContext } from '../request/parse-context.js';
 import { CONSTANTS } from '../request/values.js';
 import { bind, type Caller } from '../sql/parameter.js';
 import { type Budget, planFilter } from './filter.js';
+import { restrictsRows } from './filter-effect.js';
 import { ALWAYS, type Condition, isAlways, typedValue } from './plan.js';
-import { says } from './says.js';
 
 const UNLIMITED: ParseContext = {
   values: CONSTANTS,
@@ -40,13 +40,13 @@ function read(input: unknown, context: ParseContext): Filter | null | undefined 
   if (Object.keys(input).length === 0) return null;
   try {
     const filter = parseFilter(input, context);
-    return says(filter) ? filter : undefined;
+    return restrictsRows(filter) ? filter : undefined;
   } catch {
     return undefined;
   }
 }
 
-/** Null where the rule does not fit the structure: a name, an operator, or a value that is not of its field's type. */
+/** Null where the rule does not fit the schema: a name, an operator, or a value that is not of its field's type. */
 export function planRule(filter: Filter | null, collection: Collection, model: Model): Condition | null {
   const budget: Budget = { model, maxNodes: Number.MAX_SAFE_INTEGER, nodes: 0 };
   try {

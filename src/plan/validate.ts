@@ -17,7 +17,7 @@ export function planValidations(
   on: Validation['on'],
 ): Validation[] {
   return filters.flatMap((filter) => {
-    // A rule that does not fit the structure must not let everything pass.
+    // A rule that does not fit the schema must not let everything pass.
     const planned = planAll(filter, collection, model, on, null);
     if (!planned) throw forbidden();
     return planned;

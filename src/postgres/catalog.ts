@@ -3,7 +3,7 @@ import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { PolicySource } from '../access/policy-watch.js';
 import { packagePath } from '../files.js';
-import type { StructureDocument } from '../mirror/document.js';
+import type { CatalogDocument } from '../mirror/document.js';
 import type { CatalogSource, CatalogVersion } from '../mirror/watch.js';
 import type { Database } from './database.js';
 import type { Session } from './sessions.js';
@@ -24,7 +24,7 @@ export function policiesOf(database: Database): PolicySource {
 export function sourceOf(database: Database): CatalogSource {
   return {
     schemas: database,
-    load: () => database.catalog.use((session) => loadStructure(session, database)),
+    load: () => database.catalog.use((session) => loadSchema(session, database)),
     listen: (changed) => listen(database, 'service_model', changed),
     fingerprint: async () => {
       const [row] = await database.rows<{ fingerprint: string | null }>(FINGERPRINT, [
@@ -36,13 +36,13 @@ export function sourceOf(database: Database): CatalogSource {
   };
 }
 
-/** The structure as the connection sees it. */
-export async function loadStructure(session: Session, database: Database): Promise<CatalogVersion> {
+/** The schema as the connection sees it. */
+export async function loadSchema(session: Session, database: Database): Promise<CatalogVersion> {
   const parameters = [database.schema, database.system, JSON.stringify([...systemTables()])];
   const bytes = await session.cell(database.qualified(INTROSPECT), parameters);
   if (!bytes) throw new Error('the catalog statement gave no row');
   const text = bytes.toString();
-  return { text, document: JSON.parse(text) as StructureDocument, digest: hash('sha1', bytes, 'base64url') };
+  return { text, document: JSON.parse(text) as CatalogDocument, digest: hash('sha1', bytes, 'base64url') };
 }
 
 /** Calls back on each notification for our schemas, where some may have been missed, and with `stale` while none arrive. */

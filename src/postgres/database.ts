@@ -70,7 +70,7 @@ interface Pools {
   readonly streams: Pool<StreamSession>;
   /** For imports, which last as long as their upload. */
   readonly imports: Pool<Session>;
-  /** One connection to read the catalog with: news of the structure must not wait behind slow reads. */
+  /** One connection to read the catalog with: news of the schema must not wait behind slow reads. */
   readonly catalog: Pool<Session>;
 }
 

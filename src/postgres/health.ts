@@ -93,7 +93,7 @@ function checkListener({ database }: Checked): Check {
     status: 'degraded',
     ...found,
     observedValue: (performance.now() - loss.since) / 1_000,
-    output: `changes of structure, policies and users are not heard of: ${reason}`,
+    output: `changes of schema, policies and users are not heard of: ${reason}`,
   };
 }
 

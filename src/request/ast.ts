@@ -184,7 +184,7 @@ export const TEXT_OPERATORS = [
   'iends_with',
   'niends_with',
 ] as const;
-export const SHAPE_OPERATORS = ['intersects', 'nintersects', 'intersects_bbox', 'nintersects_bbox'] as const;
+export const GEOMETRY_OPERATORS = ['intersects', 'nintersects', 'intersects_bbox', 'nintersects_bbox'] as const;
 
 /** Of rules about what is written, not of queries. */
 export const PAYLOAD_OPERATORS = ['regex', 'submitted'] as const;
@@ -195,7 +195,7 @@ export type Operator =
   | (typeof LIST_OPERATORS)[number]
   | (typeof TEST_OPERATORS)[number]
   | (typeof TEXT_OPERATORS)[number]
-  | (typeof SHAPE_OPERATORS)[number];
+  | (typeof GEOMETRY_OPERATORS)[number];
 
 export const NO_QUERY: Query = Object.freeze({
   fields: null,

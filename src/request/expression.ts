@@ -81,14 +81,14 @@ interface Node {
 }
 
 /** Lists of fields come again and again: those without values of their own are parsed once per text. */
-const known = new LRUCache<string, KnownFunction>({
+const known = new LRUCache<string, KnownFields>({
   max: 2_000,
   maxSize: 16_777_216,
   // A path becomes several objects, each many times the size of its name.
   sizeCalculation: (_, text) => 16 * (text.length + 1),
 });
 
-interface KnownFunction {
+interface KnownFields {
   readonly fields: Selection[];
   readonly paths: number;
 }

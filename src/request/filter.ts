@@ -9,12 +9,12 @@ import {
   AGGREGATES,
   type CallerVariable,
   type Filter,
+  GEOMETRY_OPERATORS,
   type JsonFilter,
   LIST_OPERATORS,
   type Operand,
   type Operator,
   SCALAR_OPERATORS,
-  SHAPE_OPERATORS,
   TEST_OPERATORS,
   TEXT_OPERATORS,
 } from './ast.js';
@@ -121,7 +121,7 @@ const OPERATORS: ReadonlySet<string> = new Set([
   ...LIST_OPERATORS,
   ...TEST_OPERATORS,
   ...TEXT_OPERATORS,
-  ...SHAPE_OPERATORS,
+  ...GEOMETRY_OPERATORS,
 ]);
 
 function isOperator(name: string): name is Operator {
@@ -138,7 +138,7 @@ const OPPOSITES: Readonly<Record<string, Operator>> = {
 function parseOperator(operator: Operator, input: unknown, context: ParseContext, owner: string): Filter {
   if (includes(TEST_OPERATORS, operator)) return compare(parseTest(operator, input, context, owner), null);
   if (includes(LIST_OPERATORS, operator)) return compare(operator, parseListOperand(operator, input, context, owner));
-  if (includes(SHAPE_OPERATORS, operator)) return compare(operator, parseShape(input, context, owner));
+  if (includes(GEOMETRY_OPERATORS, operator)) return compare(operator, parseShape(input, context, owner));
   const value = plain(input, context);
   if (value === null && operator === 'eq') return compare('null', null);
   if (value === null && operator === 'neq') return compare('nnull', null);

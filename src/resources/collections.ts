@@ -6,9 +6,9 @@ import { readItem, readKeys } from '../request/write.js';
 import type { SchemaChanges } from '../schema/change.js';
 import { type Operation, parseCollection, parseCollectionChange } from '../schema/parse.js';
 import { type ActionRequest, type ActionRoute, actionRoute } from './action.js';
-import { changeSchema, readSchema, type StructureServices } from './structure.js';
+import { changeSchema, readSchema, type SchemaChangeServices } from './schema-changes.js';
 
-export function collectionsRoutes(services: StructureServices): ActionRoute[] {
+export function collectionsRoutes(services: SchemaChangeServices): ActionRoute[] {
   return [
     actionRoute('GET', '/collections', readSchema(services, 'service_collections', list)),
     actionRoute('SEARCH', '/collections', readSchema(services, 'service_collections', search)),
@@ -36,39 +36,39 @@ function read({ parameters: [collection = ''] }: ActionRequest, model: Model): u
   return collectionObject(model, collection);
 }
 
-async function create(request: ActionRequest, structure: SchemaChanges): Promise<unknown> {
+async function create(request: ActionRequest, schemaChanges: SchemaChanges): Promise<unknown> {
   const body = await request.json();
   const operations = (Array.isArray(body) ? body : [body]).map(parseCollection);
-  const described = await carryOut(operations, structure);
+  const described = await carryOut(operations, schemaChanges);
   return Array.isArray(body) ? described : described[0];
 }
 
-async function update(request: ActionRequest, structure: SchemaChanges): Promise<unknown> {
+async function update(request: ActionRequest, schemaChanges: SchemaChanges): Promise<unknown> {
   const [collection = ''] = request.parameters;
-  const [described] = await carryOut([parseCollectionChange(await request.json(), collection)], structure);
+  const [described] = await carryOut([parseCollectionChange(await request.json(), collection)], schemaChanges);
   return described;
 }
 
-async function updateMany(request: ActionRequest, structure: SchemaChanges): Promise<unknown> {
+async function updateMany(request: ActionRequest, schemaChanges: SchemaChanges): Promise<unknown> {
   const body = await request.json();
   if (!Array.isArray(body)) throw invalidPayload('The body must be a list of collections');
   return carryOut(
     body.map((entry) => parseCollectionChange(entry, null)),
-    structure,
+    schemaChanges,
   );
 }
 
-async function remove(request: ActionRequest, structure: SchemaChanges): Promise<void> {
+async function remove(request: ActionRequest, schemaChanges: SchemaChanges): Promise<void> {
   const [collection = ''] = request.parameters;
-  await structure.change((draft) => draft.apply({ kind: 'delete-collection', collection }));
+  await schemaChanges.change((draft) => draft.apply({ kind: 'delete-collection', collection }));
 }
 
 /** In one transaction; answers what the collections are after it. */
 async function carryOut(
   operations: readonly Extract<Operation, { kind: 'create-collection' | 'update-collection' }>[],
-  structure: SchemaChanges,
+  schemaChanges: SchemaChanges,
 ): Promise<CollectionObject[]> {
-  return structure.change(async (draft) => {
+  return schemaChanges.change(async (draft) => {
     for (const operation of operations) await draft.apply(operation);
     const model = await draft.model();
     return operations.map(({ collection }) => collectionObject(model, collection));

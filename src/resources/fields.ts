@@ -6,9 +6,9 @@ import type { Draft, SchemaChanges } from '../schema/change.js';
 import { parseField, parseFieldChange, parseFieldChanges } from '../schema/parse.js';
 import { knownCollection, knownField } from '../schema/plan-names.js';
 import { type ActionRequest, type ActionRoute, actionRoute } from './action.js';
-import { changeSchema, readSchema, type StructureServices } from './structure.js';
+import { changeSchema, readSchema, type SchemaChangeServices } from './schema-changes.js';
 
-export function fieldsRoutes(services: StructureServices): ActionRoute[] {
+export function fieldsRoutes(services: SchemaChangeServices): ActionRoute[] {
   return [
     actionRoute('GET', '/fields', readSchema(services, 'service_fields', listAll)),
     actionRoute('GET', '/fields/:collection', readSchema(services, 'service_fields', list)),
@@ -34,25 +34,25 @@ function read({ parameters: [collection = '', field = ''] }: ActionRequest, mode
   return fieldObject(model, collection, field);
 }
 
-async function create(request: ActionRequest, structure: SchemaChanges): Promise<unknown> {
+async function create(request: ActionRequest, schemaChanges: SchemaChanges): Promise<unknown> {
   const [collection = ''] = request.parameters;
   const definition = parseField(await request.json());
-  return structure.change(async (draft) => {
+  return schemaChanges.change(async (draft) => {
     await draft.apply({ kind: 'create-field', collection, definition });
     return fieldObject(await draft.model(), collection, definition.field);
   });
 }
 
-async function update(request: ActionRequest, structure: SchemaChanges): Promise<unknown> {
+async function update(request: ActionRequest, schemaChanges: SchemaChanges): Promise<unknown> {
   const [collection = '', field = ''] = request.parameters;
   const definition = parseFieldChange(await request.json(), field);
-  return structure.change(async (draft) => {
+  return schemaChanges.change(async (draft) => {
     await draft.apply({ kind: 'update-field', collection, definition });
     return fieldObject(await draft.model(), collection, field);
   });
 }
 
-async function updateMany(request: ActionRequest, structure: SchemaChanges): Promise<unknown> {
+async function updateMany(request: ActionRequest, schemaChanges: SchemaChanges): Promise<unknown> {
   const [collection = ''] = request.parameters;
   const changes = parseFieldChanges(await request.json());
   const change = async (draft: Draft): Promise<FieldObject[]> => {
@@ -61,12 +61,12 @@ async function updateMany(request: ActionRequest, structure: SchemaChanges): Pro
     const model = await draft.model();
     return changes.map(({ field }) => fieldObject(model, collection, field));
   };
-  return structure.change(change);
+  return schemaChanges.change(change);
 }
 
-async function remove(request: ActionRequest, structure: SchemaChanges): Promise<void> {
+async function remove(request: ActionRequest, schemaChanges: SchemaChanges): Promise<void> {
   const [collection = '', field = ''] = request.parameters;
-  await structure.change((draft) => draft.apply({ kind: 'delete-field', collection, field }));
+  await schemaChanges.change((draft) => draft.apply({ kind: 'delete-field', collection, field }));
 }
 
 function fieldObject(model: Model, collection: string, field: string): FieldObject {

@@ -1,3 +1,4 @@
+/** Which collection, and which item of it, the path of a request names. */
 import type { Identities } from '../access/identity.js';
 import type { Reads } from '../engine/reads.js';
 import type { Writes } from '../engine/writes.js';

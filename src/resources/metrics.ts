@@ -61,7 +61,7 @@ export async function collect(services: MetricsServices): Promise<Metric[]> {
     ...batchMetrics(services.reads),
     ...databaseMetrics(services),
     ...sourceMetrics(services),
-    ...structureMetrics(services),
+    ...schemaMetrics(services),
   ];
   return [...counted, ...(await defaultMetrics())];
 }
@@ -186,17 +186,17 @@ function statementMetric(sent: Readonly<Record<string, number>>): Metric {
   return labelled('counter', 'lateral_statements_total', 'Statements sent to PostgreSQL.', byLabel('kind', sent));
 }
 
-/** Where the structure is read and the log is written. */
+/** Where the schema is read and the log is written. */
 function sourceMetrics({ mirror, events }: Pick<MetricsServices, 'mirror' | 'events'>): Metric[] {
   const byKind = byLabel('kind', Object.fromEntries(events));
   return [
     counter('lateral_shapes_compiled_total', 'Statements compiled.', events.get('shape-compiled') ?? 0),
-    counter('lateral_mirror_reads_total', 'Times the structure of the database was read.', mirror.loads),
+    counter('lateral_mirror_reads_total', 'Times the schema of the database was read.', mirror.loads),
     labelled('counter', 'lateral_events_total', 'Events by kind, as logged.', byKind),
   ];
 }
 
-function structureMetrics({ mirror, reads, writes }: MetricsServices): Metric[] {
+function schemaMetrics({ mirror, reads, writes }: MetricsServices): Metric[] {
   const shapes = byLabel('kind', { read: reads.shapes, write: writes.shapes });
   const collections = [...mirror.model.collections.values()].filter(({ system }) => !system).length;
   const version = { labels: { version: packageVersion }, value: 1 };

@@ -5,9 +5,9 @@ import type { Model } from '../mirror/model.js';
 import type { SchemaChanges } from '../schema/change.js';
 import { type Operation, parseRelation, parseRelationChange } from '../schema/parse.js';
 import { type ActionRequest, type ActionRoute, actionRoute } from './action.js';
-import { changeSchema, readSchema, type StructureServices } from './structure.js';
+import { changeSchema, readSchema, type SchemaChangeServices } from './schema-changes.js';
 
-export function relationsRoutes(services: StructureServices): ActionRoute[] {
+export function relationsRoutes(services: SchemaChangeServices): ActionRoute[] {
   return [
     actionRoute('GET', '/relations', readSchema(services, 'service_relations', listAll)),
     actionRoute('GET', '/relations/:collection', readSchema(services, 'service_relations', list)),
@@ -31,26 +31,26 @@ function read({ parameters: [collection = '', field = ''] }: ActionRequest, mode
   return relationObject(model, collection, field);
 }
 
-async function create(request: ActionRequest, structure: SchemaChanges): Promise<unknown> {
-  return carryOut({ kind: 'create-relation', ...parseRelation(await request.json()) }, structure);
+async function create(request: ActionRequest, schemaChanges: SchemaChanges): Promise<unknown> {
+  return carryOut({ kind: 'create-relation', ...parseRelation(await request.json()) }, schemaChanges);
 }
 
-async function update(request: ActionRequest, structure: SchemaChanges): Promise<unknown> {
+async function update(request: ActionRequest, schemaChanges: SchemaChanges): Promise<unknown> {
   const [collection = '', field = ''] = request.parameters;
   const change = parseRelationChange(await request.json(), { collection, field });
-  return carryOut({ kind: 'update-relation', ...change }, structure);
+  return carryOut({ kind: 'update-relation', ...change }, schemaChanges);
 }
 
-async function remove(request: ActionRequest, structure: SchemaChanges): Promise<void> {
+async function remove(request: ActionRequest, schemaChanges: SchemaChanges): Promise<void> {
   const [collection = '', field = ''] = request.parameters;
-  await structure.change((draft) => draft.apply({ kind: 'delete-relation', collection, field }));
+  await schemaChanges.change((draft) => draft.apply({ kind: 'delete-relation', collection, field }));
 }
 
 async function carryOut(
   operation: Extract<Operation, { kind: 'create-relation' | 'update-relation' }>,
-  structure: SchemaChanges,
+  schemaChanges: SchemaChanges,
 ): Promise<unknown> {
-  return structure.change(async (draft) => {
+  return schemaChanges.change(async (draft) => {
     await draft.apply(operation);
     return relationObject(await draft.model(), operation.collection, operation.field);
   });

@@ -1,4 +1,4 @@
-/** /schema: the whole structure as a document, what differs from another one, and how to get there. */
+/** /schema: the whole schema as a document, what differs from another one, and how to get there. */
 import { build } from 'fast-json-stringify';
 import { type Identities, onlyAdministrator } from '../access/identity.js';
 import type { Config } from '../config.js';
@@ -17,7 +17,7 @@ import { openUpload } from './upload.js';
 export interface SchemaServices {
   readonly config: Config;
   readonly identities: Identities;
-  readonly structure: SchemaChanges;
+  readonly schemaChanges: SchemaChanges;
 }
 
 export function schemaRoutes(services: SchemaServices): Route[] {
@@ -35,12 +35,12 @@ export function schemaRoutes(services: SchemaServices): Route[] {
 
 const dataBody = build({ type: 'object', properties: { data: { type: 'object', additionalProperties: true } } });
 
-async function snapshot(exchange: Exchange, { identities, structure }: SchemaServices): Promise<Reply> {
+async function snapshot(exchange: Exchange, { identities, schemaChanges }: SchemaServices): Promise<Reply> {
   onlyAdministrator(await identities.identify(exchange));
   const query = new URLSearchParams(exchange.queryString);
   const format = query.get('export');
   if (format !== null && format !== 'json' && format !== 'yaml') throw invalidQuery('"export" must be json or yaml');
-  const taken = await takeSnapshot(structure);
+  const taken = await takeSnapshot(schemaChanges);
   const data = selectCollections(
     taken.snapshot,
     listOf(query, 'includeCollections'),
@@ -59,13 +59,13 @@ async function difference(exchange: Exchange, services: SchemaServices): Promise
   const mode = query.get('mode') ?? 'mirror';
   if (mode !== 'mirror' && mode !== 'merge') throw invalidQuery('"mode" must be mirror or merge');
   const wanted = readSnapshot(body, isForced(query));
-  const data = await compareSnapshot(services.structure, wanted, { merge: mode === 'merge' });
+  const data = await compareSnapshot(services.schemaChanges, wanted, { merge: mode === 'merge' });
   return data ? jsonText(dataBody({ data })) : noContent;
 }
 
 async function apply(exchange: Exchange, services: SchemaServices): Promise<Reply> {
   const body = readDifference(await readDocument(exchange, services));
-  await applyDifference(services.structure, body, isForced(new URLSearchParams(exchange.queryString)));
+  await applyDifference(services.schemaChanges, body, isForced(new URLSearchParams(exchange.queryString)));
   return noContent;
 }
 

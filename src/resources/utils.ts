@@ -22,7 +22,7 @@ import { openUpload } from './upload.js';
 
 export interface UtilsServices extends ItemsServices {
   readonly config: Config;
-  /** Reads users, policies and the structure anew, for all threads. */
+  /** Reads users, policies and the schema anew, for all threads. */
   readonly readAnew: () => Promise<void>;
 }
 

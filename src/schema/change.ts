@@ -1,5 +1,5 @@
 /**
- * Carries out changes of the structure: any number of operations in one transaction, together with the metadata, the
+ * Carries out changes of the schema: any number of operations in one transaction, together with the metadata, the
  * version of the schema and the notification. Changes come one after the other, over all instances; what waits too long for
  * a table lets go of it and tries again, so that nobody queues behind a change that queues behind a long reader.
  */
@@ -7,8 +7,8 @@
 import { serviceUnavailable } from '../errors.js';
 import { buildModel } from '../mirror/introspect.js';
 import { type Model, type Places, placesOf } from '../mirror/model.js';
-import type { CatalogVersion as LoadedStructure, Mirror } from '../mirror/watch.js';
-import { loadStructure } from '../postgres/catalog.js';
+import type { CatalogVersion as LoadedSchema, Mirror } from '../mirror/watch.js';
+import { loadSchema } from '../postgres/catalog.js';
 import { pause } from '../postgres/conflicts.js';
 import type { Database } from '../postgres/database.js';
 import type { Session } from '../postgres/sessions.js';
@@ -55,8 +55,8 @@ export class SchemaChanges {
    * effect together, and the model of this instance knows them before the answer is given.
    */
   async change<Result>(work: (draft: Draft) => Promise<Result>): Promise<Result> {
-    const { result, structure } = await this.#enqueue(() => this.#attempt(work));
-    if (structure) await this.#mirror.adopt(structure);
+    const { result, schema } = await this.#enqueue(() => this.#attempt(work));
+    if (schema) await this.#mirror.adopt(schema);
     return result;
   }
 
@@ -102,12 +102,12 @@ export class SchemaChanges {
 
   async #run<Result>(session: Session, work: (draft: Draft) => Promise<Result>): Promise<Changed<Result>> {
     const { schema } = this.#database;
-    // Before the limit on waiting: another instance that changes the structure is waited for.
+    // Before the limit on waiting: another instance that changes the schema is waited for.
     await session.query(LOCK, [schema], { prepare: true });
     await session.query(LIMIT, [String(this.#limits.lockTimeout)], { prepare: true });
     const draft = new Draft(session, this.#database, this.#ours);
     const result = await work(draft);
-    return { result, structure: draft.changed ? await draft.structure() : null };
+    return { result, schema: draft.changed ? await draft.schema() : null };
   }
 }
 
@@ -120,7 +120,7 @@ function busy(): Error {
 interface Changed<Result> {
   readonly result: Result;
   /** Null when nothing was changed. */
-  readonly structure: LoadedStructure | null;
+  readonly schema: LoadedSchema | null;
 }
 
 const LOCK = "select pg_advisory_xact_lock(hashtextextended('lateral structure ' || $1::text, 0))";
@@ -132,18 +132,18 @@ const ANNOUNCE = `
 
 const NOBODY: Caller = { user: null, role: null, roles: [], policies: [] };
 
-/** A structure in the making: visible to its own transaction alone. */
+/** A schema in the making: visible to its own transaction alone. */
 export class Draft {
   readonly #session: Session;
   readonly #database: Database;
   readonly #ours: Protected;
-  #structure: LoadedStructure | null = null;
+  #schema: LoadedSchema | null = null;
   #model: Model | null = null;
   /** As the first look found them: a table keeps its place, and what this transaction makes has none yet. */
   #places: Places | null = null;
   #changed = false;
 
-  /** For `Structure` alone. */
+  /** For `Schema` alone. */
   constructor(session: Session, database: Database, ours: Protected) {
     this.#session = session;
     this.#database = database;
@@ -154,17 +154,17 @@ export class Draft {
     return this.#changed;
   }
 
-  /** The structure as it is after the operations so far. */
+  /** The schema as it is after the operations so far. */
   async model(): Promise<Model> {
-    this.#model ??= buildModel((await this.structure()).document, 0, this.#database);
+    this.#model ??= buildModel((await this.schema()).document, 0, this.#database);
     this.#places ??= placesOf(this.#model);
     return this.#model;
   }
 
   /** The same as the catalogs tell it. */
-  async structure(): Promise<LoadedStructure> {
-    this.#structure ??= await loadStructure(this.#session, this.#database);
-    return this.#structure;
+  async schema(): Promise<LoadedSchema> {
+    this.#schema ??= await loadSchema(this.#session, this.#database);
+    return this.#schema;
   }
 
   /** Each operation is planned on what the one before left. */
@@ -182,7 +182,7 @@ export class Draft {
   async take(steps: readonly DdlStatement[]): Promise<void> {
     if (steps.length === 0) return;
     const places = this.#places ?? placesOf(await this.model());
-    this.#structure = null;
+    this.#schema = null;
     this.#model = null;
     const statements = steps.flatMap((step) => compileStep(step, places));
     for (const { text } of statements) verifyChange(text, [places.schema, places.system]);

@@ -1,5 +1,5 @@
 /**
- * What a change of the structure does, step by step: definitions of the database and rows of the metadata tables. All
+ * What a change of the schema does, step by step: definitions of the database and rows of the metadata tables. All
  * names are those of the model, or new ones that were checked; steps are data, to be compiled one statement each.
  */
 import type { FieldType, ForeignKeyAction } from '../mirror/model.js';

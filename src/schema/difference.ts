@@ -69,7 +69,7 @@ export function laidOn(current: Snapshot, difference: Difference): Snapshot {
   };
 }
 
-/** A snapshot taken of the same structure has the same digest. */
+/** A snapshot taken of the same schema has the same digest. */
 export function digestOf(snapshot: Snapshot): string {
   return hash('sha256', canonical(snapshot));
 }

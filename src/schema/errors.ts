@@ -1,4 +1,4 @@
-/** What goes wrong with a change of the structure, in words for who asked for it. */
+/** What goes wrong with a change of the schema, in words for who asked for it. */
 import { forbidden, invalidPayload, ServiceError, serviceUnavailable, Undisclosed, unprocessable } from '../errors.js';
 import { fromWrite } from '../sqlstate.js';
 
@@ -41,7 +41,7 @@ export function fromStructure(error: unknown): unknown {
   if (/^22/.test(code) && code !== '22001' && code !== '22003')
     return invalidPayload('The values that are there, or the default, cannot be converted to the type');
   const final = fromWrite(error);
-  // Only administrators change the structure.
+  // Only administrators change the schema.
   if (!(final instanceof Undisclosed)) return final;
   const says = `The database says: ${final.detail}.`;
   return final.code === 'FORBIDDEN'

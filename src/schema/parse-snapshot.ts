@@ -1,5 +1,5 @@
 /**
- * A structure as a document: collections, fields and relations with their metadata, to be kept in a repository and carried
+ * A schema as a document: collections, fields and relations with their metadata, to be kept in a repository and carried
  * from one installation to another. Read strictly, since what is not understood would be lost: every property is known,
  * every name belongs to something, nothing is said twice. Properties that are left out take their usual values.
  */

@@ -1,5 +1,5 @@
 /**
- * Changes of the structure as data: what a body asks for, before anybody knows whether the database allows it. One
+ * Changes of the schema as data: what a body asks for, before anybody knows whether the database allows it. One
  * operation is one change of a collection, a field or a relation; any number of them can be carried out in one transaction.
  */
 import { invalidPayload } from '../errors.js';

@@ -1,4 +1,4 @@
-/** Names in changes of the structure: who is meant, whether it may be changed, and what new constraints are called. */
+/** Names in changes of the schema: who is meant, whether it may be changed, and what new constraints are called. */
 import { createHash } from 'node:crypto';
 import { forbidden, forbiddenCollection, invalidPayload } from '../errors.js';
 import type { Collection, Field, Model } from '../mirror/model.js';

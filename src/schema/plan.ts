@@ -1,4 +1,4 @@
-/** An operation on the structure × the model → the steps that carry it out. Pure: the model is the one the steps will meet. */
+/** An operation on the schema × the model → the steps that carry it out. Pure: the model is the one the steps will meet. */
 import { assertNever } from '../assert-never.js';
 import type { Model } from '../mirror/model.js';
 import type { Protected } from '../postgres/system-tables.js';

@@ -1,6 +1,6 @@
 /**
  * The model as a snapshot. What a table is goes in whole; what a name of a constraint or a number of a row is does not,
- * since it differs from one installation to another although their structure is the same.
+ * since it differs from one installation to another although their schema is the same.
  */
 import { packageVersion } from '../files.js';
 import type { Collection, Column, Field, Model } from '../mirror/model.js';
@@ -221,7 +221,7 @@ function relationsOf(model: Model, fields: readonly Field[], details: Details): 
   });
 }
 
-/** Every property in the order of the list, so that two snapshots of one structure are the same text. */
+/** Every property in the order of the list, so that two snapshots of one schema are the same text. */
 function metaOf(row: Meta | null, properties: Properties): Meta | null {
   return row && Object.fromEntries([...properties.keys()].map((name) => [name, row[name] ?? null]));
 }

@@ -1,6 +1,6 @@
 /**
  * Snapshots of the connected database: taken in one view of it, compared, and applied. Applying holds the lock of all
- * changes of the structure from the first look to the last step, so that what was compared is what is changed.
+ * changes of the schema from the first look to the last step, so that what was compared is what is changed.
  */
 import { readFileSync } from 'node:fs';
 import { invalidPayload, ServiceError } from '../errors.js';
@@ -28,8 +28,8 @@ export interface TakenSnapshot {
 /** Called before each step. */
 export type Progress = (step: DdlStatement, position: number, total: number) => void;
 
-export async function takeSnapshot(structure: SchemaChanges): Promise<TakenSnapshot> {
-  return structure.read(async (draft) => {
+export async function takeSnapshot(schemaChanges: SchemaChanges): Promise<TakenSnapshot> {
+  return schemaChanges.read(async (draft) => {
     const { snapshot, model, details } = await look(draft);
     return { snapshot, leftBehind: leftBehind(model, details) };
   });
@@ -37,11 +37,11 @@ export async function takeSnapshot(structure: SchemaChanges): Promise<TakenSnaps
 
 /** What it takes to make the database what the snapshot says, with the digest of what it is now; null for nothing. */
 export async function compareSnapshot(
-  structure: SchemaChanges,
+  schemaChanges: SchemaChanges,
   wanted: Snapshot,
   mode: DifferenceMode,
 ): Promise<DifferenceBody | null> {
-  return structure.read(async (draft) => {
+  return schemaChanges.read(async (draft) => {
     const seen = await look(draft);
     const { snapshot } = seen;
     const diff = differenceOf(snapshot, wanted, mode);
@@ -53,23 +53,27 @@ export async function compareSnapshot(
 }
 
 /** One transaction. With `force` also a difference that was taken from another state, as far as it fits. */
-export async function applyDifference(structure: SchemaChanges, body: DifferenceBody, force: boolean): Promise<void> {
-  await structure.change(async (draft) => {
+export async function applyDifference(
+  schemaChanges: SchemaChanges,
+  body: DifferenceBody,
+  force: boolean,
+): Promise<void> {
+  await schemaChanges.change(async (draft) => {
     const seen = await look(draft);
     if (!force && digestOf(seen.snapshot) !== body.hash)
-      throw invalidPayload('The structure has changed since the difference was taken: take it again');
+      throw invalidPayload('The schema has changed since the difference was taken: take it again');
     await reach(draft, seen, body.diff, () => {});
   });
 }
 
 /** Compares and applies in one go. `confirm` sees the difference and may refuse; null where there is none. */
 export async function applySnapshot(
-  structure: SchemaChanges,
+  schemaChanges: SchemaChanges,
   wanted: Snapshot,
   mode: DifferenceMode,
   { confirm, progress }: { readonly confirm: (diff: Difference) => void; readonly progress: Progress },
 ): Promise<Difference | null> {
-  return structure.change(async (draft) => {
+  return schemaChanges.change(async (draft) => {
     const seen = await look(draft);
     const diff = differenceOf(seen.snapshot, wanted, mode);
     if (!diff) return null;

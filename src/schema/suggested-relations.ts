@@ -1,5 +1,5 @@
 /**
- * Writes the relations that foreign keys imply. They are found behind the lock of all changes of the structure, on what is
+ * Writes the relations that foreign keys imply. They are found behind the lock of all changes of the schema, on what is
  * there then: what another command wrote meanwhile is not written twice.
  */
 import { readFileSync } from 'node:fs';
@@ -17,17 +17,17 @@ export interface Unindexed {
   readonly partitioned: boolean;
 }
 
-export async function findUnindexed(structure: SchemaChanges): Promise<readonly Unindexed[]> {
-  const text = await structure.read((draft) => draft.cell(UNINDEXED, [structure.model.schema]));
+export async function findUnindexed(schemaChanges: SchemaChanges): Promise<readonly Unindexed[]> {
+  const text = await schemaChanges.read((draft) => draft.cell(UNINDEXED, [schemaChanges.model.schema]));
   return JSON.parse(String(text)) as Unindexed[];
 }
 
 /** One transaction; answers what was written. */
 export async function applySuggestions(
-  structure: SchemaChanges,
+  schemaChanges: SchemaChanges,
   isWanted: (suggestion: Suggestion) => boolean,
 ): Promise<readonly Suggestion[]> {
-  return structure.change(async (draft) => {
+  return schemaChanges.change(async (draft) => {
     const model = await draft.model();
     const suggestions = suggestRelations(model).filter(isWanted);
     await draft.take(planSuggestions(suggestions, model));

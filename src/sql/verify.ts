@@ -45,7 +45,7 @@ const CHANGES: ReadonlySet<string> = new Set([
   ...['SelectStmt', 'InsertStmt', 'UpdateStmt', 'DeleteStmt'],
 ]);
 
-/** The same gate for a change of the structure: one statement, in these schemas, that reads no table but by `setval`. */
+/** The same gate for a change of the schema: one statement, in these schemas, that reads no table but by `setval`. */
 export function verifyChange(text: string, schemas: readonly string[]): void {
   const [only, ...others] = parse(text) as { stmt?: object }[];
   const [kind] = Object.keys(only?.stmt ?? {});

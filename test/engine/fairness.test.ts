@@ -17,7 +17,7 @@ import {
 /** Seconds. */
 const SLOW = 5;
 const CROWD = 24;
-/** Changes of the structure; the memory of more is a matter of time alone. */
+/** Changes of the schema; the memory of more is a matter of time alone. */
 const CHANGES = Number(process.env['STRUCTURE_CHANGES'] ?? 40);
 const JSON_HEADERS = { 'content-type': 'application/json' };
 
@@ -161,7 +161,7 @@ t.test('compiled statements are kept as far as their memory allows', async (t) =
   t.ok(cached > 0 && cached < 15, `${cached} of 20 are kept`);
 });
 
-t.test('what GraphQL keeps belongs to the structure as it is', { timeout: 170_000 }, async (t) => {
+t.test('what GraphQL keeps belongs to the schema as it is', { timeout: 170_000 }, async (t) => {
   const service = await startTestService({ databaseUrl, WORKERS: '1' });
   setFlagsFromString('--expose-gc');
   const collect = runInNewContext('gc') as () => void;

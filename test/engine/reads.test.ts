@@ -546,7 +546,7 @@ function search(target: { readonly url: string }, collection: string, body: unkn
   });
 }
 
-/** A change of the structure is heard of a moment later. */
+/** A change of the schema is heard of a moment later. */
 async function until(ask: () => Promise<Answer>, status: number): Promise<void> {
   for (let tries = 0; tries < 100; tries++) {
     if ((await ask()).status === status) return;

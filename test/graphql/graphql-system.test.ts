@@ -104,7 +104,7 @@ t.test('users, roles and policies are items; relations cross both endpoints', as
     t.notOk(names.includes(name), `there is no ${name}`);
 });
 
-t.test('the structure', async (t) => {
+t.test('the schema', async (t) => {
   t.match(
     await ask(`mutation { create_collections_item(data: { collection: "notes", schema: {}, meta: { note: "Short texts" },
       fields: [{ field: "id", type: "integer", schema: { is_primary_key: true, has_auto_increment: true } }] }) { collection meta { note } schema { name } } }`),

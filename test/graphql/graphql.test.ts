@@ -289,7 +289,7 @@ t.test('mutations: forms of payloads, all or nothing, in order', async (t) => {
   });
 });
 
-t.test('a change of the structure is a change of the schema', async (t) => {
+t.test('a change of the schema of the database is a change of the GraphQL schema', async (t) => {
   t.match(await ask('{ later { id } }'), { errors: [{ extensions: { code: 'INVALID_QUERY' } }] });
   await withSql(databaseUrl, (sql) => sql`create table later (id serial primary key)`);
   let answer: unknown;

@@ -222,7 +222,7 @@ t.test('what waits for a connection is seen while it waits', async (t) => {
   t.equal(after.get('lateral_pool_waiting{pool="read"}'), 0);
 });
 
-t.test('compiled shapes, readings of the structure and clients that left', async (t) => {
+t.test('compiled shapes, reads of the schema and clients that left', async (t) => {
   const before = await scrape();
   const of = (samples: Samples, name: string): number => samples.get(name) ?? 0;
   await get(service, '/items/articles/1?fields=slug,status,views');

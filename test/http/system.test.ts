@@ -316,7 +316,7 @@ t.test('what may be done with an item is told to every user, also where it may n
   t.equal((await send(blind, 'GET', '/items/articles/3')).status, 403, 'which lets nobody read');
 });
 
-t.test('who uses the app knows the structure as far as the permissions go', async (t) => {
+t.test('who uses the app knows the schema as far as the permissions go', async (t) => {
   const ask = (path: string, caller: { token: string } | null = screen): Promise<Answer> => send(caller, 'GET', path);
   const named = (data: unknown): string[] => (data as { collection: string }[]).map((each) => each.collection);
   const collections = named(dataOf(await ask('/collections')));

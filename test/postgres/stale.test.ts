@@ -1,4 +1,4 @@
-/** Statements that meet a change of the structure which nobody has told the service of yet: they are sent again, on what there is now. */
+/** Statements that meet a change of the schema which nobody has told the service of yet: they are sent again, on what there is now. */
 import t from 'tap';
 import { Network } from '../support/network-proxy.js';
 import {

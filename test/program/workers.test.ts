@@ -126,7 +126,7 @@ t.test('connections are shared out, and PostgreSQL sees no more of ours than bef
   );
 });
 
-t.test('a change of the structure is seen at once on the other thread', async (t) => {
+t.test('a change of the schema is seen at once on the other thread', async (t) => {
   await bothWays(4, async (one, other, round) => {
     const collection = `made_${round}`;
     const fields = [{ field: 'id', type: 'integer', schema: { is_primary_key: true, has_auto_increment: true } }];

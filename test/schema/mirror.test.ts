@@ -9,7 +9,7 @@ import postgres from 'postgres';
 import t from 'tap';
 import { startEmbedded } from '../../src/embedded/cluster.js';
 import { packagePath } from '../../src/files.js';
-import type { StructureDocument } from '../../src/mirror/document.js';
+import type { CatalogDocument } from '../../src/mirror/document.js';
 import { buildModel, type SchemaNames } from '../../src/mirror/introspect.js';
 import { type Collection, collectionOf, type Field, type Model, type Relation } from '../../src/mirror/model.js';
 import { defaultValueOf, fieldTypeOf } from '../../src/mirror/types.js';
@@ -582,7 +582,7 @@ t.test('metadata and access changes are announced', async (t) => {
   t.equal((await loadDocument('public')).version, before + 3);
 });
 
-t.test('changes of the structure are announced', async (t) => {
+t.test('changes of the schema are announced', async (t) => {
   const heard = await listen();
   t.teardown(heard.stop);
   await sql`create table announced (id integer primary key)`;
@@ -661,7 +661,7 @@ function schemas(schema: string): SchemaNames {
   return { schema, system: schema };
 }
 
-async function loadDocument(schema: string): Promise<StructureDocument> {
+async function loadDocument(schema: string): Promise<CatalogDocument> {
   return sql.begin(async (transaction) => {
     await transaction`set local search_path = ${transaction(schema)}`;
     const [row] = await transaction.unsafe(introspect, [schema, schema, [...systemTables()]] as never[]);

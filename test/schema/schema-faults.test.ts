@@ -1,5 +1,5 @@
 /**
- * Every statement of every change of the structure fails in turn: by a constraint, by a right that is missing, by the death
+ * Every statement of every change of the schema fails in turn: by a constraint, by a right that is missing, by the death
  * of its backend, and at last in the commit. The catalogs and the metadata are then what they were before.
  */
 import t from 'tap';

@@ -1,5 +1,5 @@
 /**
- * Two instances on one database: the structure changes on one while readers and writers work on the other. Nobody is told
+ * Two instances on one database: the schema changes on one while readers and writers work on the other. Nobody is told
  * anything wrong, nothing fails, and each instance knows of every change in time.
  */
 import { once } from 'node:events';

@@ -1,5 +1,5 @@
 /**
- * Snapshots: the structure of one installation becomes that of another, whatever it holds, in one transaction; and a
+ * Snapshots: the schema of one installation becomes that of another, whatever it holds, in one transaction; and a
  * database that is in use becomes what a snapshot says and keeps its data.
  */
 import t from 'tap';

@@ -114,7 +114,7 @@ t.test('a database with a table of our name is served, with our tables in a sche
   });
   t.match(await send(service, 'PATCH', '/items/public_service_users/9', { login: 'x' }), { status: 403 });
 
-  t.test('the structure of both can be changed', async (t) => {
+  t.test('the schema of both can be changed', async (t) => {
     const score = { field: 'score', type: 'integer', schema: { is_indexed: true } };
     t.match(await send(service, 'POST', '/fields/public_service_users', score), { status: 200 });
     t.match(await send(service, 'PATCH', '/fields/public_service_users/score', { schema: { is_indexed: false } }), {

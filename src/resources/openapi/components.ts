@@ -1,4 +1,4 @@
-/** Schemas that do not depend on the database: errors, queries in bodies, the structure and its snapshots. */
+/** Schemas that do not depend on the database: errors, queries in bodies, the schema and its snapshots. */
 import { FIELD_TYPES, FOREIGN_KEY_ACTIONS } from '../../mirror/model.js';
 import { COLLECTION_META, FIELD_META, type Properties, RELATION_META } from '../../schema/parse-meta.js';
 import {

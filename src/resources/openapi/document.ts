@@ -55,7 +55,7 @@ export function describeApi(routes: readonly Route[], model: Model, url: string)
   };
 }
 
-/** Sessions and the like are nobody's to read; what is said of the structure has schemas of its own. */
+/** Sessions and the like are nobody's to read; what is said of the schema has schemas of its own. */
 function isShown({ name, system }: Collection): boolean {
   return !system || RESOURCE.test(name.replace(/^service_/, '/'));
 }

@@ -246,7 +246,7 @@ export const SERVICES: Readonly<Record<string, Service>> = {
   'DELETE /relations/:collection/:field': { summary: 'Delete a relation; the field stays', answers: [done] },
 
   'GET /schema/snapshot': {
-    summary: 'The structure as a document',
+    summary: 'The schema as a document',
     parameters: [
       parameter('export', oneOf('json', 'yaml'), 'As a file, without an envelope.'),
       parameter('includeCollections', STRING, 'Collections to take, separated by commas.'),
@@ -266,7 +266,7 @@ export const SERVICES: Readonly<Record<string, Service>> = {
     answers: [ok(data(ref('Difference'))), done],
   },
   'POST /schema/apply': {
-    summary: 'Make the structure what a snapshot says',
+    summary: 'Make the schema what a snapshot says',
     parameters: [FORCE],
     body: documents(ref('Difference')),
     answers: [done],
@@ -305,7 +305,7 @@ export const SERVICES: Readonly<Record<string, Service>> = {
     parameters: [parameter('length', { ...INTEGER, minimum: 1, maximum: 500, default: 32 }, 'Its characters.')],
     answers: [ok(data(STRING))],
   },
-  'POST /utils/cache/clear': { summary: 'Read users, policies and the structure anew', answers: [empty] },
+  'POST /utils/cache/clear': { summary: 'Read users, policies and the schema anew', answers: [empty] },
 
   'GET /graphql': GRAPHQL_GET,
   'GET /graphql/system': GRAPHQL_GET,

@@ -62,7 +62,7 @@ export function differenceOf({ json }: Answer): { hash: string; diff: Snapshot }
   return (json as { data: { hash: string; diff: Snapshot } }).data;
 }
 
-/** Everything that a change of the structure could leave behind. */
+/** Everything that a change of the schema could leave behind. */
 export async function stateOf(server: TestServer, name: string): Promise<unknown> {
   const rows = await withSql(databaseUrl(server, name), async (sql) => [
     ...(await sql`select * from service_collections order by collection`),

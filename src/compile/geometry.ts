@@ -10,12 +10,12 @@ import type { JsonValue } from './json.js';
 /** The number of WGS 84 in the register of systems of coordinates. */
 const WORLD = 4326;
 
-export function isShape({ type, column }: Field): boolean {
+export function isGeometry({ type, column }: Field): boolean {
   return type.startsWith('geometry') && column !== null;
 }
 
 /** All digits that a double has. What GeoJSON has no type for, such as curves, is shown as the text of PostGIS. */
-export function showShape(value: Fragment, field: Field): JsonValue {
+export function showGeometry(value: Fragment, field: Field): JsonValue {
   const call = functionsOf(columnOf(field));
   const plane = isGeography(field) ? sql`${value}::${call('geometry')}` : value;
   const known = sql`${call('geometrytype')}(${plane}) ~ '^((MULTI)?(POINT|LINESTRING|POLYGON)|GEOMETRYCOLLECTION)M?$' and not ${call('st_hasarc')}(${plane})`;
@@ -27,7 +27,7 @@ export function showShape(value: Fragment, field: Field): JsonValue {
 }
 
 /** The value of a column, from the text of a GeoJSON geometry. */
-export function shapeOf(text: Fragment, field: Field): Fragment {
+export function geometryOf(text: Fragment, field: Field): Fragment {
   const column = columnOf(field);
   const call = functionsOf(column);
   const given = sql`${call('st_setsrid')}(${call('st_geomfromgeojson')}(${text}), ${integerLiteral(WORLD)})`;
@@ -38,7 +38,7 @@ export function shapeOf(text: Fragment, field: Field): Fragment {
 }
 
 /** `given` is the text of a GeoJSON geometry. */
-export function compareShapes(left: Fragment, operator: Operator, given: Fragment, field: Field): Fragment {
+export function compareGeometries(left: Fragment, operator: Operator, given: Fragment, field: Field): Fragment {
   const column = columnOf(field);
   const call = functionsOf(column);
   if (operator === 'eq' || operator === 'neq') {
@@ -50,7 +50,7 @@ export function compareShapes(left: Fragment, operator: Operator, given: Fragmen
   }
   // An index is one of the column as it is; without a system of its own its values have to be brought into one.
   const inside = column.srid === null && !isGeography(field) ? inWorld(left, field) : left;
-  const shape = shapeOf(given, field);
+  const shape = geometryOf(given, field);
   const test = operator.endsWith('bbox')
     ? sql`${inside} ${operatorOf(column, sql`&&`)} ${shape}`
     : sql`${call('st_intersects')}(${inside}, ${shape})`;

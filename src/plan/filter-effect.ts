@@ -1,20 +1,20 @@
 /** Whether a filter says something in each of its parts: an empty one holds of all rows, which a read may mean and a rule or a write must not. */
 import type { Filter, JsonFilter } from '../request/ast.js';
 
-export function says(filter: Filter): boolean {
+export function restrictsRows(filter: Filter): boolean {
   switch (filter.kind) {
     case 'and':
     case 'or':
-      return filter.filters.length > 0 && filter.filters.every(says);
+      return filter.filters.length > 0 && filter.filters.every(restrictsRows);
     case 'compare':
       return true;
     case 'json':
       return saysOfDocument(filter.filter);
     case 'some':
     case 'none':
-      return isEmpty(filter.filter) || says(filter.filter);
+      return isEmpty(filter.filter) || restrictsRows(filter.filter);
     default:
-      return says(filter.filter);
+      return restrictsRows(filter.filter);
   }
 }
 

@@ -6,27 +6,27 @@ import type { Model } from '../mirror/model.js';
 import type { SchemaChanges } from '../schema/change.js';
 import type { Action, ActionRequest } from './action.js';
 
-export interface StructureServices {
+export interface SchemaChangeServices {
   readonly identities: Identities;
   readonly policies: Policies;
-  readonly structure: SchemaChanges;
+  readonly schemaChanges: SchemaChanges;
 }
 
 /** Only administrators change the schema. */
 export function changeSchema(
-  services: StructureServices,
-  change: (request: ActionRequest, structure: SchemaChanges) => Promise<unknown>,
+  services: SchemaChangeServices,
+  change: (request: ActionRequest, schemaChanges: SchemaChanges) => Promise<unknown>,
 ): Action {
   return async (request) => {
     onlyAdministrator(await services.identities.identify(request.client));
     request.client.staged('identify');
-    return { data: await change(request, services.structure) };
+    return { data: await change(request, services.schemaChanges) };
   };
 }
 
 /** Others who may read the metadata, or use the app, see of the schema what they may see of the items. */
 export function readSchema(
-  { identities, policies, structure }: StructureServices,
+  { identities, policies, schemaChanges }: SchemaChangeServices,
   table: string,
   read: (request: ActionRequest, model: Model) => unknown,
 ): Action {
@@ -34,7 +34,7 @@ export function readSchema(
     const identity = await identities.identify(request.client);
     const access = policies.accessOf(identity);
     request.client.staged('identify');
-    const model = access ? access.view(structure.model) : structure.model;
+    const model = access ? access.view(schemaChanges.model) : schemaChanges.model;
     if (!identity.application && !model.collections.has(table)) throw forbidden();
     return { data: await read(request, model) };
   };
