@@ -43,6 +43,8 @@ export function oneByOne<Result>(work: () => Promise<Result>): Promise<Result> {
 }
 
 const MAX_PAUSE_MS = 250;
+/** Work that needs no pause: between two of them the loop has its turn anyway. */
+const SHORT_WORK_MS = 10;
 
 /**
  * For work that cannot be done in slices: one at a time, and after each the loop is left to the others for as long as it took. Else
@@ -61,7 +63,7 @@ export class TurnQueue {
       return work();
     } finally {
       const took = performance.now() - start;
-      if (took < 1) this.#next();
+      if (took < SHORT_WORK_MS) this.#next();
       else void sleep(Math.min(took, MAX_PAUSE_MS)).then(() => this.#next());
     }
   }
