@@ -98,20 +98,16 @@ function textOf(column: Fragment, base: string): Fragment {
 }
 
 /**
- * UTC with milliseconds, or with microseconds where some are set. `to_json` is faster than `to_char` and writes as many digits as are
- * set, which is right for whole seconds and where the sixth digit is set; it also knows infinity, which has none. Neither can name
- * an era before the zone, so ` BC` comes last, where PostgreSQL reads it again.
+ * UTC with milliseconds, or with microseconds where some are set. Infinity has no digits. An era cannot be named before the zone, so
+ * ` BC` comes last, where PostgreSQL reads it again. The expression is short because each new statement is read by the grammar.
  */
 function showInstant(column: Fragment): JsonValue {
-  const utc = sql`${column} at time zone 'UTC'`;
-  const quick = sql`left(pg_catalog.to_json(${utc})::text, -1)`;
   const digits = sql`case when ${column} = ${column}::timestamptz(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"' else 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' end`;
-  const padded = sql`'"' || to_char(${utc}, ${digits})`;
-  const usual = sql`case when ${column} = ${column}::timestamptz(0) then ${quick} || '.000Z"' when ${column} <> ${column}::timestamptz(5) then ${quick} || 'Z"' else ${padded} || '"' end`;
-  const rare = sql`case when isfinite(${column}) then ${padded} || ' BC"' else pg_catalog.to_json(${column})::text end`;
-  return json(
-    sql`case when isfinite(${column}) and ${column} >= ${FIRST_YEAR}::timestamptz then ${usual} else ${rare} end`,
-  );
+  const era = sql`case when ${column} < ${FIRST_YEAR}::timestamptz then ' BC' else '' end`;
+  return {
+    form: 'quoted',
+    text: sql`case when isfinite(${column}) then to_char(${column} at time zone 'UTC', ${digits}) || ${era} else ${column}::text end`,
+  };
 }
 
 /** Without fractions of seconds where there are none, else with milliseconds or microseconds. */
