@@ -207,10 +207,14 @@ async function runPgbench(options: CeilingOptions, scripts: readonly Script[]): 
       for (const [name, value] of script.variables) args.push('-D', `${name}=${value}`);
     }
     const application = `bench ceiling ${process.pid}`;
-    const ended = runTool('pgbench', args, pgbenchEnvironment(options, application), options.signal);
-    await Promise.race([ended, wait(length * 500, null, { ref: false })]);
-    const statements = await readStatements(options.databaseUrl, application);
-    const result = await ended;
+    const stopWatching = await watchStatements(options.databaseUrl, application);
+    const result = await runTool('pgbench', args, pgbenchEnvironment(options, application), options.signal).catch(
+      async (error: unknown) => {
+        await stopWatching();
+        throw error;
+      },
+    );
+    const statements = await stopWatching();
     if (result === null) return null;
     const perSecond = Number(/^tps = ([\d.]+)/m.exec(result.output)?.[1]);
     const failed = Number(/failed transactions: (\d+)/.exec(result.output)?.[1] ?? 0);
@@ -228,19 +232,34 @@ async function runPgbench(options: CeilingOptions, scripts: readonly Script[]): 
   }
 }
 
+const WATCH_INTERVAL_MS = 250;
+
 /**
- * Asks the server, not pgbench, what is being run: a text changed on the way would make the comparison worthless.
- * The server keeps the first kilobyte of each.
+ * Asks the server, not pgbench, what is being run: a text changed on the way would make the comparison worthless. The server
+ * keeps the first kilobyte of each. The connection is made before the run, since a busy server accepts none in time. The
+ * function it gives ends the watch and tells the statements that were seen last.
  */
-async function readStatements(databaseUrl: string, application: string): Promise<readonly string[]> {
+async function watchStatements(databaseUrl: string, application: string): Promise<() => Promise<readonly string[]>> {
   const sql = postgres(databaseUrl, { max: 1, fetch_types: false });
-  try {
+  let statements: readonly string[] = [];
+  let stopped = false;
+  const ask = async () => {
     const rows = await sql<{ query: string }[]>`
-      select query from pg_stat_activity where application_name = ${application}`;
-    return rows.map((row) => row.query);
-  } finally {
-    await sql.end();
-  }
+      select query from pg_stat_activity where application_name = ${application} and query <> ''`;
+    if (rows.length > 0) statements = rows.map((row) => row.query);
+  };
+  await ask();
+  const watching = (async () => {
+    while (!stopped) {
+      await ask();
+      await wait(WATCH_INTERVAL_MS);
+    }
+  })();
+  return async () => {
+    stopped = true;
+    await watching.finally(() => sql.end());
+    return statements;
+  };
 }
 
 function pgbenchEnvironment({ databaseUrl, exclusive }: CeilingOptions, application: string): NodeJS.ProcessEnv {
