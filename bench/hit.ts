@@ -11,7 +11,7 @@ import { createClientAddressResolver } from '../src/http/client-address.js';
 import { Exchange, type ServerHooks } from '../src/http/exchange.js';
 import { Router } from '../src/http/router.js';
 import { itemsRoutes } from '../src/resources/items.js';
-import { withCore } from '../src/server.js';
+import { withCore } from '../src/service.js';
 import { parseLimits } from '../src/worker-app.js';
 import { CASES } from './cases.js';
 import { ADMINISTRATOR } from './environment.js';

@@ -9,7 +9,7 @@ import { type ItemChange, planCreate, planUpdate } from '../src/plan/payload.js'
 import type { Payload } from '../src/plan/payload-row.js';
 import { servedCollection } from '../src/plan/read.js';
 import { NO_AUTHOR } from '../src/plan/write.js';
-import { withCore } from '../src/server.js';
+import { withCore } from '../src/service.js';
 import { bind, type Caller } from '../src/sql/parameter.js';
 import type { BenchRequest } from './cases.js';
 import type { Explained } from './statement.js';

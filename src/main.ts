@@ -18,7 +18,7 @@ import { createObserver } from './observe.js';
 import { NO_AUTHOR } from './plan/write.js';
 import { type ImportFormat, readRows } from './request/import.js';
 import { parseRead } from './request/rest.js';
-import { type Service, startService, withCore } from './server.js';
+import { type Service, startService, withCore } from './service.js';
 import { pretty } from './sql/pretty.js';
 import { parseLimits } from './worker-app.js';
 

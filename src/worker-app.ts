@@ -1,6 +1,6 @@
 /**
  * What each thread that serves has of its own: connections, compiled statements, cached identities, GraphQL schemas and the
- * routes over them. What there is only once is in server.ts, and reaches a thread as `Shared` and by broadcasts.
+ * routes over them. What there is only once is in service.ts, and reaches a thread as `Shared` and by broadcasts.
  */
 
 import { Identities, type Lookup } from './access/identity.js';
@@ -16,7 +16,7 @@ import { Writes } from './engine/writes.js';
 import { Operations } from './graphql/operations.js';
 import { PersistedQueries, readAllowList } from './graphql/persisted.js';
 import { Schemas } from './graphql/schema.js';
-import { availableServices } from './graphql/services.js';
+import { availableServices } from './graphql/system-fields.js';
 import { createCookies } from './http/cookies.js';
 import type { Limits } from './http/limiter.js';
 import { type Route, Router } from './http/router.js';
@@ -30,14 +30,14 @@ import { authRoutes } from './resources/auth.js';
 import { collectionsRoutes } from './resources/collections.js';
 import { fieldsRoutes } from './resources/fields.js';
 import { graphqlRoutes } from './resources/graphql.js';
-import { actionsOf } from './resources/graphql-services.js';
+import { actionsOf } from './resources/graphql-system-fields.js';
 import { itemsRoutes } from './resources/items.js';
 import { meRoutes } from './resources/me.js';
 import { collect, type Gather, type Metric, metricsRoutes } from './resources/metrics.js';
 import { registrationRoutes } from './resources/registration.js';
 import { relationsRoutes } from './resources/relations.js';
-import { schemaRoutes } from './resources/schema.js';
 import { serverRoutes } from './resources/server.js';
+import { schemaRoutes } from './resources/snapshots.js';
 import { specsRoutes } from './resources/specs.js';
 import { systemRoutes } from './resources/system.js';
 import { utilsRoutes } from './resources/utils.js';

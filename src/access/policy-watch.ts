@@ -9,7 +9,7 @@ export interface PolicySource {
   /** The rows of all policies, as JSON. */
   load(): Promise<string>;
   /** Calls back on each notification. Returns how to stop. */
-  listen(changed: () => void): Promise<() => Promise<void>>;
+  listenForChanges(changed: () => void): Promise<() => Promise<void>>;
 }
 
 /** After a load that failed. */
@@ -35,7 +35,7 @@ export class PolicyWatch {
   /** Calls back with the policies each time they were loaded, the first time included. */
   static async start(source: PolicySource, observe: Observer, onLoaded: OnLoaded): Promise<PolicyWatch> {
     const watch = new PolicyWatch(source, observe, onLoaded);
-    watch.#stop = await source.listen(() => void watch.reload());
+    watch.#stop = await source.listenForChanges(() => void watch.reload());
     onLoaded(await source.load());
     return watch;
   }

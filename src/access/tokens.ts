@@ -26,7 +26,7 @@ export interface Description {
   readonly enforce_tfa?: true;
 }
 
-export type Purpose = 'password-reset' | 'invite' | 'registration';
+export type MailPurpose = 'password-reset' | 'invite' | 'registration';
 
 export interface MailClaims {
   readonly email: string;
@@ -71,11 +71,11 @@ export class Tokens {
     return { user: id, session: session ?? null, expires: Number(exp) * 1_000 };
   }
 
-  signMail(purpose: Purpose, { email, mark }: MailClaims, lifetime: number): Promise<string> {
+  signMail(purpose: MailPurpose, { email, mark }: MailClaims, lifetime: number): Promise<string> {
     return this.#sign({ scope: purpose, email, mark }, lifetime);
   }
 
-  async verifyMail(purpose: Purpose, token: string): Promise<MailClaims> {
+  async verifyMail(purpose: MailPurpose, token: string): Promise<MailClaims> {
     const { scope, email, mark } = await this.#verify(token);
     if (scope !== purpose || typeof email !== 'string' || email.includes('\0')) throw invalidToken();
     if (typeof mark !== 'string' || !(purpose === 'invite' ? UUID.test(mark) : isDigest(mark))) throw invalidToken();

@@ -9,7 +9,7 @@ import { digestToken, familyOf, makeRefreshToken, type Tokens } from '../access/
 import type { Config } from '../config.js';
 import { forbidden, invalidCredentials, invalidOtp, ServiceError } from '../errors.js';
 import type { AttemptOutcome, LoginLimit } from './login-backoff.js';
-import type { Client, LoginAccount, Logins, SessionKind } from './logins.js';
+import type { LoginAccount, LoginClient, Logins, SessionKind } from './logins.js';
 
 export interface AuthenticationServices {
   readonly config: Config;
@@ -42,7 +42,7 @@ const RESET_LIFETIME_MS = 86_400_000;
 export async function login(
   credentials: LoginCredentials,
   kind: SessionKind,
-  client: Client,
+  client: LoginClient,
   services: AuthenticationServices,
 ): Promise<IssuedTokens> {
   const { loginLimit } = services;
@@ -104,7 +104,7 @@ async function beginSession(
   account: LoginAccount,
   kind: SessionKind,
   otpStep: number | null,
-  client: Client,
+  client: LoginClient,
   services: AuthenticationServices,
 ): Promise<IssuedTokens> {
   const { config, logins } = services;
@@ -134,7 +134,7 @@ async function issue(
   kind: SessionKind,
   token: string,
   withoutTfa: boolean,
-  client: Client,
+  client: LoginClient,
   { config, identities, tokens }: AuthenticationServices,
 ): Promise<IssuedTokens> {
   const { role, application, administrator, enforceTfa } = await identities.resolve(user, client.ip);
@@ -149,13 +149,17 @@ async function issue(
 export function refresh(
   kind: SessionKind,
   token: string,
-  client: Client,
+  client: LoginClient,
   services: AuthenticationServices,
 ): Promise<IssuedTokens> {
   return kind === 'session' ? renewSession(token, client, services) : exchangeToken(token, client, services);
 }
 
-async function exchangeToken(token: string, client: Client, services: AuthenticationServices): Promise<IssuedTokens> {
+async function exchangeToken(
+  token: string,
+  client: LoginClient,
+  services: AuthenticationServices,
+): Promise<IssuedTokens> {
   const family = familyOf(token);
   if (!family) throw invalidCredentials();
   const next = makeRefreshToken(family);
@@ -166,7 +170,11 @@ async function exchangeToken(token: string, client: Client, services: Authentica
   return issue(user, 'refresh', next, await lacksSecondFactor(user, services), client, services);
 }
 
-async function renewSession(token: string, client: Client, services: AuthenticationServices): Promise<IssuedTokens> {
+async function renewSession(
+  token: string,
+  client: LoginClient,
+  services: AuthenticationServices,
+): Promise<IssuedTokens> {
   const { config, logins } = services;
   const session = await sessionOf(token, services);
   if (session === null) throw invalidCredentials();
@@ -199,7 +207,7 @@ export async function logout(kind: SessionKind, token: string, services: Authent
 export async function requestPasswordReset(
   email: string,
   linkWith: (token: string) => string,
-  client: Client,
+  client: LoginClient,
   { config, logins, tokens, loginLimit, mailer }: AuthenticationServices,
 ): Promise<void> {
   await loginLimit.attempt(client.ip);
@@ -218,7 +226,7 @@ export async function requestPasswordReset(
 export async function resetPassword(
   token: string,
   password: string,
-  client: Client,
+  client: LoginClient,
   { tokens, logins, loginLimit }: AuthenticationServices,
 ): Promise<void> {
   await loginLimit.attempt(client.ip);

@@ -37,7 +37,7 @@ export interface RegistrationSettings {
 export type SessionKind = 'refresh' | 'session';
 
 /** Who signs in, or uses a session. */
-export interface Client {
+export interface LoginClient {
   readonly ip: string;
   readonly userAgent: string;
   readonly origin: string;
@@ -53,7 +53,7 @@ export interface NewSession {
   /** Milliseconds. */
   readonly lifetime: number;
   readonly otpStep: number | null;
-  readonly client: Client;
+  readonly client: LoginClient;
 }
 
 /** Called when users or sessions were changed; a request is answered after caches have followed. */
@@ -133,7 +133,7 @@ export class Logins {
     old: { readonly digest: string; readonly family: string },
     digest: string,
     lifetime: number,
-    client: Client,
+    client: LoginClient,
   ): Promise<string | null> {
     const parameters = [old.digest, old.family, digest, String(lifetime), ...clientColumns(client)];
     const [row] = await this.#database.rows<{ user: string }>(REFRESH, parameters);
@@ -145,7 +145,7 @@ export class Logins {
     old: string,
     offered: string,
     times: { readonly lifetime: number; readonly grace: number },
-    client: Client,
+    client: LoginClient,
   ): Promise<{ readonly user: string; readonly token: string } | null> {
     const parameters = [old, offered, String(times.lifetime), String(times.grace), ...clientColumns(client)];
     const [row] = await this.#database.rows<{ user: string; token: string }>(RENEW, parameters);
@@ -280,7 +280,7 @@ export async function forgetSessions(database: Database, keptMs: number): Promis
 }
 
 /** What a client says of itself may be anything, of any length. */
-function clientColumns({ ip, userAgent, origin }: Client): (string | null)[] {
+function clientColumns({ ip, userAgent, origin }: LoginClient): (string | null)[] {
   return [ip || null, userAgent.slice(0, 1_000) || null, origin.slice(0, 255) || null];
 }
 

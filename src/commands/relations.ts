@@ -6,7 +6,7 @@ import { createObserver } from '../observe.js';
 import { constraintName } from '../schema/plan-names.js';
 import { type Hub, hubsOf, type Suggestion, suggestRelations } from '../schema/suggest.js';
 import { applySuggestions, findUnindexed, type Unindexed } from '../schema/suggested-relations.js';
-import { withCore } from '../server.js';
+import { withCore } from '../service.js';
 import { quoteIdentifier } from '../sql/fragment.js';
 
 export const RELATIONS_HELP = `Usage: lateral relations suggest [COLLECTION ...] [--apply] [--option value ...]

@@ -8,7 +8,7 @@ import type { DdlStatement } from '../schema/ddl-statement.js';
 import { type Difference, type EntryChange, SECTIONS } from '../schema/parse-difference.js';
 import { parseDocumentText, readSnapshot, type Snapshot } from '../schema/parse-snapshot.js';
 import { applySnapshot, compareSnapshot, takeSnapshot } from '../schema/snapshots.js';
-import { withCore } from '../server.js';
+import { withCore } from '../service.js';
 import { loadGrammar } from '../sql/grammar.js';
 import type { Core } from '../worker-app.js';
 import { writeYaml } from '../yaml.js';

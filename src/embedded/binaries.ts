@@ -8,7 +8,7 @@ import { access, chmod, constants, copyFile, mkdir, readdir, readFile, rename, r
 import { createRequire } from 'node:module';
 import { dirname, join, relative } from 'node:path';
 import { StartError } from '../errors.js';
-import { type Account, canReach, isTrusted, openShelter } from './account.js';
+import { canReach, isTrusted, type OsUser, openShelter } from './os-user.js';
 
 export interface Binaries {
   readonly initdb: string;
@@ -28,7 +28,7 @@ const PROGRAMS = [join('native', 'bin', `initdb${SUFFIX}`), join('native', 'bin'
 
 /** `directory` takes a copy when we are an ordinary user and the package cannot be completed in its place. */
 export async function findBinaries(
-  account: Account | undefined,
+  account: OsUser | undefined,
   directory: string,
   report: (message: string) => void,
 ): Promise<Binaries> {
@@ -64,7 +64,7 @@ function binariesAt(root: string, version: string): Binaries {
   return { initdb, postgres, major: version.split('.')[0] ?? version };
 }
 
-async function serves(root: string, account: Account | undefined): Promise<boolean> {
+async function serves(root: string, account: OsUser | undefined): Promise<boolean> {
   if (account !== undefined) {
     for (const path of [...PROGRAMS, join('native', 'lib'), join('native', 'share')]) {
       if (!(await canReach(account, join(root, path)))) return false;

@@ -24,9 +24,9 @@ import { createServer } from 'node:net';
 import { basename, dirname, join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { StartError } from '../errors.js';
-import { type Account, canReach, chooseAccount, giveTo, openShelter } from './account.js';
 import { type Binaries, findBinaries } from './binaries.js';
 import { takeLock } from './lock.js';
+import { canReach, chooseAccount, giveTo, type OsUser, openShelter } from './os-user.js';
 import { launch, openLog, type Postmaster, stopOrphan } from './postmaster.js';
 import { findComplaint, runProgram } from './processes.js';
 import { Supervised } from './supervise.js';
@@ -61,7 +61,7 @@ interface State {
 
 interface Home {
   readonly directory: string;
-  readonly account: Account | undefined;
+  readonly account: OsUser | undefined;
   /** The cluster's real path, whether it exists or not. */
   readonly cluster: string;
   /** Whether `directory` names the cluster, itself or through a link. */

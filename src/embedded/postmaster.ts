@@ -7,7 +7,7 @@ import { constants } from 'node:fs';
 import { type FileHandle, open, readFile, readlink, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { StartError } from '../errors.js';
-import type { Account } from './account.js';
+import type { OsUser } from './os-user.js';
 import {
   accountOptions,
   childrenOf,
@@ -21,7 +21,7 @@ import {
 export interface Launch {
   readonly program: string;
   readonly cluster: string;
-  readonly account: Account | undefined;
+  readonly account: OsUser | undefined;
   readonly log: FileHandle;
   readonly port: number;
   readonly settings: Readonly<Record<string, string>>;
@@ -37,7 +37,7 @@ export interface Postmaster {
 }
 
 /** Either a server that is ready, or what it said before it ended. */
-export type Outcome =
+export type StartResult =
   | { readonly kind: 'ready'; readonly postmaster: Postmaster }
   | { readonly kind: 'ended'; readonly output: string };
 
@@ -56,7 +56,7 @@ const IMPOSSIBLE_PID = 2_147_483_647;
 const NO_FOLLOW = constants.O_NOFOLLOW ?? 0;
 
 /** Detached: an interrupt typed into our terminal must reach us alone, who stop the server when its last user is gone. */
-export async function launch(options: Launch): Promise<Outcome> {
+export async function launch(options: Launch): Promise<StartResult> {
   const { size } = await options.log.stat();
   const fixed = { listen_addresses: '127.0.0.1', port: String(options.port), unix_socket_directories: '' };
   const settings = Object.entries({ max_connections: '100', ...options.settings, ...fixed });

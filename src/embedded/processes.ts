@@ -7,7 +7,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { StartError } from '../errors.js';
-import type { Account } from './account.js';
+import type { OsUser } from './os-user.js';
 
 /** A process that has ended but was never reaped does not count: in a container nobody may ever reap it. */
 export async function isRunning(pid: number): Promise<boolean> {
@@ -85,7 +85,7 @@ export async function readCommandLine(pid: number): Promise<string> {
  * The environment is built anew: our own holds secrets, and PG* variables that would change what the server does. The
  * messages must stay English, because we look for FATAL in them.
  */
-export function accountOptions(account: Account | undefined): SpawnOptions {
+export function accountOptions(account: OsUser | undefined): SpawnOptions {
   const { PATH, HOME, SystemRoot, TEMP } = process.env;
   const env = { PATH, HOME: account?.home ?? HOME, SystemRoot, TEMP, LC_ALL: 'C', TZ: 'UTC' };
   return { cwd: '/', env, windowsHide: true, ...(account && { uid: account.uid, gid: account.gid }) };
@@ -95,7 +95,7 @@ export function accountOptions(account: Account | undefined): SpawnOptions {
 export function runProgram(
   program: string,
   parameters: readonly string[],
-  account: Account | undefined,
+  account: OsUser | undefined,
   input = '',
 ): Promise<string> {
   return new Promise((resolve, reject) => {

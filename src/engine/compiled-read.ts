@@ -3,7 +3,7 @@ import { compileBatchRead, compileRead, compileReadBack } from '../compile/read.
 import { forbiddenCollection } from '../errors.js';
 import type { Model } from '../mirror/model.js';
 import type { Access, WriteAction } from '../plan/access.js';
-import { columnsOf } from '../plan/columns.js';
+import { columnsOf } from '../plan/csv-columns.js';
 import { anyRule } from '../plan/guard.js';
 import { planOperation } from '../plan/operation.js';
 import type { Condition, OperationPlan, ReadPlan } from '../plan/plan.js';
@@ -17,7 +17,7 @@ import { checked } from './statement-cache.js';
 export type ReadQuery = Parsed | ParsedOperation;
 
 /** Items are selected to be written: of those that may be read, or of all. The latter only for questions of the service itself. */
-export type Purpose = WriteAction | `any ${WriteAction}`;
+export type SelectionPurpose = WriteAction | `any ${WriteAction}`;
 
 export interface CompiledRead {
   readonly statement: Statement;
@@ -30,7 +30,7 @@ export interface CompiledRead {
   /** Of the model it was compiled for. */
   readonly version: number;
   /** The write that the items are selected for. */
-  readonly selectedFor: Purpose | null;
+  readonly selectedFor: SelectionPurpose | null;
   /** The text that reads for many requests at once. */
   readonly batchText: () => string;
   /** The statement that reads the items which the write before it has made. */
@@ -40,7 +40,7 @@ export interface CompiledRead {
 export function compileShape(
   { request }: ReadQuery,
   access: Access | null,
-  selectedFor: Purpose | null,
+  selectedFor: SelectionPurpose | null,
   model: Model,
   limits: PlanLimits,
   client: RequestClient,
@@ -70,7 +70,7 @@ export function compileShape(
 }
 
 /** Of the items that a query selects for a write, those that the caller may write. */
-function writable(access: Access, purpose: Purpose, request: ReadRequest, model: Model): Condition | null {
+function writable(access: Access, purpose: SelectionPurpose, request: ReadRequest, model: Model): Condition | null {
   const collection = model.collections.get(request.collection);
   const grant = collection && access.grant(purpose.replace('any ', '') as WriteAction, collection, model);
   if (!grant) throw forbiddenCollection(request.collection);

@@ -10,9 +10,9 @@ import type { Input } from '../request/parse-context.js';
 import { fromWrite, staleness } from '../sqlstate.js';
 import { catchUp } from './sequences.js';
 import type { RequestClient } from './stages.js';
+import { namesOf } from './write-errors.js';
 import type { Writer, WriteSession } from './writer.js';
 import type { Writes } from './writes.js';
-import { namesOf } from './written.js';
 
 /** Rows of a batch, and about how many characters they hold: one document carries all of them. */
 const BATCH = 500;

@@ -20,7 +20,7 @@ import type { Parsed } from '../request/ast.js';
 import { bind } from '../sql/parameter.js';
 import { fromDatabase } from '../sqlstate.js';
 import { type BilledCaller, billWriter, type CallerBudgetLimits, CallerBudgets } from './caller-budget.js';
-import { type CompiledRead, compileShape, type Purpose, type ReadQuery } from './compiled-read.js';
+import { type CompiledRead, compileShape, type ReadQuery, type SelectionPurpose } from './compiled-read.js';
 import { DatabaseRefusals } from './database-refusals.js';
 import { retry } from './retry.js';
 import { NO_CLIENT, type RequestClient } from './stages.js';
@@ -98,7 +98,7 @@ export class Reads {
   compile(
     query: ReadQuery,
     caller: Identity,
-    selectedFor: Purpose | null = null,
+    selectedFor: SelectionPurpose | null = null,
     billed: BilledCaller | null = null,
     client: RequestClient = NO_CLIENT,
   ): CompiledRead {
@@ -240,7 +240,7 @@ export class Reads {
   }
 }
 
-function shapeOf({ shape }: ReadQuery, access: Access | null, selectedFor: Purpose | null): string {
+function shapeOf({ shape }: ReadQuery, access: Access | null, selectedFor: SelectionPurpose | null): string {
   return access ? `${access.key} ${selectedFor ?? ''}${shape}` : shape;
 }
 

@@ -36,8 +36,8 @@ import type { Reads } from './reads.js';
 import { retry } from './retry.js';
 import { aheadOf, catchUp, suppliesKeys } from './sequences.js';
 import { NO_CLIENT, type RequestClient } from './stages.js';
+import { asWriteError, asWriteFailure, eachChange, lock, rowsOf } from './write-errors.js';
 import type { Writer, WriteSession } from './writer.js';
-import { asWriteError, eachChange, failureOf, lock, rowsOf } from './written.js';
 
 export interface WriteServices {
   readonly database: Database;
@@ -268,7 +268,7 @@ export class Writes {
     const [, body = null] = await this.#database.sessions
       .use((session) => session.together(statements))
       .catch((error: unknown) => {
-        throw failureOf(error, planned);
+        throw asWriteFailure(error, planned);
       });
     return body;
   }
@@ -315,7 +315,7 @@ export class Writes {
       await aheadOf(planned, made, session);
       return option === 'count' ? rowsOf(planned) - Number(made.at(-1)) : 0;
     } catch (error) {
-      throw failureOf(error, planned);
+      throw asWriteFailure(error, planned);
     } finally {
       call.client.staged('execute');
     }

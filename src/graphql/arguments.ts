@@ -4,7 +4,7 @@ import type { GraphQLField } from 'graphql';
 import { type GraphQLInputType, getNamedType, isInputObjectType, isListType, isNonNullType } from 'graphql';
 import type { Query } from '../request/ast.js';
 import type { Input, ParseContext } from '../request/parse-context.js';
-import { parseQuery } from '../request/query.js';
+import { parseQuery } from '../request/query-parameters.js';
 import type { ValueList } from '../request/values.js';
 import { filterBindingOf } from './field-binding.js';
 

@@ -3,7 +3,7 @@ import { type FieldNode, type GraphQLObjectType, type GraphQLOutputType, getName
 import { forbidden } from '../errors.js';
 import type { Arguments } from './arguments.js';
 import { type Selections, setsOf } from './selections.js';
-import { routeKey, SERVICE_FIELDS } from './services.js';
+import { routeKey, SERVICE_FIELDS } from './system-fields.js';
 
 export interface Call {
   /** The route of the action (`routeKey`). */

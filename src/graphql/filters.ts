@@ -3,8 +3,8 @@ import { type GraphQLInputFieldConfig, GraphQLInputObjectType, GraphQLList, type
 import type { Collection, Field } from '../mirror/model.js';
 import { functionsOf, operatorsOf } from './common.js';
 import { extend } from './field-binding.js';
-import { expressibleFields, isExpressible, type TypeNames } from './names.js';
 import type { SchemaAccess } from './schema-access.js';
+import { expressibleFields, isExpressible, type TypeNames } from './schema-names.js';
 
 type Fields = Record<string, GraphQLInputFieldConfig>;
 

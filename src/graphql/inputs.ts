@@ -15,10 +15,10 @@ import {
 import { type Collection, type Field, isRequired } from '../mirror/model.js';
 import { valueTypeOf } from './common.js';
 import { STAGED } from './field-binding.js';
-import { expressibleFields, isExpressible, type TypeNames } from './names.js';
+import { descriptionOf } from './item-types.js';
 import { ID_SCALAR, JSON_SCALAR } from './scalars.js';
 import type { SchemaAccess } from './schema-access.js';
-import { descriptionOf } from './types.js';
+import { expressibleFields, isExpressible, type TypeNames } from './schema-names.js';
 
 type Fields = Record<string, GraphQLInputFieldConfig>;
 type Action = 'create' | 'update';

@@ -18,11 +18,11 @@ import { ValueList } from '../request/values.js';
 import type { WriteRequest } from '../request/write.js';
 import { type Arguments, type DocumentContext, readQuery } from './arguments.js';
 import { readCall } from './calls.js';
-import type { Document } from './document.js';
 import { at, FieldFailure, placeOf } from './failure.js';
 import { isStaged, rootBindingOf } from './field-binding.js';
 import type { MutationStep, ParsedMutationDocument, Root } from './parsed-document.js';
 import { type Path, Selections, setsOf } from './selections.js';
+import type { Document } from './validate-document.js';
 
 export function readMutationOperation(
   { schema, fragments }: Document,

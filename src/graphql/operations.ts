@@ -7,7 +7,6 @@ import { LRUCache } from 'lru-cache';
 import { writeJson } from '../digits.js';
 import { ParseCache } from '../request/parse-cache.js';
 import type { ParseLimits } from '../request/parse-context.js';
-import { asksForSchema, chooseOperation, type Document, readDocument } from './document.js';
 import { DocumentFailure } from './failure.js';
 import type { DocumentLimits } from './limits.js';
 import { readMutationOperation } from './mutation.js';
@@ -15,6 +14,7 @@ import type { ParsedDocument, ParsedQueryDocument } from './parsed-document.js';
 import { readQueryOperation } from './query.js';
 import { type LazySchema, type Schemas, schemaKey } from './schema.js';
 import type { RootScope, SchemaAccess } from './schema-access.js';
+import { asksForSchema, chooseOperation, type Document, readDocument } from './validate-document.js';
 
 export interface GraphqlRequest {
   readonly text: string;

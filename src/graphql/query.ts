@@ -17,11 +17,11 @@ import { ValueList } from '../request/values.js';
 import { fits } from '../sql/codec.js';
 import { type DocumentContext, readQuery } from './arguments.js';
 import { type Call, readCall } from './calls.js';
-import type { Document } from './document.js';
 import { at, DocumentFailure, placeOf, responseError } from './failure.js';
 import { rootBindingOf } from './field-binding.js';
 import type { ParsedQueryDocument, Root } from './parsed-document.js';
 import { type Path, Selections } from './selections.js';
+import type { Document } from './validate-document.js';
 
 type Variables = Record<string, unknown>;
 

@@ -12,11 +12,11 @@ import type { Collection } from '../mirror/model.js';
 import { DELETE_MANY, DELETE_ONE } from './common.js';
 import { extend, type RootBinding } from './field-binding.js';
 import type { InputTypes } from './inputs.js';
-import { isExpressible, rootName } from './names.js';
+import type { ObjectTypes } from './item-types.js';
 import { ID_SCALAR, JSON_SCALAR, VOID_SCALAR } from './scalars.js';
 import type { RootScope, SchemaAccess } from './schema-access.js';
-import { SERVICE_FIELDS } from './services.js';
-import type { ObjectTypes } from './types.js';
+import { isExpressible, rootName } from './schema-names.js';
+import { SERVICE_FIELDS } from './system-fields.js';
 
 export type RootFields = Record<string, GraphQLFieldConfig<unknown, unknown>>;
 

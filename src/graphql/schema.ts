@@ -17,7 +17,7 @@ import { TimeSlice } from '../time-slices.js';
 import { COMMON_TYPES } from './common.js';
 import { FilterTypes } from './filters.js';
 import { InputTypes } from './inputs.js';
-import { TypeNames } from './names.js';
+import { ObjectTypes } from './item-types.js';
 import {
   mutationFields,
   NO_FIELDS,
@@ -29,8 +29,8 @@ import {
 } from './roots.js';
 import { VOID_SCALAR } from './scalars.js';
 import type { RootScope, SchemaAccess } from './schema-access.js';
-import { serviceTypes } from './services.js';
-import { ObjectTypes } from './types.js';
+import { TypeNames } from './schema-names.js';
+import { serviceTypes } from './system-fields.js';
 
 export class Schemas {
   readonly #known: LRUCache<string, LazySchema>;

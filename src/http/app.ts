@@ -18,7 +18,7 @@ import { DEFERRED, errorReply, noContent, type Outcome, type Reply } from './rep
 import { ResponseQueue } from './response-queue.js';
 import { CLIENT_LEFT_STATUS } from './route-stats.js';
 import type { Handler, Route, Router } from './router.js';
-import { headOf, stream, write } from './write-reply.js';
+import { headOf, stream, writeBody } from './write-reply.js';
 
 export interface HttpServer {
   readonly port: number;
@@ -38,7 +38,7 @@ export interface HttpOptions {
   readonly observe: Observer;
 }
 
-export async function listen(router: Router, options: HttpOptions): Promise<HttpServer> {
+export async function startHttpServer(router: Router, options: HttpOptions): Promise<HttpServer> {
   const { config, address, limit, responseMemory, observe } = options;
   const uws = await loadSockets(config.MAX_URL_SIZE);
   const app = uws.App();
@@ -198,7 +198,7 @@ function attempt<Result>(work: () => Result): { readonly result: Result } | { re
 function refuseAmbiguous(exchange: Exchange, done: (exchange: Exchange) => void): void {
   const refused = errorReply(invalidPayload('The request has several Content-Length headers that differ'));
   const reply = { ...refused, body: String(refused.body).padEnd(UWS_BUFFER_BYTES, ' ') };
-  void write({ exchange, reply, head: headOf(exchange, reply, [], true), close: true });
+  void writeBody({ exchange, reply, head: headOf(exchange, reply, [], true), close: true });
   done(exchange);
 }
 

@@ -3,7 +3,7 @@
  * and finds the others while it still runs, and to wake it costs more than to write. So everything else is done before or after,
  * and the bytes of the headers are made beforehand.
  */
-import { type PendingResponse, write } from './write-reply.js';
+import { type PendingResponse, writeBody } from './write-reply.js';
 
 /** For the headers of the responses that wait; what does not fit is written as text, which takes longer. */
 const HEADER_BUFFER_BYTES = 65_536;
@@ -57,7 +57,7 @@ type Attempt = Promise<void> | undefined | { readonly error: unknown };
 
 function attempt(response: PendingResponse): Attempt {
   try {
-    return write(response);
+    return writeBody(response);
   } catch (error) {
     return { error };
   }

@@ -21,7 +21,7 @@ const STATUS_LINES: Readonly<Record<number, string>> = {
   503: '503 Service Unavailable',
 };
 
-export interface StreamOptions {
+export interface ReplyStreamOptions {
   /** Headers that every response carries, e.g. of CORS. */
   readonly headers: HeaderList;
   readonly close: boolean;
@@ -39,7 +39,7 @@ export interface PendingResponse {
 }
 
 /** Writes a whole body. Resolves when a large one has left; a small one is buffered at once. */
-export function write({ exchange, reply, head, close }: PendingResponse): Promise<void> | undefined {
+export function writeBody({ exchange, reply, head, close }: PendingResponse): Promise<void> | undefined {
   if (exchange.aborted) return undefined;
   const { response } = exchange;
   const { body } = reply;
@@ -82,7 +82,7 @@ export async function stream(
   exchange: Exchange,
   reply: Reply,
   produce: Produce,
-  options: StreamOptions,
+  options: ReplyStreamOptions,
 ): Promise<void> {
   const { response } = exchange;
   let begun = false;

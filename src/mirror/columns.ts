@@ -10,10 +10,10 @@ import type {
   ForeignKeyEntry,
   TableEntry,
   TypeEntry,
-} from './document.js';
+} from './catalog-document.js';
+import { columnTypeOf, defaultValueOf, lengthOf, precisionOf, scaleOf, sridOf } from './column-types.js';
 import { freezeMap } from './freeze.js';
 import type { Column, FieldType, ForeignKey, ForeignKeyAction, Index } from './model.js';
-import { columnTypeOf, defaultValueOf, lengthOf, precisionOf, scaleOf, sridOf } from './types.js';
 
 export interface TableFacts {
   /** As a collection. */

@@ -2,7 +2,7 @@
  * The model of a thread that does not watch the database itself: another one does, and sends the schema along. What this
  * thread learns by itself it passes on, and waits until all have it.
  */
-import type { CatalogDocument } from './document.js';
+import type { CatalogDocument } from './catalog-document.js';
 import { buildModel, type SchemaNames } from './introspect.js';
 import type { Model } from './model.js';
 import type { CatalogVersion, Mirror } from './watch.js';

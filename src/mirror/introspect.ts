@@ -3,12 +3,13 @@
  * statement that asks is sql/introspect.sql. Tables that cannot be served are kept with the reason, for whoever looks
  * for them.
  */
+
+import type { CatalogDocument, MetadataRow } from './catalog-document.js';
+import { fieldTypeOf } from './column-types.js';
 import { assembleTables, type ColumnFacts, type TableFacts } from './columns.js';
-import type { CatalogDocument, MetadataRow } from './document.js';
 import { freezeMap, freezeTree } from './freeze.js';
 import type { Collection, Field, Model, Relation } from './model.js';
 import { isReserved, listOf, relate } from './relations.js';
-import { fieldTypeOf } from './types.js';
 
 /** Where the tables are: those that are mirrored, and the service's own. */
 export interface SchemaNames {

@@ -3,8 +3,9 @@
  * lists on the other side, order and junctions, and declare what the database does not know. A row that does not fit the
  * database is passed over: metadata must never keep the service from starting.
  */
+
+import type { MetadataRow } from './catalog-document.js';
 import type { TableFacts } from './columns.js';
-import type { MetadataRow } from './document.js';
 import type { Column, ManyToAny, ManyToOne, OneToMany, Relation } from './model.js';
 
 /** By collection, then by field. */

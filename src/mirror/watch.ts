@@ -4,7 +4,7 @@
  * whole, and also when loading fails.
  */
 import type { Observer } from '../observe.js';
-import type { CatalogDocument } from './document.js';
+import type { CatalogDocument } from './catalog-document.js';
 import { buildModel, type SchemaNames } from './introspect.js';
 import type { Model } from './model.js';
 

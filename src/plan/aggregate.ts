@@ -12,7 +12,6 @@ import type {
   SortKey,
 } from '../request/ast.js';
 import { outputName } from '../request/expression.js';
-import { checkName, operandType, resolveExpression } from './names.js';
 import { checkOperator } from './operators.js';
 import { planLimit, planOffset } from './order.js';
 import {
@@ -23,6 +22,7 @@ import {
   type GroupOutput,
   type OperandPlan,
 } from './plan.js';
+import { checkName, operandType, resolveExpression } from './resolve-names.js';
 
 export function planGroups(
   query: Query,

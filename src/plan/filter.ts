@@ -6,7 +6,6 @@ import { forbidden, forbiddenCollection, forbiddenField, invalidQuery } from '..
 import { type Collection, type Field, isSecretField, type Model } from '../mirror/model.js';
 import type { Filter, JsonFilter, Operand, Operator } from '../request/ast.js';
 import { isMasked, restrictionOf, systemOf, wholeOf } from './access.js';
-import { fieldNamed, fieldOf, isJson, operandType, resolveExpression, toManyOf, toOneOf } from './names.js';
 import { checkOperator } from './operators.js';
 import {
   ALWAYS,
@@ -17,6 +16,7 @@ import {
   type ToOneJoin,
   type ValuePlan,
 } from './plan.js';
+import { fieldNamed, fieldOf, isJson, operandType, resolveExpression, toManyOf, toOneOf } from './resolve-names.js';
 
 /** The row that a filter speaks of: one of `collection`, reached through to-one joins. */
 interface FilterPosition {

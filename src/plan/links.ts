@@ -4,8 +4,8 @@ import type { Collection, Field, ManyToOne, OneToMany } from '../mirror/model.js
 import type { Key } from '../request/write.js';
 import { checkValue } from './column-value.js';
 import type { Guard } from './guard.js';
-import { fieldOf } from './names.js';
 import type { ColumnValue, Payload, Row } from './payload-row.js';
+import { fieldOf } from './resolve-names.js';
 
 export function refersToKey({ referenced }: ManyToOne | OneToMany, { collection }: Row): boolean {
   return referenced === collection.primaryKey.name;

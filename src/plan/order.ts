@@ -3,8 +3,8 @@ import { invalidQuery } from '../errors.js';
 import type { Collection, Model } from '../mirror/model.js';
 import type { Query, SortKey } from '../request/ast.js';
 import { isMasked } from './access.js';
-import { resolveExpression } from './names.js';
 import type { LimitPlan, OffsetPlan, OperandPlan, Order } from './plan.js';
+import { resolveExpression } from './resolve-names.js';
 
 export function planOrder(
   sort: readonly SortKey[] | null,

@@ -5,9 +5,9 @@ import type { Collection, Field } from '../mirror/model.js';
 import { type FunctionCall, NO_QUERY, type Query, type Selection, type ShapedSelection } from '../request/ast.js';
 import { planGroups } from './aggregate.js';
 import { type Budget, KEYS_WEIGHT, LEVEL_WEIGHT, planFilter, spend } from './filter.js';
-import { anyJoins, checkName, fieldNamed, resolveCall, toManyOf, toOneJoin } from './names.js';
 import { planLimit, planOffset, planOrder } from './order.js';
 import { ALWAYS, both, type Condition, type Level, type Output, type RowLevel, type ToManyJoin } from './plan.js';
+import { anyJoins, checkName, fieldNamed, resolveCall, toManyOf, toOneJoin } from './resolve-names.js';
 import { planSearch } from './search.js';
 
 export interface Planner extends Budget {

@@ -19,8 +19,8 @@ import { CONCEALED, checkValue } from './column-value.js';
 import { Guard } from './guard.js';
 import { checkKey, checkReference, givenKey, shownKey } from './key.js';
 import { heldValue, keyValue, linkValue } from './links.js';
-import { fieldOf } from './names.js';
 import type { ColumnValue, Payload, Row, WritePlanContext } from './payload-row.js';
+import { fieldOf } from './resolve-names.js';
 import type { PlannedWrite, Verb } from './write.js';
 import { Rows } from './write-rows.js';
 

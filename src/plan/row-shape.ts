@@ -3,8 +3,8 @@ import { writeJson } from '../digits.js';
 import type { Collection, Field } from '../mirror/model.js';
 import { forEachInSlices, TimeSlice } from '../time-slices.js';
 import type { Marks } from './guard.js';
-import { fieldOf } from './names.js';
 import type { CallerValue, ColumnValue, List, Row } from './payload-row.js';
+import { fieldOf } from './resolve-names.js';
 import type { RowGuard, Validation, WriteColumn, WriteNode, WritePlan } from './write.js';
 
 export function isSame(one: ColumnValue | undefined, other: ColumnValue | undefined): boolean {

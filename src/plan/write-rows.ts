@@ -5,9 +5,9 @@ import { type Collection, type Field, type Model, needsValue } from '../mirror/m
 import type { Key } from '../request/write.js';
 import { forEachInSlices } from '../time-slices.js';
 import type { Guard } from './guard.js';
-import { fieldOf } from './names.js';
 import type { ColumnValue, List, Row, WritePlanContext, WriteVariables } from './payload-row.js';
 import { presetValue } from './preset.js';
+import { fieldOf } from './resolve-names.js';
 import { fieldsOf, isSame, type Judgement, shapeList, shapeOfWrite } from './row-shape.js';
 import { planFieldValidations, planValidations } from './validate.js';
 import type { Author, PlannedWrite, Unlink, Verb, WriteInput, WritePlan } from './write.js';

@@ -3,7 +3,7 @@ import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { PolicySource } from '../access/policy-watch.js';
 import { packagePath } from '../files.js';
-import type { CatalogDocument } from '../mirror/document.js';
+import type { CatalogDocument } from '../mirror/catalog-document.js';
 import type { CatalogSource, CatalogVersion } from '../mirror/watch.js';
 import type { Database } from './database.js';
 import type { Session } from './sessions.js';
@@ -17,7 +17,7 @@ const POLICIES = readFileSync(packagePath('sql', 'policies.sql'), 'utf8');
 export function policiesOf(database: Database): PolicySource {
   return {
     load: async () => String(await database.cell(POLICIES, [])),
-    listen: (changed) => listen(database, 'service_policies', changed),
+    listenForChanges: (changed) => listen(database, 'service_policies', changed),
   };
 }
 

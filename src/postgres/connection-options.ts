@@ -5,10 +5,10 @@ import type { ResponseMemory } from './response-memory.js';
 import type { Target } from './socket.js';
 import type { TimeLimits, Watchdog } from './watchdog.js';
 
-export type Client = postgres.Sql;
+export type DriverClient = postgres.Sql;
 
 /** Opens a client of the driver that uses this socket. */
-export type OpenClient = (socket: () => Promise<Socket>) => Client;
+export type OpenClient = (socket: () => Promise<Socket>) => DriverClient;
 
 /** Where a connection goes, how long it may take, and who looks after it. */
 export interface ConnectionOptions {

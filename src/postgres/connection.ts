@@ -7,7 +7,7 @@
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { closed, isFatal, isOutdated, isTaken, mixedUp, unanswered } from './connection-errors.js';
-import type { Client, ConnectionOptions } from './connection-options.js';
+import type { ConnectionOptions, DriverClient } from './connection-options.js';
 import { MessageReader } from './message-reader.js';
 import {
   BACKEND_KEY_DATA,
@@ -22,9 +22,9 @@ import {
   TRANSACTION_FAILED,
   TRANSACTION_IDLE,
 } from './message-types.js';
-import { readError, readNotification, SYNC, TERMINATE, writeFetch } from './messages.js';
 import { Opening } from './open-connection.js';
 import { PreparedStatements } from './prepared-statements.js';
+import { readError, readNotification, SYNC, TERMINATE, writeFetch } from './protocol.js';
 import { cancelStatement, type Receiver } from './socket.js';
 import { PROBE_TIMEOUT_MS, TRUSTED_IDLE_MS, type Watched } from './watchdog.js';
 import { MAX_BORROWED_BYTES, type SentQueries, skippableQuery, type WireQuery } from './wire-query.js';
@@ -35,7 +35,7 @@ export type ConnectionState = 'closed' | 'opening' | 'idle' | 'busy';
 export class Connection implements Receiver, Watched {
   readonly #options: ConnectionOptions;
   readonly #openings: Opening;
-  #client: Client | null = null;
+  #client: DriverClient | null = null;
   #socket: Socket | null = null;
   #ready = false;
   #ended = false;

@@ -6,8 +6,8 @@ import { packageVersion } from '../files.js';
 import { quoteIdentifier } from '../sql/fragment.js';
 import { qualify } from '../sql/qualify.js';
 import { Connection } from './connection.js';
-import type { Client, ConnectionOptions } from './connection-options.js';
-import { connectWithRetries, type RetryOptions } from './first-connection.js';
+import type { ConnectionOptions, DriverClient } from './connection-options.js';
+import { connectWithRetries, type FirstConnectionOptions } from './first-connection.js';
 import { Listener } from './listener.js';
 import { Pool, type PoolState } from './pool.js';
 import { checkSessions } from './pooler-check.js';
@@ -18,7 +18,7 @@ import { breakOffStalled } from './stalled-streams.js';
 import { StreamSession } from './stream-session.js';
 import { timeLimits, Watchdog } from './watchdog.js';
 
-export interface DatabaseOptions extends RetryOptions {
+export interface DatabaseOptions extends FirstConnectionOptions {
   readonly schema: string;
   readonly connections: number;
   /** Connections that transactions may hold. */
@@ -140,7 +140,7 @@ export class Database implements Pools {
     // The socket is secured before the driver gets it.
     const single = { max: 1, max_pipeline: 10, max_lifetime: null, ssl: false } as const;
     const openConnection = (settings: Settings, told: Partial<ConnectionOptions> = {}): Connection => {
-      const open = (socket: () => Promise<Socket>): Client =>
+      const open = (socket: () => Promise<Socket>): DriverClient =>
         openClient(options, { ...single, socket }, options.statementTimeout, settings);
       return new Connection({ target, scope: options.schema, open, limits, watchdog, memory: UNBOUNDED, ...told });
     };
@@ -266,7 +266,7 @@ function openClient(
   clientOptions: ClientOptions,
   statementTimeout: number,
   settings: Settings = {},
-): Client {
+): DriverClient {
   return postgres(options.url, {
     ...clientOptions,
     prepare: true,
@@ -296,12 +296,12 @@ function openClient(
       lock_timeout: Math.floor(statementTimeout * LOCK_SHARE),
       ...settings,
     },
-  } as unknown as postgres.Options<Record<string, postgres.PostgresType>>) as unknown as Client;
+  } as unknown as postgres.Options<Record<string, postgres.PostgresType>>) as unknown as DriverClient;
 }
 
 /** Answers where the database is. */
 async function check(options: DatabaseOptions): Promise<Target> {
-  const openOne = (): Client => openClient(options, { max: 1, max_pipeline: 0 }, options.statementTimeout);
+  const openOne = (): DriverClient => openClient(options, { max: 1, max_pipeline: 0 }, options.statementTimeout);
   const client = openOne();
   failOnHangUp(client);
   try {
@@ -317,7 +317,7 @@ async function check(options: DatabaseOptions): Promise<Target> {
 }
 
 /** With TLS, or several hosts of which it knows the next, the driver is left to itself. */
-function failOnHangUp(client: Client): void {
+function failOnHangUp(client: DriverClient): void {
   const options = client.options as unknown as Target & { socket: unknown };
   if (options.ssl || options.host.length > 1) return;
   options.socket = () => {

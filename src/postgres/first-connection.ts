@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { StartError } from '../errors.js';
 import type { Observer } from '../observe.js';
 
-export interface RetryOptions {
+export interface FirstConnectionOptions {
   readonly url: string;
   /** Milliseconds to go on trying. */
   readonly startTimeout?: number;
@@ -22,7 +22,7 @@ const MAX_PAUSE_MS = 5_000;
 /** Resolves with what the attempt that succeeds answers. */
 export async function connectWithRetries<Result>(
   attempt: () => Promise<Result>,
-  options: RetryOptions,
+  options: FirstConnectionOptions,
 ): Promise<Result> {
   const { url, startTimeout = 0, observe = () => {}, signal } = options;
   const start = performance.now();

@@ -5,7 +5,7 @@
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { closed, unanswered } from './connection-errors.js';
-import type { Client, ConnectionOptions } from './connection-options.js';
+import type { ConnectionOptions, DriverClient } from './connection-options.js';
 import { failingSocket, openSocket, type Receiver, reportHangUp } from './socket.js';
 
 /** Milliseconds between attempts to open a connection: the first pause, which is doubled each time, and the longest. */
@@ -18,9 +18,9 @@ export interface Owner {
   readonly receiver: Receiver;
   isEnded(): boolean;
   /** Takes what is there so far, which is its own to end. */
-  begin(client: Client): void;
+  begin(client: DriverClient): void;
   /** False where it has let go of the client meanwhile. */
-  attach(client: Client, socket: Socket): boolean;
+  attach(client: DriverClient, socket: Socket): boolean;
   /** Whether the socket is still the one that is being opened. */
   isOpening(socket: Socket): boolean;
   /** A socket that was attached has closed. */
@@ -49,7 +49,7 @@ export class Opening {
     let attached: Socket | null = null;
     try {
       if (owner.isEnded()) throw closed();
-      const client: Client = this.#options.open(async () => {
+      const client: DriverClient = this.#options.open(async () => {
         try {
           attached = await this.#connect(client, owner, abandon);
           return attached;
@@ -72,7 +72,7 @@ export class Opening {
     }
   }
 
-  async #connect(client: Client, owner: Owner, abandon: (reason: Error) => void): Promise<Socket> {
+  async #connect(client: DriverClient, owner: Owner, abandon: (reason: Error) => void): Promise<Socket> {
     const { target } = this.#options;
     const socket = await openSocket(target, owner.receiver);
     if (!owner.attach(client, socket)) {

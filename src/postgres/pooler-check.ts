@@ -6,7 +6,7 @@
 import { randomUUID } from 'node:crypto';
 import { StartError } from '../errors.js';
 import { arrayLiteral } from '../sql/literal.js';
-import type { Client } from './connection-options.js';
+import type { DriverClient } from './connection-options.js';
 
 /** Without these values are written, read or looked up otherwise, or statements have no end. */
 const NEEDED = [
@@ -44,7 +44,7 @@ interface State {
 }
 
 /** `open` makes a client with a single connection, `timeout` in milliseconds. Throws where something is missing that we need. */
-export async function checkSessions(open: () => Client, schema: string, timeout: number): Promise<void> {
+export async function checkSessions(open: () => DriverClient, schema: string, timeout: number): Promise<void> {
   const clients = [open(), open()] as const;
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
@@ -61,14 +61,14 @@ export async function checkSessions(open: () => Client, schema: string, timeout:
   }
 }
 
-async function check(one: Client, other: Client, schema: string): Promise<void> {
+async function check(one: DriverClient, other: DriverClient, schema: string): Promise<void> {
   for (let round = 0; round < ROUNDS; round++) if (!(await areApart(one, other))) throw new StartError(SHARED);
   const missing = await missingSettings(one, schema);
   if (missing.length > 0) throw new StartError(ignored(missing));
 }
 
 /** What the first client leaves in its session has to be there for its next statement, and for nobody else. */
-async function areApart(one: Client, other: Client): Promise<boolean> {
+async function areApart(one: DriverClient, other: DriverClient): Promise<boolean> {
   const mark = randomUUID();
   await one.unsafe(`listen ${CHANNEL}`);
   await one.unsafe(`select set_config('${MARK}', $1, false)`, [mark]);
@@ -87,13 +87,13 @@ async function areApart(one: Client, other: Client): Promise<boolean> {
   return [before, after].every((state) => state.mark === mark && state.listens && state.backend === before.backend);
 }
 
-async function stateOf(client: Client): Promise<State> {
+async function stateOf(client: DriverClient): Promise<State> {
   const [state] = await client.unsafe<State[]>(STATE);
   if (!state) throw new Error('a statement without a condition gave no row');
   return state;
 }
 
-async function missingSettings(client: Client, schema: string): Promise<string[]> {
+async function missingSettings(client: DriverClient, schema: string): Promise<string[]> {
   const { connection } = client.options as unknown as { connection: Readonly<Record<string, unknown>> };
   // The driver leaves out what is 0: then the default of the database holds.
   const wanted = NEEDED.filter((name) => connection[name]);

@@ -15,7 +15,7 @@ const FIRST_BATCH_ROWS = 50;
 const MAX_BATCH_ROWS = 4_000;
 const BATCH_BYTES = 524_288;
 
-export interface StreamOptions extends BoundStatement {
+export interface RowStreamOptions extends BoundStatement {
   /** Who reads: connections are shared out fairly. */
   readonly reader: string;
   /** Milliseconds one batch may take; 0 for no limit. */
@@ -28,7 +28,7 @@ export interface StreamOptions extends BoundStatement {
   readonly onAbort: (listener: () => void) => void;
 }
 
-export async function streamRows(database: Database, options: StreamOptions): Promise<void> {
+export async function streamRows(database: Database, options: RowStreamOptions): Promise<void> {
   const memory = new BatchMemory(database.responseMemory);
   await database.streams.use(
     (session) => readAll(session, memory, options).finally(() => memory.clear()),
@@ -36,7 +36,7 @@ export async function streamRows(database: Database, options: StreamOptions): Pr
   );
 }
 
-async function readAll(session: StreamSession, memory: BatchMemory, options: StreamOptions): Promise<void> {
+async function readAll(session: StreamSession, memory: BatchMemory, options: RowStreamOptions): Promise<void> {
   const { text, parameters, prepare, joined, batchTimeout } = options;
   const batch = new RowBatch(memory, joined, (refused) => session.refuse(refused));
   let timedOut = false;

@@ -1,6 +1,7 @@
 /** The messages of statements that are sent together, with the names under which the connection keeps them. */
-import { FLUSH, SYNC, writeClosings, writeStatement, writeText } from './messages.js';
+
 import type { PreparedStatements } from './prepared-statements.js';
+import { FLUSH, SYNC, writeClosings, writeStatement, writeText } from './protocol.js';
 import type { WireQuery } from './wire-query.js';
 
 /** Adds to `introduced` the texts that the server has not seen. */

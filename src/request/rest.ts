@@ -6,7 +6,7 @@ import { invalidPayload, invalidQuery } from '../errors.js';
 import { EXPORT_FORMATS, type ExportFormat, type Parsed, type ReadRequest, type ReadTarget } from './ast.js';
 import { textOf } from './expression.js';
 import { type Input, type ParseContext, type ParseLimits, readObject } from './parse-context.js';
-import { parseQuery } from './query.js';
+import { parseQuery } from './query-parameters.js';
 import { ValueList } from './values.js';
 import { type Key, readKeys } from './write.js';
 

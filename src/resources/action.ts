@@ -22,17 +22,17 @@ export interface ActionResult {
   readonly secret?: boolean;
 }
 
-export type Action = (request: ActionRequest) => ActionResult | Promise<ActionResult>;
+export type RouteAction = (request: ActionRequest) => ActionResult | Promise<ActionResult>;
 
 /** A route whose action GraphQL may call too. */
 export interface ActionRoute extends Route {
-  readonly action: Action;
+  readonly action: RouteAction;
 }
 
 export function actionRoute(
   method: string,
   path: string,
-  action: Action,
+  action: RouteAction,
   reply: (result: ActionResult) => Reply = dataReply,
 ): ActionRoute {
   return {

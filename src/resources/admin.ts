@@ -1,6 +1,6 @@
 /** What the admin listener answers: the same as /server/ping, /server/ready, /server/health and /server/metrics, without a token. */
 
-import type { AdminAnswers } from '../http/admin.js';
+import type { AdminAnswers } from '../http/admin-server.js';
 import type { Health, Readiness } from '../postgres/health.js';
 import { type Gather, metricsReply } from './metrics.js';
 import { healthReply, pong, readyReply } from './server.js';

@@ -1,6 +1,6 @@
 /** /collections: tables with what is said about them, and the folders that group them. */
 import { forbiddenCollection, invalidPayload } from '../errors.js';
-import { type CollectionObject, describeCollection, describeCollections } from '../mirror/describe.js';
+import { type CollectionObject, describeCollection, describeCollections } from '../mirror/describe-model.js';
 import type { Model } from '../mirror/model.js';
 import { readItem, readKeys } from '../request/write.js';
 import type { SchemaChanges } from '../schema/change.js';

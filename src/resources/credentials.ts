@@ -1,6 +1,6 @@
 /** What requests about accounts have in common: their fields, their pages, and where they come from. */
 
-import type { Client } from '../accounts/logins.js';
+import type { LoginClient } from '../accounts/logins.js';
 import { invalidPayload } from '../errors.js';
 import type { Exchange } from '../http/exchange.js';
 import type { Input } from '../request/parse-context.js';
@@ -63,7 +63,7 @@ function isAllowed(page: string, list: string): boolean {
     .some((each) => new URL(each).origin === origin && new URL(each).pathname === pathname);
 }
 
-export function clientOf(exchange: Exchange): Client {
+export function clientOf(exchange: Exchange): LoginClient {
   const { userAgent, origin } = exchange.headers;
   return { ip: exchange.address, userAgent, origin, hasLeft: () => exchange.aborted };
 }

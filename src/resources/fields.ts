@@ -1,6 +1,6 @@
 /** /fields: the columns of every collection and what is said about them. */
 import { forbidden } from '../errors.js';
-import { describeField, describeFields, type FieldObject } from '../mirror/describe.js';
+import { describeField, describeFields, type FieldObject } from '../mirror/describe-model.js';
 import type { Model } from '../mirror/model.js';
 import type { Draft, SchemaChanges } from '../schema/change.js';
 import { parseField, parseFieldChange, parseFieldChanges } from '../schema/parse.js';

@@ -8,7 +8,7 @@ import type { Call } from '../graphql/calls.js';
 import { FieldFailure, type ResponseError, responseError } from '../graphql/failure.js';
 import type { MutationStep, ParsedMutationDocument } from '../graphql/parsed-document.js';
 import { BatchMemory, type ResponseMemory } from '../postgres/response-memory.js';
-import type { Called } from './graphql-services.js';
+import type { Called } from './graphql-system-fields.js';
 
 /**
  * The body of the answer. If a step fails nothing has happened, so the whole operation has failed, and says which step. What the

@@ -21,7 +21,7 @@ import type { ParsedOperation } from '../request/ast.js';
 import { failure, type Negotiated, negotiate, readParameters, refusal, success, wantsPage } from './graphql-http.js';
 import { idePage, ideRoutes } from './graphql-ide.js';
 import { runCalls, runMutation } from './graphql-mutations.js';
-import { type Actions, type Called, callAction } from './graphql-services.js';
+import { type Actions, type Called, callAction } from './graphql-system-fields.js';
 import { explainItems, explainPreference } from './item-reads.js';
 import { writerOf } from './item-writes.js';
 

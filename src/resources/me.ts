@@ -1,6 +1,6 @@
 /** What callers may know of themselves: their account, their roles, and what they are allowed. */
 import { build } from 'fast-json-stringify';
-import { type Allowed, describeAction, describePermissions } from '../access/describe.js';
+import { type Allowed, describeAction, describePermissions } from '../access/describe-permissions.js';
 import { type Identity, onlyUser } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
 import { parseJson } from '../digits.js';

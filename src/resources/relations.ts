@@ -1,6 +1,6 @@
 /** /relations: which fields lead to other collections, by a foreign key or by what the metadata says. */
 import { forbidden, forbiddenCollection } from '../errors.js';
-import { describeRelations, type RelationObject } from '../mirror/describe.js';
+import { describeRelations, type RelationObject } from '../mirror/describe-model.js';
 import type { Model } from '../mirror/model.js';
 import type { SchemaChanges } from '../schema/change.js';
 import { type Operation, parseRelation, parseRelationChange } from '../schema/parse.js';

@@ -4,7 +4,7 @@ import type { Policies } from '../access/policies.js';
 import { forbidden } from '../errors.js';
 import type { Model } from '../mirror/model.js';
 import type { SchemaChanges } from '../schema/change.js';
-import type { Action, ActionRequest } from './action.js';
+import type { ActionRequest, RouteAction } from './action.js';
 
 export interface SchemaChangeServices {
   readonly identities: Identities;
@@ -16,7 +16,7 @@ export interface SchemaChangeServices {
 export function changeSchema(
   services: SchemaChangeServices,
   change: (request: ActionRequest, schemaChanges: SchemaChanges) => Promise<unknown>,
-): Action {
+): RouteAction {
   return async (request) => {
     onlyAdministrator(await services.identities.identify(request.client));
     request.client.staged('identify');
@@ -29,7 +29,7 @@ export function readSchema(
   { identities, policies, schemaChanges }: SchemaChangeServices,
   table: string,
   read: (request: ActionRequest, model: Model) => unknown,
-): Action {
+): RouteAction {
   return async (request) => {
     const identity = await identities.identify(request.client);
     const access = policies.accessOf(identity);

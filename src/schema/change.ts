@@ -17,12 +17,12 @@ import { systemFields } from '../postgres/system-tables.js';
 import { bind, type Caller } from '../sql/parameter.js';
 import type { Statement } from '../sql/statement.js';
 import { verifyChange } from '../sql/verify.js';
+import { fromStructure, isBlocked } from './change-errors.js';
 import { compileDefinition } from './compile-ddl.js';
 import { compileMetadata } from './compile-metadata.js';
 import type { DdlStatement } from './ddl-statement.js';
-import { fromStructure, isBlocked } from './errors.js';
 import type { Operation } from './parse.js';
-import { planSchemaOperation } from './plan.js';
+import { planSchemaOperation } from './plan-change.js';
 
 export interface StructureLimits {
   /** Milliseconds that one attempt waits for a table. */

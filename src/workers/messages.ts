@@ -81,7 +81,7 @@ export type Failure =
   | { readonly kind: 'start'; readonly message: string }
   | { readonly kind: 'other'; readonly message: string; readonly stack: string };
 
-export function failureOf(error: unknown): Failure {
+export function serializeError(error: unknown): Failure {
   if (error instanceof ServiceError)
     return { kind: 'service', code: error.code, message: error.message, extensions: error.extensions };
   if (error instanceof StartError) return { kind: 'start', message: error.message };

@@ -1,7 +1,7 @@
 /** One thread, this one: it uses the mirror itself, and applies a broadcast at once. */
 import { Policies } from '../access/policies.js';
 import type { Config } from '../config.js';
-import { type HttpServer, listen } from '../http/app.js';
+import { type HttpServer, startHttpServer } from '../http/app.js';
 import { listenAddressOf } from '../http/listen.js';
 import type { Observer } from '../observe.js';
 import { type Health, joinHealth, unhealthy } from '../postgres/health.js';
@@ -44,7 +44,7 @@ export class SingleThread implements Threads {
       health: this.health,
     };
     this.#app = await createWorkerApp(config, core, shared, this.#observe);
-    this.#http = await listen(this.#app.router, {
+    this.#http = await startHttpServer(this.#app.router, {
       config,
       address: listenAddressOf(config),
       limit: limits.requests,

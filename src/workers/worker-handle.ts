@@ -9,8 +9,8 @@ import {
   type Assignment,
   errorOf,
   type FromWorker,
-  failureOf,
   type Reports,
+  serializeError,
   type ToWorker,
   type WorkerRequest,
 } from './messages.js';
@@ -156,7 +156,7 @@ export class WorkerHandle {
   #handle(number: number, request: WorkerRequest): void {
     this.#owner.handle(request).then(
       (result) => this.#send({ kind: 'response', number, failure: null, result }),
-      (error: unknown) => this.#send({ kind: 'response', number, failure: failureOf(error) }),
+      (error: unknown) => this.#send({ kind: 'response', number, failure: serializeError(error) }),
     );
   }
 

@@ -1,13 +1,13 @@
 /** The program of a worker thread: it serves with connections and caches of its own, and applies what the main thread broadcasts. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { Policies } from '../access/policies.js';
-import { type HttpServer, listen } from '../http/app.js';
+import { type HttpServer, startHttpServer } from '../http/app.js';
 import { remoteLimits } from '../http/limiter.js';
 import { FollowingMirror } from '../mirror/follow.js';
 import { loadGrammar } from '../sql/grammar.js';
 import { createCore, createWorkerApp, openDatabase } from '../worker-app.js';
 import { MainChannel } from './main-channel.js';
-import { type Assignment, failureOf } from './messages.js';
+import { type Assignment, serializeError } from './messages.js';
 
 async function work(assignment: Assignment): Promise<void> {
   const { config, databaseUrl, system, secret, schema, policies: policyText, closed } = assignment;
@@ -16,7 +16,7 @@ async function work(assignment: Assignment): Promise<void> {
   let http: HttpServer | null = null;
   let url = '';
   const die = (error: unknown): void => {
-    channel.send({ kind: 'failed', failure: failureOf(error) });
+    channel.send({ kind: 'failed', failure: serializeError(error) });
     http?.abandon();
     leave(closed, 1);
   };
@@ -44,7 +44,7 @@ async function work(assignment: Assignment): Promise<void> {
   const begin = async (port: number): Promise<void> => {
     const address = { host: config.HOST, port, shared: true };
     const { responseMemory } = database;
-    http = await listen(router, { config, address, limit: limits.requests, responseMemory, observe });
+    http = await startHttpServer(router, { config, address, limit: limits.requests, responseMemory, observe });
   };
   const end = async (): Promise<void> => {
     stopping();
@@ -57,7 +57,7 @@ async function work(assignment: Assignment): Promise<void> {
       url = ownUrl;
       begin(port).then(
         () => channel.send({ kind: 'listening' }),
-        (error: unknown) => channel.send({ kind: 'failed', failure: failureOf(error) }),
+        (error: unknown) => channel.send({ kind: 'failed', failure: serializeError(error) }),
       );
     },
     report: { metrics: collect, health: check },
@@ -85,6 +85,6 @@ function leave(closed: Int32Array, code: number): void {
 
 const assignment = workerData as Assignment;
 work(assignment).catch((error: unknown) => {
-  parentPort?.postMessage({ kind: 'failed', failure: failureOf(error) });
+  parentPort?.postMessage({ kind: 'failed', failure: serializeError(error) });
   leave(assignment.closed, 1);
 });

@@ -2,7 +2,7 @@
 import t from 'tap';
 import { readConfig } from '../../src/config.js';
 import type { Event } from '../../src/observe.js';
-import { startService } from '../../src/server.js';
+import { startService } from '../../src/service.js';
 import { mailbox } from '../support/mailbox.js';
 import {
   type Answer,

@@ -7,7 +7,7 @@ import { readConfig } from '../../src/config.js';
 import { packagePath } from '../../src/files.js';
 import type { Event } from '../../src/observe.js';
 import { readableLine } from '../../src/readable-log.js';
-import { type Service, startService } from '../../src/server.js';
+import { type Service, startService } from '../../src/service.js';
 import { ADMIN_TOKEN, createLibrary, get, request, startDatabase, waitFor, ways, withSql } from '../support/service.js';
 
 const run = promisify(execFile);

@@ -9,7 +9,7 @@ import { readConfig } from '../../src/config.js';
 import type { Event } from '../../src/observe.js';
 import { Listener } from '../../src/postgres/listener.js';
 import type { Session } from '../../src/postgres/sessions.js';
-import { type Service, startService } from '../../src/server.js';
+import { type Service, startService } from '../../src/service.js';
 import { Network } from '../support/network-proxy.js';
 import {
   ADMIN_TOKEN,

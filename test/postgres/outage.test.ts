@@ -9,7 +9,7 @@ import t from 'tap';
 import { readConfig } from '../../src/config.js';
 import { packagePath } from '../../src/files.js';
 import type { Event } from '../../src/observe.js';
-import { type Service, startService } from '../../src/server.js';
+import { type Service, startService } from '../../src/service.js';
 import { Network } from '../support/network-proxy.js';
 import {
   ADMIN_TOKEN,

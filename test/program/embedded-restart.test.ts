@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import t from 'tap';
 import { readConfig } from '../../src/config.js';
 import type { Event } from '../../src/observe.js';
-import { startService } from '../../src/server.js';
+import { startService } from '../../src/service.js';
 import { ADMIN_TOKEN, type Answer, get, makeFolder, request, waitFor, ways } from '../support/service.js';
 
 const WITHIN = 60_000;

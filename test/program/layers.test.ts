@@ -12,7 +12,7 @@ import { packagePath } from '../../src/files.js';
 const ORDER: readonly (readonly string[])[] = [
   ['main'],
   ['commands'],
-  ['server'],
+  ['service'],
   ['workers'],
   ['worker-app'],
   ['resources'],
@@ -110,13 +110,13 @@ t.test('a wrong import is found, however it is written', async (t) => {
     ['plan/read.ts', "import { sql } from '../sql/fragment.js';", null],
     ['errors.ts', "import { sql } from './sql/fragment.js';", /leaf/],
     ['errors.ts', "import { packageRoot } from './files.js';", null],
-    ['main.ts', "import { startService } from './server.js';", null],
-    ['server.ts', "import { main } from './main.js';", /above/],
-    ['server.ts', "import { startEmbedded } from './embedded/cluster.js';", null],
+    ['main.ts', "import { startService } from './service.js';", null],
+    ['service.ts', "import { main } from './main.js';", /above/],
+    ['service.ts', "import { startEmbedded } from './embedded/cluster.js';", null],
     [
       'resources/items.ts',
       "import { startEmbedded } from '../embedded/cluster.js';",
-      /embedded is for the server alone/,
+      /embedded is for the service alone/,
     ],
     ['embedded/cluster.ts', "import { StartError } from '../errors.js';", null],
     ['embedded/cluster.ts', "import { Database } from '../postgres/database.js';", /only leaves/],
@@ -196,7 +196,7 @@ function judgeRoom(room: string, target: string): string | null {
   if (goal === room || LEAVES.includes(goal)) return isKnown(room) ? null : `${room} is no room of the house`;
   if (LEAVES.includes(room)) return `${room} is a leaf and may only know other leaves`;
   if (room === APART) return `${APART} may know only leaves`;
-  if (goal === APART) return room === 'server' ? null : `${APART} is for the server alone`;
+  if (goal === APART) return room === 'service' ? null : `${APART} is for the service alone`;
   if (!isKnown(room)) return `${room} is no room of the house`;
   if (!isKnown(goal)) return `${goal} is no room of the house`;
   return levelOf(goal) > levelOf(room) ? null : `it leads to ${goal}, which lies above ${room}`;

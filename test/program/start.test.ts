@@ -11,7 +11,7 @@ import type { Readable } from 'node:stream';
 import t from 'tap';
 import { readMemory } from '../../bench/memory.js';
 import { optionRows } from '../../src/config.js';
-import { type Account, canReach } from '../../src/embedded/account.js';
+import { canReach, type OsUser } from '../../src/embedded/os-user.js';
 import { packagePath, packageVersion } from '../../src/files.js';
 import {
   type Answer,
@@ -30,7 +30,7 @@ const REFUSE_WITHIN = 10_000;
 interface Launch {
   readonly words?: readonly string[];
   readonly environment?: Readonly<Record<string, string>>;
-  readonly account?: Account | undefined;
+  readonly account?: OsUser | undefined;
   readonly program?: string;
 }
 
@@ -44,7 +44,7 @@ interface Run {
 
 const nobody = await findNobody();
 /** As whoever runs the tests and, where that is root, as an ordinary user too. */
-const accounts: readonly (Account | undefined)[] = process.getuid?.() === 0 ? [undefined, nobody] : [undefined];
+const accounts: readonly (OsUser | undefined)[] = process.getuid?.() === 0 ? [undefined, nobody] : [undefined];
 
 for (const account of accounts) {
   t.test(`from an empty folder to an answer and back, as ${account?.name ?? 'the current user'}`, async (t) => {
@@ -362,20 +362,20 @@ async function listenSomewhere(): Promise<{ port: number; close(): Promise<void>
   };
 }
 
-async function findNobody(): Promise<Account> {
+async function findNobody(): Promise<OsUser> {
   const text = await readFile('/etc/passwd', 'utf8').catch(() => '');
   const [, uid = '65534', gid = '65534'] = /^nobody:[^:]*:(\d+):(\d+):/m.exec(text) ?? [];
   return { name: 'nobody', uid: Number(uid), gid: Number(gid), home: '/' };
 }
 
-async function makeFolderFor(account: Account | undefined): Promise<string> {
+async function makeFolderFor(account: OsUser | undefined): Promise<string> {
   const folder = await makeFolder();
   if (account) await chown(folder, account.uid, account.gid);
   return folder;
 }
 
 /** The program where the account can read it: a copy of what an installation holds when the project lies in a closed folder. */
-async function findProgramFor(account: Account): Promise<string> {
+async function findProgramFor(account: OsUser): Promise<string> {
   if ((await canReach(account, mainFile())) && (await canReach(account, packagePath('node_modules'))))
     return mainFile();
   const home = await makeFolder();

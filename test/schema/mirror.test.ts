@@ -9,10 +9,10 @@ import postgres from 'postgres';
 import t from 'tap';
 import { startEmbedded } from '../../src/embedded/cluster.js';
 import { packagePath } from '../../src/files.js';
-import type { CatalogDocument } from '../../src/mirror/document.js';
+import type { CatalogDocument } from '../../src/mirror/catalog-document.js';
+import { defaultValueOf, fieldTypeOf } from '../../src/mirror/column-types.js';
 import { buildModel, type SchemaNames } from '../../src/mirror/introspect.js';
 import { type Collection, collectionOf, type Field, type Model, type Relation } from '../../src/mirror/model.js';
-import { defaultValueOf, fieldTypeOf } from '../../src/mirror/types.js';
 import { systemTables } from '../../src/postgres/system-tables.js';
 
 const directory = await mkdtemp(join(tmpdir(), 'lateral-mirror-'));

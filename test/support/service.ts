@@ -17,7 +17,7 @@ import { type OptionName, readConfig } from '../../src/config.js';
 import { type EmbeddedServer, startEmbedded } from '../../src/embedded/cluster.js';
 import { packagePath } from '../../src/files.js';
 import { createObserver } from '../../src/observe.js';
-import { type Service, startService } from '../../src/server.js';
+import { type Service, startService } from '../../src/service.js';
 
 export const ADMIN_TOKEN = 'the-token-of-the-test-administrator';
 

@@ -14,7 +14,7 @@ import {
   ref,
   type Schema,
   STRING,
-} from './schema.js';
+} from './json-schema.js';
 
 const ERROR = object(
   {

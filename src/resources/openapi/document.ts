@@ -7,9 +7,9 @@ import type { Route } from '../../http/router.js';
 import type { Collection, Model } from '../../mirror/model.js';
 import { COMPONENTS } from './components.js';
 import { type Described, describeOperation, itemSchema, type Names, nameSchemas } from './items.js';
+import { json, ref, responses, type Schema } from './json-schema.js';
 import { PARAMETERS, pathParameter } from './parameters.js';
-import { json, ref, responses, type Schema } from './schema.js';
-import { SERVICES, type Service } from './services.js';
+import { SERVICES, type SystemOperation } from './system-operations.js';
 
 /** Methods that OpenAPI 3.1 knows: SEARCH is described beside the GET it stands in for. */
 const METHODS: ReadonlySet<string> = new Set(['GET', 'POST', 'PATCH', 'DELETE']);
@@ -80,7 +80,7 @@ function describeRoute(route: Route, collections: readonly Collection[], names: 
 function describeService({ method, path: pattern }: Route): Described[] {
   const known = SERVICES[`${method} ${pattern}`];
   if (!known && pattern.startsWith('/graphql')) return [];
-  const service: Service = known ?? { summary: `${method} ${pattern}`, answers: [] };
+  const service: SystemOperation = known ?? { summary: `${method} ${pattern}`, answers: [] };
   const named = [...pattern.matchAll(/:(\w+)/g)].map((match) => pathParameter(match[1] as string));
   const path = pattern.replace(/:(\w+)/g, '{$1}');
   const operation = {

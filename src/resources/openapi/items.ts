@@ -1,7 +1,6 @@
 /** Collections in the document: the schema of their items, and the operations on them, of the user's and of our own. */
 import type { Route } from '../../http/router.js';
 import { type Collection, type Field, isRequired, type Model } from '../../mirror/model.js';
-import { ITEM_PARAMETERS, LIST_PARAMETERS, parameterRefs, pathParameter } from './parameters.js';
 import {
   type Answer,
   BOOLEAN,
@@ -22,7 +21,8 @@ import {
   type Schema,
   STRING,
   UUID,
-} from './schema.js';
+} from './json-schema.js';
+import { ITEM_PARAMETERS, LIST_PARAMETERS, parameterRefs, pathParameter } from './parameters.js';
 
 /** Names of components by collection: letters, digits and underscores, which every generator of clients can write. */
 export type Names = ReadonlyMap<string, string>;

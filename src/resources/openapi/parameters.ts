@@ -1,8 +1,8 @@
 /** Query parameters that several operations take, as components of the document. */
 import { EXPORT_FORMATS } from '../../request/ast.js';
-import { BOOLEAN, INTEGER, oneOf, type Schema, STRING } from './schema.js';
+import { BOOLEAN, INTEGER, oneOf, type Schema, STRING } from './json-schema.js';
 
-export function parameter(name: string, schema: Schema, description: string): Schema {
+export function queryParameter(name: string, schema: Schema, description: string): Schema {
   return { name, in: 'query', description, schema };
 }
 
@@ -30,7 +30,9 @@ export const ITEM_PARAMETERS = ['fields', 'alias', 'deep', 'backlink'] as const;
 export const LIST_PARAMETERS = Object.keys(QUERY);
 
 export const PARAMETERS: Schema = {
-  ...Object.fromEntries(Object.entries(QUERY).map(([name, [schema, about]]) => [name, parameter(name, schema, about)])),
+  ...Object.fromEntries(
+    Object.entries(QUERY).map(([name, [schema, about]]) => [name, queryParameter(name, schema, about)]),
+  ),
   idempotencyKey: {
     name: 'Idempotency-Key',
     in: 'header',

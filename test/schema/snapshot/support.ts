@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import type { Test } from 'tap';
 import { packagePath } from '../../../src/files.js';
-import type { Service } from '../../../src/server.js';
+import type { Service } from '../../../src/service.js';
 import {
   type Answer,
   createDatabase,

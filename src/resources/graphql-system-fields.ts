@@ -1,12 +1,12 @@
 /** Root fields that stand for actions of REST routes: GraphQL calls the same functions with its arguments. */
 import { writeJson } from '../digits.js';
 import { type Call, project } from '../graphql/calls.js';
-import { routeKey } from '../graphql/services.js';
+import { routeKey } from '../graphql/system-fields.js';
 import type { Exchange } from '../http/exchange.js';
 import type { Route } from '../http/router.js';
-import type { Action, ActionResult, ActionRoute } from './action.js';
+import type { ActionResult, ActionRoute, RouteAction } from './action.js';
 
-export type Actions = ReadonlyMap<string, Action>;
+export type Actions = ReadonlyMap<string, RouteAction>;
 
 export function actionsOf(routes: readonly Route[]): Actions {
   const isAction = (route: Route): route is ActionRoute => 'action' in route;

@@ -1,6 +1,5 @@
 /** Operations that are no items: what each takes and answers. The document has an operation for every route, so every route is here. */
 import { EXPORT_FORMATS } from '../../request/ast.js';
-import { ITEM_PARAMETERS, parameter, parameterRefs } from './parameters.js';
 import {
   type Answer,
   BOOLEAN,
@@ -23,9 +22,10 @@ import {
   type Schema,
   STRING,
   UUID,
-} from './schema.js';
+} from './json-schema.js';
+import { ITEM_PARAMETERS, parameterRefs, queryParameter } from './parameters.js';
 
-export interface Service {
+export interface SystemOperation {
   readonly summary: string;
   /** Query parameters. */
   readonly parameters?: readonly Schema[];
@@ -42,7 +42,7 @@ const RENEWAL = object({ refresh_token: STRING, mode: MODE });
 const PASSWORD = object({ token: STRING, password: STRING }, ['token', 'password']);
 const TEXT = file(['text/plain']);
 const USER_QUERY = parameterRefs(ITEM_PARAMETERS);
-const FORCE = parameter('force', BOOLEAN, 'Whether a snapshot of another version is taken all the same.');
+const FORCE = queryParameter('force', BOOLEAN, 'Whether a snapshot of another version is taken all the same.');
 const SINGLE_USE = 'The token of a link works once.';
 
 const ALLOWED = object({ access: oneOf('none', 'partial', 'full'), fields: list(STRING), presets: RECORD }, ['access']);
@@ -77,14 +77,14 @@ const HEALTH = object(
 
 const GRAPHQL = object({ query: STRING, variables: RECORD, operationName: STRING, extensions: RECORD });
 const GRAPHQL_ANSWER = ok(object({ data: orNull(RECORD), errors: list(RECORD), extensions: RECORD }));
-const GRAPHQL_GET: Service = {
+const GRAPHQL_GET: SystemOperation = {
   summary: 'Run a query of GraphQL',
   parameters: ['query', 'operationName', 'variables', 'extensions'].map((name) =>
-    parameter(name, STRING, name === 'variables' || name === 'extensions' ? 'As JSON.' : 'As GraphQL has it.'),
+    queryParameter(name, STRING, name === 'variables' || name === 'extensions' ? 'As JSON.' : 'As GraphQL has it.'),
   ),
   answers: [GRAPHQL_ANSWER],
 };
-const GRAPHQL_POST: Service = {
+const GRAPHQL_POST: SystemOperation = {
   summary: 'Run an operation of GraphQL',
   body: json(GRAPHQL),
   answers: [GRAPHQL_ANSWER],
@@ -101,7 +101,7 @@ const Collection = ref('Collection');
 const Field = ref('Field');
 const Relation = ref('Relation');
 
-export const SERVICES: Readonly<Record<string, Service>> = {
+export const SERVICES: Readonly<Record<string, SystemOperation>> = {
   'GET /server/ping': { summary: 'Whether the service is there', answers: [TEXT] },
   'GET /server/ready': { summary: 'Whether requests should be sent here', answers: [TEXT] },
   'GET /server/health': {
@@ -179,7 +179,7 @@ export const SERVICES: Readonly<Record<string, Service>> = {
   },
   'GET /users/register/verify-email': {
     summary: 'Verify the address of a new account',
-    parameters: [{ ...parameter('token', STRING, 'From the link in the mail.'), required: true }],
+    parameters: [{ ...queryParameter('token', STRING, 'From the link in the mail.'), required: true }],
     answers: [{ status: 302, description: 'Leads on to the page of the project.' }],
   },
   'GET /users/register/verified': { summary: 'Where a verified user lands without a page', answers: [TEXT] },
@@ -248,9 +248,9 @@ export const SERVICES: Readonly<Record<string, Service>> = {
   'GET /schema/snapshot': {
     summary: 'The schema as a document',
     parameters: [
-      parameter('export', oneOf('json', 'yaml'), 'As a file, without an envelope.'),
-      parameter('includeCollections', STRING, 'Collections to take, separated by commas.'),
-      parameter('excludeCollections', STRING, 'Collections to leave out, separated by commas.'),
+      queryParameter('export', oneOf('json', 'yaml'), 'As a file, without an envelope.'),
+      queryParameter('includeCollections', STRING, 'Collections to take, separated by commas.'),
+      queryParameter('excludeCollections', STRING, 'Collections to leave out, separated by commas.'),
     ],
     answers: [
       {
@@ -261,7 +261,7 @@ export const SERVICES: Readonly<Record<string, Service>> = {
   },
   'POST /schema/diff': {
     summary: 'What differs from a snapshot',
-    parameters: [parameter('mode', oneOf('mirror', 'merge'), 'merge: nothing is deleted.'), FORCE],
+    parameters: [queryParameter('mode', oneOf('mirror', 'merge'), 'merge: nothing is deleted.'), FORCE],
     body: documents(ref('Snapshot')),
     answers: [ok(data(ref('Difference'))), done],
   },
@@ -302,7 +302,7 @@ export const SERVICES: Readonly<Record<string, Service>> = {
   },
   'GET /utils/random/string': {
     summary: 'A random string',
-    parameters: [parameter('length', { ...INTEGER, minimum: 1, maximum: 500, default: 32 }, 'Its characters.')],
+    parameters: [queryParameter('length', { ...INTEGER, minimum: 1, maximum: 500, default: 32 }, 'Its characters.')],
     answers: [ok(data(STRING))],
   },
   'POST /utils/cache/clear': { summary: 'Read users, policies and the schema anew', answers: [empty] },

@@ -13,7 +13,7 @@ import type { Config } from './config.js';
 import { holdsCluster, startEmbedded } from './embedded/cluster.js';
 import { deleteExpiredKeys } from './engine/idempotency.js';
 import { StartError } from './errors.js';
-import { openAdmin } from './http/admin.js';
+import { openAdmin } from './http/admin-server.js';
 import { createLimits } from './http/limiter.js';
 import type { Collection, Model } from './mirror/model.js';
 import { WatchingMirror } from './mirror/watch.js';

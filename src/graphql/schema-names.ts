@@ -4,7 +4,7 @@
  */
 import type { Collection, Field, Model } from '../mirror/model.js';
 import { COMMON_TYPES } from './common.js';
-import { serviceTypes } from './services.js';
+import { serviceTypes } from './system-fields.js';
 
 const NAME = /^(?!__)[_A-Za-z][_0-9A-Za-z]*$/;
 

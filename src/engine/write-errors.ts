@@ -45,7 +45,7 @@ export function rowsOf({ plan, input }: PlannedWrite): number {
 }
 
 /** What the failure of a write's statement means: another request came first, or a value does not pass. */
-export function failureOf(error: unknown, planned: PlannedWrite): unknown {
+export function asWriteFailure(error: unknown, planned: PlannedWrite): unknown {
   return asConflict(error, planned) ?? fromValidation(error, planned);
 }
 

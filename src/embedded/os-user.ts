@@ -7,7 +7,7 @@ import { chmod, lchown, lstat, mkdir, readdir, readFile, readlink, stat } from '
 import { dirname, join, resolve } from 'node:path';
 import { StartError } from '../errors.js';
 
-export interface Account {
+export interface OsUser {
   readonly name: string;
   readonly uid: number;
   readonly gid: number;
@@ -20,7 +20,7 @@ const READ = 0o4;
 const ENTER = 0o1;
 
 /** The account to drop to, or nothing when we are not root: the owner of a cluster that is there already goes first. */
-export async function chooseAccount(cluster: string): Promise<Account | undefined> {
+export async function chooseAccount(cluster: string): Promise<OsUser | undefined> {
   if (process.getuid?.() !== 0) return undefined;
   const accounts = (await readAccounts()).filter((account) => account.uid > 0);
   const owner = await stat(cluster).then(
@@ -40,7 +40,7 @@ export async function chooseAccount(cluster: string): Promise<Account | undefine
  * Whether the account can enter every folder on the way to a path, and the folder or read the file at its end. Judged by
  * the mode bits, for the account's own group alone: a spawned process keeps no supplementary group.
  */
-export async function canReach(account: Account, path: string): Promise<boolean> {
+export async function canReach(account: OsUser, path: string): Promise<boolean> {
   for (const step of stepsTo(resolve(path))) {
     const stats = await lstat(step);
     if (stats.isSymbolicLink()) {
@@ -51,7 +51,7 @@ export async function canReach(account: Account, path: string): Promise<boolean>
 }
 
 /** Opens the folder for what the account cannot reach elsewhere; one that others could have filled is refused. */
-export async function openShelter(account: Account): Promise<string> {
+export async function openShelter(account: OsUser): Promise<string> {
   if ((await mkdir(SHELTER, { recursive: true })) !== undefined) await chmod(SHELTER, 0o755);
   if (!(await isTrusted(SHELTER))) throw new StartError(`${SHELTER} must belong to root and be writable by root alone`);
   if (!(await canReach(account, SHELTER))) throw new StartError(`${SHELTER} cannot be entered by "${account.name}"`);
@@ -64,13 +64,13 @@ export async function isTrusted(folder: string): Promise<boolean> {
   return stats.isDirectory() && stats.uid === (process.getuid?.() ?? stats.uid) && (stats.mode & 0o022) === 0;
 }
 
-export async function giveTo(account: Account, path: string): Promise<void> {
+export async function giveTo(account: OsUser, path: string): Promise<void> {
   await lchown(path, account.uid, account.gid);
   if (!(await lstat(path)).isDirectory()) return;
   for (const name of await readdir(path)) await giveTo(account, join(path, name));
 }
 
-async function readAccounts(): Promise<Account[]> {
+async function readAccounts(): Promise<OsUser[]> {
   const text = await readFile('/etc/passwd', 'utf8').catch(() => '');
   return text.split('\n').flatMap((line) => {
     const [name, , uid, gid, , home] = line.split(':');
@@ -84,7 +84,7 @@ function stepsTo(path: string): string[] {
   return parent === path ? [path] : [...stepsTo(parent), path];
 }
 
-function allows(stats: { uid: number; gid: number; mode: number }, account: Account, bit: number): boolean {
+function allows(stats: { uid: number; gid: number; mode: number }, account: OsUser, bit: number): boolean {
   if (stats.uid === account.uid) return (stats.mode & (bit << 6)) !== 0;
   if (stats.gid === account.gid) return (stats.mode & (bit << 3)) !== 0;
   return (stats.mode & bit) !== 0;

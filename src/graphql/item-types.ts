@@ -19,9 +19,9 @@ import type { AggregateFunction } from '../request/ast.js';
 import { functionsOf, NUMBERS, valueTypeOf } from './common.js';
 import { extend, typeExtensions } from './field-binding.js';
 import type { FilterTypes } from './filters.js';
-import { expressibleFields, isExpressible, type TypeNames } from './names.js';
 import { BIG_INT_SCALAR, FLOAT_SCALAR, INT_SCALAR, JSON_SCALAR } from './scalars.js';
 import type { SchemaAccess } from './schema-access.js';
+import { expressibleFields, isExpressible, type TypeNames } from './schema-names.js';
 
 type FieldConfig = GraphQLFieldConfig<unknown, unknown>;
 type Fields = Record<string, FieldConfig>;
