@@ -74,7 +74,7 @@ const PRESENCE = ['null', 'nnull'] as const;
 const EQUALITY = ['eq', 'neq', 'in', 'nin', ...PRESENCE] as const;
 const ORDERED = [...SCALAR_OPERATORS, ...LIST_OPERATORS, ...PRESENCE];
 
-const STRING_OPERATORS = operators('string', GraphQLString, [...EQUALITY, ...TEXT_OPERATORS, 'empty', 'nempty']);
+const STRING_OPERATORS = operators('string', GraphQLString, [...ORDERED, ...TEXT_OPERATORS, 'empty', 'nempty']);
 const NUMBER_OPERATORS = operators('number', STRING_OR_FLOAT_SCALAR, ORDERED);
 const BIG_INT_OPERATORS = operators('big_int', BIG_INT_SCALAR, ORDERED);
 const DATE_OPERATORS = operators('date', GraphQLString, ORDERED);

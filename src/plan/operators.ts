@@ -8,7 +8,7 @@ const PRESENCE: readonly Operator[] = ['null', 'nnull'];
 const EQUALITY: readonly Operator[] = ['eq', 'neq', 'in', 'nin', ...PRESENCE];
 const ORDERED: readonly Operator[] = [...EQUALITY, 'lt', 'lte', 'gt', 'gte', 'between', 'nbetween'];
 const TEXT: readonly Operator[] = [
-  ...EQUALITY,
+  ...ORDERED,
   'contains',
   'ncontains',
   'icontains',
@@ -67,7 +67,7 @@ function admitted(operand: OperandPlan): { type: string; operators: readonly Ope
     case 'field':
       return operatorsOf(operand.field);
     case 'json':
-      return { type: 'json path', operators: [...new Set([...TEXT, ...ORDERED])] };
+      return { type: 'json path', operators: TEXT };
     case 'aggregate':
       return { type: 'aggregate', operators: ORDERED };
     default:

@@ -40,6 +40,7 @@ const REQUESTS: Readonly<Record<string, string>> = {
     '/articles?fields=id&filter[comments][_some][body][_eq]=Nice!&filter[tags][_none][tags_id][name][_eq]=fun',
   'filter-operators':
     '/articles?fields=id&filter={"_or":[{"views":{"_between":[1,9]}},{"slug":{"_starts_with":"a%"}},{"rating":{"_nin":[1,2]}},{"body":{"_nempty":true}}]}',
+  'filter-text-order': '/articles?fields=id&filter[slug][_between]=a,m&filter[title][_gt]=B',
   'filter-functions': '/articles?fields=id&filter[year(published_at)][_eq]=2023&filter[count(comments)][_gt]=1',
   'filter-json': '/articles?fields=id,json(meta, lang)&filter[meta][_json][nested.a[0]][_gte]=1',
   'filter-caller': '/articles?fields=id&filter[title][_eq]=$CURRENT_USER.role.name',

@@ -11,7 +11,7 @@ const PRESENCE = ['_null', '_nnull'] as const;
 const EQUALITY = ['_eq', '_neq', '_in', '_nin', ...PRESENCE] as const;
 const ORDERED = [...EQUALITY, '_lt', '_lte', '_gt', '_gte', '_between', '_nbetween'] as const;
 const TEXT = [
-  ...EQUALITY,
+  ...ORDERED,
   '_contains',
   '_ncontains',
   '_icontains',
@@ -26,7 +26,6 @@ const TEXT = [
   '_empty',
   '_nempty',
 ] as const;
-const JSON_PATH = [...new Set([...TEXT, ...ORDERED])];
 
 export function drawFilter(table: Table, model: Model, depth: number, draw: Draw): Filter {
   const most = draw.chance(35) ? 3 : 1;
@@ -146,7 +145,7 @@ function drawJsonTest(table: Table, column: Column, draw: Draw): Filter {
   const stored = table.rows.flatMap((row) => (row[column.name] as Json | null) ?? []);
   const test = (): [string, unknown] => {
     const { path, found } = drawJsonPlace(stored.length > 0 ? draw.pick(stored).json : null, draw);
-    const name = draw.pick(JSON_PATH);
+    const name = draw.pick(TEXT);
     const operand = (): Operand => {
       const isFound =
         typeof found === 'number' || typeof found === 'boolean' || (typeof found === 'string' && found !== '');

@@ -1,0 +1,16 @@
+-- /articles?fields=id&filter[slug][_between]=a,m&filter[title][_gt]=B
+-- $1 = 'a'
+-- $2 = 'm'
+-- $3 = 'B'
+select coalesce('{"data":[' || string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
+from (
+  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || '}' as "%j"
+  from (
+    select "%t1"."id"
+    from "public"."articles" "%t1"
+    where ("%t1"."slug" between $1::"pg_catalog"."varchar" and $2::"pg_catalog"."varchar" and "%t1"."title" > $3::"pg_catalog"."varchar")
+    order by "%t1"."id"
+    limit 100
+  ) "%p1"
+  order by "%p1"."id"
+) "%r1"
