@@ -1,16 +1,6 @@
 /** Conditions → SQL. The one filter compiler: reads, counts and existence tests all pass here. */
 import { assertNever } from '../assert-never.js';
-import type { Collection } from '../mirror/model.js';
-import { isMaskedOperand } from '../plan/access.js';
-import {
-  type Condition,
-  type CursorCondition,
-  type OperandPlan,
-  type Order,
-  type ToManyJoin,
-  typedValue,
-  type ValuePlan,
-} from '../plan/plan.js';
+import { type Condition, type OperandPlan, type ToManyJoin, typedValue, type ValuePlan } from '../plan/plan.js';
 import type { Operator } from '../request/ast.js';
 import type { Pattern } from '../sql/codec.js';
 import { alias, type Fragment, join, parameter, sql } from '../sql/fragment.js';
@@ -221,46 +211,4 @@ function callerValues(operand: OperandPlan, source: FromClause): Fragment {
   const name = alias(`v${source.scope.next()}`);
   source.join(sql` cross join lateral (${rows}) ${name}`);
   return sql`${name}.${alias('v')}`;
-}
-
-/**
- * Rows behind the one whose sort values the cursor holds: equal in the first so many of them and behind it in the next.
- * Nulls come last in an ascending order and first in a descending one.
- */
-export function compileCursor(
-  after: CursorCondition,
-  order: readonly Order[],
-  expressions: readonly Fragment[],
-  collection: Collection,
-): Fragment {
-  const isNeverNull = (operand: OperandPlan): boolean => !isMaskedOperand(collection, operand) && isNotNull(operand);
-  const given = order.map(({ operand }, position) => {
-    const value = parameter({ kind: 'cursor', slot: after.slot, position, count: order.length });
-    return sql`${value}::${operandTypeName(operand)}`;
-  });
-  const descending = order[0]?.descending ?? false;
-  const plain = order.every((each) => each.descending === descending && isNeverNull(each.operand));
-  if (plain) return sql`(${join(expressions, sql`, `)}) ${descending ? sql`<` : sql`>`} (${join(given, sql`, `)})`;
-  const alternatives = order.map((each, position) => {
-    const value = expressions[position] as Fragment;
-    const mark = given[position] as Fragment;
-    const behind = isNeverNull(each.operand)
-      ? sql`${value} ${each.descending ? sql`<` : sql`>`} ${mark}`
-      : each.descending
-        ? sql`(${value} < ${mark} or (${mark} is null and ${value} is not null))`
-        : sql`(${value} > ${mark} or (${value} is null and ${mark} is not null))`;
-    const equal = expressions
-      .slice(0, position)
-      .map((before, index) => sql`${before} is not distinct from ${given[index] as Fragment}`);
-    return sql`(${join([...equal, behind], sql` and `)})`;
-  });
-  return sql`(${join(alternatives, sql` or `)})`;
-}
-
-function isNotNull(operand: OperandPlan): boolean {
-  return (
-    operand.kind === 'count' ||
-    operand.kind === 'key' ||
-    (operand.kind === 'field' && operand.through.length === 0 && operand.field.column?.is_nullable === false)
-  );
 }

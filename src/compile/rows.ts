@@ -4,7 +4,8 @@ import type { Field } from '../mirror/model.js';
 import { isMasked, maskOf } from '../plan/access.js';
 import type { Condition, Level, OperandPlan, Output, RowLevel, ToManyJoin, ToOneJoin } from '../plan/plan.js';
 import { alias, type Fragment, join, literal, nothing, sql } from '../sql/fragment.js';
-import { compileCondition, compileCursor } from './condition.js';
+import { compileCondition } from './condition.js';
+import { type CursorRange, compileCursor, EVERY_ROW, firstOf } from './cursor.js';
 import { FromClause, refersTo, type Scope } from './from-clause.js';
 import { compileGroups } from './groups.js';
 import { columnName } from './identifiers.js';
@@ -75,21 +76,27 @@ function compilePage(level: RowLevel, number: number, scope: Scope, tie: Tie | n
   if (where) conditions.push(where);
 
   const sorted = level.order.map(({ operand, descending }) => compileOperand(operand, source, descending));
-  if (level.after) conditions.push(compileCursor(level.after, level.order, sorted, level.collection));
-  const order = level.order.map(({ operand, descending }, position): PageOrder => {
+  const orderOf = (row: Fragment): PageOrder[] =>
+    level.order.map(({ operand, descending }, position) => {
+      const column = isPlain(operand, level) ? columnName(operand.field) : alias(`s${position}`);
+      return { column: sql`${row}.${column}`, descending };
+    });
+  level.order.forEach(({ operand }, position) => {
     const expression = sorted[position] as Fragment;
-    if (isPlain(operand, level)) {
-      columns.set(operand.field.name, expression);
-      return { column: sql`${name}.${columnName(operand.field)}`, descending };
-    }
-    const shown = alias(`s${position}`);
-    columns.set(`%s${position}`, sql`${expression} as ${shown}`);
-    return { column: sql`${name}.${shown}`, descending };
+    if (isPlain(operand, level)) columns.set(operand.field.name, expression);
+    else columns.set(`%s${position}`, sql`${expression} as ${alias(`s${position}`)}`);
   });
-  const inner = orderClause(
-    level.order.map(({ descending }, position) => ({ column: sorted[position] as Fragment, descending })),
+  const inner = level.order.map(({ descending }, position) => ({ column: sorted[position] as Fragment, descending }));
+  const rows = ({ where, nullKeys }: CursorRange, isNeeded: Fragment | null): Fragment =>
+    sql`select ${join([...columns.values()], sql`, `)} from ${source.from(...conditions, where, isNeeded)}${orderClause(inner.slice(nullKeys))}${limitClause(level.limit)}${offsetClause(level.offset)}${level.locked ? sql` for update of ${source.alias}` : nothing}`;
+  const ranges = level.after ? compileCursor(level.after, level.order, sorted, level.collection) : [EVERY_ROW];
+  const query = firstOf(
+    ranges.map((range) => (isNeeded) => rows(range, isNeeded)),
+    orderOf,
+    level.limit,
+    number,
   );
-  const query = sql`select ${join([...columns.values()], sql`, `)} from ${source.from(...conditions)}${inner}${limitClause(level.limit)}${offsetClause(level.offset)}${level.locked ? sql` for update of ${source.alias}` : nothing}`;
+  const order = orderOf(name);
   return { query, name, flag: flags.of, order };
 }
 

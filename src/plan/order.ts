@@ -3,7 +3,7 @@ import { invalidQuery } from '../errors.js';
 import type { Collection, Model } from '../mirror/model.js';
 import type { Query, SortKey } from '../request/ast.js';
 import { isMasked } from './access.js';
-import type { LimitPlan, OffsetPlan, OperandPlan, Order } from './plan.js';
+import type { CursorCondition, LimitPlan, OffsetPlan, OperandPlan, Order } from './plan.js';
 import { resolveExpression } from './resolve-names.js';
 
 export function planOrder(
@@ -57,6 +57,13 @@ function withKey(order: readonly Order[], collection: Collection): Order[] {
   // Behind the key nothing can be equal: what follows it would only cost.
   if (position >= 0) return order.slice(0, position + 1);
   return [...order, { operand: { kind: 'key', field: primaryKey }, descending: false }];
+}
+
+/** A cursor has a value for each sort key. */
+export function planCursor({ cursor }: Query, order: readonly Order[]): CursorCondition | null {
+  if (cursor === null || cursor === 'first') return null;
+  if (cursor.nulls.length !== order.length) throw invalidQuery('"cursor" belongs to another sort');
+  return cursor;
 }
 
 export function planLimit(query: Query, defaultLimit: number): LimitPlan {

@@ -5,7 +5,7 @@ import type { Collection, Field } from '../mirror/model.js';
 import { type FunctionCall, NO_QUERY, type Query, type Selection, type ShapedSelection } from '../request/ast.js';
 import { planGroups } from './aggregate.js';
 import { type Budget, KEYS_WEIGHT, LEVEL_WEIGHT, planFilter, spend } from './filter.js';
-import { planLimit, planOffset, planOrder } from './order.js';
+import { planCursor, planLimit, planOffset, planOrder } from './order.js';
 import { ALWAYS, both, type Condition, type Level, type Output, type RowLevel, type ToManyJoin } from './plan.js';
 import { anyJoins, checkName, fieldNamed, resolveCall, toManyOf, toOneJoin } from './resolve-names.js';
 import { planSearch } from './search.js';
@@ -346,13 +346,14 @@ export function planRows(
   const { query } = position;
   const limit = planLimit(query, planner.defaultLimit);
   const filter = planFilter(query.filter, collection, planner, position.place);
+  const order = planOrder(query.sort, collection, planner.model, relationSortField);
   return {
     kind: 'rows',
     collection,
     outputs: planOutputs(fields, collection, position, planner),
     where: both(narrowed, filter, planSearch(query.search, collection)),
-    after: query.cursor !== null && query.cursor !== 'first' ? query.cursor : null,
-    order: planOrder(query.sort, collection, planner.model, relationSortField),
+    after: planCursor(query, order),
+    order,
     limit,
     offset: planOffset(query, limit),
   };

@@ -186,6 +186,8 @@ export type Condition =
 
 export interface CursorCondition {
   readonly slot: Slot;
+  /** Of each sort value, whether it is null. */
+  readonly nulls: readonly boolean[];
 }
 
 /** What a value has to be that is compared with an operand, and a name for messages. */

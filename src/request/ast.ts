@@ -35,8 +35,8 @@ export interface Query {
   readonly limit: PageLimit | null;
   readonly offset: Slot | null;
   readonly page: Slot | null;
-  /** Keyset paging: null when it is not asked for, 'first' for the page without a cursor. */
-  readonly cursor: 'first' | { readonly slot: Slot } | null;
+  /** Keyset paging: null when it is not asked for, 'first' for the page without a cursor; which of its values are null. */
+  readonly cursor: 'first' | { readonly slot: Slot; readonly nulls: readonly boolean[] } | null;
   readonly aggregate: readonly Aggregate[] | null;
   readonly groupBy: readonly Expression[] | null;
   readonly having: Filter | null;

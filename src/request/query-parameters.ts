@@ -193,7 +193,7 @@ function parseCursor(input: unknown, context: ParseContext): Query['cursor'] {
         Array.isArray(list) &&
         list.every((each) => each === null || (typeof each === 'string' && !each.includes('\0')))
       ) {
-        return { slot: context.values.add(list as readonly string[]) };
+        return { slot: context.values.add(list as readonly string[]), nulls: list.map((each) => each === null) };
       }
     } catch {
       // Answered below: whatever was wrong with it, it is not one of ours.

@@ -40,8 +40,8 @@ export type Parameter =
   | ({ readonly kind: 'entry'; readonly position: number } & Typed)
   /** The search term where it fits the type, else null: it then matches nothing. */
   | { readonly kind: 'search'; readonly slot: Slot; readonly codec: Codec }
-  /** One sort value of a cursor with so many of them. */
-  | { readonly kind: 'cursor'; readonly slot: Slot; readonly position: number; readonly count: number }
+  /** One sort value of a cursor. */
+  | { readonly kind: 'cursor'; readonly slot: Slot; readonly position: number }
   | { readonly kind: 'path'; readonly slot: Slot }
   /** A value of the model, the same for every request of the shape. */
   | { readonly kind: 'constant'; readonly value: string }
@@ -86,11 +86,8 @@ function bindOne(parameter: Parameter, values: Values, caller: Caller): string |
       const term = String(given(parameter.slot, values));
       return fits(parameter.codec, term) ? term : null;
     }
-    case 'cursor': {
-      const entries = given(parameter.slot, values) as readonly (string | null)[];
-      if (entries.length !== parameter.count) throw invalidQuery('"cursor" belongs to another sort');
-      return entries[parameter.position] ?? null;
-    }
+    case 'cursor':
+      return (given(parameter.slot, values) as readonly (string | null)[])[parameter.position] ?? null;
     case 'path':
       return arrayLiteral(given(parameter.slot, values) as readonly string[]);
     case 'text':

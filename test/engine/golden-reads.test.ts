@@ -56,6 +56,8 @@ const REQUESTS: Readonly<Record<string, string>> = {
   meta: '/articles?fields=id&filter[author][name][_eq]=Ada Lovelace&meta=*&limit=5&page=2',
   'cursor-first': '/articles?fields=id&sort=id&limit=3&cursor=',
   'cursor-next': '/articles?fields=id&sort=-rating,title&limit=3&cursor=WyI0LjUwIiwgIkJldGEiLCAiOCJd',
+  'cursor-nulls-behind': '/articles?fields=id&sort=rating&limit=3&cursor=WyI0LjUwIiwgIjgiXQ',
+  'cursor-among-nulls': '/articles?fields=id&sort=-rating&limit=3&cursor=W251bGwsICI4Il0',
   'cursor-row': '/comments?fields=id&limit=3&cursor=WyI4Il0',
   stream: '/articles?fields=id,author.name&limit=-1&meta=filter_count',
   singleton: '/settings?fields=id,title',

@@ -8,7 +8,8 @@ from (
   from (
     select "%t1"."id", "%t1"."rating", "%t1"."title"
     from "public"."articles" "%t1"
-    where ((("%t1"."rating" < $1::"pg_catalog"."numeric" or ($1::"pg_catalog"."numeric" is null and "%t1"."rating" is not null))) or ("%t1"."rating" is not distinct from $1::"pg_catalog"."numeric" and "%t1"."title" > $2::"pg_catalog"."varchar") or ("%t1"."rating" is not distinct from $1::"pg_catalog"."numeric" and "%t1"."title" is not distinct from $2::"pg_catalog"."varchar" and "%t1"."id" > $3::"pg_catalog"."int4"))
+    where "%t1"."rating" <= $1::"pg_catalog"."numeric"
+    and ("%t1"."rating" < $1::"pg_catalog"."numeric" or ("%t1"."rating" = $1::"pg_catalog"."numeric" and ("%t1"."title", "%t1"."id") > ($2::"pg_catalog"."varchar", $3::"pg_catalog"."int4")))
     order by "%t1"."rating" desc, "%t1"."title", "%t1"."id"
     limit 3
   ) "%p1"

@@ -1,0 +1,130 @@
+/**
+ * Pages behind a cursor. The first sort key bounds the rows that are looked at, so that an index is entered where the page
+ * begins: an `or` over all keys alone would be a filter over every row before it.
+ */
+import type { Collection } from '../mirror/model.js';
+import { isMaskedOperand } from '../plan/access.js';
+import type { CursorCondition, LimitPlan, OperandPlan, Order } from '../plan/plan.js';
+import { alias, type Fragment, join, nothing, parameter, sql } from '../sql/fragment.js';
+import { operandTypeName } from './operand.js';
+import { limitClause, limitValue, orderClause, type PageOrder } from './page.js';
+
+/** A sort key, and the value of the row that the cursor stands for. */
+interface Key {
+  readonly value: Fragment;
+  readonly mark: Fragment;
+  readonly isNull: boolean;
+  readonly descending: boolean;
+  readonly isNeverNull: boolean;
+}
+
+/** Rows behind the cursor that one condition describes. */
+export interface CursorRange {
+  readonly where: Fragment | null;
+  /** How many of the first sort keys are null in all of them: an order by these would only keep the planner from an index. */
+  readonly nullKeys: number;
+}
+
+export const EVERY_ROW: CursorRange = { where: null, nullKeys: 0 };
+
+const NO_ROW: CursorRange = { where: sql`false`, nullKeys: 0 };
+
+/**
+ * Conditions of which each row behind the cursor meets exactly one, in the order of the rows. Nulls come last in an ascending
+ * order and first in a descending one; whether the cursor holds one is part of the shape.
+ */
+export function compileCursor(
+  { slot, nulls }: CursorCondition,
+  order: readonly Order[],
+  expressions: readonly Fragment[],
+  collection: Collection,
+): readonly CursorRange[] {
+  const found = ranges(
+    order.map(({ operand, descending }, position) => ({
+      value: expressions[position] as Fragment,
+      mark: sql`${parameter({ kind: 'cursor', slot, position })}::${operandTypeName(operand)}`,
+      isNull: nulls[position] === true,
+      descending,
+      isNeverNull: !isMaskedOperand(collection, operand) && isNotNull(operand),
+    })),
+  );
+  return found.length === 0 ? [NO_ROW] : found;
+}
+
+/**
+ * The first so many rows of several queries, one behind the other: the next one is asked only where those before it did not have
+ * enough. An order over all of them would have each sort its rows before the first is known.
+ */
+export function firstOf(
+  queries: readonly ((isNeeded: Fragment | null) => Fragment)[],
+  order: (row: Fragment) => readonly PageOrder[],
+  limit: LimitPlan,
+  number: number,
+): Fragment {
+  const [first] = queries;
+  if (first && queries.length === 1) return first(null);
+  const names = queries.map((_, position) => alias(`b${number}_${position}`));
+  const counted = (before: readonly Fragment[]): Fragment =>
+    join(
+      before.map((name) => sql`(select count(*) from ${name})`),
+      sql` + `,
+    );
+  const parts = queries.map((query, position) => {
+    const before = names.slice(0, position);
+    const isNeeded = position === 0 ? null : sql`${counted(before)} < ${limitValue(limit)}`;
+    return sql`${names[position] as Fragment} as materialized (${query(isNeeded)})`;
+  });
+  const all = join(
+    names.map((name) => sql`select * from ${name}`),
+    sql` union all `,
+  );
+  const row = alias(`u${number}`);
+  return sql`with ${join(parts, sql`, `)} select * from (${all}) ${row}${orderClause(order(row))}${limitClause(limit)}`;
+}
+
+function ranges([key, ...rest]: readonly Key[]): readonly (CursorRange & { readonly where: Fragment })[] {
+  if (!key) return [];
+  const { value, mark } = key;
+  if (key.isNull) {
+    const among = ranges(rest).map(({ where, nullKeys }) => ({
+      where: sql`${value} is null and ${where}`,
+      nullKeys: nullKeys + 1,
+    }));
+    return key.descending && !key.isNeverNull ? [...among, { where: sql`${value} is not null`, nullKeys: 0 }] : among;
+  }
+  const bound = isRow([key, ...rest]) ? nothing : sql`${value} ${key.descending ? sql`<=` : sql`>=`} ${mark} and `;
+  const range = { where: sql`${bound}${behind([key, ...rest], false)}`, nullKeys: 0 };
+  return key.descending || key.isNeverNull ? [range] : [range, { where: sql`${value} is null`, nullKeys: 1 }];
+}
+
+/** `withNulls`: nulls of the first key are behind the cursor too, unless a range of their own has them. */
+function behind(keys: readonly Key[], withNulls: boolean): Fragment {
+  const [key, ...rest] = keys;
+  if (!key) return sql`false`;
+  const { value, mark } = key;
+  if (isRow(keys)) {
+    const [values, marks] = [keys.map((each) => each.value), keys.map((each) => each.mark)];
+    return sql`(${join(values, sql`, `)}) ${key.descending ? sql`<` : sql`>`} (${join(marks, sql`, `)})`;
+  }
+  if (key.isNull) {
+    const among = rest.length === 0 ? sql`false` : behind(rest, true);
+    return key.descending ? sql`(${value} is not null or ${among})` : sql`(${value} is null and ${among})`;
+  }
+  const alternatives = [sql`${value} ${key.descending ? sql`<` : sql`>`} ${mark}`];
+  if (withNulls && !key.descending && !key.isNeverNull) alternatives.push(sql`${value} is null`);
+  if (rest.length > 0) alternatives.push(sql`(${value} = ${mark} and ${behind(rest, true)})`);
+  return sql`(${join(alternatives, sql` or `)})`;
+}
+
+/** Whether the keys can be compared as one row. */
+function isRow(keys: readonly Key[]): boolean {
+  return keys.every((key) => key.descending === keys[0]?.descending && key.isNeverNull && !key.isNull);
+}
+
+function isNotNull(operand: OperandPlan): boolean {
+  return (
+    operand.kind === 'count' ||
+    operand.kind === 'key' ||
+    (operand.kind === 'field' && operand.through.length === 0 && operand.field.column?.is_nullable === false)
+  );
+}
