@@ -21,17 +21,34 @@ export interface ReadStages<Query extends ReadQuery, Answer> {
 }
 
 export function read<Query extends ReadQuery, Answer>(stages: ReadStages<Query, Answer>, reads: Reads): Soon<Answer> {
-  const { client } = stages;
-  return next(stages.identify(), (caller) => {
-    client.staged('identify');
-    return next(stages.parse(caller), (query) => {
-      client.staged('parse');
-      // A shape that is known skips these stages: restrict, plan, compile.
-      return next(reads.prepare(query, caller, client), (compiled) =>
-        executed(stages.execute({ query, compiled, caller }), client),
-      );
-    });
-  });
+  const caller = stages.identify();
+  if (caller instanceof Promise) return caller.then((known) => readAs(known, stages, reads));
+  return readAs(caller, stages, reads);
+}
+
+function readAs<Query extends ReadQuery, Answer>(
+  caller: Identity,
+  stages: ReadStages<Query, Answer>,
+  reads: Reads,
+): Soon<Answer> {
+  stages.client.staged('identify');
+  const query = stages.parse(caller);
+  if (query instanceof Promise) return query.then((parsed) => readQuery(parsed, caller, stages, reads));
+  return readQuery(query, caller, stages, reads);
+}
+
+/** A shape that is known skips the stages of `prepare`: restrict, plan, compile. */
+function readQuery<Query extends ReadQuery, Answer>(
+  query: Query,
+  caller: Identity,
+  stages: ReadStages<Query, Answer>,
+  reads: Reads,
+): Soon<Answer> {
+  stages.client.staged('parse');
+  const compiled = reads.prepare(query, caller, stages.client);
+  if (compiled instanceof Promise)
+    return compiled.then((done) => executed(stages.execute({ query, compiled: done, caller }), stages.client));
+  return executed(stages.execute({ query, compiled, caller }), stages.client);
 }
 
 /** What is not answered at once has been executed by then. */
@@ -61,10 +78,6 @@ export async function write<Request, Result, Answer>(stages: WriteStages<Request
   const result = await stages.execute(request, writer);
   client.staged('execute');
   return stages.reply(result);
-}
-
-function next<Value, Result>(value: Soon<Value>, work: (value: Value) => Soon<Result>): Soon<Result> {
-  return value instanceof Promise ? value.then(work) : work(value);
 }
 
 /** Where the body of a read goes. */

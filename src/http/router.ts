@@ -77,16 +77,18 @@ function segmentsOf(path: string): string[] {
   return segments;
 }
 
-function match(entry: Entry, segments: readonly string[]): string[] | null {
+/** The parameters of the path; null where it is another's. */
+function match({ segments: expected }: Entry, segments: readonly string[]): string[] | null {
   const parameters: string[] = [];
-  for (let position = 0; position < segments.length; position++) {
-    const wanted = entry.segments[position];
-    const given = segments[position] as string;
-    if (wanted === null) {
-      const decoded = decode(given);
+  // The first segment is the one by which the entry was found.
+  for (let position = 1; position < segments.length; position++) {
+    const fixed = expected[position];
+    const segment = segments[position] as string;
+    if (fixed === null) {
+      const decoded = decode(segment);
       if (decoded === null || decoded === '') return null;
       parameters.push(decoded);
-    } else if (wanted !== given && wanted !== given.toLowerCase()) return null;
+    } else if (fixed !== segment && fixed !== segment.toLowerCase()) return null;
   }
   return parameters;
 }

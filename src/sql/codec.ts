@@ -50,6 +50,8 @@ export const NOT_FINITE = /^(NaN|[+-]?Infinity)$/i;
 
 export function encode(codec: Codec, given: Scalar | null, origin: Origin): string | null {
   if (given === null) return null;
+  // Most keys are whole numbers.
+  if (typeof given === 'string' && RANGES.has(codec) && fits(codec, given)) return given;
   const value = typeof given === 'object' && given.text !== undefined ? read(codec, given.json, given.text) : given;
   switch (codec) {
     case 'bool':
