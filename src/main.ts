@@ -99,7 +99,7 @@ async function start(flags: readonly string[]): Promise<void> {
   });
   announce(running);
   void running.failure.then(async (error) => {
-    console.error(`lateral: a thread has died, and the service ends: ${error.stack ?? error.message}`);
+    console.error(`lateral: a worker thread exited unexpectedly, stopping: ${error.stack ?? error.message}`);
     // What still runs gets its time; whoever watches over the process starts it anew.
     if (!stopped.signal.aborted) await running.stop().catch(fail);
     process.exit(1);

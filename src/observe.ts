@@ -99,7 +99,7 @@ class RepeatedLines {
     }
     if (this.#lines.size >= MAX_LINES) this.#lines.clear();
     this.#lines.set(text, { until: now + REPEAT_AFTER_MS, more: 0 });
-    this.#write(line && line.more > 0 ? `${text} (and ${line.more} times before)` : text);
+    this.#write(line && line.more > 0 ? `${text} (repeated ${line.more} times)` : text);
   }
 }
 
@@ -109,10 +109,10 @@ function log(logger: Logger, repeated: RepeatedLines, event: Event): void {
       logger.info(`listening on ${event.url}`);
       break;
     case 'option-renamed':
-      logger.warn(`the option ${event.former} is named ${event.name} now: the former name still works`);
+      logger.warn(`option ${event.former} was renamed to ${event.name}; the old name still works`);
       break;
     case 'admin-listening':
-      logger.info(`health and metrics on ${event.url}`);
+      logger.info(`serving health checks and metrics on ${event.url}`);
       break;
     case 'stopping':
       logger.info(`stopping: ${event.reason}`);
@@ -121,56 +121,65 @@ function log(logger: Logger, repeated: RepeatedLines, event: Event): void {
       logger.info('stopped');
       break;
     case 'migrated':
-      logger.info(`applied ${event.file}`);
+      logger.info(`applied migration ${event.file}`);
       break;
     case 'model-loaded':
       for (const [name, reason] of event.refused) logger.debug(`"${name}" is not served: it ${reason}`);
-      logger.info(`mirrored ${event.collections} collections, ${event.refused.size} refused`);
+      logger.info(`loaded the schema: ${event.collections} collections, ${event.refused.size} tables not served`);
       break;
     case 'model-failed':
-      fail(logger, repeated, event.error, 'the model could not be loaded: the former one stays');
+      fail(logger, repeated, event.error, 'could not load the schema; still using the previous one');
       break;
     case 'policies-failed':
-      fail(logger, repeated, event.error, 'the policies could not be loaded: the former ones stay');
+      fail(logger, repeated, event.error, 'could not load the policies; still using the previous ones');
       break;
     case 'watch-lost':
-      fail(logger, repeated, event.error, 'changes of the model cannot be watched');
+      fail(logger, repeated, event.error, 'cannot watch the database for schema changes');
       break;
     case 'database-awaited':
-      logger.warn(`waiting for the database, up to ${Math.ceil(event.milliseconds / 1_000)} s more: ${event.reason}`);
+      logger.warn(
+        `waiting for the database (at most ${Math.ceil(event.milliseconds / 1_000)} s more): ${event.reason}`,
+      );
       break;
     case 'database-reached':
-      logger.info(`the database answers after ${Math.round(event.milliseconds)} ms`);
+      logger.info(`connected to the database after ${Math.round(event.milliseconds)} ms`);
       break;
     case 'embedded-restarted':
       logger.warn(event.message);
       break;
     case 'listening-lost':
-      logger.warn(`lost the connection on which changes are heard, trying again: ${messageOf(event.error)}`);
+      logger.warn(`lost the LISTEN connection, reconnecting: ${messageOf(event.error)}`);
       break;
     case 'listening-again':
-      logger.info(`changes are heard again after ${Math.round(event.milliseconds)} ms, and all is read anew`);
+      logger.info(
+        `LISTEN connection restored after ${Math.round(event.milliseconds)} ms; reloading schema, policies and users`,
+      );
       break;
     case 'shape-compiled':
-      logger.debug({ shape: event.shape, text: event.text, milliseconds: event.milliseconds }, 'compiled');
+      logger.debug({ shape: event.shape, text: event.text, milliseconds: event.milliseconds }, 'compiled a statement');
       break;
     case 'database-refused':
-      logger.warn({ detail: event.detail }, 'the database refuses what a request asks for');
+      logger.warn({ detail: event.detail }, 'PostgreSQL refused the statement of a request');
       break;
     case 'secret-made-up':
-      logger.warn('SECRET is not set: tokens end with this process, and other instances refuse them');
+      logger.warn(
+        'SECRET is not set: a random one is used, so tokens become invalid on restart and on other instances',
+      );
       break;
     case 'secret-short':
-      logger.warn('SECRET is short: 32 random characters cannot be guessed');
+      logger.warn('SECRET is too short to be safe: use at least 32 random characters');
       break;
     case 'mail-logged':
-      logger.warn({ to: event.to, link: event.link }, 'no EMAIL_TRANSPORT: this link was not sent');
+      logger.warn(
+        { to: event.to, link: event.link },
+        'EMAIL_TRANSPORT is not set: the e-mail with this link was not sent',
+      );
       break;
     case 'registration-refused':
-      logger.warn({ role: event.role }, 'a registration was refused: public_registration_role has admin access');
+      logger.warn({ role: event.role }, 'refused a registration: public_registration_role has admin access');
       break;
     case 'mail-failed':
-      logger.error({ to: event.to, error: describeError(event.error) }, 'a mail was not sent');
+      logger.error({ to: event.to, error: describeError(event.error) }, 'could not send an e-mail');
       break;
     case 'request-completed': {
       const { method, route, status, ms, id } = event;
@@ -178,7 +187,7 @@ function log(logger: Logger, repeated: RepeatedLines, event: Event): void {
       break;
     }
     case 'request-failed':
-      if (event.unavailable) repeated.write(`a request was answered 503: ${messageOf(event.error)}`);
+      if (event.unavailable) repeated.write(`answered a request with 503: ${messageOf(event.error)}`);
       else
         logger.error(
           { id: event.id, method: event.method, path: event.path, error: describeError(event.error) },

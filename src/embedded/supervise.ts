@@ -49,7 +49,7 @@ export class Supervised implements Postmaster {
       const reason = await this.#current.ended;
       if (signal.aborted) return;
       const lost = performance.now();
-      this.#report(`The embedded PostgreSQL has ended (${reason}): it is started again`);
+      this.#report(`The embedded PostgreSQL exited (${reason}); restarting it`);
       if (lost - since > STABLE) pause = PAUSE;
       for (;;) {
         await sleep(pause, null, { signal }).catch(() => {});
@@ -60,10 +60,10 @@ export class Supervised implements Postmaster {
           break;
         } catch (error) {
           if (signal.aborted) return;
-          this.#report(`${error instanceof Error ? error.message : String(error)}: another attempt follows`);
+          this.#report(`${error instanceof Error ? error.message : String(error)}; retrying`);
         }
       }
-      this.#report(`The embedded PostgreSQL runs again after ${Math.round(performance.now() - lost)} ms`);
+      this.#report(`Restarted the embedded PostgreSQL after ${Math.round(performance.now() - lost)} ms`);
     }
   }
 }

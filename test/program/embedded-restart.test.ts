@@ -53,7 +53,7 @@ t.test('a server that was killed is started again', async (t) => {
   t.strictSame([...statuses], [], 'requests meanwhile are 503');
   t.match(
     said.filter(({ kind }) => kind === 'embedded-restarted'),
-    [{ message: /has ended \(SIGKILL\): it is started again/ }, { message: /runs again after \d+ ms/ }],
+    [{ message: /exited \(SIGKILL\); restarting it/ }, { message: /Restarted the embedded PostgreSQL after \d+ ms/ }],
   );
   const last = await readPid();
   await service.stop();

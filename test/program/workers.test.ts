@@ -355,7 +355,10 @@ t.test('a thread that dies ends the service, with what it died of', async (t) =>
   // The answer may be lost with its thread.
   await post(place, '/auth/password/request', { email }).catch(() => {});
   t.equal(await run.ended, 1);
-  t.match(run.complaints(), /^lateral: a thread has died, and the service ends: Error: the post has burnt down\n/);
+  t.match(
+    run.complaints(),
+    /^lateral: a worker thread exited unexpectedly, stopping: Error: the post has burnt down\n/,
+  );
 });
 
 t.test('what keeps a thread from starting keeps the service from starting', async (t) => {
