@@ -16,7 +16,7 @@ import { Writes } from './engine/writes.js';
 import { Operations } from './graphql/operations.js';
 import { PersistedQueries, readAllowList } from './graphql/persisted.js';
 import { Schemas } from './graphql/schema.js';
-import { availableServices } from './graphql/system-fields.js';
+import { availableSystemFields } from './graphql/system-fields.js';
 import { createCookies } from './http/cookies.js';
 import type { Limits } from './http/limiter.js';
 import { type Route, Router } from './http/router.js';
@@ -266,7 +266,7 @@ function createOperations(config: Config, routes: readonly Route[]): Operations 
     aliases: config.GRAPHQL_QUERY_ALIAS_LIMIT,
     introspection: config.GRAPHQL_INTROSPECTION,
   };
-  const schemas = new Schemas(config.GRAPHQL_SCHEMA_CACHE_CAPACITY, availableServices(routes));
+  const schemas = new Schemas(config.GRAPHQL_SCHEMA_CACHE_CAPACITY, availableSystemFields(routes));
   return new Operations(schemas, limits, parseLimits(config), config.SHAPE_CACHE_MEMORY / 2);
 }
 

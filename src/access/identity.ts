@@ -53,7 +53,7 @@ export type LookupKey =
   | { readonly kind: 'token'; readonly digest: string }
   | { readonly kind: 'user'; readonly user: string; readonly session: string | null };
 
-export interface HeldPolicy {
+export interface AssignedPolicy {
   readonly id: string;
   readonly ip_access: string | null;
   readonly admin_access: boolean;
@@ -66,7 +66,7 @@ export interface Account {
   readonly user: string | null;
   readonly role: string | null;
   readonly roles: readonly string[];
-  readonly policies: readonly HeldPolicy[];
+  readonly policies: readonly AssignedPolicy[];
   /** When the session ends, in milliseconds since 1970; null without one. */
   readonly expires: number | null;
 }
@@ -260,11 +260,11 @@ function cachedIdentity(account: Account, session: string | null, expires: numbe
   return { at, anywhere: null, session, expires, until };
 }
 
-function testOf({ ip_access: list }: HeldPolicy): AddressTest | null {
+function testOf({ ip_access: list }: AssignedPolicy): AddressTest | null {
   return list === null || list.trim() === '' ? null : addressTest(list);
 }
 
-function identityOf(account: Account, policies: readonly HeldPolicy[], session: string | null): Identity {
+function identityOf(account: Account, policies: readonly AssignedPolicy[], session: string | null): Identity {
   return Object.freeze({
     user: account.user,
     role: account.role,

@@ -31,7 +31,7 @@ export function restrictModel(model: Model, rulesOf: (collection: string) => rea
   const refused = new Map<string, string>();
   const folders = foldersOf(collections, model);
   const relationRows = model.relationRows.filter((row) => isVisible(row, collections));
-  return Object.freeze({ version, schema, system, collections, refused, folders, relationRows, whole: model });
+  return Object.freeze({ version, schema, system, collections, refused, folders, relationRows, unrestricted: model });
 }
 
 /** Those that group something visible, at any depth. */
@@ -102,7 +102,7 @@ function restrictCollection(collection: Collection, rules: readonly PlannedRule[
     ...collection,
     fields,
     sortField: sortField !== null && fields.has(sortField) ? sortField : null,
-    restriction: Object.freeze({ whole: collection, rows: anyOf(rules.map(({ where }) => where)), masks }),
+    restriction: Object.freeze({ unrestricted: collection, rows: anyOf(rules.map(({ where }) => where)), masks }),
   });
 }
 

@@ -41,7 +41,7 @@ export class FromClause {
   readonly #derived: Derived;
   readonly #joined = new Map<string, Fragment>();
   /** The rows at hand as they are, by their aliases: all rules about a row share what they join. */
-  readonly #whole = new Map<Fragment, FromClause>();
+  readonly #unrestricted = new Map<Fragment, FromClause>();
   /** Shared by the sources of the rows that are joined. */
   #joins: Fragment[] = [];
 
@@ -119,16 +119,16 @@ export class FromClause {
 
   #seen(): Fragment | null {
     const restriction = restrictionOf(this.collection);
-    return restriction ? this.#holds(restriction.rows, this.alias, restriction.whole) : null;
+    return restriction ? this.#holds(restriction.rows, this.alias, restriction.unrestricted) : null;
   }
 
   /** A rule speaks of the whole collection, whatever the caller may see of it. */
   #holds(rule: Condition, row: Fragment, collection: Collection): Fragment | null {
-    const known = this.#whole.get(row);
-    const source = known ?? new FromClause(row, this.scope, restrictionOf(collection)?.whole ?? collection);
+    const known = this.#unrestricted.get(row);
+    const source = known ?? new FromClause(row, this.scope, restrictionOf(collection)?.unrestricted ?? collection);
     if (!known) {
       source.#joins = this.#joins;
-      this.#whole.set(row, source);
+      this.#unrestricted.set(row, source);
     }
     return this.scope.compileCondition(rule, source);
   }
@@ -139,7 +139,7 @@ function relatedRow(toOne: ToOneJoin, name: Fragment, same: Fragment, scope: Sco
   const table = sql`${tableName(toOne.target)} ${name}`;
   const restriction = restrictionOf(toOne.target);
   if (!restriction) return sql` left join ${table} on ${same}`;
-  const source = new FromClause(name, scope, restriction.whole);
+  const source = new FromClause(name, scope, restriction.unrestricted);
   const seen = scope.compileCondition(restriction.rows, source);
   const condition = seen ? sql`${same} and ${seen}` : same;
   const joins = source.joins();

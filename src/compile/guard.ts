@@ -24,12 +24,12 @@ export function guardedRows(
 export function compileGuard(guard: RowGuard, given: Fragment, row: FromClause): Fragment {
   const rules = guard.rules.map((rule, position) => {
     const held = compileCondition(rule, row) ?? sql`true`;
-    return guard.marks === null
+    return guard.ruleBits === null
       ? sql`(substr(${given}.a, ${integerLiteral(position + 1)}, 1) = '1' and ${held})`
       : held;
   });
   const any = sql`(${join(rules, sql` or `)})`;
-  return guard.marks === null ? sql`(${given}.a is null or ${any})` : any;
+  return guard.ruleBits === null ? sql`(${given}.a is null or ${any})` : any;
 }
 
 /** A cell per validation, or one for new and one for changed rows: it ends the statement where a row does not pass. */

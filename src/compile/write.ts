@@ -98,7 +98,7 @@ class Chain {
   #input(node: WriteNode, position: number): Fragment {
     const key = node.collection.primaryKey;
     const columns = [sql`n int4`, sql`k ${typeName(key)}`];
-    if (node.guard?.marks === null) columns.push(sql`a text`);
+    if (node.guard?.ruleBits === null) columns.push(sql`a text`);
     node.columns.forEach((column, index) => {
       if (column.holdsValues) columns.push(sql`${identifier(`c${index}`)} ${inputType(column.field)}`);
       if (column.mixed) columns.push(sql`${identifier(`p${index}`)} bool`);
@@ -365,7 +365,7 @@ function heldValue({ collection, field }: NonNullable<WriteColumn['held']>, inde
 }
 
 function inputNames(node: WriteNode): string[] {
-  const marks = node.guard?.marks === null ? ['a'] : [];
+  const marks = node.guard?.ruleBits === null ? ['a'] : [];
   const names = node.columns.flatMap((column, index) => [
     ...(column.holdsValues ? [`c${index}`] : []),
     ...(column.mixed ? [`p${index}`] : []),

@@ -26,7 +26,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { StartError } from '../errors.js';
 import { type Binaries, findBinaries } from './binaries.js';
 import { takeLock } from './lock.js';
-import { canReach, chooseAccount, giveTo, type OsUser, openShelter } from './os-user.js';
+import { canReach, chooseOsUser, giveTo, type OsUser, openShelter } from './os-user.js';
 import { launch, openLog, type Postmaster, stopOrphan } from './postmaster.js';
 import { findComplaint, runProgram } from './processes.js';
 import { Supervised } from './supervise.js';
@@ -119,7 +119,7 @@ async function openDirectory(directory: string): Promise<string> {
 /** The cluster lies in DATA_DIR, or in the shelter when the account cannot get into DATA_DIR; a link there settles it. */
 async function findHome(directory: string, report: Home['report']): Promise<Home> {
   const own = join(directory, 'postgres');
-  const account = await chooseAccount(own);
+  const account = await chooseOsUser(own);
   const stats = await lstat(own).catch(() => undefined);
   if (stats?.isSymbolicLink()) {
     const cluster = await realpath(own).catch(() => undefined);

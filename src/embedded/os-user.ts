@@ -20,7 +20,7 @@ const READ = 0o4;
 const ENTER = 0o1;
 
 /** The account to drop to, or nothing when we are not root: the owner of a cluster that is there already goes first. */
-export async function chooseAccount(cluster: string): Promise<OsUser | undefined> {
+export async function chooseOsUser(cluster: string): Promise<OsUser | undefined> {
   if (process.getuid?.() !== 0) return undefined;
   const accounts = (await readAccounts()).filter((account) => account.uid > 0);
   const owner = await stat(cluster).then(

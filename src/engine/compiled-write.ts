@@ -61,7 +61,7 @@ export class WriteCompiler {
   }
 
   /** Null when there is nothing to write. */
-  write(planned: PlannedWrite, { writer }: WriteCall, option: WriteOption): TransactionStatement | null {
+  compileWrite(planned: PlannedWrite, { writer }: WriteCall, option: WriteOption): TransactionStatement | null {
     const { plan, input, model } = planned;
     if (plan.nodes.length === 0) return null;
     const counted = option === 'count';
@@ -78,7 +78,10 @@ export class WriteCompiler {
   }
 
   /** Items that the write makes are read by the keys that it leaves. Null where the caller may not read them. */
-  readBack({ plan, keys: known }: PlannedWrite, { writer, client, readBack }: WriteCall): TransactionStatement | null {
+  compileReadBack(
+    { plan, keys: known }: PlannedWrite,
+    { writer, client, readBack }: WriteCall,
+  ): TransactionStatement | null {
     const keys = plan.nodes.length === 0 ? (known ?? []) : known;
     const query = readBack && keys ? withKeys(readBack, keys) : readBack;
     const compiled = query && this.#reads.compileReadBack(query, writer, client);
@@ -88,7 +91,7 @@ export class WriteCompiler {
   }
 
   /** `rule` says which rows the caller may delete. */
-  delete(
+  compileDelete(
     collection: Collection,
     rule: Condition | null,
     { model, access }: WritePlanContext,
@@ -99,7 +102,7 @@ export class WriteCompiler {
     return this.#compile(shape, model, writer, compile).statement;
   }
 
-  sort(collection: Collection, field: Field, model: Model, writer: Writer): Statement {
+  compileSort(collection: Collection, field: Field, model: Model, writer: Writer): Statement {
     return this.#compile(`sort ${collection.name}`, model, writer, () => compileSort(collection, field)).statement;
   }
 

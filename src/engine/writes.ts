@@ -225,7 +225,7 @@ export class Writes {
     const { model, access } = context;
     const rule = access && anyRule(new Guard(access, model).grant('delete', collection).rules);
     client.staged('plan');
-    const { text, parameters } = this.#compiler.delete(collection, rule, context, writer);
+    const { text, parameters } = this.#compiler.compileDelete(collection, rule, context, writer);
     client.staged('compile');
     await this.#transaction(async (session) => {
       const keys = await this.#compiler.selectKeys(collection, selected, call, session, 'delete');
@@ -260,13 +260,13 @@ export class Writes {
     call.client.staged('plan');
     await hashNewSecrets(planned, !call.writer.caller.administrator, (text) => this.#database.rows(text));
     const isApart = idempotencyKey || suppliesKeys(planned) || concernsAccess(planned);
-    const written = isApart ? null : this.#compiler.write(planned, call, null);
+    const written = isApart ? null : this.#compiler.compileWrite(planned, call, null);
     if (!written) return this.#database.transaction((session) => this.#send(planned, call, session, idempotencyKey));
-    const read = this.#compiler.readBack(planned, call);
+    const read = this.#compiler.compileReadBack(planned, call);
     call.client.staged('compile');
     const statements = read ? [written, read] : [written];
     const [, body = null] = await this.#database.sessions
-      .use((session) => session.together(statements))
+      .use((session) => session.runPipelined(statements))
       .catch((error: unknown) => {
         throw asWriteFailure(error, planned);
       });
@@ -280,7 +280,7 @@ export class Writes {
     idempotencyKey: IdempotencyKey | null = null,
   ): Promise<Buffer | null> {
     await this.#write(planned, call, session, idempotencyKey);
-    const read = this.#compiler.readBack(planned, call);
+    const read = this.#compiler.compileReadBack(planned, call);
     const body = read && (await session.cell(read.text, read.parameters, read.prepare));
     if (idempotencyKey) await keepWrittenKeys(idempotencyKey, planned.keys, this.#database, session);
     return body;
@@ -306,7 +306,7 @@ export class Writes {
   };
 
   async #sendWrite(planned: PlannedWrite, call: WriteCall, session: Session, option: WriteOption): Promise<number> {
-    const statement = this.#compiler.write(planned, call, option);
+    const statement = this.#compiler.compileWrite(planned, call, option);
     if (!statement) return 0;
     call.client.staged('compile');
     try {
@@ -360,7 +360,7 @@ export class Writes {
       if (access) new Guard(access, model).checkOrder(collection);
       const field = collection.sortField === null ? undefined : collection.fields.get(collection.sortField);
       if (!field?.column) throw invalidPayload(`The collection "${name}" has no sort field`);
-      const { text, parameters } = this.#compiler.sort(collection, field, model, writer);
+      const { text, parameters } = this.#compiler.compileSort(collection, field, model, writer);
       await this.#transaction(async (session) => {
         await lock(collection, session);
         await session.cell(text, bind(parameters, [item, to], writer.caller));

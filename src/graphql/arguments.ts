@@ -10,19 +10,19 @@ import { filterBindingOf } from './field-binding.js';
 
 export type Arguments = Readonly<Record<string, unknown>>;
 
-/** What is collected while an operation is read. */
+/** What is collected while an operation is parsed. */
 export interface DocumentContext extends ParseContext {
   readonly values: ValueList;
 }
 
-export function readQuery(
+export function parseQueryArguments(
   field: GraphQLField<unknown, unknown>,
   { filter, sort, limit, offset, page, search, groupBy, having }: Arguments,
   context: ParseContext,
 ): Query {
   const type = field.args.find((each) => each.name === 'filter')?.type;
   const input = {
-    filter: filter && type ? readFilter(filter, type) : undefined,
+    filter: filter && type ? parseFilterArgument(filter, type) : undefined,
     sort: withoutNulls(sort),
     limit,
     offset,
@@ -35,10 +35,10 @@ export function readQuery(
 }
 
 /** Keys become those of REST: `item:headings`, `year(date)`. Whatever is not a filter's own key is taken as it is. */
-export function readFilter(value: unknown, given: GraphQLInputType): unknown {
-  const type = isNonNullType(given) ? given.ofType : given;
+export function parseFilterArgument(value: unknown, input: GraphQLInputType): unknown {
+  const type = isNonNullType(input) ? input.ofType : input;
   if (isListType(type)) {
-    return Array.isArray(value) ? value.map((each) => readFilter(each, type.ofType)) : value;
+    return Array.isArray(value) ? value.map((each) => parseFilterArgument(each, type.ofType)) : value;
   }
   const named = getNamedType(type);
   if (!isInputObjectType(named) || value === null || typeof value !== 'object') return value;
@@ -51,12 +51,12 @@ export function readFilter(value: unknown, given: GraphQLInputType): unknown {
     if (binding?.kind === 'functions') {
       for (const [name, condition] of Object.entries((inner ?? {}) as Input))
         filter[`${name}(${binding.field})`] = condition;
-    } else filter[binding ? binding.key : key] = readFilter(inner, field.type);
+    } else filter[binding ? binding.key : key] = parseFilterArgument(inner, field.type);
   }
   return filter;
 }
 
-/** Entries of a list may be null in the schema of this family, and say nothing. */
+/** The schema lets entries of a list be null; they say nothing. */
 function withoutNulls(list: unknown): unknown {
   if (list === null || list === undefined) return undefined;
   return Array.isArray(list) ? list.filter((each) => each !== null) : list;

@@ -3,7 +3,7 @@ import { type FieldNode, type GraphQLObjectType, type GraphQLOutputType, getName
 import { forbidden } from '../errors.js';
 import type { Arguments } from './arguments.js';
 import { type Selections, setsOf } from './selections.js';
-import { routeKey, SERVICE_FIELDS } from './system-fields.js';
+import { routeKey, SYSTEM_FIELDS } from './system-fields.js';
 
 export interface Call {
   /** The route of the action (`routeKey`). */
@@ -27,18 +27,18 @@ type ProjectedField =
   | { readonly output: string; readonly key: string; readonly projection: Projection }
   | { readonly output: string; readonly text: string };
 
-export function readCall(name: string, given: Arguments, nodes: readonly FieldNode[], selections: Selections): Call {
-  const field = SERVICE_FIELDS[name];
+export function parseCall(name: string, args: Arguments, nodes: readonly FieldNode[], selections: Selections): Call {
+  const field = SYSTEM_FIELDS[name];
   if (!field) throw new Error(`there is no operation ${name}`);
   const names = [...field.path.matchAll(/:(\w+)/g)].map((match) => match[1] as string);
-  const parameters = names.map((key) => String(given[key]));
+  const parameters = names.map((key) => String(args[key]));
   // Nothing has the empty name.
   if (parameters.includes('')) throw forbidden();
   const rest = Object.fromEntries(
-    Object.entries(given).filter(([key, value]) => !names.includes(key) && value !== undefined),
+    Object.entries(args).filter(([key, value]) => !names.includes(key) && value !== undefined),
   );
-  const bodies = { none: undefined, data: given['data'], rest, query: undefined };
-  const otherwise = isObjectType(getNamedType(field.type)) ? given : true;
+  const bodies = { none: undefined, data: args['data'], rest, query: undefined };
+  const otherwise = isObjectType(getNamedType(field.type)) ? args : true;
   return {
     route: routeKey(field.method, field.path),
     parameters,
@@ -49,14 +49,14 @@ export function readCall(name: string, given: Arguments, nodes: readonly FieldNo
   };
 }
 
-function inUrl(given: Arguments): string {
+function inUrl(args: Arguments): string {
   const url = new URLSearchParams();
-  for (const [key, value] of Object.entries(given)) if (value !== null) url.set(key, String(value));
+  for (const [key, value] of Object.entries(args)) if (value !== null) url.set(key, String(value));
   return url.toString();
 }
 
-function projectionOf(given: GraphQLOutputType, nodes: readonly FieldNode[], selections: Selections): Projection {
-  const type = getNamedType(given);
+function projectionOf(output: GraphQLOutputType, nodes: readonly FieldNode[], selections: Selections): Projection {
+  const type = getNamedType(output);
   if (!isObjectType(type)) return { kind: type.name === 'GraphQLBigInt' ? 'text' : 'value' };
   const fields = [...selections.collect(type, setsOf(nodes))].map(([output, found]): ProjectedField => {
     const key = found[0].name.value;

@@ -16,7 +16,7 @@ export interface Location {
 }
 
 /** Where a field stands in the document and in the answer. */
-export interface FieldPlace {
+export interface FieldPosition {
   readonly path: readonly (string | number)[];
   readonly locations: readonly Location[];
 }
@@ -49,37 +49,38 @@ export function documentFailure(reason: string, exceeded: Exceeded | null = null
 
 /** A field of the document failed: everything that is read below it says where. */
 export class FieldFailure extends Error {
-  readonly place: FieldPlace;
+  readonly position: FieldPosition;
   override readonly cause: unknown;
 
-  constructor(cause: unknown, place: FieldPlace) {
+  constructor(cause: unknown, place: FieldPosition) {
     super('a field failed');
     this.cause = cause;
-    this.place = place;
+    this.position = place;
   }
 }
 
-export function placeOf(node: ASTNode, path: readonly (string | number)[]): FieldPlace {
+export function positionOf(node: ASTNode, path: readonly (string | number)[]): FieldPosition {
   return { path, locations: node.loc ? [getLocation(node.loc.source, node.loc.start)] : [] };
 }
 
 /** Errors of the service keep their codes; errors of graphql-js are about values that do not fit. */
-export function responseError(error: ServiceError, place: FieldPlace | null): ResponseError {
+export function responseError(error: ServiceError, position: FieldPosition | null): ResponseError {
   return {
     message: error.message,
-    ...place,
+    ...position,
     extensions: { ...error.extensions, code: error.code },
   };
 }
 
 /** The place is that of the innermost field that knows of the error. */
-export function at<Result>(place: () => FieldPlace, work: () => Result): Result {
+export function withPosition<Result>(position: () => FieldPosition, work: () => Result): Result {
   try {
     return work();
   } catch (error) {
     if (error instanceof FieldFailure) throw error;
-    if (error instanceof GraphQLError) throw new FieldFailure(invalidQuery(error.message.replace(/\.$/, '')), place());
-    if (error instanceof ServiceError) throw new FieldFailure(error, place());
+    if (error instanceof GraphQLError)
+      throw new FieldFailure(invalidQuery(error.message.replace(/\.$/, '')), position());
+    if (error instanceof ServiceError) throw new FieldFailure(error, position());
     throw error;
   }
 }

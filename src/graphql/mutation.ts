@@ -16,15 +16,15 @@ import type { Input, ParseLimits } from '../request/parse-context.js';
 import { requestShape } from '../request/rest.js';
 import { ValueList } from '../request/values.js';
 import type { WriteRequest } from '../request/write.js';
-import { type Arguments, type DocumentContext, readQuery } from './arguments.js';
-import { readCall } from './calls.js';
-import { at, FieldFailure, placeOf } from './failure.js';
+import { type Arguments, type DocumentContext, parseQueryArguments } from './arguments.js';
+import { parseCall } from './calls.js';
+import { FieldFailure, positionOf, withPosition } from './failure.js';
 import { isStaged, rootBindingOf } from './field-binding.js';
 import type { MutationStep, ParsedMutationDocument, Root } from './parsed-document.js';
 import { type Path, Selections, setsOf } from './selections.js';
 import type { Document } from './validate-document.js';
 
-export function readMutationOperation(
+export function parseMutationOperation(
   { schema, fragments }: Document,
   operation: OperationDefinitionNode,
   variables: Record<string, unknown>,
@@ -35,19 +35,19 @@ export function readMutationOperation(
   const collected = new Selections(source, contextOf(limits)).collect(type, [operation.selectionSet]);
   const once = new Set<string>();
   const steps = [...collected].map(([name, nodes]): MutationStep => {
-    const place = placeOf(nodes[0], [name]);
+    const position = positionOf(nodes[0], [name]);
     const field = type.getFields()[nodes[0].name.value];
-    if (!field) return { kind: 'json', name, place, nullable: true, text: JSON.stringify(type.name) };
-    const root: Root = { name, place, nullable: !isNonNullType(field.type) };
+    if (!field) return { kind: 'json', name, position, nullable: true, text: JSON.stringify(type.name) };
+    const root: Root = { name, position, nullable: !isNonNullType(field.type) };
     const context = contextOf(limits);
     const binding = rootBindingOf(field);
     if (binding.kind === 'service' && binding.once && once.has(binding.name)) {
-      throw new FieldFailure(invalidQuery(`"${binding.name}" may stand in an operation once`), place);
+      throw new FieldFailure(invalidQuery(`"${binding.name}" may stand in an operation once`), position);
     }
     if (binding.kind === 'service') once.add(binding.name);
-    return at(
-      () => place,
-      () => readStep(root, field, nodes, new Selections(source, context), context),
+    return withPosition(
+      () => position,
+      () => parseStep(root, field, nodes, new Selections(source, context), context),
     );
   });
   checkCalls(steps);
@@ -60,7 +60,7 @@ function checkCalls(steps: readonly MutationStep[]): void {
   if (!call || steps.every((step) => step.kind === 'call' || step.kind === 'json')) return;
   throw new FieldFailure(
     invalidQuery(`"${call.name}" cannot stand in one operation with writes of items: these are one transaction`),
-    call.place,
+    call.position,
   );
 }
 
@@ -68,7 +68,7 @@ function contextOf(limits: ParseLimits): DocumentContext {
   return { values: new ValueList(limits.nodes), limits, typed: true };
 }
 
-function readStep(
+function parseStep(
   root: Root,
   field: GraphQLField<unknown, unknown>,
   nodes: readonly [FieldNode, ...FieldNode[]],
@@ -77,17 +77,17 @@ function readStep(
 ): MutationStep {
   const binding = rootBindingOf(field);
   const path = [root.name];
-  const given = selections.arguments(field, nodes[0], path);
+  const args = selections.arguments(field, nodes[0], path);
   const argumentType = (name: string): GraphQLInputType =>
     (field.args.find((each) => each.name === name) as { type: GraphQLInputType }).type;
-  const data = (): unknown => readPayload(given['data'], argumentType('data'), 'data');
+  const data = (): unknown => parsePayload(args['data'], argumentType('data'), 'data');
   const written = (
     collection: string,
     readable: boolean,
     many: boolean,
   ): { collection: string; readBack: Parsed | null } => ({
     collection,
-    readBack: readable ? parseReadBack(collection, many, field, given, nodes, selections, context, path) : null,
+    readBack: readable ? parseReadBack(collection, many, field, args, nodes, selections, context, path) : null,
   });
   const write = (request: WriteRequest, text: string | null = null): MutationStep => ({
     ...root,
@@ -107,7 +107,7 @@ function readStep(
     }
     case 'update': {
       const { collection, many, readable } = binding;
-      const keys = keysOf(given, many);
+      const keys = keysOf(args, many);
       const target = written(collection, readable, many);
       if (!many) return write({ kind: 'update-item', key: keys[0] as string, data: data() as Input, ...target });
       const selected = { kind: 'keys', keys } as const;
@@ -119,13 +119,13 @@ function readStep(
     }
     case 'delete': {
       const { collection, many } = binding;
-      const keys = keysOf(given, many);
+      const keys = keysOf(args, many);
       const type = getNamedType(field.type) as GraphQLObjectType;
       const text = deletedText(type, nodes, keys, many, selections);
       return write({ kind: 'delete', collection, selected: { kind: 'keys', keys } }, text);
     }
     case 'service':
-      return { ...root, kind: 'call', call: readCall(binding.name, given, nodes, selections) };
+      return { ...root, kind: 'call', call: parseCall(binding.name, args, nodes, selections) };
     case 'update-me':
       return {
         ...root,
@@ -164,15 +164,15 @@ function parseReadBack(
   collection: string,
   many: boolean,
   field: GraphQLField<unknown, unknown>,
-  given: Arguments,
+  args: Arguments,
   nodes: readonly FieldNode[],
   selections: Selections,
   context: DocumentContext,
   path: Path,
 ): Parsed {
   const keys = context.values.add(null);
-  const isQueried = many && QUERY_ARGUMENTS.some((name) => given[name] !== undefined && given[name] !== null);
-  const query = isQueried ? readQuery(field, { limit: -1, ...given }, context) : NO_QUERY;
+  const isQueried = many && QUERY_ARGUMENTS.some((name) => args[name] !== undefined && args[name] !== null);
+  const query = isQueried ? parseQueryArguments(field, { limit: -1, ...args }, context) : NO_QUERY;
   const target: ReadTarget = !many
     ? { kind: 'item', key: keys }
     : isQueried
@@ -186,27 +186,27 @@ function parseReadBack(
 const STAGES: ReadonlySet<string> = new Set(['create', 'update', 'delete']);
 
 /** The payload as REST knows it: a list of one entry with stages is the detailed form. */
-function readPayload(value: unknown, given: GraphQLInputType, place: string): unknown {
-  const type = isNonNullType(given) ? given.ofType : given;
+function parsePayload(value: unknown, input: GraphQLInputType, path: string): unknown {
+  const type = isNonNullType(input) ? input.ofType : input;
   if (value === null || value === undefined) return value;
   if (isListType(type)) {
     if (!Array.isArray(value)) return value;
-    const staged = readStages(value, type.ofType, place);
-    return staged ?? value.map((each, position) => readPayload(each, type.ofType, `${place}.${position}`));
+    const staged = parseStages(value, type.ofType, path);
+    return staged ?? value.map((each, position) => parsePayload(each, type.ofType, `${path}.${position}`));
   }
   if (!isInputObjectType(type) || typeof value !== 'object') return value;
   const fields = type.getFields();
   const entries = Object.entries(value as Input).map(([key, inner]) => {
     const field = fields[key];
-    return [key, field ? readPayload(inner, field.type, `${place}.${key}`) : inner];
+    return [key, field ? parsePayload(inner, field.type, `${path}.${key}`) : inner];
   });
   if (isStaged(type) && entries.some(([key]) => STAGES.has(key as string)))
-    throw invalidPayload(`"${place}" mixes fields of an item with create, update and delete`);
+    throw invalidPayload(`"${path}" mixes fields of an item with create, update and delete`);
   return Object.fromEntries(entries);
 }
 
-function readStages(list: readonly unknown[], given: GraphQLInputType, place: string): Input | null {
-  const type = isNonNullType(given) ? given.ofType : given;
+function parseStages(list: readonly unknown[], input: GraphQLInputType, path: string): Input | null {
+  const type = isNonNullType(input) ? input.ofType : input;
   const [only] = list;
   if (!isInputObjectType(type) || !isStaged(type) || list.length !== 1 || only === null || typeof only !== 'object')
     return null;
@@ -214,6 +214,6 @@ function readStages(list: readonly unknown[], given: GraphQLInputType, place: st
   if (keys.length === 0 || !keys.every((key) => STAGES.has(key))) return null;
   const { create, update, delete: removed } = only as Record<string, unknown[] | null | undefined>;
   const items = (stage: string, entries: unknown[] | null | undefined): unknown[] =>
-    (entries ?? []).map((each, position) => readPayload(each, type, `${place}.${stage}.${position}`));
+    (entries ?? []).map((each, position) => parsePayload(each, type, `${path}.${stage}.${position}`));
   return { create: items('create', create), update: items('update', update), delete: removed ?? [] };
 }

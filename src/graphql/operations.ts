@@ -9,12 +9,12 @@ import { ParseCache } from '../request/parse-cache.js';
 import type { ParseLimits } from '../request/parse-context.js';
 import { DocumentFailure } from './failure.js';
 import type { DocumentLimits } from './limits.js';
-import { readMutationOperation } from './mutation.js';
+import { parseMutationOperation } from './mutation.js';
 import type { ParsedDocument, ParsedQueryDocument } from './parsed-document.js';
-import { readQueryOperation } from './query.js';
+import { parseQueryOperation } from './query.js';
 import { type LazySchema, type Schemas, schemaKey } from './schema.js';
 import type { RootScope, SchemaAccess } from './schema-access.js';
-import { asksForSchema, chooseOperation, type Document, readDocument } from './validate-document.js';
+import { asksForSchema, chooseOperation, type Document, parseDocument } from './validate-document.js';
 
 export interface GraphqlRequest {
   readonly text: string;
@@ -28,7 +28,7 @@ interface PreparedDocument {
   readonly number: number;
   readonly document: Document;
   /** Of documents that ask about the schema. */
-  readonly whole: GraphQLSchema | null;
+  readonly completeSchema: GraphQLSchema | null;
   readonly operation: OperationDefinitionNode;
   /** Of a query without variables. */
   parsed: ParsedQueryDocument | null;
@@ -74,7 +74,7 @@ export class Operations {
   }
 
   /** Answers at once for a known text. */
-  read(
+  parse(
     request: GraphqlRequest,
     access: SchemaAccess,
     scope: RootScope,
@@ -87,10 +87,16 @@ export class Operations {
   }
 
   async #prepare(key: string, request: GraphqlRequest, schema: LazySchema, run: RunInBudget): Promise<ParsedDocument> {
-    const document = await run(request.text.length, () => readDocument(request.text, schema, this.#limits));
+    const document = await run(request.text.length, () => parseDocument(request.text, schema, this.#limits));
     const operation = chooseOperation(document, request.operationName);
-    const whole = asksForSchema(request.text) ? await schema.whole() : null;
-    const prepared: PreparedDocument = { number: ++this.#count, document, whole, operation, parsed: null };
+    const completeSchema = asksForSchema(request.text) ? await schema.complete() : null;
+    const prepared: PreparedDocument = {
+      number: ++this.#count,
+      document,
+      completeSchema,
+      operation,
+      parsed: null,
+    };
     this.#prepared.set(key, prepared);
     return this.#finish(prepared, request);
   }
@@ -102,15 +108,19 @@ export class Operations {
     const definitions = operation.variableDefinitions ?? [];
     if (operation.operation === 'mutation') {
       const variables = this.#coerce(prepared, request);
-      return readMutationOperation(document, operation, variables, this.#parse);
+      return parseMutationOperation(document, operation, variables, this.#parse);
     }
-    const read = (): ParsedQueryDocument => {
-      const raw = { variables: this.#coerce(prepared, request), given: request.variables, whole: prepared.whole };
-      return readQueryOperation(document, operation, raw, this.#parse);
+    const parse = (): ParsedQueryDocument => {
+      const input = {
+        variables: this.#coerce(prepared, request),
+        sentVariables: request.variables,
+        completeSchema: prepared.completeSchema,
+      };
+      return parseQueryOperation(document, operation, input, this.#parse);
     };
     if (definitions.length > 0)
-      return this.#parsedQueries.get(`${prepared.number} ${writeJson(request.variables)}`, read);
-    const parsed = read();
+      return this.#parsedQueries.get(`${prepared.number} ${writeJson(request.variables)}`, parse);
+    const parsed = parse();
     if (sizeOf(parsed) < SMALL) prepared.parsed = parsed;
     return parsed;
   }

@@ -4,7 +4,7 @@ import type { Parsed, ParsedOperation } from '../request/ast.js';
 import type { Input } from '../request/parse-context.js';
 import type { WriteRequest } from '../request/write.js';
 import type { Call } from './calls.js';
-import type { FieldPlace } from './failure.js';
+import type { FieldPosition } from './failure.js';
 
 export type ParsedDocument = ParsedQueryDocument | ParsedMutationDocument;
 
@@ -21,7 +21,7 @@ export interface ParsedQueryDocument {
 
 export interface Root {
   readonly name: string;
-  readonly place: FieldPlace;
+  readonly position: FieldPosition;
   /** Whether null may stand in the place of the field. */
   readonly nullable: boolean;
 }

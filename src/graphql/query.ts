@@ -15,9 +15,9 @@ import { NO_QUERY, type OperationPart, type Query, type ReadRequest, type ReadTa
 import type { ParseLimits } from '../request/parse-context.js';
 import { ValueList } from '../request/values.js';
 import { fits } from '../sql/codec.js';
-import { type DocumentContext, readQuery } from './arguments.js';
-import { type Call, readCall } from './calls.js';
-import { at, DocumentFailure, placeOf, responseError } from './failure.js';
+import { type DocumentContext, parseQueryArguments } from './arguments.js';
+import { type Call, parseCall } from './calls.js';
+import { DocumentFailure, positionOf, responseError, withPosition } from './failure.js';
 import { rootBindingOf } from './field-binding.js';
 import type { ParsedQueryDocument, Root } from './parsed-document.js';
 import { type Path, Selections } from './selections.js';
@@ -25,19 +25,19 @@ import type { Document } from './validate-document.js';
 
 type Variables = Record<string, unknown>;
 
-export interface Raw {
+export interface OperationInput {
   /** As coerced to their types. */
   readonly variables: Variables;
   /** As sent. */
-  readonly given: Variables;
+  readonly sentVariables: Variables;
   /** The whole schema, where the document asks about it. */
-  readonly whole: GraphQLSchema | null;
+  readonly completeSchema: GraphQLSchema | null;
 }
 
-export function readQueryOperation(
+export function parseQueryOperation(
   document: Document,
   operation: OperationDefinitionNode,
-  raw: Raw,
+  raw: OperationInput,
   limits: ParseLimits,
 ): ParsedQueryDocument {
   const context: DocumentContext = { values: new ValueList(limits.nodes), limits, typed: true };
@@ -48,25 +48,25 @@ export function readQueryOperation(
   const roots: Root[] = [];
   const calls: { position: number; call: Call }[] = [];
   for (const [name, nodes] of selections.collect(type, [operation.selectionSet])) {
-    const place = placeOf(nodes[0], [name]);
+    const position = positionOf(nodes[0], [name]);
     const field = type.getFields()[nodes[0].name.value];
-    roots.push({ name, place, nullable: !field || !isNonNullType(field.type) });
+    roots.push({ name, position, nullable: !field || !isNonNullType(field.type) });
     const binding = field && rootBindingOf(field);
     if (binding?.kind === 'service') {
-      const given = selections.arguments(field as GraphQLField<unknown, unknown>, nodes[0], [name]);
-      const call = at(
-        () => place,
-        () => readCall(binding.name, given, nodes, selections),
+      const args = selections.arguments(field as GraphQLField<unknown, unknown>, nodes[0], [name]);
+      const call = withPosition(
+        () => position,
+        () => parseCall(binding.name, args, nodes, selections),
       );
       calls.push({ position: parts.length, call });
       parts.push(constant(name, 'null', context));
       continue;
     }
-    const part = at(
-      () => place,
+    const part = withPosition(
+      () => position,
       () =>
         field
-          ? readRoot(name, field, nodes, selections, context)
+          ? parseRootField(name, field, nodes, selections, context)
           : constant(name, introspect(name, nodes, document, operation, raw), context),
     );
     parts.push(part);
@@ -85,7 +85,7 @@ function constant(name: string, text: string, context: DocumentContext): Operati
   return { kind: 'json', name, value: context.values.add(text), error: null };
 }
 
-function readRoot(
+function parseRootField(
   name: string,
   field: GraphQLField<unknown, unknown>,
   nodes: readonly [FieldNode, ...FieldNode[]],
@@ -100,33 +100,33 @@ function readRoot(
     const request: ReadRequest = { kind: 'read', collection, target, query, export: false };
     return { kind: 'read', name, request, missing };
   };
-  const given = selections.arguments(field, node, path);
+  const args = selections.arguments(field, node, path);
   switch (binding.kind) {
     case 'list': {
-      const query = readQuery(field, given, context);
+      const query = parseQueryArguments(field, args, context);
       return read(binding.collection, { kind: 'list' }, { ...query, fields: selections.read(type, nodes, path) });
     }
     case 'singleton':
       return read(binding.collection, { kind: 'list' }, { ...NO_QUERY, fields: selections.read(type, nodes, path) });
     case 'item': {
-      const missing = context.values.add(JSON.stringify(responseError(forbidden(), placeOf(node, path))));
+      const missing = context.values.add(JSON.stringify(responseError(forbidden(), positionOf(node, path))));
       // A key that its column cannot hold names no item; to PostgreSQL it would be an error of the whole statement.
-      if (!fits(binding.codec, String(given['id'])))
+      if (!fits(binding.codec, String(args['id'])))
         return { kind: 'json', name, value: context.values.add('null'), error: missing };
-      const key = context.values.add(String(given['id']));
+      const key = context.values.add(String(args['id']));
       const query = { ...NO_QUERY, fields: selections.read(type, nodes, path) };
       return read(binding.collection, { kind: 'item', key }, query, missing);
     }
     case 'aggregated': {
-      const query = readQuery(field, given, context);
+      const query = parseQueryArguments(field, args, context);
       const aggregate: NonNullable<Query['aggregate']>[number][] = [];
-      const groupFields = selections.readGroups(type, nodes, aggregate);
+      const groupFields = selections.parseGroups(type, nodes, aggregate);
       // Rows that nothing is asked of are still one group.
       if (aggregate.length === 0 && !query.groupBy) aggregate.push({ function: 'countAll', field: null });
       return read(binding.collection, { kind: 'list' }, { ...query, aggregate, groupFields });
     }
     case 'me': {
-      const missing = context.values.add(JSON.stringify(responseError(forbidden(), placeOf(node, path))));
+      const missing = context.values.add(JSON.stringify(responseError(forbidden(), positionOf(node, path))));
       const key = context.values.add({ variable: '$CURRENT_USER' });
       const query = { ...NO_QUERY, fields: selections.read(type, nodes, path) };
       return read('service_users', { kind: 'item', key }, query, missing);
@@ -149,13 +149,13 @@ function introspect(
   nodes: readonly [FieldNode, ...FieldNode[]],
   { schema, node }: Document,
   operation: OperationDefinitionNode,
-  { given, whole }: Raw,
+  { sentVariables, completeSchema }: OperationInput,
 ): string {
   if (nodes[0].name.value === '__typename') return '"Query"';
   const only = { ...operation, selectionSet: { kind: Kind.SELECTION_SET, selections: nodes } } as const;
   const fragments = node.definitions.filter((each) => each.kind === Kind.FRAGMENT_DEFINITION);
   const document = { kind: Kind.DOCUMENT, definitions: [only, ...fragments] } as const;
-  const result = execute({ schema: whole ?? schema, document, variableValues: given });
+  const result = execute({ schema: completeSchema ?? schema, document, variableValues: sentVariables });
   if (result instanceof Promise) throw new Error('introspection answers at once');
   if (result.errors) throw DocumentFailure.of(result.errors, true);
   return JSON.stringify(result.data?.[name] ?? null);

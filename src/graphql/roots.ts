@@ -16,7 +16,7 @@ import type { ObjectTypes } from './item-types.js';
 import { ID_SCALAR, JSON_SCALAR, VOID_SCALAR } from './scalars.js';
 import type { RootScope, SchemaAccess } from './schema-access.js';
 import { isExpressible, rootName } from './schema-names.js';
-import { SERVICE_FIELDS } from './system-fields.js';
+import { SYSTEM_FIELDS } from './system-fields.js';
 
 export type RootFields = Record<string, GraphQLFieldConfig<unknown, unknown>>;
 
@@ -224,7 +224,7 @@ function rootBinding(value: RootBinding): Record<string, unknown> {
 
 /** Root fields that REST routes carry out, of those that there are. */
 export function serviceFields(operation: 'query' | 'mutation', available: ReadonlySet<string>): RootFields {
-  const fields = Object.entries(SERVICE_FIELDS).filter(
+  const fields = Object.entries(SYSTEM_FIELDS).filter(
     ([name, field]) => field.operation === operation && available.has(name),
   );
   return Object.fromEntries(

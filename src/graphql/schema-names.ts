@@ -4,14 +4,14 @@
  */
 import type { Collection, Field, Model } from '../mirror/model.js';
 import { COMMON_TYPES } from './common.js';
-import { serviceTypes } from './system-fields.js';
+import { systemFieldTypes } from './system-fields.js';
 
 const NAME = /^(?!__)[_A-Za-z][_0-9A-Za-z]*$/;
 
 /** Names of types that stand in every schema, and some that tools expect to be scalars. */
 const RESERVED: ReadonlySet<string> = new Set([
   ...['Query', 'Mutation', 'Subscription', 'String', 'Boolean', 'Void', 'DateTime', 'Point', 'Polygon', 'uid'],
-  ...[...COMMON_TYPES, ...serviceTypes()].map(({ name }) => name),
+  ...[...COMMON_TYPES, ...systemFieldTypes()].map(({ name }) => name),
 ]);
 
 export function isExpressible(collection: Collection): boolean {

@@ -30,7 +30,7 @@ import {
 import { VOID_SCALAR } from './scalars.js';
 import type { RootScope, SchemaAccess } from './schema-access.js';
 import { TypeNames } from './schema-names.js';
-import { serviceTypes } from './system-fields.js';
+import { systemFieldTypes } from './system-fields.js';
 
 export class Schemas {
   readonly #known: LRUCache<string, LazySchema>;
@@ -73,13 +73,13 @@ export class LazySchema extends GraphQLSchema {
   readonly #inputs: InputTypes;
   readonly #made = new Map<string, GraphQLNamedType>();
   readonly #map: Record<string, GraphQLNamedType>;
-  #whole: Promise<GraphQLSchema> | null = null;
+  #complete: Promise<GraphQLSchema> | null = null;
 
   constructor(access: SchemaAccess, scope: RootScope, services: ReadonlySet<string>) {
     // Built from the model, it is valid by construction.
     super({
       query: PLACEHOLDER,
-      types: [...COMMON_TYPES, ...(scope === 'system' ? serviceTypes() : [])],
+      types: [...COMMON_TYPES, ...(scope === 'system' ? systemFieldTypes() : [])],
       assumeValid: true,
     });
     this.#access = access;
@@ -139,12 +139,12 @@ export class LazySchema extends GraphQLSchema {
   }
 
   /** All of it, for who wants to know what there is. */
-  whole(): Promise<GraphQLSchema> {
-    this.#whole ??= this.#makeWhole();
-    return this.#whole;
+  complete(): Promise<GraphQLSchema> {
+    this.#complete ??= this.#makeComplete();
+    return this.#complete;
   }
 
-  async #makeWhole(): Promise<GraphQLSchema> {
+  async #makeComplete(): Promise<GraphQLSchema> {
     const pace = new TimeSlice();
     for (const root of [this.#query, this.#mutation]) if (root) this.#made.set(root.name, root);
     // A map grows at its end while it is walked: what a type refers to comes behind it.
@@ -196,5 +196,5 @@ export class LazySchema extends GraphQLSchema {
 }
 
 export async function describeSchema(schema: LazySchema): Promise<string> {
-  return printSchema(await schema.whole());
+  return printSchema(await schema.complete());
 }

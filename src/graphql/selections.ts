@@ -22,8 +22,8 @@ import { tooManyRelations } from '../errors.js';
 import type { Aggregate, GroupSelection, ShapedSelection } from '../request/ast.js';
 import { parseExpression, parseJsonPath } from '../request/expression.js';
 import type { ParseContext } from '../request/parse-context.js';
-import { type Arguments, readQuery } from './arguments.js';
-import { at, type FieldPlace, placeOf } from './failure.js';
+import { type Arguments, parseQueryArguments } from './arguments.js';
+import { type FieldPosition, positionOf, withPosition } from './failure.js';
 import { bindingOf, collectionOfType } from './field-binding.js';
 import { BIG_INT_SCALAR } from './scalars.js';
 
@@ -58,8 +58,8 @@ export class Selections {
   }
 
   arguments(field: GraphQLField<unknown, unknown>, node: FieldNode, path: Path): Arguments {
-    return at(
-      () => placeOf(node, path),
+    return withPosition(
+      () => positionOf(node, path),
       () => getArgumentValues(field, node, this.#source.variables),
     );
   }
@@ -69,15 +69,15 @@ export class Selections {
       throw tooManyRelations(this.#context.limits.relationalDepth);
     const selections: ShapedSelection[] = [];
     for (const [output, fields] of this.collect(type, setsOf(nodes))) {
-      const place = (): FieldPlace => placeOf(fields[0], [...path, output]);
-      selections.push(at(place, () => this.#field(type, output, fields, [...path, output])));
+      const position = (): FieldPosition => positionOf(fields[0], [...path, output]);
+      selections.push(withPosition(position, () => this.#field(type, output, fields, [...path, output])));
     }
     this.#depth--;
     return selections;
   }
 
   /** What is selected of groups. Aggregates are listed beside it: they are computed once, wherever they are selected. */
-  readGroups(type: GraphQLObjectType, nodes: readonly FieldNode[], aggregates: Aggregate[]): GroupSelection[] {
+  parseGroups(type: GraphQLObjectType, nodes: readonly FieldNode[], aggregates: Aggregate[]): GroupSelection[] {
     return [...this.collect(type, setsOf(nodes))].map(([output, fields]): GroupSelection => {
       const [node] = fields;
       const name = node.name.value;
@@ -169,7 +169,7 @@ export class Selections {
         };
       case 'related': {
         const context = { ...this.#context, depth: this.#depth };
-        const query = readQuery(field, this.arguments(field, node, path), context);
+        const query = parseQueryArguments(field, this.arguments(field, node, path), context);
         const target = getNamedType(field.type);
         const common = { kind: 'related', output, field: binding.field, query } as const;
         if (!isUnionType(target))

@@ -19,7 +19,7 @@ import {
 } from 'graphql';
 import { BIG_INT_SCALAR, ID_SCALAR, INT_SCALAR, JSON_SCALAR } from './scalars.js';
 
-export interface ServiceField {
+export interface SystemField {
   readonly operation: 'query' | 'mutation';
   readonly method: 'GET' | 'POST' | 'PATCH' | 'DELETE';
   /** Named segments are arguments. */
@@ -155,9 +155,9 @@ const DELETED_COLLECTION = record('delete_collection', texts('collection'));
 const DELETED_FIELD = record('delete_field', texts('collection', 'field'));
 const DELETED_RELATION = record('delete_relation', texts('collection', 'field'));
 
-type Method = ServiceField['method'];
+type Method = SystemField['method'];
 
-function ask(path: string, type: GraphQLOutputType, args: GraphQLFieldConfigArgumentMap = {}): ServiceField {
+function ask(path: string, type: GraphQLOutputType, args: GraphQLFieldConfigArgumentMap = {}): SystemField {
   return { operation: 'query', method: 'GET', path, type, args, body: 'none' };
 }
 
@@ -166,16 +166,16 @@ function act(
   path: string,
   type: GraphQLOutputType,
   args: GraphQLFieldConfigArgumentMap,
-  body: ServiceField['body'],
-): ServiceField {
+  body: SystemField['body'],
+): SystemField {
   return { operation: 'mutation', method, path, type, args, body };
 }
 
-const once = (field: ServiceField): ServiceField => ({ ...field, once: true });
+const once = (field: SystemField): SystemField => ({ ...field, once: true });
 const many = (type: GraphQLOutputType): GraphQLOutputType => new GraphQLList(new GraphQLNonNull(type));
 const COLLECTION_AND_FIELD = { ...text('collection'), ...text('field') };
 
-export const SERVICE_FIELDS: Readonly<Record<string, ServiceField>> = {
+export const SYSTEM_FIELDS: Readonly<Record<string, SystemField>> = {
   server_ping: ask('/server/ping', GraphQLString),
   server_info: ask('/server/info', SERVER_INFO),
   server_health: ask('/server/health', JSON_SCALAR),
@@ -299,14 +299,14 @@ export const SERVICE_FIELDS: Readonly<Record<string, ServiceField>> = {
 };
 
 /** Types that documents may name. */
-export function serviceTypes(): GraphQLNamedType[] {
+export function systemFieldTypes(): GraphQLNamedType[] {
   const found = new Set<GraphQLNamedType>();
   const add = (type: GraphQLNamedType): void => {
     if (found.has(type)) return;
     found.add(type);
     if (isObjectType(type)) for (const field of Object.values(type.getFields())) add(getNamedType(field.type));
   };
-  for (const { type, args } of Object.values(SERVICE_FIELDS)) {
+  for (const { type, args } of Object.values(SYSTEM_FIELDS)) {
     add(getNamedType(type));
     for (const argument of Object.values(args)) add(getNamedType(argument.type));
   }
@@ -319,8 +319,10 @@ export function routeKey(method: string, path: string): string {
 }
 
 /** The fields whose routes there are. */
-export function availableServices(routes: readonly { readonly method: string; readonly path: string }[]): Set<string> {
+export function availableSystemFields(
+  routes: readonly { readonly method: string; readonly path: string }[],
+): Set<string> {
   const known = new Set(routes.map(({ method, path }) => routeKey(method, path)));
-  const fields = Object.entries(SERVICE_FIELDS).filter(([, { method, path }]) => known.has(routeKey(method, path)));
+  const fields = Object.entries(SYSTEM_FIELDS).filter(([, { method, path }]) => known.has(routeKey(method, path)));
   return new Set(fields.map(([name]) => name));
 }

@@ -29,7 +29,7 @@ export function asksForSchema(text: string): boolean {
 /** As many errors as help. */
 const MOST_ERRORS = 20;
 
-export function readDocument(text: string, schema: GraphQLSchema, limits: DocumentLimits): Document {
+export function parseDocument(text: string, schema: GraphQLSchema, limits: DocumentLimits): Document {
   const node = parseText(text, limits);
   const rules = limits.introspection ? specifiedRules : [...specifiedRules, NoSchemaIntrospectionCustomRule];
   const errors = validate(schema, node, rules, { maxErrors: MOST_ERRORS });

@@ -85,7 +85,8 @@ export async function startHttpServer(router: Router, options: HttpOptions): Pro
   };
   const reply = (exchange: Exchange, plain: Reply): void => {
     const { body } = plain;
-    if (typeof body === 'object' && body.length > UNCOUNTED_BYTES) exchange.onDone = responseMemory.held(body.length);
+    if (typeof body === 'object' && body.length > UNCOUNTED_BYTES)
+      exchange.onDone = responseMemory.reserve(body.length);
     const encoded = compression ? compression.encode(exchange, plain) : plain;
     if (!(encoded instanceof Promise)) send(exchange, encoded);
     else
@@ -124,7 +125,7 @@ export async function startHttpServer(router: Router, options: HttpOptions): Pro
   };
   app.any('/*', (response, request) => {
     const exchange = new Exchange(request, response, hooks);
-    if (compression) exchange.wanted = compression.negotiate(request.getHeader('accept-encoding'));
+    if (compression) exchange.encoding = compression.negotiate(request.getHeader('accept-encoding'));
     running.count++;
     if (exchange.ambiguous) return refuseAmbiguous(exchange, done);
     let outcome: Outcome;

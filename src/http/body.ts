@@ -16,7 +16,7 @@ interface Body {
   readonly next: () => Promise<Buffer | null>;
 }
 
-const held = new WeakMap<Exchange, Body>();
+const bodies = new WeakMap<Exchange, Body>();
 
 /** To be called before anything is awaited, unless the body is held already, since data that nobody reads is lost. */
 export function openBody(exchange: Exchange, limits: BodyLimits): AsyncGenerator<Buffer> {
@@ -29,7 +29,7 @@ export function openBody(exchange: Exchange, limits: BodyLimits): AsyncGenerator
 
 /** Begins to read the body for whoever opens it later: little of it, then the client is paused. */
 export function holdBody(exchange: Exchange): Body {
-  const known = held.get(exchange);
+  const known = bodies.get(exchange);
   if (known) return known;
   const { response } = exchange;
   exchange.unread = true;
@@ -96,6 +96,6 @@ export function holdBody(exchange: Exchange): Body {
     }
   };
   const body: Body = { limits: { bytes: Number.POSITIVE_INFINITY, pauseMs: 0 }, next };
-  held.set(exchange, body);
+  bodies.set(exchange, body);
   return body;
 }

@@ -14,13 +14,13 @@ import {
   gzip,
 } from 'node:zlib';
 import type { Config } from '../config.js';
-import { type Encoding, negotiateEncoding, type Wanted } from './encoding.js';
+import { type Encoding, type NegotiatedEncoding, negotiateEncoding } from './encoding.js';
 import type { Exchange } from './exchange.js';
 import type { Produce, Reply } from './reply.js';
 
 export interface Compression {
   /** What the client would like, by its header. */
-  negotiate(header: string): Wanted | null;
+  negotiate(header: string): NegotiatedEncoding | null;
   /** The reply as it travels. */
   encode(exchange: Exchange, reply: Reply): Reply | Promise<Reply>;
 }
@@ -30,25 +30,25 @@ export function createCompression(config: Config): Compression | null {
   const offered = config.COMPRESSION;
   if (offered.length === 0) return null;
   const minBytes = config.COMPRESSION_MIN_SIZE;
-  const known = new Map<string, Wanted | null>();
+  const known = new Map<string, NegotiatedEncoding | null>();
   return {
     negotiate: (header) => {
       const found = known.get(header);
       if (found !== undefined) return found;
-      const wanted = negotiateEncoding(header, offered);
+      const negotiated = negotiateEncoding(header, offered);
       // Headers are few where clients are honest; where they are not, none is worth keeping.
       if (known.size >= MAX_CACHED_HEADERS) known.clear();
-      if (header.length <= MAX_HEADER_LENGTH) known.set(header, wanted);
-      return wanted;
+      if (header.length <= MAX_HEADER_LENGTH) known.set(header, negotiated);
+      return negotiated;
     },
     encode: (exchange, reply) => {
       if (!isCompressible(reply)) return reply;
       const { Vary = [] } = reply.headers ?? {};
       const varied = withHeaders(reply, { Vary: [Vary, 'Accept-Encoding'].flat().join(', ') });
-      const { wanted } = exchange;
-      if (reply.status === 304) return { ...varied, tag: heldTag(exchange, reply) };
-      if (wanted === null || (!wanted.always && sizeOf(reply) < minBytes)) return varied;
-      return compress(exchange, varied, wanted.encoding);
+      const { encoding } = exchange;
+      if (reply.status === 304) return { ...varied, tag: cachedTag(exchange, reply) };
+      if (encoding === null || (!encoding.always && sizeOf(reply) < minBytes)) return varied;
+      return compress(exchange, varied, encoding.name);
     },
   };
 }
@@ -163,16 +163,16 @@ function codedTag(tag: string, encoding: Encoding): string {
 }
 
 /** The client holds the same content in one coding or another: it is told which one is still good. */
-function heldTag({ headers, wanted }: Exchange, reply: Reply): string {
+function cachedTag({ headers, encoding }: Exchange, reply: Reply): string {
   const tag = reply.tag ?? '';
-  const held = strongTags(headers.ifNoneMatch);
-  const preferred = wanted === null ? tag : codedTag(tag, wanted.encoding);
-  if (held.includes(preferred)) return preferred;
-  return held.find((each) => plainTag(each) === tag) ?? tag;
+  const cached = strongTags(headers.ifNoneMatch);
+  const preferred = encoding === null ? tag : codedTag(tag, encoding.name);
+  if (cached.includes(preferred)) return preferred;
+  return cached.find((each) => plainTag(each) === tag) ?? tag;
 }
 
 /** Whether a client has the content already, in whatever coding; '' where it says nothing of that. */
-export function isHeld(ifNoneMatch: string, tag: string): boolean {
+export function isNotModified(ifNoneMatch: string, tag: string): boolean {
   if (ifNoneMatch === '' || ifNoneMatch === '*') return ifNoneMatch === '*';
   return strongTags(ifNoneMatch).some((each) => each === tag || plainTag(each) === tag);
 }

@@ -4,14 +4,14 @@ import type { Config } from '../config.js';
 
 export type Encoding = Config['COMPRESSION'][number];
 
-export interface Wanted {
-  readonly encoding: Encoding;
+export interface NegotiatedEncoding {
+  readonly name: Encoding;
   /** The client refuses a body that is not encoded, however small it is. */
   readonly always: boolean;
 }
 
 /** Of those that we offer the one that the client likes best; of equals the one that we name first. Null for none. */
-export function negotiateEncoding(header: string, offered: readonly Encoding[]): Wanted | null {
+export function negotiateEncoding(header: string, offered: readonly Encoding[]): NegotiatedEncoding | null {
   if (header === '') return null;
   const qualities = readQualities(header);
   const others = qualities.get('*');
@@ -26,7 +26,7 @@ export function negotiateEncoding(header: string, offered: readonly Encoding[]):
   if (encoding === null) return null;
   const plain = qualities.get('identity');
   if (plain !== undefined && plain > best) return null;
-  return { encoding, always: plain === 0 || (plain === undefined && others === 0) };
+  return { name: encoding, always: plain === 0 || (plain === undefined && others === 0) };
 }
 
 const NAMES: Readonly<Record<Encoding, readonly string[]>> = { gzip: ['gzip', 'x-gzip'], brotli: ['br'] };

@@ -9,7 +9,7 @@ import type { Stage } from '../engine/stages.js';
 import { invalidPayload, unsupportedMediaType } from '../errors.js';
 import { TurnQueue } from '../time-slices.js';
 import type { ClientAddressResolver } from './client-address.js';
-import type { Wanted } from './encoding.js';
+import type { NegotiatedEncoding } from './encoding.js';
 import type { Outcome } from './reply.js';
 import type { RouteStats } from './route-stats.js';
 import { addStageTime, noStageTimes, type StageTimes, serverTiming } from './server-timing.js';
@@ -66,7 +66,7 @@ export class Exchange {
   routeStats: RouteStats | null = null;
   readonly begun = performance.now();
   /** How the body of the response is to be compressed; null for not at all. */
-  wanted: Wanted | null = null;
+  encoding: NegotiatedEncoding | null = null;
   /** Called once, when the answer has left or never will. */
   onDone: (() => void) | null = null;
   /** The session cookie is not valid: the response tells the client to drop it. */

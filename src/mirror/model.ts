@@ -221,13 +221,13 @@ export type FieldMeta = Readonly<Record<string, unknown>>;
 export type RelationMeta = Readonly<Record<string, unknown>>;
 
 /** Where tables are, by the names of their collections. One that is not there yet will be in the schema that is mirrored. */
-export interface Places {
+export interface TableLocations {
   readonly schema: string;
   readonly system: string;
   tableOf(collection: string): readonly [schema: string, table: string];
 }
 
-export function placesOf({ schema, system, collections }: Model): Places {
+export function tableLocationsOf({ schema, system, collections }: Model): TableLocations {
   return {
     schema,
     system,

@@ -41,7 +41,7 @@ export interface PlannedRule {
 
 export interface Restriction {
   /** The collection without it. */
-  readonly whole: Collection;
+  readonly unrestricted: Collection;
   /** Rows that may be seen. */
   readonly rows: Condition;
   /** Fields that may be seen only in some of these rows, by name. */
@@ -53,12 +53,12 @@ export interface RestrictedCollection extends Collection {
 }
 
 export interface RestrictedModel extends Model {
-  readonly whole: Model;
+  readonly unrestricted: Model;
 }
 
 /** The model for what is read with the rights of the service, such as fields of the caller. */
-export function systemOf(model: Model): Model {
-  return 'whole' in model ? (model as RestrictedModel).whole : model;
+export function unrestrictedModel(model: Model): Model {
+  return 'unrestricted' in model ? (model as RestrictedModel).unrestricted : model;
 }
 
 export function restrictionOf(collection: Collection): Restriction | null {
@@ -66,8 +66,8 @@ export function restrictionOf(collection: Collection): Restriction | null {
 }
 
 /** The collection with all of its fields: for what the service needs to know and does not show. */
-export function wholeOf(collection: Collection): Collection {
-  return restrictionOf(collection)?.whole ?? collection;
+export function unrestrictedCollection(collection: Collection): Collection {
+  return restrictionOf(collection)?.unrestricted ?? collection;
 }
 
 /** Where the field may be seen, of the rows that may. */

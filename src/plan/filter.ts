@@ -5,7 +5,7 @@
 import { forbidden, forbiddenCollection, forbiddenField, invalidQuery } from '../errors.js';
 import { type Collection, type Field, isSecretField, type Model } from '../mirror/model.js';
 import type { Filter, JsonFilter, Operand, Operator } from '../request/ast.js';
-import { isMasked, restrictionOf, systemOf, wholeOf } from './access.js';
+import { isMasked, restrictionOf, unrestrictedCollection, unrestrictedModel } from './access.js';
 import { checkOperator } from './operators.js';
 import {
   ALWAYS,
@@ -193,7 +193,7 @@ function followed(names: readonly string[], place: FilterPosition): ToManyJoin {
   const { relation } = field;
   const origin = place.collection;
   if (relation?.kind === 'many-to-one' && relation.oneCollection === origin.name && collectionFieldName === undefined) {
-    const key = fieldOf(wholeOf(origin), relation.referenced);
+    const key = fieldOf(unrestrictedCollection(origin), relation.referenced);
     return { collection, field, via: null, named: null, origin, key };
   }
   if (
@@ -205,7 +205,7 @@ function followed(names: readonly string[], place: FilterPosition): ToManyJoin {
       collection,
       field,
       via: null,
-      named: { field: fieldOf(wholeOf(collection), collectionFieldName), collection: origin.name },
+      named: { field: fieldOf(unrestrictedCollection(collection), collectionFieldName), collection: origin.name },
       origin,
       key: origin.primaryKey,
     };
@@ -296,7 +296,7 @@ export function planCaller(
   path: readonly string[],
   model: Model,
 ): Extract<ValuePlan, { kind: 'caller' }> {
-  const collection = systemOf(model).collections.get(CALLER_COLLECTIONS[variable] as string);
+  const collection = unrestrictedModel(model).collections.get(CALLER_COLLECTIONS[variable] as string);
   if (!collection) throw new Error('the model lacks the tables of users');
   const text = `${variable}.${path.join('.')}`;
   // A concealed field is refused by the resolver: nobody reads secrets, not even one's own.

@@ -55,21 +55,21 @@ export class Guard {
   async rows(
     collection: Collection,
     rows: readonly (readonly string[] | null)[],
-  ): Promise<{ guard: RowGuard | null; marks: Marks }> {
+  ): Promise<{ guard: RowGuard | null; ruleBits: RuleBits }> {
     const { rules } = rows.every((each) => each === null) ? { rules: [] } : this.grant('update', collection);
-    const marks: (string | null)[] = [];
+    const ruleBits: (string | null)[] = [];
     await forEachInSlices(rows, (names) => {
-      const mark = names && rules.map((rule) => (coversAll(rule, names) ? '1' : '0')).join('');
-      if (mark !== null && !mark.includes('1')) throw forbidden();
-      marks.push(mark);
+      const bits = names && rules.map((rule) => (coversAll(rule, names) ? '1' : '0')).join('');
+      if (bits !== null && !bits.includes('1')) throw forbidden();
+      ruleBits.push(bits);
     });
-    const [first = null] = marks;
-    if (marks.some((mark) => mark !== first))
-      return { guard: { rules: rules.map(({ where }) => where), marks: null }, marks };
-    const none = marks.map(() => null);
-    if (first === null) return { guard: null, marks: none };
-    const wanted = rules.filter((_, position) => first[position] === '1').map(({ where }) => where);
-    return { guard: wanted.includes(ALWAYS) ? null : { rules: wanted, marks: first }, marks: none };
+    const [first = null] = ruleBits;
+    if (ruleBits.some((bits) => bits !== first))
+      return { guard: { rules: rules.map(({ where }) => where), ruleBits: null }, ruleBits };
+    const none = ruleBits.map(() => null);
+    if (first === null) return { guard: null, ruleBits: none };
+    const applicable = rules.filter((_, position) => first[position] === '1').map(({ where }) => where);
+    return { guard: applicable.includes(ALWAYS) ? null : { rules: applicable, ruleBits: first }, ruleBits: none };
   }
 
   /** What a reference takes from the row it leads to ends up in a row that the caller may read: it is read with the caller's rights. */
@@ -90,7 +90,7 @@ export class Guard {
 }
 
 /** By row; null where all rows have the same rules. */
-export type Marks = readonly (string | null)[];
+export type RuleBits = readonly (string | null)[];
 
 /** Null where every row fits. */
 export function anyRule(rules: readonly PlannedRule[]): Condition | null {

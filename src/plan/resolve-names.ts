@@ -10,7 +10,7 @@ import {
   type Model,
 } from '../mirror/model.js';
 import type { Expression, FunctionCall } from '../request/ast.js';
-import { wholeOf } from './access.js';
+import { unrestrictedCollection } from './access.js';
 import type { ManyToAnyJoin, ManyToOneJoin, OperandPlan, OperandType, ToManyJoin, ToOneJoin } from './plan.js';
 
 /** A field, with the scope of a many-to-any relation where one was written: `item:headings`. */
@@ -47,7 +47,7 @@ export function toOneOf(model: Model, collection: Collection, named: Named, plac
 /** Null where nobody may follow it. */
 export function toOneJoin(model: Model, field: Field, { oneCollection, referenced }: ManyToOne): ManyToOneJoin | null {
   const target = model.collections.get(oneCollection);
-  return target ? { kind: 'one', field, target, key: fieldOf(wholeOf(target), referenced) } : null;
+  return target ? { kind: 'one', field, target, key: fieldOf(unrestrictedCollection(target), referenced) } : null;
 }
 
 function anyJoin(
@@ -60,7 +60,7 @@ function anyJoin(
 ): ManyToAnyJoin {
   const target = model.collections.get(scope);
   if (!target) throw forbiddenField(`${field.name}:${scope}`, collection.name, place);
-  const collectionField = fieldOf(wholeOf(collection), relation.collectionField);
+  const collectionField = fieldOf(unrestrictedCollection(collection), relation.collectionField);
   return { kind: 'any', field, collectionField, target, key: target.primaryKey };
 }
 
@@ -79,8 +79,15 @@ export function toManyOf(model: Model, origin: Collection, field: Field): ToMany
   if (relation?.kind !== 'one-to-many') return null;
   const collection = model.collections.get(relation.manyCollection);
   if (!collection) return null;
-  const key = fieldOf(wholeOf(origin), relation.referenced);
-  return { collection, field: fieldOf(wholeOf(collection), relation.manyField), via: field, named: null, origin, key };
+  const key = fieldOf(unrestrictedCollection(origin), relation.referenced);
+  return {
+    collection,
+    field: fieldOf(unrestrictedCollection(collection), relation.manyField),
+    via: field,
+    named: null,
+    origin,
+    key,
+  };
 }
 
 export function operandType(operand: OperandPlan): OperandType {

@@ -2,7 +2,7 @@
 import { writeJson } from '../digits.js';
 import type { Collection, Field } from '../mirror/model.js';
 import { forEachInSlices, TimeSlice } from '../time-slices.js';
-import type { Marks } from './guard.js';
+import type { RuleBits } from './guard.js';
 import type { CallerValue, ColumnValue, List, Row } from './payload-row.js';
 import { fieldOf } from './resolve-names.js';
 import type { RowGuard, Validation, WriteColumn, WriteNode, WritePlan } from './write.js';
@@ -16,15 +16,15 @@ export function isSame(one: ColumnValue | undefined, other: ColumnValue | undefi
   return writeJson(one.value) === writeJson(other.value);
 }
 
-export interface Judgement {
+export interface RowChecks {
   readonly guard: RowGuard | null;
-  readonly marks: Marks;
+  readonly ruleBits: RuleBits;
   readonly validations: readonly Validation[];
 }
 
 export async function shapeList(
   list: List,
-  judged: Judgement,
+  checks: RowChecks,
 ): Promise<{ node: WriteNode; rows: Record<string, unknown>[] }> {
   const columns: WriteColumn[] = [];
   const pace = new TimeSlice();
@@ -41,8 +41,8 @@ export async function shapeList(
   const rows: Record<string, unknown>[] = [];
   await forEachInSlices(list.rows, (row, place) => {
     const entry: Record<string, unknown> = { n: row.number };
-    const mark = judged.marks[place] ?? null;
-    if (mark !== null) entry['a'] = mark;
+    const ruleBits = checks.ruleBits[place] ?? null;
+    if (ruleBits !== null) entry['a'] = ruleBits;
     if (row.key !== null) entry['k'] = row.key;
     columns.forEach((column, position) => {
       const columnValue = cellOf(row, column.field, column.only);
@@ -57,7 +57,7 @@ export async function shapeList(
     rows.push(entry);
   });
   const { collection, verb } = list;
-  const { guard, validations } = judged;
+  const { guard, validations } = checks;
   const keyed = list.rows.some((row) => row.given.has(collection.primaryKey.name));
   return { node: { collection, verb, columns, keyed, guard, validations }, rows };
 }
@@ -101,7 +101,7 @@ export function shapeOfWrite(plan: WritePlan): string {
     verb,
     collection.name,
     keyed,
-    guard ? guard.marks : '',
+    guard ? guard.ruleBits : '',
     validations.length,
     ...columns.map((column) => [
       column.field.name,

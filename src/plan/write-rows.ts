@@ -8,7 +8,7 @@ import type { Guard } from './guard.js';
 import type { ColumnValue, List, Row, WritePlanContext, WriteVariables } from './payload-row.js';
 import { presetValue } from './preset.js';
 import { fieldOf } from './resolve-names.js';
-import { fieldsOf, isSame, type Judgement, shapeList, shapeOfWrite } from './row-shape.js';
+import { fieldsOf, isSame, type RowChecks, shapeList, shapeOfWrite } from './row-shape.js';
 import { planFieldValidations, planValidations } from './validate.js';
 import type { Author, PlannedWrite, Unlink, Verb, WriteInput, WritePlan } from './write.js';
 
@@ -154,7 +154,7 @@ export class Rows {
     const lists = [...this.#lists.values()].filter((list) => list.rows.length > 0);
     for (const list of lists) await forEachInSlices(list.rows, (row) => this.#complete(row));
     const shaped: Awaited<ReturnType<typeof shapeList>>[] = [];
-    for (const list of lists) shaped.push(await shapeList(list, await this.#judge(list)));
+    for (const list of lists) shaped.push(await shapeList(list, await this.#checksOf(list)));
     const unlinks = [...this.#unlinks.values()];
     const plan: WritePlan = {
       kind: 'write',
@@ -174,16 +174,16 @@ export class Rows {
   }
 
   /** What the caller must be allowed, and what must hold of the rows. */
-  async #judge({ collection, verb, rows }: List): Promise<Judgement> {
+  async #checksOf({ collection, verb, rows }: List): Promise<RowChecks> {
     const validations = planFieldValidations(fieldsOf(rows, collection), collection, this.#model);
     const guard = this.#guard;
-    if (!guard) return { guard: null, marks: [], validations };
+    if (!guard) return { guard: null, ruleBits: [], validations };
     if (verb !== 'update') {
       await forEachInSlices(rows, (row) => guard.check('create', collection, [...row.given], row.path));
       const rules = guard.grant('create', collection).validations;
       validations.push(...planValidations(rules, collection, this.#model, 'insert'));
     }
-    if (verb === 'insert') return { guard: null, marks: [], validations };
+    if (verb === 'insert') return { guard: null, ruleBits: [], validations };
     const isLink = (row: Row): boolean => verb === 'upsert' && row.given.size === 0;
     const given: (string[] | null)[] = [];
     await forEachInSlices(rows, (row) => void given.push(isLink(row) ? null : [...row.given]));

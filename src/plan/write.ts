@@ -31,7 +31,7 @@ export interface WriteNode {
 export interface RowGuard {
   readonly rules: readonly Condition[];
   /** A digit per rule of the collection that says whether it is among these; null where rows differ. */
-  readonly marks: string | null;
+  readonly ruleBits: string | null;
 }
 
 /** What must hold of the values that are written; a field that the payload leaves out is no matter of it. */

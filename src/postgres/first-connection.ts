@@ -66,7 +66,7 @@ function messageOf(error: unknown): string {
 }
 
 function describeFailure(error: unknown, url: string): string {
-  const place = placeOf(url);
+  const place = hostPortsOf(url);
   const code = codeOf(error);
   const message = messageOf(error);
   if (code === '28P01' || code === '28000') return `${message} (at ${place})`;
@@ -80,7 +80,7 @@ function describeFailure(error: unknown, url: string): string {
 }
 
 /** Several hosts are more than a URL can have. */
-function placeOf(url: string): string {
+function hostPortsOf(url: string): string {
   const [, hosts = ''] = /^[a-z]+:\/\/(?:[^@/]*@)?([^/?]*)/i.exec(url) ?? [];
   const places = hosts.split(',').map((host) => (/:\d+$/.test(host) ? host : `${host}:5432`));
   return places.join(' or ');

@@ -34,7 +34,7 @@ export class ResponseMemory {
   }
 
   /** For what is there already; answers how to give it back. */
-  held(bytes: number): () => void {
+  reserve(bytes: number): () => void {
     this.#used += bytes;
     return () => this.release(bytes);
   }

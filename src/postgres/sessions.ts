@@ -77,7 +77,7 @@ export class Session implements Pooled {
   }
 
   /** A transaction whose statements are sent together, in one round trip; answers the cell of each. */
-  together(statements: readonly TransactionStatement[]): Promise<(Buffer | null)[]> {
+  runPipelined(statements: readonly TransactionStatement[]): Promise<(Buffer | null)[]> {
     if (this.#lost) throw connectionLost();
     const cells: (Buffer | null)[] = statements.map(() => null);
     return new Promise((resolve, reject) => {

@@ -6,7 +6,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join, relative, sep } from 'node:path';
 import { routeNotFound } from '../errors.js';
 import type { RootScope } from '../graphql/schema-access.js';
-import { isHeld } from '../http/compress.js';
+import { isNotModified } from '../http/compress.js';
 import { tagOf } from '../http/etag.js';
 import type { Exchange } from '../http/exchange.js';
 import type { Reply } from '../http/reply.js';
@@ -102,7 +102,7 @@ class Files {
     if (!type || !names.has(name)) throw routeNotFound(exchange.path);
     const { body, tag } = await this.#file(join(directory, name));
     const headers = name.startsWith('iframe-sandbox/') ? { ...HEADERS, ...SANDBOX } : HEADERS;
-    if (isHeld(exchange.headers.ifNoneMatch, tag)) return { status: 304, type: '', body: '', tag, headers };
+    if (isNotModified(exchange.headers.ifNoneMatch, tag)) return { status: 304, type: '', body: '', tag, headers };
     return { status: 200, type, body, tag, headers };
   }
 

@@ -45,7 +45,7 @@ export async function runMutation(
     });
     return bodyOf(steps, results);
   } catch (error) {
-    throw current ? new FieldFailure(error, current.place) : error;
+    throw current ? new FieldFailure(error, current.position) : error;
   } finally {
     memory.clear();
   }
@@ -69,7 +69,7 @@ export async function runCalls(
       }
     } catch (error) {
       if (!(error instanceof ServiceError) || error.status >= 500) throw error;
-      errors.push(responseError(error, step.place));
+      errors.push(responseError(error, step.position));
     }
     entries.push(`${JSON.stringify(step.name)}:${text}`);
   }

@@ -7,7 +7,7 @@ import { type ReadStages, ReplyListener, type ReplyStage, read, type Soon, write
 import type { PreparedRead, Reads } from '../engine/reads.js';
 import type { Writes } from '../engine/writes.js';
 import { methodNotAllowed, ServiceError } from '../errors.js';
-import { DocumentFailure, FieldFailure, type FieldPlace, responseError } from '../graphql/failure.js';
+import { DocumentFailure, FieldFailure, type FieldPosition, responseError } from '../graphql/failure.js';
 import { type GraphqlRequest, type Operations, UnsafeMethod } from '../graphql/operations.js';
 import type { ParsedDocument, ParsedMutationDocument, ParsedQueryDocument } from '../graphql/parsed-document.js';
 import type { PersistedQueries } from '../graphql/persisted.js';
@@ -101,7 +101,7 @@ function parseDocument(
   { operations, policies, mirror, reads }: GraphqlServices,
 ): Soon<ParsedDocument> {
   const access = schemaAccessOf(policies.accessOf(caller), mirror.model);
-  return operations.read(request, access, scope, (size, work) =>
+  return operations.parse(request, access, scope, (size, work) =>
     reads.budgets.inTurn({ caller, from: exchange }, size, work),
   );
 }
@@ -207,14 +207,16 @@ class OperationRead implements ReadStages<ParsedOperation, Reply | typeof DEFERR
     const { roots } = this.#context.document;
     if (!(error instanceof FailedParts)) {
       const [only, ...others] = roots;
-      throw error instanceof ServiceError && only && others.length === 0 ? new FieldFailure(error, only.place) : error;
+      throw error instanceof ServiceError && only && others.length === 0
+        ? new FieldFailure(error, only.position)
+        : error;
     }
     let rest = this.#operation;
     for (const { position, cause } of error.parts) {
       const root = roots[position];
       if (!(cause instanceof ServiceError) || !root) throw cause;
-      if (!root.nullable) throw new FieldFailure(cause, root.place);
-      rest = withoutPart(rest, position, cause, root.place);
+      if (!root.nullable) throw new FieldFailure(cause, root.position);
+      rest = withoutPart(rest, position, cause, root.position);
     }
     return new OperationRead(this.#context, rest).run();
   }
@@ -240,7 +242,7 @@ async function withCalls(
       parsed = { ...parsed, values: parsed.values.with(part.value, text) };
     } catch (error) {
       if (!(error instanceof ServiceError) || error.status >= 500) throw error;
-      parsed = withoutPart(parsed, position, error, root.place);
+      parsed = withoutPart(parsed, position, error, root.position);
     }
   }
   return parsed;
@@ -256,7 +258,7 @@ function withoutPart(
   parsed: ParsedOperation,
   position: number,
   error: ServiceError,
-  place: FieldPlace,
+  place: FieldPosition,
 ): ParsedOperation {
   const values = [...parsed.values, 'null', JSON.stringify(responseError(error, place))];
   const parts = parsed.request.parts.map((part, index) =>
@@ -284,7 +286,7 @@ function constantBody({ request, values }: ParsedOperation): string {
 function reportFailure(error: unknown, negotiated: Negotiated): Reply {
   if (error instanceof DocumentFailure) return refusal(error.errors, negotiated);
   if (error instanceof UnsafeMethod) return notAllowed('A mutation needs POST', 'POST');
-  const [cause, place] = error instanceof FieldFailure ? [error.cause, error.place] : [error, null];
+  const [cause, place] = error instanceof FieldFailure ? [error.cause, error.position] : [error, null];
   if (!(cause instanceof ServiceError) || cause.status >= 500 || cause.code === 'METHOD_NOT_ALLOWED') throw cause;
   return failure([responseError(cause, place)], negotiated);
 }

@@ -7,7 +7,7 @@ import { type ReadStages, ReplyListener, type ReplyStage, read, type Soon } from
 import type { PreparedRead, Reads } from '../engine/reads.js';
 import type { RequestClient } from '../engine/stages.js';
 import { forbidden, invalidQuery } from '../errors.js';
-import { isHeld } from '../http/compress.js';
+import { isNotModified } from '../http/compress.js';
 import { tagOf } from '../http/etag.js';
 import type { Exchange } from '../http/exchange.js';
 import { DEFERRED, JSON_TYPE, jsonText, type Outcome, type Produce, type Reply } from '../http/reply.js';
@@ -118,7 +118,7 @@ export function explainPreference(prefer: string): ExplainPreference | undefined
 function taggedReply(exchange: Exchange, body: Buffer): Reply {
   if (exchange.method === 'SEARCH') return { status: 200, type: JSON_TYPE, body };
   const tag = tagOf(body);
-  if (isHeld(exchange.headers.ifNoneMatch, tag)) return { status: 304, type: '', body: '', tag };
+  if (isNotModified(exchange.headers.ifNoneMatch, tag)) return { status: 304, type: '', body: '', tag };
   return { status: 200, type: JSON_TYPE, body, tag };
 }
 

@@ -19,21 +19,33 @@ export function itemsRoutes(services: ItemsServices): Route[] {
 export function resourceRoutes(
   path: string,
   services: ItemsServices,
-  placeOf: (exchange: Exchange) => ItemPath,
+  itemPathOf: (exchange: Exchange) => ItemPath,
 ): Route[] {
   return [
-    ...readRoutes(path, services, placeOf),
-    { method: 'POST', path, handle: (exchange) => createItems(exchange, services, placeOf(exchange)) },
-    { method: 'PATCH', path, handle: (exchange) => updateItems(exchange, services, placeOf(exchange)) },
-    { method: 'PATCH', path: `${path}/:key`, handle: (exchange) => updateItem(exchange, services, placeOf(exchange)) },
-    { method: 'DELETE', path, handle: (exchange) => deleteItems(exchange, services, placeOf(exchange)) },
-    { method: 'DELETE', path: `${path}/:key`, handle: (exchange) => deleteItem(exchange, services, placeOf(exchange)) },
+    ...readRoutes(path, services, itemPathOf),
+    { method: 'POST', path, handle: (exchange) => createItems(exchange, services, itemPathOf(exchange)) },
+    { method: 'PATCH', path, handle: (exchange) => updateItems(exchange, services, itemPathOf(exchange)) },
+    {
+      method: 'PATCH',
+      path: `${path}/:key`,
+      handle: (exchange) => updateItem(exchange, services, itemPathOf(exchange)),
+    },
+    { method: 'DELETE', path, handle: (exchange) => deleteItems(exchange, services, itemPathOf(exchange)) },
+    {
+      method: 'DELETE',
+      path: `${path}/:key`,
+      handle: (exchange) => deleteItem(exchange, services, itemPathOf(exchange)),
+    },
   ];
 }
 
-export function readRoutes(path: string, services: ItemsServices, placeOf: (exchange: Exchange) => ItemPath): Route[] {
+export function readRoutes(
+  path: string,
+  services: ItemsServices,
+  itemPathOf: (exchange: Exchange) => ItemPath,
+): Route[] {
   const urls = new ParseCache<ParsedUrl>();
-  const read: Handler = (exchange) => readItems(exchange, services, urls, placeOf(exchange));
+  const read: Handler = (exchange) => readItems(exchange, services, urls, itemPathOf(exchange));
   return [
     { method: 'GET', path, handle: read },
     { method: 'SEARCH', path, handle: read },

@@ -83,8 +83,8 @@ async function health({ client }: ActionRequest, services: ServerServices): Prom
 
 type HealthBody = Pick<Health, 'status'> & Partial<Health>;
 
-function healthBodyOf({ status, checks }: Health, whole: boolean): HealthBody {
-  return whole ? { status, ...{ releaseId: packageVersion, serviceId: 'lateral' }, checks } : { status };
+function healthBodyOf({ status, checks }: Health, detailed: boolean): HealthBody {
+  return detailed ? { status, ...{ releaseId: packageVersion, serviceId: 'lateral' }, checks } : { status };
 }
 
 function healthResponse(body: HealthBody): Reply {
@@ -95,8 +95,8 @@ function healthResponse(body: HealthBody): Reply {
   };
 }
 
-export function healthReply(health: Health, whole: boolean): Reply {
-  return healthResponse(healthBodyOf(health, whole));
+export function healthReply(health: Health, detailed: boolean): Reply {
+  return healthResponse(healthBodyOf(health, detailed));
 }
 
 async function info({ client }: ActionRequest, services: ServerServices): Promise<ActionResult> {

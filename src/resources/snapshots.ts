@@ -81,10 +81,10 @@ async function readDocument(exchange: Exchange, { config, identities }: SchemaSe
   const { bytes } = isForm ? await openUpload(body, contentType) : { bytes: body };
   const pieces: Buffer[] = [];
   for await (const piece of bytes) pieces.push(piece);
-  const whole = Buffer.concat(pieces);
-  if (whole.length === 0) throw invalidPayload('A body is needed');
+  const content = Buffer.concat(pieces);
+  if (content.length === 0) throw invalidPayload('A body is needed');
   try {
-    return parseDocumentText(new TextDecoder('utf-8', { fatal: true }).decode(whole));
+    return parseDocumentText(new TextDecoder('utf-8', { fatal: true }).decode(content));
   } catch (error) {
     throw error instanceof TypeError ? invalidPayload('The document is not valid UTF-8') : error;
   }

@@ -6,7 +6,7 @@
 
 import { serviceUnavailable } from '../errors.js';
 import { buildModel } from '../mirror/introspect.js';
-import { type Model, type Places, placesOf } from '../mirror/model.js';
+import { type Model, type TableLocations, tableLocationsOf } from '../mirror/model.js';
 import type { CatalogVersion as LoadedSchema, Mirror } from '../mirror/watch.js';
 import { loadSchema } from '../postgres/catalog.js';
 import { pause } from '../postgres/conflicts.js';
@@ -140,7 +140,7 @@ export class Draft {
   #schema: LoadedSchema | null = null;
   #model: Model | null = null;
   /** As the first look found them: a table keeps its place, and what this transaction makes has none yet. */
-  #places: Places | null = null;
+  #tables: TableLocations | null = null;
   #changed = false;
 
   /** For `Schema` alone. */
@@ -157,7 +157,7 @@ export class Draft {
   /** The schema as it is after the operations so far. */
   async model(): Promise<Model> {
     this.#model ??= buildModel((await this.schema()).document, 0, this.#database);
-    this.#places ??= placesOf(this.#model);
+    this.#tables ??= tableLocationsOf(this.#model);
     return this.#model;
   }
 
@@ -181,7 +181,7 @@ export class Draft {
   /** Steps that were planned on the model as it is. */
   async take(steps: readonly DdlStatement[]): Promise<void> {
     if (steps.length === 0) return;
-    const places = this.#places ?? placesOf(await this.model());
+    const places = this.#tables ?? tableLocationsOf(await this.model());
     this.#schema = null;
     this.#model = null;
     const statements = steps.flatMap((step) => compileStep(step, places));
@@ -195,7 +195,7 @@ export class Draft {
   }
 }
 
-function compileStep(step: DdlStatement, places: Places): readonly Statement[] {
+function compileStep(step: DdlStatement, places: TableLocations): readonly Statement[] {
   switch (step.kind) {
     case 'save-collection':
     case 'save-field':

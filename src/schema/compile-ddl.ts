@@ -1,6 +1,6 @@
 /** Definitions as statements, one each: names are quoted, constants escaped and expressions vetted by the fragments. */
 import { assertNever } from '../assert-never.js';
-import type { ForeignKeyAction, Places } from '../mirror/model.js';
+import type { ForeignKeyAction, TableLocations } from '../mirror/model.js';
 import {
   expression,
   type Fragment,
@@ -16,13 +16,13 @@ import { type Statement, statement } from '../sql/statement.js';
 import { typeFragment } from '../sql/type-name.js';
 import type { ColumnDefinition, ColumnType, Conversion, Definition, ExactType, Initial } from './ddl-statement.js';
 
-export function compileDefinition(step: Definition, places: Places): Statement {
-  return statement(defineStep(step, places));
+export function compileDefinition(step: Definition, tables: TableLocations): Statement {
+  return statement(defineStep(step, tables));
 }
 
-function defineStep(step: Definition, places: Places): Fragment {
-  const { schema } = places;
-  const table = (name: string): Fragment => identifier(...places.tableOf(name));
+function defineStep(step: Definition, tables: TableLocations): Fragment {
+  const { schema } = tables;
+  const table = (name: string): Fragment => identifier(...tables.tableOf(name));
   switch (step.kind) {
     case 'create-table':
       return sql`create table ${table(step.table)} (${join(step.columns.map(defineColumn), sql`, `)})`;
@@ -31,9 +31,9 @@ function defineStep(step: Definition, places: Places): Fragment {
     case 'comment-table':
       return sql`comment on table ${table(step.table)} is ${textOrNull(step.comment)}`;
     case 'comment-column':
-      return sql`comment on column ${identifier(...places.tableOf(step.table), step.column)} is ${textOrNull(step.comment)}`;
+      return sql`comment on column ${identifier(...tables.tableOf(step.table), step.column)} is ${textOrNull(step.comment)}`;
     case 'drop-index':
-      return sql`drop index ${identifier(places.tableOf(step.table)[0], step.name)}`;
+      return sql`drop index ${identifier(tables.tableOf(step.table)[0], step.name)}`;
     case 'create-index':
       return sql`create index ${identifier(step.name)} on ${table(step.table)} (${identifier(step.column)})`;
     case 'drop-sequence':
@@ -47,7 +47,7 @@ function defineStep(step: Definition, places: Places): Fragment {
     case 'widen-sequence':
       return sql`alter sequence ${identifier(step.schema, step.name)} as bigint`;
     case 'advance-identity':
-      return advance(table(step.table), identifier(step.column), sequenceNames(places, step));
+      return advance(table(step.table), identifier(step.column), sequenceNames(tables, step));
     default:
       return sql`alter table ${table(step.table)} ${alteration(step, table)}`;
   }
@@ -216,7 +216,7 @@ function convert(column: Fragment, type: ColumnType | ExactType, conversion: Con
 }
 
 function sequenceNames(
-  places: Places,
+  places: TableLocations,
   { table, column }: { readonly table: string; readonly column: string },
 ): Fragment {
   return sql`${literal(places.tableOf(table).map(quoteIdentifier).join('.'))}, ${literal(column)}`;

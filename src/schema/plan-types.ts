@@ -75,7 +75,7 @@ export function specialAfter(type: FieldType, special: unknown): string | null {
   return flags.join(',') || null;
 }
 
-/** Columns that hold texts: another type of this family only changes the flags and perhaps the length. */
+/** Columns that hold texts: another type of text only changes the flags and perhaps the length. */
 const FAMILY: Readonly<Partial<Record<FieldType, string>>> = {
   string: 'varchar',
   hash: 'varchar',

@@ -155,7 +155,7 @@ function textOf(codec: Codec, value: Scalar, origin: Origin): string {
 export function fits(codec: Codec, text: string): boolean {
   const range = RANGES.get(codec);
   if (range) return /^[+-]?\d{1,20}$/.test(text) && isWithin(range, text);
-  if (FRACTIONS.has(codec)) return NUMBER.test(text) && (codec === 'numeric' || isHeld(codec, text));
+  if (FRACTIONS.has(codec)) return NUMBER.test(text) && (codec === 'numeric' || isRepresentable(codec, text));
   if (codec === 'uuid') return UUID_PATTERN.test(text);
   return !text.includes('\0');
 }
@@ -168,7 +168,7 @@ export function isWithin({ limit, harmless }: Range, digits: string): boolean {
 }
 
 /** PostgreSQL refuses to read what a float would round to zero or to infinity. */
-function isHeld(codec: Codec, text: string): boolean {
+function isRepresentable(codec: Codec, text: string): boolean {
   const number = codec === 'float4' ? Math.fround(Number(text)) : Number(text);
   return Number.isFinite(number) && (number !== 0 || !/^[^e]*[1-9]/i.test(text));
 }

@@ -60,48 +60,49 @@ export function bind(parameters: readonly Parameter[], values: Values, caller: C
   return bound;
 }
 
-function given(slot: Slot, values: Values): Value | undefined {
+function slotValue(slot: Slot, values: Values): Value | undefined {
   return typeof slot === 'number' ? values[slot] : slot.constant;
 }
 
 function bindOne(parameter: Parameter, values: Values, caller: Caller): string | null {
   switch (parameter.kind) {
     case 'value':
-      return encode(parameter.codec, single(given(parameter.slot, values), parameter, caller), parameter);
+      return encode(parameter.codec, single(slotValue(parameter.slot, values), parameter, caller), parameter);
     case 'pattern': {
-      const text = encode('text', single(given(parameter.slot, values), parameter, caller), parameter);
+      const text = encode('text', single(slotValue(parameter.slot, values), parameter, caller), parameter);
       return text === null ? null : pattern(parameter.pattern, text);
     }
     case 'list': {
-      const entries = list(given(parameter.slot, values), caller);
+      const entries = list(slotValue(parameter.slot, values), caller);
       return arrayLiteral(entries.map((entry) => encode(parameter.codec, single(entry, parameter, caller), parameter)));
     }
     case 'entry':
       return encode(
         parameter.codec,
-        single(list(given(parameter.slot, values), caller)[parameter.position], parameter, caller),
+        single(list(slotValue(parameter.slot, values), caller)[parameter.position], parameter, caller),
         parameter,
       );
     case 'search': {
-      const term = String(given(parameter.slot, values));
+      const term = String(slotValue(parameter.slot, values));
       return fits(parameter.codec, term) ? term : null;
     }
     case 'cursor':
-      return (given(parameter.slot, values) as readonly (string | null)[])[parameter.position] ?? null;
+      return (slotValue(parameter.slot, values) as readonly (string | null)[])[parameter.position] ?? null;
     case 'path':
-      return arrayLiteral(given(parameter.slot, values) as readonly string[]);
+      return arrayLiteral(slotValue(parameter.slot, values) as readonly string[]);
     case 'text':
-      return given(parameter.slot, values) as string;
+      return slotValue(parameter.slot, values) as string;
     case 'constant':
       return parameter.value;
     case 'caller':
       return callerParameter(parameter.variable, caller);
     case 'limit':
     case 'offset':
-      return String(given(parameter.slot, values));
+      return String(slotValue(parameter.slot, values));
     case 'page': {
-      const limit = typeof parameter.limit === 'number' ? parameter.limit : Number(given(parameter.limit.slot, values));
-      const offset = limit * Math.max(Number(given(parameter.slot, values)) - 1, 0);
+      const limit =
+        typeof parameter.limit === 'number' ? parameter.limit : Number(slotValue(parameter.limit.slot, values));
+      const offset = limit * Math.max(Number(slotValue(parameter.slot, values)) - 1, 0);
       if (!Number.isSafeInteger(offset)) throw invalidQuery('"page" is too large');
       return String(offset);
     }

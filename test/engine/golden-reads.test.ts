@@ -156,12 +156,12 @@ const DOCUMENTS: Readonly<Record<string, string>> = {
 
 for (const [name, text] of Object.entries(DOCUMENTS)) {
   t.test(name, async (t) => {
-    const sight = schemaAccessOf(null, model);
+    const access = schemaAccessOf(null, model);
     const operations = new Operations(new Schemas(1, new Set()), DOCUMENT_LIMITS, LIMITS, 1_048_576);
     const request = { text, operationName: null, variables: {}, safe: true };
-    const reading = await operations.read(request, sight, 'items');
-    if (reading.kind !== 'query') throw new Error('a query is read');
-    const { request: operation, values } = reading.parsed;
+    const document = await operations.parse(request, access, 'items');
+    if (document.kind !== 'query') throw new Error('it must be a query');
+    const { request: operation, values } = document.parsed;
     const plan = planOperation(operation, model, { defaultLimit: 100, maxNodes: 1_000 });
     const { text: statement, parameters } = compileRead(plan);
     check(statement);
@@ -169,11 +169,11 @@ for (const [name, text] of Object.entries(DOCUMENTS)) {
     await compareGolden(t, 'reads', name, `-- ${text}\n${goldenStatement(statement, bound)}`);
     t.match(JSON.parse(String(await database.cell(statement, [...bound]))), { data: Object });
     if (bound.length === 0) return;
-    const together = await numberedCells(
+    const cells = await numberedCells(
       compileBatchRead(plan).text,
       bound.map((value) => arrayLiteral([value, value])),
     );
-    t.equal(together.length, 2, 'many may travel together');
+    t.equal(cells.length, 2, 'one batch answers both reads');
   });
 }
 

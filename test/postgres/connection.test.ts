@@ -164,7 +164,7 @@ t.test('what the server says unasked, in part before a statement and in part beh
   const { sessions } = await openDatabase(proxy.url);
   await sessions.use(async (session) => {
     const together = async (text: string): Promise<string> =>
-      String((await session.together([{ text, parameters: [], prepare: true }]))[0]);
+      String((await session.runPipelined([{ text, parameters: [], prepare: true }]))[0]);
     t.equal(await together('select 1'), '1');
     const fields = 'SNOTICE\0VNOTICE\0C00000\0Mlook\0\0';
     const notice = Buffer.concat([Buffer.from('N\0\0\0\0', 'latin1'), Buffer.from(fields)]);
@@ -464,7 +464,9 @@ t.test('TLS', async (t) => {
     }
     await sessions.use(async (session) => {
       t.equal(String(await session.cell('select 1', [])), '1');
-      t.strictSame(await session.together([{ text: 'select 2', parameters: [], prepare: true }]), [Buffer.from('2')]);
+      t.strictSame(await session.runPipelined([{ text: 'select 2', parameters: [], prepare: true }]), [
+        Buffer.from('2'),
+      ]);
       t.equal(String(await session.cell('select 3', [])), '3');
     });
     const [wire] = readConnections as [Connection];

@@ -39,7 +39,7 @@ t.test('what is sent together is one transaction', async (t) => {
   for (const prepare of [false, true, true]) {
     const said = `together ${prepare}`;
     const before = await countOf(said);
-    const cells = await withSession((session) => session.together(both(said, prepare)));
+    const cells = await withSession((session) => session.runPipelined(both(said, prepare)));
     t.equal(Number(cells[1]), before + 1, 'the second statement sees the first');
     t.equal(await countOf(said), before + 1);
   }
@@ -49,11 +49,11 @@ t.test('a failure undoes all of it, and the connection goes on', async (t) => {
   for (const prepare of [false, true]) {
     const broken = [...both('undone', prepare), ...both(null, prepare)];
     await t.rejects(
-      withSession((session) => session.together(broken)),
+      withSession((session) => session.runPipelined(broken)),
       { code: '23502' },
     );
     t.equal(await countOf('undone'), 0);
-    await withSession((session) => session.together(both(`next ${prepare}`)));
+    await withSession((session) => session.runPipelined(both(`next ${prepare}`)));
     t.equal(await countOf(`next ${prepare}`), 1);
   }
 });
@@ -64,7 +64,7 @@ t.test('a failure of the commit undoes all of it', async (t) => {
   });
   const text = 'with w as (insert into pairs values (1, 7) returning id) select id::text from w';
   await t.rejects(
-    withSession((session) => session.together([{ text, parameters: [], prepare: true }, ...both('lost')])),
+    withSession((session) => session.runPipelined([{ text, parameters: [], prepare: true }, ...both('lost')])),
     { code: '23503' },
   );
   t.equal(await countOf('lost'), 0);
@@ -73,20 +73,20 @@ t.test('a failure of the commit undoes all of it', async (t) => {
 t.test('the driver and what is sent together take turns on a connection', async (t) => {
   await withSession(async (session) => {
     t.equal(String(await session.cell(COUNT, ['turns'])), '0');
-    await session.together(both('turns'));
+    await session.runPipelined(both('turns'));
     t.equal(String(await session.cell(COUNT, ['turns'])), '1');
     await session.transaction(async () => {
       await session.cell(WRITE, ['turns']);
     });
-    const [, count] = await session.together(both('turns'));
+    const [, count] = await session.runPipelined(both('turns'));
     t.equal(String(count), '3');
   });
 });
 
 t.test('statements that the server no longer knows are prepared anew and run once', async (t) => {
-  await withSession((session) => session.together(both('known')));
+  await withSession((session) => session.runPipelined(both('known')));
   await withSession((session) => session.query('deallocate all'));
-  const [, count] = await withSession((session) => session.together(both('forgotten')));
+  const [, count] = await withSession((session) => session.runPipelined(both('forgotten')));
   t.equal(String(count), '1');
   t.equal(await countOf('forgotten'), 1);
 });
@@ -95,7 +95,7 @@ t.test('a connection that breaks while statements are together on their way is g
   const lost = withSession(async (session) => {
     const [row] = await session.query<{ pid: number }>('select pg_backend_pid() as pid');
     const slow = { text: 'select pg_sleep(20)::text', parameters: [], prepare: false };
-    const together = session.together([...both('broken'), slow]);
+    const together = session.runPipelined([...both('broken'), slow]);
     const kill = withSql(databaseUrl, async (sql) => {
       while (
         (await sql`select 1 from pg_stat_activity where pid = ${Number(row?.pid)} and wait_event = 'PgSleep'`)
@@ -109,7 +109,7 @@ t.test('a connection that breaks while statements are together on their way is g
   });
   await lost;
   t.equal(await countOf('broken'), 0);
-  await withSession((session) => session.together(both('after')));
+  await withSession((session) => session.runPipelined(both('after')));
   t.equal(await countOf('after'), 1);
 });
 
