@@ -1,4 +1,4 @@
--- The structure of the schema $1 and the metadata about it, as one JSON document of one snapshot. The service's own tables, whose
+-- The structure of the schemas $1, a JSON list, and the metadata about it, as one JSON document of one snapshot. The service's own tables, whose
 -- names are the JSON list $3, are in the schema $2, which may be the same: they are known by where they are, not by how they begin.
 -- Each catalog is read once and gives its own list of compact arrays, keyed by the table's oid and the column's number;
 -- the lists are joined by the reader. Joining them here would let a wrong row estimate turn into a nested loop over
@@ -10,7 +10,7 @@ tables as materialized (
   join pg_catalog.pg_namespace namespace on namespace.oid = class.relnamespace
   left join pg_catalog.json_array_elements_text($3::json) ours (name)
     on ours.name = class.relname and namespace.nspname = $2::text
-  where (namespace.nspname = $1::text or ours.name is not null)
+  where (namespace.nspname in (select pg_catalog.json_array_elements_text($1::json)) or ours.name is not null)
     and class.relkind in ('r', 'p', 'v', 'm')
     and not class.relispartition
 ),
@@ -58,7 +58,7 @@ inner_types as (
 select pg_catalog.json_build_object(
   'version', (select version from service_schema),
   'tables', (
-    select pg_catalog.json_agg(pg_catalog.json_build_array(oid::int8, relname, relkind, nspname, system) order by relname, system) from tables
+    select pg_catalog.json_agg(pg_catalog.json_build_array(oid::int8, relname, relkind, nspname, system) order by relname, nspname) from tables
   ),
   'columns', (
     select pg_catalog.json_agg(

@@ -1,11 +1,11 @@
--- What a snapshot of the schema $1 needs beyond sql/introspect.sql, as one document: the types of columns with lengths and
--- precisions (per table, {column: type}), plain indexes over several columns, and the values of enums by their names. Users may
+-- What a snapshot of the schemas $1, a JSON list, needs beyond sql/introspect.sql, as one document: the types of columns with lengths and
+-- precisions (per table, {column: type}), plain indexes over several columns, and the values of enums of the schema $3 by their names. Users may
 -- have added columns to the service's tables, which are in the schema $2.
 with tables as materialized (
   select class.oid, class.relname, namespace.nspname
   from pg_catalog.pg_class class
   join pg_catalog.pg_namespace namespace on namespace.oid = class.relnamespace
-  where namespace.nspname in ($1::text, $2::text) and class.relkind in ('r', 'p')
+  where (namespace.nspname = $2::text or namespace.nspname in (select pg_catalog.json_array_elements_text($1::json))) and class.relkind in ('r', 'p')
 )
 select pg_catalog.json_build_object(
   'types', (
@@ -30,7 +30,7 @@ select pg_catalog.json_build_object(
       'constraint', exists (
         select from pg_catalog.pg_constraint owner where owner.conindid = index.indexrelid and owner.contype = 'u'
       )
-    ) order by tables.relname, columns.names::text, index.indisunique, named.relname), '[]')
+    ) order by tables.nspname, tables.relname, columns.names::text, index.indisunique, named.relname), '[]')
     from tables
     join pg_catalog.pg_index index on index.indrelid = tables.oid
     join pg_catalog.pg_class named on named.oid = index.indexrelid
@@ -52,7 +52,7 @@ select pg_catalog.json_build_object(
       from pg_catalog.pg_type type
       join pg_catalog.pg_namespace namespace on namespace.oid = type.typnamespace
       join pg_catalog.pg_enum label on label.enumtypid = type.oid
-      where namespace.nspname = $1::text
+      where namespace.nspname = $3::text
       group by type.typname
     ) listed
   )

@@ -17,6 +17,7 @@ import {
   encodings,
   headerName,
   integer,
+  names,
   type Option,
   optional,
   size,
@@ -46,9 +47,12 @@ const OPTIONS = {
     'Database to serve (postgres://user:password@host:port/database); if not set, an embedded PostgreSQL is started',
   ),
   DATABASE_SCHEMA: text('public', 'Schema to serve'),
+  DATABASE_SCHEMAS: names(
+    'Schemas to serve, comma separated: collections of the first have the names of their tables, of the others schema_table; if not set, DATABASE_SCHEMA',
+  ),
   SYSTEM_SCHEMA: optional(
     text(),
-    "Schema of the service's own tables, created if missing; if not set, DATABASE_SCHEMA, or lateral if one of their names is taken there",
+    "Schema of the service's own tables, created if missing; if not set, the first schema that is served, or lateral if one of their names is taken there",
   ),
   DATABASE_POOL_SIZE: integer('8', 1, 1_000, 'Connections to PostgreSQL for reads'),
   DATABASE_WRITE_POOL_SIZE: integer('8', 1, 1_000, 'Connections to PostgreSQL for writes; each write uses one'),
@@ -278,6 +282,10 @@ export function readConfig(given: Environment): Config {
   if (config['WORKERS'] === AUTOMATIC)
     config['WORKERS'] =
       process.platform === 'linux' ? workersFor(availableParallelism(), config['DATABASE_POOL_SIZE'] as number) : 1;
+  // The two say the same from here on: the first of the schemas is the one.
+  const schemas = config['DATABASE_SCHEMAS'] as readonly string[];
+  if (schemas.length === 0) config['DATABASE_SCHEMAS'] = [config['DATABASE_SCHEMA']];
+  else config['DATABASE_SCHEMA'] = schemas[0];
   return Object.freeze(config) as Config;
 }
 

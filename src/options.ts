@@ -16,6 +16,18 @@ export function optional<Value>(option: Option<Value>, about: string): Option<Va
   return { initial: null, about, parse: option.parse };
 }
 
+/** Names in the order in which they are given; none for an empty text. */
+export function names(about: string): Option<readonly string[]> {
+  const parse = (value: string): readonly string[] => {
+    const found = value.split(',').map((each) => each.trim());
+    if (value.trim() === '') return [];
+    if (found.includes('') || new Set(found).size < found.length)
+      throw new Error(`must be a comma separated list of names, each once, not "${value}"`);
+    return found;
+  };
+  return { initial: '', about, parse };
+}
+
 export function token(): Option<string> {
   return {
     initial: null,

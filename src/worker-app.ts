@@ -102,6 +102,7 @@ export function openDatabase(
   return Database.open({
     url,
     schema: config.DATABASE_SCHEMA,
+    otherSchemas: config.DATABASE_SCHEMAS.slice(1),
     connections: config.DATABASE_POOL_SIZE,
     sessions: config.DATABASE_WRITE_POOL_SIZE,
     streams: config.DATABASE_STREAM_POOL_SIZE,

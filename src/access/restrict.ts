@@ -27,11 +27,21 @@ export function restrictModel(model: Model, rulesOf: (collection: string) => rea
     const rules = planRules(rulesOf(collection.name), collection, model);
     if (rules.length > 0) collections.set(collection.name, restrictCollection(collection, rules));
   }
-  const { version, schema, system } = model;
+  const { version, schema, schemas, system } = model;
   const refused = new Map<string, string>();
   const folders = foldersOf(collections, model);
   const relationRows = model.relationRows.filter((row) => isVisible(row, collections));
-  return Object.freeze({ version, schema, system, collections, refused, folders, relationRows, unrestricted: model });
+  return Object.freeze({
+    version,
+    schema,
+    schemas,
+    system,
+    collections,
+    refused,
+    folders,
+    relationRows,
+    unrestricted: model,
+  });
 }
 
 /** Those that group something visible, at any depth. */

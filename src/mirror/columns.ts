@@ -3,14 +3,7 @@
  * from eight lists; each list is walked once and found again by one number made of table and column.
  */
 import type { Composite } from '../sql/composite.js';
-import type {
-  CatalogDocument,
-  ColumnEntry,
-  CompositeEntry,
-  ForeignKeyEntry,
-  TableEntry,
-  TypeEntry,
-} from './catalog-document.js';
+import type { CatalogDocument, ColumnEntry, CompositeEntry, ForeignKeyEntry, TypeEntry } from './catalog-document.js';
 import { columnTypeOf, defaultValueOf, lengthOf, precisionOf, scaleOf, sridOf } from './column-types.js';
 import { freezeMap } from './freeze.js';
 import type { Column, FieldType, ForeignKey, ForeignKeyAction, Index } from './model.js';
@@ -34,16 +27,17 @@ export interface ColumnFacts {
   readonly type: FieldType;
 }
 
-/** `declaredKeys`: the key column of views, by name of the collection. */
+/** `names` of the collections, by table; `declaredKeys`: the key column of views, by name of the collection. */
 export function assembleTables(
   document: CatalogDocument,
+  names: ReadonlyMap<number, string>,
   declaredKeys: ReadonlyMap<string, string>,
 ): readonly TableFacts[] {
-  const names = nameCollections(document.tables ?? []);
   const lookups = indexLists(document, names);
   const columns = groupColumns(document.columns ?? []);
-  return (document.tables ?? []).map(([table, relation, kind, schema, system]) => {
-    const name = names.get(table) ?? relation;
+  return (document.tables ?? []).flatMap(([table, relation, kind, schema, system]) => {
+    const name = names.get(table);
+    if (name === undefined) return [];
     const entries = columns.get(table) ?? [];
     const isView = kind === 'v' || kind === 'm';
     const declared = isView ? declaredKeys.get(name) : undefined;
@@ -77,23 +71,6 @@ interface Lookups {
   readonly sequences: ReadonlyMap<number, string>;
   readonly filled: ReadonlySet<number>;
   readonly comments: ReadonlyMap<number, string>;
-}
-
-/** A table whose name is one of the service's collections' is known by its schema too. */
-function nameCollections(tables: readonly TableEntry[]): ReadonlyMap<number, string> {
-  const ours = new Set(tables.flatMap(([, name, , , system]) => (system ? [name] : [])));
-  const taken = new Set(tables.map(([, name]) => name));
-  return new Map(
-    tables.map(([table, relation, , schema, system]) => {
-      let name = relation;
-      if (!system && ours.has(relation)) {
-        do name = `${schema}_${name}`;
-        while (taken.has(name));
-        taken.add(name);
-      }
-      return [table, name];
-    }),
-  );
 }
 
 function assembleColumn(entry: ColumnEntry, table: string, isPrimaryKey: boolean, lookups: Lookups): ColumnFacts {

@@ -3,7 +3,8 @@
  * thread learns by itself it passes on, and waits until all have it.
  */
 import type { CatalogDocument } from './catalog-document.js';
-import { buildModel, type SchemaNames } from './introspect.js';
+import type { SchemaNames } from './collection-names.js';
+import { buildModel } from './introspect.js';
 import type { Model } from './model.js';
 import type { CatalogVersion, Mirror } from './watch.js';
 

@@ -5,22 +5,18 @@
  */
 
 import type { CatalogDocument, MetadataRow } from './catalog-document.js';
+import { nameCollections, type SchemaNames } from './collection-names.js';
 import { fieldTypeOf } from './column-types.js';
 import { assembleTables, type ColumnFacts, type TableFacts } from './columns.js';
 import { freezeMap, freezeTree } from './freeze.js';
 import type { Collection, Field, Model, Relation } from './model.js';
 import { isReserved, listOf, relate } from './relations.js';
 
-/** Where the tables are: those that are mirrored, and the service's own. */
-export interface SchemaNames {
-  readonly schema: string;
-  readonly system: string;
-}
-
-export function buildModel(document: CatalogDocument, version: number, { schema, system }: SchemaNames): Model {
+export function buildModel(document: CatalogDocument, version: number, schemas: SchemaNames): Model {
   const metadata = readMetadata(document);
-  const tables = assembleTables(document, metadata.declaredKeys).filter((table) => !isLeftOut(table));
-  const refused = new Map<string, string>();
+  const naming = nameCollections(document.tables ?? [], schemas, metadata.collections);
+  const tables = assembleTables(document, naming.names, metadata.declaredKeys).filter((table) => !isLeftOut(table));
+  const refused = new Map(naming.refused);
   const served = new Map<string, TableFacts>();
   for (const table of tables) {
     const reason = refusalOf(table, metadata.declaredKeys.get(table.name));
@@ -40,8 +36,9 @@ export function buildModel(document: CatalogDocument, version: number, { schema,
   const folders = new Map([...metadata.collections].filter(([name]) => !served.has(name) && !refused.has(name)));
   return Object.freeze({
     version,
-    schema,
-    system,
+    schema: schemas.schema,
+    schemas: schemas.schemas,
+    system: schemas.system,
     collections: freezeMap(collections),
     refused: freezeMap(refused),
     folders: freezeMap(folders),

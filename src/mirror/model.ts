@@ -37,7 +37,9 @@ export type FieldType = (typeof FIELD_TYPES)[number];
 export interface Model {
   /** Grows with each load; part of every shape, so a swap of the model drops compiled statements. */
   readonly version: number;
+  /** The first of the schemas that are served: new tables are made there. */
   readonly schema: string;
+  readonly schemas: readonly string[];
   /** Where the service's own tables and functions are. */
   readonly system: string;
   readonly collections: ReadonlyMap<string, Collection>;
@@ -52,7 +54,7 @@ export interface Model {
 export interface Collection {
   readonly name: string;
   readonly schema: string;
-  /** Its name in the schema: the same but for a user's table that is called like a collection of the service. */
+  /** Its name in the schema (collection-names.ts says when a collection is called otherwise). */
   readonly table: string;
   readonly kind: 'table' | 'partitioned' | 'view';
   /** One of the service's own tables: not served under /items. */
@@ -220,16 +222,18 @@ export type CollectionMeta = Readonly<Record<string, unknown>>;
 export type FieldMeta = Readonly<Record<string, unknown>>;
 export type RelationMeta = Readonly<Record<string, unknown>>;
 
-/** Where tables are, by the names of their collections. One that is not there yet will be in the schema that is mirrored. */
+/** Where tables are, by the names of their collections. One that is not there yet will be in the first schema. */
 export interface TableLocations {
   readonly schema: string;
+  readonly schemas: readonly string[];
   readonly system: string;
   tableOf(collection: string): readonly [schema: string, table: string];
 }
 
-export function tableLocationsOf({ schema, system, collections }: Model): TableLocations {
+export function tableLocationsOf({ schema, schemas, system, collections }: Model): TableLocations {
   return {
     schema,
+    schemas,
     system,
     tableOf: (name) => {
       const collection = collections.get(name);

@@ -5,7 +5,8 @@
  */
 import type { Observer } from '../observe.js';
 import type { CatalogDocument } from './catalog-document.js';
-import { buildModel, type SchemaNames } from './introspect.js';
+import type { SchemaNames } from './collection-names.js';
+import { buildModel } from './introspect.js';
 import type { Model } from './model.js';
 
 /** What the mirror needs of the database; the driver stays behind it. */

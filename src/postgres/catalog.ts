@@ -27,10 +27,8 @@ export function sourceOf(database: Database): CatalogSource {
     load: () => database.catalog.use((session) => loadSchema(session, database)),
     listen: (changed) => listen(database, 'service_model', changed),
     fingerprint: async () => {
-      const [row] = await database.rows<{ fingerprint: string | null }>(FINGERPRINT, [
-        database.schema,
-        database.system,
-      ]);
+      const parameters = [JSON.stringify(database.schemas), database.system];
+      const [row] = await database.rows<{ fingerprint: string | null }>(FINGERPRINT, parameters);
       return row?.fingerprint ?? null;
     },
   };
@@ -38,7 +36,7 @@ export function sourceOf(database: Database): CatalogSource {
 
 /** The schema as the connection sees it. */
 export async function loadSchema(session: Session, database: Database): Promise<CatalogVersion> {
-  const parameters = [database.schema, database.system, JSON.stringify([...systemTables()])];
+  const parameters = [JSON.stringify(database.schemas), database.system, JSON.stringify([...systemTables()])];
   const bytes = await session.cell(database.qualified(INTROSPECT), parameters);
   if (!bytes) throw new Error('the catalog statement gave no row');
   const text = bytes.toString();
@@ -54,7 +52,7 @@ export function listen(
 ): Promise<() => Promise<void>> {
   return database.listener.listen(channel, {
     heard: (schema) => {
-      if (schema === database.schema || schema === database.system) changed();
+      if (schema === database.system || database.schemas.includes(schema)) changed();
     },
     missed: changed,
     stale,

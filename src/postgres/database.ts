@@ -19,7 +19,9 @@ import { StreamSession } from './stream-session.js';
 import { timeLimits, Watchdog } from './watchdog.js';
 
 export interface DatabaseOptions extends FirstConnectionOptions {
+  /** The first of those that are served. */
   readonly schema: string;
+  readonly otherSchemas?: readonly string[];
   readonly connections: number;
   /** Connections that transactions may hold. */
   readonly sessions: number;
@@ -75,7 +77,9 @@ interface Pools {
 }
 
 export class Database implements Pools {
+  /** The first of the schemas that are served: it is what the service's own tables are about. */
   readonly schema: string;
+  readonly schemas: readonly string[];
   /** The schema of the service's own tables: found or decided when the service starts, before anything asks them. */
   system: string;
   /** For reads of requests. */
@@ -96,7 +100,7 @@ export class Database implements Pools {
   readonly #qualified = new Map<string, string>();
 
   private constructor(
-    { schema, waitTimeout }: DatabaseOptions,
+    options: DatabaseOptions,
     readConnections: readonly Connection[],
     pools: Pools,
     watchdog: Watchdog,
@@ -104,8 +108,9 @@ export class Database implements Pools {
     responseMemory: ResponseMemory,
   ) {
     this.responseMemory = responseMemory;
-    this.schema = schema;
-    this.waitTimeout = waitTimeout;
+    this.schema = options.schema;
+    this.schemas = schemasOf(options);
+    this.waitTimeout = options.waitTimeout;
     this.readConnections = readConnections;
     this.own = pools.own;
     this.sessions = pools.sessions;
@@ -114,7 +119,7 @@ export class Database implements Pools {
     this.catalog = pools.catalog;
     this.watchdog = watchdog;
     this.listener = listener;
-    this.system = schema;
+    this.system = this.schema;
   }
 
   /** A statement of our own, which names the service's tables and functions alone, with their schema put in front of them. */
@@ -142,7 +147,15 @@ export class Database implements Pools {
     const openConnection = (settings: Settings, told: Partial<ConnectionOptions> = {}): Connection => {
       const open = (socket: () => Promise<Socket>): DriverClient =>
         openClient(options, { ...single, socket }, options.statementTimeout, settings);
-      return new Connection({ target, scope: options.schema, open, limits, watchdog, memory: UNBOUNDED, ...told });
+      return new Connection({
+        target,
+        scope: schemasOf(options).join(),
+        open,
+        limits,
+        watchdog,
+        memory: UNBOUNDED,
+        ...told,
+      });
     };
     const sessions = (max: number, settings: Settings = {}, given: Partial<ConnectionOptions> = {}): Pool<Session> =>
       new Pool(
@@ -281,7 +294,7 @@ function openClient(
     types: AS_WRITTEN,
     connection: {
       application_name: `lateral ${packageVersion}`,
-      search_path: `${quoteIdentifier(options.schema)}, public`,
+      search_path: [...new Set([...schemasOf(options), 'public'])].map(quoteIdentifier).join(', '),
       TimeZone: 'UTC',
       DateStyle: 'ISO, MDY',
       IntervalStyle: 'postgres',
@@ -299,16 +312,26 @@ function openClient(
   } as unknown as postgres.Options<Record<string, postgres.PostgresType>>) as unknown as DriverClient;
 }
 
+function schemasOf({ schema, otherSchemas = [] }: DatabaseOptions): readonly string[] {
+  return [schema, ...otherSchemas];
+}
+
 /** Answers where the database is. */
 async function check(options: DatabaseOptions): Promise<Target> {
   const openOne = (): DriverClient => openClient(options, { max: 1, max_pipeline: 0 }, options.statementTimeout);
   const client = openOne();
   failOnHangUp(client);
   try {
-    const [row] =
-      await client`select current_setting('server_version_num')::int as version, to_regnamespace(${quoteIdentifier(options.schema)}) is not null as found`;
+    const [row] = await client`select current_setting('server_version_num')::int as version, (
+        select name from json_array_elements_text(${JSON.stringify(schemasOf(options))}::json) wanted (name)
+        where not exists (select from pg_namespace where nspname = name) limit 1
+      ) as missing`;
     if (Number(row?.['version']) < 150_000) throw new StartError('PostgreSQL 15 or newer is needed');
-    if (!row?.['found']) throw new StartError(`DATABASE_SCHEMA: the database has no schema "${options.schema}"`);
+    const missing: unknown = row?.['missing'] ?? null;
+    if (missing !== null) {
+      const option = schemasOf(options).length > 1 ? 'DATABASE_SCHEMAS' : 'DATABASE_SCHEMA';
+      throw new StartError(`${option}: the database has no schema "${missing}"`);
+    }
     if (options.checksSessions) await checkSessions(openOne, options.schema, options.connectTimeout);
     return client.options as unknown as Target;
   } finally {

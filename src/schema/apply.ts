@@ -22,6 +22,7 @@ import type { FieldEntry, RelationEntry, Snapshot, SnapshotIndex } from './parse
 import { constraintName } from './plan-names.js';
 import type { Details } from './snapshot.js';
 import { checkNames } from './snapshot-names.js';
+import { namingOf, placeOf } from './table-places.js';
 
 /** The database as it is: its snapshot, and what that was taken from. */
 export interface Present {
@@ -45,7 +46,7 @@ export function planSnapshot(
     ...work.relations.flatMap((pair) => dropReference(pair, model, work)),
     ...deleteFields(work),
     ...deleteCollections(work),
-    ...createTables(work),
+    ...createTables(work, model),
     ...changeFields(work, model),
     ...createIndexes(work),
     ...saveCollections(work),
@@ -159,7 +160,7 @@ function deleteCollections({ collections, dropped }: Work): DdlStatement[] {
   });
 }
 
-function createTables({ collections, wanted, made }: Work): DdlStatement[] {
+function createTables({ collections, wanted, made }: Work, model: Model): DdlStatement[] {
   const columns = columnsByTable(wanted.fields);
   return collections.flatMap(({ before, after }): DdlStatement[] => {
     if (!after?.schema) return [];
@@ -167,11 +168,20 @@ function createTables({ collections, wanted, made }: Work): DdlStatement[] {
     const { comment } = after.schema;
     const commented: DdlStatement[] =
       comment === (before?.schema?.comment ?? null) ? [] : [{ kind: 'comment-table', table, comment }];
-    if (!made.has(table)) return commented;
+    if (!made.has(table)) {
+      const isMoved = before?.schema?.schema !== after.schema.schema || before?.schema?.name !== after.schema.name;
+      if (isMoved) throw invalidPayload(`The table of "${table}" cannot be moved to another schema or name`);
+      return commented;
+    }
+    const place = placeOf(table, after.schema, model);
+    const naming = namingOf(table, place, model);
+    const said = { schema: after.meta?.['schema'] ?? null, table: after.meta?.['table'] ?? null };
+    if (naming && canonical(said) !== canonical(naming))
+      throw invalidPayload(`"meta" of "${table}" must name its "schema" and "table"`);
     const own = columns.get(table) ?? [];
     const plain = namesOfPlain(own);
     return [
-      { kind: 'create-table', table, columns: own.map((field) => defineExactly(field, plain)) },
+      { kind: 'create-table', table, place, columns: own.map((field) => defineExactly(field, plain)) },
       ...commented,
       ...own.flatMap(furnishExactly),
     ];

@@ -20,7 +20,7 @@ import { verifyChange } from '../sql/verify.js';
 import { fromStructure, isBlocked } from './change-errors.js';
 import { compileDefinition } from './compile-ddl.js';
 import { compileMetadata } from './compile-metadata.js';
-import type { DdlStatement } from './ddl-statement.js';
+import type { DdlStatement, TablePlace } from './ddl-statement.js';
 import type { Operation } from './parse.js';
 import { planSchemaOperation } from './plan-change.js';
 
@@ -141,6 +141,8 @@ export class Draft {
   #model: Model | null = null;
   /** As the first look found them: a table keeps its place, and what this transaction makes has none yet. */
   #tables: TableLocations | null = null;
+  /** The places of tables that this transaction makes, where they are said, by collection. */
+  readonly #made = new Map<string, TablePlace>();
   #changed = false;
 
   /** For `Schema` alone. */
@@ -181,17 +183,26 @@ export class Draft {
   /** Steps that were planned on the model as it is. */
   async take(steps: readonly DdlStatement[]): Promise<void> {
     if (steps.length === 0) return;
-    const places = this.#tables ?? tableLocationsOf(await this.model());
+    const places = this.#withMade(this.#tables ?? tableLocationsOf(await this.model()));
+    for (const step of steps) if (step.kind === 'create-table' && step.place) this.#made.set(step.table, step.place);
     this.#schema = null;
     this.#model = null;
     const statements = steps.flatMap((step) => compileStep(step, places));
-    for (const { text } of statements) verifyChange(text, [places.schema, places.system]);
+    for (const { text } of statements) verifyChange(text, [...places.schemas, places.system]);
     // One after the other: the driver would send what waits for a lost connection on a new one, outside of the transaction.
     for (const { text, parameters } of statements) await this.#session.query(text, bind(parameters, [], NOBODY));
     // The first change of a transaction speaks for all: word of it leaves with the commit.
     if (!this.#changed)
       await this.#session.query(this.#database.qualified(ANNOUNCE), [places.schema], { prepare: true });
     this.#changed = true;
+  }
+
+  #withMade(places: TableLocations): TableLocations {
+    const tableOf: TableLocations['tableOf'] = (collection) => {
+      const made = this.#made.get(collection);
+      return made ? [made.schema, made.name] : places.tableOf(collection);
+    };
+    return { ...places, tableOf };
   }
 }
 

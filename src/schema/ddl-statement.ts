@@ -8,9 +8,14 @@ import type { Meta } from './parse-meta.js';
 
 export type DdlStatement = Definition | MetadataStep;
 
-/** `table` and `target` are names of collections; what is new is made in the schema of the model. */
+/** `table` and `target` are names of collections; what is new is made in the first schema, unless its place is said. */
 export type Definition =
-  | { readonly kind: 'create-table'; readonly table: string; readonly columns: readonly ColumnDefinition[] }
+  | {
+      readonly kind: 'create-table';
+      readonly table: string;
+      readonly place: TablePlace | null;
+      readonly columns: readonly ColumnDefinition[];
+    }
   | { readonly kind: 'drop-table'; readonly table: string; readonly view: boolean }
   | { readonly kind: 'comment-table'; readonly table: string; readonly comment: string | null }
   | { readonly kind: 'add-column'; readonly table: string; readonly column: ColumnDefinition }
@@ -72,6 +77,12 @@ export type Definition =
       readonly onDelete: ForeignKeyAction;
       readonly onUpdate: ForeignKeyAction;
     };
+
+/** Where a collection's table is. */
+export interface TablePlace {
+  readonly schema: string;
+  readonly name: string;
+}
 
 export interface ColumnDefinition {
   readonly name: string;

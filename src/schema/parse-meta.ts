@@ -41,6 +41,8 @@ export const COLLECTION_META: Properties = new Map([
   ['status', needed(['active', 'inactive'])],
   ['autosave_revision_interval', optional('integer')],
   ['primary_key', optional('name')],
+  ['schema', optional('name')],
+  ['table', optional('name')],
 ]);
 
 export const FIELD_META: Properties = new Map([

@@ -35,6 +35,10 @@ export interface CollectionEntry {
 }
 
 export interface SnapshotTable {
+  /** Only where it is not the first one that is served. */
+  readonly schema?: string;
+  /** Its name in the schema, only where that need not be the collection's. */
+  readonly name?: string;
   readonly comment: string | null;
   /** Plain ones over several columns; those over one are properties of its field. */
   readonly indexes: readonly SnapshotIndex[];
@@ -225,10 +229,15 @@ const USUAL: Readonly<Record<string, unknown>> = {
 
 function readTable(value: unknown, path: string): CollectionEntry['schema'] {
   if (value === undefined || value === null) return null;
-  const { comment, indexes = [], ...rest } = readItem(value, `"${path}.schema"`);
-  refuseOthers(rest, `"${path}.schema"`, 'comment, indexes');
+  const { schema, name, comment, indexes = [], ...rest } = readItem(value, `"${path}.schema"`);
+  refuseOthers(rest, `"${path}.schema"`, 'schema, name, comment, indexes');
   const list = readList(indexes, `${path}.schema.indexes`).map((each) => readIndex(each, `${path}.schema.indexes`));
-  return { comment: readText(comment, `${path}.schema.comment`) || null, indexes: list };
+  return {
+    ...(schema == null ? {} : { schema: readName(schema, `${path}.schema.schema`) }),
+    ...(name == null ? {} : { name: readName(name, `${path}.schema.name`) }),
+    comment: readText(comment, `${path}.schema.comment`) || null,
+    indexes: list,
+  };
 }
 
 function readIndex(value: unknown, path: string): SnapshotIndex {

@@ -25,7 +25,15 @@ export interface CreateCollection {
   /** Null writes no metadata row. */
   readonly meta: Meta | null;
   /** Null makes a folder. */
-  readonly table: { readonly comment: string | null; readonly fields: readonly NewField[] } | null;
+  readonly table: NewTable | null;
+}
+
+export interface NewTable {
+  readonly comment: string | null;
+  /** The schema that it is made in, and its name there; the first one and the collection's where they are not said. */
+  readonly schema?: string | undefined;
+  readonly name?: string | undefined;
+  readonly fields: readonly NewField[];
 }
 
 export interface NewField {
@@ -93,9 +101,19 @@ export function parseCollection(body: unknown): CreateCollection {
       throw invalidPayload('A folder has no fields: "schema" makes a table');
     return { kind: 'create-collection', collection: name, meta: parsedMeta ?? {}, table: null };
   }
-  const comment = readText(readItem(schema, '"schema"')['comment'], 'schema.comment') ?? null;
+  const { comment, schema: place, name: table } = readItem(schema, '"schema"');
   const definitions = ((fields ?? []) as unknown[]).map((field, position) => parseField(field, `fields[${position}]`));
-  return { kind: 'create-collection', collection: name, meta: parsedMeta, table: { comment, fields: definitions } };
+  return {
+    kind: 'create-collection',
+    collection: name,
+    meta: parsedMeta,
+    table: {
+      comment: readText(comment, 'schema.comment') ?? null,
+      schema: readText(place, 'schema.schema') ?? undefined,
+      name: readText(table, 'schema.name') ?? undefined,
+      fields: definitions,
+    },
+  };
 }
 
 /** Bodies that clients send back hold more than can be changed: names have to be right, `schema` is passed over. */

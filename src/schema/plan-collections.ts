@@ -2,11 +2,12 @@
 import { forbidden, forbiddenCollection, invalidPayload } from '../errors.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
 import type { Protected } from '../postgres/system-tables.js';
-import type { DdlStatement } from './ddl-statement.js';
+import type { DdlStatement, TablePlace } from './ddl-statement.js';
 import type { CreateCollection, NewField } from './parse.js';
 import type { Meta } from './parse-meta.js';
 import { defineColumn, deleteField, furnish, rowOf, saveField } from './plan-fields.js';
 import { checkNewName, isOurs } from './plan-names.js';
+import { namingOf, placeOf } from './table-places.js';
 
 export function planCreateCollection(
   { collection, meta, table }: CreateCollection,
@@ -16,9 +17,13 @@ export function planCreateCollection(
   if (model.collections.has(collection) || model.refused.has(collection) || model.folders.has(collection))
     throw invalidPayload(`Collection "${collection}" already exists`);
   const steps: DdlStatement[] = [];
-  if (table) steps.push(...createTable(collection, withKey(table.fields)));
+  // In the first schema a table has the name of its collection: what clients send back of another one does not count.
+  const elsewhere = table?.schema !== undefined && table.schema !== model.schema;
+  const place = table && elsewhere ? placeOf(collection, table, model) : null;
+  const naming = namingOf(collection, place, model);
+  if (table) steps.push(...createTable(collection, place, withKey(table.fields)));
   if (table?.comment) steps.push({ kind: 'comment-table', table: collection, comment: table.comment });
-  if (meta) steps.push({ kind: 'save-collection', collection, values: meta });
+  if (meta || naming) steps.push({ kind: 'save-collection', collection, values: { ...meta, ...naming } });
   return steps;
 }
 
@@ -67,7 +72,7 @@ function withKey(fields: readonly NewField[]): readonly NewField[] {
   );
 }
 
-function createTable(table: string, fields: readonly NewField[]): DdlStatement[] {
+function createTable(table: string, place: TablePlace | null, fields: readonly NewField[]): DdlStatement[] {
   const names = new Set<string>();
   for (const { field } of fields) {
     checkNewName(field);
@@ -78,7 +83,7 @@ function createTable(table: string, fields: readonly NewField[]): DdlStatement[]
   const plain = real.filter(({ schema }) => !schema.generation_expression).map(({ field }) => field);
   const columns = real.map((field) => defineColumn(field, plain));
   return [
-    { kind: 'create-table', table, columns },
+    { kind: 'create-table', table, place, columns },
     ...real.flatMap((field) => furnish(table, field)),
     ...rows(table, fields),
   ];

@@ -127,10 +127,15 @@ function collectionsOf(
   const { indexes } = details;
   const entries = tables
     .filter(({ system }) => !system)
-    .map(({ name, meta, comment, fields }) => ({
+    .map(({ name, schema, table, meta, comment, fields }) => ({
       collection: name,
       meta: metaOf(meta, COLLECTION_META),
-      schema: { comment, indexes: indexesOf(fields, name, indexes, details) },
+      schema: {
+        ...(schema === model.schema ? {} : { schema }),
+        ...(schema === model.schema && typeof meta?.['table'] !== 'string' ? {} : { name: table }),
+        comment,
+        indexes: indexesOf(fields, name, indexes, details),
+      },
     }));
   const folders = [...model.folders].map(([name, meta]) => ({
     collection: name,

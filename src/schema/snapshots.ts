@@ -91,7 +91,7 @@ interface Seen {
 
 async function look(draft: Draft): Promise<Seen> {
   const model = await draft.model();
-  const cell = await draft.cell(DETAILS, [model.schema, model.system]);
+  const cell = await draft.cell(DETAILS, [JSON.stringify(model.schemas), model.system, model.schema]);
   if (!cell) throw new Error('the catalog statement gave no row');
   const details = named(JSON.parse(cell.toString()) as Catalog, model);
   return { model, details, snapshot: snapshotOf(model, details, systemFields()) };

@@ -18,7 +18,9 @@ export interface Unindexed {
 }
 
 export async function findUnindexed(schemaChanges: SchemaChanges): Promise<readonly Unindexed[]> {
-  const text = await schemaChanges.read((draft) => draft.cell(UNINDEXED, [schemaChanges.model.schema]));
+  const text = await schemaChanges.read((draft) =>
+    draft.cell(UNINDEXED, [JSON.stringify(schemaChanges.model.schemas)]),
+  );
   return JSON.parse(String(text)) as Unindexed[];
 }
 

@@ -28,6 +28,21 @@ t.test('without any word the service has its defaults', async (t) => {
   t.strictSame(readConfig({ PATH: '/bin', NO_OPTION: 'x' }), config, 'other variables are not ours');
 });
 
+t.test('the schemas to serve are a list, or the one schema', async (t) => {
+  const schemasOf = (environment: Record<string, string>): unknown => {
+    const { DATABASE_SCHEMA, DATABASE_SCHEMAS } = readConfig(environment);
+    return [DATABASE_SCHEMA, DATABASE_SCHEMAS];
+  };
+  t.strictSame(schemasOf({}), ['public', ['public']]);
+  t.strictSame(schemasOf({ DATABASE_SCHEMA: 'a,b' }), ['a,b', ['a,b']]);
+  t.strictSame(schemasOf({ DATABASE_SCHEMAS: 'sales, HR ,x' }), ['sales', ['sales', 'HR', 'x']]);
+  t.strictSame(schemasOf({ DATABASE_SCHEMA: 'hr', DATABASE_SCHEMAS: 'sales,hr' }), ['sales', ['sales', 'hr']]);
+  for (const wrong of ['a,,b', 'a,', 'a,b,a'])
+    t.throws(() => readConfig({ DATABASE_SCHEMAS: wrong }), {
+      message: /^DATABASE_SCHEMAS: must be a comma separated/,
+    });
+});
+
 t.test('values are read in the forms people write', async (t) => {
   const cases: readonly (readonly [OptionName, string, Config[OptionName]])[] = [
     ['PORT', '0', 0],

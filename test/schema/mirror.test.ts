@@ -10,8 +10,9 @@ import t from 'tap';
 import { startEmbedded } from '../../src/embedded/cluster.js';
 import { packagePath } from '../../src/files.js';
 import type { CatalogDocument } from '../../src/mirror/catalog-document.js';
+import type { SchemaNames } from '../../src/mirror/collection-names.js';
 import { defaultValueOf, fieldTypeOf } from '../../src/mirror/column-types.js';
-import { buildModel, type SchemaNames } from '../../src/mirror/introspect.js';
+import { buildModel } from '../../src/mirror/introspect.js';
 import { type Collection, collectionOf, type Field, type Model, type Relation } from '../../src/mirror/model.js';
 import { systemTables } from '../../src/postgres/system-tables.js';
 
@@ -658,13 +659,13 @@ async function createTables(schema: string, role?: string): Promise<void> {
 }
 
 function schemas(schema: string): SchemaNames {
-  return { schema, system: schema };
+  return { schema, schemas: [schema], system: schema };
 }
 
 async function loadDocument(schema: string): Promise<CatalogDocument> {
   return sql.begin(async (transaction) => {
     await transaction`set local search_path = ${transaction(schema)}`;
-    const [row] = await transaction.unsafe(introspect, [schema, schema, [...systemTables()]] as never[]);
+    const [row] = await transaction.unsafe(introspect, [[schema], schema, [...systemTables()]] as never[]);
     return JSON.parse(row?.['document']);
   });
 }

@@ -1,0 +1,114 @@
+/**
+ * What the tables of several schemas are called as collections. A table of the first schema keeps its name, one of another schema
+ * is called schema_table, and a row of service_collections that names schema and table decides otherwise. Two tables never share a name: who
+ * comes later is refused, so that a schema that is added takes no name away from a collection that is there.
+ */
+import type { MetadataRow, TableEntry } from './catalog-document.js';
+
+/** Where the tables are: those that are served, and the service's own. */
+export interface SchemaNames {
+  /** The first of the schemas. */
+  readonly schema: string;
+  readonly schemas: readonly string[];
+  readonly system: string;
+}
+
+export interface CollectionNames {
+  /** By the number of the table; one without a name is not served. */
+  readonly names: ReadonlyMap<number, string>;
+  /** With the reason in words; a table whose name is taken as schema.table. */
+  readonly refused: ReadonlyMap<string, string>;
+}
+
+/** `rows` of service_collections, by collection. */
+export function nameCollections(
+  tables: readonly TableEntry[],
+  { schema: first, schemas, system: home }: SchemaNames,
+  rows: ReadonlyMap<string, MetadataRow>,
+): CollectionNames {
+  const names = new Map<number, string>();
+  const refused = new Map<string, string>();
+  const holders = new Map<string, TableEntry>();
+  for (const entry of tables) {
+    if (!entry[4]) continue;
+    names.set(entry[0], entry[1]);
+    holders.set(entry[1], entry);
+  }
+  const declared = declaredNames(rows, first, holders);
+  const strangers = otherInstallations(tables, first, home);
+  const usual = usualNames(tables, first, holders);
+  const rankOf = (entry: TableEntry): number => (declared.has(keyOf(entry)) ? -1 : schemas.indexOf(entry[3]));
+  const claims = tables.filter(([, , , , system]) => !system).sort((one, other) => rankOf(one) - rankOf(other));
+  for (const entry of claims) {
+    const [table, relation, , schema] = entry;
+    const name = declared.get(keyOf(entry)) ?? usual.get(table) ?? relation;
+    const holder = holders.get(name);
+    if (strangers.has(schema) && holders.get(relation)?.[4])
+      refused.set(name, 'belongs to another installation of the service');
+    else if (holder) refused.set(`${schema}.${relation}`, collisionOf(name, holder));
+    else {
+      names.set(table, name);
+      holders.set(name, entry);
+    }
+  }
+  return { names, refused };
+}
+
+function collisionOf(name: string, [, table, , schema]: TableEntry): string {
+  return `would be called "${name}", which the table "${table}" of schema "${schema}" is: a row of service_collections that names schema and table gives it another name`;
+}
+
+/** Rows that name a table, by its schema and name. The names of the service's own collections are not theirs to give. */
+function declaredNames(
+  rows: ReadonlyMap<string, MetadataRow>,
+  first: string,
+  ours: ReadonlyMap<string, TableEntry>,
+): ReadonlyMap<string, string> {
+  const declared = new Map<string, string>();
+  for (const [name, { schema, table }] of [...rows].sort(([one], [other]) => (one < other ? -1 : 1))) {
+    if (typeof table !== 'string' || ours.has(name)) continue;
+    const key = JSON.stringify([typeof schema === 'string' ? schema : first, table]);
+    if (!declared.has(key)) declared.set(key, name);
+  }
+  return declared;
+}
+
+/** A table of the first schema that has a name of the service's own is known by its schema too. */
+function usualNames(
+  tables: readonly TableEntry[],
+  first: string,
+  ours: ReadonlyMap<string, TableEntry>,
+): ReadonlyMap<number, string> {
+  const taken = new Set(tables.flatMap(([, name, , schema]) => (schema === first ? [name] : [])));
+  return new Map(
+    tables.map(([table, relation, , schema]) => {
+      if (schema !== first) return [table, `${schema}_${relation}`];
+      let name = relation;
+      if (ours.has(relation)) {
+        do name = `${schema}_${name}`;
+        while (taken.has(name));
+        taken.add(name);
+      }
+      return [table, name];
+    }),
+  );
+}
+
+/** Tables that together only the service makes. */
+const MARKS = ['service_migrations', 'service_schema', 'service_collections', 'service_users'];
+
+/** Schemas that hold the tables of an installation that serves something else: its users and tokens are no collections here. */
+function otherInstallations(tables: readonly TableEntry[], first: string, home: string): ReadonlySet<string> {
+  const found = new Map<string, number>();
+  for (const [, name, kind, schema] of tables)
+    if (kind === 'r' && MARKS.includes(name)) found.set(schema, (found.get(schema) ?? 0) + 1);
+  return new Set(
+    [...found].flatMap(([schema, count]) =>
+      count === MARKS.length && schema !== first && schema !== home ? [schema] : [],
+    ),
+  );
+}
+
+function keyOf([, table, , schema]: TableEntry): string {
+  return JSON.stringify([schema, table]);
+}
