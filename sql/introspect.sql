@@ -87,6 +87,18 @@ select pg_catalog.json_build_object(
         select pg_catalog.json_agg(label.enumlabel order by label.enumsortorder)
         from pg_catalog.pg_enum label
         where label.enumtypid = layers.base
+      ),
+      (
+        select pg_catalog.json_build_array(
+          case when base.typcategory = 'A' then 'array' when base.typtype = 'm' then 'multirange' else 'range' end,
+          inside.typname, place.nspname
+        )
+        from pg_catalog.pg_type inside
+        join pg_catalog.pg_namespace place on place.oid = inside.typnamespace
+        where inside.oid = case when base.typcategory = 'A' then base.typelem
+          when base.typtype in ('r', 'm')
+            then (select range.rngsubtype from pg_catalog.pg_range range where base.oid in (range.rngtypid, range.rngmultitypid))
+        end
       )
     ))
     from layers

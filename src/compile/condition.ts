@@ -8,6 +8,7 @@ import { FromClause, refersTo } from './from-clause.js';
 import { compareGeometries } from './geometry.js';
 import { typeName } from './identifiers.js';
 import { asText, comparable, compileOperand, operandTypeName } from './operand.js';
+import { compileTypeOperator } from './type-operators.js';
 
 /** Null where the condition always holds. */
 export function compileCondition(condition: Condition, source: FromClause): Fragment | null {
@@ -105,6 +106,9 @@ function compileComparison(
   if (!value) throw new Error(`the operator ${operator} needs a value`);
   if (value.kind === 'caller') return compareWithCaller(left, operand, operator, value, source);
   const typed = typedValue(value);
+  const own =
+    value.operator && operand.kind === 'field' ? compileTypeOperator(operator, left, operand.field, typed) : null;
+  if (own) return own;
   const type = operandTypeName(operand);
   if (value.codec === 'geojson' && operand.kind === 'field')
     return compareGeometries(left, operator, sql`${parameter({ kind: 'value', ...typed })}::text`, operand.field);

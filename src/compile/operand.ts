@@ -21,6 +21,7 @@ export function compileOperand(operand: OperandPlan, source: FromClause, descend
     }
     case 'length': {
       const column = source.column(operand.through, operand.field);
+      if (operand.field.column?.is_array) return sql`cardinality(${column})`;
       return operand.field.column?.base_type === 'jsonb'
         ? sql`case when jsonb_typeof(${column}) = 'array' then jsonb_array_length(${column}) end`
         : sql`case when json_typeof(${column}) = 'array' then json_array_length(${column}) end`;

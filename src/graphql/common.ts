@@ -13,9 +13,13 @@ import {
 } from 'graphql';
 import { type Field, isSecretField } from '../mirror/model.js';
 import {
+  ARRAY_OPERATORS,
+  DOCUMENT_OPERATORS,
   GEOMETRY_OPERATORS,
   LIST_OPERATORS,
+  NETWORK_OPERATORS,
   type Operator,
+  RANGE_OPERATORS,
   type Representation,
   SCALAR_OPERATORS,
   TEXT_OPERATORS,
@@ -59,15 +63,18 @@ const JSON_FUNCTIONS = functions('json_functions', ['count'], {
   },
 });
 
-function operators(name: string, value: GraphQLInputType, names: readonly (Operator | 'json')[]) {
+function operators(name: string, value: GraphQLInputType, names: readonly (Operator | 'json' | 'length')[]) {
   const fields = names.map((operator) => [`_${operator}`, { type: operandType(operator, value) }]);
   return new GraphQLInputObjectType({ name: `${name}_filter_operators`, fields: Object.fromEntries(fields) });
 }
 
-function operandType(operator: Operator | 'json', value: GraphQLInputType): GraphQLInputType {
+function operandType(operator: Operator | 'json' | 'length', value: GraphQLInputType): GraphQLInputType {
   if (operator === 'json') return JSON_FILTER_SCALAR;
+  if (operator === 'length') return NUMBER_OPERATORS;
+  if (operator === 'has_key') return GraphQLString;
   if (/^n?(null|empty)$/.test(operator)) return GraphQLBoolean;
-  return (LIST_OPERATORS as readonly string[]).includes(operator) ? new GraphQLList(value) : value;
+  const takesList = [...LIST_OPERATORS, ...ARRAY_OPERATORS].some((each) => each === operator);
+  return takesList ? new GraphQLList(value) : value;
 }
 
 const PRESENCE = ['null', 'nnull'] as const;
@@ -81,8 +88,10 @@ const DATE_OPERATORS = operators('date', GraphQLString, ORDERED);
 const BOOLEAN_OPERATORS = operators('boolean', GraphQLBoolean, ['eq', 'neq', ...PRESENCE]);
 const ID_OPERATORS = operators('id', ID_SCALAR, EQUALITY);
 const HASH_OPERATORS = operators('hash', HASH_SCALAR, ['empty', 'nempty', ...PRESENCE]);
-const JSON_OPERATORS = operators('json', JSON_SCALAR, [...EQUALITY, 'json']);
-const ARRAY_OPERATORS = operators('array', JSON_SCALAR, ORDERED);
+const JSON_OPERATORS = operators('json', JSON_SCALAR, [...EQUALITY, 'json', ...DOCUMENT_OPERATORS]);
+const ARRAY_FILTERS = operators('array', JSON_SCALAR, [...ORDERED, ...ARRAY_OPERATORS, 'length']);
+const RANGE_FILTERS = operators('range', GraphQLString, [...ORDERED, ...RANGE_OPERATORS, 'empty', 'nempty']);
+const NETWORK_FILTERS = operators('network', GraphQLString, [...ORDERED, ...NETWORK_OPERATORS, 'empty', 'nempty']);
 const GEOMETRY_FILTERS = operators('geometry', GEOMETRY_SCALAR, ['eq', 'neq', ...PRESENCE, ...GEOMETRY_OPERATORS]);
 
 function functionFilter(name: string, parts: readonly Part[]) {
@@ -157,10 +166,16 @@ export function valueTypeOf(field: Field): ValueType {
   }
 }
 
+const BY_BASE_TYPE: Readonly<Record<string, GraphQLInputObjectType>> = {
+  inet: NETWORK_FILTERS,
+  cidr: NETWORK_FILTERS,
+};
+
 export function operatorsOf(field: Field): GraphQLInputObjectType {
   if (isSecretField(field)) return HASH_OPERATORS;
   if (field.type.startsWith('geometry')) return GEOMETRY_FILTERS;
-  if (field.column?.is_array) return ARRAY_OPERATORS;
+  if (field.column?.is_array) return ARRAY_FILTERS;
+  if (field.column?.inner) return RANGE_FILTERS;
   switch (field.type) {
     case 'integer':
     case 'decimal':
@@ -180,7 +195,7 @@ export function operatorsOf(field: Field): GraphQLInputObjectType {
     case 'uuid':
       return ID_OPERATORS;
     default:
-      return STRING_OPERATORS;
+      return BY_BASE_TYPE[field.type === 'unknown' ? (field.column?.base_type ?? '') : ''] ?? STRING_OPERATORS;
   }
 }
 
@@ -209,7 +224,8 @@ export const COMMON_TYPES: readonly GraphQLNamedType[] = [
   ],
   ...[DATE_FUNCTIONS, TIME_FUNCTIONS, MOMENT_FUNCTIONS, COUNT_FUNCTIONS, JSON_FUNCTIONS],
   ...[STRING_OPERATORS, NUMBER_OPERATORS, BIG_INT_OPERATORS, DATE_OPERATORS, BOOLEAN_OPERATORS],
-  ...[ID_OPERATORS, HASH_OPERATORS, JSON_OPERATORS, ARRAY_OPERATORS, GEOMETRY_FILTERS],
+  ...[ID_OPERATORS, HASH_OPERATORS, JSON_OPERATORS, ARRAY_FILTERS, GEOMETRY_FILTERS],
+  ...[RANGE_FILTERS, NETWORK_FILTERS],
   ...[DATE_FUNCTION_FILTER, TIME_FUNCTION_FILTER, MOMENT_FUNCTION_FILTER, COUNT_FUNCTION_FILTER],
   ...[DELETE_ONE, DELETE_MANY],
 ];

@@ -59,7 +59,11 @@ export type TypeEntry = readonly [
   refusesNull: boolean,
   defaultExpression: string | null,
   labels: readonly string[] | null,
+  /** What an array, a range or a multirange is made of. */
+  inner: readonly [kind: InnerKind, type: string, schema: string] | null,
 ];
+
+export type InnerKind = 'array' | 'range' | 'multirange';
 
 /** `inside`: the type below a domain or of an array's elements; null for a composite type. */
 export type CompositeEntry = readonly [

@@ -77,8 +77,18 @@ function assembleColumn(entry: ColumnEntry, table: string, isPrimaryKey: boolean
   const [oid, number, name, typeOid, columnModifier, refusesNull, identity, generated] = entry;
   const place = placeOf(oid, number);
   const type = lookups.types.get(typeOid) ?? UNKNOWN_TYPE;
-  const [, data_type, base_type, base_schema, is_array, domainModifier, domainRefusesNull, domainDefault, labels] =
-    type;
+  const [
+    ,
+    data_type,
+    base_type,
+    base_schema,
+    is_array,
+    domainModifier,
+    domainRefusesNull,
+    domainDefault,
+    labels,
+    inner,
+  ] = type;
   const modifier = columnModifier === -1 ? domainModifier : columnModifier;
   const facts = { base_type, base_schema, is_array, enum_values: labels && Object.freeze(labels) };
   const expression = lookups.defaults.get(place) ?? null;
@@ -96,6 +106,7 @@ function assembleColumn(entry: ColumnEntry, table: string, isPrimaryKey: boolean
     is_array,
     enum_values: facts.enum_values,
     composite: lookups.composites.get(typeOid) ?? null,
+    inner: inner && Object.freeze({ kind: inner[0], type: inner[1], schema: inner[2] }),
     default_value: defaultValueOf(default_expression, fieldType),
     default_expression,
     max_length: lengthOf(facts, modifier),
@@ -123,7 +134,7 @@ function assembleColumn(entry: ColumnEntry, table: string, isPrimaryKey: boolean
 }
 
 /** A type that was dropped between the catalog's snapshot and the printing of its name. */
-const UNKNOWN_TYPE: TypeEntry = [0, 'unknown', 'unknown', 'pg_catalog', false, -1, false, null, null];
+const UNKNOWN_TYPE: TypeEntry = [0, 'unknown', 'unknown', 'pg_catalog', false, -1, false, null, null, null];
 
 const NONE: readonly never[] = Object.freeze([]);
 

@@ -101,6 +101,8 @@ export interface Column {
   readonly enum_values: readonly string[] | null;
   /** The composite type of its values or, of an array, of its elements. */
   readonly composite: Composite | null;
+  /** The type of the elements of an array, or of the bounds of a range or multirange. */
+  readonly inner: InnerType | null;
   readonly default_value: unknown;
   /** The default as SQL, exactly as the catalog prints it. */
   readonly default_expression: string | null;
@@ -130,6 +132,12 @@ export interface Column {
   /** Indexes over this column alone and all rows. */
   readonly indexes: readonly Index[];
   readonly comment: string | null;
+}
+
+export interface InnerType {
+  readonly kind: 'array' | 'range' | 'multirange';
+  readonly type: string;
+  readonly schema: string;
 }
 
 /**

@@ -6,7 +6,7 @@ import { forbidden, forbiddenCollection, forbiddenField, invalidQuery } from '..
 import { type Collection, type Field, isSecretField, type Model } from '../mirror/model.js';
 import type { Filter, JsonFilter, Operand, Operator } from '../request/ast.js';
 import { isMasked, restrictionOf, unrestrictedCollection, unrestrictedModel } from './access.js';
-import { checkOperator } from './operators.js';
+import { checkOperator, valueTypeOf } from './operators.js';
 import {
   ALWAYS,
   type Condition,
@@ -102,6 +102,7 @@ function planOne(filter: Filter, toOne: ToOneJoin, field: Field, place: FilterPo
     case 'or':
       return combine(filter.kind, filter.filters, (each) => planOne(each, toOne, field, place));
     case 'compare':
+    case 'length':
       return planValue(filter, { kind: 'field', through: place.through, field }, place);
     case 'some':
     case 'none':
@@ -230,6 +231,10 @@ function planValue(filter: Filter, operand: OperandPlan, place: FilterPosition):
       if (operand.kind !== 'field' || !isJson(operand.field) || isSecretField(operand.field))
         throw invalidQuery(`"_json" does not apply to "${operandType(operand).label}"`);
       return planJson(filter.filter, operand.field, operand.through, place.model);
+    case 'length':
+      if (operand.kind !== 'field' || !operand.field.column?.is_array || isSecretField(operand.field))
+        throw invalidQuery(`"_length" does not apply to "${operandType(operand).label}": it is no array`);
+      return planValue(filter.filter, { ...operand, kind: 'length' }, place);
     case 'some':
     case 'none':
       throw invalidQuery(`"_${filter.kind}" can only be used with a relation to several items`);
@@ -280,7 +285,7 @@ const CALLER_COLLECTIONS: Readonly<Record<string, string>> = {
 
 function planOperand(value: Operand, operator: Operator, operand: OperandPlan, model: Model): ValuePlan | null {
   if (value === null) return null;
-  const type = operandType(operand);
+  const type = valueTypeOf(operator, operand);
   if (value.kind === 'slot') return { kind: 'slot', slot: value.slot, ...type };
   if (!CALLER_OPERATORS.has(operator))
     throw invalidQuery(`"_${operator}" of "${type.label}" takes no field of the caller`);

@@ -1,8 +1,15 @@
-/** Which operators suit which type of field. */
+/** Which operators suit which type of field, and what the values are that they take. */
 import { invalidQuery } from '../errors.js';
-import { type Field, type FieldType, isSecretField } from '../mirror/model.js';
-import type { Operator } from '../request/ast.js';
-import type { OperandPlan } from './plan.js';
+import { type Field, isSecretField } from '../mirror/model.js';
+import {
+  ARRAY_OPERATORS,
+  DOCUMENT_OPERATORS,
+  NETWORK_OPERATORS,
+  type Operator,
+  RANGE_OPERATORS,
+} from '../request/ast.js';
+import type { OperandPlan, OperandType } from './plan.js';
+import { isJson, operandType } from './resolve-names.js';
 
 const PRESENCE: readonly Operator[] = ['null', 'nnull'];
 const EQUALITY: readonly Operator[] = ['eq', 'neq', 'in', 'nin', ...PRESENCE];
@@ -54,6 +61,12 @@ const BY_TYPE: Readonly<Record<string, readonly Operator[]>> = {
   unknown: [...ORDERED, 'empty', 'nempty'],
 };
 
+/** Types of PostgreSQL that the service has no type of its own for. */
+const BY_BASE_TYPE: Readonly<Record<string, readonly Operator[]>> = {
+  inet: NETWORK_OPERATORS,
+  cidr: NETWORK_OPERATORS,
+};
+
 export function checkOperator(operator: Operator, operand: OperandPlan): void {
   if (operator === 'submitted') return;
   const { type, operators } = admitted(operand);
@@ -75,9 +88,43 @@ function admitted(operand: OperandPlan): { type: string; operators: readonly Ope
   }
 }
 
-function operatorsOf(field: Field): { type: FieldType; operators: readonly Operator[] } {
+function operatorsOf(field: Field): { type: string; operators: readonly Operator[] } {
   if (isSecretField(field)) return { type: 'hash', operators: SECRET };
-  if (field.type.startsWith('geometry')) return { type: field.type, operators: SHAPES };
-  if (field.column?.is_array) return { type: field.type, operators: ORDERED };
-  return { type: field.type, operators: BY_TYPE[field.type] ?? PRESENCE };
+  const { type, column } = field;
+  if (type.startsWith('geometry')) return { type, operators: SHAPES };
+  if (column?.is_array) return { type: column.data_type, operators: [...ORDERED, ...ARRAY_OPERATORS] };
+  const operators = BY_TYPE[type] ?? PRESENCE;
+  if (type === 'json') return { type, operators: isJson(field) ? [...operators, ...DOCUMENT_OPERATORS] : operators };
+  if (type !== 'unknown' || !column) return { type, operators };
+  const own = column.inner ? RANGE_OPERATORS : (BY_BASE_TYPE[column.base_type] ?? []);
+  return { type: column.data_type, operators: [...operators, ...own] };
+}
+
+/** Of the values of an operator; most are compared with what the field holds. */
+export function valueTypeOf(operator: Operator, operand: OperandPlan): OperandType {
+  const held = operandType(operand);
+  const codec = codecOf(operator, operand);
+  return codec === null ? held : { codec, composite: null, label: held.label, operator };
+}
+
+function codecOf(operator: Operator, operand: OperandPlan): string | null {
+  const inner = operand.kind === 'field' ? operand.field.column?.inner : null;
+  switch (operator) {
+    case 'contains_all':
+    case 'contains_any':
+    case 'contained_in':
+    case 'contains_value':
+      return inner?.type ?? 'text';
+    case 'overlaps':
+    case 'adjacent':
+      return inner?.kind ?? 'text';
+    case 'json_contains':
+      return 'jsonb';
+    case 'has_key':
+      return 'text';
+    case 'within_network':
+      return 'network';
+    default:
+      return null;
+  }
 }

@@ -195,6 +195,8 @@ export interface OperandType {
   readonly codec: Codec;
   readonly composite: Composite | null;
   readonly label: string;
+  /** The operator that takes the value, where that is not what the operand holds. */
+  readonly operator?: Operator;
 }
 
 export type ValuePlan =
@@ -210,8 +212,9 @@ export type ValuePlan =
     };
 
 /** The part of a parameter that says which value of a filter it is. */
-export function typedValue({ slot, codec, composite, label }: Extract<ValuePlan, { kind: 'slot' }>) {
-  return { slot, codec, composite, field: label, use: 'filter' } as const;
+export function typedValue({ slot, codec, composite, label, operator }: Extract<ValuePlan, { kind: 'slot' }>) {
+  const typed = { slot, codec, composite, field: label, use: 'filter' } as const;
+  return operator === undefined ? typed : { ...typed, operator };
 }
 
 export interface Order {

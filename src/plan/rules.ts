@@ -1,7 +1,7 @@
 /** Filters that are kept with the model or a policy, parsed once: their values are part of them. */
 import { isObject } from '../digits.js';
 import type { Collection, Model } from '../mirror/model.js';
-import type { Filter, Operator } from '../request/ast.js';
+import { ARRAY_OPERATORS, type Filter, LIST_OPERATORS, type Operator } from '../request/ast.js';
 import { parseFilter } from '../request/filter.js';
 import type { ParseContext } from '../request/parse-context.js';
 import { CONSTANTS } from '../request/values.js';
@@ -60,6 +60,7 @@ export function planRule(filter: Filter | null, collection: Collection, model: M
 
 const NOBODY = '00000000-0000-0000-0000-000000000000';
 const SOMEBODY: Caller = { user: NOBODY, role: NOBODY, roles: [NOBODY], policies: [NOBODY] };
+const LISTS: ReadonlySet<Operator> = new Set([...LIST_OPERATORS, ...ARRAY_OPERATORS]);
 const VALUES: ReadonlySet<Operator> = new Set(['eq', 'neq', 'lt', 'lte', 'gt', 'gte']);
 
 /** The values of a rule are known before any request, so what does not fit need not wait for one. */
@@ -69,7 +70,6 @@ function checkConstants(condition: Condition): void {
   if (condition.kind !== 'compare' || condition.value?.kind !== 'slot') return;
   const { operator, value } = condition;
   const origin = typedValue(value);
-  if (operator === 'in' || operator === 'nin' || operator.endsWith('between'))
-    bind([{ kind: 'list', ...origin }], [], SOMEBODY);
-  else if (VALUES.has(operator)) bind([{ kind: 'value', ...origin }], [], SOMEBODY);
+  if (LISTS.has(operator)) bind([{ kind: 'list', ...origin }], [], SOMEBODY);
+  else if (VALUES.has(operator) || value.operator !== undefined) bind([{ kind: 'value', ...origin }], [], SOMEBODY);
 }

@@ -146,6 +146,8 @@ export type Filter =
   | { readonly kind: 'function'; readonly expression: Expression; readonly filter: Filter }
   | { readonly kind: 'some' | 'none'; readonly filter: Filter }
   | { readonly kind: 'json'; readonly filter: JsonFilter }
+  /** What holds of the number of elements of an array. */
+  | { readonly kind: 'length'; readonly filter: Filter }
   | { readonly kind: 'follow'; readonly arguments: readonly string[]; readonly filter: Filter }
   | { readonly kind: 'compare'; readonly operator: Operator; readonly value: Operand };
 
@@ -186,6 +188,11 @@ export const TEXT_OPERATORS = [
 ] as const;
 export const GEOMETRY_OPERATORS = ['intersects', 'nintersects', 'intersects_bbox', 'nintersects_bbox'] as const;
 
+export const ARRAY_OPERATORS = ['contains_all', 'contains_any', 'contained_in'] as const;
+export const RANGE_OPERATORS = ['contains_value', 'overlaps', 'adjacent'] as const;
+export const DOCUMENT_OPERATORS = ['json_contains', 'has_key'] as const;
+export const NETWORK_OPERATORS = ['within_network'] as const;
+
 /** Of rules about what is written, not of queries. */
 export const PAYLOAD_OPERATORS = ['regex', 'submitted'] as const;
 
@@ -195,7 +202,11 @@ export type Operator =
   | (typeof LIST_OPERATORS)[number]
   | (typeof TEST_OPERATORS)[number]
   | (typeof TEXT_OPERATORS)[number]
-  | (typeof GEOMETRY_OPERATORS)[number];
+  | (typeof GEOMETRY_OPERATORS)[number]
+  | (typeof ARRAY_OPERATORS)[number]
+  | (typeof RANGE_OPERATORS)[number]
+  | (typeof DOCUMENT_OPERATORS)[number]
+  | (typeof NETWORK_OPERATORS)[number];
 
 export const NO_QUERY: Query = Object.freeze({
   fields: null,

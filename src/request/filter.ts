@@ -7,13 +7,17 @@ import { invalidQuery, tooManyRelations } from '../errors.js';
 import type { Scalar } from '../sql/codec.js';
 import {
   AGGREGATES,
+  ARRAY_OPERATORS,
   type CallerVariable,
+  DOCUMENT_OPERATORS,
   type Filter,
   GEOMETRY_OPERATORS,
   type JsonFilter,
   LIST_OPERATORS,
+  NETWORK_OPERATORS,
   type Operand,
   type Operator,
+  RANGE_OPERATORS,
   SCALAR_OPERATORS,
   TEST_OPERATORS,
   TEXT_OPERATORS,
@@ -56,6 +60,9 @@ function parseEntry(key: string, value: unknown, context: ParseContext, depth: n
     case '_json':
       if (owner === null) throw invalidQuery('"_json" needs a field above it');
       return { kind: 'json', filter: parseJsonFilter(readCondition(value, '_json'), context) };
+    case '_length':
+      if (owner === null) throw invalidQuery('"_length" needs a field above it');
+      return { kind: 'length', filter: parseObject(value, context, depth, `_length of ${owner}`) };
   }
   if (key.startsWith('$FOLLOW(')) return parseFollow(key, value, context, depth);
   if (key === '_regex' || key === '_submitted') return parsePayloadOperator(key, value, context, owner);
@@ -122,6 +129,10 @@ const OPERATORS: ReadonlySet<string> = new Set([
   ...TEST_OPERATORS,
   ...TEXT_OPERATORS,
   ...GEOMETRY_OPERATORS,
+  ...ARRAY_OPERATORS,
+  ...RANGE_OPERATORS,
+  ...DOCUMENT_OPERATORS,
+  ...NETWORK_OPERATORS,
 ]);
 
 function isOperator(name: string): name is Operator {
@@ -137,7 +148,8 @@ const OPPOSITES: Readonly<Record<string, Operator>> = {
 
 function parseOperator(operator: Operator, input: unknown, context: ParseContext, owner: string): Filter {
   if (includes(TEST_OPERATORS, operator)) return compare(parseTest(operator, input, context, owner), null);
-  if (includes(LIST_OPERATORS, operator)) return compare(operator, parseListOperand(operator, input, context, owner));
+  if (includes(LIST_OPERATORS, operator) || includes(ARRAY_OPERATORS, operator))
+    return compare(operator, parseListOperand(operator, input, context, owner));
   if (includes(GEOMETRY_OPERATORS, operator)) return compare(operator, parseShape(input, context, owner));
   const value = plain(input, context);
   if (value === null && operator === 'eq') return compare('null', null);

@@ -5,6 +5,7 @@ import { type Composite, strayAttribute } from './composite.js';
 import { isGeoJson } from './geojson.js';
 import { elementBytes, hexOf, hstoreOf, hstoreOfText } from './literal.js';
 import { readMoment } from './moment.js';
+import { isNetwork, multirangeOf, rangeOf } from './notation.js';
 
 /** A list, an object, or a number with more digits than JavaScript holds: its JSON. */
 export interface JsonText {
@@ -27,6 +28,8 @@ export interface Origin {
   readonly use: 'key' | 'filter';
   /** Of the value or, of an array, of its elements. */
   readonly composite?: Composite | null;
+  /** The operator of the filter, where its values are not those of the field. */
+  readonly operator?: string;
 }
 
 /** Of the types of whole numbers: what is too large, and how many digits never are. */
@@ -68,6 +71,10 @@ export function encode(codec: Codec, given: Scalar | null, origin: Origin): stri
       return `{"v":${jsonOf(value)}}`;
     case 'geojson':
       return geoJsonOf(value, origin);
+    case 'range':
+    case 'multirange':
+    case 'network':
+      return specialText(codec, value, origin);
     case '_bytea':
       checkList(value, origin);
       return `{"v":${JSON.stringify(bytesIn(JSON.parse(jsonOf(value)), origin))}}`;
@@ -127,6 +134,19 @@ function geoJsonOf(value: Scalar, origin: Origin): string {
   const text = typeof value === 'object' ? value.json : String(value);
   if (!isGeoJson(parsed(text))) throw misfit(origin, 'it needs a GeoJSON geometry of WGS 84 (RFC 7946)');
   return text;
+}
+
+/** Types whose texts have a notation of their own: it is checked here, so that the message can name the field. */
+function specialText(codec: 'range' | 'multirange' | 'network', value: Scalar, origin: Origin): string {
+  const text = textOf(codec, value, origin).trim();
+  if (codec === 'network') {
+    if (!isNetwork(text)) throw misfit(origin, 'it needs an address or a network such as 10.1.0.0/16');
+    return text;
+  }
+  const read = codec === 'range' ? rangeOf(text) : multirangeOf(text);
+  if (read === null)
+    throw misfit(origin, `it needs a ${codec} such as ${codec === 'range' ? '[1,5)' : '{[1,5),[8,9]}'}`);
+  return read;
 }
 
 function parsed(text: string): unknown {
@@ -189,5 +209,7 @@ export function pattern(kind: Pattern, value: string): string {
 
 /** A key that cannot exist is a missing item (403, as for every missing item); elsewhere the query is wrong. */
 function misfit(origin: Origin, reason: string): ServiceError {
-  return origin.use === 'key' ? forbidden() : invalidQuery(`Invalid value for field "${origin.field}": ${reason}`);
+  if (origin.use === 'key') return forbidden();
+  const place = origin.operator === undefined ? 'field' : `"_${origin.operator}" of field`;
+  return invalidQuery(`Invalid value for ${place} "${origin.field}": ${reason}`);
 }

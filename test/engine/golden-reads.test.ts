@@ -41,6 +41,12 @@ const REQUESTS: Readonly<Record<string, string>> = {
   'filter-operators':
     '/articles?fields=id&filter={"_or":[{"views":{"_between":[1,9]}},{"slug":{"_starts_with":"a%"}},{"rating":{"_nin":[1,2]}},{"body":{"_nempty":true}}]}',
   'filter-text-order': '/articles?fields=id&filter[slug][_between]=a,m&filter[title][_gt]=B',
+  'filter-arrays':
+    '/samples?fields=id&filter={"tags":{"_contains_all":["a","b"],"_length":{"_gt":2}},"numbers":{"_contains_any":[1,2]}}',
+  'filter-ranges':
+    '/samples?fields=id&filter={"span":{"_contains_value":5,"_overlaps":"[1,9)"},"spans":{"_adjacent":"[1,9)"}}',
+  'filter-documents': '/samples?fields=id&filter={"doc":{"_json_contains":{"a":[1]},"_has_key":"a"}}',
+  'filter-networks': '/samples?fields=id&filter={"host":{"_within_network":"10.0.0.0/8"}}',
   'filter-functions': '/articles?fields=id&filter[year(published_at)][_eq]=2023&filter[count(comments)][_gt]=1',
   'filter-json': '/articles?fields=id,json(meta, lang)&filter[meta][_json][nested.a[0]][_gte]=1',
   'filter-caller': '/articles?fields=id&filter[title][_eq]=$CURRENT_USER.role.name',
@@ -99,6 +105,7 @@ const CALLER = { user: '00000000-0000-0000-0000-000000000001', role: null, roles
 const server = await startDatabase();
 const databaseUrl = await createLibrary(server, 'golden');
 await withSql(databaseUrl, async (sql) => {
+  await sql`create table samples (id int primary key, tags text[], numbers int[], span int4range, spans int4multirange, doc jsonb, host inet)`;
   await sql`create table settings (id serial primary key, title text default 'Untitled')`;
   await sql`insert into service_collections (collection, singleton) values ('settings', true)`;
 });

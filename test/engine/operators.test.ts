@@ -3,6 +3,7 @@
  * permissions and validations. Each uses an index where there is one, and a value that does not fit is 400.
  */
 import t, { type Test } from 'tap';
+import { makeCaller } from '../support/callers.js';
 import {
   type Answer,
   createDatabase,
@@ -26,6 +27,23 @@ await withSql(databaseUrl, async (sql) => {
     create table many (id int primary key, word text);
     insert into many select n, md5(n::text) from generate_series(1, 20000) n;
     create index many_word on many (word);
+    create type mood as enum ('sad', 'ok', 'happy');
+    create schema other; create type other.span as range (subtype = float8);
+    create table kinds (id int primary key, tags text[], numbers int[], moods mood[], days daterange, spans int4range, many_spans int4multirange,
+      own other.span, doc jsonb, old json, host inet, net cidr);
+    insert into kinds values
+      (1, '{a,b}', '{1,2,3}', '{sad}', '[2024-01-01,2024-02-01)', '[1,5)', '{[1,3),[7,9)}', '[0.5,1.5)', '{"a": 1, "b": {"c": [1, 2]}}', '{"a": 1}', '10.1.2.3', '10.1.0.0/16'),
+      (2, '{b,"c,d"}', '{}', '{ok,happy}', '[2024-02-01,)', '[5,9)', '{}', '[1.5,)', '["a", "b"]', '[1]', '192.168.0.1/24', '192.168.0.0/24'),
+      (3, '{}', '{3}', '{}', 'empty', 'empty', '{[20,30)}', 'empty', '"a"', '"x"', 'fe80::1', 'fe80::/10'),
+      (4, null, null, null, null, null, null, null, null, null, null, null);
+    create table many_kinds (id int primary key, tags text[], spans int4range, many_spans int4multirange, doc jsonb, host inet);
+    insert into many_kinds select n, array['t' || n, 'u' || n % 100], int4range(n, n + 3), int4multirange(int4range(n, n + 3)),
+      jsonb_build_object('n', n, 'k' || n, true), '10.0.0.0'::inet + n from generate_series(1, 20000) n;
+    create index many_tags on many_kinds using gin (tags);
+    create index many_spans on many_kinds using gist (spans);
+    create index many_many_spans on many_kinds using gist (many_spans);
+    create index many_doc on many_kinds using gin (doc);
+    create index many_host on many_kinds using spgist (host);
     analyze;`)
     .simple();
 });
@@ -55,6 +73,15 @@ async function expectIds(
     t.strictSame(ids(await search(collection, filter)), found, JSON.stringify(filter));
 }
 
+async function expectRefusals(
+  t: Test,
+  collection: string,
+  cases: readonly (readonly [filter: object, message: RegExp])[],
+): Promise<void> {
+  for (const [filter, text] of cases)
+    t.match(await search(collection, filter), { status: 400, text }, JSON.stringify(filter));
+}
+
 /** The statement's plan names the index. */
 async function expectIndex(t: Test, path: string, index: string): Promise<void> {
   const answer = await get(service, encodeURI(path), { headers: { prefer: 'explain' } });
@@ -81,4 +108,168 @@ t.test('texts have an order, that of their column', async (t) => {
   t.match(wrong, { status: 400, text: /_between.* of .*code.* needs exactly two values/ });
   await expectIndex(t, '/items/many?fields=id&limit=-1&filter[word][_between]=00,01', 'many_word');
   await expectIndex(t, '/items/many?fields=id&limit=-1&filter[word][_lt]=001', 'many_word');
+});
+
+t.test('arrays', async (t) => {
+  await expectIds(t, 'kinds', [
+    [{ tags: { _contains_all: ['a', 'b'] } }, [1]],
+    [{ tags: { _contains_any: ['a', 'c,d'] } }, [1, 2]],
+    [{ tags: { _contained_in: ['a', 'b', 'c'] } }, [1, 3]],
+    [{ numbers: { _contains_all: [3, '1'] } }, [1]],
+    [{ numbers: { _contains_any: [3] } }, [1, 3]],
+    [{ moods: { _contains_any: ['happy'] } }, [2]],
+    [{ tags: { _length: 2 } }, [1, 2]],
+    [{ tags: { _length: { _lt: 2 } } }, [3]],
+    [{ numbers: { _length: { _between: [1, 3] }, _contains_any: [2] } }, [1]],
+    [{ tags: { _length: { _null: true } } }, [4]],
+  ]);
+  const by = async (query: string): Promise<unknown> =>
+    ids(await get(service, encodeURI(`/items/kinds?fields=id&${query}`)));
+  t.strictSame(await by('filter[tags][_contains_all]=a,b'), [1]);
+  t.strictSame(await by('filter[tags][_contains_any][]=c,d'), [2]);
+  t.strictSame(await by('filter[numbers][_length][_gte]=3'), [1]);
+  const found = await graphql('{ kinds(filter: { tags: { _contains_all: ["b"], _length: { _eq: 2 } } }) { id } }');
+  t.strictSame(found.json, { data: { kinds: [{ id: '1' }, { id: '2' }] } }, found.text);
+  await expectIndex(t, '/items/many_kinds?fields=id&limit=-1&filter[tags][_contains_all]=t5', 'many_tags');
+  await expectIndex(t, '/items/many_kinds?fields=id&limit=-1&filter[tags][_contains_any]=t5,t6', 'many_tags');
+  await expectRefusals(t, 'kinds', [
+    [{ numbers: { _contains_all: ['x'] } }, /_contains_all.* of field .*numbers.*: it needs a whole number/],
+    [{ numbers: { _contains_any: [] } }, /_contains_any.* of .*numbers.* needs a list/],
+    [{ numbers: { _contains_any: null } }, /_contains_any.* of .*numbers.* needs a list/],
+    [{ moods: { _contains_any: ['angry'] } }, /does not fit/],
+    [{ doc: { _contains_all: ['a'] } }, /json.* does not contain the .*_contains_all/],
+    [{ tags: { _overlaps: '[1,2)' } }, /text\[\].* does not contain the .*_overlaps/],
+    [{ id: { _length: 1 } }, /_length.* does not apply to .*id/],
+    [{ tags: { _length: 'x' } }, /count\(tags\).*whole number/],
+  ]);
+});
+
+t.test('ranges and multiranges', async (t) => {
+  await expectIds(t, 'kinds', [
+    [{ spans: { _contains_value: 4 } }, [1]],
+    [{ spans: { _contains_value: 5 } }, [2]],
+    [{ days: { _contains_value: '2024-01-31' } }, [1]],
+    [{ days: { _contains_value: '$NOW' } }, [2]],
+    [{ own: { _contains_value: 1.5 } }, [2]],
+    [{ many_spans: { _contains_value: 8 } }, [1]],
+    [{ spans: { _overlaps: '[4,6)' } }, [1, 2]],
+    [{ spans: { _overlaps: '(,2]' } }, [1]],
+    [{ days: { _overlaps: '[2024-01-10,"2024-01-12"]' } }, [1]],
+    [{ many_spans: { _overlaps: '[2,25]' } }, [1, 3]],
+    [{ many_spans: { _overlaps: '{[0,1),[29,40)}' } }, [3]],
+    [{ own: { _overlaps: '[100,)' } }, [2]],
+    [{ spans: { _adjacent: '[9,10)' } }, [2]],
+    [{ days: { _adjacent: '[2023-01-01,2024-01-01)' } }, [1]],
+    [{ many_spans: { _adjacent: '[9,10)' } }, [1]],
+  ]);
+  const url = await get(service, encodeURI('/items/kinds?fields=id&filter[spans][_overlaps]=[1,2]'));
+  t.strictSame(ids(url), [1], 'a text that is JSON too');
+  const found = await graphql('{ kinds(filter: { spans: { _overlaps: "[1,2)" } }) { id } }');
+  t.strictSame(found.json, { data: { kinds: [{ id: '1' }] } }, found.text);
+  for (const name of ['spans', 'many_spans'])
+    for (const test of ['_contains_value]=77', '_overlaps]=[77,78)', '_adjacent]=[77,78)'])
+      await expectIndex(
+        t,
+        `/items/many_kinds?fields=id&limit=-1&filter[${name}][${test}`,
+        name === 'spans' ? 'many_spans' : 'many_many_spans',
+      );
+  await expectRefusals(t, 'kinds', [
+    [{ spans: { _overlaps: '1,2' } }, /_overlaps.* of field .*spans.*: it needs a range such as/],
+    [{ spans: { _overlaps: [1, 2] } }, /_overlaps.* of field .*spans/],
+    [{ spans: { _adjacent: '[1,2' } }, /_adjacent.* of field .*spans/],
+    [{ spans: { _overlaps: '[x,y)' } }, /does not fit/],
+    [{ spans: { _overlaps: '[9,1)' } }, /does not fit/],
+    [{ many_spans: { _overlaps: '{[1,2)' } }, /_overlaps.* of field .*many_spans.*: it needs a multirange/],
+    [{ spans: { _contains_value: 'x' } }, /_contains_value.* of field .*spans.*: it needs a whole number/],
+    [{ id: { _contains_value: 1 } }, /integer.* does not contain the .*_contains_value/],
+    [{ spans: { _contains_value: '$CURRENT_USER.email' } }, /takes no field of the caller/],
+  ]);
+});
+
+t.test('documents', async (t) => {
+  await expectIds(t, 'kinds', [
+    [{ doc: { _json_contains: { a: 1 } } }, [1]],
+    [{ doc: { _json_contains: { b: { c: [2] } } } }, [1]],
+    [{ doc: { _json_contains: ['b'] } }, [2]],
+    [{ doc: { _json_contains: 'a' } }, [2, 3]],
+    [{ old: { _json_contains: { a: 1 } } }, [1]],
+    [{ old: { _json_contains: [1] } }, [2]],
+    [{ doc: { _has_key: 'a' } }, [1, 2, 3]],
+    [{ doc: { _has_key: 'b' } }, [1, 2]],
+    [{ old: { _has_key: 'a' } }, [1]],
+  ]);
+  const url = await get(service, `/items/kinds?fields=id&filter[doc][_json_contains]=${encodeURIComponent('{"a":1}')}`);
+  t.strictSame(ids(url), [1]);
+  const query = 'query ($part: JSON) { kinds(filter: { doc: { _json_contains: $part, _has_key: "a" } }) { id } }';
+  const found = await graphql(query, { part: { b: { c: [1] } } });
+  t.strictSame(found.json, { data: { kinds: [{ id: '1' }] } }, found.text);
+  await expectIndex(t, '/items/many_kinds?fields=id&limit=-1&filter[doc][_json_contains]={"n":7}', 'many_doc');
+  await expectIndex(t, '/items/many_kinds?fields=id&limit=-1&filter[doc][_has_key]=k7', 'many_doc');
+  await expectRefusals(t, 'kinds', [
+    [{ doc: { _has_key: { a: 1 } } }, /_has_key.* of field .*doc/],
+    [{ doc: { _has_key: null } }, /doc.* compares with null/],
+    [{ tags: { _json_contains: [] } }, /does not contain the .*_json_contains/],
+    [{ doc: { _has_key: '\u0000' } }, /_has_key.* of field .*doc.*NUL/],
+    [{ doc: { _json_contains: { a: '\u0000' } } }, /does not fit/],
+  ]);
+});
+
+t.test('networks', async (t) => {
+  await expectIds(t, 'kinds', [
+    [{ host: { _within_network: '10.0.0.0/8' } }, [1]],
+    [{ host: { _within_network: '192.168.0.9/24' } }, [2]],
+    [{ host: { _within_network: 'fe80::/10' } }, [3]],
+    [{ net: { _within_network: '0.0.0.0/0' } }, [1, 2]],
+  ]);
+  const found = await graphql('{ kinds(filter: { host: { _within_network: "10.0.0.0/8" } }) { id } }');
+  t.strictSame(found.json, { data: { kinds: [{ id: '1' }] } }, found.text);
+  await expectIndex(t, '/items/many_kinds?fields=id&limit=-1&filter[host][_within_network]=10.0.7.0/28', 'many_host');
+  await expectRefusals(t, 'kinds', [
+    [
+      { host: { _within_network: '10.0.0.0/33' } },
+      /_within_network.* of field .*host.*: it needs an address or a network/,
+    ],
+    [{ host: { _within_network: 'x' } }, /_within_network.* of field .*host/],
+    [{ host: { _within_network: ['10.0.0.0/8'] } }, /_within_network.* of field .*host/],
+    [{ tags: { _within_network: '10.0.0.0/8' } }, /does not contain the .*_within_network/],
+  ]);
+});
+
+t.test('permissions and validations', async (t) => {
+  const rules: readonly (readonly [permissions: object, found: readonly number[]])[] = [
+    [{ plain: { _gt: 'b' } }, []],
+    [{ tags: { _contains_any: ['a'] } }, [1]],
+    [{ tags: { _length: { _lt: 2 } } }, [3]],
+    [{ days: { _contains_value: '$NOW' } }, [2]],
+    [{ many_spans: { _overlaps: '[25,26)' } }, [3]],
+    [{ doc: { _json_contains: { a: 1 } } }, [1]],
+    [{ host: { _within_network: '192.168.0.0/16' } }, [2]],
+    [{ numbers: { _contains_all: ['x'] } }, []],
+    [{ host: { _within_network: 'nowhere' } }, []],
+  ];
+  for (const [number, [permissions, found]] of rules.entries()) {
+    const { token } = await withSql(databaseUrl, (sql) =>
+      makeCaller(sql, `rule${number}`, [{ permissions: [{ collection: 'kinds', action: 'read', permissions }] }]),
+    );
+    const answer = await get(service, '/items/kinds?fields=id&sort=id', { token });
+    t.strictSame(found.length > 0 || answer.status === 200 ? ids(answer) : [], found, JSON.stringify(permissions));
+  }
+  const validation = { tags: { _contained_in: ['a', 'b'], _length: { _gt: 0 } }, word: { _lt: 'm' } };
+  const writer = await withSql(databaseUrl, (sql) =>
+    makeCaller(sql, 'writer', [
+      {
+        permissions: [
+          { collection: 'kinds', action: 'create', validation: { tags: validation.tags } },
+          { collection: 'words', action: 'create', validation: { word: validation.word } },
+        ],
+      },
+    ]),
+  );
+  const post = (collection: string, item: object): Promise<Answer> =>
+    request(service, 'POST', `/items/${collection}`, { headers, body: JSON.stringify(item), token: writer.token });
+  t.match(await post('kinds', { id: 10, tags: ['a', 'c'] }), { status: 400, text: /FAILED_VALIDATION.*contained_in/ });
+  t.match(await post('kinds', { id: 10, tags: [] }), { status: 400, text: /FAILED_VALIDATION.*gt/ });
+  t.equal((await post('kinds', { id: 10, tags: ['a'] })).status, 204);
+  t.match(await post('words', { id: 10, word: 'zoo' }), { status: 400, text: /FAILED_VALIDATION.*lt/ });
+  t.equal((await post('words', { id: 10, word: 'gnu' })).status, 204);
 });

@@ -182,6 +182,7 @@ t.test('every property of a column', async (t) => {
     is_array: false,
     enum_values: null,
     composite: null,
+    inner: null,
     default_value: 1.5,
     default_expression: '1.50',
     max_length: null,

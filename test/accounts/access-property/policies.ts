@@ -1,7 +1,7 @@
 /** Random policies: rules about rows with relations and variables of the caller, lists of fields, presets and validations. */
 import type { Draw } from '../../engine/property/draw.js';
 import { drawFilter } from '../../engine/property/filters.js';
-import { isJson, writeValue } from '../../engine/property/kinds.js';
+import { isBoxed, writeValue } from '../../engine/property/kinds.js';
 import type { Model, Table } from '../../engine/property/model.js';
 import { matches } from '../../engine/property/oracle-filter.js';
 
@@ -97,7 +97,7 @@ function partSays(key: string, value: unknown): boolean {
 
 /** A column that can be compared at least, mostly the key. */
 function drawFields(table: Table, draw: Draw): string[] {
-  const comparable = table.columns.filter(({ kind }) => !isJson(kind)).map(({ name }) => name);
+  const comparable = table.columns.filter(({ kind }) => !isBoxed(kind)).map(({ name }) => name);
   const lists = table.relations.filter(({ kind }) => kind === 'many').map(({ name }) => name);
   const names = [
     draw.pick(comparable),
@@ -121,14 +121,14 @@ function drawPresets(table: Table, draw: Draw): Record<string, unknown> {
       if (kind === 'uuid' && draw.chance(70)) return [[name, '$CURRENT_USER']];
       if (kind === 'text' && draw.chance(70)) return [[name, draw.pick(['$CURRENT_USER.first_name', 'preset'])]];
       const found = table.rows.flatMap((row) => writeValue(kind, row[name] ?? null) ?? []);
-      return isJson(kind) || found.length === 0 ? [] : [[name, draw.pick(found)]];
+      return isBoxed(kind) || found.length === 0 ? [] : [[name, draw.pick(found)]];
     }),
   );
 }
 
 /** Of single fields: a payload has nothing else to be judged by. */
 function drawValidation(table: Table, model: Model, draw: Draw): object {
-  const bare: Table = { ...table, relations: [], columns: table.columns.filter(({ kind }) => !isJson(kind)) };
+  const bare: Table = { ...table, relations: [], columns: table.columns.filter(({ kind }) => !isBoxed(kind)) };
   return drawFilter(bare, model, 0, draw);
 }
 

@@ -3,7 +3,7 @@
  * such as rows have, so that what is refused is refused by a rule and not by the database.
  */
 import type { Draw } from '../../engine/property/draw.js';
-import { drawValue, isJson, type Value, writeValue } from '../../engine/property/kinds.js';
+import { drawValue, isBoxed, isJson, type Value, writeValue } from '../../engine/property/kinds.js';
 import type { Column, Model, Relation, Row, Table } from '../../engine/property/model.js';
 import { tableNamed } from '../../engine/property/model.js';
 import { matches } from '../../engine/property/oracle-filter.js';
@@ -59,7 +59,7 @@ export function drawWrite(model: Model, number: number, draw: Draw): Write {
 }
 
 function writable(table: Table): Column[] {
-  return table.columns.slice(1).filter(({ kind }) => !isJson(kind));
+  return table.columns.slice(1).filter(({ kind }) => !isBoxed(kind));
 }
 
 function drawItem(table: Table, model: Model, number: number, without: readonly string[], draw: Draw): Data {
@@ -192,7 +192,7 @@ export function encodeWrite(write: Write): { method: string; path: string; body:
     Object.fromEntries(
       Object.entries(data).map(([name, value]) => {
         const kind = of.columns.find((column) => column.name === name)?.kind ?? 'text';
-        return [name, value !== null && isJson(kind) ? (value as { json: unknown }).json : writeValue(kind, value)];
+        return [name, value !== null && isBoxed(kind) ? (value as { json: unknown }).json : writeValue(kind, value)];
       }),
     );
   const keyText = (key: Value): string => writeValue(table.key.kind, key) ?? '';

@@ -93,5 +93,11 @@ export function typeOf(sql: Sql, kind: KindName): Fragment {
       return sql`json`;
     case 'jsonb':
       return sql`jsonb`;
+    case 'texts':
+      return sql`text[]`;
+    case 'span':
+      return sql`int4range`;
+    case 'network':
+      return sql`inet`;
   }
 }

@@ -71,10 +71,15 @@ function hasBrackets(value: unknown): boolean {
   if (value === null || typeof value !== 'object') return true;
   const entries = Object.entries(value);
   if (entries.length === 0) return false;
-  return entries.every(([key, below]) => !/[[\]]/.test(key) && key !== '_json' && hasBrackets(below));
+  return entries.every(
+    ([key, below]) => !/[[\]]/.test(key) && key !== '_json' && key !== '_json_contains' && hasBrackets(below),
+  );
 }
 
-const COMMA_LISTS: ReadonlySet<string> = new Set(['_in', '_nin', '_between', '_nbetween', '_sort', '_groupBy']);
+const COMMA_LISTS: ReadonlySet<string> = new Set([
+  ...['_in', '_nin', '_between', '_nbetween', '_sort', '_groupBy'],
+  ...['_contains_all', '_contains_any', '_contained_in'],
+]);
 
 function bracket(path: readonly string[], value: unknown, choose: () => number): string[] {
   if (Array.isArray(value)) {

@@ -1,4 +1,6 @@
 /** What the random requests have to reach, as the oracle and the encoder note it. */
+import { SPECIAL_KINDS, SPECIAL_OPERATORS } from './special-types.js';
+
 const OPERATORS = [
   '_eq',
   '_neq',
@@ -33,7 +35,8 @@ export const FEATURES: readonly string[] = [
   ...named('filter', ['self', 'many-to-one', 'one-to-many', 'many-to-many', 'many-to-any', 'blocks']),
   ...named('filter', ['key of related', 'presence of related', 'keeps none', 'keeps some', 'keeps all']),
   ...named('filter', ['integer', 'bigInteger', 'decimal', 'float', 'boolean', 'date', 'dateTime', 'timestamp', 'time']),
-  ...named('filter', ['text', 'string', 'uuid', 'json', 'jsonb']),
+  ...named('filter', ['text', 'string', 'uuid', 'json', 'jsonb', ...SPECIAL_KINDS]),
+  ...named('filter', [...SPECIAL_OPERATORS, '_length']),
   ...named('json path', OPERATORS),
   ...['year', 'month', 'week', 'day', 'weekday', 'hour', 'minute', 'second', 'count', 'json'].map(
     (name) => `${name}()`,

@@ -1,9 +1,10 @@
 /** Random filters: operators that suit each type, over relations of every kind, with values that rows really have. */
 import type { Draw } from './draw.js';
-import { drawOperand, drawValue, isJson, isText, type Json, type KindName, type Operand } from './kinds.js';
+import { drawJson, drawOperand, drawValue, isJson, isText, type Json, type KindName, type Operand } from './kinds.js';
 import { type Column, type Model, type Relation, type Table, tableNamed } from './model.js';
 import { evaluate, readExpression } from './oracle-values.js';
 import { drawJsonPlace, drawPath, drawScope, type Path } from './paths.js';
+import { drawContained, drawSpecialTest, isSpecial } from './special-types.js';
 
 export type Filter = { readonly [key: string]: unknown };
 
@@ -53,6 +54,10 @@ function drawEntry(table: Table, model: Model, depth: number, draw: Draw): [stri
 function drawScalar(table: Table, draw: Draw): [string, unknown] {
   const column = drawColumn(table, draw);
   if (isJson(column.kind)) return [column.name, drawJsonTest(table, column, draw)];
+  if (isSpecial(column.kind)) {
+    const isPresence = draw.chance(10);
+    return [column.name, isPresence ? { [draw.pick(PRESENCE)]: draw.chance(75) } : drawSpecialTest(column.kind, draw)];
+  }
   const operand = (): Operand => drawStored(table, column, draw);
   if (draw.chance(8)) {
     const value = operand();
@@ -69,6 +74,8 @@ function drawScalar(table: Table, draw: Draw): [string, unknown] {
 function drawColumn({ columns }: Table, draw: Draw): Column {
   const documents = columns.filter(({ kind }) => isJson(kind));
   if (documents.length > 0 && draw.chance(25)) return draw.pick(documents);
+  const special = columns.filter(({ kind }) => isSpecial(kind));
+  if (special.length > 0 && draw.chance(20)) return draw.pick(special);
   const texts = columns.filter(({ kind }) => isText(kind));
   return draw.pick(texts.length > 0 && draw.chance(20) ? texts : columns);
 }
@@ -143,6 +150,8 @@ function drawCallOperand(table: Table, model: Model, path: Path, operator: strin
 function drawJsonTest(table: Table, column: Column, draw: Draw): Filter {
   if (draw.chance(12)) return { [draw.pick(PRESENCE)]: draw.chance(75) };
   const stored = table.rows.flatMap((row) => (row[column.name] as Json | null) ?? []);
+  if (draw.chance(20))
+    return drawContained(stored.length > 0 ? draw.pick(stored).json : null, () => drawJson(draw, 2), draw);
   const test = (): [string, unknown] => {
     const { path, found } = drawJsonPlace(stored.length > 0 ? draw.pick(stored).json : null, draw);
     const name = draw.pick(TEXT);

@@ -5,6 +5,7 @@
  */
 import type { Draw } from './draw.js';
 import { Decimal, type Expected } from './expected.js';
+import { drawSpecial, isSpecial, SPECIAL_KINDS, type SpecialKind, writeSpecial } from './special-types.js';
 
 export type KindName =
   | 'integer'
@@ -20,7 +21,8 @@ export type KindName =
   | 'string'
   | 'uuid'
   | 'json'
-  | 'jsonb';
+  | 'jsonb'
+  | SpecialKind;
 
 export interface Json {
   readonly json: unknown;
@@ -44,6 +46,7 @@ export const KINDS: readonly KindName[] = [
   'uuid',
   'json',
   'jsonb',
+  ...SPECIAL_KINDS,
 ];
 
 export const TEXTS = [
@@ -89,7 +92,9 @@ const UUIDS = [
   'ffffffff-ffff-4fff-bfff-ffffffffffff',
 ];
 
-const POOLS: Readonly<Record<Exclude<KindName, 'json' | 'jsonb'>, readonly Exclude<Value, Json | null>[]>> = {
+const POOLS: Readonly<
+  Record<Exclude<KindName, 'json' | 'jsonb' | SpecialKind>, readonly Exclude<Value, Json | null>[]>
+> = {
   integer: [-2147483648, -7, -1, 0, 1, 2, 3, 5, 42, 100, 2147483647],
   bigInteger: [-9223372036854775808n, -5n, 0n, 1n, 5n, 42n, 9007199254740993n, 9223372036854775807n],
   decimal: [-99999999999n, -1500n, -1n, 0n, 1n, 1000n, 1500n, 5000n, 42500n, 12345678901n],
@@ -108,6 +113,11 @@ export function isJson(kind: KindName): kind is 'json' | 'jsonb' {
   return kind === 'json' || kind === 'jsonb';
 }
 
+/** Whether values have neither an order nor operators that compare them. */
+export function isBoxed(kind: KindName): kind is 'json' | 'jsonb' | SpecialKind {
+  return isJson(kind) || isSpecial(kind);
+}
+
 export function isText(kind: KindName): boolean {
   return kind === 'text' || kind === 'string';
 }
@@ -117,13 +127,14 @@ export function isNumber(kind: KindName): boolean {
 }
 
 export function drawValue(kind: KindName, draw: Draw): Exclude<Value, null> {
+  if (isSpecial(kind)) return drawSpecial(kind, draw);
   return isJson(kind) ? { json: drawJson(draw, 3) } : draw.pick(POOLS[kind]);
 }
 
 /** Keys of objects are few, so that paths find them. */
 export const JSON_STEPS = ['a', 'b', 'k_1', 'ü'] as const;
 
-function drawJson(draw: Draw, depth: number): unknown {
+export function drawJson(draw: Draw, depth: number): unknown {
   const form = draw.integer(0, depth > 0 ? 9 : 5);
   if (form <= 1) return draw.pick([0, 1, 2, -5, 2.5, 42, 100]);
   if (form <= 3) return draw.pick(['', 'x', 'X', '5', 'ünï', 'o"k', '100%', 'a_b']);
@@ -136,7 +147,7 @@ function drawJson(draw: Draw, depth: number): unknown {
 /** As PostgreSQL reads it. */
 export function writeValue(kind: KindName, value: Value): string | null {
   if (value === null) return null;
-  if (typeof value === 'object') return JSON.stringify(value.json);
+  if (typeof value === 'object') return isSpecial(kind) ? writeSpecial(kind, value) : JSON.stringify(value.json);
   if (kind === 'decimal') return decimalText(value as bigint);
   return kind === 'timestamp' ? `${value}Z` : String(value);
 }

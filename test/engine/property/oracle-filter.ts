@@ -29,6 +29,7 @@ import {
   stepInto,
   type World,
 } from './oracle-values.js';
+import { holdsSpecially, isSpecialOperator } from './special-types.js';
 
 type Plain = Readonly<Record<string, unknown>>;
 
@@ -180,6 +181,15 @@ function matchesValue(world: World, filter: unknown, kind: KindName, value: Valu
       if (!isJson(kind)) throw new Refused('"_json" needs a JSON value');
       world.seen.add('filter _json');
       return matchesJson(world, given, value === null ? undefined : (value as Json).json, kind === 'jsonb');
+    }
+    if (key === '_length') {
+      world.seen.add('filter _length');
+      return matchesValue(world, given, 'integer', value === null ? null : ((value as Json).json as unknown[]).length);
+    }
+    if (isSpecialOperator(key)) {
+      world.seen.add(`filter ${key}`);
+      if (counted) world.seen.add(`filter ${counted}`);
+      return value !== null && holdsSpecially(key, given, value as Json);
     }
     if (!isOperator(key))
       throw key.startsWith('_') ? new Refused(`"${key}" is no operator`) : new Unknown(`"${key}" leads nowhere`);

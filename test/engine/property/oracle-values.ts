@@ -2,7 +2,7 @@
  * The oracle's values: what a path and a function give for a row, by walking the rows in memory. A row that a relation does
  * not find is null, and so are its values.
  */
-import { compareValues, isJson, type Json, type KindName, type Value } from './kinds.js';
+import { compareValues, isBoxed, isJson, type Json, type KindName, type Value } from './kinds.js';
 import {
   type Column,
   keyOf,
@@ -161,7 +161,8 @@ function endValue(world: World, table: Table, row: Row | null, name: string, { c
     if (call === 'count') return Array.isArray(found) ? found.length : null;
     if (call === 'json') return jsonText(stepInto(found, inside), column.kind === 'jsonb');
   }
-  if (call === 'json' || call === 'count' || isJson(column.kind)) throw new Refused(`${call}() does not fit "${name}"`);
+  if (call === 'json' || call === 'count' || isBoxed(column.kind))
+    throw new Refused(`${call}() does not fit "${name}"`);
   return value === null ? null : datePart(call, String(value), column.kind);
 }
 

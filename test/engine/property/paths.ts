@@ -1,6 +1,6 @@
 /** Random paths to values: columns of a row and of the rows related to it, and functions of them. */
 import type { Draw } from './draw.js';
-import { isJson, JSON_STEPS, type KindName } from './kinds.js';
+import { isBoxed, isJson, JSON_STEPS, type KindName } from './kinds.js';
 import { type Column, type Model, type Relation, type Table, tableNamed } from './model.js';
 
 /** What a path leads to: a column, or a function whose values are of a kind of their own. */
@@ -34,7 +34,7 @@ export function drawPath(table: Table, model: Model, options: PathOptions, draw:
   }
   const call = draw.chance(options.calls) ? drawCall(at, draw) : null;
   if (call) return { ...call, text: spellCall(steps, call, draw), table: at, column: null };
-  const column = draw.pick(at.columns.filter(({ kind }) => !isJson(kind)));
+  const column = draw.pick(at.columns.filter(({ kind }) => !isBoxed(kind)));
   return { text: [...steps, column.name].join('.'), output: column.name, kind: column.kind, table: at, column };
 }
 

@@ -4,7 +4,7 @@
  */
 import type { Draw } from './draw.js';
 import { drawFilter, type Filter } from './filters.js';
-import { isJson, isNumber, isText, TEXTS, writeValue } from './kinds.js';
+import { isBoxed, isNumber, isText, TEXTS, writeValue } from './kinds.js';
 import { type Model, type Relation, type Table, tableNamed } from './model.js';
 import { drawCall, drawPath, type Path, spellCall } from './paths.js';
 
@@ -262,7 +262,7 @@ function groupName(path: Path): string {
 }
 
 function isOrdered({ kind }: Path): boolean {
-  return !isJson(kind) && kind !== 'boolean' && kind !== 'uuid';
+  return !isBoxed(kind) && kind !== 'boolean' && kind !== 'uuid';
 }
 
 function drawHaving(table: Table, model: Model, draw: Draw): Filter {

@@ -1,0 +1,42 @@
+/** Operators of types of PostgreSQL: arrays, ranges, documents and networks. Each is one that an index of its kind can serve. */
+import type { Field, InnerType } from '../mirror/model.js';
+import type { typedValue } from '../plan/plan.js';
+import type { Operator } from '../request/ast.js';
+import { type Fragment, identifier, parameter, sql } from '../sql/fragment.js';
+import { typeName } from './identifiers.js';
+
+type Typed = ReturnType<typeof typedValue>;
+
+/** Null for operators of other kinds. */
+export function compileTypeOperator(operator: Operator, left: Fragment, field: Field, typed: Typed): Fragment | null {
+  const value = parameter({ kind: 'value', ...typed });
+  const list = sql`${parameter({ kind: 'list', ...typed })}::${typeName(field)}`;
+  switch (operator) {
+    case 'contains_all':
+      return sql`${left} operator(pg_catalog.@>) ${list}`;
+    case 'contains_any':
+      return sql`${left} operator(pg_catalog.&&) ${list}`;
+    case 'contained_in':
+      return sql`${left} operator(pg_catalog.<@) ${list}`;
+    case 'contains_value':
+      return sql`${left} operator(pg_catalog.@>) ${value}::${innerTypeName(field)}`;
+    case 'overlaps':
+      return sql`${left} operator(pg_catalog.&&) ${value}::${typeName(field)}`;
+    case 'adjacent':
+      return sql`${left} operator(pg_catalog.-|-) ${value}::${typeName(field)}`;
+    case 'json_contains':
+      return sql`${left} operator(pg_catalog.@>) ${value}::jsonb`;
+    case 'has_key':
+      return sql`${left} operator(pg_catalog.?) ${value}::text`;
+    case 'within_network':
+      return sql`${left} operator(pg_catalog.<<=) ${value}::inet`;
+    default:
+      return null;
+  }
+}
+
+function innerTypeName({ name, column }: Field): Fragment {
+  const inner: InnerType | null | undefined = column?.inner;
+  if (!inner) throw new Error(`the field "${name}" has no inner type`);
+  return identifier(inner.schema, inner.type);
+}

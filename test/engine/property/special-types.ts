@@ -1,0 +1,173 @@
+/**
+ * Types of PostgreSQL with operators of their own: arrays of texts, ranges of whole numbers, addresses, and what JSON values
+ * contain. Values are drawn and compared here; they have no other operators in the tests, and no order.
+ */
+import type { Draw } from './draw.js';
+import type { Json, KindName } from './kinds.js';
+
+export const SPECIAL_KINDS = ['texts', 'span', 'network'] as const;
+export type SpecialKind = (typeof SPECIAL_KINDS)[number];
+
+export function isSpecial(kind: KindName): kind is SpecialKind {
+  return (SPECIAL_KINDS as readonly string[]).includes(kind);
+}
+
+const ELEMENTS = ['a', 'b', 'B', 'c,d', 'ü', '"q"', 'b\\s', 'true', '{x}', ' lead', '5'] as const;
+const SPANS = ['[1,5)', '[5,9)', '(,3)', '[7,)', 'empty', '[2,3)', '(,)', '[-3,0)'] as const;
+const OTHER_SPANS = ['[1,4]', '(4,9)', '[0,0]', '[9,100]', '(3,3)'] as const;
+const ADDRESSES = ['10.1.2.3', '10.1.0.0/16', '192.168.0.1/24', 'fe80::1', '10.0.0.0/8', '2001:db8::/32'] as const;
+const NETWORKS = [
+  '10.0.0.0/8',
+  '10.1.0.0/16',
+  '0.0.0.0/0',
+  '192.168.0.77/24',
+  'fe80::/10',
+  '::/0',
+  '10.1.2.3',
+] as const;
+
+export function drawSpecial(kind: SpecialKind, draw: Draw): Json {
+  switch (kind) {
+    case 'texts':
+      return { json: draw.some(ELEMENTS, 0, 4) };
+    case 'span':
+      return { json: draw.pick(SPANS) };
+    case 'network':
+      return { json: draw.pick(ADDRESSES) };
+  }
+}
+
+/** As PostgreSQL reads it. */
+export function writeSpecial(kind: SpecialKind, { json }: Json): string {
+  if (kind !== 'texts') return String(json);
+  const elements = (json as readonly string[]).map((each) => `"${each.replace(/["\\]/g, '\\$&')}"`);
+  return `{${elements.join(',')}}`;
+}
+
+export function drawSpecialTest(kind: SpecialKind, draw: Draw): { readonly [operator: string]: unknown } {
+  switch (kind) {
+    case 'texts': {
+      const count = draw.integer(0, 4);
+      if (draw.chance(30))
+        return { _length: draw.chance(50) ? count : { [draw.pick(['_gt', '_lte', '_neq'])]: count } };
+      return { [draw.pick(['_contains_all', '_contains_any', '_contained_in'])]: draw.some(ELEMENTS, 1, 5) };
+    }
+    case 'span':
+      if (draw.chance(40)) return { _contains_value: draw.integer(-4, 10) };
+      return { [draw.pick(['_overlaps', '_adjacent'])]: draw.pick([...SPANS, ...OTHER_SPANS]) };
+    case 'network':
+      return { _within_network: draw.pick(NETWORKS) };
+  }
+}
+
+/** Mostly a part of the value, or a key that it has. */
+export function drawContained(
+  value: unknown,
+  random: () => unknown,
+  draw: Draw,
+): { readonly [operator: string]: unknown } {
+  if (draw.chance(40)) {
+    const keys = value !== null && typeof value === 'object' ? Object.keys(value) : [];
+    return { _has_key: draw.pick([...keys, 'a', 'x', 'k_1']) };
+  }
+  const part = draw.chance(75) ? drawPart(value, draw) : random();
+  return { _json_contains: part === null || part === '' ? draw.pick([{}, [], { a: 1 }, ['x']]) : part };
+}
+
+function drawPart(value: unknown, draw: Draw): unknown {
+  if (Array.isArray(value)) return draw.some(value, 0, 2).map((each) => drawPart(each, draw));
+  if (value === null || typeof value !== 'object') return value;
+  return Object.fromEntries(draw.some(Object.entries(value), 0, 2).map(([key, each]) => [key, drawPart(each, draw)]));
+}
+
+export const SPECIAL_OPERATORS = [
+  '_contains_all',
+  '_contains_any',
+  '_contained_in',
+  '_contains_value',
+  '_overlaps',
+  '_adjacent',
+  '_within_network',
+  '_json_contains',
+  '_has_key',
+] as const;
+
+export function isSpecialOperator(name: string): boolean {
+  return (SPECIAL_OPERATORS as readonly string[]).includes(name);
+}
+
+/** Whether the operator holds of the value, which is not null. */
+export function holdsSpecially(operator: string, given: unknown, { json }: Json): boolean {
+  switch (operator) {
+    case '_json_contains':
+      return containsDocument(json, given, true);
+    case '_has_key':
+      if (Array.isArray(json)) return json.includes(given);
+      return json !== null && typeof json === 'object' ? Object.hasOwn(json, String(given)) : json === given;
+    case '_within_network':
+      return isWithin(String(json), String(given));
+  }
+  if (operator === '_contains_value') return overlap(readSpan(String(json)), [Number(given), Number(given) + 1]);
+  if (operator === '_overlaps') return overlap(readSpan(String(json)), readSpan(String(given)));
+  if (operator === '_adjacent') return adjoin(readSpan(String(json)), readSpan(String(given)));
+  const held = json as readonly unknown[];
+  const wanted = given as readonly unknown[];
+  if (operator === '_contains_all') return wanted.every((each) => held.includes(each));
+  if (operator === '_contains_any') return wanted.some((each) => held.includes(each));
+  return held.every((each) => wanted.includes(each));
+}
+
+/** At the top a list contains a value of its own as well. */
+function containsDocument(left: unknown, right: unknown, top: boolean): boolean {
+  if (Array.isArray(right)) {
+    return Array.isArray(left) && right.every((each) => left.some((one) => containsDocument(one, each, false)));
+  }
+  if (right !== null && typeof right === 'object') {
+    if (left === null || typeof left !== 'object' || Array.isArray(left)) return false;
+    const held = left as Record<string, unknown>;
+    return Object.entries(right).every(
+      ([key, each]) => Object.hasOwn(held, key) && containsDocument(held[key], each, false),
+    );
+  }
+  return left === right || (top && Array.isArray(left) && left.includes(right));
+}
+
+type Span = readonly [from: number, to: number];
+
+/** Without its upper bound; null where it is empty. */
+function readSpan(text: string): Span | null {
+  const [, open, from, to, close] = /^([[(])(-?\d*),(-?\d*)([\])])$/.exec(text) ?? [];
+  if (open === undefined) return null;
+  const low = from === '' ? -Infinity : Number(from) + (open === '(' ? 1 : 0);
+  const high = to === '' ? Infinity : Number(to) + (close === ']' ? 1 : 0);
+  return low < high ? [low, high] : null;
+}
+
+function overlap(left: Span | null, right: Span | null): boolean {
+  return left !== null && right !== null && left[0] < right[1] && right[0] < left[1];
+}
+
+function adjoin(left: Span | null, right: Span | null): boolean {
+  return left !== null && right !== null && (left[1] === right[0] || right[1] === left[0]);
+}
+
+function isWithin(value: string, network: string): boolean {
+  const [inner, outer] = [readAddress(value), readAddress(network)];
+  if (inner.bits !== outer.bits || inner.length < outer.length) return false;
+  const shift = BigInt(outer.bits - outer.length);
+  return inner.number >> shift === outer.number >> shift;
+}
+
+function readAddress(text: string): { bits: number; length: number; number: bigint } {
+  const [address = '', length] = text.split('/');
+  const isOld = address.includes('.');
+  const [left = '', right] = address.split('::');
+  const groups = (half: string): string[] => (half === '' ? [] : half.split(isOld ? '.' : ':'));
+  const [before, after] = [groups(left), groups(right ?? '')];
+  const missing = isOld ? 0 : 8 - before.length - after.length;
+  const all = [...before, ...Array.from({ length: missing }, () => '0'), ...after];
+  const size = isOld ? 8n : 16n;
+  const number = all.reduce((sum, each) => (sum << size) + BigInt(isOld ? each : `0x${each}`), 0n);
+  const bits = isOld ? 32 : 128;
+  return { bits, length: length === undefined ? bits : Number(length), number };
+}
