@@ -11,7 +11,7 @@ tables as materialized (
   left join pg_catalog.json_array_elements_text($3::json) ours (name)
     on ours.name = class.relname and namespace.nspname = $2::text
   where (namespace.nspname in (select pg_catalog.json_array_elements_text($1::json)) or ours.name is not null)
-    and class.relkind in ('r', 'p', 'v', 'm')
+    and class.relkind in ('r', 'p', 'v', 'm', 'f')
     and not class.relispartition
 ),
 columns as materialized (
@@ -131,7 +131,7 @@ select pg_catalog.json_build_object(
     from tables
     join pg_catalog.pg_attrdef initial on initial.adrelid = tables.oid
   ),
-  -- Primary keys with all their columns; of the other indexes those over one plain column and all rows.
+  -- Over plain columns and all rows: those over one column, and of those over several the unique ones.
   'indexes', (
     select pg_catalog.json_agg(pg_catalog.json_build_array(
       index.indrelid::int8,
@@ -141,7 +141,8 @@ select pg_catalog.json_build_object(
         where key.position <= index.indnkeyatts),
       named.relname,
       owner.oid is not null,
-      method.amname
+      method.amname,
+      index.indimmediate
     ) order by named.relname)
     from tables
     join pg_catalog.pg_index index on index.indrelid = tables.oid
@@ -150,7 +151,8 @@ select pg_catalog.json_build_object(
     left join pg_catalog.pg_constraint owner on owner.conindid = index.indexrelid
       and owner.conrelid = index.indrelid and owner.contype in ('p', 'u', 'x')
     where index.indisvalid
-      and (index.indisprimary or (index.indnkeyatts = 1 and index.indkey[0] <> 0 and index.indpred is null))
+      and index.indpred is null
+      and ((index.indnkeyatts = 1 and index.indkey[0] <> 0) or (index.indisunique and 0 <> all (index.indkey::int2[])))
   ),
   -- Over one column. The rows PostgreSQL adds for each partition of the target have a parent.
   'foreign_keys', (

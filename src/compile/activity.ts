@@ -2,12 +2,14 @@
  * The record of a change, as parts of the statement that makes it: one row of activity per item, and a revision with what the
  * item looks like afterwards where its collection asks for that. Secrets are concealed in it as in every other output.
  */
+import { onlyKey } from '../mirror/item-key.js';
 import type { Collection, Model } from '../mirror/model.js';
 import { collectionOf } from '../mirror/model.js';
 import type { WriteColumn, WriteNode } from '../plan/write.js';
 import { alias, type Fragment, join, literal, nothing, sql } from '../sql/fragment.js';
 import { columnName, tableName } from './identifiers.js';
 import { type JsonValue, jsonObject, toJsonText } from './json.js';
+import { joinedKey, keyColumns } from './key-columns.js';
 import { showField } from './output.js';
 
 /** The tables that hold the record. */
@@ -55,6 +57,11 @@ function delta(node: WriteNode, changed: (column: WriteColumn) => Fragment | nul
   return sql`(select coalesce(json_object_agg(k, v) filter (where p), '{}') from (values ${join(entries, sql`, `)}) as ${alias('h')} (k, v, p))`;
 }
 
+function itemText(collection: Collection): Fragment {
+  const columns = keyColumns(collection);
+  return columns.length === 1 ? sql`${columns[0] as Fragment}::text` : joinedKey(collection.key, columns);
+}
+
 /** `by` is who makes the change, as JSON. Nothing where no collection wants a record. */
 export function record(recorded: readonly Recorded[], by: Fragment, { activity, revisions }: ActivityLog): Fragment[] {
   const wanted = recorded.filter(({ collection }) => collection.accountability !== null);
@@ -62,9 +69,9 @@ export function record(recorded: readonly Recorded[], by: Fragment, { activity, 
   const rows = wanted.map(({ action, collection, rows: from, shown }) => {
     const kept = shown && collection.accountability === 'all';
     const data = kept ? sql`${alias('j')}, coalesce(${alias('d')}, ${alias('j')})` : sql`null::json, null::json`;
-    return sql`select ${literal(action)}, ${literal(collection.name)}, ${columnName(collection.primaryKey)}::text, ${data} from ${from}`;
+    return sql`select ${literal(action)}, ${literal(collection.name)}, ${itemText(collection)}, ${data} from ${from}`;
   });
-  const sequence = activity.primaryKey.column?.sequence;
+  const sequence = onlyKey(activity).column?.sequence;
   if (!sequence) throw new Error('rows of activity have numbers');
   const names = sql`id, action, collection, item, data, delta`;
   const entries = sql`select nextval(${literal(sequence)}::regclass), ${alias('x')}.* from (${join(rows, sql` union all `)}) ${alias('x')}`;

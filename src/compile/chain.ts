@@ -1,7 +1,7 @@
 /** Names that the parts of a write chain share. */
 import type { Field } from '../mirror/model.js';
 import type { WriteColumn, WriteNode } from '../plan/write.js';
-import { alias, type Fragment, identifier, parameter, sql } from '../sql/fragment.js';
+import { alias, type Fragment, identifier, literal, parameter, sql } from '../sql/fragment.js';
 
 /** The one parameter with all rows. */
 export const DOCUMENT = sql`${parameter({ kind: 'text', slot: 0 })}::json`;
@@ -28,3 +28,8 @@ export function columnOf(node: WriteNode, field: Field | null, verb: 'insert' | 
 
 /** Where a chain leaves the keys that it made, for the rest of its transaction. */
 export const KEYS_SETTING = sql`'lateral.keys'`;
+
+/** The same for one part of keys of several columns. */
+export function keyPartSetting(position: number): Fragment {
+  return literal(`lateral.key${position}`);
+}

@@ -1,5 +1,6 @@
 /** Conditions → SQL. The one filter compiler: reads, counts and existence tests all pass here. */
 import { assertNever } from '../assert-never.js';
+import { onlyKey } from '../mirror/item-key.js';
 import { type Condition, type OperandPlan, type ToManyJoin, typedValue, type ValuePlan } from '../plan/plan.js';
 import type { Operator } from '../request/ast.js';
 import type { Pattern } from '../sql/codec.js';
@@ -7,6 +8,7 @@ import { alias, type Fragment, join, parameter, sql } from '../sql/fragment.js';
 import { FromClause, refersTo } from './from-clause.js';
 import { compareGeometries } from './geometry.js';
 import { typeName } from './identifiers.js';
+import { hasKey } from './key-columns.js';
 import { asText, comparable, compileOperand, operandTypeName } from './operand.js';
 import { compileTypeOperator } from './type-operators.js';
 
@@ -22,18 +24,15 @@ export function compileCondition(condition: Condition, source: FromClause): Frag
         : sql`(${join(parts, condition.kind === 'and' ? sql` and ` : sql` or `)})`;
     }
     case 'key': {
-      const { field, slot, many } = condition;
-      const origin = { slot, codec: field.column?.base_type ?? 'text', field: field.name, use: 'key' } as const;
-      const column = source.raw([], field);
-      return many
-        ? sql`${column} = any(${parameter({ kind: 'list', ...origin })}::${typeName(field)}[])`
-        : sql`${column} = ${parameter({ kind: 'value', ...origin })}::${typeName(field)}`;
+      const { key, slot, many } = condition;
+      const columns = key.map((field) => source.raw([], field));
+      return hasKey(key, columns, slot, many);
     }
     case 'compare':
       return compileComparison(condition.operand, condition.operator, condition.value, source);
     case 'exists': {
       const { toMany, through, where } = condition;
-      const key = source.raw(through, toMany.key);
+      const key = toMany.key.map((field) => source.raw(through, field));
       const test = existence(toMany, key, where, source);
       const mask = toMany.via && source.mask(through, toMany.via);
       const result = condition.negated ? sql`not ${test}` : test;
@@ -48,7 +47,7 @@ export function compileCondition(condition: Condition, source: FromClause): Frag
   }
 }
 
-function existence(toMany: ToManyJoin, key: Fragment, where: Condition, outer: FromClause): Fragment {
+function existence(toMany: ToManyJoin, key: readonly Fragment[], where: Condition, outer: FromClause): Fragment {
   const child = new FromClause(alias(`t${outer.scope.next()}`), outer.scope, toMany.collection);
   const inner = compileCondition(where, child);
   return sql`exists (select from ${child.from(refersTo(toMany, child, key), inner)})`;
@@ -198,7 +197,7 @@ export function compileCaller(
 ): Fragment {
   const user = new FromClause(alias(`t${scope.next()}`), scope, value.collection);
   const found = callerValues(value.operand, user);
-  const key = user.raw([], value.collection.primaryKey);
+  const key = user.raw([], onlyKey(value.collection));
   const wanted = sql`${key} = any(${parameter({ kind: 'caller', variable: value.variable })}::uuid[])`;
   return sql`select ${found}::text::${type} from ${user.from(wanted)}`;
 }
@@ -208,7 +207,7 @@ function callerValues(operand: OperandPlan, source: FromClause): Fragment {
   if (operand.kind !== 'first') return compileOperand(operand, source);
   const { toMany, through } = operand;
   const child = new FromClause(alias(`t${source.scope.next()}`), source.scope, toMany.collection);
-  const key = source.raw(through, toMany.key);
+  const key = toMany.key.map((field) => source.raw(through, field));
   const found = callerValues(operand.operand, child);
   const mask = toMany.via && source.mask(through, toMany.via);
   const rows = sql`select ${found} as ${alias('v')} from ${child.from(refersTo(toMany, child, key), mask)}`;

@@ -10,7 +10,8 @@ import { isMasked, maskOf, restrictionOf } from '../plan/access.js';
 import type { Condition, ToManyJoin, ToOneJoin } from '../plan/plan.js';
 import { alias, type Fragment, join, literal, nothing, sql } from '../sql/fragment.js';
 import { columnName, tableName } from './identifiers.js';
-import { isKeyText, isReferred } from './reference.js';
+import { areEqual } from './key-columns.js';
+import { isKeyText, isReferred, keyOfTarget } from './reference.js';
 
 /** What one statement shares: the numbers of its aliases, and how its conditions become SQL, which in turn reads rows from here. */
 export class Scope {
@@ -65,6 +66,17 @@ export class FromClause {
     return sql`${this.at(through)}.${columnName(field)}`;
   }
 
+  /** The columns that hold a reference, null where the caller may not see its field. */
+  reference(through: readonly ToOneJoin[], toOne: ToOneJoin): Fragment[] {
+    const [only] = toOne.kind === 'one' ? toOne.columns : [toOne.field];
+    if (only === toOne.field) return [this.column(through, toOne.field)];
+    const mask = this.mask(through, toOne.field);
+    return (toOne.kind === 'one' ? toOne.columns : []).map((field) => {
+      const value = this.raw(through, field);
+      return mask ? sql`case when ${mask} then ${value} end` : value;
+    });
+  }
+
   /** What must hold for the field to be seen; null where it always may. */
   mask(through: readonly ToOneJoin[], field: Field): Fragment | null {
     const collection = through.at(-1)?.target ?? this.collection;
@@ -85,8 +97,8 @@ export class FromClause {
       if (!known) {
         const before = through.slice(0, position);
         const named = toOne.kind === 'any' ? this.raw(before, toOne.collectionField) : nothing;
-        const target = sql`${next}.${columnName(toOne.key)}`;
-        const same = isReferred(toOne, target, this.column(before, toOne.field), named);
+        const target = keyOfTarget(toOne).map((field) => sql`${next}.${columnName(field)}`);
+        const same = isReferred(toOne, target, this.reference(before, toOne), named);
         this.#joins.push(relatedRow(toOne, next, same, this.scope));
         this.#joined.set(key, next);
       }
@@ -149,10 +161,10 @@ function relatedRow(toOne: ToOneJoin, name: Fragment, same: Fragment, scope: Sco
 }
 
 /** What makes a row of the joined collection refer to the row whose key is given. */
-export function refersTo(toMany: ToManyJoin, child: FromClause, key: Fragment): Fragment {
+export function refersTo(toMany: ToManyJoin, child: FromClause, key: readonly Fragment[]): Fragment {
   // Who names the column has to be allowed to see it; an alias field that lists rows is a permission of its own.
-  const held = toMany.via ? child.raw([], toMany.field) : child.column([], toMany.field);
-  if (!toMany.named) return sql`${held} = ${key}`;
-  const same = isKeyText(toMany.origin.primaryKey, key, sql`${held}::text`);
+  const held = toMany.columns.map((field) => (toMany.via ? child.raw([], field) : child.column([], field)));
+  if (!toMany.named) return areEqual(held, key);
+  const same = isKeyText(toMany.origin.key, key, sql`${held[0] as Fragment}::text`);
   return sql`${same} and ${child.alias}.${columnName(toMany.named.field)} = ${literal(toMany.named.collection)}`;
 }

@@ -1,4 +1,5 @@
 /** What must hold before and of a write, as parts of its chain: rules about the rows that are there, validations of the new values. */
+import { isKey } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
 import type { Condition } from '../plan/plan.js';
 import type { RowGuard, Validation, WriteColumn, WriteNode } from '../plan/write.js';
@@ -6,7 +7,8 @@ import { alias, type Fragment, integerLiteral, join, literal, sql } from '../sql
 import { columnOf, input, present } from './chain.js';
 import { compileCondition } from './condition.js';
 import { FromClause, type Scope } from './from-clause.js';
-import { columnName, tableName, typeName } from './identifiers.js';
+import { tableName, typeName } from './identifiers.js';
+import { areEqual, givenColumns, keyColumns } from './key-columns.js';
 
 /** Behind `from`: rows of the collection under the alias that meet the rule. */
 export function guardedRows(
@@ -40,7 +42,6 @@ export function compileValidations(
   references: Fragment,
   scope: Scope,
 ): Fragment[] {
-  const key = node.collection.primaryKey;
   return node.validations.flatMap((each, index) =>
     apart(each, node).flatMap((validation) => {
       const verb = verbOf(validation, node);
@@ -49,7 +50,7 @@ export function compileValidations(
         return column ? valueIn(column) : sql`null::${typeName(field)}`;
       };
       const row = new FromClause(alias('i'), scope, node.collection, {
-        value: (field) => (field === key ? sql`${alias('i')}.k` : valueFor(field)),
+        value: (field) => (isKey(node.collection, field) ? givenKeyColumn(node, field) : valueFor(field)),
       });
       const held = compileLeaves(validation.condition, validation, node, row);
       if (!held) return [];
@@ -95,12 +96,18 @@ function compileLeaves(
   const column = columnOf(node, field, verbOf(validation, node));
   const submitted = condition.kind === 'compare' && condition.operator === 'submitted';
   if (submitted) return column ? (column.mixed ? sql`coalesce(${present(node, column)}, false)` : null) : sql`false`;
-  const isKey = field === node.collection.primaryKey;
-  // The key of an item that exists is not written.
-  const written = isKey ? (node.keyed || node.verb === 'upsert') && validation.on !== 'update' : column !== undefined;
+  // The key of an item that exists is not written; parts of a key of several columns are columns of new ones.
+  const written =
+    isKey(node.collection, field) && !column
+      ? (node.keyed || node.verb === 'upsert') && validation.on !== 'update'
+      : column !== undefined;
   if (field?.column && !written) return null;
   const held = compileCondition(condition, row);
   return held && column?.mixed ? sql`(${present(node, column)} is not true or ${held})` : held;
+}
+
+function givenKeyColumn({ collection }: WriteNode, field: Field): Fragment {
+  return givenColumns(collection, alias('i'))[collection.key.indexOf(field)] as Fragment;
 }
 
 /** The field of the row itself from which the condition starts. */
@@ -119,6 +126,6 @@ function fieldOf(condition: Condition): Field | null {
 function concerned({ on }: Validation, node: WriteNode): Fragment[] {
   if (on === null || node.verb !== 'upsert') return [];
   const row = alias('e');
-  const found = sql`exists (select from ${tableName(node.collection)} ${row} where ${row}.${columnName(node.collection.primaryKey)} = ${alias('i')}.k)`;
+  const found = sql`exists (select from ${tableName(node.collection)} ${row} where ${areEqual(keyColumns(node.collection, row), givenColumns(node.collection, alias('i')))})`;
   return [on === 'insert' ? sql`not ${found}` : found];
 }

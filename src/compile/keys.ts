@@ -1,4 +1,5 @@
 /** Keys of new rows, and the receipt of a request that makes some: what a chain does before it writes. */
+import { soleKey } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
 import type { WriteNode } from '../plan/write.js';
 import { alias, expression, type Fragment, integerLiteral, literal, parameter, sql } from '../sql/fragment.js';
@@ -6,7 +7,7 @@ import { tableName } from './identifiers.js';
 
 /** Whether the keys of new rows come from a sequence. */
 export function takesKeys(node: WriteNode): boolean {
-  return node.verb === 'insert' && Boolean(node.collection.primaryKey.column?.sequence);
+  return node.verb === 'insert' && Boolean(soleKey(node.collection)?.column?.sequence);
 }
 
 /** Steps that a sequence is moved one by one. */

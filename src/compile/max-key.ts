@@ -1,9 +1,10 @@
 /** The highest key of a collection, as a text: null for one without items. */
+import { onlyKey } from '../mirror/item-key.js';
 import type { Collection } from '../mirror/model.js';
 import { sql } from '../sql/fragment.js';
 import { type Statement, statement } from '../sql/statement.js';
 import { columnName, tableName } from './identifiers.js';
 
 export function compileMaxKey(collection: Collection): Statement {
-  return statement(sql`select max(${columnName(collection.primaryKey)})::text from ${tableName(collection)}`);
+  return statement(sql`select max(${columnName(onlyKey(collection))})::text from ${tableName(collection)}`);
 }

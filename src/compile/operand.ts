@@ -6,6 +6,7 @@ import { alias, type Fragment, parameter, sql } from '../sql/fragment.js';
 import { FromClause, refersTo } from './from-clause.js';
 import { typeName } from './identifiers.js';
 import type { JsonValue } from './json.js';
+import { areEqual, givenColumns, givenNames, keyParameters, listed } from './key-columns.js';
 import { base64, showField } from './output.js';
 
 export function compileOperand(operand: OperandPlan, source: FromClause, descending = false): Fragment {
@@ -28,8 +29,8 @@ export function compileOperand(operand: OperandPlan, source: FromClause, descend
     }
     case 'count': {
       const child = new FromClause(alias(`t${source.scope.next()}`), source.scope, operand.toMany.collection);
-      const key = source.raw(operand.through, operand.toMany.key);
-      return listed(operand, source, sql`(select count(*) from ${child.from(refersTo(operand.toMany, child, key))})`);
+      const key = operand.toMany.key.map((field) => source.raw(operand.through, field));
+      return unmasked(operand, source, sql`(select count(*) from ${child.from(refersTo(operand.toMany, child, key))})`);
     }
     case 'json': {
       const column = source.column(operand.through, operand.field);
@@ -41,28 +42,25 @@ export function compileOperand(operand: OperandPlan, source: FromClause, descend
     }
     case 'first': {
       const child = new FromClause(alias(`t${source.scope.next()}`), source.scope, operand.toMany.collection);
-      const key = source.raw(operand.through, operand.toMany.key);
+      const key = operand.toMany.key.map((field) => source.raw(operand.through, field));
       const value = compileOperand(operand.operand, child, descending);
       const direction = descending ? sql` desc` : sql``;
       const rows = child.from(refersTo(operand.toMany, child, key));
-      return listed(operand, source, sql`(select ${value} from ${rows} order by ${value}${direction} limit 1)`);
+      return unmasked(operand, source, sql`(select ${value} from ${rows} order by ${value}${direction} limit 1)`);
     }
     case 'aggregate':
       return compileAggregate(operand.aggregate, source);
     case 'key':
       return source.raw([], operand.field);
     case 'position': {
-      const { field, slot } = operand;
-      const list = parameter({
-        kind: 'list',
-        slot,
-        codec: field.column?.base_type ?? 'text',
-        field: field.name,
-        use: 'key',
-      });
+      const { collection } = source;
+      const lists = keyParameters(operand.key, operand.slot, 'list');
       const place = alias(`o${source.scope.next()}`);
+      const columns = operand.key.map((field) => source.raw([], field));
+      // Only under its bare name, which is then PostgreSQL's own, does it take several lists.
+      const same = areEqual(givenColumns(collection, place), columns);
       source.join(
-        sql` join pg_catalog.unnest(${list}::${typeName(field)}[]) with ordinality as ${place} (k, n) on ${place}.k = ${source.raw([], field)}`,
+        sql` join ${lists.length === 1 ? sql`pg_catalog.unnest` : sql`unnest`}(${listed(lists)}) with ordinality as ${place} (${listed(givenNames(collection))}, n) on ${same}`,
       );
       return sql`${place}.n`;
     }
@@ -72,7 +70,7 @@ export function compileOperand(operand: OperandPlan, source: FromClause, descend
 }
 
 /** What is known of the rows behind an alias field, null where the caller may not see the field. */
-function listed({ through, toMany }: Listing, source: FromClause, value: Fragment): Fragment {
+function unmasked({ through, toMany }: Listing, source: FromClause, value: Fragment): Fragment {
   const mask = toMany.via && source.mask(through, toMany.via);
   return mask ? sql`case when ${mask} then ${value} end` : value;
 }

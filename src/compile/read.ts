@@ -5,10 +5,11 @@
  * expressions and lateral joins then run for the rows of the page alone.
  */
 import { assertNever } from '../assert-never.js';
+import type { Field } from '../mirror/model.js';
 import type { Level, OperationPlan, Output, ReadPlan, RowLevel } from '../plan/plan.js';
 import { alias, type Fragment, join, literal, nothing, parameter, sql, substitute } from '../sql/fragment.js';
 import { type Statement, statement } from '../sql/statement.js';
-import { KEYS_SETTING } from './chain.js';
+import { KEYS_SETTING, keyPartSetting } from './chain.js';
 import { compileCondition } from './condition.js';
 import { FromClause, Scope } from './from-clause.js';
 import { compileGroups } from './groups.js';
@@ -45,10 +46,13 @@ export function compileBatchRead(plan: ReadPlan | OperationPlan): Statement {
  * sub-select they are looked up and converted once, not for every row.
  */
 export function compileReadBack(plan: ReadPlan): Statement {
-  const keys = sql`current_setting(${KEYS_SETTING})::${typeName(plan.level.collection.primaryKey)}[]`;
+  const { key } = plan.level.collection;
   return statement(
     substitute(readFragment(plan), (each) => {
       if (!('slot' in each) || each.slot !== KEYS_SLOT) return parameter(each);
+      const position = 'part' in each ? (each.part?.position ?? 0) : 0;
+      const setting = key.length === 1 ? KEYS_SETTING : keyPartSetting(position);
+      const keys = sql`current_setting(${setting})::${typeName(key[position] as Field)}[]`;
       return each.kind === 'list' ? sql`(select ${keys})` : sql`(select (${keys})[1])`;
     }),
   );

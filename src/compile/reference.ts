@@ -3,15 +3,46 @@
  * no value of this type leads to nothing, and must not fail the statement.
  */
 import type { Field } from '../mirror/model.js';
-import type { ManyToAnyJoin, ToOneJoin } from '../plan/plan.js';
-import { type Fragment, literal, sql } from '../sql/fragment.js';
+import type { ToOneJoin } from '../plan/plan.js';
+import { type Fragment, integerLiteral, join, literal, sql } from '../sql/fragment.js';
 import { typeName } from './identifiers.js';
 import { toJsonText } from './json.js';
+import { areEqual, joinedKey } from './key-columns.js';
 import { base64, showField } from './output.js';
 
 /** Whether the row with the key is the one referred to; `held` is what the field holds, `collection` the collection it names. */
-export function isReferred(toOne: ToOneJoin, key: Fragment, held: Fragment, collection: Fragment): Fragment {
-  return toOne.kind === 'one' ? sql`${key} = ${held}` : isAnyReferred(toOne, key, held, collection);
+export function isReferred(
+  toOne: ToOneJoin,
+  key: readonly Fragment[],
+  held: readonly Fragment[],
+  collection: Fragment,
+): Fragment {
+  if (toOne.kind === 'one') return areEqual(key, held);
+  const text = sql`${held[0] as Fragment}::text`;
+  const named = sql`${collection} = ${literal(toOne.target.name)}`;
+  const fields = toOne.target.key;
+  const parts = fields.map((field, position) =>
+    isAnyReferred(
+      field,
+      key[position] as Fragment,
+      fields.length === 1 ? text : partOfText(text, fields, position),
+      named,
+    ),
+  );
+  return join(parts, sql` and `);
+}
+
+/** The columns of the target that a reference compares. */
+export function keyOfTarget(toOne: ToOneJoin): readonly Field[] {
+  return toOne.kind === 'one' ? toOne.key : toOne.target.key;
+}
+
+/** A part of a joined key, as `splitKey` reads it; null where the text is no such key. */
+function partOfText(text: Fragment, fields: readonly Field[], position: number): Fragment {
+  const part = '((?:[^~\\\\]|\\\\[~\\\\])*)';
+  const pattern = literal(`^${fields.map(() => part).join('~')}$`);
+  const found = sql`(regexp_match(${text}, ${pattern}))[${integerLiteral(position + 1)}]`;
+  return sql`regexp_replace(${found}, ${literal('\\\\([~\\\\])')}, ${literal('\\1')}, 'g')`;
 }
 
 /**
@@ -19,10 +50,7 @@ export function isReferred(toOne: ToOneJoin, key: Fragment, held: Fragment, coll
  * be read: a condition beside the cast would not do, since PostgreSQL may evaluate the cast first. For types of which a pattern
  * cannot tell what they read, the texts of the keys are compared.
  */
-function isAnyReferred(toOne: ManyToAnyJoin, key: Fragment, held: Fragment, collection: Fragment): Fragment {
-  const field = toOne.target.primaryKey;
-  const text = sql`${held}::text`;
-  const named = sql`${collection} = ${literal(toOne.target.name)}`;
+function isAnyReferred(field: Field, key: Fragment, text: Fragment, named: Fragment): Fragment {
   const read = (pattern: Fragment, value: Fragment): Fragment =>
     sql`${key} = case when ${named} and ${text} ${pattern} then ${value} end`;
   switch (field.column?.base_schema === 'pg_catalog' ? field.column.base_type : '') {
@@ -47,12 +75,14 @@ function isAnyReferred(toOne: ManyToAnyJoin, key: Fragment, held: Fragment, coll
     case 'bpchar':
       return sql`${key} = case when ${named} then ${text}::${typeName(field)} end`;
     default:
-      return sql`${named} and ${isKeyText(field, key, text)}`;
+      return sql`${named} and ${isKeyText([field], [key], text)}`;
   }
 }
 
 /** Whether a text is that of the key, as PostgreSQL writes it or as it is shown. */
-export function isKeyText(field: Field, key: Fragment, text: Fragment): Fragment {
+export function isKeyText(fields: readonly Field[], keys: readonly Fragment[], text: Fragment): Fragment {
+  if (fields.length > 1) return sql`${text} = ${joinedKey(fields, keys)}`;
+  const [field, key] = [fields[0] as Field, keys[0] as Fragment];
   switch (field.column?.base_type) {
     case 'bytea':
       return sql`${text} = ${base64(key)}`;
@@ -70,6 +100,8 @@ export function isKeyText(field: Field, key: Fragment, text: Fragment): Fragment
 }
 
 /** The key of a row as a text that refers to it. */
-export function keyText(field: Field, key: Fragment): Fragment {
-  return field.column?.base_type === 'bytea' ? base64(key) : key;
+export function keyText(fields: readonly Field[], keys: readonly Fragment[]): Fragment {
+  if (fields.length > 1) return joinedKey(fields, keys);
+  const key = keys[0] as Fragment;
+  return fields[0]?.column?.base_type === 'bytea' ? base64(key) : key;
 }

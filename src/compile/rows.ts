@@ -10,9 +10,10 @@ import { FromClause, refersTo, type Scope } from './from-clause.js';
 import { compileGroups } from './groups.js';
 import { columnName } from './identifiers.js';
 import { JSON_COLUMN, type JsonValue, jsonList, jsonObject, toJsonText } from './json.js';
+import { showKey } from './key-columns.js';
 import { compileOperand, showOperand } from './operand.js';
 import { type CompiledLevel, limitClause, offsetClause, orderClause, type PageOrder, type Tie } from './page.js';
-import { isReferred } from './reference.js';
+import { isReferred, keyOfTarget } from './reference.js';
 
 export function compileRows(level: RowLevel, scope: Scope, tie: Tie | null): CompiledLevel {
   return compileShown(level, scope, tie, (source) => compileObject(level.outputs, level, source));
@@ -20,12 +21,14 @@ export function compileRows(level: RowLevel, scope: Scope, tie: Tie | null): Com
 
 /** The same for rows of which the key alone is shown: it is the only output, so that the page has its column. */
 function compileKeys(level: RowLevel, scope: Scope, tie: Tie): CompiledLevel {
-  const operand: OperandPlan = { kind: 'field', through: [], field: level.collection.primaryKey };
-  const keyed: RowLevel = { ...level, outputs: [{ kind: 'value', name: operand.field.name, operand }] };
-  return compileShown(keyed, scope, tie, (source) => ({
-    json: toJsonText(showOperand(operand, compileOperand(operand, source))),
-    joins: nothing,
-  }));
+  const { key } = level.collection;
+  const outputs = key.map((field): Output => {
+    return { kind: 'value', name: field.name, operand: { kind: 'field', through: [], field } };
+  });
+  return compileShown({ ...level, outputs }, scope, tie, (source) => {
+    const columns = key.map((field) => source.column([], field));
+    return { json: toJsonText(showKey(key, columns)), joins: nothing };
+  });
 }
 
 function compileShown(
@@ -134,7 +137,7 @@ function shownFields(output: Output): Field[] {
   switch (output.kind) {
     case 'value':
       if (output.operand.kind === 'count' || output.operand.kind === 'first') return viaOf(output.operand.toMany);
-      return output.operand.kind === 'aggregate' ? [] : [output.operand.field];
+      return ownField(output.operand);
     case 'one':
       return [output.toOne.field];
     case 'any':
@@ -148,6 +151,10 @@ function shownFields(output: Output): Field[] {
   }
 }
 
+function ownField(operand: OperandPlan): Field[] {
+  return 'field' in operand ? [operand.field] : [];
+}
+
 function viaOf({ via }: ToManyJoin): Field[] {
   return via ? [via] : [];
 }
@@ -155,10 +162,10 @@ function viaOf({ via }: ToManyJoin): Field[] {
 function neededFields(output: Output, level: RowLevel): Field[] {
   switch (output.kind) {
     case 'value':
-      if (output.operand.kind === 'count' || output.operand.kind === 'first') return [output.operand.toMany.key];
-      return output.operand.kind === 'aggregate' ? [] : [output.operand.field];
+      if (output.operand.kind === 'count' || output.operand.kind === 'first') return [...output.operand.toMany.key];
+      return ownField(output.operand);
     case 'one':
-      return [output.toOne.field];
+      return output.toOne.kind === 'one' ? [...output.toOne.columns] : [output.toOne.field];
     case 'constant':
       return [];
     case 'object':
@@ -166,7 +173,7 @@ function neededFields(output: Output, level: RowLevel): Field[] {
     case 'any':
       return output.targets.flatMap(({ toOne }) => [toOne.field, toOne.collectionField]);
     default:
-      return [output.toMany.key];
+      return [...output.toMany.key];
   }
 }
 
@@ -250,12 +257,15 @@ function anyTarget(level: RowLevel, toOne: ToOneJoin, keys: boolean, page: FromC
 /** The page of a to-one relation keeps its `limit 1`, a fence: without it the planner joins the whole related table. */
 function tieToOne(toOne: ToOneJoin, page: FromClause): Tie {
   const named = toOne.kind === 'any' ? page.raw([], toOne.collectionField) : nothing;
-  const held = page.column([], toOne.field);
-  return (related) => isReferred(toOne, related.raw([], toOne.key), held, named);
+  const held = page.reference([], toOne);
+  return (related) => {
+    const key = keyOfTarget(toOne).map((field) => related.raw([], field));
+    return isReferred(toOne, key, held, named);
+  };
 }
 
 function tieToMany(toMany: ToManyJoin, page: FromClause): Tie {
-  const key = page.raw([], toMany.key);
+  const key = toMany.key.map((field) => page.raw([], field));
   return (child) => refersTo(toMany, child, key);
 }
 

@@ -1,27 +1,21 @@
 /** Moves an item to the place of another: the whole order is numbered anew from one, and only rows whose number changes are written. */
 import type { Collection, Field } from '../mirror/model.js';
-import { alias, type Fragment, parameter, sql } from '../sql/fragment.js';
+import { alias, type Fragment, sql } from '../sql/fragment.js';
 import { type Statement, statement } from '../sql/statement.js';
-import { columnName, tableName, typeName } from './identifiers.js';
+import { columnName, tableName } from './identifiers.js';
+import { areEqual, givenColumns, givenNames, keyColumns, keyParameters, listed } from './key-columns.js';
 
 export function compileSort(collection: Collection, field: Field): Statement {
-  const key = collection.primaryKey;
   const table = tableName(collection);
   const sorted = sql`${alias('t')}.${columnName(field)}`;
-  const given = (slot: number): Fragment => {
-    const value = parameter({
-      kind: 'value',
-      slot,
-      codec: key.column?.base_type ?? 'text',
-      field: key.name,
-      use: 'key',
-    });
-    return sql`${value}::${typeName(key)}`;
-  };
-  const ranked = sql`select ${alias('t')}.${columnName(key)} as k, ${sorted} as s, row_number() over (order by ${sorted}, ${alias('t')}.${columnName(key)}) as p from ${table} ${alias('t')}`;
-  const place = (slot: number): Fragment => sql`(select p from ${alias('o')} where k = ${given(slot)})`;
-  const moved = sql`select ${alias('o')}.k, case when p = a then b when p > a and p <= b then p - 1 when p >= b and p < a then p + 1 else p end as p, s from ${alias('o')}, ${alias('m')}`;
-  const update = sql`update ${table} ${alias('t')} set ${columnName(field)} = ${alias('n')}.p from (${moved}) ${alias('n')} where ${alias('t')}.${columnName(key)} = ${alias('n')}.k and ${alias('n')}.s is distinct from ${alias('n')}.p returning 1`;
+  const names = givenNames(collection);
+  const own = keyColumns(collection, alias('t'));
+  const shown = listed(own.map((column, position) => sql`${column} as ${names[position] as Fragment}`));
+  const ranked = sql`select ${shown}, ${sorted} as s, row_number() over (order by ${sorted}, ${listed(own)}) as p from ${table} ${alias('t')}`;
+  const place = (slot: number): Fragment =>
+    sql`(select p from ${alias('o')} where ${areEqual(names, keyParameters(collection.key, slot, 'value'))})`;
+  const moved = sql`select ${listed(givenColumns(collection, alias('o')))}, case when p = a then b when p > a and p <= b then p - 1 when p >= b and p < a then p + 1 else p end as p, s from ${alias('o')}, ${alias('m')}`;
+  const update = sql`update ${table} ${alias('t')} set ${columnName(field)} = ${alias('n')}.p from (${moved}) ${alias('n')} where ${areEqual(own, givenColumns(collection, alias('n')))} and ${alias('n')}.s is distinct from ${alias('n')}.p returning 1`;
   const missing = sql`(select a is null or b is null from ${alias('m')})`;
   return statement(
     sql`with ${alias('o')} as materialized (${ranked}), ${alias('m')} as materialized (select ${place(0)} as a, ${place(1)} as b), ${alias('w')} as (${update}) select case when ${missing} then service_raise('missing') end`,

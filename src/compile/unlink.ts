@@ -1,4 +1,5 @@
 /** Rows that leave a relation, as parts of a write chain: their reference is cleared, or they are deleted. */
+import { isKey, soleKey } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
 import type { Unlink, WriteNode, WritePlan } from '../plan/write.js';
 import { alias, type Fragment, identifier, integerLiteral, join, nothing, sql } from '../sql/fragment.js';
@@ -6,7 +7,8 @@ import type { Recorded } from './activity.js';
 import { columnOf, DOCUMENT, input, present } from './chain.js';
 import type { Scope } from './from-clause.js';
 import { guardedRows } from './guard.js';
-import { columnName, tableName, typeName } from './identifiers.js';
+import { columnName, tableName } from './identifiers.js';
+import { areEqual, asRow, givenColumns, givenDefinitions, givenNames, keyColumns, listed } from './key-columns.js';
 
 /** One statement per table and action: a row that leaves two relations is changed once, one that is deleted not at all. */
 export function compileUnlinks(plan: WritePlan, action: Unlink['action'], scope: Scope): Fragment[] {
@@ -16,7 +18,8 @@ export function compileUnlinks(plan: WritePlan, action: Unlink['action'], scope:
     .filter((each) => each.unlink.action === action);
   for (const collection of new Set(unlinks.map(({ unlink }) => unlink.collection))) {
     const members = unlinks.filter(({ unlink }) => unlink.collection === collection);
-    const key = columnName(collection.primaryKey);
+    const key = listed(keyColumns(collection));
+    const own = keyColumns(collection, alias('t'));
     const conditions = members.map(({ unlink, position }) =>
       action === 'delete'
         ? join([unlinked(unlink, position), ...kept(plan, collection, unlink.field)], sql` and `)
@@ -27,21 +30,19 @@ export function compileUnlinks(plan: WritePlan, action: Unlink['action'], scope:
     const candidates = members.map(({ unlink, position }) =>
       unlink.guard ? sql`select ${key} from ${free(position)}` : tiedRows(unlink, position, scope),
     );
-    const found = sql`${alias('t')}.${key} in (${join(candidates, sql` union `)})`;
+    const found = sql`${asRow(own)} in (${join(candidates, sql` union `)})`;
     const where = join([found, sql`(${join(conditions, sql` or `)})`, ...staying], sql` and `);
     const name = unlinking(plan, collection, action);
     const table = sql`${tableName(collection)} ${alias('t')}`;
     if (action === 'delete') {
-      parts.push(sql`${name} as (delete from ${table} where ${where} returning ${alias('t')}.${key})`);
+      parts.push(sql`${name} as (delete from ${table} where ${where} returning ${listed(own)})`);
       continue;
     }
     const changes = members.map(({ unlink }, index) => {
       const column = columnName(unlink.field);
       return sql`${column} = case when ${conditions[index] as Fragment} then null else ${alias('t')}.${column} end`;
     });
-    parts.push(
-      sql`${name} as (update ${table} set ${join(changes, sql`, `)} where ${where} returning ${alias('t')}.${key})`,
-    );
+    parts.push(sql`${name} as (update ${table} set ${join(changes, sql`, `)} where ${where} returning ${listed(own)})`);
   }
   return parts;
 }
@@ -55,7 +56,7 @@ function tiedRows(unlink: Unlink, position: number, scope: Scope): Fragment {
   const { collection, field, guard } = unlink;
   const row = alias('c');
   const tied = sql`${row}.${columnName(field)} in (select parent from ${alias(`x${position}`)})`;
-  return sql`select ${row}.${columnName(collection.primaryKey)} from ${guardedRows(collection, row, guard, scope, tied)}`;
+  return sql`select ${listed(keyColumns(collection, row))} from ${guardedRows(collection, row, guard, scope, tied)}`;
 }
 
 /** The statement that lets the rows go. */
@@ -78,21 +79,23 @@ export function recordedUnlinks(plan: WritePlan): Recorded[] {
 export function notUnlinked(plan: WritePlan): Fragment[] {
   return plan.unlinks.flatMap((unlink, position) => {
     if (!unlink.strict) return [];
-    const key = columnName(unlink.collection.primaryKey);
-    const child = sql`${alias('y')}.child`;
+    const key = listed(keyColumns(unlink.collection));
+    const names = givenNames(unlink.collection);
+    const children = givenColumns(unlink.collection, alias('y'), 'child');
+    const child = asRow(children);
     const gone = sql`${child} in (select ${key} from ${unlinking(plan, unlink.collection, unlink.action)})`;
     const named = plan.nodes.flatMap((node, place) => {
       if (node.collection !== unlink.collection) return [];
-      const rows = sql`${child} in (select k from ${input(place)})`;
+      const rows = sql`${child} in (select ${listed(names)} from ${input(place)})`;
       if (!unlink.guard) return [rows];
-      const settled = columnOf(node, unlink.field, 'update')
-        ? sql` or ${child} in (select ${alias('k')}.k from ${input(place)} ${alias('k')} where true${settles(node, unlink.field)})`
+      const settled = isSettled(node, unlink.field)
+        ? sql` or ${child} in (select ${listed(givenColumns(unlink.collection, alias('k')))} from ${input(place)} ${alias('k')} where true${settles(node, unlink.field)})`
         : nothing;
       return [sql`(${rows} and ${child} in (select ${key} from ${free(position)}))${settled}`];
     });
     const settled = join([gone, ...named], sql` or `);
     return [
-      sql`case when exists (select from ${alias(`x${position}`)} ${alias('y')} where ${child} is not null and (${settled}) is not true) then service_raise('missing') end`,
+      sql`case when exists (select from ${alias(`x${position}`)} ${alias('y')} where ${children[0] as Fragment} is not null and (${settled}) is not true) then service_raise('missing') end`,
     ];
   });
 }
@@ -101,11 +104,20 @@ export function notUnlinked(plan: WritePlan): Fragment[] {
 function kept(plan: WritePlan, collection: Collection, field: Field | null): Fragment[] {
   return plan.nodes.flatMap((node, position) => {
     if (node.verb === 'insert' || node.collection !== collection) return [];
-    if (field && !columnOf(node, field, 'update')) return [];
+    if (field && !isSettled(node, field)) return [];
     return [
-      sql`not exists (select from ${input(position)} ${alias('k')} where ${alias('k')}.k = ${alias('t')}.${columnName(collection.primaryKey)}${settles(node, field)})`,
+      sql`not exists (select from ${input(position)} ${alias('k')} where ${areEqual(givenColumns(collection, alias('k')), keyColumns(collection, alias('t')))}${settles(node, field)})`,
     ];
   });
+}
+
+/** A part of the key says what the row refers to wherever the row is named. */
+function isSettled(node: WriteNode, field: Field): boolean {
+  return columnOf(node, field, 'update') !== undefined || isPart(node.collection, field);
+}
+
+function isPart(collection: Collection, field: Field): boolean {
+  return collection.key.length > 1 && isKey(collection, field);
 }
 
 function settles(node: WriteNode, field: Field | null): Fragment {
@@ -145,31 +157,38 @@ export function cleared(plan: WritePlan, collection: Collection, field: Field): 
 }
 
 export function unlinkInput(unlink: Unlink, position: number, scope: Scope): Fragment[] {
-  const types = sql`parent ${typeName(unlink.from.primaryKey)}, child ${typeName(unlink.collection.primaryKey)}`;
-  const rows = sql`json_to_recordset(${DOCUMENT} -> 'unlinks' -> ${integerLiteral(position)}) as ${alias('x')} (${types})`;
-  const given = sql`${alias(`x${position}`)} as materialized (select ${parentOf(unlink)}, ${alias('x')}.child from ${rows})`;
+  const { from, collection } = unlink;
+  const types = [
+    ...givenDefinitions(from, givenNames(from, 'parent')),
+    ...givenDefinitions(collection, givenNames(collection, 'child')),
+  ];
+  const rows = sql`json_to_recordset(${DOCUMENT} -> 'unlinks' -> ${integerLiteral(position)}) as ${alias('x')} (${listed(types)})`;
+  const children = listed(givenColumns(collection, alias('x'), 'child'));
+  const given = sql`${alias(`x${position}`)} as materialized (select ${parentOf(unlink)}, ${children} from ${rows})`;
   return unlink.guard ? [given, sql`${free(position)} as (${tiedRows(unlink, position, scope)})`] : [given];
 }
 
 /** What the rows that leave hold: the key of their parent, or what it has under the column that they refer to. */
 function parentOf({ from, key }: Unlink): Fragment {
-  const parent = sql`${alias('x')}.parent`;
-  if (key === from.primaryKey) return parent;
+  if (key === soleKey(from)) return sql`${alias('x')}.parent`;
   const row = alias('o');
-  return sql`(select ${row}.${columnName(key)} from ${tableName(from)} ${row} where ${row}.${columnName(from.primaryKey)} = ${parent}) as parent`;
+  const same = areEqual(keyColumns(from, row), givenColumns(from, alias('x'), 'parent'));
+  return sql`(select ${row}.${columnName(key)} from ${tableName(from)} ${row} where ${same}) as parent`;
 }
 
 function unlinked(unlink: Unlink, position: number): Fragment {
-  const key = sql`${alias('t')}.${columnName(unlink.collection.primaryKey)}`;
+  const key = keyColumns(unlink.collection, alias('t'));
+  const children = givenColumns(unlink.collection, alias('y'), 'child');
   const parent = sql`${alias('y')}.parent = ${alias('t')}.${columnName(unlink.field)}`;
-  const concerned = sql`exists (select from ${alias(`x${position}`)} ${alias('y')} where ${parent} and (${alias('y')}.child is null or ${alias('y')}.child = ${key}))`;
+  const concerned = sql`exists (select from ${alias(`x${position}`)} ${alias('y')} where ${parent} and (${children[0] as Fragment} is null or ${areEqual(children, key)}))`;
   if (!unlink.guard) return concerned;
-  return sql`(${concerned} and ${key} in (select ${columnName(unlink.collection.primaryKey)} from ${free(position)}))`;
+  return sql`(${concerned} and ${asRow(key)} in (select ${listed(keyColumns(unlink.collection))} from ${free(position)}))`;
 }
 
 /** Where the payload does not say what the row of a list refers to. */
 export function unlessPresent(node: WriteNode, field: Field): Fragment {
   const column = columnOf(node, field, 'update');
+  if (isPart(node.collection, field)) return sql` and false`;
   if (!column) return nothing;
   return column.mixed ? sql` and ${present(node, column)} is not true` : sql` and false`;
 }

@@ -5,17 +5,18 @@
  * because triggers look at the tables. What must not happen raises inside the statement, so all of it is undone.
  */
 
+import { isKey, soleKey } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
 import type { WriteColumn, WriteNode, WritePlan } from '../plan/write.js';
 import { alias, type Fragment, identifier, integerLiteral, join, nothing, sql } from '../sql/fragment.js';
 import { type Statement, statement } from '../sql/statement.js';
 import { type ActivityLog, type Recorded, record, snapshot } from './activity.js';
-import { DOCUMENT, input, KEYS_SETTING, present, written } from './chain.js';
+import { DOCUMENT, input, KEYS_SETTING, keyPartSetting, present, written } from './chain.js';
 import { compileCaller, compileCondition } from './condition.js';
 import { FromClause, Scope } from './from-clause.js';
-import { geometryOf, isGeometry } from './geometry.js';
 import { compileGuard, compileValidations } from './guard.js';
 import { columnName, tableName, typeName } from './identifiers.js';
+import { areEqual, givenColumns, givenNames, joinedKey, keyColumns, listed } from './key-columns.js';
 import { advance, initialValue, receipt, takesKeys } from './keys.js';
 import { keyText } from './reference.js';
 import {
@@ -27,6 +28,7 @@ import {
   unlessPresent,
   unlinkInput,
 } from './unlink.js';
+import { heldValue, inputColumns, inputNames, inputValue, makesParts } from './write-input.js';
 
 export interface WriteOptions {
   /** Where a receipt for the request is stored by the statement that writes: see sql/system/005_receipts.sql. */
@@ -58,9 +60,13 @@ class Chain {
   compile(): Fragment {
     const { nodes, unlinks } = this.#plan;
     if (this.#receipts) this.#parts.push(...receipt(this.#receipts));
-    this.#parts.push(
-      ...nodes.flatMap((node, position) => [...this.#ahead(node, position), this.#input(node, position)]),
-    );
+    for (const [position, node] of nodes.entries())
+      if (!makesParts(node)) this.#parts.push(...this.#ahead(node, position), this.#input(node, position));
+    // The parts of their keys may be references to rows of the inputs before them.
+    for (const position of this.#order()) {
+      const node = nodes[position] as WriteNode;
+      if (makesParts(node)) this.#parts.push(this.#input(node, position));
+    }
     this.#parts.push(...unlinks.flatMap((unlink, position) => unlinkInput(unlink, position, this.#scope)));
     for (const position of this.#order()) this.#write(nodes[position] as WriteNode, position);
     for (const action of ['delete', 'nullify'] as const)
@@ -80,9 +86,9 @@ class Chain {
 
   /** Before keys are taken from a sequence it is put ahead of those that the payload supplies. */
   #ahead(node: WriteNode, position: number): Fragment[] {
-    const key = node.collection.primaryKey;
-    const sequence = key.column?.sequence;
-    if (!sequence || !takesKeys(node)) return [];
+    const key = soleKey(node.collection);
+    const sequence = key?.column?.sequence;
+    if (!key || !sequence || !takesKeys(node)) return [];
     const supplied = this.#plan.nodes.flatMap((each, place) => {
       if (each.collection !== node.collection || each.verb === 'update') return [];
       const rows = sql`select k from json_to_recordset(${DOCUMENT} -> 'nodes' -> ${integerLiteral(place)}) as ${alias('x')} (k ${typeName(key)})`;
@@ -96,27 +102,29 @@ class Chain {
   }
 
   #input(node: WriteNode, position: number): Fragment {
-    const key = node.collection.primaryKey;
-    const columns = [sql`n int4`, sql`k ${typeName(key)}`];
-    if (node.guard?.ruleBits === null) columns.push(sql`a text`);
-    node.columns.forEach((column, index) => {
-      if (column.holdsValues) columns.push(sql`${identifier(`c${index}`)} ${inputType(column.field)}`);
-      if (column.mixed) columns.push(sql`${identifier(`p${index}`)} bool`);
-      if (column.held) columns.push(sql`${identifier(`h${index}`)} ${typeName(column.held.collection.primaryKey)}`);
-      if (column.endOf) columns.push(sql`${identifier(`e${index}`)} int4`);
-      if (column.caller) columns.push(sql`${identifier(`v${index}`)} bool`);
-      columns.push(...column.references.map((_, table) => sql`${identifier(`r${index}_${table}`)} int4`));
-    });
-    const rows = sql`json_to_recordset(${DOCUMENT} -> 'nodes' -> ${integerLiteral(position)}) as ${alias('x')} (${join(columns, sql`, `)})`;
-    const made = node.verb === 'insert' ? initialValue(key) : null;
-    const given = sql`${alias('x')}.k`;
+    const { collection } = node;
+    const keyNames = givenNames(collection);
+    const rows = sql`json_to_recordset(${DOCUMENT} -> 'nodes' -> ${integerLiteral(position)}) as ${alias('x')} (${listed(inputColumns(node))})`;
     const names = inputNames(node).map((name) => sql`, ${alias('x')}.${identifier(name)}`);
-    const allocated = made ? sql`case when ${given} is null then ${made} else ${given} end` : given;
+    const receipt = this.#receipts ? sql` cross join ${alias('v')}` : nothing;
+    if (makesParts(node)) {
+      const given = sql`select ${alias('x')}.n${join(names, nothing)} from ${rows}${receipt}`;
+      const parts = collection.key.map(
+        (field, part) => sql`, ${this.#newPart(node, field)} as ${keyNames[part] as Fragment}`,
+      );
+      return sql`${input(position)} as materialized (select ${alias('i')}.*${join(parts, nothing)} from (${given}) ${alias('i')}${this.#inputs(node)} order by ${alias('i')}.n)`;
+    }
+    const key = soleKey(collection);
+    const made = key && node.verb === 'insert' ? initialValue(key) : null;
+    const [given] = givenColumns(collection, alias('x'));
+    const allocated = made
+      ? sql`case when ${given as Fragment} is null then ${made} else ${given as Fragment} end as k`
+      : listed(givenColumns(collection, alias('x')).map((each, part) => sql`${each} as ${keyNames[part] as Fragment}`));
     const behind = takesKeys(node)
       ? sql` cross join (select count(*) from ${alias(`a${position}`)}) ${alias('a')}`
       : nothing;
     // Materialized: the next value of a sequence must be taken once, though the rows are read in several places.
-    return sql`${input(position)} as materialized (select ${alias('x')}.n, ${allocated} as k${join(names, nothing)} from ${rows}${behind}${this.#receipts ? sql` cross join ${alias('v')}` : nothing} order by ${alias('x')}.n)`;
+    return sql`${input(position)} as materialized (select ${alias('x')}.n, ${allocated}${join(names, nothing)} from ${rows}${behind}${receipt} order by ${alias('x')}.n)`;
   }
 
   #write(node: WriteNode, position: number): void {
@@ -125,27 +133,28 @@ class Chain {
       this.#parts.push(sql`${written(position)} as (${this.#insert(node, position, nothing)})`);
     if (node.verb === 'upsert') {
       const table = tableName(node.collection);
-      const key = columnName(node.collection.primaryKey);
-      const absent = sql` where not exists (select from ${table} ${alias('e')} where ${alias('e')}.${key} = ${alias('i')}.k)`;
+      const same = areEqual(keyColumns(node.collection, alias('e')), givenColumns(node.collection, alias('i')));
+      const absent = sql` where not exists (select from ${table} ${alias('e')} where ${same})`;
       this.#parts.push(sql`${alias(`m${position}`)} as (${this.#insert(node, position, absent)})`);
     }
   }
 
   #insert(node: WriteNode, position: number, where: Fragment): Fragment {
-    const columns = node.columns.filter((column) => column.only !== 'update');
-    const key = node.collection.primaryKey;
-    const names = [columnName(key), ...columns.map((column) => columnName(column.field))];
-    const values = [sql`${alias('i')}.k`, ...columns.map((column) => this.#newValue(node, column))];
-    return sql`insert into ${tableName(node.collection)} as ${alias('t')} (${join(names, sql`, `)}) overriding system value select ${join(values, sql`, `)} from ${input(position)} ${alias('i')}${this.#references(node)}${where} order by ${alias('i')}.n returning ${alias('t')}.${columnName(key)}${snapshot({ ...node, verb: 'insert' }, () => null)}`;
+    const { collection } = node;
+    const columns = node.columns.filter((column) => column.only !== 'update' && !isKey(collection, column.field));
+    const names = [...keyColumns(collection), ...columns.map((column) => columnName(column.field))];
+    const values = [...givenColumns(collection, alias('i')), ...columns.map((column) => this.#newValue(node, column))];
+    return sql`insert into ${tableName(node.collection)} as ${alias('t')} (${join(names, sql`, `)}) overriding system value select ${join(values, sql`, `)} from ${input(position)} ${alias('i')}${this.#references(node)}${where} order by ${alias('i')}.n returning ${listed(keyColumns(collection, alias('t')))}${snapshot({ ...node, verb: 'insert' }, () => null)}`;
   }
 
   #update(node: WriteNode, position: number): Fragment {
     const columns = node.columns.filter((column) => column.only !== 'insert');
-    const key = columnName(node.collection.primaryKey);
+    const key = keyColumns(node.collection, alias('t'));
+    const given = givenColumns(node.collection, alias('i'));
     const table = sql`${tableName(node.collection)} ${alias('t')}`;
     // Rows are locked in the order of their keys: two requests that change the same rows must not wait for each other.
     const locked = this.#locked(node, position);
-    const same = sql`${alias('t')}.${key} = ${alias('i')}.k`;
+    const same = areEqual(key, given);
     const stays = leaving(this.#plan, node.collection, 'delete').map(
       ({ unlink, condition }) => sql` and not (${condition}${unlessPresent(node, unlink.field)})`,
     );
@@ -168,10 +177,10 @@ class Chain {
       column.mixed ? sql`coalesce(${present(node, column)}, false)` : null;
     if (!this.#changes(node)) {
       const found = sql`join ${table} on ${same}${join(stays, nothing)}`;
-      if (node.guard) return sql`select ${alias('t')}.${key} from ${locked} ${alias('i')} ${found}`;
-      return sql`select ${alias('t')}.${key} from ${input(position)} ${alias('i')} ${found} order by ${alias('i')}.k for no key update of ${alias('t')}`;
+      if (node.guard) return sql`select ${listed(key)} from ${locked} ${alias('i')} ${found}`;
+      return sql`select ${listed(key)} from ${input(position)} ${alias('i')} ${found} order by ${listed(given)} for no key update of ${alias('t')}`;
     }
-    return sql`update ${table} set ${join(changes, sql`, `)} from ${locked} ${alias('i')}${this.#references(node)} where ${same}${join(stays, nothing)} returning ${alias('t')}.${key}${snapshot(node, changed)}`;
+    return sql`update ${table} set ${join(changes, sql`, `)} from ${locked} ${alias('i')}${this.#references(node)} where ${same}${join(stays, nothing)} returning ${listed(key)}${snapshot(node, changed)}`;
   }
 
   /** Whether rows that exist are written to, or only looked for. */
@@ -201,8 +210,9 @@ class Chain {
     const row = new FromClause(alias('l'), this.#scope, node.collection);
     const guard = node.guard ? compileGuard(node.guard, alias('s'), row) : null;
     const where = guard ? sql` where ${guard}` : nothing;
-    const key = row.raw([], node.collection.primaryKey);
-    return sql`(select ${alias('s')}.* from ${input(position)} ${alias('s')} join ${tableName(node.collection)} ${row.alias} on ${key} = ${alias('s')}.k${row.joins()}${where} order by ${alias('s')}.k for no key update of ${row.alias})`;
+    const given = givenColumns(node.collection, alias('s'));
+    const same = areEqual(keyColumns(node.collection, row.alias), given);
+    return sql`(select ${alias('s')}.* from ${input(position)} ${alias('s')} join ${tableName(node.collection)} ${row.alias} on ${same}${row.joins()}${where} order by ${listed(given)} for no key update of ${row.alias})`;
   }
 
   #validations(node: WriteNode, position: number): Fragment[] {
@@ -215,6 +225,12 @@ class Chain {
     return sql`case when ${present(node, column)} then ${value} else ${initialValue(column.field) ?? sql`null`} end`;
   }
 
+  /** A part of the key of a new row: what the payload says, or what the database itself would give it. */
+  #newPart(node: WriteNode, field: Field): Fragment {
+    const column = node.columns.find((each) => each.field === field);
+    return column ? this.#newValue(node, column) : sql`${initialValue(field) ?? sql`null`}::${typeName(field)}`;
+  }
+
   /** A value of the row itself, the key of a new row, or a place behind the last row of the parent. */
   #value(node: WriteNode, column: WriteColumn): Fragment {
     const index = node.columns.indexOf(column);
@@ -222,10 +238,11 @@ class Chain {
     if (column.holdsValues) options.push(inputValue(column.field, sql`${alias('i')}.${identifier(`c${index}`)}`));
     options.push(
       ...column.references.map((name, table) => {
-        const key = sql`${alias(`r${index}_${table}`)}.k`;
-        const made = this.#plan.nodes[this.#maker(name)]?.collection.primaryKey;
-        const text = made && column.field.type !== made.type ? keyText(made, key) : key;
-        return sql`${text}::${typeName(column.field)}`;
+        const { collection } = this.#plan.nodes[this.#maker(name)] as WriteNode;
+        const keys = givenColumns(collection, alias(`r${index}_${table}`));
+        const isSameType = soleKey(collection)?.type === column.field.type;
+        const text = isSameType ? (keys[0] as Fragment) : keyText(collection.key, keys);
+        return keys.length === 1 ? sql`${text}::${typeName(column.field)}` : sql`(${text})::${typeName(column.field)}`;
       }),
     );
     if (column.held) options.push(sql`(${heldValue(column.held, index, this.#scope)})::${typeName(column.field)}`);
@@ -315,8 +332,14 @@ class Chain {
     );
     if (position < 0) return sql`null`;
     const rows = sql`json_array_elements_text(${DOCUMENT} -> 'root') with ordinality as ${alias('o')} (n, place)`;
-    const keys = sql`(select array_agg(${alias('i')}.k::text order by ${alias('o')}.place)::text from ${rows} join ${input(position)} ${alias('i')} on ${alias('i')}.n = ${alias('o')}.n::int4)`;
-    return sql`set_config(${KEYS_SETTING}, ${keys}, true)`;
+    const keys = (value: Fragment): Fragment =>
+      sql`(select array_agg(${value} order by ${alias('o')}.place)::text from ${rows} join ${input(position)} ${alias('i')} on ${alias('i')}.n = ${alias('o')}.n::int4)`;
+    const { collection } = this.#plan;
+    const given = givenColumns(collection, alias('i'));
+    const [only] = given;
+    if (given.length === 1) return sql`set_config(${KEYS_SETTING}, ${keys(sql`${only as Fragment}::text`)}, true)`;
+    const parts = given.map((part, place) => sql`set_config(${keyPartSetting(place)}, ${keys(part)}, true)`);
+    return listed([sql`set_config(${KEYS_SETTING}, ${keys(joinedKey(collection.key, given))}, true)`, ...parts]);
   }
 
   /** An item that is to be changed has to be there and open to the caller, also one that leaves by the same payload. */
@@ -324,11 +347,11 @@ class Chain {
     const first = this.#plan.unlinks.findIndex(
       (unlink) => unlink.action === 'delete' && unlink.collection === node.collection,
     );
-    const key = columnName(node.collection.primaryKey);
+    const key = keyColumns(node.collection, alias('d'));
     const gone =
       first < 0
         ? nothing
-        : sql` + (select count(*) from ${alias(`d${first}`)} ${alias('d')} join ${input(position)} ${alias('i')} on ${alias('i')}.k = ${alias('d')}.${key})`;
+        : sql` + (select count(*) from ${alias(`d${first}`)} ${alias('d')} join ${input(position)} ${alias('i')} on ${areEqual(givenColumns(node.collection, alias('i')), key)})`;
     const made = node.verb === 'upsert' ? sql` + (select count(*) from ${alias(`m${position}`)})` : nothing;
     return sql`case when (select count(*) from ${written(position)})${made}${gone} < (select count(*) from ${input(position)}) then service_raise('missing') end`;
   }
@@ -336,9 +359,10 @@ class Chain {
   /** Of each list the highest key that was new: the caller puts sequences ahead of those that were supplied. */
   #maxKeys(): Fragment {
     const maxKey = this.#plan.nodes.map((node, position) => {
-      if (node.verb === 'update' || !node.collection.primaryKey.column?.sequence) return sql`null`;
+      const key = soleKey(node.collection);
+      if (node.verb === 'update' || !key?.column?.sequence) return sql`null`;
       const made = node.verb === 'insert' ? written(position) : alias(`m${position}`);
-      return sql`(select max(${columnName(node.collection.primaryKey)})::text from ${made})`;
+      return sql`(select max(${columnName(key)})::text from ${made})`;
     });
     return sql`json_build_array(${join(this.#counted ? [...maxKey, this.#count()] : maxKey, sql`, `)})`;
   }
@@ -352,35 +376,4 @@ class Chain {
     });
     return sql`(${join(counts, sql` + `)})::text`;
   }
-}
-
-/** Read from the row as it is; nothing can refer to a row that is not there, that has nothing there, or that may not be read. */
-function heldValue({ collection, field }: NonNullable<WriteColumn['held']>, index: number, scope: Scope): Fragment {
-  const key = sql`${alias('i')}.${identifier(`h${index}`)}`;
-  const row = new FromClause(alias('h'), scope, collection);
-  const shown = row.column([], field);
-  const value = sql`(select ${shown} from ${row.from(sql`${row.raw([], collection.primaryKey)} = ${key}`)})`;
-  const missing = sql`case when service_raise('missing') then null::${typeName(field)} end`;
-  return sql`case when ${key} is not null then coalesce(${value}, ${missing}) end`;
-}
-
-function inputNames(node: WriteNode): string[] {
-  const marks = node.guard?.ruleBits === null ? ['a'] : [];
-  const names = node.columns.flatMap((column, index) => [
-    ...(column.holdsValues ? [`c${index}`] : []),
-    ...(column.mixed ? [`p${index}`] : []),
-    ...(column.held ? [`h${index}`] : []),
-    ...(column.endOf ? [`e${index}`] : []),
-    ...(column.caller ? [`v${index}`] : []),
-    ...column.references.map((_, table) => `r${index}_${table}`),
-  ]);
-  return [...marks, ...names];
-}
-
-function inputType(field: Field): Fragment {
-  return isGeometry(field) ? sql`text` : typeName(field);
-}
-
-function inputValue(field: Field, value: Fragment): Fragment {
-  return isGeometry(field) ? geometryOf(value, field) : value;
 }

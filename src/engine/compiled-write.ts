@@ -4,6 +4,7 @@ import { compileDelete } from '../compile/delete.js';
 import { compileSort } from '../compile/sort.js';
 import { compileWrite } from '../compile/write.js';
 import { writeJson } from '../digits.js';
+import { keyNames } from '../mirror/item-key.js';
 import { type Collection, collectionOf, type Field, type Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
@@ -16,6 +17,7 @@ import type { Parsed } from '../request/ast.js';
 import type { ParseLimits } from '../request/parse-context.js';
 import { parseSelection, withKeys } from '../request/rest.js';
 import type { IdempotencyKey, Key, Selected } from '../request/write.js';
+import { joinKey } from '../sql/key-text.js';
 import { bind } from '../sql/parameter.js';
 import { qualify } from '../sql/qualify.js';
 import type { Statement } from '../sql/statement.js';
@@ -116,18 +118,21 @@ export class WriteCompiler {
   ): Promise<readonly Key[]> {
     const query = this.parseSelected(collection, selected);
     if (!query) return selected.kind === 'keys' ? selected.keys : [];
-    const key = collection.primaryKey.name;
+    const names = keyNames(collection);
     const compiled = this.#reads.compile(query, writer.caller, action, billWriter(writer), client);
     const { text, parameters, prepare } = this.#reads.bind({ query, compiled, caller: writer.caller });
     const cell = await session.cell(text, parameters, prepare);
     client.staged('execute');
     const { data } = JSON.parse(cell?.toString() ?? '{"data":[]}') as { data: Record<string, Key>[] };
-    return data.map((item) => item[key] as Key);
+    return data.map((item) =>
+      names.length === 1 ? (item[names[0] as string] as Key) : joinKey(names.map((name) => item[name])),
+    );
   }
 
   /** Null for keys. */
-  parseSelected({ name, primaryKey }: Collection, selected: Selected): Parsed | null {
-    return selected.kind === 'keys' ? null : parseSelection(name, selected.query, primaryKey.name, this.#limits.parse);
+  parseSelected(collection: Collection, selected: Selected): Parsed | null {
+    if (selected.kind === 'keys') return null;
+    return parseSelection(collection.name, selected.query, keyNames(collection), this.#limits.parse);
   }
 
   #compile(shape: string, model: Model, writer: Writer, compile: () => Statement): CompiledStatement {

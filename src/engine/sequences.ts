@@ -1,5 +1,6 @@
 /** Keys that a payload supplies where a sequence makes them too: the sequence must not come upon them later. */
 import { compileMaxKey } from '../compile/max-key.js';
+import { soleKey } from '../mirror/item-key.js';
 import type { Collection } from '../mirror/model.js';
 import type { PlannedWrite } from '../plan/write.js';
 import type { Session } from '../postgres/sessions.js';
@@ -17,7 +18,7 @@ export async function aheadOf(
   session: Session,
 ): Promise<void> {
   for (const position of supplied(planned)) {
-    const sequence = planned.plan.nodes[position]?.collection.primaryKey.column?.sequence;
+    const sequence = sequenceOf(planned.plan.nodes[position]?.collection);
     const highest = made[position];
     if (sequence && highest) await session.query(AHEAD, [sequence, highest], { prepare: true });
   }
@@ -25,11 +26,16 @@ export async function aheadOf(
 
 /** A sequence that was left behind the keys of its table, as by a load without it, is put ahead of them. */
 export async function catchUp(collection: Collection, session: Session): Promise<void> {
-  const { sequence } = collection.primaryKey.column ?? {};
+  const sequence = sequenceOf(collection);
   if (!sequence) return;
   const { text } = compileMaxKey(collection);
   const highest = await session.cell(text, [], false);
   if (highest) await session.query(AHEAD, [sequence, highest.toString()], { prepare: true });
+}
+
+/** Of keys of one column: those of several hold what makes them unique beside it. */
+function sequenceOf(collection: Collection | undefined): string | null {
+  return (collection && soleKey(collection)?.column?.sequence) ?? null;
 }
 
 export function suppliesKeys(planned: PlannedWrite): boolean {
@@ -40,7 +46,7 @@ export function suppliesKeys(planned: PlannedWrite): boolean {
 function supplied({ plan, input }: PlannedWrite): number[] {
   return [...plan.nodes.keys()].filter((position) => {
     const { verb, collection } = plan.nodes[position] as (typeof plan.nodes)[number];
-    if (verb === 'update' || !collection.primaryKey.column?.sequence) return false;
+    if (verb === 'update' || !sequenceOf(collection)) return false;
     return input.nodes[position]?.some((row) => row['k'] !== undefined) ?? false;
   });
 }

@@ -1,6 +1,7 @@
 /** Around the statement of a write: what it waits for before it, names for its errors after it. */
 import { failedValidation, invalidPayload } from '../errors.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
+import { namedKey } from '../plan/key.js';
 import type { PlannedWrite } from '../plan/write.js';
 import { asConflict } from '../postgres/conflicts.js';
 import type { Session } from '../postgres/sessions.js';
@@ -71,7 +72,7 @@ export async function lock(collection: Collection, session: Session): Promise<vo
 
 export function eachChange(collection: Collection, items: readonly Input[]): { key: Key; data: Input }[] {
   return items.map((data) => {
-    const key = readKey(data[collection.primaryKey.name]);
+    const key = readKey(namedKey(collection, data));
     if (key === null) throw invalidPayload('Item in update misses primary key');
     return { key, data };
   });

@@ -17,7 +17,7 @@ import type { Collection, Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
 import { anyRule, Guard } from '../plan/guard.js';
-import { checkKeys, shownKey } from '../plan/key.js';
+import { checkKeyed, checkKeys, writtenKey } from '../plan/key.js';
 import { planCreate, planUpdate, planUpsert } from '../plan/payload.js';
 import type { WritePlanContext } from '../plan/payload-row.js';
 import { servedCollection } from '../plan/read.js';
@@ -125,7 +125,7 @@ export class Writes {
   /** A request whose idempotency key was used before: what may be read by now of the items that it has made. */
   async #repeat(key: IdempotencyKey, name: string, { writer, client, readBack }: WriteCall): Promise<Buffer | null> {
     const collection = servedCollection(this.#mirror.model, name);
-    const keys = (await writtenKeys(key, this.#database))?.map((each) => shownKey(collection, each)) ?? null;
+    const keys = (await writtenKeys(key, this.#database))?.map((each) => writtenKey(collection, each)) ?? null;
     const query = keys && readBack && withKeys(readBack, keys);
     const compiled = query && this.#reads.compileReadBack(query, writer, client);
     return compiled && this.#reads.run({ query, compiled, caller: writer.caller }, NO_CLIENT);
@@ -224,6 +224,7 @@ export class Writes {
     const { writer, client } = call;
     const { model, access } = context;
     const rule = access && anyRule(new Guard(access, model).grant('delete', collection).rules);
+    checkKeyed(collection);
     client.staged('plan');
     const { text, parameters } = this.#compiler.compileDelete(collection, rule, context, writer);
     client.staged('compile');
@@ -358,6 +359,7 @@ export class Writes {
       const collection = servedCollection(model, name);
       const { access } = this.#restrict(model, writer);
       if (access) new Guard(access, model).checkOrder(collection);
+      checkKeyed(collection);
       const field = collection.sortField === null ? undefined : collection.fields.get(collection.sortField);
       if (!field?.column) throw invalidPayload(`The collection "${name}" has no sort field`);
       const { text, parameters } = this.#compiler.compileSort(collection, field, model, writer);

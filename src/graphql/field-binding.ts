@@ -29,7 +29,7 @@ export type FilterBinding =
 /** Root fields. */
 export type RootBinding =
   | { readonly kind: 'list' | 'singleton' | 'aggregated'; readonly collection: string }
-  | { readonly kind: 'item'; readonly collection: string; readonly codec: Codec }
+  | { readonly kind: 'item'; readonly collection: string; readonly codecs: readonly Codec[] }
   | {
       readonly kind: 'create' | 'update' | 'delete' | 'batch';
       readonly collection: string;

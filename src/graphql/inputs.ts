@@ -12,6 +12,7 @@ import {
   type GraphQLNamedType,
   GraphQLNonNull,
 } from 'graphql';
+import { keyNames } from '../mirror/item-key.js';
 import { type Collection, type Field, isRequired } from '../mirror/model.js';
 import { valueTypeOf } from './common.js';
 import { STAGED } from './field-binding.js';
@@ -89,7 +90,7 @@ export class InputTypes {
   #fields(collection: Collection, actions: readonly Action[], strict: boolean): Fields {
     const fields: Fields = {};
     // The key names the item, whether or not it may be written.
-    if (!strict) fields[collection.primaryKey.name] = { type: ID_SCALAR };
+    if (!strict) for (const name of keyNames(collection)) fields[name] = { type: ID_SCALAR };
     for (const field of new Set(actions.flatMap((action) => this.#writable(collection, action)))) {
       const type = this.#type(field);
       if (!type) continue;

@@ -14,7 +14,8 @@ import { forbidden } from '../errors.js';
 import { NO_QUERY, type OperationPart, type Query, type ReadRequest, type ReadTarget } from '../request/ast.js';
 import type { ParseLimits } from '../request/parse-context.js';
 import { ValueList } from '../request/values.js';
-import { fits } from '../sql/codec.js';
+import { type Codec, fits } from '../sql/codec.js';
+import { splitKey } from '../sql/key-text.js';
 import { type DocumentContext, parseQueryArguments } from './arguments.js';
 import { type Call, parseCall } from './calls.js';
 import { DocumentFailure, positionOf, responseError, withPosition } from './failure.js';
@@ -81,6 +82,11 @@ export function parseQueryOperation(
   };
 }
 
+function fitsKey(codecs: readonly Codec[], key: string): boolean {
+  const parts = codecs.length === 1 ? [key] : splitKey(key, codecs.length);
+  return parts?.every((part, position) => fits(codecs[position] as Codec, part)) ?? false;
+}
+
 function constant(name: string, text: string, context: DocumentContext): OperationPart {
   return { kind: 'json', name, value: context.values.add(text), error: null };
 }
@@ -111,7 +117,7 @@ function parseRootField(
     case 'item': {
       const missing = context.values.add(JSON.stringify(responseError(forbidden(), positionOf(node, path))));
       // A key that its column cannot hold names no item; to PostgreSQL it would be an error of the whole statement.
-      if (!fits(binding.codec, String(args['id'])))
+      if (!fitsKey(binding.codecs, String(args['id'])))
         return { kind: 'json', name, value: context.values.add('null'), error: missing };
       const key = context.values.add(String(args['id']));
       const query = { ...NO_QUERY, fields: selections.read(type, nodes, path) };

@@ -8,6 +8,7 @@ import {
   type GraphQLOutputType,
   GraphQLString,
 } from 'graphql';
+import { showsKey } from '../mirror/item-key.js';
 import type { Collection } from '../mirror/model.js';
 import { DELETE_MANY, DELETE_ONE } from './common.js';
 import { extend, type RootBinding } from './field-binding.js';
@@ -34,7 +35,12 @@ export function rootCollections(access: SchemaAccess, scope: RootScope): { read:
   return {
     read: [...access.readable.collections.values()].filter(isRoot),
     write: [...access.model.collections.values()].filter(
-      (each) => isRoot(each) && !READ_ONLY.has(each.name) && each.kind !== 'view' && isWritable(each, access),
+      (each) =>
+        isRoot(each) &&
+        !READ_ONLY.has(each.name) &&
+        each.kind !== 'view' &&
+        each.key.length > 0 &&
+        isWritable(each, access),
     ),
   };
 }
@@ -79,14 +85,14 @@ function addDerived(fields: RootFields, collection: Collection, type: GraphQLObj
   const add = (key: string, field: () => RootFields[string]): void => {
     if (!(key in fields)) fields[key] = field();
   };
-  if (collection.fields.has(collection.primaryKey.name)) {
+  if (showsKey(collection)) {
     add(`${root}_by_id`, () => ({
       type,
       args: { id: { type: new GraphQLNonNull(ID_SCALAR) } },
       extensions: rootBinding({
         kind: 'item',
         collection: name,
-        codec: collection.primaryKey.column?.base_type ?? 'text',
+        codecs: collection.key.map(({ column }) => column?.base_type ?? 'text'),
       }),
     }));
   }

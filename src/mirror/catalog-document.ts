@@ -13,7 +13,7 @@ export interface CatalogDocument {
   /** Composite types, and the types whose values or elements may be composite. */
   readonly composites: readonly CompositeEntry[] | null;
   readonly defaults: readonly DefaultEntry[] | null;
-  /** Primary keys with all their columns; of other indexes those over one column and all rows. */
+  /** Of plain columns and all rows: all of one column, of several those that are unique. */
   readonly indexes: readonly IndexEntry[] | null;
   /** Over one column, oldest first. */
   readonly foreign_keys: readonly ForeignKeyEntry[] | null;
@@ -32,7 +32,7 @@ export interface CatalogDocument {
 export type TableEntry = readonly [
   table: number,
   name: string,
-  kind: 'r' | 'p' | 'v' | 'm',
+  kind: 'r' | 'p' | 'v' | 'm' | 'f',
   schema: string,
   system: boolean,
 ];
@@ -81,6 +81,8 @@ export type IndexEntry = readonly [
   name: string,
   isConstraint: boolean,
   method: string,
+  /** Whether a row is checked at once, not when the transaction ends. */
+  isImmediate: boolean,
 ];
 /** An action is the letter by which the catalog knows it. */
 export type ForeignKeyEntry = readonly [

@@ -3,10 +3,17 @@
  * from eight lists; each list is walked once and found again by one number made of table and column.
  */
 import type { Composite } from '../sql/composite.js';
-import type { CatalogDocument, ColumnEntry, CompositeEntry, ForeignKeyEntry, TypeEntry } from './catalog-document.js';
+import type {
+  CatalogDocument,
+  ColumnEntry,
+  CompositeEntry,
+  ForeignKeyEntry,
+  TableEntry,
+  TypeEntry,
+} from './catalog-document.js';
 import { columnTypeOf, defaultValueOf, lengthOf, precisionOf, scaleOf, sridOf } from './column-types.js';
 import { freezeMap } from './freeze.js';
-import type { Column, FieldType, ForeignKey, ForeignKeyAction, Index } from './model.js';
+import type { Column, FieldType, ForeignKey, ForeignKeyAction, Index, TableKind } from './model.js';
 
 export interface TableFacts {
   /** As a collection. */
@@ -14,10 +21,10 @@ export interface TableFacts {
   readonly schema: string;
   readonly table: string;
   readonly system: boolean;
-  readonly kind: 'table' | 'partitioned' | 'view';
+  readonly kind: TableKind;
   readonly comment: string | null;
-  /** Of the constraint, or the declared column of a view. */
-  readonly primaryKey: readonly string[];
+  /** Of the primary key, else of a unique index that refuses nulls, else as declared; in the order of the key. */
+  readonly key: readonly string[];
   readonly columns: ReadonlyMap<string, ColumnFacts>;
 }
 
@@ -27,7 +34,15 @@ export interface ColumnFacts {
   readonly type: FieldType;
 }
 
-/** `names` of the collections, by table; `declaredKeys`: the key column of views, by name of the collection. */
+const KINDS: Readonly<Record<TableEntry[2], TableKind>> = {
+  r: 'table',
+  p: 'partitioned',
+  f: 'foreign',
+  v: 'view',
+  m: 'view',
+};
+
+/** `names` of the collections, by table; `declaredKeys`: a column or several, by name of the collection. */
 export function assembleTables(
   document: CatalogDocument,
   names: ReadonlyMap<number, string>,
@@ -39,31 +54,56 @@ export function assembleTables(
     const name = names.get(table);
     if (name === undefined) return [];
     const entries = columns.get(table) ?? [];
-    const isView = kind === 'v' || kind === 'm';
-    const declared = isView ? declaredKeys.get(name) : undefined;
-    const primaryKey = entries
-      .filter(([, number, column]) => (isView ? column === declared : lookups.primary.has(placeOf(table, number))))
-      .map(([, , column]) => column);
+    const key = keyOf(entries, lookups.keys.get(table) ?? NONE, declaredKeys.get(name));
     return {
       name,
       schema,
       table: relation,
       system,
-      kind: isView ? 'view' : kind === 'p' ? 'partitioned' : 'table',
+      kind: KINDS[kind],
       comment: lookups.comments.get(placeOf(table, 0)) ?? null,
-      primaryKey,
+      key,
       columns: new Map(
-        entries.map((entry) => [entry[2], assembleColumn(entry, name, primaryKey.includes(entry[2]), lookups)]),
+        entries.map((entry) => [entry[2], assembleColumn(entry, name, key.includes(entry[2]), lookups)]),
       ),
     };
   });
+}
+
+/** Columns that can be the key of a table, by their numbers. */
+interface KeyCandidate {
+  readonly isPrimary: boolean;
+  readonly columns: readonly number[];
+}
+
+/** Candidates come in the order of their names. Of several unique indexes the one over the fewest columns is the key. */
+function keyOf(
+  entries: readonly ColumnEntry[],
+  candidates: readonly KeyCandidate[],
+  declared: string | undefined,
+): readonly string[] {
+  const byNumber = new Map(entries.map((entry) => [entry[1], entry]));
+  const refusesNulls = ({ columns }: KeyCandidate): boolean => columns.every((number) => byNumber.get(number)?.[5]);
+  const [best] = candidates
+    .filter((each) => each.isPrimary || refusesNulls(each))
+    .sort((one, other) => rank(one) - rank(other));
+  if (best) return best.columns.flatMap((number) => byNumber.get(number)?.[2] ?? []);
+  const names = new Set(entries.map((entry) => entry[2]));
+  if (declared === undefined) return NONE;
+  const wanted = names.has(declared) ? [declared] : [...new Set(listOf(declared))];
+  return wanted.every((name) => names.has(name)) ? wanted : NONE;
+}
+
+function rank({ isPrimary, columns }: KeyCandidate): number {
+  return isPrimary ? 0 : columns.length;
 }
 
 interface Lookups {
   readonly types: ReadonlyMap<number, TypeEntry>;
   readonly composites: ReadonlyMap<number, Composite>;
   readonly defaults: ReadonlyMap<number, string>;
-  readonly primary: ReadonlySet<number>;
+  /** By table. */
+  readonly keys: ReadonlyMap<number, readonly KeyCandidate[]>;
   readonly unique: ReadonlySet<number>;
   readonly indexed: ReadonlySet<number>;
   readonly foreignKeys: ReadonlyMap<number, readonly ForeignKey[]>;
@@ -140,14 +180,15 @@ const NONE: readonly never[] = Object.freeze([]);
 
 /** `names` of the collections, by table. */
 function indexLists(document: CatalogDocument, names: ReadonlyMap<number, string>): Lookups {
-  const primary = new Set<number>();
+  const keys = new Map<number, KeyCandidate[]>();
   const unique = new Set<number>();
   const indexed = new Set<number>();
   const indexes = new Map<number, Index[]>();
-  for (const [table, kind, columns, name, constraint, method] of document.indexes ?? []) {
+  for (const [table, kind, columns, name, constraint, method, isImmediate] of document.indexes ?? []) {
+    if (kind === 'primary' || (kind === 'unique' && isImmediate))
+      append(keys, table, { isPrimary: kind === 'primary', columns });
     for (const column of columns) {
       const place = placeOf(table, column);
-      if (kind === 'primary') primary.add(place);
       if (kind !== 'index' && columns.length === 1) unique.add(place);
       if (kind === 'index') indexed.add(place);
       if (columns.length === 1) append(indexes, place, Object.freeze({ name, kind, constraint, method }));
@@ -160,7 +201,7 @@ function indexLists(document: CatalogDocument, names: ReadonlyMap<number, string
     types: new Map((document.types ?? []).map((entry) => [entry[0], entry])),
     composites: compositesOf(document.composites ?? []),
     defaults: byPlace(document.defaults),
-    primary,
+    keys,
     unique,
     indexed,
     foreignKeys,
@@ -192,6 +233,11 @@ function compositesOf(entries: readonly CompositeEntry[]): ReadonlyMap<number, C
   };
   for (const [type] of entries) find(type);
   return found;
+}
+
+/** The entries of comma separated text. */
+export function listOf(value: unknown): string[] {
+  return typeof value === 'string' ? value.split(',').flatMap((entry) => entry.trim() || []) : [];
 }
 
 function append<Entry>(groups: Map<number, Entry[]>, place: number, entry: Entry): void {

@@ -1,6 +1,7 @@
 /** The model in the words of the API: collections, fields and relations as clients read them. */
+
+import { listOf } from './columns.js';
 import type { Collection, Column, Field, ForeignKey, Model, RelationMeta } from './model.js';
-import { listOf } from './relations.js';
 
 export interface FieldObject {
   readonly collection: string;

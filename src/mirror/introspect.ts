@@ -7,10 +7,10 @@
 import type { CatalogDocument, MetadataRow } from './catalog-document.js';
 import { nameCollections, type SchemaNames } from './collection-names.js';
 import { fieldTypeOf } from './column-types.js';
-import { assembleTables, type ColumnFacts, type TableFacts } from './columns.js';
+import { assembleTables, type ColumnFacts, listOf, type TableFacts } from './columns.js';
 import { freezeMap, freezeTree } from './freeze.js';
 import type { Collection, Field, Model, Relation } from './model.js';
-import { isReserved, listOf, relate } from './relations.js';
+import { isReserved, relate } from './relations.js';
 
 export function buildModel(document: CatalogDocument, version: number, schemas: SchemaNames): Model {
   const metadata = readMetadata(document);
@@ -83,23 +83,20 @@ function refusalOf(table: TableFacts, declaredKey: string | undefined): string |
   for (const name of table.columns.keys()) {
     if (isReserved(name)) return 'has a column whose name starts with %';
   }
-  if (table.primaryKey.length === 1) return null;
-  if (table.primaryKey.length > 1) return `has a primary key of ${table.primaryKey.length} columns`;
-  if (table.kind !== 'view') return 'has no primary key';
+  if (table.columns.size === 0) return 'has no columns';
+  if (table.kind !== 'view' || table.key.length > 0) return null;
   if (declaredKey === undefined) return 'is a view without a declared key: set service_collections.primary_key';
   return `is a view whose declared key "${declaredKey}" is none of its columns`;
 }
 
 function buildCollection(table: TableFacts, fields: ReadonlyMap<string, Field>, meta: MetadataRow | null): Collection {
-  const primaryKey = fields.get(table.primaryKey[0] ?? '');
-  if (!primaryKey) throw new Error(`the key of "${table.name}" is none of its fields`);
   return Object.freeze({
     name: table.name,
     schema: table.schema,
     table: table.table,
     kind: table.kind,
     system: table.system,
-    primaryKey,
+    key: Object.freeze(table.key.flatMap((name) => fields.get(name) ?? [])),
     fields,
     singleton: meta?.['singleton'] === true,
     sortField: sortFieldOf(meta, fields),

@@ -51,16 +51,19 @@ export interface Model {
   readonly relationRows: readonly RelationMeta[];
 }
 
+/** `foreign`: a table of another server, behind a foreign data wrapper. */
+export type TableKind = 'table' | 'partitioned' | 'foreign' | 'view';
+
 export interface Collection {
   readonly name: string;
   readonly schema: string;
   /** Its name in the schema (collection-names.ts says when a collection is called otherwise). */
   readonly table: string;
-  readonly kind: 'table' | 'partitioned' | 'view';
+  readonly kind: TableKind;
   /** One of the service's own tables: not served under /items. */
   readonly system: boolean;
-  /** The single column that identifies an item. */
-  readonly primaryKey: Field;
+  /** The columns that identify an item, in the order of the key; none where items cannot be told apart. */
+  readonly key: readonly Field[];
   /** In the order of the columns, alias fields behind them in the order of their `sort`. */
   readonly fields: ReadonlyMap<string, Field>;
   readonly singleton: boolean;

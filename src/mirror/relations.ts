@@ -5,7 +5,7 @@
  */
 
 import type { MetadataRow } from './catalog-document.js';
-import type { TableFacts } from './columns.js';
+import { listOf, type TableFacts } from './columns.js';
 import type { Column, ManyToAny, ManyToOne, OneToMany, Relation } from './model.js';
 
 /** By collection, then by field. */
@@ -48,7 +48,8 @@ function manyToAny(row: MetadataRow, { tables }: RelationSource): ManyToAny | nu
   const manyField = columnNameOf(many, row['many_field']);
   const collectionField = columnNameOf(many, row['one_collection_field']);
   if (!many || !manyField || !collectionField || textOf(row['one_collection'])) return null;
-  const allowedCollections = listOf(row['one_allowed_collections']).filter((name) => tables.has(name));
+  // What cannot be named cannot be referred to.
+  const allowedCollections = listOf(row['one_allowed_collections']).filter((name) => tables.get(name)?.key.length);
   if (allowedCollections.length === 0) return null;
   return {
     kind: 'many-to-any',
@@ -114,11 +115,6 @@ export function isReserved(name: string): boolean {
   return name.startsWith('%');
 }
 
-/** The entries of comma separated text. */
-export function listOf(value: unknown): string[] {
-  return typeof value === 'string' ? value.split(',').flatMap((entry) => entry.trim() || []) : [];
-}
-
 function detailsOf(row: MetadataRow, many: TableFacts) {
   return {
     junctionField: columnNameOf(many, row['junction_field']),
@@ -129,7 +125,7 @@ function detailsOf(row: MetadataRow, many: TableFacts) {
 }
 
 function keyOf(table: TableFacts): Column | undefined {
-  return table.columns.get(table.primaryKey[0] ?? '')?.column;
+  return table.key.length === 1 ? table.columns.get(table.key[0] as string)?.column : undefined;
 }
 
 /** Whether PostgreSQL has an equality for them: a declared relation has no foreign key that would vouch for it. */

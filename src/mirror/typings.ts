@@ -3,6 +3,7 @@
  * all collections. Dates, times, JSON and comma separated lists are the literals by which the SDK knows which functions and operators
  * they have; it replaces them by the types of their values in what a request answers.
  */
+import { soleKey } from './item-key.js';
 import type { Collection, Field, Model } from './model.js';
 
 /** Our own collections that have a REST resource. The SDK knows them by names of its own. */
@@ -73,7 +74,7 @@ function fieldType(field: Field, collection: Collection, members: Members): stri
   switch (relation?.kind) {
     case 'one-to-many': {
       const many = members.get(relation.manyCollection);
-      return many ? `${listOf(valueType(many.collection.primaryKey))} | ${many.type}[]` : null;
+      return many ? `${listOf(keyType(many.collection))} | ${many.type}[]` : null;
     }
     case 'many-to-one':
       return nullable([valueType(field), ...[relation.oneCollection].flatMap(related)]);
@@ -82,6 +83,12 @@ function fieldType(field: Field, collection: Collection, members: Members): stri
     default:
       return column ? nullable([scopesOf(field, collection) ?? valueType(field)]) : null;
   }
+}
+
+/** A key of several columns is one string. */
+function keyType(collection: Collection): string {
+  const key = soleKey(collection);
+  return key ? valueType(key) : 'string';
 }
 
 /** The column that says where an item of a many-to-any relation is: by its literals the SDK knows what may be selected. */

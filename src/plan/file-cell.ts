@@ -3,7 +3,9 @@
  * export wrote; which they are is known by the field alone.
  */
 import { isObject, parseJson } from '../digits.js';
+import { keyNames } from '../mirror/item-key.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
+import { keyPayload } from './key.js';
 import type { Payload } from './payload-row.js';
 
 export function readCells(collection: Collection, row: Payload, model: Model): Payload {
@@ -22,9 +24,11 @@ export function readCells(collection: Collection, row: Payload, model: Model): P
  */
 function linked({ relation }: Field, value: unknown, model: Model): unknown {
   if (relation?.kind !== 'one-to-many' || !Array.isArray(value)) return value;
-  const key = model.collections.get(relation.manyCollection)?.primaryKey.name ?? '';
-  const items: unknown[] = value.map((entry) => (isObject(entry) ? entry : { [key]: entry }));
-  const isNew = (item: unknown): boolean => isObject(item) && (item[key] ?? null) === null;
+  const target = model.collections.get(relation.manyCollection);
+  // The reference to the parent is a part of the key that the parent says.
+  const names = target ? keyNames(target).filter((name) => name !== relation.manyField) : [];
+  const items: unknown[] = value.map((entry) => (isObject(entry) || !target ? entry : keyPayload(target, entry)));
+  const isNew = (item: unknown): boolean => isObject(item) && names.some((name) => (item[name] ?? null) === null);
   return { create: items.filter(isNew), update: items.filter((item) => !isNew(item)) };
 }
 

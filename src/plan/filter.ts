@@ -3,6 +3,7 @@
  * object below a to-many relation is one existence test, so its conditions must hold of the same related row.
  */
 import { forbidden, forbiddenCollection, forbiddenField, invalidQuery } from '../errors.js';
+import { showsKey, soleKey } from '../mirror/item-key.js';
 import { type Collection, type Field, isSecretField, type Model } from '../mirror/model.js';
 import type { Filter, JsonFilter, Operand, Operator } from '../request/ast.js';
 import { isMasked, restrictionOf, unrestrictedCollection, unrestrictedModel } from './access.js';
@@ -168,7 +169,9 @@ function planMember(filter: Filter, place: FilterPosition): Condition {
 }
 
 function keyOf({ collection, name }: FilterPosition): OperandPlan {
-  const { field } = fieldNamed(collection, collection.primaryKey.name, name);
+  const key = soleKey(collection);
+  if (!key) throw invalidQuery(`${name}: "${collection.name}" has no key of one column: name the column that is meant`);
+  const { field } = fieldNamed(collection, key.name, name);
   return { kind: 'field', through: [], field };
 }
 
@@ -178,8 +181,8 @@ function isQuantified(filter: Filter): boolean {
 
 /** `{kids: {_null: true}}` and `{kids: {<key>: {_null: true}}}` ask whether there are related rows at all. */
 function presenceOf(filter: Filter, collection: Collection): boolean | null {
-  const { name } = collection.primaryKey;
-  const isKey = filter.kind === 'field' && filter.name === name && collection.fields.has(name);
+  const isKey =
+    filter.kind === 'field' && showsKey(collection) && collection.key.some(({ name }) => name === filter.name);
   const test = isKey ? filter.filter : filter;
   if (test.kind !== 'compare') return null;
   return test.operator === 'null' ? false : test.operator === 'nnull' ? true : null;
@@ -194,8 +197,8 @@ function followed(names: readonly string[], place: FilterPosition): ToManyJoin {
   const { relation } = field;
   const origin = place.collection;
   if (relation?.kind === 'many-to-one' && relation.oneCollection === origin.name && collectionFieldName === undefined) {
-    const key = fieldOf(unrestrictedCollection(origin), relation.referenced);
-    return { collection, field, via: null, named: null, origin, key };
+    const key = [fieldOf(unrestrictedCollection(origin), relation.referenced)];
+    return { collection, field, columns: [field], via: null, named: null, origin, key };
   }
   if (
     relation?.kind === 'many-to-any' &&
@@ -205,10 +208,11 @@ function followed(names: readonly string[], place: FilterPosition): ToManyJoin {
     return {
       collection,
       field,
+      columns: [field],
       via: null,
       named: { field: fieldOf(unrestrictedCollection(collection), collectionFieldName), collection: origin.name },
       origin,
-      key: origin.primaryKey,
+      key: origin.key,
     };
   }
   throw forbidden(`"${name}"."${fieldName}" does not lead to "${origin.name}".`);

@@ -1,28 +1,69 @@
-/** Keys of a payload, checked against the column they name an item by. */
+/** Keys of a payload, checked against the columns they name an item by. */
 import { Digits } from '../digits.js';
 import { forbidden, invalidPayload } from '../errors.js';
-import type { Collection } from '../mirror/model.js';
+import { soleKey } from '../mirror/item-key.js';
+import type { Collection, Field } from '../mirror/model.js';
 import type { Key } from '../request/write.js';
+import { joinKey, splitKey } from '../sql/key-text.js';
 import { forEachInSlices } from '../time-slices.js';
 import { checkValue } from './column-value.js';
 
-export function givenKey(collection: Collection, payload: Readonly<Record<string, unknown>>, path: string): Key | null {
-  const given = payload[collection.primaryKey.name];
+type Payload = Readonly<Record<string, unknown>>;
+
+/** The key of one column that a new item comes with. The parts of a key of several are columns like others. */
+export function givenKey(collection: Collection, payload: Payload, path: string): Key | null {
+  const given = payload[soleKey(collection)?.name ?? ''];
   if (given === undefined || given === null) return null;
-  if (typeof given === 'object' && !(given instanceof Digits))
-    throw invalidPayload(`The key of "${path || collection.name}" must be a single value`);
+  if (isDocument(given)) throw invalidPayload(`The key of "${path || collection.name}" must be a single value`);
   return checkKey(collection, given);
 }
 
-/** A key that does not fit its column names no item. */
+/** A part of the key that the payload leaves to its place: the reference to the item that it stands in. */
+export interface ImpliedPart {
+  readonly field: Field;
+  readonly value: unknown;
+}
+
+/** The key of the item that a payload names, not checked; null where it names none. */
+export function namedKey({ key }: Collection, payload: Payload, implied: ImpliedPart | null = null): unknown {
+  if (key.length === 1) return payload[key[0]?.name ?? ''] ?? null;
+  const parts = key.map((field) => (implied?.field === field ? implied.value : partNamed(field, payload[field.name])));
+  return parts.length === 0 || parts.some((part) => part === null || part === undefined) ? null : joinKey(parts);
+}
+
+/** Of a related item, what the column shall hold of it. */
+function partNamed({ relation }: Field, value: unknown): unknown {
+  if (!isDocument(value)) return value;
+  const referenced = relation?.kind === 'many-to-one' ? (value as Payload)[relation.referenced] : null;
+  return isDocument(referenced) ? null : referenced;
+}
+
+function isDocument(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && !(value instanceof Digits);
+}
+
+/** A key that does not fit its columns names no item. */
 export function checkKey(collection: Collection, key: unknown): Key {
+  checkKeyed(collection);
   if (typeof key !== 'string' && typeof key !== 'number' && !(key instanceof Digits))
     throw invalidPayload(`A key of "${collection.name}" must be a string or a number`);
+  const fields = collection.key;
+  const parts = fields.length === 1 ? [key] : splitKey(String(key), fields.length);
+  if (!parts) throw forbidden();
   try {
-    return checkValue(collection.primaryKey, key, collection.primaryKey.name) as Key;
+    const checked = fields.map((field, position) => checkValue(field, parts[position], field.name));
+    return fields.length === 1 ? (checked[0] as Key) : joinKey(checked);
   } catch {
     throw forbidden();
   }
+}
+
+/** Items that cannot be told apart can be read as lists alone. */
+export function checkKeyed({ name, key }: Collection): void {
+  if (key.length > 0) return;
+  throw forbidden(
+    `"${name}" has no key: it can be read as a list, but no item of it can be named or written. A primary key, a unique index over columns without nulls or service_collections.primary_key gives it one.`,
+  );
 }
 
 /** What no item could have as its key is no reference. */
@@ -35,9 +76,36 @@ export function checkReference(target: Collection, key: unknown, place: string):
 }
 
 /** A key as it is shown, from the text that PostgreSQL reads. */
-export function shownKey({ primaryKey }: Collection, key: unknown): string {
-  const text = String(key);
-  return primaryKey.type === 'binary' ? Buffer.from(text.slice(2), 'hex').toString('base64') : text;
+export function shownKey({ key: fields }: Collection, key: unknown): string {
+  const shown = ({ type }: Field, text: string): string =>
+    type === 'binary' ? Buffer.from(text.slice(2), 'hex').toString('base64') : text;
+  const [only] = fields;
+  if (fields.length === 1) return shown(only as Field, String(key));
+  const parts = splitKey(String(key), fields.length) ?? [];
+  return joinKey(fields.map((field, position) => shown(field, parts[position] ?? '')));
+}
+
+/** A key as it is shown, from what a write left of it: the text of one column, or the parts as they are shown. */
+export function writtenKey(collection: Collection, key: Key): string {
+  return collection.key.length === 1 ? shownKey(collection, key) : String(key);
+}
+
+/** The part of a checked key that stands in the column. */
+export function keyPart({ key: fields }: Collection, key: Key, field: Field): string | undefined {
+  return splitKey(String(key), fields.length)?.[fields.indexOf(field)];
+}
+
+/** A checked key as entries of the input of a write: one under the name itself, or one for each part. */
+export function keyEntries({ key: fields }: Collection, name: string, key: Key): Record<string, unknown> {
+  if (fields.length === 1) return { [name]: key };
+  const parts = splitKey(String(key), fields.length) ?? [];
+  return Object.fromEntries(parts.map((part, position) => [`${name}_${position}`, part]));
+}
+
+/** A key as the fields of a payload that name the item. */
+export function keyPayload({ key: fields }: Collection, key: unknown): Payload {
+  const parts = fields.length === 1 ? [key] : splitKey(String(key), fields.length);
+  return Object.fromEntries(fields.map(({ name }, position) => [name, parts?.[position] ?? null]));
 }
 
 export async function checkKeys(collection: Collection, keys: readonly unknown[]): Promise<void> {

@@ -1,5 +1,6 @@
 /** What a column holds that leads to a row of the payload: its key, or what the row has under another column that is unique. */
 import { invalidPayload } from '../errors.js';
+import { soleKey } from '../mirror/item-key.js';
 import type { Collection, Field, ManyToOne, OneToMany } from '../mirror/model.js';
 import type { Key } from '../request/write.js';
 import { checkValue } from './column-value.js';
@@ -8,7 +9,7 @@ import type { ColumnValue, Payload, Row } from './payload-row.js';
 import { fieldOf } from './resolve-names.js';
 
 export function refersToKey({ referenced }: ManyToOne | OneToMany, { collection }: Row): boolean {
-  return referenced === collection.primaryKey.name;
+  return referenced === soleKey(collection)?.name;
 }
 
 /** The key of a row, or the row itself where the statement is to make its key. */

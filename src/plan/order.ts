@@ -1,4 +1,4 @@
-/** Orders and pages. Every order ends with the key, so that pages are stable. */
+/** Orders and pages. Every order ends with the key, where there is one, so that pages are stable. */
 import { invalidQuery } from '../errors.js';
 import type { Collection, Model } from '../mirror/model.js';
 import type { Query, SortKey } from '../request/ast.js';
@@ -46,17 +46,19 @@ export function defaultOrder(collection: Collection, relationSortField: string |
 }
 
 function withKey(order: readonly Order[], collection: Collection): Order[] {
-  const { primaryKey } = collection;
-  const position = order.findIndex(
-    ({ operand }) =>
-      operand.kind === 'field' &&
-      operand.through.length === 0 &&
-      operand.field === primaryKey &&
-      !isMasked(collection, primaryKey),
+  const positions = collection.key.map((field) =>
+    order.findIndex(
+      ({ operand }) =>
+        operand.kind === 'field' &&
+        operand.through.length === 0 &&
+        operand.field === field &&
+        !isMasked(collection, field),
+    ),
   );
   // Behind the key nothing can be equal: what follows it would only cost.
-  if (position >= 0) return order.slice(0, position + 1);
-  return [...order, { operand: { kind: 'key', field: primaryKey }, descending: false }];
+  if (positions.length > 0 && !positions.includes(-1)) return order.slice(0, Math.max(...positions) + 1);
+  const rest = collection.key.filter((_, index) => positions[index] === -1);
+  return [...order, ...rest.map((field): Order => ({ operand: { kind: 'key', field }, descending: false }))];
 }
 
 /** A cursor has a value for each sort key. */

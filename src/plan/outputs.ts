@@ -1,6 +1,7 @@
 /** Selections × model → what is shown of a row: wildcards expanded, aliases resolved, relations planned level by level. */
 import { assertNever } from '../assert-never.js';
 import { forbiddenField, invalidQuery } from '../errors.js';
+import { showsKey } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
 import { type FunctionCall, NO_QUERY, type Query, type Selection, type ShapedSelection } from '../request/ast.js';
 import { planGroups } from './aggregate.js';
@@ -184,7 +185,7 @@ function planOutput(
     spend(planner, fields.length === 0 ? KEYS_WEIGHT : LEVEL_WEIGHT);
     const isGrouped = at.query.aggregate !== null || at.query.groupBy !== null;
     const isKeys = fields.length === 0 && !isGrouped;
-    if (isKeys && !toMany.collection.fields.has(toMany.collection.primaryKey.name)) return null;
+    if (isKeys && !showsKey(toMany.collection)) return null;
     const level = planMany(fields, toMany, at, planner, field.relation.sortField);
     return isKeys && level.kind === 'rows'
       ? { kind: 'keys', name, toMany, level }

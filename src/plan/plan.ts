@@ -106,9 +106,11 @@ export type ToOneJoin = ManyToOneJoin | ManyToAnyJoin;
 export interface ManyToOneJoin {
   readonly kind: 'one';
   readonly field: Field;
+  /** The columns that hold the reference: the field's own or, of an alias field, several. */
+  readonly columns: readonly Field[];
   readonly target: Collection;
-  /** The column of the target that the field refers to. */
-  readonly key: Field;
+  /** The columns of the target that they refer to, in the same order. */
+  readonly key: readonly Field[];
 }
 
 export interface ManyToAnyJoin {
@@ -116,21 +118,21 @@ export interface ManyToAnyJoin {
   readonly field: Field;
   readonly collectionField: Field;
   readonly target: Collection;
-  readonly key: Field;
 }
 
 /** From a row to those that refer to it. */
 export interface ToManyJoin {
   readonly collection: Collection;
-  /** The column that holds the key of the row. */
+  /** The field that refers to the row, and the columns that hold the reference. */
   readonly field: Field;
+  readonly columns: readonly Field[];
   /** The alias field that shows them; null where they were found by naming the column. */
   readonly via: Field | null;
   /** References that name their collection: only those that name this one count. */
   readonly named: { readonly field: Field; readonly collection: string } | null;
-  /** The collection referred to, and the column of it that is. */
+  /** The collection referred to, and the columns of it that are. */
   readonly origin: Collection;
-  readonly key: Field;
+  readonly key: readonly Field[];
 }
 
 /** A value of a row, or of one reached from it. */
@@ -159,14 +161,14 @@ export type OperandPlan =
       readonly operand: OperandPlan;
     }
   | { readonly kind: 'aggregate'; readonly aggregate: AggregatePlan }
-  /** The key of the row, whether or not it may be shown: what makes an order stable. */
+  /** A column of the row's key, whether or not it may be shown: what makes an order stable. */
   | { readonly kind: 'key'; readonly field: Field }
   /** The place of the key in a list of keys. */
-  | { readonly kind: 'position'; readonly slot: Slot; readonly field: Field };
+  | { readonly kind: 'position'; readonly slot: Slot; readonly key: readonly Field[] };
 
 export type Condition =
   | { readonly kind: 'and' | 'or'; readonly conditions: readonly Condition[] }
-  | { readonly kind: 'key'; readonly field: Field; readonly slot: Slot; readonly many: boolean }
+  | { readonly kind: 'key'; readonly key: readonly Field[]; readonly slot: Slot; readonly many: boolean }
   | {
       readonly kind: 'compare';
       readonly operand: OperandPlan;

@@ -6,6 +6,7 @@ import { isMasked } from './access.js';
 import { planGroups } from './aggregate.js';
 import { planFilter } from './filter.js';
 import { isEmpty, restrictsRows } from './filter-effect.js';
+import { checkKeyed } from './key.js';
 import { defaultOrder } from './order.js';
 import { EVERYTHING, type Planner, type Position, planOutputs, planRows } from './outputs.js';
 import { ALWAYS, both, type Condition, type ReadPlan, type RowLevel } from './plan.js';
@@ -29,6 +30,7 @@ export function planRead(
 ): ReadPlan {
   const collection = servedCollection(model, request.collection);
   const { query, target } = request;
+  if (target.kind !== 'list') checkKeyed(collection);
   if (request.export && query.meta.length > 0) throw invalidQuery('"meta" does not apply to an export');
   if (target.kind === 'selected' && !target.limited) checkSelects(query);
   const position: Position = { query, place: 'root', from: null, backlink: query.backlink };
@@ -44,7 +46,7 @@ export function planRead(
     const rows = planRows(fields, collection, position, planner, null, narrowed);
     const level: RowLevel = {
       ...rows,
-      order: [{ operand: { kind: 'position', slot: target.keys, field: collection.primaryKey }, descending: false }],
+      order: [{ operand: { kind: 'position', slot: target.keys, key: collection.key }, descending: false }],
       limit: { kind: 'all' },
     };
     return { kind: 'read', result: 'list', stream: false, level, meta: [], cursor: false };
@@ -69,15 +71,15 @@ function isLarge(limit: PageLimit | null): boolean {
   return limit?.kind === 'all' || (limit?.kind === 'slot' && limit.large);
 }
 
-function narrow(target: ReadTarget, { primaryKey }: Collection): Condition {
+function narrow(target: ReadTarget, { key }: Collection): Condition {
   switch (target.kind) {
     case 'list':
     case 'selected':
       return ALWAYS;
     case 'item':
-      return { kind: 'key', field: primaryKey, slot: target.key, many: false };
+      return { kind: 'key', key, slot: target.key, many: false };
     default:
-      return { kind: 'key', field: primaryKey, slot: target.keys, many: true };
+      return { kind: 'key', key, slot: target.keys, many: true };
   }
 }
 
@@ -99,7 +101,7 @@ function checkSelects({ filter, search }: Query): void {
 /** One item by its key, or the only one of a singleton; the rest of the query shapes what is shown of it. */
 function planItem({ target }: ReadRequest, collection: Collection, outputs: RowLevel['outputs']): ReadPlan {
   const key: Condition =
-    target.kind === 'item' ? { kind: 'key', field: collection.primaryKey, slot: target.key, many: false } : ALWAYS;
+    target.kind === 'item' ? { kind: 'key', key: collection.key, slot: target.key, many: false } : ALWAYS;
   const level: RowLevel = {
     kind: 'rows',
     collection,
@@ -122,9 +124,9 @@ function checkCursor(request: ReadRequest, collection: Collection, grouped: bool
   if (query.offset !== null || query.page !== null)
     throw invalidQuery('"cursor" takes the place of "offset" and "page"');
   if (isLarge(query.limit)) throw invalidQuery('"cursor" needs a lower limit', { option: 'STREAM_ABOVE' });
-  const { primaryKey } = collection;
-  if (!collection.fields.has(primaryKey.name) || isMasked(collection, primaryKey))
-    throw forbiddenField(primaryKey.name, collection.name, 'cursor');
+  if (collection.key.length === 0) throw invalidQuery(`"cursor" needs a key, and "${collection.name}" has none`);
+  const hidden = collection.key.find((field) => !collection.fields.has(field.name) || isMasked(collection, field));
+  if (hidden) throw forbiddenField(hidden.name, collection.name, 'cursor');
 }
 
 export function servedCollection(model: Model, name: string): Collection {

@@ -47,7 +47,9 @@ export function toOneOf(model: Model, collection: Collection, named: Named, plac
 /** Null where nobody may follow it. */
 export function toOneJoin(model: Model, field: Field, { oneCollection, referenced }: ManyToOne): ManyToOneJoin | null {
   const target = model.collections.get(oneCollection);
-  return target ? { kind: 'one', field, target, key: fieldOf(unrestrictedCollection(target), referenced) } : null;
+  return target
+    ? { kind: 'one', field, columns: [field], target, key: [fieldOf(unrestrictedCollection(target), referenced)] }
+    : null;
 }
 
 function anyJoin(
@@ -61,7 +63,7 @@ function anyJoin(
   const target = model.collections.get(scope);
   if (!target) throw forbiddenField(`${field.name}:${scope}`, collection.name, place);
   const collectionField = fieldOf(unrestrictedCollection(collection), relation.collectionField);
-  return { kind: 'any', field, collectionField, target, key: target.primaryKey };
+  return { kind: 'any', field, collectionField, target };
 }
 
 /** The joins to each collection a many-to-any field may lead to. */
@@ -79,15 +81,9 @@ export function toManyOf(model: Model, origin: Collection, field: Field): ToMany
   if (relation?.kind !== 'one-to-many') return null;
   const collection = model.collections.get(relation.manyCollection);
   if (!collection) return null;
-  const key = fieldOf(unrestrictedCollection(origin), relation.referenced);
-  return {
-    collection,
-    field: fieldOf(unrestrictedCollection(collection), relation.manyField),
-    via: field,
-    named: null,
-    origin,
-    key,
-  };
+  const key = [fieldOf(unrestrictedCollection(origin), relation.referenced)];
+  const holder = fieldOf(unrestrictedCollection(collection), relation.manyField);
+  return { collection, field: holder, columns: [holder], via: field, named: null, origin, key };
 }
 
 export function operandType(operand: OperandPlan): OperandType {
@@ -101,7 +97,7 @@ export function operandType(operand: OperandPlan): OperandType {
     case 'date':
       return plainType('int4', `${operand.function}(${operand.field.name})`);
     case 'position':
-      return plainType('int4', operand.field.name);
+      return plainType('int4', 'position');
     case 'key':
       return plainType(operand.field.column?.base_type ?? 'text', operand.field.name);
     case 'length':

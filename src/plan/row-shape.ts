@@ -1,8 +1,10 @@
 /** What the rows of a list have in common: the columns of their statement, and the text that stands for its shape. */
 import { writeJson } from '../digits.js';
+import { soleKey } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
 import { forEachInSlices, TimeSlice } from '../time-slices.js';
 import type { RuleBits } from './guard.js';
+import { keyEntries } from './key.js';
 import type { CallerValue, ColumnValue, List, Row } from './payload-row.js';
 import { fieldOf } from './resolve-names.js';
 import type { RowGuard, Validation, WriteColumn, WriteNode, WritePlan } from './write.js';
@@ -43,14 +45,15 @@ export async function shapeList(
     const entry: Record<string, unknown> = { n: row.number };
     const ruleBits = checks.ruleBits[place] ?? null;
     if (ruleBits !== null) entry['a'] = ruleBits;
-    if (row.key !== null) entry['k'] = row.key;
+    if (row.key !== null) Object.assign(entry, keyEntries(list.collection, 'k', row.key));
     columns.forEach((column, position) => {
       const columnValue = cellOf(row, column.field, column.only);
       if (!columnValue) return;
       if (column.mixed) entry[`p${position}`] = true;
       if (columnValue.kind === 'value') entry[`c${position}`] = columnValue.value;
       else if (columnValue.kind === 'caller') entry[`v${position}`] = true;
-      else if (columnValue.kind === 'held') entry[`h${position}`] = columnValue.key;
+      else if (columnValue.kind === 'held')
+        Object.assign(entry, keyEntries(columnValue.of.collection, `h${position}`, columnValue.key));
       else if (columnValue.kind === 'end') entry[`e${position}`] = columnValue.position;
       else entry[`r${position}_${column.references.indexOf(columnValue.row.collection.name)}`] = columnValue.row.number;
     });
@@ -58,7 +61,7 @@ export async function shapeList(
   });
   const { collection, verb } = list;
   const { guard, validations } = checks;
-  const keyed = list.rows.some((row) => row.given.has(collection.primaryKey.name));
+  const keyed = list.rows.some((row) => row.given.has(soleKey(collection)?.name ?? ''));
   return { node: { collection, verb, columns, keyed, guard, validations }, rows };
 }
 

@@ -1,10 +1,12 @@
 /** The rows of a write while its payload is walked: merged where a row is named twice, completed, and given their shape. */
 import { randomUUID } from 'node:crypto';
 import { failedValidation, invalidPayload } from '../errors.js';
+import { isKey, onlyKey, soleKey } from '../mirror/item-key.js';
 import { type Collection, type Field, type Model, needsValue } from '../mirror/model.js';
 import type { Key } from '../request/write.js';
 import { forEachInSlices } from '../time-slices.js';
 import type { Guard } from './guard.js';
+import { checkKeyed, keyEntries } from './key.js';
 import type { ColumnValue, List, Row, WritePlanContext, WriteVariables } from './payload-row.js';
 import { presetValue } from './preset.js';
 import { fieldOf } from './resolve-names.js';
@@ -19,7 +21,7 @@ type VariableName = 'now' | 'user' | 'role';
 
 interface Unlinks {
   readonly unlink: Unlink;
-  readonly entries: { parent: Key; child: Key | null }[];
+  readonly entries: Record<string, unknown>[];
 }
 
 const FIRST_FLAGS: Readonly<Record<string, VariableName>> = {
@@ -52,6 +54,7 @@ export class Rows {
   }
 
   add(collection: Collection, verb: Verb, key: Key | null, path: string): Row {
+    checkKeyed(collection);
     const list = this.#list(collection, verb);
     if (key !== null) this.#refuseTwice(collection, verb, key, path);
     const named = key === null ? undefined : this.#named(collection, verb, key);
@@ -119,7 +122,9 @@ export class Rows {
     };
     this.#unlinks.set(name, found);
     if (parent.key === null) throw new Error('only rows that exist have others to unlink');
-    for (const child of keys ?? [null]) found.entries.push({ parent: parent.key, child });
+    const from = keyEntries(parent.collection, 'parent', parent.key);
+    if (!keys) found.entries.push({ ...from, child: null });
+    for (const child of keys ?? []) found.entries.push({ ...from, ...keyEntries(collection, 'child', child) });
     this.#tally(keys?.length ?? 0);
   }
 
@@ -131,7 +136,7 @@ export class Rows {
     named: boolean,
   ): Unlink {
     const guard = this.#guard?.unlinked(collection, field, action) ?? null;
-    const referenced = field.relation?.kind === 'many-to-one' ? field.relation.referenced : from.primaryKey.name;
+    const referenced = field.relation?.kind === 'many-to-one' ? field.relation.referenced : onlyKey(from).name;
     return {
       collection,
       field,
@@ -146,7 +151,7 @@ export class Rows {
   /** A new row of a sorted relation goes to its end, unless it says where. */
   append(child: Row, parent: Field, sortField: string, position: number): void {
     const field = child.collection.fields.get(sortField);
-    if (!field?.column || field === child.collection.primaryKey || child.columnValues.has(sortField)) return;
+    if (!field?.column || isKey(child.collection, field) || child.columnValues.has(sortField)) return;
     child.columnValues.set(sortField, { kind: 'end', position, parent });
   }
 
@@ -199,7 +204,9 @@ export class Rows {
     if (!this.#guard?.covers(action, row.collection, [])) return;
     for (const [name, value] of Object.entries(this.#guard.grant(action, row.collection).presets)) {
       const field = row.collection.fields.get(name);
-      if (!field?.column || field === row.collection.primaryKey || row.columnValues.has(name)) continue;
+      if (!field?.column || row.columnValues.has(name)) continue;
+      // A part of a key of several columns is given to new rows alone, like the key itself.
+      if (isKey(row.collection, field) && (row.verb !== 'insert' || field === soleKey(row.collection))) continue;
       columnValues.set(name, presetValue(field, value, this.#variables, this.#model));
     }
   }
@@ -227,10 +234,10 @@ export class Rows {
 
   #completeNew(row: Row, field: Field): void {
     const { column } = field;
-    const isKey = field === row.collection.primaryKey;
-    if (!column || (isKey ? row.key !== null : row.columnValues.has(field.name))) return;
+    const isSole = field === soleKey(row.collection);
+    if (!column || (isSole ? row.key !== null : row.columnValues.has(field.name))) return;
     if (field.special.includes('uuid') && column.default_expression === null) {
-      if (isKey) (row as { key: Key | null }).key = randomUUID();
+      if (isSole) (row as { key: Key | null }).key = randomUUID();
       else row.columnValues.set(field.name, { kind: 'value', value: randomUUID() });
       return;
     }

@@ -80,7 +80,7 @@ export interface Unlink {
 }
 
 /**
- * The one parameter. A row has `n` its number, `k` its key, and for the column at position i: `ci` its value, `pi` whether
+ * The one parameter. A row has `n` its number, `k` its key (`k_0`, `k_1`, ... the parts of one of several columns), and for the column at position i: `ci` its value, `pi` whether
  * it is present where that differs between rows, `ri_j` the number of the new row of the j-th table it refers to,
  * `hi` the key of the row whose value it takes,
  * `ei` how far behind the last row of its parent it goes, `vi` whether it is a value of
@@ -88,7 +88,8 @@ export interface Unlink {
  */
 export interface WriteInput {
   readonly nodes: readonly (readonly Readonly<Record<string, unknown>>[])[];
-  readonly unlinks: readonly (readonly { readonly parent: unknown; readonly child: unknown }[])[];
+  /** Keys of `parent` and `child`, in parts like those of rows; without a child, all of the parent's are meant. */
+  readonly unlinks: readonly (readonly Readonly<Record<string, unknown>>[])[];
   /** Numbers of the root's rows, in the order of the payload. */
   readonly root: readonly number[];
   /** For the record. */

@@ -1,4 +1,5 @@
 /** Requests that met others: which failures are worth another attempt, and when. */
+import { keyNames } from '../mirror/item-key.js';
 import type { Collection } from '../mirror/model.js';
 import type { PlannedWrite } from '../plan/write.js';
 import { isRaised, takenKey } from '../sqlstate.js';
@@ -55,8 +56,13 @@ export function asConflict(error: unknown, { plan, input }: PlannedWrite): Confl
   const { table_name: table } = error as { table_name?: string };
   const makers = plan.nodes.flatMap(({ verb, collection }, position) => {
     if (collection.table !== table && collection.kind !== 'partitioned') return [];
-    if (column !== collection.primaryKey.name || verb === 'update') return [];
-    const names = input.nodes[position]?.some((row) => String(row['k']) === key) ?? false;
+    if (verb === 'update' || column !== keyNames(collection).join(', ')) return [];
+    const isSole = collection.key.length === 1;
+    // The parts of a new key of several columns come from the payload, so it is taken whenever it comes again.
+    if (verb === 'insert' && !isSole) return [];
+    const keyOf = (row: Readonly<Record<string, unknown>>): string =>
+      isSole ? String(row['k']) : collection.key.map((_, part) => String(row[`k_${part}`])).join(', ');
+    const names = input.nodes[position]?.some((row) => keyOf(row) === key) ?? false;
     return [{ verb, collection, names }];
   });
   if (makers.some(({ verb, names }) => verb === 'insert' && names)) return null;

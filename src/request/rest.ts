@@ -61,7 +61,7 @@ export function withKeys(readBack: Parsed, keys: readonly Key[]): Parsed {
 }
 
 /** The keys of the items that a query selects; it has no limit unless it names one. */
-export function parseSelection(collection: string, query: Input, key: string, limits: ParseLimits): Parsed {
+export function parseSelection(collection: string, query: Input, key: readonly string[], limits: ParseLimits): Parsed {
   const { filter, search, sort, limit: given, offset, page } = query;
   const limited = given !== undefined && given !== null && given !== '';
   const limit = limited ? given : -1;
@@ -69,7 +69,7 @@ export function parseSelection(collection: string, query: Input, key: string, li
   return finish(
     collection,
     { kind: 'selected', limited },
-    { filter, search, sort, limit, offset, page, fields: [key] },
+    { filter, search, sort, limit, offset, page, fields: key },
     { ...context, typed: true },
   );
 }

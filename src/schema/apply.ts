@@ -4,6 +4,7 @@
  * anything and come back after everything, so that tables may refer to each other in circles. Pure.
  */
 import { invalidPayload } from '../errors.js';
+import { soleKey } from '../mirror/item-key.js';
 import type { ForeignKey, Model } from '../mirror/model.js';
 import type { Protected } from '../postgres/system-tables.js';
 import {
@@ -333,7 +334,7 @@ function addReference({ before, after }: Pair<RelationEntry>, model: Model, work
 /** One of the two tables or columns is made anew, or changes its type: the constraint cannot stay meanwhile. */
 function isTorn({ collection, field, related_collection, schema }: RelationEntry, work: Work, model: Model): boolean {
   if (work.retyped.has(keyOf({ collection, field }))) return true;
-  const key = schema?.column ?? model.collections.get(related_collection ?? '')?.primaryKey.name;
+  const key = schema?.column ?? nameOfKey(model, related_collection ?? '');
   if (related_collection !== null && work.retyped.has(keyOf({ collection: related_collection, field: key })))
     return true;
   if (work.made.has(collection) || work.dropped.has(collection)) return true;
@@ -348,9 +349,14 @@ function referencesOf({ collection, field, related_collection }: RelationEntry, 
   return (column?.foreign_keys ?? []).filter((key) => key.collection === related_collection);
 }
 
+function nameOfKey(model: Model, name: string): string | undefined {
+  const collection = model.collections.get(name);
+  return collection && soleKey(collection)?.name;
+}
+
 function keyFieldOf(collection: string, model: Model, { wanted }: Work): string {
   const key = wanted.fields.find((field) => field.collection === collection && field.schema?.is_primary_key)?.field;
-  const found = key ?? model.collections.get(collection)?.primaryKey.name;
+  const found = key ?? nameOfKey(model, collection);
   if (found === undefined) throw invalidPayload(`The collection "${collection}" does not exist`);
   return found;
 }

@@ -1,5 +1,6 @@
 /** Creating, changing and deleting collections: the table with all its fields, and everything that is said about it. */
 import { forbidden, forbiddenCollection, invalidPayload } from '../errors.js';
+import { isKey } from '../mirror/item-key.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
 import type { Protected } from '../postgres/system-tables.js';
 import type { DdlStatement, TablePlace } from './ddl-statement.js';
@@ -43,7 +44,7 @@ export function planDeleteCollection(name: string, model: Model, ours: Protected
   const steps: DdlStatement[] = [];
   for (const { holder, field } of referrers(collection, model)) {
     if (isOurs(holder, field.name, ours)) throw forbidden(`A field of "${holder.name}" refers to it.`);
-    if (field === holder.primaryKey)
+    if (isKey(holder, field))
       throw invalidPayload(`The primary key of "${holder.name}" refers to it: delete that collection first`);
     steps.push(...deleteField(holder, field));
   }

@@ -1,8 +1,9 @@
 /** Creating, changing and deleting fields: the column's definition and the metadata row. */
 import { forbidden, invalidPayload } from '../errors.js';
+import { listOf } from '../mirror/columns.js';
 import { isPresentation } from '../mirror/introspect.js';
+import { isKey } from '../mirror/item-key.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
-import { listOf } from '../mirror/relations.js';
 import type { Protected } from '../postgres/system-tables.js';
 import type { ColumnDefinition, DdlStatement, Definition } from './ddl-statement.js';
 import type { ColumnOptions, FieldChange, NewField } from './parse.js';
@@ -136,7 +137,7 @@ export function planDeleteField(
   const collection = knownCollection(model, collectionName);
   const field = knownField(collection, fieldName);
   if (isOurs(collection, field.name, ours)) throw forbidden('A field of the service cannot be deleted.');
-  if (field === collection.primaryKey)
+  if (isKey(collection, field))
     throw invalidPayload(
       `The field "${field.name}" is the primary key of "${collection.name}": delete the collection instead`,
     );

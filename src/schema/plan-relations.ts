@@ -1,8 +1,9 @@
 /** Creating, changing and deleting relations: the foreign key of a column and what the metadata adds to it. */
 import { forbidden, invalidPayload } from '../errors.js';
+import { listOf } from '../mirror/columns.js';
 import { isPresentation } from '../mirror/introspect.js';
+import { soleKey } from '../mirror/item-key.js';
 import type { Collection, Column, ForeignKey, Model } from '../mirror/model.js';
-import { listOf } from '../mirror/relations.js';
 import type { Protected } from '../postgres/system-tables.js';
 import type { DdlStatement, Definition } from './ddl-statement.js';
 import { type ForeignKeyOptions, type NewRelation, type RelationChange, readNewName } from './parse.js';
@@ -101,13 +102,15 @@ function existing(place: RelationEnd, model: Model, ours: Protected, rows: reado
 }
 
 function addForeignKey({ table, name: column }: Column, one: Collection, options: ForeignKeyOptions): Definition {
+  const key = soleKey(one);
+  if (!key) throw invalidPayload(`"${one.name}" has no key of one column that "${column}" could refer to`);
   return {
     kind: 'add-foreign-key',
     table,
     column,
     name: constraintName(table, column, 'foreign'),
     target: one.name,
-    key: one.primaryKey.name,
+    key: key.name,
     onDelete: options.on_delete ?? 'NO ACTION',
     onUpdate: options.on_update ?? 'NO ACTION',
   };

@@ -1,7 +1,7 @@
 /** Types of the service as columns: which column a type makes, which flags it needs, how values pass from one to another. */
 import { invalidPayload } from '../errors.js';
+import { listOf } from '../mirror/columns.js';
 import type { Column, Field, FieldType } from '../mirror/model.js';
-import { listOf } from '../mirror/relations.js';
 import type { ColumnType, Conversion } from './ddl-statement.js';
 import type { ColumnOptions } from './parse.js';
 

@@ -3,6 +3,7 @@
  * since it differs from one installation to another although their schema is the same.
  */
 import { packageVersion } from '../files.js';
+import { soleKey } from '../mirror/item-key.js';
 import type { Collection, Column, Field, Model } from '../mirror/model.js';
 import type { Protected } from '../postgres/system-tables.js';
 import { complaintAbout } from '../sql/vet.js';
@@ -61,7 +62,9 @@ export function leftBehind(model: Model, details: Details): string[] {
     (each) => each.kind !== 'view' && !each.system && !isCarried(each, details),
   );
   return [
-    ...unfit.map(({ name }) => `"${name}": it, or its key, has a name or a type that cannot be made elsewhere`),
+    ...unfit.map(
+      ({ name }) => `"${name}": it, or its key, has a name, a type or columns that cannot be made elsewhere`,
+    ),
     ...carried.flatMap(({ fields }) =>
       [...fields.values()].flatMap((field) => lossOf(field, [...fields.values()], details)),
     ),
@@ -70,8 +73,10 @@ export function leftBehind(model: Model, details: Details): string[] {
   ];
 }
 
-function isCarried({ kind, name, primaryKey }: Collection, details: Details): boolean {
-  return kind !== 'view' && isMovable(name) && isMoved(primaryKey, details);
+function isCarried(collection: Collection, details: Details): boolean {
+  const key = soleKey(collection);
+  const isPrimary = key?.column?.indexes.some(({ kind }) => kind === 'primary');
+  return Boolean(key && isPrimary) && isMovable(collection.name) && key !== null && isMoved(key, details);
 }
 
 function isMoved({ collection, name, column }: Field, details: Details): boolean {
@@ -212,7 +217,8 @@ function relationsOf(model: Model, fields: readonly Field[], details: Details): 
     const target = one === null ? undefined : model.collections.get(one);
     if (target && !isCarried(target, details)) return [];
     const reference = column.foreign_keys.find((each) => one !== null && each.collection === one);
-    const beside = reference && reference.column !== target?.primaryKey.name ? { column: reference.column } : {};
+    const beside =
+      reference && reference.column !== (target && soleKey(target)?.name) ? { column: reference.column } : {};
     const schema = reference && { on_delete: reference.on_delete, on_update: reference.on_update, ...beside };
     return [
       {

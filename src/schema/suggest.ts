@@ -3,6 +3,7 @@
  * lists of a table that does nothing but link. Pure: names are chosen so that they meet no field of the collection and no
  * other suggestion, and so that a path or a GraphQL document can spell them.
  */
+import { isKey, soleKey } from '../mirror/item-key.js';
 import type { Collection, Field, ManyToOne, Model } from '../mirror/model.js';
 import type { DdlStatement } from './ddl-statement.js';
 
@@ -82,13 +83,16 @@ export function planSuggestions(suggestions: readonly Suggestion[], model: Model
     const row = model.relationRows.find(
       (each) => each['many_collection'] === manyCollection && each['many_field'] === manyField,
     );
+    const many = model.collections.get(manyCollection);
+    // A row whose key holds the reference cannot be without it.
+    const leaves = links || (many && isKey(many, many.fields.get(manyField)));
     const values = {
       one_collection: collection,
       one_field: field,
       junction_field: row?.['junction_field'] ?? junctionField,
       sort_field: row?.['sort_field'] ?? sortField,
       // A row of a junction that links nothing is of no use; any other row outlives the relation.
-      one_deselect_action: links && !row?.['junction_field'] ? 'delete' : (row?.['one_deselect_action'] ?? 'nullify'),
+      one_deselect_action: leaves && !row?.['junction_field'] ? 'delete' : (row?.['one_deselect_action'] ?? 'nullify'),
     };
     const shown = {
       special: links ? 'm2m' : 'o2m',
@@ -143,16 +147,17 @@ interface Junction {
   readonly sortField: string | null;
 }
 
-/** Two references and nothing to tell beyond the link; or a name made of both sides, whatever else the table holds. */
+/** Two references and nothing to tell beyond the link; or a key or a name made of both sides, whatever else the table holds. */
 function junctionOf(references: readonly Reference[]): Junction | null {
   const [first, second, ...others] = references;
   if (!first || !second || others.length > 0) return null;
   const { many } = first;
-  if (first.field === many.primaryKey || second.field === many.primaryKey) return null;
-  const rest = [...many.fields.values()].filter(
-    (field) => field.column && field !== many.primaryKey && field !== first.field && field !== second.field,
-  );
-  if (!rest.every(isIncidental) && !isNamedAfter(many.name, first.one, second.one)) return null;
+  const sole = soleKey(many);
+  if (sole && (first.field === sole || second.field === sole)) return null;
+  const isLink = (field: Field): boolean => field === first.field || field === second.field;
+  const rest = [...many.fields.values()].filter((field) => field.column && field !== sole && !isLink(field));
+  const isKeyed = many.key.length === 2 && many.key.every(isLink);
+  if (!isKeyed && !rest.every(isIncidental) && !isNamedAfter(many.name, first.one, second.one)) return null;
   const [order, ...more] = rest.filter(isOrder);
   return { first, second, sortField: order && more.length === 0 ? order.name : null };
 }

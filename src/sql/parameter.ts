@@ -3,8 +3,9 @@
  * of one request are bound to it here, each checked against the type of its column before PostgreSQL sees it.
  */
 import { assertNever } from '../assert-never.js';
-import { invalidQuery } from '../errors.js';
+import { forbidden, invalidQuery } from '../errors.js';
 import { type Codec, encode, fits, type Origin, type Pattern, pattern, type Scalar } from './codec.js';
+import { splitKey } from './key-text.js';
 import { arrayLiteral } from './literal.js';
 import { adjustNow } from './now.js';
 
@@ -30,6 +31,8 @@ export interface Caller {
 interface Typed extends Origin {
   readonly slot: Slot;
   readonly codec: Codec;
+  /** Which part is meant of a key of several columns. */
+  readonly part?: { readonly position: number; readonly count: number };
 }
 
 export type Parameter =
@@ -67,14 +70,20 @@ function slotValue(slot: Slot, values: Values): Value | undefined {
 function bindOne(parameter: Parameter, values: Values, caller: Caller): string | null {
   switch (parameter.kind) {
     case 'value':
-      return encode(parameter.codec, single(slotValue(parameter.slot, values), parameter, caller), parameter);
+      return encode(
+        parameter.codec,
+        partOf(single(slotValue(parameter.slot, values), parameter, caller), parameter),
+        parameter,
+      );
     case 'pattern': {
       const text = encode('text', single(slotValue(parameter.slot, values), parameter, caller), parameter);
       return text === null ? null : pattern(parameter.pattern, text);
     }
     case 'list': {
       const entries = list(slotValue(parameter.slot, values), caller);
-      return arrayLiteral(entries.map((entry) => encode(parameter.codec, single(entry, parameter, caller), parameter)));
+      return arrayLiteral(
+        entries.map((entry) => encode(parameter.codec, partOf(single(entry, parameter, caller), parameter), parameter)),
+      );
     }
     case 'entry':
       return encode(
@@ -109,6 +118,14 @@ function bindOne(parameter: Parameter, values: Values, caller: Caller): string |
     default:
       return assertNever(parameter);
   }
+}
+
+/** What is no key of so many parts names no item. */
+function partOf(value: Scalar | null, { part }: Typed): Scalar | null {
+  if (!part || value === null) return value;
+  const parts = typeof value === 'object' ? null : splitKey(String(value), part.count);
+  if (!parts) throw forbidden();
+  return parts[part.position] ?? null;
 }
 
 function single(value: Value | undefined, origin: Origin, caller: Caller): Scalar | null {

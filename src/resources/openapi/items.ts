@@ -1,5 +1,6 @@
 /** Collections in the document: the schema of their items, and the operations on them, of the user's and of our own. */
 import type { Route } from '../../http/router.js';
+import { soleKey } from '../../mirror/item-key.js';
 import { type Collection, type Field, isRequired, type Model } from '../../mirror/model.js';
 import {
   type Answer,
@@ -61,6 +62,7 @@ const FILES = ['text/csv', 'text/xml', 'text/yaml', 'application/x-ndjson'];
 export function describeOperation({ method, path: pattern }: Route, resource: Resource): Described | null {
   const { collection, names, tag } = resource;
   const single = pattern.endsWith(':key');
+  if (collection.key.length === 0 && (single || (method !== 'GET' && method !== 'SEARCH'))) return null;
   if (collection.singleton && (single || method === 'POST' || method === 'DELETE')) return null;
   const kind = single || collection.singleton ? 'one' : 'many';
   const item = ref(names.get(collection.name) ?? '');
@@ -68,10 +70,7 @@ export function describeOperation({ method, path: pattern }: Route, resource: Re
   const operation = {
     tags: [tag],
     summary: `${VERBS[method] ?? method} ${collection.name}`,
-    parameters: [
-      ...(single ? [pathParameter('key', keySchema(collection.primaryKey))] : []),
-      ...parameterRefs(parameters),
-    ],
+    parameters: [...(single ? [pathParameter('key', keySchema(collection))] : []), ...parameterRefs(parameters)],
     ...(body && { requestBody: { required: true, content: json(body) } }),
     responses: responses(answers),
   };
@@ -140,8 +139,8 @@ function fieldSchema(field: Field, model: Model, names: Names): Schema | null {
   };
   switch (relation?.kind) {
     case 'one-to-many': {
-      const key = model.collections.get(relation.manyCollection)?.primaryKey;
-      return list(either(key ? keySchema(key) : KEY, ...related(relation.manyCollection)));
+      const many = model.collections.get(relation.manyCollection);
+      return list(either(many ? keySchema(many) : KEY, ...related(relation.manyCollection)));
     }
     case 'many-to-one':
       return either(valueSchema(field), ...related(relation.oneCollection));
@@ -152,7 +151,14 @@ function fieldSchema(field: Field, model: Model, names: Names): Schema | null {
   }
 }
 
-function keySchema(field: Field): Schema {
+const JOINED_KEY: Schema = {
+  type: 'string',
+  description: 'The parts of the key, joined by `~`; `\\\\` stands before each `~` and `\\\\` of a part',
+};
+
+function keySchema(collection: Collection): Schema {
+  const field = soleKey(collection);
+  if (!field) return JOINED_KEY;
   const { type } = typeSchema(field);
   return type === 'integer' || type === 'string' ? typeSchema(field) : KEY;
 }

@@ -1,0 +1,107 @@
+/**
+ * Keys of items in SQL, of one column or of several. Rows are found by comparing columns, for which there is an index; the parts
+ * become one text only where a key is shown.
+ */
+import type { Collection, Field } from '../mirror/model.js';
+import type { Slot } from '../request/ast.js';
+import { type Fragment, identifier, join, literal, parameter, sql } from '../sql/fragment.js';
+import { columnName, typeName } from './identifiers.js';
+import { type JsonValue, toJsonText } from './json.js';
+import { showField } from './output.js';
+
+const COMMA = sql`, `;
+
+/** The columns of the key, of the row under the alias; without one, by their names alone. */
+export function keyColumns({ key }: Collection, row: Fragment | null = null): Fragment[] {
+  return key.map((field) => (row ? sql`${row}.${columnName(field)}` : columnName(field)));
+}
+
+const GIVEN = { k: sql`k`, parent: sql`parent`, child: sql`child` } as const;
+
+/** What the columns of the key are called in the input of a write: `k`, or `k_0`, `k_1` and so on. */
+export function givenNames({ key }: Collection, name: keyof typeof GIVEN = 'k'): Fragment[] {
+  return key.length === 1 ? [GIVEN[name]] : key.map((_, position) => identifier(`${name}_${position}`));
+}
+
+export function givenColumns(collection: Collection, row: Fragment, name: keyof typeof GIVEN = 'k'): Fragment[] {
+  return givenNames(collection, name).map((each) => sql`${row}.${each}`);
+}
+
+/** With their types, for a record set. */
+export function givenDefinitions(collection: Collection, names: readonly Fragment[]): Fragment[] {
+  return names.map((name, position) => sql`${name} ${typeName(collection.key[position] as Field)}`);
+}
+
+export function listed(columns: readonly Fragment[]): Fragment {
+  return join(columns, COMMA);
+}
+
+/** As one operand of `in`. */
+export function asRow(columns: readonly Fragment[]): Fragment {
+  return columns.length === 1 ? (columns[0] as Fragment) : sql`(${listed(columns)})`;
+}
+
+export function areEqual(left: readonly Fragment[], right: readonly Fragment[]): Fragment {
+  return join(
+    left.map((each, position) => sql`${each} = ${right[position] as Fragment}`),
+    sql` and `,
+  );
+}
+
+/** A key that came with the request, or a list of such: its parts, each with the type of its column. */
+export function keyParameters(key: readonly Field[], slot: Slot, kind: 'value' | 'list'): Fragment[] {
+  const count = key.length;
+  return key.map((field, position) => {
+    const part = count === 1 ? {} : { part: { position, count } };
+    const origin = { slot, codec: field.column?.base_type ?? 'text', field: field.name, use: 'key', ...part } as const;
+    return kind === 'list'
+      ? sql`${parameter({ kind, ...origin })}::${typeName(field)}[]`
+      : sql`${parameter({ kind, ...origin })}::${typeName(field)}`;
+  });
+}
+
+/** Whether the row whose key columns these are has the key, or one of the keys. */
+export function hasKey(key: readonly Field[], columns: readonly Fragment[], slot: Slot, many: boolean): Fragment {
+  const given = keyParameters(key, slot, many ? 'list' : 'value');
+  if (!many) return areEqual(columns, given);
+  const [only] = columns;
+  if (columns.length === 1) return sql`${only as Fragment} = any(${given[0] as Fragment})`;
+  return sql`${asRow(columns)} in (select * from unnest(${listed(given)}))`;
+}
+
+/** The key as JSON shows it. */
+export function showKey(key: readonly Field[], columns: readonly Fragment[]): JsonValue {
+  const [field] = key;
+  if (key.length === 1) return showField(columns[0] as Fragment, field as Field);
+  const text = joinedKey(key, columns);
+  return key.every(isPlain) ? { form: 'quoted', text } : { form: 'value', value: text };
+}
+
+/** The parts of a key of several columns as one text, as `splitKey` reads it. */
+export function joinedKey(key: readonly Field[], columns: readonly Fragment[]): Fragment {
+  const parts = key.map((field, position) => {
+    const text = partText(field, columns[position] as Fragment);
+    if (isPlain(field)) return text;
+    return sql`replace(replace(${text}, ${literal('\\')}, ${literal('\\\\')}), '~', ${literal('\\~')})`;
+  });
+  return join(parts, sql` || '~' || `);
+}
+
+/** Types whose texts have no character that a key or JSON escapes. */
+const PLAIN: ReadonlySet<string> = new Set(['int2', 'int4', 'int8', 'numeric', 'uuid', 'date']);
+
+function isPlain({ column }: Field): boolean {
+  return column?.base_schema === 'pg_catalog' && PLAIN.has(column.base_type);
+}
+
+function partText(field: Field, column: Fragment): Fragment {
+  const shown = showField(column, field, 'text');
+  switch (shown.form) {
+    case 'quoted':
+      return shown.text;
+    case 'value':
+      return isPlain(field) ? sql`${column}::text` : sql`(${shown.value})`;
+    default:
+      return sql`(${toJsonText(shown)}::json #>> '{}')`;
+  }
+}

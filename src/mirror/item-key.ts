@@ -1,0 +1,27 @@
+/** The key of a collection: one column, several, or none where its items cannot be told apart. */
+import type { Collection, Field } from './model.js';
+
+/** Null where the key has several columns, or there is none. */
+export function soleKey({ key }: Collection): Field | null {
+  return key.length === 1 ? (key[0] as Field) : null;
+}
+
+/** Of a collection that is known to have a key of one column, as all of the service's own have. */
+export function onlyKey(collection: Collection): Field {
+  const key = soleKey(collection);
+  if (!key) throw new Error(`the key of "${collection.name}" is not one column`);
+  return key;
+}
+
+export function isKey({ key }: Collection, field: Field | null | undefined): boolean {
+  return key.length === 1 ? key[0] === field : field !== null && field !== undefined && key.includes(field);
+}
+
+export function keyNames({ key }: Collection): string[] {
+  return key.map(({ name }) => name);
+}
+
+/** Whether the caller whose collection this is may see what its items are called by. */
+export function showsKey({ key, fields }: Collection): boolean {
+  return key.length > 0 && key.every(({ name }) => fields.has(name));
+}

@@ -1,0 +1,22 @@
+/** The fields of a payload: which of them are written. */
+import { keyNames } from '../mirror/item-key.js';
+import type { Collection, Field } from '../mirror/model.js';
+import { CONCEALED } from './column-value.js';
+import type { Payload } from './payload-row.js';
+
+/** An empty password leaves the stored one as it is, and so does a secret as it is shown. */
+export function isUnchanged(field: Field, value: unknown): boolean {
+  return (field.special.includes('hash') && value === '') || (field.special.includes('conceal') && value === CONCEALED);
+}
+
+/** The fields that a payload changes: the key only says of which item. */
+export function namesOf(collection: Collection, payload: Payload): string[] {
+  const names = keyNames(collection);
+  return Object.keys(payload).filter((name) => !names.includes(name));
+}
+
+/** The parent decides the reference, whatever the child's payload says of it. */
+export function without(payload: Payload, field: Field): Payload {
+  const { [field.name]: _, ...rest } = payload;
+  return rest;
+}

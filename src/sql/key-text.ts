@@ -1,0 +1,29 @@
+/**
+ * The key of an item as one string. A key of one column is the text of its value as it is. Of several columns, the texts of the
+ * parts stand in the order of the key, joined by `~`; inside of a part `\` stands before each `~` and each `\`.
+ */
+
+export function joinKey(parts: readonly unknown[]): string {
+  return parts.map((part) => String(part).replace(/[\\~]/g, '\\$&')).join('~');
+}
+
+/** Null for what is no key of so many parts. */
+export function splitKey(key: string, count: number): string[] | null {
+  const parts = key.includes('\\') ? unescaped(key) : key.split('~');
+  return parts?.length === count ? parts : null;
+}
+
+function unescaped(key: string): string[] | null {
+  const parts = [''];
+  for (let position = 0; position < key.length; position++) {
+    const character = key[position] as string;
+    if (character === '~') {
+      parts.push('');
+      continue;
+    }
+    const escaped = character === '\\' ? key[++position] : character;
+    if (escaped === undefined || (character === '\\' && escaped !== '\\' && escaped !== '~')) return null;
+    parts.push(`${parts.pop()}${escaped}`);
+  }
+  return parts;
+}
