@@ -37,7 +37,7 @@ export function buildModel(document: CatalogDocument, version: number, schemas: 
   return Object.freeze({
     version,
     schema: schemas.schema,
-    schemas: schemas.schemas,
+    schemas: Object.freeze([...schemas.schemas]),
     system: schemas.system,
     collections: freezeMap(collections),
     refused: freezeMap(refused),
