@@ -5,6 +5,12 @@ import { assertNever } from './assert-never.js';
 import { readableLine } from './readable-log.js';
 import { isUnavailable } from './sqlstate.js';
 
+/** A schema that is not served. */
+export interface OtherSchema {
+  readonly schema: string;
+  readonly tables: number;
+}
+
 export type Event =
   | { readonly kind: 'listening'; readonly url: string }
   | { readonly kind: 'option-renamed'; readonly former: string; readonly name: string }
@@ -16,6 +22,14 @@ export type Event =
       readonly kind: 'model-loaded';
       readonly collections: number;
       readonly refused: ReadonlyMap<string, string>;
+    }
+  /** Once, when the service starts. */
+  | {
+      readonly kind: 'collections-served';
+      readonly schemas: readonly string[];
+      readonly collections: readonly string[];
+      readonly refused: ReadonlyMap<string, string>;
+      readonly others: readonly OtherSchema[];
     }
   | { readonly kind: 'model-failed'; readonly error: unknown }
   | { readonly kind: 'policies-failed'; readonly error: unknown }
@@ -127,6 +141,9 @@ function log(logger: Logger, repeated: RepeatedLines, event: Event): void {
       for (const [name, reason] of event.refused) logger.debug(`"${name}" is not served: it ${reason}`);
       logger.info(`loaded the schema: ${event.collections} collections, ${event.refused.size} tables not served`);
       break;
+    case 'collections-served':
+      tellServed(logger, event);
+      break;
     case 'model-failed':
       fail(logger, repeated, event.error, 'could not load the schema; still using the previous one');
       break;
@@ -197,6 +214,37 @@ function log(logger: Logger, repeated: RepeatedLines, event: Event): void {
     default:
       assertNever(event);
   }
+}
+
+/** Names in a line of the log, and lines about tables that are not served; more of them at the level debug. */
+const MAX_NAMES = 20;
+const MAX_REFUSALS = 10;
+
+function tellServed(logger: Logger, event: Event & { kind: 'collections-served' }): void {
+  const { schemas, collections, refused, others } = event;
+  const all = logger.isLevelEnabled('debug');
+  const shown = all ? collections : collections.slice(0, MAX_NAMES);
+  const more = collections.length - shown.length;
+  if (collections.length > 0)
+    logger.info(`serving ${shown.join(', ')}${more > 0 ? ` and ${more} more (LOG_LEVEL=debug shows all)` : ''}`);
+  const refusals = [...refused].slice(0, all ? refused.size : MAX_REFUSALS);
+  for (const [name, reason] of refusals) logger.info(`"${name}" is not served: it ${reason}`);
+  if (refusals.length < refused.size)
+    logger.info(`${refused.size - refusals.length} more tables are not served: lateral doctor names them all`);
+  const advice = `set DATABASE_SCHEMAS=${[...(collections.length > 0 ? schemas : []), ...others.map(({ schema }) => schema)].join(',')}`;
+  const found = others.map(({ schema, tables }) => `${schema} (${tables})`).join(', ');
+  if (collections.length > 0) {
+    if (others.length > 0) logger.info(`schemas with tables that are not served: ${found}; to serve them ${advice}`);
+    return;
+  }
+  const where = `${schemas.length === 1 ? 'schema' : 'schemas'} ${schemas.join(', ')}`;
+  const empty =
+    refused.size > 0 ? `none of the ${refused.size} tables of ${where} can be served` : `${where} has no tables`;
+  const hint =
+    others.length > 0
+      ? `; other schemas with tables: ${found}; ${advice}`
+      : '; set DATABASE_SCHEMAS to the schemas that hold your tables, or create one';
+  logger.warn(`there is nothing to serve: ${empty}${hint}`);
 }
 
 function fail(logger: Logger, repeated: RepeatedLines, error: unknown, text: string): void {

@@ -18,7 +18,7 @@ import { createLimits } from './http/limiter.js';
 import type { Collection, Model } from './mirror/model.js';
 import { WatchingMirror } from './mirror/watch.js';
 import { countEvents, type Event, type Observer } from './observe.js';
-import { listen, policiesOf, sourceOf } from './postgres/catalog.js';
+import { findOtherSchemas, listen, policiesOf, sourceOf } from './postgres/catalog.js';
 import type { Database } from './postgres/database.js';
 import { type Health, joinHealth, Readiness, unhealthy } from './postgres/health.js';
 import { migrate } from './postgres/migrate.js';
@@ -121,6 +121,7 @@ export async function startService(
       broadcast,
       signal,
     );
+    await tellServed(mirror.model, database, observe);
     const administrator = await makeAdministrator(config, database);
     // A start that fails says why and nothing else.
     const advice: Event[] = [];
@@ -270,6 +271,16 @@ async function startSources(
   );
   started.add(() => policies.close());
   return { database, databaseUrl, mirror, policies };
+}
+
+async function tellServed(
+  { schemas, collections, refused }: Model,
+  database: Database,
+  observe: Observer,
+): Promise<void> {
+  const served = [...collections.values()].flatMap(({ name, system }) => (system ? [] : [name]));
+  const others = await findOtherSchemas(database);
+  observe({ kind: 'collections-served', schemas, collections: served.sort(), refused, others });
 }
 
 /** The first start makes an account; only it can show the password and the token. */

@@ -5,12 +5,15 @@ import type { PolicySource } from '../access/policy-watch.js';
 import { packagePath } from '../files.js';
 import type { CatalogDocument } from '../mirror/catalog-document.js';
 import type { CatalogSource, CatalogVersion } from '../mirror/watch.js';
+import type { OtherSchema } from '../observe.js';
 import type { Database } from './database.js';
 import type { Session } from './sessions.js';
 import { systemTables } from './system-tables.js';
 
 const INTROSPECT = readFileSync(packagePath('sql', 'introspect.sql'), 'utf8');
 const FINGERPRINT = readFileSync(packagePath('sql', 'fingerprint.sql'), 'utf8');
+
+const OTHER_SCHEMAS = readFileSync(packagePath('sql', 'other-schemas.sql'), 'utf8');
 
 const POLICIES = readFileSync(packagePath('sql', 'policies.sql'), 'utf8');
 
@@ -32,6 +35,13 @@ export function sourceOf(database: Database): CatalogSource {
       return row?.fingerprint ?? null;
     },
   };
+}
+
+/** The schemas that are not served although they hold tables. */
+export async function findOtherSchemas(database: Database): Promise<readonly OtherSchema[]> {
+  const parameters = [JSON.stringify(database.schemas), JSON.stringify([...systemTables()])];
+  const text = await database.own.use((session) => session.cell(OTHER_SCHEMAS, parameters));
+  return JSON.parse(String(text)) as OtherSchema[];
 }
 
 /** The schema as the connection sees it. */

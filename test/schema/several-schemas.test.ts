@@ -2,7 +2,10 @@
  * Tables of several schemas as one model: what they are called, relations between them in every kind of request, names that are
  * taken, and changes of the schema, made by us and by others.
  */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import t from 'tap';
+import { packagePath } from '../../src/files.js';
 import { makeCaller } from '../support/callers.js';
 import {
   type Answer,
@@ -178,7 +181,7 @@ t.test('collections of several schemas', async (t) => {
       ]),
     );
     const rows = '/items/sales_orders?sort=id&fields=id,seller.name,lines.pieces';
-    await waitFor(async () => (await get(service, rows, { token })).status === 200, 5_000);
+    await waitFor(async () => (await get(service, rows, { token })).text.includes('pieces'), 5_000);
     t.strictSame((await get(service, rows, { token })).json, {
       data: [
         { id: 1, seller: { name: 'Bob' }, lines: [{ pieces: 2 }, { pieces: 1 }] },
@@ -400,5 +403,56 @@ t.test('a snapshot carries the tables of all schemas', async (t) => {
     await send(one, 'POST', '/schema/diff', data),
     { status: 400, json: { errors: [{ message: /in schema "\w+", which DATABASE_SCHEMAS does not name/ }] } },
     'where a schema is not served nothing is made in its place',
+  );
+});
+
+/** What the start says, line by line, without the time. */
+async function startLines(databaseUrl: string, options: Record<string, string> = {}): Promise<string[]> {
+  const child = spawn(process.execPath, [packagePath('dist', 'src', 'main.js')], {
+    env: { PATH: process.env['PATH'] ?? '', PORT: '0', DATABASE_URL: databaseUrl, ...options },
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
+  let text = '';
+  child.stderr.on('data', (piece: Buffer) => {
+    text += piece;
+    if (text.includes('listening on')) child.kill('SIGTERM');
+  });
+  await once(child, 'close');
+  const lines = text
+    .split('\n')
+    .flatMap((line) => (line === '' ? [] : [JSON.parse(line) as { level: number; msg: string }]));
+  return lines.map(({ level, msg }) => `${level === 40 ? 'warn: ' : ''}${msg}`);
+}
+
+t.test('the start tells what is served, what is not and why, and which other schemas hold tables', async (t) => {
+  const url = await makeShop('told');
+  await withSql(url, (sql) =>
+    sql.unsafe(`
+    create table sales_orders (id serial primary key);
+    create view staff as select * from hr.people;
+    do $$ begin for n in 1..25 loop execute format('create table many_%s (id serial primary key)', n); end loop; end $$;
+    do $$ begin for n in 1..11 loop execute format('create view view_%s as select 1 as x', n); end loop; end $$`),
+  );
+  const lines = await startLines(url, { DATABASE_SCHEMAS: 'public,sales' });
+  t.ok(lines.some((line) => /^serving articles, many_1, .* and 10 more \(LOG_LEVEL=debug shows all\)$/.test(line)));
+  t.ok(lines.some((line) => /^"sales.orders" is not served: it would be called "sales_orders"/.test(line)));
+  t.ok(lines.some((line) => /more tables are not served: lateral doctor names them all$/.test(line)));
+  t.ok(
+    lines.includes(
+      'schemas with tables that are not served: hr (1); to serve them set DATABASE_SCHEMAS=public,sales,hr',
+    ),
+  );
+  const all = await startLines(url, { DATABASE_SCHEMAS: 'public,sales', LOG_LEVEL: 'debug' });
+  t.ok(all.some((line) => line.startsWith('serving ') && line.endsWith(', sales_lines, sales_orders')));
+  t.ok(all.some((line) => /^"view_11" is not served: it is a view/.test(line)));
+
+  const elsewhere = await createDatabase(server, 'elsewhere');
+  await withSql(elsewhere, (sql) =>
+    sql.unsafe('create schema sales; create table sales.orders (id serial primary key)'),
+  );
+  t.ok(
+    (await startLines(elsewhere)).includes(
+      'warn: there is nothing to serve: schema public has no tables; other schemas with tables: sales (1); set DATABASE_SCHEMAS=sales',
+    ),
   );
 });
