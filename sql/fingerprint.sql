@@ -1,4 +1,5 @@
--- Changes whenever a table, column, type, constraint, index, default or comment of the schemas $1, a JSON list, does. Null where the event
+-- Changes whenever a table, column, type, constraint, index, default or comment of the schemas $1, a JSON list, does, or a function that is
+-- served. Null where the event
 -- trigger of the service's tables, which are in the schema $2, tells us.
 select case
   when exists (select from pg_catalog.pg_event_trigger where evtname = 'service_watch_' || $2 and evtenabled in ('O', 'A')) then null
@@ -24,6 +25,9 @@ select case
       (select pg_catalog.count(*) || '/' || pg_catalog.sum(m.xmin::text::bigint)
        from pg_catalog.pg_description m join pg_catalog.pg_class c on c.oid = m.objoid
        where m.classoid = 'pg_catalog.pg_class'::regclass and c.relnamespace = n.oid),
+      (select pg_catalog.count(*) || '/' || pg_catalog.sum(p.xmin::text::bigint)
+       from pg_catalog.pg_proc p join pg_catalog.pg_namespace o on o.oid = p.pronamespace
+       where o.oid = n.oid or o.nspname in (select schema from service_functions)),
       (select version from service_schema)), ' ' order by n.nspname)
     from pg_catalog.pg_namespace n where n.nspname in (select pg_catalog.json_array_elements_text($1::json)))
 end as fingerprint

@@ -21,8 +21,33 @@ columns as materialized (
   join pg_catalog.pg_attribute attribute on attribute.attrelid = tables.oid
   where attribute.attnum > 0 and not attribute.attisdropped
 ),
+-- Functions that may be called. Those of PostgreSQL itself and of extensions reach further than a caller may.
+functions as materialized (
+  select entry.name, namespace.nspname, proc.oid, proc.proname, proc.provolatile, proc.proretset, proc.prorettype,
+    proc.proargnames, coalesce(proc.proallargtypes, proc.proargtypes::oid[]) as types, proc.proargmodes, proc.pronargdefaults,
+    result.typrelid
+  from service_functions entry
+  join pg_catalog.pg_namespace namespace on namespace.nspname = coalesce(entry.schema, $1::json ->> 0)
+  join pg_catalog.pg_proc proc on proc.pronamespace = namespace.oid and proc.proname = coalesce(entry.function, entry.name)
+  join pg_catalog.pg_type result on result.oid = proc.prorettype
+  where proc.prokind = 'f'
+    and namespace.nspname not in ('pg_catalog', 'information_schema')
+    and not exists (
+      select from pg_catalog.pg_depend owner
+      where owner.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass and owner.objid = proc.oid and owner.deptype = 'e'
+    )
+),
 used_types as (
-  select distinct columns.atttypid as oid from columns
+  select columns.atttypid as oid from columns
+  union
+  select type.oid from functions cross join lateral pg_catalog.unnest(functions.types) type (oid)
+  union
+  select functions.prorettype from functions
+  union
+  select attribute.atttypid
+  from functions
+  join pg_catalog.pg_attribute attribute on attribute.attrelid = functions.typrelid
+  where functions.typrelid <> 0 and attribute.attnum > 0 and not attribute.attisdropped
 ),
 -- From a domain down to the type below it. The modifier (a length, a precision) is that of the innermost domain.
 layers as (
@@ -199,6 +224,20 @@ select pg_catalog.json_build_object(
     from tables
     join pg_catalog.pg_description remark on remark.objoid = tables.oid
       and remark.classoid = 'pg_catalog.pg_class'::pg_catalog.regclass
+  ),
+  -- With all arguments, also those that are columns of the result.
+  'functions', (
+    select pg_catalog.json_agg(
+      pg_catalog.json_build_array(
+        name, nspname, proname, provolatile, proretset, prorettype::int8, typrelid::int8, types::int8[], proargnames, proargmodes,
+        pronargdefaults, pg_catalog.obj_description(oid, 'pg_proc')
+      )
+      order by name, oid
+    )
+    from functions
+  ),
+  'function_rows', (
+    select pg_catalog.json_agg(pg_catalog.row_to_json(entry) order by name) from service_functions entry
   ),
   'collection_rows', (
     select pg_catalog.json_agg(pg_catalog.row_to_json(entry)) from service_collections entry

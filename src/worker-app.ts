@@ -29,6 +29,7 @@ import { accountRoutes } from './resources/account.js';
 import { authRoutes } from './resources/auth.js';
 import { collectionsRoutes } from './resources/collections.js';
 import { fieldsRoutes } from './resources/fields.js';
+import { functionRoutes } from './resources/functions.js';
 import { graphqlRoutes } from './resources/graphql.js';
 import { actionsOf } from './resources/graphql-system-fields.js';
 import { itemsRoutes } from './resources/items.js';
@@ -204,6 +205,7 @@ export async function createWorkerApp(
     ...meRoutes(items),
     ...systemRoutes(items),
     ...itemsRoutes(items),
+    ...functionRoutes(items),
   ];
   const persisted = openPersistedQueries(config, shared);
   const operations = createOperations(config, routes);

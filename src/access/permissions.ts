@@ -37,10 +37,19 @@ export class Permissions implements Access {
     return this.#rules.get(`${action} ${collection}`) ?? [];
   }
 
+  /** A rule about rows or values cannot be kept by a call: it allows none. */
+  mayExecute(name: string): boolean {
+    return this.rules('execute', name).some(({ where, validation }) => where === null && validation === null);
+  }
+
   view(model: Model): Model {
     const known = this.#views.get(model);
     if (known) return known;
-    const view = restrictModel(model, (collection) => this.rules('read', collection));
+    const view = restrictModel(
+      model,
+      (collection) => this.rules('read', collection),
+      (name) => this.mayExecute(name),
+    );
     this.#views.set(model, view);
     return view;
   }

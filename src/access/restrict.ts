@@ -21,7 +21,11 @@ export interface Rule {
   readonly presets: Input;
 }
 
-export function restrictModel(model: Model, rulesOf: (collection: string) => readonly Rule[]): RestrictedModel {
+export function restrictModel(
+  model: Model,
+  rulesOf: (collection: string) => readonly Rule[],
+  mayExecute: (name: string) => boolean,
+): RestrictedModel {
   const collections = new Map<string, Collection>();
   for (const collection of model.collections.values()) {
     const rules = planRules(rulesOf(collection.name), collection, model);
@@ -40,6 +44,8 @@ export function restrictModel(model: Model, rulesOf: (collection: string) => rea
     refused,
     folders,
     relationRows,
+    functions: new Map([...model.functions].filter(([name]) => mayExecute(name))),
+    refusedFunctions: new Map(),
     unrestricted: model,
   });
 }

@@ -123,6 +123,10 @@ function checkRules({ plan, input }: PlannedWrite, model: Model): void {
 /** What a change leaves out is not looked at. */
 function checkRule({ permissions, validation, presets, ...rest }: Payload, model: Model): void {
   const name = rest['collection'];
+  if (rest['action'] === 'execute') {
+    checkCall(name, [permissions, validation, presets], model);
+    return;
+  }
   const collection = typeof name === 'string' ? model.collections.get(name) : undefined;
   if (typeof name === 'string' && !collection && !model.folders.has(name))
     throw invalidPayload(`Collection "${name}" doesn't exist`);
@@ -138,6 +142,14 @@ function checkRule({ permissions, validation, presets, ...rest }: Payload, model
   }
   const stranger = Object.keys(presets ?? {}).find((name) => !collection.fields.has(name));
   if (stranger !== undefined) throw invalidPayload(`"presets": "${stranger}" is not a field of "${collection.name}"`);
+}
+
+/** A call has no rows that a filter could be about, and presets would fill nothing. */
+function checkCall(name: unknown, limits: readonly unknown[], model: Model): void {
+  if (typeof name === 'string' && !model.functions.has(name)) throw invalidPayload(`Function "${name}" doesn't exist`);
+  const isEmpty = (limit: unknown): boolean => !limit || (isObject(limit) && Object.keys(limit).length === 0);
+  if (!limits.every(isEmpty))
+    throw invalidPayload('A permission to execute has no "permissions", "validation" and "presets"');
 }
 
 /** Users are reached and told apart by their addresses. */

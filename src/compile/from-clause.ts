@@ -7,8 +7,10 @@
  */
 import type { Collection, Field } from '../mirror/model.js';
 import { isMasked, maskOf, restrictionOf } from '../plan/access.js';
+import { callOf } from '../plan/call.js';
 import type { Condition, ToManyJoin, ToOneJoin } from '../plan/plan.js';
 import { alias, type Fragment, join, literal, nothing, sql } from '../sql/fragment.js';
+import { calledRows } from './call.js';
 import { columnName, tableName } from './identifiers.js';
 import { areEqual } from './key-columns.js';
 import { isKeyText, isReferred, keyOfTarget } from './reference.js';
@@ -35,6 +37,9 @@ export interface Derived {
   readonly value?: (field: Field) => Fragment;
 }
 
+/** The column that counts the rows of a function. */
+const ORDINAL = alias('n');
+
 export class FromClause {
   readonly alias: Fragment;
   readonly scope: Scope;
@@ -45,6 +50,7 @@ export class FromClause {
   readonly #unrestricted = new Map<Fragment, FromClause>();
   /** Shared by the sources of the rows that are joined. */
   #joins: Fragment[] = [];
+  #counted = false;
 
   constructor(name: Fragment, scope: Scope, collection: Collection, derived: Derived = {}) {
     this.alias = name;
@@ -116,7 +122,23 @@ export class FromClause {
   from(...conditions: readonly (Fragment | null | undefined)[]): Fragment {
     const met = [this.#seen(), ...conditions].filter((each) => each !== null && each !== undefined);
     const where = met.length > 0 ? sql` where ${join(met, sql` and `)}` : nothing;
-    return sql`${tableName(this.collection)} ${this.alias}${this.joins()}${where}`;
+    return sql`${this.#rows()}${this.joins()}${where}`;
+  }
+
+  /** The place of a row in the result of a function, where joins may lose it; else null. Makes `from` count the rows. */
+  ordinal(): Fragment | null {
+    if (this.#joins.length === 0 || !callOf(this.collection)) return null;
+    this.#counted = true;
+    return sql`${this.alias}.${ORDINAL}`;
+  }
+
+  /** The table or, in its place, what a function returns. */
+  #rows(): Fragment {
+    const call = callOf(this.collection);
+    if (!call) return sql`${tableName(this.collection)} ${this.alias}`;
+    if (!this.#counted) return calledRows(call, this.collection, this.alias);
+    const row = alias('o');
+    return sql`(select ${row}.*, row_number() over () as ${ORDINAL} from ${calledRows(call, this.collection, row)}) ${this.alias}`;
   }
 
   /** To be read after everything that may need a join was compiled. */

@@ -70,6 +70,7 @@ function readFragment(plan: ReadPlan | OperationPlan): Fragment {
       return sql`select '{"data":' || ${rows.row}.${JSON_COLUMN} || '}' from (${rows.query}) ${rows.row}`;
     }
     case 'singleton':
+    case 'optional':
       return sql`select '{"data":' || ${compilePart(plan, scope)} || '}'`;
     case 'list':
       if (plan.stream) return compileStream(plan, scope);
@@ -114,7 +115,8 @@ function compilePart(plan: ReadPlan, scope: Scope): Fragment {
     return sql`(select ${jsonList(level.row)} from (${level.query}) ${level.row})`;
   }
   const rows = compileRows(rowLevel(plan), scope, null);
-  return plan.result === 'item' ? sql`(${rows.query})` : sql`coalesce((${rows.query}), ${blankParameter(plan)})`;
+  if (plan.result === 'item') return sql`(${rows.query})`;
+  return sql`coalesce((${rows.query}), ${plan.result === 'optional' ? sql`'null'` : blankParameter(plan)})`;
 }
 
 function blankParameter(plan: ReadPlan): Fragment {

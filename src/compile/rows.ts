@@ -16,7 +16,16 @@ import { type CompiledLevel, limitClause, offsetClause, orderClause, type PageOr
 import { isReferred, keyOfTarget } from './reference.js';
 
 export function compileRows(level: RowLevel, scope: Scope, tie: Tie | null): CompiledLevel {
-  return compileShown(level, scope, tie, (source) => compileObject(level.outputs, level, source));
+  return compileShown(level, scope, tie, (source) =>
+    level.bare ? compileBare(level, source) : compileObject(level.outputs, level, source),
+  );
+}
+
+/** The value of the only output. */
+function compileBare({ outputs }: RowLevel, source: FromClause): ShownRow {
+  const [only] = outputs;
+  if (only?.kind !== 'value') return { json: sql`'null'`, joins: nothing };
+  return { json: toJsonText(showOperand(only.operand, compileOperand(only.operand, source), only.as)), joins: nothing };
 }
 
 /** The same for rows of which the key alone is shown: it is the only output, so that the page has its column. */
@@ -89,7 +98,11 @@ function compilePage(level: RowLevel, number: number, scope: Scope, tie: Tie | n
     if (isPlain(operand, level)) columns.set(operand.field.name, expression);
     else columns.set(`%s${position}`, sql`${expression} as ${alias(`s${position}`)}`);
   });
-  const inner = level.order.map(({ descending }, position) => ({ column: sorted[position] as Fragment, descending }));
+  const ordinal = level.order.length === 0 ? source.ordinal() : null;
+  if (ordinal) columns.set('%n', ordinal);
+  const inner: PageOrder[] = ordinal
+    ? [{ column: ordinal, descending: false }]
+    : level.order.map(({ descending }, position) => ({ column: sorted[position] as Fragment, descending }));
   const rows = ({ where, nullKeys }: CursorRange, isNeeded: Fragment | null): Fragment =>
     sql`select ${join([...columns.values()], sql`, `)} from ${source.from(...conditions, where, isNeeded)}${orderClause(inner.slice(nullKeys))}${limitClause(level.limit)}${offsetClause(level.offset)}${level.locked ? sql` for update of ${source.alias}` : nothing}`;
   const ranges = level.after ? compileCursor(level.after, level.order, sorted, level.collection) : [EVERY_ROW];
@@ -99,7 +112,7 @@ function compilePage(level: RowLevel, number: number, scope: Scope, tie: Tie | n
     level.limit,
     number,
   );
-  const order = orderOf(name);
+  const order = ordinal ? [{ column: sql`${name}.${alias('n')}`, descending: false }] : orderOf(name);
   return { query, name, flag: flags.of, order };
 }
 

@@ -1,12 +1,14 @@
 /** A read of a new shape becomes a statement: what the caller may see, the plan of the request, the SQL of the plan. */
+import { compileCall } from '../compile/call.js';
 import { compileBatchRead, compileRead, compileReadBack } from '../compile/read.js';
 import { forbiddenCollection } from '../errors.js';
 import type { Model } from '../mirror/model.js';
 import type { Access, WriteAction } from '../plan/access.js';
+import { callOf } from '../plan/call.js';
 import { columnsOf } from '../plan/csv-columns.js';
 import { anyRule } from '../plan/guard.js';
 import { planOperation } from '../plan/operation.js';
-import type { Condition, OperationPlan, ReadPlan } from '../plan/plan.js';
+import type { CallPlan, Condition, OperationPlan, ReadPlan } from '../plan/plan.js';
 import { type PlanLimits, planRead } from '../plan/read.js';
 import type { OperationRequest, Parsed, ParsedOperation, ReadRequest } from '../request/ast.js';
 import type { Statement } from '../sql/statement.js';
@@ -31,6 +33,12 @@ export interface CompiledRead {
   readonly version: number;
   /** The write that the items are selected for. */
   readonly selectedFor: SelectionPurpose | null;
+  /** The calls of functions in it: their arguments are checked before it runs. */
+  readonly calls: readonly CallPlan[];
+  /** Whether a function that it calls may write. */
+  readonly volatile: boolean;
+  /** What runs before it, in its transaction: the call of a function whose items it reads. */
+  readonly before: Statement | null;
   /** The text that reads for many requests at once. */
   readonly batchText: () => string;
   /** The statement that reads the items which the write before it has made. */
@@ -59,6 +67,7 @@ export function compileShape(
   return {
     statement,
     ...describeResult(request, plan),
+    ...describeCalls(plan, model),
     version: model.version,
     selectedFor,
     batchText: once(() => checked(compileBatchRead(plan), 'read', model).text),
@@ -85,6 +94,20 @@ function describeResult(
     return { result: 'operation', stream: false, opening: false, columns: [] };
   const columns = request.export ? columnsOf(plan.level) : [];
   return { result: plan.result, stream: plan.stream, opening: plan.meta.length > 0, columns };
+}
+
+function describeCalls(
+  plan: ReadPlan | OperationPlan,
+  model: Model,
+): Pick<CompiledRead, 'calls' | 'volatile' | 'before'> {
+  const plans = plan.kind === 'read' ? [plan] : plan.parts.flatMap((part) => (part.kind === 'read' ? [part.plan] : []));
+  const calls = plans.flatMap(({ level }) => callOf(level.collection) ?? []);
+  const kept = calls.find((call) => call.kept);
+  return {
+    calls,
+    volatile: calls.some((call) => call.overload.volatile),
+    before: kept ? checked(compileCall(kept, model), 'read', model) : null,
+  };
 }
 
 /** Most shapes never need it. */

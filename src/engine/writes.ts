@@ -30,6 +30,7 @@ import { withKeys } from '../request/rest.js';
 import type { IdempotencyKey, Key, Selected, WriteRequest } from '../request/write.js';
 import { bind } from '../sql/parameter.js';
 import { type WriteCall, WriteCompiler, type WriteLimits, type WriteOption } from './compiled-write.js';
+import { callFunction, type FunctionCall } from './function-call.js';
 import { isRepeated, keepWrittenKeys, writtenKeys } from './idempotency.js';
 import { hashNewSecrets, preparePayloads } from './password-hashing.js';
 import type { Reads } from './reads.js';
@@ -120,6 +121,13 @@ export class Writes {
       default:
         return assertNever(request);
     }
+  }
+
+  /** Calls a function that may write; answers its result. */
+  call(call: FunctionCall): Promise<Buffer | null> {
+    const { idempotencyLifetime } = this.#limits;
+    const services = { ...this.#services, session: this.#session, idempotencyLifetime };
+    return this.#retry(call.writer.caller, () => callFunction(call, services));
   }
 
   /** A request whose idempotency key was used before: what may be read by now of the items that it has made. */

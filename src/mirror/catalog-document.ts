@@ -21,6 +21,9 @@ export interface CatalogDocument {
   /** Tables with a trigger that may change a row before it is inserted. */
   readonly filled: readonly number[] | null;
   readonly comments: readonly CommentEntry[] | null;
+  /** Those that may be called, as far as they are there. */
+  readonly functions: readonly FunctionEntry[] | null;
+  readonly function_rows: readonly MetadataRow[] | null;
   readonly collection_rows: readonly MetadataRow[] | null;
   /** Ordered by `sort`, those without one behind. */
   readonly field_rows: readonly MetadataRow[] | null;
@@ -71,6 +74,25 @@ export type CompositeEntry = readonly [
   display: string,
   inside: number | null,
   attributes: readonly (readonly [name: string, type: number])[] | null,
+];
+
+/**
+ * A function that may be called, under the name of its row. `types`, `names` and `modes` are of all arguments, columns of the
+ * result included; modes are null where all are of input. `table` is the one whose rows it returns, or a composite type; else 0.
+ */
+export type FunctionEntry = readonly [
+  exposed: string,
+  schema: string,
+  name: string,
+  volatility: 'i' | 's' | 'v',
+  returnsSet: boolean,
+  result: number,
+  table: number,
+  types: readonly number[],
+  names: readonly string[] | null,
+  modes: readonly ('i' | 'o' | 'b' | 'v' | 't')[] | null,
+  defaults: number,
+  comment: string | null,
 ];
 
 export type DefaultEntry = readonly [table: number, column: number, expression: string];

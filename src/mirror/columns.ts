@@ -42,15 +42,23 @@ const KINDS: Readonly<Record<TableEntry[2], TableKind>> = {
   m: 'view',
 };
 
+export interface CatalogFacts {
+  readonly tables: readonly TableFacts[];
+  /** Of the collections, by the numbers of their tables. */
+  readonly names: ReadonlyMap<number, string>;
+  /** What a column of the type would be: an argument of a function, or a column of its result. */
+  typed(name: string, type: number): ColumnFacts;
+}
+
 /** `names` of the collections, by table; `declaredKeys`: a column or several, by name of the collection. */
 export function assembleTables(
   document: CatalogDocument,
   names: ReadonlyMap<number, string>,
   declaredKeys: ReadonlyMap<string, string>,
-): readonly TableFacts[] {
+): CatalogFacts {
   const lookups = indexLists(document, names);
   const columns = groupColumns(document.columns ?? []);
-  return (document.tables ?? []).flatMap(([table, relation, kind, schema, system]) => {
+  const tables = (document.tables ?? []).flatMap(([table, relation, kind, schema, system]) => {
     const name = names.get(table);
     if (name === undefined) return [];
     const entries = columns.get(table) ?? [];
@@ -66,8 +74,11 @@ export function assembleTables(
       columns: new Map(
         entries.map((entry) => [entry[2], assembleColumn(entry, name, key.includes(entry[2]), lookups)]),
       ),
-    };
+    } as const;
   });
+  const typed = (name: string, type: number): ColumnFacts =>
+    assembleColumn([0, 0, name, type, -1, false, '', ''], '', false, lookups);
+  return { tables, names, typed };
 }
 
 /** Columns that can be the key of a table, by their numbers. */

@@ -9,13 +9,15 @@ import { nameCollections, type SchemaNames } from './collection-names.js';
 import { fieldTypeOf } from './column-types.js';
 import { assembleTables, type ColumnFacts, listOf, type TableFacts } from './columns.js';
 import { freezeMap, freezeTree } from './freeze.js';
+import { buildFunctions } from './functions.js';
 import type { Collection, Field, Model, Relation } from './model.js';
 import { isReserved, relate } from './relations.js';
 
 export function buildModel(document: CatalogDocument, version: number, schemas: SchemaNames): Model {
   const metadata = readMetadata(document);
   const naming = nameCollections(document.tables ?? [], schemas, metadata.collections);
-  const tables = assembleTables(document, naming.names, metadata.declaredKeys).filter((table) => !isLeftOut(table));
+  const facts = assembleTables(document, naming.names, metadata.declaredKeys);
+  const tables = facts.tables.filter((table) => !isLeftOut(table));
   const refused = new Map(naming.refused);
   const served = new Map<string, TableFacts>();
   for (const table of tables) {
@@ -43,6 +45,7 @@ export function buildModel(document: CatalogDocument, version: number, schemas: 
     refused: freezeMap(refused),
     folders: freezeMap(folders),
     relationRows: Object.freeze(metadata.relations),
+    ...buildFunctions(document, facts, collections),
   });
 }
 

@@ -49,6 +49,10 @@ export interface Model {
   readonly folders: ReadonlyMap<string, CollectionMeta>;
   /** Rows of service_relations, oldest first, also those that do not fit the database. */
   readonly relationRows: readonly RelationMeta[];
+  /** Functions that may be called, by the names under which they are. */
+  readonly functions: ReadonlyMap<string, ServedFunction>;
+  /** Rows of service_functions that expose nothing, with the reason in words. */
+  readonly refusedFunctions: ReadonlyMap<string, string>;
 }
 
 /** `foreign`: a table of another server, behind a foreign data wrapper. */
@@ -227,6 +231,45 @@ export interface ManyToAny extends RelationBase {
   readonly allowedCollections: readonly string[];
   readonly oneField: string | null;
 }
+
+/** What a row of service_functions exposes: all functions of one name, told apart by the names of their arguments. */
+export interface ServedFunction {
+  readonly name: string;
+  readonly note: string | null;
+  readonly overloads: readonly Overload[];
+}
+
+export interface Overload {
+  /** The name under which it is called. */
+  readonly name: string;
+  readonly schema: string;
+  readonly function: string;
+  /** One that is not volatile changes nothing, and may be called by a read. */
+  readonly volatile: boolean;
+  readonly arguments: readonly Argument[];
+  readonly returns: Returns;
+  readonly comment: string | null;
+}
+
+export interface Argument {
+  readonly name: string;
+  /** As a column of its type would be. */
+  readonly field: Field;
+  readonly hasDefault: boolean;
+  /** A list of any length, the empty one too: PostgreSQL has to be told of it. */
+  readonly variadic: boolean;
+  /** Whether a call has to give it. */
+  readonly required: boolean;
+}
+
+/** `set`: any number of rows; else one, or null. */
+export type Returns =
+  | { readonly kind: 'nothing'; readonly collection: Collection }
+  | { readonly kind: 'value'; readonly set: boolean; readonly collection: Collection }
+  /** Rows of columns of its own: a collection that nothing else knows. */
+  | { readonly kind: 'record'; readonly set: boolean; readonly collection: Collection }
+  /** Rows of the collection of this name. */
+  | { readonly kind: 'items'; readonly set: boolean; readonly collection: string };
 
 /** Rows of the metadata tables, as stored (JSON columns parsed). */
 export type CollectionMeta = Readonly<Record<string, unknown>>;

@@ -4,7 +4,7 @@
  * they have; it replaces them by the types of their values in what a request answers.
  */
 import { soleKey } from './item-key.js';
-import type { Collection, Field, Model } from './model.js';
+import type { Collection, Field, Model, Overload } from './model.js';
 
 /** Our own collections that have a REST resource. The SDK knows them by names of its own. */
 const RESOURCES = ['access', 'activity', 'permissions', 'policies', 'revisions', 'roles', 'settings', 'users'];
@@ -31,8 +31,44 @@ export function describeTypes(model: Model): string {
     '/** The schema of the service for the SDK. Relations are keys, or items where their fields are asked for. */',
     `export interface Schema {\n${root.join('\n')}\n}`,
     ...each.map((member) => describeCollection(member, members)),
+    ...describeFunctions(model, members),
     '',
   ].join('\n\n');
+}
+
+/** What /rpc takes and answers: the forms of a function are a union. Left out where there is none. */
+function describeFunctions({ functions }: Model, members: Members): string[] {
+  if (functions.size === 0) return [];
+  const entries = [...functions.values()].map(({ name, note, overloads }) => {
+    const forms = overloads.map((overload) => {
+      const list = overload.arguments.map(
+        ({ name: argument, field, required }) => `${quoteKey(argument)}${required ? '' : '?'}: ${plainType(field)}`,
+      );
+      return `{ arguments: {${list.length > 0 ? ` ${list.join('; ')} ` : ''}}; returns: ${resultType(overload, members)} }`;
+    });
+    return `${comment(note ?? overloads[0]?.comment, '  ')}  ${quoteKey(name)}: ${forms.join(' | ')};`;
+  });
+  return [`/** What functions take and return. */\nexport interface Functions {\n${entries.join('\n')}\n}`];
+}
+
+function resultType({ returns }: Overload, members: Members): string {
+  if (returns.kind === 'nothing') return 'null';
+  const fields = returns.kind === 'items' ? [] : [...returns.collection.fields.values()];
+  const one =
+    returns.kind === 'items'
+      ? (members.get(returns.collection)?.type ?? 'unknown')
+      : returns.kind === 'record'
+        ? `{ ${fields.map((field) => `${quoteKey(field.name)}: ${plainType(field)}`).join('; ')} }`
+        : fields.map(plainType).join();
+  if (returns.set) return listOf(one);
+  return returns.kind === 'value' ? one : `${one} | null`;
+}
+
+/** The SDK puts values in the place of its literals for collections alone. */
+function plainType(field: Field): string {
+  const type = valueType(field);
+  const value = type === "'json'" ? 'unknown' : type === "'csv'" ? 'string[]' : type.startsWith("'") ? 'string' : type;
+  return value === 'unknown' ? value : `${value} | null`;
 }
 
 /** By collection: those of the user, then our own, unless the user has a table of the name that the SDK gives one. */
@@ -137,7 +173,7 @@ function valueType({ type, column }: Field): string {
 
 /** `articles_tags` is `ArticlesTags`; names that become the same are told apart by numbers. */
 function nameAll(collections: readonly Collection[]): Map<string, string> {
-  const taken = new Set(['Schema']);
+  const taken = new Set(['Schema', 'Functions']);
   const names = new Map<string, string>();
   for (const { name } of collections) {
     const words = name.split(/[^\p{L}\p{N}]+/u).filter((word) => word !== '');

@@ -7,7 +7,7 @@ import type { Collection, Field, Model } from '../mirror/model.js';
 import type { Filter } from '../request/ast.js';
 import { ALWAYS, type Condition, type OperandPlan } from './plan.js';
 
-export type Action = 'create' | 'read' | 'update' | 'delete';
+export type Action = 'create' | 'read' | 'update' | 'delete' | 'execute';
 
 /** Null stands for everything: administrators, and the service itself. */
 export interface Access {
@@ -19,7 +19,7 @@ export interface Access {
   grant(action: WriteAction, collection: Collection, model: Model): Grant | null;
 }
 
-export type WriteAction = Exclude<Action, 'read'>;
+export type WriteAction = Exclude<Action, 'read' | 'execute'>;
 
 export interface Grant {
   /** Rows and, of these, fields; each rule alone suffices. */

@@ -1,19 +1,31 @@
 /** Plans: a request whose names have become objects of the model. Pure data; the compilers read nothing else. */
-import type { Collection, Field } from '../mirror/model.js';
+import type { Argument, Collection, Field, Overload } from '../mirror/model.js';
 import type { AggregateFunction, DateFunction, MetaCount, Operator, Representation, Slot } from '../request/ast.js';
 import type { Codec } from '../sql/codec.js';
 import type { Composite } from '../sql/composite.js';
 
 export interface ReadPlan {
   readonly kind: 'read';
-  /** A list of items, one item that may be missing, or the only item of a singleton, which may not exist yet. */
-  readonly result: 'list' | 'item' | 'singleton';
+  /**
+   * A list of items, one item that may be missing, the only item of a singleton, which may not exist yet, or what a function
+   * returns, which may be null.
+   */
+  readonly result: 'list' | 'item' | 'singleton' | 'optional';
   /** Whether the list may be large: its rows then travel one by one. */
   readonly stream: boolean;
   readonly level: Level;
   readonly meta: readonly MetaCount[];
   /** Whether the cursor of the next page is shown. */
   readonly cursor: boolean;
+}
+
+/** A call of a function: its rows take the place of a table's. */
+export interface CallPlan {
+  readonly overload: Overload;
+  /** Those that are given; a list of any length that is not has no slot, and is empty. */
+  readonly arguments: readonly { readonly argument: Argument; readonly slot: Slot | null }[];
+  /** Whether the function was called before, and its rows are where that statement has left them. */
+  readonly kept?: boolean;
 }
 
 /** Reads that one statement answers together: their results stand side by side, each under its name. */
@@ -47,6 +59,8 @@ export interface RowLevel {
   readonly offset: OffsetPlan | null;
   /** Whether the rows are about to be written: they are locked, and those that no longer match left out. */
   readonly locked?: boolean;
+  /** Whether a row is shown as the value of its only output, or as null where it has none, and not as an object. */
+  readonly bare?: boolean;
 }
 
 /** Aggregates over a collection, by groups. */

@@ -4,6 +4,7 @@ import type { Collection, Model } from '../mirror/model.js';
 import type { PageLimit, Query, ReadRequest, ReadTarget } from '../request/ast.js';
 import { isMasked } from './access.js';
 import { planGroups } from './aggregate.js';
+import { isSingle, itemsOf, planCall, planResult, planReturned } from './call.js';
 import { planFilter } from './filter.js';
 import { isEmpty, restrictsRows } from './filter-effect.js';
 import { checkKeyed } from './key.js';
@@ -28,13 +29,18 @@ export function planRead(
   touched: Condition | null = null,
   planner: Planner = { model, ...limits, nodes: 0 },
 ): ReadPlan {
-  const collection = servedCollection(model, request.collection);
   const { query, target } = request;
+  const call = request.call ? planCall(request.collection, request.call, model) : null;
+  const returned = call && itemsOf(call, model);
+  if (call && !returned) return planResult(call, request, model);
+  const collection = returned ?? servedCollection(model, request.collection);
   if (target.kind !== 'list') checkKeyed(collection);
   if (request.export && query.meta.length > 0) throw invalidQuery('"meta" does not apply to an export');
   if (target.kind === 'selected' && !target.limited) checkSelects(query);
   const position: Position = { query, place: 'root', from: null, backlink: query.backlink };
   const fields = query.fields ?? EVERYTHING;
+  if (call && isSingle(call)) return planReturned(collection, planOutputs(fields, collection, position, planner));
+  if (request.export && call?.overload.volatile) throw invalidQuery('"export" does not apply to volatile functions');
   const single = target.kind === 'item' || (collection.singleton && target.kind === 'list' && !query.aggregate);
   if (single && !request.export) {
     return planItem(request, collection, planOutputs(fields, collection, position, planner));
@@ -57,11 +63,13 @@ export function planRead(
   const level = grouped
     ? planGroups(query, collection, model, filtered(request, collection, planner, narrowed), limits.defaultLimit)
     : { ...planRows(fields, collection, position, planner, null, narrowed), locked: target.kind === 'selected' };
+  const isStreamable = target.kind !== 'selected' && !call?.overload.volatile;
   return {
     kind: 'read',
     result: 'list',
-    stream: request.export || (large && !grouped && query.cursor === null && target.kind !== 'selected'),
-    level,
+    stream: request.export || (large && !grouped && query.cursor === null && isStreamable),
+    // A function has an order of its own.
+    level: call && level.kind === 'rows' && !query.sort && query.cursor === null ? { ...level, order: [] } : level,
     meta: query.meta,
     cursor: query.cursor !== null,
   };

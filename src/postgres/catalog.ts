@@ -25,10 +25,16 @@ export function policiesOf(database: Database): PolicySource {
 }
 
 export function sourceOf(database: Database): CatalogSource {
+  /** Where functions are that may be called: their definitions count as much as those of tables. */
+  let places: ReadonlySet<string> = new Set();
   return {
     schemas: database,
-    load: () => database.catalog.use((session) => loadSchema(session, database)),
-    listen: (changed) => listen(database, 'service_model', changed),
+    load: async () => {
+      const loaded = await database.catalog.use((session) => loadSchema(session, database));
+      places = new Set((loaded.document.function_rows ?? []).map((row) => String(row['schema'])));
+      return loaded;
+    },
+    listen: (changed) => listen(database, 'service_model', changed, changed, (schema) => places.has(schema)),
     fingerprint: async () => {
       const parameters = [JSON.stringify(database.schemas), database.system];
       const [row] = await database.rows<{ fingerprint: string | null }>(FINGERPRINT, parameters);
@@ -59,10 +65,11 @@ export function listen(
   channel: string,
   changed: () => void,
   stale = changed,
+  concerns: (schema: string) => boolean = () => false,
 ): Promise<() => Promise<void>> {
   return database.listener.listen(channel, {
     heard: (schema) => {
-      if (schema === database.system || database.schemas.includes(schema)) changed();
+      if (schema === database.system || database.schemas.includes(schema) || concerns(schema)) changed();
     },
     missed: changed,
     stale,

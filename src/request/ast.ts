@@ -9,11 +9,19 @@ export type { Slot };
 
 export interface ReadRequest {
   readonly kind: 'read';
+  /** Or the name of the function that is called. */
   readonly collection: string;
+  /** The rows are those that a function returns. */
+  readonly call?: CallRequest;
   readonly target: ReadTarget;
   readonly query: Query;
   /** Whether the items are wanted one by one, for a file. */
   readonly export: boolean;
+}
+
+/** The arguments of a call, by name. */
+export interface CallRequest {
+  readonly arguments: readonly { readonly name: string; readonly slot: Slot }[];
 }
 
 export type ReadTarget =

@@ -234,7 +234,7 @@ function scalar(input: unknown, context: ParseContext, owner: string): Scalar {
 }
 
 /** A list or an object as JSON, where the type of the field has such; elsewhere the text itself. */
-function urlText(text: string): Scalar {
+export function urlText(text: string): Scalar {
   if (!text.startsWith('[') && !text.startsWith('{')) return text;
   try {
     JSON.parse(text);

@@ -1,13 +1,22 @@
 /** REST requests: the query string of a GET, or the body of a SEARCH, becomes the request AST. */
 
 import qs from 'qs';
-import { isObject } from '../digits.js';
+import { isObject, writeJson } from '../digits.js';
 import { invalidPayload, invalidQuery } from '../errors.js';
-import { EXPORT_FORMATS, type ExportFormat, type Parsed, type ReadRequest, type ReadTarget } from './ast.js';
+import type { Value } from '../sql/parameter.js';
+import {
+  type CallRequest,
+  EXPORT_FORMATS,
+  type ExportFormat,
+  type Parsed,
+  type ReadRequest,
+  type ReadTarget,
+} from './ast.js';
 import { textOf } from './expression.js';
+import { urlText } from './filter.js';
 import { type Input, type ParseContext, type ParseLimits, readObject } from './parse-context.js';
 import { parseQuery } from './query-parameters.js';
-import { ValueList } from './values.js';
+import { ValueList, type ValueSink } from './values.js';
 import { type Key, readKeys } from './write.js';
 
 /** `key` is the item's key of a single read, null for a list. */
@@ -74,14 +83,63 @@ export function parseSelection(collection: string, query: Input, key: readonly s
   );
 }
 
+/** The parameters of a query. In the URL of a call all other names are arguments. */
+const QUERY_PARAMETERS: ReadonlySet<string> = new Set([
+  ...['fields', 'alias', 'filter', 'search', 'sort', 'limit', 'offset', 'page', 'cursor'],
+  ...['aggregate', 'groupBy', 'having', 'deep', 'meta', 'backlink', 'export'],
+]);
+
+/** A call of a function: its arguments are those of the body or, where there is none, the names of the URL that no query has. */
+export function parseCall(name: string, body: unknown, queryString: string, limits: ParseLimits): Parsed {
+  const input = readQueryString(queryString, limits);
+  const names = Object.keys(input);
+  const query = Object.fromEntries(names.flatMap((each) => (QUERY_PARAMETERS.has(each) ? [[each, input[each]]] : [])));
+  if (body !== undefined && !isObject(body)) throw invalidPayload('The body must be an object of arguments');
+  const given = body ?? Object.fromEntries(names.flatMap((each) => (each in query ? [] : [[each, input[each]]])));
+  const context = { values: new ValueList(limits.nodes), limits };
+  const call = parseArguments(given, body !== undefined, context);
+  return finish(name, { kind: 'list' }, query, context, call);
+}
+
+/** In the order of their names: calls that differ in that of writing have one shape. */
+export function parseArguments(given: Input, typed: boolean, { values }: { readonly values: ValueSink }): CallRequest {
+  const names = Object.keys(given).sort();
+  values.count(names.length);
+  return { arguments: names.map((name) => ({ name, slot: values.add(argumentValue(name, given[name], typed)) })) };
+}
+
+function argumentValue(name: string, value: unknown, typed: boolean): Value {
+  if (value === undefined || value === null) return null;
+  if (typeof value === 'string') return typed ? value : urlText(value);
+  if (typeof value === 'boolean' || typeof value === 'number') return value;
+  try {
+    return { json: writeJson(value) };
+  } catch {
+    throw invalidQuery(`The argument "${name}" is nested too deeply`);
+  }
+}
+
 interface RequestContext extends ParseContext {
   readonly values: ValueList;
 }
 
-function finish(collection: string, target: ReadTarget, input: Input, context: RequestContext): Parsed {
+function finish(
+  collection: string,
+  target: ReadTarget,
+  input: Input,
+  context: RequestContext,
+  call: CallRequest | null = null,
+): Parsed {
   const format = parseFormat(input['export']);
   const query = parseQuery(input, context);
-  const request: ReadRequest = { kind: 'read', collection, target, query, export: format !== null };
+  const request: ReadRequest = {
+    kind: 'read',
+    collection,
+    target,
+    query,
+    export: format !== null,
+    ...(call && { call }),
+  };
   return { request, values: context.values.done(), shape: requestShape(request), format };
 }
 
@@ -102,13 +160,14 @@ const PARTS = [
 ] as const;
 
 /** The AST as text: what is left out was not asked for. */
-export function requestShape({ collection, target, query, export: exported }: ReadRequest): string {
+export function requestShape({ collection, call, target, query, export: exported }: ReadRequest): string {
   const { fields } = query;
   const parts: unknown[] = [collection, target, exported, query.backlink, (fields && textOf(fields)) ?? fields];
   for (const name of PARTS) {
     const part = query[name];
     if (part !== null && !(Array.isArray(part) && part.length === 0)) parts.push(name, part);
   }
+  if (call) parts.push('call', call.arguments);
   return JSON.stringify(parts);
 }
 

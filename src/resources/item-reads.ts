@@ -31,7 +31,7 @@ export function readItems(
 }
 
 /** The stages of GET and SEARCH. */
-class ItemsRead implements ReadStages<Parsed, Reply | typeof DEFERRED>, ReplyStage {
+export class ItemsRead implements ReadStages<Parsed, Reply | typeof DEFERRED>, ReplyStage {
   readonly client: Exchange;
   readonly #services: ItemsServices;
   readonly #urls: ParseCache<ParsedUrl>;
@@ -116,7 +116,7 @@ export function explainPreference(prefer: string): ExplainPreference | undefined
 
 /** A strong tag of the bytes: a client that has them already is spared the transfer. */
 function taggedReply(exchange: Exchange, body: Buffer): Reply {
-  if (exchange.method === 'SEARCH') return { status: 200, type: JSON_TYPE, body };
+  if (exchange.method === 'SEARCH' || exchange.method === 'POST') return { status: 200, type: JSON_TYPE, body };
   const tag = tagOf(body);
   if (isNotModified(exchange.headers.ifNoneMatch, tag)) return { status: 304, type: '', body: '', tag };
   return { status: 200, type: JSON_TYPE, body, tag };

@@ -62,7 +62,7 @@ export function createItems(exchange: Exchange, services: ItemsServices, path: I
 }
 
 /** The key belongs to its caller; the same key for another request is an error, found by the fingerprint. */
-function readIdempotencyKey(exchange: Exchange, caller: Identity, payload: unknown): IdempotencyKey | null {
+export function readIdempotencyKey(exchange: Exchange, caller: Identity, payload: unknown): IdempotencyKey | null {
   const key = exchange.headers.idempotencyKey;
   if (key === '') return null;
   if (!/^[\x21-\x7e]{1,255}$/.test(key)) throw invalidPayload('An Idempotency-Key has 1 to 255 printable characters');

@@ -1,21 +1,42 @@
 /** Users, roles, policies and the like: tables of the service itself, read and written like any other collection. */
 import type { Exchange } from '../http/exchange.js';
-import type { Route } from '../http/router.js';
+import type { Handler, Route } from '../http/router.js';
+import type { Mirror } from '../mirror/watch.js';
 import { ParseCache } from '../request/parse-cache.js';
 import type { ItemPath, ItemsServices } from './item-path.js';
 import { type ParsedUrl, readItems } from './item-reads.js';
 import { updateItems } from './item-writes.js';
 import { readRoutes, resourceRoutes } from './items.js';
 
+interface SystemServices extends ItemsServices {
+  readonly mirror: Mirror;
+}
+
 const WRITABLE = ['users', 'roles', 'policies', 'access', 'permissions'];
 const READABLE = ['activity', 'revisions'];
 
-export function systemRoutes(services: ItemsServices): Route[] {
+export function systemRoutes(services: SystemServices): Route[] {
   return [
     ...WRITABLE.flatMap((name) => resourceRoutes(`/${name}`, services, placeIn(name))),
     ...READABLE.flatMap((name) => readRoutes(`/${name}`, services, placeIn(name))),
     ...settingsRoutes(services),
+    ...functionRowRoutes(services),
   ];
+}
+
+/** What a row exposes is part of the model: it is so when the change is answered. */
+function functionRowRoutes(services: SystemServices): Route[] {
+  return resourceRoutes('/functions', services, placeIn('functions')).map((route) =>
+    route.method === 'GET' || route.method === 'SEARCH' ? route : { ...route, handle: thenRefresh(route, services) },
+  );
+}
+
+function thenRefresh({ handle }: Route, { mirror }: SystemServices): Handler {
+  return async (exchange) => {
+    const reply = await handle(exchange);
+    await mirror.refresh(true);
+    return reply;
+  };
 }
 
 function placeIn(name: string): (exchange: Exchange) => ItemPath {

@@ -25,7 +25,7 @@ export type Codec = string;
 /** Where a value came from: decides which error a value that does not fit its column becomes. */
 export interface Origin {
   readonly field: string;
-  readonly use: 'key' | 'filter';
+  readonly use: 'key' | 'filter' | 'argument';
   /** Of the value or, of an array, of its elements. */
   readonly composite?: Composite | null;
   /** The operator of the filter, where its values are not those of the field. */
@@ -210,6 +210,7 @@ export function pattern(kind: Pattern, value: string): string {
 /** A key that cannot exist is a missing item (403, as for every missing item); elsewhere the query is wrong. */
 function misfit(origin: Origin, reason: string): ServiceError {
   if (origin.use === 'key') return forbidden();
-  const place = origin.operator === undefined ? 'field' : `"_${origin.operator}" of field`;
-  return invalidQuery(`Invalid value for ${place} "${origin.field}": ${reason}`);
+  const place = origin.use === 'argument' ? 'argument' : 'field';
+  const operator = origin.operator === undefined ? '' : `"_${origin.operator}" of `;
+  return invalidQuery(`Invalid value for ${operator}${place} "${origin.field}": ${reason}`);
 }

@@ -86,6 +86,7 @@ t.test('serves what has one key and says why not', async (t) => {
       'service_activity',
       'service_collections',
       'service_fields',
+      'service_functions',
       'service_logins',
       'service_permissions',
       'service_policies',

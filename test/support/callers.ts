@@ -4,7 +4,7 @@ import type { Sql } from './service.js';
 
 export interface Permission {
   readonly collection: string;
-  readonly action: 'create' | 'read' | 'update' | 'delete';
+  readonly action: 'create' | 'read' | 'update' | 'delete' | 'execute';
   readonly permissions?: object | null;
   readonly validation?: object | null;
   readonly presets?: object | null;

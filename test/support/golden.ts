@@ -6,9 +6,9 @@ import { pretty } from '../../src/sql/pretty.js';
 import { ADMIN_TOKEN, request } from './service.js';
 import type { StatementRecorder } from './statement-recorder.js';
 
-export type GoldenFolder = 'reads' | 'writes' | 'schema';
+export type GoldenFolder = 'reads' | 'writes' | 'schema' | 'functions';
 
-export const GOLDEN_FOLDERS: readonly GoldenFolder[] = ['reads', 'writes', 'schema'];
+export const GOLDEN_FOLDERS: readonly GoldenFolder[] = ['reads', 'writes', 'schema', 'functions'];
 
 /** A statement in lines, below the values of its parameters. */
 export function goldenStatement(text: string, parameters: readonly unknown[]): string {

@@ -6,6 +6,7 @@ import { packageVersion } from '../../files.js';
 import type { Route } from '../../http/router.js';
 import type { Collection, Model } from '../../mirror/model.js';
 import { COMPONENTS } from './components.js';
+import { describeFunctions } from './functions.js';
 import { type Described, describeOperation, itemSchema, type Names, nameSchemas } from './items.js';
 import { json, ref, responses, type Schema } from './json-schema.js';
 import { PARAMETERS, pathParameter } from './parameters.js';
@@ -15,7 +16,7 @@ import { SERVICES, type SystemOperation } from './system-operations.js';
 const METHODS: ReadonlySet<string> = new Set(['GET', 'POST', 'PATCH', 'DELETE']);
 
 /** Our own collections that have a resource, by its path. */
-const RESOURCE = /^\/(users|roles|policies|access|permissions|activity|revisions|settings)(\/:key)?$/;
+const RESOURCE = /^\/(users|roles|policies|access|permissions|functions|activity|revisions|settings)(\/:key)?$/;
 
 export function describeApi(routes: readonly Route[], model: Model, url: string): Schema {
   const collections = [...model.collections.values()].filter(isShown);
@@ -24,7 +25,7 @@ export function describeApi(routes: readonly Route[], model: Model, url: string)
   const ids = new Set<string>();
   for (const route of routes) {
     if (!METHODS.has(route.method)) continue;
-    for (const { path, operation } of describeRoute(route, collections, names)) {
+    for (const { path, operation } of describeRoute(route, collections, names, model)) {
       const described = { operationId: operationId(route.method, path, ids), ...operation };
       paths[path] = { ...paths[path], [route.method.toLowerCase()]: described };
     }
@@ -60,7 +61,8 @@ function isShown({ name, system }: Collection): boolean {
   return !system || RESOURCE.test(name.replace(/^service_/, '/'));
 }
 
-function describeRoute(route: Route, collections: readonly Collection[], names: Names): Described[] {
+function describeRoute(route: Route, collections: readonly Collection[], names: Names, model: Model): Described[] {
+  if (route.path.startsWith('/rpc/')) return describeFunctions(route, model, names);
   if (route.path.startsWith('/items/:collection')) {
     return collections
       .filter(({ system }) => !system)

@@ -131,6 +131,11 @@ export function itemSchema(collection: Collection, model: Model, names: Names): 
   return described(schema, collection.meta?.['note'] ?? collection.comment);
 }
 
+/** Of what has no relations: the rows that a function returns. */
+export function fieldsSchema({ fields }: Collection): Schema {
+  return object(Object.fromEntries([...fields.values()].map((field) => [field.name, valueSchema(field)])));
+}
+
 function fieldSchema(field: Field, model: Model, names: Names): Schema | null {
   const { relation } = field;
   const related = (name: string): Schema[] => {
@@ -163,7 +168,7 @@ function keySchema(collection: Collection): Schema {
   return type === 'integer' || type === 'string' ? typeSchema(field) : KEY;
 }
 
-function valueSchema(field: Field): Schema {
+export function valueSchema(field: Field): Schema {
   const schema = typeSchema(field);
   return field.column?.is_nullable === false || schema['type'] === undefined ? schema : orNull(schema);
 }

@@ -1,0 +1,90 @@
+/**
+ * Calls a function that may write, in a transaction of its own or one that was begun: the call, then the read of what it returned. A
+ * call with an Idempotency-Key is carried out once; each time it comes again it is answered as the first time.
+ */
+import { unprocessable } from '../errors.js';
+import { checkArguments } from '../plan/call-arguments.js';
+import type { Database } from '../postgres/database.js';
+import type { Session, TransactionStatement } from '../postgres/sessions.js';
+import type { BoundStatement } from '../postgres/wire-query.js';
+import type { Parsed } from '../request/ast.js';
+import type { IdempotencyKey } from '../request/write.js';
+import { billWriter } from './caller-budget.js';
+import type { Reads } from './reads.js';
+import type { RequestClient } from './stages.js';
+import type { Writer } from './writer.js';
+
+export interface FunctionCall {
+  readonly query: Parsed;
+  readonly writer: Writer;
+  readonly client: RequestClient;
+  readonly idempotencyKey: IdempotencyKey | null;
+}
+
+interface CallServices {
+  readonly reads: Reads;
+  readonly database: Database;
+  /** Where a transaction has begun. */
+  readonly session: Session | null;
+  /** As PostgreSQL reads an interval. */
+  readonly idempotencyLifetime: string;
+}
+
+export async function callFunction(call: FunctionCall, services: CallServices): Promise<Buffer | null> {
+  const { reads, database, session } = services;
+  const { query, writer, client, idempotencyKey } = call;
+  const { caller } = writer;
+  const compiled = reads.compile(query, caller, null, billWriter(writer), client);
+  checkArguments(compiled.calls, query.values);
+  const read = { query, compiled, caller };
+  const statements = [...(compiled.before ? [reads.bind(read, compiled.before)] : []), reads.bind(read)];
+  try {
+    if (session) return await callInside(statements, session);
+    if (idempotencyKey)
+      return await database.transaction((begun) => callOnce(statements, idempotencyKey, services, begun));
+    const cells = await database.sessions.use((each) => each.runPipelined(statements.map(withOneColumn)));
+    return cells.at(-1) ?? null;
+  } finally {
+    client.staged('execute');
+  }
+}
+
+function withOneColumn(statement: BoundStatement): TransactionStatement {
+  return { ...statement, columns: 1 };
+}
+
+async function callInside(statements: readonly BoundStatement[], session: Session): Promise<Buffer | null> {
+  let body: Buffer | null = null;
+  for (const { text, parameters, prepare } of statements) body = await session.cell(text, parameters, prepare);
+  return body;
+}
+
+/** The receipt of a call that runs at the same time is waited for. */
+async function callOnce(
+  statements: readonly BoundStatement[],
+  key: IdempotencyKey,
+  { database, idempotencyLifetime }: CallServices,
+  session: Session,
+): Promise<Buffer | null> {
+  const made = await session.query(
+    database.qualified(
+      `insert into service_receipts as receipt (id, fingerprint, expires) values ($1, $2, now() + $3::interval)
+       on conflict (id) do update set fingerprint = excluded.fingerprint, expires = excluded.expires, keys = null, answer = null
+       where receipt.expires < now() returning 1`,
+    ),
+    [key.id, key.fingerprint, idempotencyLifetime],
+  );
+  if (made.length === 0) {
+    const [receipt] = await session.query<{ fingerprint: string; answer: string | null }>(
+      database.qualified('select fingerprint, answer from service_receipts where id = $1'),
+      [key.id],
+    );
+    if (receipt?.fingerprint !== key.fingerprint)
+      throw unprocessable('The Idempotency-Key was used for another request');
+    return receipt.answer === null ? null : Buffer.from(receipt.answer);
+  }
+  const body = await callInside(statements, session);
+  const keep = database.qualified('update service_receipts set answer = $1 where id = $2');
+  await session.query(keep, [body === null ? null : body.toString(), key.id]);
+  return body;
+}

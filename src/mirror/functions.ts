@@ -1,0 +1,174 @@
+/**
+ * From what the catalog says of functions, and the rows that expose them, to what may be called. A function that cannot be called
+ * with named arguments and a result of known columns is kept with the reason, for whoever looks for it.
+ */
+import type { CatalogDocument, FunctionEntry, MetadataRow } from './catalog-document.js';
+import { fieldTypeOf } from './column-types.js';
+import type { CatalogFacts, ColumnFacts } from './columns.js';
+import { freezeMap } from './freeze.js';
+import type { Argument, Collection, Field, Overload, Returns, ServedFunction } from './model.js';
+import { isReserved } from './relations.js';
+
+export interface BuiltFunctions {
+  readonly functions: ReadonlyMap<string, ServedFunction>;
+  readonly refusedFunctions: ReadonlyMap<string, string>;
+}
+
+/** `served` are the collections, by name. */
+export function buildFunctions(
+  document: CatalogDocument,
+  facts: CatalogFacts,
+  served: ReadonlyMap<string, Collection>,
+): BuiltFunctions {
+  const functions = new Map<string, ServedFunction>();
+  const refusedFunctions = new Map<string, string>();
+  const attributes = new Map((document.composites ?? []).map(([type, , , list]) => [type, list ?? []]));
+  for (const row of document.function_rows ?? []) {
+    const name = String(row['name']);
+    const entries = (document.functions ?? []).filter(([exposed]) => exposed === name);
+    const reasons: string[] = [];
+    const overloads = entries.flatMap((entry) => {
+      const built = buildOverload(entry, { row, facts, served, attributes });
+      if (typeof built !== 'string') return [built];
+      reasons.push(built);
+      return [];
+    });
+    if (overloads.length > 0)
+      functions.set(
+        name,
+        Object.freeze({
+          name,
+          note: typeof row['note'] === 'string' ? row['note'] : null,
+          overloads: Object.freeze(overloads),
+        }),
+      );
+    else
+      refusedFunctions.set(name, reasons[0] ?? 'is no function of the database, or one of PostgreSQL or an extension');
+  }
+  return { functions: freezeMap(functions), refusedFunctions: freezeMap(refusedFunctions) };
+}
+
+interface Context {
+  readonly row: MetadataRow;
+  readonly facts: CatalogFacts;
+  readonly served: ReadonlyMap<string, Collection>;
+  /** Of composite types. */
+  readonly attributes: ReadonlyMap<number, readonly (readonly [name: string, type: number])[]>;
+}
+
+/** Types that stand for others, or for what no client can send or read. */
+const PSEUDO_TYPES =
+  /^(any|anyelement|anyarray|anynonarray|anyenum|anyrange|anymultirange|anycompatible\w*|cstring|internal|record|trigger|event_trigger|\w+_handler|unknown|void)$/;
+
+/** Or the reason why it cannot be called. */
+function buildOverload(entry: FunctionEntry, context: Context): Overload | string {
+  const [name, schema, called, volatility, , , , types, names, modes, , comment] = entry;
+  const inputs = types.flatMap((type, position) => {
+    const mode = modes?.[position] ?? 'i';
+    return mode === 'o' || mode === 't' ? [] : [{ name: names?.[position] ?? '', type, variadic: mode === 'v' }];
+  });
+  const callable = allowedNames(context.row);
+  const list: Argument[] = [];
+  for (const [position, input] of inputs.entries()) {
+    const hasDefault = position >= inputs.length - entry[10];
+    if (input.name === '' || isReserved(input.name)) return 'has an argument without a name that it could be called by';
+    const facts = context.facts.typed(input.name, input.type);
+    if (isPseudo(facts)) return `has the argument "${input.name}" of the type ${facts.column.data_type}`;
+    const required = !hasDefault && !input.variadic;
+    const isAllowed = callable === null || callable.has(input.name);
+    if (!isAllowed && required) return `needs the argument "${input.name}", which its row leaves out`;
+    if (isAllowed)
+      list.push(
+        Object.freeze({
+          name: input.name,
+          field: fieldOf(name, facts),
+          hasDefault,
+          variadic: input.variadic,
+          required,
+        }),
+      );
+  }
+  const returns = returnsOf(entry, context);
+  if (typeof returns === 'string') return returns;
+  return Object.freeze({
+    name,
+    schema,
+    function: called,
+    volatile: volatility === 'v',
+    arguments: Object.freeze(list),
+    returns: Object.freeze(returns),
+    comment,
+  });
+}
+
+function allowedNames(row: MetadataRow): ReadonlySet<string> | null {
+  return Array.isArray(row['arguments']) ? new Set(row['arguments'].map(String)) : null;
+}
+
+function isPseudo({ column }: ColumnFacts): boolean {
+  return column.base_schema === 'pg_catalog' && PSEUDO_TYPES.test(column.base_type);
+}
+
+function returnsOf(entry: FunctionEntry, { facts, served, attributes }: Context): Returns | string {
+  const [name, , , , set, result, table, types, names, modes] = entry;
+  const outputs = types.flatMap((type, position) => {
+    const mode = modes?.[position] ?? 'i';
+    return mode === 'o' || mode === 'b' || mode === 't' ? [[names?.[position] ?? '', type, mode] as const] : [];
+  });
+  const isTable = outputs.some(([, , mode]) => mode === 't');
+  const items = served.get(facts.names.get(table) ?? '');
+  if (outputs.length > 1 || isTable) return recordOf(name, set, outputs, facts);
+  if (items) return { kind: 'items', set, collection: items.name };
+  if (table !== 0) return recordOf(name, set, attributes.get(result) ?? [], facts);
+  const value = facts.typed(VALUE, result);
+  const collection = resultOf(name, [fieldOf(name, value)]);
+  if (value.column.base_type === 'void' && !set) return { kind: 'nothing', collection };
+  return isPseudo(value) ? `returns the type ${value.column.data_type}` : { kind: 'value', set, collection };
+}
+
+/** The column of a result that has none. */
+const VALUE = 'value';
+
+function recordOf(
+  name: string,
+  set: boolean,
+  columns: readonly (readonly [name: string, type: number, ...unknown[]])[],
+  facts: CatalogFacts,
+): Returns | string {
+  const fields = columns.map(([column, type], position) =>
+    fieldOf(name, facts.typed(column === '' ? `column${position + 1}` : column, type)),
+  );
+  if (fields.length === 0) return 'returns rows without columns';
+  if (fields.some((field) => isReserved(field.name))) return 'returns a column whose name starts with %';
+  return { kind: 'record', set, collection: resultOf(name, fields) };
+}
+
+function fieldOf(name: string, { column, type }: ColumnFacts): Field {
+  return Object.freeze({
+    collection: name,
+    name: column.name,
+    type: fieldTypeOf(type, []),
+    special: Object.freeze([]),
+    column,
+    relation: null,
+    meta: null,
+  });
+}
+
+/** Such rows have no key. */
+function resultOf(name: string, fields: readonly Field[]): Collection {
+  return Object.freeze({
+    name,
+    schema: '',
+    table: name,
+    kind: 'view',
+    system: false,
+    key: Object.freeze([]),
+    fields: freezeMap(new Map(fields.map((field) => [field.name, field]))),
+    singleton: false,
+    sortField: null,
+    accountability: null,
+    comment: null,
+    meta: null,
+  });
+}

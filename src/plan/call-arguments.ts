@@ -1,0 +1,32 @@
+/** The arguments of a call, checked against their types before PostgreSQL sees them, so that an error names the argument. */
+import { parseJson } from '../digits.js';
+import { invalidQuery, ServiceError } from '../errors.js';
+import type { Argument } from '../mirror/model.js';
+import type { Value, Values } from '../sql/parameter.js';
+import { checkValue } from './column-value.js';
+import type { CallPlan } from './plan.js';
+
+export function checkArguments(calls: readonly CallPlan[], values: Values): void {
+  for (const call of calls) {
+    for (const { argument, slot } of call.arguments) {
+      if (slot !== null) checkArgument(argument, typeof slot === 'number' ? values[slot] : slot.constant);
+    }
+  }
+}
+
+function checkArgument({ name, field }: Argument, value: Value | undefined): void {
+  const given = plainValue(value, field.column?.is_array || field.column?.composite !== null || field.type === 'json');
+  try {
+    checkValue(field, given, name);
+  } catch (error) {
+    if (!(error instanceof ServiceError)) throw error;
+    throw invalidQuery(`Argument "${name}": ${error.message.replace(/^[^.]*\. |\.$/g, '')}`);
+  }
+}
+
+/** What PostgreSQL takes as the text of an array, a record or a document is its own matter. */
+function plainValue(value: Value | undefined, isDocument: boolean): unknown {
+  if (typeof value === 'string' && isDocument) return null;
+  if (typeof value !== 'object' || value === null || !('json' in value)) return value;
+  return value.text !== undefined && !isDocument ? value.text : parseJson(value.json);
+}

@@ -1,0 +1,137 @@
+/** A call of a function: which of its forms is meant, what stands for its arguments, and where its rows are read from. */
+import { forbidden, invalidQuery } from '../errors.js';
+import {
+  type Argument,
+  type Collection,
+  collectionOf,
+  type Model,
+  type Overload,
+  type ServedFunction,
+} from '../mirror/model.js';
+import type { CallRequest, Query, ReadRequest } from '../request/ast.js';
+import { unrestrictedModel } from './access.js';
+import { ALWAYS, type CallPlan, type ReadPlan, type RowLevel } from './plan.js';
+
+/** A collection whose rows are those that a function returns. */
+interface CalledCollection extends Collection {
+  readonly call: CallPlan;
+}
+
+export function callOf(collection: Collection): CallPlan | null {
+  return 'call' in collection ? (collection as CalledCollection).call : null;
+}
+
+export function planCall(name: string, call: CallRequest, model: Model): CallPlan {
+  const served = model.functions.get(name);
+  if (!served) throw forbiddenFunction(name, model);
+  const overload = chosen(served, new Set(call.arguments.map((each) => each.name)));
+  const slots = new Map(call.arguments.map((each) => [each.name, each.slot]));
+  const given = overload.arguments.flatMap((argument) => {
+    const slot = slots.get(argument.name) ?? null;
+    return slot !== null || (argument.variadic && !argument.hasDefault) ? [{ argument, slot }] : [];
+  });
+  return Object.freeze({ overload, arguments: given });
+}
+
+/** What may not be called looks like what does not exist. */
+function forbiddenFunction(name: string, model: Model): Error {
+  const reason = model.refusedFunctions.get(name);
+  return forbidden(
+    reason
+      ? `The function "${name}" cannot be called: it ${reason}.`
+      : `You don't have permission to call function "${name}" or it does not exist.`,
+  );
+}
+
+/** Of those that take the arguments, the one that leaves the fewest to their defaults. */
+function chosen({ name, overloads }: ServedFunction, given: ReadonlySet<string>): Overload {
+  const misfits = overloads.map((overload) => misfitOf(overload, given));
+  const fitting = overloads.filter((_, position) => misfits[position] === null);
+  const fewest = Math.min(...fitting.map((each) => each.arguments.length));
+  const [best, ...others] = fitting.filter((each) => each.arguments.length === fewest);
+  if (others.length > 0)
+    throw invalidQuery(`Several forms of the function "${name}" take these arguments: they differ in types alone`);
+  if (best) return best;
+  const [only] = misfits;
+  if (overloads.length === 1 && only) throw invalidQuery(`The function "${name}" ${only}`);
+  const forms = overloads.map((each) => `(${each.arguments.map(shownArgument).join(', ')})`);
+  throw invalidQuery(`No form of the function "${name}" takes these arguments: it takes ${forms.join(' or ')}`);
+}
+
+function misfitOf({ arguments: known }: Overload, given: ReadonlySet<string>): string | null {
+  const unknown = [...given].find((name) => !known.some((argument) => argument.name === name));
+  if (unknown !== undefined) return `has no argument "${unknown}"`;
+  const missing = known.find((argument) => argument.required && !given.has(argument.name));
+  return missing ? `needs the argument "${missing.name}"` : null;
+}
+
+function shownArgument({ name, required }: Argument): string {
+  return required ? name : `${name}?`;
+}
+
+/**
+ * The collection whose items the function returns, as the caller may see it; null where they may not. What a volatile function has
+ * returned is kept first: a read of it then sees what it has written.
+ */
+export function itemsOf(call: CallPlan, model: Model): Collection | null {
+  const { returns, volatile } = call.overload;
+  const collection = returns.kind === 'items' ? model.collections.get(returns.collection) : undefined;
+  if (!collection) return null;
+  const called: CalledCollection = { ...collection, singleton: false, call: { ...call, kept: volatile } };
+  return Object.freeze(called);
+}
+
+/** The result of a function that returns no items, or none that the caller may see. */
+export function planResult(call: CallPlan, { query, export: exported }: ReadRequest, model: Model): ReadPlan {
+  const { returns, volatile, name } = call.overload;
+  if (returns.kind === 'items' && !volatile) throw forbidden(`The items of function "${name}" may not be read.`);
+  if (returns.kind !== 'items') refuseQuery(query, exported, name);
+  const plan = { kind: 'read', stream: false, meta: [], cursor: false } as const;
+  const level = { kind: 'rows', where: ALWAYS, after: null, order: [], limit: { kind: 'all' }, offset: null } as const;
+  if (returns.kind === 'items' || returns.kind === 'nothing') {
+    const collection =
+      returns.kind === 'items' ? collectionOf(unrestrictedModel(model), returns.collection) : returns.collection;
+    const unseen: CalledCollection = { ...collection, call };
+    return { ...plan, result: 'optional', level: { ...level, collection: unseen, outputs: [], bare: true } };
+  }
+  const { set, collection } = returns;
+  const outputs: RowLevel['outputs'] = [...collection.fields.values()].map((field) => ({
+    kind: 'value',
+    name: field.name,
+    operand: { kind: 'field', through: [], field },
+  }));
+  const called: CalledCollection = { ...collection, call };
+  const rows: RowLevel = { ...level, collection: called, outputs, bare: returns.kind === 'value' };
+  return { ...plan, result: set ? 'list' : 'optional', level: rows };
+}
+
+export function isSingle({ overload: { returns } }: CallPlan): boolean {
+  return returns.kind !== 'nothing' && !returns.set;
+}
+
+/** One item that a function returns, or null: what the query says of lists does not apply to it. */
+export function planReturned(collection: Collection, outputs: RowLevel['outputs']): ReadPlan {
+  const level: RowLevel = {
+    kind: 'rows',
+    collection,
+    outputs,
+    where: ALWAYS,
+    after: null,
+    order: [],
+    limit: { kind: 'all' },
+    offset: null,
+  };
+  return { kind: 'read', result: 'optional', stream: false, level, meta: [], cursor: false };
+}
+
+function refuseQuery(query: Query, exported: boolean, name: string): void {
+  const parts: readonly (keyof Query)[] = [
+    ...(['fields', 'filter', 'search', 'sort', 'limit', 'offset', 'page', 'cursor'] as const),
+    ...(['aggregate', 'groupBy', 'having'] as const),
+  ];
+  const part = parts.find((each) => query[each] !== null);
+  const list = (['alias', 'deep', 'meta'] as const).find((each) => query[each].length > 0);
+  const stray = part ?? list ?? (exported ? 'export' : undefined);
+  if (stray !== undefined)
+    throw invalidQuery(`"${stray}" applies to functions that return items of a collection, which "${name}" does not`);
+}

@@ -1,0 +1,68 @@
+/** /rpc: functions of the database. What a function returns of a collection is read as the collection is. */
+import { parseJson } from '../digits.js';
+import { read, type Soon } from '../engine/pipeline.js';
+import type { PreparedRead } from '../engine/reads.js';
+import { invalidQuery, methodNotAllowed } from '../errors.js';
+import type { Exchange } from '../http/exchange.js';
+import { type DEFERRED, errorReply, type Outcome, type Reply } from '../http/reply.js';
+import type { Route } from '../http/router.js';
+import { checkArguments } from '../plan/call-arguments.js';
+import type { Parsed } from '../request/ast.js';
+import { ParseCache } from '../request/parse-cache.js';
+import { parseCall } from '../request/rest.js';
+import type { ItemsServices } from './item-path.js';
+import { explainPreference, ItemsRead, type ParsedUrl } from './item-reads.js';
+import { readIdempotencyKey, writerOf, writtenReply } from './item-writes.js';
+
+export function functionRoutes(services: ItemsServices): Route[] {
+  const urls = new ParseCache<ParsedUrl>();
+  const call = (exchange: Exchange): Outcome => read(new FunctionRead(exchange, services, urls), services.reads);
+  return [
+    { method: 'GET', path: '/rpc/:function', handle: call },
+    { method: 'POST', path: '/rpc/:function', handle: call },
+  ];
+}
+
+class FunctionRead extends ItemsRead {
+  readonly #services: ItemsServices;
+  readonly #urls: ParseCache<ParsedUrl>;
+  readonly #name: string;
+  #body: unknown;
+
+  constructor(exchange: Exchange, services: ItemsServices, urls: ParseCache<ParsedUrl>) {
+    const [name = ''] = exchange.parameters;
+    super(exchange, services, urls, { collection: name, key: null });
+    this.#services = services;
+    this.#urls = urls;
+    this.#name = name;
+  }
+
+  override parse(): Soon<Parsed> {
+    const { queryString, method } = this.client;
+    const { limits } = this.#services;
+    if (method === 'POST') return this.#parseBody();
+    const parse = (): ParsedUrl => ({ parsed: parseCall(this.#name, undefined, queryString, limits) });
+    return this.#urls.get(`${this.#name}?${queryString}`, parse).parsed;
+  }
+
+  async #parseBody(): Promise<Parsed> {
+    this.#body = (await this.client.json(parseJson)) ?? {};
+    return parseCall(this.#name, this.#body, this.client.queryString, this.#services.limits);
+  }
+
+  override execute(prepared: PreparedRead<Parsed>): Soon<Reply | typeof DEFERRED> {
+    const { compiled, query, caller } = prepared;
+    if (!compiled.volatile) {
+      checkArguments(compiled.calls, query.values);
+      return super.execute(prepared);
+    }
+    if (this.client.method !== 'POST') {
+      const refusal = methodNotAllowed(`The function "${this.#name}" may write: it is called by POST`);
+      return { ...errorReply(refusal), headers: { Allow: 'POST' } };
+    }
+    if (explainPreference(this.client.headers.prefer)) throw invalidQuery('"Prefer: explain" applies to reads');
+    const idempotencyKey = readIdempotencyKey(this.client, caller, this.#body);
+    const writer = writerOf(this.client, caller);
+    return this.#services.writes.call({ query, writer, client: this.client, idempotencyKey }).then(writtenReply);
+  }
+}

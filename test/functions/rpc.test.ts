@@ -1,0 +1,251 @@
+/** /rpc: functions of every form are called by name, with typed arguments, as far as rows and policies allow. */
+import t from 'tap';
+import { makeCaller } from '../support/callers.js';
+import {
+  type Answer,
+  createLibrary,
+  get,
+  loadSchemas,
+  type RequestOptions,
+  request,
+  startDatabase,
+  startTestService,
+  databaseUrl as testDatabaseUrl,
+  withSql,
+} from '../support/service.js';
+
+const server = await startDatabase();
+const databaseUrl = await createLibrary(server, 'functions');
+await loadSchemas(databaseUrl, ['functions.sql']);
+const service = await startTestService({ databaseUrl });
+
+function call(name: string, body: unknown, options: RequestOptions = {}): Promise<Answer> {
+  const headers = { 'content-type': 'application/json', ...options.headers };
+  return request(service, 'POST', `/rpc/${name}`, { ...options, headers, body: JSON.stringify(body) });
+}
+
+function refusal(status: number, message: RegExp): object {
+  return { status, json: { errors: [{ message }] } };
+}
+
+/** What a call answers, by POST and by GET. */
+const RESULTS: readonly (readonly [name: string, body: Record<string, unknown>, query: string, data: unknown])[] = [
+  ['add', { a: 1, b: 2 }, 'a=1&b=2', 3],
+  ['add', { a: 1 }, 'a=1', 11],
+  ['renamed', { a: 5 }, 'a=5', 15],
+  ['elsewhere', {}, '', 'in another schema'],
+  ['total', { numbers: [1, 2, 3] }, 'numbers[]=1&numbers[]=2&numbers[]=3', '6'],
+  ['total', {}, '', '0'],
+  ['joined_words', { glue: '-', words: ['a', 'b,c', 'd"e'] }, 'glue=-&words=["a","b,c","d\\"e"]', 'a-b,c-d"e'],
+  ['joined_words', { glue: '-' }, 'glue=-', ''],
+  ['numbers', { up_to: 3 }, 'up_to=3', [3, 2, 1]],
+  ['numbers', { up_to: 0 }, 'up_to=0', []],
+  ['spread', { values_of: [4, 9, 2] }, 'values_of=[4,9,2]', { low: 2, high: 9 }],
+  ['only_column', {}, '', [{ id: 1 }, { id: 2 }]],
+  ['nothing', {}, '', null],
+  ['null_number', {}, '', null],
+  ['mood_of', { given: 'wild' }, 'given=wild', 'wild'],
+  ['grow', { given: { name: 'x', size: 41 } }, 'given={"name":"x","size":41}', { name: 'x', size: '42' }],
+  [
+    'places',
+    {},
+    '',
+    [
+      { name: 'a', size: '1' },
+      { name: 'b', size: '9007199254740993' },
+    ],
+  ],
+  ['no_place', {}, '', null],
+  ['area', { side: 3 }, 'side=3', 'square 9'],
+  ['area', { width: 3, height: 4 }, 'width=3&height=4', 'rectangle 12'],
+  ['area', { radius: 3 }, 'radius=3', 'circle 3false'],
+  ['area', { radius: 3, exact: true }, 'radius=3&exact=true', 'circle 3true'],
+];
+
+t.test('functions of every form answer the same by POST and by GET', async (t) => {
+  for (const [name, body, query, data] of RESULTS) {
+    t.match(await call(name, body), { status: 200, json: { data } }, `${name} ${JSON.stringify(body)}`);
+    const answer = await get(service, `/rpc/${name}?${encodeURI(query)}`);
+    t.strictSame({ status: answer.status, json: answer.json }, { status: 200, json: { data } }, `${name}?${query}`);
+  }
+});
+
+t.test('arguments have the values that columns take, and results look as columns do', async (t) => {
+  const given = {
+    number: '9007199254740993',
+    digits: '1.50',
+    moment: '2023-01-15T10:00:00.000Z',
+    day: '2024-02-29',
+    flag: false,
+    document: { a: [1, null, '$NOW'] },
+    key: '0195c3b5-7a4e-7c1b-8d6e-2f3a4b5c6d7e',
+    words: '$CURRENT_USER \' " \\ %',
+  };
+  t.strictSame((await call('echo', given)).json, { data: [given] });
+  const empty = Object.fromEntries(Object.keys(given).map((name) => [name, null]));
+  t.strictSame((await call('echo', {})).json, { data: [empty] });
+  t.strictSame((await call('echo', empty)).json, { data: [empty] });
+  t.match((await call('echo', { document: null, words: '' })).json, { data: [{ document: null, words: '' }] });
+});
+
+t.test('an argument that does not fit is named', async (t) => {
+  const cases: readonly (readonly [name: string, body: unknown, said: RegExp])[] = [
+    ['add', { a: 'x' }, /"a"/],
+    ['add', { a: 1.5 }, /"a"/],
+    ['add', { a: [1] }, /"a"/],
+    ['add', { a: { b: 1 } }, /"a"/],
+    ['add', { a: true }, /"a"/],
+    ['add', { a: 2147483648 }, /"a"/],
+    ['add', {}, /needs the argument "a"/],
+    ['add', { a: 1, c: 2 }, /has no argument "c"/],
+    ['renamed', { a: 1, b: 2 }, /has no argument "b"/],
+    ['echo', { day: '2023-02-30' }, /"day"/],
+    ['echo', { moment: 'yesterday-ish' }, /"moment"/],
+    ['echo', { key: 'no-uuid' }, /"key"/],
+    ['echo', { flag: 'perhaps' }, /"flag"/],
+    ['echo', { digits: 'many' }, /"digits"/],
+    ['echo', { words: 'a\0b' }, /"words"/],
+    ['echo', { words: ['a'] }, /"words"/],
+    ['mood_of', { given: 'sad' }, /"given"/],
+    ['grow', { given: { name: 'x', sise: 1 } }, /sise/],
+    ['total', { numbers: 'x' }, /"numbers"/],
+    ['total', { numbers: [1, 'x'] }, /numbers/],
+    ['area', { side: 1, width: 2 }, /No form of the function "area"/],
+    ['twin', { value: 1 }, /Several forms/],
+    ['add', [1], /object of arguments/],
+    ['add', 'a', /object of arguments/],
+  ];
+  for (const [name, body, said] of cases) {
+    const answer = await call(name, body);
+    t.match(answer, refusal(400, said), `${name} ${JSON.stringify(body)}: ${answer.text}`);
+  }
+  t.match(await get(service, '/rpc/add?a=x'), refusal(400, /"a"/));
+  t.match(await get(service, '/rpc/add?a[b]=1'), refusal(400, /"a"/));
+  t.match(await get(service, '/rpc/add?a=1&fields=x'), refusal(400, /"fields" applies to functions/));
+});
+
+t.test('what no row exposes, and what cannot be called, is refused with 403', async (t) => {
+  for (const name of ['secret', 'missing', 'version', 'pg_sleep', 'needs_hidden', 'nobody', '%00', "a'b"]) {
+    t.match(await call(encodeURIComponent(name), {}), { status: 403 }, name);
+    t.match(await get(service, `/rpc/${encodeURIComponent(name)}`), { status: 403 }, name);
+  }
+  t.match(await call('unnamed', {}), refusal(403, /argument without a name/));
+  t.match(await call('anything', {}), refusal(403, /anyelement/));
+  t.match(await call('rows_of_record', {}), refusal(403, /record/));
+  t.match(await get(service, '/rpc'), { status: 404 });
+});
+
+t.test('arguments that are called like parameters of a query come by POST', async (t) => {
+  t.strictSame((await call('search_all', { limit: 3, filter: 'x' })).json, { data: '3x' });
+});
+
+t.test('errors of a function are those of its author, and the rest of the service is well', async (t) => {
+  t.match(await call('refuse', { reason: 'Not on Sundays.' }), refusal(400, /Not on Sundays/));
+  t.match(await call('refuse', { reason: 'x', code: '42P01' }), { status: 503 });
+  t.match(await call('refuse', { reason: 'x', code: '57014' }), { status: 503 });
+  t.match(await call('divide', { a: 1, b: 0 }), { status: 400 });
+  t.match(await call('refuse_write', { reason: 'Not this one.' }), refusal(400, /Not this one/));
+  t.match(await call('break_rule', {}), {
+    status: 400,
+    json: { errors: [{ extensions: { code: 'FAILED_VALIDATION', field: 'email' } }] },
+  });
+  t.match(await get(service, '/items/tags?filter[name]=undone'), { json: { data: [] } });
+});
+
+t.test('a volatile function is called by POST alone', async (t) => {
+  const refused = await get(service, '/rpc/count_up');
+  t.match(refused, { status: 405, headers: { allow: 'POST' } });
+  const first = (await call('count_up', {})).json as { data: string };
+  const second = (await call('count_up', {})).json as { data: string };
+  t.equal(Number(second.data), Number(first.data) + 1);
+});
+
+t.test('a call with an Idempotency-Key is carried out once', async (t) => {
+  const headers = { 'idempotency-key': 'once' };
+  const answers = await Promise.all([1, 2, 3].map(() => call('count_up', {}, { headers })));
+  t.equal(new Set(answers.map((answer) => answer.text)).size, 1);
+  t.match(await call('publish', { article: 3 }, { headers }), { status: 422 });
+  const made = { 'idempotency-key': 'made' };
+  const body = { title: 'Once', writer: 1 };
+  t.equal(
+    (await call('write_article', body, { headers: made })).text,
+    (await call('write_article', body, { headers: made })).text,
+  );
+  t.match((await get(service, '/items/articles?filter[title]=Once&aggregate[count]=*')).json, { data: [{ count: 1 }] });
+});
+
+t.test('a policy says who may call what', async (t) => {
+  const caller = await withSql(databaseUrl, (sql) =>
+    makeCaller(sql, 'adder', [
+      {
+        permissions: [
+          { collection: 'add', action: 'execute' },
+          { collection: 'articles', action: 'read' },
+        ],
+      },
+    ]),
+  );
+  const { token } = caller;
+  t.match(await call('add', { a: 1 }, { token }), { status: 200, json: { data: 11 } });
+  for (const name of ['total', 'secret', 'count_up', 'publish', 'unnamed'])
+    t.match(await call(name, {}, { token }), refusal(403, /or it does not exist/), name);
+  t.match(await call('add', { a: 1 }, { token: null }), { status: 403 });
+  t.match(await get(service, '/functions', { token }), { status: 403 });
+});
+
+t.test('the grants of the database count as well', async (t) => {
+  await withSql(databaseUrl, async (sql) => {
+    await sql`create role narrow login password 'narrow'`;
+    await sql.unsafe(
+      'grant usage on schema public to narrow; grant all on all tables in schema public to narrow; grant all on all sequences in schema public to narrow; revoke execute on function add(integer, integer) from public',
+    );
+  });
+  const url = testDatabaseUrl(server, 'functions', { user: 'narrow', password: 'narrow' });
+  const narrow = await startTestService({ databaseUrl: url });
+  const body = JSON.stringify({ a: 1 });
+  const headers = { 'content-type': 'application/json' };
+  t.match(await request(narrow, 'POST', '/rpc/add', { headers, body }), { status: 403 });
+  t.match(await request(narrow, 'GET', '/rpc/total?numbers=[1]'), { status: 200 });
+});
+
+t.test('administrators say what is served, and changes count at once', async (t) => {
+  const send = (method: string, path: string, body: unknown): Promise<Answer> =>
+    request(service, method, path, { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) });
+  t.match(await call('secret', {}), { status: 403 });
+  t.match(await send('POST', '/functions', { name: 'secret', note: 'Not any more' }), {
+    status: 200,
+    json: { data: { name: 'secret' } },
+  });
+  await until(async () => (await call('secret', {})).status === 200);
+  await withSql(databaseUrl, (sql) =>
+    sql.unsafe("create or replace function secret() returns text language sql stable as $$select 'changed'$$"),
+  );
+  await until(async () => (await call('secret', {})).text === '{"data":"changed"}');
+  await withSql(databaseUrl, (sql) => sql.unsafe('drop function secret()'));
+  await until(async () => (await call('secret', {})).status === 403);
+  await withSql(databaseUrl, (sql) =>
+    sql.unsafe("create function secret(more integer) returns integer language sql stable as 'select more'"),
+  );
+  await until(async () => (await call('secret', { more: 3 })).text === '{"data":3}');
+  await withSql(databaseUrl, (sql) =>
+    sql.unsafe("create or replace function api.elsewhere() returns text language sql volatile as $$select 'now'$$"),
+  );
+  await until(async () => (await get(service, '/rpc/elsewhere')).status === 405);
+  t.match(await send('PATCH', '/functions/secret', { arguments: [] }), { status: 200 });
+  await until(async () => (await call('secret', { more: 3 })).status === 403);
+  t.match(await request(service, 'DELETE', '/functions/secret'), { status: 204 });
+  t.match(await send('POST', '/functions', { name: 'add' }), { status: 400 });
+  t.match(await send('POST', '/functions', { name: 'other', arguments: 'a' }), { status: 400 });
+  const permission = { policy: { name: 'Callers' }, collection: 'add', action: 'execute' };
+  t.match(await send('POST', '/permissions', { ...permission, permissions: {} }), { status: 200 });
+  for (const wrong of [{ permissions: { a: { _eq: 1 } } }, { presets: { a: 1 } }, { collection: 'none' }])
+    t.match(await send('POST', '/permissions', { ...permission, ...wrong }), { status: 400 }, JSON.stringify(wrong));
+});
+
+async function until(condition: () => Promise<boolean>): Promise<void> {
+  for (let attempt = 0; attempt < 100; attempt++) {
+    if (await condition()) return;
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  throw new Error('it did not come to pass');
+}

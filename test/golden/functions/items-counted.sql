@@ -1,0 +1,18 @@
+-- POST /rpc/articles_of?fields=id&meta=*&limit=1 {"writer":1}
+
+-- $1 = '1'
+select '{"meta":{' || '"total_count":' || (
+  select count(*)
+  from "public"."articles_of"("writer" => $1::"pg_catalog"."int4") "%t2"
+) || ',' || '"filter_count":' || (
+  select count(*)
+  from "public"."articles_of"("writer" => $1::"pg_catalog"."int4") "%t3"
+) || coalesce('},"data":[' || string_agg("%r1"."%j", ',') || ']}', '},"data":[]}')
+from (
+  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || '}' as "%j"
+  from (
+    select "%t1"."id"
+    from "public"."articles_of"("writer" => $1::"pg_catalog"."int4") "%t1"
+    limit 1
+  ) "%p1"
+) "%r1";

@@ -1,0 +1,26 @@
+-- POST /rpc/count_up {}
+-- idempotency-key: once
+
+begin;
+
+-- $1 = 'QzmMcWqXhr3EAe0DapJYmeKYt9EuE9CZgpAS3FgL5iM'
+-- $2 = 'xiTbctiqknZRlSYL_IOwRMEDm-U6eZpQyPKKBGR243A'
+-- $3 = '86400000 milliseconds'
+insert into "public".service_receipts as receipt (id, fingerprint, expires) values ($1, $2, now() + $3::interval)
+       on conflict (id) do update set fingerprint = excluded.fingerprint, expires = excluded.expires, keys = null, answer = null
+where receipt.expires < now() returning 1;
+
+select '{"data":' || coalesce((
+  select coalesce('"' || textin(int8out("%p1"."value")) || '"', 'null') as "%j"
+  from (
+    select "%t1"."value"
+    from "public"."count_up"() "%t1" ("value")
+  ) "%p1"
+), 'null') || '}';
+
+-- $1 = '{"data":"7"}'
+-- $2 = 'QzmMcWqXhr3EAe0DapJYmeKYt9EuE9CZgpAS3FgL5iM'
+update "public".service_receipts set answer = $1
+where id = $2;
+
+commit;
