@@ -28,6 +28,7 @@ select case
       (select pg_catalog.count(*) || '/' || pg_catalog.sum(p.xmin::text::bigint)
        from pg_catalog.pg_proc p join pg_catalog.pg_namespace o on o.oid = p.pronamespace
        where o.oid = n.oid or o.nspname in (select schema from service_functions)),
+      (select pg_catalog.count(*) || '/' || pg_catalog.sum(x.xmin::text::bigint) from pg_catalog.pg_extension x),
       (select version from service_schema)), ' ' order by n.nspname)
     from pg_catalog.pg_namespace n where n.nspname in (select pg_catalog.json_array_elements_text($1::json)))
 end as fingerprint

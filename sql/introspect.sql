@@ -239,6 +239,20 @@ select pg_catalog.json_build_object(
   'function_rows', (
     select pg_catalog.json_agg(pg_catalog.row_to_json(entry) order by name) from service_functions entry
   ),
+  -- By name, with the schema in which their functions and operators are.
+  'extensions', (
+    select pg_catalog.json_object_agg(extension.extname, namespace.nspname)
+    from pg_catalog.pg_extension extension
+    join pg_catalog.pg_namespace namespace on namespace.oid = extension.extnamespace
+  ),
+  'text_search', (
+    select pg_catalog.json_agg(
+      pg_catalog.json_build_array(namespace.nspname, configuration.cfgname, configuration.oid = pg_catalog.get_current_ts_config()::pg_catalog.oid)
+      order by namespace.nspname <> 'pg_catalog', namespace.nspname, configuration.cfgname
+    )
+    from pg_catalog.pg_ts_config configuration
+    join pg_catalog.pg_namespace namespace on namespace.oid = configuration.cfgnamespace
+  ),
   'collection_rows', (
     select pg_catalog.json_agg(pg_catalog.row_to_json(entry)) from service_collections entry
   ),

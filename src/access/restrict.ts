@@ -31,7 +31,7 @@ export function restrictModel(
     const rules = planRules(rulesOf(collection.name), collection, model);
     if (rules.length > 0) collections.set(collection.name, restrictCollection(collection, rules));
   }
-  const { version, schema, schemas, system } = model;
+  const { version, schema, schemas, system, extensions, textSearch } = model;
   const refused = new Map<string, string>();
   const folders = foldersOf(collections, model);
   const relationRows = model.relationRows.filter((row) => isVisible(row, collections));
@@ -46,6 +46,8 @@ export function restrictModel(
     relationRows,
     functions: new Map([...model.functions].filter(([name]) => mayExecute(name))),
     refusedFunctions: new Map(),
+    extensions,
+    textSearch,
     unrestricted: model,
   });
 }

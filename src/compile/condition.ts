@@ -6,6 +6,7 @@ import type { Operator } from '../request/ast.js';
 import type { Pattern } from '../sql/codec.js';
 import { alias, type Fragment, join, parameter, sql } from '../sql/fragment.js';
 import { FromClause, refersTo } from './from-clause.js';
+import { matchesWords } from './full-text.js';
 import { compareGeometries } from './geometry.js';
 import { typeName } from './identifiers.js';
 import { hasKey } from './key-columns.js';
@@ -29,7 +30,7 @@ export function compileCondition(condition: Condition, source: FromClause): Frag
       return hasKey(key, columns, slot, many);
     }
     case 'compare':
-      return compileComparison(condition.operand, condition.operator, condition.value, source);
+      return compileComparison(condition, source);
     case 'exists': {
       const { toMany, through, where } = condition;
       const key = toMany.key.map((field) => source.raw(through, field));
@@ -54,7 +55,8 @@ function existence(toMany: ToManyJoin, key: readonly Fragment[], where: Conditio
 }
 
 /** A term that does not fit a numeric field is null there and matches nothing: the text stays the same for every term. */
-function compileSearch({ slot, fields }: Extract<Condition, { kind: 'search' }>, source: FromClause): Fragment {
+function compileSearch({ slot, fields, vector }: Extract<Condition, { kind: 'search' }>, source: FromClause): Fragment {
+  if (vector) return matchesWords(source.column([], vector.field), vector, slot);
   const tests = fields.map((field) => {
     const column = source.column([], field);
     const operand: OperandPlan = { kind: 'field', through: [], field };
@@ -86,9 +88,7 @@ const COMPARISONS: Readonly<Record<string, Fragment>> = {
 const PATTERNS: Readonly<Record<string, Pattern>> = { contains: 'contains', starts_with: 'starts', ends_with: 'ends' };
 
 function compileComparison(
-  operand: OperandPlan,
-  operator: Operator,
-  value: ValuePlan | null,
+  { operand, operator, value, using }: Extract<Condition, { kind: 'compare' }>,
   source: FromClause,
 ): Fragment {
   const left = comparable(operand, compileOperand(operand, source));
@@ -106,7 +106,9 @@ function compileComparison(
   if (value.kind === 'caller') return compareWithCaller(left, operand, operator, value, source);
   const typed = typedValue(value);
   const own =
-    value.operator && operand.kind === 'field' ? compileTypeOperator(operator, left, operand.field, typed) : null;
+    value.operator && operand.kind === 'field'
+      ? compileTypeOperator(operator, left, operand.field, typed, using)
+      : null;
   if (own) return own;
   const type = operandTypeName(operand);
   if (value.codec === 'geojson' && operand.kind === 'field')

@@ -4,6 +4,7 @@ import type { AggregatePlan, OperandPlan } from '../plan/plan.js';
 import type { Representation } from '../request/ast.js';
 import { alias, type Fragment, parameter, sql } from '../sql/fragment.js';
 import { FromClause, refersTo } from './from-clause.js';
+import { rankOf } from './full-text.js';
 import { typeName } from './identifiers.js';
 import type { JsonValue } from './json.js';
 import { areEqual, givenColumns, givenNames, keyParameters, listed } from './key-columns.js';
@@ -50,6 +51,8 @@ export function compileOperand(operand: OperandPlan, source: FromClause, descend
     }
     case 'aggregate':
       return compileAggregate(operand.aggregate, source);
+    case 'rank':
+      return rankOf(source.column(operand.through, operand.field), operand, operand.slot);
     case 'key':
       return source.raw([], operand.field);
     case 'position': {
@@ -165,6 +168,8 @@ export function operandTypeName(operand: OperandPlan): Fragment {
       return sql`int4`;
     case 'count':
       return sql`int8`;
+    case 'rank':
+      return sql`float4`;
     case 'json':
       return operand.as === 'numeric' ? sql`numeric` : sql`text`;
     case 'first':

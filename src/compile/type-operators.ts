@@ -1,14 +1,21 @@
-/** Operators of types of PostgreSQL: arrays, ranges, documents and networks. Each is one that an index of its kind can serve. */
+/** Operators of types of PostgreSQL: arrays, ranges, documents, networks, trees and words of texts. Each is one that an index of its kind can serve. */
 import type { Field, InnerType } from '../mirror/model.js';
-import type { typedValue } from '../plan/plan.js';
+import type { OperatorSource, typedValue } from '../plan/plan.js';
 import type { Operator } from '../request/ast.js';
 import { type Fragment, identifier, parameter, sql } from '../sql/fragment.js';
+import { matchesWords } from './full-text.js';
 import { typeName } from './identifiers.js';
 
 type Typed = ReturnType<typeof typedValue>;
 
 /** Null for operators of other kinds. */
-export function compileTypeOperator(operator: Operator, left: Fragment, field: Field, typed: Typed): Fragment | null {
+export function compileTypeOperator(
+  operator: Operator,
+  left: Fragment,
+  field: Field,
+  typed: Typed,
+  using: OperatorSource | undefined,
+): Fragment | null {
   const value = parameter({ kind: 'value', ...typed });
   const list = sql`${parameter({ kind: 'list', ...typed })}::${typeName(field)}`;
   switch (operator) {
@@ -30,9 +37,26 @@ export function compileTypeOperator(operator: Operator, left: Fragment, field: F
       return sql`${left} operator(pg_catalog.?) ${value}::text`;
     case 'within_network':
       return sql`${left} operator(pg_catalog.<<=) ${value}::inet`;
+    case 'descendant_of':
+      return sql`${left} ${extensionOperator(field.column?.base_schema, sql`<@`)} ${value}::${typeName(field)}`;
+    case 'ancestor_of':
+      return sql`${left} ${extensionOperator(field.column?.base_schema, sql`@>`)} ${value}::${typeName(field)}`;
+    case 'similar': {
+      const schema = using?.kind === 'extension' ? using.schema : undefined;
+      return sql`${left} ${extensionOperator(schema, sql`%`)} ${value}::text`;
+    }
+    case 'fts':
+      if (using?.kind !== 'configuration') throw new Error('a full text search has a configuration');
+      return matchesWords(left, { field, configuration: using.configuration }, typed.slot);
     default:
       return null;
   }
+}
+
+/** Operators of an extension are in its schema, which need not be on the search path. */
+function extensionOperator(schema: string | undefined, operator: Fragment): Fragment {
+  if (schema === undefined) throw new Error('the schema of the operator is not known');
+  return sql`operator(${identifier(schema)}.${operator})`;
 }
 
 function innerTypeName({ name, column }: Field): Fragment {

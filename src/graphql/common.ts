@@ -22,7 +22,9 @@ import {
   RANGE_OPERATORS,
   type Representation,
   SCALAR_OPERATORS,
+  SEARCH_OPERATORS,
   TEXT_OPERATORS,
+  TREE_OPERATORS,
 } from '../request/ast.js';
 import { extend } from './field-binding.js';
 import {
@@ -72,6 +74,7 @@ function operandType(operator: Operator | 'json' | 'length', value: GraphQLInput
   if (operator === 'json') return JSON_FILTER_SCALAR;
   if (operator === 'length') return NUMBER_OPERATORS;
   if (operator === 'has_key') return GraphQLString;
+  if (operator === 'fts') return JSON_SCALAR;
   if (/^n?(null|empty)$/.test(operator)) return GraphQLBoolean;
   const takesList = [...LIST_OPERATORS, ...ARRAY_OPERATORS].some((each) => each === operator);
   return takesList ? new GraphQLList(value) : value;
@@ -81,7 +84,13 @@ const PRESENCE = ['null', 'nnull'] as const;
 const EQUALITY = ['eq', 'neq', 'in', 'nin', ...PRESENCE] as const;
 const ORDERED = [...SCALAR_OPERATORS, ...LIST_OPERATORS, ...PRESENCE];
 
-const STRING_OPERATORS = operators('string', GraphQLString, [...ORDERED, ...TEXT_OPERATORS, 'empty', 'nempty']);
+const STRING_OPERATORS = operators('string', GraphQLString, [
+  ...ORDERED,
+  ...TEXT_OPERATORS,
+  ...SEARCH_OPERATORS,
+  'empty',
+  'nempty',
+]);
 const NUMBER_OPERATORS = operators('number', STRING_OR_FLOAT_SCALAR, ORDERED);
 const BIG_INT_OPERATORS = operators('big_int', BIG_INT_SCALAR, ORDERED);
 const DATE_OPERATORS = operators('date', GraphQLString, ORDERED);
@@ -91,6 +100,8 @@ const HASH_OPERATORS = operators('hash', HASH_SCALAR, ['empty', 'nempty', ...PRE
 const JSON_OPERATORS = operators('json', JSON_SCALAR, [...EQUALITY, 'json', ...DOCUMENT_OPERATORS]);
 const ARRAY_FILTERS = operators('array', JSON_SCALAR, [...ORDERED, ...ARRAY_OPERATORS, 'length']);
 const RANGE_FILTERS = operators('range', GraphQLString, [...ORDERED, ...RANGE_OPERATORS, 'empty', 'nempty']);
+const TREE_FILTERS = operators('tree', GraphQLString, [...ORDERED, ...TREE_OPERATORS, 'empty', 'nempty']);
+const WORDS_FILTERS = operators('tsvector', GraphQLString, [...ORDERED, 'fts', 'empty', 'nempty']);
 const NETWORK_FILTERS = operators('network', GraphQLString, [...ORDERED, ...NETWORK_OPERATORS, 'empty', 'nempty']);
 const GEOMETRY_FILTERS = operators('geometry', GEOMETRY_SCALAR, ['eq', 'neq', ...PRESENCE, ...GEOMETRY_OPERATORS]);
 
@@ -169,6 +180,8 @@ export function valueTypeOf(field: Field): ValueType {
 const BY_BASE_TYPE: Readonly<Record<string, GraphQLInputObjectType>> = {
   inet: NETWORK_FILTERS,
   cidr: NETWORK_FILTERS,
+  ltree: TREE_FILTERS,
+  tsvector: WORDS_FILTERS,
 };
 
 export function operatorsOf(field: Field): GraphQLInputObjectType {
@@ -225,7 +238,7 @@ export const COMMON_TYPES: readonly GraphQLNamedType[] = [
   ...[DATE_FUNCTIONS, TIME_FUNCTIONS, MOMENT_FUNCTIONS, COUNT_FUNCTIONS, JSON_FUNCTIONS],
   ...[STRING_OPERATORS, NUMBER_OPERATORS, BIG_INT_OPERATORS, DATE_OPERATORS, BOOLEAN_OPERATORS],
   ...[ID_OPERATORS, HASH_OPERATORS, JSON_OPERATORS, ARRAY_FILTERS, GEOMETRY_FILTERS],
-  ...[RANGE_FILTERS, NETWORK_FILTERS],
+  ...[RANGE_FILTERS, NETWORK_FILTERS, TREE_FILTERS, WORDS_FILTERS],
   ...[DATE_FUNCTION_FILTER, TIME_FUNCTION_FILTER, MOMENT_FUNCTION_FILTER, COUNT_FUNCTION_FILTER],
   ...[DELETE_ONE, DELETE_MANY],
 ];

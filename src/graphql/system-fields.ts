@@ -72,7 +72,8 @@ const COLLECTION = record('service_collections', {
   collection: GraphQLString,
   meta: record('service_collections_meta', {
     ...texts('collection', 'icon', 'note', 'display_template', 'color', 'archive_field', 'archive_value'),
-    ...texts('unarchive_value', 'sort_field', 'accountability', 'group', 'collapse', 'preview_url', 'primary_key'),
+    ...texts('unarchive_value', 'sort_field', 'search_field', 'accountability', 'group', 'collapse'),
+    ...texts('preview_url', 'primary_key'),
     ...flags('hidden', 'singleton', 'archive_app_filter', 'versioning'),
     ...values('translations', 'item_duplication_fields', 'sort'),
   }),

@@ -24,6 +24,10 @@ export interface CatalogDocument {
   /** Those that may be called, as far as they are there. */
   readonly functions: readonly FunctionEntry[] | null;
   readonly function_rows: readonly MetadataRow[] | null;
+  /** The schema of each extension, by its name. */
+  readonly extensions: Readonly<Record<string, string>> | null;
+  /** Configurations of full text search, those of PostgreSQL itself first. */
+  readonly text_search: readonly (readonly [schema: string, name: string, isDefault: boolean])[] | null;
   readonly collection_rows: readonly MetadataRow[] | null;
   /** Ordered by `sort`, those without one behind. */
   readonly field_rows: readonly MetadataRow[] | null;

@@ -46,6 +46,10 @@ export function buildModel(document: CatalogDocument, version: number, schemas: 
     folders: freezeMap(folders),
     relationRows: Object.freeze(metadata.relations),
     ...buildFunctions(document, facts, collections),
+    extensions: freezeMap(new Map(Object.entries(document.extensions ?? {}))),
+    textSearch: Object.freeze(
+      (document.text_search ?? []).map(([schema, name, isDefault]) => Object.freeze({ schema, name, isDefault })),
+    ),
   });
 }
 
@@ -103,6 +107,7 @@ function buildCollection(table: TableFacts, fields: ReadonlyMap<string, Field>, 
     fields,
     singleton: meta?.['singleton'] === true,
     sortField: sortFieldOf(meta, fields),
+    searchField: searchFieldOf(meta, fields),
     accountability: meta ? accountabilityOf(meta) : 'all',
     comment: table.comment,
     meta,
@@ -111,6 +116,11 @@ function buildCollection(table: TableFacts, fields: ReadonlyMap<string, Field>, 
 
 function sortFieldOf(meta: MetadataRow | null, fields: ReadonlyMap<string, Field>): string | null {
   return typeof meta?.['sort_field'] === 'string' ? (fields.get(meta['sort_field'])?.column?.name ?? null) : null;
+}
+
+function searchFieldOf(meta: MetadataRow | null, fields: ReadonlyMap<string, Field>): string | null {
+  const field = typeof meta?.['search_field'] === 'string' ? fields.get(meta['search_field']) : undefined;
+  return field?.column?.base_type === 'tsvector' ? field.name : null;
 }
 
 function accountabilityOf({ accountability }: MetadataRow): Collection['accountability'] {

@@ -53,6 +53,17 @@ export interface Model {
   readonly functions: ReadonlyMap<string, ServedFunction>;
   /** Rows of service_functions that expose nothing, with the reason in words. */
   readonly refusedFunctions: ReadonlyMap<string, string>;
+  /** The schema of each extension of the database, by its name. */
+  readonly extensions: ReadonlyMap<string, string>;
+  /** Those of full text search; PostgreSQL's own first. */
+  readonly textSearch: readonly TextSearchConfiguration[];
+}
+
+export interface TextSearchConfiguration {
+  readonly schema: string;
+  readonly name: string;
+  /** Whether it is the one of the database where none is named. */
+  readonly isDefault: boolean;
 }
 
 /** `foreign`: a table of another server, behind a foreign data wrapper. */
@@ -72,6 +83,8 @@ export interface Collection {
   readonly fields: ReadonlyMap<string, Field>;
   readonly singleton: boolean;
   readonly sortField: string | null;
+  /** The field of type tsvector that a search looks into. */
+  readonly searchField: string | null;
   readonly accountability: 'all' | 'activity' | null;
   readonly comment: string | null;
   readonly meta: CollectionMeta | null;

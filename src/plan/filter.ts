@@ -7,6 +7,7 @@ import { showsKey, soleKey } from '../mirror/item-key.js';
 import { type Collection, type Field, isSecretField, type Model } from '../mirror/model.js';
 import type { Filter, JsonFilter, Operand, Operator } from '../request/ast.js';
 import { isMasked, restrictionOf, unrestrictedCollection, unrestrictedModel } from './access.js';
+import { sourceOf } from './full-text.js';
 import { checkOperator, valueTypeOf } from './operators.js';
 import {
   ALWAYS,
@@ -225,12 +226,7 @@ function planValue(filter: Filter, operand: OperandPlan, place: FilterPosition):
       return combine(filter.kind, filter.filters, (each) => planValue(each, operand, place));
     case 'compare':
       checkOperator(filter.operator, operand);
-      return {
-        kind: 'compare',
-        operand,
-        operator: filter.operator,
-        value: planOperand(filter.value, filter.operator, operand, place.model),
-      };
+      return planComparison(filter, operand, place.model);
     case 'json':
       if (operand.kind !== 'field' || !isJson(operand.field) || isSecretField(operand.field))
         throw invalidQuery(`"_json" does not apply to "${operandType(operand).label}"`);
@@ -256,6 +252,16 @@ function planValue(filter: Filter, operand: OperandPlan, place: FilterPosition):
         throw forbiddenField(operand.field.name, place.collection.name, place.name);
       throw invalidQuery(`${place.name}: "${operandType(operand).label}" is no relation`);
   }
+}
+
+function planComparison(
+  { operator, value, configuration }: Extract<Filter, { kind: 'compare' }>,
+  operand: OperandPlan,
+  model: Model,
+): Condition {
+  const planned = { kind: 'compare', operand, operator, value: planOperand(value, operator, operand, model) } as const;
+  const using = operand.kind === 'field' ? sourceOf(operator, operand, configuration, model) : null;
+  return using ? { ...planned, using } : planned;
 }
 
 function planJson(filter: JsonFilter, field: Field, through: readonly ToOneJoin[], model: Model): Condition {

@@ -7,6 +7,8 @@ import {
   NETWORK_OPERATORS,
   type Operator,
   RANGE_OPERATORS,
+  SEARCH_OPERATORS,
+  TREE_OPERATORS,
 } from '../request/ast.js';
 import type { OperandPlan, OperandType } from './plan.js';
 import { isJson, operandType } from './resolve-names.js';
@@ -61,10 +63,15 @@ const BY_TYPE: Readonly<Record<string, readonly Operator[]>> = {
   unknown: [...ORDERED, 'empty', 'nempty'],
 };
 
+/** Texts as PostgreSQL has them: neither enums, intervals nor bytes. */
+const TEXT_TYPES: ReadonlySet<string> = new Set(['text', 'varchar', 'bpchar', 'citext']);
+
 /** Types of PostgreSQL that the service has no type of its own for. */
 const BY_BASE_TYPE: Readonly<Record<string, readonly Operator[]>> = {
   inet: NETWORK_OPERATORS,
   cidr: NETWORK_OPERATORS,
+  ltree: TREE_OPERATORS,
+  tsvector: ['fts'],
 };
 
 export function checkOperator(operator: Operator, operand: OperandPlan): void {
@@ -95,6 +102,8 @@ function operatorsOf(field: Field): { type: string; operators: readonly Operator
   if (column?.is_array) return { type: column.data_type, operators: [...ORDERED, ...ARRAY_OPERATORS] };
   const operators = BY_TYPE[type] ?? PRESENCE;
   if (type === 'json') return { type, operators: isJson(field) ? [...operators, ...DOCUMENT_OPERATORS] : operators };
+  if ((type === 'string' || type === 'text') && column && TEXT_TYPES.has(column.base_type))
+    return { type, operators: [...operators, ...SEARCH_OPERATORS] };
   if (type !== 'unknown' || !column) return { type, operators };
   const own = column.inner ? RANGE_OPERATORS : (BY_BASE_TYPE[column.base_type] ?? []);
   return { type: column.data_type, operators: [...operators, ...own] };
@@ -121,7 +130,12 @@ function codecOf(operator: Operator, operand: OperandPlan): string | null {
     case 'json_contains':
       return 'jsonb';
     case 'has_key':
+    case 'fts':
+    case 'similar':
       return 'text';
+    case 'descendant_of':
+    case 'ancestor_of':
+      return 'ltree';
     case 'within_network':
       return 'network';
     default:

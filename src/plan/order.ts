@@ -3,7 +3,8 @@ import { invalidQuery } from '../errors.js';
 import type { Collection, Model } from '../mirror/model.js';
 import type { Query, SortKey } from '../request/ast.js';
 import { isMasked } from './access.js';
-import type { CursorCondition, LimitPlan, OffsetPlan, OperandPlan, Order } from './plan.js';
+import { planRank } from './full-text.js';
+import type { Condition, CursorCondition, LimitPlan, OffsetPlan, OperandPlan, Order } from './plan.js';
 import { resolveExpression } from './resolve-names.js';
 
 export function planOrder(
@@ -11,11 +12,15 @@ export function planOrder(
   collection: Collection,
   model: Model,
   relationSortField: string | null,
+  where: Condition,
 ): Order[] {
   if (!sort) return defaultOrder(collection, relationSortField);
   const order = sort.map((key): Order => {
     const place = `sort "${key.expression.text}"`;
-    const operand = asText(resolveExpression(key.expression, collection, { model, place, many: true }));
+    const operand =
+      key.expression.call?.kind === 'rank'
+        ? planRank(key.expression, collection, model, where, place)
+        : asText(resolveExpression(key.expression, collection, { model, place, many: true }));
     checkSortable(operand, place);
     return { operand, descending: key.descending };
   });

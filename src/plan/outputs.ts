@@ -215,7 +215,10 @@ function planMany(
 ): Level {
   const { query, place } = at;
   if (!query.aggregate && !query.groupBy) return planRows(fields, collection, at, planner, sortField);
-  const where = both(planFilter(query.filter, collection, planner, place), planSearch(query.search, collection));
+  const where = both(
+    planFilter(query.filter, collection, planner, place),
+    planSearch(query.search, collection, planner.model),
+  );
   return planGroups(query, collection, planner.model, where, planner.defaultLimit);
 }
 
@@ -327,7 +330,10 @@ function planSingle(fields: readonly Selection[], target: Collection, position: 
     kind: 'rows',
     collection: target,
     outputs: planOutputs(fields, target, position, planner),
-    where: both(planFilter(query.filter, target, planner, position.place), planSearch(query.search, target)),
+    where: both(
+      planFilter(query.filter, target, planner, position.place),
+      planSearch(query.search, target, planner.model),
+    ),
     after: null,
     order: [],
     limit: { kind: 'constant', value: 1 },
@@ -347,12 +353,13 @@ export function planRows(
   const { query } = position;
   const limit = planLimit(query, planner.defaultLimit);
   const filter = planFilter(query.filter, collection, planner, position.place);
-  const order = planOrder(query.sort, collection, planner.model, relationSortField);
+  const where = both(narrowed, filter, planSearch(query.search, collection, planner.model));
+  const order = planOrder(query.sort, collection, planner.model, relationSortField, where);
   return {
     kind: 'rows',
     collection,
     outputs: planOutputs(fields, collection, position, planner),
-    where: both(narrowed, filter, planSearch(query.search, collection)),
+    where,
     after: planCursor(query, order),
     order,
     limit,

@@ -1,5 +1,5 @@
 /** Plans: a request whose names have become objects of the model. Pure data; the compilers read nothing else. */
-import type { Argument, Collection, Field, Overload } from '../mirror/model.js';
+import type { Argument, Collection, Field, Overload, TextSearchConfiguration } from '../mirror/model.js';
 import type { AggregateFunction, DateFunction, MetaCount, Operator, Representation, Slot } from '../request/ast.js';
 import type { Codec } from '../sql/codec.js';
 import type { Composite } from '../sql/composite.js';
@@ -175,10 +175,30 @@ export type OperandPlan =
       readonly operand: OperandPlan;
     }
   | { readonly kind: 'aggregate'; readonly aggregate: AggregatePlan }
+  /** How well the field meets a full text search. */
+  | {
+      readonly kind: 'rank';
+      readonly through: readonly ToOneJoin[];
+      readonly field: Field;
+      readonly slot: Slot;
+      readonly configuration: TextSearchConfiguration;
+    }
   /** A column of the row's key, whether or not it may be shown: what makes an order stable. */
   | { readonly kind: 'key'; readonly field: Field }
   /** The place of the key in a list of keys. */
   | { readonly kind: 'position'; readonly slot: Slot; readonly key: readonly Field[] };
+
+/** What an operator needs of the database beside its operands. */
+export type OperatorSource =
+  /** An extension, by the schema in which its operators are. */
+  | { readonly kind: 'extension'; readonly schema: string }
+  | { readonly kind: 'configuration'; readonly configuration: TextSearchConfiguration };
+
+/** A field of which words are searched, and how they are read. */
+export interface FullText {
+  readonly field: Field;
+  readonly configuration: TextSearchConfiguration;
+}
 
 export type Condition =
   | { readonly kind: 'and' | 'or'; readonly conditions: readonly Condition[] }
@@ -188,6 +208,7 @@ export type Condition =
       readonly operand: OperandPlan;
       readonly operator: Operator;
       readonly value: ValuePlan | null;
+      readonly using?: OperatorSource;
     }
   | {
       readonly kind: 'exists';
@@ -196,7 +217,12 @@ export type Condition =
       readonly negated: boolean;
       readonly where: Condition;
     }
-  | { readonly kind: 'search'; readonly slot: Slot; readonly fields: readonly Field[] }
+  | {
+      readonly kind: 'search';
+      readonly slot: Slot;
+      readonly fields: readonly Field[];
+      readonly vector: FullText | null;
+    }
   /** Holds of the row as it is, whatever the caller may see of it. */
   | { readonly kind: 'rule'; readonly rule: Condition };
 

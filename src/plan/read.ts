@@ -92,7 +92,11 @@ function narrow(target: ReadTarget, { key }: Collection): Condition {
 }
 
 function filtered({ query }: ReadRequest, collection: Collection, planner: Planner, narrowed: Condition): Condition {
-  return both(narrowed, planFilter(query.filter, collection, planner), planSearch(query.search, collection));
+  return both(
+    narrowed,
+    planFilter(query.filter, collection, planner),
+    planSearch(query.search, collection, planner.model),
+  );
 }
 
 /** A condition that holds of every row must not select for a write: who means all items says so with a limit of -1. */

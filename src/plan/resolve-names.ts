@@ -98,6 +98,8 @@ export function operandType(operand: OperandPlan): OperandType {
       return plainType('int4', `${operand.function}(${operand.field.name})`);
     case 'position':
       return plainType('int4', 'position');
+    case 'rank':
+      return plainType('float4', `rank(${operand.field.name})`);
     case 'key':
       return plainType(operand.field.column?.base_type ?? 'text', operand.field.name);
     case 'length':
@@ -210,6 +212,7 @@ export function resolveCall(
     );
   };
   if (isSecretField(field)) return refuse();
+  if (call.kind === 'rank') throw invalidQuery(`${options.place}: "rank" is a function of "sort" alone`);
   if (call.kind === 'count') {
     const toMany = toManyOf(options.model, collection, field);
     if (toMany) return { kind: 'count', through, toMany };

@@ -1,13 +1,20 @@
 /** Search: a term in any of the fields of a collection that can be searched. */
-import { type Collection, type Field, isSecretField } from '../mirror/model.js';
+import { type Collection, type Field, isSecretField, type Model } from '../mirror/model.js';
 import type { Slot } from '../request/ast.js';
+import { configurationOf } from './full-text.js';
 import { ALWAYS, type Condition } from './plan.js';
 
 const SEARCHED = new Set(['string', 'text', 'integer', 'bigInteger', 'float', 'decimal', 'uuid']);
 
-export function planSearch(slot: Slot | null, collection: Collection): Condition {
+/** Who may not see the field that was declared for it searches the fields that they see. */
+export function planSearch(slot: Slot | null, collection: Collection, model: Model): Condition {
   if (slot === null) return ALWAYS;
-  return { kind: 'search', slot, fields: [...collection.fields.values()].filter(isSearched) };
+  const field = collection.searchField === null ? undefined : collection.fields.get(collection.searchField);
+  if (field && !isSecretField(field)) {
+    const vector = { field, configuration: configurationOf(field, undefined, model) };
+    return { kind: 'search', slot, fields: [], vector };
+  }
+  return { kind: 'search', slot, fields: [...collection.fields.values()].filter(isSearched), vector: null };
 }
 
 function isSearched(field: Field): boolean {

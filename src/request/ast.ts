@@ -112,6 +112,8 @@ export type DateFunction = (typeof DATE_FUNCTIONS)[number];
 export type FunctionCall =
   | { readonly kind: DateFunction }
   | { readonly kind: 'count' }
+  /** How well a text meets the full text search beside it: orders alone. */
+  | { readonly kind: 'rank' }
   | { readonly kind: 'json'; readonly path: Slot };
 
 export interface SortKey {
@@ -157,7 +159,13 @@ export type Filter =
   /** What holds of the number of elements of an array. */
   | { readonly kind: 'length'; readonly filter: Filter }
   | { readonly kind: 'follow'; readonly arguments: readonly string[]; readonly filter: Filter }
-  | { readonly kind: 'compare'; readonly operator: Operator; readonly value: Operand };
+  | {
+      readonly kind: 'compare';
+      readonly operator: Operator;
+      readonly value: Operand;
+      /** Of full text search, where one was named: part of the shape, since an index belongs to one of them. */
+      readonly configuration?: string;
+    };
 
 export type JsonFilter =
   | { readonly kind: 'and' | 'or'; readonly filters: readonly JsonFilter[] }
@@ -200,6 +208,8 @@ export const ARRAY_OPERATORS = ['contains_all', 'contains_any', 'contained_in'] 
 export const RANGE_OPERATORS = ['contains_value', 'overlaps', 'adjacent'] as const;
 export const DOCUMENT_OPERATORS = ['json_contains', 'has_key'] as const;
 export const NETWORK_OPERATORS = ['within_network'] as const;
+export const TREE_OPERATORS = ['descendant_of', 'ancestor_of'] as const;
+export const SEARCH_OPERATORS = ['fts', 'similar'] as const;
 
 /** Of rules about what is written, not of queries. */
 export const PAYLOAD_OPERATORS = ['regex', 'submitted'] as const;
@@ -214,7 +224,9 @@ export type Operator =
   | (typeof ARRAY_OPERATORS)[number]
   | (typeof RANGE_OPERATORS)[number]
   | (typeof DOCUMENT_OPERATORS)[number]
-  | (typeof NETWORK_OPERATORS)[number];
+  | (typeof NETWORK_OPERATORS)[number]
+  | (typeof TREE_OPERATORS)[number]
+  | (typeof SEARCH_OPERATORS)[number];
 
 export const NO_QUERY: Query = Object.freeze({
   fields: null,

@@ -40,7 +40,7 @@ export function parseExpression(text: string, parameter: string, context: ParseC
 function parseCall(name: string, rest: string, text: string, context: ParseContext): FunctionCall {
   if (name === 'json') return { kind: 'json', path: context.values.add(parseJsonPath(rest, context)) };
   if (rest !== '') throw invalidQuery(`Invalid function specified: "${text}"`);
-  if (name === 'count') return { kind: 'count' };
+  if (name === 'count' || name === 'rank') return { kind: name };
   const found = DATE_FUNCTIONS.find((each) => each === name);
   if (!found) throw invalidQuery(`Invalid function specified: "${text}"`);
   return { kind: found };

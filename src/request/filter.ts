@@ -19,8 +19,10 @@ import {
   type Operator,
   RANGE_OPERATORS,
   SCALAR_OPERATORS,
+  SEARCH_OPERATORS,
   TEST_OPERATORS,
   TEXT_OPERATORS,
+  TREE_OPERATORS,
 } from './ast.js';
 import { parseExpression, parseJsonPath } from './expression.js';
 import { checkObject, type Input, type ParseContext, readIndexedList, readObject } from './parse-context.js';
@@ -133,6 +135,8 @@ const OPERATORS: ReadonlySet<string> = new Set([
   ...RANGE_OPERATORS,
   ...DOCUMENT_OPERATORS,
   ...NETWORK_OPERATORS,
+  ...TREE_OPERATORS,
+  ...SEARCH_OPERATORS,
 ]);
 
 function isOperator(name: string): name is Operator {
@@ -151,10 +155,22 @@ function parseOperator(operator: Operator, input: unknown, context: ParseContext
   if (includes(LIST_OPERATORS, operator) || includes(ARRAY_OPERATORS, operator))
     return compare(operator, parseListOperand(operator, input, context, owner));
   if (includes(GEOMETRY_OPERATORS, operator)) return compare(operator, parseShape(input, context, owner));
+  if (operator === 'fts' && isObject(input)) return parseFullText(input, context, owner);
   const value = plain(input, context);
   if (value === null && operator === 'eq') return compare('null', null);
   if (value === null && operator === 'neq') return compare('nnull', null);
   return compare(operator, parseOperand(value, context, owner));
+}
+
+/** `{query, config}`: a configuration says how the words of a language are read. */
+function parseFullText({ query, config, ...rest }: Input, context: ParseContext, owner: string): Filter {
+  const [unknown] = Object.keys(rest);
+  if (unknown !== undefined) throw invalidQuery(`"_fts" of "${owner}" takes "query" and "config", not "${unknown}"`);
+  if (typeof query !== 'string') throw invalidQuery(`"_fts" of "${owner}" needs a "query", which is a string`);
+  if (config === undefined) return compare('fts', parseOperand(query, context, owner));
+  if (typeof config !== 'string' || config.length > 130)
+    throw invalidQuery(`"config" in "_fts" of "${owner}" must be the name of a text search configuration`);
+  return { kind: 'compare', operator: 'fts', value: parseOperand(query, context, owner), configuration: config };
 }
 
 function compare(operator: Operator, value: Operand): Filter {

@@ -96,8 +96,9 @@ function forgetField(collection: Fragment, field: Fragment, table: Tables): read
       where many_collection = ${collection} and ${field} in (junction_field, sort_field)`,
     sql`delete from ${fields} where collection = ${collection} and field = ${field}`,
     sql`update ${fields} set "group" = null where collection = ${collection} and "group" = ${field}`,
-    sql`update ${collections} set archive_field = nullif(archive_field, ${field}), sort_field = nullif(sort_field, ${field})
-      where collection = ${collection} and ${field} in (archive_field, sort_field)`,
+    sql`update ${collections} set archive_field = nullif(archive_field, ${field}), sort_field = nullif(sort_field, ${field}),
+        search_field = nullif(search_field, ${field})
+      where collection = ${collection} and ${field} in (archive_field, sort_field, search_field)`,
     sql`update ${collections} set item_duplication_fields = (item_duplication_fields::jsonb - ${field})::json
       where collection = ${collection} and json_typeof(item_duplication_fields) = 'array'
         and item_duplication_fields::jsonb @> to_jsonb(${field})`,

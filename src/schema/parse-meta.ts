@@ -31,6 +31,7 @@ export const COLLECTION_META: Properties = new Map([
   ['archive_value', optional('name')],
   ['unarchive_value', optional('name')],
   ['sort_field', optional('name')],
+  ['search_field', optional('name')],
   ['accountability', optional(['all', 'activity'])],
   ['item_duplication_fields', optional('array')],
   ['sort', optional('integer')],

@@ -5,7 +5,7 @@ import { type Composite, strayAttribute } from './composite.js';
 import { isGeoJson } from './geojson.js';
 import { elementBytes, hexOf, hstoreOf, hstoreOfText } from './literal.js';
 import { readMoment } from './moment.js';
-import { isNetwork, multirangeOf, rangeOf } from './notation.js';
+import { isNetwork, isTreePath, multirangeOf, rangeOf } from './notation.js';
 
 /** A list, an object, or a number with more digits than JavaScript holds: its JSON. */
 export interface JsonText {
@@ -74,6 +74,7 @@ export function encode(codec: Codec, given: Scalar | null, origin: Origin): stri
     case 'range':
     case 'multirange':
     case 'network':
+    case 'ltree':
       return specialText(codec, value, origin);
     case '_bytea':
       checkList(value, origin);
@@ -137,10 +138,14 @@ function geoJsonOf(value: Scalar, origin: Origin): string {
 }
 
 /** Types whose texts have a notation of their own: it is checked here, so that the message can name the field. */
-function specialText(codec: 'range' | 'multirange' | 'network', value: Scalar, origin: Origin): string {
+function specialText(codec: 'range' | 'multirange' | 'network' | 'ltree', value: Scalar, origin: Origin): string {
   const text = textOf(codec, value, origin).trim();
   if (codec === 'network') {
     if (!isNetwork(text)) throw misfit(origin, 'it needs an address or a network such as 10.1.0.0/16');
+    return text;
+  }
+  if (codec === 'ltree') {
+    if (!isTreePath(text)) throw misfit(origin, 'it needs a path of labels such as Top.Science');
     return text;
   }
   const read = codec === 'range' ? rangeOf(text) : multirangeOf(text);

@@ -1,4 +1,4 @@
-/** Texts in the notation of a PostgreSQL type: ranges and networks. What they hold is for PostgreSQL to read. */
+/** Texts in the notation of a PostgreSQL type: ranges, networks and paths of a tree. What they hold is for PostgreSQL to read. */
 import { isIP } from 'node:net';
 
 const BOUND = String.raw`(?:"(?:[^"\\]|\\.|"")*"|[^"\\,()\[\]]*)`;
@@ -23,4 +23,9 @@ export function isNetwork(text: string): boolean {
   const version = isIP(address);
   if (version === 0 || address.includes('%') || rest.length > 0) return false;
   return length === undefined || (/^\d{1,3}$/.test(length) && Number(length) <= (version === 4 ? 32 : 128));
+}
+
+/** Labels with dots between them. */
+export function isTreePath(text: string): boolean {
+  return /^[\p{L}\p{N}_-]+(?:\.[\p{L}\p{N}_-]+)*$/u.test(text);
 }

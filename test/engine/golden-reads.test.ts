@@ -47,6 +47,11 @@ const REQUESTS: Readonly<Record<string, string>> = {
     '/samples?fields=id&filter={"span":{"_contains_value":5,"_overlaps":"[1,9)"},"spans":{"_adjacent":"[1,9)"}}',
   'filter-documents': '/samples?fields=id&filter={"doc":{"_json_contains":{"a":[1]},"_has_key":"a"}}',
   'filter-networks': '/samples?fields=id&filter={"host":{"_within_network":"10.0.0.0/8"}}',
+  'filter-full-text':
+    '/samples?fields=id&filter={"words":{"_fts":"sql -http"},"title":{"_fts":{"query":"join","config":"english"}}}&sort=-rank(words)',
+  'search-vector': '/worded?fields=id&search=hello',
+  'filter-similar': '/samples?fields=id&filter[title][_similar]=tabels',
+  'filter-trees': '/samples?fields=id&filter[tree][_descendant_of]=top.sql',
   'filter-functions': '/articles?fields=id&filter[year(published_at)][_eq]=2023&filter[count(comments)][_gt]=1',
   'filter-json': '/articles?fields=id,json(meta, lang)&filter[meta][_json][nested.a[0]][_gte]=1',
   'filter-caller': '/articles?fields=id&filter[title][_eq]=$CURRENT_USER.role.name',
@@ -105,7 +110,12 @@ const CALLER = { user: '00000000-0000-0000-0000-000000000001', role: null, roles
 const server = await startDatabase();
 const databaseUrl = await createLibrary(server, 'golden');
 await withSql(databaseUrl, async (sql) => {
-  await sql`create table samples (id int primary key, tags text[], numbers int[], span int4range, spans int4multirange, doc jsonb, host inet)`;
+  await sql`create schema ext`;
+  await sql`create extension ltree schema ext`;
+  await sql`create extension pg_trgm schema ext`;
+  await sql`create table samples (id int primary key, tags text[], numbers int[], span int4range, spans int4multirange, doc jsonb, host inet, title text, words tsvector, tree ext.ltree)`;
+  await sql`create table worded (id int primary key, words tsvector)`;
+  await sql`insert into service_collections (collection, search_field) values ('worded', 'words')`;
   await sql`create table settings (id serial primary key, title text default 'Untitled')`;
   await sql`insert into service_collections (collection, singleton) values ('settings', true)`;
 });

@@ -1,0 +1,90 @@
+/** Full text search: which configuration reads the words, and which search a rank speaks of. */
+import { invalidQuery } from '../errors.js';
+import type { Collection, Field, Model, TextSearchConfiguration } from '../mirror/model.js';
+import type { Expression, Operator } from '../request/ast.js';
+import type { Condition, OperandPlan, OperatorSource, ToOneJoin } from './plan.js';
+import { resolveExpression } from './resolve-names.js';
+
+/** Operators of extensions and of full text search need to know where, or how. */
+export function sourceOf(
+  operator: Operator,
+  { field }: { readonly field: Field },
+  named: string | undefined,
+  model: Model,
+): OperatorSource | null {
+  switch (operator) {
+    case 'similar': {
+      const schema = model.extensions.get('pg_trgm');
+      if (schema === undefined)
+        throw invalidQuery(
+          `"_similar" of "${field.name}" needs the extension pg_trgm, which is not installed: create extension pg_trgm`,
+        );
+      return { kind: 'extension', schema };
+    }
+    case 'fts':
+      return { kind: 'configuration', configuration: configurationOf(field, named, model) };
+    default:
+      return null;
+  }
+}
+
+/** The named one, that of the expression which fills the column, or the default of the database. */
+export function configurationOf(field: Field, named: string | undefined, model: Model): TextSearchConfiguration {
+  const written = named ?? GENERATED.exec(field.column?.generation_expression ?? '')?.[1]?.replaceAll('"', '');
+  const found =
+    written === undefined
+      ? (model.textSearch.find(({ isDefault }) => isDefault) ?? find('simple', model))
+      : find(written, model);
+  if (found) return found;
+  throw invalidQuery(`"_fts" of "${field.name}": there is no text search configuration "${written ?? 'simple'}"`);
+}
+
+/** `to_tsvector('english'::regconfig, ...)`, as the catalog prints it. */
+const GENERATED = /'([^']+)'::regconfig/;
+
+function find(name: string, { textSearch }: Model): TextSearchConfiguration | undefined {
+  return textSearch.find((each) => each.name === name || `${each.schema}.${each.name}` === name);
+}
+
+/** `rank(field)` in a sort: of the first search in the field that the conditions of the rows hold. */
+export function planRank(
+  expression: Expression,
+  collection: Collection,
+  model: Model,
+  where: Condition,
+  place: string,
+): OperandPlan {
+  const operand = resolveExpression({ ...expression, call: null }, collection, { model, place, many: false });
+  const found = operand.kind === 'field' ? findSearch(where, operand.field, operand.through) : null;
+  if (operand.kind !== 'field' || !found)
+    throw invalidQuery(`${place}: "rank" needs a filter "_fts" of the same field beside it`);
+  return { kind: 'rank', through: operand.through, field: operand.field, ...found };
+}
+
+type Search = Pick<Extract<OperandPlan, { kind: 'rank' }>, 'slot' | 'configuration'>;
+
+function findSearch(condition: Condition, field: Field, through: readonly ToOneJoin[]): Search | null {
+  switch (condition.kind) {
+    case 'and':
+    case 'or': {
+      const found = condition.conditions.map((each) => findSearch(each, field, through));
+      return found.find((each) => each !== null) ?? null;
+    }
+    case 'compare': {
+      const { operand, value, using } = condition;
+      if (operand.kind !== 'field' || value?.kind !== 'slot' || using?.kind !== 'configuration') return null;
+      const isSame = operand.field === field && pathOf(operand.through) === pathOf(through);
+      return isSame ? { slot: value.slot, configuration: using.configuration } : null;
+    }
+    case 'search': {
+      const { slot, vector } = condition;
+      return vector?.field === field && through.length === 0 ? { slot, configuration: vector.configuration } : null;
+    }
+    default:
+      return null;
+  }
+}
+
+function pathOf(through: readonly ToOneJoin[]): string {
+  return JSON.stringify(through.map(({ field, target }) => [field.name, target.name]));
+}
