@@ -167,6 +167,7 @@ function resultOf(name: string, fields: readonly Field[]): Collection {
     fields: freezeMap(new Map(fields.map((field) => [field.name, field]))),
     singleton: false,
     sortField: null,
+    searchField: null,
     accountability: null,
     comment: null,
     meta: null,
