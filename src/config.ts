@@ -281,7 +281,7 @@ export function readConfig(given: Environment): Config {
   // Elsewhere the system does not share connections out among those who listen.
   if (config['WORKERS'] === AUTOMATIC)
     config['WORKERS'] =
-      process.platform === 'linux' ? workersFor(availableParallelism(), config['DATABASE_POOL_SIZE'] as number) : 1;
+      process.platform === 'linux' ? workersFor(availableParallelism(), Number(config['DATABASE_POOL_SIZE'])) : 1;
   // The two say the same from here on: the first of the schemas is the one.
   const schemas = config['DATABASE_SCHEMAS'] as readonly string[];
   if (schemas.length === 0) config['DATABASE_SCHEMAS'] = [config['DATABASE_SCHEMA']];

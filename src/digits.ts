@@ -206,7 +206,7 @@ class JsonReader {
       const code = this.#text.charCodeAt(this.#at);
       if (code === QUOTE) {
         const between = this.#text.slice(start, this.#at++);
-        return isEscaped ? (JSON.parse(`"${between}"`) as string) : between;
+        return isEscaped ? String(JSON.parse(`"${between}"`)) : between;
       }
       if (code < FIRST_PRINTABLE) break;
       if (code !== BACKSLASH) continue;

@@ -156,7 +156,7 @@ export function serviceUnavailable(service: string, reason: string, exceeded: Ex
 
 export type ValidationType = 'unique' | 'foreign_key' | 'nnull' | 'required' | 'too_long' | 'out_of_range' | 'check';
 
-const COMPLAINTS: Readonly<Record<ValidationType, string>> = {
+const COMPLAINTS: Readonly<Record<string, string>> = {
   unique: 'has to be unique',
   foreign_key: 'refers to an item that does not exist, or is referred to',
   nnull: "can't be null",
@@ -164,7 +164,7 @@ const COMPLAINTS: Readonly<Record<ValidationType, string>> = {
   too_long: 'is too long',
   out_of_range: 'is out of range',
   check: 'does not meet a condition of the database',
-};
+} satisfies Record<ValidationType, string>;
 
 /** `path` leads to the value inside the payload, where it is known. */
 export function failedValidation(
@@ -181,7 +181,7 @@ export function failedValidation(
     type,
     path: path === null ? [] : path.split('.'),
   };
-  const complaint = COMPLAINTS[type as ValidationType] ?? `does not pass its validation (_${type})`;
+  const complaint = COMPLAINTS[type] ?? `does not pass its validation (_${type})`;
   return new ServiceError(
     'FAILED_VALIDATION',
     message ?? `Validation failed. ${name}${place} ${complaint}.`,

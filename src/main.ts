@@ -178,7 +178,7 @@ async function importFile(words: readonly string[]): Promise<void> {
   let readBytes = 0;
   // Opened only when it is read: what flows before that would be lost.
   const bytes = async function* (): AsyncGenerator<Buffer> {
-    for await (const piece of createReadStream(file) as AsyncIterable<Buffer>) {
+    for await (const piece of createReadStream(file)) {
       readBytes += piece.length;
       yield piece;
     }

@@ -2,6 +2,7 @@
 
 import { type Logger, pino } from 'pino';
 import { assertNever } from './assert-never.js';
+import { propertiesOf } from './narrow.js';
 import { readableLine } from './readable-log.js';
 import { isUnavailable } from './sqlstate.js';
 
@@ -259,7 +260,7 @@ export function withPlainError(event: Event): Event {
 }
 
 function messageOf(error: unknown): string {
-  const { message } = (typeof error === 'object' && error !== null ? error : {}) as { message?: unknown };
+  const { message } = propertiesOf(error);
   return typeof message === 'string' ? message : String(error);
 }
 

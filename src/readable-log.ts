@@ -1,4 +1,5 @@
 /** Log lines for a person who reads them in a terminal; files and collectors get the JSON as it is. */
+import { parseOwnJson, propertiesOf } from './narrow.js';
 
 const LEVELS: Readonly<Record<number, string>> = {
   10: 'TRACE',
@@ -11,7 +12,7 @@ const LEVELS: Readonly<Record<number, string>> = {
 
 /** `2026-01-31 12:00:00.000 INFO  message name=value`, from a line of JSON; a stack trace follows in lines of its own. */
 export function readableLine(json: string): string {
-  const { level, time, msg, ...fields } = JSON.parse(json) as Record<string, unknown>;
+  const { level, time, msg, ...fields } = parseOwnJson<Record<string, unknown>>(json);
   const at = new Date(Number(time)).toISOString().replace('T', ' ').replace('Z', '');
   const stack = stackOf(fields['error']);
   const shown = Object.entries(stack === null ? fields : { ...fields, error: undefined }).flatMap(([name, value]) =>
@@ -27,7 +28,7 @@ export function readableLine(json: string): string {
 }
 
 function stackOf(error: unknown): string | null {
-  const { stack } = (typeof error === 'object' && error !== null ? error : {}) as { stack?: unknown };
+  const { stack } = propertiesOf(error);
   return typeof stack === 'string' ? stack : null;
 }
 

@@ -13,6 +13,7 @@ import {
   Undisclosed,
   type ValidationType,
 } from './errors.js';
+import { propertiesOf } from './narrow.js';
 
 interface DatabaseFailure {
   /** The SQLSTATE, or what the driver and the system say of a connection. */
@@ -122,8 +123,8 @@ const OWN_CLASSES = /^(0[0-389ABFLPZ]|10|2[0-8BDF]|3[489BDF]|4[024]|5[34578]|72|
 const VALUE_CLASSES = /^(22|23|44)/;
 
 /** What the author of a function wrote for who reads the answer: of an error that is not about a constraint of the database. */
-function authoredText(error: DatabaseFailure): string | null {
-  const { code, constraint_name: constraint } = error as ConstraintFailure;
+function authoredText(error: ConstraintFailure): string | null {
+  const { code, constraint_name: constraint } = error;
   const isAuthored =
     /^P0/.test(code) ||
     (isRaised(error) && constraint === undefined && (VALUE_CLASSES.test(code) || !OWN_CLASSES.test(code)));
@@ -241,8 +242,8 @@ const KEY_DETAIL = /^([^(]*)\((.*?)\)=\((.*)\)([^)]*)$/s;
 
 /** The column and the value of a key that is taken. */
 export function takenKey(error: unknown): readonly [column: string, value: string] | null {
-  const { code, detail = '' } = error as ConstraintFailure;
-  const [, , column, value] = (code === '23505' && KEY_DETAIL.exec(detail)) || [];
+  const { code, detail } = propertiesOf(error);
+  const [, , column, value] = (code === '23505' && KEY_DETAIL.exec(String(detail))) || [];
   return column === undefined || value === undefined ? null : [unquoted(column), value];
 }
 

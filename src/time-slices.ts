@@ -27,9 +27,10 @@ export async function forEachInSlices<Entry>(
   work: (entry: Entry, position: number) => void,
 ): Promise<void> {
   const slice = new TimeSlice();
-  for (let position = 0; position < list.length; position++) {
-    work(list[position] as Entry, position);
-    if ((position + 1) % ENTRIES_PER_CLOCK_CHECK === 0 && slice.isOver()) await slice.rest();
+  let position = 0;
+  for (const entry of list) {
+    work(entry, position++);
+    if (position % ENTRIES_PER_CLOCK_CHECK === 0 && slice.isOver()) await slice.rest();
   }
 }
 

@@ -35,5 +35,5 @@ export function writeYaml(data: unknown): string {
   // Texts that hold one are in double quotes, where an escape stands for it.
   return document
     .toString({ lineWidth: 0 })
-    .replace(ESCAPED, (each) => `\\u${(each.codePointAt(0) as number).toString(16).padStart(4, '0')}`);
+    .replace(ESCAPED, (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }

@@ -22,11 +22,13 @@ export function addressTest(text: string, complain: (entry: string) => void = ()
 export function normalizeAddress(text: string): string {
   const version = isIP(text);
   if (version !== 6) return version === 4 ? text : '';
-  const short = new SocketAddress({ address: text.split('%', 1)[0] as string, family: 'ipv6' }).address;
+  const [address = ''] = text.split('%', 1);
+  const short = new SocketAddress({ address, family: 'ipv6' }).address;
   const mapped = /^::ffff:(?:(\d+\.\d+\.\d+\.\d+)|([0-9a-f]{1,4}):([0-9a-f]{1,4}))$/i.exec(short);
   if (!mapped) return short;
-  if (mapped[1] !== undefined) return mapped[1];
-  const number = Number.parseInt(mapped[2] as string, 16) * 65_536 + Number.parseInt(mapped[3] as string, 16);
+  const [, dotted, high = '', low = ''] = mapped;
+  if (dotted !== undefined) return dotted;
+  const number = Number.parseInt(high, 16) * 65_536 + Number.parseInt(low, 16);
   return [24, 16, 8, 0].map((shift) => (number >>> shift) & 255).join('.');
 }
 

@@ -28,7 +28,7 @@ export function describeAction(action: Action | 'share', collection: Collection,
   const names = rules.some(({ fields }) => fields === null)
     ? ['*']
     : [...new Set(rules.flatMap(({ fields }) => [...(fields ?? [])]))];
-  const presets = Object.assign({}, ...rules.map((rule) => rule.presets)) as Record<string, unknown>;
+  const presets: Record<string, unknown> = Object.assign({}, ...rules.map((rule) => rule.presets));
   return {
     access: action === 'create' || rules.some(({ where }) => where === null) ? 'full' : 'partial',
     ...(names.length > 0 && { fields: names }),

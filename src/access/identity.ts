@@ -92,10 +92,16 @@ export function onlyAdministrator(identity: Identity): Identity {
 }
 
 /** For what only somebody known may do. */
-export function onlyUser(identity: Identity): Identity & { readonly user: string } {
-  if (identity.user === null) throw invalidCredentials();
+export function onlyUser(identity: Identity): User {
+  if (!isUser(identity)) throw invalidCredentials();
   // The same object: what is worked out for an identity is remembered by it.
-  return identity as Identity & { readonly user: string };
+  return identity;
+}
+
+type User = Identity & { readonly user: string };
+
+function isUser(identity: Identity): identity is User {
+  return identity.user !== null;
 }
 
 interface CachedIdentity {

@@ -33,11 +33,13 @@ type Send = (mail: { to: string; subject: string; text: string }) => unknown;
 
 async function loadTransport(transport: string): Promise<Send> {
   const local = /^[./]|^[a-z]:\\/i.test(transport);
-  const loaded = (await import(local ? pathToFileURL(resolve(transport)).href : transport).catch((error: unknown) => {
-    throw new StartError(`EMAIL_TRANSPORT: ${error instanceof Error ? error.message : String(error)}`);
-  })) as { send?: unknown };
-  if (typeof loaded.send !== 'function') {
+  const { send }: { send?: unknown } = await import(local ? pathToFileURL(resolve(transport)).href : transport).catch(
+    (error: unknown) => {
+      throw new StartError(`EMAIL_TRANSPORT: ${error instanceof Error ? error.message : String(error)}`);
+    },
+  );
+  if (typeof send !== 'function') {
     throw new StartError(`EMAIL_TRANSPORT: "${transport}" exports no function "send"`);
   }
-  return loaded.send as Send;
+  return (mail) => send(mail);
 }

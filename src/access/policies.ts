@@ -4,6 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
+import { parseOwnJson } from '../narrow.js';
 import { APP_PERMISSIONS } from './app-permissions.js';
 import type { Identity } from './identity.js';
 import { type PermissionRow, Permissions, readRules } from './permissions.js';
@@ -36,7 +37,7 @@ export class Policies {
 
   /** The rows of all policies, as JSON, in place of those there were. */
   apply(text: string): void {
-    this.#loaded = index(JSON.parse(text) as PolicyRow[]);
+    this.#loaded = index(parseOwnJson<PolicyRow[]>(text));
   }
 
   /** Null for who may do everything. */

@@ -4,6 +4,7 @@
  * covered, and what is forbidden looks like what does not exist.
  */
 import type { Collection, CollectionMeta, Field, Model, RelationMeta } from '../mirror/model.js';
+import { onlyOf } from '../narrow.js';
 import type { Grant, PlannedRule, RestrictedCollection, RestrictedModel } from '../plan/access.js';
 import { ALWAYS, type Condition, isAlways } from '../plan/plan.js';
 import { planRule } from '../plan/rules.js';
@@ -126,5 +127,5 @@ function restrictCollection(collection: Collection, rules: readonly PlannedRule[
 
 function anyOf(conditions: readonly Condition[]): Condition {
   if (conditions.some(isAlways)) return ALWAYS;
-  return conditions.length === 1 ? (conditions[0] as Condition) : { kind: 'or', conditions };
+  return onlyOf(conditions) ?? { kind: 'or', conditions };
 }

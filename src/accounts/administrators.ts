@@ -11,6 +11,7 @@ import { isObject } from '../digits.js';
 import { failedValidation, forbidden, invalidPayload, unprocessable } from '../errors.js';
 import { packagePath } from '../files.js';
 import type { Model } from '../mirror/model.js';
+import { parseOwnJson } from '../narrow.js';
 import type { Payload } from '../plan/payload-row.js';
 import { planRule, readRuleFilter, readValidation } from '../plan/rules.js';
 import type { PlannedWrite } from '../plan/write.js';
@@ -53,8 +54,8 @@ export async function keepAdministrators<Result>(
     [caller.session ?? ''],
     { prepare: true },
   );
-  const ask = async (text: string, ...parameters: string[]): Promise<unknown> =>
-    JSON.parse(String(await session.cell(database.qualified(text), parameters)));
+  const ask: Ask = async (text, ...parameters) =>
+    parseOwnJson(String(await session.cell(database.qualified(text), parameters)));
   const before = await administrators(ask);
   const known = caller.administrator ? {} : await credentialsOf(before, ask);
   const result = await work();
@@ -90,15 +91,15 @@ interface Administrator {
 }
 
 /** A statement of our own that answers with a document. */
-type Ask = (text: string, ...parameters: string[]) => Promise<unknown>;
+type Ask = <Document>(text: string, ...parameters: string[]) => Promise<Document>;
 
-async function administrators(ask: Ask): Promise<Administrator[]> {
-  return (await ask(ADMINISTRATORS)) as Administrator[];
+function administrators(ask: Ask): Promise<Administrator[]> {
+  return ask(ADMINISTRATORS);
 }
 
-async function credentialsOf(holders: readonly Administrator[], ask: Ask): Promise<Record<string, string>> {
+function credentialsOf(holders: readonly Administrator[], ask: Ask): Promise<Record<string, string>> {
   const users = holders.flatMap(({ user }) => user ?? []);
-  return (await ask(CREDENTIALS, JSON.stringify(users))) as Record<string, string>;
+  return ask(CREDENTIALS, JSON.stringify(users));
 }
 
 /** What users, roles, policies and settings have to be beyond what their columns say. */

@@ -99,7 +99,8 @@ export class ConnectionSlots {
    */
   take({ costClass, isLimited }: ReadProfile, caller: string): ConnectionSlot {
     const useParallel = costClass !== 'cheap' && this.#free[0] === this.#parallel;
-    const slot = (useParallel ? this.#free.shift() : this.#free.pop()) ?? (this.#aside.shift() as ConnectionSlot);
+    const slot = (useParallel ? this.#free.shift() : this.#free.pop()) ?? this.#aside.shift();
+    if (slot === undefined) throw new Error('no connection is free');
     slot.isLimited = isLimited;
     slot.caller = isLimited ? caller : '';
     if (isLimited) this.#limited++;

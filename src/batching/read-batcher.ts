@@ -128,7 +128,7 @@ export class ReadBatcher {
     const behind = this.#maxReads > 1 && !isIndividual ? queue.busySlot : null;
     const slot = behind ?? this.#slots.take(queue, caller);
     queue.onSent(reads.length, slot, now);
-    this.sizes[reads.length] = (this.sizes[reads.length] as number) + 1;
+    this.sizes[reads.length] = (this.sizes[reads.length] ?? 0) + 1;
     const onEnd: OnEnd = (error, unsent, isSplit) => {
       const ms = queue.onAnswered(reads.length, slot, now);
       if (!unsent) {
@@ -180,7 +180,7 @@ export class ReadBatcher {
   /** One read that fails must not fail the others: then each is sent by itself. */
   #batchQuery(queue: ShapeQueue, reads: readonly PendingRead[], connection: Connection, onEnd: OnEnd): WireQuery {
     const { statement, batchText } = queue.shape;
-    const { parameters } = reads[0] as PendingRead;
+    const parameters = reads[0]?.parameters ?? [];
     // Without values they all ask for the same.
     if (parameters.length === 0) return sharedQuery(statement.text, reads, onEnd);
     const text = batchText();

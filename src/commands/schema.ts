@@ -119,7 +119,7 @@ async function readFileOf({ operands: [file], switches }: CommandLine): Promise<
 
 async function readInput(): Promise<string> {
   const pieces: Buffer[] = [];
-  for await (const piece of process.stdin as AsyncIterable<Buffer>) pieces.push(piece);
+  for await (const piece of process.stdin) pieces.push(piece);
   return Buffer.concat(pieces).toString();
 }
 

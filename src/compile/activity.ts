@@ -5,6 +5,7 @@
 import { onlyKey } from '../mirror/item-key.js';
 import type { Collection, Model } from '../mirror/model.js';
 import { collectionOf } from '../mirror/model.js';
+import { elementAt } from '../narrow.js';
 import type { WriteColumn, WriteNode } from '../plan/write.js';
 import { alias, type Fragment, join, literal, nothing, sql } from '../sql/fragment.js';
 import { columnName, tableName } from './identifiers.js';
@@ -59,7 +60,7 @@ function delta(node: WriteNode, changed: (column: WriteColumn) => Fragment | nul
 
 function itemText(collection: Collection): Fragment {
   const columns = keyColumns(collection);
-  return columns.length === 1 ? sql`${columns[0] as Fragment}::text` : joinedKey(collection.key, columns);
+  return columns.length === 1 ? sql`${elementAt(columns, 0)}::text` : joinedKey(collection.key, columns);
 }
 
 /** `by` is who makes the change, as JSON. Nothing where no collection wants a record. */

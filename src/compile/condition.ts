@@ -1,6 +1,7 @@
 /** Conditions → SQL. The one filter compiler: reads, counts and existence tests all pass here. */
 import { assertNever } from '../assert-never.js';
 import { onlyKey } from '../mirror/item-key.js';
+import { onlyOf } from '../narrow.js';
 import { type Condition, type OperandPlan, type ToManyJoin, typedValue, type ValuePlan } from '../plan/plan.js';
 import type { Operator } from '../request/ast.js';
 import type { Pattern } from '../sql/codec.js';
@@ -20,9 +21,7 @@ export function compileCondition(condition: Condition, source: FromClause): Frag
     case 'or': {
       const parts = condition.conditions.map((each) => compileCondition(each, source)).filter((each) => each !== null);
       if (parts.length === 0) return null;
-      return parts.length === 1
-        ? (parts[0] as Fragment)
-        : sql`(${join(parts, condition.kind === 'and' ? sql` and ` : sql` or `)})`;
+      return onlyOf(parts) ?? sql`(${join(parts, condition.kind === 'and' ? sql` and ` : sql` or `)})`;
     }
     case 'key': {
       const { key, slot, many } = condition;
@@ -76,7 +75,9 @@ function compileSearch({ slot, fields, vector }: Extract<Condition, { kind: 'sea
   return tests.length === 0 ? sql`false` : sql`(${join(tests, sql` or `)})`;
 }
 
-const COMPARISONS: Readonly<Record<string, Fragment>> = {
+type Comparison = 'eq' | 'neq' | 'lt' | 'lte' | 'gt' | 'gte';
+
+const COMPARISONS: Readonly<Record<Comparison, Fragment>> = {
   eq: sql`=`,
   neq: sql`<>`,
   lt: sql`<`,
@@ -84,6 +85,10 @@ const COMPARISONS: Readonly<Record<string, Fragment>> = {
   gt: sql`>`,
   gte: sql`>=`,
 };
+
+function isComparison(operator: Operator): operator is Comparison {
+  return operator in COMPARISONS;
+}
 
 const PATTERNS: Readonly<Record<string, Pattern>> = { contains: 'contains', starts_with: 'starts', ends_with: 'ends' };
 
@@ -122,7 +127,7 @@ function compileComparison(
     case 'lte':
     case 'gt':
     case 'gte':
-      return sql`${left} ${COMPARISONS[operator] as Fragment} ${parameter({ kind: 'value', ...typed })}::${type}`;
+      return sql`${left} ${COMPARISONS[operator]} ${parameter({ kind: 'value', ...typed })}::${type}`;
     case 'in':
       return sql`${left} = any(${parameter({ kind: 'list', ...typed })}::${type}[])`;
     case 'nin':
@@ -137,7 +142,7 @@ function compileComparison(
     }
     default: {
       const [, negated, insensitive, name = ''] = /^(n?)(i?)(contains|starts_with|ends_with)$/.exec(operator) ?? [];
-      const pattern = parameter({ kind: 'pattern', ...typed, pattern: PATTERNS[name] as Pattern });
+      const pattern = parameter({ kind: 'pattern', ...typed, pattern: PATTERNS[name] ?? 'contains' });
       const like = insensitive ? sql`ilike` : sql`like`;
       const test = sql`${asText(operand, left)} ${negated ? sql`not ` : sql``}${like} ${pattern}`;
       return test;
@@ -170,9 +175,8 @@ function compareRecords(
     const range = sql`between ${bound(0)} and ${bound(1)}`;
     return operator === 'between' ? sql`${left} ${range}` : sql`${left} not ${range}`;
   }
-  const comparison = COMPARISONS[operator];
-  if (!comparison) throw new Error(`the operator ${operator} does not compare`);
-  return sql`${left} ${comparison} (select ${record}.v from ${made(parameter({ kind: 'value', ...typed }))})`;
+  if (!isComparison(operator)) throw new Error(`the operator ${operator} does not compare`);
+  return sql`${left} ${COMPARISONS[operator]} (select ${record}.v from ${made(parameter({ kind: 'value', ...typed }))})`;
 }
 
 /** A field of the caller may have several values: equality means one of them. */
@@ -186,9 +190,8 @@ function compareWithCaller(
   const rows = compileCaller(value, operandTypeName(operand), source.scope);
   if (operator === 'eq' || operator === 'in') return sql`${left} = any(array(${rows}))`;
   if (operator === 'neq' || operator === 'nin') return sql`${left} <> all(array(${rows}))`;
-  const comparison = COMPARISONS[operator];
-  if (!comparison) throw new Error(`the operator ${operator} takes no field of the caller`);
-  return sql`${left} ${comparison} (${rows} limit 1)`;
+  if (!isComparison(operator)) throw new Error(`the operator ${operator} takes no field of the caller`);
+  return sql`${left} ${COMPARISONS[operator]} (${rows} limit 1)`;
 }
 
 /** The values of the caller's, each a row. */

@@ -3,6 +3,7 @@
  * begins: an `or` over all keys alone would be a filter over every row before it.
  */
 import type { Collection } from '../mirror/model.js';
+import { elementAt } from '../narrow.js';
 import { isMaskedOperand } from '../plan/access.js';
 import type { CursorCondition, LimitPlan, OperandPlan, Order } from '../plan/plan.js';
 import { alias, type Fragment, join, nothing, parameter, sql } from '../sql/fragment.js';
@@ -41,7 +42,7 @@ export function compileCursor(
 ): readonly CursorRange[] {
   const found = ranges(
     order.map(({ operand, descending }, position) => ({
-      value: expressions[position] as Fragment,
+      value: elementAt(expressions, position),
       mark: sql`${parameter({ kind: 'cursor', slot, position })}::${operandTypeName(operand)}`,
       isNull: nulls[position] === true,
       descending,
@@ -72,7 +73,7 @@ export function firstOf(
   const parts = queries.map((query, position) => {
     const before = names.slice(0, position);
     const isNeeded = position === 0 ? null : sql`${counted(before)} < ${limitValue(limit)}`;
-    return sql`${names[position] as Fragment} as materialized (${query(isNeeded)})`;
+    return sql`${elementAt(names, position)} as materialized (${query(isNeeded)})`;
   });
   const all = join(
     names.map((name) => sql`select * from ${name}`),

@@ -1,6 +1,7 @@
 /** Deletion of items by their keys: all of them, or none and an error. */
 
 import type { Collection } from '../mirror/model.js';
+import { elementAt } from '../narrow.js';
 import type { Condition } from '../plan/plan.js';
 import { alias, type Fragment, join, parameter, sql } from '../sql/fragment.js';
 import { type Statement, statement } from '../sql/statement.js';
@@ -25,7 +26,7 @@ export function compileDelete(collection: Collection, rule: Condition | null, ac
   const locked = keyColumns(collection, row);
   const named = sql`${asRow(locked)} in (select ${listed(names)} from ${alias('k')})`;
   const open = guardedRows(collection, row, rule, new Scope(compileCondition), named);
-  const touchedNames = locked.map((column, position) => sql`${column} as ${names[position] as Fragment}`);
+  const touchedNames = locked.map((column, position) => sql`${column} as ${elementAt(names, position)}`);
   // Locked before they go: the rule is asked of each row as it is then.
   const touched = rule
     ? sql`(select ${listed(touchedNames)} from ${open} order by ${listed(locked)} for update of ${row})`

@@ -6,6 +6,7 @@
  * `from` and by the joins, values by `column`.
  */
 import type { Collection, Field } from '../mirror/model.js';
+import { elementAt } from '../narrow.js';
 import { isMasked, maskOf, restrictionOf } from '../plan/access.js';
 import { callOf } from '../plan/call.js';
 import type { Condition, ToManyJoin, ToOneJoin } from '../plan/plan.js';
@@ -187,6 +188,6 @@ export function refersTo(toMany: ToManyJoin, child: FromClause, key: readonly Fr
   // Who names the column has to be allowed to see it; an alias field that lists rows is a permission of its own.
   const held = toMany.columns.map((field) => (toMany.via ? child.raw([], field) : child.column([], field)));
   if (!toMany.named) return areEqual(held, key);
-  const same = isKeyText(toMany.origin.key, key, sql`${held[0] as Fragment}::text`);
+  const same = isKeyText(toMany.origin.key, key, sql`${elementAt(held, 0)}::text`);
   return sql`${same} and ${child.alias}.${columnName(toMany.named.field)} = ${literal(toMany.named.collection)}`;
 }

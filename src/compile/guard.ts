@@ -1,6 +1,7 @@
 /** What must hold before and of a write, as parts of its chain: rules about the rows that are there, validations of the new values. */
 import { isKey } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
+import { elementAt } from '../narrow.js';
 import type { Condition } from '../plan/plan.js';
 import type { RowGuard, Validation, WriteColumn, WriteNode } from '../plan/write.js';
 import { alias, type Fragment, integerLiteral, join, literal, sql } from '../sql/fragment.js';
@@ -107,7 +108,7 @@ function compileLeaves(
 }
 
 function givenKeyColumn({ collection }: WriteNode, field: Field): Fragment {
-  return givenColumns(collection, alias('i'))[collection.key.indexOf(field)] as Fragment;
+  return elementAt(givenColumns(collection, alias('i')), collection.key.indexOf(field));
 }
 
 /** The field of the row itself from which the condition starts. */

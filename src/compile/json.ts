@@ -70,8 +70,8 @@ function entryText(key: string, shown: JsonValue): Fragment {
 
 /** By halves: in a chain from left to right, each piece would copy all that stands before it. */
 function concatenate(parts: readonly Fragment[]): Fragment {
-  if (parts.length <= 2)
-    return parts.length === 1 ? (parts[0] as Fragment) : sql`${parts[0] as Fragment} || ${parts[1] as Fragment}`;
+  const [first = sql``, second, third] = parts;
+  if (third === undefined) return second === undefined ? first : sql`${first} || ${second}`;
   const middle = (parts.length + 1) >> 1;
   return sql`(${concatenate(parts.slice(0, middle))}) || (${concatenate(parts.slice(middle))})`;
 }

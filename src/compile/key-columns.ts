@@ -3,6 +3,7 @@
  * become one text only where a key is shown.
  */
 import type { Collection, Field } from '../mirror/model.js';
+import { elementAt } from '../narrow.js';
 import type { Slot } from '../request/ast.js';
 import { type Fragment, identifier, join, literal, parameter, sql } from '../sql/fragment.js';
 import { columnName, typeName } from './identifiers.js';
@@ -29,7 +30,7 @@ export function givenColumns(collection: Collection, row: Fragment, name: keyof 
 
 /** With their types, for a record set. */
 export function givenDefinitions(collection: Collection, names: readonly Fragment[]): Fragment[] {
-  return names.map((name, position) => sql`${name} ${typeName(collection.key[position] as Field)}`);
+  return names.map((name, position) => sql`${name} ${typeName(elementAt(collection.key, position))}`);
 }
 
 export function listed(columns: readonly Fragment[]): Fragment {
@@ -38,12 +39,12 @@ export function listed(columns: readonly Fragment[]): Fragment {
 
 /** As one operand of `in`. */
 export function asRow(columns: readonly Fragment[]): Fragment {
-  return columns.length === 1 ? (columns[0] as Fragment) : sql`(${listed(columns)})`;
+  return columns.length === 1 ? elementAt(columns, 0) : sql`(${listed(columns)})`;
 }
 
 export function areEqual(left: readonly Fragment[], right: readonly Fragment[]): Fragment {
   return join(
-    left.map((each, position) => sql`${each} = ${right[position] as Fragment}`),
+    left.map((each, position) => sql`${each} = ${elementAt(right, position)}`),
     sql` and `,
   );
 }
@@ -65,14 +66,14 @@ export function hasKey(key: readonly Field[], columns: readonly Fragment[], slot
   const given = keyParameters(key, slot, many ? 'list' : 'value');
   if (!many) return areEqual(columns, given);
   const [only] = columns;
-  if (columns.length === 1) return sql`${only as Fragment} = any(${given[0] as Fragment})`;
+  if (columns.length === 1) return sql`${only as Fragment} = any(${elementAt(given, 0)})`;
   return sql`${asRow(columns)} in (select * from unnest(${listed(given)}))`;
 }
 
 /** The key as JSON shows it. */
 export function showKey(key: readonly Field[], columns: readonly Fragment[]): JsonValue {
   const [field] = key;
-  if (key.length === 1) return showField(columns[0] as Fragment, field as Field);
+  if (key.length === 1) return showField(elementAt(columns, 0), field as Field);
   const text = joinedKey(key, columns);
   return key.every(isPlain) ? { form: 'quoted', text } : { form: 'value', value: text };
 }
@@ -80,7 +81,7 @@ export function showKey(key: readonly Field[], columns: readonly Fragment[]): Js
 /** The parts of a key of several columns as one text, as `splitKey` reads it. */
 export function joinedKey(key: readonly Field[], columns: readonly Fragment[]): Fragment {
   const parts = key.map((field, position) => {
-    const text = partText(field, columns[position] as Fragment);
+    const text = partText(field, elementAt(columns, position));
     if (isPlain(field)) return text;
     return sql`replace(replace(${text}, ${literal('\\')}, ${literal('\\\\')}), '~', ${literal('\\~')})`;
   });

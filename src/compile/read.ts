@@ -5,7 +5,7 @@
  * expressions and lateral joins then run for the rows of the page alone.
  */
 import { assertNever } from '../assert-never.js';
-import type { Field } from '../mirror/model.js';
+import { elementAt } from '../narrow.js';
 import type { Level, OperationPlan, Output, ReadPlan, RowLevel } from '../plan/plan.js';
 import { alias, type Fragment, join, literal, nothing, parameter, sql, substitute } from '../sql/fragment.js';
 import { type Statement, statement } from '../sql/statement.js';
@@ -52,7 +52,7 @@ export function compileReadBack(plan: ReadPlan): Statement {
       if (!('slot' in each) || each.slot !== KEYS_SLOT) return parameter(each);
       const position = 'part' in each ? (each.part?.position ?? 0) : 0;
       const setting = key.length === 1 ? KEYS_SETTING : keyPartSetting(position);
-      const keys = sql`current_setting(${setting})::${typeName(key[position] as Field)}[]`;
+      const keys = sql`current_setting(${setting})::${typeName(elementAt(key, position))}[]`;
       return each.kind === 'list' ? sql`(select ${keys})` : sql`(select (${keys})[1])`;
     }),
   );

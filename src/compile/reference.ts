@@ -3,6 +3,7 @@
  * no value of this type leads to nothing, and must not fail the statement.
  */
 import type { Field } from '../mirror/model.js';
+import { elementAt } from '../narrow.js';
 import type { ToOneJoin } from '../plan/plan.js';
 import { type Fragment, integerLiteral, join, literal, sql } from '../sql/fragment.js';
 import { typeName } from './identifiers.js';
@@ -18,13 +19,13 @@ export function isReferred(
   collection: Fragment,
 ): Fragment {
   if (toOne.kind === 'one') return areEqual(key, held);
-  const text = sql`${held[0] as Fragment}::text`;
+  const text = sql`${elementAt(held, 0)}::text`;
   const named = sql`${collection} = ${literal(toOne.target.name)}`;
   const fields = toOne.target.key;
   const parts = fields.map((field, position) =>
     isAnyReferred(
       field,
-      key[position] as Fragment,
+      elementAt(key, position),
       fields.length === 1 ? text : partOfText(text, fields, position),
       named,
     ),
@@ -82,7 +83,7 @@ function isAnyReferred(field: Field, key: Fragment, text: Fragment, named: Fragm
 /** Whether a text is that of the key, as PostgreSQL writes it or as it is shown. */
 export function isKeyText(fields: readonly Field[], keys: readonly Fragment[], text: Fragment): Fragment {
   if (fields.length > 1) return sql`${text} = ${joinedKey(fields, keys)}`;
-  const [field, key] = [fields[0] as Field, keys[0] as Fragment];
+  const [field, key] = [elementAt(fields, 0), elementAt(keys, 0)];
   switch (field.column?.base_type) {
     case 'bytea':
       return sql`${text} = ${base64(key)}`;
@@ -102,6 +103,6 @@ export function isKeyText(fields: readonly Field[], keys: readonly Fragment[], t
 /** The key of a row as a text that refers to it. */
 export function keyText(fields: readonly Field[], keys: readonly Fragment[]): Fragment {
   if (fields.length > 1) return joinedKey(fields, keys);
-  const key = keys[0] as Fragment;
+  const key = elementAt(keys, 0);
   return fields[0]?.column?.base_type === 'bytea' ? base64(key) : key;
 }

@@ -1,6 +1,7 @@
 /** A level of rows → SQL: the page, what is shown of its rows, and the lateral joins to the levels below. */
 import { assertNever } from '../assert-never.js';
 import type { Field } from '../mirror/model.js';
+import { elementAt } from '../narrow.js';
 import { isMasked, maskOf } from '../plan/access.js';
 import type { Condition, Level, OperandPlan, Output, RowLevel, ToManyJoin, ToOneJoin } from '../plan/plan.js';
 import { alias, type Fragment, join, literal, nothing, sql } from '../sql/fragment.js';
@@ -94,7 +95,7 @@ function compilePage(level: RowLevel, number: number, scope: Scope, tie: Tie | n
       return { column: sql`${row}.${column}`, descending };
     });
   level.order.forEach(({ operand }, position) => {
-    const expression = sorted[position] as Fragment;
+    const expression = elementAt(sorted, position);
     if (isPlain(operand, level)) columns.set(operand.field.name, expression);
     else columns.set(`%s${position}`, sql`${expression} as ${alias(`s${position}`)}`);
   });
@@ -102,7 +103,7 @@ function compilePage(level: RowLevel, number: number, scope: Scope, tie: Tie | n
   if (ordinal) columns.set('%n', ordinal);
   const inner: PageOrder[] = ordinal
     ? [{ column: ordinal, descending: false }]
-    : level.order.map(({ descending }, position) => ({ column: sorted[position] as Fragment, descending }));
+    : level.order.map(({ descending }, position) => ({ column: elementAt(sorted, position), descending }));
   const rows = ({ where, nullKeys }: CursorRange, isNeeded: Fragment | null): Fragment =>
     sql`select ${join([...columns.values()], sql`, `)} from ${source.from(...conditions, where, isNeeded)}${orderClause(inner.slice(nullKeys))}${limitClause(level.limit)}${offsetClause(level.offset)}${level.locked ? sql` for update of ${source.alias}` : nothing}`;
   const ranges = level.after ? compileCursor(level.after, level.order, sorted, level.collection) : [EVERY_ROW];
@@ -201,10 +202,9 @@ function pageSource(level: RowLevel, page: Page, scope: Scope): FromClause {
 }
 
 function compileObject(outputs: readonly Output[], level: RowLevel, rows: FromClause): ShownRow {
-  const compiled = outputs.map((output) => compileOutput(output, level, rows));
-  const entries = outputs.map(({ name }, position) => ({ name, shown: (compiled[position] as CompiledOutput).shown }));
+  const compiled = outputs.map((output) => ({ name: output.name, ...compileOutput(output, level, rows) }));
   return {
-    json: jsonObject(entries),
+    json: jsonObject(compiled),
     joins: join(
       compiled.map(({ from }) => from),
       nothing,

@@ -1,5 +1,6 @@
 /** Moves an item to the place of another: the whole order is numbered anew from one, and only rows whose number changes are written. */
 import type { Collection, Field } from '../mirror/model.js';
+import { elementAt } from '../narrow.js';
 import { alias, type Fragment, sql } from '../sql/fragment.js';
 import { type Statement, statement } from '../sql/statement.js';
 import { columnName, tableName } from './identifiers.js';
@@ -10,7 +11,7 @@ export function compileSort(collection: Collection, field: Field): Statement {
   const sorted = sql`${alias('t')}.${columnName(field)}`;
   const names = givenNames(collection);
   const own = keyColumns(collection, alias('t'));
-  const shown = listed(own.map((column, position) => sql`${column} as ${names[position] as Fragment}`));
+  const shown = listed(own.map((column, position) => sql`${column} as ${elementAt(names, position)}`));
   const ranked = sql`select ${shown}, ${sorted} as s, row_number() over (order by ${sorted}, ${listed(own)}) as p from ${table} ${alias('t')}`;
   const place = (slot: number): Fragment =>
     sql`(select p from ${alias('o')} where ${areEqual(names, keyParameters(collection.key, slot, 'value'))})`;

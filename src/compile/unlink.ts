@@ -1,6 +1,7 @@
 /** Rows that leave a relation, as parts of a write chain: their reference is cleared, or they are deleted. */
 import { isKey, soleKey } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
+import { elementAt } from '../narrow.js';
 import type { Unlink, WriteNode, WritePlan } from '../plan/write.js';
 import { alias, type Fragment, identifier, integerLiteral, join, nothing, sql } from '../sql/fragment.js';
 import type { Recorded } from './activity.js';
@@ -40,7 +41,7 @@ export function compileUnlinks(plan: WritePlan, action: Unlink['action'], scope:
     }
     const changes = members.map(({ unlink }, index) => {
       const column = columnName(unlink.field);
-      return sql`${column} = case when ${conditions[index] as Fragment} then null else ${alias('t')}.${column} end`;
+      return sql`${column} = case when ${elementAt(conditions, index)} then null else ${alias('t')}.${column} end`;
     });
     parts.push(sql`${name} as (update ${table} set ${join(changes, sql`, `)} where ${where} returning ${listed(own)})`);
   }
@@ -95,7 +96,7 @@ export function notUnlinked(plan: WritePlan): Fragment[] {
     });
     const settled = join([gone, ...named], sql` or `);
     return [
-      sql`case when exists (select from ${alias(`x${position}`)} ${alias('y')} where ${children[0] as Fragment} is not null and (${settled}) is not true) then service_raise('missing') end`,
+      sql`case when exists (select from ${alias(`x${position}`)} ${alias('y')} where ${elementAt(children, 0)} is not null and (${settled}) is not true) then service_raise('missing') end`,
     ];
   });
 }
@@ -180,7 +181,7 @@ function unlinked(unlink: Unlink, position: number): Fragment {
   const key = keyColumns(unlink.collection, alias('t'));
   const children = givenColumns(unlink.collection, alias('y'), 'child');
   const parent = sql`${alias('y')}.parent = ${alias('t')}.${columnName(unlink.field)}`;
-  const concerned = sql`exists (select from ${alias(`x${position}`)} ${alias('y')} where ${parent} and (${children[0] as Fragment} is null or ${areEqual(children, key)}))`;
+  const concerned = sql`exists (select from ${alias(`x${position}`)} ${alias('y')} where ${parent} and (${elementAt(children, 0)} is null or ${areEqual(children, key)}))`;
   if (!unlink.guard) return concerned;
   return sql`(${concerned} and ${asRow(key)} in (select ${listed(keyColumns(unlink.collection))} from ${free(position)}))`;
 }

@@ -21,6 +21,15 @@ export type ReadQuery = Parsed | ParsedOperation;
 /** Items are selected to be written: of those that may be read, or of all. The latter only for questions of the service itself. */
 export type SelectionPurpose = WriteAction | `any ${WriteAction}`;
 
+const ACTIONS: Readonly<Record<SelectionPurpose, WriteAction>> = {
+  create: 'create',
+  update: 'update',
+  delete: 'delete',
+  'any create': 'create',
+  'any update': 'update',
+  'any delete': 'delete',
+};
+
 export interface CompiledRead {
   readonly statement: Statement;
   readonly result: ReadPlan['result'] | 'operation';
@@ -81,7 +90,7 @@ export function compileShape(
 /** Of the items that a query selects for a write, those that the caller may write. */
 function writable(access: Access, purpose: SelectionPurpose, request: ReadRequest, model: Model): Condition | null {
   const collection = model.collections.get(request.collection);
-  const grant = collection && access.grant(purpose.replace('any ', '') as WriteAction, collection, model);
+  const grant = collection && access.grant(ACTIONS[purpose], collection, model);
   if (!grant) throw forbiddenCollection(request.collection);
   return anyRule(grant.rules);
 }

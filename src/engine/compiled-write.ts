@@ -7,6 +7,7 @@ import { writeJson } from '../digits.js';
 import { keyNames } from '../mirror/item-key.js';
 import { type Collection, collectionOf, type Field, type Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
+import { onlyOf, parseOwnJson } from '../narrow.js';
 import type { Observer } from '../observe.js';
 import type { WriteAction } from '../plan/access.js';
 import type { WritePlanContext } from '../plan/payload-row.js';
@@ -123,10 +124,11 @@ export class WriteCompiler {
     const { text, parameters, prepare } = this.#reads.bind({ query, compiled, caller: writer.caller });
     const cell = await session.cell(text, parameters, prepare);
     client.staged('execute');
-    const { data } = JSON.parse(cell?.toString() ?? '{"data":[]}') as { data: Record<string, Key>[] };
-    return data.map((item) =>
-      names.length === 1 ? (item[names[0] as string] as Key) : joinKey(names.map((name) => item[name])),
-    );
+    const { data } = parseOwnJson<{ data: Record<string, Key>[] }>(cell?.toString() ?? '{"data":[]}');
+    return data.map((item) => {
+      const parts = names.map((name) => item[name]);
+      return onlyOf(parts) ?? joinKey(parts);
+    });
   }
 
   /** Null for keys. */

@@ -7,6 +7,7 @@ import { assertPassword, hashPassword } from '../access/passwords.js';
 import { isObject } from '../digits.js';
 import { invalidPayload } from '../errors.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
+import { elementAt } from '../narrow.js';
 import { CONCEALED, Secret } from '../plan/column-value.js';
 import { Guard } from '../plan/guard.js';
 import type { Payload, WritePlanContext } from '../plan/payload-row.js';
@@ -36,7 +37,7 @@ export async function hashNewSecrets({ plan, input }: PlannedWrite, isLimited: b
 /** The rows of a plan with hashes in place of secrets. */
 export function hashedNodes({ plan, input }: PlannedWrite): PlannedWrite['input']['nodes'] {
   return input.nodes.map((rows, position) => {
-    const names = secretNames(plan.nodes[position] as WriteNode);
+    const names = secretNames(elementAt(plan.nodes, position));
     return names.length === 0 ? rows : rows.map((row) => hashedRow(row, names));
   });
 }

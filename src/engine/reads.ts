@@ -47,7 +47,8 @@ export interface ReadLimits extends PlanLimits, StatementCacheLimits {
 export interface Explanation {
   readonly sql: string;
   readonly parameters: readonly (string | null)[];
-  readonly plan: unknown;
+  /** As `explain (format json)` writes it. */
+  readonly plan: readonly [{ readonly Plan: { readonly 'Total Cost': number } }] | undefined;
 }
 
 export class Reads {
@@ -202,7 +203,7 @@ export class Reads {
     const { text, parameters } = compiled.statement;
     const bound = bind(parameters, query.values, caller);
     const explain = analyze ? 'explain (format json, analyze, buffers) ' : 'explain (format json) ';
-    const [row] = await this.#database.rows<{ 'QUERY PLAN': unknown }>(explain + text, [...bound], false);
+    const [row] = await this.#database.rows<{ 'QUERY PLAN': Explanation['plan'] }>(explain + text, [...bound], false);
     return { sql: text, parameters: bound, plan: row?.['QUERY PLAN'] };
   }
 
@@ -217,7 +218,8 @@ export class Reads {
       this.#mirror,
       async (_, attempt) => {
         if (attempt > 1) current = { ...read, compiled: this.compile(query, caller, read.compiled.selectedFor) };
-        if (this.#limits.cost !== null && !this.#affordable.has(current.compiled)) await this.#checkCost(current);
+        const { cost } = this.#limits;
+        if (cost !== null && !this.#affordable.has(current.compiled)) await this.#checkCost(current, cost);
         return send(current, attempt);
       },
       {
@@ -229,12 +231,12 @@ export class Reads {
     );
   }
 
-  async #checkCost(read: PreparedRead): Promise<void> {
+  async #checkCost(read: PreparedRead, limit: number): Promise<void> {
     const { plan } = await this.#explain(read, false);
-    const cost = (plan as [{ Plan: { 'Total Cost': number } }])[0].Plan['Total Cost'];
-    if (cost > (this.#limits.cost as number)) {
-      const exceeded = { option: 'MAX_QUERY_COST', limit: this.#limits.cost as number };
-      throw invalidQuery(`The query would cost ${Math.round(cost)}, more than ${this.#limits.cost}`, exceeded);
+    const cost = plan?.[0].Plan['Total Cost'] ?? 0;
+    if (cost > limit) {
+      const exceeded = { option: 'MAX_QUERY_COST', limit };
+      throw invalidQuery(`The query would cost ${Math.round(cost)}, more than ${limit}`, exceeded);
     }
     this.#affordable.add(read.compiled);
   }

@@ -44,9 +44,8 @@ export function suppliesKeys(planned: PlannedWrite): boolean {
 
 /** The lists of new rows that bring keys which a sequence could make too. */
 function supplied({ plan, input }: PlannedWrite): number[] {
-  return [...plan.nodes.keys()].filter((position) => {
-    const { verb, collection } = plan.nodes[position] as (typeof plan.nodes)[number];
-    if (verb === 'update' || !sequenceOf(collection)) return false;
-    return input.nodes[position]?.some((row) => row['k'] !== undefined) ?? false;
+  return plan.nodes.flatMap(({ verb, collection }, position) => {
+    if (verb === 'update' || !sequenceOf(collection)) return [];
+    return input.nodes[position]?.some((row) => row['k'] !== undefined) ? [position] : [];
   });
 }

@@ -1,6 +1,7 @@
 /** Around the statement of a write: what it waits for before it, names for its errors after it. */
 import { failedValidation, invalidPayload } from '../errors.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
+import { onlyOf } from '../narrow.js';
 import { namedKey } from '../plan/key.js';
 import type { PlannedWrite } from '../plan/write.js';
 import { asConflict } from '../postgres/conflicts.js';
@@ -20,7 +21,6 @@ export function asWriteError(error: unknown, model: Model): unknown {
 
 /** Names that errors of the database leave out, where there is just one they can mean. */
 export function namesOf(model: Model): Naming {
-  const only = (fields: readonly Field[]): Field | null => (fields.length === 1 ? (fields[0] as Field) : null);
   const find = (schema: string, table: string): Collection | undefined =>
     [...model.collections.values()].find((each) => each.table === table && each.schema === schema);
   return {
@@ -28,11 +28,11 @@ export function namesOf(model: Model): Naming {
     constrained: (schema, table, constraint) => {
       const isOn = ({ column }: Field): boolean =>
         column !== null && [...column.foreign_keys, ...column.indexes].some(({ name }) => name === constraint);
-      return only([...(find(schema, table)?.fields.values() ?? [])].filter(isOn))?.name ?? null;
+      return onlyOf([...(find(schema, table)?.fields.values() ?? [])].filter(isOn))?.name ?? null;
     },
     holder: (type) => {
       const fields = [...model.collections.values()].flatMap((collection) => [...collection.fields.values()]);
-      return only(fields.filter((field) => field.column?.data_type === type));
+      return onlyOf(fields.filter((field) => field.column?.data_type === type));
     },
   };
 }

@@ -15,6 +15,7 @@ import { assertNever } from '../assert-never.js';
 import { invalidPayload } from '../errors.js';
 import type { Collection, Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
+import { parseOwnJson } from '../narrow.js';
 import type { Observer } from '../observe.js';
 import { anyRule, Guard } from '../plan/guard.js';
 import { checkKeyed, checkKeys, writtenKey } from '../plan/key.js';
@@ -320,7 +321,7 @@ export class Writes {
     call.client.staged('compile');
     try {
       const cell = await session.cell(statement.text, statement.parameters, statement.prepare);
-      const made = JSON.parse(String(cell)) as (string | null)[];
+      const made = parseOwnJson<(string | null)[]>(String(cell));
       await aheadOf(planned, made, session);
       return option === 'count' ? rowsOf(planned) - Number(made.at(-1)) : 0;
     } catch (error) {

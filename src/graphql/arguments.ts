@@ -2,8 +2,10 @@
 
 import type { GraphQLField } from 'graphql';
 import { type GraphQLInputType, getNamedType, isInputObjectType, isListType, isNonNullType } from 'graphql';
+import { isObject } from '../digits.js';
+import { propertiesOf } from '../narrow.js';
 import type { Query } from '../request/ast.js';
-import type { Input, ParseContext } from '../request/parse-context.js';
+import type { ParseContext } from '../request/parse-context.js';
 import { parseQuery } from '../request/query-parameters.js';
 import type { ValueList } from '../request/values.js';
 import { filterBindingOf } from './field-binding.js';
@@ -41,15 +43,15 @@ export function parseFilterArgument(value: unknown, input: GraphQLInputType): un
     return Array.isArray(value) ? value.map((each) => parseFilterArgument(each, type.ofType)) : value;
   }
   const named = getNamedType(type);
-  if (!isInputObjectType(named) || value === null || typeof value !== 'object') return value;
+  if (!isInputObjectType(named) || !isObject(value)) return value;
   const fields = named.getFields();
   const filter: Record<string, unknown> = {};
-  for (const [key, inner] of Object.entries(value as Input)) {
+  for (const [key, inner] of Object.entries(value)) {
     const field = fields[key];
     if (!field) continue;
     const binding = filterBindingOf(field);
     if (binding?.kind === 'functions') {
-      for (const [name, condition] of Object.entries((inner ?? {}) as Input))
+      for (const [name, condition] of Object.entries(propertiesOf(inner)))
         filter[`${name}(${binding.field})`] = condition;
     } else filter[binding ? binding.key : key] = parseFilterArgument(inner, field.type);
   }

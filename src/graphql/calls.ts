@@ -1,6 +1,7 @@
 /** Root fields that stand for actions of REST routes: what the action is given, and what is selected of its result. */
-import { type FieldNode, type GraphQLObjectType, type GraphQLOutputType, getNamedType, isObjectType } from 'graphql';
+import { type FieldNode, type GraphQLOutputType, getNamedType, isObjectType } from 'graphql';
 import { forbidden } from '../errors.js';
+import { isRecord } from '../narrow.js';
 import type { Arguments } from './arguments.js';
 import { type Selections, setsOf } from './selections.js';
 import { routeKey, SYSTEM_FIELDS } from './system-fields.js';
@@ -30,7 +31,7 @@ type ProjectedField =
 export function parseCall(name: string, args: Arguments, nodes: readonly FieldNode[], selections: Selections): Call {
   const field = SYSTEM_FIELDS[name];
   if (!field) throw new Error(`there is no operation ${name}`);
-  const names = [...field.path.matchAll(/:(\w+)/g)].map((match) => match[1] as string);
+  const names = [...field.path.matchAll(/:(\w+)/g)].map(([, key = '']) => key);
   const parameters = names.map((key) => String(args[key]));
   // Nothing has the empty name.
   if (parameters.includes('')) throw forbidden();
@@ -61,7 +62,7 @@ function projectionOf(output: GraphQLOutputType, nodes: readonly FieldNode[], se
   const fields = [...selections.collect(type, setsOf(nodes))].map(([output, found]): ProjectedField => {
     const key = found[0].name.value;
     if (key === '__typename') return { output, text: type.name };
-    const field = (type as GraphQLObjectType).getFields()[key];
+    const field = type.getFields()[key];
     if (!field) throw new Error(`${type.name} has no field ${key}`);
     return { output, key, projection: projectionOf(field.type, found, selections) };
   });
@@ -74,14 +75,13 @@ export function project(value: unknown, projection: Projection): unknown {
   if (projection.kind === 'text') return String(value);
   if (projection.kind === 'value') return value;
   // What is off says `false` in REST.
-  if (typeof value !== 'object') return null;
-  const record = value as Readonly<Record<string, unknown>>;
+  if (!isRecord(value)) return null;
   return Object.fromEntries(
     projection.fields.map((field) => [
       field.output,
       'text' in field
         ? field.text
-        : project(Object.hasOwn(record, field.key) ? record[field.key] : null, field.projection),
+        : project(Object.hasOwn(value, field.key) ? value[field.key] : null, field.projection),
     ]),
   );
 }

@@ -12,6 +12,7 @@ import {
   GraphQLString,
 } from 'graphql';
 import { type Field, isSecretField } from '../mirror/model.js';
+import { isOneOf } from '../narrow.js';
 import {
   ARRAY_OPERATORS,
   DOCUMENT_OPERATORS,
@@ -76,7 +77,7 @@ function operandType(operator: Operator | 'json' | 'length', value: GraphQLInput
   if (operator === 'has_key') return GraphQLString;
   if (operator === 'fts') return JSON_SCALAR;
   if (/^n?(null|empty)$/.test(operator)) return GraphQLBoolean;
-  const takesList = [...LIST_OPERATORS, ...ARRAY_OPERATORS].some((each) => each === operator);
+  const takesList = isOneOf([...LIST_OPERATORS, ...ARRAY_OPERATORS], operator);
   return takesList ? new GraphQLList(value) : value;
 }
 

@@ -2,7 +2,14 @@
  * What a field of the schema stands for in the model. The types carry it in their extensions, so that reading a document
  * never has to guess from a name.
  */
-import type { GraphQLField, GraphQLInputField, GraphQLInputObjectType, GraphQLObjectType } from 'graphql';
+import {
+  type GraphQLField,
+  type GraphQLInputField,
+  type GraphQLInputObjectType,
+  type GraphQLObjectType,
+  getNamedType,
+  isObjectType,
+} from 'graphql';
 import type { AggregateFunction, FunctionCall, Representation } from '../request/ast.js';
 import type { Codec } from '../sql/codec.js';
 
@@ -47,7 +54,10 @@ export type RootBinding =
 
 const KEY = 'lateral';
 
-type Extended = { readonly extensions: Readonly<Record<string, unknown>> };
+/** Only `extend` and `typeExtensions` write what is read here. */
+function extensionOf<Binding>({ extensions }: { readonly extensions: object }): Binding {
+  return (extensions as Record<string, unknown>)[KEY] as Binding;
+}
 
 /** Without a prototype: graphql-js would copy the object otherwise, once per field. */
 export function extend(binding: FieldBinding | FilterBinding | RootBinding): Record<string, unknown> {
@@ -57,20 +67,34 @@ export function extend(binding: FieldBinding | FilterBinding | RootBinding): Rec
 }
 
 export function bindingOf(field: GraphQLField<unknown, unknown>): FieldBinding {
-  return (field as Extended).extensions[KEY] as FieldBinding;
+  return extensionOf(field);
 }
 
 export function rootBindingOf(field: GraphQLField<unknown, unknown>): RootBinding {
-  return (field as Extended).extensions[KEY] as RootBinding;
+  return extensionOf(field);
 }
 
 export function filterBindingOf(field: GraphQLInputField): FilterBinding | undefined {
-  return (field as Extended).extensions[KEY] as FilterBinding | undefined;
+  return extensionOf(field);
 }
 
 /** The collection that a type shows. */
 export function collectionOfType(type: GraphQLObjectType): string {
-  return type.extensions[KEY] as string;
+  return extensionOf(type);
+}
+
+/** A field that a validated document names. */
+export function fieldOfType(type: GraphQLObjectType, name: string): GraphQLField<unknown, unknown> {
+  const field = type.getFields()[name];
+  if (!field) throw new Error(`${type.name} has no field ${name}`);
+  return field;
+}
+
+/** The type of objects that a field leads to, be it a list of them. */
+export function objectTypeOf(field: GraphQLField<unknown, unknown>): GraphQLObjectType {
+  const type = getNamedType(field.type);
+  if (!isObjectType(type)) throw new Error(`${field.name} leads to no object`);
+  return type;
 }
 
 export function typeExtensions(collection: string): Record<string, unknown> {

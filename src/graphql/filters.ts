@@ -40,7 +40,7 @@ export class FilterTypes {
   ): GraphQLInputObjectType {
     const typeName = this.#names.of(kind, name);
     const before = this.#made.get(typeName);
-    if (before) return before as GraphQLInputObjectType;
+    if (before instanceof GraphQLInputObjectType) return before;
     const collection = this.#collection(name);
     if (!collection) throw new Error(`"${name}" is not readable`);
     const type: GraphQLInputObjectType = new GraphQLInputObjectType({

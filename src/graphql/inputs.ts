@@ -71,11 +71,13 @@ export class InputTypes {
     if (known !== undefined) return known;
     const actions: readonly Action[] = action ? [action] : ['create', 'update'];
     const writable = actions.some((each) => this.#writable(collection, each).length > 0);
-    const type: GraphQLInputObjectType | null = writable
-      ? new GraphQLInputObjectType({ name, extensions, fields: () => fields(type as never) })
-      : null;
+    if (!writable) {
+      this.#known.set(name, null);
+      return null;
+    }
+    const type: GraphQLInputObjectType = new GraphQLInputObjectType({ name, extensions, fields: () => fields(type) });
     this.#known.set(name, type);
-    if (type) this.#made.set(name, type);
+    this.#made.set(name, type);
     return type;
   }
 

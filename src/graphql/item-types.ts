@@ -44,7 +44,7 @@ export class ObjectTypes {
   /** The type of a collection's items; null where the caller may not see them or GraphQL cannot name them. */
   item(name: string): GraphQLObjectType | null {
     const known = this.#made.get(name);
-    if (known) return known as GraphQLObjectType;
+    if (known instanceof GraphQLObjectType) return known;
     const collection = this.#access.readable.collections.get(name);
     if (!collection || !isExpressible(collection)) return null;
     return this.#make({
@@ -79,7 +79,8 @@ export class ObjectTypes {
 
   aggregated(collection: Collection): GraphQLObjectType {
     const name = this.#names.of('aggregated', collection.name);
-    return (this.#made.get(name) as GraphQLObjectType | undefined) ?? this.#aggregated(collection, name);
+    const known = this.#made.get(name);
+    return known instanceof GraphQLObjectType ? known : this.#aggregated(collection, name);
   }
 
   #aggregated(collection: Collection, name: string): GraphQLObjectType {

@@ -4,22 +4,22 @@ import {
   type GraphQLField,
   type GraphQLInputType,
   type GraphQLObjectType,
-  getNamedType,
   isInputObjectType,
   isListType,
   isNonNullType,
   type OperationDefinitionNode,
 } from 'graphql';
+import { isObject } from '../digits.js';
 import { invalidPayload, invalidQuery } from '../errors.js';
 import { NO_QUERY, type Parsed, type ReadRequest, type ReadTarget } from '../request/ast.js';
 import type { Input, ParseLimits } from '../request/parse-context.js';
 import { requestShape } from '../request/rest.js';
 import { ValueList } from '../request/values.js';
-import type { WriteRequest } from '../request/write.js';
+import { readItem, type WriteRequest } from '../request/write.js';
 import { type Arguments, type DocumentContext, parseQueryArguments } from './arguments.js';
 import { parseCall } from './calls.js';
 import { FieldFailure, positionOf, withPosition } from './failure.js';
-import { isStaged, rootBindingOf } from './field-binding.js';
+import { isStaged, objectTypeOf, rootBindingOf } from './field-binding.js';
 import type { MutationStep, ParsedMutationDocument, Root } from './parsed-document.js';
 import { type Path, Selections, setsOf } from './selections.js';
 import type { Document } from './validate-document.js';
@@ -30,7 +30,8 @@ export function parseMutationOperation(
   variables: Record<string, unknown>,
   limits: ParseLimits,
 ): ParsedMutationDocument {
-  const type = schema.getMutationType() as GraphQLObjectType;
+  const type = schema.getMutationType();
+  if (!type) throw new Error('the schema has no mutations');
   const source = { schema, fragments, variables };
   const collected = new Selections(source, contextOf(limits)).collect(type, [operation.selectionSet]);
   const once = new Set<string>();
@@ -78,9 +79,15 @@ function parseStep(
   const binding = rootBindingOf(field);
   const path = [root.name];
   const args = selections.arguments(field, nodes[0], path);
-  const argumentType = (name: string): GraphQLInputType =>
-    (field.args.find((each) => each.name === name) as { type: GraphQLInputType }).type;
-  const data = (): unknown => parsePayload(args['data'], argumentType('data'), 'data');
+  const payload = (): unknown => {
+    const argument = field.args.find((each) => each.name === 'data');
+    return argument ? parsePayload(args['data'], argument.type, 'data') : undefined;
+  };
+  const data = (): Input => readItem(payload(), '"data"');
+  const list = (): Input[] => {
+    const items = payload();
+    return Array.isArray(items) ? items.map((item) => readItem(item, '"data"')) : [];
+  };
   const written = (
     collection: string,
     readable: boolean,
@@ -97,30 +104,30 @@ function parseStep(
   });
   switch (binding.kind) {
     case 'create': {
-      const items = (binding.many ? ((data() ?? []) as Input[]) : [data() as Input]) satisfies Input[];
+      const items = binding.many ? list() : [data()];
       const { collection, many, readable } = binding;
       return write({ kind: 'create', items, many, idempotencyKey: null, ...written(collection, readable, many) });
     }
     case 'batch': {
-      const items = (data() ?? []) as Input[];
+      const items = list();
       return write({ kind: 'update-each', items, ...written(binding.collection, binding.readable, true) });
     }
     case 'update': {
       const { collection, many, readable } = binding;
       const keys = keysOf(args, many);
       const target = written(collection, readable, many);
-      if (!many) return write({ kind: 'update-item', key: keys[0] as string, data: data() as Input, ...target });
+      if (!many) return write({ kind: 'update-item', key: String(args['id']), data: data(), ...target });
       const selected = { kind: 'keys', keys } as const;
-      return write({ kind: 'update-selected', selected, data: data() as Input, ...target });
+      return write({ kind: 'update-selected', selected, data: data(), ...target });
     }
     case 'update-singleton': {
       const { collection, readable } = binding;
-      return write({ kind: 'update-singleton', data: data() as Input, ...written(collection, readable, false) });
+      return write({ kind: 'update-singleton', data: data(), ...written(collection, readable, false) });
     }
     case 'delete': {
       const { collection, many } = binding;
       const keys = keysOf(args, many);
-      const type = getNamedType(field.type) as GraphQLObjectType;
+      const type = objectTypeOf(field);
       const text = deletedText(type, nodes, keys, many, selections);
       return write({ kind: 'delete', collection, selected: { kind: 'keys', keys } }, text);
     }
@@ -130,7 +137,7 @@ function parseStep(
       return {
         ...root,
         kind: 'update-me',
-        data: data() as Input,
+        data: data(),
         readBack: written('service_users', binding.readable, false).readBack,
       };
     default:
@@ -139,7 +146,8 @@ function parseStep(
 }
 
 function keysOf({ id, ids }: Arguments, many: boolean): string[] {
-  return many ? (ids as (string | null)[]).filter((each) => each !== null) : [String(id)];
+  if (!many) return [String(id)];
+  return Array.isArray(ids) ? ids.filter((each) => each !== null).map(String) : [];
 }
 
 /** Keys are known before anything is deleted, so is the answer. */
@@ -178,7 +186,7 @@ function parseReadBack(
     : isQueried
       ? { kind: 'keys', keys }
       : { kind: 'written', keys };
-  const fields = selections.read(getNamedType(field.type) as GraphQLObjectType, nodes, path);
+  const fields = selections.read(objectTypeOf(field), nodes, path);
   const request: ReadRequest = { kind: 'read', collection, target, query: { ...query, fields }, export: false };
   return { request, values: context.values.done(), shape: requestShape(request), format: null };
 }
@@ -194,13 +202,13 @@ function parsePayload(value: unknown, input: GraphQLInputType, path: string): un
     const staged = parseStages(value, type.ofType, path);
     return staged ?? value.map((each, position) => parsePayload(each, type.ofType, `${path}.${position}`));
   }
-  if (!isInputObjectType(type) || typeof value !== 'object') return value;
+  if (!isInputObjectType(type) || !isObject(value)) return value;
   const fields = type.getFields();
-  const entries = Object.entries(value as Input).map(([key, inner]) => {
+  const entries = Object.entries(value).map(([key, inner]): [string, unknown] => {
     const field = fields[key];
     return [key, field ? parsePayload(inner, field.type, `${path}.${key}`) : inner];
   });
-  if (isStaged(type) && entries.some(([key]) => STAGES.has(key as string)))
+  if (isStaged(type) && entries.some(([key]) => STAGES.has(key)))
     throw invalidPayload(`"${path}" mixes fields of an item with create, update and delete`);
   return Object.fromEntries(entries);
 }
@@ -208,12 +216,15 @@ function parsePayload(value: unknown, input: GraphQLInputType, path: string): un
 function parseStages(list: readonly unknown[], input: GraphQLInputType, path: string): Input | null {
   const type = isNonNullType(input) ? input.ofType : input;
   const [only] = list;
-  if (!isInputObjectType(type) || !isStaged(type) || list.length !== 1 || only === null || typeof only !== 'object')
-    return null;
-  const keys = Object.keys(only as Input);
+  if (!isInputObjectType(type) || !isStaged(type) || list.length !== 1 || !isObject(only)) return null;
+  const keys = Object.keys(only);
   if (keys.length === 0 || !keys.every((key) => STAGES.has(key))) return null;
-  const { create, update, delete: removed } = only as Record<string, unknown[] | null | undefined>;
-  const items = (stage: string, entries: unknown[] | null | undefined): unknown[] =>
-    (entries ?? []).map((each, position) => parsePayload(each, type, `${path}.${stage}.${position}`));
-  return { create: items('create', create), update: items('update', update), delete: removed ?? [] };
+  const { create, update, delete: removed } = only;
+  const items = (stage: string, entries: unknown): unknown[] =>
+    listOf(entries).map((each, position) => parsePayload(each, type, `${path}.${stage}.${position}`));
+  return { create: items('create', create), update: items('update', update), delete: listOf(removed) };
+}
+
+function listOf(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
 }

@@ -6,6 +6,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { LRUCache } from 'lru-cache';
 import { forbidden, invalidPayload, StartError } from '../errors.js';
+import { propertiesOf } from '../narrow.js';
 
 export class PersistedQueries {
   readonly #allowed: ReadonlyMap<string, string> | null;
@@ -74,7 +75,7 @@ function digestOf(text: string): string {
 
 function digestIn({ persistedQuery }: Readonly<Record<string, unknown>>): string | null {
   if (persistedQuery === undefined || persistedQuery === null) return null;
-  const { version, sha256Hash } = persistedQuery as Record<string, unknown>;
+  const { version, sha256Hash } = propertiesOf(persistedQuery);
   if (version !== 1 || typeof sha256Hash !== 'string' || !/^[0-9a-f]{64}$/i.test(sha256Hash))
     throw invalidPayload('"persistedQuery" needs version 1 and a sha256Hash');
   return sha256Hash.toLowerCase();

@@ -3,14 +3,13 @@ import {
   execute,
   type FieldNode,
   type GraphQLField,
-  type GraphQLObjectType,
   type GraphQLSchema,
-  getNamedType,
   isNonNullType,
   Kind,
   type OperationDefinitionNode,
 } from 'graphql';
 import { forbidden } from '../errors.js';
+import { elementAt } from '../narrow.js';
 import { NO_QUERY, type OperationPart, type Query, type ReadRequest, type ReadTarget } from '../request/ast.js';
 import type { ParseLimits } from '../request/parse-context.js';
 import { ValueList } from '../request/values.js';
@@ -19,7 +18,7 @@ import { splitKey } from '../sql/key-text.js';
 import { type DocumentContext, parseQueryArguments } from './arguments.js';
 import { type Call, parseCall } from './calls.js';
 import { DocumentFailure, positionOf, responseError, withPosition } from './failure.js';
-import { rootBindingOf } from './field-binding.js';
+import { objectTypeOf, rootBindingOf } from './field-binding.js';
 import type { ParsedQueryDocument, Root } from './parsed-document.js';
 import { type Path, Selections } from './selections.js';
 import type { Document } from './validate-document.js';
@@ -44,7 +43,8 @@ export function parseQueryOperation(
   const context: DocumentContext = { values: new ValueList(limits.nodes), limits, typed: true };
   const { schema, fragments } = document;
   const selections = new Selections({ schema, fragments, variables: raw.variables }, context);
-  const type = schema.getQueryType() as GraphQLObjectType;
+  const type = schema.getQueryType();
+  if (!type) throw new Error('the schema has no queries');
   const parts: OperationPart[] = [];
   const roots: Root[] = [];
   const calls: { position: number; call: Call }[] = [];
@@ -53,8 +53,8 @@ export function parseQueryOperation(
     const field = type.getFields()[nodes[0].name.value];
     roots.push({ name, position, nullable: !field || !isNonNullType(field.type) });
     const binding = field && rootBindingOf(field);
-    if (binding?.kind === 'service') {
-      const args = selections.arguments(field as GraphQLField<unknown, unknown>, nodes[0], [name]);
+    if (field && binding?.kind === 'service') {
+      const args = selections.arguments(field, nodes[0], [name]);
       const call = withPosition(
         () => position,
         () => parseCall(binding.name, args, nodes, selections),
@@ -84,7 +84,7 @@ export function parseQueryOperation(
 
 function fitsKey(codecs: readonly Codec[], key: string): boolean {
   const parts = codecs.length === 1 ? [key] : splitKey(key, codecs.length);
-  return parts?.every((part, position) => fits(codecs[position] as Codec, part)) ?? false;
+  return parts?.every((part, position) => fits(elementAt(codecs, position), part)) ?? false;
 }
 
 function constant(name: string, text: string, context: DocumentContext): OperationPart {
@@ -101,7 +101,8 @@ function parseRootField(
   const [node] = nodes;
   const path: Path = [name];
   const binding = rootBindingOf(field);
-  const type = getNamedType(field.type) as GraphQLObjectType;
+  if (binding.kind === 'empty') return constant(name, 'null', context);
+  const type = objectTypeOf(field);
   const read = (collection: string, target: ReadTarget, query: Query, missing: number | null = null): OperationPart => {
     const request: ReadRequest = { kind: 'read', collection, target, query, export: false };
     return { kind: 'read', name, request, missing };
@@ -142,8 +143,6 @@ function parseRootField(
       const query = { ...NO_QUERY, fields: selections.read(type, nodes, path) };
       return read('service_roles', { kind: 'keys', keys }, query);
     }
-    case 'empty':
-      return constant(name, 'null', context);
     default:
       throw new Error(`a query cannot ${binding.kind}`);
   }

@@ -88,7 +88,9 @@ export class TypeNames {
   }
 
   of(kind: GeneratedKind, collection: string, field = ''): string {
-    return this.#names.get(keyOf(kind, collection, field)) as string;
+    const name = this.#names.get(keyOf(kind, collection, field));
+    if (name === undefined) throw new Error(`"${collection}" has no name for ${kind}`);
+    return name;
   }
 
   /** What a name was given to. */

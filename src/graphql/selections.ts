@@ -24,7 +24,7 @@ import { parseExpression, parseJsonPath } from '../request/expression.js';
 import type { ParseContext } from '../request/parse-context.js';
 import { type Arguments, parseQueryArguments } from './arguments.js';
 import { type FieldPosition, positionOf, withPosition } from './failure.js';
-import { bindingOf, collectionOfType } from './field-binding.js';
+import { bindingOf, collectionOfType, fieldOfType, objectTypeOf } from './field-binding.js';
 import { BIG_INT_SCALAR } from './scalars.js';
 
 export type Path = readonly (string | number)[];
@@ -82,7 +82,7 @@ export class Selections {
       const [node] = fields;
       const name = node.name.value;
       if (name === '__typename') return { kind: 'constant', output, text: type.name };
-      const field = type.getFields()[name] as GraphQLField<unknown, unknown>;
+      const field = fieldOfType(type, name);
       const binding = bindingOf(field);
       if (binding.kind === 'groups') return { kind: 'groups', output };
       if (binding.kind === 'rows') {
@@ -91,7 +91,7 @@ export class Selections {
         return { kind: 'aggregate', output, aggregate, as: 'default' };
       }
       if (binding.kind !== 'aggregates') throw new Error('groups show groups and aggregates');
-      const inner = getNamedType(field.type) as GraphQLObjectType;
+      const inner = objectTypeOf(field);
       const members = [...this.collect(inner, setsOf(fields))].map(([key, [member]]): GroupSelection => {
         if (member.name.value === '__typename') return { kind: 'constant', output: key, text: inner.name };
         const expression = parseExpression(member.name.value, 'aggregate', this.#context);
@@ -156,7 +156,7 @@ export class Selections {
     const [node] = nodes;
     const name = node.name.value;
     if (name === '__typename') return { kind: 'constant', output, text: type.name };
-    const field = type.getFields()[name] as GraphQLField<unknown, unknown>;
+    const field = fieldOfType(type, name);
     const binding = bindingOf(field);
     switch (binding.kind) {
       case 'value':
@@ -165,15 +165,14 @@ export class Selections {
         return {
           kind: 'object',
           output,
-          fields: this.#functions(getNamedType(field.type) as GraphQLObjectType, binding.field, nodes, path),
+          fields: this.#functions(objectTypeOf(field), binding.field, nodes, path),
         };
       case 'related': {
         const context = { ...this.#context, depth: this.#depth };
         const query = parseQueryArguments(field, this.arguments(field, node, path), context);
         const target = getNamedType(field.type);
         const common = { kind: 'related', output, field: binding.field, query } as const;
-        if (!isUnionType(target))
-          return { ...common, fields: this.read(target as GraphQLObjectType, nodes, path), scopes: [] };
+        if (!isUnionType(target)) return { ...common, fields: this.read(objectTypeOf(field), nodes, path), scopes: [] };
         const scopes = target.getTypes().map((each) => ({
           collection: collectionOfType(each),
           fields: this.read(each, nodes, path),
@@ -188,7 +187,7 @@ export class Selections {
   #functions(type: GraphQLObjectType, field: string, nodes: readonly FieldNode[], path: Path): ShapedSelection[] {
     return [...this.collect(type, setsOf(nodes))].map(([output, [node]]): ShapedSelection => {
       if (node.name.value === '__typename') return { kind: 'constant', output, text: type.name };
-      const definition = type.getFields()[node.name.value] as GraphQLField<unknown, unknown>;
+      const definition = fieldOfType(type, node.name.value);
       const binding = bindingOf(definition);
       if (binding.kind === 'function') return { kind: 'function', output, call: { kind: binding.call }, field };
       const { path: steps } = this.arguments(definition, node, [...path, output]);

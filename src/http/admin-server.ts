@@ -4,7 +4,6 @@
  */
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { StartError } from '../errors.js';
 import { errorReply, type Reply } from './reply.js';
 
@@ -42,8 +41,9 @@ export async function openAdmin(host: string, port: number, answers: AdminAnswer
     const reason = error instanceof Error ? error.message : String(error);
     throw new StartError(`cannot listen on ADMIN_HOST ${host}, ADMIN_PORT ${port}: ${reason}`);
   }
+  const address = server.address();
   return {
-    port: (server.address() as AddressInfo).port,
+    port: typeof address === 'object' && address !== null ? address.port : port,
     close: async () => {
       const closed = once(server, 'close');
       server.close();
@@ -67,12 +67,12 @@ const TEXT = 'text/plain; charset=utf-8';
 
 function send(response: ServerResponse, { status, type, body, headers }: Reply): void {
   if (typeof body === 'function') throw new Error('nothing is streamed here');
+  for (const [name, value] of Object.entries(headers ?? {})) response.setHeader(name, value);
   response.writeHead(status, {
     'Content-Type': type,
     'Content-Length': Buffer.byteLength(body),
     'Cache-Control': 'no-store',
     'X-Content-Type-Options': 'nosniff',
-    ...(headers as Record<string, string>),
   });
   // A body is left out by itself where the method is HEAD.
   response.end(body);

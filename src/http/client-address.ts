@@ -41,7 +41,7 @@ type Trust = (address: string, hops: number) => boolean;
 function firstUntrusted(socket: string, chain: readonly string[], trusted: Trust): string {
   let address = socket;
   for (let hops = 0; hops < chain.length && trusted(address, hops); hops++) {
-    const next = normalizeAddress(withoutPort(chain[chain.length - 1 - hops] as string));
+    const next = normalizeAddress(withoutPort(chain[chain.length - 1 - hops] ?? ''));
     if (next === '') break;
     address = next;
   }

@@ -7,6 +7,7 @@ import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { performance } from 'node:perf_hooks';
 import type { Stage } from '../engine/stages.js';
 import { invalidPayload, unsupportedMediaType } from '../errors.js';
+import { onlyOf } from '../narrow.js';
 import { TurnQueue } from '../time-slices.js';
 import type { ClientAddressResolver } from './client-address.js';
 import type { NegotiatedEncoding } from './encoding.js';
@@ -219,7 +220,7 @@ export class Exchange {
         chunks.push(Buffer.from(Buffer.from(chunk)));
         if (!last) return;
         clearTimeout(timer);
-        resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks));
+        resolve(onlyOf(chunks) ?? Buffer.concat(chunks));
       });
     });
   }

@@ -44,7 +44,8 @@ export class ResponseQueue {
     // None is added while others are written; if one were, the bytes of its headers would be there.
     if (this.#pending.length === 0) this.#used = 0;
     for (let position = 0; position < responses.length; position++) {
-      const response = responses[position] as PendingResponse;
+      const response = responses[position];
+      if (response === undefined) continue;
       const outcome = outcomes[position];
       if (outcome === undefined) this.#onSent(response);
       else if (outcome instanceof Promise) void outcome.then(() => this.#onSent(response));

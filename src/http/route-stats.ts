@@ -40,8 +40,8 @@ export class RouteStats {
     }
     const seconds = ms / 1_000;
     let bucket = 0;
-    while (bucket < DURATION_BOUNDS_S.length && seconds > (DURATION_BOUNDS_S[bucket] as number)) bucket++;
-    stats.buckets[bucket] = (stats.buckets[bucket] as number) + 1;
+    while (seconds > (DURATION_BOUNDS_S[bucket] ?? Number.POSITIVE_INFINITY)) bucket++;
+    stats.buckets[bucket] = (stats.buckets[bucket] ?? 0) + 1;
     stats.seconds += seconds;
   }
 }

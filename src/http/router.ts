@@ -51,7 +51,7 @@ export class Router {
   find(exchange: Exchange): Route {
     const segments = segmentsOf(exchange.path);
     const ofMethod = this.#entries.get(exchange.method === 'HEAD' ? 'GET' : exchange.method);
-    const first = segments[0] as string;
+    const first = segments[0] ?? '';
     const ofSegment = ofMethod?.get(first) ?? ofMethod?.get(first.toLowerCase());
     for (const entry of ofSegment?.[segments.length] ?? []) {
       const parameters = match(entry, segments);
@@ -83,7 +83,7 @@ function match({ segments: expected }: Entry, segments: readonly string[]): stri
   // The first segment is the one by which the entry was found.
   for (let position = 1; position < segments.length; position++) {
     const fixed = expected[position];
-    const segment = segments[position] as string;
+    const segment = segments[position] ?? '';
     if (fixed === null) {
       const decoded = decode(segment);
       if (decoded === null || decoded === '') return null;

@@ -13,14 +13,14 @@ const POSITIONS = Object.fromEntries(STAGES.map((stage, position) => [stage, pos
 /** A stage may be passed several times, as by a retry: its times are added up. */
 export function addStageTime(times: StageTimes, stage: Stage, milliseconds: number): void {
   const position = POSITIONS[stage];
-  const before = times[position] as number;
+  const before = times[position] ?? -1;
   times[position] = before < 0 ? milliseconds : before + milliseconds;
 }
 
 export function serverTiming(times: StageTimes): string {
   let text = '';
   for (let position = 0; position < STAGES.length; position++) {
-    const milliseconds = times[position] as number;
+    const milliseconds = times[position] ?? -1;
     if (milliseconds < 0) continue;
     const entry = entryOf(position, Math.round(milliseconds * 100));
     text = text === '' ? entry : `${text}, ${entry}`;
@@ -33,7 +33,7 @@ const MAX_CACHED_HUNDREDTHS = 2_000;
 const ENTRIES: readonly string[][] = STAGES.map(() => new Array(MAX_CACHED_HUNDREDTHS));
 
 function entryOf(position: number, hundredths: number): string {
-  const entries = ENTRIES[position] as string[];
+  const entries = ENTRIES[position] ?? [];
   const known = entries[hundredths];
   if (known !== undefined) return known;
   const text = `${STAGES[position]};dur=${(hundredths / 100).toFixed(2)}`;

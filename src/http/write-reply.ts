@@ -167,7 +167,7 @@ export function headOf(exchange: Exchange, reply: Reply, common: HeaderList, clo
   if (timing !== '') head += `\r\nServer-Timing: ${timing}`;
   for (const [name, value] of common) head += `\r\n${name}: ${inAscii(value)}`;
   for (const name in reply.headers) {
-    const value = reply.headers[name] as string | readonly string[];
+    const value = reply.headers[name] ?? [];
     for (const each of typeof value === 'string' ? [value] : value) head += `\r\n${name}: ${inAscii(each)}`;
   }
   return head;

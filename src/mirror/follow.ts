@@ -2,6 +2,7 @@
  * The model of a thread that does not watch the database itself: another one does, and sends the schema along. What this
  * thread learns by itself it passes on, and waits until all have it.
  */
+import { parseOwnJson } from '../narrow.js';
 import type { CatalogDocument } from './catalog-document.js';
 import type { SchemaNames } from './collection-names.js';
 import { buildModel } from './introspect.js';
@@ -22,7 +23,7 @@ export class FollowingMirror implements Mirror {
   constructor(text: string, version: number, schemas: SchemaNames, leader: Leader) {
     this.#schemas = schemas;
     this.#leader = leader;
-    this.#model = buildModel(JSON.parse(text) as CatalogDocument, version, schemas);
+    this.#model = buildModel(parseOwnJson<CatalogDocument>(text), version, schemas);
   }
 
   get model(): Model {
@@ -34,7 +35,7 @@ export class FollowingMirror implements Mirror {
   }
 
   take(text: string, version: number): void {
-    this.#model = buildModel(JSON.parse(text) as CatalogDocument, version, this.#schemas);
+    this.#model = buildModel(parseOwnJson<CatalogDocument>(text), version, this.#schemas);
     for (const listener of this.#listeners) listener(this.#model);
   }
 

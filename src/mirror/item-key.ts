@@ -1,9 +1,10 @@
 /** The key of a collection: one column, several, or none where its items cannot be told apart. */
+import { elementAt } from '../narrow.js';
 import type { Collection, Field } from './model.js';
 
 /** Null where the key has several columns, or there is none. */
 export function soleKey({ key }: Collection): Field | null {
-  return key.length === 1 ? (key[0] as Field) : null;
+  return key.length === 1 ? elementAt(key, 0) : null;
 }
 
 /** Of a collection that is known to have a key of one column, as all of the service's own have. */

@@ -4,6 +4,7 @@
  * database is passed over: metadata must never keep the service from starting.
  */
 
+import { elementAt } from '../narrow.js';
 import type { MetadataRow } from './catalog-document.js';
 import { listOf, type TableFacts } from './columns.js';
 import type { Column, ManyToAny, ManyToOne, OneToMany, Relation } from './model.js';
@@ -125,7 +126,7 @@ function detailsOf(row: MetadataRow, many: TableFacts) {
 }
 
 function keyOf(table: TableFacts): Column | undefined {
-  return table.key.length === 1 ? table.columns.get(table.key[0] as string)?.column : undefined;
+  return table.key.length === 1 ? table.columns.get(elementAt(table.key, 0))?.column : undefined;
 }
 
 /** Whether PostgreSQL has an equality for them: a declared relation has no foreign key that would vouch for it. */

@@ -58,11 +58,19 @@ export interface RestrictedModel extends Model {
 
 /** The model for what is read with the rights of the service, such as fields of the caller. */
 export function unrestrictedModel(model: Model): Model {
-  return 'unrestricted' in model ? (model as RestrictedModel).unrestricted : model;
+  return isRestrictedModel(model) ? model.unrestricted : model;
 }
 
 export function restrictionOf(collection: Collection): Restriction | null {
-  return 'restriction' in collection ? (collection as RestrictedCollection).restriction : null;
+  return isRestricted(collection) ? collection.restriction : null;
+}
+
+function isRestrictedModel(model: Model): model is RestrictedModel {
+  return 'unrestricted' in model;
+}
+
+function isRestricted(collection: Collection): collection is RestrictedCollection {
+  return 'restriction' in collection;
 }
 
 /** The collection with all of its fields: for what the service needs to know and does not show. */

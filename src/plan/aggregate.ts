@@ -2,14 +2,16 @@
 import { assertNever } from '../assert-never.js';
 import { invalidQuery } from '../errors.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
-import type {
-  Aggregate,
-  AggregateFunction,
-  Expression,
-  Filter,
-  GroupSelection,
-  Query,
-  SortKey,
+import { isOneOf } from '../narrow.js';
+import {
+  AGGREGATES,
+  type Aggregate,
+  type AggregateFunction,
+  type Expression,
+  type Filter,
+  type GroupSelection,
+  type Query,
+  type SortKey,
 } from '../request/ast.js';
 import { outputName } from '../request/expression.js';
 import { checkOperator } from './operators.js';
@@ -163,8 +165,8 @@ function planHaving(filter: Filter, collection: Collection, model: Model): Condi
     const conditions = filter.filters.map((each) => planHaving(each, collection, model));
     return conditions.length === 0 ? ALWAYS : { kind: filter.kind, conditions };
   }
-  if (filter.kind !== 'field') throw invalidQuery('"having" takes aggregates');
-  return planHavingOf(filter.name as AggregateFunction, [], filter.filter, collection, model);
+  if (filter.kind !== 'field' || !isOneOf(AGGREGATES, filter.name)) throw invalidQuery('"having" takes aggregates');
+  return planHavingOf(filter.name, [], filter.filter, collection, model);
 }
 
 function planHavingOf(

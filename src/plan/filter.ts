@@ -5,6 +5,7 @@
 import { forbidden, forbiddenCollection, forbiddenField, invalidQuery } from '../errors.js';
 import { showsKey, soleKey } from '../mirror/item-key.js';
 import { type Collection, type Field, isSecretField, type Model } from '../mirror/model.js';
+import { onlyOf } from '../narrow.js';
 import type { Filter, JsonFilter, Operand, Operator } from '../request/ast.js';
 import { isMasked, restrictionOf, unrestrictedCollection, unrestrictedModel } from './access.js';
 import { sourceOf } from './full-text.js';
@@ -82,7 +83,7 @@ function planRow(filter: Filter, place: FilterPosition): Condition {
 function combine<Part>(kind: 'and' | 'or', filters: readonly Part[], plan: (filter: Part) => Condition): Condition {
   const conditions = filters.map(plan);
   if (conditions.length === 0 || (kind === 'or' && conditions.some(isAlways))) return ALWAYS;
-  return conditions.length === 1 ? (conditions[0] as Condition) : { kind, conditions };
+  return onlyOf(conditions) ?? { kind, conditions };
 }
 
 function planNamed(name: string, filter: Filter, place: FilterPosition): Condition {
@@ -148,7 +149,7 @@ function planMany(filter: Filter, toMany: ToManyJoin, place: FilterPosition): Co
             combine('and', together, (each) => planMember(each, inner)),
           ),
         );
-      return rest.length === 1 ? (rest[0] as Condition) : { kind: 'and', conditions: rest };
+      return onlyOf(rest) ?? { kind: 'and', conditions: rest };
     }
     default:
       return exists(false, planRow(filter, inner));
@@ -311,7 +312,7 @@ export function planCaller(
   path: readonly string[],
   model: Model,
 ): Extract<ValuePlan, { kind: 'caller' }> {
-  const collection = unrestrictedModel(model).collections.get(CALLER_COLLECTIONS[variable] as string);
+  const collection = unrestrictedModel(model).collections.get(CALLER_COLLECTIONS[variable] ?? '');
   if (!collection) throw new Error('the model lacks the tables of users');
   const text = `${variable}.${path.join('.')}`;
   // A concealed field is refused by the resolver: nobody reads secrets, not even one's own.

@@ -3,6 +3,7 @@ import { Digits } from '../digits.js';
 import { forbidden, invalidPayload } from '../errors.js';
 import { soleKey } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
+import { elementAt } from '../narrow.js';
 import type { Key } from '../request/write.js';
 import { joinKey, splitKey } from '../sql/key-text.js';
 import { forEachInSlices } from '../time-slices.js';
@@ -52,7 +53,7 @@ export function checkKey(collection: Collection, key: unknown): Key {
   if (!parts) throw forbidden();
   try {
     const checked = fields.map((field, position) => checkValue(field, parts[position], field.name));
-    return fields.length === 1 ? (checked[0] as Key) : joinKey(checked);
+    return fields.length === 1 ? (elementAt(checked, 0) as Key) : joinKey(checked);
   } catch {
     throw forbidden();
   }

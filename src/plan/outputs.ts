@@ -98,7 +98,7 @@ function expand(selections: readonly Selection[], collection: Collection, positi
   const addAlias = (name: string, fields: readonly Selection[]): void => {
     const target = aliases.get(name);
     if (!target) return;
-    const { field } = fieldNamed(collection, target.path[0] as string, `${position.place}, alias "${name}"`);
+    const { field } = fieldNamed(collection, target.path[0] ?? '', `${position.place}, alias "${name}"`);
     add(name, field, target.call, fields, null);
   };
   for (const selection of selections) {

@@ -1,5 +1,6 @@
 /** Plans: a request whose names have become objects of the model. Pure data; the compilers read nothing else. */
 import type { Argument, Collection, Field, Overload, TextSearchConfiguration } from '../mirror/model.js';
+import { onlyOf } from '../narrow.js';
 import type { AggregateFunction, DateFunction, MetaCount, Operator, Representation, Slot } from '../request/ast.js';
 import type { Codec } from '../sql/codec.js';
 import type { Composite } from '../sql/composite.js';
@@ -282,5 +283,5 @@ export function isAlways(condition: Condition): boolean {
 
 export function both(...conditions: readonly Condition[]): Condition {
   const parts = conditions.flatMap((each) => (each.kind === 'and' ? each.conditions : [each]));
-  return parts.length === 1 ? (parts[0] as Condition) : { kind: 'and', conditions: parts };
+  return onlyOf(parts) ?? { kind: 'and', conditions: parts };
 }

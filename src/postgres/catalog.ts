@@ -5,6 +5,7 @@ import type { PolicySource } from '../access/policy-watch.js';
 import { packagePath } from '../files.js';
 import type { CatalogDocument } from '../mirror/catalog-document.js';
 import type { CatalogSource, CatalogVersion } from '../mirror/watch.js';
+import { parseOwnJson } from '../narrow.js';
 import type { OtherSchema } from '../observe.js';
 import type { Database } from './database.js';
 import type { Session } from './sessions.js';
@@ -47,7 +48,7 @@ export function sourceOf(database: Database): CatalogSource {
 export async function findOtherSchemas(database: Database): Promise<readonly OtherSchema[]> {
   const parameters = [JSON.stringify(database.schemas), JSON.stringify([...systemTables()])];
   const text = await database.own.use((session) => session.cell(OTHER_SCHEMAS, parameters));
-  return JSON.parse(String(text)) as OtherSchema[];
+  return parseOwnJson<OtherSchema[]>(String(text));
 }
 
 /** The schema as the connection sees it. */
@@ -56,7 +57,7 @@ export async function loadSchema(session: Session, database: Database): Promise<
   const bytes = await session.cell(database.qualified(INTROSPECT), parameters);
   if (!bytes) throw new Error('the catalog statement gave no row');
   const text = bytes.toString();
-  return { text, document: JSON.parse(text) as CatalogDocument, digest: hash('sha1', bytes, 'base64url') };
+  return { text, document: parseOwnJson<CatalogDocument>(text), digest: hash('sha1', bytes, 'base64url') };
 }
 
 /** Calls back on each notification for our schemas, where some may have been missed, and with `stale` while none arrive. */

@@ -1,6 +1,7 @@
 /** Requests that met others: which failures are worth another attempt, and when. */
 import { keyNames } from '../mirror/item-key.js';
 import type { Collection } from '../mirror/model.js';
+import { propertiesOf } from '../narrow.js';
 import type { PlannedWrite } from '../plan/write.js';
 import { isRaised, takenKey } from '../sqlstate.js';
 
@@ -53,7 +54,7 @@ export function asConflict(error: unknown, { plan, input }: PlannedWrite): Confl
   const taken = takenKey(error);
   if (taken === null) return null;
   const [column, key] = taken;
-  const { table_name: table } = error as { table_name?: string };
+  const { table_name: table } = propertiesOf(error);
   const makers = plan.nodes.flatMap(({ verb, collection }, position) => {
     if (collection.table !== table && collection.kind !== 'partitioned') return [];
     if (verb === 'update' || column !== keyNames(collection).join(', ')) return [];

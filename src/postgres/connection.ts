@@ -6,6 +6,7 @@
  */
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { asError } from '../narrow.js';
 import { closed, isFatal, isOutdated, isTaken, mixedUp, unanswered } from './connection-errors.js';
 import type { ConnectionOptions, DriverClient } from './connection-options.js';
 import { MessageReader } from './message-reader.js';
@@ -132,9 +133,11 @@ export class Connection implements Receiver, Watched {
 
   /** Stops the statement that runs, if nobody waits for it any more. What comes meanwhile waits, lest it be stopped instead. */
   stopAbandoned(): void {
-    if (this.#stopping || this.#key === null || !this.#sent[0]?.queries[0]?.isAbandoned?.()) return;
+    const socket = this.#socket;
+    if (this.#stopping || this.#key === null || socket === null) return;
+    if (!this.#sent[0]?.queries[0]?.isAbandoned?.()) return;
     this.#stopping = true;
-    void cancelStatement(this.#options.target, this.#socket as Socket, this.#key).finally(() => {
+    void cancelStatement(this.#options.target, socket, this.#key).finally(() => {
       this.#stopping = false;
       this.#advance();
     });
@@ -221,7 +224,7 @@ export class Connection implements Receiver, Watched {
       const waiting = this.#waiting.splice(0).flat();
       this.#lose();
       socket?.destroy();
-      for (const query of waiting) query.end(error as Error, true);
+      for (const query of waiting) query.end(asError(error), true);
       return;
     }
     this.#ready = true;
@@ -263,7 +266,7 @@ export class Connection implements Receiver, Watched {
       message = writeQueries(queries, this.#prepared, introduced);
     } catch (error) {
       for (const text of introduced) this.#prepared.forget(text);
-      for (const query of queries) query.end(error as Error, false);
+      for (const query of queries) query.end(asError(error), false);
       return;
     }
     this.#sent.push({ queries, repeated, introduced, understood: 0, position: 0, isSynced: !queries[0]?.portal });
@@ -302,7 +305,7 @@ export class Connection implements Receiver, Watched {
         this.#sync(first);
         break;
       case READY_FOR_QUERY:
-        this.#status = message[start + 5] as number;
+        this.#status = message[start + 5] ?? 0;
         if (first) this.#end();
         break;
     }
@@ -363,7 +366,9 @@ export class Connection implements Receiver, Watched {
       this.destroy(mixedUp());
       return;
     }
-    const { queries, repeated, introduced, understood } = this.#sent.shift() as SentQueries;
+    const sent = this.#sent.shift();
+    if (sent === undefined) return;
+    const { queries, repeated, introduced, understood } = sent;
     const error = this.#error;
     this.#error = null;
     this.#answered++;

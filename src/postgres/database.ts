@@ -3,6 +3,7 @@ import { Socket } from 'node:net';
 import postgres from 'postgres';
 import { StartError } from '../errors.js';
 import { packageVersion } from '../files.js';
+import { elementAt } from '../narrow.js';
 import { quoteIdentifier } from '../sql/fragment.js';
 import { qualify } from '../sql/qualify.js';
 import { Connection } from './connection.js';
@@ -333,21 +334,26 @@ async function check(options: DatabaseOptions): Promise<Target> {
       throw new StartError(`${option}: the database has no schema "${missing}"`);
     }
     if (options.checksSessions) await checkSessions(openOne, options.schema, options.connectTimeout);
-    return client.options as unknown as Target;
+    return targetOf(client);
   } finally {
     void client.end({ timeout: 0 }).catch(() => {});
   }
 }
 
+/** The options as the driver has completed them, of which its types leave out some. */
+function targetOf(client: DriverClient): Target & { socket: unknown } {
+  return client.options as unknown as Target & { socket: unknown };
+}
+
 /** With TLS, or several hosts of which it knows the next, the driver is left to itself. */
 function failOnHangUp(client: DriverClient): void {
-  const options = client.options as unknown as Target & { socket: unknown };
+  const options = targetOf(client);
   if (options.ssl || options.host.length > 1) return;
   options.socket = () => {
     const socket = new Socket();
     reportHangUp(socket);
     return options.path
       ? socket.connect(options.path)
-      : socket.connect(options.port[0] as number, options.host[0] as string);
+      : socket.connect(elementAt(options.port, 0), elementAt(options.host, 0));
   };
 }

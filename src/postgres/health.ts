@@ -59,11 +59,11 @@ async function checkDatabase({ database }: Checked): Promise<Check> {
 
 /** How many connections of each kind can be had. */
 function checkPools({ database }: Checked): Checks {
-  const checks = Object.entries(database.pools).map(([name, pool]) => [
+  const checks = Object.entries(database.pools).map(([name, pool]): [string, Checks[string]] => [
     `database:${name}Connections`,
     [checkPool(pool)],
   ]);
-  return Object.fromEntries(checks) as Checks;
+  return Object.fromEntries(checks);
 }
 
 /** Where all are taken others wait for one; where some of them wait in vain, the service does not do its work. */

@@ -140,13 +140,13 @@ export class Listener {
     if (session !== this.#session || this.#closing.signal.aborted) return;
     this.#session = null;
     session.destroy();
-    this.#loss = { since: performance.now(), error };
+    const since = performance.now();
+    this.#loss = { since, error };
     this.#observe({ kind: 'listening-lost', error });
-    void this.#return();
+    void this.#return(since);
   }
 
-  async #return(): Promise<void> {
-    const { since } = this.#loss as Loss;
+  async #return(since: number): Promise<void> {
     let read = Number.NEGATIVE_INFINITY;
     for (let attempt = 0; !this.#closing.signal.aborted; attempt++) {
       try {

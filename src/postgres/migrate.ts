@@ -60,9 +60,12 @@ async function findInstallation(
   schema: string,
   requested: string | null,
 ): Promise<Installation | null> {
-  const places = await session.query(PLACES, [MIGRATIONS, JSON.stringify([schema, ...(requested ? [requested] : [])])]);
+  const places = await session.query<{ place: string; watched: boolean }>(PLACES, [
+    MIGRATIONS,
+    JSON.stringify([schema, ...(requested ? [requested] : [])]),
+  ]);
   const found: Installation[] = [];
-  for (const { place, watched } of places as unknown as { place: string; watched: boolean }[]) {
+  for (const { place, watched } of places) {
     const rows = await session.query(qualify('select name from service_migrations', place));
     const applied = new Set(rows.map(({ name }) => String(name)));
     const mirrors = watched ? await mirroredBy(session, place) : null;

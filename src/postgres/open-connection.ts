@@ -4,6 +4,7 @@
  */
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { asError } from '../narrow.js';
 import { closed, unanswered } from './connection-errors.js';
 import type { ConnectionOptions, DriverClient } from './connection-options.js';
 import { failingSocket, openSocket, type Receiver, reportHangUp } from './socket.js';
@@ -54,8 +55,8 @@ export class Opening {
           attached = await this.#connect(client, owner, abandon);
           return attached;
         } catch (error) {
-          abandon(error as Error);
-          return failingSocket(error as Error);
+          abandon(asError(error));
+          return failingSocket(asError(error));
         }
       });
       owner.begin(client);

@@ -94,7 +94,7 @@ async function stateOf(client: DriverClient): Promise<State> {
 }
 
 async function missingSettings(client: DriverClient, schema: string): Promise<string[]> {
-  const { connection } = client.options as unknown as { connection: Readonly<Record<string, unknown>> };
+  const connection: Readonly<Record<string, unknown>> = client.options.connection;
   // The driver leaves out what is 0: then the default of the database holds.
   const wanted = NEEDED.filter((name) => connection[name]);
   const values = wanted.map((name) => String(connection[name]));

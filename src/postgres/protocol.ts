@@ -168,7 +168,7 @@ export function readError(message: Buffer, start: number, end: number): Error {
   const fields: Record<string, string> = {};
   let text = 'PostgreSQL failed';
   for (let at = start; at < end && message[at] !== 0; ) {
-    const letter = String.fromCharCode(message[at] as number);
+    const letter = String.fromCharCode(message[at] ?? 0);
     const stop = message.indexOf(0, at + 1);
     const value = message.toString('utf8', at + 1, stop);
     const name = ERROR_FIELDS[letter];

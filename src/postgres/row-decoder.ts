@@ -1,4 +1,5 @@
 /** Rows of statements of our own, as objects: the columns by their names, values of the common types as JavaScript has them. */
+import { parseOwnJson } from '../narrow.js';
 
 interface Column {
   readonly name: string;
@@ -18,8 +19,8 @@ const DECODERS: Readonly<Record<number, (text: string) => unknown>> = {
   26: asNumber,
   700: asNumber,
   701: asNumber,
-  114: (text) => JSON.parse(text) as unknown,
-  3802: (text) => JSON.parse(text) as unknown,
+  114: parseOwnJson,
+  3802: parseOwnJson,
   1082: asDate,
   1114: asDate,
   1184: asDate,

@@ -5,6 +5,7 @@
 import { isIP, Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import { type ConnectionOptions, connect as connectSecurely } from 'node:tls';
+import { elementAt } from '../narrow.js';
 import { closed } from './connection-errors.js';
 
 export interface Receiver {
@@ -98,7 +99,7 @@ async function openAt(target: Target, turn: number, receiver: Receiver): Promise
     if (!ssl) return socket;
     const direct = target.sslnegotiation === 'direct';
     if (direct || (await acceptsSecurity(socket))) {
-      socket = connectSecurely(securityOf(socket, target.host[turn] as string, ssl, direct));
+      socket = connectSecurely(securityOf(socket, elementAt(target.host, turn), ssl, direct));
       await event(socket, 'secureConnect');
     } else if (ssl !== 'prefer') throw failed('The server does not support TLS');
     return divert(socket, receiver);
@@ -123,7 +124,7 @@ function openPlain(receiver: Receiver): Socket {
 
 async function connected(socket: Socket, { host, port, path }: Target, turn: number): Promise<void> {
   if (path) socket.connect(path);
-  else socket.connect(port[turn] as number, host[turn] as string);
+  else socket.connect(elementAt(port, turn), elementAt(host, turn));
   await event(socket, 'connect');
   socket.setNoDelay(true);
 }

@@ -184,7 +184,9 @@ export type Operand =
   | { readonly kind: 'variable'; readonly variable: CallerVariable; readonly path: readonly string[] }
   | null;
 
-export type CallerVariable = '$CURRENT_USER' | '$CURRENT_ROLE' | '$CURRENT_ROLES' | '$CURRENT_POLICIES';
+export const CALLER_VARIABLES = ['$CURRENT_USER', '$CURRENT_ROLE', '$CURRENT_ROLES', '$CURRENT_POLICIES'] as const;
+
+export type CallerVariable = (typeof CALLER_VARIABLES)[number];
 
 export const SCALAR_OPERATORS = ['eq', 'neq', 'lt', 'lte', 'gt', 'gte'] as const;
 export const LIST_OPERATORS = ['in', 'nin', 'between', 'nbetween'] as const;

@@ -20,12 +20,13 @@ export function parseList(input: unknown, parameter: string): string[] {
 export function parseExpression(text: string, parameter: string, context: ParseContext): Expression {
   context.values.count(1);
   const path = splitOutside(text, '.', parameter);
-  const last = path.at(-1) as string;
+  const last = path.at(-1) ?? '';
   const match = /^([^()]*)\((.*)\)$/s.exec(last);
   let call: FunctionCall | null = null;
   if (match) {
-    const [argument = '', ...rest] = (match[2] as string).split(',');
-    call = parseCall(match[1] as string, rest.join(',').trim(), text, context);
+    const [, name = '', inside = ''] = match;
+    const [argument = '', ...rest] = inside.split(',');
+    call = parseCall(name, rest.join(',').trim(), text, context);
     path.splice(-1, 1, ...argument.trim().split('.'));
   }
   if (path.some((segment) => segment === '' || /[()]/.test(segment))) {
@@ -67,7 +68,7 @@ export function parseJsonPath(text: string, context: ParseContext): string[] {
 
 /** The key under which a function shows its value: `date_year`, `kids_count`, `meta_color_json`. */
 export function outputName(expression: Expression): string {
-  const field = expression.path.at(-1) as string;
+  const field = expression.path.at(-1) ?? '';
   if (!expression.call) return field;
   if (expression.call.kind !== 'json') return `${field}_${expression.call.kind}`;
   const inside = expression.text.slice(expression.text.indexOf('(') + 1, -1);
@@ -136,7 +137,7 @@ function readFields(list: readonly string[], context: ParseContext): Selection[]
     }
     if (call) {
       const output = outputName(expression);
-      node.calls.set(output, { kind: 'function', output, call, field: path.at(-1) as string });
+      node.calls.set(output, { kind: 'function', output, call, field: path.at(-1) ?? '' });
     }
   }
   return selections(root);

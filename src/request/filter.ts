@@ -4,11 +4,11 @@
  */
 import { Digits, isObject, writeJson } from '../digits.js';
 import { invalidQuery, tooManyRelations } from '../errors.js';
+import { isOneOf, onlyOf } from '../narrow.js';
 import type { Scalar } from '../sql/codec.js';
 import {
   AGGREGATES,
   ARRAY_OPERATORS,
-  type CallerVariable,
   DOCUMENT_OPERATORS,
   type Filter,
   GEOMETRY_OPERATORS,
@@ -26,7 +26,7 @@ import {
 } from './ast.js';
 import { parseExpression, parseJsonPath } from './expression.js';
 import { checkObject, type Input, type ParseContext, readIndexedList, readObject } from './parse-context.js';
-import { parseVariable } from './variables.js';
+import { type FilterVariable, parseVariable } from './variables.js';
 
 export function parseFilter(input: Input, context: ParseContext): Filter {
   return parseObject(input, context, context.depth ?? 0, null);
@@ -43,7 +43,7 @@ function parseObject(input: unknown, context: ParseContext, depth: number, owner
     return parseOperator('eq', input, context, owner);
   }
   const filters = Object.entries(input).map(([key, value]) => parseEntry(key, value, context, depth, owner));
-  return filters.length === 1 ? (filters[0] as Filter) : { kind: 'and', filters };
+  return onlyOf(filters) ?? { kind: 'and', filters };
 }
 
 function parseEntry(key: string, value: unknown, context: ParseContext, depth: number, owner: string | null): Filter {
@@ -68,9 +68,10 @@ function parseEntry(key: string, value: unknown, context: ParseContext, depth: n
   }
   if (key.startsWith('$FOLLOW(')) return parseFollow(key, value, context, depth);
   if (key === '_regex' || key === '_submitted') return parsePayloadOperator(key, value, context, owner);
-  if (key.startsWith('_') && isOperator(key.slice(1))) {
+  const operator = key.slice(1);
+  if (key.startsWith('_') && isOperator(operator)) {
     if (owner === null) throw invalidQuery(`The operator "${key}" needs a field above it`);
-    return parseOperator(key.slice(1) as Operator, value, context, owner);
+    return parseOperator(operator, value, context, owner);
   }
   if (key.includes('(')) {
     const expression = parseExpression(key, 'filter', { ...context, depth });
@@ -151,10 +152,10 @@ const OPPOSITES: Readonly<Record<string, Operator>> = {
 };
 
 function parseOperator(operator: Operator, input: unknown, context: ParseContext, owner: string): Filter {
-  if (includes(TEST_OPERATORS, operator)) return compare(parseTest(operator, input, context, owner), null);
-  if (includes(LIST_OPERATORS, operator) || includes(ARRAY_OPERATORS, operator))
+  if (isOneOf(TEST_OPERATORS, operator)) return compare(parseTest(operator, input, context, owner), null);
+  if (isOneOf(LIST_OPERATORS, operator) || isOneOf(ARRAY_OPERATORS, operator))
     return compare(operator, parseListOperand(operator, input, context, owner));
-  if (includes(GEOMETRY_OPERATORS, operator)) return compare(operator, parseShape(input, context, owner));
+  if (isOneOf(GEOMETRY_OPERATORS, operator)) return compare(operator, parseShape(input, context, owner));
   if (operator === 'fts' && isObject(input)) return parseFullText(input, context, owner);
   const value = plain(input, context);
   if (value === null && operator === 'eq') return compare('null', null);
@@ -181,7 +182,7 @@ function compare(operator: Operator, value: Operand): Filter {
 function parseTest(operator: Operator, input: unknown, { typed = false }: ParseContext, owner: string): Operator {
   const value = input instanceof Digits ? Number(input) : plain(input);
   if (value === true || value === 1 || value === '1' || (value === '' && !typed)) return operator;
-  if (value === false || value === 0 || value === '0') return OPPOSITES[operator] as Operator;
+  if (value === false || value === 0 || value === '0') return OPPOSITES[operator] ?? operator;
   throw invalidQuery(`"_${operator}" of "${owner}" must be true or false`);
 }
 
@@ -190,13 +191,13 @@ function parseListOperand(operator: Operator, input: unknown, context: ParseCont
     throw invalidQuery(
       `"_${operator}" of "${owner}" needs a list of values, not null: use "_null" for items without one`,
     );
-  let list = input;
-  if (typeof list === 'string') {
-    const variable = list.includes(',') ? null : parseVariable(list.trim());
-    if (variable) return place(variable, context);
-    list = list.split(',').map((each) => each.trim());
-  } else list = readIndexedList(list, context) ?? [list];
-  const values = (list as unknown[]).map((each) => scalar(each, context, owner));
+  let list: readonly unknown[];
+  if (typeof input === 'string') {
+    const variable = input.includes(',') ? null : parseVariable(input.trim());
+    if (variable) return variableOperand(variable, context);
+    list = input.split(',').map((each) => each.trim());
+  } else list = readIndexedList(input, context) ?? [input];
+  const values = list.map((each) => scalar(each, context, owner));
   if (values.length === 0 || (values.length === 1 && values[0] === ''))
     throw invalidQuery(`"_${operator}" of "${owner}" needs a list of values`);
   if (operator.endsWith('between') && values.length !== 2)
@@ -204,7 +205,7 @@ function parseListOperand(operator: Operator, input: unknown, context: ParseCont
   const only = values[0];
   if (values.length === 1 && typeof only === 'string') {
     const variable = parseVariable(only);
-    if (variable) return place(variable, context);
+    if (variable) return variableOperand(variable, context);
   }
   const entries = values.map((each) => (typeof each === 'string' ? (dynamic(each, owner) ?? each) : each));
   return { kind: 'slot', slot: context.values.add(entries) };
@@ -228,12 +229,12 @@ function parseOperand(value: unknown, context: ParseContext, owner: string): Ope
   if (checked === '')
     throw invalidQuery(`The filter of "${owner}" needs a value: use "_empty" for an empty text, "_null" for none`);
   const variable = typeof checked === 'string' ? parseVariable(checked) : null;
-  return variable ? place(variable, context) : { kind: 'slot', slot: context.values.add(checked) };
+  return variable ? variableOperand(variable, context) : { kind: 'slot', slot: context.values.add(checked) };
 }
 
-function place(variable: NonNullable<ReturnType<typeof parseVariable>>, context: ParseContext): Operand {
+function variableOperand(variable: FilterVariable, context: ParseContext): Operand {
   if (variable.kind === 'path') {
-    return { kind: 'variable', variable: variable.name as CallerVariable, path: variable.path };
+    return { kind: 'variable', variable: variable.name, path: variable.path };
   }
   return { kind: 'slot', slot: context.values.add({ variable: variable.text }) };
 }
@@ -300,9 +301,9 @@ function parseJsonFilter(input: Input, context: ParseContext): JsonFilter {
     const path = context.values.add(parseJsonPath(key, context));
     const operators = isObject(value) ? value : { _eq: value };
     for (const [name, given] of Object.entries(operators)) {
-      if (!isOperator(name.slice(1)) || !name.startsWith('_'))
-        throw invalidQuery(`"${name}" is no operator of a JSON path`);
-      const parsed = parseOperator(name.slice(1) as Operator, given, context, key);
+      const operator = name.slice(1);
+      if (!isOperator(operator) || !name.startsWith('_')) throw invalidQuery(`"${name}" is no operator of a JSON path`);
+      const parsed = parseOperator(operator, given, context, key);
       if (parsed.kind !== 'compare') throw new Error('an operator is a comparison');
       filters.push({
         kind: 'path',
@@ -313,7 +314,7 @@ function parseJsonFilter(input: Input, context: ParseContext): JsonFilter {
       });
     }
   }
-  return filters.length === 1 ? (filters[0] as JsonFilter) : { kind: 'and', filters };
+  return onlyOf(filters) ?? { kind: 'and', filters };
 }
 
 /** URLs carry numbers as texts: an order among digits means numbers. */
@@ -334,13 +335,8 @@ export function parseHaving(input: Input, context: ParseContext): Filter {
         filters: readFilters(value, key, context).map((each) => parseHaving(checkObject(each, key), context)),
       };
     }
-    if (!(AGGREGATES as readonly string[]).includes(key))
-      throw invalidQuery(`Unknown aggregate function "${key}" in "having"`);
+    if (!isOneOf(AGGREGATES, key)) throw invalidQuery(`Unknown aggregate function "${key}" in "having"`);
     return { kind: 'field', name: key, filter: parseObject(value, context, context.depth ?? 0, key) };
   });
-  return filters.length === 1 ? (filters[0] as Filter) : { kind: 'and', filters };
-}
-
-function includes<Name extends string>(names: readonly Name[], name: string): name is Name {
-  return (names as readonly string[]).includes(name);
+  return onlyOf(filters) ?? { kind: 'and', filters };
 }

@@ -67,7 +67,7 @@ async function* readCsv(bytes: AsyncIterable<Buffer>): AsyncGenerator<Input> {
   source.on('error', (error) => parser.destroy(error));
   source.pipe(parser);
   try {
-    for await (const record of parser as AsyncIterable<Record<string, string>>) yield withoutEmpty(record);
+    for await (const record of parser) yield withoutEmpty(record);
   } catch (error) {
     throw error instanceof CsvError ? invalidPayload(`The CSV cannot be read: ${error.message}`) : error;
   }
@@ -128,7 +128,7 @@ async function* lines(bytes: AsyncIterable<Buffer>): AsyncGenerator<string> {
     checkLength(length);
     if (pieces.length === 1) continue;
     const complete = [begun.join(''), ...pieces.slice(1, -1)];
-    begun = [pieces.at(-1) as string];
+    begun = [pieces.at(-1) ?? ''];
     length = begun[0]?.length ?? 0;
     for (const line of complete) if (line.trim() !== '') yield line;
   }
@@ -147,7 +147,7 @@ async function* jsonElements(bytes: AsyncIterable<Buffer>): AsyncGenerator<strin
   for await (const text of decode(bytes)) {
     let start = 0;
     for (let position = 0; position < text.length; position++) {
-      const character = text[position] as string;
+      const character = text.charAt(position);
       if (inString) {
         if (escaped) escaped = false;
         else if (character === '\\') escaped = true;

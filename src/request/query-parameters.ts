@@ -1,6 +1,7 @@
 /** The parameters of a query, as REST brackets or JSON give them, become the AST. `deep` holds the same with underscores. */
 import { Digits, isObject } from '../digits.js';
 import { invalidQuery, tooManyRelations } from '../errors.js';
+import { isOneOf } from '../narrow.js';
 import {
   AGGREGATES,
   type Aggregate,
@@ -47,7 +48,7 @@ function parseLevel(input: Input, prefix: '' | '_', given: ParseContext, depth: 
     limit: parseLimit(get('limit'), context),
     offset: parseCount(get('offset'), 'offset', context),
     // Page 0 is no page: an offset beside it counts.
-    page: ['0', 0].includes(get('page') as string) ? null : parseCount(get('page'), 'page', context),
+    page: isOneOf(['0', 0], get('page')) ? null : parseCount(get('page'), 'page', context),
     cursor: prefix === '' ? parseCursor(input['cursor'], context) : null,
     aggregate: aggregate === undefined ? null : parseAggregate(readObject(aggregate, 'aggregate'), context),
     groupBy: groupBy === undefined ? null : parseGroupBy(groupBy, context),
@@ -55,7 +56,7 @@ function parseLevel(input: Input, prefix: '' | '_', given: ParseContext, depth: 
     groupFields: null,
     deep: deep === undefined ? [] : parseDeep(deep, prefix === '' ? contextOf(get('deep'), context) : context, depth),
     meta: prefix === '' ? parseMeta(get('meta')) : [],
-    backlink: !['false', '0', false].includes(get('backlink') as string),
+    backlink: !isOneOf(['false', '0', false], get('backlink')),
   };
 }
 
@@ -158,7 +159,7 @@ function parseLimit(input: unknown, context: ParseContext): PageLimit | null {
   const most = limits.pageSize;
   const all = input === '-1' || input === -1;
   if (all && most === null) return { kind: 'all' };
-  const limit = all ? (most as number) : wholeNumber(input, 'limit');
+  const limit = all && most !== null ? most : wholeNumber(input, 'limit');
   if (most !== null && limit > most)
     throw invalidQuery(`"limit" must be less than or equal to ${most}`, { option: 'QUERY_LIMIT_MAX', limit: most });
   if (limit <= Math.min(SMALL_PAGE, limits.wholeRows)) return { kind: 'constant', value: limit };
@@ -237,7 +238,7 @@ function parseMeta(input: unknown): MetaCount[] {
   if (input === undefined) return [];
   const names = parseList(input, 'meta');
   if (names.includes('*')) return [...META];
-  const unknown = names.find((name) => !META.includes(name as MetaCount));
+  const unknown = names.find((name) => !isOneOf(META, name));
   if (unknown !== undefined) throw invalidQuery(`"meta" cannot be "${unknown}"`);
   return META.filter((meta) => names.includes(meta));
 }

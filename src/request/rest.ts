@@ -41,7 +41,7 @@ export function parseSearch(collection: string, body: unknown, queryString: stri
 
 /** What POST /utils/export takes: all items that the query selects, unless it names a limit. A `file` to store would need a storage. */
 export function parseExport(collection: string, body: unknown, limits: ParseLimits): Parsed {
-  const { query = {}, format, file: _, ...rest } = readBody(body) as Input;
+  const { query = {}, format, file: _, ...rest } = readBody(body);
   const [unknown] = Object.keys(rest);
   if (unknown !== undefined) throw invalidPayload(`"${unknown}" is not allowed`);
   if (!EXPORT_FORMATS.some((each) => each === format))
@@ -203,7 +203,7 @@ function readQueryString(queryString: string, limits: ParseLimits): Input {
 }
 
 function decodeName(parameter: string): string {
-  const name = parameter.split('=', 1)[0] as string;
+  const [name = ''] = parameter.split('=', 1);
   try {
     return decodeURIComponent(name);
   } catch {
@@ -211,7 +211,7 @@ function decodeName(parameter: string): string {
   }
 }
 
-function readBody(body: unknown): { query?: unknown; keys?: unknown } {
+function readBody(body: unknown): Input & { readonly query?: unknown; readonly keys?: unknown } {
   if (body === undefined) return {};
   if (!isObject(body)) throw invalidPayload('The body must be an object');
   return body;

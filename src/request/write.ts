@@ -92,8 +92,9 @@ function readQuery(input: unknown): Input {
 
 export function readKeys(keys: unknown): Key[] {
   const read = Array.isArray(keys) ? keys.map(readKey) : [null];
-  if (read.includes(null)) throw invalidPayload('"keys" must be a list of keys');
-  return read as Key[];
+  const found = read.filter((key) => key !== null);
+  if (found.length < read.length) throw invalidPayload('"keys" must be a list of keys');
+  return found;
 }
 
 /** Null for what is no key. */

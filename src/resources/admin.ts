@@ -1,6 +1,7 @@
 /** What the admin listener answers: the same as /server/ping, /server/ready, /server/health and /server/metrics, without a token. */
 
 import type { AdminAnswers } from '../http/admin-server.js';
+import type { Reply } from '../http/reply.js';
 import type { Health, Readiness } from '../postgres/health.js';
 import { type Gather, metricsReply } from './metrics.js';
 import { healthReply, pong, readyReply } from './server.js';
@@ -14,9 +15,10 @@ export interface AdminServices {
 }
 
 export function adminAnswers({ metrics, health, gather, readiness }: AdminServices): AdminAnswers {
+  const ready = async (): Promise<Reply> => readyReply(await readiness.isReady());
   const answers: AdminAnswers = {
     ping: async () => pong,
-    ready: async () => readyReply(await readiness.isReady()),
+    ready,
     health: async () => healthReply(await health(), true),
     ...(metrics ? { metrics: () => metricsReply(gather) } : {}),
   };
@@ -25,5 +27,5 @@ export function adminAnswers({ metrics, health, gather, readiness }: AdminServic
     [`/server/${name}`, answer] as const,
   ]);
   // For checks that name no path.
-  return { '/': answers['ready'] as AdminAnswers[string], ...Object.fromEntries(paths) };
+  return { '/': ready, ...Object.fromEntries(paths) };
 }

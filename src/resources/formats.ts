@@ -2,7 +2,7 @@
  * Exports: how a list of items is written as a file. JSON and NDJSON forward the bytes PostgreSQL wrote; the other formats
  * have to read each item, one batch at a time.
  */
-import { Digits, parseJson, writeJson } from '../digits.js';
+import { Digits, isObject, parseJson, writeJson } from '../digits.js';
 import type { ExportFormat } from '../request/ast.js';
 import { writeYaml } from '../yaml.js';
 
@@ -82,7 +82,8 @@ function oneLine(cell: Buffer): Buffer {
 }
 
 function read(cell: Buffer): Item {
-  return parseJson(cell.toString()) as Item;
+  const item = parseJson(cell.toString());
+  return isObject(item) ? item : {};
 }
 
 function csv(mark: string): Format {
@@ -103,7 +104,7 @@ function csv(mark: string): Format {
 
 function valueAt(item: unknown, path: readonly string[]): unknown {
   let value = item;
-  for (const step of path) value = value !== null && typeof value === 'object' ? (value as Item)[step] : null;
+  for (const step of path) value = isObject(value) ? value[step] : null;
   return value;
 }
 
@@ -132,5 +133,5 @@ const XML_NAMES: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;',
 function escapeXml(text: string): string {
   return text
     .replace(/(?![\t\n\r])\p{Cc}|[\ufffe\uffff]/gu, '\ufffd')
-    .replace(/[&<>"]/g, (each) => XML_NAMES[each] as string);
+    .replace(/[&<>"]/g, (each) => XML_NAMES[each] ?? each);
 }

@@ -7,6 +7,7 @@ import { ServiceError } from '../errors.js';
 import type { Call } from '../graphql/calls.js';
 import { FieldFailure, type ResponseError, responseError } from '../graphql/failure.js';
 import type { MutationStep, ParsedMutationDocument } from '../graphql/parsed-document.js';
+import { elementAt } from '../narrow.js';
 import { BatchMemory, type ResponseMemory } from '../postgres/response-memory.js';
 import type { Called } from './graphql-system-fields.js';
 
@@ -105,7 +106,7 @@ async function runStep(step: MutationStep, writes: Writes, writer: Writer, clien
 function bodyOf(steps: readonly MutationStep[], results: readonly Buffer[]): Buffer {
   const pieces: Buffer[] = [Buffer.from('{"data":{')];
   steps.forEach(({ name }, position) => {
-    pieces.push(Buffer.from(`${position === 0 ? '' : ','}${JSON.stringify(name)}:`), results[position] as Buffer);
+    pieces.push(Buffer.from(`${position === 0 ? '' : ','}${JSON.stringify(name)}:`), elementAt(results, position));
   });
   pieces.push(Buffer.from('}}'));
   return Buffer.concat(pieces);

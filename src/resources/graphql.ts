@@ -249,7 +249,7 @@ async function withCalls(
 }
 
 function withCalled(reply: Reply, called: readonly Called[]): Reply {
-  const headers = Object.assign({}, ...called.map((each) => each.headers)) as Reply['headers'];
+  const headers: Reply['headers'] = Object.assign({}, ...called.map((each) => each.headers));
   return { ...reply, ...(headers ? { headers } : {}), secret: called.some((each) => each.secret === true) };
 }
 

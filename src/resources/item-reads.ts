@@ -131,7 +131,7 @@ function streamItems(prepared: PreparedRead<Parsed>, reads: Reads, client: Reque
     const take = async (cells: readonly Buffer[]): Promise<boolean> => {
       if (!opened) client.staged('execute');
       const rows = compiled.opening && !opened ? cells.slice(1) : cells;
-      const opening = opened ? undefined : compiled.opening ? (cells[0] as Buffer) : OPENING;
+      const opening = opened ? undefined : compiled.opening ? cells[0] : OPENING;
       opened = true;
       const piece = joinCells(rows, items === 0, opening);
       items += rows.length;

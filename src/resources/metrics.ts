@@ -143,7 +143,7 @@ function batchMetrics({ batcher }: Reads): Metric[] {
   for (const [size, statements] of batcher.sizes.entries()) {
     const found = SIZES.findIndex((bound) => size <= bound);
     const bucket = found < 0 ? SIZES.length : found;
-    buckets[bucket] = (buckets[bucket] as number) + statements;
+    buckets[bucket] = (buckets[bucket] ?? 0) + statements;
     members += size * statements;
   }
   const help = 'Reads that one statement carried.';

@@ -6,7 +6,7 @@ import { invalidPayload } from '../errors.js';
 import type { Column } from '../mirror/model.js';
 import { readTypeName, type TypeName } from '../sql/type-name.js';
 import { complaintAbout } from '../sql/vet.js';
-import type { ColumnDefinition, ColumnType, Definition, ExactType, Initial } from './ddl-statement.js';
+import type { ColumnDefinition, Definition, ExactType, Initial } from './ddl-statement.js';
 import type { FieldEntry, SnapshotColumn } from './parse-snapshot.js';
 import { dropIndexes, sequenceOf, stopIncrement } from './plan-columns.js';
 import { checkGenerated } from './plan-defaults.js';
@@ -100,7 +100,7 @@ function changeTypeAndDefault(before: SnapshotColumn, after: ColumnField, column
   if (!moved) return same ? [] : [{ kind: 'set-default', ...place, initial }];
   const type = exactType(after.field, schema);
   const conversion =
-    after.type === 'unknown' ? 'through-text' : conversionOf(column, { type: after.type } as ColumnType);
+    after.type === 'unknown' || after.type === 'alias' ? 'through-text' : conversionOf(column, { type: after.type });
   // The sequence of a serial column does not follow its type by itself.
   const counts = schema.has_auto_increment && column.identity === null && schema.data_type === 'bigint';
   const sequence = counts ? sequenceOf(column) : null;

@@ -1,12 +1,13 @@
 /** What goes wrong with a change of the schema, in words for who asked for it. */
 import { forbidden, invalidPayload, ServiceError, serviceUnavailable, Undisclosed, unprocessable } from '../errors.js';
+import { propertiesOf } from '../narrow.js';
 import { fromWrite } from '../sqlstate.js';
 
 /** A lock that did not come in time, a deadlock, or a catalog row that somebody else changed meanwhile. */
 export function isBlocked(error: unknown): boolean {
-  const { code, message } = error as { code?: string; message?: string };
+  const { code, message } = propertiesOf(error);
   if (code === '55P03' || code === '40P01' || code === '40001') return true;
-  return code === 'XX000' && /^tuple concurrently (updated|deleted)/.test(message ?? '');
+  return code === 'XX000' && /^tuple concurrently (updated|deleted)/.test(String(message));
 }
 
 const REFUSALS: Readonly<Record<string, string>> = {
@@ -30,7 +31,7 @@ const REFUSALS: Readonly<Record<string, string>> = {
 };
 
 export function fromStructure(error: unknown): unknown {
-  const { code } = error as { code?: unknown };
+  const { code } = propertiesOf(error);
   if (typeof code !== 'string') return error;
   const reason = REFUSALS[code];
   if (reason) return invalidPayload(reason);

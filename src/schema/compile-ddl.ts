@@ -159,7 +159,7 @@ function typeName(type: ColumnType | ExactType): Fragment {
   if (length !== null)
     return type.padded ? sql`character(${integerLiteral(length)})` : sql`varchar(${integerLiteral(length)})`;
   if (precision !== null) return sql`numeric(${integerLiteral(precision)}, ${integerLiteral(scale ?? 0)})`;
-  return type.type in GEOMETRIES ? sql`geometry(${GEOMETRIES[type.type as Geometry]}, 4326)` : baseName(type);
+  return isGeometry(type.type) ? sql`geometry(${GEOMETRIES[type.type]}, 4326)` : baseName(type);
 }
 
 type Geometry = Extract<ColumnType['type'], `geometry${string}`>;
@@ -173,6 +173,10 @@ const GEOMETRIES: Readonly<Record<Geometry, Fragment>> = {
   'geometry.MultiLineString': sql`multilinestring`,
   'geometry.MultiPolygon': sql`multipolygon`,
 };
+
+function isGeometry(type: ColumnType['type']): type is Geometry {
+  return type in GEOMETRIES;
+}
 
 const BASE_NAMES: Readonly<Record<Exclude<ColumnType['type'], Geometry>, Fragment>> = {
   string: sql`varchar`,
@@ -197,7 +201,7 @@ const BASE_NAMES: Readonly<Record<Exclude<ColumnType['type'], Geometry>, Fragmen
 function baseName(column: ColumnType | ExactType): Fragment {
   if (column.type === 'exact') return typeFragment({ ...column.name, modifiers: [] });
   const { type } = column;
-  return type in GEOMETRIES ? sql`geometry` : BASE_NAMES[type as Exclude<ColumnType['type'], Geometry>];
+  return isGeometry(type) ? sql`geometry` : BASE_NAMES[type];
 }
 
 function convert(column: Fragment, type: ColumnType | ExactType, conversion: Conversion): Fragment {

@@ -45,9 +45,10 @@ export function differenceOf(current: Snapshot, wanted: Snapshot, { merge }: Dif
     }
     return [section, changes];
   });
+  const changesOf = (name: Section): EntryChange[] => sections.find(([section]) => section === name)?.[1] ?? [];
   return sections.every(([, changes]) => changes.length === 0)
     ? null
-    : (Object.fromEntries(sections) as unknown as Difference);
+    : { collections: changesOf('collections'), fields: changesOf('fields'), relations: changesOf('relations') };
 }
 
 /** The snapshot that a difference leads to. One that was taken from another snapshot does not fit: nothing is guessed. */
@@ -96,7 +97,11 @@ export function keyOf(entry: { readonly collection: string; readonly field?: unk
 function nameOf(section: Section, { collection, field, related_collection }: Entry): Omit<EntryChange, 'diff'> {
   if (section === 'collections') return { collection };
   if (section === 'fields') return { collection, field: String(field) };
-  return { collection, field: String(field), related_collection: related_collection as string | null };
+  return {
+    collection,
+    field: String(field),
+    related_collection: typeof related_collection === 'string' ? related_collection : null,
+  };
 }
 
 function editsOf(before: Entry, after: Entry): Change[] {

@@ -142,10 +142,10 @@ function readProperty(value: unknown, { kind, nullable }: Property, path: string
 /** Stored as text: an empty list is none. */
 function readList(value: unknown, path: string): string | null {
   const entries = typeof value === 'string' ? value.split(',') : value;
-  const isEntry = (entry: unknown): boolean => typeof entry === 'string' && !entry.includes(',');
+  const isEntry = (entry: unknown): entry is string => typeof entry === 'string' && !entry.includes(',');
   if (!Array.isArray(entries) || !entries.every(isEntry))
     throw invalidPayload(`"${path}" must be a list of strings without commas`);
-  const names = (entries as string[]).map((entry) => entry.trim()).filter((entry) => entry !== '');
+  const names = entries.map((entry) => entry.trim()).filter((entry) => entry !== '');
   return names.length === 0 ? null : storable(names.join(','), path);
 }
 

@@ -6,6 +6,7 @@
 import { LineCounter, parseDocument } from 'yaml';
 import { invalidPayload, invalidQuery } from '../errors.js';
 import { FIELD_TYPES, type FieldType, FOREIGN_KEY_ACTIONS, type ForeignKeyAction } from '../mirror/model.js';
+import { isOneOf, onlyOf } from '../narrow.js';
 import type { Input } from '../request/parse-context.js';
 import { readItem } from '../request/write.js';
 import { readTypeName } from '../sql/type-name.js';
@@ -169,12 +170,11 @@ export function readField(value: unknown, position = 0): FieldEntry {
   const path = `fields[${position}]`;
   const { collection, field, type, meta, schema, ...rest } = readItem(value, `"${path}"`);
   refuseOthers(rest, `"${path}"`, 'collection, field, type, meta, schema');
-  if (!(FIELD_TYPES as readonly unknown[]).includes(type))
-    throw invalidPayload(`"${path}.type" must be one of ${FIELD_TYPES.join(', ')}`);
+  if (!isOneOf(FIELD_TYPES, type)) throw invalidPayload(`"${path}.type" must be one of ${FIELD_TYPES.join(', ')}`);
   const entry = {
     collection: readName(collection, `${path}.collection`),
     field: readName(field, `${path}.field`),
-    type: type as FieldType,
+    type,
     meta: wholeMeta(meta, FIELD_META, `${path}.meta`),
   };
   if ((entry.type === 'alias') !== (schema === null || schema === undefined))
@@ -252,7 +252,7 @@ function readIndex(value: unknown, path: string): SnapshotIndex {
 /** The name of the type that a column has or lists, where it may be an enum of the same schema. */
 export function enumNameOf(dataType: string): string | null {
   const { names = [], modifiers = [] } = readTypeName(dataType) ?? {};
-  return names.length === 1 && modifiers.length === 0 ? (names[0] as string) : null;
+  return modifiers.length === 0 ? onlyOf(names) : null;
 }
 
 const FLAGS = ['is_unique', 'is_indexed', 'is_primary_key', 'has_auto_increment'] as const;
@@ -318,9 +318,9 @@ function readReference(value: unknown, path: string): ReferenceEntry {
   const { on_delete = 'NO ACTION', on_update = 'NO ACTION', column, ...rest } = readItem(value, `"${path}"`);
   refuseOthers(rest, `"${path}"`, 'on_delete, on_update, column');
   const actionOf = (action: unknown): ForeignKeyAction => {
-    if (!(FOREIGN_KEY_ACTIONS as readonly unknown[]).includes(action))
+    if (!isOneOf(FOREIGN_KEY_ACTIONS, action))
       throw invalidPayload(`"${path}" takes the actions ${FOREIGN_KEY_ACTIONS.join(', ')}`);
-    return action as ForeignKeyAction;
+    return action;
   };
   return {
     on_delete: actionOf(on_delete),
@@ -330,10 +330,8 @@ function readReference(value: unknown, path: string): ReferenceEntry {
 }
 
 function refuseTwice({ collections, fields, relations }: Snapshot): void {
-  for (const entries of [collections, fields, relations] as readonly (readonly {
-    collection: string;
-    field?: string;
-  }[])[]) {
+  const sections: readonly (readonly { collection: string; field?: string }[])[] = [collections, fields, relations];
+  for (const entries of sections) {
     const seen = new Set<string>();
     for (const { collection, field } of entries) {
       const name = JSON.stringify([collection, field]);

@@ -4,6 +4,7 @@
  */
 import { invalidPayload } from '../errors.js';
 import { FIELD_TYPES, type FieldType, FOREIGN_KEY_ACTIONS, type ForeignKeyAction } from '../mirror/model.js';
+import { isOneOf } from '../narrow.js';
 import type { Input } from '../request/parse-context.js';
 import { readItem } from '../request/write.js';
 import { COLLECTION_META, FIELD_META, type Meta, RELATION_META, readMeta } from './parse-meta.js';
@@ -102,7 +103,7 @@ export function parseCollection(body: unknown): CreateCollection {
     return { kind: 'create-collection', collection: name, meta: parsedMeta ?? {}, table: null };
   }
   const { comment, schema: place, name: table } = readItem(schema, '"schema"');
-  const definitions = ((fields ?? []) as unknown[]).map((field, position) => parseField(field, `fields[${position}]`));
+  const definitions = (fields ?? []).map((field, position) => parseField(field, `fields[${position}]`));
   return {
     kind: 'create-collection',
     collection: name,
@@ -209,9 +210,9 @@ function aliasKind(type: unknown): string | null {
 
 function readType(type: unknown): FieldType {
   if (aliasKind(type) !== null) return 'alias';
-  if (!(FIELD_TYPES as readonly unknown[]).includes(type))
+  if (!isOneOf(FIELD_TYPES, type))
     throw invalidPayload(`"type" must be one of ${FIELD_TYPES.filter((name) => name !== 'unknown').join(', ')}`);
-  return type as FieldType;
+  return type;
 }
 
 const FLAGS = [
@@ -264,9 +265,9 @@ function readForeignKey(schema: unknown): ForeignKeyOptions | null | undefined {
   for (const name of ['on_delete', 'on_update'] as const) {
     const value = given[name];
     if (value === undefined || value === null) continue;
-    if (!(FOREIGN_KEY_ACTIONS as readonly unknown[]).includes(value))
+    if (!isOneOf(FOREIGN_KEY_ACTIONS, value))
       throw invalidPayload(`"schema.${name}" must be one of ${FOREIGN_KEY_ACTIONS.join(', ')}`);
-    options[name] = value as ForeignKeyAction;
+    options[name] = value;
   }
   return options;
 }

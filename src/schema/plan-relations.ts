@@ -101,7 +101,9 @@ function existing(place: RelationEnd, model: Model, ours: Protected, rows: reado
   return holderOf(place, model, ours);
 }
 
-function addForeignKey({ table, name: column }: Column, one: Collection, options: ForeignKeyOptions): Definition {
+type AddForeignKey = Extract<Definition, { kind: 'add-foreign-key' }>;
+
+function addForeignKey({ table, name: column }: Column, one: Collection, options: ForeignKeyOptions): AddForeignKey {
   const key = soleKey(one);
   if (!key) throw invalidPayload(`"${one.name}" has no key of one column that "${column}" could refer to`);
   return {
@@ -127,7 +129,7 @@ function changeForeignKey(column: Column, one: Collection, options: ForeignKeyOp
   const { on_delete = key.on_delete, on_update = key.on_update } = options;
   if (on_delete === key.on_delete && on_update === key.on_update) return [];
   const added = addForeignKey(column, one, { on_delete, on_update });
-  return [dropForeignKey(column, key), { ...added, name: key.name, key: key.column } as Definition];
+  return [dropForeignKey(column, key), { ...added, name: key.name, key: key.column }];
 }
 
 /** The name of the list on the other side is one of a new field. */

@@ -93,7 +93,7 @@ const DOCUMENTS = new Set(['json', 'jsonb']);
 const TEXTS = new Set(['text', 'varchar', 'bpchar']);
 
 /** Where PostgreSQL has no cast, values pass through their text: an empty column can become anything. */
-export function conversionOf(column: Column, { type }: ColumnType): Conversion {
+export function conversionOf(column: Column, { type }: Pick<ColumnType, 'type'>): Conversion {
   const from = column.base_schema === 'pg_catalog' && !column.is_array ? column.base_type : '';
   const isNumber = type === 'integer' || type === 'bigInteger' || type === 'decimal' || type === 'float';
   const isMoment = type === 'date' || type === 'dateTime' || type === 'timestamp';

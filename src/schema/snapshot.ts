@@ -177,7 +177,10 @@ function indexesOf(
   indexes: readonly IndexDetail[],
   details: Details,
 ): SnapshotIndex[] {
-  const moves = (name: string): boolean => isMoved(fields.get(name) as Field, details);
+  const moves = (name: string): boolean => {
+    const field = fields.get(name);
+    return field !== undefined && isMoved(field, details);
+  };
   const entries = indexes
     .filter((each) => each.collection === collection && each.fields.every(moves))
     .map(({ fields, unique }) => ({ fields, unique }));

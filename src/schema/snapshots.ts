@@ -6,6 +6,7 @@ import { readFileSync } from 'node:fs';
 import { invalidPayload, ServiceError } from '../errors.js';
 import { packagePath } from '../files.js';
 import type { Model } from '../mirror/model.js';
+import { parseOwnJson } from '../narrow.js';
 import { systemFields } from '../postgres/system-tables.js';
 import { planSnapshot } from './apply.js';
 import { neededTypes, refuseMissing } from './apply-types.js';
@@ -93,7 +94,7 @@ async function look(draft: Draft): Promise<Seen> {
   const model = await draft.model();
   const cell = await draft.cell(DETAILS, [JSON.stringify(model.schemas), model.system, model.schema]);
   if (!cell) throw new Error('the catalog statement gave no row');
-  const details = named(JSON.parse(cell.toString()) as Catalog, model);
+  const details = named(parseOwnJson<Catalog>(cell.toString()), model);
   return { model, details, snapshot: snapshotOf(model, details, systemFields()) };
 }
 
@@ -147,7 +148,7 @@ async function checkTypes(draft: Draft, steps: readonly DdlStatement[]): Promise
   const needed = neededTypes(steps);
   if (needed.length === 0) return;
   const cell = await draft.cell(MISSING, [JSON.stringify(needed.map(({ type }) => type))]);
-  const missing = new Set(JSON.parse(cell?.toString() ?? '[]') as string[]);
+  const missing = new Set(parseOwnJson<string[]>(cell?.toString() ?? '[]'));
   refuseMissing(needed.filter(({ type }) => missing.has(type)));
 }
 

@@ -238,7 +238,7 @@ function pickName(names: readonly string[], used: ReadonlySet<string>): string {
   const spelt = names.map(spell);
   const free = spelt.find((name) => !used.has(name));
   if (free !== undefined) return free;
-  const last = spelt.at(-1) as string;
+  const last = spelt.at(-1) ?? '';
   for (let number = 2; ; number++) {
     const name = `${shorten(last, MOST_BYTES - 1 - String(number).length)}_${number}`;
     if (!used.has(name)) return name;

@@ -4,6 +4,7 @@
  */
 import { readFileSync } from 'node:fs';
 import { packagePath } from '../files.js';
+import { parseOwnJson } from '../narrow.js';
 import type { SchemaChanges } from './change.js';
 import { planSuggestions, type Suggestion, suggestRelations } from './suggest.js';
 
@@ -21,7 +22,7 @@ export async function findUnindexed(schemaChanges: SchemaChanges): Promise<reado
   const text = await schemaChanges.read((draft) =>
     draft.cell(UNINDEXED, [JSON.stringify(schemaChanges.model.schemas)]),
   );
-  return JSON.parse(String(text)) as Unindexed[];
+  return parseOwnJson<Unindexed[]>(String(text));
 }
 
 /** One transaction; answers what was written. */

@@ -3,7 +3,7 @@ import { parseStatements } from './grammar.js';
 
 /** Pairs of table and field. */
 export function definedFields(text: string): (readonly [table: string, field: string])[] {
-  const statements = parseStatements(text) as { stmt?: Statements }[];
+  const statements = parseStatements<{ stmt?: Statements }>(text);
   return statements.flatMap(({ stmt = {} }) => [...created(stmt), ...added(stmt), ...described(stmt)]);
 }
 
@@ -33,16 +33,14 @@ interface Constant {
 }
 
 function created({ CreateStmt: node }: Statements): [string, string][] {
-  return (node?.tableElts ?? []).flatMap(({ ColumnDef: column }) =>
-    column && node ? [[node.relation.relname, column.colname] as [string, string]] : [],
+  return (node?.tableElts ?? []).flatMap(({ ColumnDef: column }): [string, string][] =>
+    column && node ? [[node.relation.relname, column.colname]] : [],
   );
 }
 
 function added({ AlterTableStmt: node }: Statements): [string, string][] {
-  return (node?.cmds ?? []).flatMap(({ AlterTableCmd: { subtype, def } }) =>
-    node && subtype === 'AT_AddColumn' && def?.ColumnDef
-      ? [[node.relation.relname, def.ColumnDef.colname] as [string, string]]
-      : [],
+  return (node?.cmds ?? []).flatMap(({ AlterTableCmd: { subtype, def } }): [string, string][] =>
+    node && subtype === 'AT_AddColumn' && def?.ColumnDef ? [[node.relation.relname, def.ColumnDef.colname]] : [],
   );
 }
 

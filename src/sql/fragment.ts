@@ -25,7 +25,7 @@ export function sql(strings: TemplateStringsArray, ...values: readonly Fragment[
   const texts = textsOf(strings);
   const parts: Part[] = [];
   for (let position = 0; position < texts.length; position++) {
-    append(parts, { kind: 'text', text: texts[position] as string });
+    append(parts, { kind: 'text', text: texts[position] ?? '' });
     if (position >= values.length) break;
     const value: unknown = values[position];
     if (!(value instanceof Fragment)) throw new Error(`only fragments may be put into SQL, not ${typeof value}`);

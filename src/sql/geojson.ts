@@ -2,6 +2,7 @@
  * GeoJSON as RFC 7946 has it: a geometry whose positions are longitude and latitude of WGS 84. PostGIS answers input that it cannot
  * read with an error of its own inside, so that everything is looked at before it is sent.
  */
+import { isRecord, propertiesOf } from '../narrow.js';
 
 type Check = (value: unknown) => boolean;
 
@@ -13,7 +14,7 @@ const listOf =
     Array.isArray(value) && value.length >= least && value.every((each) => check(each));
 const isLine = listOf(isPosition, 2);
 const isRing: Check = (value) =>
-  listOf(isPosition, 4)(value) && String((value as unknown[]).at(0)) === String((value as unknown[]).at(-1));
+  Array.isArray(value) && listOf(isPosition, 4)(value) && String(value.at(0)) === String(value.at(-1));
 const isPolygon = listOf(isRing, 1);
 
 const COORDINATES: Readonly<Record<string, Check>> = {
@@ -29,8 +30,8 @@ const COORDINATES: Readonly<Record<string, Check>> = {
 const DEEPEST = 20;
 
 export function isGeoJson(value: unknown, depth = 0): boolean {
-  if (value === null || typeof value !== 'object' || Array.isArray(value) || depth > DEEPEST) return false;
-  const { type, coordinates, geometries, crs } = value as Readonly<Record<string, unknown>>;
+  if (!isRecord(value) || Array.isArray(value) || depth > DEEPEST) return false;
+  const { type, coordinates, geometries, crs } = value;
   if (!isWorld(crs) || typeof type !== 'string') return false;
   if (type === 'GeometryCollection')
     return Array.isArray(geometries) && geometries.every((each) => isGeoJson(each, depth + 1));
@@ -47,7 +48,6 @@ function isCoordinate(value: unknown): boolean {
 /** Other systems of coordinates are no longer part of the standard. */
 function isWorld(crs: unknown): boolean {
   if (crs === undefined || crs === null) return true;
-  const { properties } = Object(crs) as { readonly properties?: { readonly name?: unknown } | null };
-  const name = properties?.name;
+  const { name } = propertiesOf(propertiesOf(crs)['properties']);
   return typeof name === 'string' && /\b(EPSG:+4326|CRS84)$/.test(name);
 }

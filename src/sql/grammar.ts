@@ -1,5 +1,6 @@
 /** PostgreSQL's own grammar, a megabyte of WebAssembly. */
 import { setFlagsFromString } from 'node:v8';
+import { onlyOf } from '../narrow.js';
 
 let grammar: typeof import('libpg-query') | null = null;
 
@@ -23,8 +24,13 @@ export function parseSqlExpression(text: string): unknown {
   return enclosed;
 }
 
-interface Selection {
-  readonly stmt?: { readonly SelectStmt?: Readonly<Record<string, unknown>> };
+/** What is read of a `select`. */
+export interface Selection {
+  readonly stmt?: { readonly SelectStmt?: SelectNode };
+}
+
+interface SelectNode {
+  readonly targetList?: readonly { readonly ResTarget?: Readonly<Record<string, unknown>> }[];
 }
 
 function onlyTarget(text: string): unknown {
@@ -36,13 +42,12 @@ function onlyTarget(text: string): unknown {
 }
 
 /** The only thing that a select without any clause selects. */
-export function onlyExpression(statements: readonly unknown[]): unknown {
-  const [only, ...others] = statements as Selection[];
+export function onlyExpression(statements: readonly Selection[]): unknown {
+  const [only, ...others] = statements;
   const select = only?.stmt?.SelectStmt;
   if (others.length > 0 || !select) return null;
   if (!Object.keys(select).every((key) => ['targetList', 'limitOption', 'op'].includes(key))) return null;
-  const targets = (select['targetList'] ?? []) as { ResTarget?: Readonly<Record<string, unknown>> }[];
-  const target = targets.length === 1 ? targets[0]?.ResTarget : undefined;
+  const target = onlyOf(select.targetList ?? [])?.ResTarget;
   return target && target['name'] === undefined && target['indirection'] === undefined ? (target['val'] ?? null) : null;
 }
 
@@ -51,7 +56,8 @@ function withoutPlaces(node: unknown): string {
 }
 
 /** The statements of a text. Throws where it has none that PostgreSQL could read. */
-export function parseStatements(text: string): readonly unknown[] {
+export function parseStatements<Statement>(text: string): readonly Statement[] {
   if (grammar === null) throw new Error('the grammar is not loaded');
-  return grammar.parseSync(text).stmts ?? [];
+  const statements: readonly unknown[] = grammar.parseSync(text).stmts ?? [];
+  return statements as readonly Statement[];
 }

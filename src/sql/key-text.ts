@@ -2,6 +2,7 @@
  * The key of an item as one string. A key of one column is the text of its value as it is. Of several columns, the texts of the
  * parts stand in the order of the key, joined by `~`; inside of a part `\` stands before each `~` and each `\`.
  */
+import { elementAt } from '../narrow.js';
 
 export function joinKey(parts: readonly unknown[]): string {
   return parts.map((part) => String(part).replace(/[\\~]/g, '\\$&')).join('~');
@@ -16,7 +17,7 @@ export function splitKey(key: string, count: number): string[] | null {
 function unescaped(key: string): string[] | null {
   const parts = [''];
   for (let position = 0; position < key.length; position++) {
-    const character = key[position] as string;
+    const character = elementAt(key, position);
     if (character === '~') {
       parts.push('');
       continue;

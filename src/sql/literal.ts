@@ -4,7 +4,7 @@ export function arrayLiteral(entries: readonly (string | null)[]): string {
   let literal = '{';
   for (let position = 0; position < entries.length; position++) {
     if (position > 0) literal += ',';
-    const entry = entries[position] as string | null;
+    const entry = entries[position] ?? null;
     literal += entry === null ? 'NULL' : quoted(entry);
   }
   return `${literal}}`;

@@ -69,7 +69,7 @@ interface Value {
 function parse(text: string): TypeNode | null {
   if (text.includes('\0')) return null;
   try {
-    const statements = parseStatements(`select null::${text}\n`) as readonly { stmt?: { SelectStmt?: SelectNode } }[];
+    const statements = parseStatements<{ stmt?: { SelectStmt?: SelectNode } }>(`select null::${text}\n`);
     const select = statements.length === 1 ? statements[0]?.stmt?.SelectStmt : undefined;
     if (!select || !Object.keys(select).every((key) => ['targetList', 'limitOption', 'op'].includes(key))) return null;
     const target = select.targetList?.length === 1 ? select.targetList[0]?.ResTarget : undefined;

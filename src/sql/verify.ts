@@ -3,6 +3,7 @@
  * kind that touches tables of the model alone. It guards against mistakes of our compilers, not against user input, which
  * never becomes text; so a refusal here is a broken invariant of ours.
  */
+import { isRecord, propertiesOf } from '../narrow.js';
 import { parseSqlExpression, parseStatements } from './grammar.js';
 
 /** A read changes nothing; a write is a query whose common table expressions change tables. */
@@ -15,7 +16,7 @@ const ALLOWED: Readonly<Record<StatementKind, ReadonlySet<string>>> = {
 
 /** `tables` answers whether a schema and a name belong to the model. */
 export function verify(text: string, kind: StatementKind, tables: (schema: string, name: string) => boolean): void {
-  const [only, ...others] = parse(text) as { stmt?: object }[];
+  const [only, ...others] = parse(text);
   if (others.length > 0 || !only?.stmt) throw new Error('a compiled text is not exactly one statement');
   if (!('SelectStmt' in only.stmt)) throw new Error('a compiled statement is no SelectStmt');
   const found: Names = { tables: [], local: new Set(), kinds: new Set() };
@@ -47,7 +48,7 @@ const CHANGES: ReadonlySet<string> = new Set([
 
 /** The same gate for a change of the schema: one statement, in these schemas, that reads no table but by `setval`. */
 export function verifyChange(text: string, schemas: readonly string[]): void {
-  const [only, ...others] = parse(text) as { stmt?: object }[];
+  const [only, ...others] = parse(text);
   const [kind] = Object.keys(only?.stmt ?? {});
   if (others.length > 0 || !kind || !CHANGES.has(kind)) throw new Error(`a compiled change is a ${kind ?? 'nothing'}`);
   const found: Names = { tables: [], local: new Set(), kinds: new Set() };
@@ -67,7 +68,7 @@ export function vetExpression(text: string): void {
     throw new Error(`"${text}" is not a single expression`);
 }
 
-function parse(text: string): readonly unknown[] {
+function parse(text: string): readonly { stmt?: object }[] {
   try {
     return parseStatements(text);
   } catch (error) {
@@ -83,30 +84,23 @@ interface Names {
   readonly kinds: Set<string>;
 }
 
-interface RangeVariable {
-  readonly schemaname?: string;
-  readonly relname: string;
-}
-
-function tableOf({ schemaname, relname }: RangeVariable): Names['tables'][number] {
-  return { schema: schemaname, name: relname };
-}
-
 function collect(node: unknown, found: Names): void {
   if (Array.isArray(node)) {
     for (const each of node) collect(each, found);
     return;
   }
-  if (node === null || typeof node !== 'object') return;
+  if (!isRecord(node)) return;
+  const { schemaname, relname } = node;
   // Not every table is wrapped as a `RangeVar`: the target of a write is not.
-  if ('relname' in node) found.tables.push(tableOf(node as RangeVariable));
+  if (relname !== undefined)
+    found.tables.push({ schema: schemaname === undefined ? undefined : String(schemaname), name: String(relname) });
   for (const key in node) {
-    const value = (node as Record<string, unknown>)[key];
+    const value = node[key];
     if (typeof value !== 'object') continue;
     if ((key.endsWith('Stmt') && /^[A-Z]/.test(key)) || key === 'intoClause') found.kinds.add(key);
     // Tables to be locked are named by their aliases.
     if (key === 'lockedRels') continue;
-    if (key === 'CommonTableExpr') found.local.add((value as { ctename: string }).ctename);
+    if (key === 'CommonTableExpr') found.local.add(String(propertiesOf(value)['ctename']));
     collect(value, found);
   }
 }

@@ -2,7 +2,8 @@
  * Expressions that come with a request: defaults and generated columns. PostgreSQL's grammar reads them; only what stands
  * on these lists passes, so that nothing that reads a table, waits or changes anything can be put into a definition.
  */
-import { onlyExpression, parseSqlExpression, parseStatements } from './grammar.js';
+import { isRecord, propertiesOf } from '../narrow.js';
+import { onlyExpression, parseSqlExpression, parseStatements, type Selection } from './grammar.js';
 
 /** Null for an expression that is safe to put into a definition, else why it is not. `columns` may be named by it. */
 export function complaintAbout(text: string, columns: readonly string[]): string | null {
@@ -115,8 +116,8 @@ function judge(node: unknown, columns: ReadonlySet<string>, complaints: string[]
   }
   if (node === null || typeof node !== 'object') return;
   for (const [key, value] of Object.entries(node)) {
-    if (key === 'typeName') judgeType(value as Node, complaints);
-    else if (/^[A-Z]/.test(key)) judgeKind(key, value as Node, columns, complaints);
+    if (key === 'typeName') judgeType(propertiesOf(value), complaints);
+    else if (/^[A-Z]/.test(key)) judgeKind(key, propertiesOf(value), columns, complaints);
     if (key !== 'typeName' && key !== 'ColumnRef') judge(value, columns, complaints);
   }
 }
@@ -139,7 +140,7 @@ function judgeKind(kind: string, node: Node, columns: ReadonlySet<string>, compl
       return;
     case 'ColumnRef': {
       const name = namesOf(node['fields']);
-      if (name.length !== 1 || !columns.has(name[0] as string))
+      if (name.length !== 1 || !columns.has(name[0] ?? ''))
         complaints.push(`"${name.join('.')}" is no column that it may use`);
       return;
     }
@@ -163,21 +164,22 @@ function acts(node: unknown): boolean {
   if (node === null || typeof node !== 'object') return false;
   return Object.entries(node).some(([key, value]) => {
     if (key === 'FuncCall' || key === 'SubLink') return true;
-    if (key === 'SQLValueFunction') return MOMENTS.test(String((value as Node)['op']));
+    if (key === 'SQLValueFunction') return MOMENTS.test(String(propertiesOf(value)['op']));
     return acts(value);
   });
 }
 
 function stringConstant(node: unknown): string | null {
-  const constant = (node as { A_Const?: { sval?: { sval?: string } } }).A_Const;
-  return constant?.sval ? (constant.sval.sval ?? '') : null;
+  const { sval } = propertiesOf(propertiesOf(node)['A_Const']);
+  return isRecord(sval) ? String(sval['sval'] ?? '') : null;
 }
 
 function namesOf(nodes: unknown): string[] {
-  return ((nodes ?? []) as { String?: { sval?: string } }[]).map((node) => node.String?.sval ?? '*');
+  if (!Array.isArray(nodes)) return [];
+  return nodes.map((node) => String(propertiesOf(propertiesOf(node)['String'])['sval'] ?? '*'));
 }
 
-function parse(text: string): readonly unknown[] | null {
+function parse(text: string): readonly Selection[] | null {
   try {
     return parseStatements(text);
   } catch {

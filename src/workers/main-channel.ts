@@ -41,45 +41,42 @@ export class MainChannel {
   readonly observe: Observer = (event: Event) => this.send({ kind: 'event', event: withPlainError(event) });
 
   readonly leader: Leader = {
-    adopt: ({ text, digest }) => this.#do({ kind: 'adopt', text, digest }),
-    refresh: (certain) => this.#do({ kind: 'refresh', certain }),
+    adopt: ({ text, digest }) => this.#ask({ kind: 'adopt', text, digest }),
+    refresh: (certain) => this.#ask({ kind: 'refresh', certain }),
   };
 
   readonly counter = {
-    requests: (address: string): Promise<void> => this.#do({ kind: 'count-request', address }),
+    requests: (address: string): Promise<void> => this.#ask({ kind: 'count-request', address }),
     logins: {
-      attempt: (address) => this.#do({ kind: 'count-login', address }),
-      forgive: (address) => this.#do({ kind: 'forgive-login', address }),
-      enter: (attempt) => this.#do({ kind: 'enter-login', attempt }),
-      settle: (attempt, outcome) => this.#do({ kind: 'settle-login', attempt, outcome }),
+      attempt: (address) => this.#ask({ kind: 'count-login', address }),
+      forgive: (address) => this.#ask({ kind: 'forgive-login', address }),
+      enter: (attempt) => this.#ask({ kind: 'enter-login', attempt }),
+      settle: (attempt, outcome) => this.#ask({ kind: 'settle-login', attempt, outcome }),
     } satisfies LoginLimit,
-    registrations: (address: string): Promise<void> => this.#do({ kind: 'count-registration', address }),
+    registrations: (address: string): Promise<void> => this.#ask({ kind: 'count-registration', address }),
   };
 
   broadcast(message: Broadcast): Promise<void> {
-    return this.#do({ kind: 'broadcast', broadcast: message });
+    return this.#ask({ kind: 'broadcast', broadcast: message });
   }
 
   accessChanged(): Promise<void> {
-    return this.#do({ kind: 'access-changed' });
+    return this.#ask({ kind: 'access-changed' });
   }
 
-  async gather(): Promise<readonly (readonly Metric[])[]> {
-    return (await this.#ask({ kind: 'gather' })) as readonly (readonly Metric[])[];
+  gather(): Promise<readonly (readonly Metric[])[]> {
+    return this.#ask({ kind: 'gather' });
   }
 
-  async health(): Promise<Health> {
-    return (await this.#ask({ kind: 'health' })) as Health;
+  health(): Promise<Health> {
+    return this.#ask({ kind: 'health' });
   }
 
-  #do(request: WorkerRequest): Promise<void> {
-    return this.#ask(request) as Promise<void>;
-  }
-
-  #ask(request: WorkerRequest): Promise<unknown> {
+  /** The main thread answers each kind of request with one type. */
+  #ask<Answer>(request: WorkerRequest): Promise<Answer> {
     const number = ++this.#requests;
     return new Promise((resolve, reject) => {
-      this.#pending.set(number, { resolve, reject });
+      this.#pending.set(number, { resolve: (answer) => resolve(answer as Answer), reject });
       this.send({ kind: 'request', number, request });
     });
   }

@@ -134,7 +134,8 @@ export class WorkerPool implements Threads {
 
   /** Once the first listens nobody else can take the port. */
   async #listen(reserved: number): Promise<string> {
-    const [first, ...others] = this.#workers as [WorkerHandle, ...WorkerHandle[]];
+    const [first, ...others] = this.#workers;
+    if (!first) throw new Error('there are no workers');
     let port = reserved;
     for (let attempt = 1; ; attempt++) {
       try {

@@ -83,7 +83,7 @@ function leave(closed: Int32Array, code: number): void {
   });
 }
 
-const assignment = workerData as Assignment;
+const assignment: Assignment = workerData;
 work(assignment).catch((error: unknown) => {
   parentPort?.postMessage({ kind: 'failed', failure: serializeError(error) });
   leave(assignment.closed, 1);

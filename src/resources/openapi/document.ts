@@ -83,7 +83,7 @@ function describeService({ method, path: pattern }: Route): Described[] {
   const known = SERVICES[`${method} ${pattern}`];
   if (!known && pattern.startsWith('/graphql')) return [];
   const service: SystemOperation = known ?? { summary: `${method} ${pattern}`, answers: [] };
-  const named = [...pattern.matchAll(/:(\w+)/g)].map((match) => pathParameter(match[1] as string));
+  const named = [...pattern.matchAll(/:(\w+)/g)].map(([, name = '']) => pathParameter(name));
   const path = pattern.replace(/:(\w+)/g, '{$1}');
   const operation = {
     tags: [tagOf(path)],

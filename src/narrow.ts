@@ -1,0 +1,37 @@
+/** Types that the compiler cannot see by itself, checked or vouched for in one place. */
+
+/** An element that is known to be there: a missing one is a broken invariant. */
+export function elementAt<Element>(list: ArrayLike<Element>, position: number): Element {
+  const element = list[position];
+  if (element === undefined) throw new Error(`a list of ${list.length} has no element ${position}`);
+  return element;
+}
+
+/** Null where there are none or several. */
+export function onlyOf<Element>(list: readonly Element[]): Element | null {
+  return list.length === 1 ? elementAt(list, 0) : null;
+}
+
+export function isOneOf<Name>(names: readonly Name[], value: unknown): value is Name {
+  const known: readonly unknown[] = names;
+  return known.includes(value);
+}
+
+/** What has properties, such as an error of whatever kind. */
+export function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null;
+}
+
+/** To look for properties in whatever was thrown or sent. */
+export function propertiesOf(value: unknown): Readonly<Record<string, unknown>> {
+  return isRecord(value) ? value : {};
+}
+
+export function asError(value: unknown): Error {
+  return value instanceof Error ? value : new Error(String(value));
+}
+
+/** JSON of the service itself, made by one of its statements or by another thread: its type is that of its maker. */
+export function parseOwnJson<Type>(text: string): Type {
+  return JSON.parse(text) as Type;
+}
