@@ -6,9 +6,9 @@ import { pretty } from '../../src/sql/pretty.js';
 import { ADMIN_TOKEN, request } from './service.js';
 import type { StatementRecorder } from './statement-recorder.js';
 
-export type GoldenFolder = 'reads' | 'writes' | 'schema' | 'functions';
+export type GoldenFolder = 'reads' | 'writes' | 'keys' | 'schema' | 'functions';
 
-export const GOLDEN_FOLDERS: readonly GoldenFolder[] = ['reads', 'writes', 'schema', 'functions'];
+export const GOLDEN_FOLDERS: readonly GoldenFolder[] = ['reads', 'writes', 'keys', 'schema', 'functions'];
 
 /** A statement in lines, below the values of its parameters. */
 export function goldenStatement(text: string, parameters: readonly unknown[]): string {
@@ -27,7 +27,7 @@ export async function compareGolden(t: Test, folder: GoldenFolder, name: string,
 }
 
 export interface GoldenRequest {
-  readonly method: 'POST' | 'PATCH' | 'DELETE';
+  readonly method: 'GET' | 'SEARCH' | 'POST' | 'PATCH' | 'DELETE';
   readonly path: string;
   readonly body?: unknown;
   readonly headers?: Readonly<Record<string, string>>;

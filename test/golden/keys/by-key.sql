@@ -1,0 +1,15 @@
+-- GET /items/order_lines/1~42?fields=quantity
+
+-- $1 = '1'
+-- $2 = '42'
+select '{"data":' || "%r1"."%j" || '}'
+from (
+  select '{"quantity":' || coalesce(textin(int4out("%p1"."quantity")), 'null') || '}' as "%j"
+  from (
+    select "%t1"."quantity"
+    from "public"."order_lines" "%t1"
+    where "%t1"."order_id" = $1::"pg_catalog"."int4"
+    and "%t1"."product_id" = $2::"pg_catalog"."int4"
+    limit 1
+  ) "%p1"
+) "%r1";

@@ -1,0 +1,96 @@
+-- POST /items/orders?fields=id {"customer":"Di","lines":[{"product_id":42},{"product_id":{"id":99,"name":"tape"}}]}
+
+-- $1 = '{"nodes":[[{"n":0,"c0":"Di"}],[{"n":0,"r0_0":0,"c1":"42"},{"n":1,"r0_0":0,"c1":"99"}],[{"n":0,"k":"99","c0":"tape"}]],"unlinks":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
+with "%a0" as materialized (
+  select (
+    select max(nextval('public.orders_id_seq'::regclass))
+    from generate_series(1, "%h".k - "%l".v)
+  )
+  from (
+    select max(k)::int8 as k
+    from (
+      select k
+      from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (k "pg_catalog"."int4")
+    ) "%g"
+  ) "%h", (
+    select coalesce(pg_sequence_last_value('public.orders_id_seq'::regclass), 0) as v
+  ) "%l"
+  where "%h".k - "%l".v between 1
+  and 10000
+), "%i0" as materialized (
+  select "%x".n,
+  case
+  when "%x".k is null then (nextval('orders_id_seq'::regclass))
+  else "%x".k
+  end as k, "%x"."c0"
+  from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."text") cross join (
+    select count(*)
+    from "%a0"
+  ) "%a"
+  order by "%x".n
+), "%i2" as materialized (
+  select "%x".n, "%x".k as k, "%x"."c0"
+  from json_to_recordset($1::json -> 'nodes' -> 2) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."text")
+  order by "%x".n
+), "%i1" as materialized (
+  select "%i".*, "%r0_0".k::"pg_catalog"."int4" as "k_0", "%i"."c1" as "k_1"
+  from (
+    select "%x".n, "%x"."r0_0", "%x"."c1"
+    from json_to_recordset($1::json -> 'nodes' -> 1) as "%x" (n int4, "r0_0" int4, "c1" "pg_catalog"."int4")
+  ) "%i"
+  left join "%i0" "%r0_0" on "%r0_0".n = "%i"."r0_0"
+  order by "%i".n
+), "%w0" as (insert into "public"."orders" as "%t" ("id", "customer") overriding system value select "%i".k, "%i"."c0" from "%i0" "%i" order by "%i".n returning "%t"."id", (('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"customer":' || coalesce(pg_catalog.to_json("%t"."customer")::text, 'null')) || (coalesce(',"total":"' || textin(numeric_out("%t"."total")) || '"', ',"total":null') || '}'))::json as "%j", null::json as "%d"), "%w1" as (insert into "public"."order_lines" as "%t" ("order_id", "product_id") overriding system value select "%i"."k_0", "%i"."k_1" from "%i1" "%i" left join "%i0" "%r0_0" on "%r0_0".n = "%i"."r0_0" cross join (
+  select count(*)
+  from "%w0"
+) "%w0" order by "%i".n returning "%t"."order_id", "%t"."product_id", (('{"order_id":' || coalesce(textin(int4out("%t"."order_id")), 'null') || ',"product_id":' || coalesce(textin(int4out("%t"."product_id")), 'null')) || (',"quantity":' || coalesce(textin(int4out("%t"."quantity")), 'null') || ',"note":' || coalesce(pg_catalog.to_json("%t"."note")::text, 'null') || '}'))::json as "%j", null::json as "%d"), "%w2" as (update "public"."products" "%t" set "name" = "%i"."c0" from (
+  select "%s".*
+  from "%i2" "%s" join "public"."products" "%l" on "%l"."id" = "%s".k
+  order by "%s".k for no key update of "%l"
+) "%i" where "%t"."id" = "%i".k returning "%t"."id", ('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j", (
+  select coalesce(json_object_agg(k, v) filter (where p), '{}')
+  from (values ('name', coalesce(pg_catalog.to_json("%t"."name")::text, 'null')::json, true)) as "%h" (k, v, p)
+) as "%d"), "%m2" as (insert into "public"."products" as "%t" ("id", "name") overriding system value select "%i".k, "%i"."c0" from "%i2" "%i" where not exists (
+  select
+  from "public"."products" "%e"
+  where "%e"."id" = "%i".k
+) order by "%i".n returning "%t"."id", ('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j", null::json as "%d"), "%jd" as materialized (
+  select *
+  from json_to_record(($1::json -> 'by')) as "%x" ("user" uuid, ip text, user_agent text, origin text)
+), "%ja" (id, action, collection, item, data, delta) as materialized (
+  select nextval('public.service_activity_id_seq'::regclass), "%x".*
+  from (
+    select 'create', 'orders', "id"::text, "%j", coalesce("%d", "%j")
+    from "%w0"
+    union all
+    select 'create', 'order_lines', textin(int4out("order_id")) || '~' || textin(int4out("product_id")), "%j", coalesce("%d", "%j")
+    from "%w1"
+    union all
+    select 'update', 'products', "id"::text, "%j", coalesce("%d", "%j")
+    from "%w2"
+    union all
+    select 'create', 'products', "id"::text, "%j", coalesce("%d", "%j")
+    from "%m2"
+  ) "%x"
+), "%jb" as (insert into "public"."service_activity" (id, action, collection, item, "user", ip, user_agent, origin) select id, action, collection, item, "user", ip, user_agent, origin from "%ja", "%jd"), "%jc" as (insert into "public"."service_revisions" (activity, collection, item, data, delta) select id, collection, item, data, delta from "%ja" where data is not null)
+select json_build_array((
+  select max("id")::text
+  from "%w0"
+), null, null)::text, set_config('lateral.keys', (
+  select array_agg("%i".k::text order by "%o".place)::text
+  from json_array_elements_text($1::json -> 'root')
+  with ordinality as "%o" (n, place) join "%i0" "%i" on "%i".n = "%o".n::int4
+), true);
+
+select '{"data":' || "%r1"."%j" || '}'
+from (
+  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || '}' as "%j"
+  from (
+    select "%t1"."id"
+    from "public"."orders" "%t1"
+    where "%t1"."id" = (
+      select (current_setting('lateral.keys')::"pg_catalog"."int4"[])[1]
+    )::"pg_catalog"."int4"
+    limit 1
+  ) "%p1"
+) "%r1";
