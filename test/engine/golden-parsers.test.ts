@@ -15,6 +15,9 @@ const second = await new SecondParser();
 // It puts each text on its stack and leaves it there, which ends in a corrupt memory: 0 stands for the heap, where it is freed.
 second.ALLOC_STACK = 0;
 
+/** Where something stands in the text: only one of the two says all of these. */
+const PLACES = new Set(['location', 'stmt_location', 'stmt_len', 'rexpr_list_start', 'rexpr_list_end']);
+
 for (const folder of GOLDEN_FOLDERS) {
   for (const name of await goldenNames(folder)) {
     t.test(`${folder}/${name}`, async (t) => {
@@ -55,9 +58,6 @@ function walk(node: unknown, visit: (node: TableNode) => void): void {
   if (!Array.isArray(node)) visit(node as TableNode);
   for (const value of Object.values(node)) walk(value, visit);
 }
-
-/** Where something stands in the text: only one of the two says all of these. */
-const PLACES = new Set(['location', 'stmt_location', 'stmt_len', 'rexpr_list_start', 'rexpr_list_end']);
 
 /** A tree without what differs between the two versions of the grammar for one and the same statement. */
 function comparable(tree: unknown): unknown {
