@@ -5,8 +5,8 @@
 import { activityLogOf } from '../src/compile/activity.js';
 import { compileWrite } from '../src/compile/write.js';
 import { readConfig } from '../src/config.js';
-import { type ItemChange, planCreate, planUpdate } from '../src/plan/payload.js';
-import type { Payload } from '../src/plan/payload-row.js';
+import { planCreate, planUpdate } from '../src/plan/payload.js';
+import type { ItemChange, Payload } from '../src/plan/payload-row.js';
 import { servedCollection } from '../src/plan/read.js';
 import { NO_AUTHOR } from '../src/plan/write.js';
 import { withCore } from '../src/service.js';

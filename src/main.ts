@@ -38,7 +38,7 @@ Usage: lateral [start] [--option value ...]
   import     writes the rows of a JSON, NDJSON or CSV file to a collection (by default the one that the file is named after)
              in one transaction; rows whose key exists are updated, all others are created
   schema     exports the schema to a file, compares it with a file, or applies a file (lateral schema --help)
-  relations  finds the one-to-many and many-to-many relations that foreign keys imply (lateral relations --help)
+  relations  finds the one-to-many, one-to-one and many-to-many relations that foreign keys imply (lateral relations --help)
 
 Options, as environment variables or flags (PORT=9000 or --port 9000):
 `;

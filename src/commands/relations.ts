@@ -90,7 +90,7 @@ function table(suggestions: readonly Suggestion[]): string[] {
   const rows = suggestions.map((each) => [
     `${each.collection}.${each.field}`,
     each.kind,
-    each.kind === 'one-to-many'
+    each.kind !== 'many-to-many'
       ? `${each.manyCollection}, by its ${each.manyField}`
       : `${each.target}, through ${each.manyCollection} (${each.manyField}, ${each.junctionField})` +
         (each.sortField === null ? '' : `, ordered by ${each.sortField}`),

@@ -127,6 +127,7 @@ function fieldOf(condition: Condition): Field | null {
 function concerned({ on }: Validation, node: WriteNode): Fragment[] {
   if (on === null || node.verb !== 'upsert') return [];
   const row = alias('e');
+  if (node.conflict) return [on === 'insert' ? sql`not ${alias('i')}.f` : sql`${alias('i')}.f`];
   const found = sql`exists (select from ${tableName(node.collection)} ${row} where ${areEqual(keyColumns(node.collection, row), givenColumns(node.collection, alias('i')))})`;
   return [on === 'insert' ? sql`not ${found}` : found];
 }

@@ -3,11 +3,16 @@ import { soleKey } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
 import type { WriteNode } from '../plan/write.js';
 import { alias, expression, type Fragment, integerLiteral, literal, parameter, sql } from '../sql/fragment.js';
-import { tableName } from './identifiers.js';
+import { tableName, typeName } from './identifiers.js';
+
+/** Whether rows come without keys and get them here: new ones, and those that turn out to be. */
+export function makesKeys({ verb, conflict }: WriteNode): boolean {
+  return verb === 'insert' || conflict !== null;
+}
 
 /** Whether the keys of new rows come from a sequence. */
 export function takesKeys(node: WriteNode): boolean {
-  return node.verb === 'insert' && Boolean(soleKey(node.collection)?.column?.sequence);
+  return makesKeys(node) && Boolean(soleKey(node.collection)?.column?.sequence);
 }
 
 /** Steps that a sequence is moved one by one. */
@@ -29,6 +34,14 @@ export function initialValue(field: Field): Fragment | null {
   const { column } = field;
   if (column?.identity && column.sequence) return sql`nextval(${literal(column.sequence)}::regclass)`;
   return column?.default_expression ? expression(column.default_expression) : null;
+}
+
+/** The same for the key of a row that turns out to be new; others that the service is to fill came with the payload. */
+export function initialKey(field: Field, { conflict }: WriteNode): Fragment | null {
+  const made = initialValue(field);
+  return made === null && conflict && field.special.includes('uuid')
+    ? sql`gen_random_uuid()::text::${typeName(field)}`
+    : made;
 }
 
 /**

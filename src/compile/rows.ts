@@ -229,7 +229,8 @@ function compileOutput(output: Output, level: RowLevel, page: FromClause): Compi
       return { shown: { form: 'document', text: json }, from: joins };
     }
     case 'one': {
-      const { query } = compileRows(output.level, scope, tieToOne(output.toOne, page));
+      const compile = output.keys ? compileKeys : compileRows;
+      const { query } = compile(output.level, scope, tieToOne(output.toOne, page));
       const { column, from } = lateral(query, scope);
       return { shown: { form: 'json', text: column }, from };
     }

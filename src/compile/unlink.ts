@@ -66,6 +66,20 @@ function unlinking(plan: WritePlan, collection: Collection, action: Unlink['acti
   return alias(`${action === 'delete' ? 'd' : 'u'}${first}`);
 }
 
+/** Whether a row has to leave before another can take its place. */
+export function isUnique({ field }: Unlink): boolean {
+  return field.column?.is_unique ?? false;
+}
+
+/** Joins that wait for the rows of the collection whose place others take. */
+export function awaitedUnlinks(plan: WritePlan, collection: Collection): Fragment[] {
+  const awaited = plan.unlinks.filter((unlink) => unlink.collection === collection && isUnique(unlink));
+  return [...new Set(awaited.map(({ action }) => action))].map((action) => {
+    const name = unlinking(plan, collection, action);
+    return sql` cross join (select count(*) from ${name}) ${alias(action === 'delete' ? 'dw' : 'uw')}`;
+  });
+}
+
 /** One entry for each statement that lets rows go. */
 export function recordedUnlinks(plan: WritePlan): Recorded[] {
   return plan.unlinks.flatMap(({ collection, action }, position): Recorded[] => {

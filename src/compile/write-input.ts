@@ -43,8 +43,8 @@ function heldNames({ collection: { key } }: NonNullable<WriteColumn['held']>, in
 }
 
 /** New rows whose key has several columns: its parts are columns of the payload, and become the key in the input. */
-export function makesParts({ verb, collection }: WriteNode): boolean {
-  return verb === 'insert' && collection.key.length > 1;
+export function makesParts({ verb, collection, conflict }: WriteNode): boolean {
+  return verb === 'insert' && collection.key.length > 1 && !conflict;
 }
 
 export function inputNames(node: WriteNode): string[] {

@@ -13,15 +13,18 @@ import { type Statement, statement } from '../sql/statement.js';
 import { type ActivityLog, type Recorded, record, snapshot } from './activity.js';
 import { DOCUMENT, input, KEYS_SETTING, keyPartSetting, present, written } from './chain.js';
 import { compileCaller, compileCondition } from './condition.js';
+import { compileExisting, ifFound } from './conflict.js';
 import { FromClause, Scope } from './from-clause.js';
 import { compileGuard, compileValidations } from './guard.js';
 import { columnName, tableName, typeName } from './identifiers.js';
 import { areEqual, givenColumns, givenNames, joinedKey, keyColumns, listed } from './key-columns.js';
-import { advance, initialValue, receipt, takesKeys } from './keys.js';
+import { advance, initialKey, initialValue, makesKeys, receipt, takesKeys } from './keys.js';
 import { keyText } from './reference.js';
 import {
+  awaitedUnlinks,
   cleared,
   compileUnlinks,
+  isUnique,
   leaving,
   notUnlinked,
   recordedUnlinks,
@@ -68,9 +71,15 @@ class Chain {
       if (makesParts(node)) this.#parts.push(this.#input(node, position));
     }
     this.#parts.push(...unlinks.flatMap((unlink, position) => unlinkInput(unlink, position, this.#scope)));
+    const unlink = (): void => {
+      for (const action of ['delete', 'nullify'] as const)
+        this.#parts.push(...compileUnlinks(this.#plan, action, this.#scope));
+    };
+    // Where a reference is unique, the row that leaves makes place for the one that comes.
+    const isAwaited = unlinks.some(isUnique);
+    if (isAwaited) unlink();
     for (const position of this.#order()) this.#write(nodes[position] as WriteNode, position);
-    for (const action of ['delete', 'nullify'] as const)
-      this.#parts.push(...compileUnlinks(this.#plan, action, this.#scope));
+    if (!isAwaited) unlink();
     this.#parts.push(...record(this.#recorded(), sql`(${DOCUMENT} -> 'by')`, this.#activityLog));
     const checks = [
       ...nodes.flatMap((node, position) => this.#validations(node, position)),
@@ -115,27 +124,31 @@ class Chain {
       return sql`${input(position)} as materialized (select ${alias('i')}.*${join(parts, nothing)} from (${given}) ${alias('i')}${this.#inputs(node)} order by ${alias('i')}.n)`;
     }
     const key = soleKey(collection);
-    const made = key && node.verb === 'insert' ? initialValue(key) : null;
-    const [given] = givenColumns(collection, alias('x'));
+    const made = key && makesKeys(node) ? initialKey(key, node) : null;
+    const existing = compileExisting(node, position);
+    const keys = givenColumns(collection, alias('x')).map((each, part) => existing?.keys[part] ?? each);
+    const [given] = keys;
     const allocated = made
       ? sql`case when ${given as Fragment} is null then ${made} else ${given as Fragment} end as k`
-      : listed(givenColumns(collection, alias('x')).map((each, part) => sql`${each} as ${keyNames[part] as Fragment}`));
+      : listed(keys.map((each, part) => sql`${each} as ${keyNames[part] as Fragment}`));
     const behind = takesKeys(node)
       ? sql` cross join (select count(*) from ${alias(`a${position}`)}) ${alias('a')}`
       : nothing;
     // Materialized: the next value of a sequence must be taken once, though the rows are read in several places.
-    return sql`${input(position)} as materialized (select ${alias('x')}.n, ${allocated}${join(names, nothing)} from ${rows}${behind}${receipt} order by ${alias('x')}.n)`;
+    return sql`${input(position)} as materialized (select ${alias('x')}.n, ${allocated}${join(names, nothing)}${existing?.columns ?? nothing} from ${rows}${existing?.join ?? nothing}${behind}${receipt} order by ${alias('x')}.n)`;
   }
 
   #write(node: WriteNode, position: number): void {
     if (node.verb !== 'insert') this.#parts.push(sql`${written(position)} as (${this.#update(node, position)})`);
-    if (node.verb === 'insert')
-      this.#parts.push(sql`${written(position)} as (${this.#insert(node, position, nothing)})`);
+    const isNew = node.conflict ? sql` where not ${alias('i')}.f` : nothing;
+    if (node.verb === 'insert') this.#parts.push(sql`${written(position)} as (${this.#insert(node, position, isNew)})`);
     if (node.verb === 'upsert') {
       const table = tableName(node.collection);
       const same = areEqual(keyColumns(node.collection, alias('e')), givenColumns(node.collection, alias('i')));
       const absent = sql` where not exists (select from ${table} ${alias('e')} where ${same})`;
-      this.#parts.push(sql`${alias(`m${position}`)} as (${this.#insert(node, position, absent)})`);
+      this.#parts.push(
+        sql`${alias(`m${position}`)} as (${this.#insert(node, position, node.conflict ? isNew : absent)})`,
+      );
     }
   }
 
@@ -154,7 +167,7 @@ class Chain {
     const table = sql`${tableName(node.collection)} ${alias('t')}`;
     // Rows are locked in the order of their keys: two requests that change the same rows must not wait for each other.
     const locked = this.#locked(node, position);
-    const same = areEqual(key, given);
+    const same = sql`${areEqual(key, given)}${ifFound(node, alias('i'))}`;
     const stays = leaving(this.#plan, node.collection, 'delete').map(
       ({ unlink, condition }) => sql` and not (${condition}${unlessPresent(node, unlink.field)})`,
     );
@@ -211,7 +224,7 @@ class Chain {
     const guard = node.guard ? compileGuard(node.guard, alias('s'), row) : null;
     const where = guard ? sql` where ${guard}` : nothing;
     const given = givenColumns(node.collection, alias('s'));
-    const same = areEqual(keyColumns(node.collection, row.alias), given);
+    const same = sql`${areEqual(keyColumns(node.collection, row.alias), given)}${ifFound(node, alias('s'))}`;
     return sql`(select ${alias('s')}.* from ${input(position)} ${alias('s')} join ${tableName(node.collection)} ${row.alias} on ${same}${row.joins()}${where} order by ${listed(given)} for no key update of ${row.alias})`;
   }
 
@@ -303,12 +316,12 @@ class Chain {
     return join(joins, nothing);
   }
 
-  /** These, and a wait for the statements that make the rows. */
+  /** These, and a wait for the statements that make the rows, and for those that free a unique reference. */
   #references(node: WriteNode): Fragment {
     const waits = [...this.#awaited(node)].map(
       (position) => sql` cross join (select count(*) from ${written(position)}) ${alias(`w${position}`)}`,
     );
-    return join([this.#inputs(node), ...waits], nothing);
+    return join([this.#inputs(node), ...waits, ...awaitedUnlinks(this.#plan, node.collection)], nothing);
   }
 
   #refersBack(position: number, node: WriteNode): boolean {
@@ -327,13 +340,14 @@ class Chain {
 
   /** In the order of the payload, left in a setting of the transaction: what is shown of the items reads them there. */
   #rootKeys(): Fragment {
-    const position = this.#plan.nodes.findIndex(
-      (node) => node.verb === 'insert' && node.collection === this.#plan.collection,
-    );
+    const position = this.#plan.nodes.findIndex((node) => makesKeys(node) && node.collection === this.#plan.collection);
     if (position < 0) return sql`null`;
+    const isIgnoring = this.#plan.nodes[position]?.conflict?.resolution === 'ignore';
     const rows = sql`json_array_elements_text(${DOCUMENT} -> 'root') with ordinality as ${alias('o')} (n, place)`;
-    const keys = (value: Fragment): Fragment =>
-      sql`(select array_agg(${value} order by ${alias('o')}.place)::text from ${rows} join ${input(position)} ${alias('i')} on ${alias('i')}.n = ${alias('o')}.n::int4)`;
+    const keys = (value: Fragment): Fragment => {
+      const all = sql`(select array_agg(${value} order by ${alias('o')}.place)::text from ${rows} join ${input(position)} ${alias('i')} on ${alias('i')}.n = ${alias('o')}.n::int4${isIgnoring ? sql` and not ${alias('i')}.f` : nothing})`;
+      return isIgnoring ? sql`coalesce(${all}, '{}')` : all;
+    };
     const { collection } = this.#plan;
     const given = givenColumns(collection, alias('i'));
     const [only] = given;

@@ -6,6 +6,7 @@ import { ServiceError, serviceUnavailable } from '../errors.js';
 import { readCells } from '../plan/file-cell.js';
 import { Conflict } from '../postgres/conflicts.js';
 import type { ImportFormat } from '../request/import.js';
+import type { OnConflict } from '../request/on-conflict.js';
 import type { Input } from '../request/parse-context.js';
 import { fromWrite, staleness } from '../sqlstate.js';
 import { catchUp } from './sequences.js';
@@ -38,6 +39,7 @@ export interface ImportOptions {
   readonly rows: AsyncIterable<Input>;
   readonly format: ImportFormat;
   readonly maxErrors: number;
+  readonly onConflict?: OnConflict | null;
   readonly progress?: (rows: number) => void;
 }
 
@@ -48,7 +50,8 @@ export async function importRows(
   writer: Writer,
   client: RequestClient,
 ): Promise<number> {
-  return writes.session(options.collection, writer, client, async ({ session, model, collection, write }) => {
+  const { collection: name, onConflict = null } = options;
+  return writes.session(name, writer, client, onConflict, async ({ session, model, collection, write }) => {
     const errors: RowError[] = [];
     let count = 0;
     let skipped = 0;

@@ -144,6 +144,7 @@ class Walker {
     const walk = (name: unknown, entry: unknown): unknown =>
       isObject(entry) ? this.walk(this.#model.collections.get(String(name)), entry, depth) : entry;
     if (relation?.kind === 'many-to-one') return walk(relation.oneCollection, value);
+    if (relation?.kind === 'one-to-one') return walk(relation.manyCollection, value);
     if (relation?.kind === 'many-to-any') return walk(payload[relation.collectionField], value);
     if (relation?.kind !== 'one-to-many') return value;
     const each = (list: unknown): unknown =>

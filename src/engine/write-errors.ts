@@ -2,6 +2,7 @@
 import { failedValidation, invalidPayload } from '../errors.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
 import { onlyOf } from '../narrow.js';
+import { namedTwice, otherKey } from '../plan/conflict.js';
 import { namedKey } from '../plan/key.js';
 import type { PlannedWrite } from '../plan/write.js';
 import { asConflict } from '../postgres/conflicts.js';
@@ -53,8 +54,13 @@ export function asWriteFailure(error: unknown, planned: PlannedWrite): unknown {
 /** A validation that failed says its place in the plan and the number of the row. */
 function fromValidation(error: unknown, { plan, paths }: PlannedWrite): unknown {
   if (!(error instanceof Error && 'code' in error && error.code === 'LT400')) return error;
-  const [position = 0, index = 0, row = 0] = error.message.split(' ').map(Number);
+  const [place, word, number] = error.message.split(' ');
+  const [position, index, row] = [Number(place), Number(word), Number(number)];
   const node = plan.nodes[position];
+  if (node?.conflict && (word === 'twice' || word === 'key')) {
+    const entry = paths[position]?.[row] ?? '';
+    return word === 'twice' ? namedTwice(entry, node.conflict) : otherKey(entry, node.collection, node.conflict);
+  }
   const validation = node?.validations[index];
   if (!node || !validation) return error;
   const path = [paths[position]?.[row], validation.field].filter((each) => each).join('.');

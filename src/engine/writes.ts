@@ -17,6 +17,7 @@ import type { Collection, Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import { parseOwnJson } from '../narrow.js';
 import type { Observer } from '../observe.js';
+import { planOnConflict } from '../plan/conflict.js';
 import { anyRule, Guard } from '../plan/guard.js';
 import { checkKeyed, checkKeys, writtenKey } from '../plan/key.js';
 import { planCreate, planUpdate, planUpsert } from '../plan/payload.js';
@@ -26,6 +27,7 @@ import type { PlannedWrite } from '../plan/write.js';
 import { checkRows } from '../plan/write-rows.js';
 import type { Database } from '../postgres/database.js';
 import type { Session } from '../postgres/sessions.js';
+import type { OnConflict } from '../request/on-conflict.js';
 import type { Input } from '../request/parse-context.js';
 import { withKeys } from '../request/rest.js';
 import type { IdempotencyKey, Key, Selected, WriteRequest } from '../request/write.js';
@@ -108,8 +110,13 @@ export class Writes {
     const context = this.#restrict(model, call.writer);
     call.client.staged('restrict');
     switch (request.kind) {
-      case 'create':
-        return this.#execute(await planCreate(collection, request.items, context), call, request.idempotencyKey);
+      case 'create': {
+        const { items, onConflict, idempotencyKey } = request;
+        const planned = onConflict
+          ? await planOnConflict(collection, items, onConflict, context, true)
+          : await planCreate(collection, items, context);
+        return this.#execute(planned, call, idempotencyKey);
+      }
       case 'update-item':
         return this.#execute(await planUpdate(collection, [request], context), call);
       case 'update-each':
@@ -336,6 +343,7 @@ export class Writes {
     name: string,
     writer: Writer,
     client: RequestClient,
+    onConflict: OnConflict | null,
     work: (session: WriteSession) => Promise<Result>,
   ): Promise<Result> {
     const { model } = this.#mirror;
@@ -352,7 +360,10 @@ export class Writes {
           model,
           collection,
           write: async (rows) => {
-            const planned = await planUpsert(collection, rows, { ...context, maxRows: null });
+            const unlimited = { ...context, maxRows: null };
+            const planned = onConflict
+              ? await planOnConflict(collection, rows, onConflict, unlimited, false)
+              : await planUpsert(collection, rows, unlimited);
             const skipped = await this.#write(planned, call, session, 'count');
             // Items of the same collection inside of others cannot be told from those of the file.
             return rowsOf(planned) === rows.length ? skipped : 0;

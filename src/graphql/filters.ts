@@ -76,6 +76,11 @@ export class FilterTypes {
         fields[field.name] = { type: this.quantified(relation.manyCollection) };
       return;
     }
+    if (relation?.kind === 'one-to-one') {
+      if (this.#collection(relation.manyCollection))
+        fields[field.name] = { type: this.filter(relation.manyCollection) };
+      return;
+    }
     if (relation?.kind === 'many-to-one' && this.#collection(relation.oneCollection)) {
       fields[field.name] = { type: this.filter(relation.oneCollection) };
       return;

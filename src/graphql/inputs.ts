@@ -110,6 +110,8 @@ export class InputTypes {
     switch (relation?.kind) {
       case 'many-to-one':
         return this.related(relation.oneCollection) ?? valueTypeOf(field).type;
+      case 'one-to-one':
+        return this.related(relation.manyCollection);
       case 'one-to-many': {
         const type = this.related(relation.manyCollection);
         return type && new GraphQLList(type);

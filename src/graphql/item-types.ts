@@ -138,9 +138,11 @@ export class ObjectTypes {
     const extensions = extend({ kind: 'related', field: field.name });
     switch (relation?.kind) {
       case 'many-to-one':
+      case 'one-to-one':
       case 'one-to-many': {
         const many = relation.kind === 'one-to-many';
-        const target = this.#access.readable.collections.get(many ? relation.manyCollection : relation.oneCollection);
+        const name = relation.kind === 'many-to-one' ? relation.oneCollection : relation.manyCollection;
+        const target = this.#access.readable.collections.get(name);
         const type = target && this.item(target.name);
         if (!target || !type) return null;
         return { type: many ? new GraphQLList(type) : type, args: this.listArguments(target), extensions };

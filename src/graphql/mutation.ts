@@ -12,6 +12,7 @@ import {
 import { isObject } from '../digits.js';
 import { invalidPayload, invalidQuery } from '../errors.js';
 import { NO_QUERY, type Parsed, type ReadRequest, type ReadTarget } from '../request/ast.js';
+import { parseOnConflict } from '../request/on-conflict.js';
 import type { Input, ParseLimits } from '../request/parse-context.js';
 import { requestShape } from '../request/rest.js';
 import { ValueList } from '../request/values.js';
@@ -106,7 +107,10 @@ function parseStep(
     case 'create': {
       const items = binding.many ? list() : [data()];
       const { collection, many, readable } = binding;
-      return write({ kind: 'create', items, many, idempotencyKey: null, ...written(collection, readable, many) });
+      const { on_conflict: columns = null, resolution = null } = args;
+      const onConflict = parseOnConflict(columns as string[] | null, resolution as string | null);
+      const shown = written(collection, readable, many);
+      return write({ kind: 'create', items, many, idempotencyKey: null, onConflict, ...shown });
     }
     case 'batch': {
       const items = list();

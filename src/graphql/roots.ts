@@ -1,6 +1,7 @@
 /** Root fields: what the caller may read and write, collection by collection. */
 import {
   GraphQLBoolean,
+  GraphQLEnumType,
   type GraphQLFieldConfig,
   GraphQLList,
   GraphQLNonNull,
@@ -10,6 +11,7 @@ import {
 } from 'graphql';
 import { showsKey } from '../mirror/item-key.js';
 import type { Collection } from '../mirror/model.js';
+import { RESOLUTIONS } from '../request/on-conflict.js';
 import { DELETE_MANY, DELETE_ONE } from './common.js';
 import { extend, type RootBinding } from './field-binding.js';
 import type { InputTypes } from './inputs.js';
@@ -125,6 +127,17 @@ export function mutationFields(
   return fields;
 }
 
+const RESOLUTION = new GraphQLEnumType({
+  name: 'conflict_resolution',
+  values: Object.fromEntries(RESOLUTIONS.map((name) => [name, {}])),
+});
+
+/** What becomes of items that exist already, by columns that are unique. */
+const ON_CONFLICT = {
+  on_conflict: { type: new GraphQLList(new GraphQLNonNull(GraphQLString)) },
+  resolution: { type: RESOLUTION },
+};
+
 function addCreates(
   fields: RootFields,
   collection: Collection,
@@ -134,18 +147,19 @@ function addCreates(
 ): void {
   const input = inputs.root(collection, 'create');
   if (!input) return;
+  const conflict = collection.system ? {} : ON_CONFLICT;
   const { one, many, args, readable } = returnTypes(collection, access, types);
   const { name } = collection;
   const root = rootName(collection);
   const data = { type: new GraphQLNonNull(input) };
   fields[`create_${root}_items`] = {
     type: many,
-    args: { data: { type: new GraphQLList(new GraphQLNonNull(input)) }, ...args },
+    args: { data: { type: new GraphQLList(new GraphQLNonNull(input)) }, ...conflict, ...args },
     extensions: rootBinding({ kind: 'create', collection: name, many: true, readable }),
   };
   fields[`create_${root}_item`] = {
     type: one,
-    args: { data },
+    args: { data, ...conflict },
     extensions: rootBinding({ kind: 'create', collection: name, many: false, readable }),
   };
 }

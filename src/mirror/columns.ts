@@ -25,6 +25,8 @@ export interface TableFacts {
   readonly comment: string | null;
   /** Of the primary key, else of a unique index that refuses nulls, else as declared; in the order of the key. */
   readonly key: readonly string[];
+  /** Columns of unique indexes over all rows that are checked at once. */
+  readonly uniqueKeys: readonly (readonly string[])[];
   readonly columns: ReadonlyMap<string, ColumnFacts>;
 }
 
@@ -71,6 +73,7 @@ export function assembleTables(
       kind: KINDS[kind],
       comment: lookups.comments.get(placeOf(table, 0)) ?? null,
       key,
+      uniqueKeys: uniqueKeysOf(entries, lookups.keys.get(table) ?? NONE),
       columns: new Map(
         entries.map((entry) => [entry[2], assembleColumn(entry, name, key.includes(entry[2]), lookups)]),
       ),
@@ -103,6 +106,13 @@ function keyOf(
   if (declared === undefined) return NONE;
   const wanted = names.has(declared) ? [declared] : [...new Set(listOf(declared))];
   return wanted.every((name) => names.has(name)) ? wanted : NONE;
+}
+
+function uniqueKeysOf(entries: readonly ColumnEntry[], candidates: readonly KeyCandidate[]) {
+  const names = new Map(entries.map(([, number, name]) => [number, name]));
+  return Object.freeze(
+    candidates.map(({ columns }) => Object.freeze(columns.flatMap((number) => names.get(number) ?? []))),
+  );
 }
 
 function rank({ isPrimary, columns }: KeyCandidate): number {

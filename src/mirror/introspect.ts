@@ -25,10 +25,12 @@ export function buildModel(document: CatalogDocument, version: number, schemas: 
     if (reason) refused.set(table.name, reason);
     else served.set(table.name, table);
   }
+  const flagsOf = (collection: string, field: string) => specialOf(metadata.fields.get(collection)?.get(field));
   const relations = relate({
     tables: served,
     rows: metadata.relations,
-    isPresentation: (collection, field) => isPresentation(specialOf(metadata.fields.get(collection)?.get(field))),
+    isPresentation: (collection, field) => isPresentation(flagsOf(collection, field)),
+    isSingle: (collection, field) => flagsOf(collection, field).includes('o2o'),
   });
   const collections = new Map<string, Collection>();
   for (const table of served.values()) {
@@ -104,6 +106,7 @@ function buildCollection(table: TableFacts, fields: ReadonlyMap<string, Field>, 
     kind: table.kind,
     system: table.system,
     key: Object.freeze(table.key.flatMap((name) => fields.get(name) ?? [])),
+    uniqueKeys: table.uniqueKeys,
     fields,
     singleton: meta?.['singleton'] === true,
     sortField: sortFieldOf(meta, fields),

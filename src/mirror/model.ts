@@ -79,6 +79,8 @@ export interface Collection {
   readonly system: boolean;
   /** The columns that identify an item, in the order of the key; none where items cannot be told apart. */
   readonly key: readonly Field[];
+  /** Columns of unique indexes over all rows, by their names. */
+  readonly uniqueKeys: readonly (readonly string[])[];
   /** In the order of the columns, alias fields behind them in the order of their `sort`. */
   readonly fields: ReadonlyMap<string, Field>;
   readonly singleton: boolean;
@@ -206,7 +208,7 @@ export interface Index {
   readonly method: string;
 }
 
-export type Relation = ManyToOne | OneToMany | ManyToAny;
+export type Relation = ManyToOne | OneToMany | OneToOne | ManyToAny;
 
 interface RelationBase {
   /** The collection and column that store the reference. */
@@ -232,6 +234,14 @@ export interface ManyToOne extends RelationBase {
  */
 export interface OneToMany extends RelationBase {
   readonly kind: 'one-to-many';
+  readonly oneCollection: string;
+  readonly referenced: string;
+  readonly oneField: string;
+}
+
+/** An alias field as well: the one item that points here, since the column that does is unique. */
+export interface OneToOne extends RelationBase {
+  readonly kind: 'one-to-one';
   readonly oneCollection: string;
   readonly referenced: string;
   readonly oneField: string;

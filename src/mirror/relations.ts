@@ -7,7 +7,7 @@
 import { elementAt } from '../narrow.js';
 import type { MetadataRow } from './catalog-document.js';
 import { listOf, type TableFacts } from './columns.js';
-import type { Column, ManyToAny, ManyToOne, OneToMany, Relation } from './model.js';
+import type { Column, ManyToAny, ManyToOne, OneToMany, OneToOne, Relation } from './model.js';
 
 /** By collection, then by field. */
 export type RelationIndex = ReadonlyMap<string, ReadonlyMap<string, Relation>>;
@@ -19,6 +19,8 @@ export interface RelationSource {
   readonly rows: readonly MetadataRow[];
   /** Alias fields that only lay out a form: they never become a list. */
   readonly isPresentation: (collection: string, field: string) => boolean;
+  /** Alias fields that are declared to show one item, not a list. */
+  readonly isSingle: (collection: string, field: string) => boolean;
 }
 
 export function relate(source: RelationSource): RelationIndex {
@@ -32,8 +34,8 @@ export function relate(source: RelationSource): RelationIndex {
     const relation = manyToAny(row, source) ?? declaredManyToOne(row, source);
     if (!relation) continue;
     attach(relation.manyCollection, relation.manyField, relation);
-    const list = relation.kind === 'many-to-one' ? oneToMany(relation, source) : null;
-    if (list) attach(list.oneCollection, list.oneField, list);
+    const otherSide = relation.kind === 'many-to-one' ? otherSideOf(relation, source) : null;
+    if (otherSide) attach(otherSide.oneCollection, otherSide.oneField, otherSide);
   }
   for (const table of source.tables.values()) {
     for (const { column } of table.columns.values()) {
@@ -104,11 +106,15 @@ function referencedManyToOne(column: Column, { tables }: RelationSource): ManyTo
   };
 }
 
-function oneToMany(relation: ManyToOne, { tables, isPresentation }: RelationSource): OneToMany | null {
-  const { oneCollection, oneField } = relation;
+/** A list; one item where that is declared and the database keeps to it: without the unique index there may be several. */
+function otherSideOf(relation: ManyToOne, source: RelationSource): OneToMany | OneToOne | null {
+  const { tables, isPresentation, isSingle } = source;
+  const { manyCollection, manyField, oneCollection, oneField } = relation;
   if (!oneField || isReserved(oneField) || isPresentation(oneCollection, oneField)) return null;
   if (tables.get(oneCollection)?.columns.has(oneField)) return null;
-  return { ...relation, kind: 'one-to-many', oneField };
+  const isUnique = tables.get(manyCollection)?.columns.get(manyField)?.column.is_unique ?? false;
+  const kind = isUnique && isSingle(oneCollection, oneField) ? 'one-to-one' : 'one-to-many';
+  return { ...relation, kind, oneField };
 }
 
 /** Names that begin like this are those of our own in compiled statements. */

@@ -108,6 +108,10 @@ function fieldType(field: Field, collection: Collection, members: Members): stri
     [...new Set(column?.is_nullable === false ? types : [...types, 'null'])].join(' | ');
   const related = (name: string): string | string[] => members.get(name)?.type ?? [];
   switch (relation?.kind) {
+    case 'one-to-one': {
+      const one = members.get(relation.manyCollection);
+      return one ? nullable([keyType(one.collection), one.type]) : null;
+    }
     case 'one-to-many': {
       const many = members.get(relation.manyCollection);
       return many ? `${listOf(keyType(many.collection))} | ${many.type}[]` : null;

@@ -33,6 +33,7 @@ function linked({ relation }: Field, value: unknown, model: Model): unknown {
 }
 
 function holdsJson({ type, column, relation }: Field, cell: string): boolean {
+  if (relation?.kind === 'one-to-one') return /^\s*\{/.test(cell);
   if (relation) return relation.kind === 'one-to-many' && /^\s*[[{]/.test(cell);
   if (type === 'json') return true;
   // PostgreSQL's own texts of composite values begin with a parenthesis, and those of arrays are not taken.

@@ -98,7 +98,7 @@ function planNamed(name: string, filter: Filter, place: FilterPosition): Conditi
   return planValue(filter, { kind: 'field', through: place.through, field }, place);
 }
 
-/** Operators speak of the reference itself, everything else of the row it leads to. */
+/** Operators speak of the reference itself, or of the key of the only row that refers here; everything else of the related row. */
 function planOne(filter: Filter, toOne: ToOneJoin, field: Field, place: FilterPosition): Condition {
   switch (filter.kind) {
     case 'and':
@@ -106,7 +106,7 @@ function planOne(filter: Filter, toOne: ToOneJoin, field: Field, place: FilterPo
       return combine(filter.kind, filter.filters, (each) => planOne(each, toOne, field, place));
     case 'compare':
     case 'length':
-      return planValue(filter, { kind: 'field', through: place.through, field }, place);
+      return planValue(filter, referenceOf(toOne, place), place);
     case 'some':
     case 'none':
       throw invalidQuery(
@@ -115,6 +115,11 @@ function planOne(filter: Filter, toOne: ToOneJoin, field: Field, place: FilterPo
     default:
       return planRow(filter, { ...place, collection: toOne.target, through: [...place.through, toOne] });
   }
+}
+
+function referenceOf(toOne: ToOneJoin, { through, name }: FilterPosition): OperandPlan {
+  if (toOne.field.column) return { kind: 'field', through, field: toOne.field };
+  return prefixed(keyOf({ collection: toOne.target, name }), [...through, toOne]);
 }
 
 function planMany(filter: Filter, toMany: ToManyJoin, place: FilterPosition): Condition {
@@ -170,7 +175,7 @@ function planMember(filter: Filter, place: FilterPosition): Condition {
   return planValue(filter, keyOf(place), place);
 }
 
-function keyOf({ collection, name }: FilterPosition): OperandPlan {
+function keyOf({ collection, name }: Pick<FilterPosition, 'collection' | 'name'>): OperandPlan {
   const key = soleKey(collection);
   if (!key) throw invalidQuery(`${name}: "${collection.name}" has no key of one column: name the column that is meant`);
   const { field } = fieldNamed(collection, key.name, name);
@@ -320,8 +325,15 @@ export function planCaller(
   return { kind: 'caller', text, variable, collection, operand: pointed(operand, model, text) };
 }
 
-/** Which rows point to the caller's own may be known from the alias field that lists them or from the column that says so. */
+/** Which rows point to the caller's own may be known from the alias field that shows them or from the column that says so. */
 function pointed(operand: OperandPlan, model: Model, place: string): OperandPlan {
+  const [way] = 'through' in operand ? operand.through : [];
+  if (way?.kind === 'one' && !way.field.column && restrictionOf(way.target)) {
+    const origin = model.collections.get(way.field.collection);
+    const isShown = origin?.fields.has(way.field.name) && !isMasked(origin, way.field);
+    const mayKnow = (key: Field): boolean => way.target.fields.has(key.name) && !isMasked(way.target, key);
+    if (!isShown && !way.key.every(mayKnow)) throw forbiddenField(way.field.name, way.field.collection, place);
+  }
   if (operand.kind !== 'first' || operand.through.length > 0 || !restrictionOf(operand.toMany.collection))
     return operand;
   const { collection, field, via, origin } = operand.toMany;

@@ -1,14 +1,14 @@
 /** What a column holds that leads to a row of the payload: its key, or what the row has under another column that is unique. */
 import { invalidPayload } from '../errors.js';
 import { soleKey } from '../mirror/item-key.js';
-import type { Collection, Field, ManyToOne, OneToMany } from '../mirror/model.js';
+import type { Collection, Field, ManyToOne, OneToMany, OneToOne } from '../mirror/model.js';
 import type { Key } from '../request/write.js';
 import { checkValue } from './column-value.js';
 import type { Guard } from './guard.js';
 import type { ColumnValue, Payload, Row } from './payload-row.js';
 import { fieldOf } from './resolve-names.js';
 
-export function refersToKey({ referenced }: ManyToOne | OneToMany, { collection }: Row): boolean {
+export function refersToKey({ referenced }: ManyToOne | OneToMany | OneToOne, { collection }: Row): boolean {
   return referenced === soleKey(collection)?.name;
 }
 
@@ -21,7 +21,7 @@ export function keyValue(row: Row): ColumnValue {
 export function linkValue(
   row: Row,
   payload: Payload,
-  relation: ManyToOne | OneToMany,
+  relation: ManyToOne | OneToMany | OneToOne,
   field: Field,
   place: string,
   guard: Guard | null,

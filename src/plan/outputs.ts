@@ -68,8 +68,8 @@ function checkDeep(collection: Collection, { query, place, backlink }: Position,
     const toMany = toManyOf(planner.model, collection, field);
     if (toMany) planMany([], toMany, at, trial, relation.sortField);
     const joins =
-      relation.kind === 'many-to-one'
-        ? [toOneJoin(planner.model, field, relation)]
+      relation.kind === 'many-to-one' || relation.kind === 'one-to-one'
+        ? [toOneJoin(planner.model, collection, field, relation)]
         : scope === null
           ? []
           : anyJoins(planner.model, collection, field, at.place).filter((toOne) => toOne.target.name === scope);
@@ -191,12 +191,13 @@ function planOutput(
       ? { kind: 'keys', name, toMany, level }
       : { kind: 'many', name, toMany, level };
   }
-  if (field.relation?.kind === 'many-to-one' && fields.length > 0) {
-    const toOne = toOneJoin(model, field, field.relation);
+  const keys = fields.length === 0;
+  if (field.relation?.kind === 'one-to-one' || (field.relation?.kind === 'many-to-one' && !keys)) {
+    const toOne = toOneJoin(model, collection, field, field.relation);
     // What leads to where the caller may see nothing is left out, as if it had not been asked for.
-    if (!toOne) return null;
-    spend(planner, LEVEL_WEIGHT);
-    return { kind: 'one', name, toOne, level: planSingle(fields, toOne.target, inner(name), planner) };
+    if (!toOne || (keys && !showsKey(toOne.target))) return null;
+    spend(planner, keys ? KEYS_WEIGHT : LEVEL_WEIGHT);
+    return { kind: 'one', name, keys, toOne, level: planSingle(fields, toOne.target, inner(name), planner) };
   }
   if (field.relation?.kind === 'many-to-any' && (fields.length > 0 || wanted.scopes.size > 0)) {
     return planAny(name, wanted, collection, inner, planner);
@@ -310,10 +311,10 @@ function planShapedRelation(
       toMany,
       level: planRows(fields, toMany.collection, at, planner, relation?.sortField ?? null),
     };
-  if (relation?.kind === 'many-to-one') {
-    const toOne = toOneJoin(model, field, relation);
+  if (relation?.kind === 'many-to-one' || relation?.kind === 'one-to-one') {
+    const toOne = toOneJoin(model, collection, field, relation);
     if (!toOne) throw forbiddenField(field.name, collection.name, at.place);
-    return { kind: 'one', name, toOne, level: planSingle(fields, toOne.target, at, planner) };
+    return { kind: 'one', name, keys: false, toOne, level: planSingle(fields, toOne.target, at, planner) };
   }
   const scopes = new Map(selection.scopes.map((each) => [each.collection, each.fields]));
   const targets = anyJoins(model, collection, field, at.place).flatMap((toOne) => {

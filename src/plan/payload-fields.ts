@@ -1,4 +1,6 @@
 /** The fields of a payload: which of them are written. */
+import { isObject } from '../digits.js';
+import { invalidPayload } from '../errors.js';
 import { keyNames } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
 import { CONCEALED } from './column-value.js';
@@ -19,4 +21,19 @@ export function namesOf(collection: Collection, payload: Payload): string[] {
 export function without(payload: Payload, field: Field): Payload {
   const { [field.name]: _, ...rest } = payload;
   return rest;
+}
+
+/** The detailed form of a list: what is made, changed and removed. */
+export function stagedLists(
+  value: unknown,
+  place: string,
+): Readonly<Record<'create' | 'update' | 'removed', unknown[]>> {
+  if (!isObject(value)) throw invalidPayload(`"${place}" must be a list, or an object with create, update and delete`);
+  const { create = [], update = [], delete: removed = [], ...unknown } = value;
+  const [stranger] = Object.keys(unknown);
+  if (stranger === undefined && Array.isArray(create) && Array.isArray(update) && Array.isArray(removed))
+    return { create, update, removed };
+  throw invalidPayload(
+    `Invalid one-to-many update structure in "${place}": create, update and delete are lists${stranger === undefined ? '' : `, "${stranger}" is unknown`}`,
+  );
 }

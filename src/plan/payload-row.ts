@@ -2,7 +2,7 @@
 import type { Collection, Field, Model } from '../mirror/model.js';
 import type { Key } from '../request/write.js';
 import type { Access } from './access.js';
-import type { Author, Verb, WriteColumn } from './write.js';
+import type { Author, ConflictTarget, Verb, WriteColumn } from './write.js';
 
 export interface Row {
   readonly collection: Collection;
@@ -45,9 +45,15 @@ export interface List {
   readonly verb: Verb;
   readonly rows: Row[];
   readonly byKey: Map<string, Row>;
+  readonly conflict: ConflictTarget | null;
 }
 
 export type Payload = Readonly<Record<string, unknown>>;
+
+export interface ItemChange {
+  readonly key: Key;
+  readonly data: Payload;
+}
 
 export interface WritePlanContext {
   readonly model: Model;

@@ -13,15 +13,16 @@ import {
   type ManyToOne,
   type Model,
   type OneToMany,
+  type OneToOne,
 } from '../mirror/model.js';
 import type { Key } from '../request/write.js';
 import { forEachInSlices, oneByOne } from '../time-slices.js';
 import { checkValue } from './column-value.js';
 import { Guard } from './guard.js';
 import { checkKey, checkReference, givenKey, type ImpliedPart, keyPart, namedKey, shownKey } from './key.js';
-import { heldValue, keyValue, linkValue } from './links.js';
-import { isUnchanged, namesOf, without } from './payload-fields.js';
-import type { ColumnValue, Payload, Row, WritePlanContext } from './payload-row.js';
+import { heldValue, keyValue, linkValue, refersToKey } from './links.js';
+import { isUnchanged, namesOf, stagedLists, without } from './payload-fields.js';
+import type { ColumnValue, ItemChange, Payload, Row, WritePlanContext } from './payload-row.js';
 import { fieldOf } from './resolve-names.js';
 import type { PlannedWrite, Verb } from './write.js';
 import { Rows } from './write-rows.js';
@@ -47,11 +48,6 @@ const LARGE = 5_000;
 
 function planned<Result>(items: readonly unknown[], work: () => Promise<Result>): Promise<Result> {
   return items.length > LARGE ? oneByOne(work) : work();
-}
-
-export interface ItemChange {
-  readonly key: Key;
-  readonly data: Payload;
 }
 
 export function planUpdate(
@@ -182,6 +178,9 @@ class Walker {
         case 'one-to-many':
           this.#many(row, payload, field.relation, value, place);
           break;
+        case 'one-to-one':
+          this.#only(row, payload, field.relation, value, place);
+          break;
         case 'many-to-one':
         case 'many-to-any': {
           const shared = isRoot ? this.#shared.get(value) : undefined;
@@ -203,7 +202,8 @@ class Walker {
   /** What a payload says of a part of the key by which its item was named. */
   #partValue(row: Row, field: Field, payload: Payload, value: unknown, place: string): ColumnValue {
     const { relation } = field;
-    if (relation && relation.kind !== 'one-to-many') return this.#referred(row, field, relation, payload, value, place);
+    if (relation?.kind === 'many-to-one' || relation?.kind === 'many-to-any')
+      return this.#referred(row, field, relation, payload, value, place);
     return { kind: 'value', value: this.#value(field, value, place) };
   }
 
@@ -295,7 +295,21 @@ class Walker {
       : columnValue;
   }
 
-  #many(row: Row, payload: Payload, relation: OneToMany, value: unknown, place: string): void {
+  /** A key links an item, an object makes or changes it, null lets it go; the one that was there leaves. */
+  #only(row: Row, payload: Payload, relation: OneToOne, value: unknown, place: string): void {
+    if (Array.isArray(value)) throw invalidPayload(`"${place}" must be an object, a key or null: it leads to one item`);
+    const { target, foreignKey, link, implied } = this.#links(row, payload, relation, place);
+    const sharesKey = foreignKey === soleKey(target) && refersToKey(relation, row) && row.key !== null;
+    if (sharesKey && isObject(value)) {
+      this.put(target, { ...value, [foreignKey.name]: row.key }, place);
+      return;
+    }
+    if (value !== null) link(this.#member(target, foreignKey, value, place, implied), place);
+    if (row.verb !== 'insert') this.rows.unlink(target, foreignKey, row, relation.deselectAction, null);
+  }
+
+  /** How a child comes to refer to the row. */
+  #links(row: Row, payload: Payload, relation: OneToMany | OneToOne, place: string) {
     const target = collectionOf(this.#model, relation.manyCollection);
     const foreignKey = fieldOf(target, relation.manyField);
     const reference = (): ColumnValue => linkValue(row, payload, relation, foreignKey, place, this.#guard);
@@ -312,6 +326,11 @@ class Walker {
       const found = isPart ? reference() : null;
       return found?.kind === 'value' ? { field: foreignKey, value: found.value } : null;
     };
+    return { target, foreignKey, link, implied };
+  }
+
+  #many(row: Row, payload: Payload, relation: OneToMany, value: unknown, place: string): void {
+    const { target, foreignKey, link, implied } = this.#links(row, payload, relation, place);
     if (value === null || Array.isArray(value)) {
       const entries: unknown[] = value ?? [];
       this.#each(entries, (entry, position) => {
@@ -321,15 +340,7 @@ class Walker {
       if (row.verb !== 'insert') this.rows.unlink(target, foreignKey, row, relation.deselectAction, null);
       return;
     }
-    if (!isObject(value))
-      throw invalidPayload(`"${place}" must be a list, or an object with create, update and delete`);
-    const { create = [], update = [], delete: removed = [], ...unknown } = value;
-    const [stranger] = Object.keys(unknown);
-    if (stranger !== undefined || !Array.isArray(create) || !Array.isArray(update) || !Array.isArray(removed)) {
-      throw invalidPayload(
-        `Invalid one-to-many update structure in "${place}": create, update and delete are lists${stranger === undefined ? '' : `, "${stranger}" is unknown`}`,
-      );
-    }
+    const { create, update, removed } = stagedLists(value, place);
     this.#each(create, (entry: unknown, position) => {
       const at = `${place}.create.${position}`;
       if (!isObject(entry)) throw invalidPayload(`"${at}" must be an object`);

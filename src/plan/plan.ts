@@ -103,7 +103,14 @@ export type Output =
   | { readonly kind: 'value'; readonly name: string; readonly operand: OperandPlan; readonly as?: Representation }
   | { readonly kind: 'object'; readonly name: string; readonly outputs: readonly Output[] }
   | { readonly kind: 'constant'; readonly name: string; readonly text: string }
-  | { readonly kind: 'one'; readonly name: string; readonly toOne: ToOneJoin; readonly level: RowLevel }
+  /** With `keys` the key of the related item, where nothing of it was selected. */
+  | {
+      readonly kind: 'one';
+      readonly name: string;
+      readonly keys: boolean;
+      readonly toOne: ToOneJoin;
+      readonly level: RowLevel;
+    }
   | { readonly kind: 'many'; readonly name: string; readonly toMany: ToManyJoin; readonly level: Level }
   /** The keys of the related items, where nothing of them was selected. */
   | { readonly kind: 'keys'; readonly name: string; readonly toMany: ToManyJoin; readonly level: RowLevel }
@@ -115,16 +122,17 @@ export type Output =
       readonly targets: readonly { readonly toOne: ManyToAnyJoin; readonly level: RowLevel }[];
     };
 
-/** From a row to the one it refers to. */
+/** From a row to the one it refers to, or to the only one that refers to it. */
 export type ToOneJoin = ManyToOneJoin | ManyToAnyJoin;
 
 export interface ManyToOneJoin {
   readonly kind: 'one';
+  /** The field that shows the related row: a column, or an alias field. */
   readonly field: Field;
-  /** The columns that hold the reference: the field's own or, of an alias field, several. */
+  /** The columns that tie the row to it: the field's own, those that an alias field stands for, or what the only referrer refers to. */
   readonly columns: readonly Field[];
   readonly target: Collection;
-  /** The columns of the target that they refer to, in the same order. */
+  /** The columns of the target that have the same values, in the same order. */
   readonly key: readonly Field[];
 }
 

@@ -8,6 +8,7 @@ import {
   type ManyToAny,
   type ManyToOne,
   type Model,
+  type OneToOne,
 } from '../mirror/model.js';
 import type { Expression, FunctionCall } from '../request/ast.js';
 import { unrestrictedCollection } from './access.js';
@@ -34,10 +35,11 @@ export function fieldOf(collection: Collection, name: string): Field {
   return field;
 }
 
-/** The way from a field that stores a reference; null where it stores none, its scope is open, or nobody may follow it. */
+/** The way from a field that leads to one item; null where it leads to none, its scope is open, or nobody may follow it. */
 export function toOneOf(model: Model, collection: Collection, named: Named, place: string): ToOneJoin | null {
   const { relation } = named.field;
-  if (relation?.kind === 'many-to-one') return toOneJoin(model, named.field, relation);
+  if (relation?.kind === 'many-to-one' || relation?.kind === 'one-to-one')
+    return toOneJoin(model, collection, named.field, relation);
   if (relation?.kind !== 'many-to-any' || named.scope === null) return null;
   if (!relation.allowedCollections.includes(named.scope))
     throw forbiddenField(`${named.field.name}:${named.scope}`, collection.name, place);
@@ -45,11 +47,18 @@ export function toOneOf(model: Model, collection: Collection, named: Named, plac
 }
 
 /** Null where nobody may follow it. */
-export function toOneJoin(model: Model, field: Field, { oneCollection, referenced }: ManyToOne): ManyToOneJoin | null {
-  const target = model.collections.get(oneCollection);
-  return target
-    ? { kind: 'one', field, columns: [field], target, key: [fieldOf(unrestrictedCollection(target), referenced)] }
-    : null;
+export function toOneJoin(
+  model: Model,
+  collection: Collection,
+  field: Field,
+  { kind, oneCollection, referenced, manyCollection, manyField }: ManyToOne | OneToOne,
+): ManyToOneJoin | null {
+  const isOtherSide = kind === 'one-to-one';
+  const target = model.collections.get(isOtherSide ? manyCollection : oneCollection);
+  if (!target) return null;
+  const columns = [isOtherSide ? fieldOf(unrestrictedCollection(collection), referenced) : field];
+  const key = [fieldOf(unrestrictedCollection(target), isOtherSide ? manyField : referenced)];
+  return { kind: 'one', field, columns, target, key };
 }
 
 function anyJoin(

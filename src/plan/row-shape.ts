@@ -62,7 +62,7 @@ export async function shapeList(
   const { collection, verb } = list;
   const { guard, validations } = checks;
   const keyed = list.rows.some((row) => row.given.has(soleKey(collection)?.name ?? ''));
-  return { node: { collection, verb, columns, keyed, guard, validations }, rows };
+  return { node: { collection, verb, columns, keyed, guard, validations, conflict: list.conflict }, rows };
 }
 
 /** Null where no row has it. All values of the caller's in a column are of one preset: an action has one per field. */
@@ -100,12 +100,13 @@ export function fieldsOf(rows: readonly Row[], collection: Collection): Field[] 
 
 /** The shape as text: names and flags, no values. */
 export function shapeOfWrite(plan: WritePlan): string {
-  const nodes = plan.nodes.map(({ collection, verb, columns, keyed, guard, validations }) => [
+  const nodes = plan.nodes.map(({ collection, verb, columns, keyed, guard, validations, conflict }) => [
     verb,
     collection.name,
     keyed,
     guard ? guard.ruleBits : '',
     validations.length,
+    conflict && [conflict.resolution, ...conflict.fields.map(({ name }) => name)],
     ...columns.map((column) => [
       column.field.name,
       column.mixed,

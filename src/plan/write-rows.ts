@@ -12,7 +12,7 @@ import { presetValue } from './preset.js';
 import { fieldOf } from './resolve-names.js';
 import { fieldsOf, isSame, type RowChecks, shapeList, shapeOfWrite } from './row-shape.js';
 import { planFieldValidations, planValidations } from './validate.js';
-import type { Author, PlannedWrite, Unlink, Verb, WriteInput, WritePlan } from './write.js';
+import type { Author, ConflictTarget, PlannedWrite, Unlink, Verb, WriteInput, WritePlan } from './write.js';
 
 /** Of rows that are known to be new, or to exist: shared, because most rows of a large payload are such. */
 const NOTHING_MORE: Row['only'] = { insert: new Map(), update: new Map() };
@@ -41,11 +41,17 @@ export class Rows {
   readonly #model: Model;
   readonly #author: Author;
   readonly #guard: Guard | null;
+  readonly #conflict: ConflictTarget | null;
   readonly #lists = new Map<string, List>();
   readonly #unlinks = new Map<string, Unlinks>();
   #count = 0;
 
-  constructor({ maxRows, variables, model, author }: WritePlanContext, guard: Guard | null) {
+  constructor(
+    { maxRows, variables, model, author }: WritePlanContext,
+    guard: Guard | null,
+    conflict: ConflictTarget | null = null,
+  ) {
+    this.#conflict = conflict;
     this.#maxRows = maxRows;
     this.#variables = variables;
     this.#model = model;
@@ -191,7 +197,9 @@ export class Rows {
     if (verb === 'insert') return { guard: null, ruleBits: [], validations };
     const isLink = (row: Row): boolean => verb === 'upsert' && row.given.size === 0;
     const given: (string[] | null)[] = [];
-    await forEachInSlices(rows, (row) => void given.push(isLink(row) ? null : [...row.given]));
+    const changed = ({ given: names }: Row): string[] =>
+      this.#conflict ? changedNames([...names], collection, this.#conflict) : [...names];
+    await forEachInSlices(rows, (row) => void given.push(isLink(row) ? null : changed(row)));
     if (given.some((names) => names !== null)) {
       const rules = guard.grant('update', collection).validations;
       validations.push(...planValidations(rules, collection, this.#model, 'update'));
@@ -204,7 +212,7 @@ export class Rows {
     if (!this.#guard?.covers(action, row.collection, [])) return;
     for (const [name, value] of Object.entries(this.#guard.grant(action, row.collection).presets)) {
       const field = row.collection.fields.get(name);
-      if (!field?.column || row.columnValues.has(name)) continue;
+      if (!field?.column || row.columnValues.has(name) || columnValues.has(name)) continue;
       // A part of a key of several columns is given to new rows alone, like the key itself.
       if (isKey(row.collection, field) && (row.verb !== 'insert' || field === soleKey(row.collection))) continue;
       columnValues.set(name, presetValue(field, value, this.#variables, this.#model));
@@ -216,6 +224,7 @@ export class Rows {
     const { verb } = row;
     const made = verb === 'upsert' ? row.only.insert : row.columnValues;
     const changed = verb === 'upsert' ? row.only.update : row.columnValues;
+    if (verb === 'upsert') for (const field of this.#conflict?.fields ?? []) moveValue(field, row.columnValues, made);
     if (verb === 'update' || (verb === 'upsert' && row.given.size > 0)) this.#preset(row, 'update', changed);
     if (verb !== 'update') this.#preset(row, 'create', made);
     const touched = row.columnValues.size + changed.size > 0;
@@ -229,25 +238,31 @@ export class Rows {
       if (later && verb !== 'insert' && touched)
         changed.set(field.name, { kind: 'value', value: this.#variables[later] });
       if (verb === 'insert') this.#completeNew(row, field);
+      // The key of an item that turns out to be new is made by the statement.
+      if (verb === 'upsert' && this.#conflict && !isKey(row.collection, field)) this.#makeUuid(row, field, made);
     }
   }
 
   #completeNew(row: Row, field: Field): void {
     const { column } = field;
-    const isSole = field === soleKey(row.collection);
-    if (!column || (isSole ? row.key !== null : row.columnValues.has(field.name))) return;
-    if (field.special.includes('uuid') && column.default_expression === null) {
-      if (isSole) (row as { key: Key | null }).key = randomUUID();
-      else row.columnValues.set(field.name, { kind: 'value', value: randomUUID() });
-      return;
-    }
+    const isKnown = row.key !== null && isKey(row.collection, field);
+    if (!column || isKnown || row.columnValues.has(field.name)) return;
+    if (this.#makeUuid(row, field, row.columnValues)) return;
     if (needsValue(column))
       throw failedValidation(field, 'required', row.path === '' ? field.name : `${row.path}.${field.name}`);
   }
 
+  #makeUuid(row: Row, field: Field, columnValues: Map<string, ColumnValue>): boolean {
+    if (!field.special.includes('uuid') || field.column?.default_expression !== null) return false;
+    if (field === soleKey(row.collection)) (row as { key: Key | null }).key ??= randomUUID();
+    else if (!row.columnValues.has(field.name) && !columnValues.has(field.name))
+      columnValues.set(field.name, { kind: 'value', value: randomUUID() });
+    return true;
+  }
+
   #list(collection: Collection, verb: Verb): List {
     const name = `${verb} ${collection.name}`;
-    const list = this.#lists.get(name) ?? { collection, verb, rows: [], byKey: new Map() };
+    const list = this.#lists.get(name) ?? { collection, verb, rows: [], byKey: new Map(), conflict: this.#conflict };
     this.#lists.set(name, list);
     return list;
   }
@@ -258,12 +273,23 @@ export class Rows {
   }
 }
 
+/** What a merge sets: the columns by which an item is found are equal, and its key stays. */
+export function changedNames(names: readonly string[], { key }: Collection, { fields }: ConflictTarget): string[] {
+  return names.filter((name) => ![...key, ...fields].some((field) => field.name === name));
+}
+
 export function checkRows(rows: number, most: number | null): void {
   if (most !== null && rows > most)
     throw invalidPayload(`Exceeded max batch mutation limit of ${most}`, {
       option: 'MAX_BATCH_MUTATION',
       limit: most,
     });
+}
+
+function moveValue({ name }: Field, from: Map<string, ColumnValue>, to: Map<string, ColumnValue>): void {
+  const value = from.get(name);
+  if (value) to.set(name, value);
+  from.delete(name);
 }
 
 function flaggedVariable(field: Field, flags: Readonly<Record<string, VariableName>>): VariableName | null {

@@ -25,6 +25,14 @@ export interface WriteNode {
   /** What must hold of a row before it may be changed; null where nothing must. */
   readonly guard: RowGuard | null;
   readonly validations: readonly Validation[];
+  /** How items that exist are found where not by their keys. */
+  readonly conflict: ConflictTarget | null;
+}
+
+/** Items that have the same values in these fields, which a unique index covers: they are changed, or left alone. */
+export interface ConflictTarget {
+  readonly fields: readonly Field[];
+  readonly resolution: 'merge' | 'ignore';
 }
 
 /** Of the rules one must hold. Which of them count is the same for all rows, or each row says it. */

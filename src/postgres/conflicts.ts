@@ -55,6 +55,13 @@ export function asConflict(error: unknown, { plan, input }: PlannedWrite): Confl
   if (taken === null) return null;
   const [column, key] = taken;
   const { table_name: table } = propertiesOf(error);
+  const columns = column.split(', ').map((name) => name.replace(/^"|"$/g, ''));
+  const met = plan.nodes.find(({ collection, conflict }) => {
+    if (!conflict || (collection.table !== table && collection.kind !== 'partitioned')) return false;
+    return conflict.fields.length === columns.length && conflict.fields.every(({ name }) => columns.includes(name));
+  });
+  // The next attempt finds the item that was made meanwhile.
+  if (met) return new Conflict(met.collection, key, error);
   const makers = plan.nodes.flatMap(({ verb, collection }, position) => {
     if (collection.table !== table && collection.kind !== 'partitioned') return [];
     if (verb === 'update' || column !== keyNames(collection).join(', ')) return [];

@@ -2,6 +2,7 @@
 import { Digits, isObject, wholeDigits } from '../digits.js';
 import { invalidPayload } from '../errors.js';
 import type { Parsed } from './ast.js';
+import type { OnConflict } from './on-conflict.js';
 import type { Input } from './parse-context.js';
 
 export type Key = string | number;
@@ -26,6 +27,8 @@ export type WriteRequest =
       readonly kind: 'create';
       /** The request is carried out once, however often it is sent. */
       readonly idempotencyKey: IdempotencyKey | null;
+      /** Null where an item that exists is an error. */
+      readonly onConflict: OnConflict | null;
     } & CreateBody &
       Written)
   | ({ readonly kind: 'update-item'; readonly key: Key; readonly data: Input } & Written)

@@ -7,6 +7,7 @@ import type { Writer } from '../engine/writer.js';
 import { invalidPayload, invalidQuery, routeNotFound } from '../errors.js';
 import type { Exchange } from '../http/exchange.js';
 import { JSON_TYPE, noContent, type Reply } from '../http/reply.js';
+import { parseConflictParameters } from '../request/on-conflict.js';
 import { parseReadBack } from '../request/rest.js';
 import {
   type IdempotencyKey,
@@ -56,8 +57,9 @@ export function createItems(exchange: Exchange, services: ItemsServices, path: I
   return writeItems(exchange, services, path, (body, context) => {
     if (context.isSingleton) throw routeNotFound(exchange.path);
     const idempotencyKey = readIdempotencyKey(exchange, context.caller, body);
+    const onConflict = parseConflictParameters(exchange.queryString);
     const create = parseCreate(body);
-    return { kind: 'create', ...create, ...written(context, !create.many), idempotencyKey };
+    return { kind: 'create', ...create, ...written(context, !create.many), idempotencyKey, onConflict };
   });
 }
 

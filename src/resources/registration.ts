@@ -69,7 +69,8 @@ function accountWriter(exchange: Exchange, { policies, writes }: RouteServices):
     create: async (account, permission) => {
       const access = policies.permit([permission]);
       const request = { kind: 'create', collection, items: [account], many: false } as const;
-      await writes.run({ ...request, idempotencyKey: null, readBack: null }, { ...writer, access }, exchange);
+      const once = { ...request, idempotencyKey: null, onConflict: null, readBack: null };
+      await writes.run(once, { ...writer, access }, exchange);
     },
     update: async (user, change, permission) => {
       const access = policies.permit([permission]);

@@ -12,6 +12,7 @@ import type { Exchange } from '../http/exchange.js';
 import { jsonText, type Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
 import { formatOf, readRows } from '../request/import.js';
+import { parseConflictParameters } from '../request/on-conflict.js';
 import { readItem, readKey } from '../request/write.js';
 import { type ActionRequest, type ActionResult, actionRoute } from './action.js';
 import type { ItemsServices } from './item-path.js';
@@ -80,7 +81,9 @@ async function importItems(exchange: Exchange, services: UtilsServices): Promise
         ? await openUpload(body, contentType)
         : { bytes: body, type: contentType };
       const format = formatOf(upload.type);
-      return { collection, rows: readRows(upload.bytes, format), format, maxErrors: config.MAX_IMPORT_ERRORS };
+      const onConflict = parseConflictParameters(exchange.queryString);
+      const rows = readRows(upload.bytes, format);
+      return { collection, rows, format, maxErrors: config.MAX_IMPORT_ERRORS, onConflict };
     },
     execute: (options, writer) =>
       importRows(writes, options, writer, exchange).catch((error: unknown) => {

@@ -189,7 +189,7 @@ export function parseRelationChange(body: unknown, place: { collection: string; 
 }
 
 /** Kinds of alias fields that clients name instead of `alias`. */
-const ALIAS_KINDS = ['o2m', 'm2m', 'm2a', 'o2a', 'files', 'translations'];
+const ALIAS_KINDS = ['o2m', 'o2o', 'm2m', 'm2a', 'o2a', 'files', 'translations'];
 
 /** Words joined by single hyphens: such a name needs no care in a URL, a path of fields or a statement. */
 const NAME = /^[A-Za-z_][A-Za-z0-9_]*(-[A-Za-z0-9_]+)*$/;

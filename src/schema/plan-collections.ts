@@ -121,6 +121,7 @@ function referrers(collection: Collection, model: Model): readonly Referrer[] {
 
 function leadsTo({ relation, column }: Field, { name }: Collection): boolean {
   if (relation?.kind === 'many-to-one' && relation.oneCollection === name) return true;
-  if (relation?.kind === 'one-to-many' && relation.manyCollection === name) return true;
+  const isOtherSide = relation?.kind === 'one-to-many' || relation?.kind === 'one-to-one';
+  if (isOtherSide && relation.manyCollection === name) return true;
   return column?.foreign_keys.some((key) => key.collection === name) ?? false;
 }

@@ -215,7 +215,7 @@ function columnOf(column: Column, data_type: string, siblings: readonly Field[],
 
 function relationsOf(model: Model, fields: readonly Field[], details: Details): RelationEntry[] {
   return fields.flatMap(({ collection, name, column, relation }): RelationEntry[] => {
-    if (!column || !relation || relation.kind === 'one-to-many') return [];
+    if (!column || !relation || relation.kind === 'one-to-many' || relation.kind === 'one-to-one') return [];
     const one = relation.kind === 'many-to-one' ? relation.oneCollection : null;
     const target = one === null ? undefined : model.collections.get(one);
     if (target && !isCarried(target, details)) return [];

@@ -1,6 +1,6 @@
 /**
- * What the foreign keys of a database imply beyond themselves: the list on the other side of each reference, and the two
- * lists of a table that does nothing but link. Pure: names are chosen so that they meet no field of the collection and no
+ * What the foreign keys of a database imply beyond themselves: the list on the other side of each reference, or the one item where
+ * the reference is unique, and the two lists of a table that does nothing but link. Pure: names are chosen so that they meet no field of the collection and no
  * other suggestion, and so that a path or a GraphQL document can spell them.
  */
 import { isKey, soleKey } from '../mirror/item-key.js';
@@ -8,7 +8,7 @@ import type { Collection, Field, ManyToOne, Model } from '../mirror/model.js';
 import type { DdlStatement } from './ddl-statement.js';
 
 export interface Suggestion {
-  readonly kind: 'one-to-many' | 'many-to-many';
+  readonly kind: 'one-to-many' | 'one-to-one' | 'many-to-many';
   /** Where the new field appears, and its name. */
   readonly collection: string;
   readonly field: string;
@@ -94,11 +94,7 @@ export function planSuggestions(suggestions: readonly Suggestion[], model: Model
       // A row of a junction that links nothing is of no use; any other row outlives the relation.
       one_deselect_action: leaves && !row?.['junction_field'] ? 'delete' : (row?.['one_deselect_action'] ?? 'nullify'),
     };
-    const shown = {
-      special: links ? 'm2m' : 'o2m',
-      interface: links ? 'list-m2m' : 'list-o2m',
-      hidden: suggestion.hidden,
-    };
+    const shown = { ...SHOWN[suggestion.kind], hidden: suggestion.hidden };
     const place = { many_collection: manyCollection, many_field: manyField };
     return [
       { kind: 'save-field', collection, field, values: shown },
@@ -108,6 +104,12 @@ export function planSuggestions(suggestions: readonly Suggestion[], model: Model
     ];
   });
 }
+
+const SHOWN: Readonly<Record<Suggestion['kind'], { special: string; interface: string | null }>> = {
+  'one-to-many': { special: 'o2m', interface: 'list-o2m' },
+  'one-to-one': { special: 'o2o', interface: null },
+  'many-to-many': { special: 'm2m', interface: 'list-m2m' },
+};
 
 interface Reference {
   readonly many: Collection;
@@ -198,7 +200,7 @@ function listDraft({ many, field, one }: Reference, siblings: readonly Reference
       ? [many.name, specific]
       : [specific];
   return {
-    kind: 'one-to-many',
+    kind: field.column?.is_unique ? 'one-to-one' : 'one-to-many',
     collection: one,
     manyCollection: many.name,
     manyField: field.name,

@@ -31,6 +31,7 @@ const REQUESTS: Readonly<Record<string, string>> = {
   'nested-many-to-one': '/articles?fields=id,author.name,author.born&limit=25',
   'nested-one-to-many': '/articles?fields=id,comments.id,comments.author.name',
   'nested-many-to-many': '/articles?fields=id,tags.tags_id.name',
+  'nested-one-to-one': '/authors?fields=name,licence.number&filter[licence][number][_starts_with]=A&sort=licence.id',
   'many-to-any-scoped': '/articles?fields=blocks.collection,blocks.item:block_text.text,blocks.item:block_image.url',
   'filter-many-to-one': '/articles?fields=id&filter[author][name][_eq]=Ada Lovelace',
   'filter-one-to-many': '/articles?fields=id&filter[comments][author][name][_icontains]=a',
@@ -116,6 +117,12 @@ await withSql(databaseUrl, async (sql) => {
   await sql`create table samples (id int primary key, tags text[], numbers int[], span int4range, spans int4multirange, doc jsonb, host inet, title text, words tsvector, tree ext.ltree)`;
   await sql`create table worded (id int primary key, words tsvector)`;
   await sql`insert into service_collections (collection, search_field) values ('worded', 'words')`;
+  await sql`create table samples (id int primary key, tags text[], numbers int[], span int4range, spans int4multirange, doc jsonb, host inet)`;
+  await sql`create table licences (id serial primary key, author integer unique references authors, number text)`;
+  await sql`insert into service_fields (collection, field, special) values ('authors', 'licence', 'o2o')`;
+  await sql`
+    insert into service_relations (many_collection, many_field, one_collection, one_field)
+    values ('licences', 'author', 'authors', 'licence')`;
   await sql`create table settings (id serial primary key, title text default 'Untitled')`;
   await sql`insert into service_collections (collection, singleton) values ('settings', true)`;
 });

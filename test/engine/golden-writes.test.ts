@@ -79,8 +79,31 @@ const WRITES: Readonly<Record<string, Write>> = {
     path: '/utils/import/tags',
     body: [{ id: 3, name: 'replaced' }, { name: 'imported' }],
   },
+  'on-conflict-merge': {
+    method: 'POST',
+    path: '/items/licences?fields=id,number&on_conflict=author',
+    body: [{ author: 1, number: 'A0' }, { author: 2 }],
+  },
+  'on-conflict-ignore': {
+    method: 'POST',
+    path: '/items/licences?fields=id&on_conflict=author&resolution=ignore',
+    body: [
+      { author: 2, number: 'B1' },
+      { author: 3, number: 'C1' },
+    ],
+  },
+  'on-conflict-restricted': {
+    method: 'POST',
+    path: '/items/licences?fields=id,number&on_conflict=author',
+    body: [
+      { author: 2, number: 'B2' },
+      { author: 1, number: 'A1' },
+    ],
+    restricted: true,
+  },
   'unlink-nullify': { method: 'PATCH', path: '/items/articles/1?fields=id', body: { comments: { delete: [1] } } },
   'unlink-delete': { method: 'PATCH', path: '/items/articles/1?fields=id', body: { tags: [1] } },
+  'replace-one-to-one': { method: 'PATCH', path: '/items/authors/1?fields=id', body: { licence: { number: 'A2' } } },
   sort: { method: 'POST', path: '/utils/sort/articles_tags', body: { item: 3, to: 4 } },
   'graphql-mutation': {
     method: 'POST',
@@ -109,6 +132,11 @@ const WRITES: Readonly<Record<string, Write>> = {
 const server = await startDatabase();
 const databaseUrl = await createLibrary(server, 'golden_writes');
 const { administrator, editor } = await withSql(databaseUrl, async (sql) => {
+  await sql`create table licences (id serial primary key, author integer unique references authors, number text)`;
+  await sql`insert into service_fields (collection, field, special) values ('authors', 'licence', 'o2o')`;
+  await sql`
+    insert into service_relations (many_collection, many_field, one_collection, one_field)
+    values ('licences', 'author', 'authors', 'licence')`;
   await sql`create table notes (id serial primary key, text text)`;
   await sql`create table preferences (id serial primary key, title text)`;
   await sql`
@@ -134,6 +162,9 @@ const { administrator, editor } = await withSql(databaseUrl, async (sql) => {
               validation: { title: { _nempty: true } },
               presets: { status: 'draft' },
             },
+            { collection: 'licences', action: 'read' },
+            { collection: 'licences', action: 'create', validation: { number: { _nempty: true } } },
+            { collection: 'licences', action: 'update', permissions: { author: { _neq: 5 } }, fields: ['number'] },
             { collection: 'comments', action: 'create' },
             { collection: 'comments', action: 'delete', permissions: { author: { _null: true } } },
           ],

@@ -40,7 +40,7 @@ const SHOP_SUGGESTIONS = [
   'customers.friendships_by_right|many-to-many|customers, through friendships (right_id, left_id)',
   'customers.orders_by_billedTo|one-to-many|orders, by its billedTo',
   'customers.orders_by_customer|one-to-many|orders, by its customer_id',
-  'customers.visits|one-to-many|visits, by its customer',
+  'customers.visits|one-to-one|visits, by its customer',
   'labels.composite|many-to-many|products, through composite (label, product)',
   'labels.products_labels|many-to-many|products, through products_labels (label, product)',
   'labels.products|many-to-many|products, through also_labelled (label, product)',
@@ -148,7 +148,7 @@ t.test('a database that grew without the service is navigable after one command'
   const { code, output } = await runProgram(['relations', 'suggest', '--apply'], { DATABASE_URL: url });
   t.equal(code, 0);
   t.match(output, /people\.messages_by_sender +one-to-many +messages, by its sender\n/);
-  t.match(output, /people\.profiles +one-to-many +profiles, by its person\n/);
+  t.match(output, /people\.profiles +one-to-one +profiles, by its person\n/);
   t.match(output, /no_columns: has no columns/);
   const service = await startTestService({ databaseUrl: url });
   const fields = 'name,people_by_manager.name,messages_by_sender.id,profiles.bio';
@@ -157,7 +157,7 @@ t.test('a database that grew without the service is navigable after one command'
       name: 'Root',
       people_by_manager: [{ name: 'Child' }],
       messages_by_sender: [{ id: 1 }, { id: 2 }],
-      profiles: [{ bio: 'shares its key' }],
+      profiles: { bio: 'shares its key' },
     },
   });
   const listed = [...output.matchAll(/^(.+)\.([^.\s]+) +(?:one-to-many|many-to-many) /gm)];

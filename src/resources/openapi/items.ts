@@ -70,12 +70,18 @@ export function describeOperation({ method, path: pattern }: Route, resource: Re
   const operation = {
     tags: [tag],
     summary: `${VERBS[method] ?? method} ${collection.name}`,
-    parameters: [...(single ? [pathParameter('key', keySchema(collection))] : []), ...parameterRefs(parameters)],
+    parameters: [
+      ...(single ? [pathParameter('key', keySchema(collection))] : []),
+      ...parameterRefs(collection.system ? parameters.filter((name) => !CONFLICTS.includes(name)) : parameters),
+    ],
     ...(body && { requestBody: { required: true, content: json(body) } }),
     responses: responses(answers),
   };
   return { path: `${resource.path}${single ? '/{key}' : ''}`, operation };
 }
+
+/** Not taken by our own collections. */
+const CONFLICTS: readonly string[] = ['on_conflict', 'resolution'];
 
 interface Parts {
   readonly parameters: readonly string[];
@@ -93,7 +99,7 @@ const OPERATIONS: Readonly<Record<string, (item: Schema, made: Schema) => Parts>
     return { parameters: LIST_PARAMETERS, body: null, answers: [answer] };
   },
   'many POST': (item, made) => ({
-    parameters: [...ITEM_PARAMETERS, 'idempotencyKey'],
+    parameters: [...ITEM_PARAMETERS, ...CONFLICTS, 'idempotencyKey'],
     body: either(made, list(made)),
     answers: [ok(data(either(item, list(item)))), done],
   }),
@@ -143,9 +149,11 @@ function fieldSchema(field: Field, model: Model, names: Names): Schema | null {
     return known === undefined ? [] : [ref(known)];
   };
   switch (relation?.kind) {
+    case 'one-to-one':
     case 'one-to-many': {
       const many = model.collections.get(relation.manyCollection);
-      return list(either(many ? keySchema(many) : KEY, ...related(relation.manyCollection)));
+      const shown = [many ? keySchema(many) : KEY, ...related(relation.manyCollection)];
+      return relation.kind === 'one-to-one' ? either(...shown, { type: 'null' }) : list(either(...shown));
     }
     case 'many-to-one':
       return either(valueSchema(field), ...related(relation.oneCollection));

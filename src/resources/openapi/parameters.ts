@@ -1,5 +1,6 @@
 /** Query parameters that several operations take, as components of the document. */
 import { EXPORT_FORMATS } from '../../request/ast.js';
+import { RESOLUTIONS } from '../../request/on-conflict.js';
 import { BOOLEAN, INTEGER, oneOf, type Schema, STRING } from './json-schema.js';
 
 export function queryParameter(name: string, schema: Schema, description: string): Schema {
@@ -32,6 +33,16 @@ export const LIST_PARAMETERS = Object.keys(QUERY);
 export const PARAMETERS: Schema = {
   ...Object.fromEntries(
     Object.entries(QUERY).map(([name, [schema, about]]) => [name, queryParameter(name, schema, about)]),
+  ),
+  on_conflict: queryParameter(
+    'on_conflict',
+    STRING,
+    'Columns of a unique index, separated by commas, by which items that exist are found; the key where only `resolution` is given.',
+  ),
+  resolution: queryParameter(
+    'resolution',
+    oneOf(...RESOLUTIONS),
+    'What becomes of items that exist: `merge` changes them, `ignore` leaves them alone and out of the answer.',
   ),
   idempotencyKey: {
     name: 'Idempotency-Key',

@@ -1,0 +1,53 @@
+/** Items that exist already by the columns of `on_conflict`, as parts of a write chain: how they are found, and what is refused. */
+import { isKey } from '../mirror/item-key.js';
+import type { Field } from '../mirror/model.js';
+import type { WriteNode } from '../plan/write.js';
+import { alias, type Fragment, identifier, join, literal, nothing, sql } from '../sql/fragment.js';
+import { columnName, tableName } from './identifiers.js';
+import { areEqual, asRow, givenColumns, givenNames, keyColumns, listed } from './key-columns.js';
+
+export interface Existing {
+  readonly join: Fragment;
+  /** The key of the item that exists; where there is none, as it was given. */
+  readonly keys: readonly Fragment[];
+  /** Beside the values of a row: `f` says whether its item was found, `u` ends the statement where that cannot be. */
+  readonly columns: Fragment;
+}
+
+/** Null where the keys alone say which items exist. */
+export function compileExisting(node: WriteNode, position: number): Existing | null {
+  const { collection, conflict } = node;
+  if (!conflict) return null;
+  const [row, item] = [alias('x'), alias('e')];
+  const values = conflict.fields.map((field) => sql`${row}.${inputName(node, field)}`);
+  const same = areEqual(
+    conflict.fields.map((field) => sql`${item}.${columnName(field)}`),
+    values,
+  );
+  const found = keyColumns(collection, item);
+  const given = givenColumns(collection, row);
+  const refuse = (word: string): Fragment => sql`service_refuse(${literal(`${position} ${word} `)} || ${row}.n)`;
+  const known = join(
+    values.map((value) => sql`${value} is not null`),
+    sql` and `,
+  );
+  const twice = sql`when ${known} and count(*) over (partition by ${listed(values)}) > 1 then ${refuse('twice')}`;
+  const isKeyFree = conflict.resolution === 'ignore' || conflict.fields.every((field) => isKey(collection, field));
+  const other = isKeyFree ? nothing : sql` when ${asRow(found)} <> ${asRow(given)} then ${refuse('key')}`;
+  return {
+    join: sql` left join ${tableName(collection)} ${item} on ${same}`,
+    keys: found.map((key, part) => sql`coalesce(${key}, ${given[part] as Fragment})`),
+    columns: sql`, ${found[0] as Fragment} is not null as f, case ${twice}${other} end as u`,
+  };
+}
+
+function inputName({ collection, columns }: WriteNode, field: Field): Fragment {
+  if (isKey(collection, field)) return givenNames(collection)[collection.key.indexOf(field)] as Fragment;
+  const index = columns.findIndex((column) => column.field === field && column.only !== 'update');
+  return identifier(`c${index}`);
+}
+
+/** Behind the condition that a row of the input and an item have one key. */
+export function ifFound({ conflict }: WriteNode, row: Fragment): Fragment {
+  return conflict ? sql` and ${row}.f` : nothing;
+}

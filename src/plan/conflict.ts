@@ -1,0 +1,123 @@
+/**
+ * Creates that may meet items which exist: `on_conflict` names a unique index or the key, by which they are found. With `merge` they are
+ * changed, for which the caller needs both rights; with `ignore` they are left alone. Payloads hold values alone: what is nested in
+ * an item would have to be made before it is known whether the item is.
+ */
+import { Digits } from '../digits.js';
+import { invalidPayload, invalidQuery } from '../errors.js';
+import { isKey, keyNames, soleKey } from '../mirror/item-key.js';
+import type { Collection, Field } from '../mirror/model.js';
+import type { OnConflict } from '../request/on-conflict.js';
+import { forEachInSlices } from '../time-slices.js';
+import { checkValue } from './column-value.js';
+import { Guard } from './guard.js';
+import { checkKey, checkKeyed, namedKey } from './key.js';
+import { isUnchanged } from './payload-fields.js';
+import type { Payload, Row, WritePlanContext } from './payload-row.js';
+import type { ConflictTarget, PlannedWrite } from './write.js';
+import { changedNames, Rows } from './write-rows.js';
+
+/** `isShown`: whether the items are answered, in the order of the payload; those that were ignored are not among them. */
+export async function planOnConflict(
+  collection: Collection,
+  payloads: readonly Payload[],
+  onConflict: OnConflict,
+  context: WritePlanContext,
+  isShown: boolean,
+): Promise<PlannedWrite> {
+  const guard = context.access && new Guard(context.access, context.model);
+  const conflict = targetOf(collection, onConflict, guard);
+  const rows = new Rows(context, guard, conflict);
+  const found = new Set<Row>();
+  await forEachInSlices(payloads, (payload, position) => {
+    const path = payloads.length > 1 ? `${position}` : '';
+    const row = addRow(rows, collection, payload, conflict, guard, path);
+    if (found.has(row)) throw namedTwice(path, conflict);
+    found.add(row);
+  });
+  return rows.finish(collection, isShown ? [...found].map(({ number }) => number) : [], isShown ? null : []);
+}
+
+export function namedTwice(path: string, { fields }: ConflictTarget): Error {
+  const names = fields.map(({ name }) => `"${name}"`).join(', ');
+  return invalidPayload(
+    `${path === '' ? 'The item' : `Entry ${path}`} has the same ${names} as another of the payload`,
+  );
+}
+
+/** The key of an item never changes: one that is given counts for a new item. */
+export function otherKey(path: string, collection: Collection, { fields }: ConflictTarget): Error {
+  const names = fields.map(({ name }) => `"${name}"`).join(', ');
+  const key = keyNames(collection).join(', ');
+  return invalidPayload(
+    `"${path === '' ? key : `${path}.${key}`}" is not the key of the item that has the same ${names}`,
+  );
+}
+
+/** Who may not write a column is not told that it is unique. */
+function targetOf(collection: Collection, { columns, resolution }: OnConflict, guard: Guard | null): ConflictTarget {
+  const { name, key: own, fields, uniqueKeys, system } = collection;
+  if (system) throw invalidQuery(`"on_conflict" does not apply to "${name}"`);
+  checkKeyed(collection);
+  if (columns === null) return { fields: own, resolution };
+  const keys = [keyNames(collection), ...uniqueKeys];
+  const match = keys.find((key) => key.length === columns.length && key.every((each) => columns.includes(each)));
+  const mayWrite = (key: readonly string[]): boolean => guard?.covers('create', collection, key) ?? true;
+  if (!match || !mayWrite(match)) {
+    const possible = keys.filter(mayWrite).map((key) => key.join(','));
+    throw invalidQuery(
+      `"on_conflict": no unique index of "${name}" has just the columns ${columns.join(',')}. Possible: ${[...new Set(possible)].join(' or ') || 'none'}`,
+    );
+  }
+  return { fields: match.flatMap((each) => fields.get(each) ?? []), resolution };
+}
+
+function addRow(
+  rows: Rows,
+  collection: Collection,
+  payload: Payload,
+  conflict: ConflictTarget,
+  guard: Guard | null,
+  path: string,
+): Row {
+  const merges = conflict.resolution === 'merge';
+  const names = Object.keys(payload);
+  guard?.check('create', collection, names, path);
+  if (merges) guard?.check('update', collection, changedNames(names, collection, conflict), path);
+  const named = namedKey(collection, payload);
+  const key = named === null ? null : checkKey(collection, named);
+  const needed = soleKey(collection) ? [] : collection.key;
+  const row = rows.add(collection, merges ? 'upsert' : 'insert', key, path);
+  if (key !== null) for (const name of keyNames(collection)) row.given.add(name);
+  for (const [name, value] of Object.entries(payload)) {
+    const place = path === '' ? name : `${path}.${name}`;
+    const field = collection.fields.get(name);
+    if (!field) throw invalidPayload(`"${place}" is not a field of "${collection.name}"`);
+    if (isKey(collection, field) || isUnchanged(field, value)) continue;
+    if (field.special.includes('sealed')) throw invalidPayload(`"${place}" cannot be written`);
+    row.given.add(name);
+    checkRelation(field, value, payload, place);
+    if (!field.column) continue;
+    if (field.column.is_generated) throw invalidPayload(`"${place}" is generated by the database`);
+    rows.set(row, field, { kind: 'value', value: checkValue(field, value, place) }, place);
+  }
+  for (const field of [...conflict.fields, ...needed]) {
+    if (field === soleKey(collection) || payload[field.name] !== undefined) continue;
+    const place = path === '' ? field.name : `${path}.${field.name}`;
+    throw invalidPayload(`"${place}" is needed: it is a column of "on_conflict" or of the key`);
+  }
+  return row;
+}
+
+function checkRelation({ relation, column }: Field, value: unknown, payload: Payload, place: string): void {
+  if (!relation) return;
+  const isNested = typeof value === 'object' && value !== null && !(value instanceof Digits);
+  if (isNested || !column)
+    throw invalidPayload(`"${place}" cannot be nested: with "on_conflict" a payload holds values and keys`);
+  if (relation.kind !== 'many-to-any' || value === null) return;
+  const name = payload[relation.collectionField];
+  if (name === undefined || !relation.allowedCollections.includes(String(name)))
+    throw invalidPayload(
+      `"${place}" needs "${relation.collectionField}" beside it: one of ${relation.allowedCollections.join(', ')}`,
+    );
+}

@@ -1,0 +1,32 @@
+/** What a create does with items that exist already: they are found by columns that are unique, and merged or left alone. */
+import { invalidQuery } from '../errors.js';
+
+export const RESOLUTIONS = ['merge', 'ignore'] as const;
+
+export interface OnConflict {
+  /** Null for the key. */
+  readonly columns: readonly string[] | null;
+  readonly resolution: (typeof RESOLUTIONS)[number];
+}
+
+/** Null where an item that exists is an error. Either may be left out: the columns are then the key, the resolution is `merge`. */
+export function parseOnConflict(columns: readonly string[] | null, resolution: string | null): OnConflict | null {
+  if (columns === null && resolution === null) return null;
+  const known = RESOLUTIONS.find((each) => each === (resolution ?? 'merge'));
+  if (!known) throw invalidQuery(`"resolution" must be one of ${RESOLUTIONS.join(', ')}`);
+  const names = columns?.map((name) => name.trim()) ?? null;
+  if (names && (names.length === 0 || names.includes('') || new Set(names).size < names.length))
+    throw invalidQuery('"on_conflict" must be the names of columns, each once, separated by commas');
+  return { columns: names, resolution: known };
+}
+
+/** Of a URL. */
+export function parseConflictParameters(queryString: string): OnConflict | null {
+  if (!/on_conflict|resolution/.test(queryString)) return null;
+  const given = new URLSearchParams(queryString);
+  const columns = given.getAll('on_conflict');
+  const resolutions = given.getAll('resolution');
+  if (resolutions.length > 1) throw invalidQuery('"resolution" must be given once');
+  const names = columns.length === 0 ? null : columns.flatMap((each) => each.split(','));
+  return parseOnConflict(names, resolutions[0] ?? null);
+}

@@ -1,0 +1,265 @@
+/**
+ * Creates that may meet items which exist: found by a unique index, changed or left alone, with the permissions of both, in one
+ * statement; over REST, GraphQL and imports.
+ */
+import t from 'tap';
+import { makeCaller } from '../support/callers.js';
+import {
+  type Answer,
+  connectSql,
+  createDatabase,
+  get,
+  request,
+  startDatabase,
+  startTestService,
+  waitFor,
+} from '../support/service.js';
+import { COUNTING, StatementCounter } from '../support/statement-counter.js';
+
+const server = await startDatabase({ settings: COUNTING });
+const url = await createDatabase(server, 'on_conflict');
+const sql = connectSql(url);
+t.teardown(() => sql.end());
+await sql.unsafe(`
+  create table shops (id serial primary key, name text);
+  create table products (
+    id serial primary key, sku text unique, name text not null default 'none', price numeric, shop integer references shops,
+    note text, owner uuid, changed timestamptz, unique (shop, name)
+  );
+  create table words (id uuid primary key, lang text, word text, meaning text);
+  create unique index on words (lang, word);
+  create unique index on words (meaning) where lang = 'de';
+  insert into shops (name) values ('one'), ('two');
+  insert into products (sku, name, price, shop) values ('a', 'A', 1, 1), ('b', 'B', 2, 1)`);
+const service = await startTestService({ databaseUrl: url });
+await sql`insert into service_fields (collection, field, special) values ('words', 'id', 'uuid'), ('products', 'changed', 'date-updated')`;
+
+await waitFor(async () => (await get(service, '/fields/products/changed')).text.includes('date-updated'), 10_000);
+
+const headers = { 'content-type': 'application/json' };
+const post = (path: string, body: unknown, token?: string): Promise<Answer> =>
+  request(service, 'POST', path, { headers, body: JSON.stringify(body), ...(token ? { token } : {}) });
+const PRODUCTS = '/items/products?fields=sku,name,price,note';
+const product = (sku: string) =>
+  sql`select id, name, price::text, note, owner, changed is not null as changed from products where sku = ${sku}`.then(
+    ([row]) => ({ ...row }),
+  );
+const dataOf = ({ json, status, text }: Answer): unknown => {
+  t.equal(status, 200, text.slice(0, 300));
+  return (json as { data: unknown }).data;
+};
+
+t.test('merge changes what exists and makes the rest, in the order given', async (t) => {
+  const answer = await post(`${PRODUCTS}&on_conflict=sku`, [
+    { sku: 'c', name: 'C', price: 3 },
+    { sku: 'a', price: 10 },
+    { sku: 'd', name: 'D' },
+    { sku: 'b', note: 'noted' },
+  ]);
+  t.strictSame(dataOf(answer), [
+    { sku: 'c', name: 'C', price: '3', note: null },
+    { sku: 'a', name: 'A', price: '10', note: null },
+    { sku: 'd', name: 'D', price: null, note: null },
+    { sku: 'b', name: 'B', price: '2', note: 'noted' },
+  ]);
+  t.match(await product('a'), { id: 1, changed: true });
+  t.match(await product('c'), { id: 3, changed: false }, 'no value of the sequence is lost');
+  const recorded = await sql`select action, item from service_activity where collection = 'products' order by item`;
+  t.strictSame(
+    recorded.map(({ action, item }) => `${action} ${item}`),
+    ['update 1', 'update 2', 'create 3', 'create 4'],
+  );
+  const one = await post(`${PRODUCTS}&on_conflict=sku&resolution=merge`, { sku: 'a', note: 'alone' });
+  t.strictSame(dataOf(one), { sku: 'a', name: 'A', price: '10', note: 'alone' });
+  t.strictSame(
+    dataOf(await post('/items/products?fields=id&on_conflict=sku', { sku: 'a' })),
+    { id: 1 },
+    'nothing to set',
+  );
+});
+
+t.test('ignore leaves what exists alone, and out of the answer', async (t) => {
+  const answer = await post(`${PRODUCTS}&on_conflict=sku&resolution=ignore`, [
+    { sku: 'e', name: 'E' },
+    { sku: 'a', price: 99 },
+    { sku: 'f', name: 'F' },
+  ]);
+  t.strictSame(
+    (dataOf(answer) as { sku: string }[]).map(({ sku }) => sku),
+    ['e', 'f'],
+  );
+  t.match(await product('a'), { price: '10' });
+  t.match(await post(`${PRODUCTS}&on_conflict=sku&resolution=ignore`, { sku: 'a' }), { status: 204, text: '' });
+  t.strictSame(dataOf(await post(`${PRODUCTS}&resolution=ignore`, [{ id: 1, note: 'no' }])), []);
+});
+
+t.test('several columns, nulls, the key, and keys that are made', async (t) => {
+  const path = '/items/products?fields=shop,name,note&on_conflict=shop,name';
+  const found = [
+    { name: 'A', shop: 1, note: 'found' },
+    { name: 'A', shop: 2, note: 'new' },
+    { name: 'A', shop: null, note: 'a null is equal to nothing' },
+  ];
+  t.strictSame(
+    dataOf(await post(path, found)),
+    found.map(({ shop, name, note }) => ({ shop, name, note })),
+  );
+  t.match(await product('a'), { note: 'found' });
+  t.strictSame(
+    dataOf(
+      await post('/items/products?fields=id,note&on_conflict=id', [
+        { id: 1, note: 'by key' },
+        { id: 500 },
+        { sku: 'x' },
+      ]),
+    ),
+    [
+      { id: 1, note: 'by key' },
+      { id: 500, note: null },
+      { id: 501, note: null },
+    ],
+  );
+  const words = '/items/words?fields=word,meaning&on_conflict=lang,word';
+  await post(words, [{ lang: 'de', word: 'Haus', meaning: 'hut' }]);
+  const [before] = await sql`select id from words`;
+  t.strictSame(dataOf(await post(words, [{ lang: 'de', word: 'Haus', meaning: 'house' }])), [
+    { word: 'Haus', meaning: 'house' },
+  ]);
+  t.strictSame([...(await sql`select id from words`)], [before]);
+});
+
+t.test('what cannot be is refused and changes nothing', async (t) => {
+  const refused: [path: string, body: unknown, text: RegExp][] = [
+    ['on_conflict=price', {}, /Possible: id or shop,name or sku/],
+    ['on_conflict=nothing', {}, /Possible/],
+    ['on_conflict=name', {}, /Possible/],
+    ['on_conflict=', {}, /names of columns/],
+    ['on_conflict=sku,sku', {}, /each once/],
+    ['on_conflict=sku&resolution=replace', {}, /one of merge, ignore/],
+    ['on_conflict=sku&resolution=merge&resolution=ignore', {}, /once/],
+    ['on_conflict=sku', { name: 'x' }, /is needed/],
+    ['on_conflict=sku', [{ sku: 'z' }, { sku: 'z' }], /Entry 0 has the same/],
+    ['on_conflict=sku', [{ sku: 'a', note: 'z' }, { sku: 'a' }], /Entry 0 has the same/],
+    ['on_conflict=sku&resolution=ignore', [{ sku: 'z' }, { sku: 'z' }], /Entry 0 has the same/],
+    ['on_conflict=id', [{ id: 1 }, { id: 1 }], /Entry 1 has the same/],
+    ['on_conflict=sku', { sku: 'a', id: 77 }, /not the key of the item/],
+    ['on_conflict=sku', { sku: 'z', id: 1 }, /has to be unique/],
+    ['on_conflict=sku', { sku: 'z', shop: { name: 'new' } }, /cannot be nested/],
+    ['on_conflict=sku', { sku: 'z', unknown: 1 }, /is not a field/],
+    ['on_conflict=sku', { sku: 'z', shop: 1, name: 'A' }, /unique/],
+  ];
+  const before = await sql`select count(*)::int, md5(string_agg(p::text, ',' order by id)) from products p`;
+  for (const [query, body, text] of refused)
+    t.match(await post(`/items/products?${query}`, body), { status: 400, text }, `${query} ${JSON.stringify(body)}`);
+  t.match(await post('/items/words?on_conflict=meaning', {}), { status: 400 }, 'an index over some rows is none');
+  t.match(await post('/users?on_conflict=email', { email: 'a@example.com' }), { status: 400 });
+  t.strictSame(
+    [...(await sql`select count(*)::int, md5(string_agg(p::text, ',' order by id)) from products p`)],
+    [...before],
+  );
+});
+
+t.test('permissions of both', async (t) => {
+  const allow = (action: 'create' | 'read' | 'update', rest: object = {}) => ({
+    collection: 'products',
+    action,
+    ...rest,
+  });
+  const clerk = await makeCaller(sql, 'clerk', [
+    {
+      permissions: [
+        allow('read'),
+        allow('create', { fields: ['sku', 'price', 'note'], presets: { note: 'made', owner: '$CURRENT_USER' } }),
+        allow('update', {
+          fields: ['price'],
+          permissions: { sku: { _in: ['a', 'b'] } },
+          validation: { price: { _lt: 50 } },
+          presets: { note: 'changed' },
+        }),
+      ],
+    },
+  ]);
+  const maker = await makeCaller(sql, 'maker', [{ permissions: [allow('read'), allow('create')] }]);
+  await waitFor(async () => (await get(service, '/items/products', { token: maker.token })).status === 200, 5_000);
+  const path = `${PRODUCTS}&on_conflict=sku`;
+  t.strictSame(
+    dataOf(
+      await post(
+        path,
+        [
+          { sku: 'a', price: 20 },
+          { sku: 'p', price: 60 },
+        ],
+        clerk.token,
+      ),
+    ),
+    [
+      { sku: 'a', name: 'A', price: '20', note: 'changed' },
+      { sku: 'p', name: 'none', price: '60', note: 'made' },
+    ],
+  );
+  t.match(await product('p'), { owner: clerk.user });
+  t.match(await product('a'), { owner: null });
+  t.match(await post(path, { sku: 'a', price: 60 }, clerk.token), { status: 400, text: /FAILED_VALIDATION/ });
+  t.match(await post(path, { sku: 'c', price: 1 }, clerk.token), { status: 403 }, 'a row that may not be changed');
+  t.match(await post(path, { sku: 'a', note: 'x' }, clerk.token), { status: 403 }, 'a field that may not be changed');
+  t.match(await post(path, { sku: 'q', name: 'x' }, clerk.token), { status: 403 }, 'a field that may not be made');
+  t.match(await post(`${PRODUCTS}&on_conflict=shop,name`, {}, clerk.token), { status: 400, text: /Possible: sku"/ });
+  t.match(await post(path, { sku: 'a', price: 1 }, maker.token), { status: 403 });
+  t.match(await post(`${path}&resolution=ignore`, [{ sku: 'a' }, { sku: 'r' }], maker.token), {
+    status: 200,
+    text: /"r"/,
+  });
+  t.match(await product('a'), { price: '20' });
+});
+
+t.test('GraphQL and imports', async (t) => {
+  const query = (text: string): Promise<unknown> => post('/graphql', { query: text }).then(({ json }) => json);
+  t.strictSame(
+    await query(
+      'mutation { create_products_items(data: [{sku: "a", price: 5}, {sku: "g"}], on_conflict: ["sku"], resolution: merge) { sku price } }',
+    ),
+    {
+      data: {
+        create_products_items: [
+          { sku: 'a', price: 5 },
+          { sku: 'g', price: null },
+        ],
+      },
+    },
+  );
+  t.strictSame(
+    await query(
+      'mutation { create_products_item(data: {sku: "a"}, on_conflict: ["sku"], resolution: ignore) { sku } }',
+    ),
+    { data: { create_products_item: null } },
+  );
+  const rows = [{ sku: 'a', note: 'imported' }, { sku: 'i' }, { sku: 'i', note: 'again' }];
+  t.strictSame(dataOf(await post('/utils/import/products?on_conflict=sku', rows)), { imported: 3 });
+  t.match(await product('i'), { note: 'again' }, 'rows of a file come one after the other');
+  const ignored = await post('/utils/import/products?on_conflict=sku&resolution=ignore', [{ sku: 'a' }, { sku: 'j' }]);
+  t.strictSame(dataOf(ignored), { imported: 1 });
+  t.match(await post('/utils/import/products?on_conflict=price', rows), { status: 400 });
+});
+
+t.test('requests that meet each other all succeed', async (t) => {
+  const answers = await Promise.all(
+    Array.from({ length: 20 }, (_, price) =>
+      post('/items/products?fields=sku&on_conflict=sku', [
+        { sku: 'race', price },
+        { sku: 'other', price },
+      ]),
+    ),
+  );
+  t.strictSame([...new Set(answers.map(({ status }) => status))], [200]);
+  t.strictSame([...(await sql`select count(*)::int from products where sku in ('race', 'other')`)], [{ count: 2 }]);
+});
+
+t.test('one statement, and the read of what it wrote', async (t) => {
+  const counter = await StatementCounter.of(server, 'on_conflict');
+  const path = `${PRODUCTS}&on_conflict=sku`;
+  await post(path, [{ sku: 'a', note: '1' }]);
+  const { counts } = await counter.count(() => post(path, [{ sku: 'a', note: '2' }]));
+  const statements = counts.filter(({ query }) => !/^(begin|commit)/i.test(query));
+  t.equal(statements.length, 2, JSON.stringify(counts));
+});

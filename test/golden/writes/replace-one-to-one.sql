@@ -1,0 +1,99 @@
+-- PATCH /items/authors/1?fields=id {"licence":{"number":"A2"}}
+
+-- $1 = '{"nodes":[[{"n":0,"k":"1"}],[{"n":0,"c0":"1","c1":"A2"}]],"unlinks":[[{"parent":"1","child":null}]],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
+with "%i0" as materialized (
+  select "%x".n, "%x".k as k
+  from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (n int4, k "pg_catalog"."int4")
+  order by "%x".n
+), "%a1" as materialized (
+  select (
+    select max(nextval('public.licences_id_seq'::regclass))
+    from generate_series(1, "%h".k - "%l".v)
+  )
+  from (
+    select max(k)::int8 as k
+    from (
+      select k
+      from json_to_recordset($1::json -> 'nodes' -> 1) as "%x" (k "pg_catalog"."int4")
+    ) "%g"
+  ) "%h", (
+    select coalesce(pg_sequence_last_value('public.licences_id_seq'::regclass), 0) as v
+  ) "%l"
+  where "%h".k - "%l".v between 1
+  and 10000
+), "%i1" as materialized (
+  select "%x".n,
+  case
+  when "%x".k is null then (nextval('licences_id_seq'::regclass))
+  else "%x".k
+  end as k, "%x"."c0", "%x"."c1"
+  from json_to_recordset($1::json -> 'nodes' -> 1) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."int4", "c1" "pg_catalog"."text") cross join (
+    select count(*)
+    from "%a1"
+  ) "%a"
+  order by "%x".n
+), "%x0" as materialized (
+  select "%x".parent, "%x".child
+  from json_to_recordset($1::json -> 'unlinks' -> 0) as "%x" (parent "pg_catalog"."int4", child "pg_catalog"."int4")
+), "%u0" as (update "public"."licences" "%t" set "author" = case when exists (
+  select
+  from "%x0" "%y"
+  where "%y".parent = "%t"."author"
+  and ("%y".child is null or "%y".child = "%t"."id")
+) then null else "%t"."author" end where "%t"."id" in (
+  select "%c"."id"
+  from "public"."licences" "%c"
+  where "%c"."author" in (
+    select parent
+    from "%x0"
+  )
+) and (exists (
+  select
+  from "%x0" "%y"
+  where "%y".parent = "%t"."author"
+  and ("%y".child is null or "%y".child = "%t"."id")
+)) returning "%t"."id"), "%w0" as (
+  select "%t"."id"
+  from "%i0" "%i" join "public"."authors" "%t" on "%t"."id" = "%i".k
+  order by "%i".k for no key update of "%t"
+), "%w1" as (insert into "public"."licences" as "%t" ("id", "author", "number") overriding system value select "%i".k, "%i"."c0", "%i"."c1" from "%i1" "%i" cross join (
+  select count(*)
+  from "%u0"
+) "%uw" order by "%i".n returning "%t"."id", (('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"author":' || coalesce(textin(int4out("%t"."author")), 'null')) || (',"number":' || coalesce(pg_catalog.to_json("%t"."number")::text, 'null') || '}'))::json as "%j", null::json as "%d"), "%jd" as materialized (
+  select *
+  from json_to_record(($1::json -> 'by')) as "%x" ("user" uuid, ip text, user_agent text, origin text)
+), "%ja" (id, action, collection, item, data, delta) as materialized (
+  select nextval('public.service_activity_id_seq'::regclass), "%x".*
+  from (
+    select 'create', 'licences', "id"::text, "%j", coalesce("%d", "%j")
+    from "%w1"
+    union all
+    select 'update', 'licences', "id"::text, null::json, null::json
+    from "%u0"
+  ) "%x"
+), "%jb" as (insert into "public"."service_activity" (id, action, collection, item, "user", ip, user_agent, origin) select id, action, collection, item, "user", ip, user_agent, origin from "%ja", "%jd"), "%jc" as (insert into "public"."service_revisions" (activity, collection, item, data, delta) select id, collection, item, data, delta from "%ja" where data is not null)
+select json_build_array(null, (
+  select max("id")::text
+  from "%w1"
+))::text,
+case
+when (
+  select count(*)
+  from "%w0"
+) < (
+  select count(*)
+  from "%i0"
+) then "public".service_raise('missing')
+end;
+
+-- $1 = '1'
+select '{"data":' || "%r1"."%j" || '}'
+from (
+  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || '}' as "%j"
+  from (
+    select "%t1"."id"
+    from "public"."authors" "%t1"
+    where "%t1"."id" = $1::"pg_catalog"."int4"
+    limit 1
+  ) "%p1"
+) "%r1";
