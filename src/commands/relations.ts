@@ -60,7 +60,7 @@ function report(suggestions: readonly Suggestion[], model: Model, applied: boole
     const count = `${suggestions.length} ${suggestions.length === 1 ? 'relation' : 'relations'}`;
     lines.push(applied ? `${count} written.` : `${count} suggested, nothing written. Write them with --apply.`);
   }
-  const refused = [...model.refused].filter(([, reason]) => /key/.test(reason));
+  const refused = [...model.refused].filter(([, reason]) => /key|columns/.test(reason));
   if (refused.length > 0) lines.push('', 'Not served, so without relations:');
   for (const [name, reason] of refused) lines.push(`  ${name}: ${reason}`);
   return lines.join('\n');

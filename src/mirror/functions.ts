@@ -164,6 +164,7 @@ function resultOf(name: string, fields: readonly Field[]): Collection {
     kind: 'view',
     system: false,
     key: Object.freeze([]),
+    uniqueKeys: Object.freeze([]),
     fields: freezeMap(new Map(fields.map((field) => [field.name, field]))),
     singleton: false,
     sortField: null,
