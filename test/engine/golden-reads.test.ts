@@ -117,7 +117,6 @@ await withSql(databaseUrl, async (sql) => {
   await sql`create table samples (id int primary key, tags text[], numbers int[], span int4range, spans int4multirange, doc jsonb, host inet, title text, words tsvector, tree ext.ltree)`;
   await sql`create table worded (id int primary key, words tsvector)`;
   await sql`insert into service_collections (collection, search_field) values ('worded', 'words')`;
-  await sql`create table samples (id int primary key, tags text[], numbers int[], span int4range, spans int4multirange, doc jsonb, host inet)`;
   await sql`create table licences (id serial primary key, author integer unique references authors, number text)`;
   await sql`insert into service_fields (collection, field, special) values ('authors', 'licence', 'o2o')`;
   await sql`
