@@ -17,10 +17,10 @@ import type { Collection, Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import { parseOwnJson } from '../narrow.js';
 import type { Observer } from '../observe.js';
-import { planOnConflict } from '../plan/conflict.js';
+import { planImported, planNew } from '../plan/conflict.js';
 import { anyRule, Guard } from '../plan/guard.js';
 import { checkKeyed, checkKeys, writtenKey } from '../plan/key.js';
-import { planCreate, planUpdate, planUpsert } from '../plan/payload.js';
+import { planCreate, planUpdate } from '../plan/payload.js';
 import type { WritePlanContext } from '../plan/payload-row.js';
 import { servedCollection } from '../plan/read.js';
 import type { PlannedWrite } from '../plan/write.js';
@@ -110,13 +110,8 @@ export class Writes {
     const context = this.#restrict(model, call.writer);
     call.client.staged('restrict');
     switch (request.kind) {
-      case 'create': {
-        const { items, onConflict, idempotencyKey } = request;
-        const planned = onConflict
-          ? await planOnConflict(collection, items, onConflict, context, true)
-          : await planCreate(collection, items, context);
-        return this.#execute(planned, call, idempotencyKey);
-      }
+      case 'create':
+        return this.#execute(await planNew(collection, request, context), call, request.idempotencyKey);
       case 'update-item':
         return this.#execute(await planUpdate(collection, [request], context), call);
       case 'update-each':
@@ -360,10 +355,7 @@ export class Writes {
           model,
           collection,
           write: async (rows) => {
-            const unlimited = { ...context, maxRows: null };
-            const planned = onConflict
-              ? await planOnConflict(collection, rows, onConflict, unlimited, false)
-              : await planUpsert(collection, rows, unlimited);
+            const planned = await planImported(collection, rows, onConflict, { ...context, maxRows: null });
             const skipped = await this.#write(planned, call, session, 'count');
             // Items of the same collection inside of others cannot be told from those of the file.
             return rowsOf(planned) === rows.length ? skipped : 0;

@@ -12,13 +12,38 @@ import { forEachInSlices } from '../time-slices.js';
 import { checkValue } from './column-value.js';
 import { Guard } from './guard.js';
 import { checkKey, checkKeyed, namedKey } from './key.js';
+import { planCreate, planUpsert } from './payload.js';
 import { isUnchanged } from './payload-fields.js';
 import type { Payload, Row, WritePlanContext } from './payload-row.js';
 import type { ConflictTarget, PlannedWrite } from './write.js';
 import { changedNames, Rows } from './write-rows.js';
 
+interface NewItems {
+  readonly items: readonly Payload[];
+  /** Null where an item that exists is an error. */
+  readonly onConflict: OnConflict | null;
+}
+
+export function planNew(collection: Collection, { items, onConflict }: NewItems, context: WritePlanContext) {
+  return onConflict
+    ? planOnConflict(collection, items, onConflict, context, true)
+    : planCreate(collection, items, context);
+}
+
+/** Rows of a file: without `onConflict`, those with a key that exists are changed. */
+export function planImported(
+  collection: Collection,
+  rows: readonly Payload[],
+  onConflict: OnConflict | null,
+  context: WritePlanContext,
+): Promise<PlannedWrite> {
+  return onConflict
+    ? planOnConflict(collection, rows, onConflict, context, false)
+    : planUpsert(collection, rows, context);
+}
+
 /** `isShown`: whether the items are answered, in the order of the payload; those that were ignored are not among them. */
-export async function planOnConflict(
+async function planOnConflict(
   collection: Collection,
   payloads: readonly Payload[],
   onConflict: OnConflict,
