@@ -50,7 +50,20 @@ export type RootBinding =
   /** The caller's account, and the roles it has. */
   | { readonly kind: 'me' | 'my-roles' }
   | { readonly kind: 'update-me'; readonly readable: boolean }
+  | FunctionBinding
   | { readonly kind: 'empty' };
+
+/** A call of a function of the database. */
+export interface FunctionBinding {
+  readonly kind: 'function';
+  readonly function: string;
+  /** Those that are the function's own: the others are of the query. */
+  readonly arguments: readonly string[];
+  /** Rows of fields, one or several; a value, and how it is shown; or nothing. */
+  readonly result: 'list' | 'one' | 'nothing' | { readonly as: Representation };
+  /** Whether the rows are grouped. */
+  readonly groups: boolean;
+}
 
 const KEY = 'lateral';
 

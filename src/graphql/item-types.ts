@@ -61,6 +61,18 @@ export class ObjectTypes {
     return type;
   }
 
+  /** The type of rows that a function returns and no collection has; null where GraphQL can name none of their columns. */
+  result(name: string, collection: Collection): GraphQLObjectType | null {
+    const type = this.#names.of('result', name);
+    const known = this.#made.get(type);
+    if (known) return known as GraphQLObjectType;
+    const fields = expressibleFields(collection).map((field): [string, FieldConfig] => {
+      const { type: shown, as } = valueTypeOf(field);
+      return [field.name, { type: shown, extensions: extend({ kind: 'value', field: field.name, as }) }];
+    });
+    return fields.length > 0 ? this.#make({ name: type, fields: Object.fromEntries(fields) }) : null;
+  }
+
   /** What may be asked of a list of the collection's items. */
   listArguments(collection: Collection): GraphQLFieldConfigArgumentMap {
     const known = this.#arguments.get(collection.name);

@@ -21,6 +21,7 @@ import { type Arguments, type DocumentContext, parseQueryArguments } from './arg
 import { parseCall } from './calls.js';
 import { FieldFailure, positionOf, withPosition } from './failure.js';
 import { isStaged, objectTypeOf, rootBindingOf } from './field-binding.js';
+import { parseFunctionCall } from './function-calls.js';
 import type { MutationStep, ParsedMutationDocument, Root } from './parsed-document.js';
 import { type Path, Selections, setsOf } from './selections.js';
 import type { Document } from './validate-document.js';
@@ -79,6 +80,11 @@ function parseStep(
 ): MutationStep {
   const binding = rootBindingOf(field);
   const path = [root.name];
+  if (binding.kind === 'function') {
+    const request = parseFunctionCall(binding, field, nodes, selections, context, path);
+    const query = { request, values: context.values.done(), shape: requestShape(request), format: null };
+    return { ...root, kind: 'function', query };
+  }
   const args = selections.arguments(field, nodes[0], path);
   const payload = (): unknown => {
     const argument = field.args.find((each) => each.name === 'data');

@@ -37,6 +37,8 @@ export type MutationStep = Root &
     | { readonly kind: 'call'; readonly call: Call }
     /** The answer is the read-back, unless it is known beforehand: that of a deletion is. */
     | { readonly kind: 'write'; readonly request: WriteRequest; readonly text: string | null }
+    /** A call of a function that may write. */
+    | { readonly kind: 'function'; readonly query: Parsed }
     /** A write of the caller's account. */
     | { readonly kind: 'update-me'; readonly data: Input; readonly readBack: Parsed | null }
   );

@@ -19,6 +19,7 @@ import { type DocumentContext, parseQueryArguments } from './arguments.js';
 import { type Call, parseCall } from './calls.js';
 import { DocumentFailure, positionOf, responseError, withPosition } from './failure.js';
 import { objectTypeOf, rootBindingOf } from './field-binding.js';
+import { parseFunctionCall } from './function-calls.js';
 import type { ParsedQueryDocument, Root } from './parsed-document.js';
 import { type Path, Selections } from './selections.js';
 import type { Document } from './validate-document.js';
@@ -102,6 +103,10 @@ function parseRootField(
   const path: Path = [name];
   const binding = rootBindingOf(field);
   if (binding.kind === 'empty') return constant(name, 'null', context);
+  if (binding.kind === 'function') {
+    const request = parseFunctionCall(binding, field, nodes, selections, context, path);
+    return { kind: 'read', name, request, missing: null };
+  }
   const type = objectTypeOf(field);
   const read = (collection: string, target: ReadTarget, query: Query, missing: number | null = null): OperationPart => {
     const request: ReadRequest = { kind: 'read', collection, target, query, export: false };

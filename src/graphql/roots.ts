@@ -25,7 +25,7 @@ export type RootFields = Record<string, GraphQLFieldConfig<unknown, unknown>>;
 
 /** Tables of the service that are items to their readers; the schema and logins have fields of their own. */
 const SYSTEM: ReadonlySet<string> = new Set(
-  ['users', 'roles', 'policies', 'access', 'permissions', 'settings', 'activity', 'revisions'].map(
+  ['users', 'roles', 'policies', 'access', 'permissions', 'functions', 'settings', 'activity', 'revisions'].map(
     (name) => `service_${name}`,
   ),
 );

@@ -14,6 +14,10 @@ const RESERVED: ReadonlySet<string> = new Set([
   ...[...COMMON_TYPES, ...systemFieldTypes()].map(({ name }) => name),
 ]);
 
+export function isName(name: string): boolean {
+  return NAME.test(name);
+}
+
 export function isExpressible(collection: Collection): boolean {
   if (!NAME.test(collection.name) || RESERVED.has(collection.name)) return false;
   // A type needs a field.
@@ -43,7 +47,9 @@ export type GeneratedKind =
   | 'aggregated fields'
   | 'aggregated sums'
   | 'aggregated extremes'
-  | 'union';
+  | 'union'
+  /** Of a function, with its name in place of the collection's. */
+  | 'result';
 
 const SPELLINGS: readonly (readonly [GeneratedKind, (collection: string) => string])[] = [
   ['filter', (name) => `${name}_filter`],
@@ -85,6 +91,8 @@ export class TypeNames {
           give(`${collection.name}_${name}_union`, { kind: 'union', collection: collection.name }, name);
       }
     }
+    for (const name of model.functions.keys())
+      if (isName(name)) give(`${name}_result`, { kind: 'result', collection: name });
   }
 
   of(kind: GeneratedKind, collection: string, field = ''): string {

@@ -16,6 +16,7 @@ import { LRUCache } from 'lru-cache';
 import { TimeSlice } from '../time-slices.js';
 import { COMMON_TYPES } from './common.js';
 import { FilterTypes } from './filters.js';
+import { functionFields, mayCallVolatile } from './function-fields.js';
 import { InputTypes } from './inputs.js';
 import { ObjectTypes } from './item-types.js';
 import {
@@ -92,27 +93,28 @@ export class LazySchema extends GraphQLSchema {
     this.#query = new GraphQLObjectType({
       name: 'Query',
       fields: () => {
-        const fields = {
-          ...queryFields(roots.read, this.#types),
-          ...(isSystem ? { ...ownQueryFields(this.#types), ...serviceFields('query', services) } : {}),
-        };
+        const collections = queryFields(roots.read, this.#types);
+        const fields = isSystem
+          ? { ...collections, ...ownQueryFields(this.#types), ...serviceFields('query', services) }
+          : { ...collections, ...functionFields('query', access, this.#types, collections) };
         return Object.keys(fields).length > 0 ? fields : NO_FIELDS;
       },
     });
     this.#mutation =
-      roots.write.length === 0 && !isSystem
+      roots.write.length === 0 && !isSystem && !mayCallVolatile(access)
         ? null
         : new GraphQLObjectType({
             name: 'Mutation',
-            fields: () => ({
-              ...mutationFields(roots.write, access, this.#types, this.#inputs),
-              ...(isSystem
+            fields: () => {
+              const writes = mutationFields(roots.write, access, this.#types, this.#inputs);
+              return isSystem
                 ? {
+                    ...writes,
                     ...ownMutationFields(access, this.#types, this.#inputs),
                     ...serviceFields('mutation', services),
                   }
-                : {}),
-            }),
+                : { ...writes, ...functionFields('mutation', access, this.#types, writes) };
+            },
           });
     this.#map = this.#lazyMap(super.getTypeMap());
   }
@@ -181,6 +183,7 @@ export class LazySchema extends GraphQLSchema {
     const generated = this.#names.find(name);
     if (!generated) return this.#types.item(name) ?? undefined;
     const { kind } = generated;
+    if (kind === 'result') return this.#result(name);
     const readable =
       this.#types.item(generated.collection) && this.#access.readable.collections.get(generated.collection);
     const whole = this.#access.model.collections.get(generated.collection);
@@ -191,6 +194,12 @@ export class LazySchema extends GraphQLSchema {
     if (kind === 'quantifier') return this.#filters.quantified(readable.name);
     if (kind === 'union') this.#types.item(readable.name)?.getFields();
     else this.#types.aggregated(readable).getFields();
+    return this.#made.get(name);
+  }
+
+  /** Made with the root fields that return it. */
+  #result(name: string): GraphQLNamedType | undefined {
+    for (const root of [this.#query, this.#mutation]) root?.getFields();
     return this.#made.get(name);
   }
 }

@@ -8,7 +8,7 @@ import {
   type Overload,
   type ServedFunction,
 } from '../mirror/model.js';
-import type { CallRequest, Query, ReadRequest } from '../request/ast.js';
+import { type CallRequest, NO_QUERY, type Query, type ReadRequest } from '../request/ast.js';
 import { unrestrictedModel } from './access.js';
 import { ALWAYS, type CallPlan, type ReadPlan, type RowLevel } from './plan.js';
 
@@ -70,39 +70,49 @@ function shownArgument({ name, required }: Argument): string {
 }
 
 /**
- * The collection whose items the function returns, as the caller may see it; null where they may not. What a volatile function has
- * returned is kept first: a read of it then sees what it has written.
+ * The rows that the function returns as those of a collection: its own, or the one whose items they are, as the caller may see it;
+ * null where they may not, and for values. Items that a volatile function has returned are kept first: a read of them then sees what
+ * it has written.
  */
-export function itemsOf(call: CallPlan, model: Model): Collection | null {
+export function returnedRows(call: CallPlan, model: Model): Collection | null {
   const { returns, volatile } = call.overload;
-  const collection = returns.kind === 'items' ? model.collections.get(returns.collection) : undefined;
+  if (returns.kind === 'nothing' || returns.kind === 'value') return null;
+  const isOwn = returns.kind === 'record';
+  const collection = isOwn ? returns.collection : model.collections.get(returns.collection);
   if (!collection) return null;
-  const called: CalledCollection = { ...collection, singleton: false, call: { ...call, kept: volatile } };
+  const called: CalledCollection = { ...collection, singleton: false, call: { ...call, kept: volatile && !isOwn } };
   return Object.freeze(called);
 }
 
-/** The result of a function that returns no items, or none that the caller may see. */
+/** What would call the function once more than it is asked to be called, or needs a stream. */
+export function checkVolatile({ overload, kept = false }: CallPlan, { query, export: exported }: ReadRequest): void {
+  if (!overload.volatile) return;
+  const stray = exported ? 'export' : kept ? null : query.meta.length > 0 ? 'meta' : query.cursor ? 'cursor' : null;
+  if (stray) throw invalidQuery(`"${stray}" does not apply to "${overload.name}", which may write`);
+}
+
+/** The value that a function returns; nothing of items that the caller may not see. */
 export function planResult(call: CallPlan, { query, export: exported }: ReadRequest, model: Model): ReadPlan {
   const { returns, volatile, name } = call.overload;
   if (returns.kind === 'items' && !volatile) throw forbidden(`The items of function "${name}" may not be read.`);
-  if (returns.kind !== 'items') refuseQuery(query, exported, name);
-  const plan = { kind: 'read', stream: false, meta: [], cursor: false } as const;
-  const level = { kind: 'rows', where: ALWAYS, after: null, order: [], limit: { kind: 'all' }, offset: null } as const;
-  if (returns.kind === 'items' || returns.kind === 'nothing') {
-    const collection =
-      returns.kind === 'items' ? collectionOf(unrestrictedModel(model), returns.collection) : returns.collection;
-    const unseen: CalledCollection = { ...collection, call };
-    return { ...plan, result: 'optional', level: { ...level, collection: unseen, outputs: [], bare: true } };
-  }
-  const { set, collection } = returns;
-  const outputs: RowLevel['outputs'] = [...collection.fields.values()].map((field) => ({
+  const [shown] = query.fields ?? [];
+  const as = shown?.kind === 'value' ? shown.as : 'default';
+  if (returns.kind !== 'items') refuseQuery(shown?.kind === 'value' ? NO_QUERY : query, exported, name);
+  const collection =
+    typeof returns.collection === 'string'
+      ? collectionOf(unrestrictedModel(model), returns.collection)
+      : returns.collection;
+  const called: CalledCollection = { ...collection, call };
+  const fields = returns.kind === 'value' ? [...collection.fields.values()] : [];
+  const outputs = fields.map((field) => ({
     kind: 'value',
     name: field.name,
     operand: { kind: 'field', through: [], field },
-  }));
-  const called: CalledCollection = { ...collection, call };
-  const rows: RowLevel = { ...level, collection: called, outputs, bare: returns.kind === 'value' };
-  return { ...plan, result: set ? 'list' : 'optional', level: rows };
+    as,
+  })) satisfies RowLevel['outputs'];
+  const plan = planReturned(called, outputs);
+  const result = returns.kind === 'value' && returns.set ? 'list' : 'optional';
+  return { ...plan, result, level: { ...plan.level, bare: true } };
 }
 
 export function isSingle({ overload: { returns } }: CallPlan): boolean {
@@ -110,7 +120,7 @@ export function isSingle({ overload: { returns } }: CallPlan): boolean {
 }
 
 /** One item that a function returns, or null: what the query says of lists does not apply to it. */
-export function planReturned(collection: Collection, outputs: RowLevel['outputs']): ReadPlan {
+export function planReturned(collection: Collection, outputs: RowLevel['outputs']): ReadPlan & { level: RowLevel } {
   const level: RowLevel = {
     kind: 'rows',
     collection,
@@ -133,5 +143,5 @@ function refuseQuery(query: Query, exported: boolean, name: string): void {
   const list = (['alias', 'deep', 'meta'] as const).find((each) => query[each].length > 0);
   const stray = part ?? list ?? (exported ? 'export' : undefined);
   if (stray !== undefined)
-    throw invalidQuery(`"${stray}" applies to functions that return items of a collection, which "${name}" does not`);
+    throw invalidQuery(`"${stray}" applies to functions that return rows, which "${name}" does not`);
 }

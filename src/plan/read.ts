@@ -4,7 +4,7 @@ import type { Collection, Model } from '../mirror/model.js';
 import type { PageLimit, Query, ReadRequest, ReadTarget } from '../request/ast.js';
 import { isMasked } from './access.js';
 import { planGroups } from './aggregate.js';
-import { isSingle, itemsOf, planCall, planResult, planReturned } from './call.js';
+import { callOf, checkVolatile, isSingle, planCall, planResult, planReturned, returnedRows } from './call.js';
 import { planFilter } from './filter.js';
 import { isEmpty, restrictsRows } from './filter-effect.js';
 import { checkKeyed } from './key.js';
@@ -31,7 +31,7 @@ export function planRead(
 ): ReadPlan {
   const { query, target } = request;
   const call = request.call ? planCall(request.collection, request.call, model) : null;
-  const returned = call && itemsOf(call, model);
+  const returned = call && returnedRows(call, model);
   if (call && !returned) return planResult(call, request, model);
   const collection = returned ?? servedCollection(model, request.collection);
   if (target.kind !== 'list') checkKeyed(collection);
@@ -39,8 +39,12 @@ export function planRead(
   if (target.kind === 'selected' && !target.limited) checkSelects(query);
   const position: Position = { query, place: 'root', from: null, backlink: query.backlink };
   const fields = query.fields ?? EVERYTHING;
-  if (call && isSingle(call)) return planReturned(collection, planOutputs(fields, collection, position, planner));
-  if (request.export && call?.overload.volatile) throw invalidQuery('"export" does not apply to volatile functions');
+  if (call && isSingle(call)) {
+    if (request.export) throw invalidQuery('"export" needs a function that returns a list');
+    return planReturned(collection, planOutputs(fields, collection, position, planner));
+  }
+  const rowsCall = callOf(collection);
+  if (rowsCall) checkVolatile(rowsCall, request);
   const single = target.kind === 'item' || (collection.singleton && target.kind === 'list' && !query.aggregate);
   if (single && !request.export) {
     return planItem(request, collection, planOutputs(fields, collection, position, planner));

@@ -16,6 +16,7 @@ import type { Exchange } from '../http/exchange.js';
 import { DEFERRED, errorReply, type Outcome, type Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
 import type { Mirror } from '../mirror/watch.js';
+import { checkArguments } from '../plan/call-arguments.js';
 import { FailedParts } from '../plan/operation.js';
 import type { ParsedOperation } from '../request/ast.js';
 import { failure, type Negotiated, negotiate, readParameters, refusal, success, wantsPage } from './graphql-http.js';
@@ -184,6 +185,7 @@ class OperationRead implements ReadStages<ParsedOperation, Reply | typeof DEFERR
 
   execute(prepared: PreparedRead<ParsedOperation>): Soon<Reply | typeof DEFERRED> {
     const { reads } = this.#context;
+    checkArguments(prepared.compiled.calls, prepared.query.values);
     const explain = explainPreference(this.client.headers.prefer);
     if (explain) return explainItems(prepared, reads, explain);
     reads.answer(prepared, new ReplyListener(this, prepared.caller));

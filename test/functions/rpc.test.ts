@@ -124,6 +124,20 @@ t.test('an argument that does not fit is named', async (t) => {
   t.match(await get(service, '/rpc/add?a=1&fields=x'), refusal(400, /"fields" applies to functions/));
 });
 
+t.test('rows of its own columns take the parameters of a query too', async (t) => {
+  const read = async (path: string): Promise<unknown> => (await get(service, `/rpc/${path}`)).json;
+  t.strictSame(await read('places?sort=-size&fields=name'), { data: [{ name: 'b' }, { name: 'a' }] });
+  t.strictSame(await read('places?filter[size][_gt]=1&meta=*'), {
+    meta: { total_count: 2, filter_count: 1 },
+    data: [{ name: 'b', size: '9007199254740993' }],
+  });
+  t.strictSame(await read('places?aggregate[count]=*'), { data: [{ count: 2 }] });
+  t.match(await get(service, '/rpc/places?export=csv'), { text: /^"?name"?,/ });
+  t.match(await get(service, '/rpc/places?fields=nothing'), { status: 403 });
+  t.match(await get(service, '/rpc/spread?values_of=[1]&export=csv'), { status: 400 });
+  t.strictSame(await read('spread?values_of=[1]&fields=low'), { data: { low: 1 } });
+});
+
 t.test('what no row exposes, and what cannot be called, is refused with 403', async (t) => {
   for (const name of ['secret', 'missing', 'version', 'pg_sleep', 'needs_hidden', 'nobody', '%00', "a'b"]) {
     t.match(await call(encodeURIComponent(name), {}), { status: 403 }, name);
