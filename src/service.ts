@@ -204,10 +204,7 @@ export async function withCore<Result>(
   report: Report,
   work: (core: Core) => Promise<Result>,
 ): Promise<Result> {
-  if (config.DATABASE_URL === null && !(await holdsCluster(config.DATA_DIR)))
-    throw new StartError(
-      `there is no database: name one with --database-url or DATABASE_URL (DATA_DIR ${config.DATA_DIR} has no embedded one)`,
-    );
+  await checkNamed(config);
   const started = new Started(config);
   const policies = new Policies();
   try {
@@ -220,6 +217,31 @@ export async function withCore<Result>(
   }
 }
 
+/** The same for those that look at the database as it is, also where the service's own tables are not there. */
+export async function withDatabase<Result>(
+  config: Config,
+  observe: Observer,
+  report: Report,
+  work: (database: Database) => Promise<Result>,
+): Promise<Result> {
+  await checkNamed(config);
+  const started = new Started(config);
+  try {
+    const { database } = await openSource(config, observe, report, started);
+    return await work(database);
+  } finally {
+    await started.stop();
+  }
+}
+
+/** A command makes no database. */
+async function checkNamed({ DATABASE_URL, DATA_DIR }: Config): Promise<void> {
+  if (DATABASE_URL === null && !(await holdsCluster(DATA_DIR)))
+    throw new StartError(
+      `there is no database: name one with --database-url or DATABASE_URL (DATA_DIR ${DATA_DIR} has no embedded one)`,
+    );
+}
+
 /** Where everything that is known of the database comes from. */
 interface Sources {
   readonly database: Database;
@@ -228,14 +250,13 @@ interface Sources {
   readonly policies: PolicyWatch;
 }
 
-async function startSources(
+async function openSource(
   config: Config,
   observe: Observer,
   report: Report,
   started: Started,
-  broadcast: (message: MainBroadcast) => void,
   signal?: AbortSignal,
-): Promise<Sources> {
+): Promise<Pick<Sources, 'database' | 'databaseUrl'>> {
   let databaseUrl = config.DATABASE_URL;
   if (databaseUrl === null) {
     const embedded = await startEmbedded({
@@ -249,6 +270,18 @@ async function startSources(
   }
   const database = await openDatabase(config, databaseUrl, config.DATABASE_URL !== null, observe, signal);
   started.add(() => database.close(), Infinity);
+  return { database, databaseUrl };
+}
+
+async function startSources(
+  config: Config,
+  observe: Observer,
+  report: Report,
+  started: Started,
+  broadcast: (message: MainBroadcast) => void,
+  signal?: AbortSignal,
+): Promise<Sources> {
+  const { database, databaseUrl } = await openSource(config, observe, report, started, signal);
   const options = { demo: config.DATABASE_URL === null && config.DEMO_DATA, system: config.SYSTEM_SCHEMA };
   await migrate(database, options, observe).catch((error: unknown) => {
     const denied = error instanceof Error && 'code' in error && error.code === '42501';

@@ -41,7 +41,11 @@ export async function relations(words: readonly string[]): Promise<void> {
         [each.collection, each.manyCollection, each.target].some((name) => operands.includes(name));
       const apply = switches.has('apply');
       const unindexed = (await findUnindexed(schemaChanges)).filter(
-        ({ table }) => operands.length === 0 || operands.includes(table),
+        ({ schema, table }) =>
+          operands.length === 0 ||
+          [...model.collections.values()].some(
+            (each) => each.schema === schema && each.table === table && operands.includes(each.name),
+          ),
       );
       const suggestions = apply
         ? await applySuggestions(schemaChanges, isWanted)
@@ -60,9 +64,8 @@ function report(suggestions: readonly Suggestion[], model: Model, applied: boole
     const count = `${suggestions.length} ${suggestions.length === 1 ? 'relation' : 'relations'}`;
     lines.push(applied ? `${count} written.` : `${count} suggested, nothing written. Write them with --apply.`);
   }
-  const refused = [...model.refused].filter(([, reason]) => /key|columns/.test(reason));
-  if (refused.length > 0) lines.push('', 'Not served, so without relations:');
-  for (const [name, reason] of refused) lines.push(`  ${name}: ${reason}`);
+  if (model.refused.size > 0) lines.push('', 'Not served, so without relations:');
+  for (const [name, reason] of model.refused) lines.push(`  ${name}: ${reason}`);
   return lines.join('\n');
 }
 
@@ -80,9 +83,9 @@ function warnings(suggestions: readonly Suggestion[], hubs: readonly Hub[], unin
 }
 
 /** An index of a partitioned table cannot be made beside running writes. */
-function indexLine({ schema, table, column, partitioned }: Unindexed): string {
-  const name = quoteIdentifier(constraintName(table, column, 'index'));
-  const place = `${quoteIdentifier(schema)}.${quoteIdentifier(table)} (${quoteIdentifier(column)})`;
+export function indexLine({ schema, table, columns, partitioned }: Unindexed): string {
+  const name = quoteIdentifier(constraintName(table, columns.join('_'), 'index'));
+  const place = `${quoteIdentifier(schema)}.${quoteIdentifier(table)} (${columns.map(quoteIdentifier).join(', ')})`;
   return `create index ${partitioned ? '' : 'concurrently '}${name} on ${place};`;
 }
 

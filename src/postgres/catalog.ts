@@ -7,9 +7,11 @@ import type { CatalogDocument } from '../mirror/catalog-document.js';
 import type { CatalogSource, CatalogVersion } from '../mirror/watch.js';
 import { parseOwnJson } from '../narrow.js';
 import type { OtherSchema } from '../observe.js';
+import { definedFields } from '../sql/definitions.js';
+import { quoteIdentifier } from '../sql/fragment.js';
 import type { Database } from './database.js';
 import type { Session } from './sessions.js';
-import { systemTables } from './system-tables.js';
+import { systemFiles, systemTables } from './system-tables.js';
 
 const INTROSPECT = readFileSync(packagePath('sql', 'introspect.sql'), 'utf8');
 const FINGERPRINT = readFileSync(packagePath('sql', 'fingerprint.sql'), 'utf8');
@@ -51,10 +53,33 @@ export async function findOtherSchemas(database: Database): Promise<readonly Oth
   return parseOwnJson<OtherSchema[]>(String(text));
 }
 
-/** The schema as the connection sees it. */
-export async function loadSchema(session: Session, database: Database): Promise<CatalogVersion> {
+/** What to say of the service's own tables where some of them are not there: they have no rows. The grammar must be loaded. */
+async function withoutMissing(text: string, session: Session, database: Database): Promise<string> {
+  const named = [...new Set(text.match(/(?<=from )service_\w+/g))];
+  const rows = await session.query<{ name: string }>(
+    'select relname as name from pg_catalog.pg_class where relnamespace = pg_catalog.to_regnamespace($1)',
+    [quoteIdentifier(database.system)],
+  );
+  const missing = named.filter((name) => !rows.some((row) => row.name === name));
+  const fieldsOf = (table: string): string => {
+    const fields = systemFiles().flatMap((file) => definedFields(file.text));
+    const own = new Set(fields.flatMap(([name, field]) => (name === table ? [field] : [])));
+    return [...own].map((field) => `null as ${quoteIdentifier(field)}`).join(', ');
+  };
+  return missing.reduce(
+    (changed, name) =>
+      changed
+        .replaceAll(`from ${name}`, `from missing_${name}`)
+        .replace('with recursive\n', `with recursive\nmissing_${name} as (select ${fieldsOf(name)} where false),\n`),
+    text,
+  );
+}
+
+/** The schema as the connection sees it; `partial` where the service's own tables may not be there. */
+export async function loadSchema(session: Session, database: Database, partial = false): Promise<CatalogVersion> {
+  const statement = partial ? await withoutMissing(INTROSPECT, session, database) : INTROSPECT;
   const parameters = [JSON.stringify(database.schemas), database.system, JSON.stringify([...systemTables()])];
-  const bytes = await session.cell(database.qualified(INTROSPECT), parameters);
+  const bytes = await session.cell(database.qualified(statement), parameters);
   if (!bytes) throw new Error('the catalog statement gave no row');
   const text = bytes.toString();
   return { text, document: parseOwnJson<CatalogDocument>(text), digest: hash('sha1', bytes, 'base64url') };

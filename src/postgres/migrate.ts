@@ -45,6 +45,14 @@ export async function migrate(database: Database, { demo, system }: MigrateOptio
   });
 }
 
+/** Finds an installation without making or changing anything; answers whether there is one. */
+export async function locateSystemTables(database: Database, requested: string | null): Promise<boolean> {
+  const found = await database.own.use((session) => findInstallation(session, database.schema, requested));
+  if (!found?.applied.has(LAST_OF_FIRST)) return false;
+  database.system = found.schema;
+  return true;
+}
+
 /** The last file without which the service never served anything. */
 const LAST_OF_FIRST = '003_watch.sql';
 

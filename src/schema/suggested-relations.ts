@@ -10,19 +10,25 @@ import { planSuggestions, type Suggestion, suggestRelations } from './suggest.js
 
 const UNINDEXED = readFileSync(packagePath('sql', 'unindexed.sql'), 'utf8');
 
-/** A foreign key that no index begins with. */
+/** A foreign key whose columns no index begins with. */
 export interface Unindexed {
   readonly schema: string;
   readonly table: string;
-  readonly column: string;
+  readonly columns: readonly string[];
   readonly partitioned: boolean;
 }
 
 export async function findUnindexed(schemaChanges: SchemaChanges): Promise<readonly Unindexed[]> {
-  const text = await schemaChanges.read((draft) =>
-    draft.cell(UNINDEXED, [JSON.stringify(schemaChanges.model.schemas)]),
-  );
-  return parseOwnJson<Unindexed[]>(String(text));
+  const { schemas } = schemaChanges.model;
+  return schemaChanges.read((draft) => loadUnindexed((text, parameters) => draft.cell(text, parameters), schemas));
+}
+
+/** `cell` answers the first cell of a statement. */
+export async function loadUnindexed(
+  cell: (text: string, parameters: readonly string[]) => Promise<Buffer | null>,
+  schemas: readonly string[],
+): Promise<readonly Unindexed[]> {
+  return parseOwnJson<Unindexed[]>(String(await cell(UNINDEXED, [JSON.stringify(schemas)])));
 }
 
 /** One transaction; answers what was written. */

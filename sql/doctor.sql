@@ -1,0 +1,88 @@
+-- What lateral doctor asks of the database beyond sql/introspect.sql, as one document. $1: the schemas that are served, a JSON list;
+-- $2: the schema of the service's own tables; $3: their names, a JSON list.
+with tables as materialized (
+  select class.oid, class.relname, class.relkind, class.relrowsecurity, class.relforcerowsecurity, class.relowner, namespace.nspname
+  from pg_catalog.pg_class class
+  join pg_catalog.pg_namespace namespace on namespace.oid = class.relnamespace
+  where namespace.nspname in (select pg_catalog.json_array_elements_text($1::json))
+    and class.relkind in ('r', 'p', 'v', 'm', 'f') and not class.relispartition
+    and not (
+      namespace.nspname = $2::text and class.relname in (select pg_catalog.json_array_elements_text($3::json))
+    )
+),
+role as (
+  select roles.oid, roles.rolname, roles.rolsuper, roles.rolbypassrls, roles.rolconnlimit
+  from pg_catalog.pg_roles roles where roles.rolname = current_user
+)
+select pg_catalog.json_build_object(
+  'version', pg_catalog.current_setting('server_version'),
+  'database', pg_catalog.current_database(),
+  'role', (select rolname from role),
+  'superuser', (select rolsuper from role),
+  'standby', pg_catalog.pg_is_in_recovery(),
+  'settings', (
+    select pg_catalog.json_object_agg(name, setting)
+    from pg_catalog.pg_settings
+    where name in ('max_connections', 'superuser_reserved_connections', 'reserved_connections', 'wal_level', 'server_encoding')
+  ),
+  'role_limit', (select nullif(rolconnlimit, -1) from role),
+  'database_limit', (
+    select nullif(datconnlimit, -1) from pg_catalog.pg_database where datname = pg_catalog.current_database()
+  ),
+  -- Of others: the connections of the doctor itself have its name.
+  'connections', (
+    select pg_catalog.count(*) from pg_catalog.pg_stat_activity
+    where backend_type = 'client backend' and application_name is distinct from pg_catalog.current_setting('application_name')
+  ),
+  'watched', exists (
+    select from pg_catalog.pg_event_trigger where evtname = 'service_watch_' || $2::text and evtenabled in ('O', 'A')
+  ),
+  'extensions', (
+    select coalesce(pg_catalog.json_object_agg(extname, extversion), '{}') from pg_catalog.pg_extension
+  ),
+  'available', (
+    select coalesce(pg_catalog.json_agg(name order by name), '[]')
+    from pg_catalog.pg_available_extensions where installed_version is null
+  ),
+  'schemas', (
+    select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object(
+      'schema', namespace.nspname,
+      'usage', pg_catalog.has_schema_privilege(namespace.oid, 'usage'),
+      'create', pg_catalog.has_schema_privilege(namespace.oid, 'create')
+    )), '[]')
+    from pg_catalog.pg_namespace namespace
+    where namespace.nspname in (select pg_catalog.json_array_elements_text($1::json))
+  ),
+  'tables', (
+    select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object(
+      'schema', tables.nspname,
+      'table', tables.relname,
+      'view', tables.relkind in ('v', 'm'),
+      'column', (
+        select attribute.attname from pg_catalog.pg_attribute attribute
+        where attribute.attrelid = tables.oid and attribute.attnum > 0 and not attribute.attisdropped
+        order by attribute.attnum limit 1
+      ),
+      'missing', (
+        select coalesce(pg_catalog.json_agg(privilege.name), '[]')
+        from (values ('select'), ('insert'), ('update'), ('delete')) privilege (name)
+        where not pg_catalog.has_table_privilege(tables.oid, privilege.name)
+          and (privilege.name = 'select' or tables.relkind not in ('v', 'm'))
+      ),
+      'sequences', (
+        select coalesce(pg_catalog.json_agg(pg_catalog.format('%I.%I', namespace.nspname, sequence.relname)), '[]')
+        from pg_catalog.pg_depend owner
+        join pg_catalog.pg_class sequence on sequence.oid = owner.objid and sequence.relkind = 'S'
+        join pg_catalog.pg_namespace namespace on namespace.oid = sequence.relnamespace
+        where owner.refobjid = tables.oid and owner.refobjsubid > 0 and owner.deptype = 'a'
+          and owner.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass
+          and owner.classid = 'pg_catalog.pg_class'::pg_catalog.regclass
+          -- Only a sequence may be asked about, and conditions have no order.
+          and case when sequence.relkind = 'S' then not pg_catalog.has_sequence_privilege(sequence.oid, 'usage') end
+      ),
+      'row_security', tables.relrowsecurity and not (select rolsuper or rolbypassrls from role)
+        and (tables.relforcerowsecurity or not pg_catalog.pg_has_role(tables.relowner, 'usage'))
+    ) order by tables.nspname, tables.relname), '[]')
+    from tables
+  )
+)::text

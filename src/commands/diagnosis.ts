@@ -1,0 +1,344 @@
+/**
+ * What an operator should know about a database before it is served, section by section: facts of the catalogs in, findings out.
+ * A problem costs somebody something (a request that fails, a table that cannot be reached, a list that reads the whole table); a note
+ * may be as it should be.
+ */
+import type { Config } from '../config.js';
+import { holdsTable, type Model } from '../mirror/model.js';
+import type { OtherSchema } from '../observe.js';
+import type { Unindexed } from '../schema/suggested-relations.js';
+import { quoteIdentifier } from '../sql/fragment.js';
+import { indexLine } from './relations.js';
+
+export type Status = 'ok' | 'note' | 'problem';
+
+export interface Finding {
+  readonly section: string;
+  readonly status: Status;
+  readonly message: string;
+  readonly details: readonly Detail[];
+}
+
+export interface Detail {
+  readonly name: string;
+  readonly message: string;
+  /** SQL that solves it, or an example of it. */
+  readonly fix?: string;
+}
+
+/** What sql/doctor.sql answers. */
+export interface Facts {
+  readonly version: string;
+  readonly database: string;
+  readonly role: string;
+  readonly superuser: boolean;
+  readonly standby: boolean;
+  readonly settings: Readonly<Record<string, string>>;
+  readonly role_limit: number | null;
+  readonly database_limit: number | null;
+  /** Of other clients. */
+  readonly connections: number;
+  /** Whether an event trigger tells of changes. */
+  readonly watched: boolean;
+  readonly extensions: Readonly<Record<string, string>>;
+  readonly available: readonly string[];
+  readonly schemas: readonly { readonly schema: string; readonly usage: boolean; readonly create: boolean }[];
+  readonly tables: readonly TableRights[];
+}
+
+export interface TableRights {
+  readonly schema: string;
+  readonly table: string;
+  readonly view: boolean;
+  /** The first one. */
+  readonly column: string | null;
+  readonly missing: readonly string[];
+  readonly sequences: readonly string[];
+  readonly row_security: boolean;
+}
+
+export interface Examined {
+  readonly config: Config;
+  readonly facts: Facts;
+  readonly model: Model;
+  /** Whether the service's own tables are there. */
+  readonly installed: boolean;
+  readonly unindexed: readonly Unindexed[];
+  readonly others: readonly OtherSchema[];
+}
+
+export function diagnose(examined: Examined): readonly Finding[] {
+  return [
+    ...connection(examined),
+    ...schemas(examined),
+    ...collections(examined),
+    ...rights(examined),
+    ...relations(examined),
+    ...extensions(examined),
+    ...settings(examined),
+  ];
+}
+
+function finding(section: string, status: Status, message: string, details: readonly Detail[] = []): Finding {
+  return { section, status, message, details };
+}
+
+function connection({ facts }: Examined): Finding[] {
+  const role = `role ${facts.role}${facts.superuser ? ' (superuser)' : ''}`;
+  const found = [finding('Connection', 'ok', `PostgreSQL ${facts.version}, database ${facts.database}, ${role}`)];
+  if (facts.standby) found.push(finding('Connection', 'problem', 'the server is a standby: every write fails'));
+  return found;
+}
+
+function schemas({ facts, model, installed, others }: Examined): Finding[] {
+  const found = [finding('Schemas', 'ok', `served: ${model.schemas.join(', ')}`)];
+  const closed = facts.schemas.filter(({ usage }) => !usage).map(({ schema }) => schema);
+  if (closed.length > 0)
+    found.push(
+      finding(
+        'Schemas',
+        'problem',
+        'the role may not use them: every request fails',
+        closed.map((schema) => ({
+          name: schema,
+          message: 'usage is not granted',
+          fix: `grant usage on schema ${quoteIdentifier(schema)} to ${quoteIdentifier(facts.role)};`,
+        })),
+      ),
+    );
+  if (others.length > 0) {
+    const list = others.map(({ schema, tables }) => `${schema} (${tables})`).join(', ');
+    const wanted = [...model.schemas, ...others.map(({ schema }) => schema)].join(',');
+    found.push(finding('Schemas', 'note', `not served, with tables: ${list}; DATABASE_SCHEMAS=${wanted} serves them`));
+  }
+  if (installed) found.push(finding('Schemas', 'ok', `the service's own tables are in ${model.system}`));
+  else found.push(notInstalled(facts, model));
+  return found;
+}
+
+function notInstalled(facts: Facts, model: Model): Finding {
+  const first = facts.schemas.find(({ schema }) => schema === model.schema);
+  if (first?.create)
+    return finding('Schemas', 'note', "the service's own tables do not exist: the first start creates them");
+  const fix = `grant create on schema ${quoteIdentifier(model.schema)} to ${quoteIdentifier(facts.role)};`;
+  return finding('Schemas', 'problem', "the service's own tables do not exist, and the role may not create them", [
+    { name: model.schema, message: 'create is not granted', fix },
+  ]);
+}
+
+function collections({ facts, model }: Examined): Finding[] {
+  const served = [...model.collections.values()].flatMap(({ name, system }) => (system ? [] : [name])).sort();
+  const found: Finding[] = [];
+  if (served.length === 0) found.push(finding('Collections', 'problem', 'there is nothing to serve'));
+  else found.push(finding('Collections', 'ok', `${served.length} served: ${served.join(', ')}`));
+  const refused = [...model.refused].map(([name, reason]) => ({ name, reason }));
+  const [collisions, others] = split(refused, ({ reason }) => reason.startsWith('would be called'));
+  const [views, rest] = split(others, ({ reason }) => /\bkey\b/.test(reason));
+  const detail = ({ name, reason }: { name: string; reason: string }, fix?: string): Detail => ({
+    name,
+    message: `it ${reason}`,
+    ...(fix === undefined ? {} : { fix }),
+  });
+  const keyless = [...model.collections.values()].filter(({ key, system }) => key.length === 0 && !system);
+  const unknown = [
+    ...keyless.map(({ name }) => ({
+      name,
+      reason: 'has no key: it can be listed, but its items cannot be named or written',
+    })),
+    ...views,
+  ];
+  if (unknown.length > 0)
+    found.push(
+      finding(
+        'Keys',
+        'note',
+        `${count(unknown.length, 'table or view has', 'tables or views have')} no key; declare the columns that identify a row, for example`,
+        unknown.map((each) => detail(each, keyLine(each.name, facts, model))),
+      ),
+    );
+  else found.push(finding('Keys', 'ok', 'every table and view has a key'));
+  if (collisions.length > 0)
+    found.push(
+      finding(
+        'Names',
+        'problem',
+        `${count(collisions.length, 'table is', 'tables are')} not served because the name is taken`,
+        collisions.map((each) => detail(each, nameLine(each.name, facts, model))),
+      ),
+    );
+  else found.push(finding('Names', 'ok', 'no two tables have the same name'));
+  if (rest.length > 0)
+    found.push(
+      finding(
+        'Collections',
+        'note',
+        'not served for other reasons',
+        rest.map((each) => detail(each)),
+      ),
+    );
+  return found;
+}
+
+/** The first column is a guess: the operator knows which of them identify a row. */
+function keyLine(collection: string, { tables }: Facts, model: Model): string | undefined {
+  const served = model.collections.get(collection);
+  const table = tables.find(({ schema, table }) =>
+    served ? served.schema === schema && served.table === table : [table, `${schema}_${table}`].includes(collection),
+  );
+  if (!table?.column) return undefined;
+  return `insert into ${metadataTable(model)} (collection, primary_key) values (${[collection, table.column].map(literalText).join(', ')});`;
+}
+
+function nameLine(refused: string, { tables }: Facts, model: Model): string | undefined {
+  const table = tables.find(({ schema, table }) => `${schema}.${table}` === refused);
+  if (!table) return undefined;
+  const values = [`${table.schema}_${table.table}_table`, table.schema, table.table].map(literalText).join(', ');
+  return `insert into ${metadataTable(model)} (collection, "schema", "table") values (${values});`;
+}
+
+function metadataTable({ system }: Model): string {
+  return `${quoteIdentifier(system)}.service_collections`;
+}
+
+function rights({ facts, model }: Examined): Finding[] {
+  const role = quoteIdentifier(facts.role);
+  const found: Finding[] = [];
+  const served = facts.tables.filter(({ schema, table }) => holdsTable(model, schema, table));
+  const tables = served.filter(({ view }) => !view);
+  const readsOnly = tables.length > 0 && tables.every(({ missing }) => WRITES.every((each) => missing.includes(each)));
+  if (readsOnly) found.push(finding('Rights', 'note', 'the role may write to no table: the API reads only'));
+  const details = served.flatMap((each): Detail[] => {
+    const missing = each.missing.filter((right) => !readsOnly || right === 'select');
+    const name = `${quoteIdentifier(each.schema)}.${quoteIdentifier(each.table)}`;
+    const grants = missing.length === 0 ? [] : [`grant ${missing.join(', ')} on ${name} to ${role};`];
+    const sequences = readsOnly || missing.includes('insert') ? [] : each.sequences;
+    for (const sequence of sequences) grants.push(`grant usage on sequence ${sequence} to ${role};`);
+    if (grants.length === 0) return [];
+    const lacks = [...missing, ...sequences.map((sequence) => `usage of ${sequence}`)];
+    return [{ name: `${each.schema}.${each.table}`, message: `missing: ${lacks.join(', ')}`, fix: grants.join(' ') }];
+  });
+  if (details.length > 0)
+    found.push(
+      finding(
+        'Rights',
+        'problem',
+        `${count(details.length, 'table lacks', 'tables lack')} rights of ${facts.role}`,
+        details,
+      ),
+    );
+  else if (!readsOnly) found.push(finding('Rights', 'ok', `${facts.role} may read and write every table`));
+  const secured = served.filter(({ row_security }) => row_security).map(({ schema, table }) => `${schema}.${table}`);
+  if (secured.length > 0)
+    found.push(finding('Rights', 'note', `row-level security applies to ${facts.role}: ${secured.join(', ')}`));
+  return found;
+}
+
+const WRITES = ['insert', 'update', 'delete'];
+
+function relations({ unindexed }: Examined): Finding[] {
+  if (unindexed.length === 0) return [finding('Relations', 'ok', 'every foreign key has an index')];
+  const details = unindexed.map((each) => ({
+    name: `${each.schema}.${each.table}`,
+    message: each.columns.join(', '),
+    fix: indexLine(each),
+  }));
+  const message = `${count(unindexed.length, 'foreign key has', 'foreign keys have')} no index: lists and deletions read the whole table`;
+  return [finding('Relations', 'problem', message, details)];
+}
+
+/** What an extension is good for here. */
+const USES: Readonly<Record<string, string>> = {
+  pg_trgm: 'indexes for _contains, search and similarity',
+  postgis: 'geometry fields and filters',
+  pg_stat_statements: 'which statements cost most',
+};
+
+function extensions({ facts }: Examined): Finding[] {
+  const installed = Object.entries(facts.extensions).map(([name, version]) => `${name} ${version}`);
+  const found = [finding('Extensions', 'ok', `installed: ${installed.join(', ')}`)];
+  const useful = facts.available.filter((name) => Object.hasOwn(USES, name));
+  if (useful.length > 0)
+    found.push(
+      finding(
+        'Extensions',
+        'note',
+        'available, and of use here',
+        useful.map((name) => ({ name, message: USES[name] ?? '', fix: `create extension ${name};` })),
+      ),
+    );
+  return found;
+}
+
+/** Beside the pools: for the service's own statements, the catalog and notifications. */
+const OWN_CONNECTIONS = 6;
+
+function settings({ config, facts, installed }: Examined): Finding[] {
+  const { settings: values } = facts;
+  const section = 'Settings';
+  const found: Finding[] = [];
+  const limit = config.DATABASE_STATEMENT_TIMEOUT;
+  found.push(
+    limit === 0
+      ? finding(section, 'note', 'statement_timeout is off (DATABASE_STATEMENT_TIMEOUT=0): a statement may run forever')
+      : finding(section, 'ok', `statement_timeout ${limit / 1_000}s, set by DATABASE_STATEMENT_TIMEOUT`),
+  );
+  const needed = connectionsOf(config);
+  const reserved = ['superuser_reserved_connections', 'reserved_connections'].map((name) => Number(values[name] ?? 0));
+  const free =
+    Number(values['max_connections']) - (facts.superuser ? 0 : reserved.reduce((sum, each) => sum + each, 0));
+  const most = Math.min(free, facts.role_limit ?? free, facts.database_limit ?? free);
+  const figures = `the service opens up to ${needed} of ${most} connections (max_connections ${values['max_connections']})`;
+  if (needed > most)
+    found.push(
+      finding(
+        section,
+        'problem',
+        `${figures}: lower DATABASE_POOL_SIZE and DATABASE_WRITE_POOL_SIZE, or raise the limit`,
+      ),
+    );
+  else if (needed + facts.connections > most)
+    found.push(finding(section, 'note', `${figures}, and other clients have ${facts.connections} now`));
+  else found.push(finding(section, 'ok', figures));
+  found.push(finding(section, 'ok', `wal_level ${values['wal_level']}`));
+  if (values['server_encoding'] !== 'UTF8')
+    found.push(
+      finding(
+        section,
+        'note',
+        `server_encoding ${values['server_encoding']}: other characters than it has are refused`,
+      ),
+    );
+  if (facts.watched) found.push(finding(section, 'ok', 'changes of the schema are announced by an event trigger'));
+  else if (facts.superuser && !installed)
+    found.push(finding(section, 'ok', 'the first start creates an event trigger that announces changes of the schema'));
+  else
+    found.push(
+      finding(
+        section,
+        'note',
+        `changes of the schema are found by a check every ${config.SCHEMA_POLL_INTERVAL / 1_000}s: an event trigger needs a superuser`,
+      ),
+    );
+  return found;
+}
+
+function connectionsOf(config: Config): number {
+  const { DATABASE_POOL_SIZE, DATABASE_WRITE_POOL_SIZE, DATABASE_STREAM_POOL_SIZE, IMPORT_MAX_CONCURRENCY, WORKERS } =
+    config;
+  const pools = [DATABASE_POOL_SIZE, DATABASE_WRITE_POOL_SIZE, DATABASE_STREAM_POOL_SIZE, IMPORT_MAX_CONCURRENCY];
+  if (WORKERS === 1) return pools.reduce((sum, each) => sum + each, OWN_CONNECTIONS);
+  // Every thread has at least one of each kind, and the main thread five for itself.
+  return pools.reduce((sum, each) => sum + Math.max(each, WORKERS), 5 + OWN_CONNECTIONS * (WORKERS + 1));
+}
+
+function split<Entry>(entries: readonly Entry[], test: (entry: Entry) => boolean): [Entry[], Entry[]] {
+  return [entries.filter(test), entries.filter((entry) => !test(entry))];
+}
+
+function count(number: number, one: string, many: string): string {
+  return `${number} ${number === 1 ? one : many}`;
+}
+
+function literalText(value: string): string {
+  return `'${value.replaceAll("'", "''")}'`;
+}

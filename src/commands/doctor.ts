@@ -1,0 +1,115 @@
+/** `lateral doctor`: what is right and wrong with a database and the role that serves it. It changes nothing. */
+import { readFileSync } from 'node:fs';
+import { type Config, readArguments, readConfig } from '../config.js';
+import { StartError } from '../errors.js';
+import { packagePath } from '../files.js';
+import { buildModel } from '../mirror/introspect.js';
+import { parseOwnJson } from '../narrow.js';
+import { createObserver } from '../observe.js';
+import { findOtherSchemas, loadSchema } from '../postgres/catalog.js';
+import type { Database } from '../postgres/database.js';
+import { locateSystemTables } from '../postgres/migrate.js';
+import { systemTables } from '../postgres/system-tables.js';
+import { loadUnindexed } from '../schema/suggested-relations.js';
+import { withDatabase } from '../service.js';
+import { loadGrammar } from '../sql/grammar.js';
+import { diagnose, type Examined, type Facts, type Finding, type Status } from './diagnosis.js';
+
+export const DOCTOR_HELP = `Usage: lateral doctor [--json] [--option value ...]
+
+Says what is right and wrong with a database and the role of DATABASE_URL, and how to put it right: connection, schemas, what is served
+and what is not, keys, names, rights, foreign keys without an index, extensions and settings. It changes nothing, and needs no table of
+the service.
+
+  --json  prints the findings as JSON: {"ok", "problems", "notes", "findings": [{"section", "status", "message", "details"}]}
+
+Exits with 0 if there are no problems, with 1 if there are. Notes are no problems.
+
+All options of lateral --help are accepted; DATABASE_URL selects the database.`;
+
+const FACTS = readFileSync(packagePath('sql', 'doctor.sql'), 'utf8');
+
+export async function doctor(words: readonly string[]): Promise<void> {
+  const { operands, switches, environment } = readArguments(words, ['json']);
+  if (operands.length > 0) throw new StartError(`unexpected argument "${operands[0]}": see lateral doctor --help`);
+  // Whoever asks wants to know how it is now.
+  const config: Config = { ...readConfig({ ...process.env, ...environment }), DATABASE_START_TIMEOUT: 0 };
+  const findings = await examine(config).catch((error: unknown): readonly Finding[] => {
+    if (!(error instanceof StartError)) throw error;
+    return [{ section: 'Connection', status: 'problem', message: error.message, details: [] }];
+  });
+  const number = (status: Status): number => findings.filter((each) => each.status === status).length;
+  const [problems, notes] = [number('problem'), number('note')];
+  if (switches.has('json')) console.log(JSON.stringify({ ok: problems === 0, problems, notes, findings }, null, 2));
+  else console.log(`${report(findings)}\n\n${summary(problems, notes)}`);
+  if (problems > 0) process.exitCode = 1;
+}
+
+async function examine(config: Config): Promise<readonly Finding[]> {
+  await loadGrammar();
+  return withDatabase(
+    config,
+    createObserver('error'),
+    (message) => console.error(message),
+    async (database) => diagnose(await lookAt(database, config)),
+  );
+}
+
+async function lookAt(database: Database, config: Config): Promise<Examined> {
+  const installed = await locateSystemTables(database, config.SYSTEM_SCHEMA);
+  const others = await findOtherSchemas(database);
+  return database.catalog.use(async (session) => {
+    const { document } = await loadSchema(session, database, true);
+    const schemas = JSON.stringify(database.schemas);
+    const ours = installed ? database.system : '';
+    const text = await session.cell(FACTS, [schemas, ours, JSON.stringify([...systemTables()])]);
+    return {
+      config,
+      facts: parseOwnJson<Facts>(String(text)),
+      model: buildModel(document, 1, database),
+      installed,
+      unindexed: await loadUnindexed((statement, parameters) => session.cell(statement, parameters), database.schemas),
+      others,
+    };
+  });
+}
+
+const MARKS: Readonly<Record<Status, string>> = { ok: 'ok', note: 'note', problem: 'PROBLEM' };
+const WIDTH = 9;
+
+/** By section, in the order in which they come up first; below a problem, what it is about and how to solve it. */
+function report(findings: readonly Finding[]): string {
+  const sections = new Map<string, Finding[]>();
+  for (const each of findings) sections.set(each.section, [...(sections.get(each.section) ?? []), each]);
+  return [...sections].map(([section, entries]) => [section, ...entries.flatMap(linesOf)].join('\n')).join('\n\n');
+}
+
+function linesOf({ status, message, details }: Finding): string[] {
+  const indent = ' '.repeat(2 + WIDTH);
+  const width = Math.max(0, ...details.map(({ name }) => name.length));
+  return [
+    `  ${MARKS[status].padEnd(WIDTH)}${wrap(message, indent)}`,
+    ...details.flatMap(({ name, message, fix }) => [
+      `${indent}${name.padEnd(width)}  ${message}`,
+      ...(fix === undefined ? [] : [`${indent}  ${fix}`]),
+    ]),
+  ];
+}
+
+const LINE = 110;
+
+function wrap(message: string, indent: string): string {
+  const lines = [''];
+  for (const word of message.split(' ')) {
+    const last = lines.at(-1) ?? '';
+    if (last !== '' && indent.length + last.length + word.length >= LINE) lines.push(word);
+    else lines[lines.length - 1] = last === '' ? word : `${last} ${word}`;
+  }
+  return lines.join(`\n${indent}`);
+}
+
+function summary(problems: number, notes: number): string {
+  const noted = notes === 0 ? '' : `, ${notes} ${notes === 1 ? 'note' : 'notes'}`;
+  if (problems === 0) return `No problems${noted}.`;
+  return `${problems} ${problems === 1 ? 'problem' : 'problems'}${noted}.`;
+}

@@ -1,0 +1,174 @@
+/** `lateral doctor`: what it finds, what it calls fine, what it prints and how it ends. It must leave no trace in the database. */
+import t from 'tap';
+import {
+  connectSql,
+  createDatabase,
+  databaseUrl,
+  type Outcome,
+  runProgram,
+  startDatabase,
+  startTestService,
+  withSql,
+} from '../support/service.js';
+
+const server = await startDatabase();
+
+interface Report {
+  readonly ok: boolean;
+  readonly problems: number;
+  readonly notes: number;
+  readonly findings: readonly {
+    readonly section: string;
+    readonly status: string;
+    readonly message: string;
+    readonly details: readonly { readonly name: string; readonly message: string; readonly fix?: string }[];
+  }[];
+}
+
+const MODEL = `
+  create schema sales;
+  create schema stock;
+  create table authors (id serial primary key, name text);
+  create table articles (id serial primary key, author integer references authors);
+  create index on articles (author);
+  create table sales_orders (id serial primary key);
+  create table sales.orders (id serial primary key, article integer references articles);
+  create table sales.lines (nr integer, part integer, primary key (nr, part));
+  create table sales.notes (nr integer, part integer, foreign key (nr, part) references sales.lines);
+  create view long_articles as select id, author from articles;
+  create table stock.shelves (id serial primary key)`;
+
+async function run(url: string, ...words: string[]): Promise<Outcome> {
+  return runProgram(['doctor', ...words], { DATABASE_URL: url });
+}
+
+async function findings(url: string, options: Record<string, string> = {}): Promise<Report & { code: number }> {
+  const { output, code } = await runProgram(['doctor', '--json'], { DATABASE_URL: url, ...options });
+  return { ...(JSON.parse(output) as Report), code };
+}
+
+t.test('a database in order has no problems', async (t) => {
+  const url = await createDatabase(server, 'fine');
+  await withSql(url, (sql) =>
+    sql.unsafe('create table authors (id serial primary key); create table pens (id serial primary key)'),
+  );
+  const { code, output, complaints } = await run(url);
+  t.equal(code, 0, output);
+  t.equal(complaints, '');
+  t.match(output, /^Connection\n {2}ok +PostgreSQL \d+.*, database fine, role \w+ \(superuser\)$/m);
+  t.match(output, /^Collections\n {2}ok +2 served: authors, pens$/m);
+  t.match(output, /^Relations\n {2}ok +every foreign key has an index$/m);
+  t.match(output, / {2}ok +wal_level \w+$/m);
+  t.match(output, /the service opens up to \d+ of \d+ connections/);
+  t.match(output, /\nNo problems, \d notes?\.\n$/);
+  t.notMatch(output, /PROBLEM/);
+  const tables = await withSql(url, (sql) => sql`select from pg_tables where tablename like 'service%'`);
+  t.equal(tables.length, 0, 'and it still has no table of ours');
+});
+
+t.test('a missing index, a missing right and a name that is taken are found, with what solves them', async (t) => {
+  const url = await createDatabase(server, 'ill');
+  const sql = connectSql(url);
+  t.teardown(() => sql.end());
+  await sql.unsafe(MODEL);
+  await sql.unsafe(`
+    create role clerk login password 'clerk';
+    grant usage on schema public, sales to clerk;
+    grant create on schema public to clerk;
+    grant all on all tables in schema public, sales to clerk;
+    grant all on all sequences in schema public, sales to clerk;
+    revoke select, delete on authors from clerk;
+    revoke usage on sequence sales.orders_id_seq from clerk`);
+  const login = databaseUrl(server, 'ill', { user: 'clerk', password: 'clerk' });
+  const schemas = { DATABASE_SCHEMAS: 'public,sales' };
+  for (const installed of [false, true]) {
+    if (installed) await (await startTestService({ databaseUrl: url, ...schemas })).stop();
+    if (installed)
+      await sql.unsafe(`
+        grant all on all tables in schema public to clerk;
+        revoke select, delete on authors from clerk`);
+    const report = await findings(login, schemas);
+    t.match(report, { ok: false, code: 1 });
+    const details = (section: string): unknown =>
+      report.findings.find((each) => each.section === section && each.status !== 'ok')?.details;
+    t.strictSame(details('Relations'), [
+      {
+        name: 'sales.notes',
+        message: 'nr, part',
+        fix: 'create index concurrently "notes_nr_part_index" on "sales"."notes" ("nr", "part");',
+      },
+      {
+        name: 'sales.orders',
+        message: 'article',
+        fix: 'create index concurrently "orders_article_index" on "sales"."orders" ("article");',
+      },
+    ]);
+    t.strictSame(details('Rights'), [
+      {
+        name: 'public.authors',
+        message: 'missing: select, delete',
+        fix: 'grant select, delete on "public"."authors" to "clerk";',
+      },
+    ]);
+    t.match(details('Names'), [
+      {
+        name: 'sales.orders',
+        message: /would be called "sales_orders"/,
+        fix: `insert into "public".service_collections (collection, "schema", "table") values ('sales_orders_table', 'sales', 'orders');`,
+      },
+    ]);
+    t.match(details('Keys'), [
+      { name: 'sales_notes', message: /no key/ },
+      { name: 'long_articles', message: /declared key/, fix: /values \('long_articles', 'id'\);$/ },
+    ]);
+    t.match(
+      report.findings.filter(({ status, message }) => status === 'note' && /not served, with tables/.test(message)),
+      [
+        {
+          section: 'Schemas',
+          message: 'not served, with tables: stock (1); DATABASE_SCHEMAS=public,sales,stock serves them',
+        },
+      ],
+    );
+    const names = report.findings.find(({ section }) => section === 'Names')?.details[0];
+    // What it says solves the problem.
+    if (installed) await sql.unsafe(names?.fix ?? '');
+  }
+  for (const { fix } of (await findings(login, schemas)).findings.flatMap(({ section, details }) =>
+    section === 'Rights' || section === 'Relations' ? details : [],
+  ))
+    for (const statement of (fix ?? '').split(/(?<=;) /)) await sql.unsafe(statement);
+  const healed = await findings(login, schemas);
+  t.match(healed, { ok: true, problems: 0, code: 0 });
+});
+
+t.test('a role that may only read is a note, too few connections are a problem', async (t) => {
+  const url = await createDatabase(server, 'readonly');
+  await withSql(url, (sql) =>
+    sql.unsafe(`
+    create table authors (id serial primary key);
+    create role reader login password 'reader' connection limit 5;
+    grant select on authors to reader`),
+  );
+  const report = await findings(databaseUrl(server, 'readonly', { user: 'reader', password: 'reader' }));
+  t.equal(report.code, 1);
+  const texts = report.findings.map(({ status, message }) => `${status}: ${message}`);
+  t.ok(texts.includes('note: the role may write to no table: the API reads only'));
+  t.ok(texts.some((text) => /^problem: the service opens up to \d+ of 5 connections/.test(text)));
+  t.ok(
+    texts.some((text) =>
+      /^problem: the service's own tables do not exist, and the role may not create them/.test(text),
+    ),
+  );
+});
+
+t.test('what cannot be reached is a problem too, and wrong words end with one line', async (t) => {
+  const nowhere = new URL(server.url);
+  nowhere.port = '1';
+  t.match(await run(nowhere.href), { code: 1, output: /PROBLEM +cannot use the database: nothing answers/ });
+  const report = await findings(server.url, { DATABASE_SCHEMAS: 'public,nowhere' });
+  t.match(report, { ok: false, findings: [{ message: 'DATABASE_SCHEMAS: the database has no schema "nowhere"' }] });
+  t.match(await run(server.url, 'more'), { code: 1, complaints: /^lateral: unexpected argument "more"/ });
+  t.match(await run(server.url, '--jsn'), { code: 1, complaints: /"--jsn"/ });
+  t.match(await run(server.url, '--help'), { code: 0, output: /^Usage: lateral doctor/ });
+});
