@@ -8,7 +8,7 @@ import type { Pattern } from '../sql/codec.js';
 import { alias, type Fragment, join, parameter, sql } from '../sql/fragment.js';
 import { FromClause, refersTo } from './from-clause.js';
 import { matchesWords } from './full-text.js';
-import { compareGeometries } from './geometry.js';
+import { compareGeometries, isWithinDistance } from './geometry.js';
 import { typeName } from './identifiers.js';
 import { hasKey } from './key-columns.js';
 import { asText, comparable, compileOperand, operandTypeName } from './operand.js';
@@ -116,6 +116,11 @@ function compileComparison(
       : null;
   if (own) return own;
   const type = operandTypeName(operand);
+  if (operator === 'dwithin' && operand.kind === 'field') {
+    const given = sql`${parameter({ kind: 'entry', position: 0, ...typed })}::text`;
+    const distance = sql`${parameter({ kind: 'entry', position: 1, ...typed, codec: 'float8' })}::float8`;
+    return isWithinDistance(left, given, distance, operand.field);
+  }
   if (value.codec === 'geojson' && operand.kind === 'field')
     return compareGeometries(left, operator, sql`${parameter({ kind: 'value', ...typed })}::text`, operand.field);
   if (value.codec === 'array' || value.codec === 'record' || value.codec === '_bytea')

@@ -48,13 +48,27 @@ export function compareGeometries(left: Fragment, operator: Operator, given: Fra
     const test = sql`${inWorld(left, field)} ${equals} ${shape}`;
     return operator === 'eq' ? test : sql`not (${test})`;
   }
-  // An index is one of the column as it is; without a system of its own its values have to be brought into one.
-  const inside = column.srid === null && !isGeography(field) ? inWorld(left, field) : left;
+  const inside = indexed(left, field);
   const shape = geometryOf(given, field);
+  // Geographies have no `st_within`.
+  if (operator === 'within')
+    return sql`${call(isGeography(field) ? 'st_coveredby' : 'st_within')}(${inside}, ${shape})`;
+  if (operator === 'covers') return sql`${call('st_covers')}(${inside}, ${shape})`;
   const test = operator.endsWith('bbox')
     ? sql`${inside} ${operatorOf(column, sql`&&`)} ${shape}`
     : sql`${call('st_intersects')}(${inside}, ${shape})`;
   return operator.startsWith('n') ? sql`not (${test})` : test;
+}
+
+/** Metres for a geography, units of the system of coordinates for a geometry. */
+export function isWithinDistance(left: Fragment, given: Fragment, distance: Fragment, field: Field): Fragment {
+  const call = functionsOf(columnOf(field));
+  return sql`${call('st_dwithin')}(${indexed(left, field)}, ${geometryOf(given, field)}, ${distance})`;
+}
+
+/** An index is one of the column as it is; without a system of its own its values have to be brought into one. */
+function indexed(left: Fragment, field: Field): Fragment {
+  return columnOf(field).srid === null && !isGeography(field) ? inWorld(left, field) : left;
 }
 
 /** As a geometry of WGS 84. A geometry that names no system of coordinates is taken as it is. */

@@ -5,7 +5,7 @@ import { forbiddenCollection } from '../errors.js';
 import type { Model } from '../mirror/model.js';
 import type { Access, WriteAction } from '../plan/access.js';
 import { callOf } from '../plan/call.js';
-import { columnsOf } from '../plan/csv-columns.js';
+import { columnsOf, featureOf } from '../plan/csv-columns.js';
 import { anyRule } from '../plan/guard.js';
 import { planOperation } from '../plan/operation.js';
 import type { CallPlan, Condition, OperationPlan, ReadPlan } from '../plan/plan.js';
@@ -38,6 +38,9 @@ export interface CompiledRead {
   readonly opening: boolean;
   /** Of an export: the columns of a flat file. */
   readonly columns: readonly (readonly string[])[];
+  /** Of an export: the fields that hold a geometry, and the one that is the key. */
+  readonly shapes: readonly string[];
+  readonly keyField: string | null;
   /** Of the model it was compiled for. */
   readonly version: number;
   /** The write that the items are selected for. */
@@ -98,11 +101,12 @@ function writable(access: Access, purpose: SelectionPurpose, request: ReadReques
 function describeResult(
   request: ReadRequest | OperationRequest,
   plan: ReadPlan | OperationPlan,
-): Pick<CompiledRead, 'result' | 'stream' | 'opening' | 'columns'> {
+): Pick<CompiledRead, 'result' | 'stream' | 'opening' | 'columns' | 'shapes' | 'keyField'> {
   if (plan.kind === 'operation' || request.kind === 'operation')
-    return { result: 'operation', stream: false, opening: false, columns: [] };
+    return { result: 'operation', stream: false, opening: false, columns: [], shapes: [], keyField: null };
   const columns = request.export ? columnsOf(plan.level) : [];
-  return { result: plan.result, stream: plan.stream, opening: plan.meta.length > 0, columns };
+  const { shapes, keyField } = request.export ? featureOf(plan.level) : { shapes: [], keyField: null };
+  return { result: plan.result, stream: plan.stream, opening: plan.meta.length > 0, columns, shapes, keyField };
 }
 
 function describeCalls(

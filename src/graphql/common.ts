@@ -15,6 +15,7 @@ import { type Field, isSecretField } from '../mirror/model.js';
 import { isOneOf } from '../narrow.js';
 import {
   ARRAY_OPERATORS,
+  DISTANCE_OPERATORS,
   DOCUMENT_OPERATORS,
   GEOMETRY_OPERATORS,
   LIST_OPERATORS,
@@ -75,7 +76,7 @@ function operandType(operator: Operator | 'json' | 'length', value: GraphQLInput
   if (operator === 'json') return JSON_FILTER_SCALAR;
   if (operator === 'length') return NUMBER_OPERATORS;
   if (operator === 'has_key') return GraphQLString;
-  if (operator === 'fts') return JSON_SCALAR;
+  if (operator === 'fts' || operator === 'dwithin') return JSON_SCALAR;
   if (/^n?(null|empty)$/.test(operator)) return GraphQLBoolean;
   const takesList = isOneOf([...LIST_OPERATORS, ...ARRAY_OPERATORS], operator);
   return takesList ? new GraphQLList(value) : value;
@@ -104,7 +105,11 @@ const RANGE_FILTERS = operators('range', GraphQLString, [...ORDERED, ...RANGE_OP
 const TREE_FILTERS = operators('tree', GraphQLString, [...ORDERED, ...TREE_OPERATORS, 'empty', 'nempty']);
 const WORDS_FILTERS = operators('tsvector', GraphQLString, [...ORDERED, 'fts', 'empty', 'nempty']);
 const NETWORK_FILTERS = operators('network', GraphQLString, [...ORDERED, ...NETWORK_OPERATORS, 'empty', 'nempty']);
-const GEOMETRY_FILTERS = operators('geometry', GEOMETRY_SCALAR, ['eq', 'neq', ...PRESENCE, ...GEOMETRY_OPERATORS]);
+const GEOMETRY_FILTERS = operators('geometry', GEOMETRY_SCALAR, [
+  ...(['eq', 'neq', ...PRESENCE] as const),
+  ...GEOMETRY_OPERATORS,
+  ...DISTANCE_OPERATORS,
+]);
 
 function functionFilter(name: string, parts: readonly Part[]) {
   const fields = parts.map((part) => [part, { type: NUMBER_OPERATORS }]);

@@ -1,4 +1,5 @@
-/** The columns of a flat file: nested items become columns of their own, lists stay one column each. */
+/** What files are made of: the columns of a flat one, where nested items become columns of their own and lists stay one each; the parts of a feature. */
+import type { Field } from '../mirror/model.js';
 import type { Level, Output, RowLevel } from './plan.js';
 
 /** Paths into the item. */
@@ -18,4 +19,19 @@ function outputColumns(output: Output): string[][] {
 
 function nested(level: RowLevel): string[][] {
   return level.outputs.flatMap((output) => outputColumns(output));
+}
+
+/** What of an item can be the geometry of a GeoJSON feature, and what its id. */
+export function featureOf(level: Level): { shapes: readonly string[]; keyField: string | null } {
+  if (level.kind !== 'rows') return { shapes: [], keyField: null };
+  const values = level.outputs.flatMap((output) =>
+    output.kind === 'value' && output.operand.kind === 'field'
+      ? [{ name: output.name, field: output.operand.field }]
+      : [],
+  );
+  const isKey = (field: Field): boolean => level.collection.key.length === 1 && field === level.collection.key[0];
+  return {
+    shapes: values.filter(({ field }) => field.type.startsWith('geometry')).map(({ name }) => name),
+    keyField: values.find(({ field }) => isKey(field))?.name ?? null,
+  };
 }

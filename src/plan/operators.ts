@@ -42,6 +42,9 @@ const SHAPES: readonly Operator[] = [
   'nintersects',
   'intersects_bbox',
   'nintersects_bbox',
+  'within',
+  'covers',
+  'dwithin',
 ];
 
 const BY_TYPE: Readonly<Record<string, readonly Operator[]>> = {
@@ -138,6 +141,10 @@ function codecOf(operator: Operator, operand: OperandPlan): string | null {
       return 'ltree';
     case 'within_network':
       return 'network';
+    case 'within':
+    case 'covers':
+    case 'dwithin':
+      return 'geojson';
     default:
       return null;
   }

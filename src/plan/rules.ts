@@ -70,6 +70,7 @@ function checkConstants(condition: Condition): void {
   if (condition.kind !== 'compare' || condition.value?.kind !== 'slot') return;
   const { operator, value } = condition;
   const origin = typedValue(value);
-  if (LISTS.has(operator)) bind([{ kind: 'list', ...origin }], [], SOMEBODY);
+  if (operator === 'dwithin') bind([{ kind: 'entry', position: 0, ...origin }], [], SOMEBODY);
+  else if (LISTS.has(operator)) bind([{ kind: 'list', ...origin }], [], SOMEBODY);
   else if (VALUES.has(operator) || value.operator !== undefined) bind([{ kind: 'value', ...origin }], [], SOMEBODY);
 }

@@ -204,7 +204,16 @@ export const TEXT_OPERATORS = [
   'iends_with',
   'niends_with',
 ] as const;
-export const GEOMETRY_OPERATORS = ['intersects', 'nintersects', 'intersects_bbox', 'nintersects_bbox'] as const;
+export const GEOMETRY_OPERATORS = [
+  'intersects',
+  'nintersects',
+  'intersects_bbox',
+  'nintersects_bbox',
+  'within',
+  'covers',
+] as const;
+/** Of a geometry and a distance. */
+export const DISTANCE_OPERATORS = ['dwithin'] as const;
 
 export const ARRAY_OPERATORS = ['contains_all', 'contains_any', 'contained_in'] as const;
 export const RANGE_OPERATORS = ['contains_value', 'overlaps', 'adjacent'] as const;
@@ -223,6 +232,7 @@ export type Operator =
   | (typeof TEST_OPERATORS)[number]
   | (typeof TEXT_OPERATORS)[number]
   | (typeof GEOMETRY_OPERATORS)[number]
+  | (typeof DISTANCE_OPERATORS)[number]
   | (typeof ARRAY_OPERATORS)[number]
   | (typeof RANGE_OPERATORS)[number]
   | (typeof DOCUMENT_OPERATORS)[number]
@@ -279,7 +289,9 @@ export interface Parsed {
   readonly shape: string;
   /** Says how the answer is written, not what is asked: not part of the shape. */
   readonly format: ExportFormat | null;
+  /** Of GeoJSON: the field that is the geometry of a feature. */
+  readonly geometry?: string;
 }
 
-export const EXPORT_FORMATS = ['csv', 'csv_utf8', 'json', 'ndjson', 'xml', 'yaml'] as const;
+export const EXPORT_FORMATS = ['csv', 'csv_utf8', 'json', 'ndjson', 'xml', 'yaml', 'geojson'] as const;
 export type ExportFormat = (typeof EXPORT_FORMATS)[number];

@@ -9,6 +9,7 @@ import type { Scalar } from '../sql/codec.js';
 import {
   AGGREGATES,
   ARRAY_OPERATORS,
+  DISTANCE_OPERATORS,
   DOCUMENT_OPERATORS,
   type Filter,
   GEOMETRY_OPERATORS,
@@ -132,6 +133,7 @@ const OPERATORS: ReadonlySet<string> = new Set([
   ...TEST_OPERATORS,
   ...TEXT_OPERATORS,
   ...GEOMETRY_OPERATORS,
+  ...DISTANCE_OPERATORS,
   ...ARRAY_OPERATORS,
   ...RANGE_OPERATORS,
   ...DOCUMENT_OPERATORS,
@@ -156,6 +158,7 @@ function parseOperator(operator: Operator, input: unknown, context: ParseContext
   if (isOneOf(LIST_OPERATORS, operator) || isOneOf(ARRAY_OPERATORS, operator))
     return compare(operator, parseListOperand(operator, input, context, owner));
   if (isOneOf(GEOMETRY_OPERATORS, operator)) return compare(operator, parseShape(input, context, owner));
+  if (operator === 'dwithin') return compare(operator, parseDistance(input, context, owner));
   if (operator === 'fts' && isObject(input)) return parseFullText(input, context, owner);
   const value = plain(input, context);
   if (value === null && operator === 'eq') return compare('null', null);
@@ -222,6 +225,21 @@ function dynamic(text: string, owner: string): { variable: string } | null {
 function parseShape(input: unknown, context: ParseContext, owner: string): Operand {
   const shape = readCondition(input, owner);
   return { kind: 'slot', slot: context.values.add(jsonText(shape, owner)) };
+}
+
+/** `{geometry, distance}`: a list of two values. */
+function parseDistance(input: unknown, context: ParseContext, owner: string): Operand {
+  const { geometry, distance, ...rest } = readCondition(input, `_dwithin of ${owner}`);
+  const [unknown] = Object.keys(rest);
+  if (unknown !== undefined)
+    throw invalidQuery(`"_dwithin" of "${owner}" takes "geometry" and "distance", not "${unknown}"`);
+  const isNumber = typeof distance === 'number' || distance instanceof Digits || /^[\d.]+$/.test(String(distance));
+  const number = isNumber ? Number(distance) : Number.NaN;
+  if (!Number.isFinite(number) || number < 0)
+    throw invalidQuery(`"_dwithin" of "${owner}" needs a "distance", which is a number and not negative`);
+  if (geometry === undefined) throw invalidQuery(`"_dwithin" of "${owner}" needs a "geometry", which is GeoJSON`);
+  const shape = { json: jsonText(readCondition(geometry, owner), owner) };
+  return { kind: 'slot', slot: context.values.add([shape, number]) };
 }
 
 function parseOperand(value: unknown, context: ParseContext, owner: string): Operand {

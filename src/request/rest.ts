@@ -140,7 +140,10 @@ function finish(
     export: format !== null,
     ...(call && { call }),
   };
-  return { request, values: context.values.done(), shape: requestShape(request), format };
+  const parsed = { request, values: context.values.done(), shape: requestShape(request), format };
+  if (format !== 'geojson' || input['geometry'] === undefined) return parsed;
+  if (typeof input['geometry'] !== 'string') throw invalidQuery('"geometry" must be the name of a field');
+  return { ...parsed, geometry: input['geometry'] };
 }
 
 const PARTS = [

@@ -24,7 +24,7 @@ type Item = Record<string, unknown>;
 
 export const COMMA = 0x2c;
 
-export const FORMATS: Readonly<Record<ExportFormat, Format>> = {
+export const FORMATS: Readonly<Record<Exclude<ExportFormat, 'geojson'>, Format>> = {
   json: {
     type: 'application/json; charset=utf-8',
     extension: 'json',
@@ -58,6 +58,32 @@ export const FORMATS: Readonly<Record<ExportFormat, Format>> = {
     empty: '[]\n',
   },
 };
+
+/** A FeatureCollection (RFC 7946): each item is a feature, its other fields are properties. */
+export function geojson(geometry: string, key: string | null): Format {
+  const feature = (item: Item): string => {
+    const { [geometry]: shape, ...properties } = item;
+    // A shape that GeoJSON has no type for is a text: it stays a property.
+    const isShape = shape === null || typeof shape === 'object';
+    return writeJson({
+      type: 'Feature',
+      ...(key !== null && item[key] !== null && { id: item[key] }),
+      geometry: isShape ? shape : null,
+      properties: isShape ? properties : item,
+    });
+  };
+  return {
+    type: 'application/geo+json; charset=utf-8',
+    extension: 'geojson',
+    open: () => '{"type":"FeatureCollection","features":[',
+    items: (cells, first) =>
+      joinCells(
+        cells.map((cell) => Buffer.from(feature(read(cell)))),
+        first,
+      ),
+    close: ']}',
+  };
+}
 
 const NEW_LINE = Buffer.from('\n');
 

@@ -14,7 +14,7 @@ import { DEFERRED, JSON_TYPE, jsonText, type Outcome, type Produce, type Reply }
 import type { ExportFormat, Parsed } from '../request/ast.js';
 import type { ParseCache } from '../request/parse-cache.js';
 import { parseExport, parseRead, parseSearch } from '../request/rest.js';
-import { COMMA, FORMATS, type Format, joinCells } from './formats.js';
+import { COMMA, FORMATS, type Format, geojson, joinCells } from './formats.js';
 import type { ItemPath, ItemsServices } from './item-path.js';
 
 export interface ParsedUrl {
@@ -148,7 +148,7 @@ const CLOSING = Buffer.from(']}');
 
 function exportItems(prepared: PreparedRead<Parsed>, name: ExportFormat, reads: Reads, client: RequestClient): Reply {
   const { request } = prepared.query;
-  const format: Format = FORMATS[name];
+  const format: Format = name === 'geojson' ? featureFormat(prepared) : FORMATS[name];
   const produce: Produce = async (sink) => {
     let items = 0;
     const take = (cells: readonly Buffer[], { columns }: CompiledRead): Promise<boolean> => {
@@ -170,6 +170,20 @@ function exportItems(prepared: PreparedRead<Parsed>, name: ExportFormat, reads: 
   const plain = file.replace(/[^\w.-]/g, '_');
   const disposition = `attachment; filename="${plain}"; filename*=UTF-8''${encodeHeader(file)}`;
   return { status: 200, type: format.type, body: produce, headers: { 'Content-Disposition': disposition } };
+}
+
+/** The only geometry of the items, or the one that was named. */
+function featureFormat({ query, compiled: { shapes, keyField } }: PreparedRead<Parsed>): Format {
+  const { geometry } = query;
+  if (geometry !== undefined && !shapes.includes(geometry))
+    throw invalidQuery(`"geometry": "${geometry}" is no geometry among the fields of the items`);
+  if (geometry === undefined && shapes.length !== 1)
+    throw invalidQuery(
+      shapes.length === 0
+        ? 'An export as geojson needs a geometry among the fields of the items'
+        : `An export as geojson needs "geometry": one of ${shapes.join(', ')}`,
+    );
+  return geojson(geometry ?? (shapes[0] as string), keyField);
 }
 
 /** Documents may be nested deeper than those who write other formats can follow. */

@@ -8,6 +8,7 @@ import { chown } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
+import { compareGolden, goldenStatement } from '../support/golden.js';
 import {
   type Answer,
   connectSql,
@@ -168,6 +169,143 @@ t.test('PostGIS', { skip }, async (t) => {
     const query = 'query ($shape: GraphQLGeoJSON) { places(filter: {mercator: {_intersects: $shape}}) { id } }';
     const graphql = await send('POST', '/graphql', { query, variables: { shape: POLYGON } });
     t.strictSame(graphql.json, { data: { places: [{ id: '1' }] } }, graphql.text);
+  });
+
+  await t.test('shapes within others, and within a distance of them', async (t) => {
+    const near = { type: 'Point', coordinates: [16.606837, 49.196] };
+    for (const [name, type] of Object.entries(COLUMNS)) {
+      const metres = /geography|3857|5514/.test(type);
+      for (const [operator, value, found] of [
+        ['_within', POLYGON, true],
+        ['_covers', POINT, !/5514|3857/.test(type)],
+        ['_covers', ELSEWHERE, false],
+        ['_dwithin', { geometry: near, distance: metres ? 200 : 0.002 }, true],
+        ['_dwithin', { geometry: near, distance: metres ? 50 : 0.0005 }, false],
+      ] as const) {
+        // What was projected and back is not the same point to the last digit.
+        if (operator === '_covers' && value === POINT && !found) continue;
+        const answer = await search({ [name]: { [operator]: value } });
+        t.strictSame(answer.json, { data: found ? [{ id: 1 }] : [] }, `${type} ${operator}: ${answer.text}`);
+      }
+    }
+    const area = await send('SEARCH', '/items/areas', {
+      query: { filter: { area: { _covers: POINT } }, fields: ['id'] },
+    });
+    t.strictSame(area.json, { data: [{ id: 1 }] }, area.text);
+    const path = `filter[globe][_dwithin][geometry]=${JSON.stringify(near)}&filter[globe][_dwithin][distance]=200`;
+    const url = await get(service, encodeURI(`/items/places?fields=id&${path}`));
+    t.strictSame(url.json, { data: [{ id: 1 }] }, url.text);
+    const query = 'query ($near: JSON) { places(filter: {globe: {_dwithin: $near}}) { id } }';
+    const graphql = await send('POST', '/graphql', { query, variables: { near: { geometry: near, distance: 200 } } });
+    t.strictSame(graphql.json, { data: { places: [{ id: '1' }] } }, graphql.text);
+    for (const [value, text] of [
+      [{ geometry: near }, /_dwithin.* of .*world.* needs a .*distance/],
+      [{ geometry: near, distance: -1 }, /distance/],
+      [{ geometry: near, distance: 'far' }, /distance/],
+      [{ geometry: near, distance: null }, /distance/],
+      [{ distance: 5 }, /_dwithin.* of .*world.* needs a .*geometry/],
+      [{ geometry: { type: 'Point' }, distance: 5 }, /_dwithin.* of field .*world.*GeoJSON/],
+      [{ geometry: near, distance: 5, unit: 'km' }, /not .*unit/],
+      [5, /_dwithin of world/],
+    ] as const)
+      t.match(await search({ world: { _dwithin: value } }), { status: 400, text }, JSON.stringify(value));
+    t.match(await search({ world: { _within: { type: 'Point' } } }), {
+      status: 400,
+      text: /_within.* of field .*world/,
+    });
+    t.match(await search({ name: { _covers: POINT } }), { status: 400, text: /does not contain the .*_covers/ });
+  });
+
+  await t.test('indexes serve them', async (t) => {
+    await sql.unsafe(`
+      create table dots (id int primary key, plane shapes.geometry(Point,3857), globe shapes.geography(Point,4326), area shapes.geometry(Polygon,4326));
+      insert into dots select n, shapes.st_setsrid(shapes.st_makepoint(n * 10, n * 10), 3857), shapes.st_makepoint(n / 200.0 - 50, n / 500.0 - 20)::shapes.geography,
+        shapes.st_makeenvelope(n / 200.0 - 50, 0, n / 200.0 - 49.99, 0.01, 4326) from generate_series(1, 20000) n;
+      create index dots_plane on dots using gist (plane); create index dots_globe on dots using gist (globe); create index dots_area on dots using gist (area);
+      analyze dots`);
+    await request(service, 'POST', '/utils/cache/clear');
+    const near = { type: 'Point', coordinates: [0.001, 0.001] };
+    for (const [filter, index] of [
+      [{ plane: { _dwithin: { geometry: near, distance: 50 } } }, 'dots_plane'],
+      [{ globe: { _dwithin: { geometry: near, distance: 50 } } }, 'dots_globe'],
+      [{ globe: { _within: POLYGON } }, 'dots_globe'],
+      [
+        {
+          plane: {
+            _within: {
+              type: 'Polygon',
+              coordinates: [
+                [
+                  [0, 0],
+                  [0.001, 0],
+                  [0.001, 0.001],
+                  [0, 0],
+                ],
+              ],
+            },
+          },
+        },
+        'dots_plane',
+      ],
+      [{ area: { _covers: near } }, 'dots_area'],
+    ] as const) {
+      const path = `/items/dots?fields=id&limit=-1&filter=${encodeURIComponent(JSON.stringify(filter))}`;
+      const { json, text } = await get(service, path, { headers: { prefer: 'explain' } });
+      t.match(JSON.stringify((json as { data: { plan: unknown } }).data.plan), `"Index Name":"${index}"`, text);
+    }
+  });
+
+  await t.test('the statement', async (t) => {
+    const near = { type: 'Point', coordinates: [16.6, 49.2] };
+    const filter = {
+      globe: { _dwithin: { geometry: near, distance: 500 } },
+      mercator: { _within: POLYGON },
+      free: { _covers: near },
+    };
+    const path = `/items/places?fields=id&filter=${JSON.stringify(filter)}`;
+    const { json } = await get(service, encodeURI(path), { headers: { prefer: 'explain' } });
+    const { data } = json as { data: { sql: string; parameters: readonly string[] } };
+    await compareGolden(
+      t,
+      'reads',
+      'filter-geometry',
+      `-- ${path.slice(6)}\n${goldenStatement(data.sql, data.parameters)}`,
+    );
+  });
+
+  await t.test('an export as GeoJSON', async (t) => {
+    const file = await get(service, '/items/places?export=geojson&fields=id,name,world&limit=-1');
+    t.match(file.headers, { 'content-type': /^application\/geo\+json/, 'content-disposition': /places\.geojson/ });
+    const feature = { type: 'Feature', id: 1, geometry: POINT, properties: { id: 1, name: 'Brno' } };
+    t.strictSame(file.json, { type: 'FeatureCollection', features: [feature] }, file.text);
+    const named = await get(service, '/items/places?export=geojson&fields=name,world,globe&geometry=globe');
+    const { features } = named.json as { features: { id?: number; geometry: unknown; properties: object }[] };
+    t.match(features, [{ geometry: { type: 'Point' }, properties: { name: 'Brno', world: POINT } }]);
+    t.notOk(features[0] && 'id' in features[0], 'without the key there is no id');
+    const odd = await get(service, '/items/odd?export=geojson&sort=id');
+    t.match(odd.json, {
+      features: [
+        { id: 1, geometry: null, properties: { shape: 'CIRCULARSTRING(0 0,1 1,2 0)' } },
+        { id: 2, geometry: { type: 'Point', coordinates: [] } },
+        { id: 3 },
+        { id: 4, geometry: null },
+        { id: 5 },
+      ],
+    });
+    const none = await get(service, '/items/odd?export=geojson&filter[id][_gt]=99');
+    t.strictSame(none.json, { type: 'FeatureCollection', features: [] });
+    const body = { format: 'geojson', query: { fields: ['world', 'globe'], geometry: 'world' } };
+    t.match((await send('POST', '/utils/export/places', body)).json, { features: [{ geometry: POINT }] });
+    for (const [query, text] of [
+      ['fields=id,world,globe', /needs .*geometry.*: one of world, globe/],
+      ['fields=id,name', /needs a geometry among the fields/],
+      ['fields=id,world&geometry=name', /name.* is no geometry/],
+      ['fields=id,world&geometry=globe', /globe.* is no geometry/],
+      ['fields=id,world&geometry[a]=globe', /must be the name of a field/],
+    ] as const)
+      t.match(await get(service, `/items/places?export=geojson&${query}`), { status: 400, text }, query);
+    const all = await get(service, '/items/dots?export=geojson&fields=id,plane&limit=-1');
+    t.equal((all.json as { features: unknown[] }).features.length, 20_000, 'streamed');
   });
 
   await t.test('what is no GeoJSON of WGS 84 is refused, in payloads and filters', async (t) => {

@@ -56,7 +56,7 @@ export interface Resource {
 }
 
 const VERBS: Readonly<Record<string, string>> = { GET: 'Read', POST: 'Create', PATCH: 'Update', DELETE: 'Delete' };
-const FILES = ['text/csv', 'text/xml', 'text/yaml', 'application/x-ndjson'];
+const FILES = ['text/csv', 'text/xml', 'text/yaml', 'application/x-ndjson', 'application/geo+json'];
 
 /** A singleton is one item at the path of a list, and cannot be made or deleted. */
 export function describeOperation({ method, path: pattern }: Route, resource: Resource): Described | null {

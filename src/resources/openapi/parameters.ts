@@ -24,6 +24,7 @@ const QUERY: Readonly<Record<string, readonly [schema: Schema, description: stri
   meta: [STRING, 'Counts beside the data: total_count, filter_count or *.'],
   backlink: [BOOLEAN, 'Whether wildcards lead back along the relation they came by.'],
   export: [oneOf(...EXPORT_FORMATS), 'The items as a file of this format, without an envelope.'],
+  geometry: [STRING, 'Of an export as geojson: the field that is the geometry of a feature.'],
 };
 
 /** Of what is shown of one item. */

@@ -295,7 +295,7 @@ export const SERVICES: Readonly<Record<string, SystemOperation>> = {
         ...ok({}),
         content: {
           ...json(list(RECORD)),
-          ...file(['text/csv', 'text/xml', 'text/yaml', 'application/x-ndjson']).content,
+          ...file(['text/csv', 'text/xml', 'text/yaml', 'application/x-ndjson', 'application/geo+json']).content,
         },
       },
     ],
