@@ -37,7 +37,7 @@ export class ServiceError extends Error {
   }
 }
 
-/** With what the database said of it, which names more than its receiver may know of: see engine/database-refusals.ts. */
+/** With what the database said of it, which names more than its receiver may know of: see `DatabaseRefusals` in engine/reads.ts. */
 export class Undisclosed extends ServiceError {
   readonly detail: string;
 

@@ -1,5 +1,6 @@
 /** The reads of one shape that wait or are in flight: how many of them one statement carries, and on which connections. */
 import { performance } from 'node:perf_hooks';
+import { copyBorrowed } from '../postgres/wire-query.js';
 import type { ConnectionSlot, ReadProfile } from './connection-slots.js';
 import { type CostClass, CostModel, MAX_BATCH_READS } from './cost-model.js';
 
@@ -202,5 +203,56 @@ export class ShapeQueue implements ReadProfile {
     const reads = this.individual.length > 0 ? this.individual.splice(0, 1) : this.waiting.splice(0, maxReads);
     for (const read of reads) if (read.isGone) read.onResult(null);
     return reads.some((read) => read.isAnswered) ? reads.filter((read) => !read.isAnswered) : reads;
+  }
+}
+
+/** Hands on what arrives; a failure may be recovered from. */
+export class RecoveringListener implements ReadListener {
+  readonly #listener: ReadListener;
+  readonly onError: (error: unknown) => void;
+
+  constructor(listener: ReadListener, recover: (error: unknown) => void) {
+    this.#listener = listener;
+    this.onError = recover;
+  }
+
+  get aborted(): boolean {
+    return this.#listener.aborted;
+  }
+
+  get caller(): string {
+    return this.#listener.caller ?? '';
+  }
+
+  onResult(cell: Buffer | null): void {
+    this.#listener.onResult(cell);
+  }
+}
+
+/** Settles a promise. */
+export class PromiseListener implements ReadListener {
+  readonly #request: { readonly aborted: boolean };
+  readonly #resolve: (cell: Buffer | null) => void;
+  readonly onError: (error: unknown) => void;
+  readonly caller: string;
+
+  constructor(
+    request: { readonly aborted: boolean },
+    caller: string,
+    resolve: (cell: Buffer | null) => void,
+    reject: (error: unknown) => void,
+  ) {
+    this.#request = request;
+    this.caller = caller;
+    this.#resolve = resolve;
+    this.onError = reject;
+  }
+
+  get aborted(): boolean {
+    return this.#request.aborted;
+  }
+
+  onResult(cell: Buffer | null): void {
+    this.#resolve(copyBorrowed(cell));
   }
 }

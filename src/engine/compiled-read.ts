@@ -5,7 +5,7 @@ import { forbiddenCollection } from '../errors.js';
 import type { Model } from '../mirror/model.js';
 import type { Access, WriteAction } from '../plan/access.js';
 import { callOf } from '../plan/call.js';
-import { columnsOf, featureOf } from '../plan/csv-columns.js';
+import { columnsOf, featureOf } from '../plan/export-columns.js';
 import { anyRule } from '../plan/guard.js';
 import { planOperation } from '../plan/operation.js';
 import type { CallPlan, Condition, OperationPlan, ReadPlan } from '../plan/plan.js';

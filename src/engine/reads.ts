@@ -5,9 +5,8 @@
 import type { Identity } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
 import { ReadBatcher } from '../batching/read-batcher.js';
-import { PromiseListener, RecoveringListener } from '../batching/read-listeners.js';
-import type { ReadListener } from '../batching/shape-queue.js';
-import { invalidQuery, ServiceError } from '../errors.js';
+import { PromiseListener, type ReadListener, RecoveringListener } from '../batching/shape-queue.js';
+import { invalidQuery, ServiceError, Undisclosed } from '../errors.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
 import type { Access } from '../plan/access.js';
@@ -21,7 +20,6 @@ import { bind } from '../sql/parameter.js';
 import { fromDatabase } from '../sqlstate.js';
 import { type BilledCaller, billWriter, type CallerBudgetLimits, CallerBudgets } from './caller-budget.js';
 import { type CompiledRead, compileShape, type ReadQuery, type SelectionPurpose } from './compiled-read.js';
-import { DatabaseRefusals } from './database-refusals.js';
 import { retry } from './retry.js';
 import { NO_CLIENT, type RequestClient } from './stages.js';
 import { StatementCache, type StatementCacheLimits } from './statement-cache.js';
@@ -249,4 +247,32 @@ function shapeOf({ shape }: ReadQuery, access: Access | null, selectedFor: Selec
 /** Of several values the key need not be the one that does not fit. */
 function useOf({ result, statement }: CompiledRead): 'key' | 'query' {
   return result === 'item' && statement.parameters.length === 1 ? 'key' : 'query';
+}
+
+/** After so many different ones the log has had enough. */
+const MAX_LOGGED_REFUSALS = 1_000;
+
+/**
+ * What the database says of itself when it refuses: the table whose right is missing, the view that was never filled. It goes to
+ * the log, once, and to administrators; everybody else gets the error without it.
+ */
+class DatabaseRefusals {
+  readonly #observe: Observer;
+  readonly #logged = new Set<string>();
+
+  constructor(observe: Observer) {
+    this.#observe = observe;
+  }
+
+  /** The error as the caller may see it. */
+  to(caller: Pick<Identity, 'administrator'>, error: unknown): unknown {
+    if (!(error instanceof Undisclosed)) return error;
+    const { code, message, extensions, detail } = error;
+    if (!this.#logged.has(detail) && this.#logged.size < MAX_LOGGED_REFUSALS) {
+      this.#logged.add(detail);
+      this.#observe({ kind: 'database-refused', detail });
+    }
+    if (!caller.administrator) return error;
+    return new ServiceError(code, `${message} The database says: ${detail}.`, { ...extensions, detail });
+  }
 }

@@ -1,4 +1,4 @@
-/** Around the statement of a write: what it waits for before it, names for its errors after it. */
+/** The errors of a write in the words of its payload; what it waits for before, and what it counts. */
 import { failedValidation, invalidPayload } from '../errors.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
 import { onlyOf } from '../narrow.js';

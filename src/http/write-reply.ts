@@ -1,7 +1,6 @@
 /** Writes responses: one corked write each, with all headers in one piece. */
 import type { HeaderList } from './cors.js';
 import type { Exchange } from './exchange.js';
-import { endLarge, LARGE_BODY_BYTES } from './large-body.js';
 import type { Produce, Reply, Sink } from './reply.js';
 
 const STATUS_LINES: Readonly<Record<number, string>> = {
@@ -175,4 +174,23 @@ export function headOf(exchange: Exchange, reply: Reply, common: HeaderList, clo
 
 function inAscii(value: string): string {
   return value.replace(/[^\x20-\x7e]/g, '?');
+}
+
+/** From this size on it pays to send straight from the bytes PostgreSQL wrote: `end` copies all that the socket does not take at once. */
+const LARGE_BODY_BYTES = 65_536;
+
+/** To be called in a cork, behind the head. Resolves when the socket has taken everything, or the client has left. */
+function endLarge(exchange: Exchange, body: Buffer): Promise<void> {
+  const { response } = exchange;
+  return new Promise((resolve) => {
+    const begun = response.getWriteOffset();
+    const [, ended] = response.tryEnd(body, body.length);
+    if (ended) return resolve();
+    exchange.onAbort(resolve);
+    response.onWritable((offset) => {
+      const [accepted, complete] = response.tryEnd(body.subarray(offset - begun), body.length);
+      if (complete) resolve();
+      return accepted;
+    });
+  });
 }

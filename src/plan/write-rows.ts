@@ -1,14 +1,17 @@
 /** The rows of a write while its payload is walked: merged where a row is named twice, completed, and given their shape. */
 import { randomUUID } from 'node:crypto';
-import { failedValidation, invalidPayload } from '../errors.js';
+import { failedValidation, forbidden, invalidPayload } from '../errors.js';
 import { isKey, onlyKey, soleKey } from '../mirror/item-key.js';
 import { type Collection, type Field, type Model, needsValue } from '../mirror/model.js';
+import { parseVariable } from '../request/filter.js';
 import type { Key } from '../request/write.js';
+import { resolveVariable } from '../sql/parameter.js';
 import { forEachInSlices } from '../time-slices.js';
+import { checkValue } from './column-value.js';
+import { planCaller } from './filter.js';
 import type { Guard } from './guard.js';
 import { checkKeyed, keyEntries } from './key.js';
 import type { ColumnValue, List, Row, WritePlanContext, WriteVariables } from './payload-row.js';
-import { presetValue } from './preset.js';
 import { fieldOf } from './resolve-names.js';
 import { fieldsOf, isSame, type RowChecks, shapeList, shapeOfWrite } from './row-shape.js';
 import { planFieldValidations, planValidations } from './validate.js';
@@ -295,4 +298,19 @@ function moveValue({ name }: Field, from: Map<string, ColumnValue>, to: Map<stri
 function flaggedVariable(field: Field, flags: Readonly<Record<string, VariableName>>): VariableName | null {
   const flag = field.special.find((each) => each in flags);
   return flag === undefined ? null : (flags[flag] as VariableName);
+}
+
+type PresetValue = Extract<ColumnValue, { kind: 'value' | 'caller' }>;
+
+/** What a policy gives to a field that the payload leaves out: a value, or a variable of the caller. */
+function presetValue(field: Field, value: unknown, variables: WriteVariables, model: Model): PresetValue {
+  try {
+    const variable = typeof value === 'string' ? parseVariable(value) : null;
+    if (variable?.kind === 'path') return { kind: 'caller', plan: planCaller(variable.name, variable.path, model) };
+    const given = variable ? resolveVariable(variable.text, variables) : value;
+    return { kind: 'value', value: checkValue(field, given, field.name) };
+  } catch {
+    // Whoever may write only what a policy says, and the policy says nonsense, may not write.
+    throw forbidden();
+  }
 }

@@ -10,6 +10,8 @@ import { asError } from '../narrow.js';
 import { closed, isFatal, isOutdated, isTaken, mixedUp, unanswered } from './connection-errors.js';
 import type { ConnectionOptions, DriverClient } from './connection-options.js';
 import { MessageReader } from './message-reader.js';
+import { Opening } from './open-connection.js';
+import { PreparedStatements, writeQueries } from './prepared-statements.js';
 import {
   BACKEND_KEY_DATA,
   COMMAND_COMPLETE,
@@ -20,16 +22,17 @@ import {
   PORTAL_SUSPENDED,
   READY_FOR_QUERY,
   ROW_DESCRIPTION,
+  readError,
+  readNotification,
+  SYNC,
+  TERMINATE,
   TRANSACTION_FAILED,
   TRANSACTION_IDLE,
-} from './message-types.js';
-import { Opening } from './open-connection.js';
-import { PreparedStatements } from './prepared-statements.js';
-import { readError, readNotification, SYNC, TERMINATE, writeFetch } from './protocol.js';
+  writeFetch,
+} from './protocol.js';
 import { cancelStatement, type Receiver } from './socket.js';
 import { PROBE_TIMEOUT_MS, TRUSTED_IDLE_MS, type Watched } from './watchdog.js';
 import { MAX_BORROWED_BYTES, type SentQueries, skippableQuery, type WireQuery } from './wire-query.js';
-import { writeQueries } from './write-queries.js';
 
 export type ConnectionState = 'closed' | 'opening' | 'idle' | 'busy';
 

@@ -6,9 +6,12 @@ import { Digits, isObject, writeJson } from '../digits.js';
 import { invalidQuery, tooManyRelations } from '../errors.js';
 import { isOneOf, onlyOf } from '../narrow.js';
 import type { Scalar } from '../sql/codec.js';
+import { isNow } from '../sql/now.js';
 import {
   AGGREGATES,
   ARRAY_OPERATORS,
+  CALLER_VARIABLES,
+  type CallerVariable,
   DISTANCE_OPERATORS,
   DOCUMENT_OPERATORS,
   type Filter,
@@ -27,7 +30,6 @@ import {
 } from './ast.js';
 import { parseExpression, parseJsonPath } from './expression.js';
 import { checkObject, type Input, type ParseContext, readIndexedList, readObject } from './parse-context.js';
-import { type FilterVariable, parseVariable } from './variables.js';
 
 export function parseFilter(input: Input, context: ParseContext): Filter {
   return parseObject(input, context, context.depth ?? 0, null);
@@ -357,4 +359,17 @@ export function parseHaving(input: Input, context: ParseContext): Filter {
     return { kind: 'field', name: key, filter: parseObject(value, context, context.depth ?? 0, key) };
   });
   return onlyOf(filters) ?? { kind: 'and', filters };
+}
+
+/** A value that is known only when the statement is bound (the time, the caller), or a field of the caller, which is part of it. */
+export type FilterVariable =
+  | { readonly kind: 'value'; readonly text: string }
+  | { readonly kind: 'path'; readonly name: CallerVariable; readonly path: readonly string[] };
+
+export function parseVariable(text: string): FilterVariable | null {
+  if (!text.startsWith('$')) return null;
+  if (isNow(text)) return { kind: 'value', text };
+  const [name = '', ...path] = text.split('.');
+  if (!isOneOf(CALLER_VARIABLES, name) || path.includes('')) return null;
+  return path.length === 0 ? { kind: 'value', text } : { kind: 'path', name, path };
 }

@@ -10,8 +10,7 @@ import { checkArguments } from '../plan/call-arguments.js';
 import type { Parsed } from '../request/ast.js';
 import { ParseCache } from '../request/parse-cache.js';
 import { parseCall } from '../request/rest.js';
-import type { ItemsServices } from './item-path.js';
-import { explainPreference, ItemsRead, type ParsedUrl } from './item-reads.js';
+import { explainPreference, ItemsRead, type ItemsServices, type ParsedUrl } from './item-reads.js';
 import { readIdempotencyKey, writerOf, writtenReply } from './item-writes.js';
 
 export function functionRoutes(services: ItemsServices): Route[] {

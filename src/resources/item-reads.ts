@@ -1,11 +1,12 @@
 /** Reading items: whole, streamed, exported or explained. */
 import { build } from 'fast-json-stringify';
-import { type Identity, onlyAdministrator } from '../access/identity.js';
+import { type Identities, type Identity, onlyAdministrator } from '../access/identity.js';
 import { parseJson } from '../digits.js';
 import type { CompiledRead } from '../engine/compiled-read.js';
 import { type ReadStages, ReplyListener, type ReplyStage, read, type Soon } from '../engine/pipeline.js';
 import type { PreparedRead, Reads } from '../engine/reads.js';
 import type { RequestClient } from '../engine/stages.js';
+import type { Writes } from '../engine/writes.js';
 import { forbidden, invalidQuery } from '../errors.js';
 import { isNotModified } from '../http/compress.js';
 import { tagOf } from '../http/etag.js';
@@ -13,9 +14,9 @@ import type { Exchange } from '../http/exchange.js';
 import { DEFERRED, JSON_TYPE, jsonText, type Outcome, type Produce, type Reply } from '../http/reply.js';
 import type { ExportFormat, Parsed } from '../request/ast.js';
 import type { ParseCache } from '../request/parse-cache.js';
+import type { ParseLimits } from '../request/parse-context.js';
 import { parseExport, parseRead, parseSearch } from '../request/rest.js';
 import { COMMA, FORMATS, type Format, geojson, joinCells } from './formats.js';
-import type { ItemPath, ItemsServices } from './item-path.js';
 
 export interface ParsedUrl {
   readonly parsed: Parsed;
@@ -224,4 +225,18 @@ export async function explainItems(
 ): Promise<Reply> {
   onlyAdministrator(prepared.caller);
   return jsonText(explanationBody({ data: await reads.explain(prepared, preference === 'explain=analyze') }));
+}
+
+export interface ItemsServices {
+  readonly identities: Identities;
+  readonly reads: Reads;
+  readonly writes: Writes;
+  readonly limits: ParseLimits;
+}
+
+/** What the path of a request names: a collection, or an item of it. */
+export interface ItemPath {
+  readonly collection: string;
+  /** Null for the collection. */
+  readonly key: string | null;
 }

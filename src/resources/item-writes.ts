@@ -17,7 +17,7 @@ import {
   readItem,
   type WriteRequest,
 } from '../request/write.js';
-import type { ItemPath, ItemsServices } from './item-path.js';
+import type { ItemPath, ItemsServices } from './item-reads.js';
 
 /** What a route makes of its body. */
 type ParseWrite = (body: unknown, context: ParseWriteContext) => WriteRequest;

@@ -4,8 +4,7 @@ import type { Exchange } from '../http/exchange.js';
 import type { Handler, Route } from '../http/router.js';
 import { systemTables } from '../postgres/system-tables.js';
 import { ParseCache } from '../request/parse-cache.js';
-import type { ItemPath, ItemsServices } from './item-path.js';
-import { type ParsedUrl, readItems } from './item-reads.js';
+import { type ItemPath, type ItemsServices, type ParsedUrl, readItems } from './item-reads.js';
 import { createItems, deleteItem, deleteItems, updateItem, updateItems } from './item-writes.js';
 
 export function itemsRoutes(services: ItemsServices): Route[] {

@@ -15,7 +15,7 @@ import type { Parsed } from '../request/ast.js';
 import { parseRead, parseReadBack, parseSearch } from '../request/rest.js';
 import { readItem } from '../request/write.js';
 import { type ActionRequest, type ActionResult, actionRoute } from './action.js';
-import type { ItemsServices } from './item-path.js';
+import type { ItemsServices } from './item-reads.js';
 import { writerOf, writtenReply } from './item-writes.js';
 
 export interface MeServices extends ItemsServices {

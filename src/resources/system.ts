@@ -3,8 +3,7 @@ import type { Exchange } from '../http/exchange.js';
 import type { Handler, Route } from '../http/router.js';
 import type { Mirror } from '../mirror/watch.js';
 import { ParseCache } from '../request/parse-cache.js';
-import type { ItemPath, ItemsServices } from './item-path.js';
-import { type ParsedUrl, readItems } from './item-reads.js';
+import { type ItemPath, type ItemsServices, type ParsedUrl, readItems } from './item-reads.js';
 import { updateItems } from './item-writes.js';
 import { readRoutes, resourceRoutes } from './items.js';
 
