@@ -27,6 +27,7 @@ import {
   startTestService,
   withSql,
 } from '../support/service.js';
+import { DATABASE_SCHEMAS } from '../support/several-schemas.js';
 import { type Drawn, drawPolicies, rulesOf } from './access-property/policies.js';
 import { viewOf } from './access-property/view.js';
 import { drawWrite, encodeWrite, judge, type Write } from './access-property/writes.js';
@@ -103,6 +104,7 @@ async function testModel(t: Test, modelSeed: number): Promise<void> {
   const service = await startTestService({
     LOG_LEVEL: process.env['LOG_LEVEL'] ?? 'silent',
     databaseUrl: databaseUrl(server, name),
+    DATABASE_SCHEMAS,
     QUERY_LIMIT_DEFAULT: String(model.options.defaultLimit),
     STREAM_ABOVE: String(model.options.streamAbove),
     QUERYSTRING_MAX_PARSE_DEPTH: '100',

@@ -16,6 +16,7 @@ import {
   startTestService,
   withSql,
 } from '../support/service.js';
+import { DATABASE_SCHEMAS } from '../support/several-schemas.js';
 import { createModel } from './property/database.js';
 import { drawn } from './property/draw.js';
 import { encodeRequest } from './property/encode.js';
@@ -63,6 +64,7 @@ async function testModel(t: Test, modelSeed: number): Promise<void> {
   await createModel(sql, model);
   const service = await startTestService({
     databaseUrl: databaseUrl(server, name),
+    DATABASE_SCHEMAS,
     QUERY_LIMIT_DEFAULT: String(model.options.defaultLimit),
     STREAM_ABOVE: String(model.options.streamAbove),
     QUERYSTRING_MAX_PARSE_DEPTH: '100',

@@ -17,6 +17,7 @@ import {
   startTestService,
   withSql,
 } from '../support/service.js';
+import { DATABASE_SCHEMAS } from '../support/several-schemas.js';
 import { drawn } from './property/draw.js';
 import { createModel, firstState, loadRows, readRows } from './writes-property/database.js';
 import { compareStates } from './writes-property/matching.js';
@@ -58,7 +59,11 @@ async function testModel(t: Test, modelSeed: number): Promise<void> {
   await withSql(server.url, (sql) => sql`create database ${sql(name)} template template_of_models`);
   const sql = connectSql(databaseUrl(server, name));
   await createModel(sql, model);
-  const service = await startTestService({ databaseUrl: databaseUrl(server, name), DATABASE_POOL_SIZE: '2' });
+  const service = await startTestService({
+    databaseUrl: databaseUrl(server, name),
+    DATABASE_SCHEMAS,
+    DATABASE_POOL_SIZE: '2',
+  });
   let state = firstState(model);
   await loadRows(sql, model, state);
   const writes = Math.min(cases, WRITES_PER_MODEL);

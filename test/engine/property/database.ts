@@ -1,5 +1,6 @@
 /** Models as tables of a real database: columns, rows, foreign keys, and the metadata that names the relations. */
 import type { Sql } from '../../support/service.js';
+import { spreadOverSchemas } from '../../support/several-schemas.js';
 import { type KindName, writeValue } from './kinds.js';
 import type { Model, Relation, Row, Table } from './model.js';
 
@@ -19,6 +20,7 @@ export async function createModel(sql: Sql, model: Model): Promise<void> {
   for (const table of model.tables) {
     for (const relation of table.relations) await createRelation(sql, table, relation, model);
   }
+  await spreadOverSchemas(sql, model.tables);
 }
 
 export async function insertRows(sql: Sql, table: Table, rows: readonly Row[]): Promise<void> {

@@ -1,5 +1,6 @@
 /** Models as tables of a real database, and the whole database as rows: to begin again, and to compare. */
 import type { Sql } from '../../support/service.js';
+import { spreadOverSchemas } from '../../support/several-schemas.js';
 import { type Column, keyTypeOf, type Model, type Row, type Table, type Value } from './model.js';
 import type { State } from './oracle.js';
 
@@ -15,6 +16,7 @@ export async function createModel(sql: Sql, model: Model): Promise<void> {
   }
   for (const table of model.tables)
     for (const relation of table.relations) await createRelation(sql, model, table, relation);
+  await spreadOverSchemas(sql, model.tables);
 }
 
 /** The rows the model begins with, or others, in the place of all there are. */
