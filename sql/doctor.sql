@@ -63,6 +63,13 @@ select pg_catalog.json_build_object(
         where attribute.attrelid = tables.oid and attribute.attnum > 0 and not attribute.attisdropped
         order by attribute.attnum limit 1
       ),
+      -- The columns that an index begins with.
+      'indexed', (
+        select coalesce(pg_catalog.json_agg(attribute.attname), '[]')
+        from pg_catalog.pg_index index
+        join pg_catalog.pg_attribute attribute on attribute.attrelid = index.indrelid and attribute.attnum = index.indkey[0]
+        where index.indrelid = tables.oid and index.indisvalid and index.indpred is null
+      ),
       'missing', (
         select coalesce(pg_catalog.json_agg(privilege.name), '[]')
         from (values ('select'), ('insert'), ('update'), ('delete')) privilege (name)

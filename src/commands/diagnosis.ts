@@ -52,6 +52,7 @@ export interface TableRights {
   readonly view: boolean;
   /** The first one. */
   readonly column: string | null;
+  readonly indexed: readonly string[];
   readonly missing: readonly string[];
   readonly sequences: readonly string[];
   readonly row_security: boolean;
@@ -235,15 +236,28 @@ function rights({ facts, model }: Examined): Finding[] {
 
 const WRITES = ['insert', 'update', 'delete'];
 
-function relations({ unindexed }: Examined): Finding[] {
-  if (unindexed.length === 0) return [finding('Relations', 'ok', 'every foreign key has an index')];
+function relations({ facts, model, unindexed: constraints }: Examined): Finding[] {
+  const unindexed = [...constraints, ...declaredUnindexed(model, facts)];
+  if (unindexed.length === 0) return [finding('Relations', 'ok', 'every reference has an index')];
   const details = unindexed.map((each) => ({
     name: `${each.schema}.${each.table}`,
     message: each.columns.join(', '),
     fix: indexLine(each),
   }));
-  const message = `${count(unindexed.length, 'foreign key has', 'foreign keys have')} no index: lists and deletions read the whole table`;
+  const message = `${count(unindexed.length, 'reference has', 'references have')} no index: lists and deletions read the whole table`;
   return [finding('Relations', 'problem', message, details)];
+}
+
+/** Relations that the metadata alone knows: no foreign key stands for them. */
+function declaredUnindexed({ collections }: Model, { tables }: Facts): Unindexed[] {
+  return [...collections.values()].flatMap(({ fields, kind, schema, table, system }) => {
+    const indexed = tables.find((each) => each.schema === schema && each.table === table)?.indexed ?? [];
+    return [...fields.values()].flatMap(({ column, relation }) => {
+      const isDeclared = relation?.kind === 'many-to-one' && column?.foreign_keys.length === 0;
+      if (!column || !isDeclared || system || kind === 'view' || indexed.includes(column.name)) return [];
+      return [{ schema, table, columns: [column.name], partitioned: kind === 'partitioned' }];
+    });
+  });
 }
 
 /** What an extension is good for here. */

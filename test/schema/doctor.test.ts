@@ -57,7 +57,7 @@ t.test('a database in order has no problems', async (t) => {
   t.equal(complaints, '');
   t.match(output, /^Connection\n {2}ok +PostgreSQL \d+.*, database fine, role \w+ \(superuser\)$/m);
   t.match(output, /^Collections\n {2}ok +2 served: authors, pens$/m);
-  t.match(output, /^Relations\n {2}ok +every foreign key has an index$/m);
+  t.match(output, /^Relations\n {2}ok +every reference has an index$/m);
   t.match(output, / {2}ok +wal_level \w+$/m);
   t.match(output, /the service opens up to \d+ of \d+ connections/);
   t.match(output, /\nNo problems, \d notes?\.\n$/);
@@ -140,6 +140,16 @@ t.test('a missing index, a missing right and a name that is taken are found, wit
     for (const statement of (fix ?? '').split(/(?<=;) /)) await sql.unsafe(statement);
   const healed = await findings(login, schemas);
   t.match(healed, { ok: true, problems: 0, code: 0 });
+  await sql.unsafe(`
+    alter table sales_orders add column author integer, add column pen integer;
+    create index on sales_orders (pen, author);
+    insert into service_relations (many_collection, many_field, one_collection) values
+      ('sales_orders', 'author', 'authors'), ('sales_orders', 'pen', 'articles')`);
+  t.match(
+    (await findings(login, schemas)).findings.find(({ section }) => section === 'Relations'),
+    { status: 'problem', details: [{ name: 'public.sales_orders', message: 'author', fix: /\("author"\);$/ }] },
+    'a relation without a foreign key needs an index too',
+  );
 });
 
 t.test('a role that may only read is a note, too few connections are a problem', async (t) => {
