@@ -37,8 +37,25 @@ functions as materialized (
       where owner.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass and owner.objid = proc.oid and owner.deptype = 'e'
     )
 ),
+-- Functions of a row that fields are computed by.
+computed as materialized (
+  select tables.oid, proc.proname, namespace.nspname, proc.prorettype
+  from (
+    select distinct coalesce(case when pg_catalog.json_typeof(entry.options) = 'object' then entry.options ->> 'function' end,
+      entry.field) as name
+    from service_fields entry
+    where 'computed' = any(pg_catalog.string_to_array(pg_catalog.replace(entry.special, ' ', ''), ','))
+  ) wanted
+  join pg_catalog.pg_proc proc on proc.proname = wanted.name
+  join pg_catalog.pg_type argument on argument.oid = proc.proargtypes[0]
+  join tables on tables.oid = argument.typrelid
+  join pg_catalog.pg_namespace namespace on namespace.oid = proc.pronamespace
+  where proc.prokind = 'f' and proc.pronargs = 1 and not proc.proretset and proc.provolatile <> 'v'
+),
 used_types as (
   select columns.atttypid as oid from columns
+  union
+  select computed.prorettype from computed
   union
   select type.oid from functions cross join lateral pg_catalog.unnest(functions.types) type (oid)
   union
@@ -235,6 +252,10 @@ select pg_catalog.json_build_object(
       order by name, oid
     )
     from functions
+  ),
+  'computed', (
+    select pg_catalog.json_agg(pg_catalog.json_build_array(oid::int8, proname, nspname, prorettype::int8) order by oid, proname, nspname)
+    from computed
   ),
   'function_rows', (
     select pg_catalog.json_agg(pg_catalog.row_to_json(entry) order by name) from service_functions entry

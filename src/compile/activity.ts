@@ -38,7 +38,7 @@ export interface Recorded {
 /** Behind the keys that are returned: the row as it is now, and what of it was changed. */
 export function snapshot(node: WriteNode, changed: (column: WriteColumn) => Fragment | null): Fragment {
   if (node.collection.accountability !== 'all') return nothing;
-  const fields = [...node.collection.fields.values()].filter(({ column }) => column !== null);
+  const fields = [...node.collection.fields.values()].filter(({ column, computed }) => column !== null && !computed);
   const data = sql`(${jsonObject(fields.map((field) => ({ name: field.name, shown: show(field) })))})::json`;
   return sql`, ${data} as ${alias('j')}, ${node.verb === 'insert' ? sql`null::json` : delta(node, changed)} as ${alias('d')}`;
 }

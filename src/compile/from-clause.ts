@@ -5,12 +5,12 @@
  * Queries read tables through a `FromClause` alone, so what a caller may not see is left out here, for all of them: rows by
  * `from` and by the joins, values by `column`.
  */
-import type { Collection, Field } from '../mirror/model.js';
+import type { Collection, Computation, Field } from '../mirror/model.js';
 import { elementAt } from '../narrow.js';
-import { isMasked, maskOf, restrictionOf } from '../plan/access.js';
-import { callOf } from '../plan/call.js';
+import { isMasked, maskOf, restrictionOf, unrestrictedCollection } from '../plan/access.js';
+import { calledCollection, callOf } from '../plan/call.js';
 import type { Condition, ToManyJoin, ToOneJoin } from '../plan/plan.js';
-import { alias, type Fragment, join, literal, nothing, sql } from '../sql/fragment.js';
+import { alias, type Fragment, identifier, join, literal, nothing, sql } from '../sql/fragment.js';
 import { calledRows } from './call.js';
 import { columnName, tableName } from './identifiers.js';
 import { areEqual } from './key-columns.js';
@@ -70,7 +70,21 @@ export class FromClause {
   /** The value for the statement's own use: keys that tie rows together, and orders that nobody sees. */
   raw(through: readonly ToOneJoin[], field: Field): Fragment {
     if (through.length === 0 && this.#derived.value) return this.#derived.value(field);
+    if (field.computed) return this.#computed(through, field.computed);
     return sql`${this.at(through)}.${columnName(field)}`;
+  }
+
+  /** A function of the row, where there is one. What a function returned may have lost the type of its rows on the way. */
+  #computed(through: readonly ToOneJoin[], { schema, function: name }: Computation): Fragment {
+    const row = this.at(through);
+    const value = sql`${identifier(schema, name)}(${row})`;
+    if (through.length > 0) return sql`case when not (${row} is null) then ${value} end`;
+    if (!callOf(this.collection)) return value;
+    const stored = [...unrestrictedCollection(this.collection).fields.values()].filter(
+      ({ column, computed }) => column && !computed,
+    );
+    const values = stored.map((field) => sql`${row}.${columnName(field)}`);
+    return sql`${identifier(schema, name)}(row(${join(values, sql`, `)})::${tableName(this.collection)})`;
   }
 
   /** The columns that hold a reference, null where the caller may not see its field. */
@@ -160,13 +174,20 @@ export class FromClause {
   /** A rule speaks of the whole collection, whatever the caller may see of it. */
   #holds(rule: Condition, row: Fragment, collection: Collection): Fragment | null {
     const known = this.#unrestricted.get(row);
-    const source = known ?? new FromClause(row, this.scope, restrictionOf(collection)?.unrestricted ?? collection);
+    const source = known ?? new FromClause(row, this.scope, wholeRows(collection));
     if (!known) {
       source.#joins = this.#joins;
       this.#unrestricted.set(row, source);
     }
     return this.scope.compileCondition(rule, source);
   }
+}
+
+/** Of a function's rows too. */
+function wholeRows(collection: Collection): Collection {
+  const whole = unrestrictedCollection(collection);
+  const call = callOf(collection);
+  return call ? calledCollection(whole, call) : whole;
 }
 
 /** The row that a to-one join leads to; joins of its own rule stay inside of the join. */

@@ -79,7 +79,7 @@ function compilePage(level: RowLevel, number: number, scope: Scope, tie: Tie | n
   const name = alias(`p${number}`);
   const columns = new Map<string, Fragment>();
   for (const field of level.outputs.flatMap((output) => neededFields(output, level))) {
-    columns.set(field.name, source.raw([], field));
+    columns.set(field.name, named(field, source.raw([], field)));
   }
   const flags = compileFlags(level, source, name);
   for (const [flag, column] of flags.columns) columns.set(flag, column);
@@ -96,7 +96,7 @@ function compilePage(level: RowLevel, number: number, scope: Scope, tie: Tie | n
     });
   level.order.forEach(({ operand }, position) => {
     const expression = elementAt(sorted, position);
-    if (isPlain(operand, level)) columns.set(operand.field.name, expression);
+    if (isPlain(operand, level)) columns.set(operand.field.name, named(operand.field, expression));
     else columns.set(`%s${position}`, sql`${expression} as ${alias(`s${position}`)}`);
   });
   const ordinal = level.order.length === 0 ? source.ordinal() : null;
@@ -115,6 +115,11 @@ function compilePage(level: RowLevel, number: number, scope: Scope, tie: Tie | n
   );
   const order = ordinal ? [{ column: sql`${name}.${alias('n')}`, descending: false }] : orderOf(name);
   return { query, name, flag: flags.of, order };
+}
+
+/** What is no column of the table gets the name that it has behind the page. */
+function named(field: Field, expression: Fragment): Fragment {
+  return field.computed ? sql`${expression} as ${columnName(field)}` : expression;
 }
 
 type PlainOperand = Extract<OperandPlan, { kind: 'field' | 'key' }>;
@@ -198,7 +203,8 @@ interface ShownRow {
 }
 
 function pageSource(level: RowLevel, page: Page, scope: Scope): FromClause {
-  return new FromClause(page.name, scope, level.collection, { flag: page.flag });
+  const value = (field: Field): Fragment => sql`${page.name}.${columnName(field)}`;
+  return new FromClause(page.name, scope, level.collection, { flag: page.flag, value });
 }
 
 function compileObject(outputs: readonly Output[], level: RowLevel, rows: FromClause): ShownRow {

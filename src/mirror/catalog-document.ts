@@ -24,6 +24,8 @@ export interface CatalogDocument {
   /** Those that may be called, as far as they are there. */
   readonly functions: readonly FunctionEntry[] | null;
   readonly function_rows: readonly MetadataRow[] | null;
+  /** Functions of a row of a table that fields may be computed by. */
+  readonly computed: readonly ComputedEntry[] | null;
   /** The schema of each extension, by its name. */
   readonly extensions: Readonly<Record<string, string>> | null;
   /** Configurations of full text search, those of PostgreSQL itself first. */
@@ -98,6 +100,8 @@ export type FunctionEntry = readonly [
   defaults: number,
   comment: string | null,
 ];
+
+export type ComputedEntry = readonly [table: number, name: string, schema: string, result: number];
 
 export type DefaultEntry = readonly [table: number, column: number, expression: string];
 export type IndexEntry = readonly [

@@ -34,12 +34,12 @@ export function describeFields(collection: Collection): FieldObject[] {
 }
 
 export function describeField(field: Field): FieldObject {
-  const { collection, name, type, column, meta } = field;
+  const { collection, name, type, column, meta, computed } = field;
   return {
     collection,
     field: name,
-    type,
-    schema: column && describeColumn(column),
+    type: computed ? 'alias' : type,
+    schema: column && !computed ? describeColumn(column) : null,
     meta: meta && Object.fromEntries(FIELD_PROPERTIES.map((property) => [property, meta[property] ?? null])),
   };
 }

@@ -8,12 +8,19 @@ import type { CatalogDocument, MetadataRow } from './catalog-document.js';
 import { nameCollections, type SchemaNames } from './collection-names.js';
 import { fieldTypeOf } from './column-types.js';
 import { assembleTables, type ColumnFacts, listOf, type TableFacts } from './columns.js';
+import { computedBy, type FindComputed } from './computed.js';
 import { freezeMap, freezeTree } from './freeze.js';
 import { buildFunctions } from './functions.js';
 import type { Collection, Field, Model, Relation } from './model.js';
 import { isReserved, relate } from './relations.js';
 
-export function buildModel(document: CatalogDocument, version: number, schemas: SchemaNames): Model {
+/** Without computed fields for who changes tables: to them such a field is one without a column. */
+export function buildModel(
+  document: CatalogDocument,
+  version: number,
+  schemas: SchemaNames,
+  withComputed = true,
+): Model {
   const metadata = readMetadata(document);
   const naming = nameCollections(document.tables ?? [], schemas, metadata.collections);
   const facts = assembleTables(document, naming.names, metadata.declaredKeys);
@@ -33,8 +40,9 @@ export function buildModel(document: CatalogDocument, version: number, schemas: 
     isSingle: (collection, field) => flagsOf(collection, field).includes('o2o'),
   });
   const collections = new Map<string, Collection>();
+  const findComputed = withComputed ? computedBy(document, facts) : () => null;
   for (const table of served.values()) {
-    const fields = buildFields(table, metadata.fields.get(table.name), relations.get(table.name));
+    const fields = buildFields(table, metadata.fields.get(table.name), relations.get(table.name), findComputed);
     collections.set(table.name, buildCollection(table, fields, metadata.collections.get(table.name) ?? null));
   }
   const folders = new Map([...metadata.collections].filter(([name]) => !served.has(name) && !refused.has(name)));
@@ -118,7 +126,8 @@ function buildCollection(table: TableFacts, fields: ReadonlyMap<string, Field>, 
 }
 
 function sortFieldOf(meta: MetadataRow | null, fields: ReadonlyMap<string, Field>): string | null {
-  return typeof meta?.['sort_field'] === 'string' ? (fields.get(meta['sort_field'])?.column?.name ?? null) : null;
+  const field = typeof meta?.['sort_field'] === 'string' ? fields.get(meta['sort_field']) : undefined;
+  return field?.column && !field.computed ? field.column.name : null;
 }
 
 function searchFieldOf(meta: MetadataRow | null, fields: ReadonlyMap<string, Field>): string | null {
@@ -134,11 +143,15 @@ function buildFields(
   table: TableFacts,
   rows: ReadonlyMap<string, MetadataRow> | undefined,
   relations: ReadonlyMap<string, Relation> | undefined,
+  findComputed: FindComputed,
 ): ReadonlyMap<string, Field> {
   const fields = new Map<string, Field>();
-  const add = (name: string, facts: ColumnFacts | null): void => {
+  const add = (name: string, stored: ColumnFacts | null): void => {
     const meta = rows?.get(name) ?? null;
     const special = specialOf(meta);
+    const isComputed = !stored && special.includes('computed') && !relations?.has(name);
+    const made = isComputed ? findComputed(table, name, meta) : null;
+    const facts = stored ?? made;
     fields.set(
       name,
       Object.freeze({
@@ -149,6 +162,7 @@ function buildFields(
         column: facts?.column ?? null,
         relation: relations?.get(name) ?? null,
         meta,
+        ...(made && { computed: made.computed }),
       }),
     );
   };

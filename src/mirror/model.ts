@@ -102,6 +102,13 @@ export interface Field {
   readonly column: Column | null;
   readonly relation: Relation | null;
   readonly meta: FieldMeta | null;
+  /** The function of the row that makes the value: there is no such column in the table, `column` says of which type it would be. */
+  readonly computed?: Computation;
+}
+
+export interface Computation {
+  readonly schema: string;
+  readonly function: string;
 }
 
 /** Secrets are accepted and shown masked: nothing may be learned from comparing, ordering, grouping or taking them apart. */

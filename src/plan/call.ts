@@ -21,6 +21,12 @@ export function callOf(collection: Collection): CallPlan | null {
   return 'call' in collection ? (collection as CalledCollection).call : null;
 }
 
+/** The collection with the rows of the call in place of its own. */
+export function calledCollection(collection: Collection, call: CallPlan): Collection {
+  const called: CalledCollection = { ...collection, singleton: false, call };
+  return Object.freeze(called);
+}
+
 export function planCall(name: string, call: CallRequest, model: Model): CallPlan {
   const served = model.functions.get(name);
   if (!served) throw forbiddenFunction(name, model);
@@ -80,8 +86,7 @@ export function returnedRows(call: CallPlan, model: Model): Collection | null {
   const isOwn = returns.kind === 'record';
   const collection = isOwn ? returns.collection : model.collections.get(returns.collection);
   if (!collection) return null;
-  const called: CalledCollection = { ...collection, singleton: false, call: { ...call, kept: volatile && !isOwn } };
-  return Object.freeze(called);
+  return calledCollection(collection, { ...call, kept: volatile && !isOwn });
 }
 
 /** What would call the function once more than it is asked to be called, or needs a stream. */
@@ -102,7 +107,7 @@ export function planResult(call: CallPlan, { query, export: exported }: ReadRequ
     typeof returns.collection === 'string'
       ? collectionOf(unrestrictedModel(model), returns.collection)
       : returns.collection;
-  const called: CalledCollection = { ...collection, call };
+  const called = calledCollection(collection, call);
   const fields = returns.kind === 'value' ? [...collection.fields.values()] : [];
   const outputs = fields.map((field) => ({
     kind: 'value',

@@ -17,7 +17,9 @@ export function planSearch(slot: Slot | null, collection: Collection, model: Mod
   return { kind: 'search', slot, fields: [...collection.fields.values()].filter(isSearched), vector: null };
 }
 
+/** What is computed for every row would make each search read them all. */
 function isSearched(field: Field): boolean {
+  if (field.computed) return false;
   return (
     field.column !== null && SEARCHED.has(field.type) && !isSecretField(field) && field.meta?.['searchable'] !== false
   );

@@ -34,7 +34,11 @@ export function sourceOf(database: Database): CatalogSource {
     schemas: database,
     load: async () => {
       const loaded = await database.catalog.use((session) => loadSchema(session, database));
-      places = new Set((loaded.document.function_rows ?? []).map((row) => String(row['schema'])));
+      const { function_rows, computed } = loaded.document;
+      places = new Set([
+        ...(function_rows ?? []).map((row) => String(row['schema'])),
+        ...(computed ?? []).map(([, , schema]) => schema),
+      ]);
       return loaded;
     },
     listen: (changed) => listen(database, 'service_model', changed, changed, (schema) => places.has(schema)),

@@ -158,7 +158,7 @@ export class Draft {
 
   /** The schema as it is after the operations so far. */
   async model(): Promise<Model> {
-    this.#model ??= buildModel((await this.schema()).document, 0, this.#database);
+    this.#model ??= buildModel((await this.schema()).document, 0, this.#database, false);
     this.#tables ??= tableLocationsOf(this.#model);
     return this.#model;
   }

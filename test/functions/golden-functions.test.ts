@@ -25,6 +25,16 @@ const CALLS: Readonly<Record<string, GoldenRequest>> = {
     path: '/rpc/articles_of?aggregate[max]=views&groupBy=status',
     body: { writer: 1 },
   },
+  'computed-field': {
+    method: 'SEARCH',
+    path: '/items/authors',
+    body: { query: { fields: ['id', 'loud'], filter: { loud: { _starts_with: 'A' } }, sort: ['-loud'], limit: 5 } },
+  },
+  'computed-field-of-related': {
+    method: 'SEARCH',
+    path: '/items/articles',
+    body: { query: { fields: ['id', 'author.loud'], sort: ['author.loud'], limit: 5 } },
+  },
   'volatile-value': { method: 'POST', path: '/rpc/count_up', body: {} },
   'volatile-items': {
     method: 'POST',

@@ -85,3 +85,6 @@ insert into service_functions (name, schema, function, arguments) values
   ('missing', null, null, null),
   ('version', 'pg_catalog', null, null),
   ('needs_hidden', null, 'add', '["b"]');
+
+create function loud(authors) returns text language sql stable as 'select upper($1.name)';
+insert into service_fields (collection, field, special) values ('authors', 'loud', 'computed');

@@ -160,7 +160,8 @@ function fieldSchema(field: Field, model: Model, names: Names): Schema | null {
     case 'many-to-any':
       return either(valueSchema(field), ...relation.allowedCollections.flatMap(related));
     default:
-      return field.column ? valueSchema(field) : null;
+      if (!field.column) return null;
+      return field.computed ? { ...valueSchema(field), readOnly: true } : valueSchema(field);
   }
 }
 

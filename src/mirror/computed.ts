@@ -1,0 +1,28 @@
+/** Fields without a column whose values a function of the row makes: which they are, and of which type. */
+import { isObject } from '../digits.js';
+import type { CatalogDocument, MetadataRow } from './catalog-document.js';
+import type { CatalogFacts, ColumnFacts, TableFacts } from './columns.js';
+import type { Computation } from './model.js';
+
+export interface ComputedFacts extends ColumnFacts {
+  readonly computed: Computation;
+}
+
+/** Null where the field is not declared as computed, or no such function is there. */
+export type FindComputed = (table: TableFacts, field: string, meta: MetadataRow | null) => ComputedFacts | null;
+
+/** `options` of the field may name the function and its schema; else it is called as the field and beside the table. */
+export function computedBy({ computed }: CatalogDocument, facts: CatalogFacts): FindComputed {
+  return (table, field, meta) => {
+    const options = isObject(meta?.['options']) ? meta['options'] : {};
+    const wanted = typeof options['function'] === 'string' ? options['function'] : field;
+    const schema = typeof options['schema'] === 'string' ? options['schema'] : table.schema;
+    const found = (computed ?? []).find(
+      ([oid, name, place]) => name === wanted && place === schema && facts.names.get(oid) === table.name,
+    );
+    if (!found) return null;
+    const { column, type } = facts.typed(field, found[3]);
+    const readOnly = Object.freeze({ ...column, table: table.name, is_generated: true });
+    return { column: readOnly, type, computed: Object.freeze({ schema, function: wanted }) };
+  };
+}

@@ -1,0 +1,29 @@
+-- SEARCH /items/articles {"query":{"fields":["id","author.loud"],"sort":["author.loud"],"limit":5}}
+
+select coalesce('{"data":[' || string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
+from (
+  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || ',"author":' || coalesce("%l4"."%j", 'null') || '}' as "%j"
+  from (
+    select "%t1"."id", "%t1"."author",
+    case
+    when not ("%t2" is null) then "public"."loud"("%t2")
+    end as "%s0"
+    from "public"."articles" "%t1"
+    left join "public"."authors" "%t2" on "%t2"."id" = "%t1"."author"
+    order by
+    case
+    when not ("%t2" is null) then "public"."loud"("%t2")
+    end, "%t1"."id"
+    limit 5
+  ) "%p1"
+  left join lateral (
+    select '{"loud":' || coalesce(pg_catalog.to_json("%p3"."loud")::text, 'null') || '}' as "%j"
+    from (
+      select "public"."loud"("%t3") as "loud"
+      from "public"."authors" "%t3"
+      where "%t3"."id" = "%p1"."author"
+      limit 1
+    ) "%p3"
+  ) "%l4" on true
+  order by "%p1"."%s0", "%p1"."id"
+) "%r1";
