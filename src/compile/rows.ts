@@ -11,14 +11,15 @@ import { FromClause, refersTo, type Scope } from './from-clause.js';
 import { compileGroups } from './groups.js';
 import { columnName } from './identifiers.js';
 import { JSON_COLUMN, type JsonValue, jsonList, jsonObject, toJsonText } from './json.js';
-import { showKey } from './key-columns.js';
+import { areEqual, listed, showKey } from './key-columns.js';
 import { compileOperand, showOperand } from './operand.js';
 import { type CompiledLevel, limitClause, offsetClause, orderClause, type PageOrder, type Tie } from './page.js';
 import { isReferred, keyOfTarget } from './reference.js';
+import { sharedOutputs } from './shared-subtree.js';
 
 export function compileRows(level: RowLevel, scope: Scope, tie: Tie | null): CompiledLevel {
-  return compileShown(level, scope, tie, (source) =>
-    level.bare ? compileBare(level, source) : compileObject(level.outputs, level, source),
+  return compileShown(level, scope, tie, (source, shared) =>
+    level.bare ? compileBare(level, source) : compileObject(level.outputs, source, shared),
   );
 }
 
@@ -45,24 +46,34 @@ function compileShown(
   level: RowLevel,
   scope: Scope,
   tie: Tie | null,
-  show: (source: FromClause) => ShownRow,
+  show: (source: FromClause, shared: Shared) => ShownRow,
 ): CompiledLevel {
   const number = scope.next();
   const page = compilePage(level, number, scope, tie);
-  const { json, joins } = show(pageSource(level, page, scope));
-  const query = sql`select ${json} as ${JSON_COLUMN} from (${page.query}) ${page.name}${joins}${orderClause(page.order)}`;
+  const shared = sharedOutputs(level, tie === null);
+  const { json, joins } = show(pageSource(level, page, scope), shared);
+  const query = selectFrom(page, sql`${json} as ${JSON_COLUMN}`, joins, shared);
   return { query, row: alias(`r${number}`) };
+}
+
+/** Materialized where parts of what is shown are computed from the page as a whole. */
+function selectFrom(page: Page, columns: Fragment, joins: Fragment, shared: Shared): Fragment {
+  const order = orderClause(page.order);
+  if (shared.size === 0) return sql`select ${columns} from (${page.query}) ${page.name}${joins}${order}`;
+  return sql`with ${page.name} as materialized (${page.query}) select ${columns} from ${page.name}${joins}${order}`;
 }
 
 /** Each row as JSON beside the texts of its sort values. */
 export function compileRowsWithCursor(level: RowLevel, scope: Scope): Fragment {
   const page = compilePage(level, scope.next(), scope, null);
-  const { json, joins } = compileObject(level.outputs, level, pageSource(level, page, scope));
+  const shared = sharedOutputs(level, true);
+  const { json, joins } = compileObject(level.outputs, pageSource(level, page, scope), shared);
   const keys = join(
     page.order.map((each) => sql`${each.column}::text`),
     sql`, `,
   );
-  return sql`select ${json} as ${JSON_COLUMN}, json_build_array(${keys})::text as ${alias('k')} from (${page.query}) ${page.name}${joins}${orderClause(page.order)}`;
+  const columns = sql`${json} as ${JSON_COLUMN}, json_build_array(${keys})::text as ${alias('k')}`;
+  return selectFrom(page, columns, joins, shared);
 }
 
 interface Page {
@@ -207,8 +218,11 @@ function pageSource(level: RowLevel, page: Page, scope: Scope): FromClause {
   return new FromClause(page.name, scope, level.collection, { flag: page.flag, value });
 }
 
-function compileObject(outputs: readonly Output[], level: RowLevel, rows: FromClause): ShownRow {
-  const compiled = outputs.map((output) => ({ name: output.name, ...compileOutput(output, level, rows) }));
+/** Outputs that are computed once per distinct reference. */
+type Shared = ReadonlySet<Output>;
+
+function compileObject(outputs: readonly Output[], rows: FromClause, shared: Shared): ShownRow {
+  const compiled = outputs.map((output) => ({ name: output.name, ...compileOutput(output, rows, shared) }));
   return {
     json: jsonObject(compiled),
     joins: join(
@@ -223,7 +237,7 @@ interface CompiledOutput {
   readonly from: Fragment;
 }
 
-function compileOutput(output: Output, level: RowLevel, page: FromClause): CompiledOutput {
+function compileOutput(output: Output, page: FromClause, shared: Shared): CompiledOutput {
   const { scope } = page;
   switch (output.kind) {
     case 'value':
@@ -231,10 +245,11 @@ function compileOutput(output: Output, level: RowLevel, page: FromClause): Compi
     case 'constant':
       return { shown: { form: 'constant', constant: output.text }, from: nothing };
     case 'object': {
-      const { json, joins } = compileObject(output.outputs, level, page);
+      const { json, joins } = compileObject(output.outputs, page, shared);
       return { shown: { form: 'document', text: json }, from: joins };
     }
     case 'one': {
+      if (shared.has(output)) return compileShared(output, page);
       const compile = output.keys ? compileKeys : compileRows;
       const { query } = compile(output.level, scope, tieToOne(output.toOne, page));
       const { column, from } = lateral(query, scope);
@@ -260,6 +275,28 @@ function compileOutput(output: Output, level: RowLevel, page: FromClause): Compi
   }
 }
 
+/** The subtree of each distinct reference of the page, joined back to its rows. The offset is a fence: the join must not repeat it. */
+function compileShared({ toOne, level }: Extract<Output, { kind: 'one' }>, page: FromClause): CompiledOutput {
+  const { scope } = page;
+  const held = page.reference([], toOne);
+  const distinct = alias(`d${scope.next()}`);
+  const keys = held.map((_, position) => alias(`h${position}`));
+  const columns = held.map((reference, position) => sql`${reference} as ${elementAt(keys, position)}`);
+  const found = keys.map((key) => sql`${distinct}.${key}`);
+  const { query } = compileRows(level, scope, (related) => isTied(toOne, related, found, nothing));
+  const { column, from } = lateral(query, scope);
+  const name = alias(`l${scope.next()}`);
+  const rows = sql`select ${listed([...found, column])} from (select distinct ${listed(columns)} from ${page.alias}) ${distinct}${from} offset 0`;
+  const same = areEqual(
+    keys.map((key) => sql`${name}.${key}`),
+    held,
+  );
+  return {
+    shown: { form: 'json', text: sql`${name}.${JSON_COLUMN}` },
+    from: sql` left join (${rows}) ${name} on ${same}`,
+  };
+}
+
 /** Null where the caller may not see the field that shows the list. */
 function compileList(related: CompiledLevel, toMany: ToManyJoin, page: FromClause): CompiledOutput {
   const mask = toMany.via && page.mask([], toMany.via);
@@ -278,10 +315,12 @@ function anyTarget(level: RowLevel, toOne: ToOneJoin, keys: boolean, page: FromC
 function tieToOne(toOne: ToOneJoin, page: FromClause): Tie {
   const named = toOne.kind === 'any' ? page.raw([], toOne.collectionField) : nothing;
   const held = page.reference([], toOne);
-  return (related) => {
-    const key = keyOfTarget(toOne).map((field) => related.raw([], field));
-    return isReferred(toOne, key, held, named);
-  };
+  return (related) => isTied(toOne, related, held, named);
+}
+
+function isTied(toOne: ToOneJoin, related: FromClause, held: readonly Fragment[], named: Fragment): Fragment {
+  const key = keyOfTarget(toOne).map((field) => related.raw([], field));
+  return isReferred(toOne, key, held, named);
 }
 
 function tieToMany(toMany: ToManyJoin, page: FromClause): Tie {

@@ -31,6 +31,7 @@ const REQUESTS: Readonly<Record<string, string>> = {
   'nested-many-to-one': '/articles?fields=id,author.name,author.born&limit=25',
   'nested-one-to-many': '/articles?fields=id,comments.id,comments.author.name',
   'nested-many-to-many': '/articles?fields=id,tags.tags_id.name',
+  'nested-shared-subtree': '/articles?fields=title,author.name,author.articles.title&limit=20',
   'nested-one-to-one': '/authors?fields=name,licence.number&filter[licence][number][_starts_with]=A&sort=licence.id',
   'many-to-any-scoped': '/articles?fields=blocks.collection,blocks.item:block_text.text,blocks.item:block_image.url',
   'filter-many-to-one': '/articles?fields=id&filter[author][name][_eq]=Ada Lovelace',
@@ -80,6 +81,7 @@ const REQUESTS: Readonly<Record<string, string>> = {
 const RESTRICTED: Readonly<Record<string, string>> = {
   'restricted-list': '/articles?limit=5&meta=*',
   'restricted-nested': '/articles?fields=title,author.name,comments.body,count(comments)&limit=5',
+  'restricted-shared-subtree': '/comments?fields=id,article.title,article.comments.body,author.name&limit=5',
   'restricted-filter': '/comments?fields=id&filter[article][author][name][_eq]=Ada Lovelace&sort=-article.views',
   'restricted-aggregate': '/articles?aggregate[count]=*&aggregate[max]=views&groupBy=author.name',
   'restricted-search': '/articles?fields=id&search=hello',
