@@ -6,12 +6,13 @@
  */
 import { assertNever } from '../assert-never.js';
 import { elementAt } from '../narrow.js';
-import type { Level, OperationPlan, Output, ReadPlan, RowLevel } from '../plan/plan.js';
+import type { OperationPlan, Output, ReadPlan, RowLevel } from '../plan/plan.js';
 import { alias, type Fragment, join, literal, nothing, parameter, sql, substitute } from '../sql/fragment.js';
 import { type Statement, statement } from '../sql/statement.js';
 import { KEYS_SETTING, keyPartSetting } from './chain.js';
 import { compileCondition } from './condition.js';
-import { FromClause, Scope } from './from-clause.js';
+import { countRows, estimateRows } from './counts.js';
+import { Scope } from './from-clause.js';
 import { compileGroups } from './groups.js';
 import { typeName } from './identifiers.js';
 import { JSON_COLUMN, jsonList, toJsonText } from './json.js';
@@ -165,15 +166,12 @@ function joined(entries: readonly Fragment[]): Fragment {
 
 function metaCounts(plan: ReadPlan, scope: Scope): Fragment[] {
   return plan.meta.map((name) => {
-    const count = countRows(plan.level, name === 'filter_count', scope);
+    const count =
+      name === 'estimated_count'
+        ? estimateRows(plan.level, scope)
+        : countRows(plan.level, name === 'filter_count', scope);
     return sql`${literal(`"${name}":`)} || ${count}`;
   });
-}
-
-function countRows(level: Level, filtered: boolean, scope: Scope): Fragment {
-  const source = new FromClause(alias(`t${scope.next()}`), scope, level.collection);
-  const where = filtered ? compileCondition(level.where, source) : null;
-  return sql`(select count(*) from ${source.from(where)})`;
 }
 
 function rowLevel(plan: ReadPlan): RowLevel {

@@ -11,6 +11,7 @@ import { planOperation } from '../plan/operation.js';
 import type { CallPlan, Condition, OperationPlan, ReadPlan } from '../plan/plan.js';
 import { type PlanLimits, planRead } from '../plan/read.js';
 import type { OperationRequest, Parsed, ParsedOperation, ReadRequest } from '../request/ast.js';
+import { qualify } from '../sql/qualify.js';
 import type { Statement } from '../sql/statement.js';
 import type { RequestClient } from './stages.js';
 import { checked } from './statement-cache.js';
@@ -74,7 +75,7 @@ export function compileShape(
       ? planOperation(request, visible, limits)
       : planRead(request, visible, limits, selection);
   client.staged('plan');
-  const statement = checked(compileRead(plan), 'read', model);
+  const statement = readable(compileRead(plan), model);
   client.staged('compile');
   return {
     statement,
@@ -82,12 +83,17 @@ export function compileShape(
     ...describeCalls(plan, model),
     version: model.version,
     selectedFor,
-    batchText: once(() => checked(compileBatchRead(plan), 'read', model).text),
+    batchText: once(() => readable(compileBatchRead(plan), model).text),
     readBack: once(() => {
       if (plan.kind === 'operation') throw new Error('an operation reads, and writes nothing to be read back');
-      return checked(compileReadBack(plan), 'read', model);
+      return readable(compileReadBack(plan), model);
     }),
   };
+}
+
+/** Functions of the service are in a schema that is known with the model. */
+function readable({ text, parameters }: Statement, model: Model): Statement {
+  return checked({ text: qualify(text, model.system), parameters }, 'read', model);
 }
 
 /** Of the items that a query selects for a write, those that the caller may write. */

@@ -56,7 +56,7 @@ export interface Query {
   readonly backlink: boolean;
 }
 
-export type MetaCount = 'total_count' | 'filter_count';
+export type MetaCount = 'total_count' | 'filter_count' | 'estimated_count';
 
 export type Selection =
   | { readonly kind: 'wildcard'; readonly fields: readonly Selection[] }

@@ -232,13 +232,14 @@ function contextOf(input: unknown, context: ParseContext): ParseContext {
   return typeof input === 'string' && !context.typed ? { ...context, typed: true } : context;
 }
 
-const META: readonly MetaCount[] = ['total_count', 'filter_count'];
+const COUNTS: readonly MetaCount[] = ['total_count', 'filter_count'];
+const META: readonly MetaCount[] = [...COUNTS, 'estimated_count'];
 
 function parseMeta(input: unknown): MetaCount[] {
   if (input === undefined) return [];
   const names = parseList(input, 'meta');
-  if (names.includes('*')) return [...META];
-  const unknown = names.find((name) => !isOneOf(META, name));
+  const unknown = names.find((name) => name !== '*' && !isOneOf(META, name));
   if (unknown !== undefined) throw invalidQuery(`"meta" cannot be "${unknown}"`);
-  return META.filter((meta) => names.includes(meta));
+  // All counts are the exact ones: an estimate beside them would tell nothing.
+  return META.filter((meta) => names.includes(meta) || (names.includes('*') && isOneOf(COUNTS, meta)));
 }

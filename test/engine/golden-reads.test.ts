@@ -67,6 +67,8 @@ const REQUESTS: Readonly<Record<string, string>> = {
   'aggregate-deep':
     '/authors?fields=id,articles&deep[articles][_aggregate][avg]=rating&deep[articles][_groupBy]=status',
   meta: '/articles?fields=id&filter[author][name][_eq]=Ada Lovelace&meta=*&limit=5&page=2',
+  'meta-estimated':
+    '/articles?fields=id&filter[author][name][_eq]=Ada Lovelace&filter[views][_gt]=5&meta=estimated_count&limit=5',
   'cursor-first': '/articles?fields=id&sort=id&limit=3&cursor=',
   'cursor-next': '/articles?fields=id&sort=-rating,title&limit=3&cursor=WyI0LjUwIiwgIkJldGEiLCAiOCJd',
   'cursor-nulls-behind': '/articles?fields=id&sort=rating&limit=3&cursor=WyI0LjUwIiwgIjgiXQ',
@@ -80,6 +82,7 @@ const REQUESTS: Readonly<Record<string, string>> = {
 /** Reads of a caller of whom the rules below say what they may see. */
 const RESTRICTED: Readonly<Record<string, string>> = {
   'restricted-list': '/articles?limit=5&meta=*',
+  'restricted-estimated': '/articles?fields=id&search=hello&meta=estimated_count',
   'restricted-nested': '/articles?fields=title,author.name,comments.body,count(comments)&limit=5',
   'restricted-shared-subtree': '/comments?fields=id,article.title,article.comments.body,author.name&limit=5',
   'restricted-filter': '/comments?fields=id&filter[article][author][name][_eq]=Ada Lovelace&sort=-article.views',

@@ -49,6 +49,7 @@ const QUERY = object({
 
 const META = object({
   total_count: INTEGER,
+  estimated_count: INTEGER,
   filter_count: INTEGER,
   next_cursor: orNull(STRING),
 });
