@@ -87,13 +87,13 @@ export class ReadBatcher {
   /** Each shape that waits sends once, then the others have their turn. */
   #advance(): void {
     const now = performance.now();
-    const held: ShapeQueue[] = [];
+    const waiting: ShapeQueue[] = [];
     while (this.#turns.length > 0) {
       const turns = this.#turns;
       this.#turns = [];
       for (const queue of turns) {
         if (!this.#maySend(queue, now)) {
-          held.push(queue);
+          waiting.push(queue);
           continue;
         }
         queue.isQueued = false;
@@ -101,8 +101,8 @@ export class ReadBatcher {
         if (!queue.isEmpty) this.#enter(queue);
       }
     }
-    if (held.length === 0) return;
-    this.#turns = [...held, ...this.#turns];
+    if (waiting.length === 0) return;
+    this.#turns = [...waiting, ...this.#turns];
     this.#timer ??= setTimeout(() => {
       this.#timer = null;
       this.#advance();

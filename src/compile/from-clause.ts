@@ -207,8 +207,8 @@ function relatedRow(toOne: ToOneJoin, name: Fragment, same: Fragment, scope: Sco
 /** What makes a row of the joined collection refer to the row whose key is given. */
 export function refersTo(toMany: ToManyJoin, child: FromClause, key: readonly Fragment[]): Fragment {
   // Who names the column has to be allowed to see it; an alias field that lists rows is a permission of its own.
-  const held = toMany.columns.map((field) => (toMany.via ? child.raw([], field) : child.column([], field)));
-  if (!toMany.named) return areEqual(held, key);
-  const same = isKeyText(toMany.origin.key, key, sql`${elementAt(held, 0)}::text`);
+  const stored = toMany.columns.map((field) => (toMany.via ? child.raw([], field) : child.column([], field)));
+  if (!toMany.named) return areEqual(stored, key);
+  const same = isKeyText(toMany.origin.key, key, sql`${elementAt(stored, 0)}::text`);
   return sql`${same} and ${child.alias}.${columnName(toMany.named.field)} = ${literal(toMany.named.collection)}`;
 }

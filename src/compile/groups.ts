@@ -6,9 +6,9 @@ import { compileCondition } from './condition.js';
 import { FromClause, type Scope } from './from-clause.js';
 import { type Entry, JSON_COLUMN, type JsonValue, jsonObject } from './json.js';
 import { compileAggregate, compileOperand, showAggregate, showOperand } from './operand.js';
-import { type CompiledLevel, limitClause, offsetClause, orderClause, type Tie } from './page.js';
+import { type CompiledLevel, type JoinCondition, limitClause, offsetClause, orderClause } from './page.js';
 
-export function compileGroups(level: GroupLevel, scope: Scope, tie: Tie | null): CompiledLevel {
+export function compileGroups(level: GroupLevel, scope: Scope, joinedBy: JoinCondition | null): CompiledLevel {
   const number = scope.next();
   const source = new FromClause(alias(`t${number}`), scope, level.collection);
   const name = alias(`p${number}`);
@@ -19,7 +19,7 @@ export function compileGroups(level: GroupLevel, scope: Scope, tie: Tie | null):
     ...aggregates.map((aggregate, position) => sql`${aggregate} as ${alias(`a${position}`)}`),
   ];
   const sorted = level.order.map(({ operand, descending }) => ({ column: sortedColumn(operand, level), descending }));
-  const conditions = [tie?.(source), compileCondition(level.where, source)];
+  const conditions = [joinedBy?.(source), compileCondition(level.where, source)];
   const having = compileCondition(level.having, source);
   const names = groups.map((_, position) => alias(`g${position}`));
   const grouping = groups.length > 0 ? sql` group by ${join(names, sql`, `)}` : nothing;

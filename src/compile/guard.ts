@@ -26,10 +26,10 @@ export function guardedRows(
 /** Of the rules that count for a row of the input one must hold of the row that is there. */
 export function compileGuard(guard: RowGuard, given: Fragment, row: FromClause): Fragment {
   const rules = guard.rules.map((rule, position) => {
-    const held = compileCondition(rule, row) ?? sql`true`;
+    const condition = compileCondition(rule, row) ?? sql`true`;
     return guard.ruleBits === null
-      ? sql`(substr(${given}.a, ${integerLiteral(position + 1)}, 1) = '1' and ${held})`
-      : held;
+      ? sql`(substr(${given}.a, ${integerLiteral(position + 1)}, 1) = '1' and ${condition})`
+      : condition;
   });
   const any = sql`(${join(rules, sql` or `)})`;
   return guard.ruleBits === null ? sql`(${given}.a is null or ${any})` : any;
@@ -53,10 +53,10 @@ export function compileValidations(
       const row = new FromClause(alias('i'), scope, node.collection, {
         value: (field) => (isKey(node.collection, field) ? givenKeyColumn(node, field) : valueFor(field)),
       });
-      const held = compileLeaves(validation.condition, validation, node, row);
-      if (!held) return [];
+      const passes = compileLeaves(validation.condition, validation, node, row);
+      if (!passes) return [];
       const reason = sql`${literal(`${position} ${index} `)} || ${alias('i')}.n`;
-      const failed = join([...concerned(validation, node), sql`(${held}) is not true`], sql` and `);
+      const failed = join([...concerned(validation, node), sql`(${passes}) is not true`], sql` and `);
       return [
         sql`(select service_refuse(${reason}) from ${input(position)} ${alias('i')}${references}${row.joins()} where ${failed} order by ${alias('i')}.n limit 1)`,
       ];
@@ -103,8 +103,8 @@ function compileLeaves(
       ? (node.keyed || node.verb === 'upsert') && validation.on !== 'update'
       : column !== undefined;
   if (field?.column && !written) return null;
-  const held = compileCondition(condition, row);
-  return held && column?.mixed ? sql`(${present(node, column)} is not true or ${held})` : held;
+  const passes = compileCondition(condition, row);
+  return passes && column?.mixed ? sql`(${present(node, column)} is not true or ${passes})` : passes;
 }
 
 function givenKeyColumn({ collection }: WriteNode, field: Field): Fragment {

@@ -12,7 +12,7 @@ export interface CompiledLevel {
 }
 
 /** Ties a level to a row of the level above; gets the source of the level's rows. */
-export type Tie = (source: FromClause) => Fragment;
+export type JoinCondition = (source: FromClause) => Fragment;
 
 export interface PageOrder {
   readonly column: Fragment;

@@ -11,15 +11,15 @@ import { toJsonText } from './json.js';
 import { areEqual, joinedKey } from './key-columns.js';
 import { base64, showField } from './output.js';
 
-/** Whether the row with the key is the one referred to; `held` is what the field holds, `collection` the collection it names. */
+/** Whether the row with the key is the one referred to; `stored` is what the field holds, `collection` the collection it names. */
 export function isReferred(
   toOne: ToOneJoin,
   key: readonly Fragment[],
-  held: readonly Fragment[],
+  stored: readonly Fragment[],
   collection: Fragment,
 ): Fragment {
-  if (toOne.kind === 'one') return areEqual(key, held);
-  const text = sql`${elementAt(held, 0)}::text`;
+  if (toOne.kind === 'one') return areEqual(key, stored);
+  const text = sql`${elementAt(stored, 0)}::text`;
   const named = sql`${collection} = ${literal(toOne.target.name)}`;
   const fields = toOne.target.key;
   const parts = fields.map((field, position) =>

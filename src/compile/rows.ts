@@ -13,12 +13,19 @@ import { columnName } from './identifiers.js';
 import { JSON_COLUMN, type JsonValue, jsonList, jsonObject, toJsonText } from './json.js';
 import { areEqual, listed, showKey } from './key-columns.js';
 import { compileOperand, showOperand } from './operand.js';
-import { type CompiledLevel, limitClause, offsetClause, orderClause, type PageOrder, type Tie } from './page.js';
+import {
+  type CompiledLevel,
+  type JoinCondition,
+  limitClause,
+  offsetClause,
+  orderClause,
+  type PageOrder,
+} from './page.js';
 import { isReferred, keyOfTarget } from './reference.js';
 import { sharedOutputs } from './shared-subtree.js';
 
-export function compileRows(level: RowLevel, scope: Scope, tie: Tie | null): CompiledLevel {
-  return compileShown(level, scope, tie, (source, shared) =>
+export function compileRows(level: RowLevel, scope: Scope, joinedBy: JoinCondition | null): CompiledLevel {
+  return compileShown(level, scope, joinedBy, (source, shared) =>
     level.bare ? compileBare(level, source) : compileObject(level.outputs, source, shared),
   );
 }
@@ -31,12 +38,12 @@ function compileBare({ outputs }: RowLevel, source: FromClause): ShownRow {
 }
 
 /** The same for rows of which the key alone is shown: it is the only output, so that the page has its column. */
-function compileKeys(level: RowLevel, scope: Scope, tie: Tie): CompiledLevel {
+function compileKeys(level: RowLevel, scope: Scope, joinedBy: JoinCondition): CompiledLevel {
   const { key } = level.collection;
   const outputs = key.map((field): Output => {
     return { kind: 'value', name: field.name, operand: { kind: 'field', through: [], field } };
   });
-  return compileShown({ ...level, outputs }, scope, tie, (source) => {
+  return compileShown({ ...level, outputs }, scope, joinedBy, (source) => {
     const columns = key.map((field) => source.column([], field));
     return { json: toJsonText(showKey(key, columns)), joins: nothing };
   });
@@ -45,12 +52,12 @@ function compileKeys(level: RowLevel, scope: Scope, tie: Tie): CompiledLevel {
 function compileShown(
   level: RowLevel,
   scope: Scope,
-  tie: Tie | null,
+  joinedBy: JoinCondition | null,
   show: (source: FromClause, shared: Shared) => ShownRow,
 ): CompiledLevel {
   const number = scope.next();
-  const page = compilePage(level, number, scope, tie);
-  const shared = sharedOutputs(level, tie === null);
+  const page = compilePage(level, number, scope, joinedBy);
+  const shared = sharedOutputs(level, joinedBy === null);
   const { json, joins } = show(pageSource(level, page, scope), shared);
   const query = selectFrom(page, sql`${json} as ${JSON_COLUMN}`, joins, shared);
   return { query, row: alias(`r${number}`) };
@@ -85,7 +92,7 @@ interface Page {
   readonly order: readonly PageOrder[];
 }
 
-function compilePage(level: RowLevel, number: number, scope: Scope, tie: Tie | null): Page {
+function compilePage(level: RowLevel, number: number, scope: Scope, joinedBy: JoinCondition | null): Page {
   const source = new FromClause(alias(`t${number}`), scope, level.collection);
   const name = alias(`p${number}`);
   const columns = new Map<string, Fragment>();
@@ -95,7 +102,7 @@ function compilePage(level: RowLevel, number: number, scope: Scope, tie: Tie | n
   const flags = compileFlags(level, source, name);
   for (const [flag, column] of flags.columns) columns.set(flag, column);
   const conditions: Fragment[] = [];
-  if (tie) conditions.push(tie(source));
+  if (joinedBy) conditions.push(joinedBy(source));
   const where = compileCondition(level.where, source);
   if (where) conditions.push(where);
 
@@ -251,14 +258,14 @@ function compileOutput(output: Output, page: FromClause, shared: Shared): Compil
     case 'one': {
       if (shared.has(output)) return compileShared(output, page);
       const compile = output.keys ? compileKeys : compileRows;
-      const { query } = compile(output.level, scope, tieToOne(output.toOne, page));
+      const { query } = compile(output.level, scope, joinToOne(output.toOne, page));
       const { column, from } = lateral(query, scope);
       return { shown: { form: 'json', text: column }, from };
     }
     case 'many':
-      return compileList(compileChildren(output.level, scope, tieToMany(output.toMany, page)), output.toMany, page);
+      return compileList(compileChildren(output.level, scope, joinToMany(output.toMany, page)), output.toMany, page);
     case 'keys':
-      return compileList(compileKeys(output.level, scope, tieToMany(output.toMany, page)), output.toMany, page);
+      return compileList(compileKeys(output.level, scope, joinToMany(output.toMany, page)), output.toMany, page);
     case 'any': {
       // A case, not a join per target: keys of several types lie in one column, and only the named target may read it.
       const [first] = output.targets;
@@ -278,18 +285,18 @@ function compileOutput(output: Output, page: FromClause, shared: Shared): Compil
 /** The subtree of each distinct reference of the page, joined back to its rows. The offset is a fence: the join must not repeat it. */
 function compileShared({ toOne, level }: Extract<Output, { kind: 'one' }>, page: FromClause): CompiledOutput {
   const { scope } = page;
-  const held = page.reference([], toOne);
+  const stored = page.reference([], toOne);
   const distinct = alias(`d${scope.next()}`);
-  const keys = held.map((_, position) => alias(`h${position}`));
-  const columns = held.map((reference, position) => sql`${reference} as ${elementAt(keys, position)}`);
+  const keys = stored.map((_, position) => alias(`h${position}`));
+  const columns = stored.map((reference, position) => sql`${reference} as ${elementAt(keys, position)}`);
   const found = keys.map((key) => sql`${distinct}.${key}`);
-  const { query } = compileRows(level, scope, (related) => isTied(toOne, related, found, nothing));
+  const { query } = compileRows(level, scope, (related) => isJoined(toOne, related, found, nothing));
   const { column, from } = lateral(query, scope);
   const name = alias(`l${scope.next()}`);
   const rows = sql`select ${listed([...found, column])} from (select distinct ${listed(columns)} from ${page.alias}) ${distinct}${from} offset 0`;
   const same = areEqual(
     keys.map((key) => sql`${name}.${key}`),
-    held,
+    stored,
   );
   return {
     shown: { form: 'json', text: sql`${name}.${JSON_COLUMN}` },
@@ -308,28 +315,28 @@ function compileList(related: CompiledLevel, toMany: ToManyJoin, page: FromClaus
 
 function anyTarget(level: RowLevel, toOne: ToOneJoin, keys: boolean, page: FromClause): CompiledLevel {
   const compile = level.outputs.length === 0 && keys ? compileKeys : compileRows;
-  return compile(level, page.scope, tieToOne(toOne, page));
+  return compile(level, page.scope, joinToOne(toOne, page));
 }
 
 /** The page of a to-one relation keeps its `limit 1`, a fence: without it the planner joins the whole related table. */
-function tieToOne(toOne: ToOneJoin, page: FromClause): Tie {
+function joinToOne(toOne: ToOneJoin, page: FromClause): JoinCondition {
   const named = toOne.kind === 'any' ? page.raw([], toOne.collectionField) : nothing;
-  const held = page.reference([], toOne);
-  return (related) => isTied(toOne, related, held, named);
+  const stored = page.reference([], toOne);
+  return (related) => isJoined(toOne, related, stored, named);
 }
 
-function isTied(toOne: ToOneJoin, related: FromClause, held: readonly Fragment[], named: Fragment): Fragment {
+function isJoined(toOne: ToOneJoin, related: FromClause, stored: readonly Fragment[], named: Fragment): Fragment {
   const key = keyOfTarget(toOne).map((field) => related.raw([], field));
-  return isReferred(toOne, key, held, named);
+  return isReferred(toOne, key, stored, named);
 }
 
-function tieToMany(toMany: ToManyJoin, page: FromClause): Tie {
+function joinToMany(toMany: ToManyJoin, page: FromClause): JoinCondition {
   const key = toMany.key.map((field) => page.raw([], field));
   return (child) => refersTo(toMany, child, key);
 }
 
-function compileChildren(children: Level, scope: Scope, tie: Tie): CompiledLevel {
-  return children.kind === 'rows' ? compileRows(children, scope, tie) : compileGroups(children, scope, tie);
+function compileChildren(children: Level, scope: Scope, joinedBy: JoinCondition): CompiledLevel {
+  return children.kind === 'rows' ? compileRows(children, scope, joinedBy) : compileGroups(children, scope, joinedBy);
 }
 
 function lateral(query: Fragment, scope: Scope): { column: Fragment; from: Fragment } {

@@ -15,9 +15,9 @@ export function inputColumns(node: WriteNode): Fragment[] {
   node.columns.forEach((column, index) => {
     if (column.holdsValues) columns.push(sql`${identifier(`c${index}`)} ${inputType(column.field)}`);
     if (column.mixed) columns.push(sql`${identifier(`p${index}`)} bool`);
-    if (column.held) {
-      const names = heldNames(column.held, index).map((name) => identifier(name));
-      columns.push(...givenDefinitions(column.held.collection, names));
+    if (column.lookup) {
+      const names = lookupNames(column.lookup, index).map((name) => identifier(name));
+      columns.push(...givenDefinitions(column.lookup.collection, names));
     }
     if (column.endOf) columns.push(sql`${identifier(`e${index}`)} int4`);
     if (column.caller) columns.push(sql`${identifier(`v${index}`)} bool`);
@@ -27,9 +27,9 @@ export function inputColumns(node: WriteNode): Fragment[] {
 }
 
 /** Read from the row as it is; nothing can refer to a row that is not there, that has nothing there, or that may not be read. */
-export function heldValue(held: NonNullable<WriteColumn['held']>, index: number, scope: Scope): Fragment {
-  const { collection, field } = held;
-  const keys = heldNames(held, index).map((name) => sql`${alias('i')}.${identifier(name)}`);
+export function lookupValue(lookup: NonNullable<WriteColumn['lookup']>, index: number, scope: Scope): Fragment {
+  const { collection, field } = lookup;
+  const keys = lookupNames(lookup, index).map((name) => sql`${alias('i')}.${identifier(name)}`);
   const [key] = keys;
   const row = new FromClause(alias('h'), scope, collection);
   const shown = row.column([], field);
@@ -38,7 +38,7 @@ export function heldValue(held: NonNullable<WriteColumn['held']>, index: number,
   return sql`case when ${key as Fragment} is not null then coalesce(${value}, ${missing}) end`;
 }
 
-function heldNames({ collection: { key } }: NonNullable<WriteColumn['held']>, index: number): string[] {
+function lookupNames({ collection: { key } }: NonNullable<WriteColumn['lookup']>, index: number): string[] {
   return key.length === 1 ? [`h${index}`] : key.map((_, part) => `h${index}_${part}`);
 }
 
@@ -52,7 +52,7 @@ export function inputNames(node: WriteNode): string[] {
   const names = node.columns.flatMap((column, index) => [
     ...(column.holdsValues ? [`c${index}`] : []),
     ...(column.mixed ? [`p${index}`] : []),
-    ...(column.held ? heldNames(column.held, index) : []),
+    ...(column.lookup ? lookupNames(column.lookup, index) : []),
     ...(column.endOf ? [`e${index}`] : []),
     ...(column.caller ? [`v${index}`] : []),
     ...column.references.map((_, table) => `r${index}_${table}`),

@@ -31,7 +31,7 @@ import {
   unlessPresent,
   unlinkInput,
 } from './unlink.js';
-import { heldValue, inputColumns, inputNames, inputValue, makesParts } from './write-input.js';
+import { inputColumns, inputNames, inputValue, lookupValue, makesParts } from './write-input.js';
 
 export interface WriteOptions {
   /** Where a receipt for the request is stored by the statement that writes: see sql/system/005_receipts.sql. */
@@ -258,7 +258,8 @@ class Chain {
         return keys.length === 1 ? sql`${text}::${typeName(column.field)}` : sql`(${text})::${typeName(column.field)}`;
       }),
     );
-    if (column.held) options.push(sql`(${heldValue(column.held, index, this.#scope)})::${typeName(column.field)}`);
+    if (column.lookup)
+      options.push(sql`(${lookupValue(column.lookup, index, this.#scope)})::${typeName(column.field)}`);
     if (column.endOf) options.push(this.#end(node, column.endOf, column, index));
     if (column.caller) options.push(this.#callerValue(column, column.caller, index));
     return options.length === 1 ? (options[0] as Fragment) : sql`coalesce(${join(options, sql`, `)})`;

@@ -73,7 +73,7 @@ export class Guard {
   }
 
   /** What a reference takes from the row it leads to ends up in a row that the caller may read: it is read with the caller's rights. */
-  held(collection: Collection, referenced: string, place: string): NonNullable<WriteColumn['held']> {
+  lookupOf(collection: Collection, referenced: string, place: string): NonNullable<WriteColumn['lookup']> {
     const readable = this.#access.view(this.#model).collections.get(collection.name);
     const field = readable?.fields.get(referenced);
     if (readable && field) return { collection: readable, field };

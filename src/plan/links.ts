@@ -32,17 +32,17 @@ export function linkValue(
   if (given !== undefined && given !== null) return { kind: 'value', value: checkValue(field, given, place) };
   if (row.verb === 'insert' || row.key === null)
     throw invalidPayload(`"${place}" needs "${referenced}" of "${row.collection.name}": "${field.name}" refers to it`);
-  return heldValue(row.collection, row.key, referenced, place, guard);
+  return lookedUpValue(row.collection, row.key, referenced, place, guard);
 }
 
 /** What the row with this key has under the column that is referred to, as far as the caller may read it. */
-export function heldValue(
+export function lookedUpValue(
   collection: Collection,
   key: Key,
   referenced: string,
   place: string,
   guard: Guard | null,
 ): ColumnValue {
-  const of = guard?.held(collection, referenced, place) ?? { collection, field: fieldOf(collection, referenced) };
-  return { kind: 'held', key, of };
+  const of = guard?.lookupOf(collection, referenced, place) ?? { collection, field: fieldOf(collection, referenced) };
+  return { kind: 'lookup', key, of };
 }

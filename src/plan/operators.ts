@@ -114,9 +114,9 @@ function operatorsOf(field: Field): { type: string; operators: readonly Operator
 
 /** Of the values of an operator; most are compared with what the field holds. */
 export function valueTypeOf(operator: Operator, operand: OperandPlan): OperandType {
-  const held = operandType(operand);
+  const type = operandType(operand);
   const codec = codecOf(operator, operand);
-  return codec === null ? held : { codec, composite: null, label: held.label, operator };
+  return codec === null ? type : { codec, composite: null, label: type.label, operator };
 }
 
 function codecOf(operator: Operator, operand: OperandPlan): string | null {

@@ -23,11 +23,11 @@ export type ColumnValue =
   | { readonly kind: 'caller'; readonly plan: CallerValue }
   | { readonly kind: 'reference'; readonly row: Row }
   /** What the related row with this key has under the column that is referred to. */
-  | { readonly kind: 'held'; readonly key: Key; readonly of: Held }
+  | { readonly kind: 'lookup'; readonly key: Key; readonly of: KeyLookup }
   /** So many places behind the last row of the same parent. */
   | { readonly kind: 'end'; readonly position: number; readonly parent: Field };
 
-export type Held = NonNullable<WriteColumn['held']>;
+export type KeyLookup = NonNullable<WriteColumn['lookup']>;
 
 export type CallerValue = NonNullable<WriteColumn['caller']>;
 

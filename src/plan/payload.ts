@@ -20,7 +20,7 @@ import { forEachInSlices, oneByOne } from '../time-slices.js';
 import { checkValue } from './column-value.js';
 import { Guard } from './guard.js';
 import { checkKey, checkReference, givenKey, type ImpliedPart, keyPart, namedKey, shownKey } from './key.js';
-import { heldValue, keyValue, linkValue, refersToKey } from './links.js';
+import { keyValue, linkValue, lookedUpValue, refersToKey } from './links.js';
 import { isUnchanged, namesOf, stagedLists, without } from './payload-fields.js';
 import type { ColumnValue, ItemChange, Payload, Row, WritePlanContext } from './payload-row.js';
 import { fieldOf } from './resolve-names.js';
@@ -241,7 +241,7 @@ class Walker {
     const key = namedKey(target, payload);
     const names = namesOf(target, payload);
     if (key !== null && this.#refers(target, names))
-      return heldValue(target, checkKey(target, key), relation.referenced, place, this.#guard);
+      return lookedUpValue(target, checkKey(target, key), relation.referenced, place, this.#guard);
     const row = key === null ? this.create(target, payload, place) : this.#upsert(target, key, payload, names, place);
     return linkValue(row, payload, relation, field, place, this.#guard);
   }

@@ -12,7 +12,7 @@ import type { RowGuard, Validation, WriteColumn, WriteNode, WritePlan } from './
 export function isSame(one: ColumnValue | undefined, other: ColumnValue | undefined): boolean {
   if (one === other) return true;
   if (one?.kind === 'reference' && other?.kind === 'reference') return one.row === other.row;
-  if (one?.kind === 'held' && other?.kind === 'held') return String(one.key) === String(other.key);
+  if (one?.kind === 'lookup' && other?.kind === 'lookup') return String(one.key) === String(other.key);
   if (one?.kind === 'caller' && other?.kind === 'caller') return one.plan.text === other.plan.text;
   if (one?.kind !== 'value' || other?.kind !== 'value') return false;
   return writeJson(one.value) === writeJson(other.value);
@@ -52,7 +52,7 @@ export async function shapeList(
       if (column.mixed) entry[`p${position}`] = true;
       if (columnValue.kind === 'value') entry[`c${position}`] = columnValue.value;
       else if (columnValue.kind === 'caller') entry[`v${position}`] = true;
-      else if (columnValue.kind === 'held')
+      else if (columnValue.kind === 'lookup')
         Object.assign(entry, keyEntries(columnValue.of.collection, `h${position}`, columnValue.key));
       else if (columnValue.kind === 'end') entry[`e${position}`] = columnValue.position;
       else entry[`r${position}_${column.references.indexOf(columnValue.row.collection.name)}`] = columnValue.row.number;
@@ -69,7 +69,7 @@ export async function shapeList(
 function shapeColumn(list: List, field: Field, only: WriteColumn['only']): WriteColumn | null {
   const references = new Set<string>();
   let [missing, holdsValues] = [0, false];
-  let held: WriteColumn['held'] = null;
+  let lookup: WriteColumn['lookup'] = null;
   let endOf: Field | null = null;
   let caller: CallerValue | null = null;
   for (const row of list.rows) {
@@ -77,12 +77,21 @@ function shapeColumn(list: List, field: Field, only: WriteColumn['only']): Write
     if (columnValue === undefined) missing++;
     else if (columnValue.kind === 'value') holdsValues = true;
     else if (columnValue.kind === 'reference') references.add(columnValue.row.collection.name);
-    else if (columnValue.kind === 'held') held ??= columnValue.of;
+    else if (columnValue.kind === 'lookup') lookup ??= columnValue.of;
     else if (columnValue.kind === 'end') endOf ??= columnValue.parent;
     else caller ??= columnValue.plan;
   }
   if (missing === list.rows.length) return null;
-  return { field, mixed: missing > 0, holdsValues, endOf, references: [...references].sort(), held, only, caller };
+  return {
+    field,
+    mixed: missing > 0,
+    holdsValues,
+    endOf,
+    references: [...references].sort(),
+    lookup,
+    only,
+    caller,
+  };
 }
 
 /** What the row holds where it is made or changed; either where both are the same. */
@@ -112,7 +121,7 @@ export function shapeOfWrite(plan: WritePlan): string {
       column.mixed,
       column.holdsValues,
       column.references,
-      column.held?.field.name,
+      column.lookup?.field.name,
       column.only,
       column.endOf?.name,
       column.caller?.text,

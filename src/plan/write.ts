@@ -64,7 +64,7 @@ export interface WriteColumn {
   /** Tables whose new rows the column may refer to. */
   readonly references: readonly string[];
   /** Rows may take what related rows have under the column that is referred to: the collection as the caller may read it. */
-  readonly held: { readonly collection: Collection; readonly field: Field } | null;
+  readonly lookup: { readonly collection: Collection; readonly field: Field } | null;
   /** Rows may go behind the last one that this column ties to the same parent. */
   readonly endOf: Field | null;
   /** For rows that are made, or for rows that are changed; a field may have a column for each. */
@@ -88,11 +88,24 @@ export interface Unlink {
 }
 
 /**
- * The one parameter. A row has `n` its number, `k` its key (`k_0`, `k_1`, ... the parts of one of several columns), and for the column at position i: `ci` its value, `pi` whether
- * it is present where that differs between rows, `ri_j` the number of the new row of the j-th table it refers to,
- * `hi` the key of the row whose value it takes,
- * `ei` how far behind the last row of its parent it goes, `vi` whether it is a value of
- * the caller's. `a` says which rules count for the row.
+ * The one parameter: a JSON document whose rows have short names, since there may be thousands of them.
+ *
+ * | name | value |
+ * |---|---|
+ * | `n` | number of the row |
+ * | `k` | key; of several columns its parts: `k_0`, `k_1`, ... |
+ * | `a` | which rules of the caller apply to the row, where that differs between rows |
+ *
+ * And for the column at position i:
+ *
+ * | name | value |
+ * |---|---|
+ * | `ci` | value |
+ * | `pi` | present, where that differs between rows |
+ * | `ri_j` | reference: number of the new row of the j-th table that the column refers to |
+ * | `hi` | key of the row whose value is looked up |
+ * | `ei` | end: how far behind the last row of its parent it goes |
+ * | `vi` | variable: the value is one of the caller's |
  */
 export interface WriteInput {
   readonly nodes: readonly (readonly Readonly<Record<string, unknown>>[])[];

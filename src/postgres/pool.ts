@@ -161,10 +161,10 @@ export class Pool<Connection extends Pooled> {
 
   #next(): Waiting<Connection> | undefined {
     if (this.#relieve === null || this.#waiting.length < 2) return this.#waiting.shift();
-    const held = new Map<string, number>();
-    for (const user of this.#inUse.values()) held.set(user, (held.get(user) ?? 0) + 1);
-    const least = Math.min(...this.#waiting.map(({ user }) => held.get(user) ?? 0));
-    const position = this.#waiting.findIndex(({ user }) => (held.get(user) ?? 0) === least);
+    const inUseBy = new Map<string, number>();
+    for (const user of this.#inUse.values()) inUseBy.set(user, (inUseBy.get(user) ?? 0) + 1);
+    const least = Math.min(...this.#waiting.map(({ user }) => inUseBy.get(user) ?? 0));
+    const position = this.#waiting.findIndex(({ user }) => (inUseBy.get(user) ?? 0) === least);
     return this.#waiting.splice(position, 1)[0];
   }
 

@@ -15,12 +15,12 @@ export function breakOffStalled(most: number, waitTimeout: number): Relieve<Stre
   const modest = Math.min(MODEST_LIMIT_MS, (waitTimeout * 2) / 3);
   return (inUse, waiting) => {
     const share = most / new Set([...inUse.values(), ...waiting]).size;
-    const held = new Map<string, number>();
-    for (const user of inUse.values()) held.set(user, (held.get(user) ?? 0) + 1);
+    const inUseBy = new Map<string, number>();
+    for (const user of inUse.values()) inUseBy.set(user, (inUseBy.get(user) ?? 0) + 1);
     const now = performance.now();
     const late = [...inUse]
       .map(([connection, user]) => {
-        const limit = (held.get(user) ?? 0) > share ? Math.min(GREEDY_LIMIT_MS, modest) : modest;
+        const limit = (inUseBy.get(user) ?? 0) > share ? Math.min(GREEDY_LIMIT_MS, modest) : modest;
         return { connection, stalled: connection.stalled(now), limit };
       })
       .filter(({ stalled, limit }) => stalled >= limit);
