@@ -217,6 +217,10 @@ const OPTIONS = {
     '2s',
     'How often the catalog is checked for changes if PostgreSQL allows no event trigger; 0 turns the check off',
   ),
+  STATISTICS_POLL_INTERVAL: duration(
+    '60s',
+    'How often tables whose values are uneven are checked for new statistics of PostgreSQL; 0 turns the check off',
+  ),
   MAX_STALENESS: duration(
     '30s',
     'Longest time until changes to users, policies and the schema by others are noticed if notifications do not arrive',

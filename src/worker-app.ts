@@ -136,6 +136,7 @@ export function createCore(
     cost: config.MAX_QUERY_COST,
     batchTimeout: config.DATABASE_STATEMENT_TIMEOUT,
     batching: config.READ_BATCHING,
+    statisticsInterval: config.STATISTICS_POLL_INTERVAL,
   };
   const reads = new Reads(database, mirror, policies, readLimits, observe);
   const writeLimits = {

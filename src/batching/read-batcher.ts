@@ -12,7 +12,14 @@ import { arrayLiteral } from '../sql/literal.js';
 import { ConnectionSlots } from './connection-slots.js';
 import { MAX_BATCH_MS, MAX_BATCH_READS } from './cost-model.js';
 import { Deadlines } from './deadlines.js';
-import { MAX_BATCH_WAIT_MS, PendingRead, type ReadListener, type Shape, ShapeQueue } from './shape-queue.js';
+import {
+  MAX_BATCH_WAIT_MS,
+  PendingRead,
+  type PlanWatch,
+  type ReadListener,
+  type Shape,
+  ShapeQueue,
+} from './shape-queue.js';
 
 /** Between two looks at what runs for clients that have all left, and at what has waited too long. */
 const SWEEP_INTERVAL_MS = 500;
@@ -25,6 +32,8 @@ export class ReadBatcher {
   readonly sizes = new Float64Array(MAX_BATCH_READS + 1);
   /** Batches whose reads were sent once more, one by one. */
   splits = 0;
+  /** Reads that were stopped, and sent with another plan. */
+  rerouted = 0;
   /** Whether some have waited in vain, and nothing was answered since. */
   isStarved = false;
   readonly #slots: ConnectionSlots;
@@ -47,15 +56,19 @@ export class ReadBatcher {
   }
 
   read(shape: Shape, parameters: (string | null)[], prepare: boolean, listener: ReadListener): void {
-    let queue = this.#queues.get(shape);
-    if (!queue) {
-      queue = new ShapeQueue(shape);
-      this.#queues.set(shape, queue);
-    }
-    queue.waiting.push(new PendingRead(parameters, prepare, listener, this.#sweeps));
+    const queue = this.#queueOf(shape);
+    queue.waiting.push(new PendingRead(parameters, prepare && !shape.isUnprepared, listener, this.#sweeps));
     this.#enter(queue);
     this.#schedule();
     this.#sweeper ??= setInterval(() => this.#sweep(), SWEEP_INTERVAL_MS).unref();
+  }
+
+  #queueOf(shape: Shape): ShapeQueue {
+    const known = this.#queues.get(shape);
+    if (known) return known;
+    const queue = new ShapeQueue(shape);
+    this.#queues.set(shape, queue);
+    return queue;
   }
 
   /** Connections that have a statement in flight. */
@@ -134,6 +147,8 @@ export class ReadBatcher {
       if (!unsent) {
         this.isStarved = false;
         queue.learn(ms, reads.length, slot, error !== null);
+        if (error === null) queue.shape.watch?.learn(ms / reads.length);
+        if (error === null) first.stoppedBy?.compare(first.parameters, ms);
       }
       if (slot.load === 0) this.#slots.release(slot, !unsent);
       const again = unsent && !isSplit && this.#mayReturn(reads);
@@ -147,9 +162,13 @@ export class ReadBatcher {
     };
     // One that goes behind another statement is a batch too: it must be possible to split it off.
     const isBatch = reads.length > 1 || behind !== null;
-    slot.connection.run(
-      isBatch ? this.#batchQuery(queue, reads, slot.connection, onEnd) : singleQuery(queue, first, onEnd),
-    );
+    const query = isBatch
+      ? this.#batchQuery(queue, reads, slot.connection, onEnd)
+      : queue.shape.watch && !first.stoppedBy
+        ? this.#watchedQuery(queue, first, slot.connection, queue.shape.watch, onEnd)
+        : singleQuery(queue, first, onEnd);
+    if (queue.shape.isPlannedPerRead) slot.connection.run(planPerRead(query), query);
+    else slot.connection.run(query);
   }
 
   /** Statements whose clients have all left are stopped, and reads that have waited too long fail. */
@@ -177,6 +196,50 @@ export class ReadBatcher {
     return this.#slots.isAnyOpening && reads.every((read) => !read.isReturned);
   }
 
+  /** Returns how to remove it. */
+  #addDeadline(watch: PlanWatch | null, onMissed: () => void): () => void {
+    if (watch) {
+      const timer = setTimeout(onMissed, watch.limitMs).unref();
+      return () => clearTimeout(timer);
+    }
+    const deadline = this.#deadlines.add(onMissed);
+    return () => this.#deadlines.remove(deadline);
+  }
+
+  /** One read that takes too long by its plan is stopped, and sent in another way. */
+  #watchedQuery(
+    queue: ShapeQueue,
+    read: PendingRead,
+    connection: Connection,
+    watch: PlanWatch,
+    onEnd: OnEnd,
+  ): WireQuery {
+    const query = singleQuery(queue, read, onEnd);
+    const removeDeadline = this.#addDeadline(watch, () => {
+      read.stoppedBy = watch;
+      connection.stopAbandoned();
+    });
+    return {
+      ...query,
+      isAbandoned: () => read.stoppedBy !== null || read.isGone,
+      end: (error, unsent) => {
+        removeDeadline();
+        const isStopped = read.stoppedBy !== null && error !== null && codeOf(error) === '57014';
+        if (!isStopped || read.isGone || read.isAnswered) {
+          read.stoppedBy = null;
+          query.end(error, unsent);
+          return;
+        }
+        onEnd(error, unsent, true);
+        this.rerouted++;
+        const other = this.#queueOf(watch.instead);
+        other.individual.push(read);
+        this.#enter(other);
+        this.#schedule();
+      },
+    };
+  }
+
   /** One read that fails must not fail the others: then each is sent by itself. */
   #batchQuery(queue: ShapeQueue, reads: readonly PendingRead[], connection: Connection, onEnd: OnEnd): WireQuery {
     const { statement, batchText } = queue.shape;
@@ -192,8 +255,9 @@ export class ReadBatcher {
       this.#enter(queue);
       this.#schedule();
     };
-    const deadline = this.#deadlines.add(() => {
-      queue.markSlow();
+    const { watch } = queue.shape;
+    const removeDeadline = this.#addDeadline(watch ?? null, () => {
+      if (!watch) queue.markSlow();
       split();
       connection.stopAbandoned();
     });
@@ -205,7 +269,7 @@ export class ReadBatcher {
       isAbandoned: () => isSplit || reads.every(isGone),
       row: (number, cell) => reads[number - 1]?.onResult(cell),
       end: (error, unsent) => {
-        this.#deadlines.remove(deadline);
+        removeDeadline();
         // Those of a split batch are answered each by its own statement.
         if (onEnd(error, unsent, isSplit) || isSplit || reads.every((read) => read.isAnswered)) return;
         if (error !== null && mayLieInValues(error)) split();
@@ -261,6 +325,24 @@ function isGone(read: PendingRead): boolean {
 /** Whether a failure may lie in the values of one read, its time included; a lost connection would only come again. */
 function mayLieInValues(error: Error): boolean {
   if (error instanceof ServiceError) return error.status < 500;
-  const code = 'code' in error ? String(error.code) : '';
+  const code = codeOf(error);
   return code === '57014' || (/^[0-9A-Z]{5}$/.test(code) && !/^(08|25|53300|57|58)/.test(code));
+}
+
+function codeOf(error: Error): string {
+  return 'code' in error ? String(error.code) : '';
+}
+
+/** In front of a statement that is planned for its values: holds until the end of what is sent with it. */
+function planPerRead({ isAbandoned }: WireQuery): WireQuery {
+  return {
+    text: "select set_config('plan_cache_mode', 'force_custom_plan', true)",
+    parameters: [],
+    prepare: true,
+    columns: null,
+    isSetting: true,
+    ...(isAbandoned ? { isAbandoned } : {}),
+    row: () => {},
+    end: () => {},
+  };
 }

@@ -7,8 +7,25 @@ import { type CostClass, CostModel, MAX_BATCH_READS } from './cost-model.js';
 /** A read whose values one statement may carry beside those of others. */
 export interface Shape {
   readonly statement: { readonly text: string };
-  /** The statement for many sets of values; compiled when it is first needed. */
+  /** The statement for many sets of values; compiled when it is first needed. Empty where there is none. */
   readonly batchText: () => string;
+  /** Whether connections do not keep the statement: it is parsed and planned each time. */
+  readonly isUnprepared?: boolean;
+  /** Whether each read is planned for its values, though connections keep the statement. */
+  readonly isPlannedPerRead?: boolean;
+  /** Where a statement may take far too long because of its plan. */
+  readonly watch?: PlanWatch;
+}
+
+export interface PlanWatch {
+  /** Milliseconds after which a statement is stopped. */
+  readonly limitMs: number;
+  /** How its read is sent then. */
+  readonly instead: Shape;
+  /** What a read took. */
+  learn(ms: number): void;
+  /** What a read that was stopped took in the other way. */
+  compare(values: readonly (string | null)[], ms: number): void;
 }
 
 /** Who waits for an answer. */
@@ -36,6 +53,8 @@ export class PendingRead {
   readonly arrived: number;
   /** Whether it was to be sent on a connection that could not be opened. */
   isReturned = false;
+  /** Where it was stopped to be sent in another way: who wants to know what it takes there. */
+  stoppedBy: PlanWatch | null = null;
   readonly #listener: ReadListener;
   #answered = false;
 

@@ -122,8 +122,14 @@ function compilePage(level: RowLevel, number: number, scope: Scope, joinedBy: Jo
   const inner: PageOrder[] = ordinal
     ? [{ column: ordinal, descending: false }]
     : level.order.map(({ descending }, position) => ({ column: elementAt(sorted, position), descending }));
-  const rows = ({ where, nullKeys }: CursorRange, isNeeded: Fragment | null): Fragment =>
-    sql`select ${join([...columns.values()], sql`, `)} from ${source.from(...conditions, where, isNeeded)}${orderClause(inner.slice(nullKeys))}${limitClause(level.limit)}${offsetClause(level.offset)}${level.locked ? sql` for update of ${source.alias}` : nothing}`;
+  const rows = ({ where, nullKeys }: CursorRange, isNeeded: Fragment | null): Fragment => {
+    const found = sql`select ${join([...columns.values()], sql`, `)} from ${source.from(...conditions, where, isNeeded)}`;
+    const page = sql`${limitClause(level.limit)}${offsetClause(level.offset)}${level.locked ? sql` for update of ${source.alias}` : nothing}`;
+    if (!level.fenced) return sql`${found}${orderClause(inner.slice(nullKeys))}${page}`;
+    // The planner does not look through an offset: what is inside is found by the filter alone.
+    const row = alias(`f${number}`);
+    return sql`select * from (${found} offset 0) ${row}${orderClause(orderOf(row).slice(nullKeys))}${page}`;
+  };
   const ranges = level.after ? compileCursor(level.after, level.order, sorted, level.collection) : [EVERY_ROW];
   const query = firstOf(
     ranges.map((range) => (isNeeded) => rows(range, isNeeded)),

@@ -10,6 +10,7 @@ import { anyRule } from '../plan/guard.js';
 import { planOperation } from '../plan/operation.js';
 import type { CallPlan, Condition, OperationPlan, ReadPlan } from '../plan/plan.js';
 import { type PlanLimits, planRead } from '../plan/read.js';
+import { fencedRead, type UnevenRead, unevenRead } from '../plan/uneven.js';
 import type { OperationRequest, Parsed, ParsedOperation, ReadRequest } from '../request/ast.js';
 import { qualify } from '../sql/qualify.js';
 import type { Statement } from '../sql/statement.js';
@@ -54,8 +55,17 @@ export interface CompiledRead {
   readonly before: Statement | null;
   /** The text that reads for many requests at once. */
   readonly batchText: () => string;
+  /** What its values may want different plans for; null where one plan serves all. */
+  readonly uneven: UnevenRead | null;
+  /** The same read with its rows found before they are put in order; null where there is none. */
+  readonly fenced: () => FencedRead | null;
   /** The statement that reads the items which the write before it has made. */
   readonly readBack: () => Statement;
+}
+
+export interface FencedRead {
+  readonly statement: Statement;
+  readonly batchText: () => string;
 }
 
 export function compileShape(
@@ -77,6 +87,7 @@ export function compileShape(
   client.staged('plan');
   const statement = readable(compileRead(plan), model);
   client.staged('compile');
+  const uneven = unevenRead(plan);
   return {
     statement,
     ...describeResult(request, plan),
@@ -84,6 +95,8 @@ export function compileShape(
     version: model.version,
     selectedFor,
     batchText: once(() => readable(compileBatchRead(plan), model).text),
+    uneven,
+    fenced: once(() => compileFenced(plan, statement, uneven, model)),
     readBack: once(() => {
       if (plan.kind === 'operation') throw new Error('an operation reads, and writes nothing to be read back');
       return readable(compileReadBack(plan), model);
@@ -94,6 +107,20 @@ export function compileShape(
 /** Functions of the service are in a schema that is known with the model. */
 function readable({ text, parameters }: Statement, model: Model): Statement {
   return checked({ text: qualify(text, model.system), parameters }, 'read', model);
+}
+
+/** It must take the same values in the same places. */
+function compileFenced(
+  plan: ReadPlan | OperationPlan,
+  { parameters }: Statement,
+  uneven: UnevenRead | null,
+  model: Model,
+): FencedRead | null {
+  if (!uneven?.page || uneven.page.level.locked) return null;
+  const fenced = fencedRead(plan, uneven.page.level);
+  const statement = readable(compileRead(fenced), model);
+  if (JSON.stringify(statement.parameters) !== JSON.stringify(parameters)) return null;
+  return { statement, batchText: once(() => readable(compileBatchRead(fenced), model).text) };
 }
 
 /** Of the items that a query selects for a write, those that the caller may write. */

@@ -2,6 +2,7 @@
  * Runs reads. A shape is planned, compiled and checked with PostgreSQL's grammar once; from then on a request of that shape
  * only binds its values. Statements belong to the model they were compiled for.
  */
+import { LRUCache } from 'lru-cache';
 import type { Identity } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
 import { ReadBatcher } from '../batching/read-batcher.js';
@@ -20,6 +21,7 @@ import { bind } from '../sql/parameter.js';
 import { fromDatabase } from '../sqlstate.js';
 import { type BilledCaller, billWriter, type CallerBudgetLimits, CallerBudgets } from './caller-budget.js';
 import { type CompiledRead, compileShape, type ReadQuery, type SelectionPurpose } from './compiled-read.js';
+import { PlanChoices, type UnevenShape } from './plan-choices.js';
 import { retry } from './retry.js';
 import { NO_CLIENT, type RequestClient } from './stages.js';
 import { StatementCache, type StatementCacheLimits } from './statement-cache.js';
@@ -38,6 +40,8 @@ export interface ReadLimits extends PlanLimits, StatementCacheLimits {
   readonly cost: number | null;
   /** Milliseconds a batch of a stream may take; 0 for no limit. */
   readonly batchTimeout: number;
+  /** Milliseconds between looks at the statistics of tables; 0 for none. */
+  readonly statisticsInterval: number;
   /** Whether reads of one shape may travel together. */
   readonly batching: boolean;
 }
@@ -58,8 +62,10 @@ export class Reads {
   readonly batcher: ReadBatcher;
   readonly refusals: DatabaseRefusals;
   readonly budgets: CallerBudgets;
-  /** Statements whose cost was found acceptable. */
+  readonly plans: PlanChoices;
+  /** Statements whose cost was found acceptable; where it depends on values, for which of them. */
   readonly #affordable = new WeakSet<CompiledRead>();
+  readonly #affordableValues = new WeakMap<CompiledRead, LRUCache<string, true>>();
 
   constructor(database: Database, mirror: Mirror, policies: Policies, limits: ReadLimits, observe: Observer) {
     this.#database = database;
@@ -71,6 +77,8 @@ export class Reads {
     this.budgets = new CallerBudgets(limits.callerBudget);
     this.batcher = new ReadBatcher(database.readConnections, limits.batching, database.waitTimeout);
     database.readQueue = this.batcher;
+    this.plans = new PlanChoices(database, limits.statisticsInterval);
+    mirror.onChange(() => this.plans.statistics.forget());
   }
 
   /** Memory for large answers. */
@@ -141,7 +149,9 @@ export class Reads {
   #send(read: PreparedRead, listener: ReadListener): void {
     const { query, compiled, caller } = read;
     const bound = bind(compiled.statement.parameters, query.values, caller);
-    this.batcher.read(compiled, bound, this.#statements.isReused(compiled), listener);
+    const isReused = this.#statements.isReused(compiled);
+    const shape = isUneven(compiled) ? this.plans.shapeFor(compiled, bound, isReused) : compiled;
+    this.batcher.read(shape, bound, isReused, listener);
   }
 
   /** After a failure that may lie in a schema which changed. */
@@ -198,8 +208,9 @@ export class Reads {
   }
 
   async #explain({ query, compiled, caller }: PreparedRead, analyze: boolean): Promise<Explanation> {
-    const { text, parameters } = compiled.statement;
-    const bound = bind(parameters, query.values, caller);
+    const bound = bind(compiled.statement.parameters, query.values, caller);
+    const shape = isUneven(compiled) ? this.plans.shapeFor(compiled, bound, false) : compiled;
+    const { text } = shape.statement;
     const explain = analyze ? 'explain (format json, analyze, buffers) ' : 'explain (format json) ';
     const [row] = await this.#database.rows<{ 'QUERY PLAN': Explanation['plan'] }>(explain + text, [...bound], false);
     return { sql: text, parameters: bound, plan: row?.['QUERY PLAN'] };
@@ -229,16 +240,26 @@ export class Reads {
     );
   }
 
+  /** By the plan for the values of the request: what one of them costs says nothing of the others. */
   async #checkCost(read: PreparedRead, limit: number): Promise<void> {
+    const { compiled, query, caller } = read;
+    const isOneForAll = compiled.uneven === null;
+    const known = this.#affordableValues.get(compiled) ?? new LRUCache<string, true>({ max: MAX_AFFORDABLE_VALUES });
+    const values = JSON.stringify(bind(compiled.statement.parameters, query.values, caller));
+    if (!isOneForAll && known.has(values)) return;
     const { plan } = await this.#explain(read, false);
     const cost = plan?.[0].Plan['Total Cost'] ?? 0;
     if (cost > limit) {
       const exceeded = { option: 'MAX_QUERY_COST', limit };
       throw invalidQuery(`The query would cost ${Math.round(cost)}, more than ${limit}`, exceeded);
     }
-    this.#affordable.add(read.compiled);
+    if (isOneForAll) this.#affordable.add(compiled);
+    else this.#affordableValues.set(compiled, known.set(values, true));
   }
 }
+
+/** Of one shape. */
+const MAX_AFFORDABLE_VALUES = 1_000;
 
 function shapeOf({ shape }: ReadQuery, access: Access | null, selectedFor: SelectionPurpose | null): string {
   return access ? `${access.key} ${selectedFor ?? ''}${shape}` : shape;
@@ -247,6 +268,10 @@ function shapeOf({ shape }: ReadQuery, access: Access | null, selectedFor: Selec
 /** Of several values the key need not be the one that does not fit. */
 function useOf({ result, statement }: CompiledRead): 'key' | 'query' {
   return result === 'item' && statement.parameters.length === 1 ? 'key' : 'query';
+}
+
+function isUneven(compiled: CompiledRead): compiled is CompiledRead & UnevenShape {
+  return compiled.uneven !== null;
 }
 
 /** After so many different ones the log has had enough. */

@@ -268,9 +268,9 @@ const PLANNED_ONCE: Settings = { plan_cache_mode: 'force_generic_plan' };
 
 /**
  * PostgreSQL counts the time a client takes to read towards its timeouts: streams are timed batch by batch instead. The driver
- * leaves out what is empty.
+ * leaves out what is empty. What is so long is worth a plan for its values.
  */
-const TIMED_BY_BATCH: Settings = { statement_timeout: '', lock_timeout: '' };
+const TIMED_BY_BATCH: Settings = { statement_timeout: '', lock_timeout: '', plan_cache_mode: 'force_custom_plan' };
 
 /** Of all connections for reads but the first: what one statement gains by using several processors, many of them lose. */
 const ON_ONE_PROCESSOR: Settings = { max_parallel_workers_per_gather: '0' };

@@ -14,6 +14,8 @@ export interface WireQuery extends BoundStatement {
   readonly columns: 1 | 2 | null;
   /** Whether it is plain text, of one statement or several, without values: it is sent alone. */
   readonly plain?: boolean;
+  /** Whether it only sets how those behind it are run. */
+  readonly isSetting?: boolean;
   /** Where its rows are fetched batch by batch: it is sent alone, and `fetch` or `closePortal` of the connection follows. */
   readonly portal?: Portal;
   /** Takes the rows with all their columns, in place of `row`. */
@@ -71,5 +73,5 @@ export interface SentQueries {
 export function skippableQuery(sent: SentQueries | undefined): WireQuery | null {
   const query = sent?.queries[sent.position];
   if (!query || query.decoder) return null;
-  return query.columns === null || sent.position > 0 ? query : null;
+  return query.columns === null || (sent.position > 0 && !sent.queries[0]?.isSetting) ? query : null;
 }

@@ -106,7 +106,10 @@ const READS: Readonly<Record<string, (key: number) => [method: string, path: str
 
 for (const [name, read] of Object.entries(READS)) {
   t.test(`${name}: planned once`, async (t) => {
-    const used = await watch((turn) => ask(...read(101 + turn)), plansOfReads);
+    const run = (): ReturnType<typeof watch> => watch((turn) => ask(...read(101 + turn)), plansOfReads);
+    let used = await run();
+    // Whether one plan is right for all values is found out beside the first requests.
+    if (used.some(({ custom }) => custom > 0)) used = await run();
     t.equal(used.length, 1, 'one statement');
     t.match(used, [{ generic: TIMES, custom: 0 }]);
   });

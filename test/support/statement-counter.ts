@@ -11,8 +11,8 @@ export interface Count {
   readonly calls: number;
 }
 
-/** What connections do at their beginning and to see whether they are alive: it belongs to no request. */
-const UPKEEP = ['set idle_in_transaction_session_timeout%', '%pg_listening_channels()%'];
+/** What connections do at their beginning and to see whether they are alive, and what is asked once per table: it belongs to no request. */
+const UPKEEP = ['set idle_in_transaction_session_timeout%', '%pg_listening_channels()%', '%from pg_stats p%'];
 
 /** What to start PostgreSQL with. */
 export const COUNTING = { shared_preload_libraries: 'pg_stat_statements' };

@@ -1,0 +1,111 @@
+/** How many rows the conditions of a page leave, by the values of a request and what is known of the columns. */
+import type { TableStatistics } from '../mirror/statistics.js';
+import type { Condition, OperandPlan, ValuePlan } from './plan.js';
+
+/** A value of a request as it is bound: by its slot, and of a list its entries. Undefined where there is none. */
+export interface BoundValues {
+  value(slot: Slot): string | null | undefined;
+  list(slot: Slot): readonly (string | null)[] | undefined;
+  entry(slot: Slot, position: number): string | null | undefined;
+}
+
+type Slot = Extract<ValuePlan, { kind: 'slot' }>['slot'];
+
+export interface Selectivity {
+  /** At most this part of the rows, by what is known. */
+  readonly share: number;
+  /** Whether all is known: else it may be any part of them. */
+  readonly isKnown: boolean;
+}
+
+const UNKNOWN: Selectivity = { share: 1, isKnown: false };
+
+/** Of conditions that must all hold, as if they did not depend on one another: so it is for the planner too. */
+export function selectivity(condition: Condition, statistics: TableStatistics, values: BoundValues): Selectivity {
+  switch (condition.kind) {
+    case 'and': {
+      let [share, isKnown] = [1, true];
+      for (const each of condition.conditions) {
+        const part = selectivity(each, statistics, values);
+        share *= part.share;
+        isKnown &&= part.isKnown;
+      }
+      return { share, isKnown };
+    }
+    case 'or': {
+      let share = 0;
+      for (const each of condition.conditions) {
+        const part = selectivity(each, statistics, values);
+        if (!part.isKnown) return UNKNOWN;
+        share += part.share;
+      }
+      return { share: Math.min(1, share), isKnown: true };
+    }
+    case 'rule':
+      return selectivity(condition.rule, statistics, values);
+    case 'key': {
+      const count = condition.many ? values.list(condition.slot)?.length : 1;
+      return count === undefined ? UNKNOWN : { share: count / Math.max(1, statistics.rows), isKnown: true };
+    }
+    case 'compare': {
+      const share = compared(condition, statistics, values);
+      return share === null ? UNKNOWN : { share: Math.min(1, Math.max(0, share)), isKnown: true };
+    }
+    default:
+      return UNKNOWN;
+  }
+}
+
+function compared(
+  { operand, operator, value }: Extract<Condition, { kind: 'compare' }>,
+  statistics: TableStatistics,
+  values: BoundValues,
+): number | null {
+  const column = columnOf(operand);
+  const known = column && statistics.column(column.name);
+  if (!known) return null;
+  const type = column.base_type;
+  if (operator === 'null') return known.nullShare;
+  if (operator === 'nnull') return 1 - known.nullShare;
+  if (value?.kind !== 'slot') return null;
+  if (operator === 'in') {
+    let sum = 0;
+    for (const entry of new Set(values.list(value.slot) ?? [null])) {
+      const share = entry === null ? null : known.equal(entry, type);
+      if (share === null) return null;
+      sum += share;
+    }
+    return sum;
+  }
+  const below = (text: string | null | undefined): number | null =>
+    text === null || text === undefined ? null : known.below(text, type);
+  if (operator === 'between') {
+    const [from, to] = [below(values.entry(value.slot, 0)), below(values.entry(value.slot, 1))];
+    return from === null || to === null ? null : to - from;
+  }
+  const text = values.value(value.slot);
+  if (text === null || text === undefined) return null;
+  switch (operator) {
+    case 'eq':
+      return known.equal(text, type);
+    case 'neq': {
+      const share = known.equal(text, type);
+      return share === null ? null : 1 - share - known.nullShare;
+    }
+    case 'lt':
+    case 'lte':
+      return below(text);
+    case 'gt':
+    case 'gte': {
+      const share = below(text);
+      return share === null ? null : 1 - share - known.nullShare;
+    }
+    default:
+      return null;
+  }
+}
+
+/** Of a value that is a column of the row as it stands. */
+export function columnOf(operand: OperandPlan): { readonly name: string; readonly base_type: string } | null {
+  return operand.kind === 'field' && operand.through.length === 0 ? operand.field.column : null;
+}
