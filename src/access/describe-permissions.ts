@@ -11,13 +11,15 @@ export interface Allowed {
 
 const ACTIONS = ['create', 'read', 'update', 'delete', 'share'] as const;
 
-/** By collection, then by action; of what the caller has nothing to do with there is nothing to say. */
+/** By collection or function, then by action; of what the caller has nothing to do with there is nothing to say. */
 export function describePermissions(model: Model, access: Permissions | null): Record<string, Record<string, Allowed>> {
   const described: Record<string, Record<string, Allowed>> = {};
   for (const collection of model.collections.values()) {
     const actions = Object.fromEntries(ACTIONS.map((action) => [action, describeAction(action, collection, access)]));
     if (Object.values(actions).some((each) => each.access !== 'none')) described[collection.name] = actions;
   }
+  for (const name of model.functions.keys())
+    if (!access || access.mayExecute(name)) described[name] = { ...described[name], execute: { access: 'full' } };
   return described;
 }
 

@@ -92,10 +92,10 @@ const QUERY_PARAMETERS: ReadonlySet<string> = new Set([
 /** A call of a function: its arguments are those of the body or, where there is none, the names of the URL that no query has. */
 export function parseCall(name: string, body: unknown, queryString: string, limits: ParseLimits): Parsed {
   const input = readQueryString(queryString, limits);
-  const names = Object.keys(input);
-  const query = Object.fromEntries(names.flatMap((each) => (QUERY_PARAMETERS.has(each) ? [[each, input[each]]] : [])));
+  const entries = Object.entries(input);
+  const query = Object.fromEntries(entries.filter(([each]) => QUERY_PARAMETERS.has(each)));
   if (body !== undefined && !isObject(body)) throw invalidPayload('The body must be an object of arguments');
-  const given = body ?? Object.fromEntries(names.flatMap((each) => (each in query ? [] : [[each, input[each]]])));
+  const given = body ?? Object.fromEntries(entries.filter(([each]) => !QUERY_PARAMETERS.has(each)));
   const context = { values: new ValueList(limits.nodes), limits };
   const call = parseArguments(given, body !== undefined, context);
   return finish(name, { kind: 'list' }, query, context, call);
