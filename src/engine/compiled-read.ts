@@ -87,11 +87,13 @@ export function compileShape(
   client.staged('plan');
   const statement = readable(compileRead(plan), model);
   client.staged('compile');
-  const uneven = unevenRead(plan);
+  const called = describeCalls(plan, model);
+  // Of what a function answers PostgreSQL has no statistics.
+  const uneven = called.calls.length > 0 ? null : unevenRead(plan);
   return {
     statement,
     ...describeResult(request, plan),
-    ...describeCalls(plan, model),
+    ...called,
     version: model.version,
     selectedFor,
     batchText: once(() => readable(compileBatchRead(plan), model).text),
