@@ -9,6 +9,7 @@ import { compileBatchRead, compileRead } from '../../src/compile/read.js';
 import { Operations } from '../../src/graphql/operations.js';
 import { Schemas } from '../../src/graphql/schema.js';
 import { buildModel } from '../../src/mirror/introspect.js';
+import { holdsTable } from '../../src/mirror/model.js';
 import { planOperation } from '../../src/plan/operation.js';
 import { planRead } from '../../src/plan/read.js';
 import { sourceOf } from '../../src/postgres/catalog.js';
@@ -33,6 +34,7 @@ const REQUESTS: Readonly<Record<string, string>> = {
   'nested-many-to-many': '/articles?fields=id,tags.tags_id.name',
   'nested-shared-subtree': '/articles?fields=title,author.name,author.articles.title&limit=20',
   'nested-one-to-one': '/authors?fields=name,licence.number&filter[licence][number][_starts_with]=A&sort=licence.id',
+  'nested-across-schemas': '/sales_orders?fields=id,author.name&filter[author][born][_gt]=1900-01-01',
   'many-to-any-scoped': '/articles?fields=blocks.collection,blocks.item:block_text.text,blocks.item:block_image.url',
   'filter-many-to-one': '/articles?fields=id&filter[author][name][_eq]=Ada Lovelace',
   'filter-one-to-many': '/articles?fields=id&filter[comments][author][name][_icontains]=a',
@@ -117,6 +119,8 @@ const server = await startDatabase();
 const databaseUrl = await createLibrary(server, 'golden');
 await withSql(databaseUrl, async (sql) => {
   await sql`create schema ext`;
+  await sql`create schema sales`;
+  await sql`create table sales.orders (id serial primary key, author integer references authors)`;
   await sql`create extension ltree schema ext`;
   await sql`create extension pg_trgm schema ext`;
   await sql`create table samples (id int primary key, tags text[], numbers int[], span int4range, spans int4multirange, doc jsonb, host inet, title text, words tsvector, tree ext.ltree)`;
@@ -133,6 +137,7 @@ await withSql(databaseUrl, async (sql) => {
 const database = await Database.open({
   url: databaseUrl,
   schema: 'public',
+  otherSchemas: ['sales'],
   connections: 1,
   sessions: 1,
   streams: 1,
@@ -231,7 +236,7 @@ t.test('batch', async (t) => {
 });
 
 function check(text: string): void {
-  verify(text, 'read', (schema, table) => schema === 'public' && model.collections.has(table));
+  verify(text, 'read', (schema, table) => holdsTable(model, schema, table));
 }
 
 t.test('no file is left over', async (t) => {

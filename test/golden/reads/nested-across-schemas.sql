@@ -1,0 +1,24 @@
+-- /sales_orders?fields=id,author.name&filter[author][born][_gt]=1900-01-01
+-- $1 = '1900-01-01'
+select coalesce('{"data":[' || string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
+from (
+  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || ',"author":' || coalesce("%l4"."%j", 'null') || '}' as "%j"
+  from (
+    select "%t1"."id", "%t1"."author"
+    from "sales"."orders" "%t1"
+    left join "public"."authors" "%t2" on "%t2"."id" = "%t1"."author"
+    where "%t2"."born" > $1::"pg_catalog"."date"
+    order by "%t1"."id"
+    limit 100
+  ) "%p1"
+  left join lateral (
+    select '{"name":' || coalesce(pg_catalog.to_json("%p3"."name")::text, 'null') || '}' as "%j"
+    from (
+      select "%t3"."name"
+      from "public"."authors" "%t3"
+      where "%t3"."id" = "%p1"."author"
+      limit 1
+    ) "%p3"
+  ) "%l4" on true
+  order by "%p1"."id"
+) "%r1"
