@@ -10,11 +10,11 @@ import type { Unindexed } from '../schema/suggested-relations.js';
 import { quoteIdentifier } from '../sql/fragment.js';
 import { indexLine } from './relations.js';
 
-export type Status = 'ok' | 'note' | 'problem';
+export type CheckStatus = 'ok' | 'note' | 'problem';
 
 export interface Finding {
   readonly section: string;
-  readonly status: Status;
+  readonly status: CheckStatus;
   readonly message: string;
   readonly details: readonly Detail[];
 }
@@ -80,7 +80,7 @@ export function diagnose(examined: Examined): readonly Finding[] {
   ];
 }
 
-function finding(section: string, status: Status, message: string, details: readonly Detail[] = []): Finding {
+function finding(section: string, status: CheckStatus, message: string, details: readonly Detail[] = []): Finding {
   return { section, status, message, details };
 }
 

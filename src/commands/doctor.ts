@@ -13,7 +13,7 @@ import { systemTables } from '../postgres/system-tables.js';
 import { loadUnindexed } from '../schema/suggested-relations.js';
 import { withDatabase } from '../service.js';
 import { loadGrammar } from '../sql/grammar.js';
-import { diagnose, type Examined, type Facts, type Finding, type Status } from './diagnosis.js';
+import { type CheckStatus, diagnose, type Examined, type Facts, type Finding } from './diagnosis.js';
 
 export const DOCTOR_HELP = `Usage: lateral doctor [--json] [--option value ...]
 
@@ -38,7 +38,7 @@ export async function doctor(words: readonly string[]): Promise<void> {
     if (!(error instanceof StartError)) throw error;
     return [{ section: 'Connection', status: 'problem', message: error.message, details: [] }];
   });
-  const number = (status: Status): number => findings.filter((each) => each.status === status).length;
+  const number = (status: CheckStatus): number => findings.filter((each) => each.status === status).length;
   const [problems, notes] = [number('problem'), number('note')];
   if (switches.has('json')) console.log(JSON.stringify({ ok: problems === 0, problems, notes, findings }, null, 2));
   else console.log(`${report(findings)}\n\n${summary(problems, notes)}`);
@@ -74,7 +74,7 @@ async function lookAt(database: Database, config: Config): Promise<Examined> {
   });
 }
 
-const MARKS: Readonly<Record<Status, string>> = { ok: 'ok', note: 'note', problem: 'PROBLEM' };
+const MARKS: Readonly<Record<CheckStatus, string>> = { ok: 'ok', note: 'note', problem: 'PROBLEM' };
 const WIDTH = 9;
 
 /** By section, in the order in which they come up first; below a problem, what it is about and how to solve it. */

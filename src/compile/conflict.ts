@@ -1,6 +1,7 @@
 /** Items that exist already by the columns of `on_conflict`, as parts of a write chain: how they are found, and what is refused. */
 import { isKey } from '../mirror/item-key.js';
 import type { Field } from '../mirror/model.js';
+import { elementAt } from '../narrow.js';
 import type { WriteNode } from '../plan/write.js';
 import { alias, type Fragment, identifier, join, literal, nothing, sql } from '../sql/fragment.js';
 import { columnName, tableName } from './identifiers.js';
@@ -36,13 +37,13 @@ export function compileExisting(node: WriteNode, position: number): Existing | n
   const other = isKeyFree ? nothing : sql` when ${asRow(found)} <> ${asRow(given)} then ${refuse('key')}`;
   return {
     join: sql` left join ${tableName(collection)} ${item} on ${same}`,
-    keys: found.map((key, part) => sql`coalesce(${key}, ${given[part] as Fragment})`),
-    columns: sql`, ${found[0] as Fragment} is not null as f, case ${twice}${other} end as u`,
+    keys: found.map((key, part) => sql`coalesce(${key}, ${elementAt(given, part)})`),
+    columns: sql`, ${elementAt(found, 0)} is not null as f, case ${twice}${other} end as u`,
   };
 }
 
 function inputName({ collection, columns }: WriteNode, field: Field): Fragment {
-  if (isKey(collection, field)) return givenNames(collection)[collection.key.indexOf(field)] as Fragment;
+  if (isKey(collection, field)) return elementAt(givenNames(collection), collection.key.indexOf(field));
   const index = columns.findIndex((column) => column.field === field && column.only !== 'update');
   return identifier(`c${index}`);
 }

@@ -11,7 +11,7 @@ export interface CompiledLevel {
   readonly row: Fragment;
 }
 
-/** Ties a level to a row of the level above; gets the source of the level's rows. */
+/** The condition that joins a level to a row of the level above; gets the source of the level's rows. */
 export type JoinCondition = (source: FromClause) => Fragment;
 
 export interface PageOrder {

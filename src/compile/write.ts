@@ -7,6 +7,7 @@
 
 import { isKey, soleKey } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
+import { elementAt } from '../narrow.js';
 import type { WriteColumn, WriteNode, WritePlan } from '../plan/write.js';
 import { alias, type Fragment, identifier, integerLiteral, join, nothing, sql } from '../sql/fragment.js';
 import { type Statement, statement } from '../sql/statement.js';
@@ -67,7 +68,7 @@ class Chain {
       if (!makesParts(node)) this.#parts.push(...this.#ahead(node, position), this.#input(node, position));
     // The parts of their keys may be references to rows of the inputs before them.
     for (const position of this.#order()) {
-      const node = nodes[position] as WriteNode;
+      const node = elementAt(nodes, position);
       if (makesParts(node)) this.#parts.push(this.#input(node, position));
     }
     this.#parts.push(...unlinks.flatMap((unlink, position) => unlinkInput(unlink, position, this.#scope)));
@@ -78,7 +79,7 @@ class Chain {
     // Where a reference is unique, the row that leaves makes place for the one that comes.
     const isAwaited = unlinks.some(isUnique);
     if (isAwaited) unlink();
-    for (const position of this.#order()) this.#write(nodes[position] as WriteNode, position);
+    for (const position of this.#order()) this.#write(elementAt(nodes, position), position);
     if (!isAwaited) unlink();
     this.#parts.push(...record(this.#recorded(), sql`(${DOCUMENT} -> 'by')`, this.#activityLog));
     const checks = [
@@ -119,7 +120,7 @@ class Chain {
     if (makesParts(node)) {
       const given = sql`select ${alias('x')}.n${join(names, nothing)} from ${rows}${receipt}`;
       const parts = collection.key.map(
-        (field, part) => sql`, ${this.#newPart(node, field)} as ${keyNames[part] as Fragment}`,
+        (field, part) => sql`, ${this.#newPart(node, field)} as ${elementAt(keyNames, part)}`,
       );
       return sql`${input(position)} as materialized (select ${alias('i')}.*${join(parts, nothing)} from (${given}) ${alias('i')}${this.#inputs(node)} order by ${alias('i')}.n)`;
     }
@@ -130,7 +131,7 @@ class Chain {
     const [given] = keys;
     const allocated = made
       ? sql`case when ${given as Fragment} is null then ${made} else ${given as Fragment} end as k`
-      : listed(keys.map((each, part) => sql`${each} as ${keyNames[part] as Fragment}`));
+      : listed(keys.map((each, part) => sql`${each} as ${elementAt(keyNames, part)}`));
     const behind = takesKeys(node)
       ? sql` cross join (select count(*) from ${alias(`a${position}`)}) ${alias('a')}`
       : nothing;
@@ -251,10 +252,10 @@ class Chain {
     if (column.holdsValues) options.push(inputValue(column.field, sql`${alias('i')}.${identifier(`c${index}`)}`));
     options.push(
       ...column.references.map((name, table) => {
-        const { collection } = this.#plan.nodes[this.#maker(name)] as WriteNode;
+        const { collection } = elementAt(this.#plan.nodes, this.#maker(name));
         const keys = givenColumns(collection, alias(`r${index}_${table}`));
         const isSameType = soleKey(collection)?.type === column.field.type;
-        const text = isSameType ? (keys[0] as Fragment) : keyText(collection.key, keys);
+        const text = isSameType ? elementAt(keys, 0) : keyText(collection.key, keys);
         return keys.length === 1 ? sql`${text}::${typeName(column.field)}` : sql`(${text})::${typeName(column.field)}`;
       }),
     );
@@ -262,7 +263,7 @@ class Chain {
       options.push(sql`(${lookupValue(column.lookup, index, this.#scope)})::${typeName(column.field)}`);
     if (column.endOf) options.push(this.#end(node, column.endOf, column, index));
     if (column.caller) options.push(this.#callerValue(column, column.caller, index));
-    return options.length === 1 ? (options[0] as Fragment) : sql`coalesce(${join(options, sql`, `)})`;
+    return options.length === 1 ? elementAt(options, 0) : sql`coalesce(${join(options, sql`, `)})`;
   }
 
   #callerValue(column: WriteColumn, caller: NonNullable<WriteColumn['caller']>, index: number): Fragment {
@@ -282,7 +283,7 @@ class Chain {
     const order = new Set<number>();
     const place = (position: number): void => {
       if (order.has(position)) return;
-      for (const earlier of this.#awaited(this.#plan.nodes[position] as WriteNode)) place(earlier);
+      for (const earlier of this.#awaited(elementAt(this.#plan.nodes, position))) place(earlier);
       order.add(position);
     };
     for (const position of this.#plan.nodes.keys()) place(position);
@@ -336,7 +337,7 @@ class Chain {
         (each) => each.verb === 'insert' && names.has(each.collection.name) && reaches(each),
       );
     };
-    return reaches(this.#plan.nodes[position] as WriteNode);
+    return reaches(elementAt(this.#plan.nodes, position));
   }
 
   /** In the order of the payload, left in a setting of the transaction: what is shown of the items reads them there. */

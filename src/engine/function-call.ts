@@ -14,7 +14,7 @@ import type { Reads } from './reads.js';
 import type { RequestClient } from './stages.js';
 import type { Writer } from './writer.js';
 
-export interface FunctionCall {
+export interface WritingCall {
   readonly query: Parsed;
   readonly writer: Writer;
   readonly client: RequestClient;
@@ -30,7 +30,7 @@ interface CallServices {
   readonly idempotencyLifetime: string;
 }
 
-export async function callFunction(call: FunctionCall, services: CallServices): Promise<Buffer | null> {
+export async function callFunction(call: WritingCall, services: CallServices): Promise<Buffer | null> {
   const { reads, database, session } = services;
   const { query, writer, client, idempotencyKey } = call;
   const { caller } = writer;

@@ -4,7 +4,7 @@
  */
 import type { Shape } from '../batching/shape-queue.js';
 import type { Condition } from '../plan/plan.js';
-import { columnOf } from '../plan/selectivity.js';
+import { estimatedColumn } from '../plan/selectivity.js';
 import type { UnevenPage, UnevenRead } from '../plan/uneven.js';
 import type { Database } from '../postgres/database.js';
 import { Statistics } from '../postgres/statistics.js';
@@ -116,7 +116,7 @@ export class PlanChoices {
     return comparisons(page.where).some(({ operand, operator }) => {
       if (UNDERESTIMATED.test(operator)) return true;
       if (operator !== 'eq' && operator !== 'in') return false;
-      const column = statistics.column(columnOf(operand)?.name ?? '');
+      const column = statistics.column(estimatedColumn(operand)?.name ?? '');
       const largest = (column?.largestShare ?? 0) * statistics.rows;
       return largest > HUB_ROWS && largest > HUB_MULTIPLE * Math.max(1, (column?.otherShare ?? 1) * statistics.rows);
     });

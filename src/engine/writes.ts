@@ -33,7 +33,7 @@ import { withKeys } from '../request/rest.js';
 import type { IdempotencyKey, Key, Selected, WriteRequest } from '../request/write.js';
 import { bind } from '../sql/parameter.js';
 import { type WriteCall, WriteCompiler, type WriteLimits, type WriteOption } from './compiled-write.js';
-import { callFunction, type FunctionCall } from './function-call.js';
+import { callFunction, type WritingCall } from './function-call.js';
 import { isRepeated, keepWrittenKeys, writtenKeys } from './idempotency.js';
 import { hashNewSecrets, preparePayloads } from './password-hashing.js';
 import type { Reads } from './reads.js';
@@ -127,7 +127,7 @@ export class Writes {
   }
 
   /** Calls a function that may write; answers its result. */
-  call(call: FunctionCall): Promise<Buffer | null> {
+  call(call: WritingCall): Promise<Buffer | null> {
     const { idempotencyLifetime } = this.#limits;
     const services = { ...this.#services, session: this.#session, idempotencyLifetime };
     return this.#retry(call.writer.caller, () => callFunction(call, services));

@@ -4,7 +4,7 @@
  */
 
 /** What sql/statistics.sql answers for a table. */
-export interface TableEntry {
+export interface TableStatisticsEntry {
   readonly schema: string;
   readonly table: string;
   /** Changes whenever the table is analyzed, or grows. */
@@ -13,10 +13,10 @@ export interface TableEntry {
   readonly rows: number;
   /** What it takes on disk; null where it has no rows of its own: a view, or a table of partitions. */
   readonly bytes: number | null;
-  readonly columns: readonly ColumnEntry[] | null;
+  readonly columns: readonly ColumnStatisticsEntry[] | null;
 }
 
-export type ColumnEntry = readonly [
+export type ColumnStatisticsEntry = readonly [
   name: string,
   nullShare: number,
   /** Negative: the part of the rows. */
@@ -36,7 +36,7 @@ export class TableStatistics {
   readonly isSmall: boolean;
   readonly #columns = new Map<string, ColumnStatistics>();
 
-  constructor({ version, rows, bytes, columns }: TableEntry) {
+  constructor({ version, rows, bytes, columns }: TableStatisticsEntry) {
     this.version = version;
     this.rows = rows;
     this.isSmall = bytes !== null && bytes < SMALL_BYTES;
@@ -60,7 +60,7 @@ export class ColumnStatistics {
   readonly #bounds: readonly string[];
   #ordered: Ordered | null = null;
 
-  constructor([, nullShare, distinct, values, shares, bounds]: ColumnEntry, rows: number) {
+  constructor([, nullShare, distinct, values, shares, bounds]: ColumnStatisticsEntry, rows: number) {
     this.nullShare = nullShare;
     values?.forEach((value, position) => {
       this.#shares.set(value, shares?.[position] ?? 0);

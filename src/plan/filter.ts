@@ -8,8 +8,8 @@ import { type Collection, type Field, isSecretField, type Model } from '../mirro
 import { onlyOf } from '../narrow.js';
 import type { Filter, JsonFilter, Operand, Operator } from '../request/ast.js';
 import { isMasked, restrictionOf, unrestrictedCollection, unrestrictedModel } from './access.js';
-import { sourceOf } from './full-text.js';
-import { checkOperator, valueTypeOf } from './operators.js';
+import { textSourceOf } from './full-text.js';
+import { checkOperator, comparedTypeOf } from './operators.js';
 import {
   ALWAYS,
   type Condition,
@@ -266,7 +266,7 @@ function planComparison(
   model: Model,
 ): Condition {
   const planned = { kind: 'compare', operand, operator, value: planOperand(value, operator, operand, model) } as const;
-  const using = operand.kind === 'field' ? sourceOf(operator, operand, configuration, model) : null;
+  const using = operand.kind === 'field' ? textSourceOf(operator, operand, configuration, model) : null;
   return using ? { ...planned, using } : planned;
 }
 
@@ -301,7 +301,7 @@ const CALLER_COLLECTIONS: Readonly<Record<string, string>> = {
 
 function planOperand(value: Operand, operator: Operator, operand: OperandPlan, model: Model): ValuePlan | null {
   if (value === null) return null;
-  const type = valueTypeOf(operator, operand);
+  const type = comparedTypeOf(operator, operand);
   if (value.kind === 'slot') return { kind: 'slot', slot: value.slot, ...type };
   if (!CALLER_OPERATORS.has(operator))
     throw invalidQuery(`"_${operator}" of "${type.label}" takes no field of the caller`);

@@ -6,7 +6,7 @@ import type { Condition, OperandPlan, OperatorSource, ToOneJoin } from './plan.j
 import { resolveExpression } from './resolve-names.js';
 
 /** Operators of extensions and of full text search need to know where, or how. */
-export function sourceOf(
+export function textSourceOf(
   operator: Operator,
   { field }: { readonly field: Field },
   named: string | undefined,

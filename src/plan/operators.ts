@@ -113,7 +113,7 @@ function operatorsOf(field: Field): { type: string; operators: readonly Operator
 }
 
 /** Of the values of an operator; most are compared with what the field holds. */
-export function valueTypeOf(operator: Operator, operand: OperandPlan): OperandType {
+export function comparedTypeOf(operator: Operator, operand: OperandPlan): OperandType {
   const type = operandType(operand);
   const codec = codecOf(operator, operand);
   return codec === null ? type : { codec, composite: null, label: type.label, operator };

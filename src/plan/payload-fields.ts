@@ -12,7 +12,7 @@ export function isUnchanged(field: Field, value: unknown): boolean {
 }
 
 /** The fields that a payload changes: the key only says of which item. */
-export function namesOf(collection: Collection, payload: Payload): string[] {
+export function fieldNamesOf(collection: Collection, payload: Payload): string[] {
   const names = keyNames(collection);
   return Object.keys(payload).filter((name) => !names.includes(name));
 }

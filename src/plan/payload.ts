@@ -21,7 +21,7 @@ import { checkValue } from './column-value.js';
 import { Guard } from './guard.js';
 import { checkKey, checkReference, givenKey, type ImpliedPart, keyPart, namedKey, shownKey } from './key.js';
 import { keyValue, linkValue, lookedUpValue, refersToKey } from './links.js';
-import { isUnchanged, namesOf, stagedLists, without } from './payload-fields.js';
+import { fieldNamesOf, isUnchanged, stagedLists, without } from './payload-fields.js';
 import type { ColumnValue, ItemChange, Payload, Row, WritePlanContext } from './payload-row.js';
 import { fieldOf } from './resolve-names.js';
 import type { PlannedWrite, Verb } from './write.js';
@@ -127,7 +127,7 @@ class Walker {
   }
 
   update(collection: Collection, key: unknown, payload: Payload, path: string, isRoot = false): Row {
-    this.#guard?.check('update', collection, namesOf(collection, payload), path);
+    this.#guard?.check('update', collection, fieldNamesOf(collection, payload), path);
     const row = this.rows.add(collection, 'update', checkKey(collection, key), path);
     this.#walk(row, payload, path, isRoot);
     return row;
@@ -137,7 +137,7 @@ class Walker {
     const key = namedKey(collection, payload);
     return key === null
       ? this.create(collection, payload, path)
-      : this.#upsert(collection, key, payload, namesOf(collection, payload), path);
+      : this.#upsert(collection, key, payload, fieldNamesOf(collection, payload), path);
   }
 
   /** An object with a key: the item is changed, or made with that key, as far as the caller may do the one and the other. */
@@ -239,7 +239,7 @@ class Walker {
   /** Of a relation that refers to another column than the key. */
   #beside(target: Collection, field: Field, relation: ManyToOne, payload: Payload, place: string): ColumnValue {
     const key = namedKey(target, payload);
-    const names = namesOf(target, payload);
+    const names = fieldNamesOf(target, payload);
     if (key !== null && this.#refers(target, names))
       return lookedUpValue(target, checkKey(target, key), relation.referenced, place, this.#guard);
     const row = key === null ? this.create(target, payload, place) : this.#upsert(target, key, payload, names, place);
@@ -253,7 +253,7 @@ class Walker {
   }
 
   #existing(target: Collection, key: unknown, payload: Payload, place: string): ColumnValue {
-    const names = namesOf(target, payload);
+    const names = fieldNamesOf(target, payload);
     if (this.#refers(target, names)) return { kind: 'value', value: checkKey(target, key) };
     return { kind: 'value', value: this.#upsert(target, key, payload, names, place).key };
   }
@@ -393,6 +393,6 @@ class Walker {
     const payload = without(entry, foreignKey);
     const key = namedKey(target, payload, implied());
     if (key === null) return this.create(target, payload, place);
-    return this.#upsert(target, key, payload, [...namesOf(target, payload), ...written], place);
+    return this.#upsert(target, key, payload, [...fieldNamesOf(target, payload), ...written], place);
   }
 }

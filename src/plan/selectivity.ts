@@ -61,7 +61,7 @@ function compared(
   statistics: TableStatistics,
   values: BoundValues,
 ): number | null {
-  const column = columnOf(operand);
+  const column = estimatedColumn(operand);
   const known = column && statistics.column(column.name);
   if (!known) return null;
   const type = column.base_type;
@@ -106,6 +106,6 @@ function compared(
 }
 
 /** Of a value that is a column of the row as it stands. */
-export function columnOf(operand: OperandPlan): { readonly name: string; readonly base_type: string } | null {
+export function estimatedColumn(operand: OperandPlan): { readonly name: string; readonly base_type: string } | null {
   return operand.kind === 'field' && operand.through.length === 0 ? operand.field.column : null;
 }

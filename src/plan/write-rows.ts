@@ -297,7 +297,7 @@ function moveValue({ name }: Field, from: Map<string, ColumnValue>, to: Map<stri
 
 function flaggedVariable(field: Field, flags: Readonly<Record<string, VariableName>>): VariableName | null {
   const flag = field.special.find((each) => each in flags);
-  return flag === undefined ? null : (flags[flag] as VariableName);
+  return flag === undefined ? null : (flags[flag] ?? null);
 }
 
 type PresetValue = Extract<ColumnValue, { kind: 'value' | 'caller' }>;

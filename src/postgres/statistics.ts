@@ -5,7 +5,7 @@
 import { readFileSync } from 'node:fs';
 import { packagePath } from '../files.js';
 import type { Collection } from '../mirror/model.js';
-import { type TableEntry, TableStatistics } from '../mirror/statistics.js';
+import { TableStatistics, type TableStatisticsEntry } from '../mirror/statistics.js';
 import type { Database } from './database.js';
 
 const STATISTICS = readFileSync(packagePath('sql', 'statistics.sql'), 'utf8');
@@ -61,7 +61,7 @@ export class Statistics {
     const names = JSON.stringify(tables.map(({ schema, table }) => [schema, table]));
     const versions = JSON.stringify(Object.fromEntries([...this.#known].map(([name, { version }]) => [name, version])));
     const cell = await this.#database.cell(STATISTICS, [names, versions]);
-    const entries = JSON.parse(String(cell ?? '[]')) as readonly TableEntry[];
+    const entries = JSON.parse(String(cell ?? '[]')) as readonly TableStatisticsEntry[];
     for (const entry of entries) this.#known.set(nameOf(entry), new TableStatistics(entry));
     return entries.length;
   }

@@ -25,7 +25,7 @@ export function parseSqlExpression(text: string): unknown {
 }
 
 /** What is read of a `select`. */
-export interface Selection {
+export interface SelectStatement {
   readonly stmt?: { readonly SelectStmt?: SelectNode };
 }
 
@@ -42,7 +42,7 @@ function onlyTarget(text: string): unknown {
 }
 
 /** The only thing that a select without any clause selects. */
-export function onlyExpression(statements: readonly Selection[]): unknown {
+export function onlyExpression(statements: readonly SelectStatement[]): unknown {
   const [only, ...others] = statements;
   const select = only?.stmt?.SelectStmt;
   if (others.length > 0 || !select) return null;

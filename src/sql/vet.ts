@@ -3,7 +3,7 @@
  * on these lists passes, so that nothing that reads a table, waits or changes anything can be put into a definition.
  */
 import { isRecord, propertiesOf } from '../narrow.js';
-import { onlyExpression, parseSqlExpression, parseStatements, type Selection } from './grammar.js';
+import { onlyExpression, parseSqlExpression, parseStatements, type SelectStatement } from './grammar.js';
 
 /** Null for an expression that is safe to put into a definition, else why it is not. `columns` may be named by it. */
 export function complaintAbout(text: string, columns: readonly string[]): string | null {
@@ -179,7 +179,7 @@ function namesOf(nodes: unknown): string[] {
   return nodes.map((node) => String(propertiesOf(propertiesOf(node)['String'])['sval'] ?? '*'));
 }
 
-function parse(text: string): readonly Selection[] | null {
+function parse(text: string): readonly SelectStatement[] | null {
   try {
     return parseStatements(text);
   } catch {

@@ -1,8 +1,8 @@
 /** What statistics of PostgreSQL say of values: known, rare or unknown, by hand-made tables. */
 import t from 'tap';
-import { type ColumnEntry, TableStatistics } from '../../src/mirror/statistics.js';
+import { type ColumnStatisticsEntry, TableStatistics } from '../../src/mirror/statistics.js';
 
-function column(...entry: ColumnEntry) {
+function column(...entry: ColumnStatisticsEntry) {
   const table = new TableStatistics({
     schema: 'public',
     table: 'items',
