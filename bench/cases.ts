@@ -78,6 +78,20 @@ export const CASES: readonly Case[] = [
         `/items/articles?fields=${FLAT}&filter[status][_eq]=published&filter[views][_gte]=${key % 4_000}&sort=-rating,title&limit=25`,
     ),
   },
+  {
+    id: 'common',
+    title: 'filter + sort, values that many rows have',
+    requests: vary((key) => publishedSince(key % 30)),
+  },
+  {
+    id: 'skewed',
+    title: 'the same, one in ten a value that few rows have',
+    // Rare values have a statement of their own.
+    cold: true,
+    target: 0.5,
+    beside: { id: 'common', as: 'common values alone' },
+    requests: vary((key) => publishedSince(key % 10 === 0 ? 729 : key % 30)),
+  },
   { id: 'many-to-any', title: '25 rows + many-to-any', target: 0.9, requests: vary((key) => page(BLOCKS, key)) },
   {
     id: 'aggregate',
@@ -156,6 +170,12 @@ export function requestsOf({ requests }: Pick<Case, 'requests'>): readonly Bench
 
 function ask(query: string, variables: object): BenchRequest {
   return { path: '/graphql', body: JSON.stringify({ query, variables }) };
+}
+
+/** Articles are spread over 730 days: of the last one there are about a hundred. */
+function publishedSince(day: number): string {
+  const since = new Date(Date.UTC(2024, 9, 1 + day)).toISOString();
+  return `/items/articles?fields=id,title,published_at&filter[published_at][_gte]=${since}&sort=-id&limit=25`;
 }
 
 function byKey(key: number): string {
