@@ -210,6 +210,25 @@ select pg_catalog.json_build_object(
     join pg_catalog.pg_attribute key on key.attrelid = reference.confrelid and key.attnum = reference.confkey[1]
     where reference.contype = 'f' and reference.conparentid = 0 and pg_catalog.cardinality(reference.conkey) = 1
   ),
+  -- Over several columns, in the order of the constraint.
+  'composite_references', (
+    select pg_catalog.json_agg(
+      pg_catalog.json_build_array(
+        reference.conrelid::int8,
+        (select pg_catalog.array_agg(own.attname order by pair.position)
+          from pg_catalog.unnest(reference.conkey) with ordinality pair (number, position)
+          join pg_catalog.pg_attribute own on own.attrelid = reference.conrelid and own.attnum = pair.number),
+        reference.confrelid::int8,
+        (select pg_catalog.array_agg(key.attname order by pair.position)
+          from pg_catalog.unnest(reference.confkey) with ordinality pair (number, position)
+          join pg_catalog.pg_attribute key on key.attrelid = reference.confrelid and key.attnum = pair.number)
+      )
+      order by reference.oid
+    )
+    from tables
+    join pg_catalog.pg_constraint reference on reference.conrelid = tables.oid
+    where reference.contype = 'f' and reference.conparentid = 0 and pg_catalog.cardinality(reference.conkey) > 1
+  ),
   'sequences', (
     select pg_catalog.json_agg(
       pg_catalog.json_build_array(

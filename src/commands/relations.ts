@@ -94,7 +94,7 @@ function table(suggestions: readonly Suggestion[]): string[] {
     `${each.collection}.${each.field}`,
     each.kind,
     each.kind !== 'many-to-many'
-      ? `${each.manyCollection}, by its ${each.manyField}`
+      ? `${each.manyCollection}, by its ${each.manyField}${each.columns ? ` (${each.columns.join(', ')})` : ''}`
       : `${each.target}, through ${each.manyCollection} (${each.manyField}, ${each.junctionField})` +
         (each.sortField === null ? '' : `, ordered by ${each.sortField}`),
   ]);

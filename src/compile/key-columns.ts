@@ -20,7 +20,7 @@ export function keyColumns({ key }: Collection, row: Fragment | null = null): Fr
 const GIVEN = { k: sql`k`, parent: sql`parent`, child: sql`child` } as const;
 
 /** What the columns of the key are called in the input of a write: `k`, or `k_0`, `k_1` and so on. */
-export function givenNames({ key }: Collection, name: keyof typeof GIVEN = 'k'): Fragment[] {
+export function givenNames({ key }: Pick<Collection, 'key'>, name: keyof typeof GIVEN = 'k'): Fragment[] {
   return key.length === 1 ? [GIVEN[name]] : key.map((_, position) => identifier(`${name}_${position}`));
 }
 

@@ -182,6 +182,7 @@ function shownFields(output: Output): Field[] {
       if (output.operand.kind === 'count' || output.operand.kind === 'first') return viaOf(output.operand.toMany);
       return ownField(output.operand);
     case 'one':
+    case 'reference':
       return [output.toOne.field];
     case 'any':
       return output.targets.map(({ toOne }) => toOne.field);
@@ -208,6 +209,7 @@ function neededFields(output: Output, level: RowLevel): Field[] {
       if (output.operand.kind === 'count' || output.operand.kind === 'first') return [...output.operand.toMany.key];
       return ownField(output.operand);
     case 'one':
+    case 'reference':
       return output.toOne.kind === 'one' ? [...output.toOne.columns] : [output.toOne.field];
     case 'constant':
       return [];
@@ -268,6 +270,8 @@ function compileOutput(output: Output, page: FromClause, shared: Shared): Compil
       const { column, from } = lateral(query, scope);
       return { shown: { form: 'json', text: column }, from };
     }
+    case 'reference':
+      return { shown: showKey(output.toOne.columns, page.reference([], output.toOne)), from: nothing };
     case 'many':
       return compileList(compileChildren(output.level, scope, joinToMany(output.toMany, page)), output.toMany, page);
     case 'keys':

@@ -1,5 +1,5 @@
 /** Rows that leave a relation, as parts of a write chain: their reference is cleared, or they are deleted. */
-import { isKey, soleKey } from '../mirror/item-key.js';
+import { isPart } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
 import { elementAt } from '../narrow.js';
 import type { Unlink, WriteNode, WritePlan } from '../plan/write.js';
@@ -23,7 +23,7 @@ export function compileUnlinks(plan: WritePlan, action: Unlink['action'], scope:
     const own = keyColumns(collection, alias('t'));
     const conditions = members.map(({ unlink, position }) =>
       action === 'delete'
-        ? join([unlinked(unlink, position), ...kept(plan, collection, unlink.field)], sql` and `)
+        ? join([unlinked(unlink, position), ...kept(plan, collection, elementAt(unlink.columns, 0))], sql` and `)
         : unlinked(unlink, position),
     );
     const staying = action === 'nullify' ? [...kept(plan, collection, null), ...deleted(plan, collection)] : [];
@@ -39,10 +39,12 @@ export function compileUnlinks(plan: WritePlan, action: Unlink['action'], scope:
       parts.push(sql`${name} as (delete from ${table} where ${where} returning ${listed(own)})`);
       continue;
     }
-    const changes = members.map(({ unlink }, index) => {
-      const column = columnName(unlink.field);
-      return sql`${column} = case when ${elementAt(conditions, index)} then null else ${alias('t')}.${column} end`;
-    });
+    const changes = members.flatMap(({ unlink }, index) =>
+      unlink.columns.map((field) => {
+        const column = columnName(field);
+        return sql`${column} = case when ${elementAt(conditions, index)} then null else ${alias('t')}.${column} end`;
+      }),
+    );
     parts.push(sql`${name} as (update ${table} set ${join(changes, sql`, `)} where ${where} returning ${listed(own)})`);
   }
   return parts;
@@ -54,9 +56,10 @@ function free(position: number): Fragment {
 }
 
 function tiedRows(unlink: Unlink, position: number, scope: Scope): Fragment {
-  const { collection, field, guard } = unlink;
+  const { collection, columns, guard } = unlink;
   const row = alias('c');
-  const tied = sql`${row}.${columnName(field)} in (select parent from ${alias(`x${position}`)})`;
+  const held = columns.map((field) => sql`${row}.${columnName(field)}`);
+  const tied = sql`${asRow(held)} in (select ${listed(parentNames(unlink))} from ${alias(`x${position}`)})`;
   return sql`select ${listed(keyColumns(collection, row))} from ${guardedRows(collection, row, guard, scope, tied)}`;
 }
 
@@ -103,8 +106,8 @@ export function notUnlinked(plan: WritePlan): Fragment[] {
       if (node.collection !== unlink.collection) return [];
       const rows = sql`${child} in (select ${listed(names)} from ${input(place)})`;
       if (!unlink.guard) return [rows];
-      const settled = isSettled(node, unlink.field)
-        ? sql` or ${child} in (select ${listed(givenColumns(unlink.collection, alias('k')))} from ${input(place)} ${alias('k')} where true${settles(node, unlink.field)})`
+      const settled = isSettled(node, elementAt(unlink.columns, 0))
+        ? sql` or ${child} in (select ${listed(givenColumns(unlink.collection, alias('k')))} from ${input(place)} ${alias('k')} where true${settles(node, elementAt(unlink.columns, 0))})`
         : nothing;
       return [sql`(${rows} and ${child} in (select ${key} from ${free(position)}))${settled}`];
     });
@@ -131,10 +134,6 @@ function isSettled(node: WriteNode, field: Field): boolean {
   return columnOf(node, field, 'update') !== undefined || isPart(node.collection, field);
 }
 
-function isPart(collection: Collection, field: Field): boolean {
-  return collection.key.length > 1 && isKey(collection, field);
-}
-
 function settles(node: WriteNode, field: Field | null): Fragment {
   const column = columnOf(node, field, 'update');
   return column?.mixed ? sql` and ${alias('k')}.${identifier(`p${node.columns.indexOf(column)}`)}` : nothing;
@@ -143,7 +142,9 @@ function settles(node: WriteNode, field: Field | null): Fragment {
 function deleted(plan: WritePlan, collection: Collection): Fragment[] {
   return plan.unlinks.flatMap((unlink, position) =>
     unlink.action === 'delete' && unlink.collection === collection
-      ? [sql`not (${join([unlinked(unlink, position), ...kept(plan, collection, unlink.field)], sql` and `)})`]
+      ? [
+          sql`not (${join([unlinked(unlink, position), ...kept(plan, collection, elementAt(unlink.columns, 0))], sql` and `)})`,
+        ]
       : [],
   );
 }
@@ -162,7 +163,7 @@ export function leaving(
 }
 
 export function cleared(plan: WritePlan, collection: Collection, field: Field): Fragment | null {
-  const conditions = leaving(plan, collection, 'nullify').filter(({ unlink }) => unlink.field === field);
+  const conditions = leaving(plan, collection, 'nullify').filter(({ unlink }) => unlink.columns.includes(field));
   return conditions.length === 0
     ? null
     : sql`(${join(
@@ -184,17 +185,33 @@ export function unlinkInput(unlink: Unlink, position: number, scope: Scope): Fra
 }
 
 /** What the rows that leave hold: the key of their parent, or what it has under the column that they refer to. */
-function parentOf({ from, key }: Unlink): Fragment {
-  if (key === soleKey(from)) return sql`${alias('x')}.parent`;
+function parentOf(unlink: Unlink): Fragment {
+  const { from, key } = unlink;
+  if (key.every((field, position) => field === from.key[position]) && key.length === from.key.length)
+    return listed(givenColumns(from, alias('x'), 'parent'));
   const row = alias('o');
   const same = areEqual(keyColumns(from, row), givenColumns(from, alias('x'), 'parent'));
-  return sql`(select ${row}.${columnName(key)} from ${tableName(from)} ${row} where ${same}) as parent`;
+  const names = parentNames(unlink);
+  return listed(
+    key.map(
+      (field, position) =>
+        sql`(select ${row}.${columnName(field)} from ${tableName(from)} ${row} where ${same}) as ${elementAt(names, position)}`,
+    ),
+  );
+}
+
+/** What the columns that are referred to are called in the input. */
+function parentNames({ key }: Unlink): Fragment[] {
+  return givenNames({ key }, 'parent');
 }
 
 function unlinked(unlink: Unlink, position: number): Fragment {
   const key = keyColumns(unlink.collection, alias('t'));
   const children = givenColumns(unlink.collection, alias('y'), 'child');
-  const parent = sql`${alias('y')}.parent = ${alias('t')}.${columnName(unlink.field)}`;
+  const parent = areEqual(
+    parentNames(unlink).map((name) => sql`${alias('y')}.${name}`),
+    unlink.columns.map((field) => sql`${alias('t')}.${columnName(field)}`),
+  );
   const concerned = sql`exists (select from ${alias(`x${position}`)} ${alias('y')} where ${parent} and (${elementAt(children, 0)} is null or ${areEqual(children, key)}))`;
   if (!unlink.guard) return concerned;
   return sql`(${concerned} and ${asRow(key)} in (select ${listed(keyColumns(unlink.collection))} from ${free(position)}))`;

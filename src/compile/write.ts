@@ -170,7 +170,7 @@ class Chain {
     const locked = this.#locked(node, position);
     const same = sql`${areEqual(key, given)}${ifFound(node, alias('i'))}`;
     const stays = leaving(this.#plan, node.collection, 'delete').map(
-      ({ unlink, condition }) => sql` and not (${condition}${unlessPresent(node, unlink.field)})`,
+      ({ unlink, condition }) => sql` and not (${condition}${unlessPresent(node, elementAt(unlink.columns, 0))})`,
     );
     const changes = columns.map((column) => {
       const value = this.#value(node, column);
@@ -180,7 +180,9 @@ class Chain {
       const unlinked = clearing ? sql` when ${clearing} then null` : nothing;
       return sql`${name} = case when ${present(node, column)} then ${value}${unlinked} else ${alias('t')}.${name} end`;
     });
-    for (const field of new Set(leaving(this.#plan, node.collection, 'nullify').map(({ unlink }) => unlink.field))) {
+    for (const field of new Set(
+      leaving(this.#plan, node.collection, 'nullify').flatMap(({ unlink }) => unlink.columns),
+    )) {
       if (columns.some((column) => column.field === field)) continue;
       const name = columnName(field);
       changes.push(
@@ -254,6 +256,8 @@ class Chain {
       ...column.references.map((name, table) => {
         const { collection } = elementAt(this.#plan.nodes, this.#maker(name));
         const keys = givenColumns(collection, alias(`r${index}_${table}`));
+        const part = column.part ? keys[collection.key.indexOf(column.part)] : undefined;
+        if (part) return sql`${part}::${typeName(column.field)}`;
         const isSameType = soleKey(collection)?.type === column.field.type;
         const text = isSameType ? elementAt(keys, 0) : keyText(collection.key, keys);
         return keys.length === 1 ? sql`${text}::${typeName(column.field)}` : sql`(${text})::${typeName(column.field)}`;

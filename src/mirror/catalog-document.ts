@@ -17,6 +17,8 @@ export interface CatalogDocument {
   readonly indexes: readonly IndexEntry[] | null;
   /** Over one column, oldest first. */
   readonly foreign_keys: readonly ForeignKeyEntry[] | null;
+  /** Foreign keys over several columns, oldest first. */
+  readonly composite_references?: readonly CompositeReferenceEntry[] | null;
   readonly sequences: readonly SequenceEntry[] | null;
   /** Tables with a trigger that may change a row before it is inserted. */
   readonly filled: readonly number[] | null;
@@ -125,6 +127,12 @@ export type ForeignKeyEntry = readonly [
   onDelete: string,
   onUpdate: string,
   targetTable: number,
+];
+export type CompositeReferenceEntry = readonly [
+  table: number,
+  columns: readonly string[],
+  target: number,
+  referenced: readonly string[],
 ];
 export type SequenceEntry = readonly [table: number, column: number, sequence: string];
 /** Column 0 is the table itself. */

@@ -2,6 +2,8 @@
  * Puts the lists of the catalogs together: tables with their columns, complete but for the metadata. A column needs facts
  * from eight lists; each list is walked once and found again by one number made of table and column.
  */
+
+import { elementAt } from '../narrow.js';
 import type { Composite } from '../sql/composite.js';
 import type {
   CatalogDocument,
@@ -13,7 +15,7 @@ import type {
 } from './catalog-document.js';
 import { columnTypeOf, defaultValueOf, lengthOf, precisionOf, scaleOf, sridOf } from './column-types.js';
 import { freezeMap } from './freeze.js';
-import type { Column, FieldType, ForeignKey, ForeignKeyAction, Index, TableKind } from './model.js';
+import type { Column, CompositeReference, FieldType, ForeignKey, ForeignKeyAction, Index, TableKind } from './model.js';
 
 export interface TableFacts {
   /** As a collection. */
@@ -27,6 +29,7 @@ export interface TableFacts {
   readonly key: readonly string[];
   /** Columns of unique indexes over all rows that are checked at once. */
   readonly uniqueKeys: readonly (readonly string[])[];
+  readonly references: readonly CompositeReference[];
   readonly columns: ReadonlyMap<string, ColumnFacts>;
 }
 
@@ -74,6 +77,7 @@ export function assembleTables(
       comment: lookups.comments.get(placeOf(table, 0)) ?? null,
       key,
       uniqueKeys: uniqueKeysOf(entries, lookups.keys.get(table) ?? NONE),
+      references: lookups.references.get(table) ?? NONE,
       columns: new Map(
         entries.map((entry) => [entry[2], assembleColumn(entry, name, key.includes(entry[2]), lookups)]),
       ),
@@ -129,6 +133,7 @@ interface Lookups {
   readonly indexed: ReadonlySet<number>;
   readonly foreignKeys: ReadonlyMap<number, readonly ForeignKey[]>;
   readonly indexes: ReadonlyMap<number, readonly Index[]>;
+  readonly references: ReadonlyMap<number, readonly CompositeReference[]>;
   readonly sequences: ReadonlyMap<number, string>;
   readonly filled: ReadonlySet<number>;
   readonly comments: ReadonlyMap<number, string>;
@@ -218,7 +223,15 @@ function indexLists(document: CatalogDocument, names: ReadonlyMap<number, string
   const foreignKeys = new Map<number, ForeignKey[]>();
   for (const entry of document.foreign_keys ?? [])
     append(foreignKeys, placeOf(entry[0], entry[1]), foreignKeyOf(entry, names));
+  const references = new Map<number, CompositeReference[]>();
+  for (const [table, columns, target, referenced] of document.composite_references ?? []) {
+    const collection = names.get(target);
+    const pairs = columns.map((column, position) => ({ column, referenced: elementAt(referenced, position) }));
+    if (collection !== undefined)
+      append(references, table, Object.freeze({ collection, columns: Object.freeze(pairs) }));
+  }
   return {
+    references,
     types: new Map((document.types ?? []).map((entry) => [entry[0], entry])),
     composites: compositesOf(document.composites ?? []),
     defaults: byPlace(document.defaults),

@@ -163,6 +163,7 @@ function resultOf(name: string, fields: readonly Field[]): Collection {
     table: name,
     kind: 'view',
     system: false,
+    references: [],
     key: Object.freeze([]),
     uniqueKeys: Object.freeze([]),
     fields: freezeMap(new Map(fields.map((field) => [field.name, field]))),

@@ -36,6 +36,7 @@ export function buildModel(
   const relations = relate({
     tables: served,
     rows: metadata.relations,
+    columnsOf: (collection, field) => holdingColumns(metadata.fields.get(collection)?.get(field)),
     isPresentation: (collection, field) => isPresentation(flagsOf(collection, field)),
     isSingle: (collection, field) => flagsOf(collection, field).includes('o2o'),
   });
@@ -43,7 +44,7 @@ export function buildModel(
   const findComputed = withComputed ? computedBy(document, facts) : () => null;
   for (const table of served.values()) {
     const fields = buildFields(table, metadata.fields.get(table.name), relations.get(table.name), findComputed);
-    collections.set(table.name, buildCollection(table, fields, metadata.collections.get(table.name) ?? null));
+    collections.set(table.name, buildCollection(table, fields, metadata.collections.get(table.name) ?? null, served));
   }
   const folders = new Map([...metadata.collections].filter(([name]) => !served.has(name) && !refused.has(name)));
   return Object.freeze({
@@ -106,7 +107,12 @@ function refusalOf(table: TableFacts, declaredKey: string | undefined): string |
   return `is a view whose declared key "${declaredKey}" is none of its columns`;
 }
 
-function buildCollection(table: TableFacts, fields: ReadonlyMap<string, Field>, meta: MetadataRow | null): Collection {
+function buildCollection(
+  table: TableFacts,
+  fields: ReadonlyMap<string, Field>,
+  meta: MetadataRow | null,
+  served: ReadonlyMap<string, TableFacts>,
+): Collection {
   return Object.freeze({
     name: table.name,
     schema: table.schema,
@@ -115,6 +121,7 @@ function buildCollection(table: TableFacts, fields: ReadonlyMap<string, Field>, 
     system: table.system,
     key: Object.freeze(table.key.flatMap((name) => fields.get(name) ?? [])),
     uniqueKeys: table.uniqueKeys,
+    references: Object.freeze(table.references.filter(({ collection }) => served.has(collection))),
     fields,
     singleton: meta?.['singleton'] === true,
     sortField: sortFieldOf(meta, fields),
@@ -176,6 +183,13 @@ const NO_SPECIAL: readonly string[] = Object.freeze([]);
 
 function specialOf(meta: MetadataRow | null | undefined): readonly string[] {
   return meta?.['special'] ? Object.freeze(listOf(meta['special'])) : NO_SPECIAL;
+}
+
+/** The columns that an alias field says hold its reference. */
+function holdingColumns(meta: MetadataRow | undefined): readonly string[] {
+  const options = meta?.['options'];
+  const columns = typeof options === 'object' && options !== null && 'columns' in options ? options.columns : null;
+  return Array.isArray(columns) && columns.every((each) => typeof each === 'string') ? columns : [];
 }
 
 export function isPresentation(special: readonly string[]): boolean {

@@ -18,6 +18,11 @@ export function isKey({ key }: Collection, field: Field | null | undefined): boo
   return key.length === 1 ? key[0] === field : field !== null && field !== undefined && key.includes(field);
 }
 
+/** Whether the field is one of several columns of the key. */
+export function isPart(collection: Collection, field: Field): boolean {
+  return collection.key.length > 1 && isKey(collection, field);
+}
+
 export function keyNames({ key }: Collection): string[] {
   return key.map(({ name }) => name);
 }

@@ -81,6 +81,8 @@ export interface Collection {
   readonly key: readonly Field[];
   /** Columns of unique indexes over all rows, by their names. */
   readonly uniqueKeys: readonly (readonly string[])[];
+  /** Foreign keys over several columns to collections of the model, oldest first. */
+  readonly references: readonly CompositeReference[];
   /** In the order of the columns, alias fields behind them in the order of their `sort`. */
   readonly fields: ReadonlyMap<string, Field>;
   readonly singleton: boolean;
@@ -215,6 +217,18 @@ export interface Index {
   readonly method: string;
 }
 
+/** A foreign key over several columns: what they refer to, column by column. */
+export interface CompositeReference {
+  readonly collection: string;
+  readonly columns: readonly ReferencedColumn[];
+}
+
+/** A column that refers, and the one that it refers to. */
+export interface ReferencedColumn {
+  readonly column: string;
+  readonly referenced: string;
+}
+
 export type Relation = ManyToOne | OneToMany | OneToOne | ManyToAny;
 
 interface RelationBase {
@@ -227,11 +241,15 @@ interface RelationBase {
   readonly meta: RelationMeta | null;
 }
 
-/** The field holds what one item of `oneCollection` has under `referenced`: its key, or another column that is unique. */
+/**
+ * The field holds what one item of `oneCollection` has under `referenced`: its key, or another column that is unique. Where several
+ * columns hold the reference, the field is an alias beside them, and `referenced` the first of those that they refer to.
+ */
 export interface ManyToOne extends RelationBase {
   readonly kind: 'many-to-one';
   readonly oneCollection: string;
   readonly referenced: string;
+  readonly columns: readonly ReferencedColumn[];
   readonly oneField: string | null;
 }
 
@@ -243,6 +261,7 @@ export interface OneToMany extends RelationBase {
   readonly kind: 'one-to-many';
   readonly oneCollection: string;
   readonly referenced: string;
+  readonly columns: readonly ReferencedColumn[];
   readonly oneField: string;
 }
 
@@ -251,6 +270,7 @@ export interface OneToOne extends RelationBase {
   readonly kind: 'one-to-one';
   readonly oneCollection: string;
   readonly referenced: string;
+  readonly columns: readonly ReferencedColumn[];
   readonly oneField: string;
 }
 

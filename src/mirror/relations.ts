@@ -18,6 +18,8 @@ export interface RelationSource {
   /** Frozen, oldest first. */
   readonly rows: readonly MetadataRow[];
   /** Alias fields that only lay out a form: they never become a list. */
+  /** Of an alias field: the columns that hold its reference. */
+  readonly columnsOf: (collection: string, field: string) => readonly string[];
   readonly isPresentation: (collection: string, field: string) => boolean;
   /** Alias fields that are declared to show one item, not a list. */
   readonly isSingle: (collection: string, field: string) => boolean;
@@ -31,7 +33,7 @@ export function relate(source: RelationSource): RelationIndex {
     relations.set(collection, fields);
   };
   for (const row of source.rows) {
-    const relation = manyToAny(row, source) ?? declaredManyToOne(row, source);
+    const relation = manyToAny(row, source) ?? declaredManyToOne(row, source) ?? compositeManyToOne(row, source);
     if (!relation) continue;
     attach(relation.manyCollection, relation.manyField, relation);
     const otherSide = relation.kind === 'many-to-one' ? otherSideOf(relation, source) : null;
@@ -77,6 +79,43 @@ function declaredManyToOne(row: MetadataRow, { tables }: RelationSource): ManyTo
     manyField: column.name,
     oneCollection: one.name,
     referenced: key.name,
+    columns: Object.freeze([{ column: column.name, referenced: key.name }]),
+    oneField: textOf(row['one_field']),
+    ...detailsOf(row, many),
+  };
+}
+
+/** Over the columns that the alias field names: to those of a foreign key over the same ones, else to the key. */
+function compositeManyToOne(row: MetadataRow, { tables, columnsOf }: RelationSource): ManyToOne | null {
+  const many = tables.get(textOf(row['many_collection']) ?? '');
+  const one = tables.get(textOf(row['one_collection']) ?? '');
+  const manyField = textOf(row['many_field']);
+  if (!many || !one || !manyField || isReserved(manyField) || many.columns.has(manyField)) return null;
+  const names = columnsOf(many.name, manyField);
+  const known = many.references.find(
+    ({ collection, columns }) =>
+      collection === one.name &&
+      columns.length === names.length &&
+      columns.every(({ column }) => names.includes(column)),
+  );
+  const implied = one.key.length === names.length ? one.key : [];
+  const pairs =
+    known?.columns ?? implied.map((referenced, position) => ({ column: names[position] ?? '', referenced }));
+  const fits = pairs.every(({ column, referenced }) => {
+    const [left, right] = [many.columns.get(column)?.column, one.columns.get(referenced)?.column];
+    return left && right && areComparable(left, right);
+  });
+  if (!fits || pairs.length < 2) return null;
+  // In the order of the key, so that the reference is shown as the key is.
+  const order = ({ referenced }: { readonly referenced: string }): number => one.key.indexOf(referenced);
+  const columns = [...pairs].sort((left, right) => order(left) - order(right));
+  return {
+    kind: 'many-to-one',
+    manyCollection: many.name,
+    manyField,
+    oneCollection: one.name,
+    referenced: columns[0]?.referenced ?? '',
+    columns: Object.freeze(columns),
     oneField: textOf(row['one_field']),
     ...detailsOf(row, many),
   };
@@ -98,6 +137,7 @@ function referencedManyToOne(column: Column, { tables }: RelationSource): ManyTo
     manyField: column.name,
     oneCollection: one.name,
     referenced: reference.column,
+    columns: Object.freeze([{ column: column.name, referenced: reference.column }]),
     oneField: null,
     junctionField: null,
     sortField: null,

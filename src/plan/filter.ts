@@ -19,7 +19,17 @@ import {
   type ToOneJoin,
   type ValuePlan,
 } from './plan.js';
-import { fieldNamed, fieldOf, isJson, operandType, resolveExpression, toManyOf, toOneOf } from './resolve-names.js';
+import {
+  fieldNamed,
+  fieldOf,
+  holdingFields,
+  isJson,
+  operandType,
+  referencedFields,
+  resolveExpression,
+  toManyOf,
+  toOneOf,
+} from './resolve-names.js';
 
 /** The row that a filter speaks of: one of `collection`, reached through to-one joins. */
 interface FilterPosition {
@@ -200,12 +210,13 @@ function followed(names: readonly string[], place: FilterPosition): ToManyJoin {
   const collection = place.model.collections.get(name);
   if (!collection) throw forbiddenCollection(name);
   const field = collection.fields.get(fieldName);
-  if (!field?.column) throw forbiddenField(fieldName, name, place.name);
+  if (!field || (!field.column && field.relation?.kind !== 'many-to-one'))
+    throw forbiddenField(fieldName, name, place.name);
   const { relation } = field;
   const origin = place.collection;
   if (relation?.kind === 'many-to-one' && relation.oneCollection === origin.name && collectionFieldName === undefined) {
-    const key = [fieldOf(unrestrictedCollection(origin), relation.referenced)];
-    return { collection, field, columns: [field], via: null, named: null, origin, key };
+    const [columns, key] = [holdingFields(place.model, relation), referencedFields(origin, relation)];
+    return { collection, field, columns, via: null, named: null, origin, key };
   }
   if (
     relation?.kind === 'many-to-any' &&

@@ -26,9 +26,12 @@ export interface ImpliedPart {
 }
 
 /** The key of the item that a payload names, not checked; null where it names none. */
-export function namedKey({ key }: Collection, payload: Payload, implied: ImpliedPart | null = null): unknown {
+export function namedKey({ key }: Collection, payload: Payload, implied: readonly ImpliedPart[] = []): unknown {
   if (key.length === 1) return payload[key[0]?.name ?? ''] ?? null;
-  const parts = key.map((field) => (implied?.field === field ? implied.value : partNamed(field, payload[field.name])));
+  const parts = key.map((field) => {
+    const said = implied.find((each) => each.field === field);
+    return said ? said.value : partNamed(field, payload[field.name]);
+  });
   return parts.length === 0 || parts.some((part) => part === null || part === undefined) ? null : joinKey(parts);
 }
 

@@ -1,10 +1,11 @@
 /** What a column holds that leads to a row of the payload: its key, or what the row has under another column that is unique. */
 import { invalidPayload } from '../errors.js';
-import { soleKey } from '../mirror/item-key.js';
+import { isKey, soleKey } from '../mirror/item-key.js';
 import type { Collection, Field, ManyToOne, OneToMany, OneToOne } from '../mirror/model.js';
 import type { Key } from '../request/write.js';
 import { checkValue } from './column-value.js';
 import type { Guard } from './guard.js';
+import { keyPart } from './key.js';
 import type { ColumnValue, Payload, Row } from './payload-row.js';
 import { fieldOf } from './resolve-names.js';
 
@@ -15,6 +16,27 @@ export function refersToKey({ referenced }: ManyToOne | OneToMany | OneToOne, { 
 /** The key of a row, or the row itself where the statement is to make its key. */
 export function keyValue(row: Row): ColumnValue {
   return row.key === null ? { kind: 'reference', row } : { kind: 'value', value: row.key };
+}
+
+/** The same for each column of a reference that several columns hold; `payload` is what is said of the row that they shall lead to. */
+export function linkValues(
+  row: Row,
+  payload: Payload,
+  { columns }: ManyToOne | OneToMany | OneToOne,
+  place: string,
+): ColumnValue[] {
+  const { collection, key } = row;
+  return columns.map(({ column, referenced }): ColumnValue => {
+    const field = fieldOf(collection, referenced);
+    if (isKey(collection, field)) {
+      if (key === null) return collection.key.length > 1 ? { kind: 'reference', row, part: field } : keyValue(row);
+      return { kind: 'value', value: keyPart(collection, key, field) };
+    }
+    const given = payload[referenced];
+    if (given === undefined || given === null)
+      throw invalidPayload(`"${place}" needs "${referenced}" of "${collection.name}": "${column}" refers to it`);
+    return { kind: 'value', value: checkValue(field, given, place) };
+  });
 }
 
 /** `payload` is what is said of the row that `field` shall lead to; what it does not say is read from the row as it is. */

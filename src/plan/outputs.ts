@@ -202,6 +202,10 @@ function planOutput(
   if (field.relation?.kind === 'many-to-any' && (fields.length > 0 || wanted.scopes.size > 0)) {
     return planAny(name, wanted, collection, inner, planner);
   }
+  if (field.relation?.kind === 'many-to-one' && !field.column) {
+    const toOne = toOneJoin(model, collection, field, field.relation);
+    return toOne && { kind: 'reference', name, toOne };
+  }
   // Alias fields without a relation (groups, presentation) have nothing to show.
   return field.column ? { kind: 'value', name, operand: { kind: 'field', through: [], field } } : null;
 }

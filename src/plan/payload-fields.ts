@@ -18,9 +18,9 @@ export function fieldNamesOf(collection: Collection, payload: Payload): string[]
 }
 
 /** The parent decides the reference, whatever the child's payload says of it. */
-export function without(payload: Payload, field: Field): Payload {
-  const { [field.name]: _, ...rest } = payload;
-  return rest;
+export function without(payload: Payload, fields: readonly Field[]): Payload {
+  const names = fields.map(({ name }) => name);
+  return Object.fromEntries(Object.entries(payload).filter(([name]) => !names.includes(name)));
 }
 
 /** The detailed form of a list: what is made, changed and removed. */

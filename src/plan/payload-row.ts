@@ -21,7 +21,8 @@ export interface Row {
 export type ColumnValue =
   | { readonly kind: 'value'; readonly value: unknown }
   | { readonly kind: 'caller'; readonly plan: CallerValue }
-  | { readonly kind: 'reference'; readonly row: Row }
+  /** With `part`, of a key of several columns the one that is referred to. */
+  | { readonly kind: 'reference'; readonly row: Row; readonly part?: Field }
   /** What the related row with this key has under the column that is referred to. */
   | { readonly kind: 'lookup'; readonly key: Key; readonly of: KeyLookup }
   /** So many places behind the last row of the same parent. */

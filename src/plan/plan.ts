@@ -113,6 +113,8 @@ export type Output =
       readonly toOne: ToOneJoin;
       readonly level: RowLevel;
     }
+  /** A reference that several columns hold, where nothing of its item was selected: the key of the item. */
+  | { readonly kind: 'reference'; readonly name: string; readonly toOne: ManyToOneJoin }
   | { readonly kind: 'many'; readonly name: string; readonly toMany: ToManyJoin; readonly level: Level }
   /** The keys of the related items, where nothing of them was selected. */
   | { readonly kind: 'keys'; readonly name: string; readonly toMany: ToManyJoin; readonly level: RowLevel }

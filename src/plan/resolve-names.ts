@@ -3,15 +3,17 @@ import { assertNever } from '../assert-never.js';
 import { forbiddenField, invalidQuery } from '../errors.js';
 import {
   type Collection,
+  collectionOf,
   type Field,
   isSecretField,
   type ManyToAny,
   type ManyToOne,
   type Model,
+  type OneToMany,
   type OneToOne,
 } from '../mirror/model.js';
 import type { Expression, FunctionCall } from '../request/ast.js';
-import { unrestrictedCollection } from './access.js';
+import { unrestrictedCollection, unrestrictedModel } from './access.js';
 import type { ManyToAnyJoin, ManyToOneJoin, OperandPlan, OperandType, ToManyJoin, ToOneJoin } from './plan.js';
 
 /** A field, with the scope of a many-to-any relation where one was written: `item:headings`. */
@@ -51,14 +53,33 @@ export function toOneJoin(
   model: Model,
   collection: Collection,
   field: Field,
-  { kind, oneCollection, referenced, manyCollection, manyField }: ManyToOne | OneToOne,
+  relation: ManyToOne | OneToOne,
 ): ManyToOneJoin | null {
-  const isOtherSide = kind === 'one-to-one';
-  const target = model.collections.get(isOtherSide ? manyCollection : oneCollection);
+  const isOtherSide = relation.kind === 'one-to-one';
+  const target = model.collections.get(isOtherSide ? relation.manyCollection : relation.oneCollection);
   if (!target) return null;
-  const columns = [isOtherSide ? fieldOf(unrestrictedCollection(collection), referenced) : field];
-  const key = [fieldOf(unrestrictedCollection(target), isOtherSide ? manyField : referenced)];
-  return { kind: 'one', field, columns, target, key };
+  return isOtherSide
+    ? {
+        kind: 'one',
+        field,
+        columns: referencedFields(collection, relation),
+        target,
+        key: holdingFields(model, relation),
+      }
+    : { kind: 'one', field, columns: holdingFields(model, relation), target, key: referencedFields(target, relation) };
+}
+
+type ReferencingRelation = ManyToOne | OneToMany | OneToOne;
+
+/** The columns that hold a reference, and those that they refer to: they need not be among what the caller may see. */
+export function holdingFields(model: Model, { manyCollection, columns }: ReferencingRelation): Field[] {
+  const many = collectionOf(unrestrictedModel(model), manyCollection);
+  return columns.map(({ column }) => fieldOf(many, column));
+}
+
+export function referencedFields(one: Collection, { columns }: ReferencingRelation): Field[] {
+  const whole = unrestrictedCollection(one);
+  return columns.map(({ referenced }) => fieldOf(whole, referenced));
 }
 
 function anyJoin(
@@ -90,9 +111,9 @@ export function toManyOf(model: Model, origin: Collection, field: Field): ToMany
   if (relation?.kind !== 'one-to-many') return null;
   const collection = model.collections.get(relation.manyCollection);
   if (!collection) return null;
-  const key = [fieldOf(unrestrictedCollection(origin), relation.referenced)];
+  const key = referencedFields(origin, relation);
   const holder = fieldOf(unrestrictedCollection(collection), relation.manyField);
-  return { collection, field: holder, columns: [holder], via: field, named: null, origin, key };
+  return { collection, field: holder, columns: holdingFields(model, relation), via: field, named: null, origin, key };
 }
 
 export function operandType(operand: OperandPlan): OperandType {

@@ -11,7 +11,7 @@ import type { RowGuard, Validation, WriteColumn, WriteNode, WritePlan } from './
 
 export function isSame(one: ColumnValue | undefined, other: ColumnValue | undefined): boolean {
   if (one === other) return true;
-  if (one?.kind === 'reference' && other?.kind === 'reference') return one.row === other.row;
+  if (one?.kind === 'reference' && other?.kind === 'reference') return one.row === other.row && one.part === other.part;
   if (one?.kind === 'lookup' && other?.kind === 'lookup') return String(one.key) === String(other.key);
   if (one?.kind === 'caller' && other?.kind === 'caller') return one.plan.text === other.plan.text;
   if (one?.kind !== 'value' || other?.kind !== 'value') return false;
@@ -69,6 +69,7 @@ export async function shapeList(
 function shapeColumn(list: List, field: Field, only: WriteColumn['only']): WriteColumn | null {
   const references = new Set<string>();
   let [missing, holdsValues] = [0, false];
+  let part: Field | null = null;
   let lookup: WriteColumn['lookup'] = null;
   let endOf: Field | null = null;
   let caller: CallerValue | null = null;
@@ -76,8 +77,10 @@ function shapeColumn(list: List, field: Field, only: WriteColumn['only']): Write
     const columnValue = cellOf(row, field, only);
     if (columnValue === undefined) missing++;
     else if (columnValue.kind === 'value') holdsValues = true;
-    else if (columnValue.kind === 'reference') references.add(columnValue.row.collection.name);
-    else if (columnValue.kind === 'lookup') lookup ??= columnValue.of;
+    else if (columnValue.kind === 'reference') {
+      references.add(columnValue.row.collection.name);
+      part ??= columnValue.part ?? null;
+    } else if (columnValue.kind === 'lookup') lookup ??= columnValue.of;
     else if (columnValue.kind === 'end') endOf ??= columnValue.parent;
     else caller ??= columnValue.plan;
   }
@@ -88,6 +91,7 @@ function shapeColumn(list: List, field: Field, only: WriteColumn['only']): Write
     holdsValues,
     endOf,
     references: [...references].sort(),
+    part,
     lookup,
     only,
     caller,
@@ -121,6 +125,7 @@ export function shapeOfWrite(plan: WritePlan): string {
       column.mixed,
       column.holdsValues,
       column.references,
+      column.part?.name,
       column.lookup?.field.name,
       column.only,
       column.endOf?.name,

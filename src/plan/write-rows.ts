@@ -12,7 +12,7 @@ import { planCaller } from './filter.js';
 import type { Guard } from './guard.js';
 import { checkKeyed, keyEntries } from './key.js';
 import type { ColumnValue, List, Row, WritePlanContext, WriteVariables } from './payload-row.js';
-import { fieldOf } from './resolve-names.js';
+import { holdingFields, referencedFields } from './resolve-names.js';
 import { fieldsOf, isSame, type RowChecks, shapeList, shapeOfWrite } from './row-shape.js';
 import { planFieldValidations, planValidations } from './validate.js';
 import type { Author, ConflictTarget, PlannedWrite, Unlink, Verb, WriteInput, WritePlan } from './write.js';
@@ -145,12 +145,13 @@ export class Rows {
     named: boolean,
   ): Unlink {
     const guard = this.#guard?.unlinked(collection, field, action) ?? null;
-    const referenced = field.relation?.kind === 'many-to-one' ? field.relation.referenced : onlyKey(from).name;
+    const relation = field.relation?.kind === 'many-to-one' ? field.relation : null;
     return {
       collection,
       field,
+      columns: relation ? holdingFields(this.#model, relation) : [field],
       from,
-      key: fieldOf(from, referenced),
+      key: relation ? referencedFields(from, relation) : [onlyKey(from)],
       action,
       guard,
       strict: named && this.#guard !== null,

@@ -63,6 +63,8 @@ export interface WriteColumn {
   readonly holdsValues: boolean;
   /** Tables whose new rows the column may refer to. */
   readonly references: readonly string[];
+  /** Of their keys, where these have several columns: the one that is referred to. Null for the whole key. */
+  readonly part: Field | null;
   /** Rows may take what related rows have under the column that is referred to: the collection as the caller may read it. */
   readonly lookup: { readonly collection: Collection; readonly field: Field } | null;
   /** Rows may go behind the last one that this column ties to the same parent. */
@@ -77,9 +79,11 @@ export interface WriteColumn {
 export interface Unlink {
   readonly collection: Collection;
   readonly field: Field;
-  /** The collection they leave, and the column of it that they refer to. */
+  /** The columns that hold the reference: the field's own or, of an alias field, several. */
+  readonly columns: readonly Field[];
+  /** The collection they leave, and the columns of it that they refer to. */
   readonly from: Collection;
-  readonly key: Field;
+  readonly key: readonly Field[];
   readonly action: 'nullify' | 'delete';
   /** Rows that the caller may let go; null for all. */
   readonly guard: Condition | null;

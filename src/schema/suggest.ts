@@ -15,6 +15,8 @@ export interface Suggestion {
   /** The reference it is the other side of. */
   readonly manyCollection: string;
   readonly manyField: string;
+  /** Where several columns hold the reference: these. The field is then an alias that is made beside them. */
+  readonly columns: readonly string[] | null;
   /** Of a junction: the reference that leads on, where it leads, and the column that holds the order. */
   readonly junctionField: string | null;
   readonly target: string;
@@ -61,13 +63,15 @@ export function suggestRelations(model: Model): readonly Suggestion[] {
     }
   }
   const taken = new Map<string, Set<string>>();
-  const suggestions = drafts.map(({ names, ...draft }) => {
-    const used = taken.get(draft.collection) ?? new Set(model.collections.get(draft.collection)?.fields.keys());
-    taken.set(draft.collection, used);
-    const field = pickName(names, used);
-    used.add(field);
-    return { ...draft, field };
-  });
+  const take = (collection: string, names: readonly string[]): string => {
+    const used = taken.get(collection) ?? new Set(model.collections.get(collection)?.fields.keys());
+    taken.set(collection, used);
+    const name = pickName(names, used);
+    used.add(name);
+    return name;
+  };
+  for (const many of model.collections.values()) if (!many.system) drafts.push(...compositeDrafts(many, model, take));
+  const suggestions = drafts.map(({ names, ...draft }) => ({ ...draft, field: take(draft.collection, names) }));
   const hubs = new Set(hubsOf(model, suggestions).map(({ collection }) => collection));
   const shown = suggestions.map((each) =>
     Object.freeze({ ...each, hidden: hubs.has(each.collection) || AUTHORSHIP.test(each.manyField) }),
@@ -85,7 +89,8 @@ export function planSuggestions(suggestions: readonly Suggestion[], model: Model
     );
     const many = model.collections.get(manyCollection);
     // A row whose key holds the reference cannot be without it.
-    const leaves = links || (many && isKey(many, many.fields.get(manyField)));
+    const holders = suggestion.columns ?? [manyField];
+    const leaves = links || (many && holders.some((name) => isKey(many, many.fields.get(name))));
     const values = {
       one_collection: collection,
       one_field: field,
@@ -96,7 +101,15 @@ export function planSuggestions(suggestions: readonly Suggestion[], model: Model
     };
     const shown = { ...SHOWN[suggestion.kind], hidden: suggestion.hidden };
     const place = { many_collection: manyCollection, many_field: manyField };
+    const alias = {
+      special: 'm2o',
+      interface: 'select-dropdown-m2o',
+      options: { columns: suggestion.columns },
+    };
     return [
+      ...(suggestion.columns
+        ? [{ kind: 'save-field', collection: manyCollection, field: manyField, values: alias } as const]
+        : []),
       { kind: 'save-field', collection, field, values: shown },
       row
         ? { kind: 'change-relation', collection: manyCollection, field: manyField, values }
@@ -204,11 +217,39 @@ function listDraft({ many, field, one }: Reference, siblings: readonly Reference
     collection: one,
     manyCollection: many.name,
     manyField: field.name,
+    columns: null,
     junctionField: null,
     target: many.name,
     sortField: null,
     names,
   };
+}
+
+/** Foreign keys over several columns that no alias field stands for yet: the field, and the list on the other side. */
+function compositeDrafts(
+  many: Collection,
+  model: Model,
+  take: (collection: string, names: readonly string[]) => string,
+): Draft[] {
+  const isKnown = (columns: readonly string[], one: string): boolean =>
+    [...many.fields.values()].some(
+      ({ relation }) =>
+        relation?.kind === 'many-to-one' &&
+        relation.oneCollection === one &&
+        relation.columns.length === columns.length &&
+        relation.columns.every(({ column }) => columns.includes(column)),
+    );
+  return many.references.flatMap(({ collection: one, columns: pairs }): Draft[] => {
+    const columns = pairs.map(({ column }) => column);
+    if (isKnown(columns, one) || model.collections.get(one)?.system !== false) return [];
+    const alone = many.references.filter(({ collection }) => collection === one).length === 1;
+    const stems = columns.map(stem).join('_');
+    const specific = `${one}_by_${stems}`;
+    const manyField = take(many.name, alone && many.name !== one ? [one, specific] : [specific]);
+    const names = alone && many.name !== one ? [many.name, `${many.name}_by_${stems}`] : [`${many.name}_by_${stems}`];
+    const draft = { kind: 'one-to-many', collection: one, manyCollection: many.name, manyField, columns } as const;
+    return [{ ...draft, junctionField: null, target: many.name, sortField: null, names }];
+  });
 }
 
 /** The list of one side of a junction is named after what it leads to, unless that refers to this side by itself too. */
@@ -223,6 +264,7 @@ function linkDraft(reference: Reference, junction: Junction, all: readonly Refer
     collection: one,
     manyCollection: many.name,
     manyField: field.name,
+    columns: null,
     junctionField: other.field.name,
     target: other.one,
     // One column holds one order: that of the side named first.

@@ -87,6 +87,7 @@ function makeModel(): Model {
       manyCollection: name,
       oneCollection,
       referenced: 'id',
+      columns: [{ column: 'parent', referenced: 'id' }],
       oneField: 'kids',
     });
     const manyCollection = `collection_${(number + 3) % COLLECTIONS}`;
@@ -96,6 +97,7 @@ function makeModel(): Model {
       manyCollection,
       oneCollection: name,
       referenced: 'id',
+      columns: [{ column: 'parent', referenced: 'id' }],
       oneField: 'kids',
     });
     collections.set(name, {

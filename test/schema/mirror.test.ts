@@ -368,6 +368,7 @@ t.test('foreign keys are relations without any metadata', async (t) => {
     manyField: 'sender',
     oneCollection: 'people',
     referenced: 'id',
+    columns: [{ column: 'sender', referenced: 'id' }],
     oneField: null,
     junctionField: null,
     sortField: null,

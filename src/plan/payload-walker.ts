@@ -1,0 +1,390 @@
+/**
+ * The walk through a payload: each object becomes a row of the list for its table and verb, each relation a reference between rows. A
+ * row that is named twice is one row; if the two disagree the payload is refused.
+ */
+import { isObject } from '../digits.js';
+import { invalidPayload } from '../errors.js';
+import { isKey, isPart, keyNames, soleKey } from '../mirror/item-key.js';
+import {
+  type Collection,
+  collectionOf,
+  type Field,
+  type ManyToAny,
+  type ManyToOne,
+  type Model,
+  type OneToMany,
+  type OneToOne,
+} from '../mirror/model.js';
+import { elementAt } from '../narrow.js';
+import type { Key } from '../request/write.js';
+import { forEachInSlices } from '../time-slices.js';
+import { checkValue } from './column-value.js';
+import { Guard } from './guard.js';
+import { checkKey, checkReference, givenKey, type ImpliedPart, keyPart, namedKey, shownKey } from './key.js';
+import { keyValue, linkValue, linkValues, lookedUpValue, refersToKey } from './links.js';
+import { fieldNamesOf, isUnchanged, stagedLists, without } from './payload-fields.js';
+import type { ColumnValue, Payload, Row, WritePlanContext } from './payload-row.js';
+import { fieldOf, holdingFields } from './resolve-names.js';
+import type { PlannedWrite, Verb } from './write.js';
+import { Rows } from './write-rows.js';
+
+/** Levels of items inside items. */
+const MAX_DEPTH = 1_000;
+
+/** Entries of a list that is walked at once. */
+const SHORT_LIST = 1_000;
+
+export class Walker {
+  readonly rows: Rows;
+  readonly #model: Model;
+  readonly #guard: Guard | null;
+  readonly #shared = new Map<unknown, ColumnValue>();
+  /** Long lists: they are walked in slices, when what is short is done. */
+  readonly #later: (() => Promise<void>)[] = [];
+  #depth = 0;
+
+  constructor(context: WritePlanContext) {
+    this.#model = context.model;
+    this.#guard = context.access && new Guard(context.access, context.model);
+    this.rows = new Rows(context, this.#guard);
+  }
+
+  async finish(collection: Collection, root: readonly number[], keys: readonly Key[] | null): Promise<PlannedWrite> {
+    // A list grows at its end while it is walked: what stands in a long list may hold another one.
+    for (const work of this.#later) await work();
+    return this.rows.finish(collection, root, keys);
+  }
+
+  #each<Entry>(list: readonly Entry[], work: (entry: Entry, position: number) => void): void {
+    if (list.length <= SHORT_LIST) {
+      list.forEach(work);
+      return;
+    }
+    const depth = this.#depth;
+    this.#later.push(() => {
+      this.#depth = depth;
+      return forEachInSlices(list, work);
+    });
+  }
+
+  create(collection: Collection, payload: Payload, path: string): Row {
+    this.#guard?.check('create', collection, Object.keys(payload), path);
+    const key = givenKey(collection, payload, path);
+    const row = this.rows.add(collection, 'insert', key, path);
+    if (key !== null) for (const name of keyNames(collection)) row.given.add(name);
+    this.#walk(row, payload, path);
+    return row;
+  }
+
+  update(collection: Collection, key: unknown, payload: Payload, path: string, isRoot = false): Row {
+    this.#guard?.check('update', collection, fieldNamesOf(collection, payload), path);
+    const row = this.rows.add(collection, 'update', checkKey(collection, key), path);
+    this.#walk(row, payload, path, isRoot);
+    return row;
+  }
+
+  put(collection: Collection, payload: Payload, path: string): Row {
+    const key = namedKey(collection, payload);
+    return key === null
+      ? this.create(collection, payload, path)
+      : this.#upsert(collection, key, payload, fieldNamesOf(collection, payload), path);
+  }
+
+  /** An object with a key: the item is changed, or made with that key, as far as the caller may do the one and the other. */
+  #upsert(collection: Collection, key: unknown, payload: Payload, names: readonly string[], path: string): Row {
+    const row = this.rows.add(
+      collection,
+      this.#guard ? this.#verb(this.#guard, collection, names, path) : 'upsert',
+      checkKey(collection, key),
+      path,
+    );
+    this.#walk(row, payload, path);
+    return row;
+  }
+
+  #verb(guard: Guard, collection: Collection, names: readonly string[], path: string): Verb {
+    const mayCreate = guard.covers('create', collection, [...names, ...keyNames(collection)]);
+    const mayUpdate = names.length === 0 || guard.covers('update', collection, names);
+    if (!mayCreate && !mayUpdate) guard.check('update', collection, names, path);
+    return mayCreate && mayUpdate ? 'upsert' : mayCreate ? 'insert' : 'update';
+  }
+
+  #walk(row: Row, payload: Payload, path: string, isRoot = false): void {
+    const { collection } = row;
+    if (++this.#depth > MAX_DEPTH) throw invalidPayload(`The payload nests deeper than ${MAX_DEPTH} levels`);
+    for (const [name, value] of Object.entries(payload)) {
+      const place = path === '' ? name : `${path}.${name}`;
+      const field = collection.fields.get(name);
+      if (!field) throw invalidPayload(`"${place}" is not a field of "${collection.name}"`);
+      if (field === soleKey(collection)) continue;
+      if (row.verb !== 'insert' && isKey(collection, field)) {
+        this.#checkPart(row, field, this.#partValue(row, field, payload, value, place), place);
+        continue;
+      }
+      if (isUnchanged(field, value)) continue;
+      if (field.special.includes('sealed')) throw invalidPayload(`"${place}" cannot be written`);
+      row.given.add(name);
+      switch (field.relation?.kind) {
+        case 'one-to-many':
+          this.#many(row, payload, field.relation, value, place);
+          break;
+        case 'one-to-one':
+          this.#only(row, payload, field.relation, value, place);
+          break;
+        case 'many-to-one':
+        case 'many-to-any': {
+          if (field.relation.kind === 'many-to-one' && field.relation.columns.length > 1) {
+            this.#compose(row, field.relation, value, place);
+            break;
+          }
+          const shared = isRoot ? this.#shared.get(value) : undefined;
+          const columnValue = shared ?? this.#referred(row, field, field.relation, payload, value, place);
+          // One change of several items makes what they refer to once, for all of them.
+          if (isRoot && isObject(value)) this.#shared.set(value, columnValue);
+          this.rows.set(row, field, columnValue, place);
+          break;
+        }
+        default:
+          // Alias fields without a relation (presentation, groups) hold nothing.
+          if (field.column)
+            this.rows.set(row, field, { kind: 'value', value: this.#value(field, value, place) }, place);
+      }
+    }
+    this.#depth--;
+  }
+
+  /** A reference that several columns hold: each gets its part of the related item's key. */
+  #compose(row: Row, relation: ManyToOne, value: unknown, place: string): void {
+    const target = collectionOf(this.#model, relation.oneCollection);
+    const values = this.#parts(target, relation, value, place);
+    relation.columns.forEach(({ column }, position) => {
+      const [field, columnValue] = [fieldOf(row.collection, column), elementAt(values, position)];
+      if (row.verb !== 'insert' && isKey(row.collection, field)) this.#checkPart(row, field, columnValue, place);
+      else this.rows.set(row, field, columnValue, place);
+    });
+  }
+
+  #parts(target: Collection, relation: ManyToOne, value: unknown, place: string): ColumnValue[] {
+    if (value === null) return relation.columns.map(() => ({ kind: 'value', value: null }));
+    const names = relation.columns.map(({ referenced }) => referenced);
+    if (names.join() !== keyNames(target).join())
+      throw invalidPayload(`"${place}" does not refer to the key of "${target.name}": write its columns`);
+    if (!isObject(value)) checkReference(target, value, place);
+    const known = this.#shared.get(value) ?? (isObject(value) ? this.#related(target, value, place) : null);
+    if (isObject(value) && known) this.#shared.set(value, known);
+    return target.key.map((part): ColumnValue => {
+      if (known?.kind === 'reference') return { ...known, part };
+      const key = known?.kind === 'value' ? (known.value as Key) : checkKey(target, value);
+      return { kind: 'value', value: keyPart(target, key, part) };
+    });
+  }
+
+  /** What a payload says of a part of the key by which its item was named. */
+  #partValue(row: Row, field: Field, payload: Payload, value: unknown, place: string): ColumnValue {
+    const { relation } = field;
+    if (relation?.kind === 'many-to-one' || relation?.kind === 'many-to-any')
+      return this.#referred(row, field, relation, payload, value, place);
+    return { kind: 'value', value: this.#value(field, value, place) };
+  }
+
+  /** Who changes the key of an item makes another one of it. */
+  #checkPart({ collection, key }: Row, field: Field, columnValue: ColumnValue, place: string): void {
+    const part = key === null ? undefined : keyPart(collection, key, field);
+    if (columnValue.kind === 'value' && String(columnValue.value) === part) return;
+    throw invalidPayload(`"${place}" is a part of the key of "${collection.name}", which cannot be changed`);
+  }
+
+  #value(field: Field, value: unknown, place: string): unknown {
+    if (field.column?.is_generated) throw invalidPayload(`"${place}" is generated by the database`);
+    return checkValue(field, value, place);
+  }
+
+  /** A scalar links, null clears, an object makes or changes the related item. */
+  #referred(
+    row: Row,
+    field: Field,
+    relation: ManyToOne | ManyToAny,
+    payload: Payload,
+    value: unknown,
+    place: string,
+  ): ColumnValue {
+    if (relation.kind === 'many-to-any') return this.#any(row, field, relation, payload, value, place);
+    if (!isObject(value)) return { kind: 'value', value: this.#value(field, value, place) };
+    const target = collectionOf(this.#model, relation.oneCollection);
+    return relation.referenced === soleKey(target)?.name
+      ? this.#related(target, value, place)
+      : this.#beside(target, field, relation, value, place);
+  }
+
+  /** Of a relation that refers to another column than the key. */
+  #beside(target: Collection, field: Field, relation: ManyToOne, payload: Payload, place: string): ColumnValue {
+    const key = namedKey(target, payload);
+    const names = fieldNamesOf(target, payload);
+    if (key !== null && this.#refers(target, names))
+      return lookedUpValue(target, checkKey(target, key), relation.referenced, place, this.#guard);
+    const row = key === null ? this.create(target, payload, place) : this.#upsert(target, key, payload, names, place);
+    return linkValue(row, payload, relation, field, place, this.#guard);
+  }
+
+  #related(target: Collection, payload: Payload, place: string): ColumnValue {
+    const key = namedKey(target, payload);
+    if (key === null) return keyValue(this.create(target, payload, place));
+    return this.#existing(target, key, payload, place);
+  }
+
+  #existing(target: Collection, key: unknown, payload: Payload, place: string): ColumnValue {
+    const names = fieldNamesOf(target, payload);
+    if (this.#refers(target, names)) return { kind: 'value', value: checkKey(target, key) };
+    return { kind: 'value', value: this.#upsert(target, key, payload, names, place).key };
+  }
+
+  /** Who says nothing of an item but its key, and may not make it, only refers to it. */
+  #refers(target: Collection, names: readonly string[]): boolean {
+    return this.#guard !== null && names.length === 0 && !this.#guard.covers('create', target, keyNames(target));
+  }
+
+  #any(row: Row, field: Field, relation: ManyToAny, payload: Payload, value: unknown, place: string): ColumnValue {
+    const name = payload[relation.collectionField];
+    if (!isObject(value)) {
+      if (value !== null && name !== undefined && !relation.allowedCollections.includes(String(name))) {
+        throw invalidPayload(
+          `"${place}" cannot lead to "${name}": allowed are ${relation.allowedCollections.join(', ')}`,
+        );
+      }
+      if (value !== null && name === undefined && row.verb === 'insert') {
+        throw invalidPayload(`"${place}" needs "${relation.collectionField}" beside it, the name of its collection`);
+      }
+      const named = typeof name === 'string' ? this.#model.collections.get(name) : undefined;
+      if (named && value !== null) checkReference(named, value, place);
+      return { kind: 'value', value: this.#value(field, value, place) };
+    }
+    if (typeof name !== 'string')
+      throw invalidPayload(`"${place}" needs "${relation.collectionField}" beside it, the name of its collection`);
+    const target = relation.allowedCollections.includes(name) ? this.#model.collections.get(name) : undefined;
+    if (!target)
+      throw invalidPayload(
+        `"${place}" cannot lead to "${name}": allowed are ${relation.allowedCollections.join(', ')}`,
+      );
+    const columnValue = this.#related(target, value, place);
+    // The key is kept as text, whatever its type is where it comes from.
+    return columnValue.kind === 'value'
+      ? {
+          kind: 'value',
+          value: checkValue(fieldOf(row.collection, field.name), shownKey(target, columnValue.value), place),
+        }
+      : columnValue;
+  }
+
+  /** A key links an item, an object makes or changes it, null lets it go; the one that was there leaves. */
+  #only(row: Row, payload: Payload, relation: OneToOne, value: unknown, place: string): void {
+    if (Array.isArray(value)) throw invalidPayload(`"${place}" must be an object, a key or null: it leads to one item`);
+    const { target, foreignKey, columns, link, implied } = this.#links(row, payload, relation, place);
+    const sharesKey = foreignKey === soleKey(target) && refersToKey(relation, row) && row.key !== null;
+    if (sharesKey && isObject(value)) {
+      this.put(target, { ...value, [foreignKey.name]: row.key }, place);
+      return;
+    }
+    if (value !== null) link(this.#member(target, foreignKey, columns, value, place, implied), place);
+    if (row.verb !== 'insert') this.rows.unlink(target, foreignKey, row, relation.deselectAction, null);
+  }
+
+  /** How a child comes to refer to the row. */
+  #links(row: Row, payload: Payload, relation: OneToMany | OneToOne, place: string) {
+    const target = collectionOf(this.#model, relation.manyCollection);
+    const foreignKey = fieldOf(target, relation.manyField);
+    const columns = holdingFields(this.#model, relation);
+    const references = (): ColumnValue[] =>
+      columns.length > 1
+        ? linkValues(row, payload, relation, place)
+        : [linkValue(row, payload, relation, foreignKey, place, this.#guard)];
+    const link = (child: Row, childPlace: string): void => {
+      const values = references();
+      columns.forEach((column, position) => {
+        if (child.verb !== 'insert' && isPart(target, column)) {
+          this.#checkPart(child, column, elementAt(values, position), childPlace);
+          return;
+        }
+        child.given.add(foreignKey.name);
+        this.rows.set(child, column, elementAt(values, position), childPlace);
+      });
+    };
+    const implied = (): ImpliedPart[] => {
+      if (!columns.some((column) => isPart(target, column))) return [];
+      const values = references();
+      return columns.flatMap((field, position): ImpliedPart[] => {
+        const found = elementAt(values, position);
+        return found.kind === 'value' ? [{ field, value: found.value }] : [];
+      });
+    };
+    return { target, foreignKey, columns, link, implied };
+  }
+
+  #many(row: Row, payload: Payload, relation: OneToMany, value: unknown, place: string): void {
+    const { target, foreignKey, columns, link, implied } = this.#links(row, payload, relation, place);
+    if (value === null || Array.isArray(value)) {
+      const entries: unknown[] = value ?? [];
+      this.#each(entries, (entry, position) => {
+        const at = `${place}.${position}`;
+        link(this.#member(target, foreignKey, columns, entry, at, implied), at);
+      });
+      if (row.verb !== 'insert') this.rows.unlink(target, foreignKey, row, relation.deselectAction, null);
+      return;
+    }
+    const { create, update, removed } = stagedLists(value, place);
+    this.#each(create, (entry: unknown, position) => {
+      const at = `${place}.create.${position}`;
+      if (!isObject(entry)) throw invalidPayload(`"${at}" must be an object`);
+      const child = this.create(target, without(entry, [foreignKey, ...columns]), at);
+      link(child, at);
+      if (relation.sortField !== null && columns.length === 1)
+        this.rows.append(child, foreignKey, relation.sortField, position + 1);
+    });
+    const changed = new Set<string>();
+    this.#each(update, (entry: unknown, position) => {
+      const at = `${place}.update.${position}`;
+      const key = isObject(entry) ? namedKey(target, entry, implied()) : null;
+      if (!isObject(entry) || key === null) throw invalidPayload(`"${at}" must be an object with its primary key`);
+      const child = this.update(target, key, without(entry, [foreignKey, ...columns]), at);
+      changed.add(String(child.key));
+      link(child, at);
+    });
+    // Behind the changes, also where those are many.
+    const isLong = update.length > SHORT_LIST || removed.length > SHORT_LIST;
+    const keys: Key[] = [];
+    const remove = (key: unknown): void => {
+      const checked = checkKey(target, key);
+      if (changed.has(String(checked))) throw invalidPayload(`"${place}" both changes and removes item ${checked}`);
+      keys.push(checked);
+    };
+    const unlink = (): void => {
+      if (keys.length > 0 && row.verb !== 'insert')
+        this.rows.unlink(target, foreignKey, row, relation.deselectAction, keys);
+    };
+    if (isLong) this.#later.push(() => forEachInSlices(removed, remove).then(unlink));
+    else {
+      removed.forEach(remove);
+      unlink();
+    }
+  }
+
+  /** A key links an existing item; an object makes one, or changes the one whose key it has. */
+  #member(
+    target: Collection,
+    foreignKey: Field,
+    columns: readonly Field[],
+    entry: unknown,
+    place: string,
+    implied: () => ImpliedPart[],
+  ): Row {
+    // The reference is not written where it is a part of the key that names the item.
+    const written = columns.every((column) => isPart(target, column)) ? [] : [foreignKey.name];
+    if (!isObject(entry)) {
+      this.#guard?.check('update', target, written, place);
+      return this.rows.add(target, 'update', checkKey(target, entry), place);
+    }
+    const payload = without(entry, [foreignKey, ...columns]);
+    const key = namedKey(target, payload, implied());
+    if (key === null) return this.create(target, payload, place);
+    return this.#upsert(target, key, payload, [...fieldNamesOf(target, payload), ...written], place);
+  }
+}

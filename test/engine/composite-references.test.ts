@@ -1,0 +1,184 @@
+/**
+ * Foreign keys over several columns: after `relations suggest` an alias field beside the columns leads to the item they refer to, and a
+ * list leads back. Both are read and written like any other relation.
+ */
+import t from 'tap';
+import { makeCaller } from '../support/callers.js';
+import {
+  type Answer,
+  connectSql,
+  createDatabase,
+  get,
+  request,
+  runProgram,
+  startDatabase,
+  startTestService,
+  waitFor,
+} from '../support/service.js';
+import { StatementRecorder } from '../support/statement-recorder.js';
+
+const server = await startDatabase();
+const databaseUrl = await createDatabase(server, 'references');
+const sql = connectSql(databaseUrl);
+t.teardown(() => sql.end());
+await sql.unsafe(`
+  create table rooms (building text, number integer, name text, primary key (building, number));
+  create table desks (
+    id serial primary key, label text, room integer, house text, spare_room integer, spare_house text,
+    foreign key (room, house) references rooms (number, building) on delete set null,
+    foreign key (spare_house, spare_room) references rooms (building, number)
+  );
+  create table lamps (
+    building text, number integer, lamp integer, watt integer not null default 40, primary key (building, number, lamp),
+    foreign key (building, number) references rooms (building, number)
+  );
+  create index on desks (house, room);
+  insert into rooms values ('A', 1, 'Aurora'), ('A', 2, 'Atlas'), ('B~1', 1, 'Bravo');
+  insert into desks (label, house, room, spare_house, spare_room) values
+    ('one', 'A', 1, 'B~1', 1), ('two', 'A', 1, null, null), ('three', 'B~1', 1, null, null), ('four', 'A', null, null, null);
+  insert into lamps values ('A', 1, 1, 60), ('A', 1, 2, 40), ('A', 2, 1, 25);`);
+const suggested = await runProgram(['relations', 'suggest', '--apply'], { DATABASE_URL: databaseUrl });
+const recorder = await StatementRecorder.open(databaseUrl);
+const service = await startTestService({ databaseUrl: recorder.url, WORKERS: '1' });
+const headers = { 'content-type': 'application/json' };
+
+function send(method: string, path: string, content: unknown): Promise<Answer> {
+  const body = JSON.stringify(content);
+  return request(service, method, path, {
+    headers: { ...headers, 'content-length': String(Buffer.byteLength(body)) },
+    body,
+  });
+}
+
+function data(answer: Answer): unknown {
+  return (answer.json as { data?: unknown } | undefined)?.data ?? answer.text;
+}
+
+async function ask(query: string): Promise<unknown> {
+  return (await send('POST', '/graphql', { query })).json;
+}
+
+t.test('they are suggested once, under names that are free', async (t) => {
+  t.equal(suggested.code, 0, suggested.complaints);
+  for (const line of [
+    /rooms\.desks_by_room_house +one-to-many +desks, by its rooms_by_room_house \(room, house\)/,
+    /rooms\.desks_by_spare_house_spare_room +one-to-many +desks, by its rooms_by_spare_house_spare_room/,
+    /rooms\.lamps +one-to-many +lamps, by its rooms \(building, number\)/,
+  ])
+    t.match(suggested.output, line);
+  const again = await runProgram(['relations', 'suggest'], { DATABASE_URL: databaseUrl });
+  t.notMatch(again.output, /one-to-many/);
+});
+
+t.test('read from both sides, in one statement', async (t) => {
+  t.strictSame(
+    data(
+      await get(service, '/items/desks?fields=label,rooms_by_room_house.name,rooms_by_spare_house_spare_room&sort=id'),
+    ),
+    [
+      { label: 'one', rooms_by_room_house: { name: 'Aurora' }, rooms_by_spare_house_spare_room: 'B\\~1~1' },
+      { label: 'two', rooms_by_room_house: { name: 'Aurora' }, rooms_by_spare_house_spare_room: null },
+      { label: 'three', rooms_by_room_house: { name: 'Bravo' }, rooms_by_spare_house_spare_room: null },
+      { label: 'four', rooms_by_room_house: null, rooms_by_spare_house_spare_room: null },
+    ],
+  );
+  t.strictSame(data(await get(service, '/items/rooms?fields=name,desks_by_room_house.label,lamps')), [
+    { name: 'Aurora', desks_by_room_house: [{ label: 'one' }, { label: 'two' }], lamps: ['A~1~1', 'A~1~2'] },
+    { name: 'Atlas', desks_by_room_house: [], lamps: ['A~2~1'] },
+    { name: 'Bravo', desks_by_room_house: [{ label: 'three' }], lamps: [] },
+  ]);
+  t.strictSame(data(await get(service, '/items/desks?fields=label&filter[rooms_by_room_house][name]=Bravo')), [
+    { label: 'three' },
+  ]);
+  t.strictSame(data(await get(service, '/items/rooms?fields=name&filter[lamps][watt][_gt]=50')), [{ name: 'Aurora' }]);
+  t.strictSame(data(await get(service, '/items/desks?fields=label&sort=-rooms_by_room_house.name,id&limit=2')), [
+    { label: 'four' },
+    { label: 'three' },
+  ]);
+  t.strictSame(data(await get(service, '/items/rooms?fields=name,count(lamps)&sort=-count(lamps)&limit=1')), [
+    { name: 'Aurora', lamps_count: 2 },
+  ]);
+  t.strictSame(await ask('{ desks(limit: 1) { label rooms_by_room_house { name lamps { watt } } } }'), {
+    data: { desks: [{ label: 'one', rooms_by_room_house: { name: 'Aurora', lamps: [{ watt: 60 }, { watt: 40 }] } }] },
+  });
+  const sent = await recorder.during(() =>
+    get(service, '/items/rooms?fields=*,desks_by_room_house.*,lamps.rooms.name'),
+  );
+  t.equal(sent.length, 1);
+});
+
+t.test('who may not see the field sees nothing behind it', async (t) => {
+  const { token } = await makeCaller(sql, 'guest', [
+    {
+      permissions: [
+        { collection: 'desks', action: 'read', fields: ['label'] },
+        { collection: 'rooms', action: 'read', fields: ['name'] },
+      ],
+    },
+  ]);
+  await waitFor(async () => (await get(service, '/items/desks', { token })).status === 200, 5_000);
+  t.strictSame(data(await get(service, '/items/desks?limit=1', { token })), [{ label: 'one' }]);
+  t.equal((await get(service, '/items/desks?fields=rooms_by_room_house.name', { token })).status, 403);
+  t.equal((await get(service, '/items/rooms?fields=lamps', { token })).status, 403);
+});
+
+t.test('writing the object fills the columns', async (t) => {
+  const fields = 'label,house,room,rooms_by_room_house.name';
+  t.strictSame(
+    data(await send('POST', `/items/desks?fields=${fields}`, { label: 'five', rooms_by_room_house: 'A~2' })),
+    {
+      label: 'five',
+      house: 'A',
+      room: 2,
+      rooms_by_room_house: { name: 'Atlas' },
+    },
+  );
+  const made = await send('POST', `/items/desks?fields=${fields}`, {
+    label: 'six',
+    rooms_by_room_house: { building: 'C', number: 7, name: 'Corona' },
+  });
+  t.strictSame(data(made), { label: 'six', house: 'C', room: 7, rooms_by_room_house: { name: 'Corona' } });
+  const changed = await send('PATCH', `/items/desks/1?fields=${fields}`, {
+    rooms_by_room_house: { building: 'A', number: 2, name: 'Atlantis' },
+  });
+  t.strictSame(data(changed), { label: 'one', house: 'A', room: 2, rooms_by_room_house: { name: 'Atlantis' } });
+  t.match(data(await send('PATCH', `/items/desks/1?fields=${fields}`, { rooms_by_room_house: null })), {
+    house: null,
+    room: null,
+  });
+  for (const wrong of ['A', 'A~x', 'A~1~2', 7, ['A~1'], true])
+    t.equal((await send('PATCH', '/items/desks/1', { rooms_by_room_house: wrong })).status, 400, JSON.stringify(wrong));
+  t.equal((await send('PATCH', '/items/desks/1', { rooms_by_room_house: 'Z~1' })).status, 400, 'no such room');
+});
+
+t.test('lists are made, replaced and removed', async (t) => {
+  const room = await send('POST', '/items/rooms?fields=name,desks_by_room_house.label,lamps.watt', {
+    building: 'D',
+    number: 1,
+    name: 'Delta',
+    desks_by_room_house: [{ label: 'seven' }],
+    lamps: [{ lamp: 1 }, { lamp: 2, watt: 5 }],
+  });
+  t.strictSame(data(room), {
+    name: 'Delta',
+    desks_by_room_house: [{ label: 'seven' }],
+    lamps: [{ watt: 40 }, { watt: 5 }],
+  });
+  const replaced = await send('PATCH', '/items/rooms/D~1?fields=desks_by_room_house.label,lamps', {
+    desks_by_room_house: [2, { label: 'eight' }],
+    lamps: [{ lamp: 2, watt: 6 }, { lamp: 3 }],
+  });
+  t.strictSame(data(replaced), {
+    desks_by_room_house: [{ label: 'two' }, { label: 'eight' }],
+    lamps: ['D~1~2', 'D~1~3'],
+  });
+  t.strictSame([...(await sql`select house, room from desks where label = 'seven'`)], [{ house: null, room: null }]);
+  const detailed = await send('PATCH', '/items/rooms/D~1?fields=lamps', {
+    lamps: { create: [{ lamp: 9 }], update: [{ lamp: 2, watt: 7 }], delete: ['D~1~3'] },
+  });
+  t.strictSame(data(detailed), { lamps: ['D~1~2', 'D~1~9'] });
+  const nested = await send('POST', '/items/desks?fields=rooms_by_room_house.lamps', {
+    rooms_by_room_house: { building: 'E', number: 5, lamps: [{ lamp: 1 }] },
+  });
+  t.strictSame(data(nested), { rooms_by_room_house: { lamps: ['E~5~1'] } });
+});
