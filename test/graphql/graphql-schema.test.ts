@@ -106,10 +106,10 @@ function makeModel(): Model {
       singleton: false,
       kind: 'table',
       fields,
-      primaryKey: fields.get('id'),
+      key: [fields.get('id')],
     } as unknown as Collection);
   }
-  return { version: 1, collections } as unknown as Model;
+  return { version: 1, collections, functions: new Map() } as unknown as Model;
 }
 
 function makeField(collection: string, name: string, type: FieldType, relation: Relation | null): Field {
