@@ -90,7 +90,7 @@ const QUERY_PARAMETERS: ReadonlySet<string> = new Set([
 ]);
 
 /** A call of a function: its arguments are those of the body or, where there is none, the names of the URL that no query has. */
-export function parseFunctionCall(name: string, body: unknown, queryString: string, limits: ParseLimits): Parsed {
+export function parseRpc(name: string, body: unknown, queryString: string, limits: ParseLimits): Parsed {
   const input = readQueryString(queryString, limits);
   const entries = Object.entries(input);
   const query = Object.fromEntries(entries.filter(([each]) => QUERY_PARAMETERS.has(each)));

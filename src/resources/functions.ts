@@ -9,7 +9,7 @@ import type { Route } from '../http/router.js';
 import { checkArguments } from '../plan/call-arguments.js';
 import type { Parsed } from '../request/ast.js';
 import { ParseCache } from '../request/parse-cache.js';
-import { parseFunctionCall } from '../request/rest.js';
+import { parseRpc } from '../request/rest.js';
 import { explainPreference, ItemsRead, type ItemsServices, type ParsedUrl } from './item-reads.js';
 import { readIdempotencyKey, writerOf, writtenReply } from './item-writes.js';
 
@@ -40,13 +40,13 @@ class FunctionRead extends ItemsRead {
     const { queryString, method } = this.client;
     const { limits } = this.#services;
     if (method === 'POST') return this.#parseBody();
-    const parse = (): ParsedUrl => ({ parsed: parseFunctionCall(this.#name, undefined, queryString, limits) });
+    const parse = (): ParsedUrl => ({ parsed: parseRpc(this.#name, undefined, queryString, limits) });
     return this.#urls.get(`${this.#name}?${queryString}`, parse).parsed;
   }
 
   async #parseBody(): Promise<Parsed> {
     this.#body = (await this.client.json(parseJson)) ?? {};
-    return parseFunctionCall(this.#name, this.#body, this.client.queryString, this.#services.limits);
+    return parseRpc(this.#name, this.#body, this.client.queryString, this.#services.limits);
   }
 
   override execute(prepared: PreparedRead<Parsed>): Soon<Reply | typeof DEFERRED> {
