@@ -7,7 +7,7 @@ import type { CatalogDocument } from '../mirror/catalog-document.js';
 import type { CatalogSource, CatalogVersion } from '../mirror/watch.js';
 import { parseOwnJson } from '../narrow.js';
 import type { OtherSchema } from '../observe.js';
-import { definedFields } from '../sql/definitions.js';
+import { definedColumns } from '../sql/definitions.js';
 import { quoteIdentifier } from '../sql/fragment.js';
 import type { Database } from './database.js';
 import type { Session } from './sessions.js';
@@ -65,11 +65,13 @@ async function withoutMissing(text: string, session: Session, database: Database
     [quoteIdentifier(database.system)],
   );
   const missing = named.filter((name) => !rows.some((row) => row.name === name));
-  const fieldsOf = (table: string): string => {
-    const fields = systemFiles().flatMap((file) => definedFields(file.text));
-    const own = new Set(fields.flatMap(([name, field]) => (name === table ? [field] : [])));
-    return [...own].map((field) => `null as ${quoteIdentifier(field)}`).join(', ');
-  };
+  const definitions = systemFiles()
+    .map((file) => file.text)
+    .join(';\n');
+  const fieldsOf = (table: string): string =>
+    [...definedColumns(definitions, table)]
+      .map(([field, type]) => `null::${type} as ${quoteIdentifier(field)}`)
+      .join(', ');
   return missing.reduce(
     (changed, name) =>
       changed

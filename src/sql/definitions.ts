@@ -7,6 +7,31 @@ export function definedFields(text: string): (readonly [table: string, field: st
   return statements.flatMap(({ stmt = {} }) => [...created(stmt), ...added(stmt), ...described(stmt)]);
 }
 
+/** The columns of a table that the statements define, by name with their types. */
+export function definedColumns(text: string, table: string): ReadonlyMap<string, string> {
+  const statements = parseStatements(text) as { stmt?: Statements }[];
+  const nodes = statements.flatMap(({ stmt = {} }) => {
+    const { CreateStmt: made, AlterTableStmt: changed } = stmt;
+    if (made?.relation.relname === table) return (made.tableElts ?? []).map(({ ColumnDef }) => ColumnDef);
+    if (changed?.relation.relname === table) return changed.cmds.map(({ AlterTableCmd: { def } }) => def?.ColumnDef);
+    return [];
+  });
+  return new Map(
+    nodes.flatMap((node) => (node?.typeName ? [[node.colname, typeOfColumn(node.typeName)] as const] : [])),
+  );
+}
+
+/** `serial` is no type but a way to make a column. */
+function typeOfColumn({ names, arrayBounds }: TypeNode): string {
+  const name = names.at(-1)?.String.sval ?? 'text';
+  return `${/^(big)?serial$/.test(name) ? 'bigint' : name}${arrayBounds ? '[]' : ''}`;
+}
+
+interface TypeNode {
+  readonly names: readonly { readonly String: { readonly sval: string } }[];
+  readonly arrayBounds?: unknown;
+}
+
 interface Statements {
   readonly CreateStmt?: { readonly relation: Table; readonly tableElts?: readonly { ColumnDef?: ColumnNode }[] };
   readonly AlterTableStmt?: {
@@ -26,6 +51,7 @@ interface Table {
 
 interface ColumnNode {
   readonly colname: string;
+  readonly typeName?: TypeNode;
 }
 
 interface Constant {
