@@ -112,7 +112,11 @@ export class Walker {
   #walk(row: Row, payload: Payload, path: string, isRoot = false): void {
     const { collection } = row;
     if (++this.#depth > MAX_DEPTH) throw invalidPayload(`The payload nests deeper than ${MAX_DEPTH} levels`);
-    for (const [name, value] of Object.entries(payload)) {
+    // Neither an iterator nor a helper in between: what a level takes of the stack bounds how deep a payload may nest.
+    const names = Object.keys(payload);
+    for (let position = 0; position < names.length; position++) {
+      const name = elementAt(names, position);
+      const value = payload[name];
       const place = path === '' ? name : `${path}.${name}`;
       const field = collection.fields.get(name);
       if (!field) throw invalidPayload(`"${place}" is not a field of "${collection.name}"`);
@@ -211,9 +215,9 @@ export class Walker {
     if (relation.kind === 'many-to-any') return this.#any(row, field, relation, payload, value, place);
     if (!isObject(value)) return { kind: 'value', value: this.#value(field, value, place) };
     const target = collectionOf(this.#model, relation.oneCollection);
-    return relation.referenced === soleKey(target)?.name
-      ? this.#related(target, value, place)
-      : this.#beside(target, field, relation, value, place);
+    if (relation.referenced !== soleKey(target)?.name) return this.#beside(target, field, relation, value, place);
+    const key = namedKey(target, value);
+    return key === null ? keyValue(this.create(target, value, place)) : this.#existing(target, key, value, place);
   }
 
   /** Of a relation that refers to another column than the key. */
