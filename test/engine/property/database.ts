@@ -7,6 +7,8 @@ import type { Model, Relation, Row, Table } from './model.js';
 type Fragment = ReturnType<Sql>;
 
 export async function createModel(sql: Sql, model: Model): Promise<void> {
+  await sql`create extension ltree`;
+  await sql`create extension pg_trgm`;
   for (const table of model.tables) {
     const columns = table.columns.slice(1).map((column) => {
       const presence = column.nullable ? sql`` : sql` not null`;
@@ -101,5 +103,11 @@ export function typeOf(sql: Sql, kind: KindName): Fragment {
       return sql`int4range`;
     case 'network':
       return sql`inet`;
+    case 'words':
+      return sql`tsvector`;
+    case 'tree':
+      return sql`ltree`;
+    case 'label':
+      return sql`text`;
   }
 }

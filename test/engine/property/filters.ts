@@ -75,7 +75,7 @@ function drawColumn({ columns }: Table, draw: Draw): Column {
   const documents = columns.filter(({ kind }) => isJson(kind));
   if (documents.length > 0 && draw.chance(25)) return draw.pick(documents);
   const special = columns.filter(({ kind }) => isSpecial(kind));
-  if (special.length > 0 && draw.chance(20)) return draw.pick(special);
+  if (special.length > 0 && draw.chance(30)) return draw.pick(special);
   const texts = columns.filter(({ kind }) => isText(kind));
   return draw.pick(texts.length > 0 && draw.chance(20) ? texts : columns);
 }

@@ -5,7 +5,7 @@
  */
 import type { Draw } from './draw.js';
 import { Decimal, type Expected } from './expected.js';
-import { drawSpecial, isSpecial, SPECIAL_KINDS, type SpecialKind, writeSpecial } from './special-types.js';
+import { drawSpecial, isSpecial, type SpecialKind, writeSpecial } from './special-types.js';
 
 export type KindName =
   | 'integer'
@@ -46,7 +46,6 @@ export const KINDS: readonly KindName[] = [
   'uuid',
   'json',
   'jsonb',
-  ...SPECIAL_KINDS,
 ];
 
 export const TEXTS = [

@@ -4,6 +4,7 @@
  */
 import type { Draw } from './draw.js';
 import { drawValue, KINDS, type KindName, TEXTS, type Value } from './kinds.js';
+import { SPECIAL_KINDS } from './special-types.js';
 
 export interface Column {
   readonly name: string;
@@ -166,7 +167,12 @@ function drawTable(name: string, columnCount: number, start: number, draw: Draw)
     const kind = index < 3 ? turn : index === 3 ? draw.pick(['json', 'jsonb'] as const) : draw.pick(KINDS);
     return { name: column, kind, nullable: draw.chance(70) };
   });
-  return { name, key, columns: [key, ...columns], relations: [], sortField: null, rows: [] };
+  // Arrays have most operators: each table has one.
+  const [first, ...others] = SPECIAL_KINDS;
+  const special = [first, ...draw.some(others, 2, 3)].map(
+    (kind): Column => ({ name: `its ${kind}`, kind, nullable: draw.chance(70) }),
+  );
+  return { name, key, columns: [key, ...columns, ...special], relations: [], sortField: null, rows: [] };
 }
 
 function drawToOne(

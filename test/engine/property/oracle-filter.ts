@@ -294,6 +294,10 @@ export function isFound(world: World, term: string, table: Table, row: Row): boo
   return table.columns.some(({ name, kind }) => {
     const value = row[name] ?? null;
     if (value === null) return false;
+    if (kind === 'label')
+      return String((value as Json).json)
+        .toLowerCase()
+        .includes(wanted.toLowerCase());
     if (isText(kind)) return String(value).toLowerCase().includes(wanted.toLowerCase());
     if (kind === 'uuid') return value === wanted.toLowerCase();
     if (!isNumber(kind)) return false;

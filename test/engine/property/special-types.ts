@@ -1,11 +1,11 @@
 /**
- * Types of PostgreSQL with operators of their own: arrays of texts, ranges of whole numbers, addresses, and what JSON values
- * contain. Values are drawn and compared here; they have no other operators in the tests, and no order.
+ * Types of PostgreSQL with operators of their own: arrays of texts, ranges of whole numbers, addresses, words, paths of trees, texts that
+ * are searched or alike, and what JSON values contain. Values are drawn and compared here; they have no other operators in the tests, and no order.
  */
 import type { Draw } from './draw.js';
 import type { Json, KindName } from './kinds.js';
 
-export const SPECIAL_KINDS = ['texts', 'span', 'network'] as const;
+export const SPECIAL_KINDS = ['texts', 'span', 'network', 'words', 'tree', 'label'] as const;
 export type SpecialKind = (typeof SPECIAL_KINDS)[number];
 
 export function isSpecial(kind: KindName): kind is SpecialKind {
@@ -26,6 +26,19 @@ const NETWORKS = [
   '10.1.2.3',
 ] as const;
 
+/** Words of a `tsvector`; none is one that a configuration leaves out. */
+const WORDS = ['garden', 'index', 'join', 'rose', 'row'] as const;
+const TREES = ['top', 'top.sql', 'top.sql.join', 'top.garden', 'top.sqlite', 'other'] as const;
+const LABELS = [
+  'joining tables',
+  'Joinning Table',
+  'index',
+  'Indexes',
+  'roses',
+  'Rose garden',
+  'a row of roses',
+] as const;
+
 export function drawSpecial(kind: SpecialKind, draw: Draw): Json {
   switch (kind) {
     case 'texts':
@@ -34,6 +47,14 @@ export function drawSpecial(kind: SpecialKind, draw: Draw): Json {
       return { json: draw.pick(SPANS) };
     case 'network':
       return { json: draw.pick(ADDRESSES) };
+    case 'words': {
+      const words = draw.some(WORDS, 0, 3).sort();
+      return { json: words.map((each) => `'${each}'`).join(' ') };
+    }
+    case 'tree':
+      return { json: draw.pick(TREES) };
+    case 'label':
+      return { json: draw.pick(LABELS) };
   }
 }
 
@@ -57,7 +78,24 @@ export function drawSpecialTest(kind: SpecialKind, draw: Draw): { readonly [oper
       return { [draw.pick(['_overlaps', '_adjacent'])]: draw.pick([...SPANS, ...OTHER_SPANS]) };
     case 'network':
       return { _within_network: draw.pick(NETWORKS) };
+    case 'words':
+      return { _fts: { query: drawQuery(draw), config: 'simple' } };
+    case 'tree':
+      return { [draw.pick(['_descendant_of', '_ancestor_of'])]: draw.pick(TREES) };
+    case 'label':
+      if (draw.chance(50)) return { _fts: { query: drawQuery(draw), config: 'simple' } };
+      return { _similar: draw.pick([...LABELS, 'tabels', 'idnex', 'nothing alike']) };
   }
+}
+
+/** Words that all must be there or, with a minus, must not; alternatives of them. */
+function drawQuery(draw: Draw): string {
+  const some = (): string =>
+    draw
+      .some([...WORDS, 'roses', 'tables'], 1, 2)
+      .map((each, position) => (position > 0 && draw.chance(40) ? `-${each}` : each))
+      .join(' ');
+  return draw.chance(30) ? `${some()} or ${some()}` : some();
 }
 
 /** Mostly a part of the value, or a key that it has. */
@@ -90,6 +128,10 @@ export const SPECIAL_OPERATORS = [
   '_within_network',
   '_json_contains',
   '_has_key',
+  '_fts',
+  '_similar',
+  '_descendant_of',
+  '_ancestor_of',
 ] as const;
 
 export function isSpecialOperator(name: string): boolean {
@@ -106,6 +148,14 @@ export function holdsSpecially(operator: string, given: unknown, { json }: Json)
       return json !== null && typeof json === 'object' ? Object.hasOwn(json, String(given)) : json === given;
     case '_within_network':
       return isWithin(String(json), String(given));
+    case '_descendant_of':
+      return `${json}.`.startsWith(`${given}.`);
+    case '_ancestor_of':
+      return `${given}.`.startsWith(`${json}.`);
+    case '_fts':
+      return hasWords(wordsOf(String(json)), (given as { query: string }).query);
+    case '_similar':
+      return similarity(String(json), String(given)) >= SIMILAR;
   }
   if (operator === '_contains_value') return overlap(readSpan(String(json)), [Number(given), Number(given) + 1]);
   if (operator === '_overlaps') return overlap(readSpan(String(json)), readSpan(String(given)));
@@ -115,6 +165,30 @@ export function holdsSpecially(operator: string, given: unknown, { json }: Json)
   if (operator === '_contains_all') return wanted.every((each) => held.includes(each));
   if (operator === '_contains_any') return wanted.some((each) => held.includes(each));
   return held.every((each) => wanted.includes(each));
+}
+
+function wordsOf(text: string): string[] {
+  return text.toLowerCase().match(/[a-z]+/g) ?? [];
+}
+
+function hasWords(words: readonly string[], query: string): boolean {
+  const holds = (term: string): boolean =>
+    term.startsWith('-') ? !words.includes(term.slice(1)) : words.includes(term);
+  return query.split(' or ').some((all) => all.split(' ').every(holds));
+}
+
+/** The default of `pg_trgm`; no two texts of the tests are exactly as similar. */
+const SIMILAR = 0.3;
+
+function similarity(left: string, right: string): number {
+  const [one, other] = [trigramsOf(left), trigramsOf(right)];
+  const common = [...one].filter((each) => other.has(each)).length;
+  return common / (one.size + other.size - common);
+}
+
+function trigramsOf(text: string): Set<string> {
+  const padded = wordsOf(text).map((word) => `  ${word} `);
+  return new Set(padded.flatMap((word) => Array.from({ length: word.length - 2 }, (_, at) => word.slice(at, at + 3))));
 }
 
 /** At the top a list contains a value of its own as well. */
