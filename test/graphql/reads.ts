@@ -257,7 +257,12 @@ function drawOperator(kind: Kind, draw: Draw): Record<string, unknown> {
     case 'date':
       return { [draw.pick(['_lt', '_gte'])]: `${draw.integer(1900, 2025)}-03-01` };
     case 'json':
-      return draw.chance(50) ? { _nnull: true } : { _json: { k: { _gt: draw.integer(0, 6) } } };
+      return draw.pick([
+        { _nnull: true },
+        { _json: { k: { _gt: draw.integer(0, 6) } } },
+        { _json_contains: { k: draw.integer(0, 6) } },
+        { _has_key: draw.pick(['k', 'lang']) },
+      ]);
     case 'text':
       return draw.pick([
         { _contains: draw.pick(['e', 'body', 'a']) },
@@ -265,6 +270,9 @@ function drawOperator(kind: Kind, draw: Draw): Record<string, unknown> {
         { _in: ['published', 'news', 'Nice!'] },
         { _nempty: true },
         { _neq: 'draft' },
+        { _gt: draw.pick(['b', 'Nice!']) },
+        { _between: ['a', 'p'] },
+        { _fts: { query: draw.pick(['nice', 'body or news', '-draft']), config: 'english' } },
       ]);
   }
 }
