@@ -73,9 +73,9 @@ function drawScalar(table: Table, draw: Draw): [string, unknown] {
 /** JSON values and texts have more operators than others: they come up more often. */
 function drawColumn({ columns }: Table, draw: Draw): Column {
   const documents = columns.filter(({ kind }) => isJson(kind));
-  if (documents.length > 0 && draw.chance(25)) return draw.pick(documents);
+  if (documents.length > 0 && draw.chance(36)) return draw.pick(documents);
   const special = columns.filter(({ kind }) => isSpecial(kind));
-  if (special.length > 0 && draw.chance(30)) return draw.pick(special);
+  if (special.length > 0 && draw.chance(25)) return draw.pick(special);
   const texts = columns.filter(({ kind }) => isText(kind));
   return draw.pick(texts.length > 0 && draw.chance(20) ? texts : columns);
 }
@@ -150,7 +150,7 @@ function drawCallOperand(table: Table, model: Model, path: Path, operator: strin
 function drawJsonTest(table: Table, column: Column, draw: Draw): Filter {
   if (draw.chance(12)) return { [draw.pick(PRESENCE)]: draw.chance(75) };
   const stored = table.rows.flatMap((row) => (row[column.name] as Json | null) ?? []);
-  if (draw.chance(20))
+  if (draw.chance(10))
     return drawContained(stored.length > 0 ? draw.pick(stored).json : null, () => drawJson(draw, 2), draw);
   const test = (): [string, unknown] => {
     const { path, found } = drawJsonPlace(stored.length > 0 ? draw.pick(stored).json : null, draw);
