@@ -19,8 +19,9 @@ export function verify(text: string, kind: StatementKind, tables: (schema: strin
   const [only, ...others] = parse(text);
   if (others.length > 0 || !only?.stmt) throw new Error('a compiled text is not exactly one statement');
   if (!('SelectStmt' in only.stmt)) throw new Error('a compiled statement is no SelectStmt');
-  const found: Names = { tables: [], local: new Set(), kinds: new Set() };
+  const found = noNames();
   collect(only.stmt, found);
+  for (const query of found.queries) verify(query, 'read', tables);
   // A common table expression may hold a write inside of what is a read from the outside.
   for (const other of found.kinds) {
     if (!ALLOWED[kind].has(other)) throw new Error(`a compiled statement is a ${kind} that holds a ${other}`);
@@ -51,7 +52,7 @@ export function verifyChange(text: string, schemas: readonly string[]): void {
   const [only, ...others] = parse(text);
   const [kind] = Object.keys(only?.stmt ?? {});
   if (others.length > 0 || !kind || !CHANGES.has(kind)) throw new Error(`a compiled change is a ${kind ?? 'nothing'}`);
-  const found: Names = { tables: [], local: new Set(), kinds: new Set() };
+  const found = noNames();
   collect(only, found);
   for (const other of found.kinds) {
     if (other !== kind && !(kind === 'InsertStmt' && other === 'SelectStmt'))
@@ -82,6 +83,26 @@ interface Names {
   readonly local: Set<string>;
   /** Statements at any depth, and `intoClause`, which makes a read create a table. */
   readonly kinds: Set<string>;
+  /** Queries in constants, which the planner is asked about. */
+  readonly queries: string[];
+}
+
+function noNames(): Names {
+  return { tables: [], local: new Set(), kinds: new Set(), queries: [] };
+}
+
+/** The query that a call of `service_estimate` holds; null for other nodes. */
+function estimatedQuery({ funcname, args }: Readonly<Record<string, unknown>>): string | null {
+  if (!Array.isArray(funcname) || !Array.isArray(args)) return null;
+  if (textAt(funcname.at(-1), ['String', 'sval']) !== 'service_estimate') return null;
+  const query = textAt(args[0], ['A_Const', 'sval', 'sval']);
+  if (query === null) throw new Error('a compiled statement asks for the estimate of what is no constant');
+  return query;
+}
+
+function textAt(node: unknown, path: readonly string[]): string | null {
+  const found = path.reduce<unknown>((inner, name) => propertiesOf(inner)[name], node);
+  return typeof found === 'string' ? found : null;
 }
 
 function collect(node: unknown, found: Names): void {
@@ -94,6 +115,8 @@ function collect(node: unknown, found: Names): void {
   // Not every table is wrapped as a `RangeVar`: the target of a write is not.
   if (relname !== undefined)
     found.tables.push({ schema: schemaname === undefined ? undefined : String(schemaname), name: String(relname) });
+  const query = estimatedQuery(node);
+  if (query !== null) found.queries.push(query);
   for (const key in node) {
     const value = node[key];
     if (typeof value !== 'object') continue;

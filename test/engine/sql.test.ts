@@ -167,6 +167,7 @@ t.test('the last gate lets one read of known tables pass, and nothing else', asy
     'with page as (select * from public.articles) select * from page',
     'select * from public.articles a left join lateral (select * from public.articles b where b.id = a.id limit 1) c on true',
     'select a from generate_series(1, $1) a',
+    "select service_estimate('select from public.articles where id = ($1)[1]::int4', array[$1])",
   ];
   for (const text of passes) t.doesNotThrow(() => verify(text, 'read', known), text);
   const refused: readonly (readonly [string, RegExp])[] = [
@@ -194,6 +195,9 @@ t.test('the last gate lets one read of known tables pass, and nothing else', asy
     ['select 1 where exists (select from public.secrets)', /touches "public"."secrets"/],
     ['with page as (select * from public.secrets) select * from page', /touches "public"."secrets"/],
     ['select * from public.articles a left join lateral (select * from public.secrets) b on true', /"secrets"/],
+    ["select public.service_estimate('select from public.secrets', $1)", /touches "public"."secrets"/],
+    ["select service_estimate('delete from public.articles', $1)", /no SelectStmt/],
+    ["select service_estimate('select 1' || $1, $2)", /is no constant/],
   ];
   for (const [text, message] of refused) {
     t.throws(() => verify(text, 'read', known), { name: 'Error', message }, text);
