@@ -121,7 +121,7 @@ export async function startService(
       broadcast,
       signal,
     );
-    await tellServed(mirror.model, database, observe);
+    const served = await describeServed(mirror.model, database);
     const administrator = await makeAdministrator(config, database);
     // A start that fails says why and nothing else.
     const advice: Event[] = [];
@@ -145,6 +145,7 @@ export async function startService(
     });
     admin.onServing();
     observe({ kind: 'listening', url });
+    observe(served);
     advice.forEach(observe);
     return {
       url,
@@ -306,14 +307,10 @@ async function startSources(
   return { database, databaseUrl, mirror, policies };
 }
 
-async function tellServed(
-  { schemas, collections, refused }: Model,
-  database: Database,
-  observe: Observer,
-): Promise<void> {
+async function describeServed({ schemas, collections, refused }: Model, database: Database): Promise<Event> {
   const served = [...collections.values()].flatMap(({ name, system }) => (system ? [] : [name]));
   const others = await findOtherSchemas(database);
-  observe({ kind: 'collections-served', schemas, collections: served.sort(), refused, others });
+  return { kind: 'collections-served', schemas, collections: served.sort(), refused, others };
 }
 
 /** The first start makes an account; only it can show the password and the token. */

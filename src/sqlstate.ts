@@ -32,7 +32,9 @@ interface DatabaseFailure {
 const STALE = new Set(['42P01', '42703', '42704', '3F000']);
 
 /** No such operator, or types that do not match: a column may have changed its type, or the request compares what cannot be. */
-const PERHAPS_STALE = new Set(['42883', '42804']);
+const PERHAPS_STALE = new Set(['42883', '42804', '42846']);
+/** A type that does not fit, and one that cannot be cast to another. */
+const MISTYPED = new Set(['42804', '42846']);
 
 /**
  * Functions that show a column of one type (src/compile/output.ts), whatever was asked: where there is none for the column,
@@ -72,7 +74,7 @@ export function staleness(error: unknown): Staleness {
   if (STALE.has(error.code)) return isUnreadableValue(error) ? null : 'certain';
   if (error.code === '42883' && error instanceof Error && SHOWING.test(error.message)) return 'certain';
   // The types in a statement are those of the model; inside of a trigger or function they are somebody else's.
-  if (error.code === '42804' && error.where === undefined) return 'certain';
+  if (MISTYPED.has(error.code) && error.where === undefined) return 'certain';
   return PERHAPS_STALE.has(error.code) ? 'possible' : null;
 }
 
@@ -85,7 +87,8 @@ export function fromDatabase(error: unknown, use: 'query' | 'key'): unknown {
   if (isOfFunction(error)) return functionFailed(error);
   if (code === '0A000') return invalidQuery('The database does not support this');
   // No such operator: the value of a type that has no order or no equality was sorted, grouped or compared.
-  if (code === '42883') return invalidQuery('A field of this type cannot be compared, sorted or grouped');
+  if (code === '42883' || code === '42846')
+    return invalidQuery('A field of this type cannot be compared, sorted or grouped');
   if (/^22/.test(code) || isUnreadableValue(error))
     return use === 'key' ? forbidden() : invalidQuery('A value does not fit the type of its field');
   if (code === '55P03' || (code === '57014' && isLockWait(error)))

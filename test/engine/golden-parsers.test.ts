@@ -16,7 +16,15 @@ const second = await new SecondParser();
 second.ALLOC_STACK = 0;
 
 /** Where something stands in the text: only one of the two says all of these. */
-const PLACES = new Set(['location', 'stmt_location', 'stmt_len', 'rexpr_list_start', 'rexpr_list_end']);
+const PLACES = new Set([
+  'location',
+  'stmt_location',
+  'stmt_len',
+  'rexpr_list_start',
+  'rexpr_list_end',
+  'list_start',
+  'list_end',
+]);
 
 for (const folder of GOLDEN_FOLDERS) {
   for (const name of await goldenNames(folder)) {

@@ -53,9 +53,9 @@ and "group" = $2::text;
 
 -- $1 = 'pages'
 -- $2 = 'books'
-update "public"."service_collections" set archive_field = nullif(archive_field, $1::text), sort_field = nullif(sort_field, $1::text)
+update "public"."service_collections" set archive_field = nullif(archive_field, $1::text), sort_field = nullif(sort_field, $1::text), search_field = nullif(search_field, $1::text)
 where collection = $2::text
-and $1::text in (archive_field, sort_field);
+and $1::text in (archive_field, sort_field, search_field);
 
 -- $1 = 'pages'
 -- $2 = 'books'
