@@ -19,9 +19,43 @@ export interface Selectivity {
 }
 
 const UNKNOWN: Selectivity = { share: 1, isKnown: false };
+const ALL: Selectivity = { share: 1, isKnown: true };
+
+/** Whether requests of one shape may differ in what it asks. A rule with constants alone asks the same of every one of them. */
+export function dependsOnRequest(condition: Condition): boolean {
+  switch (condition.kind) {
+    case 'and':
+    case 'or':
+      return condition.conditions.some(dependsOnRequest);
+    case 'key':
+      return false;
+    case 'compare':
+      return condition.value !== null && !isConstant(condition.value);
+    case 'exists':
+      return dependsOnRequest(condition.where);
+    case 'rule':
+      return dependsOnRequest(condition.rule);
+    default:
+      return true;
+  }
+}
+
+/** Variables are the caller's, or the time's. */
+function isConstant(value: ValuePlan): boolean {
+  if (value.kind !== 'slot' || typeof value.slot === 'number') return false;
+  const { constant } = value.slot;
+  const entries: readonly unknown[] = Array.isArray(constant) ? constant : [constant];
+  return entries.every((entry) => typeof entry !== 'object' || entry === null || !('variable' in entry));
+}
 
 /** Of conditions that must all hold, as if they did not depend on one another: so it is for the planner too. */
 export function selectivity(condition: Condition, statistics: TableStatistics, values: BoundValues): Selectivity {
+  const found = estimate(condition, statistics, values);
+  // What is the same for all requests of a shape does not tell one from another.
+  return found.isKnown || dependsOnRequest(condition) ? found : ALL;
+}
+
+function estimate(condition: Condition, statistics: TableStatistics, values: BoundValues): Selectivity {
   switch (condition.kind) {
     case 'and': {
       let [share, isKnown] = [1, true];

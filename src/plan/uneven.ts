@@ -3,7 +3,7 @@
  * of them, whatever is nested below it.
  */
 import type { Collection } from '../mirror/model.js';
-import { restrictionOf } from './access.js';
+import { isMaskedOperand, restrictionOf } from './access.js';
 import {
   both,
   type Condition,
@@ -13,6 +13,7 @@ import {
   type ReadPlan,
   type RowLevel,
 } from './plan.js';
+import { dependsOnRequest, estimatedColumn } from './selectivity.js';
 
 export interface UnevenRead {
   /** The only page that values filter: then they can be told apart by how many rows they leave. Null where there are several. */
@@ -25,7 +26,7 @@ export interface UnevenPage {
   readonly level: RowLevel;
   /** What must hold of its rows, the rules about them included. */
   readonly where: Condition;
-  /** Whether fields in it may be hidden from the caller: then a value leaves fewer rows than have it. */
+  /** Whether fields that the request compares may be hidden from the caller: then a value leaves fewer rows than have it. */
   readonly isMasked: boolean;
 }
 
@@ -33,14 +34,14 @@ export interface UnevenPage {
 export function unevenRead(plan: ReadPlan | OperationPlan): UnevenRead | null {
   const reads = plan.kind === 'read' ? [plan] : plan.parts.flatMap((part) => (part.kind === 'read' ? [part.plan] : []));
   const roots = reads.map(({ level }) => level).filter((level) => isFiltered(level));
-  const nested = reads.flatMap(({ level }) => levelsBelow(level)).filter(({ where }) => holdsValues(where));
+  const nested = reads.flatMap(({ level }) => levelsBelow(level)).filter(({ where }) => dependsOnRequest(where));
   if (roots.length + nested.length === 0) return null;
   const collections = [...roots, ...nested].map(({ collection }) => collection);
   const [root] = roots;
   const isOnly = roots.length === 1 && nested.length === 0;
   if (!isOnly || root?.kind !== 'rows' || root.limit.kind === 'all' || root.order.length === 0)
     return { page: null, collections };
-  const isMasked = (restrictionOf(root.collection)?.masks.size ?? 0) > 0;
+  const isMasked = comparesMasked(root.where, root.collection);
   return { page: { level: root, where: conditionOf(root), isMasked }, collections };
 }
 
@@ -63,21 +64,33 @@ function conditionOf({ collection, where }: Level): Condition {
   return restriction ? both(where, restriction.rows) : where;
 }
 
+/** A constant of a rule counts where statistics tell what it leaves; others are the same for every request of the shape. */
 function holdsValues(condition: Condition): boolean {
   switch (condition.kind) {
     case 'and':
     case 'or':
       return condition.conditions.some(holdsValues);
-    case 'key':
-      return false;
     case 'compare':
-      return condition.value !== null;
-    case 'exists':
-      return holdsValues(condition.where);
+      return condition.value !== null && (estimatedColumn(condition.operand) !== null || dependsOnRequest(condition));
     case 'rule':
       return holdsValues(condition.rule);
     default:
-      return true;
+      return dependsOnRequest(condition);
+  }
+}
+
+function comparesMasked(condition: Condition, collection: Collection): boolean {
+  switch (condition.kind) {
+    case 'and':
+    case 'or':
+      return condition.conditions.some((each) => comparesMasked(each, collection));
+    case 'compare':
+      return isMaskedOperand(collection, condition.operand);
+    case 'rule':
+    case 'key':
+      return false;
+    default:
+      return (restrictionOf(collection)?.masks.size ?? 0) > 0;
   }
 }
 
