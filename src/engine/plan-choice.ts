@@ -110,8 +110,8 @@ const LEARN_RATE = 0.1;
 export class StatementWatch implements PlanWatch {
   readonly instead: Shape;
   readonly #helped: (values: readonly (string | null)[]) => void;
-  /** About what nine of ten take. */
-  #usualMs = 1;
+  /** About what nine of ten take; at first more than most do, lest a busy machine pass for a wrong plan. */
+  #usualMs = 12;
   /** Doubled when the other way was no faster: then it was not the plan. */
   #patience = 1;
 
