@@ -225,11 +225,11 @@ const OPTIONS = {
     '30s',
     'Longest time until changes to users, policies and the schema by others are noticed if notifications do not arrive',
   ),
-  STRUCTURE_LOCK_TIMEOUT: duration(
+  SCHEMA_LOCK_TIMEOUT: duration(
     '300ms',
     "How long a schema change waits for a table's lock before it lets others pass and tries again",
   ),
-  STRUCTURE_TIMEOUT: duration('30s', 'How long a schema change keeps trying to lock a table'),
+  SCHEMA_CHANGE_TIMEOUT: duration('30s', 'How long a schema change keeps trying to lock a table'),
   COMPRESSION: encodings(
     'off',
     'Compress responses for clients that accept it: off, gzip, brotli, or both, the preferred one first (brotli,gzip)',
@@ -259,7 +259,11 @@ export type Config = { readonly [Name in OptionName]: ReturnType<(typeof OPTIONS
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /** Former names of options, which still work. */
-const RENAMED: Readonly<Record<string, OptionName>> = { COHORTS: 'READ_BATCHING' };
+const RENAMED: Readonly<Record<string, OptionName>> = {
+  COHORTS: 'READ_BATCHING',
+  STRUCTURE_LOCK_TIMEOUT: 'SCHEMA_LOCK_TIMEOUT',
+  STRUCTURE_TIMEOUT: 'SCHEMA_CHANGE_TIMEOUT',
+};
 
 /** The former names that are used, with the present ones. */
 export function renamedOptions(environment: Environment): (readonly [former: string, name: OptionName])[] {

@@ -148,8 +148,8 @@ export function createCore(
   };
   const writes = new Writes({ database, mirror, policies, reads }, writeLimits, observe);
   const schemaChanges = new SchemaChanges(database, mirror, {
-    lockTimeout: config.STRUCTURE_LOCK_TIMEOUT,
-    patience: config.STRUCTURE_TIMEOUT,
+    lockTimeout: config.SCHEMA_LOCK_TIMEOUT,
+    patience: config.SCHEMA_CHANGE_TIMEOUT,
   });
   return { database, mirror, policies, reads, writes, schemaChanges };
 }

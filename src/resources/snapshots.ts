@@ -69,7 +69,7 @@ async function apply(exchange: Exchange, services: SchemaServices): Promise<Repl
   return noContent;
 }
 
-/** JSON or YAML, as the body or as a form's file. Structures outgrow what a body of items may weigh. */
+/** JSON or YAML, as the body or as a form's file. A snapshot may be larger than a body of items. */
 async function readDocument(exchange: Exchange, { config, identities }: SchemaServices): Promise<unknown> {
   // Before anything is awaited: data that nobody takes is lost.
   const body = openBody(exchange, { bytes: config.IMPORT_MAX_FILE_SIZE, pauseMs: config.BODY_TIMEOUT });

@@ -113,7 +113,7 @@ export class SchemaChanges {
 
 function busy(): Error {
   return serviceUnavailable('database', 'The tables are in use by requests that take long', {
-    option: 'STRUCTURE_TIMEOUT',
+    option: 'SCHEMA_CHANGE_TIMEOUT',
   });
 }
 

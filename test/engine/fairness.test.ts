@@ -18,7 +18,7 @@ import {
 const SLOW = 5;
 const CROWD = 24;
 /** Changes of the schema; the memory of more is a matter of time alone. */
-const CHANGES = Number(process.env['STRUCTURE_CHANGES'] ?? 40);
+const CHANGES = Number(process.env['SCHEMA_CHANGES'] ?? 40);
 const JSON_HEADERS = { 'content-type': 'application/json' };
 
 const server = await startDatabase();

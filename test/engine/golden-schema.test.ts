@@ -70,7 +70,7 @@ const CHANGES: Readonly<Record<string, GoldenRequest>> = {
 const server = await startDatabase();
 const recorder = await StatementRecorder.open(await createLibrary(server, 'golden_schema'));
 /** A change that waited for a table would be tried again, and be recorded twice. */
-const service = await startTestService({ databaseUrl: recorder.url, WORKERS: '1', STRUCTURE_LOCK_TIMEOUT: '20000' });
+const service = await startTestService({ databaseUrl: recorder.url, WORKERS: '1', SCHEMA_LOCK_TIMEOUT: '20000' });
 // The first request of a caller asks PostgreSQL who that is.
 await get(service, '/items/articles');
 

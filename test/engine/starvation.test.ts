@@ -3,7 +3,7 @@
  * served in time, and the process stays small. The figures are printed. In the suite other files run beside it, so that the bound
  * is loose and the time short; `HOSTILE_SECONDS=60 node dist/test/run.js starvation`, with nothing beside it, is the real one.
  */
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, fork, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
@@ -12,6 +12,7 @@ import t from 'tap';
 import { packagePath } from '../../src/files.js';
 import { makeCaller } from '../support/callers.js';
 import { ADMIN_TOKEN, connectSql, createLibrary, get, request, startDatabase, waitFor } from '../support/service.js';
+import type { SteadyReads } from '../support/steady-reader.js';
 
 const ALONE = process.env['HOSTILE_SECONDS'] !== undefined;
 const SECONDS = Number(process.env['HOSTILE_SECONDS'] ?? 8);
@@ -133,23 +134,17 @@ function memory(): number {
   return Number(kilobytes) / 1_024;
 }
 
-/** Reads by key, one every few milliseconds whatever the last one took: how long each takes. */
-async function measure(until: () => boolean): Promise<number[]> {
-  const taken: number[] = [];
-  const running: Promise<void>[] = [];
-  while (!until()) {
-    const start = performance.now();
-    const path = `/items/articles/${1 + (taken.length % 5)}?fields=id,title`;
-    running.push(
-      get(service, path, { token: honest.token }).then(({ status }) => {
-        if (status !== 200) throw new Error(`an honest read was answered ${status}`);
-        taken.push(performance.now() - start);
-      }),
-    );
-    await sleep(25);
-  }
-  await Promise.all(running);
-  return taken.sort((one, other) => one - other);
+/** How long reads by key of another user take, sorted: asked for by a process of its own, which does nothing else. */
+async function measure(seconds: number): Promise<number[]> {
+  const reader = fork(packagePath('dist', 'test', 'support', 'steady-reader.js'), [
+    service.url,
+    honest.token,
+    String(seconds),
+  ]);
+  t.teardown(() => reader.kill('SIGKILL'));
+  const [message] = (await once(reader, 'message')) as [SteadyReads];
+  if (message.failed.length > 0) throw new Error(`honest reads were answered ${message.failed.join(', ')}`);
+  return message.taken.sort((one, other) => one - other);
 }
 
 const quantile = (sorted: readonly number[], part: number): number =>
@@ -176,8 +171,8 @@ t.test(`${SECONDS} s of attacks`, { timeout: SECONDS * 1_000 + 120_000 }, async 
     const end = performance.now() + seconds * 1_000;
     return () => performance.now() > end;
   };
-  await measure(over(1));
-  const calm = await measure(over(3));
+  await measure(1);
+  const calm = await measure(3);
   const until = over(SECONDS);
   const answers = new Map<string, Map<number, number>>();
   const kinds = Object.entries(ATTACKS);
@@ -200,7 +195,7 @@ t.test(`${SECONDS} s of attacks`, { timeout: SECONDS * 1_000 + 120_000 }, async 
     ...Array.from({ length: CONNECTIONS - 1 }, (_, position) => attack(position * 3)),
     readSlowly(until),
   ];
-  const taken = await measure(until);
+  const taken = await measure(SECONDS);
   await Promise.all(attackers);
   clearInterval(timer);
   const [p50, p99, before] = [quantile(taken, 0.5), quantile(taken, 0.99), quantile(calm, 0.99)];

@@ -134,6 +134,7 @@ t.test('a former name of an option still works, and the present one counts for m
   t.equal(readConfig(readFlags(['--cohorts', 'false'])).READ_BATCHING, false);
   t.throws(() => readConfig({ COHORTS: 'maybe' }), { message: /^READ_BATCHING: / });
   t.strictSame(renamedOptions({ COHORTS: 'true', PORT: '1' }), [['COHORTS', 'READ_BATCHING']]);
+  t.equal(readConfig({ STRUCTURE_TIMEOUT: '5s' }).SCHEMA_CHANGE_TIMEOUT, 5_000);
   t.strictSame(renamedOptions({ COHORTS: '', READ_BATCHING: 'true' }), []);
 });
 

@@ -219,7 +219,7 @@ t.test('a long reader holds up neither a change for ever nor the readers behind 
   await held`commit`;
   held.release();
   t.equal((await change).status, 200, 'it was tried again');
-  const hasty = await startTestService({ databaseUrl, STRUCTURE_TIMEOUT: '500ms', STRUCTURE_LOCK_TIMEOUT: '50ms' });
+  const hasty = await startTestService({ databaseUrl, SCHEMA_CHANGE_TIMEOUT: '500ms', SCHEMA_LOCK_TIMEOUT: '50ms' });
   const again = await blocker.reserve();
   await again`begin`;
   await again`select count(*) from tags`;
