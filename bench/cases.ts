@@ -128,6 +128,16 @@ export const CASES: readonly Case[] = [
     target: 0.95,
     requests: Array.from({ length: VARIANTS }, (_, index) => ask(DOCUMENT, { key: spread(index) })),
   },
+  {
+    id: 'graphql-literals',
+    title: 'the same, values written into the document',
+    method: 'POST',
+    reads: true,
+    beside: { id: 'graphql', as: 'variables' },
+    target: 0.9,
+    // More than caches hold: each text is a new one.
+    requests: Array.from({ length: 20 * VARIANTS }, (_, index) => ask(withLiteral(spread(index)), {})),
+  },
   { id: 'cold', title: 'a new shape each time', cold: true, requests: newShapes },
   {
     id: 'graphql-cold',
@@ -170,6 +180,10 @@ export function requestsOf({ requests }: Pick<Case, 'requests'>): readonly Bench
 
 function ask(query: string, variables: object): BenchRequest {
   return { path: '/graphql', body: JSON.stringify({ query, variables }) };
+}
+
+function withLiteral(key: number): string {
+  return DOCUMENT.replace(/ \(.*\)/, '').replace('$key', String(key));
 }
 
 /** Articles are spread over 730 days: of the last one there are about a hundred. */

@@ -59,9 +59,10 @@ export class FieldFailure extends Error {
   }
 }
 
-export function positionOf(node: ASTNode, path: readonly (string | number)[]): FieldPosition {
-  return { path, locations: node.loc ? [getLocation(node.loc.source, node.loc.start)] : [] };
-}
+/** Where a node of a document stands in its text. */
+export type Locate = (node: ASTNode) => readonly Location[];
+
+export const locate: Locate = ({ loc }) => (loc ? [getLocation(loc.source, loc.start)] : []);
 
 /** Errors of the service keep their codes; errors of graphql-js are about values that do not fit. */
 export function responseError(error: ServiceError, position: FieldPosition | null): ResponseError {

@@ -19,7 +19,7 @@ import { ValueList } from '../request/values.js';
 import { readItem, type WriteRequest } from '../request/write.js';
 import { type Arguments, type DocumentContext, parseQueryArguments } from './arguments.js';
 import { parseCall } from './calls.js';
-import { FieldFailure, positionOf, withPosition } from './failure.js';
+import { FieldFailure, withPosition } from './failure.js';
 import { isStaged, objectTypeOf, rootBindingOf } from './field-binding.js';
 import { parseFunctionCall } from './function-calls.js';
 import type { MutationStep, ParsedMutationDocument, Root } from './parsed-document.js';
@@ -27,18 +27,18 @@ import { type Path, Selections, setsOf } from './selections.js';
 import type { Document } from './validate-document.js';
 
 export function parseMutationOperation(
-  { schema, fragments }: Document,
+  { schema, fragments, locate }: Document,
   operation: OperationDefinitionNode,
   variables: Record<string, unknown>,
   limits: ParseLimits,
 ): ParsedMutationDocument {
   const type = schema.getMutationType();
   if (!type) throw new Error('the schema has no mutations');
-  const source = { schema, fragments, variables };
-  const collected = new Selections(source, contextOf(limits)).collect(type, [operation.selectionSet]);
+  const source = { schema, fragments, locate, variables };
+  const selections = new Selections(source, contextOf(limits));
   const once = new Set<string>();
-  const steps = [...collected].map(([name, nodes]): MutationStep => {
-    const position = positionOf(nodes[0], [name]);
+  const steps = [...selections.collect(type, [operation.selectionSet])].map(([name, nodes]): MutationStep => {
+    const position = selections.position(nodes[0], [name]);
     const field = type.getFields()[nodes[0].name.value];
     if (!field) return { kind: 'json', name, position, nullable: true, text: JSON.stringify(type.name) };
     const root: Root = { name, position, nullable: !isNonNullType(field.type) };

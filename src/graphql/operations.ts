@@ -1,6 +1,7 @@
 /**
  * The text of a document and its variables become a `ParsedDocument`. Documents are kept by their text and the schema they were
- * read with; queries are kept with their variables from the second time on, as URLs are: most values never come again.
+ * read with, those with literals by the rest of their text too; queries are kept with their values from the second time on, as
+ * URLs are: most values never come again.
  */
 import { type GraphQLSchema, getVariableValues, type OperationDefinitionNode } from 'graphql';
 import { LRUCache } from 'lru-cache';
@@ -9,6 +10,7 @@ import { ParseCache } from '../request/parse-cache.js';
 import type { ParseLimits } from '../request/parse-context.js';
 import { DocumentFailure } from './failure.js';
 import type { DocumentLimits } from './limits.js';
+import { bindLiterals, findLiterals, type LiftedDocument, type LiteralsOfText, liftLiterals } from './literals.js';
 import { parseMutationOperation } from './mutation.js';
 import type { ParsedDocument, ParsedQueryDocument } from './parsed-document.js';
 import { parseQueryOperation } from './query.js';
@@ -24,6 +26,8 @@ export interface GraphqlRequest {
   readonly safe: boolean;
 }
 
+type Variables = Record<string, unknown>;
+
 interface PreparedDocument {
   readonly number: number;
   readonly document: Document;
@@ -32,6 +36,8 @@ interface PreparedDocument {
   readonly operation: OperationDefinitionNode;
   /** Of a query without variables. */
   parsed: ParsedQueryDocument | null;
+  /** With variables in the places of its literals; undefined until a second document differs in these alone. */
+  lifted: LiftedDocument | null | undefined;
 }
 
 /** What a document takes that was parsed and validated: an object per token, and what was read of it. */
@@ -83,10 +89,41 @@ export class Operations {
     const key = `${schemaKey(access, scope)}\n${request.operationName ?? ''}\n${request.text}`;
     const known = this.#prepared.get(key);
     if (known) return this.#finish(known, request);
-    return this.#prepare(key, request, this.schemas.get(access, scope), run);
+    const found = findLiterals(request.text);
+    const keys = [key];
+    if (found) {
+      const common = `${schemaKey(access, scope)}\n${request.operationName ?? ''}\n${found.rest}`;
+      const alike = this.#prepared.get(common);
+      const parsed = alike && this.#finishAlike(alike, found, request);
+      if (parsed) return parsed;
+      keys.push(common);
+    }
+    return this.#prepare(keys, request, this.schemas.get(access, scope), run);
   }
 
-  async #prepare(key: string, request: GraphqlRequest, schema: LazySchema, run: RunInBudget): Promise<ParsedDocument> {
+  /** Null if it has to be parsed to say what it is, or what is wrong with it. */
+  #finishAlike(alike: PreparedDocument, found: LiteralsOfText, request: GraphqlRequest): ParsedDocument | null {
+    // Introspection is executed by graphql-js, with variables as they were sent.
+    if (alike.lifted === undefined)
+      alike.lifted = alike.completeSchema ? null : liftLiterals(alike.document, found.literals.length);
+    if (!alike.lifted) return null;
+    const literals = bindLiterals(alike.lifted, found, request.text);
+    if (!literals) return null;
+    const document = { ...alike.lifted.document, locate: literals.locate };
+    try {
+      const operation = chooseOperation(document, request.operationName);
+      return this.#finish({ ...alike, document, operation, parsed: null }, request, literals.variables);
+    } catch {
+      return null;
+    }
+  }
+
+  async #prepare(
+    keys: readonly string[],
+    request: GraphqlRequest,
+    schema: LazySchema,
+    run: RunInBudget,
+  ): Promise<ParsedDocument> {
     const document = await run(request.text.length, () => parseDocument(request.text, schema, this.#limits));
     const operation = chooseOperation(document, request.operationName);
     const completeSchema = asksForSchema(request.text) ? await schema.complete() : null;
@@ -96,36 +133,39 @@ export class Operations {
       completeSchema,
       operation,
       parsed: null,
+      lifted: undefined,
     };
-    this.#prepared.set(key, prepared);
+    for (const key of keys) this.#prepared.set(key, prepared);
     return this.#finish(prepared, request);
   }
 
-  #finish(prepared: PreparedDocument, request: GraphqlRequest): ParsedDocument {
-    const { document, operation } = prepared;
+  /** `literals` are the values that took the places of literals. */
+  #finish(prepared: PreparedDocument, request: GraphqlRequest, literals: Variables | null = null): ParsedDocument {
+    const { number, document, operation } = prepared;
     if (prepared.parsed) return prepared.parsed;
     if (operation.operation !== 'query' && request.safe) throw new UnsafeMethod();
-    const definitions = operation.variableDefinitions ?? [];
-    if (operation.operation === 'mutation') {
-      const variables = this.#coerce(prepared, request);
-      return parseMutationOperation(document, operation, variables, this.#parse);
-    }
+    const variables = (): Variables => {
+      const coerced = this.#coerce(prepared, request);
+      return literals ? { ...coerced, ...literals } : coerced;
+    };
+    if (operation.operation === 'mutation')
+      return parseMutationOperation(document, operation, variables(), this.#parse);
     const parse = (): ParsedQueryDocument => {
-      const input = {
-        variables: this.#coerce(prepared, request),
-        sentVariables: request.variables,
-        completeSchema: prepared.completeSchema,
-      };
+      const { completeSchema } = prepared;
+      const input = { variables: variables(), sentVariables: request.variables, completeSchema };
       return parseQueryOperation(document, operation, input, this.#parse);
     };
-    if (definitions.length > 0)
-      return this.#parsedQueries.get(`${prepared.number} ${writeJson(request.variables)}`, parse);
+    const definitions = operation.variableDefinitions ?? [];
+    const sent = definitions.length > 0 ? writeJson(request.variables) : '';
+    // The whole text: places depend on how literals are written.
+    if (literals) return this.#parsedQueries.get(`${number}\n${request.text}\n${sent}`, parse);
+    if (definitions.length > 0) return this.#parsedQueries.get(`${number} ${sent}`, parse);
     const parsed = parse();
     if (sizeOf(parsed) < SMALL) prepared.parsed = parsed;
     return parsed;
   }
 
-  #coerce({ document, operation }: PreparedDocument, { variables }: GraphqlRequest): Record<string, unknown> {
+  #coerce({ document, operation }: PreparedDocument, { variables }: GraphqlRequest): Variables {
     const definitions = operation.variableDefinitions ?? [];
     const values = getVariableValues(document.schema, definitions, variables, { maxErrors: 20 });
     if (values.errors) throw DocumentFailure.of(values.errors, this.#limits.introspection);

@@ -17,7 +17,7 @@ import { type Codec, fits } from '../sql/codec.js';
 import { splitKey } from '../sql/key-text.js';
 import { type DocumentContext, parseQueryArguments } from './arguments.js';
 import { type Call, parseCall } from './calls.js';
-import { DocumentFailure, positionOf, responseError, withPosition } from './failure.js';
+import { DocumentFailure, responseError, withPosition } from './failure.js';
 import { objectTypeOf, rootBindingOf } from './field-binding.js';
 import { parseFunctionCall } from './function-calls.js';
 import type { ParsedQueryDocument, Root } from './parsed-document.js';
@@ -42,15 +42,15 @@ export function parseQueryOperation(
   limits: ParseLimits,
 ): ParsedQueryDocument {
   const context: DocumentContext = { values: new ValueList(limits.nodes), limits, typed: true };
-  const { schema, fragments } = document;
-  const selections = new Selections({ schema, fragments, variables: raw.variables }, context);
+  const { schema, fragments, locate } = document;
+  const selections = new Selections({ schema, fragments, locate, variables: raw.variables }, context);
   const type = schema.getQueryType();
   if (!type) throw new Error('the schema has no queries');
   const parts: OperationPart[] = [];
   const roots: Root[] = [];
   const calls: { position: number; call: Call }[] = [];
   for (const [name, nodes] of selections.collect(type, [operation.selectionSet])) {
-    const position = positionOf(nodes[0], [name]);
+    const position = selections.position(nodes[0], [name]);
     const field = type.getFields()[nodes[0].name.value];
     roots.push({ name, position, nullable: !field || !isNonNullType(field.type) });
     const binding = field && rootBindingOf(field);
@@ -121,7 +121,7 @@ function parseRootField(
     case 'singleton':
       return read(binding.collection, { kind: 'list' }, { ...NO_QUERY, fields: selections.read(type, nodes, path) });
     case 'item': {
-      const missing = context.values.add(JSON.stringify(responseError(forbidden(), positionOf(node, path))));
+      const missing = context.values.add(JSON.stringify(responseError(forbidden(), selections.position(node, path))));
       // A key that its column cannot hold names no item; to PostgreSQL it would be an error of the whole statement.
       if (!fitsKey(binding.codecs, String(args['id'])))
         return { kind: 'json', name, value: context.values.add('null'), error: missing };
@@ -138,7 +138,7 @@ function parseRootField(
       return read(binding.collection, { kind: 'list' }, { ...query, aggregate, groupFields });
     }
     case 'me': {
-      const missing = context.values.add(JSON.stringify(responseError(forbidden(), positionOf(node, path))));
+      const missing = context.values.add(JSON.stringify(responseError(forbidden(), selections.position(node, path))));
       const key = context.values.add({ variable: '$CURRENT_USER' });
       const query = { ...NO_QUERY, fields: selections.read(type, nodes, path) };
       return read('service_users', { kind: 'item', key }, query, missing);

@@ -23,7 +23,7 @@ import type { Aggregate, GroupSelection, ShapedSelection } from '../request/ast.
 import { parseExpression, parseJsonPath } from '../request/expression.js';
 import type { ParseContext } from '../request/parse-context.js';
 import { type Arguments, parseQueryArguments } from './arguments.js';
-import { type FieldPosition, positionOf, withPosition } from './failure.js';
+import { type FieldPosition, type Locate, withPosition } from './failure.js';
 import { bindingOf, collectionOfType, fieldOfType, objectTypeOf } from './field-binding.js';
 import { BIG_INT_SCALAR } from './scalars.js';
 
@@ -34,6 +34,7 @@ export interface SelectionSource {
   readonly schema: GraphQLSchema;
   readonly fragments: ReadonlyMap<string, FragmentDefinitionNode>;
   readonly variables: Variables;
+  readonly locate: Locate;
 }
 
 /** Fields by the key they have in the answer, in the order of the document. */
@@ -57,9 +58,13 @@ export class Selections {
     return found;
   }
 
+  position(node: FieldNode, path: Path): FieldPosition {
+    return { path, locations: this.#source.locate(node) };
+  }
+
   arguments(field: GraphQLField<unknown, unknown>, node: FieldNode, path: Path): Arguments {
     return withPosition(
-      () => positionOf(node, path),
+      () => this.position(node, path),
       () => getArgumentValues(field, node, this.#source.variables),
     );
   }
@@ -69,7 +74,7 @@ export class Selections {
       throw tooManyRelations(this.#context.limits.relationalDepth);
     const selections: ShapedSelection[] = [];
     for (const [output, fields] of this.collect(type, setsOf(nodes))) {
-      const position = (): FieldPosition => positionOf(fields[0], [...path, output]);
+      const position = (): FieldPosition => this.position(fields[0], [...path, output]);
       selections.push(withPosition(position, () => this.#field(type, output, fields, [...path, output])));
     }
     this.#depth--;

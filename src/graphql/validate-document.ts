@@ -11,7 +11,7 @@ import {
   specifiedRules,
   validate,
 } from 'graphql';
-import { DocumentFailure, documentFailure } from './failure.js';
+import { DocumentFailure, documentFailure, type Locate, locate } from './failure.js';
 import { checkSize, type DocumentLimits, tooDeep, tooManyTokens } from './limits.js';
 
 export interface Document {
@@ -19,6 +19,7 @@ export interface Document {
   readonly node: DocumentNode;
   readonly operations: readonly OperationDefinitionNode[];
   readonly fragments: ReadonlyMap<string, FragmentDefinitionNode>;
+  readonly locate: Locate;
 }
 
 /** Whether the document asks about the schema: then all of it is needed. */
@@ -34,13 +35,18 @@ export function parseDocument(text: string, schema: GraphQLSchema, limits: Docum
   const rules = limits.introspection ? specifiedRules : [...specifiedRules, NoSchemaIntrospectionCustomRule];
   const errors = validate(schema, node, rules, { maxErrors: MOST_ERRORS });
   if (errors.length > 0) throw DocumentFailure.of(errors, limits.introspection);
+  return documentOf(node, schema);
+}
+
+/** Of a document that is known to fit the schema. */
+export function documentOf(node: DocumentNode, schema: GraphQLSchema): Document {
   const fragments = new Map<string, FragmentDefinitionNode>();
   const operations: OperationDefinitionNode[] = [];
   for (const each of node.definitions) {
     if (each.kind === Kind.FRAGMENT_DEFINITION) fragments.set(each.name.value, each);
     if (each.kind === Kind.OPERATION_DEFINITION) operations.push(each);
   }
-  return { schema, node, operations, fragments };
+  return { schema, node, operations, fragments, locate };
 }
 
 export function chooseOperation({ operations, schema }: Document, name: string | null): OperationDefinitionNode {
