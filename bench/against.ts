@@ -10,38 +10,45 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { packagePath, packageRoot } from '../src/files.js';
 import { type Case, isWrite } from './cases.js';
-import { ceiling } from './ceiling.js';
-import { type Report, startService } from './environment.js';
+import { type Ceiling, ceiling } from './ceiling.js';
+import { type Report, type RunningService, startService } from './environment.js';
 import {
   addressOf,
+  type CaseCeiling,
   type Contender,
+  chooseCeiling,
+  clientsOf,
   connectionsOf,
-  hasCeiling,
+  higherOf,
   type Measuring,
   makeContender,
   warm,
 } from './measure.js';
 import { UsageError } from './options.js';
+import { postmasterOf, spentBy, spentByServer } from './processor.js';
+import { percent } from './report/format.js';
 import { readStatement, type Statement } from './statement.js';
 import { addSubjects, removeAdded } from './subjects.js';
-import { judgeChange } from './verdict.js';
+import { type Change, judgeChange, type Round, type Side, type Turn } from './verdict.js';
 
 export interface Comparison {
   readonly id: string;
   readonly title: string;
   readonly connections: number;
-  /** Requests per second, the best of all rounds. */
-  readonly now: number | null;
-  readonly before: number | null;
   /** The higher one, when the two revisions run different statements. */
-  readonly ceiling: number | null;
-  readonly rounds: number;
-  readonly change: number | null;
+  readonly ceiling: CaseCeiling | null;
+  /** What each round has measured; none when the case could not be compared. */
+  readonly rounds: readonly Round[];
+  readonly change: Change | null;
   readonly hasFallen: boolean;
   readonly failure: string | null;
 }
 
-export type AgainstOptions = Omit<Measuring, 'url'> & { readonly settings: Readonly<Record<string, string>> };
+export type AgainstOptions = Omit<Measuring, 'url'> & {
+  readonly settings: Readonly<Record<string, string>>;
+  /** Folder of the database. */
+  readonly data: string;
+};
 
 const run = promisify(execFile);
 
@@ -91,7 +98,7 @@ export async function measureAgainst(
       for (const each of cases.filter((one) => !isWrite(one)).concat(writes)) {
         if (each === writes[0]) await addSubjects(databaseUrl);
         signal.throwIfAborted();
-        const comparison = await compareCase(each, now.url, before.url, options, report);
+        const comparison = await compareCase(each, { now, before }, options, report);
         report(describe(comparison));
         comparisons.push(comparison);
       }
@@ -107,87 +114,101 @@ export async function measureAgainst(
 
 const MOST_REPEATS = 3;
 
+type Services = Readonly<Record<Side, RunningService>>;
+
 /** What seems to have fallen is measured for as many rounds again before it counts: a moment of noise is not a revision. */
 async function compareCase(
   each: Case,
-  nowUrl: string,
-  beforeUrl: string,
+  services: Services,
   options: AgainstOptions,
   report: Report,
 ): Promise<Comparison> {
   const { databaseUrl, seconds, warmUp, signal } = options;
   const connections = connectionsOf(each, options);
-  const result = { id: each.id, title: each.title, connections, ceiling: null, change: null, failure: null };
-  const compared = { ...result, now: null, before: null, rounds: 0, hasFallen: false };
-  let contenders: Record<Side, Contender>;
+  const compared = { id: each.id, title: each.title, connections, ceiling: null, rounds: [], change: null };
+  const contenders = new Map<Side, Contender>();
   let statements: readonly Statement[];
   try {
-    const make = (url: string): Promise<Contender> => makeContender(each, addressOf(each, url), connections, signal);
-    const now = await make(nowUrl);
-    const before = await make(beforeUrl).catch((error: unknown) => complaintOf(error, signal));
-    if (typeof before === 'string') return { ...compared, failure: `not in the other revision: ${before}` };
-    contenders = { now, before };
-    statements = hasCeiling(each) ? await readStatements(each, nowUrl, beforeUrl, databaseUrl, signal) : [];
+    const make = (side: Side): Promise<Contender> =>
+      makeContender(each, addressOf(each, services[side].url), connections, signal);
+    contenders.set('now', await make('now'));
+    const before = await make('before').catch((error: unknown) => complaintOf(error, signal));
+    if (typeof before === 'string') {
+      return { ...compared, hasFallen: false, failure: `not in the other revision: ${before}` };
+    }
+    contenders.set('before', before);
+    statements = clientsOf(each).length > 0 ? await readStatements(each, services, databaseUrl, signal) : [];
   } catch (error) {
     return { ...compared, hasFallen: true, failure: complaintOf(error, signal) };
   }
-  for (const side of SIDES) await warm(contenders[side], warmUp, signal);
-  const best = { now: 0, before: 0 };
+  for (const contender of contenders.values()) await warm(contender, warmUp, signal);
+  const rounds: Round[] = [];
   // A revision full of quick errors would look fast.
-  let highest = 0;
   let errors = 0;
-  let rounds = 0;
+  const measureTurn = async (side: Side, contender: Contender): Promise<Turn> => {
+    const postmaster = postmasterOf(options.data);
+    const spent = (): number | null => sumOf(spentBy(services[side].pid), postmaster && spentByServer(postmaster));
+    const begun = spent();
+    const load = await contender(seconds);
+    const ended = spent();
+    errors += load.errors;
+    const { requestsPerSecond } = load;
+    const processor = begun === null || ended === null ? null : (ended - begun) / (requestsPerSecond * load.seconds);
+    return { requestsPerSecond, processor };
+  };
   const measureRounds = async (): Promise<void> => {
-    for (let round = 0; round < options.rounds; round++) {
-      rounds += 1;
-      report(`${each.title}: round ${rounds}`);
-      for (const side of rounds % 2 === 1 ? SIDES : SIDES.toReversed()) {
-        const load = await contenders[side](seconds);
-        best[side] = Math.max(best[side], load.requestsPerSecond);
-        errors += load.errors;
+    for (let count = 0; count < options.rounds; count++) {
+      report(`${each.title}: round ${rounds.length + 1}`);
+      const turns = new Map<Side, Turn>();
+      const order = [...contenders];
+      for (const [side, contender] of rounds.length % 2 === 0 ? order : order.toReversed()) {
+        turns.set(side, await measureTurn(side, contender));
       }
-      for (const statement of statements) {
-        const reached = await ceiling({ databaseUrl, ...statement, connections, seconds, signal });
-        highest = Math.max(highest, reached.statementsPerSecond);
-      }
+      const [now, before] = [turns.get('now'), turns.get('before')];
+      if (now !== undefined && before !== undefined) rounds.push({ now, before });
     }
   };
   try {
-    await measureRounds();
-    for (let again = 0; again < MOST_REPEATS && judgeChange(best.now, best.before).hasFallen; again++) {
-      await measureRounds();
+    const reached = new Map<number, Ceiling>();
+    for (const statement of statements) {
+      for (const count of clientsOf(each)) {
+        const latest = await ceiling({ databaseUrl, ...statement, connections: count, seconds, signal });
+        reached.set(count, higherOf(reached.get(count), latest));
+      }
     }
+    await measureRounds();
+    for (let again = 0; again < MOST_REPEATS && judgeChange(rounds).isLower; again++) await measureRounds();
+    const change = judgeChange(rounds);
+    const failure = errors > 0 ? `${errors} errors under load` : null;
+    const hasFallen = change.hasFallen || failure !== null;
+    return { ...compared, ceiling: chooseCeiling(reached), rounds, change, hasFallen, failure };
   } catch (error) {
     return { ...compared, hasFallen: true, failure: complaintOf(error, signal) };
   }
-  const { change, hasFallen } = judgeChange(best.now, best.before);
-  const failure = errors > 0 ? `${errors} errors under load` : null;
-  const reached = highest === 0 ? null : highest;
-  return { ...result, ...best, ceiling: reached, rounds, change, hasFallen: hasFallen || failure !== null, failure };
 }
 
-type Side = 'now' | 'before';
-
-const SIDES: readonly Side[] = ['now', 'before'];
+function sumOf(one: number | null, other: number | null): number | null {
+  return one === null || other === null ? null : one + other;
+}
 
 /** Both, when they differ. */
 async function readStatements(
   each: Case,
-  nowUrl: string,
-  beforeUrl: string,
+  services: Services,
   databaseUrl: string,
   signal: AbortSignal,
 ): Promise<readonly Statement[]> {
-  const now = await readStatement(each, addressOf(each, nowUrl), databaseUrl, signal);
+  const now = await readStatement(each, addressOf(each, services.now.url), databaseUrl, signal);
   if (isWrite(each)) return [now];
-  const before = await readStatement(each, addressOf(each, beforeUrl), databaseUrl, signal);
+  const before = await readStatement(each, addressOf(each, services.before.url), databaseUrl, signal);
   return now.text === before.text ? [now] : [now, before];
 }
 
-function describe({ title, now, before, change, hasFallen, failure }: Comparison): string {
-  if (now === null || before === null || change === null) return `${title}: ${failure}`;
-  const percent = ((change - 1) * 100).toFixed(1);
-  return `${title}: ${now.toFixed(1)} requests/s, before ${before.toFixed(1)} (${percent} %)${hasFallen ? ' FALLEN' : ''}`;
+function describe({ title, change, hasFallen, failure }: Comparison): string {
+  if (change === null) return `${title}: ${failure}`;
+  const { now, before, note } = change;
+  const words = [`${now.toFixed(1)} requests/s, before ${before.toFixed(1)}`, percent(change.rate), note];
+  return `${title}: ${words.filter(Boolean).join(', ')}${hasFallen ? ': FALLEN' : ''}`;
 }
 
 async function resolveCommit(revision: string): Promise<string> {

@@ -3,6 +3,7 @@
  * cache of rows makes a figure better than it is. Pages begin at a key, not at an offset: skipping rows would be work of
  * PostgreSQL's that makes the service look cheap.
  */
+import { LINES_PER_ORDER, SHARING_ORDERS } from './own-tables.js';
 import { SUBJECTS, subjectKeys } from './subjects.js';
 
 export interface Case {
@@ -17,6 +18,8 @@ export interface Case {
   readonly cold?: true;
   /** Where it is not the number of the whole run. */
   readonly connections?: number;
+  /** How many clients pgbench has for its ceiling, where it is not the better of 8 and 32; none: it has no ceiling. */
+  readonly clients?: readonly number[];
   /** Sent by a reader of whom policies say what may be seen. */
   readonly restricted?: true;
   /** Another case, put under load in the same rounds, that this one is compared with; and what it is called then. */
@@ -52,9 +55,36 @@ const DOCUMENT = `query ($key: GraphQLStringOrFloat) {
   }
 }`;
 
+/** How long one takes is what matters; and of answers of 16 MB pgbench would keep one for each of its clients. */
+const SUBTREE = { connections: 1, clients: [] } as const;
+
 export const CASES: readonly Case[] = [
   { id: 'key', title: 'by key', target: 1, requests: vary(byKey) },
+  {
+    id: 'key-1',
+    title: 'by key, 1 connection',
+    target: 0.55,
+    connections: 1,
+    clients: [1],
+    requests: vary(byKey),
+  },
+  {
+    id: 'key-8',
+    title: 'by key, 8 connections',
+    target: 0.75,
+    connections: 8,
+    clients: [8],
+    requests: vary(byKey),
+  },
   { id: 'key-128', title: 'by key, 128 connections', target: 1, connections: 128, requests: vary(byKey) },
+  { id: 'key-4096', title: 'by key, 4,096 connections', connections: 4_096, requests: vary(byKey) },
+  {
+    id: 'composite',
+    title: 'by a key of two columns',
+    target: 0.9,
+    beside: { id: 'key', as: 'a key of one' },
+    requests: vary(byTwoColumns),
+  },
   {
     id: 'many-to-one',
     title: '25 rows + many-to-one',
@@ -91,6 +121,47 @@ export const CASES: readonly Case[] = [
     target: 0.5,
     beside: { id: 'common', as: 'common values alone' },
     requests: vary((key) => publishedSince(key % 10 === 0 ? 729 : key % 30)),
+  },
+  {
+    id: 'unseen',
+    title: 'filter + sort, values never seen before',
+    cold: true,
+    beside: { id: 'common', as: 'values seen before' },
+    requests: newValues,
+  },
+  {
+    id: 'currency',
+    title: '20 rows that share one subtree',
+    ...SUBTREE,
+    target: 0.5,
+    beside: { id: 'currency-alone', as: 'the subtree alone' },
+    requests: Array.from({ length: VARIANTS }, (_, index) => ({
+      path: `/items/bench_orders?fields=title,${below('currency')}&deep[currency][rates][_sort]=rate&filter[id][_gte]=${sharing(index)}&sort=id&limit=20`,
+    })),
+  },
+  {
+    id: 'currency-alone',
+    title: 'that subtree alone',
+    ...SUBTREE,
+    requests: [{ path: '/items/bench_currencies/1?fields=code,rates.day,rates.rate&deep[rates][_sort]=rate' }],
+  },
+  {
+    id: 'currency-all',
+    title: '20 rows that share one subtree of 20,200 rows',
+    ...SUBTREE,
+    streamed: true,
+    target: 0.5,
+    beside: { id: 'currency-all-alone', as: 'the subtree alone' },
+    requests: Array.from({ length: VARIANTS }, (_, index) => ({
+      path: `/items/bench_orders?fields=title,${below('currency')}&deep[currency][rates][_limit]=-1&filter[id][_gte]=${sharing(index)}&sort=id&limit=20`,
+    })),
+  },
+  {
+    id: 'currency-all-alone',
+    title: 'that subtree of 20,200 rows alone',
+    ...SUBTREE,
+    streamed: true,
+    requests: [{ path: '/items/bench_currencies/1?fields=code,rates.day,rates.rate&deep[rates][_limit]=-1' }],
   },
   { id: 'many-to-any', title: '25 rows + many-to-any', target: 0.9, requests: vary((key) => page(BLOCKS, key)) },
   {
@@ -152,6 +223,7 @@ export const CASES: readonly Case[] = [
     title: 'stream of 100,000 rows',
     // An answer takes a second of a whole processor: of 32 at a time none would end within a measurement.
     connections: 4,
+    clients: [4],
     streamed: true,
     requests: [{ path: `/items/articles?fields=${FLAT}&limit=-1` }],
   },
@@ -187,13 +259,29 @@ function withLiteral(key: number): string {
 }
 
 /** Articles are spread over 730 days: of the last one there are about a hundred. */
-function publishedSince(day: number): string {
-  const since = new Date(Date.UTC(2024, 9, 1 + day)).toISOString();
+function publishedSince(day: number, second = 0): string {
+  const since = new Date(Date.UTC(2024, 9, 1 + day, 0, 0, second)).toISOString();
   return `/items/articles?fields=id,title,published_at&filter[published_at][_gte]=${since}&sort=-id&limit=25`;
 }
 
 function byKey(key: number): string {
   return `/items/articles/${key}?fields=${FLAT}`;
+}
+
+/** The rows of bench_lines lie as the articles do. */
+function byTwoColumns(key: number): string {
+  const order = 1 + Math.floor((key - 1) / LINES_PER_ORDER);
+  const line = 1 + ((key - 1) % LINES_PER_ORDER);
+  return `/items/bench_lines/${order}~${line}?fields=order_number,line,title,status,views,published_at`;
+}
+
+function below(currency: string): string {
+  return ['code', 'rates.day', 'rates.rate'].map((field) => `${currency}.${field}`).join(',');
+}
+
+/** An order with at least 20 behind it that share its currency. */
+function sharing(index: number): number {
+  return 1 + ((index * 61_803) % (SHARING_ORDERS - 20));
 }
 
 export function page(fields: string, key: number, limit = 25): string {
@@ -217,6 +305,14 @@ function newShapes(): readonly BenchRequest[] {
   return Array.from({ length: SHAPES }, () => {
     const name = `title_${shapes++}`;
     return { path: `${page(`${NESTED},${name}`, 1 + shapes)}&alias[${name}]=title` };
+  });
+}
+
+/** Within the days of the common values. */
+function newValues(): readonly BenchRequest[] {
+  return Array.from({ length: SHAPES }, () => {
+    shapes += 1;
+    return { path: publishedSince(shapes % 30, 1 + (Math.floor(shapes / 30) % 86_399)) };
   });
 }
 

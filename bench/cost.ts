@@ -5,17 +5,16 @@
  *
  *   node dist/bench/cost.js flat stream --requests 40 --connections 4 --header "Accept-Encoding: gzip"
  */
-import { readdirSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { Agent, request } from 'node:http';
-import { join, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { packagePath } from '../src/files.js';
 import { type BenchRequest, CASES, type Case, isWrite } from './cases.js';
 import { ADMINISTRATOR, prepareData, startDatabase, startService } from './environment.js';
+import { postmasterOf, spentBy, spentByServer } from './processor.js';
 
 const WARM_UP = 10;
-/** Of the clock in /proc: a hundredth of a second on every Linux. */
-const MILLISECONDS_PER_TICK = 10;
 
 async function main(): Promise<void> {
   const { values, positionals } = parseArgs({
@@ -38,17 +37,19 @@ async function main(): Promise<void> {
     const profile = values.profile === undefined ? undefined : resolve(values.profile);
     const service = await startService({ databaseUrl: database.url, poolSize: Number(values.pool), profile });
     try {
-      const postmaster = Number(readFileSync(join(directory, 'postgres', 'postmaster.pid'), 'utf8').split('\n', 1)[0]);
+      const postmaster = postmasterOf(directory) ?? 0;
+      const spent = (): [number, number] => [spentBy(service.pid) ?? 0, spentByServer(postmaster) ?? 0];
       for (const each of cases) {
         const load: Load = { url: service.url, headers, connections: Number(values.connections) };
         await send(each, { ...load, requests: WARM_UP });
-        const before = [spentBy(service.pid), spentByServer(postmaster)] as const;
+        const before = spent();
         const begun = performance.now();
         const requests = Number(values.requests);
         const bytes = await send(each, { ...load, requests });
         const seconds = (performance.now() - begun) / 1_000;
-        const node = (spentBy(service.pid) - before[0]) / requests;
-        const postgresql = (spentByServer(postmaster) - before[1]) / requests;
+        const after = spent();
+        const node = (after[0] - before[0]) / requests;
+        const postgresql = (after[1] - before[1]) / requests;
         console.log(
           `${each.title}: Node ${node.toFixed(2)} ms, PostgreSQL ${postgresql.toFixed(2)} ms, ` +
             `${Math.round(bytes / requests).toLocaleString('en')} bytes per request; ` +
@@ -109,38 +110,6 @@ function ask(each: Case, { path, body }: BenchRequest, { url, headers }: Load, a
     });
     sent.end(body);
   });
-}
-
-/** Milliseconds of processor time of a process. */
-function spentBy(pid: number): number {
-  const [user = 0, system = 0] = timesOf(pid);
-  return (user + system) * MILLISECONDS_PER_TICK;
-}
-
-/** Of all processes of a server, those that have ended included. */
-function spentByServer(postmaster: number): number {
-  const ended = timesOf(postmaster).reduce((sum, each) => sum + each, 0) * MILLISECONDS_PER_TICK;
-  const running = readdirSync('/proc').filter((name) => /^\d+$/.test(name) && parentOf(Number(name)) === postmaster);
-  return running.reduce((sum, name) => sum + spentBy(Number(name)), ended);
-}
-
-/** User and system time, and those of children that have ended, in ticks. */
-function timesOf(pid: number): readonly number[] {
-  return (statOf(pid) ?? []).slice(11, 15).map(Number);
-}
-
-function parentOf(pid: number): number {
-  return Number(statOf(pid)?.[1]);
-}
-
-/** The fields behind the name, which may hold spaces; null when the process is gone. */
-function statOf(pid: number): readonly string[] | null {
-  try {
-    const text = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    return text.slice(text.lastIndexOf(')') + 2).split(' ');
-  } catch {
-    return null;
-  }
 }
 
 function peakOf(pid: number): number {

@@ -11,6 +11,7 @@ import { packageRoot } from '../src/files.js';
 import { Database } from '../src/postgres/database.js';
 import { migrate } from '../src/postgres/migrate.js';
 import { generate } from './generate.js';
+import { makeOwnTables } from './own-tables.js';
 
 export const ADMINISTRATOR = { email: 'bench@example.com', password: 'bench-password', token: 'bench-administrator' };
 
@@ -33,6 +34,7 @@ export async function prepareData(url: string, report: Report): Promise<string> 
     await database.close();
   }
   await generate(url, report);
+  await makeOwnTables(url);
   const sql = postgres(url, { max: 1, fetch_types: false });
   try {
     // What the data leaves to be written must not be written while something is measured.

@@ -20,6 +20,8 @@ export interface LoadResult {
   p99: number;
   errors: number;
   bytesPerSecond: number;
+  /** How long it took, which is not always as long as asked for. */
+  seconds: number;
   tool: 'wrk' | 'node';
 }
 
@@ -76,6 +78,7 @@ async function measureWithWrk(options: LoadOptions): Promise<LoadResult | null> 
       p99: counted.p99 / 1000,
       errors: counted.errors,
       bytesPerSecond: (counted.bytes * 1e6) / counted.microseconds,
+      seconds: counted.microseconds / 1e6,
       tool: 'wrk',
     };
   } finally {
@@ -198,6 +201,7 @@ async function generateLoad(options: LoadOptions): Promise<LoadResult> {
     p99: percentile(0.99),
     errors: tally.errors,
     bytesPerSecond: tally.bytes / seconds,
+    seconds,
     tool: 'node',
   };
 }

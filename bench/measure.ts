@@ -22,10 +22,10 @@ export interface Measuring {
   readonly signal: AbortSignal;
 }
 
+/** The best of what was tried. */
 export interface CaseCeiling extends Ceiling {
-  /** As many as the service has clients. */
+  /** Of pgbench. */
   readonly connections: number;
-  /** For information: with as many connections as the service has to PostgreSQL. */
   readonly tried: readonly { readonly connections: number; readonly statementsPerSecond: number }[];
 }
 
@@ -120,8 +120,12 @@ export function addressOf(each: Pick<Case, 'restricted'>, url: string): Address 
   return { url, headers: { Authorization: `Bearer ${each.restricted ? READER : ADMINISTRATOR.token}` } };
 }
 
-export function hasCeiling(each: Case): boolean {
-  return !each.cold && !each.restricted;
+/** PostgreSQL does most with few clients where statements are small, and with many where they wait. */
+const CLIENTS: readonly number[] = [8, 32];
+
+/** How many clients pgbench has, one number after the other; none where there is no ceiling. */
+export function clientsOf(each: Case): readonly number[] {
+  return each.cold || each.restricted ? [] : (each.clients ?? CLIENTS);
 }
 
 /** Of long answers none may end within so short a time: what goes wrong shows when it is measured. */
@@ -154,9 +158,10 @@ async function measureRounds(
   measuring: Measuring,
   report: (message: string) => void,
 ): Promise<Measured> {
-  const { url, databaseUrl, seconds, warmUp, rounds, poolSize, signal } = measuring;
+  const { url, databaseUrl, seconds, warmUp, rounds, signal } = measuring;
   const connections = connectionsOf(each, measuring);
-  const statement = hasCeiling(each) ? await readStatement(each, addressOf(each, url), databaseUrl, signal) : null;
+  const clients = clientsOf(each);
+  const statement = clients.length > 0 ? await readStatement(each, addressOf(each, url), databaseUrl, signal) : null;
   const service = await makeContender(each, addressOf(each, url), connections, signal);
   const other = each.beside === undefined ? undefined : findCase(each.beside.id);
   const neighbour = other && (await makeContender(other, addressOf(other, url), connections, signal));
@@ -182,18 +187,15 @@ async function measureRounds(
     }
   };
   for (const contender of contenders.values()) await warm(contender, warmUp, signal);
-  let reached: Ceiling | null = null;
-  let tried: CaseCeiling['tried'] = [];
+  const reached = new Map<number, Ceiling>();
   for (let round = 1; round <= rounds; round++) {
     report(`${each.title}: round ${round} of ${rounds}`);
     await runAll();
     if (statement === null) continue;
-    const run = (count: number): Promise<Ceiling> =>
-      ceiling({ databaseUrl, ...statement, connections: count, seconds, signal });
-    const latest = await run(connections);
-    if (reached === null || latest.statementsPerSecond > reached.statementsPerSecond) reached = latest;
-    if (round > 1 || poolSize === connections) continue;
-    tried = [{ connections: poolSize, statementsPerSecond: (await run(poolSize)).statementsPerSecond }];
+    for (const count of clients) {
+      const latest = await ceiling({ databaseUrl, ...statement, connections: count, seconds, signal });
+      reached.set(count, higherOf(reached.get(count), latest));
+    }
   }
   const own = best.get('service');
   if (own === undefined) throw new Error('there was no round');
@@ -201,13 +203,28 @@ async function measureRounds(
   const judged = [...invited.contenders.keys()].map((id) => [id, judgePeer(best.get(id))] as const);
   return {
     service: own,
-    found: reached && { ...reached, connections, tried },
+    found: chooseCeiling(reached),
     beside:
       each.beside === undefined || rate === undefined
         ? null
         : { as: each.beside.as, requestsPerSecond: rate, ratio: own.requestsPerSecond / rate },
     peers: { ...Object.fromEntries(judged), ...invited.absent },
     statement,
+  };
+}
+
+export function higherOf(former: Ceiling | undefined, latter: Ceiling): Ceiling {
+  return former !== undefined && former.statementsPerSecond > latter.statementsPerSecond ? former : latter;
+}
+
+/** By the number of clients: the higher one counts. */
+export function chooseCeiling(reached: ReadonlyMap<number, Ceiling>): CaseCeiling | null {
+  const found = [...reached].map(([connections, each]) => ({ connections, ...each }));
+  const [best] = found.toSorted((one, other) => other.statementsPerSecond - one.statementsPerSecond);
+  if (best === undefined) return null;
+  return {
+    ...best,
+    tried: found.map(({ connections, statementsPerSecond }) => ({ connections, statementsPerSecond })),
   };
 }
 

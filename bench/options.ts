@@ -24,7 +24,7 @@ Commands:
 
 Options:
   --only ID,ID       these cases alone, without a report: ${CASES.map((each) => each.id).join(', ')}
-  --against REV      compares with that revision; exits 1 when a case became more than 10 % slower
+  --against REV      compares with that revision; exits 1 when a case became slower
   --seconds N        length of each measurement [5]
   --warm-up N        seconds of load before the first one [2]
   --rounds N         measurements of each figure, of which the best counts [3]

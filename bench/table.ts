@@ -1,9 +1,9 @@
 /** What was measured, as a table in the terminal. */
 import type { Comparison } from './against.js';
-import type { CaseResult } from './measure.js';
+import type { CaseCeiling, CaseResult } from './measure.js';
 import { PEERS, type PeerId } from './peers/peer.js';
-import { figure, times } from './report/format.js';
-import { judgeRatio, judgeTail } from './verdict.js';
+import { figure, percent, times } from './report/format.js';
+import { judgeRatio, judgeTail, median, type Side } from './verdict.js';
 
 export function caseTable(results: readonly CaseResult[], peers: readonly PeerId[]): string {
   const head = ['case', 'conn.', 'requests/s', 'ceiling/s', 'ratio', 'target', 'p50 ms', 'p99 ms', 'MB/s', 'errors'];
@@ -14,6 +14,7 @@ export function caseTable(results: readonly CaseResult[], peers: readonly PeerId
     const tail = judgeTail(result);
     const tools = ceiling === null || ceiling.tool === 'pgbench' ? '' : `ceiling by the ${ceiling.tool}`;
     const notes = [
+      describeTried(ceiling),
       beside === null ? '' : `${times(beside.ratio)} of ${beside.as}`,
       tail === null || tail.isMet ? '' : 'p99 over 4 × p50',
       tools,
@@ -40,22 +41,34 @@ export function caseTable(results: readonly CaseResult[], peers: readonly PeerId
   return align([[...head, ...peers.map((id) => `${PEERS[id]}/s`), ''], ...rows]);
 }
 
-/** Both revisions as shares of one ceiling. */
+/** Both numbers of clients; of one there is nothing to say. */
+export function describeTried(ceiling: CaseCeiling | null): string {
+  if (ceiling === null || ceiling.tried.length < 2) return '';
+  const counts = ceiling.tried.map(({ connections }) => connections).join(' / ');
+  const rates = ceiling.tried.map(({ statementsPerSecond }) => figure(statementsPerSecond)).join(' / ');
+  return `${counts} clients: ${rates}`;
+}
+
+/** Both revisions as shares of one ceiling, with the processor time of the service and of PostgreSQL per request. */
 export function comparisonTable(comparisons: readonly Comparison[]): string {
-  const head = ['case', 'conn.', 'now/s', 'before/s', 'ceiling/s', 'ratio now', 'ratio before', 'change', ''];
+  const head = ['case', 'conn.', 'now/s', 'before/s', 'change', 'CPU µs', 'before', 'change', 'ceiling/s', 'ratio', ''];
   const rows = comparisons.map((each) => {
-    const { title, connections, now, before, ceiling, change, hasFallen, failure } = each;
-    if (now === null || before === null || change === null) return [title, `not compared: ${failure}`];
+    const { title, connections, rounds, ceiling, change, hasFallen, failure } = each;
+    if (change === null) return [title, `not compared: ${failure}`];
+    const spent = (side: Side): string =>
+      change.processor === null ? '' : figure(1_000 * median(rounds.map((round) => round[side].processor ?? 0)));
     return [
       title,
       String(connections),
-      figure(now),
-      figure(before),
-      ceiling === null ? '' : figure(ceiling),
-      ceiling === null ? '' : times(now / ceiling),
-      ceiling === null ? '' : times(before / ceiling),
-      `${change < 1 ? '' : '+'}${((change - 1) * 100).toFixed(1)} %`,
-      failure ?? (hasFallen ? 'FALLEN' : ''),
+      figure(change.now),
+      figure(change.before),
+      percent(change.rate),
+      spent('now'),
+      spent('before'),
+      change.processor === null ? '' : percent(change.processor),
+      ceiling === null ? '' : figure(ceiling.statementsPerSecond),
+      ceiling === null ? '' : times(change.now / ceiling.statementsPerSecond),
+      failure ?? `${hasFallen ? 'FALLEN: ' : ''}${change.note}`,
     ];
   });
   return align([head, ...rows]);

@@ -21,6 +21,11 @@ export function timesAtMost(value: number): string {
   return `${(Math.ceil(value * 100 - 1e-9) / 100).toFixed(2)} ×`;
 }
 
+/** A factor as the change that it is: 0.9 is -10.0 %. */
+export function percent(factor: number): string {
+  return `${factor < 1 ? '' : '+'}${((factor - 1) * 100).toFixed(1)} %`;
+}
+
 export function milliseconds(value: number): string {
   return `${value >= 100 ? Math.round(value).toLocaleString('en') : value.toFixed(value >= 10 ? 1 : 2)} ms`;
 }

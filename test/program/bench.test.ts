@@ -1,7 +1,7 @@
 /** What the bench decides and writes, without any load: verdicts, scales, the report, the questions to the peers. */
 import t from 'tap';
 import { CASES, findCase, requestsOf } from '../../bench/cases.js';
-import type { CaseResult } from '../../bench/measure.js';
+import { type CaseResult, chooseCeiling, higherOf } from '../../bench/measure.js';
 import { readOptions } from '../../bench/options.js';
 import { isSameData } from '../../bench/peers/answers.js';
 import { questionOf as askPostGraphile, cursorBefore } from '../../bench/peers/postgraphile.js';
@@ -11,9 +11,18 @@ import { writeHtml } from '../../bench/report/html.js';
 import { writeMarkdown } from '../../bench/report/markdown.js';
 import { makeScale } from '../../bench/report/plot.js';
 import type { Documents } from '../../bench/results.js';
-import { judgeChange, judgeMemory, judgeRatio, judgeTail } from '../../bench/verdict.js';
+import { comparisonTable } from '../../bench/table.js';
+import { judgeChange, judgeMemory, judgeRatio, judgeTail, median, type Round } from '../../bench/verdict.js';
 
-const LOAD = { requestsPerSecond: 9_500, p50: 2, p99: 8, errors: 0, bytesPerSecond: 4e6, tool: 'wrk' } as const;
+const LOAD = {
+  requestsPerSecond: 9_500,
+  p50: 2,
+  p99: 8,
+  errors: 0,
+  bytesPerSecond: 4e6,
+  seconds: 5,
+  tool: 'wrk',
+} as const;
 
 const RESULT: CaseResult = {
   id: 'key',
@@ -49,12 +58,81 @@ t.test('the slowest hundredth counts at 32 connections', async (t) => {
   t.equal(judgeTail({ ...RESULT, connections: 128 }), null);
 });
 
-t.test('a revision falls by more than a tenth', async (t) => {
-  t.equal(judgeChange(91, 100).hasFallen, false);
-  t.equal(judgeChange(90, 100).hasFallen, false);
-  t.equal(judgeChange(89.9, 100).hasFallen, true);
-  t.equal(judgeChange(200, 100).hasFallen, false);
-  t.equal(judgeChange(0, 0).hasFallen, true, 'what cannot be compared is no success');
+/** Rates and processor times of both revisions in each round: now, before. */
+function rounds(...turns: readonly (readonly [number, number, number?, number?])[]): readonly Round[] {
+  return turns.map(([now, before, nowSpent, beforeSpent]) => ({
+    now: { requestsPerSecond: now, processor: nowSpent ?? null },
+    before: { requestsPerSecond: before, processor: beforeSpent ?? null },
+  }));
+}
+
+t.test('without processor times a revision falls by more than a tenth of the rate', async (t) => {
+  t.equal(judgeChange(rounds([91, 100])).hasFallen, false);
+  t.equal(judgeChange(rounds([90, 100])).hasFallen, false);
+  t.equal(judgeChange(rounds([89.9, 100])).hasFallen, true);
+  t.equal(judgeChange(rounds([50, 100], [95, 90])).hasFallen, false, 'the best of each counts');
+  t.equal(judgeChange(rounds([200, 100])).hasFallen, false);
+  t.equal(judgeChange(rounds([0, 0])).hasFallen, true, 'what cannot be compared is no success');
+  t.equal(judgeChange([]).hasFallen, true);
+});
+
+t.test(
+  'with processor times a lower rate counts when requests cost more, or when it is lower again and again',
+  async (t) => {
+    t.match(judgeChange(rounds([80, 100, 1.2, 1])), { hasFallen: true, note: 'slower, and more processor time' });
+    t.match(judgeChange(rounds([80, 100, 1, 1], [80, 100, 1.04, 1], [80, 100, 9, 1])), {
+      hasFallen: false,
+      isLower: true,
+      processor: 1.04,
+      note: 'noise: 3 of 3 rounds lower, same processor time',
+    });
+    const low = [80, 100, 1, 1] as const;
+    const level = [85, 86, 1, 1] as const;
+    t.match(judgeChange(rounds(low, low, low, low, low, low)), { hasFallen: true });
+    t.match(judgeChange(rounds(low, low, low, low, low, level)), { hasFallen: true }, 'five of six');
+    t.match(judgeChange(rounds(low, low, low, low, level, level)), { hasFallen: false }, 'four of six are noise');
+    t.match(judgeChange(rounds([99, 100, 1.2, 1])), { hasFallen: false, note: 'more processor time alone' });
+    t.match(judgeChange(rounds([80, 100, 1, 1], [80, 100])), { processor: null, hasFallen: true }, 'some are missing');
+  },
+);
+
+t.test('the median', async (t) => {
+  t.equal(median([3, 1, 2]), 2);
+  t.equal(median([4, 1, 3, 2]), 2.5);
+});
+
+t.test('the ceiling is the better of two numbers of clients', async (t) => {
+  const ceiling = (statementsPerSecond: number) => ({ statementsPerSecond, tool: 'pgbench' }) as const;
+  t.strictSame(
+    chooseCeiling(
+      new Map([
+        [8, ceiling(50)],
+        [32, ceiling(36)],
+      ]),
+    ),
+    {
+      connections: 8,
+      statementsPerSecond: 50,
+      tool: 'pgbench',
+      tried: [
+        { connections: 8, statementsPerSecond: 50 },
+        { connections: 32, statementsPerSecond: 36 },
+      ],
+    },
+  );
+  t.equal(chooseCeiling(new Map()), null);
+  t.equal(higherOf(ceiling(3), ceiling(2)).statementsPerSecond, 3);
+});
+
+t.test('the two revisions as a table', async (t) => {
+  const measured = rounds([80, 100, 0.2, 0.1]);
+  const base = { id: 'key', title: 'by key', connections: 32, ceiling: null, failure: null };
+  const text = comparisonTable([
+    { ...base, rounds: measured, change: judgeChange(measured), hasFallen: true },
+    { ...base, rounds: [], change: null, hasFallen: false, failure: 'not in the other revision: status 404' },
+  ]);
+  t.match(text, /by key +32 +80\.0 +100 +-20\.0 % +200 +100 +\+100\.0 % +FALLEN: slower, and more processor time/);
+  t.match(text, /not compared: not in the other revision/);
 });
 
 t.test('memory is small and flat', async (t) => {
