@@ -38,7 +38,7 @@ export function compileWrites(databaseUrl: string, requests: readonly BenchReque
           key === undefined
             ? await planCreate(collection, items, context)
             : await planUpdate(collection, changes, context);
-        const { text, parameters } = compileWrite(planned.plan, { receipts: null, activityLog: activityLogOf(model) });
+        const { text, parameters } = compileWrite(planned.plan, { records: null, activityLog: activityLogOf(model) });
         return { sql: text, parameters: bind(parameters, [JSON.stringify(planned.input)], CALLER) };
       }),
     ),

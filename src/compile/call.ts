@@ -4,8 +4,17 @@ import { type Argument, type Collection, collectionOf, type Model } from '../mir
 import type { CallPlan } from '../plan/plan.js';
 import { operandType } from '../plan/resolve-names.js';
 import type { Slot } from '../request/ast.js';
-import { alias, type Fragment, identifier, join, nothing, parameter, sql } from '../sql/fragment.js';
-import { type Statement, statement } from '../sql/statement.js';
+import {
+  alias,
+  type Fragment,
+  identifier,
+  join,
+  nothing,
+  parameter,
+  type Statement,
+  sql,
+  statement,
+} from '../sql/fragment.js';
 import { geometryOf } from './geometry.js';
 import { tableName, typeName } from './identifiers.js';
 

@@ -1,7 +1,16 @@
 /** How many rows there are: counted, or estimated by the planner where they are many. */
 import type { Level } from '../plan/plan.js';
-import { alias, type Fragment, integerLiteral, join, literal, parameter, sql, substitute } from '../sql/fragment.js';
-import { statement } from '../sql/statement.js';
+import {
+  alias,
+  type Fragment,
+  integerLiteral,
+  join,
+  literal,
+  parameter,
+  sql,
+  statement,
+  substitute,
+} from '../sql/fragment.js';
 import { compileCondition } from './condition.js';
 import { FromClause, type Scope } from './from-clause.js';
 

@@ -3,8 +3,7 @@
 import type { Collection } from '../mirror/model.js';
 import { elementAt } from '../narrow.js';
 import type { Condition } from '../plan/plan.js';
-import { alias, type Fragment, join, parameter, sql } from '../sql/fragment.js';
-import { type Statement, statement } from '../sql/statement.js';
+import { alias, type Fragment, join, parameter, type Statement, sql, statement } from '../sql/fragment.js';
 import { type ActivityLog, record } from './activity.js';
 import { compileCondition } from './condition.js';
 import { Scope } from './from-clause.js';

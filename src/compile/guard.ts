@@ -5,11 +5,11 @@ import { elementAt } from '../narrow.js';
 import type { Condition } from '../plan/plan.js';
 import type { RowGuard, Validation, WriteColumn, WriteNode } from '../plan/write.js';
 import { alias, type Fragment, integerLiteral, join, literal, sql } from '../sql/fragment.js';
-import { columnOf, input, present } from './chain.js';
 import { compileCondition } from './condition.js';
 import { FromClause, type Scope } from './from-clause.js';
 import { tableName, typeName } from './identifiers.js';
 import { areEqual, givenColumns, keyColumns } from './key-columns.js';
+import { columnOf, input, present } from './write-input.js';
 
 /** Behind `from`: rows of the collection under the alias that meet the rule. */
 export function guardedRows(
@@ -79,7 +79,7 @@ function verbOf({ on }: Validation, { verb }: WriteNode): 'insert' | 'update' {
   return verb === 'upsert' ? (on ?? 'insert') : verb;
 }
 
-/** A field that the row leaves out passes; null where all of it passes. */
+/** Conditions on columns that the payload leaves out are skipped; null where nothing is left to check. */
 function compileLeaves(
   condition: Condition,
   validation: Validation,

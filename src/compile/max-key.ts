@@ -1,8 +1,7 @@
 /** The highest key of a collection, as a text: null for one without items. */
 import { onlyKey } from '../mirror/item-key.js';
 import type { Collection } from '../mirror/model.js';
-import { sql } from '../sql/fragment.js';
-import { type Statement, statement } from '../sql/statement.js';
+import { type Statement, sql, statement } from '../sql/fragment.js';
 import { columnName, tableName } from './identifiers.js';
 
 export function compileMaxKey(collection: Collection): Statement {

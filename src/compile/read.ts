@@ -7,9 +7,18 @@
 import { assertNever } from '../assert-never.js';
 import { elementAt } from '../narrow.js';
 import type { OperationPlan, Output, ReadPlan, RowLevel } from '../plan/plan.js';
-import { alias, type Fragment, join, literal, nothing, parameter, sql, substitute } from '../sql/fragment.js';
-import { type Statement, statement } from '../sql/statement.js';
-import { KEYS_SETTING, keyPartSetting } from './chain.js';
+import {
+  alias,
+  type Fragment,
+  join,
+  literal,
+  nothing,
+  parameter,
+  type Statement,
+  sql,
+  statement,
+  substitute,
+} from '../sql/fragment.js';
 import { compileCondition } from './condition.js';
 import { countRows, estimateRows } from './counts.js';
 import { Scope } from './from-clause.js';
@@ -18,6 +27,7 @@ import { typeName } from './identifiers.js';
 import { JSON_COLUMN, jsonList, toJsonText } from './json.js';
 import { type CompiledLevel, limitValue } from './page.js';
 import { compileRows, compileRowsWithCursor } from './rows.js';
+import { KEYS_SETTING, keyPartSetting } from './write-input.js';
 
 export function compileRead(plan: ReadPlan | OperationPlan): Statement {
   return statement(readFragment(plan));

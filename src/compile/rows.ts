@@ -30,7 +30,7 @@ export function compileRows(level: RowLevel, scope: Scope, joinedBy: JoinConditi
   );
 }
 
-/** The value of the only output. */
+/** Of a function that returns a scalar: the row is the value itself, not an object. */
 function compileBare({ outputs }: RowLevel, source: FromClause): ShownRow {
   const [only] = outputs;
   if (only?.kind !== 'value') return { json: sql`'null'`, joins: nothing };

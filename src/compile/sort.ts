@@ -1,8 +1,7 @@
 /** Moves an item to the place of another: the whole order is numbered anew from one, and only rows whose number changes are written. */
 import type { Collection, Field } from '../mirror/model.js';
 import { elementAt } from '../narrow.js';
-import { alias, type Fragment, sql } from '../sql/fragment.js';
-import { type Statement, statement } from '../sql/statement.js';
+import { alias, type Fragment, type Statement, sql, statement } from '../sql/fragment.js';
 import { columnName, tableName } from './identifiers.js';
 import { areEqual, givenColumns, givenNames, keyColumns, keyParameters, listed } from './key-columns.js';
 

@@ -5,11 +5,11 @@ import { elementAt } from '../narrow.js';
 import type { Unlink, WriteNode, WritePlan } from '../plan/write.js';
 import { alias, type Fragment, identifier, integerLiteral, join, nothing, sql } from '../sql/fragment.js';
 import type { Recorded } from './activity.js';
-import { columnOf, DOCUMENT, input, present } from './chain.js';
 import type { Scope } from './from-clause.js';
 import { guardedRows } from './guard.js';
 import { columnName, tableName } from './identifiers.js';
 import { areEqual, asRow, givenColumns, givenDefinitions, givenNames, keyColumns, listed } from './key-columns.js';
+import { columnOf, DOCUMENT, input, present } from './write-input.js';
 
 /** One statement per table and action: a row that leaves two relations is changed once, one that is deleted not at all. */
 export function compileUnlinks(plan: WritePlan, action: Unlink['action'], scope: Scope): Fragment[] {

@@ -1,11 +1,74 @@
-/** The input of a list of rows in a write chain: its columns, and the values that are looked up by it. */
-import type { Field } from '../mirror/model.js';
-import type { WriteColumn, WriteNode } from '../plan/write.js';
-import { alias, type Fragment, identifier, sql } from '../sql/fragment.js';
+/**
+ * What a write chain has before it writes: the names that its parts share, the columns of its input and the values that are looked up
+ * by them, the keys of new rows, and the record of a request with an `Idempotency-Key`.
+ */
+import { soleKey } from '../mirror/item-key.js';
+import type { Collection, Field } from '../mirror/model.js';
+import type { WriteColumn, WriteNode, WritePlan } from '../plan/write.js';
+import {
+  alias,
+  expression,
+  type Fragment,
+  identifier,
+  integerLiteral,
+  join,
+  literal,
+  nothing,
+  parameter,
+  sql,
+} from '../sql/fragment.js';
 import { FromClause, type Scope } from './from-clause.js';
 import { geometryOf, isGeometry } from './geometry.js';
-import { typeName } from './identifiers.js';
-import { areEqual, givenDefinitions, givenNames, keyColumns } from './key-columns.js';
+import { columnName, tableName, typeName } from './identifiers.js';
+import { areEqual, givenColumns, givenDefinitions, givenNames, joinedKey, keyColumns, listed } from './key-columns.js';
+
+/** The one parameter with all rows. */
+export const DOCUMENT = sql`${parameter({ kind: 'text', slot: 0 })}::json`;
+
+/** The rows of a list as they came, with their keys. */
+export function input(position: number): Fragment {
+  return alias(`i${position}`);
+}
+
+/** The statement that writes a list. */
+export function written(position: number): Fragment {
+  return alias(`w${position}`);
+}
+
+/** Whether the row at hand has the column, where that differs between rows. */
+export function present(node: WriteNode, column: WriteColumn): Fragment {
+  return sql`${alias('i')}.${identifier(`p${node.columns.indexOf(column)}`)}`;
+}
+
+/** What is written to the field where a row is made, or changed. */
+export function columnOf(node: WriteNode, field: Field | null, verb: 'insert' | 'update'): WriteColumn | undefined {
+  return node.columns.find((column) => column.field === field && (column.only ?? verb) === verb);
+}
+
+/** Where a chain leaves the keys that it made, for the rest of its transaction. */
+export const KEYS_SETTING = sql`'lateral.keys'`;
+
+/** The same for one part of keys of several columns. */
+export function keyPartSetting(position: number): Fragment {
+  return literal(`lateral.key${position}`);
+}
+
+/** Leaves the keys of the items in a setting of the transaction, in the order of the payload: the read-back finds them there. */
+export function leaveKeys({ nodes, collection }: WritePlan): Fragment {
+  const position = nodes.findIndex((node) => makesKeys(node) && node.collection === collection);
+  if (position < 0) return sql`null`;
+  const isIgnoring = nodes[position]?.conflict?.resolution === 'ignore';
+  const rows = sql`json_array_elements_text(${DOCUMENT} -> 'root') with ordinality as ${alias('o')} (n, place)`;
+  const keys = (value: Fragment): Fragment => {
+    const all = sql`(select array_agg(${value} order by ${alias('o')}.place)::text from ${rows} join ${input(position)} ${alias('i')} on ${alias('i')}.n = ${alias('o')}.n::int4${isIgnoring ? sql` and not ${alias('i')}.f` : nothing})`;
+    return isIgnoring ? sql`coalesce(${all}, '{}')` : all;
+  };
+  const given = givenColumns(collection, alias('i'));
+  const [only] = given;
+  if (given.length === 1) return sql`set_config(${KEYS_SETTING}, ${keys(sql`${only as Fragment}::text`)}, true)`;
+  const parts = given.map((part, place) => sql`set_config(${keyPartSetting(place)}, ${keys(part)}, true)`);
+  return listed([sql`set_config(${KEYS_SETTING}, ${keys(joinedKey(collection.key, given))}, true)`, ...parts]);
+}
 
 /** With their types, as the one parameter has them. */
 export function inputColumns(node: WriteNode): Fragment[] {
@@ -66,4 +129,73 @@ function inputType(field: Field): Fragment {
 
 export function inputValue(field: Field, value: Fragment): Fragment {
   return isGeometry(field) ? geometryOf(value, field) : value;
+}
+
+/** Whether rows come without keys and get them here: new ones, and those that turn out to be. */
+export function makesKeys({ verb, conflict }: WriteNode): boolean {
+  return verb === 'insert' || conflict !== null;
+}
+
+/** Whether the keys of new rows come from a sequence. */
+export function takesKeys(node: WriteNode): boolean {
+  return makesKeys(node) && Boolean(soleKey(node.collection)?.column?.sequence);
+}
+
+/** Steps that a sequence is moved one by one. */
+const STEPS = 10_000;
+
+/**
+ * Takes values from a sequence until it is ahead of a key that is not far: so the keys of one payload do not meet. To set it
+ * could move it back behind a value that others took meanwhile, and would not be undone when the write is refused.
+ */
+function advance(sequence: string, maxKey: Fragment): Fragment {
+  const name = sql`${literal(sequence)}::regclass`;
+  const gap = sql`${alias('h')}.k - ${alias('l')}.v`;
+  const last = sql`select coalesce(pg_sequence_last_value(${name}), 0) as v`;
+  return sql`select (select max(nextval(${name})) from generate_series(1, ${gap})) from (${maxKey}) ${alias('h')}, (${last}) ${alias('l')} where ${gap} between 1 and ${integerLiteral(STEPS)}`;
+}
+
+/** Before keys are taken from a sequence it is put ahead of those that the payload supplies. */
+export function advanceSequence({ nodes }: WritePlan, node: WriteNode, position: number): Fragment[] {
+  const key = soleKey(node.collection);
+  const sequence = key?.column?.sequence;
+  if (!key || !sequence || !takesKeys(node)) return [];
+  const supplied = nodes.flatMap((each, list) => {
+    if (each.collection !== node.collection || each.verb === 'update') return [];
+    const rows = sql`select k from json_to_recordset(${DOCUMENT} -> 'nodes' -> ${integerLiteral(list)}) as ${alias('x')} (k ${typeName(key)})`;
+    // Items that exist had their keys before, wherever these came from.
+    const table = tableName(node.collection);
+    const isNew = sql` where not exists (select from ${table} ${alias('e')} where ${alias('e')}.${columnName(key)} = k)`;
+    return [each.verb === 'upsert' ? sql`${rows}${isNew}` : rows];
+  });
+  const maxKey = sql`select max(k)::int8 as k from (${join(supplied, sql` union all `)}) ${alias('g')}`;
+  return [sql`${alias(`a${position}`)} as materialized (${advance(sequence, maxKey)})`];
+}
+
+/** What the database itself would give a new row. */
+export function initialValue(field: Field): Fragment | null {
+  const { column } = field;
+  if (column?.identity && column.sequence) return sql`nextval(${literal(column.sequence)}::regclass)`;
+  return column?.default_expression ? expression(column.default_expression) : null;
+}
+
+/** The same for the key of a row that turns out to be new; others that the service is to fill came with the payload. */
+export function initialKey(field: Field, { conflict }: WriteNode): Fragment | null {
+  const made = initialValue(field);
+  return made === null && conflict && field.special.includes('uuid')
+    ? sql`gen_random_uuid()::text::${typeName(field)}`
+    : made;
+}
+
+/**
+ * A request that comes again finds its record, unless that has expired; one that runs beside the first waits for it. Every
+ * list of rows waits for the second part, so that a repeated request fails for no other reason.
+ */
+export function idempotencyRecord(records: Collection): Fragment[] {
+  const text = (slot: number): Fragment => sql`${parameter({ kind: 'text', slot })}::text`;
+  const expired = sql`${alias('t')}.expires < now()`;
+  const values = sql`${text(1)}, ${text(2)}, now() + ${text(3)}::interval`;
+  const stored = sql`insert into ${tableName(records)} as ${alias('t')} (id, fingerprint, expires) values (${values}) on conflict (id) do update set fingerprint = excluded.fingerprint, expires = excluded.expires, keys = null where ${expired} returning 1`;
+  const checked = sql`select case when (select count(*) from ${alias('q')}) = 0 then service_raise('repeated') end`;
+  return [sql`${alias('q')} as (${stored})`, sql`${alias('v')} as materialized (${checked})`];
 }

@@ -9,17 +9,24 @@ import { isKey, soleKey } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
 import { elementAt } from '../narrow.js';
 import type { WriteColumn, WriteNode, WritePlan } from '../plan/write.js';
-import { alias, type Fragment, identifier, integerLiteral, join, nothing, sql } from '../sql/fragment.js';
-import { type Statement, statement } from '../sql/statement.js';
+import {
+  alias,
+  type Fragment,
+  identifier,
+  integerLiteral,
+  join,
+  nothing,
+  type Statement,
+  sql,
+  statement,
+} from '../sql/fragment.js';
 import { type ActivityLog, type Recorded, record, snapshot } from './activity.js';
-import { DOCUMENT, input, KEYS_SETTING, keyPartSetting, present, written } from './chain.js';
 import { compileCaller, compileCondition } from './condition.js';
 import { compileExisting, ifFound } from './conflict.js';
 import { FromClause, Scope } from './from-clause.js';
 import { compileGuard, compileValidations } from './guard.js';
 import { columnName, tableName, typeName } from './identifiers.js';
-import { areEqual, givenColumns, givenNames, joinedKey, keyColumns, listed } from './key-columns.js';
-import { advance, initialKey, initialValue, makesKeys, receipt, takesKeys } from './keys.js';
+import { areEqual, givenColumns, givenNames, keyColumns, listed } from './key-columns.js';
 import { keyText } from './reference.js';
 import {
   awaitedUnlinks,
@@ -32,11 +39,28 @@ import {
   unlessPresent,
   unlinkInput,
 } from './unlink.js';
-import { inputColumns, inputNames, inputValue, lookupValue, makesParts } from './write-input.js';
+import {
+  advanceSequence,
+  DOCUMENT,
+  idempotencyRecord,
+  initialKey,
+  initialValue,
+  input,
+  inputColumns,
+  inputNames,
+  inputValue,
+  leaveKeys,
+  lookupValue,
+  makesKeys,
+  makesParts,
+  present,
+  takesKeys,
+  written,
+} from './write-input.js';
 
 export interface WriteOptions {
-  /** Where a receipt for the request is stored by the statement that writes: see sql/system/005_receipts.sql. */
-  readonly receipts: Collection | null;
+  /** Where a request with an `Idempotency-Key` is recorded by the statement that writes: see sql/system/005_receipts.sql. */
+  readonly records: Collection | null;
   readonly activityLog: ActivityLog;
   /** Whether it answers how many rows of its collection were written, behind the highest keys. */
   readonly counted?: boolean;
@@ -48,24 +72,25 @@ export function compileWrite(plan: WritePlan, options: WriteOptions): Statement 
 
 class Chain {
   readonly #plan: WritePlan;
-  readonly #receipts: Collection | null;
+  readonly #records: Collection | null;
   readonly #activityLog: ActivityLog;
   readonly #counted: boolean;
   readonly #parts: Fragment[] = [];
   readonly #scope = new Scope(compileCondition);
 
-  constructor(plan: WritePlan, { receipts, activityLog, counted = false }: WriteOptions) {
+  constructor(plan: WritePlan, { records, activityLog, counted = false }: WriteOptions) {
     this.#plan = plan;
-    this.#receipts = receipts;
+    this.#records = records;
     this.#activityLog = activityLog;
     this.#counted = counted;
   }
 
   compile(): Fragment {
     const { nodes, unlinks } = this.#plan;
-    if (this.#receipts) this.#parts.push(...receipt(this.#receipts));
+    if (this.#records) this.#parts.push(...idempotencyRecord(this.#records));
     for (const [position, node] of nodes.entries())
-      if (!makesParts(node)) this.#parts.push(...this.#ahead(node, position), this.#input(node, position));
+      if (!makesParts(node))
+        this.#parts.push(...advanceSequence(this.#plan, node, position), this.#input(node, position));
     // The parts of their keys may be references to rows of the inputs before them.
     for (const position of this.#order()) {
       const node = elementAt(nodes, position);
@@ -89,26 +114,9 @@ class Chain {
       ),
       ...notUnlinked(this.#plan),
     ];
-    const keys = this.#plan.makesKeys ? [this.#rootKeys()] : [];
+    const keys = this.#plan.makesKeys ? [leaveKeys(this.#plan)] : [];
     const columns = join([sql`${this.#maxKeys()}::text`, ...keys, ...checks], sql`, `);
     return sql`with ${join(this.#parts, sql`, `)} select ${columns}`;
-  }
-
-  /** Before keys are taken from a sequence it is put ahead of those that the payload supplies. */
-  #ahead(node: WriteNode, position: number): Fragment[] {
-    const key = soleKey(node.collection);
-    const sequence = key?.column?.sequence;
-    if (!key || !sequence || !takesKeys(node)) return [];
-    const supplied = this.#plan.nodes.flatMap((each, place) => {
-      if (each.collection !== node.collection || each.verb === 'update') return [];
-      const rows = sql`select k from json_to_recordset(${DOCUMENT} -> 'nodes' -> ${integerLiteral(place)}) as ${alias('x')} (k ${typeName(key)})`;
-      // Items that exist had their keys before, wherever these came from.
-      const table = tableName(node.collection);
-      const isNew = sql` where not exists (select from ${table} ${alias('e')} where ${alias('e')}.${columnName(key)} = k)`;
-      return [each.verb === 'upsert' ? sql`${rows}${isNew}` : rows];
-    });
-    const maxKey = sql`select max(k)::int8 as k from (${join(supplied, sql` union all `)}) ${alias('g')}`;
-    return [sql`${alias(`a${position}`)} as materialized (${advance(sequence, maxKey)})`];
   }
 
   #input(node: WriteNode, position: number): Fragment {
@@ -116,9 +124,9 @@ class Chain {
     const keyNames = givenNames(collection);
     const rows = sql`json_to_recordset(${DOCUMENT} -> 'nodes' -> ${integerLiteral(position)}) as ${alias('x')} (${listed(inputColumns(node))})`;
     const names = inputNames(node).map((name) => sql`, ${alias('x')}.${identifier(name)}`);
-    const receipt = this.#receipts ? sql` cross join ${alias('v')}` : nothing;
+    const recorded = this.#records ? sql` cross join ${alias('v')}` : nothing;
     if (makesParts(node)) {
-      const given = sql`select ${alias('x')}.n${join(names, nothing)} from ${rows}${receipt}`;
+      const given = sql`select ${alias('x')}.n${join(names, nothing)} from ${rows}${recorded}`;
       const parts = collection.key.map(
         (field, part) => sql`, ${this.#newPart(node, field)} as ${elementAt(keyNames, part)}`,
       );
@@ -136,7 +144,7 @@ class Chain {
       ? sql` cross join (select count(*) from ${alias(`a${position}`)}) ${alias('a')}`
       : nothing;
     // Materialized: the next value of a sequence must be taken once, though the rows are read in several places.
-    return sql`${input(position)} as materialized (select ${alias('x')}.n, ${allocated}${join(names, nothing)}${existing?.columns ?? nothing} from ${rows}${existing?.join ?? nothing}${behind}${receipt} order by ${alias('x')}.n)`;
+    return sql`${input(position)} as materialized (select ${alias('x')}.n, ${allocated}${join(names, nothing)}${existing?.columns ?? nothing} from ${rows}${existing?.join ?? nothing}${behind}${recorded} order by ${alias('x')}.n)`;
   }
 
   #write(node: WriteNode, position: number): void {
@@ -342,24 +350,6 @@ class Chain {
       );
     };
     return reaches(elementAt(this.#plan.nodes, position));
-  }
-
-  /** In the order of the payload, left in a setting of the transaction: what is shown of the items reads them there. */
-  #rootKeys(): Fragment {
-    const position = this.#plan.nodes.findIndex((node) => makesKeys(node) && node.collection === this.#plan.collection);
-    if (position < 0) return sql`null`;
-    const isIgnoring = this.#plan.nodes[position]?.conflict?.resolution === 'ignore';
-    const rows = sql`json_array_elements_text(${DOCUMENT} -> 'root') with ordinality as ${alias('o')} (n, place)`;
-    const keys = (value: Fragment): Fragment => {
-      const all = sql`(select array_agg(${value} order by ${alias('o')}.place)::text from ${rows} join ${input(position)} ${alias('i')} on ${alias('i')}.n = ${alias('o')}.n::int4${isIgnoring ? sql` and not ${alias('i')}.f` : nothing})`;
-      return isIgnoring ? sql`coalesce(${all}, '{}')` : all;
-    };
-    const { collection } = this.#plan;
-    const given = givenColumns(collection, alias('i'));
-    const [only] = given;
-    if (given.length === 1) return sql`set_config(${KEYS_SETTING}, ${keys(sql`${only as Fragment}::text`)}, true)`;
-    const parts = given.map((part, place) => sql`set_config(${keyPartSetting(place)}, ${keys(part)}, true)`);
-    return listed([sql`set_config(${KEYS_SETTING}, ${keys(joinedKey(collection.key, given))}, true)`, ...parts]);
   }
 
   /** An item that is to be changed has to be there and open to the caller, also one that leaves by the same payload. */

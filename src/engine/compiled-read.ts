@@ -12,8 +12,8 @@ import type { CallPlan, Condition, OperationPlan, ReadPlan } from '../plan/plan.
 import { type PlanLimits, planRead } from '../plan/read.js';
 import { fencedRead, type UnevenRead, unevenRead } from '../plan/uneven.js';
 import type { OperationRequest, Parsed, ParsedOperation, ReadRequest } from '../request/ast.js';
+import type { Statement } from '../sql/fragment.js';
 import { qualify } from '../sql/qualify.js';
-import type { Statement } from '../sql/statement.js';
 import type { RequestClient } from './stages.js';
 import { checked } from './statement-cache.js';
 
@@ -41,7 +41,7 @@ export interface CompiledRead {
   /** Of an export: the columns of a flat file. */
   readonly columns: readonly (readonly string[])[];
   /** Of an export: the fields that hold a geometry, and the one that is the key. */
-  readonly shapes: readonly string[];
+  readonly geometryFields: readonly string[];
   readonly keyField: string | null;
   /** Of the model it was compiled for. */
   readonly version: number;
@@ -136,12 +136,12 @@ function writable(access: Access, purpose: SelectionPurpose, request: ReadReques
 function describeResult(
   request: ReadRequest | OperationRequest,
   plan: ReadPlan | OperationPlan,
-): Pick<CompiledRead, 'result' | 'stream' | 'opening' | 'columns' | 'shapes' | 'keyField'> {
+): Pick<CompiledRead, 'result' | 'stream' | 'opening' | 'columns' | 'geometryFields' | 'keyField'> {
   if (plan.kind === 'operation' || request.kind === 'operation')
-    return { result: 'operation', stream: false, opening: false, columns: [], shapes: [], keyField: null };
+    return { result: 'operation', stream: false, opening: false, columns: [], geometryFields: [], keyField: null };
   const columns = request.export ? columnsOf(plan.level) : [];
-  const { shapes, keyField } = request.export ? featureOf(plan.level) : { shapes: [], keyField: null };
-  return { result: plan.result, stream: plan.stream, opening: plan.meta.length > 0, columns, shapes, keyField };
+  const { geometryFields, keyField } = request.export ? featureOf(plan.level) : { geometryFields: [], keyField: null };
+  return { result: plan.result, stream: plan.stream, opening: plan.meta.length > 0, columns, geometryFields, keyField };
 }
 
 function describeCalls(

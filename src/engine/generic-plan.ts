@@ -1,6 +1,6 @@
 /** What the plan that serves every value of a shape bets on, read from PostgreSQL's explanation of it. */
 import type { Database } from '../postgres/database.js';
-import type { Statement } from '../sql/statement.js';
+import type { Statement } from '../sql/fragment.js';
 
 export interface PlanNode {
   readonly 'Node Type': string;

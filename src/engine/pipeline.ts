@@ -1,5 +1,5 @@
 /**
- * The two pipelines. Every request, by REST, SEARCH, GraphQL or the command line, passes through one of them:
+ * The two pipelines. Every read and write of items, by REST, SEARCH, GraphQL or the command line, passes through one of them:
  * identify → parse → restrict → plan → compile → execute → reply. `Server-Timing` carries these words.
  */
 import { callerName, type Identity } from '../access/identity.js';
@@ -10,17 +10,20 @@ import type { RequestClient } from './stages.js';
 import type { Writer } from './writer.js';
 
 /** A warm read needs no promise: each stage may answer at once. */
-export type Soon<Value> = Value | Promise<Value>;
+export type MaybePromise<Value> = Value | Promise<Value>;
 
 export interface ReadStages<Query extends ReadQuery, Answer> {
   readonly client: RequestClient;
-  identify(): Soon<Identity>;
-  parse(caller: Identity): Soon<Query>;
+  identify(): MaybePromise<Identity>;
+  parse(caller: Identity): MaybePromise<Query>;
   /** What is replied in the moment in which it arrives is left to a `ReplyListener`. */
-  execute(read: PreparedRead<Query>): Soon<Answer>;
+  execute(read: PreparedRead<Query>): MaybePromise<Answer>;
 }
 
-export function read<Query extends ReadQuery, Answer>(stages: ReadStages<Query, Answer>, reads: Reads): Soon<Answer> {
+export function read<Query extends ReadQuery, Answer>(
+  stages: ReadStages<Query, Answer>,
+  reads: Reads,
+): MaybePromise<Answer> {
   const caller = stages.identify();
   if (caller instanceof Promise) return caller.then((known) => readAs(known, stages, reads));
   return readAs(caller, stages, reads);
@@ -30,7 +33,7 @@ function readAs<Query extends ReadQuery, Answer>(
   caller: Identity,
   stages: ReadStages<Query, Answer>,
   reads: Reads,
-): Soon<Answer> {
+): MaybePromise<Answer> {
   stages.client.staged('identify');
   const query = stages.parse(caller);
   if (query instanceof Promise) return query.then((parsed) => readQuery(parsed, caller, stages, reads));
@@ -43,7 +46,7 @@ function readQuery<Query extends ReadQuery, Answer>(
   caller: Identity,
   stages: ReadStages<Query, Answer>,
   reads: Reads,
-): Soon<Answer> {
+): MaybePromise<Answer> {
   stages.client.staged('parse');
   const compiled = reads.prepare(query, caller, stages.client);
   if (compiled instanceof Promise)
@@ -51,8 +54,8 @@ function readQuery<Query extends ReadQuery, Answer>(
   return executed(stages.execute({ query, compiled, caller }), stages.client);
 }
 
-/** What is not answered at once has been executed by then. */
-function executed<Answer>(answer: Soon<Answer>, client: RequestClient): Soon<Answer> {
+/** A promise ends when the statement has run; what is answered at once is timed by `ReplyListener`. */
+function executed<Answer>(answer: MaybePromise<Answer>, client: RequestClient): MaybePromise<Answer> {
   if (!(answer instanceof Promise)) return answer;
   return answer.then((done) => {
     client.staged('execute');
@@ -62,8 +65,8 @@ function executed<Answer>(answer: Soon<Answer>, client: RequestClient): Soon<Ans
 
 export interface WriteStages<Request, Result, Answer> {
   readonly client: RequestClient;
-  identify(): Soon<Writer>;
-  parse(writer: Writer): Soon<Request>;
+  identify(): MaybePromise<Writer>;
+  parse(writer: Writer): MaybePromise<Request>;
   /** Restricts, plans, compiles and executes; all of it again where a retry helps. */
   execute(request: Request, writer: Writer): Promise<Result>;
   reply(result: Result): Answer;

@@ -8,7 +8,7 @@ import { estimatedColumn } from '../plan/selectivity.js';
 import type { UnevenPage, UnevenRead } from '../plan/uneven.js';
 import type { Database } from '../postgres/database.js';
 import { Statistics } from '../postgres/statistics.js';
-import type { Statement } from '../sql/statement.js';
+import type { Statement } from '../sql/fragment.js';
 import { explainGeneric, findsByIndex, stretchOf } from './generic-plan.js';
 import { HUB_ROWS, PlanChoice, type Risk, type Ways } from './plan-choice.js';
 

@@ -265,7 +265,7 @@ function shapeOf({ shape }: ReadQuery, access: Access | null, selectedFor: Selec
   return access ? `${access.key} ${selectedFor ?? ''}${shape}` : shape;
 }
 
-/** Of several values the key need not be the one that does not fit. */
+/** Whether a value that does not fit its type is the key (403): with several values that cannot be told, and the query is bad (400). */
 function useOf({ result, statement }: CompiledRead): 'key' | 'query' {
   return result === 'item' && statement.parameters.length === 1 ? 'key' : 'query';
 }

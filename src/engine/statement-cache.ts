@@ -3,7 +3,7 @@ import { LRUCache } from 'lru-cache';
 import { holdsTable, type Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
-import type { Statement } from '../sql/statement.js';
+import type { Statement } from '../sql/fragment.js';
 import { type StatementKind, verify } from '../sql/verify.js';
 
 export interface CompiledStatement {

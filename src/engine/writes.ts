@@ -17,7 +17,7 @@ import type { Collection, Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import { parseOwnJson } from '../narrow.js';
 import type { Observer } from '../observe.js';
-import { planImported, planNew } from '../plan/conflict.js';
+import { planImported, planOnConflict } from '../plan/conflict.js';
 import { anyRule, Guard } from '../plan/guard.js';
 import { checkKeyed, checkKeys, writtenKey } from '../plan/key.js';
 import { planCreate, planUpdate } from '../plan/payload.js';
@@ -107,11 +107,17 @@ export class Writes {
   /** Restricts, plans, compiles and executes. */
   async #attempt(request: WriteRequest, call: WriteCall, model: Model): Promise<Buffer | null> {
     const collection = servedCollection(model, request.collection);
-    const context = this.#restrict(model, call.writer);
+    const context = this.#planContext(model, call.writer);
     call.client.staged('restrict');
     switch (request.kind) {
       case 'create':
-        return this.#execute(await planNew(collection, request, context), call, request.idempotencyKey);
+        return this.#execute(
+          await (request.onConflict
+            ? planOnConflict(collection, request.items, request.onConflict, context)
+            : planCreate(collection, request.items, context)),
+          call,
+          request.idempotencyKey,
+        );
       case 'update-item':
         return this.#execute(await planUpdate(collection, [request], context), call);
       case 'update-each':
@@ -167,7 +173,7 @@ export class Writes {
     if (!collection) return items;
     // A query that cannot be read is refused before anything is done for it.
     if ('selected' in request) this.#compiler.parseSelected(collection, request.selected);
-    return preparePayloads(collection, items, this.#restrict(model, writer), (text) => this.#database.rows(text));
+    return preparePayloads(collection, items, this.#planContext(model, writer), (text) => this.#database.rows(text));
   }
 
   /** A transaction of its own, or the one that was joined. */
@@ -252,7 +258,7 @@ export class Writes {
     return null;
   }
 
-  #restrict(model: Model, { caller, author, access }: Writer): WritePlanContext {
+  #planContext(model: Model, { caller, author, access }: Writer): WritePlanContext {
     return {
       model,
       author,
@@ -343,7 +349,7 @@ export class Writes {
   ): Promise<Result> {
     const { model } = this.#mirror;
     const collection = servedCollection(model, name);
-    const context = this.#restrict(model, writer);
+    const context = this.#planContext(model, writer);
     const guard = context.access && new Guard(context.access, model);
     if (guard && !guard.covers('update', collection, [])) guard.grant('create', collection);
     client.staged('restrict');
@@ -369,7 +375,7 @@ export class Writes {
   sort(name: string, item: Key, to: Key, writer: Writer): Promise<void> {
     return this.#retry(writer.caller, async (model) => {
       const collection = servedCollection(model, name);
-      const { access } = this.#restrict(model, writer);
+      const { access } = this.#planContext(model, writer);
       if (access) new Guard(access, model).checkOrder(collection);
       checkKeyed(collection);
       const field = collection.sortField === null ? undefined : collection.fields.get(collection.sortField);

@@ -16,7 +16,7 @@ import { parseOnConflict } from '../request/on-conflict.js';
 import type { Input, ParseLimits } from '../request/parse-context.js';
 import { requestShape } from '../request/rest.js';
 import { ValueList } from '../request/values.js';
-import { readItem, type WriteRequest } from '../request/write.js';
+import { requireObject, type WriteRequest } from '../request/write.js';
 import { type Arguments, type DocumentContext, parseQueryArguments } from './arguments.js';
 import { parseCall } from './calls.js';
 import { FieldFailure, withPosition } from './failure.js';
@@ -90,10 +90,10 @@ function parseStep(
     const argument = field.args.find((each) => each.name === 'data');
     return argument ? parsePayload(args['data'], argument.type, 'data') : undefined;
   };
-  const data = (): Input => readItem(payload(), '"data"');
+  const data = (): Input => requireObject(payload(), '"data"');
   const list = (): Input[] => {
     const items = payload();
-    return Array.isArray(items) ? items.map((item) => readItem(item, '"data"')) : [];
+    return Array.isArray(items) ? items.map((item) => requireObject(item, '"data"')) : [];
   };
   const written = (
     collection: string,

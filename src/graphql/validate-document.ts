@@ -1,4 +1,4 @@
-/** A text becomes a document that is known to fit the schema. What was parsed once is kept, errors included. */
+/** A text becomes a document that is known to fit the schema; operations.ts caches it. */
 import {
   type DocumentNode,
   type FragmentDefinitionNode,

@@ -15,10 +15,9 @@ import { Exchange } from './exchange.js';
 import type { Limit } from './limiter.js';
 import { type ListenAddress, loadSockets, openPort } from './listen.js';
 import { DEFERRED, errorReply, noContent, type Outcome, type Reply } from './reply.js';
-import { ResponseQueue } from './response-queue.js';
 import { CLIENT_LEFT_STATUS } from './route-stats.js';
 import type { Handler, Route, Router } from './router.js';
-import { headOf, stream, writeBody } from './write-reply.js';
+import { headOf, ResponseQueue, stream, writeBody } from './write-reply.js';
 
 export interface HttpServer {
   readonly port: number;

@@ -100,7 +100,7 @@ export class Exchange {
       prefer: request.getHeader('prefer'),
       ifNoneMatch: request.getHeader('if-none-match'),
       idempotencyKey: reads ? '' : request.getHeader('idempotency-key'),
-      cookie: reads && isBearer(authorization) ? '' : request.getHeader('cookie'),
+      cookie: reads && hasBearerScheme(authorization) ? '' : request.getHeader('cookie'),
       userAgent: reads ? '' : request.getHeader('user-agent'),
       host: reads ? '' : request.getHeader('host'),
       fetchSite: reads ? '' : request.getHeader('sec-fetch-site'),
@@ -238,7 +238,7 @@ function peerOf(response: HttpResponse): string {
   return Buffer.from(response.getRemoteAddressAsText()).toString('latin1');
 }
 
-function isBearer(authorization: string): boolean {
+function hasBearerScheme(authorization: string): boolean {
   return authorization.startsWith('Bearer ') || /^bearer /i.test(authorization);
 }
 

@@ -12,23 +12,11 @@ import { forEachInSlices } from '../time-slices.js';
 import { checkValue } from './column-value.js';
 import { Guard } from './guard.js';
 import { checkKey, checkKeyed, namedKey } from './key.js';
-import { planCreate, planUpsert } from './payload.js';
+import { planUpsert } from './payload.js';
 import { isUnchanged } from './payload-fields.js';
 import type { Payload, Row, WritePlanContext } from './payload-row.js';
 import type { ConflictTarget, PlannedWrite } from './write.js';
 import { changedNames, Rows } from './write-rows.js';
-
-interface NewItems {
-  readonly items: readonly Payload[];
-  /** Null where an item that exists is an error. */
-  readonly onConflict: OnConflict | null;
-}
-
-export function planNew(collection: Collection, { items, onConflict }: NewItems, context: WritePlanContext) {
-  return onConflict
-    ? planOnConflict(collection, items, onConflict, context, true)
-    : planCreate(collection, items, context);
-}
 
 /** Rows of a file: without `onConflict`, those with a key that exists are changed. */
 export function planImported(
@@ -43,12 +31,12 @@ export function planImported(
 }
 
 /** `isShown`: whether the items are answered, in the order of the payload; those that were ignored are not among them. */
-async function planOnConflict(
+export async function planOnConflict(
   collection: Collection,
   payloads: readonly Payload[],
   onConflict: OnConflict,
   context: WritePlanContext,
-  isShown: boolean,
+  isShown = true,
 ): Promise<PlannedWrite> {
   const guard = context.access && new Guard(context.access, context.model);
   const conflict = targetOf(collection, onConflict, guard);

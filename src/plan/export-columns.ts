@@ -22,8 +22,8 @@ function nested(level: RowLevel): string[][] {
 }
 
 /** What of an item can be the geometry of a GeoJSON feature, and what its id. */
-export function featureOf(level: Level): { shapes: readonly string[]; keyField: string | null } {
-  if (level.kind !== 'rows') return { shapes: [], keyField: null };
+export function featureOf(level: Level): { geometryFields: readonly string[]; keyField: string | null } {
+  if (level.kind !== 'rows') return { geometryFields: [], keyField: null };
   const values = level.outputs.flatMap((output) =>
     output.kind === 'value' && output.operand.kind === 'field'
       ? [{ name: output.name, field: output.operand.field }]
@@ -31,7 +31,7 @@ export function featureOf(level: Level): { shapes: readonly string[]; keyField: 
   );
   const isKey = (field: Field): boolean => level.collection.key.length === 1 && field === level.collection.key[0];
   return {
-    shapes: values.filter(({ field }) => field.type.startsWith('geometry')).map(({ name }) => name),
+    geometryFields: values.filter(({ field }) => field.type.startsWith('geometry')).map(({ name }) => name),
     keyField: values.find(({ field }) => isKey(field))?.name ?? null,
   };
 }

@@ -19,14 +19,14 @@ export interface PlanLimits {
 }
 
 /**
- * With `touched`, only rows that meet it: those that the caller may write, where items are selected for that. Reads of one
+ * With `writableRows`, only rows that meet it: those that the caller may write, where items are selected for that. Reads of one
  * request share a planner, and with it what they may spend.
  */
 export function planRead(
   request: ReadRequest,
   model: Model,
   limits: PlanLimits,
-  touched: Condition | null = null,
+  writableRows: Condition | null = null,
   planner: Planner = { model, ...limits, nodes: 0 },
 ): ReadPlan {
   const { query, target } = request;
@@ -49,8 +49,8 @@ export function planRead(
   if (single && !request.export) {
     return planItem(request, collection, planOutputs(fields, collection, position, planner));
   }
-  const narrowed = touched
-    ? both(narrow(target, collection), { kind: 'rule', rule: touched })
+  const narrowed = writableRows
+    ? both(narrow(target, collection), { kind: 'rule', rule: writableRows })
     : narrow(target, collection);
   if (target.kind === 'written') {
     const rows = planRows(fields, collection, position, planner, null, narrowed);

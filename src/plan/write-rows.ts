@@ -17,8 +17,8 @@ import { fieldsOf, isSame, type RowChecks, shapeList, shapeOfWrite } from './row
 import { planFieldValidations, planValidations } from './validate.js';
 import type { Author, ConflictTarget, PlannedWrite, Unlink, Verb, WriteInput, WritePlan } from './write.js';
 
-/** Of rows that are known to be new, or to exist: shared, because most rows of a large payload are such. */
-const NOTHING_MORE: Row['only'] = { insert: new Map(), update: new Map() };
+/** Rows that are only inserted, or only updated, need no values per verb: one object for all of them saves memory. */
+const NO_VALUES_PER_VERB: Row['only'] = { insert: new Map(), update: new Map() };
 
 type VariableName = 'now' | 'user' | 'role';
 
@@ -69,7 +69,7 @@ export class Rows {
     const named = key === null ? undefined : this.#named(collection, verb, key);
     if (named) return named;
     this.#tally(1);
-    const only = verb === 'upsert' ? { insert: new Map(), update: new Map() } : NOTHING_MORE;
+    const only = verb === 'upsert' ? { insert: new Map(), update: new Map() } : NO_VALUES_PER_VERB;
     const number = list.rows.length;
     const row: Row = { collection, verb, number, key, columnValues: new Map(), only, given: new Set(), path };
     list.rows.push(row);

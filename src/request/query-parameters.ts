@@ -43,7 +43,7 @@ function parseLevel(input: Input, prefix: '' | '_', given: ParseContext, depth: 
     fields: fields === undefined || prefix === '_' ? null : parseFields(fields, context),
     alias,
     filter: filter === undefined ? null : parseFilter(readObject(filter, 'filter'), contextOf(filter, context)),
-    search: parseSearch(get('search'), context),
+    search: parseSearchTerm(get('search'), context),
     sort: parseSort(get('sort'), alias, context),
     limit: parseLimit(get('limit'), context),
     offset: parseCount(get('offset'), 'offset', context),
@@ -117,7 +117,7 @@ function parseAlias(input: unknown, context: ParseContext): Alias[] {
 const LONGEST_TERM = 1_024;
 const MOST_TERMS = 10;
 
-function parseSearch(input: unknown, context: ParseContext): Slot | null {
+function parseSearchTerm(input: unknown, context: ParseContext): Slot | null {
   if (input === undefined) return null;
   if (typeof input !== 'string' && typeof input !== 'number' && !(input instanceof Digits))
     throw invalidQuery('"search" must be a string');

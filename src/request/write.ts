@@ -51,25 +51,25 @@ export interface IdempotencyKey {
 
 export function parseCreate(body: unknown): CreateBody {
   if (body === undefined) throw invalidPayload('A body is needed');
-  if (!Array.isArray(body)) return { many: false, items: [readItem(body, 'The body')] };
-  return { many: true, items: body.map((item, position) => readItem(item, `Entry ${position}`)) };
+  if (!Array.isArray(body)) return { many: false, items: [requireObject(body, 'The body')] };
+  return { many: true, items: body.map((item, position) => requireObject(item, `Entry ${position}`)) };
 }
 
 export function parseUpdate(body: unknown): UpdateBody {
   if (Array.isArray(body))
-    return { kind: 'update-each', items: body.map((item, position) => readItem(item, `Entry ${position}`)) };
-  const { data, ...selection } = readItem(body, 'The body');
+    return { kind: 'update-each', items: body.map((item, position) => requireObject(item, `Entry ${position}`)) };
+  const { data, ...selection } = requireObject(body, 'The body');
   if (data === undefined) throw invalidPayload('"data" is required');
-  return { kind: 'update-selected', selected: readSelection(selection), data: readItem(data, '"data"') };
+  return { kind: 'update-selected', selected: readSelection(selection), data: requireObject(data, '"data"') };
 }
 
 export function parseDelete(body: unknown): Selected {
   if (Array.isArray(body)) return { kind: 'keys', keys: readKeys(body) };
-  return readSelection(readItem(body, 'The body'));
+  return readSelection(requireObject(body, 'The body'));
 }
 
 /** The fields of one item. */
-export function readItem(value: unknown, name: string): Input {
+export function requireObject(value: unknown, name: string): Input {
   if (!isObject(value)) throw invalidPayload(`${name} must be an object`);
   return value;
 }
@@ -86,7 +86,7 @@ const SELECTING = ['filter', 'search', 'sort', 'limit', 'offset', 'page'];
 
 /** A misspelt filter must not select everything. */
 function readQuery(input: unknown): Input {
-  const query = readItem(input, '"query"');
+  const query = requireObject(input, '"query"');
   const unknown = Object.keys(query).find((name) => !SELECTING.includes(name));
   if (unknown !== undefined)
     throw invalidPayload(`"query.${unknown}" is not allowed: it takes ${SELECTING.join(', ')}`);

@@ -2,7 +2,7 @@
 import { forbiddenCollection, invalidPayload } from '../errors.js';
 import { type CollectionObject, describeCollection, describeCollections } from '../mirror/describe-model.js';
 import type { Model } from '../mirror/model.js';
-import { readItem, readKeys } from '../request/write.js';
+import { readKeys, requireObject } from '../request/write.js';
 import type { SchemaChanges } from '../schema/change.js';
 import { type Operation, parseCollection, parseCollectionChange } from '../schema/parse.js';
 import { type ActionRequest, type ActionRoute, actionRoute } from './action.js';
@@ -25,7 +25,7 @@ function list(_: ActionRequest, model: Model): unknown {
 }
 
 async function search(request: ActionRequest, model: Model): Promise<unknown> {
-  const { keys, query: _, ...rest } = readItem((await request.json()) ?? {}, 'The body');
+  const { keys, query: _, ...rest } = requireObject((await request.json()) ?? {}, 'The body');
   const [unknown] = Object.keys(rest);
   if (unknown !== undefined) throw invalidPayload(`"${unknown}" is not allowed`);
   if (keys === undefined) return describeCollections(model);

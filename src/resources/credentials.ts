@@ -4,11 +4,11 @@ import type { LoginClient } from '../accounts/logins.js';
 import { invalidPayload } from '../errors.js';
 import type { Exchange } from '../http/exchange.js';
 import type { Input } from '../request/parse-context.js';
-import { readItem } from '../request/write.js';
+import { requireObject } from '../request/write.js';
 
 export function readBody(body: unknown): Input {
   if (body === undefined) throw invalidPayload('A body is needed');
-  return readItem(body, 'The body');
+  return requireObject(body, 'The body');
 }
 
 export function readText(body: Input, name: string): string {

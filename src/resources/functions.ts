@@ -1,6 +1,6 @@
 /** /rpc: functions of the database. What a function returns of a collection is read as the collection is. */
 import { parseJson } from '../digits.js';
-import { read, type Soon } from '../engine/pipeline.js';
+import { type MaybePromise, read } from '../engine/pipeline.js';
 import type { PreparedRead } from '../engine/reads.js';
 import { invalidQuery, methodNotAllowed } from '../errors.js';
 import type { Exchange } from '../http/exchange.js';
@@ -36,7 +36,7 @@ class FunctionRead extends ItemsRead {
     this.#name = name;
   }
 
-  override parse(): Soon<Parsed> {
+  override parse(): MaybePromise<Parsed> {
     const { queryString, method } = this.client;
     const { limits } = this.#services;
     if (method === 'POST') return this.#parseBody();
@@ -49,7 +49,7 @@ class FunctionRead extends ItemsRead {
     return parseRpc(this.#name, this.#body, this.client.queryString, this.#services.limits);
   }
 
-  override execute(prepared: PreparedRead<Parsed>): Soon<Reply | typeof DEFERRED> {
+  override execute(prepared: PreparedRead<Parsed>): MaybePromise<Reply | typeof DEFERRED> {
     const { compiled, query, caller } = prepared;
     if (!compiled.volatile) {
       checkArguments(compiled.calls, query.values);

@@ -3,7 +3,7 @@
 import { schemaAccessOf } from '../access/graphql-access.js';
 import type { Identities, Identity } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
-import { type ReadStages, ReplyListener, type ReplyStage, read, type Soon, write } from '../engine/pipeline.js';
+import { type MaybePromise, type ReadStages, ReplyListener, type ReplyStage, read, write } from '../engine/pipeline.js';
 import type { PreparedRead, Reads } from '../engine/reads.js';
 import type { Writes } from '../engine/writes.js';
 import { methodNotAllowed, ServiceError } from '../errors.js';
@@ -84,23 +84,23 @@ async function answer(
   if (text === null) return refusal([NOT_FOUND], negotiated, 200);
   try {
     const request = { text, operationName, variables, safe: exchange.method !== 'POST' };
-    const document = await parseDocument(request, scope, caller, exchange, services);
+    const document = await parseAsCaller(request, scope, caller, exchange, services);
     exchange.staged('parse');
     return await (document.kind === 'mutation'
       ? writeDocument(document, caller, exchange, services, negotiated)
       : readDocument(document, caller, exchange, services, negotiated));
   } catch (error) {
-    return reportFailure(error, negotiated);
+    return failureReply(error, negotiated);
   }
 }
 
-function parseDocument(
+function parseAsCaller(
   request: GraphqlRequest,
   scope: RootScope,
   caller: Identity,
   exchange: Exchange,
   { operations, policies, mirror, reads }: GraphqlServices,
-): Soon<ParsedDocument> {
+): MaybePromise<ParsedDocument> {
   const access = schemaAccessOf(policies.accessOf(caller), mirror.model);
   return operations.parse(request, access, scope, (size, work) =>
     reads.budgets.inTurn({ caller, from: exchange }, size, work),
@@ -183,7 +183,7 @@ class OperationRead implements ReadStages<ParsedOperation, Reply | typeof DEFERR
     return this.#operation;
   }
 
-  execute(prepared: PreparedRead<ParsedOperation>): Soon<Reply | typeof DEFERRED> {
+  execute(prepared: PreparedRead<ParsedOperation>): MaybePromise<Reply | typeof DEFERRED> {
     const { reads } = this.#context;
     checkArguments(prepared.compiled.calls, prepared.query.values);
     const explain = explainPreference(this.client.headers.prefer);
@@ -200,7 +200,7 @@ class OperationRead implements ReadStages<ParsedOperation, Reply | typeof DEFERR
     try {
       this.client.respond(this.#readOthers(error));
     } catch (failed) {
-      this.client.respond(Promise.resolve().then(() => reportFailure(failed, this.#context.negotiated)));
+      this.client.respond(Promise.resolve().then(() => failureReply(failed, this.#context.negotiated)));
     }
   }
 
@@ -285,7 +285,7 @@ function constantBody({ request, values }: ParsedOperation): string {
 }
 
 /** Errors of the service and of what was asked are part of the answer; what is wrong with the server is not. */
-function reportFailure(error: unknown, negotiated: Negotiated): Reply {
+function failureReply(error: unknown, negotiated: Negotiated): Reply {
   if (error instanceof DocumentFailure) return refusal(error.errors, negotiated);
   if (error instanceof UnsafeMethod) return notAllowed('A mutation needs POST', 'POST');
   const [cause, place] = error instanceof FieldFailure ? [error.cause, error.position] : [error, null];

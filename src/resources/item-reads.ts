@@ -3,7 +3,7 @@ import { build } from 'fast-json-stringify';
 import { type Identities, type Identity, onlyAdministrator } from '../access/identity.js';
 import { parseJson } from '../digits.js';
 import type { CompiledRead } from '../engine/compiled-read.js';
-import { type ReadStages, ReplyListener, type ReplyStage, read, type Soon } from '../engine/pipeline.js';
+import { type MaybePromise, type ReadStages, ReplyListener, type ReplyStage, read } from '../engine/pipeline.js';
 import type { PreparedRead, Reads } from '../engine/reads.js';
 import type { RequestClient } from '../engine/stages.js';
 import type { Writes } from '../engine/writes.js';
@@ -45,11 +45,11 @@ export class ItemsRead implements ReadStages<Parsed, Reply | typeof DEFERRED>, R
     this.#path = path;
   }
 
-  identify(): Soon<Identity> {
+  identify(): MaybePromise<Identity> {
     return this.#services.identities.identify(this.client);
   }
 
-  parse(): Soon<Parsed> {
+  parse(): MaybePromise<Parsed> {
     return this.client.method === 'SEARCH' ? this.#parseBody() : this.#parseUrl();
   }
 
@@ -69,7 +69,7 @@ export class ItemsRead implements ReadStages<Parsed, Reply | typeof DEFERRED>, R
     return { ...parsed, values: parsed.values.length === 1 ? [key] : [key, ...parsed.values.slice(1)] };
   }
 
-  execute(prepared: PreparedRead<Parsed>): Soon<Reply | typeof DEFERRED> {
+  execute(prepared: PreparedRead<Parsed>): MaybePromise<Reply | typeof DEFERRED> {
     const { reads } = this.#services;
     const explain = explainPreference(this.client.headers.prefer);
     if (explain) return explainItems(prepared, reads, explain);
@@ -174,17 +174,17 @@ function exportItems(prepared: PreparedRead<Parsed>, name: ExportFormat, reads: 
 }
 
 /** The only geometry of the items, or the one that was named. */
-function featureFormat({ query, compiled: { shapes, keyField } }: PreparedRead<Parsed>): Format {
+function featureFormat({ query, compiled: { geometryFields, keyField } }: PreparedRead<Parsed>): Format {
   const { geometry } = query;
-  if (geometry !== undefined && !shapes.includes(geometry))
+  if (geometry !== undefined && !geometryFields.includes(geometry))
     throw invalidQuery(`"geometry": "${geometry}" is no geometry among the fields of the items`);
-  if (geometry === undefined && shapes.length !== 1)
+  if (geometry === undefined && geometryFields.length !== 1)
     throw invalidQuery(
-      shapes.length === 0
+      geometryFields.length === 0
         ? 'An export as geojson needs a geometry among the fields of the items'
-        : `An export as geojson needs "geometry": one of ${shapes.join(', ')}`,
+        : `An export as geojson needs "geometry": one of ${geometryFields.join(', ')}`,
     );
-  return geojson(geometry ?? (shapes[0] as string), keyField);
+  return geojson(geometry ?? (geometryFields[0] as string), keyField);
 }
 
 /** Documents may be nested deeper than those who write other formats can follow. */

@@ -14,7 +14,7 @@ import {
   parseCreate,
   parseDelete,
   parseUpdate,
-  readItem,
+  requireObject,
   type WriteRequest,
 } from '../request/write.js';
 import type { ItemPath, ItemsServices } from './item-reads.js';
@@ -78,14 +78,14 @@ export function readIdempotencyKey(exchange: Exchange, caller: Identity, payload
 export function updateItem(exchange: Exchange, services: ItemsServices, path: ItemPath): Promise<Reply> {
   return writeItems(exchange, services, path, (body, context) => {
     if (context.isSingleton) throw routeNotFound(exchange.path);
-    return { kind: 'update-item', key: keyOf(path), data: readItem(body, 'The body'), ...written(context, true) };
+    return { kind: 'update-item', key: keyOf(path), data: requireObject(body, 'The body'), ...written(context, true) };
   });
 }
 
 export function updateItems(exchange: Exchange, services: ItemsServices, path: ItemPath): Promise<Reply> {
   return writeItems(exchange, services, path, (body, context) =>
     context.isSingleton
-      ? { kind: 'update-singleton', data: readItem(body, 'The body'), ...written(context, true) }
+      ? { kind: 'update-singleton', data: requireObject(body, 'The body'), ...written(context, true) }
       : { ...parseUpdate(body), ...written(context, false) },
   );
 }

@@ -13,7 +13,7 @@ import type { Collection } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Parsed } from '../request/ast.js';
 import { parseRead, parseReadBack, parseSearch } from '../request/rest.js';
-import { readItem } from '../request/write.js';
+import { requireObject } from '../request/write.js';
 import { type ActionRequest, type ActionResult, actionRoute } from './action.js';
 import type { ItemsServices } from './item-reads.js';
 import { writerOf, writtenReply } from './item-writes.js';
@@ -55,7 +55,7 @@ async function updateMe(exchange: Exchange, services: MeServices): Promise<Reply
       kind: 'update-item' as const,
       collection,
       key: caller.user,
-      data: readItem(await exchange.json(parseJson), 'The body'),
+      data: requireObject(await exchange.json(parseJson), 'The body'),
       readBack: parseReadBack(collection, true, exchange.queryString, services.limits),
     }),
     execute: (request, writer) => services.writes.run(request, writer, exchange),

@@ -13,7 +13,7 @@ import { jsonText, type Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
 import { formatOf, readRows } from '../request/import.js';
 import { parseConflictParameters } from '../request/on-conflict.js';
-import { readItem, readKey } from '../request/write.js';
+import { readKey, requireObject } from '../request/write.js';
 import { type ActionRequest, type ActionResult, actionRoute } from './action.js';
 import { exportFile, type ItemsServices } from './item-reads.js';
 import { writerOf } from './item-writes.js';
@@ -56,7 +56,7 @@ async function sortItems(request: ActionRequest, services: UtilsServices): Promi
   const [collection = ''] = parameters;
   refuseSystem(collection);
   const identity = await services.identities.identify(client);
-  const body = readItem(await request.json(parseJson), 'The body');
+  const body = requireObject(await request.json(parseJson), 'The body');
   const [item, to] = [readKey(body['item']), readKey(body['to'])];
   if (item === null || to === null) throw invalidPayload('"item" and "to" must be keys');
   await services.writes.sort(collection, item, to, writerOf(client, identity));

@@ -10,9 +10,10 @@ import {
   literal,
   nothing,
   quoteIdentifier,
+  type Statement,
   sql,
+  statement,
 } from '../sql/fragment.js';
-import { type Statement, statement } from '../sql/statement.js';
 import { typeFragment } from '../sql/type-name.js';
 import type { ColumnDefinition, ColumnType, Conversion, Definition, ExactType, Initial } from './ddl-statement.js';
 

@@ -1,8 +1,7 @@
 /** Rows of the metadata tables as statements: saved with what was given, and taken back from every place that names them. */
 
 import { assertNever } from '../assert-never.js';
-import { type Fragment, identifier, join, parameter, sql } from '../sql/fragment.js';
-import { type Statement, statement } from '../sql/statement.js';
+import { type Fragment, identifier, join, parameter, type Statement, sql, statement } from '../sql/fragment.js';
 import type { MetadataStep } from './ddl-statement.js';
 import type { Meta } from './parse-meta.js';
 

@@ -1,7 +1,7 @@
 /** What leads from one snapshot to another, as clients pass it on: per collection, field and relation a list of changes. */
 import { invalidPayload } from '../errors.js';
 import type { Input } from '../request/parse-context.js';
-import { readItem } from '../request/write.js';
+import { requireObject } from '../request/write.js';
 import {
   type CollectionEntry,
   type FieldEntry,
@@ -37,10 +37,10 @@ export interface DifferenceBody {
 }
 
 export function readDifference(value: unknown): DifferenceBody {
-  const { hash, diff, ...rest } = readItem(value, 'The body');
+  const { hash, diff, ...rest } = requireObject(value, 'The body');
   refuseOthers(rest, 'The body', 'hash, diff');
   if (typeof hash !== 'string' || hash === '') throw invalidPayload('"hash" is required');
-  const { collections = [], fields = [], relations = [], ...others } = readItem(diff, '"diff"');
+  const { collections = [], fields = [], relations = [], ...others } = requireObject(diff, '"diff"');
   refuseOthers(others, '"diff"', SECTIONS.join(', '));
   const lists = { collections, fields, relations };
   const read = (section: Section): EntryChange[] => {
@@ -58,7 +58,7 @@ export function readSectionEntry(section: Section, value: unknown): CollectionEn
 }
 
 function readEntry(value: unknown, section: Section, path: string): EntryChange {
-  const { collection, field, related_collection = null, diff, ...rest } = readItem(value, `"${path}"`);
+  const { collection, field, related_collection = null, diff, ...rest } = requireObject(value, `"${path}"`);
   refuseOthers(rest, `"${path}"`, 'collection, field, related_collection, diff');
   if (typeof collection !== 'string') throw invalidPayload(`"${path}.collection" is required`);
   if (!Array.isArray(diff)) throw invalidPayload(`"${path}.diff" must be a list`);
@@ -72,7 +72,7 @@ function readEntry(value: unknown, section: Section, path: string): EntryChange 
 }
 
 function readChange(value: unknown, path: string): Change {
-  const { kind, path: steps, lhs = null, rhs = null, ...rest } = readItem(value, `"${path}"`);
+  const { kind, path: steps, lhs = null, rhs = null, ...rest } = requireObject(value, `"${path}"`);
   refuseOthers(rest, `"${path}"`, 'kind, path, lhs, rhs');
   if (steps === undefined) {
     if (kind === 'N') return { kind, rhs };

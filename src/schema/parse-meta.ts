@@ -1,7 +1,7 @@
 /** The metadata of collections, fields and relations in bodies: which properties there are, and what each may hold. */
 import { assertNever } from '../assert-never.js';
 import { invalidPayload } from '../errors.js';
-import { readItem } from '../request/write.js';
+import { requireObject } from '../request/write.js';
 
 /** By column of the metadata table; lists already joined by commas. */
 export type Meta = Readonly<Record<string, unknown>>;
@@ -90,7 +90,7 @@ const PASSED_OVER: ReadonlySet<string> = new Set([
 export function readMeta(value: unknown, properties: Properties, path: string): Meta | undefined {
   if (value === undefined || value === null) return undefined;
   const meta: Record<string, unknown> = {};
-  for (const [name, given] of Object.entries(readItem(value, `"${path}"`))) {
+  for (const [name, given] of Object.entries(requireObject(value, `"${path}"`))) {
     const property = properties.get(name);
     if (property) {
       if (given !== undefined) meta[name] = readProperty(given, property, `${path}.${name}`);

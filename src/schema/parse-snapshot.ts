@@ -8,7 +8,7 @@ import { invalidPayload, invalidQuery } from '../errors.js';
 import { FIELD_TYPES, type FieldType, FOREIGN_KEY_ACTIONS, type ForeignKeyAction } from '../mirror/model.js';
 import { isOneOf, onlyOf } from '../narrow.js';
 import type { Input } from '../request/parse-context.js';
-import { readItem } from '../request/write.js';
+import { requireObject } from '../request/write.js';
 import { readTypeName } from '../sql/type-name.js';
 import { COLLECTION_META, FIELD_META, type Meta, type Properties, RELATION_META, readMeta } from './parse-meta.js';
 
@@ -115,7 +115,15 @@ export function parseDocumentText(text: string): unknown {
 
 /** With `force` a snapshot of another format or database is read as if it were ours. */
 export function readSnapshot(value: unknown, force: boolean): Snapshot {
-  const { version, lateral = '', vendor, collections, fields, relations, ...rest } = readItem(value, 'The snapshot');
+  const {
+    version,
+    lateral = '',
+    vendor,
+    collections,
+    fields,
+    relations,
+    ...rest
+  } = requireObject(value, 'The snapshot');
   refuseOthers(rest, 'The snapshot', 'version, lateral, vendor, collections, fields, relations');
   if (version !== SNAPSHOT_VERSION && version !== PARTIAL_VERSION && !force)
     throw invalidPayload(
@@ -160,7 +168,7 @@ export function selectCollections(
 
 export function readCollection(value: unknown, position = 0): CollectionEntry {
   const path = `collections[${position}]`;
-  const { collection, meta, schema, ...rest } = readItem(value, `"${path}"`);
+  const { collection, meta, schema, ...rest } = requireObject(value, `"${path}"`);
   refuseOthers(rest, `"${path}"`, 'collection, meta, schema');
   const name = readName(collection, `${path}.collection`);
   return { collection: name, meta: wholeMeta(meta, COLLECTION_META, `${path}.meta`), schema: readTable(schema, path) };
@@ -168,7 +176,7 @@ export function readCollection(value: unknown, position = 0): CollectionEntry {
 
 export function readField(value: unknown, position = 0): FieldEntry {
   const path = `fields[${position}]`;
-  const { collection, field, type, meta, schema, ...rest } = readItem(value, `"${path}"`);
+  const { collection, field, type, meta, schema, ...rest } = requireObject(value, `"${path}"`);
   refuseOthers(rest, `"${path}"`, 'collection, field, type, meta, schema');
   if (!isOneOf(FIELD_TYPES, type)) throw invalidPayload(`"${path}.type" must be one of ${FIELD_TYPES.join(', ')}`);
   const entry = {
@@ -185,7 +193,7 @@ export function readField(value: unknown, position = 0): FieldEntry {
 
 export function readRelation(value: unknown, position = 0): RelationEntry {
   const path = `relations[${position}]`;
-  const { collection, field, related_collection = null, meta, schema, ...rest } = readItem(value, `"${path}"`);
+  const { collection, field, related_collection = null, meta, schema, ...rest } = requireObject(value, `"${path}"`);
   refuseOthers(rest, `"${path}"`, 'collection, field, related_collection, meta, schema');
   const related = related_collection === null ? null : readName(related_collection, `${path}.related_collection`);
   const entry = {
@@ -229,7 +237,7 @@ const USUAL: Readonly<Record<string, unknown>> = {
 
 function readTable(value: unknown, path: string): CollectionEntry['schema'] {
   if (value === undefined || value === null) return null;
-  const { schema, name, comment, indexes = [], ...rest } = readItem(value, `"${path}.schema"`);
+  const { schema, name, comment, indexes = [], ...rest } = requireObject(value, `"${path}.schema"`);
   refuseOthers(rest, `"${path}.schema"`, 'schema, name, comment, indexes');
   const list = readList(indexes, `${path}.schema.indexes`).map((each) => readIndex(each, `${path}.schema.indexes`));
   return {
@@ -241,7 +249,7 @@ function readTable(value: unknown, path: string): CollectionEntry['schema'] {
 }
 
 function readIndex(value: unknown, path: string): SnapshotIndex {
-  const { fields, unique, ...rest } = readItem(value, `"${path}"`);
+  const { fields, unique, ...rest } = requireObject(value, `"${path}"`);
   refuseOthers(rest, `"${path}"`, 'fields, unique');
   const names = readList(fields, `${path}.fields`).map((name) => readName(name, `${path}.fields`));
   if (names.length < 2 || new Set(names).size < names.length)
@@ -268,7 +276,7 @@ const COLUMN_PROPERTIES = [
 ];
 
 function readColumn(value: unknown, path: string): SnapshotColumn {
-  const given = readItem(value, `"${path}"`);
+  const given = requireObject(value, `"${path}"`);
   for (const name of Object.keys(given)) {
     if (!COLUMN_PROPERTIES.includes(name))
       throw invalidPayload(`"${path}.${name}" is not allowed: there are ${COLUMN_PROPERTIES.join(', ')}`);
@@ -315,7 +323,7 @@ function readEnum(value: unknown, dataType: string, path: string): readonly stri
 }
 
 function readReference(value: unknown, path: string): ReferenceEntry {
-  const { on_delete = 'NO ACTION', on_update = 'NO ACTION', column, ...rest } = readItem(value, `"${path}"`);
+  const { on_delete = 'NO ACTION', on_update = 'NO ACTION', column, ...rest } = requireObject(value, `"${path}"`);
   refuseOthers(rest, `"${path}"`, 'on_delete, on_update, column');
   const actionOf = (action: unknown): ForeignKeyAction => {
     if (!isOneOf(FOREIGN_KEY_ACTIONS, action))

@@ -6,7 +6,7 @@ import { invalidPayload } from '../errors.js';
 import { FIELD_TYPES, type FieldType, FOREIGN_KEY_ACTIONS, type ForeignKeyAction } from '../mirror/model.js';
 import { isOneOf } from '../narrow.js';
 import type { Input } from '../request/parse-context.js';
-import { readItem } from '../request/write.js';
+import { requireObject } from '../request/write.js';
 import { COLLECTION_META, FIELD_META, type Meta, RELATION_META, readMeta } from './parse-meta.js';
 
 export type Operation =
@@ -89,7 +89,7 @@ export interface ForeignKeyOptions {
 }
 
 export function parseCollection(body: unknown): CreateCollection {
-  const { collection, meta, schema, fields, ...rest } = readItem(body, 'The body');
+  const { collection, meta, schema, fields, ...rest } = requireObject(body, 'The body');
   refuseOthers(rest, 'collection, meta, schema, fields');
   const name = readNewName(collection, 'collection');
   if (/^(service_|pg_)/i.test(name))
@@ -102,7 +102,7 @@ export function parseCollection(body: unknown): CreateCollection {
       throw invalidPayload('A folder has no fields: "schema" makes a table');
     return { kind: 'create-collection', collection: name, meta: parsedMeta ?? {}, table: null };
   }
-  const { comment, schema: place, name: table } = readItem(schema, '"schema"');
+  const { comment, schema: place, name: table } = requireObject(schema, '"schema"');
   const definitions = (fields ?? []).map((field, position) => parseField(field, `fields[${position}]`));
   return {
     kind: 'create-collection',
@@ -119,7 +119,7 @@ export function parseCollection(body: unknown): CreateCollection {
 
 /** Bodies that clients send back hold more than can be changed: names have to be right, `schema` is passed over. */
 export function parseCollectionChange(body: unknown, name: string | null): Operation & { kind: 'update-collection' } {
-  const { collection = name, meta, schema: _, fields: __, ...rest } = readItem(body, 'The body');
+  const { collection = name, meta, schema: _, fields: __, ...rest } = requireObject(body, 'The body');
   refuseOthers(rest, 'collection, meta');
   if (typeof collection !== 'string' || collection === '') throw invalidPayload('"collection" is required');
   if (name !== null && collection !== name) throw invalidPayload('A collection cannot be renamed');
@@ -128,7 +128,7 @@ export function parseCollectionChange(body: unknown, name: string | null): Opera
 
 /** `path` leads to the definition inside the body. */
 export function parseField(body: unknown, path = 'The body'): NewField {
-  const { field, type, meta, schema, collection: _, ...rest } = readItem(body, path);
+  const { field, type, meta, schema, collection: _, ...rest } = requireObject(body, path);
   refuseOthers(rest, 'field, type, meta, schema');
   const name = readNewName(field, 'field');
   if (type === undefined || type === null) throw invalidPayload(`"type" of the field "${name}" is required`);
@@ -143,7 +143,7 @@ export function parseField(body: unknown, path = 'The body'): NewField {
 }
 
 export function parseFieldChange(body: unknown, name: string | null): FieldChange {
-  const { field = name, type, meta, schema, collection: _, ...rest } = readItem(body, 'The body');
+  const { field = name, type, meta, schema, collection: _, ...rest } = requireObject(body, 'The body');
   refuseOthers(rest, 'field, type, meta, schema');
   if (typeof field !== 'string' || field === '') throw invalidPayload('"field" is required');
   if (name !== null && field !== name) throw invalidPayload('A field cannot be renamed');
@@ -164,7 +164,7 @@ export function parseFieldChanges(body: unknown): FieldChange[] {
 }
 
 export function parseRelation(body: unknown): NewRelation {
-  const { collection, field, related_collection, schema, meta, ...rest } = readItem(body, 'The body');
+  const { collection, field, related_collection, schema, meta, ...rest } = requireObject(body, 'The body');
   refuseOthers(rest, 'collection, field, related_collection, schema, meta');
   if (typeof collection !== 'string' || collection === '') throw invalidPayload('"collection" is required');
   if (typeof field !== 'string' || field === '') throw invalidPayload('"field" is required');
@@ -182,7 +182,7 @@ export function parseRelationChange(body: unknown, place: { collection: string; 
     schema,
     meta,
     ...rest
-  } = readItem(body, 'The body');
+  } = requireObject(body, 'The body');
   refuseOthers(rest, 'schema, meta');
   if (collection !== place.collection || field !== place.field) throw invalidPayload('A relation cannot be moved');
   return { ...place, schema: readForeignKey(schema), meta: readMeta(meta, RELATION_META, 'meta') ?? null };
@@ -233,7 +233,7 @@ const SIZES = {
 /** Properties that only tell (`name`, `table`, `data_type`, `foreign_key_*`) are passed over: clients send back what they read. */
 function readColumnOptions(schema: unknown): ColumnOptions {
   if (schema === undefined || schema === null) return {};
-  const given = readItem(schema, '"schema"');
+  const given = requireObject(schema, '"schema"');
   const options: { -readonly [Name in keyof ColumnOptions]: ColumnOptions[Name] } = {};
   for (const name of FLAGS) {
     const value = given[name];
@@ -260,7 +260,7 @@ function readColumnOptions(schema: unknown): ColumnOptions {
 
 function readForeignKey(schema: unknown): ForeignKeyOptions | null | undefined {
   if (schema === undefined || schema === null) return schema;
-  const given = readItem(schema, '"schema"');
+  const given = requireObject(schema, '"schema"');
   const options: { on_delete?: ForeignKeyAction; on_update?: ForeignKeyAction } = {};
   for (const name of ['on_delete', 'on_update'] as const) {
     const value = given[name];

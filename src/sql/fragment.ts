@@ -1,6 +1,7 @@
 /**
  * SQL as data. A fragment is made from template text, identifiers, parameters and other fragments; any other
  * interpolation throws, so a string that came with a request cannot become SQL. Quoting lives in this file alone.
+ * `statement` makes the text of it that is sent.
  */
 import type { Parameter } from './parameter.js';
 import { vetExpression } from './verify.js';
@@ -118,4 +119,32 @@ export function quoteIdentifier(name: string): string {
   if (name === '' || name.includes('\0')) throw new Error('an identifier cannot be empty or hold a NUL character');
   if (Buffer.byteLength(name) > 63) throw new Error(`the identifier "${name}" is longer than 63 bytes`);
   return `"${name.replaceAll('"', '""')}"`;
+}
+
+export interface Statement {
+  readonly text: string;
+  readonly parameters: readonly Parameter[];
+}
+
+/** The text of a fragment with numbered parameters, and what each of them is bound to. */
+export function statement(fragment: Fragment): Statement {
+  const parameters: Parameter[] = [];
+  const numbers = new Map<string, number>();
+  let text = '';
+  for (const part of fragment.parts) {
+    if (part.kind === 'text') {
+      text += part.text;
+      continue;
+    }
+    // The same parameter in two places is one parameter: fewer values travel, and the planner sees that they are equal.
+    const key = JSON.stringify(part.parameter);
+    let number = numbers.get(key);
+    if (number === undefined) {
+      parameters.push(part.parameter);
+      number = parameters.length;
+      numbers.set(key, number);
+    }
+    text += `$${number}`;
+  }
+  return Object.freeze({ text: text.trim(), parameters: Object.freeze(parameters) });
 }

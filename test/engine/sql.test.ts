@@ -15,11 +15,11 @@ import {
   parameter,
   quoteIdentifier,
   sql,
+  statement,
 } from '../../src/sql/fragment.js';
 import { loadGrammar } from '../../src/sql/grammar.js';
 import { adjustNow } from '../../src/sql/now.js';
 import { bind, type Caller, type Parameter, type Value } from '../../src/sql/parameter.js';
-import { statement } from '../../src/sql/statement.js';
 import { verify } from '../../src/sql/verify.js';
 import { startDatabase, withSql } from '../support/service.js';
 
