@@ -20,6 +20,7 @@ import {
   names,
   type Option,
   optional,
+  redis,
   size,
   text,
   token,
@@ -33,6 +34,10 @@ const SECURE = 'Send the cookie over TLS only; auto: if PUBLIC_URL or a trusted 
 const OPTIONS = {
   HOST: text('127.0.0.1', 'Address to listen on'),
   PORT: integer('8055', 0, 65_535, 'Port to listen on; 0 picks a free one'),
+  REUSE_PORT: boolean(
+    'false',
+    'Share the port with other processes (Linux), so that a new one can take over before the old one stops',
+  ),
   ADMIN_HOST: text('127.0.0.1', 'Address of the admin listener; it requires no token'),
   ADMIN_PORT: optional(
     integer(null, 0, 65_535),
@@ -108,6 +113,15 @@ const OPTIONS = {
   IP_CUSTOM_HEADER: optional(
     headerName(),
     "Header in which a trusted proxy sends the client's address; if not set, X-Forwarded-For",
+  ),
+  RATE_LIMITER_STORE: choice(
+    'memory',
+    ['memory', 'postgres', 'redis'],
+    'Where requests, logins and registrations are counted: by each instance for itself, or by all together',
+  ),
+  RATE_LIMITER_REDIS_URL: optional(
+    redis(),
+    'Redis or Valkey of RATE_LIMITER_STORE=redis (redis://user:password@host:port)',
   ),
   RATE_LIMITER_ENABLED: boolean('false', 'Limit the requests per IP address'),
   RATE_LIMITER_POINTS: integer('50', 1, 1_000_000_000, 'Requests per IP address and RATE_LIMITER_DURATION'),
@@ -249,6 +263,10 @@ const OPTIONS = {
   ),
   CORS_CREDENTIALS: boolean('true', 'Allow credentials across origins'),
   CORS_MAX_AGE: integer('18000', 0, 2_147_483_647, 'Seconds for which a preflight response may be cached'),
+  DRAIN_DELAY: duration(
+    '0',
+    'How long requests are still taken, while ready is 503 and answers close their connections, before the service stops',
+  ),
   SHUTDOWN_TIMEOUT: duration('10s', 'How long running requests may take to finish when the service stops'),
 };
 

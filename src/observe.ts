@@ -40,6 +40,8 @@ export type Event =
   | { readonly kind: 'embedded-restarted'; readonly message: string }
   | { readonly kind: 'listening-lost'; readonly error: unknown }
   | { readonly kind: 'listening-again'; readonly milliseconds: number }
+  | { readonly kind: 'limit-store-lost'; readonly store: string; readonly error: unknown }
+  | { readonly kind: 'limit-store-back'; readonly store: string; readonly milliseconds: number }
   | { readonly kind: 'shape-compiled'; readonly shape: string; readonly text: string; readonly milliseconds: number }
   /** A right that the service's role lacks, or a view that was never filled: once for each. */
   | { readonly kind: 'database-refused'; readonly detail: string }
@@ -172,6 +174,14 @@ function log(logger: Logger, repeated: RepeatedLines, event: Event): void {
       logger.info(
         `LISTEN connection restored after ${Math.round(event.milliseconds)} ms; reloading schema, policies and users`,
       );
+      break;
+    case 'limit-store-lost':
+      logger.warn(
+        `RATE_LIMITER_STORE=${event.store} does not answer, this instance counts for itself: ${messageOf(event.error)}`,
+      );
+      break;
+    case 'limit-store-back':
+      logger.info(`RATE_LIMITER_STORE=${event.store} answers again after ${Math.round(event.milliseconds)} ms`);
       break;
     case 'shape-compiled':
       logger.debug({ shape: event.shape, text: event.text, milliseconds: event.milliseconds }, 'compiled a statement');

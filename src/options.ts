@@ -52,6 +52,18 @@ export function url(): Option<string> {
   };
 }
 
+export function redis(): Option<string> {
+  return {
+    initial: null,
+    about: '',
+    parse: (value) => {
+      if (!URL.canParse(value) || !/^rediss?:$/.test(new URL(value).protocol))
+        throw new Error('must look like redis://user:password@host:port');
+      return value;
+    },
+  };
+}
+
 export function cookieName(initial: string, about: string): Option<string> {
   return { initial, about, parse: (value) => matching(value, /^[\w.-]{1,100}$/, 'letters, digits, ".", "_" and "-"') };
 }

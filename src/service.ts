@@ -14,6 +14,7 @@ import { holdsCluster, startEmbedded } from './embedded/cluster.js';
 import { deleteExpiredKeys } from './engine/idempotency.js';
 import { StartError } from './errors.js';
 import { openAdmin } from './http/admin-server.js';
+import { deleteExpiredCounts, openLimitStore } from './http/limit-store.js';
 import { createLimits } from './http/limiter.js';
 import type { Collection, Model } from './mirror/model.js';
 import { WatchingMirror } from './mirror/watch.js';
@@ -129,6 +130,8 @@ export async function startService(
     const secret = await openSecret(config.SECRET, directory, (event) => advice.push(event));
     await broadcastChanges(database, broadcast, started);
     purge(database, config, started);
+    const store = await openLimitStore(config, database, observe);
+    started.add(() => store.close());
     const accessChanged = async (): Promise<void> => {
       broadcast({ kind: 'access' });
       await policies.reload();
@@ -139,7 +142,7 @@ export async function startService(
       databaseUrl,
       mirror,
       secret,
-      limits: createLimits(config),
+      limits: createLimits(config, store),
       events,
       accessChanged,
     });
@@ -147,6 +150,14 @@ export async function startService(
     observe({ kind: 'listening', url });
     observe(served);
     advice.forEach(observe);
+    let stopped: Promise<void> | null = null;
+    const stop = async (): Promise<void> => {
+      admin.onStopping();
+      threads.drain();
+      // Balancers need a moment to notice; what they send meanwhile is answered.
+      if (config.DRAIN_DELAY > 0) await sleep(config.DRAIN_DELAY);
+      await started.stop();
+    };
     return {
       url,
       adminUrl: admin.url,
@@ -154,8 +165,8 @@ export async function startService(
       administrator,
       example: examplePath(mirror.model),
       stop: () => {
-        admin.onStopping();
-        return started.stop();
+        stopped ??= stop();
+        return stopped;
       },
       failure: threads.failure,
     };
@@ -340,7 +351,11 @@ async function broadcastChanges(
 
 function purge(database: Database, config: Config, started: Started): void {
   const forget = (): unknown =>
-    Promise.allSettled([deleteExpiredKeys(database), forgetSessions(database, config.SESSION_COOKIE_TTL)]);
+    Promise.allSettled([
+      deleteExpiredKeys(database),
+      forgetSessions(database, config.SESSION_COOKIE_TTL),
+      deleteExpiredCounts(database),
+    ]);
   const timer = setInterval(forget, PURGE_INTERVAL_MS).unref();
   started.add(async () => clearInterval(timer));
 }

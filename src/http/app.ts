@@ -1,5 +1,6 @@
 /** The HTTP server: every request passes here, from the socket to its route and back. */
 import { performance } from 'node:perf_hooks';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Config } from '../config.js';
 import { invalidPayload, invalidQuery } from '../errors.js';
 import type { Event, Observer } from '../observe.js';
@@ -21,6 +22,8 @@ import { headOf, ResponseQueue, stream, writeBody } from './write-reply.js';
 
 export interface HttpServer {
   readonly port: number;
+  /** Goes on accepting, but each answer closes its connection: the next request goes to another instance. */
+  drain(): void;
   /** Stops accepting, waits for running requests up to the given time, then closes what is left. */
   close(graceMs: number): Promise<void>;
   /** Closes everything at once. */
@@ -138,15 +141,25 @@ export async function startHttpServer(router: Router, options: HttpOptions): Pro
   const socket = await openPort(app, address);
   return {
     port: uws.us_socket_local_port(socket),
+    drain: () => {
+      running.closing = true;
+    },
     close: async (graceMs) => {
       running.closing = true;
+      // Right behind the loop's turn for sockets, when all connections that wait were accepted: a listener that closes resets them.
+      await new Promise((resolve) => setImmediate(resolve));
       uws.us_listen_socket_close(socket);
+      // Who has connected is about to ask; elsewhere nobody connects to an instance that is not ready.
+      if (config.DRAIN_DELAY > 0 || config.REUSE_PORT) await sleep(Math.min(LAST_REQUESTS_MS, graceMs));
       if (running.count > 0) await becomeIdle(running, graceMs);
       app.close();
     },
     abandon: () => void app.close(),
   };
 }
+
+/** Milliseconds for requests on connections that were accepted last. */
+const LAST_REQUESTS_MS = 100;
 
 interface Running {
   count: number;

@@ -1,12 +1,13 @@
 /**
- * How much one address, and all of them together, may ask. Counted in the memory of each instance, once for all of its
- * threads; nothing is counted, and nothing waited for, while a limit is off.
+ * How much one address, and all of them together, may ask. Counted by each instance, once for all of its threads, or by all
+ * instances together (limit-store.ts); nothing is counted, and nothing waited for, while a limit is off.
  */
-import { RateLimiterMemory, RateLimiterRes } from 'rate-limiter-flexible';
+import { RateLimiterRes } from 'rate-limiter-flexible';
 import { networkOf } from '../access/addresses.js';
 import { LoginBackoff, type LoginLimit } from '../accounts/login-backoff.js';
 import type { Config } from '../config.js';
 import { requestsExceeded } from '../errors.js';
+import { type Counter, type LimitStore, memoryStore } from './limit-store.js';
 
 /** Rejects with REQUESTS_EXCEEDED when there were too many. */
 export type Limit = (address: string) => Promise<void>;
@@ -18,11 +19,11 @@ export interface Limits {
   readonly registrations: Limit;
 }
 
-export function createLimits(config: Config): Limits {
+export function createLimits(config: Config, store: LimitStore): Limits {
   return {
-    requests: createLimit(config),
-    logins: createLoginLimit(config),
-    registrations: createRegistrationLimit(config),
+    requests: createLimit(config, store),
+    logins: createLoginLimit(config, store),
+    registrations: createRegistrationLimit(config, store),
   };
 }
 
@@ -31,7 +32,7 @@ export function remoteLimits(
   config: Config,
   counter: { requests: Limit; logins: LoginLimit; registrations: Limit },
 ): Limits {
-  const local = createLimits(config);
+  const local = createLimits(config, memoryStore);
   const { attempt, forgive } = config.RATE_LIMITER_LOGIN_ENABLED ? counter.logins : local.logins;
   const { enter, settle } = config.LOGIN_BACKOFF_MAX > 0 ? counter.logins : local.logins;
   return {
@@ -41,14 +42,16 @@ export function remoteLimits(
   };
 }
 
-function createLimit(config: Config): Limit | null {
+function createLimit(config: Config, store: LimitStore): Limit | null {
   const limits: Limit[] = [];
   if (config.RATE_LIMITER_GLOBAL_ENABLED) {
-    const all = makeLimiter(config.RATE_LIMITER_GLOBAL_POINTS, config.RATE_LIMITER_GLOBAL_DURATION);
+    const { RATE_LIMITER_GLOBAL_POINTS: points, RATE_LIMITER_GLOBAL_DURATION: seconds } = config;
+    const all = store.counter({ name: 'all', points, seconds, isFinal: true });
     limits.push(() => consume(all, 'all', 'RATE_LIMITER_GLOBAL_POINTS'));
   }
   if (config.RATE_LIMITER_ENABLED) {
-    const each = makeLimiter(config.RATE_LIMITER_POINTS, config.RATE_LIMITER_DURATION);
+    const { RATE_LIMITER_POINTS: points, RATE_LIMITER_DURATION: seconds } = config;
+    const each = store.counter({ name: 'requests', points, seconds, isFinal: true });
     // Before the global one: an address that asks too much must not use up what others may ask.
     limits.unshift((address) => consume(each, networkOf(address), 'RATE_LIMITER_POINTS'));
   }
@@ -58,14 +61,15 @@ function createLimit(config: Config): Limit | null {
   };
 }
 
-function createLoginLimit(config: Config): LoginLimit {
+function createLoginLimit(config: Config, store: LimitStore): LoginLimit {
   const backoff = new LoginBackoff({ after: config.LOGIN_BACKOFF_AFTER, maxWaitMs: config.LOGIN_BACKOFF_MAX });
   const turns: Pick<LoginLimit, 'enter' | 'settle'> = {
     enter: (attempt) => backoff.enter(attempt),
     settle: async (attempt, outcome) => backoff.settle(attempt, outcome),
   };
   if (!config.RATE_LIMITER_LOGIN_ENABLED) return { attempt: async () => {}, forgive: async () => {}, ...turns };
-  const limiter = makeLimiter(config.RATE_LIMITER_LOGIN_POINTS, config.RATE_LIMITER_LOGIN_DURATION);
+  const { RATE_LIMITER_LOGIN_POINTS: points, RATE_LIMITER_LOGIN_DURATION: seconds } = config;
+  const limiter = store.counter({ name: 'logins', points, seconds, isFinal: false });
   return {
     attempt: (address) => consume(limiter, networkOf(address), 'RATE_LIMITER_LOGIN_POINTS'),
     forgive: async (address) => void (await limiter.reward(networkOf(address))),
@@ -74,17 +78,14 @@ function createLoginLimit(config: Config): LoginLimit {
 }
 
 /** Whatever comes of it: who asks learns nothing by asking often. */
-function createRegistrationLimit(config: Config): Limit {
+function createRegistrationLimit(config: Config, store: LimitStore): Limit {
   if (!config.RATE_LIMITER_REGISTRATION_ENABLED) return async () => {};
-  const limiter = makeLimiter(config.RATE_LIMITER_REGISTRATION_POINTS, config.RATE_LIMITER_REGISTRATION_DURATION);
+  const { RATE_LIMITER_REGISTRATION_POINTS: points, RATE_LIMITER_REGISTRATION_DURATION: seconds } = config;
+  const limiter = store.counter({ name: 'registrations', points, seconds, isFinal: true });
   return (address) => consume(limiter, networkOf(address), 'RATE_LIMITER_REGISTRATION_POINTS');
 }
 
-function makeLimiter(points: number, seconds: number): RateLimiterMemory {
-  return new RateLimiterMemory({ points, duration: seconds });
-}
-
-async function consume(limiter: RateLimiterMemory, key: string, option: string): Promise<void> {
+async function consume(limiter: Counter, key: string, option: string): Promise<void> {
   try {
     await limiter.consume(key);
   } catch (refused) {

@@ -1,6 +1,7 @@
 /**
  * Ports. By default one socket alone owns its port. Several threads may share one among them (SO_REUSEPORT: the system gives
- * each new connection to one of them), but never with another process: that is why a port is reserved before it is shared.
+ * each new connection to one of them), but with another process only where that was asked for (REUSE_PORT): that is why a port
+ * is reserved before it is shared.
  */
 
 import type { TemplatedApp, us_listen_socket } from 'uWebSockets.js';
@@ -13,7 +14,7 @@ export interface ListenAddress {
   readonly host: string;
   /** 0 for any that is free. */
   readonly port: number;
-  /** With other threads of this process. */
+  /** With other threads of this process, or other processes. */
   readonly shared: boolean;
 }
 
@@ -23,7 +24,7 @@ export interface Reserved {
 }
 
 export function listenAddressOf(config: Config): ListenAddress {
-  return { host: config.HOST, port: config.PORT, shared: false };
+  return { host: config.HOST, port: config.PORT, shared: config.REUSE_PORT };
 }
 
 /** The size of the request head is read from the environment when the library loads: so it loads late. */
@@ -63,6 +64,7 @@ export async function openPort(app: TemplatedApp, { host, port, shared }: Listen
  * the same moment are kept apart by a name of which the system knows only one at a time.
  */
 export async function reservePort(config: Config): Promise<Reserved> {
+  if (config.REUSE_PORT && config.PORT !== 0) return { port: config.PORT, release: async () => {} };
   const uws = await loadSockets(config.MAX_URL_SIZE);
   const app = uws.App();
   const probe = async (): Promise<number> => {

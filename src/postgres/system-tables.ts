@@ -45,7 +45,7 @@ export function systemTables(): ReadonlySet<string> {
 
 /** Our files are written so that a line begins with each of them: the grammar is not loaded this early. */
 export function tablesOf({ text }: SystemFile): string[] {
-  return [...text.matchAll(/^create table (\w+)/gm)].map(([, name = '']) => name);
+  return [...text.matchAll(/^create (?:unlogged )?table (\w+)/gm)].map(([, name = '']) => name);
 }
 
 let fields: ReadonlySet<string> | null = null;

@@ -15,6 +15,7 @@ export interface WorkerCommands {
   apply(broadcast: MainBroadcast): void;
   listen(port: number, url: string): void;
   readonly report: { readonly [About in keyof Reports]: () => Promise<Reports[About]> };
+  drain(): void;
   stop(): void;
   abandon(): void;
 }
@@ -95,6 +96,9 @@ export class MainChannel {
         break;
       case 'report':
         void this.#report(message, commands);
+        break;
+      case 'drain':
+        commands.drain();
         break;
       case 'stop':
         commands.stop();

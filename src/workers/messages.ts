@@ -33,6 +33,7 @@ export type ToWorker =
   | { readonly kind: 'response'; readonly number: number; readonly failure: Failure | null; readonly result?: unknown }
   | { readonly kind: 'report'; readonly number: number; readonly about: keyof Reports }
   | { readonly kind: 'listen'; readonly port: number; readonly url: string }
+  | { readonly kind: 'drain' }
   | { readonly kind: 'stop' }
   /** The process ends, now. */
   | { readonly kind: 'abandon' };

@@ -62,8 +62,13 @@ export class SingleThread implements Threads {
     return joinHealth(new Map([['main', checks]]));
   };
 
-  async stop(): Promise<void> {
+  drain(): void {
     this.#app?.stopping();
+    this.#http?.drain();
+  }
+
+  async stop(): Promise<void> {
+    this.drain();
     await this.#http?.close(this.#config.SHUTDOWN_TIMEOUT);
   }
 }

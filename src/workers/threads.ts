@@ -41,6 +41,8 @@ export interface Threads {
   readonly gather: Gather;
   /** Of all threads. */
   readonly health: () => Promise<Health>;
+  /** Goes on serving, but is not ready any more, and answers close their connections. */
+  drain(): void;
   /** Stops accepting, finishes what runs. */
   stop(): Promise<void>;
   /** Resolves if a thread dies: then the service as a whole is of no use any more. */

@@ -103,6 +103,10 @@ export class WorkerHandle {
     });
   }
 
+  drain(): void {
+    this.#send({ kind: 'drain' });
+  }
+
   stop(): void {
     this.#stopping = true;
     this.#send({ kind: 'stop' });

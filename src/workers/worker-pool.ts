@@ -101,6 +101,10 @@ export class WorkerPool implements Threads {
     return this.#listen(port);
   }
 
+  drain(): void {
+    for (const worker of this.#workers) worker.drain();
+  }
+
   async stop(): Promise<void> {
     for (const worker of this.#workers) worker.stop();
     const done = new AbortController();

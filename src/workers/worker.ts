@@ -46,8 +46,12 @@ async function work(assignment: Assignment): Promise<void> {
     const { responseMemory } = database;
     http = await startHttpServer(router, { config, address, limit: limits.requests, responseMemory, observe });
   };
-  const end = async (): Promise<void> => {
+  const drain = (): void => {
     stopping();
+    http?.drain();
+  };
+  const end = async (): Promise<void> => {
+    drain();
     await http?.close(config.SHUTDOWN_TIMEOUT);
     await database.close();
   };
@@ -61,6 +65,7 @@ async function work(assignment: Assignment): Promise<void> {
       );
     },
     report: { metrics: collect, health: check },
+    drain,
     stop: () => void end().then(() => leave(closed, 0), die),
     abandon: () => {
       http?.abandon();

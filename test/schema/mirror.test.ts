@@ -90,6 +90,7 @@ t.test('serves what has one key and says why not', async (t) => {
       'service_logins',
       'service_permissions',
       'service_policies',
+      'service_rate_limits',
       'service_receipts',
       'service_relations',
       'service_revisions',

@@ -1,0 +1,50 @@
+/**
+ * What needs programs beside those that npm installs: several instances, failover, poolers. Each part is a program of its own; one
+ * whose packages are missing is skipped, and it is said how to install them. `node dist/test/cluster/main.js part ...` runs some.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { packagePath } from '../../src/files.js';
+import { findProgram } from '../support/programs.js';
+
+interface Part {
+  readonly name: string;
+  readonly about: string;
+  /** One of these programs, in a package of Debian. */
+  readonly needs: readonly { readonly programs: readonly string[]; readonly install: string }[];
+}
+
+const PARTS: readonly Part[] = [
+  {
+    name: 'rolling-restart',
+    about: 'two instances behind haproxy are restarted under load',
+    needs: [{ programs: ['haproxy'], install: 'apt-get install haproxy' }],
+  },
+  {
+    name: 'redis-limits',
+    about: 'three instances count requests in Redis',
+    needs: [{ programs: ['redis-server', 'valkey-server'], install: 'apt-get install redis-server' }],
+  },
+];
+
+const chosen = process.argv.slice(2);
+let failed = 0;
+for (const { name, about, needs } of PARTS) {
+  if (chosen.length > 0 && !chosen.includes(name)) continue;
+  console.log(`# ${name}: ${about}`);
+  const missing: string[] = [];
+  for (const { programs, install } of needs)
+    if ((await findProgram(...programs)) === null) missing.push(`${programs[0]} is not installed: ${install}`);
+  if (missing.length > 0) {
+    console.log(`skipped: ${missing.join('; ')}`);
+    continue;
+  }
+  const child = spawn(process.execPath, [packagePath('dist', 'test', 'cluster', `${name}.js`)], {
+    stdio: ['ignore', 'inherit', 'inherit'],
+    env: { ...process.env, TAP: '1', TAP_TIMEOUT: '3600' },
+  });
+  const [code] = (await once(child, 'close')) as [number | null];
+  if (code !== 0) failed++;
+  console.log(code === 0 ? `# ${name}: passed\n` : `# ${name}: FAILED\n`);
+}
+process.exitCode = failed === 0 ? 0 : 1;
