@@ -58,14 +58,14 @@ export function compileOperand(operand: OperandPlan, source: FromClause, descend
     case 'position': {
       const { collection } = source;
       const lists = keyParameters(operand.key, operand.slot, 'list');
-      const place = alias(`o${source.scope.next()}`);
+      const keys = alias(`o${source.scope.next()}`);
       const columns = operand.key.map((field) => source.raw([], field));
       // Only under its bare name, which is then PostgreSQL's own, does it take several lists.
-      const same = areEqual(givenColumns(collection, place), columns);
+      const same = areEqual(givenColumns(collection, keys), columns);
       source.join(
-        sql` join ${lists.length === 1 ? sql`pg_catalog.unnest` : sql`unnest`}(${listed(lists)}) with ordinality as ${place} (${listed(givenNames(collection))}, n) on ${same}`,
+        sql` join ${lists.length === 1 ? sql`pg_catalog.unnest` : sql`unnest`}(${listed(lists)}) with ordinality as ${keys} (${listed(givenNames(collection))}, n) on ${same}`,
       );
-      return sql`${place}.n`;
+      return sql`${keys}.n`;
     }
     default:
       return assertNever(operand);

@@ -12,12 +12,12 @@ export function compileSort(collection: Collection, field: Field): Statement {
   const own = keyColumns(collection, alias('t'));
   const shown = listed(own.map((column, position) => sql`${column} as ${elementAt(names, position)}`));
   const ranked = sql`select ${shown}, ${sorted} as s, row_number() over (order by ${sorted}, ${listed(own)}) as p from ${table} ${alias('t')}`;
-  const place = (slot: number): Fragment =>
+  const rank = (slot: number): Fragment =>
     sql`(select p from ${alias('o')} where ${areEqual(names, keyParameters(collection.key, slot, 'value'))})`;
   const moved = sql`select ${listed(givenColumns(collection, alias('o')))}, case when p = a then b when p > a and p <= b then p - 1 when p >= b and p < a then p + 1 else p end as p, s from ${alias('o')}, ${alias('m')}`;
   const update = sql`update ${table} ${alias('t')} set ${columnName(field)} = ${alias('n')}.p from (${moved}) ${alias('n')} where ${areEqual(own, givenColumns(collection, alias('n')))} and ${alias('n')}.s is distinct from ${alias('n')}.p returning 1`;
   const missing = sql`(select a is null or b is null from ${alias('m')})`;
   return statement(
-    sql`with ${alias('o')} as materialized (${ranked}), ${alias('m')} as materialized (select ${place(0)} as a, ${place(1)} as b), ${alias('w')} as (${update}) select case when ${missing} then service_raise('missing') end`,
+    sql`with ${alias('o')} as materialized (${ranked}), ${alias('m')} as materialized (select ${rank(0)} as a, ${rank(1)} as b), ${alias('w')} as (${update}) select case when ${missing} then service_raise('missing') end`,
   );
 }

@@ -102,12 +102,12 @@ export function notUnlinked(plan: WritePlan): Fragment[] {
     const children = givenColumns(unlink.collection, alias('y'), 'child');
     const child = asRow(children);
     const gone = sql`${child} in (select ${key} from ${unlinking(plan, unlink.collection, unlink.action)})`;
-    const named = plan.nodes.flatMap((node, place) => {
+    const named = plan.nodes.flatMap((node, list) => {
       if (node.collection !== unlink.collection) return [];
-      const rows = sql`${child} in (select ${listed(names)} from ${input(place)})`;
+      const rows = sql`${child} in (select ${listed(names)} from ${input(list)})`;
       if (!unlink.guard) return [rows];
       const settled = isSettled(node, elementAt(unlink.columns, 0))
-        ? sql` or ${child} in (select ${listed(givenColumns(unlink.collection, alias('k')))} from ${input(place)} ${alias('k')} where true${settles(node, elementAt(unlink.columns, 0))})`
+        ? sql` or ${child} in (select ${listed(givenColumns(unlink.collection, alias('k')))} from ${input(list)} ${alias('k')} where true${settles(node, elementAt(unlink.columns, 0))})`
         : nothing;
       return [sql`(${rows} and ${child} in (select ${key} from ${free(position)}))${settled}`];
     });

@@ -66,7 +66,7 @@ export function leaveKeys({ nodes, collection }: WritePlan): Fragment {
   const given = givenColumns(collection, alias('i'));
   const [only] = given;
   if (given.length === 1) return sql`set_config(${KEYS_SETTING}, ${keys(sql`${only as Fragment}::text`)}, true)`;
-  const parts = given.map((part, place) => sql`set_config(${keyPartSetting(place)}, ${keys(part)}, true)`);
+  const parts = given.map((part, index) => sql`set_config(${keyPartSetting(index)}, ${keys(part)}, true)`);
   return listed([sql`set_config(${KEYS_SETTING}, ${keys(joinedKey(collection.key, given))}, true)`, ...parts]);
 }
 

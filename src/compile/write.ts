@@ -293,12 +293,12 @@ class Chain {
   /** A statement stands behind those it waits for. */
   #order(): number[] {
     const order = new Set<number>();
-    const place = (position: number): void => {
+    const visit = (position: number): void => {
       if (order.has(position)) return;
-      for (const earlier of this.#awaited(elementAt(this.#plan.nodes, position))) place(earlier);
+      for (const earlier of this.#awaited(elementAt(this.#plan.nodes, position))) visit(earlier);
       order.add(position);
     };
-    for (const position of this.#plan.nodes.keys()) place(position);
+    for (const position of this.#plan.nodes.keys()) visit(position);
     return [...order];
   }
 

@@ -74,7 +74,7 @@ export function assembleTables(
       table: relation,
       system,
       kind: KINDS[kind],
-      comment: lookups.comments.get(placeOf(table, 0)) ?? null,
+      comment: lookups.comments.get(columnIdOf(table, 0)) ?? null,
       key,
       uniqueKeys: uniqueKeysOf(entries, lookups.keys.get(table) ?? NONE),
       references: lookups.references.get(table) ?? NONE,
@@ -141,7 +141,7 @@ interface Lookups {
 
 function assembleColumn(entry: ColumnEntry, table: string, isPrimaryKey: boolean, lookups: Lookups): ColumnFacts {
   const [oid, number, name, typeOid, columnModifier, refusesNull, identity, generated] = entry;
-  const place = placeOf(oid, number);
+  const columnId = columnIdOf(oid, number);
   const type = lookups.types.get(typeOid) ?? UNKNOWN_TYPE;
   const [
     ,
@@ -157,10 +157,10 @@ function assembleColumn(entry: ColumnEntry, table: string, isPrimaryKey: boolean
   ] = type;
   const modifier = columnModifier === -1 ? domainModifier : columnModifier;
   const facts = { base_type, base_schema, is_array, enum_values: labels && Object.freeze(labels) };
-  const expression = lookups.defaults.get(place) ?? null;
+  const expression = lookups.defaults.get(columnId) ?? null;
   const default_expression = generated ? null : (expression ?? domainDefault);
   const has_auto_increment = identity !== '' || default_expression?.startsWith('nextval(') === true;
-  const foreign_keys = lookups.foreignKeys.get(place) ?? NONE;
+  const foreign_keys = lookups.foreignKeys.get(columnId) ?? NONE;
   const [foreignKey] = foreign_keys;
   const fieldType = columnTypeOf(facts, modifier);
   const column: Column = {
@@ -183,18 +183,18 @@ function assembleColumn(entry: ColumnEntry, table: string, isPrimaryKey: boolean
     generation_expression: generated ? expression : null,
     is_nullable: !(refusesNull || domainRefusesNull),
     is_filled: lookups.filled.has(oid),
-    is_unique: lookups.unique.has(place),
-    is_indexed: lookups.indexed.has(place),
+    is_unique: lookups.unique.has(columnId),
+    is_indexed: lookups.indexed.has(columnId),
     is_primary_key: isPrimaryKey,
     has_auto_increment,
     identity: identity === '' ? null : identity === 'a' ? 'always' : 'default',
-    sequence: has_auto_increment ? (lookups.sequences.get(place) ?? null) : null,
+    sequence: has_auto_increment ? (lookups.sequences.get(columnId) ?? null) : null,
     foreign_key_schema: foreignKey?.schema ?? null,
     foreign_key_table: foreignKey?.table ?? null,
     foreign_key_column: foreignKey?.column ?? null,
     foreign_keys,
-    indexes: lookups.indexes.get(place) ?? NONE,
-    comment: lookups.comments.get(place) ?? null,
+    indexes: lookups.indexes.get(columnId) ?? NONE,
+    comment: lookups.comments.get(columnId) ?? null,
   };
   return { column: Object.freeze(column), type: fieldType };
 }
@@ -214,15 +214,15 @@ function indexLists(document: CatalogDocument, names: ReadonlyMap<number, string
     if (kind === 'primary' || (kind === 'unique' && isImmediate))
       append(keys, table, { isPrimary: kind === 'primary', columns });
     for (const column of columns) {
-      const place = placeOf(table, column);
-      if (kind !== 'index' && columns.length === 1) unique.add(place);
-      if (kind === 'index') indexed.add(place);
-      if (columns.length === 1) append(indexes, place, Object.freeze({ name, kind, constraint, method }));
+      const columnId = columnIdOf(table, column);
+      if (kind !== 'index' && columns.length === 1) unique.add(columnId);
+      if (kind === 'index') indexed.add(columnId);
+      if (columns.length === 1) append(indexes, columnId, Object.freeze({ name, kind, constraint, method }));
     }
   }
   const foreignKeys = new Map<number, ForeignKey[]>();
   for (const entry of document.foreign_keys ?? [])
-    append(foreignKeys, placeOf(entry[0], entry[1]), foreignKeyOf(entry, names));
+    append(foreignKeys, columnIdOf(entry[0], entry[1]), foreignKeyOf(entry, names));
   const references = new Map<number, CompositeReference[]>();
   for (const [table, columns, target, referenced] of document.composite_references ?? []) {
     const collection = names.get(target);
@@ -274,10 +274,10 @@ export function listOf(value: unknown): string[] {
   return typeof value === 'string' ? value.split(',').flatMap((entry) => entry.trim() || []) : [];
 }
 
-function append<Entry>(groups: Map<number, Entry[]>, place: number, entry: Entry): void {
-  const group = groups.get(place);
+function append<Entry>(groups: Map<number, Entry[]>, columnId: number, entry: Entry): void {
+  const group = groups.get(columnId);
   if (group) group.push(entry);
-  else groups.set(place, [entry]);
+  else groups.set(columnId, [entry]);
 }
 
 const ACTIONS: Readonly<Record<string, ForeignKeyAction>> = {
@@ -301,7 +301,7 @@ function foreignKeyOf(entry: ForeignKeyEntry, names: ReadonlyMap<number, string>
 }
 
 function byPlace(entries: readonly (readonly [number, number, string])[] | null): ReadonlyMap<number, string> {
-  return new Map((entries ?? []).map(([table, column, text]) => [placeOf(table, column), text]));
+  return new Map((entries ?? []).map(([table, column, text]) => [columnIdOf(table, column), text]));
 }
 
 function groupColumns(entries: readonly ColumnEntry[]): ReadonlyMap<number, readonly ColumnEntry[]> {
@@ -313,6 +313,6 @@ function groupColumns(entries: readonly ColumnEntry[]): ReadonlyMap<number, read
 }
 
 /** Tables have at most 1600 columns and oids 32 bits: the product stays far below 2^53. */
-function placeOf(table: number, column: number): number {
+function columnIdOf(table: number, column: number): number {
   return table * 2048 + column;
 }

@@ -100,10 +100,10 @@ function once<Entry>(entries: readonly Entry[], name: (entry: Entry) => string):
 type Group = GroupLevel['groups'][number];
 
 function planGroup(expression: Expression, collection: Collection, model: Model): Group {
-  const place = `groupBy "${expression.text}"`;
-  const operand = resolveExpression(expression, collection, { model, place, many: false });
+  const location = `groupBy "${expression.text}"`;
+  const operand = resolveExpression(expression, collection, { model, location, many: false });
   if (operand.kind === 'field' && !isComparable(operand.field))
-    throw invalidQuery(`${place}: values of this type cannot be grouped`);
+    throw invalidQuery(`${location}: values of this type cannot be grouped`);
   const name = expression.path.length > 1 && !expression.call ? expression.path.join('.') : outputName(expression);
   return { name: checkName(name), operand: operand.kind === 'json' ? { ...operand, as: 'text' } : operand };
 }
@@ -115,16 +115,16 @@ function isMixed(aggregate: Aggregate, all: readonly Aggregate[]): boolean {
 
 function planAggregate(aggregate: Aggregate, collection: Collection, model: Model, mixed: boolean): AggregatePlan {
   if (!aggregate.field) return { function: aggregate.function, name: mixed ? '*' : null, operand: null };
-  const place = `aggregate "${aggregate.function}"`;
-  const operand = resolveExpression(aggregate.field, collection, { model, place, many: false });
-  checkAggregate(aggregate.function, operand, place);
+  const location = `aggregate "${aggregate.function}"`;
+  const operand = resolveExpression(aggregate.field, collection, { model, location, many: false });
+  checkAggregate(aggregate.function, operand, location);
   return { function: aggregate.function, name: checkName(aggregate.field.path.join('.')), operand };
 }
 
 const NUMBERS = new Set(['integer', 'bigInteger', 'decimal', 'float']);
 const ORDERED = new Set([...NUMBERS, 'string', 'text', 'date', 'dateTime', 'time', 'timestamp']);
 
-function checkAggregate(name: AggregateFunction, operand: OperandPlan, place: string): void {
+function checkAggregate(name: AggregateFunction, operand: OperandPlan, location: string): void {
   if (operand.kind !== 'field') throw new Error('an aggregate is of a field');
   const { field } = operand;
   const fitting =
@@ -133,7 +133,7 @@ function checkAggregate(name: AggregateFunction, operand: OperandPlan, place: st
       : name === 'countDistinct'
         ? isComparable(field)
         : (name === 'min' || name === 'max' ? ORDERED : NUMBERS).has(field.type);
-  if (!fitting) throw invalidQuery(`${place}: it does not apply to "${field.name}" of type ${field.type}`);
+  if (!fitting) throw invalidQuery(`${location}: it does not apply to "${field.name}" of type ${field.type}`);
 }
 
 function isComparable(field: Field): boolean {

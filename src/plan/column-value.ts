@@ -136,11 +136,13 @@ function checkArray(value: unknown, field: Field, column: Column, path: string):
   const element = { ...column, base_type: column.base_type.replace(/^_/, ''), is_array: false, max_length: null };
   const isDocument = element.base_type === 'json' || element.base_type === 'jsonb';
   return value.map((each, position) => {
-    const place = `${path}.${position}`;
+    const location = `${path}.${position}`;
     if (each === null) return null;
-    if (isDocument) return checkJson(each, element, place);
-    if (element.base_type === 'bytea' && !Array.isArray(each)) return checkBinary(each, place, elementBytes);
-    return Array.isArray(each) ? checkArray(each, field, column, place) : checkSingle(each, field, element, place);
+    if (isDocument) return checkJson(each, element, location);
+    if (element.base_type === 'bytea' && !Array.isArray(each)) return checkBinary(each, location, elementBytes);
+    return Array.isArray(each)
+      ? checkArray(each, field, column, location)
+      : checkSingle(each, field, element, location);
   });
 }
 

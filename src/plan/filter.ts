@@ -68,24 +68,24 @@ export function spend(budget: Budget, nodes: number): void {
   }
 }
 
-function planRow(filter: Filter, place: FilterPosition): Condition {
+function planRow(filter: Filter, position: FilterPosition): Condition {
   switch (filter.kind) {
     case 'and':
     case 'or':
-      return combine(filter.kind, filter.filters, (each) => planRow(each, place));
+      return combine(filter.kind, filter.filters, (each) => planRow(each, position));
     case 'field':
-      return planNamed(filter.name, filter.filter, place);
+      return planNamed(filter.name, filter.filter, position);
     case 'function': {
-      const options = { model: place.model, place: place.name, many: false };
-      const operand = resolveExpression(filter.expression, place.collection, options);
+      const options = { model: position.model, location: position.name, many: false };
+      const operand = resolveExpression(filter.expression, position.collection, options);
       const value: OperandPlan = operand.kind === 'json' ? { ...operand, as: 'text' } : operand;
-      return planValue(filter.filter, prefixed(value, place.through), place);
+      return planValue(filter.filter, prefixed(value, position.through), position);
     }
     case 'follow':
-      spend(place.budget, RELATION_WEIGHT);
-      return planMany(filter.filter, followed(filter.arguments, place), place);
+      spend(position.budget, RELATION_WEIGHT);
+      return planMany(filter.filter, followed(filter.arguments, position), position);
     default:
-      throw invalidQuery(`${place.name}: an operator needs a field above it`);
+      throw invalidQuery(`${position.name}: an operator needs a field above it`);
   }
 }
 
@@ -96,34 +96,34 @@ function combine<Part>(kind: 'and' | 'or', filters: readonly Part[], plan: (filt
   return onlyOf(conditions) ?? { kind, conditions };
 }
 
-function planNamed(name: string, filter: Filter, place: FilterPosition): Condition {
-  const named = fieldNamed(place.collection, name, place.name);
+function planNamed(name: string, filter: Filter, position: FilterPosition): Condition {
+  const named = fieldNamed(position.collection, name, position.name);
   const { field } = named;
-  const toMany = toManyOf(place.model, place.collection, field);
-  if (field.relation) spend(place.budget, RELATION_WEIGHT);
-  if (toMany) return planMany(filter, toMany, place);
-  const toOne = toOneOf(place.model, place.collection, named, place.name);
-  if (toOne) return planOne(filter, toOne, field, place);
-  if (!field.column) throw forbiddenField(name, place.collection.name, place.name);
-  return planValue(filter, { kind: 'field', through: place.through, field }, place);
+  const toMany = toManyOf(position.model, position.collection, field);
+  if (field.relation) spend(position.budget, RELATION_WEIGHT);
+  if (toMany) return planMany(filter, toMany, position);
+  const toOne = toOneOf(position.model, position.collection, named, position.name);
+  if (toOne) return planOne(filter, toOne, field, position);
+  if (!field.column) throw forbiddenField(name, position.collection.name, position.name);
+  return planValue(filter, { kind: 'field', through: position.through, field }, position);
 }
 
 /** Operators speak of the reference itself, or of the key of the only row that refers here; everything else of the related row. */
-function planOne(filter: Filter, toOne: ToOneJoin, field: Field, place: FilterPosition): Condition {
+function planOne(filter: Filter, toOne: ToOneJoin, field: Field, position: FilterPosition): Condition {
   switch (filter.kind) {
     case 'and':
     case 'or':
-      return combine(filter.kind, filter.filters, (each) => planOne(each, toOne, field, place));
+      return combine(filter.kind, filter.filters, (each) => planOne(each, toOne, field, position));
     case 'compare':
     case 'length':
-      return planValue(filter, referenceOf(toOne, place), place);
+      return planValue(filter, referenceOf(toOne, position), position);
     case 'some':
     case 'none':
       throw invalidQuery(
-        `${place.name}: "_${filter.kind}" needs a relation to several items, "${field.name}" leads to one`,
+        `${position.name}: "_${filter.kind}" needs a relation to several items, "${field.name}" leads to one`,
       );
     default:
-      return planRow(filter, { ...place, collection: toOne.target, through: [...place.through, toOne] });
+      return planRow(filter, { ...position, collection: toOne.target, through: [...position.through, toOne] });
   }
 }
 
@@ -132,11 +132,11 @@ function referenceOf(toOne: ToOneJoin, { through, name }: FilterPosition): Opera
   return prefixed(keyOf({ collection: toOne.target, name }), [...through, toOne]);
 }
 
-function planMany(filter: Filter, toMany: ToManyJoin, place: FilterPosition): Condition {
-  const inner: FilterPosition = { ...place, collection: toMany.collection, through: [] };
+function planMany(filter: Filter, toMany: ToManyJoin, position: FilterPosition): Condition {
+  const inner: FilterPosition = { ...position, collection: toMany.collection, through: [] };
   const exists = (negated: boolean, where: Condition): Condition => ({
     kind: 'exists',
-    through: place.through,
+    through: position.through,
     toMany,
     negated,
     where,
@@ -151,12 +151,12 @@ function planMany(filter: Filter, toMany: ToManyJoin, place: FilterPosition): Co
     case 'compare':
       return exists(false, planValue(filter, keyOf(inner), inner));
     case 'or':
-      return combine('or', filter.filters, (each) => planMany(each, toMany, place));
+      return combine('or', filter.filters, (each) => planMany(each, toMany, position));
     case 'and': {
       const apart = (each: Filter): boolean => isQuantified(each) || presenceOf(each, toMany.collection) !== null;
       const flat = flatten(filter.filters);
       const together = flat.filter((each) => !apart(each));
-      const rest = flat.filter(apart).map((each) => planMany(each, toMany, place));
+      const rest = flat.filter(apart).map((each) => planMany(each, toMany, position));
       if (together.length > 0)
         rest.push(
           exists(
@@ -177,12 +177,12 @@ function flatten(filters: readonly Filter[]): Filter[] {
 }
 
 /** An operator among the conditions of one related row speaks of its key. */
-function planMember(filter: Filter, place: FilterPosition): Condition {
+function planMember(filter: Filter, position: FilterPosition): Condition {
   if (filter.kind === 'and' || filter.kind === 'or') {
-    return combine(filter.kind, filter.filters, (each) => planMember(each, place));
+    return combine(filter.kind, filter.filters, (each) => planMember(each, position));
   }
-  if (filter.kind !== 'compare') return planRow(filter, place);
-  return planValue(filter, keyOf(place), place);
+  if (filter.kind !== 'compare') return planRow(filter, position);
+  return planValue(filter, keyOf(position), position);
 }
 
 function keyOf({ collection, name }: Pick<FilterPosition, 'collection' | 'name'>): OperandPlan {
@@ -205,17 +205,17 @@ function presenceOf(filter: Filter, collection: Collection): boolean | null {
   return test.operator === 'null' ? false : test.operator === 'nnull' ? true : null;
 }
 
-function followed(names: readonly string[], place: FilterPosition): ToManyJoin {
+function followed(names: readonly string[], position: FilterPosition): ToManyJoin {
   const [name = '', fieldName = '', collectionFieldName] = names;
-  const collection = place.model.collections.get(name);
+  const collection = position.model.collections.get(name);
   if (!collection) throw forbiddenCollection(name);
   const field = collection.fields.get(fieldName);
   if (!field || (!field.column && field.relation?.kind !== 'many-to-one'))
-    throw forbiddenField(fieldName, name, place.name);
+    throw forbiddenField(fieldName, name, position.name);
   const { relation } = field;
-  const origin = place.collection;
+  const origin = position.collection;
   if (relation?.kind === 'many-to-one' && relation.oneCollection === origin.name && collectionFieldName === undefined) {
-    const [columns, key] = [holdingFields(place.model, relation), referencedFields(origin, relation)];
+    const [columns, key] = [holdingFields(position.model, relation), referencedFields(origin, relation)];
     return { collection, field, columns, via: null, named: null, origin, key };
   }
   if (
@@ -236,22 +236,22 @@ function followed(names: readonly string[], place: FilterPosition): ToManyJoin {
   throw forbidden(`"${name}"."${fieldName}" does not lead to "${origin.name}".`);
 }
 
-function planValue(filter: Filter, operand: OperandPlan, place: FilterPosition): Condition {
+function planValue(filter: Filter, operand: OperandPlan, position: FilterPosition): Condition {
   switch (filter.kind) {
     case 'and':
     case 'or':
-      return combine(filter.kind, filter.filters, (each) => planValue(each, operand, place));
+      return combine(filter.kind, filter.filters, (each) => planValue(each, operand, position));
     case 'compare':
       checkOperator(filter.operator, operand);
-      return planComparison(filter, operand, place.model);
+      return planComparison(filter, operand, position.model);
     case 'json':
       if (operand.kind !== 'field' || !isJson(operand.field) || isSecretField(operand.field))
         throw invalidQuery(`"_json" does not apply to "${operandType(operand).label}"`);
-      return planJson(filter.filter, operand.field, operand.through, place.model);
+      return planJson(filter.filter, operand.field, operand.through, position.model);
     case 'length':
       if (operand.kind !== 'field' || !operand.field.column?.is_array || isSecretField(operand.field))
         throw invalidQuery(`"_length" does not apply to "${operandType(operand).label}": it is no array`);
-      return planValue(filter.filter, { ...operand, kind: 'length' }, place);
+      return planValue(filter.filter, { ...operand, kind: 'length' }, position);
     case 'some':
     case 'none':
       throw invalidQuery(`"_${filter.kind}" can only be used with a relation to several items`);
@@ -261,13 +261,13 @@ function planValue(filter: Filter, operand: OperandPlan, place: FilterPosition):
       if (operand.kind === 'field' && operand.field.relation?.kind === 'many-to-any') {
         throw invalidQuery(`"${label}" leads to several collections: write "${label}:<collection>"`);
       }
-      throw forbiddenField(`${label}.${filter.name}`, place.collection.name, place.name);
+      throw forbiddenField(`${label}.${filter.name}`, position.collection.name, position.name);
     }
     default:
       // A relation that may not be followed is none.
       if (operand.kind === 'field' && operand.field.relation)
-        throw forbiddenField(operand.field.name, place.collection.name, place.name);
-      throw invalidQuery(`${place.name}: "${operandType(operand).label}" is no relation`);
+        throw forbiddenField(operand.field.name, position.collection.name, position.name);
+      throw invalidQuery(`${position.name}: "${operandType(operand).label}" is no relation`);
   }
 }
 
@@ -332,25 +332,25 @@ export function planCaller(
   if (!collection) throw new Error('the model lacks the tables of users');
   const text = `${variable}.${path.join('.')}`;
   // A concealed field is refused by the resolver: nobody reads secrets, not even one's own.
-  const operand = resolveExpression({ path, call: null, text }, collection, { model, place: text, many: true });
+  const operand = resolveExpression({ path, call: null, text }, collection, { model, location: text, many: true });
   return { kind: 'caller', text, variable, collection, operand: pointed(operand, model, text) };
 }
 
 /** Which rows point to the caller's own may be known from the alias field that shows them or from the column that says so. */
-function pointed(operand: OperandPlan, model: Model, place: string): OperandPlan {
+function pointed(operand: OperandPlan, model: Model, position: string): OperandPlan {
   const [way] = 'through' in operand ? operand.through : [];
   if (way?.kind === 'one' && !way.field.column && restrictionOf(way.target)) {
     const origin = model.collections.get(way.field.collection);
     const isShown = origin?.fields.has(way.field.name) && !isMasked(origin, way.field);
     const mayKnow = (key: Field): boolean => way.target.fields.has(key.name) && !isMasked(way.target, key);
-    if (!isShown && !way.key.every(mayKnow)) throw forbiddenField(way.field.name, way.field.collection, place);
+    if (!isShown && !way.key.every(mayKnow)) throw forbiddenField(way.field.name, way.field.collection, position);
   }
   if (operand.kind !== 'first' || operand.through.length > 0 || !restrictionOf(operand.toMany.collection))
     return operand;
   const { collection, field, via, origin } = operand.toMany;
   const shown = model.collections.get(origin.name);
   if (via && shown?.fields.has(via.name) && !isMasked(shown, via)) return operand;
-  if (!collection.fields.has(field.name)) throw forbiddenField(via?.name ?? field.name, origin.name, place);
+  if (!collection.fields.has(field.name)) throw forbiddenField(via?.name ?? field.name, origin.name, position);
   return { ...operand, toMany: { ...operand.toMany, via: null } };
 }
 

@@ -52,12 +52,12 @@ export function planRank(
   collection: Collection,
   model: Model,
   where: Condition,
-  place: string,
+  location: string,
 ): OperandPlan {
-  const operand = resolveExpression({ ...expression, call: null }, collection, { model, place, many: false });
+  const operand = resolveExpression({ ...expression, call: null }, collection, { model, location, many: false });
   const found = operand.kind === 'field' ? findSearch(where, operand.field, operand.through) : null;
   if (operand.kind !== 'field' || !found)
-    throw invalidQuery(`${place}: "rank" needs a filter "_fts" of the same field beside it`);
+    throw invalidQuery(`${location}: "rank" needs a filter "_fts" of the same field beside it`);
   return { kind: 'rank', through: operand.through, field: operand.field, ...found };
 }
 

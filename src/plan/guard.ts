@@ -36,10 +36,10 @@ export class Guard {
   }
 
   /** Who may write every field is told of a misspelt one later; to others it looks like one that is forbidden. */
-  check(action: WriteAction, collection: Collection, names: readonly string[], place: string): void {
+  check(action: WriteAction, collection: Collection, names: readonly string[], location: string): void {
     const { fields } = this.grant(action, collection);
     const stranger = names.find((name) => fields !== null && !fields.has(name));
-    if (stranger !== undefined) throw forbiddenField(stranger, collection.name, place || 'root');
+    if (stranger !== undefined) throw forbiddenField(stranger, collection.name, location || 'root');
     if (!this.covers(action, collection, names)) throw forbidden();
   }
 
@@ -73,11 +73,11 @@ export class Guard {
   }
 
   /** What a reference takes from the row it leads to ends up in a row that the caller may read: it is read with the caller's rights. */
-  lookupOf(collection: Collection, referenced: string, place: string): NonNullable<WriteColumn['lookup']> {
+  lookupOf(collection: Collection, referenced: string, location: string): NonNullable<WriteColumn['lookup']> {
     const readable = this.#access.view(this.#model).collections.get(collection.name);
     const field = readable?.fields.get(referenced);
     if (readable && field) return { collection: readable, field };
-    throw forbidden(`"${place}" needs the right to read what it refers to in "${collection.name}"`);
+    throw forbidden(`"${location}" needs the right to read what it refers to in "${collection.name}"`);
   }
 
   /** Rows that may leave a relation; null where all may. */

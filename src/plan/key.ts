@@ -71,11 +71,11 @@ export function checkKeyed({ name, key }: Collection): void {
 }
 
 /** What no item could have as its key is no reference. */
-export function checkReference(target: Collection, key: unknown, place: string): void {
+export function checkReference(target: Collection, key: unknown, location: string): void {
   try {
     checkKey(target, key);
   } catch {
-    throw invalidPayload(`"${place}" cannot be a key of "${target.name}"`);
+    throw invalidPayload(`"${location}" cannot be a key of "${target.name}"`);
   }
 }
 

@@ -23,7 +23,7 @@ export function linkValues(
   row: Row,
   payload: Payload,
   { columns }: ManyToOne | OneToMany | OneToOne,
-  place: string,
+  location: string,
 ): ColumnValue[] {
   const { collection, key } = row;
   return columns.map(({ column, referenced }): ColumnValue => {
@@ -34,8 +34,8 @@ export function linkValues(
     }
     const given = payload[referenced];
     if (given === undefined || given === null)
-      throw invalidPayload(`"${place}" needs "${referenced}" of "${collection.name}": "${column}" refers to it`);
-    return { kind: 'value', value: checkValue(field, given, place) };
+      throw invalidPayload(`"${location}" needs "${referenced}" of "${collection.name}": "${column}" refers to it`);
+    return { kind: 'value', value: checkValue(field, given, location) };
   });
 }
 
@@ -45,16 +45,18 @@ export function linkValue(
   payload: Payload,
   relation: ManyToOne | OneToMany | OneToOne,
   field: Field,
-  place: string,
+  location: string,
   guard: Guard | null,
 ): ColumnValue {
   if (refersToKey(relation, row)) return keyValue(row);
   const { referenced } = relation;
   const given = payload[referenced];
-  if (given !== undefined && given !== null) return { kind: 'value', value: checkValue(field, given, place) };
+  if (given !== undefined && given !== null) return { kind: 'value', value: checkValue(field, given, location) };
   if (row.verb === 'insert' || row.key === null)
-    throw invalidPayload(`"${place}" needs "${referenced}" of "${row.collection.name}": "${field.name}" refers to it`);
-  return lookedUpValue(row.collection, row.key, referenced, place, guard);
+    throw invalidPayload(
+      `"${location}" needs "${referenced}" of "${row.collection.name}": "${field.name}" refers to it`,
+    );
+  return lookedUpValue(row.collection, row.key, referenced, location, guard);
 }
 
 /** What the row with this key has under the column that is referred to, as far as the caller may read it. */
@@ -62,9 +64,12 @@ export function lookedUpValue(
   collection: Collection,
   key: Key,
   referenced: string,
-  place: string,
+  location: string,
   guard: Guard | null,
 ): ColumnValue {
-  const of = guard?.lookupOf(collection, referenced, place) ?? { collection, field: fieldOf(collection, referenced) };
+  const of = guard?.lookupOf(collection, referenced, location) ?? {
+    collection,
+    field: fieldOf(collection, referenced),
+  };
   return { kind: 'lookup', key, of };
 }

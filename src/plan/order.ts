@@ -16,12 +16,12 @@ export function planOrder(
 ): Order[] {
   if (!sort) return defaultOrder(collection, relationSortField);
   const order = sort.map((key): Order => {
-    const place = `sort "${key.expression.text}"`;
+    const location = `sort "${key.expression.text}"`;
     const operand =
       key.expression.call?.kind === 'rank'
-        ? planRank(key.expression, collection, model, where, place)
-        : asText(resolveExpression(key.expression, collection, { model, place, many: true }));
-    checkSortable(operand, place);
+        ? planRank(key.expression, collection, model, where, location)
+        : asText(resolveExpression(key.expression, collection, { model, location, many: true }));
+    checkSortable(operand, location);
     return { operand, descending: key.descending };
   });
   return withKey(order, collection);
@@ -33,10 +33,10 @@ function asText(operand: OperandPlan): OperandPlan {
   return operand.kind === 'first' ? { ...operand, operand: asText(operand.operand) } : operand;
 }
 
-function checkSortable(operand: OperandPlan, place: string): void {
-  if (operand.kind === 'first') checkSortable(operand.operand, place);
+function checkSortable(operand: OperandPlan, location: string): void {
+  if (operand.kind === 'first') checkSortable(operand.operand, location);
   if (operand.kind === 'field' && (operand.field.type === 'json' || operand.field.type.startsWith('geometry'))) {
-    throw invalidQuery(`${place}: values of type ${operand.field.type} have no order`);
+    throw invalidQuery(`${location}: values of type ${operand.field.type} have no order`);
   }
 }
 

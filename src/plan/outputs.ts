@@ -19,7 +19,7 @@ export interface Planner extends Budget {
 /** Where a level stands: what is asked of it, and the way that led to it. */
 export interface Position {
   readonly query: Query;
-  readonly place: string;
+  readonly location: string;
   /** The field through which the level was reached; wildcards may leave out the way back. */
   readonly from: Field | null;
   readonly backlink: boolean;
@@ -45,7 +45,7 @@ export function planOutputs(
   if (selections.some(isShaped)) {
     return (selections as readonly ShapedSelection[]).map((each) => planShaped(each, collection, position, planner));
   }
-  if (position.query.having) throw invalidQuery(`${position.place}: "having" needs "aggregate" or "groupBy"`);
+  if (position.query.having) throw invalidQuery(`${position.location}: "having" needs "aggregate" or "groupBy"`);
   checkDeep(collection, position, planner);
   for (const [name, wanted] of expand(selections, collection, position)) {
     spend(planner, 1);
@@ -56,13 +56,13 @@ export function planOutputs(
 }
 
 /** A name in `deep` that leads nowhere would lose its conditions, also below a relation that is not shown. */
-function checkDeep(collection: Collection, { query, place, backlink }: Position, planner: Planner): void {
+function checkDeep(collection: Collection, { query, location, backlink }: Position, planner: Planner): void {
   for (const { name, query: inner } of query.deep) {
     const target = query.alias.find((alias) => alias.name === name)?.target.path[0] ?? name;
-    const { field, scope } = fieldNamed(collection, target, `${place}, deep`);
+    const { field, scope } = fieldNamed(collection, target, `${location}, deep`);
     const { relation } = field;
-    if (!relation) throw invalidQuery(`${place}, deep: "${name}" is no relation`);
-    const at: Position = { query: inner, place: `${place}.${name}`, from: field, backlink };
+    if (!relation) throw invalidQuery(`${location}, deep: "${name}" is no relation`);
+    const at: Position = { query: inner, location: `${location}.${name}`, from: field, backlink };
     // A copy of the planner: what a level costs is counted where it is planned for the statement.
     const trial = { ...planner };
     const toMany = toManyOf(planner.model, collection, field);
@@ -72,7 +72,7 @@ function checkDeep(collection: Collection, { query, place, backlink }: Position,
         ? [toOneJoin(planner.model, collection, field, relation)]
         : scope === null
           ? []
-          : anyJoins(planner.model, collection, field, at.place).filter((toOne) => toOne.target.name === scope);
+          : anyJoins(planner.model, collection, field, at.location).filter((toOne) => toOne.target.name === scope);
     for (const toOne of joins) if (toOne) planSingle([], toOne.target, at, trial);
   }
 }
@@ -98,25 +98,31 @@ function expand(selections: readonly Selection[], collection: Collection, positi
   const addAlias = (name: string, fields: readonly Selection[]): void => {
     const target = aliases.get(name);
     if (!target) return;
-    const { field } = fieldNamed(collection, target.path[0] ?? '', `${position.place}, alias "${name}"`);
+    const { field } = fieldNamed(collection, target.path[0] ?? '', `${position.location}, alias "${name}"`);
     add(name, field, target.call, fields, null);
   };
   for (const selection of selections) {
     switch (selection.kind) {
       case 'function':
-        add(selection.output, fieldNamed(collection, selection.field, position.place).field, selection.call, [], null);
+        add(
+          selection.output,
+          fieldNamed(collection, selection.field, position.location).field,
+          selection.call,
+          [],
+          null,
+        );
         break;
       case 'field': {
         if (aliases.has(selection.name)) {
           addAlias(selection.name, selection.fields);
           break;
         }
-        const { field, scope } = fieldNamed(collection, selection.name, position.place);
+        const { field, scope } = fieldNamed(collection, selection.name, position.location);
         if (selection.fields.length > 0 && !field.relation) {
           throw forbiddenField(
             `${field.name}.${describeSelection(selection.fields[0])}`,
             collection.name,
-            position.place,
+            position.location,
           );
         }
         add(
@@ -168,14 +174,14 @@ function planOutput(
 ): Output | null {
   const { field, call, fields } = wanted;
   const { model } = planner;
-  const place = `${position.place}.${name}`;
+  const location = `${position.location}.${name}`;
   if (call) {
-    const operand = resolveCall(call, field, collection, [], { model, place, many: false });
+    const operand = resolveCall(call, field, collection, [], { model, location, many: false });
     return { kind: 'value', name: checkName(name), operand };
   }
   const inner = (key: string): Position => ({
     query: deepQuery(position.query, key),
-    place: key === name ? place : `${position.place}.${key}`,
+    location: key === name ? location : `${position.location}.${key}`,
     from: field,
     backlink: position.backlink,
   });
@@ -218,10 +224,10 @@ function planMany(
   planner: Planner,
   sortField: string | null,
 ): Level {
-  const { query, place } = at;
+  const { query, location } = at;
   if (!query.aggregate && !query.groupBy) return planRows(fields, collection, at, planner, sortField);
   const where = both(
-    planFilter(query.filter, collection, planner, place),
+    planFilter(query.filter, collection, planner, location),
     planSearch(query.search, collection, planner.model),
   );
   return planGroups(query, collection, planner.model, where, planner.defaultLimit);
@@ -235,15 +241,15 @@ function planAny(
   inner: (key: string) => Position,
   planner: Planner,
 ): Output | null {
-  const joins = anyJoins(planner.model, collection, wanted.field, inner(name).place);
+  const joins = anyJoins(planner.model, collection, wanted.field, inner(name).location);
   for (const scope of wanted.scopes.keys()) {
     if (!joins.some((toOne) => toOne.target.name === scope))
-      throw forbiddenField(`${name}:${scope}`, collection.name, inner(name).place);
+      throw forbiddenField(`${name}:${scope}`, collection.name, inner(name).location);
   }
   const missing = wanted.fields.find(
     (each) => each.kind !== 'wildcard' && !joins.some((toOne) => has(toOne.target, each)),
   );
-  if (missing) throw forbiddenField(`${name}.${describeSelection(missing)}`, collection.name, inner(name).place);
+  if (missing) throw forbiddenField(`${name}.${describeSelection(missing)}`, collection.name, inner(name).location);
   if (joins.length === 0) return null;
   const targets = joins.map((toOne) => {
     spend(planner, KEYS_WEIGHT);
@@ -269,7 +275,7 @@ function isShaped({ kind }: Selection): boolean {
 function planShaped(selection: ShapedSelection, collection: Collection, position: Position, planner: Planner): Output {
   spend(planner, 1);
   const name = checkName(selection.output);
-  const place = `${position.place}.${name}`;
+  const location = `${position.location}.${name}`;
   switch (selection.kind) {
     case 'constant':
       return { kind: 'constant', name, text: selection.text };
@@ -280,17 +286,17 @@ function planShaped(selection: ShapedSelection, collection: Collection, position
         outputs: selection.fields.map((each) => planShaped(each, collection, position, planner)),
       };
     case 'function': {
-      const { field } = fieldNamed(collection, selection.field, position.place);
-      const options = { model: planner.model, place, many: false };
+      const { field } = fieldNamed(collection, selection.field, position.location);
+      const options = { model: planner.model, location, many: false };
       return { kind: 'value', name, operand: resolveCall(selection.call, field, collection, [], options) };
     }
     case 'value': {
-      const { field } = fieldNamed(collection, selection.field, position.place);
-      if (!field.column) throw forbiddenField(field.name, collection.name, position.place);
+      const { field } = fieldNamed(collection, selection.field, position.location);
+      if (!field.column) throw forbiddenField(field.name, collection.name, position.location);
       return { kind: 'value', name, operand: { kind: 'field', through: [], field }, as: selection.as };
     }
     case 'related':
-      return planShapedRelation(selection, collection, { ...position, query: selection.query, place }, planner);
+      return planShapedRelation(selection, collection, { ...position, query: selection.query, location }, planner);
     default:
       return assertNever(selection);
   }
@@ -304,7 +310,7 @@ function planShapedRelation(
 ): Output {
   const { model } = planner;
   const { output: name, fields } = selection;
-  const { field } = fieldNamed(collection, selection.field, at.place);
+  const { field } = fieldNamed(collection, selection.field, at.location);
   spend(planner, LEVEL_WEIGHT);
   const toMany = toManyOf(model, collection, field);
   const { relation } = field;
@@ -317,11 +323,11 @@ function planShapedRelation(
     };
   if (relation?.kind === 'many-to-one' || relation?.kind === 'one-to-one') {
     const toOne = toOneJoin(model, collection, field, relation);
-    if (!toOne) throw forbiddenField(field.name, collection.name, at.place);
+    if (!toOne) throw forbiddenField(field.name, collection.name, at.location);
     return { kind: 'one', name, keys: false, toOne, level: planSingle(fields, toOne.target, at, planner) };
   }
   const scopes = new Map(selection.scopes.map((each) => [each.collection, each.fields]));
-  const targets = anyJoins(model, collection, field, at.place).flatMap((toOne) => {
+  const targets = anyJoins(model, collection, field, at.location).flatMap((toOne) => {
     const wanted = scopes.get(toOne.target.name);
     return wanted ? [{ toOne, level: planSingle(wanted, toOne.target, at, planner) }] : [];
   });
@@ -336,7 +342,7 @@ function planSingle(fields: readonly Selection[], target: Collection, position: 
     collection: target,
     outputs: planOutputs(fields, target, position, planner),
     where: both(
-      planFilter(query.filter, target, planner, position.place),
+      planFilter(query.filter, target, planner, position.location),
       planSearch(query.search, target, planner.model),
     ),
     after: null,
@@ -357,7 +363,7 @@ export function planRows(
 ): RowLevel {
   const { query } = position;
   const limit = planLimit(query, planner.defaultLimit);
-  const filter = planFilter(query.filter, collection, planner, position.place);
+  const filter = planFilter(query.filter, collection, planner, position.location);
   const where = both(narrowed, filter, planSearch(query.search, collection, planner.model));
   const order = planOrder(query.sort, collection, planner.model, relationSortField, where);
   return {

@@ -26,14 +26,15 @@ export function without(payload: Payload, fields: readonly Field[]): Payload {
 /** The detailed form of a list: what is made, changed and removed. */
 export function stagedLists(
   value: unknown,
-  place: string,
+  location: string,
 ): Readonly<Record<'create' | 'update' | 'removed', unknown[]>> {
-  if (!isObject(value)) throw invalidPayload(`"${place}" must be a list, or an object with create, update and delete`);
+  if (!isObject(value))
+    throw invalidPayload(`"${location}" must be a list, or an object with create, update and delete`);
   const { create = [], update = [], delete: removed = [], ...unknown } = value;
   const [stranger] = Object.keys(unknown);
   if (stranger === undefined && Array.isArray(create) && Array.isArray(update) && Array.isArray(removed))
     return { create, update, removed };
   throw invalidPayload(
-    `Invalid one-to-many update structure in "${place}": create, update and delete are lists${stranger === undefined ? '' : `, "${stranger}" is unknown`}`,
+    `Invalid one-to-many update structure in "${location}": create, update and delete are lists${stranger === undefined ? '' : `, "${stranger}" is unknown`}`,
   );
 }

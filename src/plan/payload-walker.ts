@@ -117,64 +117,64 @@ export class Walker {
     for (let position = 0; position < names.length; position++) {
       const name = elementAt(names, position);
       const value = payload[name];
-      const place = path === '' ? name : `${path}.${name}`;
+      const fieldPath = path === '' ? name : `${path}.${name}`;
       const field = collection.fields.get(name);
-      if (!field) throw invalidPayload(`"${place}" is not a field of "${collection.name}"`);
+      if (!field) throw invalidPayload(`"${fieldPath}" is not a field of "${collection.name}"`);
       if (field === soleKey(collection)) continue;
       if (row.verb !== 'insert' && isKey(collection, field)) {
-        this.#checkPart(row, field, this.#partValue(row, field, payload, value, place), place);
+        this.#checkPart(row, field, this.#partValue(row, field, payload, value, fieldPath), fieldPath);
         continue;
       }
       if (isUnchanged(field, value)) continue;
-      if (field.special.includes('sealed')) throw invalidPayload(`"${place}" cannot be written`);
+      if (field.special.includes('sealed')) throw invalidPayload(`"${fieldPath}" cannot be written`);
       row.given.add(name);
       switch (field.relation?.kind) {
         case 'one-to-many':
-          this.#many(row, payload, field.relation, value, place);
+          this.#many(row, payload, field.relation, value, fieldPath);
           break;
         case 'one-to-one':
-          this.#only(row, payload, field.relation, value, place);
+          this.#only(row, payload, field.relation, value, fieldPath);
           break;
         case 'many-to-one':
         case 'many-to-any': {
           if (field.relation.kind === 'many-to-one' && field.relation.columns.length > 1) {
-            this.#compose(row, field.relation, value, place);
+            this.#compose(row, field.relation, value, fieldPath);
             break;
           }
           const shared = isRoot ? this.#shared.get(value) : undefined;
-          const columnValue = shared ?? this.#referred(row, field, field.relation, payload, value, place);
+          const columnValue = shared ?? this.#referred(row, field, field.relation, payload, value, fieldPath);
           // One change of several items makes what they refer to once, for all of them.
           if (isRoot && isObject(value)) this.#shared.set(value, columnValue);
-          this.rows.set(row, field, columnValue, place);
+          this.rows.set(row, field, columnValue, fieldPath);
           break;
         }
         default:
           // Alias fields without a relation (presentation, groups) hold nothing.
           if (field.column)
-            this.rows.set(row, field, { kind: 'value', value: this.#value(field, value, place) }, place);
+            this.rows.set(row, field, { kind: 'value', value: this.#value(field, value, fieldPath) }, fieldPath);
       }
     }
     this.#depth--;
   }
 
   /** A reference that several columns hold: each gets its part of the related item's key. */
-  #compose(row: Row, relation: ManyToOne, value: unknown, place: string): void {
+  #compose(row: Row, relation: ManyToOne, value: unknown, path: string): void {
     const target = collectionOf(this.#model, relation.oneCollection);
-    const values = this.#parts(target, relation, value, place);
+    const values = this.#parts(target, relation, value, path);
     relation.columns.forEach(({ column }, position) => {
       const [field, columnValue] = [fieldOf(row.collection, column), elementAt(values, position)];
-      if (row.verb !== 'insert' && isKey(row.collection, field)) this.#checkPart(row, field, columnValue, place);
-      else this.rows.set(row, field, columnValue, place);
+      if (row.verb !== 'insert' && isKey(row.collection, field)) this.#checkPart(row, field, columnValue, path);
+      else this.rows.set(row, field, columnValue, path);
     });
   }
 
-  #parts(target: Collection, relation: ManyToOne, value: unknown, place: string): ColumnValue[] {
+  #parts(target: Collection, relation: ManyToOne, value: unknown, path: string): ColumnValue[] {
     if (value === null) return relation.columns.map(() => ({ kind: 'value', value: null }));
     const names = relation.columns.map(({ referenced }) => referenced);
     if (names.join() !== keyNames(target).join())
-      throw invalidPayload(`"${place}" does not refer to the key of "${target.name}": write its columns`);
-    if (!isObject(value)) checkReference(target, value, place);
-    const known = this.#shared.get(value) ?? (isObject(value) ? this.#related(target, value, place) : null);
+      throw invalidPayload(`"${path}" does not refer to the key of "${target.name}": write its columns`);
+    if (!isObject(value)) checkReference(target, value, path);
+    const known = this.#shared.get(value) ?? (isObject(value) ? this.#related(target, value, path) : null);
     if (isObject(value) && known) this.#shared.set(value, known);
     return target.key.map((part): ColumnValue => {
       if (known?.kind === 'reference') return { ...known, part };
@@ -184,23 +184,23 @@ export class Walker {
   }
 
   /** What a payload says of a part of the key by which its item was named. */
-  #partValue(row: Row, field: Field, payload: Payload, value: unknown, place: string): ColumnValue {
+  #partValue(row: Row, field: Field, payload: Payload, value: unknown, path: string): ColumnValue {
     const { relation } = field;
     if (relation?.kind === 'many-to-one' || relation?.kind === 'many-to-any')
-      return this.#referred(row, field, relation, payload, value, place);
-    return { kind: 'value', value: this.#value(field, value, place) };
+      return this.#referred(row, field, relation, payload, value, path);
+    return { kind: 'value', value: this.#value(field, value, path) };
   }
 
   /** Who changes the key of an item makes another one of it. */
-  #checkPart({ collection, key }: Row, field: Field, columnValue: ColumnValue, place: string): void {
+  #checkPart({ collection, key }: Row, field: Field, columnValue: ColumnValue, path: string): void {
     const part = key === null ? undefined : keyPart(collection, key, field);
     if (columnValue.kind === 'value' && String(columnValue.value) === part) return;
-    throw invalidPayload(`"${place}" is a part of the key of "${collection.name}", which cannot be changed`);
+    throw invalidPayload(`"${path}" is a part of the key of "${collection.name}", which cannot be changed`);
   }
 
-  #value(field: Field, value: unknown, place: string): unknown {
-    if (field.column?.is_generated) throw invalidPayload(`"${place}" is generated by the database`);
-    return checkValue(field, value, place);
+  #value(field: Field, value: unknown, path: string): unknown {
+    if (field.column?.is_generated) throw invalidPayload(`"${path}" is generated by the database`);
+    return checkValue(field, value, path);
   }
 
   /** A scalar links, null clears, an object makes or changes the related item. */
@@ -210,36 +210,36 @@ export class Walker {
     relation: ManyToOne | ManyToAny,
     payload: Payload,
     value: unknown,
-    place: string,
+    path: string,
   ): ColumnValue {
-    if (relation.kind === 'many-to-any') return this.#any(row, field, relation, payload, value, place);
-    if (!isObject(value)) return { kind: 'value', value: this.#value(field, value, place) };
+    if (relation.kind === 'many-to-any') return this.#any(row, field, relation, payload, value, path);
+    if (!isObject(value)) return { kind: 'value', value: this.#value(field, value, path) };
     const target = collectionOf(this.#model, relation.oneCollection);
-    if (relation.referenced !== soleKey(target)?.name) return this.#beside(target, field, relation, value, place);
+    if (relation.referenced !== soleKey(target)?.name) return this.#beside(target, field, relation, value, path);
     const key = namedKey(target, value);
-    return key === null ? keyValue(this.create(target, value, place)) : this.#existing(target, key, value, place);
+    return key === null ? keyValue(this.create(target, value, path)) : this.#existing(target, key, value, path);
   }
 
   /** Of a relation that refers to another column than the key. */
-  #beside(target: Collection, field: Field, relation: ManyToOne, payload: Payload, place: string): ColumnValue {
+  #beside(target: Collection, field: Field, relation: ManyToOne, payload: Payload, path: string): ColumnValue {
     const key = namedKey(target, payload);
     const names = fieldNamesOf(target, payload);
     if (key !== null && this.#refers(target, names))
-      return lookedUpValue(target, checkKey(target, key), relation.referenced, place, this.#guard);
-    const row = key === null ? this.create(target, payload, place) : this.#upsert(target, key, payload, names, place);
-    return linkValue(row, payload, relation, field, place, this.#guard);
+      return lookedUpValue(target, checkKey(target, key), relation.referenced, path, this.#guard);
+    const row = key === null ? this.create(target, payload, path) : this.#upsert(target, key, payload, names, path);
+    return linkValue(row, payload, relation, field, path, this.#guard);
   }
 
-  #related(target: Collection, payload: Payload, place: string): ColumnValue {
+  #related(target: Collection, payload: Payload, path: string): ColumnValue {
     const key = namedKey(target, payload);
-    if (key === null) return keyValue(this.create(target, payload, place));
-    return this.#existing(target, key, payload, place);
+    if (key === null) return keyValue(this.create(target, payload, path));
+    return this.#existing(target, key, payload, path);
   }
 
-  #existing(target: Collection, key: unknown, payload: Payload, place: string): ColumnValue {
+  #existing(target: Collection, key: unknown, payload: Payload, path: string): ColumnValue {
     const names = fieldNamesOf(target, payload);
     if (this.#refers(target, names)) return { kind: 'value', value: checkKey(target, key) };
-    return { kind: 'value', value: this.#upsert(target, key, payload, names, place).key };
+    return { kind: 'value', value: this.#upsert(target, key, payload, names, path).key };
   }
 
   /** Who says nothing of an item but its key, and may not make it, only refers to it. */
@@ -247,60 +247,58 @@ export class Walker {
     return this.#guard !== null && names.length === 0 && !this.#guard.covers('create', target, keyNames(target));
   }
 
-  #any(row: Row, field: Field, relation: ManyToAny, payload: Payload, value: unknown, place: string): ColumnValue {
+  #any(row: Row, field: Field, relation: ManyToAny, payload: Payload, value: unknown, path: string): ColumnValue {
     const name = payload[relation.collectionField];
     if (!isObject(value)) {
       if (value !== null && name !== undefined && !relation.allowedCollections.includes(String(name))) {
         throw invalidPayload(
-          `"${place}" cannot lead to "${name}": allowed are ${relation.allowedCollections.join(', ')}`,
+          `"${path}" cannot lead to "${name}": allowed are ${relation.allowedCollections.join(', ')}`,
         );
       }
       if (value !== null && name === undefined && row.verb === 'insert') {
-        throw invalidPayload(`"${place}" needs "${relation.collectionField}" beside it, the name of its collection`);
+        throw invalidPayload(`"${path}" needs "${relation.collectionField}" beside it, the name of its collection`);
       }
       const named = typeof name === 'string' ? this.#model.collections.get(name) : undefined;
-      if (named && value !== null) checkReference(named, value, place);
-      return { kind: 'value', value: this.#value(field, value, place) };
+      if (named && value !== null) checkReference(named, value, path);
+      return { kind: 'value', value: this.#value(field, value, path) };
     }
     if (typeof name !== 'string')
-      throw invalidPayload(`"${place}" needs "${relation.collectionField}" beside it, the name of its collection`);
+      throw invalidPayload(`"${path}" needs "${relation.collectionField}" beside it, the name of its collection`);
     const target = relation.allowedCollections.includes(name) ? this.#model.collections.get(name) : undefined;
     if (!target)
-      throw invalidPayload(
-        `"${place}" cannot lead to "${name}": allowed are ${relation.allowedCollections.join(', ')}`,
-      );
-    const columnValue = this.#related(target, value, place);
+      throw invalidPayload(`"${path}" cannot lead to "${name}": allowed are ${relation.allowedCollections.join(', ')}`);
+    const columnValue = this.#related(target, value, path);
     // The key is kept as text, whatever its type is where it comes from.
     return columnValue.kind === 'value'
       ? {
           kind: 'value',
-          value: checkValue(fieldOf(row.collection, field.name), shownKey(target, columnValue.value), place),
+          value: checkValue(fieldOf(row.collection, field.name), shownKey(target, columnValue.value), path),
         }
       : columnValue;
   }
 
   /** A key links an item, an object makes or changes it, null lets it go; the one that was there leaves. */
-  #only(row: Row, payload: Payload, relation: OneToOne, value: unknown, place: string): void {
-    if (Array.isArray(value)) throw invalidPayload(`"${place}" must be an object, a key or null: it leads to one item`);
-    const { target, foreignKey, columns, link, implied } = this.#links(row, payload, relation, place);
+  #only(row: Row, payload: Payload, relation: OneToOne, value: unknown, path: string): void {
+    if (Array.isArray(value)) throw invalidPayload(`"${path}" must be an object, a key or null: it leads to one item`);
+    const { target, foreignKey, columns, link, implied } = this.#links(row, payload, relation, path);
     const sharesKey = foreignKey === soleKey(target) && refersToKey(relation, row) && row.key !== null;
     if (sharesKey && isObject(value)) {
-      this.put(target, { ...value, [foreignKey.name]: row.key }, place);
+      this.put(target, { ...value, [foreignKey.name]: row.key }, path);
       return;
     }
-    if (value !== null) link(this.#member(target, foreignKey, columns, value, place, implied), place);
+    if (value !== null) link(this.#member(target, foreignKey, columns, value, path, implied), path);
     if (row.verb !== 'insert') this.rows.unlink(target, foreignKey, row, relation.deselectAction, null);
   }
 
   /** How a child comes to refer to the row. */
-  #links(row: Row, payload: Payload, relation: OneToMany | OneToOne, place: string) {
+  #links(row: Row, payload: Payload, relation: OneToMany | OneToOne, path: string) {
     const target = collectionOf(this.#model, relation.manyCollection);
     const foreignKey = fieldOf(target, relation.manyField);
     const columns = holdingFields(this.#model, relation);
     const references = (): ColumnValue[] =>
       columns.length > 1
-        ? linkValues(row, payload, relation, place)
-        : [linkValue(row, payload, relation, foreignKey, place, this.#guard)];
+        ? linkValues(row, payload, relation, path)
+        : [linkValue(row, payload, relation, foreignKey, path, this.#guard)];
     const link = (child: Row, childPlace: string): void => {
       const values = references();
       columns.forEach((column, position) => {
@@ -323,20 +321,20 @@ export class Walker {
     return { target, foreignKey, columns, link, implied };
   }
 
-  #many(row: Row, payload: Payload, relation: OneToMany, value: unknown, place: string): void {
-    const { target, foreignKey, columns, link, implied } = this.#links(row, payload, relation, place);
+  #many(row: Row, payload: Payload, relation: OneToMany, value: unknown, path: string): void {
+    const { target, foreignKey, columns, link, implied } = this.#links(row, payload, relation, path);
     if (value === null || Array.isArray(value)) {
       const entries: unknown[] = value ?? [];
       this.#each(entries, (entry, position) => {
-        const at = `${place}.${position}`;
+        const at = `${path}.${position}`;
         link(this.#member(target, foreignKey, columns, entry, at, implied), at);
       });
       if (row.verb !== 'insert') this.rows.unlink(target, foreignKey, row, relation.deselectAction, null);
       return;
     }
-    const { create, update, removed } = stagedLists(value, place);
+    const { create, update, removed } = stagedLists(value, path);
     this.#each(create, (entry: unknown, position) => {
-      const at = `${place}.create.${position}`;
+      const at = `${path}.create.${position}`;
       if (!isObject(entry)) throw invalidPayload(`"${at}" must be an object`);
       const child = this.create(target, without(entry, [foreignKey, ...columns]), at);
       link(child, at);
@@ -345,7 +343,7 @@ export class Walker {
     });
     const changed = new Set<string>();
     this.#each(update, (entry: unknown, position) => {
-      const at = `${place}.update.${position}`;
+      const at = `${path}.update.${position}`;
       const key = isObject(entry) ? namedKey(target, entry, implied()) : null;
       if (!isObject(entry) || key === null) throw invalidPayload(`"${at}" must be an object with its primary key`);
       const child = this.update(target, key, without(entry, [foreignKey, ...columns]), at);
@@ -357,7 +355,7 @@ export class Walker {
     const keys: Key[] = [];
     const remove = (key: unknown): void => {
       const checked = checkKey(target, key);
-      if (changed.has(String(checked))) throw invalidPayload(`"${place}" both changes and removes item ${checked}`);
+      if (changed.has(String(checked))) throw invalidPayload(`"${path}" both changes and removes item ${checked}`);
       keys.push(checked);
     };
     const unlink = (): void => {
@@ -377,18 +375,18 @@ export class Walker {
     foreignKey: Field,
     columns: readonly Field[],
     entry: unknown,
-    place: string,
+    path: string,
     implied: () => ImpliedPart[],
   ): Row {
     // The reference is not written where it is a part of the key that names the item.
     const written = columns.every((column) => isPart(target, column)) ? [] : [foreignKey.name];
     if (!isObject(entry)) {
-      this.#guard?.check('update', target, written, place);
-      return this.rows.add(target, 'update', checkKey(target, entry), place);
+      this.#guard?.check('update', target, written, path);
+      return this.rows.add(target, 'update', checkKey(target, entry), path);
     }
     const payload = without(entry, [foreignKey, ...columns]);
     const key = namedKey(target, payload, implied());
-    if (key === null) return this.create(target, payload, place);
-    return this.#upsert(target, key, payload, [...fieldNamesOf(target, payload), ...written], place);
+    if (key === null) return this.create(target, payload, path);
+    return this.#upsert(target, key, payload, [...fieldNamesOf(target, payload), ...written], path);
   }
 }

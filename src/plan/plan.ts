@@ -198,7 +198,7 @@ export type OperandPlan =
     }
   /** A column of the row's key, whether or not it may be shown: what makes an order stable. */
   | { readonly kind: 'key'; readonly field: Field }
-  /** The place of the key in a list of keys. */
+  /** The position of the key in a list of keys. */
   | { readonly kind: 'position'; readonly slot: Slot; readonly key: readonly Field[] };
 
 /** What an operator needs of the database beside its operands. */

@@ -37,7 +37,7 @@ export function planRead(
   if (target.kind !== 'list') checkKeyed(collection);
   if (request.export && query.meta.length > 0) throw invalidQuery('"meta" does not apply to an export');
   if (target.kind === 'selected' && !target.limited) checkSelects(query);
-  const position: Position = { query, place: 'root', from: null, backlink: query.backlink };
+  const position: Position = { query, location: 'root', from: null, backlink: query.backlink };
   const fields = query.fields ?? EVERYTHING;
   if (call && isSingle(call)) {
     if (request.export) throw invalidQuery('"export" needs a function that returns a list');

@@ -22,12 +22,12 @@ export interface Named {
   readonly scope: string | null;
 }
 
-export function fieldNamed(collection: Collection, name: string, place: string): Named {
+export function fieldNamed(collection: Collection, name: string, location: string): Named {
   const whole = collection.fields.get(name);
   if (whole) return { field: whole, scope: null };
   const colon = name.indexOf(':');
   const field = colon > 0 ? collection.fields.get(name.slice(0, colon)) : undefined;
-  if (field?.relation?.kind !== 'many-to-any') throw forbiddenField(name, collection.name, place);
+  if (field?.relation?.kind !== 'many-to-any') throw forbiddenField(name, collection.name, location);
   return { field, scope: name.slice(colon + 1) };
 }
 
@@ -38,14 +38,14 @@ export function fieldOf(collection: Collection, name: string): Field {
 }
 
 /** The way from a field that leads to one item; null where it leads to none, its scope is open, or nobody may follow it. */
-export function toOneOf(model: Model, collection: Collection, named: Named, place: string): ToOneJoin | null {
+export function toOneOf(model: Model, collection: Collection, named: Named, location: string): ToOneJoin | null {
   const { relation } = named.field;
   if (relation?.kind === 'many-to-one' || relation?.kind === 'one-to-one')
     return toOneJoin(model, collection, named.field, relation);
   if (relation?.kind !== 'many-to-any' || named.scope === null) return null;
   if (!relation.allowedCollections.includes(named.scope))
-    throw forbiddenField(`${named.field.name}:${named.scope}`, collection.name, place);
-  return anyJoin(model, collection, named.field, relation, named.scope, place);
+    throw forbiddenField(`${named.field.name}:${named.scope}`, collection.name, location);
+  return anyJoin(model, collection, named.field, relation, named.scope, location);
 }
 
 /** Null where nobody may follow it. */
@@ -88,21 +88,21 @@ function anyJoin(
   field: Field,
   relation: ManyToAny,
   scope: string,
-  place: string,
+  location: string,
 ): ManyToAnyJoin {
   const target = model.collections.get(scope);
-  if (!target) throw forbiddenField(`${field.name}:${scope}`, collection.name, place);
+  if (!target) throw forbiddenField(`${field.name}:${scope}`, collection.name, location);
   const collectionField = fieldOf(unrestrictedCollection(collection), relation.collectionField);
   return { kind: 'any', field, collectionField, target };
 }
 
 /** The joins to each collection a many-to-any field may lead to. */
-export function anyJoins(model: Model, collection: Collection, field: Field, place: string): ManyToAnyJoin[] {
+export function anyJoins(model: Model, collection: Collection, field: Field, location: string): ManyToAnyJoin[] {
   const { relation } = field;
   if (relation?.kind !== 'many-to-any') return [];
   return relation.allowedCollections
     .filter((name) => model.collections.has(name))
-    .map((name) => anyJoin(model, collection, field, relation, name, place));
+    .map((name) => anyJoin(model, collection, field, relation, name, location));
 }
 
 /** The way from an alias field to the rows that it lists; null where the field lists none or they may not be seen. */
@@ -165,7 +165,7 @@ function codecOf({ column }: Field): string {
 
 export interface ResolveOptions {
   readonly model: Model;
-  readonly place: string;
+  readonly location: string;
   /** Whether the path may lead through a to-many relation: only a sort can choose among its rows. */
   readonly many: boolean;
 }
@@ -185,21 +185,21 @@ function resolvePath(
   start: Collection,
   options: ResolveOptions,
 ): OperandPlan {
-  const { model, place } = options;
+  const { model, location } = options;
   const through: ToOneJoin[] = [];
   let collection = start;
   for (const [position, name] of path.entries()) {
-    const named = fieldNamed(collection, name, place);
+    const named = fieldNamed(collection, name, location);
     if (position === path.length - 1) return resolveEnd(named, call, collection, through, options);
-    const toOne = toOneOf(model, collection, named, place);
+    const toOne = toOneOf(model, collection, named, location);
     if (toOne) {
       through.push(toOne);
       collection = toOne.target;
       continue;
     }
     const toMany = toManyOf(model, collection, named.field);
-    if (!toMany) throw forbiddenField(`${name}.${path[position + 1]}`, collection.name, place);
-    if (!options.many) throw invalidQuery(`${place}: "${name}" leads to several items`);
+    if (!toMany) throw forbiddenField(`${name}.${path[position + 1]}`, collection.name, location);
+    if (!options.many) throw invalidQuery(`${location}: "${name}" leads to several items`);
     return {
       kind: 'first',
       through,
@@ -220,8 +220,8 @@ function resolveEnd(
   const { field } = named;
   if (call) return resolveCall(call, field, collection, through, options);
   if (!field.column || named.scope !== null)
-    throw invalidQuery(`${options.place}: "${field.name}" has no value of its own`);
-  if (isSecretField(field)) throw forbiddenField(field.name, collection.name, options.place);
+    throw invalidQuery(`${options.location}: "${field.name}" has no value of its own`);
+  if (isSecretField(field)) throw forbiddenField(field.name, collection.name, options.location);
   return { kind: 'field', through, field };
 }
 
@@ -238,15 +238,15 @@ export function resolveCall(
 ): OperandPlan {
   const refuse = (): never => {
     throw invalidQuery(
-      `${options.place}: Invalid function specified: "${call.kind}" does not apply to "${field.name}"`,
+      `${options.location}: Invalid function specified: "${call.kind}" does not apply to "${field.name}"`,
     );
   };
   if (isSecretField(field)) return refuse();
-  if (call.kind === 'rank') throw invalidQuery(`${options.place}: "rank" is a function of "sort" alone`);
+  if (call.kind === 'rank') throw invalidQuery(`${options.location}: "rank" is a function of "sort" alone`);
   if (call.kind === 'count') {
     const toMany = toManyOf(options.model, collection, field);
     if (toMany) return { kind: 'count', through, toMany };
-    if (field.relation?.kind === 'one-to-many') throw forbiddenField(field.name, collection.name, options.place);
+    if (field.relation?.kind === 'one-to-many') throw forbiddenField(field.name, collection.name, options.location);
     return field.type === 'json' && isJson(field) ? { kind: 'length', through, field } : refuse();
   }
   if (!field.column) return refuse();

@@ -41,9 +41,9 @@ export async function shapeList(
     if (pace.isOver()) await pace.rest();
   }
   const rows: Record<string, unknown>[] = [];
-  await forEachInSlices(list.rows, (row, place) => {
+  await forEachInSlices(list.rows, (row, index) => {
     const entry: Record<string, unknown> = { n: row.number };
-    const ruleBits = checks.ruleBits[place] ?? null;
+    const ruleBits = checks.ruleBits[index] ?? null;
     if (ruleBits !== null) entry['a'] = ruleBits;
     if (row.key !== null) Object.assign(entry, keyEntries(list.collection, 'k', row.key));
     columns.forEach((column, position) => {
