@@ -1,24 +1,77 @@
 -- What a snapshot of the schemas $1, a JSON list, needs beyond sql/introspect.sql, as one document: the types of columns with lengths and
--- precisions (per table, {column: type}), plain indexes over several columns, and the values of enums of the schema $3 by their names. Users may
--- have added columns to the service's tables, which are in the schema $2.
+-- precisions (per table, {column: type}), primary keys, plain indexes and foreign keys over several columns, and the values of enums by
+-- their names. A type of the first schema is named without it, an enum of another one with it. Users may have added columns to the
+-- service's tables, which are in the schema $2.
 with tables as materialized (
   select class.oid, class.relname, namespace.nspname
   from pg_catalog.pg_class class
   join pg_catalog.pg_namespace namespace on namespace.oid = class.relnamespace
   where (namespace.nspname = $2::text or namespace.nspname in (select pg_catalog.json_array_elements_text($1::json))) and class.relkind in ('r', 'p')
+),
+enums as materialized (
+  select type.oid, type.typarray, type.typname, nullif(namespace.nspname, $3::text) as schema,
+    case when namespace.nspname = $3::text then pg_catalog.quote_ident(type.typname)
+      else pg_catalog.format('%I.%I', namespace.nspname, type.typname) end as display
+  from pg_catalog.pg_type type
+  join pg_catalog.pg_namespace namespace on namespace.oid = type.typnamespace
+  where type.typtype = 'e' and namespace.nspname in (select pg_catalog.json_array_elements_text($1::json))
 )
 select pg_catalog.json_build_object(
   'types', (
     select coalesce(pg_catalog.json_agg(listed), '[]')
     from (
       select tables.nspname as schema, tables.relname as table, pg_catalog.json_object_agg(
-        attribute.attname, pg_catalog.format_type(attribute.atttypid, attribute.atttypmod)
+        attribute.attname, coalesce(
+          enums.display || case when enums.oid = attribute.atttypid then '' else '[]' end,
+          pg_catalog.format_type(attribute.atttypid, attribute.atttypmod)
+        )
       ) as types
       from tables
       join pg_catalog.pg_attribute attribute on attribute.attrelid = tables.oid
+      left join enums on attribute.atttypid in (enums.oid, enums.typarray)
       where attribute.attnum > 0 and not attribute.attisdropped
       group by tables.nspname, tables.relname
     ) listed
+  ),
+  'primary_keys', (
+    select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object(
+      'schema', tables.nspname,
+      'table', tables.relname,
+      'fields', (
+        select pg_catalog.json_agg(attribute.attname order by key.position)
+        from pg_catalog.unnest(index.indkey::int2[]) with ordinality key (number, position)
+        join pg_catalog.pg_attribute attribute on attribute.attrelid = tables.oid and attribute.attnum = key.number
+        where key.position <= index.indnkeyatts
+      )
+    )), '[]')
+    from tables
+    join pg_catalog.pg_index index on index.indrelid = tables.oid and index.indisprimary
+  ),
+  'foreign_keys', (
+    select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object(
+      'schema', tables.nspname,
+      'table', tables.relname,
+      'name', reference.conname,
+      'fields', columns.names,
+      'target_schema', target_namespace.nspname,
+      'target_table', target.relname,
+      'related_fields', columns.referenced,
+      'on_delete', reference.confdeltype,
+      'on_update', reference.confupdtype,
+      'some', reference.confdelsetcols is not null
+    ) order by tables.nspname, tables.relname, columns.names::text, target_namespace.nspname, target.relname, reference.conname), '[]')
+    from tables
+    join pg_catalog.pg_constraint reference on reference.conrelid = tables.oid and reference.contype = 'f' and reference.conparentid = 0
+    join pg_catalog.pg_class target on target.oid = reference.confrelid
+    join pg_catalog.pg_namespace target_namespace on target_namespace.oid = target.relnamespace
+    cross join lateral (
+      select pg_catalog.json_agg(own.attname order by pair.position) as names,
+        pg_catalog.json_agg(other.attname order by pair.position) as referenced
+      from rows from (pg_catalog.unnest(reference.conkey), pg_catalog.unnest(reference.confkey)) with ordinality pair (number, referred, position)
+      join pg_catalog.pg_attribute own on own.attrelid = tables.oid and own.attnum = pair.number
+      join pg_catalog.pg_attribute other on other.attrelid = target.oid and other.attnum = pair.referred
+    ) columns
+    where pg_catalog.cardinality(reference.conkey) > 1
   ),
   'indexes', (
     select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object(
@@ -46,14 +99,11 @@ select pg_catalog.json_build_object(
       and method.amname = 'btree' and 0 = all (index.indoption::int2[])
   ),
   'enums', (
-    select coalesce(pg_catalog.json_object_agg(listed.typname, listed.labels), '{}')
-    from (
-      select type.typname, pg_catalog.json_agg(label.enumlabel order by label.enumsortorder) as labels
-      from pg_catalog.pg_type type
-      join pg_catalog.pg_namespace namespace on namespace.oid = type.typnamespace
-      join pg_catalog.pg_enum label on label.enumtypid = type.oid
-      where namespace.nspname = $3::text
-      group by type.typname
-    ) listed
+    select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object('schema', enums.schema, 'name', enums.typname, 'values', (
+      select pg_catalog.json_agg(label.enumlabel order by label.enumsortorder)
+      from pg_catalog.pg_enum label where label.enumtypid = enums.oid
+    ))), '[]')
+    from enums
+    where exists (select from pg_catalog.pg_enum label where label.enumtypid = enums.oid)
   )
 )::text

@@ -321,6 +321,8 @@ export interface CommandLine {
   readonly switches: ReadonlySet<string>;
   /** `--port 9000` and `--port=9000` are PORT=9000. */
   readonly environment: Readonly<Record<string, string>>;
+  /** What was given for options of the command itself, by their names. */
+  readonly values: Readonly<Record<string, string>>;
 }
 
 const FLAGS = Object.fromEntries(
@@ -329,13 +331,22 @@ const FLAGS = Object.fromEntries(
     .map((flag) => [flag, { type: 'string' as const }]),
 );
 
-/** What is written behind a command, in any order. */
-export function readArguments(words: readonly string[], allowed: readonly string[] = []): CommandLine {
-  const options = { ...FLAGS, ...Object.fromEntries(allowed.map((name) => [name, { type: 'boolean' as const }])) };
+/** What is written behind a command, in any order. `own` are options of the command itself that take a value. */
+export function readArguments(
+  words: readonly string[],
+  allowed: readonly string[] = [],
+  own: readonly string[] = [],
+): CommandLine {
+  const options = {
+    ...FLAGS,
+    ...Object.fromEntries(allowed.map((name) => [name, { type: 'boolean' as const }])),
+    ...Object.fromEntries(own.map((name) => [name, { type: 'string' as const }])),
+  };
   const { tokens } = parseArgs({ args: [...words], options, strict: false, allowPositionals: true, tokens: true });
   const operands: string[] = [];
   const switches = new Set<string>();
   const environment: Record<string, string> = {};
+  const values: Record<string, string> = {};
   for (const token of tokens) {
     if (token.kind === 'positional') operands.push(token.value);
     if (token.kind !== 'option') continue;
@@ -343,9 +354,10 @@ export function readArguments(words: readonly string[], allowed: readonly string
     if (!Object.hasOwn(options, name)) throw new StartError(`unknown option "${rawName}": see lateral --help`);
     if (allowed.includes(name)) switches.add(name);
     else if (value === undefined) throw new StartError(`${rawName} needs a value`);
+    else if (own.includes(name)) values[name] = value;
     else environment[name.replaceAll('-', '_').toUpperCase()] = value;
   }
-  return { operands, switches, environment };
+  return { operands, switches, environment, values };
 }
 
 /** Of a command that takes nothing but options. */

@@ -18,6 +18,7 @@ import { describeTypes } from './mirror/typings.js';
 import { createObserver } from './observe.js';
 import { NO_AUTHOR } from './plan/write.js';
 import { type ImportFormat, readRows } from './request/import.js';
+import { parseOnConflict } from './request/on-conflict.js';
 import { parseRead } from './request/rest.js';
 import { type Service, startService, withCore } from './service.js';
 import { pretty } from './sql/pretty.js';
@@ -28,7 +29,7 @@ const USAGE = `Lateral ${packageVersion}: a REST and GraphQL API over PostgreSQL
 Usage: lateral [start] [--option value ...]
        lateral explain [--analyze] "GET /items/..." [--option value ...]
        lateral types [--option value ...]
-       lateral import FILE [COLLECTION] [--option value ...]
+       lateral import FILE [COLLECTION] [--on-conflict COLUMNS] [--resolution merge|ignore] [--option value ...]
        lateral schema {snapshot | diff | apply} [FILE] [--option value ...]
        lateral relations suggest [COLLECTION ...] [--apply] [--option value ...]
        lateral doctor [--json] [--option value ...]
@@ -38,7 +39,8 @@ Usage: lateral [start] [--option value ...]
   explain    prints the SQL of a read, its parameters and PostgreSQL's plan; --analyze also runs it
   types      prints the collections as a TypeScript schema for the SDK of the API family
   import     writes the rows of a JSON, NDJSON or CSV file to a collection (by default the one that the file is named after)
-             in one transaction; rows whose key exists are updated, all others are created
+             in one transaction; rows whose key exists are updated, all others are created. --on-conflict email finds items
+             by a unique index instead, --resolution ignore leaves those that exist as they are
   schema     exports the schema to a file, compares it with a file, or applies a file (lateral schema --help)
   relations  finds the one-to-many, one-to-one and many-to-many relations that foreign keys imply (lateral relations --help)
   doctor     says what is right and wrong with the database, and how to put it right (lateral doctor --help)
@@ -162,9 +164,10 @@ async function printTypes(flags: readonly string[]): Promise<void> {
 }
 
 async function importFile(words: readonly string[]): Promise<void> {
-  const { operands, environment } = readArguments(words);
+  const { operands, environment, values } = readArguments(words, [], ['on-conflict', 'resolution']);
   const [file, named] = operands;
   if (file === undefined) throw new StartError('import expects a file: see lateral --help');
+  const onConflict = parseOnConflict(values['on-conflict']?.split(',') ?? null, values['resolution'] ?? null);
   const ending = extname(file).slice(1).toLowerCase();
   const format = IMPORT_FORMATS[ending];
   if (!format) throw new StartError(`"${file}" is not a .json, .ndjson, .jsonl or .csv file`);
@@ -200,7 +203,7 @@ async function importFile(words: readonly string[]): Promise<void> {
       await write({
         client: NO_CLIENT,
         identify: () => ({ caller: CLI_IDENTITY, author: NO_AUTHOR }),
-        parse: () => ({ collection, rows: readRows(bytes(), format), format, maxErrors, progress }),
+        parse: () => ({ collection, rows: readRows(bytes(), format), format, maxErrors, progress, onConflict }),
         execute: (options, writer) => importRows(writes, options, writer, NO_CLIENT).catch(failImport),
         reply: (count) => {
           if (process.stderr.isTTY) process.stderr.write('\n');

@@ -147,7 +147,7 @@ function describeDifference(difference: Difference): string {
 
 const MARKS = { N: '+', D: '-', E: '~' } as const;
 
-function describeEntry(kind: string, { collection, field, diff }: EntryChange): string[] {
+function describeEntry(kind: string, { name: called, collection = called, field, diff }: EntryChange): string[] {
   const name = field === undefined ? collection : `${collection}.${field}`;
   const edits = diff.flatMap((change) =>
     change.kind === 'E'

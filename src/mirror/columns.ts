@@ -287,6 +287,11 @@ const ACTIONS: Readonly<Record<string, ForeignKeyAction>> = {
   d: 'SET DEFAULT',
 };
 
+/** By the letter of the catalog. */
+export function actionOf(letter: string): ForeignKeyAction {
+  return ACTIONS[letter] ?? 'NO ACTION';
+}
+
 function foreignKeyOf(entry: ForeignKeyEntry, names: ReadonlyMap<number, string>): ForeignKey {
   const [, , schema, table, column, name, onDelete, onUpdate, target] = entry;
   return Object.freeze({
@@ -295,8 +300,8 @@ function foreignKeyOf(entry: ForeignKeyEntry, names: ReadonlyMap<number, string>
     table,
     column,
     collection: names.get(target) ?? null,
-    on_delete: ACTIONS[onDelete] ?? 'NO ACTION',
-    on_update: ACTIONS[onUpdate] ?? 'NO ACTION',
+    on_delete: actionOf(onDelete),
+    on_update: actionOf(onUpdate),
   });
 }
 

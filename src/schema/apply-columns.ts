@@ -25,13 +25,17 @@ export function isJsonType(dataType: string): boolean {
   return /^jsonb?$/i.test(dataType);
 }
 
-/** `siblings`: the columns that a generated one may name. */
-export function defineExactly({ field, schema }: ColumnField, siblings: readonly string[]): ColumnDefinition {
+/** `siblings`: the columns that a generated one may name; `key`: those of a primary key of several. */
+export function defineExactly(
+  { field, schema }: ColumnField,
+  siblings: readonly string[],
+  key: readonly string[] = [],
+): ColumnDefinition {
   return {
     name: field,
     type: exactType(field, schema),
     autoIncrement: schema.has_auto_increment,
-    primaryKey: schema.is_primary_key,
+    primaryKey: schema.is_primary_key && key.length === 0,
     nullable: schema.is_nullable,
     initial: initialOf(field, schema),
     generated: generationOf(field, schema, siblings),
@@ -39,21 +43,28 @@ export function defineExactly({ field, schema }: ColumnField, siblings: readonly
 }
 
 /** The parts of a new column that its definition cannot hold. */
-export function furnishExactly({ collection: table, field: column, schema }: ColumnField): Definition[] {
+export function furnishExactly(
+  { collection: table, field: column, schema }: ColumnField,
+  key: readonly string[] = [],
+): Definition[] {
   const place = { table, column };
+  const isKey = schema.is_primary_key && key.length === 0;
   return [
-    ...(schema.is_unique && !schema.is_primary_key ? [addUnique(table, column)] : []),
+    ...(schema.is_unique && !isKey ? [addUnique(table, column)] : []),
     ...(schema.is_indexed ? [addIndex(table, column)] : []),
     ...(schema.comment === null ? [] : [{ kind: 'comment-column', ...place, comment: schema.comment } as const]),
   ];
+}
+
+export function changedKey(table: string): Error {
+  return invalidPayload(`The primary key of "${table}" cannot be changed: delete the collection and create it anew`);
 }
 
 /** `before` and `after` are of one field; `column` is how the database knows it. */
 export function changeExactly(before: SnapshotColumn, after: ColumnField, column: Column): Definition[] {
   const { collection: table, field, schema } = after;
   const place = { table, column: field };
-  if (schema.is_primary_key !== before.is_primary_key)
-    throw invalidPayload(`The primary key of "${table}" cannot be changed: delete the collection and create it anew`);
+  if (schema.is_primary_key !== before.is_primary_key) throw changedKey(table);
   if (schema.generation_expression !== null)
     throw invalidPayload(`The field "${table}.${field}" cannot become a generated one: delete it and create it anew`);
   const steps: Definition[] = [];

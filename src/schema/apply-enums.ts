@@ -2,40 +2,53 @@
 import { invalidPayload } from '../errors.js';
 import { checkSpelling } from './apply-names.js';
 import type { DdlStatement } from './ddl-statement.js';
-import { enumNameOf, type FieldEntry } from './parse-snapshot.js';
+import { type EnumName, enumKey, enumNameOf, type FieldEntry } from './parse-snapshot.js';
 import type { Details } from './snapshot.js';
 
-export function planEnums(fields: readonly FieldEntry[], { enums }: Details): DdlStatement[] {
-  return [...valuesByType(fields)].flatMap(([type, values]): DdlStatement[] => {
-    const present = Object.hasOwn(enums, type) ? enums[type] : undefined;
+export function planEnums(
+  fields: readonly FieldEntry[],
+  { enums }: Details,
+  schemas: readonly string[],
+): DdlStatement[] {
+  return valuesByType(fields).flatMap(([type, values]): DdlStatement[] => {
+    const present = enums.get(enumKey(type));
     if (present) return addValues(type, present, values);
-    checkSpelling(type, 'type');
-    return [{ kind: 'create-enum', type, values }];
+    checkSpelling(type.name, 'type');
+    if (type.schema !== null && !schemas.includes(type.schema))
+      throw invalidPayload(
+        `The type "${type.name}" is in schema "${type.schema}", which DATABASE_SCHEMAS does not name`,
+      );
+    return [{ kind: 'create-enum', schema: type.schema, type: type.name, values }];
   });
 }
 
-function valuesByType(fields: readonly FieldEntry[]): ReadonlyMap<string, readonly string[]> {
-  const types = new Map<string, readonly string[]>();
+type EnumValues = readonly [type: EnumName, values: readonly string[]];
+
+function valuesByType(fields: readonly FieldEntry[]): EnumValues[] {
+  const types = new Map<string, EnumValues>();
   for (const { schema } of fields) {
     const type = schema?.enum_values ? enumNameOf(schema.data_type) : null;
     if (!schema?.enum_values || type === null) continue;
-    const former = types.get(type);
-    if (former && JSON.stringify(former) !== JSON.stringify(schema.enum_values))
-      throw invalidPayload(`The fields of type "${type}" do not agree on its values`);
-    types.set(type, schema.enum_values);
+    const former = types.get(enumKey(type));
+    if (former && JSON.stringify(former[1]) !== JSON.stringify(schema.enum_values))
+      throw invalidPayload(`The fields of type "${type.name}" do not agree on its values`);
+    types.set(enumKey(type), [type, schema.enum_values]);
   }
-  return types;
+  return [...types.values()];
 }
 
-function addValues(type: string, present: readonly string[], wanted: readonly string[]): DdlStatement[] {
+function addValues(
+  { schema, name: type }: EnumName,
+  present: readonly string[],
+  wanted: readonly string[],
+): DdlStatement[] {
   const kept = wanted.filter((value) => present.includes(value));
   if (JSON.stringify(kept) !== JSON.stringify(present))
     throw invalidPayload(`The values of the type "${type}" can only grow: none can leave or change its place`);
   return wanted.flatMap((value, position): DdlStatement[] => {
     if (present.includes(value)) return [];
     const before = position === 0 ? (present[0] ?? null) : null;
-    return [
-      { kind: 'add-enum-value', type, value, before, after: position === 0 ? null : (wanted[position - 1] ?? null) },
-    ];
+    const after = position === 0 ? null : (wanted[position - 1] ?? null);
+    return [{ kind: 'add-enum-value', schema, type, value, before, after }];
   });
 }

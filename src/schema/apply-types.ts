@@ -2,6 +2,7 @@
 import { invalidPayload } from '../errors.js';
 import { quoteIdentifier } from '../sql/fragment.js';
 import type { ColumnType, DdlStatement, ExactType } from './ddl-statement.js';
+import { enumKey } from './parse-snapshot.js';
 
 /** As an expression of PostgreSQL names it, without modifiers; with the fields that have it. */
 export interface NeededType {
@@ -16,14 +17,21 @@ export function neededTypes(steps: readonly DdlStatement[]): NeededType[] {
   // The rows of a table are a type too.
   const made = new Set(
     steps.flatMap((step) =>
-      step.kind === 'create-enum' ? [step.type] : step.kind === 'create-table' ? [step.table] : [],
+      step.kind === 'create-enum'
+        ? [enumKey({ schema: step.schema, name: step.type })]
+        : step.kind === 'create-table'
+          ? [enumKey({ schema: null, name: step.table })]
+          : [],
     ),
   );
   const needed = new Map<string, string[]>();
   for (const { field, type } of steps.flatMap(typedColumns)) {
-    const own = type.type === 'exact' ? (type.name.names.at(-1) ?? '') : '';
-    if (type.type !== 'exact' || made.has(own) || SERIAL.test(own)) continue;
-    const name = type.name.names.map(quoteIdentifier).join('.');
+    if (type.type !== 'exact') continue;
+    const { names } = type.name;
+    const own = names.at(-1) ?? '';
+    if (made.has(enumKey({ schema: names.length === 1 ? null : (names[0] ?? null), name: own })) || SERIAL.test(own))
+      continue;
+    const name = names.map(quoteIdentifier).join('.');
     needed.set(name, [...(needed.get(name) ?? []), field]);
   }
   return [...needed].map(([type, fields]) => ({ type, fields }));

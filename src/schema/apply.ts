@@ -9,17 +9,21 @@ import type { ForeignKey, Model } from '../mirror/model.js';
 import type { Protected } from '../postgres/system-tables.js';
 import {
   type ColumnField,
+  changedKey,
   changeExactly,
   defineExactly,
   furnishExactly,
   isColumn,
-  isRegenerated,
 } from './apply-columns.js';
 import { planEnums } from './apply-enums.js';
+import { addForeignKeys, dropForeignKeys } from './apply-foreign-keys.js';
+import { planFunctions } from './apply-functions.js';
 import { checkSpelling } from './apply-names.js';
+import { compareEntries, isGone, isReplaced, type Pair, type Work } from './apply-work.js';
 import type { DdlStatement } from './ddl-statement.js';
 import { canonical, keyOf } from './difference.js';
-import type { FieldEntry, RelationEntry, Snapshot, SnapshotIndex } from './parse-snapshot.js';
+import type { FieldEntry, RelationEntry, Snapshot } from './parse-snapshot.js';
+import type { SnapshotIndex } from './parse-table.js';
 import { constraintName } from './plan-names.js';
 import type { Details } from './snapshot.js';
 import { checkNames } from './snapshot-names.js';
@@ -39,12 +43,13 @@ export function planSnapshot(
 ): readonly DdlStatement[] {
   checkNames(wanted, (collection) => ours.isSystemTable(collection));
   checkSystem(wanted, ours);
-  const work = compare(snapshot, wanted);
+  const work = compareEntries(snapshot, wanted);
   checkNew(work, model);
   return [
-    ...planEnums(wanted.fields, details),
-    ...dropIndexes(work, details),
+    ...planEnums(wanted.fields, details, model.schemas),
+    ...dropForeignKeys(work, details),
     ...work.relations.flatMap((pair) => dropReference(pair, model, work)),
+    ...dropIndexes(work, details),
     ...deleteFields(work),
     ...deleteCollections(work),
     ...createTables(work, model),
@@ -53,54 +58,9 @@ export function planSnapshot(
     ...saveCollections(work),
     ...saveFields(work),
     ...work.relations.flatMap((pair) => addReference(pair, model, work)),
+    ...addForeignKeys(work),
+    ...planFunctions(snapshot.functions ?? [], wanted.functions),
   ];
-}
-
-interface Pair<Entry> {
-  readonly before: Entry | null;
-  readonly after: Entry | null;
-}
-
-interface Work {
-  readonly wanted: Snapshot;
-  readonly collections: readonly Pair<Snapshot['collections'][number]>[];
-  readonly fields: readonly Pair<FieldEntry>[];
-  readonly relations: readonly Pair<RelationEntry>[];
-  /** Collections whose table leaves, or comes. */
-  readonly dropped: ReadonlySet<string>;
-  readonly made: ReadonlySet<string>;
-  /** Columns that change their type: a reference from or to them is taken off for the time being. */
-  readonly retyped: ReadonlySet<string>;
-  /** Whatever leaves is forgotten everywhere, also by rows that stay: then these are written again. */
-  readonly rewrites: boolean;
-}
-
-function compare(current: Snapshot, wanted: Snapshot): Work {
-  const collections = pairs(current.collections, wanted.collections);
-  const fields = pairs(current.fields, wanted.fields);
-  const dropped = collections.filter(({ before, after }) => before?.schema && !after?.schema);
-  const made = collections.filter(({ before, after }) => after?.schema && !before?.schema);
-  const leaves = ({ before, after }: Pair<unknown>): boolean => before !== null && after === null;
-  return {
-    wanted,
-    collections,
-    fields,
-    relations: pairs(current.relations, wanted.relations),
-    dropped: new Set(dropped.map(({ before }) => before?.collection ?? '')),
-    made: new Set(made.map(({ after }) => after?.collection ?? '')),
-    retyped: new Set(fields.flatMap((pair) => (isRetyped(pair) && pair.after ? [keyOf(pair.after)] : []))),
-    rewrites: collections.some(leaves) || fields.some(leaves),
-  };
-}
-
-function pairs<Entry extends { readonly collection: string; readonly field?: string }>(
-  before: readonly Entry[],
-  after: readonly Entry[],
-): Pair<Entry>[] {
-  const former = new Map(before.map((entry) => [keyOf(entry), entry]));
-  const list: Pair<Entry>[] = after.map((entry) => ({ before: former.get(keyOf(entry)) ?? null, after: entry }));
-  for (const entry of after) former.delete(keyOf(entry));
-  return [...list, ...[...former.values()].map((entry) => ({ before: entry, after: null }))];
 }
 
 function checkNew({ collections, fields }: Work, model: Model): void {
@@ -119,23 +79,6 @@ function checkSystem({ fields, relations }: Snapshot, ours: Protected): void {
     if (ours.isSystemField(collection, field))
       throw invalidPayload(`The field "${collection}.${field}" belongs to the service`);
   }
-}
-
-function isRetyped({ before, after }: Pair<FieldEntry>): boolean {
-  return Boolean(before?.schema && after?.schema && before.schema.data_type !== after.schema.data_type);
-}
-
-/** An alias becomes a column or the other way round, or the expression of a generated column changes. */
-function isReplaced({ before, after }: Pair<FieldEntry>): boolean {
-  if (!before || !after) return false;
-  if (isColumn(before) && isColumn(after)) return isRegenerated(before.schema, after.schema);
-  return isColumn(before) !== isColumn(after);
-}
-
-/** The column goes on its own, not with its table. */
-function isGone(pair: Pair<FieldEntry>, { dropped }: Work): boolean {
-  const { before, after } = pair;
-  return before !== null && !dropped.has(before.collection) && (after === null || isReplaced(pair));
 }
 
 /** Generated columns before those that they are made of. What is made anew keeps what the metadata says of it. */
@@ -172,6 +115,8 @@ function createTables({ collections, wanted, made }: Work, model: Model): DdlSta
     if (!made.has(table)) {
       const isMoved = before?.schema?.schema !== after.schema.schema || before?.schema?.name !== after.schema.name;
       if (isMoved) throw invalidPayload(`The table of "${table}" cannot be moved to another schema or name`);
+      if (canonical(before?.schema?.primary_key ?? null) !== canonical(after.schema.primary_key ?? null))
+        throw changedKey(table);
       return commented;
     }
     const place = placeOf(table, after.schema, model);
@@ -181,10 +126,11 @@ function createTables({ collections, wanted, made }: Work, model: Model): DdlSta
       throw invalidPayload(`"meta" of "${table}" must name its "schema" and "table"`);
     const own = columns.get(table) ?? [];
     const plain = namesOfPlain(own);
+    const key = after.schema.primary_key ?? [];
     return [
-      { kind: 'create-table', table, place, columns: own.map((field) => defineExactly(field, plain)) },
+      { kind: 'create-table', table, place, columns: own.map((field) => defineExactly(field, plain, key)), key },
       ...commented,
-      ...own.flatMap(furnishExactly),
+      ...own.flatMap((field) => furnishExactly(field, key)),
     ];
   });
 }
@@ -248,10 +194,7 @@ function changeFields(work: Work, model: Model): DdlStatement[] {
   }
   const isGenerated = ({ schema }: ColumnField): boolean => schema.generation_expression !== null;
   for (const field of [...added.filter((each) => !isGenerated(each)), ...added.filter(isGenerated)]) {
-    if (field.schema.is_primary_key)
-      throw invalidPayload(
-        `The primary key of "${field.collection}" cannot be changed: delete the collection and create it anew`,
-      );
+    if (field.schema.is_primary_key) throw changedKey(field.collection);
     const column = defineExactly(field, namesOfPlain(columns.get(field.collection) ?? []));
     steps.push({ kind: 'add-column', table: field.collection, column }, ...furnishExactly(field));
   }
@@ -312,10 +255,10 @@ function addReference({ before, after }: Pair<RelationEntry>, model: Model, work
     steps.push({
       kind: 'add-foreign-key',
       table: collection,
-      column: field,
+      columns: [field],
       name: constraintName(collection, field, 'foreign'),
       target,
-      key: schema.column ?? keyFieldOf(target, model, work),
+      key: [schema.column ?? keyFieldOf(target, model, work)],
       onDelete: schema.on_delete,
       onUpdate: schema.on_update,
     });
@@ -355,8 +298,11 @@ function nameOfKey(model: Model, name: string): string | undefined {
 }
 
 function keyFieldOf(collection: string, model: Model, { wanted }: Work): string {
-  const key = wanted.fields.find((field) => field.collection === collection && field.schema?.is_primary_key)?.field;
-  const found = key ?? nameOfKey(model, collection);
-  if (found === undefined) throw invalidPayload(`The collection "${collection}" does not exist`);
+  const keys = wanted.fields.filter((field) => field.collection === collection && field.schema?.is_primary_key);
+  const found = keys.length > 1 ? undefined : (keys[0]?.field ?? nameOfKey(model, collection));
+  if (found === undefined)
+    throw invalidPayload(
+      `The collection "${collection}" has no key of one field: "schema.column" must say what is meant`,
+    );
   return found;
 }

@@ -217,6 +217,8 @@ function compileStep(step: DdlStatement, places: TableLocations): readonly State
     case 'forget-collection':
     case 'drop-collection-row':
     case 'drop-field-row':
+    case 'save-function':
+    case 'drop-function-row':
       return compileMetadata(step, places.system);
     default:
       return [compileDefinition(step, places)];

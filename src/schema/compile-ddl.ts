@@ -26,7 +26,7 @@ function defineStep(step: Definition, tables: TableLocations): Fragment {
   const table = (name: string): Fragment => identifier(...tables.tableOf(name));
   switch (step.kind) {
     case 'create-table':
-      return sql`create table ${table(step.table)} (${join(step.columns.map(defineColumn), sql`, `)})`;
+      return sql`create table ${table(step.table)} (${join([...step.columns.map(defineColumn), ...keyOf(step)], sql`, `)})`;
     case 'drop-table':
       return step.view ? sql`drop view ${table(step.table)}` : sql`drop table ${table(step.table)}`;
     case 'comment-table':
@@ -42,9 +42,9 @@ function defineStep(step: Definition, tables: TableLocations): Fragment {
     case 'create-index-over':
       return sql`create index ${identifier(step.name)} on ${table(step.table)} (${names(step.columns)})`;
     case 'create-enum':
-      return sql`create type ${identifier(schema, step.type)} as enum (${join(step.values.map(literal), sql`, `)})`;
+      return sql`create type ${identifier(step.schema ?? schema, step.type)} as enum (${join(step.values.map(literal), sql`, `)})`;
     case 'add-enum-value':
-      return sql`alter type ${identifier(schema, step.type)} add value ${literal(step.value)} ${neighbour(step)}`;
+      return sql`alter type ${identifier(step.schema ?? schema, step.type)} add value ${literal(step.value)} ${neighbour(step)}`;
     case 'widen-sequence':
       return sql`alter sequence ${identifier(step.schema, step.name)} as bigint`;
     case 'advance-identity':
@@ -104,8 +104,8 @@ function alteration(step: Alteration, table: (name: string) => Fragment): Fragme
     case 'drop-constraint':
       return sql`drop constraint ${identifier(step.name)}`;
     case 'add-foreign-key':
-      return sql`add constraint ${identifier(step.name)} foreign key (${identifier(step.column)})
-        references ${table(step.target)} (${identifier(step.key)})
+      return sql`add constraint ${identifier(step.name)} foreign key (${names(step.columns)})
+        references ${table(step.target)} (${names(step.key)})
         on delete ${ACTIONS[step.onDelete]} on update ${ACTIONS[step.onUpdate]}`;
     default:
       return assertNever(step);
@@ -119,6 +119,10 @@ const ACTIONS: Readonly<Record<ForeignKeyAction, Fragment>> = {
   'SET NULL': sql`set null`,
   'SET DEFAULT': sql`set default`,
 };
+
+function keyOf({ key }: Definition & { kind: 'create-table' }): Fragment[] {
+  return key.length === 0 ? [] : [sql`primary key (${names(key)})`];
+}
 
 function defineColumn(column: ColumnDefinition): Fragment {
   const type = column.autoIncrement ? counterName(column.type) : typeName(column.type);

@@ -36,6 +36,10 @@ function rowStatements(step: MetadataStep, table: Tables): readonly Fragment[] {
       return [
         sql`delete from ${table('service_fields')} where collection = ${text(step.collection)} and field = ${text(step.field)}`,
       ];
+    case 'save-function':
+      return [save(table('service_functions'), { name: step.name }, step.values)];
+    case 'drop-function-row':
+      return [sql`delete from ${table('service_functions')} where name = ${text(step.name)}`];
     default:
       return assertNever(step);
   }

@@ -15,6 +15,8 @@ export type Definition =
       readonly table: string;
       readonly place: TablePlace | null;
       readonly columns: readonly ColumnDefinition[];
+      /** The columns of a primary key of several, in its order; one of a single column is told by that column. */
+      readonly key: readonly string[];
     }
   | { readonly kind: 'drop-table'; readonly table: string; readonly view: boolean }
   | { readonly kind: 'comment-table'; readonly table: string; readonly comment: string | null }
@@ -58,10 +60,17 @@ export type Definition =
       readonly columns: readonly string[];
       readonly name: string;
     }
-  | { readonly kind: 'create-enum'; readonly type: string; readonly values: readonly string[] }
+  /** `schema`: null for the first one. */
+  | {
+      readonly kind: 'create-enum';
+      readonly schema: string | null;
+      readonly type: string;
+      readonly values: readonly string[];
+    }
   /** Beside another value: one of `before` and `after` is given. */
   | {
       readonly kind: 'add-enum-value';
+      readonly schema: string | null;
       readonly type: string;
       readonly value: string;
       readonly before: string | null;
@@ -70,10 +79,11 @@ export type Definition =
   | {
       readonly kind: 'add-foreign-key';
       readonly table: string;
-      readonly column: string;
+      readonly columns: readonly string[];
       readonly name: string;
       readonly target: string;
-      readonly key: string;
+      /** The columns that are referred to, in the same order. */
+      readonly key: readonly string[];
       readonly onDelete: ForeignKeyAction;
       readonly onUpdate: ForeignKeyAction;
     };
@@ -130,4 +140,6 @@ export type MetadataStep =
   | { readonly kind: 'forget-collection'; readonly collection: string }
   /** The row alone: what it describes stays. */
   | { readonly kind: 'drop-collection-row'; readonly collection: string }
-  | { readonly kind: 'drop-field-row'; readonly collection: string; readonly field: string };
+  | { readonly kind: 'drop-field-row'; readonly collection: string; readonly field: string }
+  | { readonly kind: 'save-function'; readonly name: string; readonly values: Meta }
+  | { readonly kind: 'drop-function-row'; readonly name: string };

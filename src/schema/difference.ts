@@ -1,4 +1,5 @@
 /** Takes the difference of two snapshots, and lays it on the one it was taken from, which gives the other. Pure. */
+
 import { hash } from 'node:crypto';
 import { isObject } from '../digits.js';
 import { invalidPayload } from '../errors.js';
@@ -11,6 +12,7 @@ import {
   SECTIONS,
   type Section,
 } from './parse-difference.js';
+import type { DeclaredFunction } from './parse-function.js';
 import { PARTIAL_VERSION, type Snapshot } from './parse-snapshot.js';
 
 export interface DifferenceMode {
@@ -28,7 +30,8 @@ export function differenceOf(current: Snapshot, wanted: Snapshot, { merge }: Dif
   }
   const sections = SECTIONS.map((section): [Section, EntryChange[]] => {
     const before = entriesOf(current, section);
-    const after = entriesOf(wanted, section);
+    // Nothing is said of functions by a part of a snapshot, nor by one that was taken before there were any.
+    const after = wanted[section] ? entriesOf(wanted, section) : before;
     const changes: EntryChange[] = [];
     for (const [key, entry] of after) {
       const former = before.get(key);
@@ -37,8 +40,9 @@ export function differenceOf(current: Snapshot, wanted: Snapshot, { merge }: Dif
     }
     for (const [key, entry] of before) {
       // With a collection go its fields and relations: to say so once is enough.
-      const implied = section !== 'collections' && dropped.has(entry.collection);
-      const concerned = !isPartial || kept.has(entry.collection);
+      const collection = entry.collection ?? '';
+      const implied = section !== 'collections' && dropped.has(collection);
+      const concerned = !isPartial || kept.has(collection);
       if (!merge && concerned && !after.has(key) && !implied) {
         changes.push({ ...nameOf(section, entry), diff: [{ kind: 'D', lhs: entry }] });
       }
@@ -46,9 +50,13 @@ export function differenceOf(current: Snapshot, wanted: Snapshot, { merge }: Dif
     return [section, changes];
   });
   const changesOf = (name: Section): EntryChange[] => sections.find(([section]) => section === name)?.[1] ?? [];
-  return sections.every(([, changes]) => changes.length === 0)
-    ? null
-    : { collections: changesOf('collections'), fields: changesOf('fields'), relations: changesOf('relations') };
+  if (sections.every(([, changes]) => changes.length === 0)) return null;
+  return {
+    collections: changesOf('collections'),
+    fields: changesOf('fields'),
+    relations: changesOf('relations'),
+    functions: changesOf('functions'),
+  };
 }
 
 /** The snapshot that a difference leads to. One that was taken from another snapshot does not fit: nothing is guessed. */
@@ -57,16 +65,18 @@ export function laidOn(current: Snapshot, difference: Difference): Snapshot {
     collections: changed(current, 'collections', difference),
     fields: changed(current, 'fields', difference),
     relations: changed(current, 'relations', difference),
+    functions: changed(current, 'functions', difference),
   };
   const gone = new Set(current.collections.map(({ collection }) => collection));
-  for (const { collection } of result.collections.values()) gone.delete(collection);
+  for (const { collection } of result.collections.values()) gone.delete(collection ?? '');
   const remaining = (section: Section): unknown[] =>
-    [...result[section].values()].filter(({ collection }) => section === 'collections' || !gone.has(collection));
+    [...result[section].values()].filter(({ collection }) => section === 'collections' || !gone.has(collection ?? ''));
   return {
     ...current,
     collections: remaining('collections') as Snapshot['collections'][number][],
     fields: remaining('fields') as Snapshot['fields'][number][],
     relations: remaining('relations') as Snapshot['relations'][number][],
+    functions: remaining('functions') as DeclaredFunction[],
   };
 }
 
@@ -83,18 +93,29 @@ export function canonical(value: unknown): string {
   return `{${entries.map(([key, each]) => `${JSON.stringify(key)}:${canonical(each)}`).join(',')}}`;
 }
 
-type Entry = Readonly<Record<string, unknown>> & { readonly collection: string };
+type Entry = Readonly<Record<string, unknown>> & { readonly collection?: string; readonly name?: string };
 
 function entriesOf(snapshot: Snapshot, section: Section): ReadonlyMap<string, Entry> {
-  return new Map((snapshot[section] as readonly unknown[] as readonly Entry[]).map((entry) => [keyOf(entry), entry]));
+  const entries: readonly unknown[] = snapshot[section] ?? [];
+  return new Map((entries as readonly Entry[]).map((entry) => [keyOf(entry), entry]));
+}
+
+interface EntryName {
+  readonly collection?: string;
+  readonly field?: unknown;
+  readonly name?: string;
 }
 
 /** Unlike any joined text, the same for two entries only if both names are. */
-export function keyOf(entry: { readonly collection: string; readonly field?: unknown }): string {
-  return JSON.stringify([entry.collection, entry.field ?? null]);
+export function keyOf({ collection, field, name }: EntryName): string {
+  return JSON.stringify([collection ?? null, field ?? null, collection === undefined ? name : null]);
 }
 
-function nameOf(section: Section, { collection, field, related_collection }: Entry): Omit<EntryChange, 'diff'> {
+function nameOf(
+  section: Section,
+  { collection = '', field, related_collection, name = '' }: Entry,
+): Omit<EntryChange, 'diff'> {
+  if (section === 'functions') return { name };
   if (section === 'collections') return { collection };
   if (section === 'fields') return { collection, field: String(field) };
   return {
@@ -168,11 +189,11 @@ function edited(
 }
 
 /** What names an entry cannot change: another name is another entry. */
-const FIXED: ReadonlySet<string> = new Set(['collection', 'field']);
+const FIXED: ReadonlySet<string> = new Set(['collection', 'field', 'name']);
 
-function misfit(section: Section, { collection, field }: EntryChange, complaint: string): Error {
-  const name = field === undefined ? collection : `${collection}.${field}`;
-  return invalidPayload(`The difference does not fit: in "${section}", "${name}" ${complaint}`);
+function misfit(section: Section, { name, collection = name, field }: EntryChange, complaint: string): Error {
+  const place = field === undefined ? collection : `${collection}.${field}`;
+  return invalidPayload(`The difference does not fit: in "${section}", "${place}" ${complaint}`);
 }
 
 function isEqual(left: unknown, right: unknown): boolean {

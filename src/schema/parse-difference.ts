@@ -1,7 +1,8 @@
 /** What leads from one snapshot to another, as clients pass it on: per collection, field and relation a list of changes. */
+
 import { invalidPayload } from '../errors.js';
-import type { Input } from '../request/parse-context.js';
 import { requireObject } from '../request/write.js';
+import { type DeclaredFunction, readFunction } from './parse-function.js';
 import {
   type CollectionEntry,
   type FieldEntry,
@@ -10,6 +11,7 @@ import {
   readField,
   readRelation,
 } from './parse-snapshot.js';
+import { refuseUnknown } from './snapshot-values.js';
 
 /** A new entry, one that leaves, or a property that changes. */
 export type Change =
@@ -17,14 +19,16 @@ export type Change =
   | { readonly kind: 'D'; readonly lhs: unknown }
   | { readonly kind: 'E'; readonly path: readonly string[]; readonly lhs: unknown; readonly rhs: unknown };
 
+/** Of a function by its `name`, of anything else by its `collection`. */
 export interface EntryChange {
-  readonly collection: string;
+  readonly name?: string;
+  readonly collection?: string;
   readonly field?: string;
   readonly related_collection?: string | null;
   readonly diff: readonly Change[];
 }
 
-export const SECTIONS = ['collections', 'fields', 'relations'] as const;
+export const SECTIONS = ['collections', 'fields', 'relations', 'functions'] as const;
 
 export type Section = (typeof SECTIONS)[number];
 
@@ -38,31 +42,47 @@ export interface DifferenceBody {
 
 export function readDifference(value: unknown): DifferenceBody {
   const { hash, diff, ...rest } = requireObject(value, 'The body');
-  refuseOthers(rest, 'The body', 'hash, diff');
+  refuseUnknown(rest, 'The body', 'hash, diff');
   if (typeof hash !== 'string' || hash === '') throw invalidPayload('"hash" is required');
-  const { collections = [], fields = [], relations = [], ...others } = requireObject(diff, '"diff"');
-  refuseOthers(others, '"diff"', SECTIONS.join(', '));
-  const lists = { collections, fields, relations };
+  const { collections = [], fields = [], relations = [], functions = [], ...others } = requireObject(diff, '"diff"');
+  refuseUnknown(others, '"diff"', SECTIONS.join(', '));
+  const lists = { collections, fields, relations, functions };
   const read = (section: Section): EntryChange[] => {
     const list = lists[section];
     if (!Array.isArray(list)) throw invalidPayload(`"diff.${section}" must be a list`);
     return list.map((entry, position) => readEntry(entry, section, `diff.${section}[${position}]`));
   };
-  return { hash, diff: { collections: read('collections'), fields: read('fields'), relations: read('relations') } };
+  return {
+    hash,
+    diff: {
+      collections: read('collections'),
+      fields: read('fields'),
+      relations: read('relations'),
+      functions: read('functions'),
+    },
+  };
 }
 
 /** The reader of a section's entries, which refuses what is not one of them. */
-export function readSectionEntry(section: Section, value: unknown): CollectionEntry | FieldEntry | RelationEntry {
+export function readSectionEntry(
+  section: Section,
+  value: unknown,
+): CollectionEntry | FieldEntry | RelationEntry | DeclaredFunction {
   if (section === 'collections') return readCollection(value);
+  if (section === 'functions') return readFunction(value);
   return section === 'fields' ? readField(value) : readRelation(value);
 }
 
 function readEntry(value: unknown, section: Section, path: string): EntryChange {
-  const { collection, field, related_collection = null, diff, ...rest } = requireObject(value, `"${path}"`);
-  refuseOthers(rest, `"${path}"`, 'collection, field, related_collection, diff');
-  if (typeof collection !== 'string') throw invalidPayload(`"${path}.collection" is required`);
+  const { name, collection, field, related_collection = null, diff, ...rest } = requireObject(value, `"${path}"`);
+  refuseUnknown(rest, `"${path}"`, 'name, collection, field, related_collection, diff');
   if (!Array.isArray(diff)) throw invalidPayload(`"${path}.diff" must be a list`);
   const changes = diff.map((change, position) => readChange(change, `${path}.diff[${position}]`));
+  if (section === 'functions') {
+    if (typeof name !== 'string') throw invalidPayload(`"${path}.name" is required`);
+    return { name, diff: changes };
+  }
+  if (typeof collection !== 'string') throw invalidPayload(`"${path}.collection" is required`);
   if (section === 'collections') return { collection, diff: changes };
   if (typeof field !== 'string') throw invalidPayload(`"${path}.field" is required`);
   if (section === 'fields') return { collection, field, diff: changes };
@@ -73,7 +93,7 @@ function readEntry(value: unknown, section: Section, path: string): EntryChange 
 
 function readChange(value: unknown, path: string): Change {
   const { kind, path: steps, lhs = null, rhs = null, ...rest } = requireObject(value, `"${path}"`);
-  refuseOthers(rest, `"${path}"`, 'kind, path, lhs, rhs');
+  refuseUnknown(rest, `"${path}"`, 'kind, path, lhs, rhs');
   if (steps === undefined) {
     if (kind === 'N') return { kind, rhs };
     if (kind === 'D') return { kind, lhs };
@@ -81,9 +101,4 @@ function readChange(value: unknown, path: string): Change {
     return { kind, path: steps, lhs, rhs };
   }
   throw invalidPayload(`"${path}" must be of kind N or D, or of kind E with the path to a property`);
-}
-
-function refuseOthers(rest: Input, name: string, known: string): void {
-  const [unknown] = Object.keys(rest);
-  if (unknown !== undefined) throw invalidPayload(`${name} has an unknown property "${unknown}": it takes ${known}`);
 }

@@ -5,12 +5,14 @@
  */
 import { LineCounter, parseDocument } from 'yaml';
 import { invalidPayload, invalidQuery } from '../errors.js';
-import { FIELD_TYPES, type FieldType, FOREIGN_KEY_ACTIONS, type ForeignKeyAction } from '../mirror/model.js';
-import { isOneOf, onlyOf } from '../narrow.js';
-import type { Input } from '../request/parse-context.js';
+import { FIELD_TYPES, type FieldType } from '../mirror/model.js';
+import { isOneOf, propertiesOf } from '../narrow.js';
 import { requireObject } from '../request/write.js';
 import { readTypeName } from '../sql/type-name.js';
+import { type DeclaredFunction, readFunction } from './parse-function.js';
 import { COLLECTION_META, FIELD_META, type Meta, type Properties, RELATION_META, readMeta } from './parse-meta.js';
+import { readActions, readTable, type SnapshotActions, type SnapshotTable } from './parse-table.js';
+import { readEntries, readSnapshotFlag, readSnapshotName, readSnapshotText, refuseUnknown } from './snapshot-values.js';
 
 export const SNAPSHOT_VERSION = 1;
 /** Of some collections: it says nothing of the others, so that these never differ from it. */
@@ -25,6 +27,8 @@ export interface Snapshot {
   /** Columns in the order they have in their table, then alias fields. */
   readonly fields: readonly FieldEntry[];
   readonly relations: readonly RelationEntry[];
+  /** Rows of service_functions. Absent where nothing is said of them: in a part of a snapshot, and in one of before there were any. */
+  readonly functions?: readonly DeclaredFunction[];
 }
 
 export interface CollectionEntry {
@@ -33,21 +37,6 @@ export interface CollectionEntry {
   readonly meta: Meta | null;
   /** Null for a folder. */
   readonly schema: SnapshotTable | null;
-}
-
-export interface SnapshotTable {
-  /** Only where it is not the first one that is served. */
-  readonly schema?: string;
-  /** Its name in the schema, only where that need not be the collection's. */
-  readonly name?: string;
-  readonly comment: string | null;
-  /** Plain ones over several columns; those over one are properties of its field. */
-  readonly indexes: readonly SnapshotIndex[];
-}
-
-export interface SnapshotIndex {
-  readonly fields: readonly string[];
-  readonly unique: boolean;
 }
 
 export interface FieldEntry {
@@ -62,7 +51,7 @@ export interface FieldEntry {
 export interface SnapshotColumn {
   /** With its length or precision, as PostgreSQL prints it. */
   readonly data_type: string;
-  /** Of an enum of the same schema, or a list of its values. */
+  /** Of an enum of a schema that is served, or a list of its values. */
   readonly enum_values: readonly string[] | null;
   /** A constant. */
   readonly default_value: unknown;
@@ -88,9 +77,7 @@ export interface RelationEntry {
 }
 
 /** `column` only where it is not the key that is referred to. */
-export interface ReferenceEntry {
-  readonly on_delete: ForeignKeyAction;
-  readonly on_update: ForeignKeyAction;
+export interface ReferenceEntry extends SnapshotActions {
   readonly column?: string;
 }
 
@@ -122,9 +109,10 @@ export function readSnapshot(value: unknown, force: boolean): Snapshot {
     collections,
     fields,
     relations,
+    functions,
     ...rest
   } = requireObject(value, 'The snapshot');
-  refuseOthers(rest, 'The snapshot', 'version, lateral, vendor, collections, fields, relations');
+  refuseUnknown(rest, 'The snapshot', 'version, lateral, vendor, collections, fields, relations, functions');
   if (version !== SNAPSHOT_VERSION && version !== PARTIAL_VERSION && !force)
     throw invalidPayload(
       `The snapshot has version ${JSON.stringify(version)}, neither ${SNAPSHOT_VERSION} nor ${PARTIAL_VERSION} (of some collections)`,
@@ -135,12 +123,36 @@ export function readSnapshot(value: unknown, force: boolean): Snapshot {
     version: version === PARTIAL_VERSION ? PARTIAL_VERSION : SNAPSHOT_VERSION,
     lateral,
     vendor: VENDOR,
-    collections: readList(collections, 'collections').map(readCollection),
-    fields: readList(fields, 'fields').map(readField),
-    relations: readList(relations, 'relations').map(readRelation),
+    collections: readEntries(collections, 'collections').map(readCollection),
+    fields: readFields(readEntries(fields, 'fields')),
+    relations: readEntries(relations, 'relations').map(readRelation),
+    ...(functions == null ? {} : { functions: readEntries(functions, 'functions').map(readFunction) }),
   };
   refuseTwice(snapshot);
-  return snapshot;
+  return { ...snapshot, collections: snapshot.collections.map((entry) => withKey(entry, snapshot.fields)) };
+}
+
+/** One of several fields of a key need not be unique by itself. */
+function readFields(entries: readonly unknown[]): FieldEntry[] {
+  const counts = new Map<unknown, number>();
+  for (const entry of entries) {
+    const { collection, schema } = propertiesOf(entry);
+    if (propertiesOf(schema)['is_primary_key'] === true) counts.set(collection, (counts.get(collection) ?? 0) + 1);
+  }
+  return entries.map((entry, position) =>
+    readField(entry, position, (counts.get(propertiesOf(entry)['collection']) ?? 0) > 1),
+  );
+}
+
+/** Who marks several fields and says no more means them in their order; a key of one field is told by that field alone. */
+function withKey(entry: CollectionEntry, fields: readonly FieldEntry[]): CollectionEntry {
+  if (!entry.schema) return entry;
+  const marked = fields
+    .filter(({ collection, schema }) => collection === entry.collection && schema?.is_primary_key)
+    .map(({ field }) => field);
+  const { primary_key: said = marked.length > 1 ? marked : undefined, ...table } = entry.schema;
+  const isOne = said?.length === 1 && marked.length === 1 && said[0] === marked[0];
+  return { ...entry, schema: said === undefined || isOne ? table : { ...table, primary_key: said } };
 }
 
 export const VENDOR = 'postgres';
@@ -157,8 +169,9 @@ export function selectCollections(
   if (unknown !== undefined) throw invalidQuery(`The snapshot has no collection "${unknown}"`);
   const isSelected = ({ collection }: { readonly collection: string }): boolean =>
     (included?.includes(collection) ?? true) && !excluded?.includes(collection);
+  const { functions: _, ...parts } = snapshot;
   return {
-    ...snapshot,
+    ...parts,
     version: PARTIAL_VERSION,
     collections: snapshot.collections.filter(isSelected),
     fields: snapshot.fields.filter(isSelected),
@@ -169,36 +182,41 @@ export function selectCollections(
 export function readCollection(value: unknown, position = 0): CollectionEntry {
   const path = `collections[${position}]`;
   const { collection, meta, schema, ...rest } = requireObject(value, `"${path}"`);
-  refuseOthers(rest, `"${path}"`, 'collection, meta, schema');
-  const name = readName(collection, `${path}.collection`);
-  return { collection: name, meta: wholeMeta(meta, COLLECTION_META, `${path}.meta`), schema: readTable(schema, path) };
+  refuseUnknown(rest, `"${path}"`, 'collection, meta, schema');
+  const name = readSnapshotName(collection, `${path}.collection`);
+  return {
+    collection: name,
+    meta: wholeMeta(meta, COLLECTION_META, `${path}.meta`),
+    schema: readTable(schema, `${path}.schema`),
+  };
 }
 
-export function readField(value: unknown, position = 0): FieldEntry {
+export function readField(value: unknown, position = 0, isPart = false): FieldEntry {
   const path = `fields[${position}]`;
   const { collection, field, type, meta, schema, ...rest } = requireObject(value, `"${path}"`);
-  refuseOthers(rest, `"${path}"`, 'collection, field, type, meta, schema');
+  refuseUnknown(rest, `"${path}"`, 'collection, field, type, meta, schema');
   if (!isOneOf(FIELD_TYPES, type)) throw invalidPayload(`"${path}.type" must be one of ${FIELD_TYPES.join(', ')}`);
   const entry = {
-    collection: readName(collection, `${path}.collection`),
-    field: readName(field, `${path}.field`),
+    collection: readSnapshotName(collection, `${path}.collection`),
+    field: readSnapshotName(field, `${path}.field`),
     type,
     meta: wholeMeta(meta, FIELD_META, `${path}.meta`),
   };
   if ((entry.type === 'alias') !== (schema === null || schema === undefined))
     throw invalidPayload(`"${path}.schema" is needed for every field but an alias`);
   if (entry.type === 'alias' && entry.meta === null) throw invalidPayload(`"${path}.meta" is needed for an alias`);
-  return { ...entry, schema: entry.type === 'alias' ? null : readColumn(schema, `${path}.schema`) };
+  return { ...entry, schema: entry.type === 'alias' ? null : readColumn(schema, `${path}.schema`, isPart) };
 }
 
 export function readRelation(value: unknown, position = 0): RelationEntry {
   const path = `relations[${position}]`;
   const { collection, field, related_collection = null, meta, schema, ...rest } = requireObject(value, `"${path}"`);
-  refuseOthers(rest, `"${path}"`, 'collection, field, related_collection, meta, schema');
-  const related = related_collection === null ? null : readName(related_collection, `${path}.related_collection`);
+  refuseUnknown(rest, `"${path}"`, 'collection, field, related_collection, meta, schema');
+  const related =
+    related_collection === null ? null : readSnapshotName(related_collection, `${path}.related_collection`);
   const entry = {
-    collection: readName(collection, `${path}.collection`),
-    field: readName(field, `${path}.field`),
+    collection: readSnapshotName(collection, `${path}.collection`),
+    field: readSnapshotName(field, `${path}.field`),
     related_collection: related,
     meta: wholeMeta(meta, RELATION_META, `${path}.meta`),
     schema: schema === undefined || schema === null ? null : readReference(schema, `${path}.schema`),
@@ -235,32 +253,22 @@ const USUAL: Readonly<Record<string, unknown>> = {
   one_deselect_action: 'nullify',
 };
 
-function readTable(value: unknown, path: string): CollectionEntry['schema'] {
-  if (value === undefined || value === null) return null;
-  const { schema, name, comment, indexes = [], ...rest } = requireObject(value, `"${path}.schema"`);
-  refuseOthers(rest, `"${path}.schema"`, 'schema, name, comment, indexes');
-  const list = readList(indexes, `${path}.schema.indexes`).map((each) => readIndex(each, `${path}.schema.indexes`));
-  return {
-    ...(schema == null ? {} : { schema: readName(schema, `${path}.schema.schema`) }),
-    ...(name == null ? {} : { name: readName(name, `${path}.schema.name`) }),
-    comment: readText(comment, `${path}.schema.comment`) || null,
-    indexes: list,
-  };
+/** `schema`: null for the first one that is served. */
+export interface EnumName {
+  readonly schema: string | null;
+  readonly name: string;
 }
 
-function readIndex(value: unknown, path: string): SnapshotIndex {
-  const { fields, unique, ...rest } = requireObject(value, `"${path}"`);
-  refuseOthers(rest, `"${path}"`, 'fields, unique');
-  const names = readList(fields, `${path}.fields`).map((name) => readName(name, `${path}.fields`));
-  if (names.length < 2 || new Set(names).size < names.length)
-    throw invalidPayload(`"${path}.fields" must name several fields, each once`);
-  return { fields: names, unique: readFlag(unique, false, `${path}.unique`) };
-}
-
-/** The name of the type that a column has or lists, where it may be an enum of the same schema. */
-export function enumNameOf(dataType: string): string | null {
+/** The type that a column has or lists, where it may be an enum. */
+export function enumNameOf(dataType: string): EnumName | null {
   const { names = [], modifiers = [] } = readTypeName(dataType) ?? {};
-  return modifiers.length === 0 ? onlyOf(names) : null;
+  const name = names.at(-1);
+  if (modifiers.length > 0 || name === undefined) return null;
+  return { schema: names.length === 1 ? null : (names[0] ?? null), name };
+}
+
+export function enumKey({ schema, name }: EnumName): string {
+  return JSON.stringify([schema, name]);
 }
 
 const FLAGS = ['is_unique', 'is_indexed', 'is_primary_key', 'has_auto_increment'] as const;
@@ -275,28 +283,28 @@ const COLUMN_PROPERTIES = [
   'comment',
 ];
 
-function readColumn(value: unknown, path: string): SnapshotColumn {
+function readColumn(value: unknown, path: string, isPart: boolean): SnapshotColumn {
   const given = requireObject(value, `"${path}"`);
   for (const name of Object.keys(given)) {
     if (!COLUMN_PROPERTIES.includes(name))
       throw invalidPayload(`"${path}.${name}" is not allowed: there are ${COLUMN_PROPERTIES.join(', ')}`);
   }
-  const dataType = readText(given['data_type'], `${path}.data_type`);
+  const dataType = readSnapshotText(given['data_type'], `${path}.data_type`);
   if (dataType === null) throw invalidPayload(`"${path}.data_type" is required`);
-  const counts = readFlag(given['has_auto_increment'], false, `${path}.has_auto_increment`);
-  const isKey = readFlag(given['is_primary_key'], false, `${path}.is_primary_key`);
+  const counts = readSnapshotFlag(given['has_auto_increment'], false, `${path}.has_auto_increment`);
+  const isKey = readSnapshotFlag(given['is_primary_key'], false, `${path}.is_primary_key`);
   const column = {
     data_type: dataType,
     enum_values: readEnum(given['enum_values'], dataType, path),
     default_value: given['default_value'] ?? null,
-    default_expression: readText(given['default_expression'], `${path}.default_expression`),
-    generation_expression: readText(given['generation_expression'], `${path}.generation_expression`),
-    is_nullable: readFlag(given['is_nullable'], !isKey && !counts, `${path}.is_nullable`),
-    is_unique: readFlag(given['is_unique'], isKey, `${path}.is_unique`),
-    is_indexed: readFlag(given['is_indexed'], false, `${path}.is_indexed`),
+    default_expression: readSnapshotText(given['default_expression'], `${path}.default_expression`),
+    generation_expression: readSnapshotText(given['generation_expression'], `${path}.generation_expression`),
+    is_nullable: readSnapshotFlag(given['is_nullable'], !isKey && !counts, `${path}.is_nullable`),
+    is_unique: readSnapshotFlag(given['is_unique'], isKey && !isPart, `${path}.is_unique`),
+    is_indexed: readSnapshotFlag(given['is_indexed'], false, `${path}.is_indexed`),
     is_primary_key: isKey,
     has_auto_increment: counts,
-    comment: readText(given['comment'], `${path}.comment`) || null,
+    comment: readSnapshotText(given['comment'], `${path}.comment`) || null,
   };
   const sources = [
     column.default_value !== null,
@@ -307,15 +315,14 @@ function readColumn(value: unknown, path: string): SnapshotColumn {
   if (sources.filter(Boolean).length > 1)
     throw invalidPayload(`"${path}" can have one source of values: a default, an expression or a sequence`);
   if (counts && column.is_nullable) throw invalidPayload(`"${path}": a field that increments by itself is not null`);
-  if (isKey && (column.is_nullable || !column.is_unique))
-    throw invalidPayload(`"${path}": a primary key is unique and not null`);
+  if (isKey && column.is_nullable) throw invalidPayload(`"${path}": a primary key is not null`);
   return column;
 }
 
 function readEnum(value: unknown, dataType: string, path: string): readonly string[] | null {
   if (value === undefined || value === null) return null;
-  const values = readList(value, `${path}.enum_values`).map((each) =>
-    each === '' ? '' : readName(each, `${path}.enum_values`),
+  const values = readEntries(value, `${path}.enum_values`).map((each) =>
+    each === '' ? '' : readSnapshotName(each, `${path}.enum_values`),
   );
   if (values.length === 0 || new Set(values).size < values.length || enumNameOf(dataType) === null)
     throw invalidPayload(`"${path}.enum_values" must list the values of an enum, each once`);
@@ -323,22 +330,22 @@ function readEnum(value: unknown, dataType: string, path: string): readonly stri
 }
 
 function readReference(value: unknown, path: string): ReferenceEntry {
-  const { on_delete = 'NO ACTION', on_update = 'NO ACTION', column, ...rest } = requireObject(value, `"${path}"`);
-  refuseOthers(rest, `"${path}"`, 'on_delete, on_update, column');
-  const actionOf = (action: unknown): ForeignKeyAction => {
-    if (!isOneOf(FOREIGN_KEY_ACTIONS, action))
-      throw invalidPayload(`"${path}" takes the actions ${FOREIGN_KEY_ACTIONS.join(', ')}`);
-    return action;
-  };
+  const { on_delete, on_update, column, ...rest } = requireObject(value, `"${path}"`);
+  refuseUnknown(rest, `"${path}"`, 'on_delete, on_update, column');
   return {
-    on_delete: actionOf(on_delete),
-    on_update: actionOf(on_update),
-    ...(column == null ? {} : { column: readName(column, `${path}.column`) }),
+    ...readActions(on_delete, on_update, path),
+    ...(column == null ? {} : { column: readSnapshotName(column, `${path}.column`) }),
   };
 }
 
-function refuseTwice({ collections, fields, relations }: Snapshot): void {
-  const sections: readonly (readonly { collection: string; field?: string }[])[] = [collections, fields, relations];
+function refuseTwice({ collections, fields, relations, functions = [] }: Snapshot): void {
+  const called = functions.map(({ name }) => ({ collection: name }));
+  const sections: readonly (readonly { collection: string; field?: string }[])[] = [
+    collections,
+    fields,
+    relations,
+    called,
+  ];
   for (const entries of sections) {
     const seen = new Set<string>();
     for (const { collection, field } of entries) {
@@ -348,32 +355,4 @@ function refuseTwice({ collections, fields, relations }: Snapshot): void {
       seen.add(name);
     }
   }
-}
-
-function readList(value: unknown, name: string): readonly unknown[] {
-  if (Array.isArray(value)) return value;
-  throw invalidPayload(`"${name}" must be a list`);
-}
-
-function readName(value: unknown, path: string): string {
-  if (typeof value !== 'string' || !/^[^\0]+$/.test(value)) throw invalidPayload(`"${path}" must be a name`);
-  if (Buffer.byteLength(value) <= 63) return value;
-  throw invalidPayload(`"${path}" is longer than 63 bytes`);
-}
-
-function readFlag(value: unknown, initial: boolean, path: string): boolean {
-  if (value === undefined || value === null) return initial;
-  if (typeof value === 'boolean') return value;
-  throw invalidPayload(`"${path}" must be true or false`);
-}
-
-function readText(value: unknown, path: string): string | null {
-  if (value === undefined || value === null) return null;
-  if (typeof value !== 'string' || value.includes('\0')) throw invalidPayload(`"${path}" must be a string`);
-  return value;
-}
-
-function refuseOthers(rest: Input, name: string, known: string): void {
-  const [unknown] = Object.keys(rest);
-  if (unknown !== undefined) throw invalidPayload(`${name} has an unknown property "${unknown}": it takes ${known}`);
 }

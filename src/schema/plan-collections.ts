@@ -63,9 +63,8 @@ const DEFAULT_KEY: NewField = Object.freeze({
 /** A column that increments by itself is the key where none is named; without one an `id` is put in front. */
 function withKey(fields: readonly NewField[]): readonly NewField[] {
   const keys = fields.filter(({ schema }) => schema.is_primary_key);
-  if (keys.length > 1) throw invalidPayload('A collection has one primary key');
-  if (keys[0]?.type === 'alias') throw invalidPayload('An alias field cannot be the primary key');
-  if (keys.length === 1) return fields;
+  if (keys.some(({ type }) => type === 'alias')) throw invalidPayload('An alias field cannot be the primary key');
+  if (keys.length > 0) return fields;
   const counter = fields.find(({ schema }) => schema.has_auto_increment);
   if (!counter) return [DEFAULT_KEY, ...fields];
   return fields.map((field) =>
@@ -83,9 +82,17 @@ function createTable(table: string, place: TablePlace | null, fields: readonly N
   const real = fields.filter(({ type }) => type !== 'alias');
   const plain = real.filter(({ schema }) => !schema.generation_expression).map(({ field }) => field);
   const columns = real.map((field) => defineColumn(field, plain));
+  const key = columns.flatMap(({ name, primaryKey }) => (primaryKey ? [name] : []));
+  const isSeveral = key.length > 1;
   return [
-    { kind: 'create-table', table, place, columns },
-    ...real.flatMap((field) => furnish(table, field)),
+    {
+      kind: 'create-table',
+      table,
+      place,
+      columns: isSeveral ? columns.map((column) => ({ ...column, primaryKey: false })) : columns,
+      key: isSeveral ? key : [],
+    },
+    ...real.flatMap((field) => furnish(table, field, isSeveral)),
     ...rows(table, fields),
   ];
 }

@@ -23,8 +23,10 @@ export function planCreateField(collectionName: string, definition: NewField, mo
   const steps: DdlStatement[] = [];
   if (definition.type !== 'alias') {
     checkTable(collection);
-    if (definition.schema.is_primary_key)
-      throw invalidPayload(`The collection "${collection.name}" has a primary key already`);
+    if (definition.schema.is_primary_key && collection.key.length > 0)
+      throw invalidPayload(
+        `The collection "${collection.name}" has a key already: several fields make one key when they come with the collection`,
+      );
     const column = defineColumn(
       definition,
       [...collection.fields.values()].flatMap(({ column }) => column?.name ?? []),
@@ -42,11 +44,11 @@ function awaits({ column, meta }: Field, definition: NewField): boolean {
   return column === null && meta === null && isList;
 }
 
-/** The parts of a new column that its definition cannot hold. */
-export function furnish(table: string, { field, schema }: NewField): Definition[] {
+/** The parts of a new column that its definition cannot hold. `isPart`: of several fields the primary key is made of. */
+export function furnish(table: string, { field, schema }: NewField, isPart = false): Definition[] {
   const steps: Definition[] = [];
   const column = field;
-  if (schema.is_unique && !schema.is_primary_key)
+  if (schema.is_unique && (isPart || !schema.is_primary_key))
     steps.push({ kind: 'add-unique', table, column, name: constraintName(table, column, 'unique') });
   if (schema.is_indexed)
     steps.push({ kind: 'create-index', table, column, name: constraintName(table, column, 'index') });

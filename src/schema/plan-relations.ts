@@ -12,7 +12,7 @@ import { constraintName, isOurs } from './plan-names.js';
 
 export function planCreateRelation(relation: NewRelation, model: Model, ours: Protected): readonly DdlStatement[] {
   const { many, column } = holderOf(relation, model, ours);
-  if (column.is_primary_key)
+  if (soleKey(many)?.column === column)
     throw invalidPayload(`The field "${column.name}" is the primary key: it cannot be a relation`);
   if (rowsOf(relation, model).length > 0 || column.foreign_keys.length > 0)
     throw invalidPayload(`Field "${column.name}" in collection "${many.name}" already has a relation`);
@@ -109,10 +109,10 @@ function addForeignKey({ table, name: column }: Column, one: Collection, options
   return {
     kind: 'add-foreign-key',
     table,
-    column,
+    columns: [column],
     name: constraintName(table, column, 'foreign'),
     target: one.name,
-    key: key.name,
+    key: [key.name],
     onDelete: options.on_delete ?? 'NO ACTION',
     onUpdate: options.on_update ?? 'NO ACTION',
   };
@@ -129,7 +129,7 @@ function changeForeignKey(column: Column, one: Collection, options: ForeignKeyOp
   const { on_delete = key.on_delete, on_update = key.on_update } = options;
   if (on_delete === key.on_delete && on_update === key.on_update) return [];
   const added = addForeignKey(column, one, { on_delete, on_update });
-  return [dropForeignKey(column, key), { ...added, name: key.name, key: key.column }];
+  return [dropForeignKey(column, key), { ...added, name: key.name, key: [key.column] }];
 }
 
 /** The name of the list on the other side is one of a new field. */

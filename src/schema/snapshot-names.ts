@@ -9,32 +9,53 @@ export function checkNames(
 ): void {
   const known = new Map(collections.map((entry) => [entry.collection, entry]));
   const columns = new Set<string>();
-  const keys = new Map<string, number>();
+  const aliases = new Set<string>();
+  const keys = new Map<string, string[]>();
   for (const { collection, field, schema } of fields) {
     if (!isSystem(collection) && !known.get(collection)?.schema)
       throw invalidPayload(`The field "${collection}.${field}" belongs to no table of the snapshot`);
-    if (schema) columns.add(JSON.stringify([collection, field]));
-    if (schema?.is_primary_key) keys.set(collection, (keys.get(collection) ?? 0) + 1);
+    (schema ? columns : aliases).add(JSON.stringify([collection, field]));
+    if (schema?.is_primary_key) keys.set(collection, [...(keys.get(collection) ?? []), field]);
   }
   for (const { collection, schema, meta } of collections) {
     if (isSystem(collection)) throw invalidPayload(`The collection "${collection}" is one of the service itself`);
-    if (schema && keys.get(collection) !== 1)
-      throw invalidPayload(`The collection "${collection}" needs exactly one field that is its primary key`);
-    const stranger = schema?.indexes
-      .flatMap(({ fields }) => fields)
-      .find((name) => !columns.has(JSON.stringify([collection, name])));
+    if (schema) checkKey(collection, schema.primary_key ?? null, keys.get(collection) ?? []);
+    const lists = [...(schema?.indexes ?? []), ...(schema?.foreign_keys ?? [])].map(({ fields }) => fields);
+    const stranger = lists.flat().find((name) => !columns.has(JSON.stringify([collection, name])));
     if (stranger !== undefined)
-      throw invalidPayload(`An index of "${collection}" is over "${stranger}", which is no column of it`);
+      throw invalidPayload(
+        `An index or foreign key of "${collection}" is over "${stranger}", which is no column of it`,
+      );
+    for (const { related_collection: related, related_fields } of schema?.foreign_keys ?? []) {
+      const missing = related_fields.find((name) => !columns.has(JSON.stringify([related, name])));
+      if (missing !== undefined)
+        throw invalidPayload(`A foreign key of "${collection}" refers to "${related}.${missing}", which is no column`);
+    }
     if (!schema && meta === null)
       throw invalidPayload(`The collection "${collection}" has neither a table nor metadata`);
     const group = meta?.['group'] ?? null;
     if (typeof group === 'string' && !known.get(group)?.meta)
       throw invalidPayload(`The collection "${collection}" is in a group "${group}" that the snapshot does not have`);
   }
-  for (const { collection, field, related_collection } of relations) {
-    if (!isSystem(collection) && !columns.has(JSON.stringify([collection, field])))
+  for (const { collection, field, related_collection, schema } of relations) {
+    // Where several columns hold the reference, an alias beside them stands for it.
+    const isAlias = schema === null && aliases.has(JSON.stringify([collection, field]));
+    if (!isSystem(collection) && !columns.has(JSON.stringify([collection, field])) && !isAlias)
       throw invalidPayload(`The relation "${collection}.${field}" belongs to no column of the snapshot`);
     if (related_collection !== null && !isSystem(related_collection) && !known.get(related_collection)?.schema)
       throw invalidPayload(`The relation "${collection}.${field}" leads to no table of the snapshot`);
   }
+}
+
+/** One of several fields, and the absence of any, is said at the table: a key that was forgotten is noticed. */
+function checkKey(collection: string, said: readonly string[] | null, marked: readonly string[]): void {
+  if (said === null) {
+    if (marked.length === 1) return;
+    throw invalidPayload(
+      `The collection "${collection}" needs a field that is its primary key, or "schema.primary_key": [] for none`,
+    );
+  }
+  const isSame = said.length === marked.length && said.every((name) => marked.includes(name));
+  if (!isSame)
+    throw invalidPayload(`"schema.primary_key" of "${collection}" must name the fields that say "is_primary_key"`);
 }

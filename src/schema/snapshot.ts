@@ -2,25 +2,29 @@
  * The model as a snapshot. What a table is goes in whole; what a name of a constraint or a number of a row is does not,
  * since it differs from one installation to another although their schema is the same.
  */
+
 import { packageVersion } from '../files.js';
-import { soleKey } from '../mirror/item-key.js';
+import type { MetadataRow } from '../mirror/catalog-document.js';
+import { listOf } from '../mirror/columns.js';
 import type { Collection, Column, Field, Model } from '../mirror/model.js';
 import type { Protected } from '../postgres/system-tables.js';
 import { complaintAbout } from '../sql/vet.js';
 import { isJsonType, isMovableType, PLAIN_INDEX } from './apply-columns.js';
 import { isMovable, isMovableField } from './apply-names.js';
+import type { DeclaredFunction } from './parse-function.js';
 import { COLLECTION_META, FIELD_META, type Meta, type Properties, RELATION_META } from './parse-meta.js';
 import {
   type CollectionEntry,
+  enumKey,
   enumNameOf,
   type FieldEntry,
   type RelationEntry,
   SNAPSHOT_VERSION,
   type Snapshot,
   type SnapshotColumn,
-  type SnapshotIndex,
   VENDOR,
 } from './parse-snapshot.js';
+import type { SnapshotForeignKey, SnapshotIndex, SnapshotTable } from './parse-table.js';
 import { isOurs } from './plan-names.js';
 
 /** What sql/snapshot.sql answers, by the names of collections. */
@@ -29,7 +33,21 @@ export interface Details {
   readonly types: Readonly<Record<string, Readonly<Record<string, string>>>>;
   /** Plain ones over several columns, in an order of their own. */
   readonly indexes: readonly IndexDetail[];
-  readonly enums: Readonly<Record<string, readonly string[]>>;
+  /** The values of enums, by `enumKey`. */
+  readonly enums: ReadonlyMap<string, readonly string[]>;
+  /** The columns of primary keys, by collection. */
+  readonly primaryKeys: ReadonlyMap<string, readonly string[]>;
+  /** Those over several columns, in an order of their own. */
+  readonly foreignKeys: readonly ForeignKeyDetail[];
+  /** Rows of service_functions. */
+  readonly functions: readonly MetadataRow[];
+}
+
+export interface ForeignKeyDetail extends SnapshotForeignKey {
+  readonly collection: string;
+  readonly name: string;
+  /** Whether it sets some of its columns to null, not all of them. */
+  readonly some: boolean;
 }
 
 export interface IndexDetail extends SnapshotIndex {
@@ -50,17 +68,15 @@ export function snapshotOf(model: Model, details: Details, ours: Protected): Sna
     collections: collectionsOf(model, tables, details, ours),
     fields: tables.flatMap((collection) => fieldsOf(collection.name, owned(collection), details)),
     relations: tables.flatMap((collection) => relationsOf(model, owned(collection), details)),
+    functions: details.functions.map(functionOf).sort(byName),
   };
 }
 
-/** Tables, views and references that a snapshot cannot carry, in words. */
+/** What a snapshot cannot carry, in words. */
 export function leftBehind(model: Model, details: Details): string[] {
-  const carried = [...model.collections.values()].filter((each) => !each.system && isCarried(each, details));
-
-  const views = [...model.collections.values()].filter(({ kind, system }) => kind === 'view' && !system);
-  const unfit = [...model.collections.values()].filter(
-    (each) => each.kind !== 'view' && !each.system && !isCarried(each, details),
-  );
+  const own = [...model.collections.values()].filter(({ system }) => !system);
+  const carried = own.filter((each) => isCarried(each, details));
+  const unfit = own.filter((each) => isTable(each) && !isCarried(each, details));
   return [
     ...unfit.map(
       ({ name }) => `"${name}": it, or its key, has a name, a type or columns that cannot be made elsewhere`,
@@ -68,25 +84,60 @@ export function leftBehind(model: Model, details: Details): string[] {
     ...carried.flatMap(({ fields }) =>
       [...fields.values()].flatMap((field) => lossOf(field, [...fields.values()], details)),
     ),
-    ...views.map(({ name }) => `"${name}": is a view`),
+    ...carried.flatMap(({ name, kind }) =>
+      kind === 'partitioned' ? [`"${name}": its partitions; elsewhere it becomes one table`] : [],
+    ),
+    ...details.foreignKeys.flatMap((key) =>
+      carried.some(({ name }) => name === key.collection) && !isCarriedKey(key, model, details)
+        ? [`"${key.collection}": its foreign key over ${key.fields.join(', ')}`]
+        : [],
+    ),
+    ...own.flatMap(({ name, kind }) =>
+      isTable({ kind }) ? [] : [`"${name}": is a ${kind === 'view' ? 'view' : 'foreign table'}`],
+    ),
+    ...details.functions.map((row) => `"${row['name']}": the definition of the function; create it there by SQL`),
     ...[...model.refused].map(([name, reason]) => `"${name}": ${reason}`),
   ];
 }
 
+function isTable({ kind }: Pick<Collection, 'kind'>): boolean {
+  return kind === 'table' || kind === 'partitioned';
+}
+
 function isCarried(collection: Collection, details: Details): boolean {
-  const key = soleKey(collection);
-  const isPrimary = key?.column?.indexes.some(({ kind }) => kind === 'primary');
-  return Boolean(key && isPrimary) && isMovable(collection.name) && key !== null && isMoved(key, details);
+  const { name, fields } = collection;
+  const moves = (column: string): boolean => {
+    const field = fields.get(column);
+    return field !== undefined && isMoved(field, details);
+  };
+  if (!isTable(collection) || !isMovable(name)) return false;
+  const key = details.primaryKeys.get(name) ?? [];
+  return key.every(moves) && [...fields.values()].some((field) => field.column !== null && isMoved(field, details));
+}
+
+function isCarriedKey(key: ForeignKeyDetail, model: Model, details: Details): boolean {
+  const holds = (collection: string, names: readonly string[]): boolean => {
+    const table = model.collections.get(collection);
+    if (!table || !isCarried(table, details)) return false;
+    return names.every((name) => {
+      const field = table.fields.get(name);
+      return field !== undefined && isMoved(field, details);
+    });
+  };
+  return !key.some && holds(key.collection, key.fields) && holds(key.related_collection, key.related_fields);
 }
 
 function isMoved({ collection, name, column }: Field, details: Details): boolean {
   if (!isMovableField(name)) return false;
   const type = column && typeOf(collection, column, details);
-  return type === null || (isMovableType(type) && (!isEnum(type, details) || isMovableField(enumNameOf(type) ?? '')));
+  return (
+    type === null || (isMovableType(type) && (!valuesOf(type, details) || isMovableField(enumNameOf(type)?.name ?? '')))
+  );
 }
 
-function isEnum(type: string, { enums }: Details): boolean {
-  return Object.hasOwn(enums, enumNameOf(type) ?? '');
+function valuesOf(type: string, { enums }: Details): readonly string[] | undefined {
+  const name = enumNameOf(type);
+  return name ? enums.get(enumKey(name)) : undefined;
 }
 
 function typeOf(collection: string, column: Column, { types }: Details): string {
@@ -97,7 +148,10 @@ function typeOf(collection: string, column: Column, { types }: Details): string 
 function lossOf(field: Field, siblings: readonly Field[], details: Details): string[] {
   const { collection, name, column } = field;
   if (!isMoved(field, details)) return [`"${collection}.${name}": has a name or a type that cannot be made elsewhere`];
-  if (!column) return [];
+  if (!column)
+    return listOf(field.meta?.['special']).includes('computed')
+      ? [`"${collection}.${name}": the function that it is computed by; create it there by SQL`]
+      : [];
   const refused = expressionsOf(column).filter((text) => !isCarriedExpression(text, siblings, details));
   const indexes = column.indexes.filter(({ kind, method }) => kind === 'index' && method !== PLAIN_INDEX);
   return [
@@ -139,7 +193,9 @@ function collectionsOf(
         ...(schema === model.schema ? {} : { schema }),
         ...(schema === model.schema && typeof meta?.['table'] !== 'string' ? {} : { name: table }),
         comment,
+        ...keyOf(name, details),
         indexes: indexesOf(fields, name, indexes, details),
+        ...foreignKeysOf(name, model, details),
       },
     }));
   const folders = [...model.folders].map(([name, meta]) => ({
@@ -157,16 +213,41 @@ function collectionsOf(
     .sort((left, right) => compare(left.collection, right.collection));
 }
 
+/** Told by its field where it is one. */
+function keyOf(collection: string, { primaryKeys }: Details): Pick<SnapshotTable, 'primary_key'> {
+  const names = primaryKeys.get(collection) ?? [];
+  return names.length === 1 ? {} : { primary_key: names };
+}
+
+/** Two that say the same are one. */
+function foreignKeysOf(collection: string, model: Model, details: Details): Pick<SnapshotTable, 'foreign_keys'> {
+  const keys = details.foreignKeys
+    .filter((key) => key.collection === collection && isCarriedKey(key, model, details))
+    .map(({ fields, related_collection, related_fields, on_delete, on_update }) => ({
+      fields,
+      related_collection,
+      related_fields,
+      on_delete,
+      on_update,
+    }));
+  return keys.length === 0 ? {} : { foreign_keys: distinct(keys) };
+}
+
+function distinct<Entry>(entries: readonly Entry[]): Entry[] {
+  return [...new Map(entries.map((entry) => [JSON.stringify(entry), entry])).values()];
+}
+
 function fieldsOf(collection: string, fields: readonly Field[], details: Details): FieldEntry[] {
   const columns = fields.filter(({ column }) => column !== null);
   // An alias without a row of its own is nothing but the other side of a relation.
   const aliases = fields.filter(({ column, meta }) => column === null && meta !== null).sort(byName);
+  const isPrimary = (name: string): boolean => details.primaryKeys.get(collection)?.includes(name) ?? false;
   return [...columns, ...aliases].map(({ name, type, meta, column }) => ({
     collection,
     field: name,
     type,
     meta: metaOf(meta, FIELD_META),
-    schema: column && columnOf(column, typeOf(collection, column, details), fields, details),
+    schema: column && columnOf(column, typeOf(collection, column, details), fields, details, isPrimary(name)),
   }));
 }
 
@@ -181,14 +262,20 @@ function indexesOf(
     const field = fields.get(name);
     return field !== undefined && isMoved(field, details);
   };
-  const entries = indexes
-    .filter((each) => each.collection === collection && each.fields.every(moves))
-    .map(({ fields, unique }) => ({ fields, unique }));
-  return [...new Map(entries.map((entry) => [JSON.stringify(entry), entry])).values()];
+  return distinct(
+    indexes
+      .filter((each) => each.collection === collection && each.fields.every(moves))
+      .map(({ fields, unique }) => ({ fields, unique })),
+  );
 }
 
-function columnOf(column: Column, data_type: string, siblings: readonly Field[], details: Details): SnapshotColumn {
-  const { enums } = details;
+function columnOf(
+  column: Column,
+  data_type: string,
+  siblings: readonly Field[],
+  details: Details,
+  is_primary_key: boolean,
+): SnapshotColumn {
   const isJson = /^jsonb?$/.test(column.base_type) && !column.is_array;
   // The null of JSON is a value, and a text under a domain's name would not be known for JSON: both are told as SQL.
   const isUnclear =
@@ -199,7 +286,7 @@ function columnOf(column: Column, data_type: string, siblings: readonly Field[],
     text !== null && isCarriedExpression(text, siblings, details) ? text : null;
   return {
     data_type,
-    enum_values: enums[enumNameOf(data_type) ?? ''] ?? null,
+    enum_values: valuesOf(data_type, details) ?? null,
     default_value: own && !isExpression ? column.default_value : null,
     default_expression: own && isExpression ? carried(column.default_expression) : null,
     generation_expression: carried(column.generation_expression),
@@ -207,7 +294,7 @@ function columnOf(column: Column, data_type: string, siblings: readonly Field[],
     is_nullable: own && column.is_nullable,
     is_unique: column.is_unique,
     is_indexed: column.indexes.some(({ kind, method }) => kind === 'index' && method === PLAIN_INDEX),
-    is_primary_key: column.is_primary_key,
+    is_primary_key,
     has_auto_increment: column.has_auto_increment,
     comment: column.comment,
   };
@@ -215,13 +302,13 @@ function columnOf(column: Column, data_type: string, siblings: readonly Field[],
 
 function relationsOf(model: Model, fields: readonly Field[], details: Details): RelationEntry[] {
   return fields.flatMap(({ collection, name, column, relation }): RelationEntry[] => {
-    if (!column || !relation || relation.kind === 'one-to-many' || relation.kind === 'one-to-one') return [];
+    if (!relation || relation.kind === 'one-to-many' || relation.kind === 'one-to-one') return [];
     const one = relation.kind === 'many-to-one' ? relation.oneCollection : null;
     const target = one === null ? undefined : model.collections.get(one);
     if (target && !isCarried(target, details)) return [];
-    const reference = column.foreign_keys.find((each) => one !== null && each.collection === one);
-    const beside =
-      reference && reference.column !== (target && soleKey(target)?.name) ? { column: reference.column } : {};
+    const reference = column?.foreign_keys.find((each) => one !== null && each.collection === one);
+    const key = details.primaryKeys.get(one ?? '') ?? [];
+    const beside = reference && (key.length !== 1 || reference.column !== key[0]) ? { column: reference.column } : {};
     const schema = reference && { on_delete: reference.on_delete, on_update: reference.on_update, ...beside };
     return [
       {
@@ -233,6 +320,16 @@ function relationsOf(model: Model, fields: readonly Field[], details: Details): 
       },
     ];
   });
+}
+
+function functionOf({ name, schema, function: called, arguments: names, note }: MetadataRow): DeclaredFunction {
+  return {
+    name: String(name),
+    schema: typeof schema === 'string' ? schema : null,
+    function: typeof called === 'string' ? called : null,
+    arguments: Array.isArray(names) ? names.map(String) : null,
+    note: typeof note === 'string' ? note : null,
+  };
 }
 
 /** Every property in the order of the list, so that two snapshots of one schema are the same text. */

@@ -5,6 +5,7 @@
 import { readFileSync } from 'node:fs';
 import { invalidPayload, ServiceError } from '../errors.js';
 import { packagePath } from '../files.js';
+import { actionOf } from '../mirror/columns.js';
 import type { Model } from '../mirror/model.js';
 import { parseOwnJson } from '../narrow.js';
 import { systemFields } from '../postgres/system-tables.js';
@@ -15,7 +16,7 @@ import { fromStructure, isBlocked } from './change-errors.js';
 import type { DdlStatement } from './ddl-statement.js';
 import { type DifferenceMode, differenceOf, digestOf, laidOn } from './difference.js';
 import type { Difference, DifferenceBody } from './parse-difference.js';
-import type { Snapshot } from './parse-snapshot.js';
+import { type EnumName, enumKey, type Snapshot } from './parse-snapshot.js';
 import { type Details, leftBehind, snapshotOf } from './snapshot.js';
 
 const DETAILS = readFileSync(packagePath('sql', 'snapshot.sql'), 'utf8');
@@ -94,14 +95,18 @@ async function look(draft: Draft): Promise<Seen> {
   const model = await draft.model();
   const cell = await draft.cell(DETAILS, [JSON.stringify(model.schemas), model.system, model.schema]);
   if (!cell) throw new Error('the catalog statement gave no row');
-  const details = named(parseOwnJson<Catalog>(cell.toString()), model);
+  const { document } = await draft.schema();
+  const details = named(parseOwnJson<Catalog>(cell.toString()), model, document.function_rows ?? []);
   return { model, details, snapshot: snapshotOf(model, details, systemFields()) };
 }
 
 /** The answer of the catalogs, which know tables by schema and name. */
-interface Catalog extends Pick<Details, 'enums'> {
+interface Catalog {
   readonly types: readonly (TableName & { readonly types: Details['types'][string] })[];
   readonly indexes: readonly (TableName & Details['indexes'][number])[];
+  readonly primary_keys: readonly (TableName & { readonly fields: readonly string[] })[];
+  readonly foreign_keys: readonly (TableName & ForeignKeyFacts)[];
+  readonly enums: readonly (EnumName & { readonly values: readonly string[] })[];
 }
 
 interface TableName {
@@ -109,20 +114,51 @@ interface TableName {
   readonly table: string;
 }
 
-function named({ types, indexes, enums }: Catalog, model: Model): Details {
+/** Actions are letters of the catalog. */
+interface ForeignKeyFacts extends Pick<Details['foreignKeys'][number], 'name' | 'fields' | 'related_fields' | 'some'> {
+  readonly target_schema: string;
+  readonly target_table: string;
+  readonly on_delete: string;
+  readonly on_update: string;
+}
+
+function named(catalog: Catalog, model: Model, functions: Details['functions']): Details {
   const names = new Map([...model.collections.values()].map((each) => [keyOf(each), each.name]));
+  const collectionOf = ({ schema, table }: TableName): string | undefined => names.get(keyOf({ schema, table }));
   return {
     types: Object.fromEntries(
-      types.flatMap((each) => {
-        const name = names.get(keyOf(each));
+      catalog.types.flatMap((each) => {
+        const name = collectionOf(each);
         return name === undefined ? [] : [[name, each.types]];
       }),
     ),
-    indexes: indexes.flatMap(({ schema, table, ...index }) => {
-      const collection = names.get(keyOf({ schema, table }));
+    indexes: catalog.indexes.flatMap(({ schema, table, ...index }) => {
+      const collection = collectionOf({ schema, table });
       return collection === undefined ? [] : [{ ...index, collection }];
     }),
-    enums,
+    primaryKeys: new Map(
+      catalog.primary_keys.flatMap((each) => {
+        const name = collectionOf(each);
+        return name === undefined ? [] : [[name, each.fields] as const];
+      }),
+    ),
+    foreignKeys: catalog.foreign_keys.flatMap((key) => {
+      const collection = collectionOf(key);
+      const target = collectionOf({ schema: key.target_schema, table: key.target_table });
+      if (collection === undefined) return [];
+      return {
+        collection,
+        name: key.name,
+        some: key.some,
+        fields: key.fields,
+        related_collection: target ?? '',
+        related_fields: key.related_fields,
+        on_delete: actionOf(key.on_delete),
+        on_update: actionOf(key.on_update),
+      };
+    }),
+    enums: new Map(catalog.enums.map((each) => [enumKey(each), each.values])),
+    functions,
   };
 }
 
@@ -162,6 +198,7 @@ interface Named {
   readonly table?: string;
   readonly collection?: string;
   readonly column?: string | { readonly name: string };
+  readonly columns?: readonly unknown[];
   readonly field?: string;
   readonly type?: unknown;
   readonly name?: string;
@@ -170,8 +207,9 @@ interface Named {
 /** Among hundreds of steps an error helps only who knows which of them failed. */
 function located(error: unknown, step: DdlStatement): unknown {
   if (!(error instanceof ServiceError)) return error;
-  const { table, collection = table, column, field, type, name } = step as Named;
-  const inner = field ?? (typeof column === 'object' ? column.name : column);
+  const { table, collection = table, column, columns = [], field, type, name } = step as Named;
+  const several = columns.every((each) => typeof each === 'string') ? columns.join(', ') : undefined;
+  const inner = field ?? (typeof column === 'object' ? column.name : (column ?? several));
   const place = [collection ?? (typeof type === 'string' ? type : name), inner].filter(Boolean).join('.');
   const what = step.kind.replaceAll('-', ' ');
   return new ServiceError(error.code, `${error.message} (${what}: ${place})`, {

@@ -455,6 +455,22 @@ t.test('lateral import', async (t) => {
   t.match(await run([path('goods.ndjson')]), { code: 0, output: /^1200 rows imported into "goods"$/m });
   t.equal((await names()).length, 1_204);
 
+  await writeFile(path('again.json'), '[{"id":1,"notes":"changed"},{"id":5000,"name":"new"}]');
+  const noted = async (): Promise<unknown[]> => [
+    ...(await sql`select id, notes from goods where id in (1, 5000) order by id`),
+  ];
+  const first = await noted();
+  t.match(await run([path('again.json'), 'goods', '--on-conflict', 'id', '--resolution', 'ignore']), { code: 1 });
+  t.strictSame(await noted(), first, 'a row without a name is no new item, and the other one is undone');
+  await writeFile(path('again.json'), '[{"id":1,"name":"z","notes":"changed"},{"id":5000,"name":"new"}]');
+  t.match(await run([path('again.json'), 'goods', '--on-conflict', 'id', '--resolution', 'ignore']), {
+    code: 0,
+    output: /^1 row imported into "goods"$/m,
+  });
+  t.match(await noted(), [...first, { id: 5000 }], 'what exists is left as it is');
+  t.match(await run([path('again.json'), 'goods', '--on-conflict=id']), { code: 0, output: /^2 rows imported/m });
+  t.match(await noted(), [{ id: 1, notes: 'changed' }, { id: 5000 }]);
+
   const failures: readonly (readonly [string[], RegExp])[] = [
     [[], /^lateral: import expects a file: see lateral --help$/],
     [[path('missing.json'), 'goods'], /^lateral: ".*missing\.json" cannot be read$/],
@@ -467,6 +483,11 @@ t.test('lateral import', async (t) => {
     ],
     [[path('broken.json'), 'goods'], /^lateral: Invalid payload\. The file ends inside its JSON array\.$/],
     [[path('column.csv'), 'goods'], /^lateral: nothing was imported, 1 row is invalid:\n {2}row 1: .*colour".*$/],
+    [
+      [path('goods.json'), 'goods', '--resolution', 'guess'],
+      /^lateral: .*"resolution" must be one of merge, ignore.*$/,
+    ],
+    [[path('goods.json'), 'goods', '--on-conflict', 'notes'], /^lateral: .*no unique index of "goods".*$/s],
     [[path('goods.json'), 'goods', '--nonsense', '1'], /^lateral: unknown option "--nonsense": see lateral --help$/],
   ];
   for (const [words, complaint] of failures) {
@@ -475,7 +496,7 @@ t.test('lateral import', async (t) => {
     t.match(complaints.trim(), complaint, words.join(' '));
     t.notMatch(complaints, /\n\s+at /, 'no stack');
   }
-  t.equal((await names()).length, 1_204, 'failures leave nothing');
+  t.equal((await names()).length, 1_205, 'failures leave nothing');
 });
 
 t.test('POST /utils/sort', async (t) => {

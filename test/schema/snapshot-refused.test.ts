@@ -111,7 +111,7 @@ t.test('what is no snapshot is refused and changes nothing', async (t) => {
     'an enum with a wrong name': column({ data_type: '"m""; drop table articles"', enum_values: ['x'] }),
     'an enum elsewhere': column({ data_type: 'pg_catalog.mood', enum_values: ['x'] }),
     'a table without a key': fresh({ collection: 'fresh' }),
-    'a table with two keys': fresh({ collection: 'fresh' }, key, { ...key, field: 'two' }),
+    'a key that its fields do not make': fresh({ collection: 'fresh', schema: { primary_key: ['id', 'two'] } }, key),
     'a folder without metadata': { collections: [{ collection: 'empty' }] },
     'a group that does not exist': { collections: [{ collection: 'lost', meta: { group: 'nowhere' } }] },
     'a field without a table': { fields: [{ ...key, collection: 'nowhere' }] },

@@ -1,0 +1,71 @@
+/** Foreign keys over several columns: they go before anything else is changed, and come once everything is there. */
+import { isGone, type Pair, type Work } from './apply-work.js';
+import type { DdlStatement } from './ddl-statement.js';
+import { canonical, keyOf } from './difference.js';
+import type { CollectionEntry } from './parse-snapshot.js';
+import type { SnapshotForeignKey } from './parse-table.js';
+import { constraintName } from './plan-names.js';
+import type { Details, ForeignKeyDetail } from './snapshot.js';
+
+/** One that no snapshot describes stays, unless it would keep a table from leaving. */
+export function dropForeignKeys(work: Work, { foreignKeys }: Details): DdlStatement[] {
+  return foreignKeys.flatMap((key): DdlStatement[] => {
+    const { collection: table, name, related_collection } = key;
+    const pair = work.collections.find(({ before }) => before?.collection === table);
+    if (!pair) return [];
+    const leaves = work.dropped.has(table) || work.dropped.has(related_collection);
+    const isCarried = holds(pair.before, key);
+    const stays = isCarried ? keeps(pair, key, work) : !leaves;
+    return stays ? [] : [{ kind: 'drop-constraint', table, name }];
+  });
+}
+
+export function addForeignKeys(work: Work): DdlStatement[] {
+  return work.collections.flatMap((pair) =>
+    (pair.after?.schema?.foreign_keys ?? []).flatMap((key): DdlStatement[] => {
+      const table = pair.after?.collection ?? '';
+      if (keeps(pair, key, work)) return [];
+      const { fields, related_collection: target, related_fields, on_delete, on_update } = key;
+      // Of several over the same columns each has a name of its own.
+      const name = constraintName(table, `${fields.join()},${target}(${related_fields.join()})`, 'foreign');
+      return [
+        {
+          kind: 'add-foreign-key',
+          table,
+          columns: fields,
+          name,
+          target,
+          key: related_fields,
+          onDelete: on_delete,
+          onUpdate: on_update,
+        },
+      ];
+    }),
+  );
+}
+
+function keeps({ before, after }: Pair<CollectionEntry>, key: SnapshotForeignKey, work: Work): boolean {
+  return holds(before, key) && holds(after, key) && !isTorn(after?.collection ?? '', key, work);
+}
+
+function holds(entry: CollectionEntry | null, key: SnapshotForeignKey | ForeignKeyDetail): boolean {
+  const text = textOf(key);
+  return entry?.schema?.foreign_keys?.some((each) => textOf(each) === text) ?? false;
+}
+
+function textOf({ fields, related_collection, related_fields, on_delete, on_update }: SnapshotForeignKey): string {
+  return canonical([fields, related_collection, related_fields, on_delete, on_update]);
+}
+
+/** One of the tables or columns leaves, is made anew or changes its type: the constraint cannot stay meanwhile. */
+function isTorn(collection: string, key: SnapshotForeignKey, work: Work): boolean {
+  const { fields, related_collection: related, related_fields } = key;
+  if ([collection, related].some((name) => work.made.has(name) || work.dropped.has(name))) return true;
+  const isNamed = (entry: { readonly collection: string; readonly field: string }): boolean =>
+    (entry.collection === collection && fields.includes(entry.field)) ||
+    (entry.collection === related && related_fields.includes(entry.field));
+  return work.fields.some(
+    (pair) =>
+      pair.before !== null && isNamed(pair.before) && (isGone(pair, work) || work.retyped.has(keyOf(pair.before))),
+  );
+}

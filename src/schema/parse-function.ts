@@ -1,0 +1,34 @@
+/** A row of service_functions in a snapshot. */
+import { invalidPayload } from '../errors.js';
+import { requireObject } from '../request/write.js';
+import { readEntries, readSnapshotName, readSnapshotText, refuseUnknown } from './snapshot-values.js';
+
+/** That a function may be called; its definition is not part of a snapshot. */
+export interface DeclaredFunction {
+  readonly name: string;
+  readonly schema: string | null;
+  readonly function: string | null;
+  readonly arguments: readonly string[] | null;
+  readonly note: string | null;
+}
+
+const LONGEST_NAME = 255;
+
+export function readFunction(value: unknown, position = 0): DeclaredFunction {
+  const path = `functions[${position}]`;
+  const { name, schema, function: called, arguments: names, note, ...rest } = requireObject(value, `"${path}"`);
+  refuseUnknown(rest, `"${path}"`, 'name, schema, function, arguments, note');
+  const exposed = readSnapshotText(name, `${path}.name`);
+  if (!exposed || [...exposed].length > LONGEST_NAME)
+    throw invalidPayload(`"${path}.name" must be a name of at most ${LONGEST_NAME} characters`);
+  return {
+    name: exposed,
+    schema: schema == null ? null : readSnapshotName(schema, `${path}.schema`),
+    function: called == null ? null : readSnapshotName(called, `${path}.function`),
+    arguments:
+      names == null
+        ? null
+        : readEntries(names, `${path}.arguments`).map((each) => readSnapshotName(each, `${path}.arguments`)),
+    note: readSnapshotText(note, `${path}.note`),
+  };
+}
