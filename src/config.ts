@@ -179,6 +179,7 @@ const OPTIONS = {
     integer(null, 1, 2_147_483_647),
     "Highest cost of a query as PostgreSQL's planner estimates it; if not set, unlimited",
   ),
+  EXPLORER: boolean('true', 'Serve the Explorer, a page for browsers, at /explorer, and lead there from /'),
   GRAPHQL_INTROSPECTION: boolean('true', 'Answer introspection, and serve the schema as text and the GraphQL IDE'),
   GRAPHQL_QUERY_TOKEN_LIMIT: integer('5000', 1, 1_000_000, 'Tokens that a GraphQL document may have'),
   GRAPHQL_QUERY_DEPTH_LIMIT: integer('15', 1, 100, 'Nesting levels that a GraphQL document may have'),

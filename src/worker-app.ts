@@ -28,6 +28,7 @@ import type { ParseLimits } from './request/parse-context.js';
 import { accountRoutes } from './resources/account.js';
 import { authRoutes } from './resources/auth.js';
 import { collectionsRoutes } from './resources/collections.js';
+import { explorerRoutes } from './resources/explorer.js';
 import { fieldsRoutes } from './resources/fields.js';
 import { functionRoutes } from './resources/functions.js';
 import { graphqlRoutes } from './resources/graphql.js';
@@ -207,6 +208,7 @@ export async function createWorkerApp(
     ...systemRoutes(items),
     ...itemsRoutes(items),
     ...functionRoutes(items),
+    ...(config.EXPLORER ? explorerRoutes() : []),
   ];
   const persisted = openPersistedQueries(config, shared);
   const operations = createOperations(config, routes);

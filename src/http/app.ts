@@ -12,6 +12,7 @@ import { createCompression } from './compress.js';
 import { createCookies } from './cookies.js';
 import { type Cors, createCors } from './cors.js';
 import { createOriginCheck } from './csrf.js';
+import { negotiateEncoding } from './encoding.js';
 import { Exchange } from './exchange.js';
 import type { Limit } from './limiter.js';
 import { type ListenAddress, loadSockets, openPort } from './listen.js';
@@ -128,6 +129,9 @@ export async function startHttpServer(router: Router, options: HttpOptions): Pro
   app.any('/*', (response, request) => {
     const exchange = new Exchange(request, response, hooks);
     if (compression) exchange.encoding = compression.negotiate(request.getHeader('accept-encoding'));
+    // Its files are compressed already, whatever is done with answers.
+    else if (exchange.path.startsWith('/explorer'))
+      exchange.encoding = negotiateEncoding(request.getHeader('accept-encoding'), ['brotli']);
     running.count++;
     if (exchange.ambiguous) return refuseAmbiguous(exchange, done);
     let outcome: Outcome;

@@ -103,7 +103,7 @@ t.test('a path is a path: trailing slashes, letter case, encoded keys', async (t
 
 t.test('what is no route is 404 and says which path', async (t) => {
   const unknown: readonly (readonly [string, string])[] = [
-    ['GET', '/'],
+    ['POST', '/'],
     ['GET', '//'],
     ['GET', '/nothing'],
     ['GET', '/items'],

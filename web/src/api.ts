@@ -1,0 +1,186 @@
+/** Requests to the service that served this page: the public API, with the session cookie or a token that stays in memory. */
+
+/** Where the API is: the page may be served below a path. */
+export const base = location.pathname.replace(/\/explorer\/?$/, '');
+
+export interface Failure {
+  readonly message: string;
+  readonly extensions: Readonly<Record<string, unknown>> & { readonly code: string };
+}
+
+export class ApiError extends Error {
+  readonly status: number;
+  readonly failures: readonly Failure[];
+
+  constructor(status: number, failures: readonly Failure[]) {
+    super(failures[0]?.message ?? `The service answered ${status}.`);
+    this.status = status;
+    this.failures = failures;
+  }
+
+  get code(): string {
+    return this.failures[0]?.extensions.code ?? '';
+  }
+}
+
+export interface Answer<Data> {
+  readonly data: Data;
+  readonly meta: Readonly<Record<string, unknown>>;
+  readonly status: number;
+  readonly text: string;
+  /** Milliseconds from sending to the last byte. */
+  readonly milliseconds: number;
+  readonly timing: readonly Stage[];
+}
+
+export interface Stage {
+  readonly name: string;
+  readonly milliseconds: number;
+}
+
+export interface CallOptions {
+  readonly body?: unknown;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly signal?: AbortSignal;
+}
+
+let token: string | null = null;
+let onLoggedOut: () => void = () => {};
+
+/** Null: the session cookie counts. The token is kept nowhere else. */
+export function takeToken(given: string | null): void {
+  token = given;
+}
+
+export function whenLoggedOut(listener: () => void): void {
+  onLoggedOut = listener;
+}
+
+export function authorization(): Record<string, string> {
+  return token === null ? {} : { Authorization: `Bearer ${token}` };
+}
+
+export async function call<Data>(
+  method: string,
+  path: string,
+  { body, headers = {}, signal }: CallOptions = {},
+): Promise<Answer<Data>> {
+  const send = (): Promise<Response> =>
+    fetch(base + path, {
+      method,
+      headers: {
+        ...authorization(),
+        ...(body === undefined ? {} : { 'Content-Type': 'application/json' }),
+        ...headers,
+      },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      ...(signal ? { signal } : {}),
+    });
+  const begun = performance.now();
+  let response = await reach(send);
+  if (response.status === 401 && token === null && !path.startsWith('/auth/') && (await renewed()))
+    response = await reach(send);
+  const text = await response.text();
+  const milliseconds = performance.now() - begun;
+  const parsed = parse(text);
+  const failures = Array.isArray(parsed['errors']) ? (parsed['errors'] as Failure[]) : [];
+  if (!response.ok || (failures.length > 0 && parsed['data'] === undefined)) {
+    if (response.status === 401 && !path.startsWith('/auth/')) onLoggedOut();
+    throw new ApiError(response.status, failures);
+  }
+  return {
+    data: parsed['data'] as Data,
+    meta: (parsed['meta'] ?? {}) as Answer<Data>['meta'],
+    status: response.status,
+    text,
+    milliseconds,
+    timing: stagesOf(response.headers.get('server-timing') ?? ''),
+  };
+}
+
+async function reach(send: () => Promise<Response>): Promise<Response> {
+  try {
+    return await send();
+  } catch (error) {
+    if (error instanceof DOMException) throw error;
+    const message = 'The service cannot be reached. Is it running?';
+    throw new ApiError(0, [{ message, extensions: { code: 'UNREACHABLE' } }]);
+  }
+}
+
+async function renewed(): Promise<boolean> {
+  const response = await fetch(`${base}/auth/refresh`, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
+    body: '{"mode":"session"}',
+  });
+  return response.ok;
+}
+
+function parse(text: string): Record<string, unknown> {
+  if (text === '') return {};
+  try {
+    const parsed: unknown = JSON.parse(text);
+    return typeof parsed === 'object' && parsed !== null ? (parsed as Record<string, unknown>) : {};
+  } catch {
+    return {};
+  }
+}
+
+function stagesOf(header: string): Stage[] {
+  return [...header.matchAll(/([\w-]+);dur=([\d.]+)/g)].map(([, name = '', duration = '0']) => ({
+    name,
+    milliseconds: Number(duration),
+  }));
+}
+
+export function itemsPath(collection: string, key?: string): string {
+  const path = collection.startsWith('service_')
+    ? `/${collection.slice('service_'.length)}`
+    : `/items/${encodeURIComponent(collection)}`;
+  return key === undefined ? path : `${path}/${encodeURIComponent(key)}`;
+}
+
+/** What went wrong, in words. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+/** Sends a file with news of its progress, which fetch cannot give. */
+export function upload(path: string, file: Blob, type: string, onProgress: (part: number) => void): Promise<unknown> {
+  return new Promise((resolve, reject) => {
+    const request = new XMLHttpRequest();
+    request.open('POST', base + path);
+    request.setRequestHeader('Content-Type', type);
+    for (const [name, value] of Object.entries(authorization())) request.setRequestHeader(name, value);
+    request.upload.onprogress = ({ loaded, total }) => onProgress(total === 0 ? 1 : loaded / total);
+    request.onerror = () =>
+      reject(
+        new ApiError(0, [
+          { message: 'The connection was lost during the upload.', extensions: { code: 'UNREACHABLE' } },
+        ]),
+      );
+    request.onload = () => {
+      const parsed = parse(request.responseText);
+      if (request.status < 300) resolve(parsed['data']);
+      else reject(new ApiError(request.status, (parsed['errors'] ?? []) as Failure[]));
+    };
+    request.send(file);
+  });
+}
+
+/** Hands a file to the browser's downloads. */
+export async function download(method: string, path: string, body: unknown, name: string): Promise<void> {
+  const response = await fetch(base + path, {
+    method,
+    headers: { ...authorization(), 'Content-Type': 'application/json' },
+    body: JSON.stringify(body),
+  });
+  if (!response.ok) throw new ApiError(response.status, (parse(await response.text())['errors'] ?? []) as Failure[]);
+  const url = URL.createObjectURL(await response.blob());
+  const link = document.createElement('a');
+  link.href = url;
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
+}

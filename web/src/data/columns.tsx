@@ -1,0 +1,68 @@
+/** Which columns are shown, and in which order. */
+import type { JSX } from 'preact';
+import { type Collection, typeLabel } from '../model';
+import { Button } from '../ui';
+
+interface ColumnsProps {
+  readonly collection: Collection;
+  readonly columns: readonly string[];
+  readonly onChange: (columns: readonly string[]) => void;
+  readonly onReset: () => void;
+}
+
+export function ColumnChooser({ collection, columns, onChange, onReset }: ColumnsProps): JSX.Element {
+  const others = [...collection.fields.values()].filter((field) => !columns.includes(field.name));
+  const swap = (at: number, to: number): void => {
+    const [one, other] = [columns[at], columns[to]];
+    if (one !== undefined && other !== undefined) onChange(columns.with(at, other).with(to, one));
+  };
+  return (
+    <div class="columns">
+      {columns.map((name, at) => {
+        const field = collection.fields.get(name);
+        return (
+          <div class="columns-row" key={name}>
+            <label>
+              <input
+                type="checkbox"
+                checked
+                disabled={columns.length === 1}
+                onChange={() => onChange(columns.filter((each) => each !== name))}
+              />
+              <span>{name}</span>
+              <small>{field && typeLabel(field)}</small>
+            </label>
+            <Button
+              label={`Move ${name} up`}
+              icon="up"
+              kind="quiet"
+              compact
+              disabled={at === 0}
+              onClick={() => swap(at, at - 1)}
+            />
+            <Button
+              label={`Move ${name} down`}
+              icon="down"
+              kind="quiet"
+              compact
+              disabled={at === columns.length - 1}
+              onClick={() => swap(at, at + 1)}
+            />
+          </div>
+        );
+      })}
+      {others.length > 0 && <hr />}
+      {others.map((field) => (
+        <div class="columns-row" key={field.name}>
+          <label>
+            <input type="checkbox" checked={false} onChange={() => onChange([...columns, field.name])} />
+            <span>{field.name}</span>
+            <small>{typeLabel(field)}</small>
+          </label>
+        </div>
+      ))}
+      <hr />
+      <Button label="Show the usual columns" kind="quiet" onClick={onReset} />
+    </div>
+  );
+}

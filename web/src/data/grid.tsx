@@ -1,0 +1,375 @@
+/**
+ * A grid of items: only the rows in sight are in the document, more are loaded as they are scrolled to. Relations open below their
+ * row, in a grid of the same kind, whose changes belong to the same payload.
+ */
+import type { CSSProperties, JSX } from 'preact';
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { type Collection, type Field, type Model, titleField } from '../model';
+import { copyText, Icon } from '../ui';
+import { alignment, CellContent, CellEditor, cellValue, keyOf } from './cell';
+import type { Edits, ItemPath, Key, Row } from './edits';
+import { NestedGrid } from './nested';
+import type { RowSource } from './source';
+import { showValue } from './values';
+
+const ROW = 34;
+const PANEL = 264;
+const PANEL_ONE = 122;
+const SELECT = 36;
+
+export interface GridProps {
+  readonly source: RowSource;
+  readonly model: Model;
+  readonly edits: Edits | null;
+  /** Where a row stands in the payload; null where it cannot be changed. */
+  readonly pathOf: (row: Row) => ItemPath | null;
+  readonly onSort: (sort: readonly string[]) => void;
+  readonly selected: ReadonlySet<Key>;
+  readonly onSelect: ((selected: ReadonlySet<Key>) => void) | null;
+  readonly label: string;
+  readonly depth: number;
+}
+
+interface Place {
+  readonly row: number;
+  readonly column: number;
+}
+
+export function Grid(props: GridProps): JSX.Element {
+  const { source, model, edits, pathOf, onSort, selected, onSelect, label, depth } = props;
+  const { view } = source;
+  const collection = model.get(view.collection) as Collection;
+  const fields = view.columns.flatMap((name) => collection.fields.get(name) ?? []);
+  const title = titleField(collection);
+  const box = useRef<HTMLDivElement>(null);
+  const [scroll, setScroll] = useState({ top: 0, height: 600 });
+  const [active, setActive] = useState<Place>({ row: 0, column: 0 });
+  const [editing, setEditing] = useState<(Place & { readonly typed: string | null }) | null>(null);
+  const [opened, setOpened] = useState<ReadonlyMap<number, string>>(new Map());
+  const [widths, setWidths] = useState<Readonly<Record<string, number>>>({});
+  const rows = source.rows.value;
+  const panels = useMemo(() => [...opened].sort(([one], [other]) => one - other), [opened]);
+  const panelHeight = (field: string): number =>
+    collection.fields.get(field)?.relation?.kind === 'one' ? PANEL_ONE : PANEL;
+  const topOf = (row: number): number =>
+    row * ROW + panels.reduce((sum, [at, field]) => sum + (at < row ? panelHeight(field) : 0), 0);
+  const total = topOf(rows.length);
+
+  useLayoutEffect(() => {
+    const element = box.current;
+    if (!element) return;
+    const observer = new ResizeObserver(() => setScroll((now) => ({ ...now, height: element.clientHeight })));
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, []);
+  useEffect(() => setOpened(new Map()), [view.collection, JSON.stringify(view.sort), JSON.stringify(view.filter)]);
+  useEffect(() => {
+    if (scroll.top + scroll.height > total - 20 * ROW) void source.more();
+  }, [scroll, total, source.loading.value]);
+
+  const first = rowAt(scroll.top - 5 * ROW);
+  const last = Math.min(rows.length, rowAt(scroll.top + scroll.height) + 6);
+  function rowAt(y: number): number {
+    let row = Math.max(0, Math.floor(y / ROW));
+    while (row > 0 && topOf(row) > y) row--;
+    return row;
+  }
+
+  const current = (row: Row, field: Field): unknown => {
+    const path = pathOf(row);
+    const edit = path && edits?.find(path, field.name);
+    return edit ? edit.shown : cellValue(row, field);
+  };
+  const mayEdit = (field: Field): boolean =>
+    edits !== null &&
+    !field.readonly &&
+    !field.isKey &&
+    field.relation?.kind !== 'many' &&
+    field.relation?.kind !== 'any';
+  const startEdit = (place: Place, typed: string | null): void => {
+    const [row, field] = [rows[place.row], fields[place.column]];
+    if (row && field && mayEdit(field) && pathOf(row)) setEditing({ ...place, typed });
+  };
+  const finish = (value: unknown, then: 'stay' | 'down' | 'right'): void => {
+    if (!editing) return;
+    const [row, field] = [rows[editing.row], fields[editing.column]];
+    const path = row && pathOf(row);
+    if (row && field && path) {
+      const before = current(row, field);
+      const isSame =
+        JSON.stringify(keyed(before, field, model)) === JSON.stringify(keyed(value, field, model)) ||
+        (before === null && value === '');
+      if (!isSame) edits?.set(path, field.name, keyed(value, field, model), value);
+    }
+    setEditing(null);
+    box.current?.focus();
+    move({
+      row: editing.row + (then === 'down' ? 1 : 0),
+      column: editing.column + (then === 'right' ? 1 : 0),
+    });
+  };
+  const move = (to: Place): void => {
+    const place = {
+      row: Math.max(0, Math.min(rows.length - 1, to.row)),
+      column: Math.max(0, Math.min(fields.length - 1, to.column)),
+    };
+    setActive(place);
+    const element = box.current;
+    if (!element) return;
+    const top = topOf(place.row);
+    if (top < element.scrollTop) element.scrollTop = top;
+    else if (top + 2 * ROW > element.scrollTop + element.clientHeight)
+      element.scrollTop = top + 2 * ROW - element.clientHeight;
+    const cell = element.querySelector<HTMLElement>(`[data-column="${place.column}"][data-row="${place.row}"]`);
+    cell?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
+  };
+  const toggleOpen = (row: number, field: string): void => {
+    const next = new Map(opened);
+    if (next.get(row) === field) next.delete(row);
+    else next.set(row, field);
+    setOpened(next);
+  };
+  const keyOfRow = (row: Row): Key | null => (collection.key === null ? null : (row[collection.key] as Key));
+  const toggleSelect = (row: Row): void => {
+    const key = keyOfRow(row);
+    if (key === null || !onSelect) return;
+    const next = new Set(selected);
+    if (!next.delete(key)) next.add(key);
+    onSelect(next);
+  };
+
+  const onKeyDown = (event: KeyboardEvent): void => {
+    if (event.target !== box.current) return;
+    const { row, column } = active;
+    const page = Math.max(1, Math.floor(scroll.height / ROW) - 2);
+    const moves: Readonly<Record<string, Place>> = {
+      ArrowDown: { row: row + 1, column },
+      ArrowUp: { row: row - 1, column },
+      ArrowRight: { row, column: column + 1 },
+      ArrowLeft: { row, column: column - 1 },
+      PageDown: { row: row + page, column },
+      PageUp: { row: row - page, column },
+      Home: { row: event.ctrlKey ? 0 : row, column: 0 },
+      End: { row: event.ctrlKey ? rows.length - 1 : row, column: fields.length - 1 },
+    };
+    const to = moves[event.key];
+    const [item, field] = [rows[row], fields[column]];
+    if (!item || !field) return;
+    if (to) move(to);
+    else if (event.key === 'Enter' && (event.ctrlKey || field.relation?.kind === 'many')) {
+      if (field.relation) toggleOpen(row, field.name);
+    } else if (event.key === 'Enter' || event.key === 'F2') startEdit(active, null);
+    else if (event.key === ' ') toggleSelect(item);
+    else if (event.key === 'Delete') {
+      const path = pathOf(item);
+      if (path && mayEdit(field) && field.column?.is_nullable && current(item, field) !== null)
+        edits?.set(path, field.name, null);
+    } else if ((event.ctrlKey || event.metaKey) && event.key === 'c')
+      void copyText(showValue(current(item, field), field), 'Cell copied');
+    else if (event.key.length === 1 && !event.ctrlKey && !event.metaKey && !event.altKey) startEdit(active, event.key);
+    else return;
+    event.preventDefault();
+  };
+
+  const sortBy = (field: Field, add: boolean): void => {
+    if (!field.column) return;
+    const was = view.sort.find((each) => each.replace(/^-/, '') === field.name);
+    const next = was === undefined ? [field.name] : was.startsWith('-') ? [] : [`-${field.name}`];
+    onSort(add ? [...view.sort.filter((each) => each !== was), ...next] : next);
+  };
+  const widthOf = (field: Field): number => widths[field.name] ?? initialWidth(field, field.name === title);
+  const columns = [...(onSelect ? [SELECT] : []), ...fields.map(widthOf)];
+  const style = {
+    '--columns': columns.map((width) => `${width}px`).join(' '),
+    '--width': `${columns.reduce((sum, width) => sum + width, 0)}px`,
+  };
+  const allSelected = onSelect !== null && rows.length > 0 && rows.every((row) => selected.has(keyOfRow(row) as Key));
+
+  return (
+    <div
+      class="grid"
+      role="grid"
+      aria-label={label}
+      aria-rowcount={rows.length + 1}
+      aria-colcount={fields.length}
+      aria-activedescendant={rows.length > 0 ? cellId(depth, view.collection, active) : undefined}
+      tabIndex={0}
+      ref={box}
+      style={style as CSSProperties}
+      onScroll={(event) => {
+        const { scrollTop: top, clientHeight: height } = event.currentTarget;
+        setScroll({ top, height });
+      }}
+      onKeyDown={onKeyDown}
+    >
+      <div class="grid-head" role="row" aria-rowindex={1}>
+        {onSelect && (
+          <div role="columnheader" class="grid-select">
+            <input
+              type="checkbox"
+              tabIndex={-1}
+              aria-label="Select all rows that are loaded"
+              checked={allSelected}
+              onChange={() => onSelect(new Set(allSelected ? [] : rows.map((row) => keyOfRow(row) as Key)))}
+            />
+          </div>
+        )}
+        {fields.map((field) => (
+          <HeadCell
+            key={field.name}
+            field={field}
+            sort={view.sort}
+            onSort={sortBy}
+            width={widthOf(field)}
+            onWidth={(width) => setWidths({ ...widths, [field.name]: width })}
+          />
+        ))}
+      </div>
+      <div class="grid-body" role="presentation" style={{ height: `${total}px` }}>
+        {rows.slice(first, last).map((row, offset) => {
+          const at = first + offset;
+          const key = keyOfRow(row);
+          const path = pathOf(row);
+          const open = opened.get(at);
+          return (
+            <div key={key ?? at} class="grid-place" role="presentation" style={{ top: `${topOf(at)}px` }}>
+              <div
+                class={`grid-row${key !== null && selected.has(key) ? ' selected' : ''}`}
+                role="row"
+                aria-rowindex={at + 2}
+                aria-selected={onSelect ? key !== null && selected.has(key) : undefined}
+              >
+                {onSelect && (
+                  <div role="gridcell" class="grid-select">
+                    <input
+                      type="checkbox"
+                      tabIndex={-1}
+                      aria-label={`Select row ${at + 1}`}
+                      checked={key !== null && selected.has(key)}
+                      onChange={() => toggleSelect(row)}
+                    />
+                  </div>
+                )}
+                {fields.map((field, column) => {
+                  const isActive = active.row === at && active.column === column;
+                  const isEdited = path !== null && edits?.find(path, field.name) !== undefined;
+                  const error = path === null ? undefined : edits?.errorAt(path, field.name);
+                  const isEditing = editing?.row === at && editing.column === column;
+                  return (
+                    <div
+                      key={field.name}
+                      id={cellId(depth, view.collection, { row: at, column })}
+                      role="gridcell"
+                      data-row={at}
+                      data-column={column}
+                      aria-colindex={column + 1}
+                      aria-readonly={!mayEdit(field)}
+                      aria-invalid={error !== undefined}
+                      class={`cell${alignment(field)}${isActive ? ' active' : ''}${isEdited ? ' edited' : ''}${error ? ' wrong' : ''}${isEditing ? ' editing' : ''}${field.isKey ? ' key' : ''}`}
+                      title={error}
+                      onPointerDown={() => setActive({ row: at, column })}
+                      onDblClick={() => startEdit({ row: at, column }, null)}
+                    >
+                      {isEditing ? (
+                        <CellEditor
+                          field={field}
+                          model={model}
+                          value={current(row, field)}
+                          typed={editing.typed}
+                          onDone={finish}
+                          onCancel={() => {
+                            setEditing(null);
+                            box.current?.focus();
+                          }}
+                        />
+                      ) : (
+                        <CellContent
+                          value={current(row, field)}
+                          field={field}
+                          model={model}
+                          isOpen={open === field.name}
+                          onOpen={() => toggleOpen(at, field.name)}
+                        />
+                      )}
+                      {error && !isEditing && <span class="cell-error">{error}</span>}
+                    </div>
+                  );
+                })}
+              </div>
+              {open !== undefined && (
+                <div class="grid-panel" style={{ height: `${panelHeight(open)}px` }}>
+                  <NestedGrid
+                    model={model}
+                    collection={collection}
+                    field={collection.fields.get(open) as Field}
+                    row={row}
+                    parent={path}
+                    edits={edits}
+                    depth={depth + 1}
+                    onClose={() => toggleOpen(at, open)}
+                  />
+                </div>
+              )}
+            </div>
+          );
+        })}
+      </div>
+    </div>
+  );
+}
+
+function keyed(value: unknown, field: Field, model: Model): unknown {
+  return field.relation?.kind === 'one' ? keyOf(value, model, field.relation.to) : value;
+}
+
+function cellId(depth: number, collection: string, { row, column }: Place): string {
+  return `cell-${depth}-${collection}-${row}-${column}`;
+}
+
+function initialWidth(field: Field, isTitle: boolean): number {
+  const name = 34 + 7.5 * field.name.length;
+  if (field.isKey) return field.type === 'uuid' ? 130 : 66;
+  if (field.relation?.kind === 'many') return Math.max(84, name);
+  if (field.relation?.kind === 'one') return Math.max(160, name);
+  if (field.type === 'boolean') return Math.max(80, name);
+  if (field.type === 'timestamp' || field.type === 'dateTime') return 170;
+  if (['integer', 'bigInteger', 'float', 'decimal', 'date', 'time'].includes(field.type)) return Math.max(88, name);
+  if (field.type === 'text') return 220;
+  return isTitle ? 240 : Math.max(130, name);
+}
+
+interface HeadProps {
+  readonly field: Field;
+  readonly sort: readonly string[];
+  readonly onSort: (field: Field, add: boolean) => void;
+  readonly width: number;
+  readonly onWidth: (width: number) => void;
+}
+
+function HeadCell({ field, sort, onSort, width, onWidth }: HeadProps): JSX.Element {
+  const sorted = sort.find((each) => each.replace(/^-/, '') === field.name);
+  const direction = sorted === undefined ? 'none' : sorted.startsWith('-') ? 'descending' : 'ascending';
+  const drag = (event: PointerEvent): void => {
+    event.preventDefault();
+    const handle = event.currentTarget as HTMLElement;
+    handle.setPointerCapture(event.pointerId);
+    const resize = (moved: PointerEvent): void => onWidth(Math.max(60, width + moved.clientX - event.clientX));
+    handle.addEventListener('pointermove', resize);
+    handle.addEventListener('pointerup', () => handle.removeEventListener('pointermove', resize), { once: true });
+  };
+  return (
+    <div role="columnheader" aria-sort={direction} class={`head-cell${alignment(field)}`}>
+      <button
+        type="button"
+        tabIndex={-1}
+        title={field.note ?? `${field.name}: click to sort, with Shift by several columns`}
+        onClick={(event) => onSort(field, event.shiftKey)}
+      >
+        {field.isKey && <Icon name="key" />}
+        <span>{field.name}</span>
+        {direction !== 'none' && <Icon name={direction === 'ascending' ? 'up' : 'down'} />}
+      </button>
+      <span class="resize" onPointerDown={drag} />
+    </div>
+  );
+}

@@ -1,0 +1,88 @@
+/** What a relation of a row leads to, below that row. */
+import type { JSX } from 'preact';
+import { useEffect, useMemo, useState } from 'preact/hooks';
+import type { Collection, Field, Model } from '../model';
+import { go, href } from '../state';
+import { Button, ErrorBox } from '../ui';
+import { keyOf, titleOf } from './cell';
+import type { Edits, ItemPath, Key, Row } from './edits';
+import { Grid } from './grid';
+import { initialColumns, RowSource } from './source';
+
+interface NestedProps {
+  readonly model: Model;
+  readonly collection: Collection;
+  readonly field: Field;
+  readonly row: Row;
+  /** Null where the row cannot be changed. */
+  readonly parent: ItemPath | null;
+  readonly edits: Edits | null;
+  readonly depth: number;
+  readonly onClose: () => void;
+}
+
+export function NestedGrid(props: NestedProps): JSX.Element | null {
+  const { model, collection, field, row, parent, edits, depth, onClose } = props;
+  const { relation } = field;
+  const target = relation && relation.kind !== 'any' ? model.get(relation.to) : undefined;
+  const [sort, setSort] = useState<readonly string[]>([]);
+  const source = useMemo(() => {
+    if (!target || !relation || relation.kind === 'any') return null;
+    const key = collection.key === null ? null : row[collection.key];
+    const filter =
+      relation.kind === 'many'
+        ? { [relation.by]: { _eq: key } }
+        : { [target.key ?? 'id']: { _eq: keyOf(row[field.name], model, relation.to) } };
+    const columns = initialColumns(target).filter((name) => relation.kind === 'one' || name !== relation.by);
+    return new RowSource({ collection: target.name, columns, sort, filter, search: '' }, model);
+  }, [row, field, sort]);
+  useEffect(() => {
+    void source?.load();
+    return () => source?.stop();
+  }, [source]);
+  if (!source || !target || !relation || relation.kind === 'any') return null;
+  const pathOf = (nested: Row): ItemPath | null => {
+    if (!parent || target.key === null) return null;
+    const key = nested[target.key] as Key;
+    return [...parent, { field: field.name, kind: relation.kind, key, keyField: target.key }];
+  };
+  const heading = `${field.name} of ${titleOf(row, model, collection.name)}`;
+  return (
+    <section class="nested" aria-label={heading}>
+      <header>
+        <strong>{field.name}</strong>
+        <span class="quiet">
+          {target.name}
+          {source.count.value !== null && relation.kind === 'many' && ` · ${source.count.value}`}
+        </span>
+        <span class="grow" />
+        <Button
+          label={`Open in ${target.name}`}
+          icon="link"
+          kind="quiet"
+          onClick={() => go(href('data', [target.name], { filter: JSON.stringify(source.view.filter) }))}
+        />
+        <Button label="Close" icon="close" kind="quiet" compact onClick={onClose} />
+      </header>
+      {source.error.value ? (
+        <ErrorBox text={source.error.value} onRetry={() => void source.load()} />
+      ) : source.rows.value.length === 0 && !source.loading.value ? (
+        <p class="quiet nested-empty">No items.</p>
+      ) : (
+        <Grid
+          source={source}
+          model={model}
+          edits={edits}
+          pathOf={pathOf}
+          onSort={setSort}
+          selected={NOTHING}
+          onSelect={null}
+          label={heading}
+          depth={depth}
+        />
+      )}
+    </section>
+  );
+}
+
+const NOTHING: ReadonlySet<Key> = new Set();

@@ -1,0 +1,377 @@
+/** Data: the collections, and the items of one of them in a grid that can be changed. */
+import type { JSX } from 'preact';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { ApiError, call, download, itemsPath, messageOf } from '../api';
+import { FilterEditor, type FilterEditorProps } from '../filter/editor';
+import { countRules, type FilterJson, fromJson, toJson } from '../filter/filter';
+import type { Collection, Model } from '../model';
+import { go, href, model as modelSignal, remember, remembered, route, toast } from '../state';
+import { Button, Dialog, Empty, ErrorBox, Menu, Popover } from '../ui';
+import { CollectionList, forgetCounts } from './collections';
+import { ColumnChooser } from './columns';
+import './data.css';
+import { Edits, type Key } from './edits';
+import { CreateForm } from './form';
+import { Grid } from './grid';
+import { initialColumns, queryOf, RowSource, type View } from './source';
+import { EXPORT_FORMATS, ImportDialog } from './transfer';
+import { describeCount } from './values';
+
+export function DataPage(): JSX.Element {
+  const model = modelSignal.value as Model;
+  const [name = ''] = route.value.rest;
+  const collection = model.get(name);
+  const [listOpen, setListOpen] = useState(false);
+  useEffect(() => setListOpen(false), [name]);
+  useEffect(() => {
+    const first = [...model.values()].find((each) => !each.system);
+    if (name === '' && first && innerWidth >= 720) go(href('data', [first.name]), true);
+  }, [name]);
+  return (
+    <div class={`data${listOpen || name === '' ? ' list-open' : ''}`}>
+      <CollectionList model={model} current={name} />
+      <section class="data-main">
+        {collection ? (
+          <CollectionView key={name} collection={collection} model={model} onList={() => setListOpen(true)} />
+        ) : name === '' ? (
+          <Empty title="Choose a collection" icon="table">
+            {model.size === 0 && 'There is none yet, or none that you may see.'}
+          </Empty>
+        ) : (
+          <Empty title={`There is no collection “${name}”`} icon="table">
+            It was removed, or you may not see it.
+          </Empty>
+        )}
+      </section>
+    </div>
+  );
+}
+
+/** What the address says of a collection; columns as they were chosen last where it says nothing. */
+function viewOf(collection: Collection): View {
+  const { parameters } = route.value;
+  const chosen = parameters.get('columns') ?? remembered(`columns.${collection.name}`) ?? '';
+  const columns = chosen.split(',').filter((name) => collection.fields.has(name));
+  return {
+    collection: collection.name,
+    columns: columns.length > 0 ? columns : initialColumns(collection),
+    sort: (parameters.get('sort') ?? '').split(',').filter((each) => each !== ''),
+    filter: readFilter(parameters.get('filter')),
+    search: parameters.get('search') ?? '',
+  };
+}
+
+function readFilter(text: string | null): FilterJson | null {
+  try {
+    const parsed: unknown = text === null ? null : JSON.parse(text);
+    return typeof parsed === 'object' && parsed !== null ? (parsed as FilterJson) : null;
+  } catch {
+    return null;
+  }
+}
+
+interface ViewProps {
+  readonly collection: Collection;
+  readonly model: Model;
+  readonly onList: () => void;
+}
+
+function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
+  const view = viewOf(collection);
+  const source = useMemo(() => new RowSource(view, model), [JSON.stringify(view), model]);
+  const edits = useMemo(() => (collection.key === null ? null : new Edits(collection.key)), [collection]);
+  const [selected, setSelected] = useState<ReadonlySet<Key>>(new Set());
+  const [open, setOpen] = useState<'filter' | 'columns' | 'create' | 'import' | 'delete' | null>(null);
+  const [saving, setSaving] = useState(false);
+  const filterButton = useRef<HTMLButtonElement>(null);
+  const columnsButton = useRef<HTMLButtonElement>(null);
+  useEffect(() => {
+    void source.load();
+    return () => source.stop();
+  }, [source]);
+
+  const show = (changed: Partial<View>): void => {
+    const next = { ...view, ...changed };
+    const isUsual = next.columns.join() === initialColumns(collection).join();
+    const address = href('data', [collection.name], {
+      sort: next.sort.join(','),
+      search: next.search,
+      filter: next.filter ? JSON.stringify(next.filter) : '',
+      columns: isUsual ? '' : next.columns.join(','),
+    });
+    if (changed.columns) remember(`columns.${collection.name}`, isUsual ? '' : next.columns.join(','));
+    go(address, true);
+  };
+  const refresh = (): void => {
+    void source.load(source.rows.value.length);
+    forgetCounts(collection.name);
+  };
+  const save = async (): Promise<void> => {
+    if (!edits || edits.cells === 0 || saving) return;
+    setSaving(true);
+    edits.errors.value = new Map();
+    const cells = edits.cells;
+    try {
+      const payload = edits.payload();
+      await (collection.singleton
+        ? call('PATCH', itemsPath(collection.name), { body: payload[0] })
+        : call('PATCH', `${itemsPath(collection.name)}?fields=${collection.key}`, { body: payload }));
+      edits.clear();
+      toast(cells === 1 ? 'One change saved' : `${cells} changes saved, in one statement`);
+      refresh();
+    } catch (error) {
+      if (!placed(error, edits)) toast(`Not saved: ${messageOf(error)}`, 'bad');
+    }
+    setSaving(false);
+  };
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent): void => {
+      if (!(event.ctrlKey || event.metaKey)) return;
+      const isTyping = event.target instanceof HTMLInputElement || event.target instanceof HTMLTextAreaElement;
+      if (event.key === 's') {
+        event.preventDefault();
+        (document.activeElement as HTMLElement | null)?.blur();
+        setTimeout(() => void save());
+      } else if (event.key === 'z' && !isTyping) {
+        event.preventDefault();
+        edits?.undo();
+      }
+    };
+    addEventListener('keydown', onKey);
+    return () => removeEventListener('keydown', onKey);
+  });
+  useEffect(() => {
+    const warn = (event: Event): void => {
+      if (edits && edits.cells > 0) event.preventDefault();
+    };
+    addEventListener('beforeunload', warn);
+    return () => removeEventListener('beforeunload', warn);
+  }, [edits]);
+  const remove = async (): Promise<void> => {
+    setOpen(null);
+    try {
+      await call('DELETE', itemsPath(collection.name), { body: [...selected] });
+      toast(selected.size === 1 ? 'One item deleted' : `${selected.size} items deleted`);
+      setSelected(new Set());
+      refresh();
+    } catch (error) {
+      toast(`Not deleted: ${messageOf(error)}`, 'bad');
+    }
+  };
+  const exportAs = (format: string): void => {
+    const path = `/utils/export/${encodeURIComponent(collection.name)}`;
+    const query = { ...queryOf(view, model), fields: exportedFields(view, collection), limit: -1 };
+    download('POST', path, { format, query }, `${collection.name}.${format}`).catch((error: unknown) =>
+      toast(`Not exported: ${messageOf(error)}`, 'bad'),
+    );
+  };
+
+  const group = fromJson(view.filter);
+  const count = source.count.value;
+  const changed = edits?.cells ?? 0;
+  return (
+    <>
+      <header class="toolbar">
+        <Button label="Collections" icon="menu" kind="quiet" compact onClick={onList} />
+        <h1 title={collection.note ?? undefined}>{collection.name}</h1>
+        <span class="quiet count" aria-live="polite">
+          {count !== null && `${describeCount(count)} ${count === 1 ? 'item' : 'items'}`}
+        </span>
+        <span class="grow" />
+        <SearchBox value={view.search} onChange={(search) => show({ search })} />
+        <Button
+          label="Filter"
+          icon="filter"
+          anchor={filterButton}
+          count={countRules(group)}
+          expanded={open === 'filter'}
+          onClick={() => setOpen(open === 'filter' ? null : 'filter')}
+        />
+        <Button
+          label="Columns"
+          icon="columns"
+          anchor={columnsButton}
+          expanded={open === 'columns'}
+          onClick={() => setOpen(open === 'columns' ? null : 'columns')}
+        />
+        <Menu
+          label="More"
+          icon="more"
+          compact
+          entries={[
+            { label: 'Read again', icon: 'refresh', onClick: refresh },
+            { label: 'Import a file', icon: 'upload', onClick: () => setOpen('import'), disabled: collection.system },
+            ...EXPORT_FORMATS.map((format) => ({
+              label: `Export as ${format.toUpperCase()}`,
+              icon: 'save' as const,
+              onClick: () => exportAs(format),
+              disabled: collection.system,
+            })),
+          ]}
+        />
+        {!collection.singleton && <Button label="New" icon="plus" kind="primary" onClick={() => setOpen('create')} />}
+      </header>
+      {open === 'filter' && (
+        <Popover anchor={filterButton} label="Filter" width={560} onClose={() => setOpen(null)}>
+          <FilterDraft
+            model={model}
+            collection={collection.name}
+            group={group}
+            onChange={(next) => show({ filter: toJson(next) })}
+          />
+        </Popover>
+      )}
+      {open === 'columns' && (
+        <Popover anchor={columnsButton} label="Columns" width={340} onClose={() => setOpen(null)}>
+          <ColumnChooser
+            collection={collection}
+            columns={view.columns}
+            onChange={(columns) => show({ columns })}
+            onReset={() => show({ columns: initialColumns(collection) })}
+          />
+        </Popover>
+      )}
+      {(changed > 0 || selected.size > 0) && (
+        <div class="pending" role="region" aria-label="Pending">
+          {changed > 0 && (
+            <>
+              <strong>{changed === 1 ? 'One change' : `${changed} changes`} not saved</strong>
+              <Button label="Undo" icon="undo" hint="Ctrl Z" onClick={() => edits?.undo()} />
+              <Button label="Discard" onClick={() => edits?.clear()} />
+              <Button
+                label={saving ? 'Saving…' : 'Save'}
+                icon="check"
+                kind="primary"
+                hint="Ctrl S"
+                disabled={saving}
+                onClick={() => void save()}
+              />
+            </>
+          )}
+          <span class="grow" />
+          {selected.size > 0 && (
+            <>
+              <span>{selected.size === 1 ? 'One item' : `${selected.size} items`} selected</span>
+              <Button label="Delete" icon="trash" kind="danger" onClick={() => setOpen('delete')} />
+              <Button
+                label="Clear selection"
+                icon="close"
+                kind="quiet"
+                compact
+                onClick={() => setSelected(new Set())}
+              />
+            </>
+          )}
+        </div>
+      )}
+      {source.error.value && <ErrorBox text={source.error.value} onRetry={() => void source.load()} />}
+      {source.rows.value.length === 0 && !source.loading.value && !source.error.value ? (
+        <Empty title={view.filter || view.search ? 'No item matches' : 'No items yet'} icon="table">
+          {view.filter || view.search ? (
+            <Button label="Show all items" onClick={() => show({ filter: null, search: '' })} />
+          ) : (
+            <Button label="Create the first one" icon="plus" kind="primary" onClick={() => setOpen('create')} />
+          )}
+        </Empty>
+      ) : (
+        <Grid
+          source={source}
+          model={model}
+          edits={edits}
+          pathOf={(row) => (collection.key === null ? null : [row[collection.key] as Key])}
+          onSort={(sort) => show({ sort })}
+          selected={selected}
+          onSelect={collection.key === null || collection.singleton ? null : setSelected}
+          label={collection.name}
+          depth={0}
+        />
+      )}
+      {source.loading.value && <div class="loading" role="progressbar" aria-label="Loading" />}
+      {open === 'create' && (
+        <CreateForm
+          collection={collection}
+          model={model}
+          onClose={() => setOpen(null)}
+          onMade={() => {
+            setOpen(null);
+            toast('Item created');
+            refresh();
+          }}
+        />
+      )}
+      {open === 'import' && (
+        <ImportDialog collection={collection.name} onClose={() => setOpen(null)} onDone={refresh} />
+      )}
+      {open === 'delete' && (
+        <Dialog
+          title={selected.size === 1 ? 'Delete this item?' : `Delete ${selected.size} items?`}
+          onClose={() => setOpen(null)}
+          footer={
+            <>
+              <Button label="Cancel" onClick={() => setOpen(null)} />
+              <Button label="Delete" kind="danger" onClick={() => void remove()} />
+            </>
+          }
+        >
+          <p>
+            {selected.size === 1 ? 'The item' : 'The items'} with the key {[...selected].slice(0, 10).join(', ')}
+            {selected.size > 10 && ` and ${selected.size - 10} more`} of <strong>{collection.name}</strong> cannot be
+            brought back.
+          </p>
+        </Dialog>
+      )}
+    </>
+  );
+}
+
+/** Rules stay as they are being written; those that are complete act. */
+function FilterDraft(props: FilterEditorProps): JSX.Element {
+  const [draft, setDraft] = useState(props.group);
+  useEffect(() => {
+    if (draft === props.group) return;
+    const wait = setTimeout(() => props.onChange(draft), 200);
+    return () => clearTimeout(wait);
+  }, [draft]);
+  return <FilterEditor {...props} group={draft} onChange={setDraft} />;
+}
+
+function SearchBox({
+  value,
+  onChange,
+}: {
+  readonly value: string;
+  readonly onChange: (text: string) => void;
+}): JSX.Element {
+  const [text, setText] = useState(value);
+  useEffect(() => setText(value), [value]);
+  useEffect(() => {
+    if (text === value) return;
+    const wait = setTimeout(() => onChange(text), 250);
+    return () => clearTimeout(wait);
+  }, [text]);
+  return (
+    <input
+      class="search"
+      type="search"
+      aria-label="Search items"
+      placeholder="Search"
+      value={text}
+      onInput={(event) => setText(event.currentTarget.value)}
+    />
+  );
+}
+
+/** A file holds what an import takes: of related items the key. */
+function exportedFields(view: View, collection: Collection): string[] {
+  return view.columns.filter((name) => collection.fields.get(name)?.column);
+}
+
+/** Whether the error could be shown at its cell. */
+function placed(error: unknown, edits: Edits): boolean {
+  if (!(error instanceof ApiError)) return false;
+  const results = error.failures.map(({ message, extensions }) => {
+    const { field, path } = extensions;
+    return typeof field === 'string' && edits.placeError(field, Array.isArray(path) ? path : [], message);
+  });
+  return results.length > 0 && results.every(Boolean);
+}

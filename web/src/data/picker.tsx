@@ -1,0 +1,101 @@
+/** Chooses an item of another collection, by searching for it. */
+import type { JSX } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { call, itemsPath, messageOf } from '../api';
+import { type Model, titleField } from '../model';
+import type { Row } from './edits';
+
+interface PickerProps {
+  readonly collection: string;
+  readonly model: Model;
+  readonly nullable: boolean;
+  /** The item with its key and title; null for none. */
+  readonly onPick: (item: Row | null) => void;
+  readonly onCancel: () => void;
+}
+
+export function ItemPicker({ collection, model, nullable, onPick, onCancel }: PickerProps): JSX.Element {
+  const target = model.get(collection);
+  const key = target?.key ?? 'id';
+  const title = titleField(target) ?? key;
+  const [typed, setTyped] = useState('');
+  const [found, setFound] = useState<readonly Row[]>([]);
+  const [error, setError] = useState<string | null>(null);
+  const [at, setAt] = useState(0);
+  const input = useRef<HTMLInputElement>(null);
+  const box = useRef<HTMLDivElement>(null);
+  useEffect(() => input.current?.focus(), []);
+  useEffect(() => {
+    const request = new AbortController();
+    const wait = setTimeout(
+      () => {
+        const query = { fields: [key, title], limit: 20, ...(typed === '' ? {} : { search: typed }) };
+        call<Row[]>('SEARCH', itemsPath(collection), { body: { query }, signal: request.signal }).then(
+          ({ data }) => {
+            setFound(data);
+            setAt(0);
+            setError(null);
+          },
+          (failure: unknown) => {
+            if (!request.signal.aborted) setError(messageOf(failure));
+          },
+        );
+      },
+      typed === '' ? 0 : 150,
+    );
+    return () => {
+      clearTimeout(wait);
+      request.abort();
+    };
+  }, [typed]);
+  const choices: (Row | null)[] = [...found, ...(nullable && typed === '' ? [null] : [])];
+  const onKeyDown = (event: KeyboardEvent): void => {
+    event.stopPropagation();
+    if (event.key === 'Escape') onCancel();
+    else if (event.key === 'Enter') {
+      event.preventDefault();
+      const choice = choices[at];
+      if (choice !== undefined) onPick(choice);
+    } else if (event.key === 'ArrowDown' || event.key === 'ArrowUp') {
+      event.preventDefault();
+      setAt(Math.max(0, Math.min(choices.length - 1, at + (event.key === 'ArrowDown' ? 1 : -1))));
+    }
+  };
+  return (
+    <div
+      class="picker"
+      ref={box}
+      onFocusOut={(event) => !box.current?.contains(event.relatedTarget as Node | null) && onCancel()}
+    >
+      <input
+        ref={input}
+        role="combobox"
+        aria-expanded="true"
+        aria-controls="picker-list"
+        aria-label={`Search in ${collection}`}
+        placeholder={`Search in ${collection}`}
+        value={typed}
+        onInput={(event) => setTyped(event.currentTarget.value)}
+        onKeyDown={onKeyDown}
+      />
+      <ul id="picker-list" role="listbox" aria-label={collection}>
+        {choices.map((item, index) => (
+          <li
+            key={item === null ? 'null' : String(item[key])}
+            role="option"
+            aria-selected={index === at}
+            onPointerDown={(event) => {
+              event.preventDefault();
+              onPick(item);
+            }}
+          >
+            <span>{item === null ? 'No item (null)' : String(item[title] ?? item[key])}</span>
+            {item !== null && title !== key && <small>{String(item[key])}</small>}
+          </li>
+        ))}
+        {error && <li class="bad">{error}</li>}
+        {!error && choices.length === 0 && <li class="quiet">Nothing found</li>}
+      </ul>
+    </div>
+  );
+}

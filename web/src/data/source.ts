@@ -1,0 +1,119 @@
+/** The rows of a grid: pages by keyset, loaded as they are scrolled to, and how many there are. */
+import { signal } from '@preact/signals';
+import { call, itemsPath, messageOf } from '../api';
+import type { FilterJson } from '../filter/filter';
+import { type Collection, type Model, titleField } from '../model';
+import type { Row } from './edits';
+
+export interface View {
+  readonly collection: string;
+  readonly columns: readonly string[];
+  readonly sort: readonly string[];
+  readonly filter: FilterJson | null;
+  readonly search: string;
+}
+
+const PAGE = 100;
+
+/** What is asked for, so that a column can be shown. */
+export function requestedFields(view: View, model: Model): string[] {
+  const collection = model.get(view.collection);
+  if (!collection) return [];
+  const asked = view.columns.flatMap((name) => fieldsOf(name, collection, model));
+  return [...new Set(collection.key === null ? asked : [collection.key, ...asked])];
+}
+
+function fieldsOf(name: string, collection: Collection, model: Model): string[] {
+  const { relation } = collection.fields.get(name) ?? {};
+  if (relation?.kind === 'many') return [`count(${name})`];
+  const target = relation?.kind === 'one' ? model.get(relation.to) : undefined;
+  if (!target?.key) return [name];
+  const title = titleField(target);
+  return [`${name}.${target.key}`, ...(title && title !== target.key ? [`${name}.${title}`] : [])];
+}
+
+export class RowSource {
+  readonly rows = signal<readonly Row[]>([]);
+  readonly count = signal<number | null>(null);
+  readonly loading = signal(false);
+  readonly error = signal<string | null>(null);
+  readonly view: View;
+  readonly #model: Model;
+  /** Null at the end. */
+  #cursor: string | null = '';
+  #request: AbortController | null = null;
+
+  constructor(view: View, model: Model) {
+    this.view = view;
+    this.#model = model;
+  }
+
+  get complete(): boolean {
+    return this.#cursor === null;
+  }
+
+  /** The first page, or as many rows as were there. */
+  async load(rows = PAGE): Promise<void> {
+    this.#cursor = '';
+    await this.#fetch(Math.min(Math.max(rows, PAGE), 1_000), []);
+  }
+
+  async more(): Promise<void> {
+    if (this.loading.value || this.complete || this.error.value) return;
+    await this.#fetch(PAGE, this.rows.value);
+  }
+
+  stop(): void {
+    this.#request?.abort();
+  }
+
+  async #fetch(limit: number, before: readonly Row[]): Promise<void> {
+    this.#request?.abort();
+    const request = new AbortController();
+    this.#request = request;
+    this.loading.value = true;
+    this.error.value = null;
+    try {
+      const { collection } = this.view;
+      const isSingleton = this.#model.get(collection)?.singleton === true;
+      const query = { ...queryOf(this.view, this.#model), limit, cursor: this.#cursor };
+      const counted = before.length === 0 ? { meta: ['estimated_count'] } : {};
+      const { data, meta } = isSingleton
+        ? await call<Row[] | Row>('GET', itemsPath(collection), { signal: request.signal })
+        : await call<Row[] | Row>('SEARCH', itemsPath(collection), {
+            body: { query: { ...query, ...counted } },
+            signal: request.signal,
+          });
+      const rows = Array.isArray(data) ? data : [data];
+      const next = meta['next_cursor'];
+      this.#cursor = typeof next === 'string' && rows.length === limit ? next : null;
+      this.rows.value = [...before, ...rows];
+      const count = meta['estimated_count'];
+      if (typeof count === 'number') this.count.value = count;
+      if (this.#cursor === null) this.count.value = this.rows.value.length;
+    } catch (error) {
+      if (request.signal.aborted) return;
+      this.error.value = messageOf(error);
+    }
+    if (this.#request === request) this.loading.value = false;
+  }
+}
+
+/** The parameters that a list, an export and a count share. */
+export function queryOf(view: View, model: Model): Record<string, unknown> {
+  return {
+    fields: requestedFields(view, model),
+    ...(view.filter ? { filter: view.filter } : {}),
+    ...(view.sort.length > 0 ? { sort: view.sort } : {}),
+    ...(view.search === '' ? {} : { search: view.search }),
+  };
+}
+
+const MOST_COLUMNS = 12;
+
+/** The key, then what is not hidden, in the order of the table. */
+export function initialColumns(collection: Collection): string[] {
+  const fields = [...collection.fields.values()].filter((field) => field.column || field.relation);
+  const shown = fields.filter((field) => !field.hidden && !field.isKey).map((field) => field.name);
+  return [...(collection.key === null ? [] : [collection.key]), ...shown].slice(0, MOST_COLUMNS);
+}

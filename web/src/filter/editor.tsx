@@ -1,0 +1,185 @@
+/** Edits a filter: rules in groups, of which all or any must hold. */
+import type { JSX } from 'preact';
+import { type Field, fieldAt, type Model } from '../model';
+import { Button } from '../ui';
+import { type Group, OPERATORS, operatorsFor, parseValue, type Rule, takesValue, valueText } from './filter';
+
+export interface FilterEditorProps {
+  readonly model: Model;
+  readonly collection: string;
+  readonly group: Group;
+  readonly onChange: (group: Group) => void;
+  readonly depth?: number;
+}
+
+export function FilterEditor({ model, collection, group, onChange, depth = 0 }: FilterEditorProps): JSX.Element {
+  const replace = (at: number, entry: Rule | Group | null): void =>
+    onChange({
+      ...group,
+      entries: entry ? group.entries.with(at, entry) : group.entries.filter((_, index) => index !== at),
+    });
+  const add = (entry: Rule | Group): void => onChange({ ...group, entries: [...group.entries, entry] });
+  const first = [...(model.get(collection)?.fields.values() ?? [])].find((field) => field.column && !field.isKey);
+  const fresh: Rule = {
+    kind: 'rule',
+    path: first?.name ?? '',
+    operator: operatorsFor(first ?? null)[0] ?? '_eq',
+    value: '',
+  };
+  return (
+    <div class={`filter-group${depth > 0 ? ' nested' : ''}`} role="group" aria-label="Filter">
+      {group.entries.length > 1 && (
+        <label class="filter-join">
+          <select
+            aria-label="How the rules of this group are joined"
+            value={group.join}
+            onChange={(event) => onChange({ ...group, join: event.currentTarget.value as Group['join'] })}
+          >
+            <option value="_and">All of these hold</option>
+            <option value="_or">Any of these holds</option>
+          </select>
+        </label>
+      )}
+      {group.entries.map((entry, at) => (
+        <div class="filter-entry" key={at}>
+          {entry.kind === 'group' ? (
+            <FilterEditor
+              model={model}
+              collection={collection}
+              group={entry}
+              onChange={(changed) => replace(at, changed)}
+              depth={depth + 1}
+            />
+          ) : (
+            <RuleEditor model={model} collection={collection} rule={entry} onChange={(rule) => replace(at, rule)} />
+          )}
+          <Button label="Remove" icon="close" kind="quiet" compact onClick={() => replace(at, null)} />
+        </div>
+      ))}
+      <div class="row">
+        <Button label="Add rule" icon="plus" kind="quiet" onClick={() => add(fresh)} />
+        {depth < 3 && (
+          <Button
+            label="Add group"
+            icon="plus"
+            kind="quiet"
+            onClick={() => add({ kind: 'group', join: group.join === '_and' ? '_or' : '_and', entries: [fresh] })}
+          />
+        )}
+      </div>
+    </div>
+  );
+}
+
+interface RuleProps extends Pick<FilterEditorProps, 'model' | 'collection'> {
+  readonly rule: Rule;
+  readonly onChange: (rule: Rule) => void;
+}
+
+function RuleEditor({ model, collection, rule, onChange }: RuleProps): JSX.Element {
+  const field = fieldAt(model, collection, withoutQuantifiers(rule.path));
+  const operators = operatorsFor(field);
+  const choose = (path: string): void => {
+    const suited = operatorsFor(fieldAt(model, collection, withoutQuantifiers(path)));
+    const operator = suited.includes(rule.operator) ? rule.operator : (suited[0] ?? '_eq');
+    onChange({ ...rule, path, operator, value: takesValue(operator) ? rule.value : true });
+  };
+  return (
+    <div class="filter-rule">
+      <PathSelect model={model} collection={collection} path={rule.path} onChange={choose} />
+      <select
+        aria-label="Operator"
+        value={rule.operator}
+        onChange={(event) => {
+          const operator = event.currentTarget.value;
+          const value = takesValue(operator)
+            ? parseValue(operator, valueText(rule.value === true ? '' : rule.value))
+            : true;
+          onChange({ ...rule, operator, value });
+        }}
+      >
+        {[...new Set([rule.operator, ...operators])].map((each) => (
+          <option key={each} value={each}>
+            {OPERATORS[each] ?? each}
+          </option>
+        ))}
+      </select>
+      {takesValue(rule.operator) && <ValueInput field={field} rule={rule} onChange={onChange} />}
+    </div>
+  );
+}
+
+function ValueInput({
+  field,
+  rule,
+  onChange,
+}: {
+  readonly field: Field | null;
+  readonly rule: Rule;
+  readonly onChange: (rule: Rule) => void;
+}): JSX.Element {
+  const { operator, value } = rule;
+  if (field?.type === 'boolean')
+    return (
+      <select
+        aria-label="Value"
+        value={String(value)}
+        onChange={(event) => onChange({ ...rule, value: event.currentTarget.value === 'true' })}
+      >
+        <option value="true">true</option>
+        <option value="false">false</option>
+      </select>
+    );
+  return (
+    <input
+      aria-label="Value"
+      placeholder={operator === '_between' ? 'from, to' : operator === '_in' ? 'a, b, c' : 'value'}
+      value={valueText(value)}
+      onInput={(event) => onChange({ ...rule, value: parseValue(operator, event.currentTarget.value) })}
+    />
+  );
+}
+
+function withoutQuantifiers(path: string): string {
+  return path.replace(/\._(?:some|none)(?=\.|$)/g, '');
+}
+
+/** The fields of the collection, and of those that one relation leads to. */
+export function PathSelect({
+  model,
+  collection,
+  path,
+  onChange,
+}: Pick<FilterEditorProps, 'model' | 'collection'> & {
+  readonly path: string;
+  readonly onChange: (path: string) => void;
+}): JSX.Element {
+  const own = [...(model.get(collection)?.fields.values() ?? [])];
+  const groups = own.flatMap((field) => {
+    const { relation } = field;
+    if (!relation || relation.kind === 'any') return [];
+    const inner = [...(model.get(relation.to)?.fields.values() ?? [])].filter((each) => each.column);
+    return [{ label: field.name, paths: inner.map((each) => `${field.name}.${each.name}`) }];
+  });
+  const plain = own.map((field) => field.name);
+  const known = plain.includes(path) || groups.some((group) => group.paths.includes(path));
+  return (
+    <select aria-label="Field" value={path} onChange={(event) => onChange(event.currentTarget.value)}>
+      {!known && <option value={path}>{path}</option>}
+      {plain.map((name) => (
+        <option key={name} value={name}>
+          {name}
+        </option>
+      ))}
+      {groups.map((group) => (
+        <optgroup key={group.label} label={`${group.label} …`}>
+          {group.paths.map((each) => (
+            <option key={each} value={each}>
+              {each}
+            </option>
+          ))}
+        </optgroup>
+      ))}
+    </select>
+  );
+}

@@ -1,0 +1,174 @@
+/** A filter as a tree that people can edit, and as the JSON that the API takes. */
+import type { Field } from '../model';
+
+export interface Rule {
+  readonly kind: 'rule';
+  /** With dots: `author.name`, `comments._some.body`. */
+  readonly path: string;
+  readonly operator: string;
+  readonly value: unknown;
+}
+
+export interface Group {
+  readonly kind: 'group';
+  readonly join: '_and' | '_or';
+  readonly entries: readonly (Rule | Group)[];
+}
+
+export type FilterJson = Readonly<Record<string, unknown>>;
+
+export const NO_FILTER: Group = { kind: 'group', join: '_and', entries: [] };
+
+const QUANTIFIERS = new Set(['_some', '_none']);
+
+export function toJson(group: Group): FilterJson | null {
+  const entries = group.entries.flatMap((entry) => {
+    const made = entry.kind === 'group' ? toJson(entry) : ruleJson(entry);
+    return made === null ? [] : [made];
+  });
+  if (entries.length === 0) return null;
+  if (entries.length === 1 && entries[0]) return entries[0];
+  return { [group.join]: entries };
+}
+
+/** A rule that still lacks its value says nothing yet. */
+function ruleJson({ path, operator, value }: Rule): FilterJson | null {
+  if (path === '' || (takesValue(operator) && isBlank(value))) return null;
+  const condition: FilterJson = operator === '' ? {} : { [operator]: value };
+  return path.split('.').reduceRight<FilterJson>((inner, name) => ({ [name]: inner }), condition);
+}
+
+function isBlank(value: unknown): boolean {
+  return value === '' || (Array.isArray(value) && (value.length === 0 || value.some((each) => each === '')));
+}
+
+/** What is no filter becomes an empty group: the service says what is wrong with it. */
+export function fromJson(json: unknown): Group {
+  const entries = entriesOf(json);
+  const [first] = entries;
+  if (entries.length === 1 && first?.kind === 'group') return first;
+  return { kind: 'group', join: '_and', entries };
+}
+
+function entriesOf(json: unknown): (Rule | Group)[] {
+  if (!isObject(json)) return [];
+  return Object.entries(json).flatMap(([name, value]): (Rule | Group)[] => {
+    if ((name === '_and' || name === '_or') && Array.isArray(value)) {
+      const entries = value.flatMap((each): (Rule | Group)[] => {
+        const inner = entriesOf(each);
+        return inner.length > 1 ? [{ kind: 'group', join: '_and', entries: inner }] : inner;
+      });
+      return [{ kind: 'group', join: name, entries }];
+    }
+    return rulesOf(name, value);
+  });
+}
+
+function rulesOf(path: string, value: unknown): Rule[] {
+  if (!isObject(value)) return [{ kind: 'rule', path, operator: '_eq', value }];
+  return Object.entries(value).flatMap(([name, inner]) =>
+    name.startsWith('_') && !QUANTIFIERS.has(name)
+      ? [{ kind: 'rule' as const, path, operator: name, value: inner }]
+      : rulesOf(`${path}.${name}`, inner),
+  );
+}
+
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+export function countRules(group: Group): number {
+  return group.entries.reduce((sum, entry) => sum + (entry.kind === 'group' ? countRules(entry) : 1), 0);
+}
+
+export const OPERATORS: Readonly<Record<string, string>> = {
+  _eq: 'is',
+  _neq: 'is not',
+  _gt: 'is more than',
+  _gte: 'is at least',
+  _lt: 'is less than',
+  _lte: 'is at most',
+  _between: 'is between',
+  _nbetween: 'is not between',
+  _in: 'is one of',
+  _nin: 'is none of',
+  _icontains: 'contains',
+  _contains: 'contains (case counts)',
+  _ncontains: 'does not contain',
+  _istarts_with: 'starts with',
+  _starts_with: 'starts with (case counts)',
+  _iends_with: 'ends with',
+  _ends_with: 'ends with (case counts)',
+  _fts: 'matches the search',
+  _empty: 'is empty',
+  _nempty: 'is not empty',
+  _null: 'has no value',
+  _nnull: 'has a value',
+  _json_contains: 'holds the JSON',
+  _has_key: 'has the key',
+  _contains_all: 'holds all of',
+  _contains_any: 'holds one of',
+};
+
+const TEXTS = [
+  '_icontains',
+  '_eq',
+  '_neq',
+  '_istarts_with',
+  '_iends_with',
+  '_contains',
+  '_starts_with',
+  '_ends_with',
+  '_in',
+  '_nin',
+  '_empty',
+  '_nempty',
+  '_fts',
+  '_gt',
+  '_lt',
+];
+const ORDERED = ['_eq', '_neq', '_gt', '_gte', '_lt', '_lte', '_between', '_in', '_nin'];
+
+/** Those that suit the type of a field, the likeliest first. */
+export function operatorsFor(field: Field | null): readonly string[] {
+  const ends = ['_null', '_nnull'];
+  if (!field) return [...ORDERED, ...ends];
+  if (field.relation?.kind === 'many') return ends;
+  if (field.type === 'string' || field.type === 'text') return [...TEXTS, ...ends];
+  if (field.type === 'boolean') return ['_eq', '_neq', ...ends];
+  if (field.type === 'json') return ['_json_contains', '_has_key', ...ends];
+  if (field.type === 'uuid' || field.type === 'hash') return ['_eq', '_neq', '_in', '_nin', ...ends];
+  if (field.type === 'csv' || field.type.endsWith('[]')) return ['_contains_all', '_contains_any', '_eq', ...ends];
+  return [...ORDERED, ...ends];
+}
+
+const WITHOUT_VALUE = new Set(['_null', '_nnull', '_empty', '_nempty']);
+const LISTS = new Set(['_in', '_nin', '_between', '_nbetween', '_contains_all', '_contains_any']);
+
+export function takesValue(operator: string): boolean {
+  return !WITHOUT_VALUE.has(operator);
+}
+
+export function valueText(value: unknown): string {
+  if (Array.isArray(value)) return value.map(String).join(', ');
+  if (value === null || value === undefined) return '';
+  return typeof value === 'object' ? JSON.stringify(value) : String(value);
+}
+
+export function parseValue(operator: string, text: string): unknown {
+  if (LISTS.has(operator)) return text.split(',').map((each) => each.trim());
+  if (operator === '_json_contains') {
+    try {
+      return JSON.parse(text);
+    } catch {
+      return text;
+    }
+  }
+  return text;
+}
+
+/** A rule in words. */
+export function describeRule({ path, operator, value }: Rule): string {
+  const words = OPERATORS[operator] ?? operator.replace(/^_/, '').replaceAll('_', ' ');
+  return `${path} ${words}${takesValue(operator) ? ` ${valueText(value)}` : ''}`;
+}

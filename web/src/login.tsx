@@ -1,0 +1,112 @@
+/** The way in: address and password for a session in a cookie, or a token that this page keeps in memory alone. */
+import type { JSX } from 'preact';
+import { useState } from 'preact/hooks';
+import { ApiError, call, messageOf, takeToken } from './api';
+import { findOut, me } from './state';
+import { ErrorBox } from './ui';
+
+export function Login(): JSX.Element {
+  const [way, setWay] = useState<'password' | 'token'>('password');
+  const [email, setEmail] = useState('');
+  const [password, setPassword] = useState('');
+  const [otp, setOtp] = useState<string | null>(null);
+  const [token, setToken] = useState('');
+  const [error, setError] = useState<string | null>(null);
+  const [busy, setBusy] = useState(false);
+
+  const logIn = async (event: Event): Promise<void> => {
+    event.preventDefault();
+    setBusy(true);
+    setError(null);
+    try {
+      if (way === 'token') {
+        takeToken(token.trim());
+        await call('GET', '/users/me?fields=id');
+      } else {
+        takeToken(null);
+        await call('POST', '/auth/login', { body: { email, password, mode: 'session', ...(otp ? { otp } : {}) } });
+      }
+      await findOut();
+      if (me.value === null) setError('You are logged in, but your account cannot be read.');
+    } catch (failure) {
+      if (failure instanceof ApiError && failure.code === 'INVALID_OTP' && otp === null) setOtp('');
+      else if (way === 'token' && failure instanceof ApiError && failure.status >= 401 && failure.status < 404)
+        setError('This token is not valid.');
+      else setError(messageOf(failure));
+      if (way === 'token') takeToken(null);
+    }
+    setBusy(false);
+  };
+
+  return (
+    <main class="login">
+      <form onSubmit={logIn}>
+        <h1>
+          <img src="explorer/icon.svg" alt="" width="28" height="28" /> Lateral
+        </h1>
+        <p class="quiet">Log in to see your data, its API and the SQL behind it.</p>
+        <div class="tabs" role="tablist">
+          {(['password', 'token'] as const).map((each) => (
+            <button type="button" role="tab" aria-selected={way === each} key={each} onClick={() => setWay(each)}>
+              {each === 'password' ? 'Password' : 'Token'}
+            </button>
+          ))}
+        </div>
+        {way === 'password' ? (
+          <>
+            <label>
+              Email
+              <input
+                type="email"
+                autocomplete="username"
+                required
+                value={email}
+                onInput={(event) => setEmail(event.currentTarget.value)}
+              />
+            </label>
+            <label>
+              Password
+              <input
+                type="password"
+                autocomplete="current-password"
+                required
+                value={password}
+                onInput={(event) => setPassword(event.currentTarget.value)}
+              />
+            </label>
+            {otp !== null && (
+              <label>
+                Code of your second factor
+                <input
+                  inputMode="numeric"
+                  autocomplete="one-time-code"
+                  value={otp}
+                  onInput={(event) => setOtp(event.currentTarget.value)}
+                />
+              </label>
+            )}
+          </>
+        ) : (
+          <label>
+            Static or access token
+            <input
+              type="password"
+              autocomplete="off"
+              required
+              value={token}
+              onInput={(event) => setToken(event.currentTarget.value)}
+            />
+            <small class="quiet">Kept in the memory of this page, and gone when you reload it.</small>
+          </label>
+        )}
+        {error && <ErrorBox text={error} />}
+        <button type="submit" class="button primary wide" disabled={busy}>
+          {busy ? 'Logging in…' : 'Log in'}
+        </button>
+        <p class="quiet small">
+          The first start of the service printed the address and the password of the first administrator.
+        </p>
+      </form>
+    </main>
+  );
+}

@@ -1,0 +1,148 @@
+/** The Explorer: a shell with the navigation, and in it the page that the address names. */
+import { type ComponentType, type JSX, render } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { messageOf, whenLoggedOut } from './api';
+import { Login } from './login';
+import { pages } from './pages';
+import { Palette, paletteOpen } from './palette';
+import {
+  findOut,
+  forgetAll,
+  href,
+  isDark,
+  logOut,
+  me,
+  model,
+  modelError,
+  reloadModel,
+  route,
+  setTheme,
+  theme,
+} from './state';
+import './style.css';
+import { Button, Empty, ErrorBox, Menu, Toasts } from './ui';
+
+whenLoggedOut(forgetAll);
+void findOut();
+
+function App(): JSX.Element {
+  const known = me.value;
+  if (known === undefined) return <p class="boot">Loading…</p>;
+  if (known === null)
+    return (
+      <>
+        <Login />
+        <Toasts />
+      </>
+    );
+  return (
+    <>
+      <a class="skip" href="#content" onClick={focusContent}>
+        Skip to the content
+      </a>
+      <Header />
+      <main id="content" tabIndex={-1}>
+        <Content />
+      </main>
+      <Palette />
+      <Toasts />
+    </>
+  );
+}
+
+function focusContent(event: Event): void {
+  event.preventDefault();
+  document.getElementById('content')?.focus();
+}
+
+function Header(): JSX.Element {
+  const shown = pages.filter((page) => !page.administrators || me.value?.administrator);
+  return (
+    <header class="bar">
+      <a class="brand" href="#/data" aria-label="Lateral Explorer">
+        <img src="explorer/icon.svg" alt="" width="22" height="22" />
+        <span>Lateral</span>
+      </a>
+      <nav aria-label="Pages">
+        {shown.map(({ name, title }) => (
+          <a key={name} href={href(name)} aria-current={route.value.page === name ? 'page' : undefined}>
+            {title}
+          </a>
+        ))}
+      </nav>
+      <div class="bar-end">
+        <button type="button" class="button palette-button" onClick={() => (paletteOpen.value = true)}>
+          <span>Go to</span> <kbd>Ctrl K</kbd>
+        </button>
+        <Button
+          label={isDark.value ? 'Use the light theme' : 'Use the dark theme'}
+          icon={isDark.value ? 'sun' : 'moon'}
+          kind="quiet"
+          compact
+          onClick={() => setTheme(isDark.value ? 'light' : 'dark')}
+        />
+        <Menu
+          label={`Account: ${me.value?.email}`}
+          icon="user"
+          kind="quiet"
+          compact
+          entries={[
+            { label: me.value?.email ?? '', disabled: true, onClick: () => {} },
+            ...(theme.value === 'system'
+              ? []
+              : [{ label: 'Use the theme of the system', onClick: () => setTheme('system') }]),
+            { label: 'Read the schema anew', icon: 'refresh' as const, onClick: () => void reloadModel() },
+            { label: 'Log out', onClick: () => void logOut() },
+          ]}
+        />
+      </div>
+    </header>
+  );
+}
+
+const loaded = new Map<string, ComponentType>();
+
+function Content(): JSX.Element {
+  const { page: name } = route.value;
+  const page = pages.find((each) => each.name === name);
+  const [, setShown] = useState('');
+  const [failure, setFailure] = useState<string | null>(null);
+  useEffect(() => {
+    document.title = `${page?.title ?? 'Not found'} · Lateral`;
+    setFailure(null);
+    if (!page || loaded.has(name)) return;
+    page.load().then(
+      (component) => {
+        loaded.set(name, component);
+        setShown(name);
+      },
+      (error: unknown) => setFailure(messageOf(error)),
+    );
+  }, [name]);
+  if (!page)
+    return (
+      <Empty title="There is no such page">
+        <a href="#/data">Go to the data</a>
+      </Empty>
+    );
+  if (modelError.value)
+    return (
+      <div class="page-pad">
+        <ErrorBox text={`The schema cannot be read: ${modelError.value}`} onRetry={() => void reloadModel()} />
+        <p class="quiet">
+          Reading the schema needs a policy with app access, or the permission to read collections, fields and
+          relations.
+        </p>
+      </div>
+    );
+  if (failure) return <ErrorBox text={`The page could not be loaded: ${failure}`} onRetry={() => location.reload()} />;
+  const Shown = loaded.get(name);
+  if (!Shown || !model.value) return <p class="boot">Loading…</p>;
+  return <Shown />;
+}
+
+const root = document.getElementById('app');
+if (root) {
+  root.replaceChildren();
+  render(<App />, root);
+}

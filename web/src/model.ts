@@ -1,0 +1,200 @@
+/** The schema as the caller may see it: collections, fields, and where relations lead. */
+import { call } from './api';
+
+export interface Column {
+  readonly data_type: string;
+  readonly default_value: unknown;
+  readonly max_length: number | null;
+  readonly is_generated: boolean;
+  readonly is_nullable: boolean;
+  readonly is_unique: boolean;
+  readonly is_indexed: boolean;
+  readonly is_primary_key: boolean;
+  readonly has_auto_increment: boolean;
+  readonly foreign_key_table: string | null;
+  readonly comment: string | null;
+}
+
+interface FieldObject {
+  readonly collection: string;
+  readonly field: string;
+  readonly type: string;
+  readonly schema: Column | null;
+  readonly meta: Readonly<Record<string, unknown>> | null;
+}
+
+interface CollectionObject {
+  readonly collection: string;
+  readonly meta: Readonly<Record<string, unknown>> | null;
+  readonly schema: { readonly schema: string; readonly comment: string | null } | null;
+}
+
+interface RelationObject {
+  readonly collection: string;
+  readonly field: string;
+  readonly related_collection: string | null;
+  readonly meta: Readonly<Record<string, unknown>>;
+}
+
+export type Relation =
+  | { readonly kind: 'one'; readonly to: string }
+  /** The items of `to` whose field `by` is the key. For a many-to-many relation they are rows of the junction, and `far` leads on. */
+  | { readonly kind: 'many'; readonly to: string; readonly by: string; readonly far: string | null }
+  | { readonly kind: 'any'; readonly among: readonly string[] };
+
+export interface Field {
+  readonly collection: string;
+  readonly name: string;
+  readonly type: string;
+  /** Null where no column stands behind it. */
+  readonly column: Column | null;
+  readonly relation: Relation | null;
+  readonly isKey: boolean;
+  readonly note: string | null;
+  readonly hidden: boolean;
+  readonly readonly: boolean;
+}
+
+export interface Collection {
+  readonly name: string;
+  readonly fields: ReadonlyMap<string, Field>;
+  /** Null for a table without a key of one column. */
+  readonly key: string | null;
+  readonly singleton: boolean;
+  readonly note: string | null;
+  readonly system: boolean;
+}
+
+export type Model = ReadonlyMap<string, Collection>;
+
+export async function loadModel(): Promise<Model> {
+  const [collections, fields, relations] = await Promise.all([
+    call<CollectionObject[]>('GET', '/collections'),
+    call<FieldObject[]>('GET', '/fields'),
+    call<RelationObject[]>('GET', '/relations'),
+  ]);
+  return makeModel(collections.data, fields.data, relations.data);
+}
+
+function makeModel(
+  collections: readonly CollectionObject[],
+  fields: readonly FieldObject[],
+  relations: readonly RelationObject[],
+): Model {
+  const leads = relationsByField(relations);
+  const byCollection = new Map<string, Map<string, Field>>();
+  for (const field of fields) {
+    const known = byCollection.get(field.collection) ?? new Map<string, Field>();
+    byCollection.set(field.collection, known);
+    known.set(field.field, describeField(field, leads.get(id(field.collection, field.field)) ?? null));
+  }
+  const model = new Map<string, Collection>();
+  for (const { collection, meta, schema } of collections) {
+    const own = byCollection.get(collection);
+    if (!schema || !own) continue;
+    const declared = typeof meta?.['primary_key'] === 'string' ? meta['primary_key'] : null;
+    const key =
+      [...own.values()].find((field) => field.isKey)?.name ?? (declared && own.has(declared) ? declared : null);
+    model.set(collection, {
+      name: collection,
+      fields: own,
+      key,
+      singleton: meta?.['singleton'] === true,
+      note: text(meta?.['note']) ?? schema.comment,
+      system: collection.startsWith('service_'),
+    });
+  }
+  return model;
+}
+
+function describeField({ collection, field, type, schema, meta }: FieldObject, relation: Relation | null): Field {
+  return {
+    collection,
+    name: field,
+    type,
+    column: schema,
+    relation,
+    isKey: schema?.is_primary_key ?? false,
+    note: text(meta?.['note']) ?? schema?.comment ?? null,
+    hidden: meta?.['hidden'] === true,
+    readonly: (schema?.is_generated ?? false) || (!schema && relation === null),
+  };
+}
+
+function relationsByField(relations: readonly RelationObject[]): ReadonlyMap<string, Relation> {
+  const found = new Map<string, Relation>();
+  for (const { collection, field, related_collection: to, meta } of relations) {
+    const among = meta['one_allowed_collections'];
+    if (to !== null) found.set(id(collection, field), { kind: 'one', to });
+    else if (Array.isArray(among)) found.set(id(collection, field), { kind: 'any', among: among.map(String) });
+    const one = text(meta['one_field']);
+    if (to !== null && one !== null)
+      found.set(id(to, one), { kind: 'many', to: collection, by: field, far: text(meta['junction_field']) });
+  }
+  return found;
+}
+
+function id(collection: string, field: string): string {
+  return JSON.stringify([collection, field]);
+}
+
+function text(value: unknown): string | null {
+  return typeof value === 'string' && value !== '' ? value : null;
+}
+
+const NAMES = [
+  'name',
+  'title',
+  'label',
+  'subject',
+  'headline',
+  'email',
+  'username',
+  'full_name',
+  'last_name',
+  'slug',
+  'code',
+];
+
+/** The field that tells people which item it is; the key where there is none. */
+export function titleField(collection: Collection | undefined): string | null {
+  if (!collection) return null;
+  const fields = [...collection.fields.values()].filter((field) => field.column && !field.relation);
+  for (const name of NAMES) {
+    const field = collection.fields.get(name);
+    if (field?.column && !field.relation) return name;
+  }
+  return fields.find(({ type, isKey }) => type === 'string' && !isKey)?.name ?? collection.key;
+}
+
+const NUMBERS = new Set(['integer', 'bigInteger', 'float', 'decimal']);
+const MOMENTS = new Set(['timestamp', 'dateTime', 'date', 'time']);
+
+export function isNumber(field: Field): boolean {
+  return NUMBERS.has(field.type);
+}
+
+export function isMoment(field: Field): boolean {
+  return MOMENTS.has(field.type);
+}
+
+/** The field at the end of a path such as `author.name`. */
+export function fieldAt(model: Model, collection: string, path: string): Field | null {
+  let current: string | null = collection;
+  let found: Field | null = null;
+  for (const name of path.split('.')) {
+    const field: Field | null = (current === null ? undefined : model.get(current)?.fields.get(name)) ?? null;
+    if (!field) return null;
+    found = field;
+    current = field.relation && field.relation.kind !== 'any' ? field.relation.to : null;
+  }
+  return found;
+}
+
+/** What PostgreSQL calls it, or what kind of relation it is. */
+export function typeLabel(field: Field): string {
+  if (field.relation?.kind === 'many') return `${field.relation.to}[]`;
+  if (field.relation?.kind === 'one') return field.relation.to;
+  if (field.relation?.kind === 'any') return field.relation.among.join(' | ');
+  return field.column?.data_type ?? field.type;
+}

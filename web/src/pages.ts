@@ -1,0 +1,14 @@
+/** The pages there are. Each is loaded when it is first opened. */
+import type { ComponentType } from 'preact';
+
+export interface Page {
+  readonly name: string;
+  readonly title: string;
+  /** Whether others are not shown it. */
+  readonly administrators?: boolean;
+  readonly load: () => Promise<ComponentType>;
+}
+
+export const pages: readonly Page[] = [
+  { name: 'data', title: 'Data', load: () => import('./data/page').then((loaded) => loaded.DataPage) },
+];

@@ -1,0 +1,159 @@
+/** What all pages share: who is logged in, the schema, the address, the look, and short messages. */
+import { computed, signal } from '@preact/signals';
+import { call, messageOf, takeToken } from './api';
+import { loadModel, type Model } from './model';
+
+export interface Me {
+  readonly id: string;
+  readonly email: string;
+  readonly administrator: boolean;
+}
+
+/** Undefined until it is known, null for nobody. */
+export const me = signal<Me | null | undefined>(undefined);
+export const model = signal<Model | null>(null);
+export const modelError = signal<string | null>(null);
+
+export async function findOut(): Promise<void> {
+  try {
+    const [user, globals] = await Promise.all([
+      call<{ id: string; email?: string }>('GET', '/users/me?fields=id,email'),
+      call<{ admin_access?: boolean }>('GET', '/policies/me/globals'),
+    ]);
+    me.value = {
+      id: user.data.id,
+      email: user.data.email ?? user.data.id,
+      administrator: globals.data.admin_access === true,
+    };
+    await reloadModel();
+  } catch {
+    me.value = null;
+  }
+}
+
+export async function reloadModel(): Promise<void> {
+  try {
+    model.value = await loadModel();
+    modelError.value = null;
+  } catch (error) {
+    modelError.value = messageOf(error);
+  }
+}
+
+export async function logOut(): Promise<void> {
+  await call('POST', '/auth/logout', { body: { mode: 'session' } }).catch(() => {});
+  takeToken(null);
+  forgetAll();
+}
+
+export function forgetAll(): void {
+  me.value = null;
+  model.value = null;
+  modelError.value = null;
+}
+
+/** The address: `#/data/articles?sort=-views`. */
+export interface Route {
+  readonly page: string;
+  readonly rest: readonly string[];
+  readonly parameters: URLSearchParams;
+}
+
+const hash = signal(location.hash);
+addEventListener('hashchange', () => {
+  hash.value = location.hash;
+});
+
+export const route = computed<Route>(() => {
+  const [path = '', query = ''] = splitOnce(hash.value.replace(/^#\/?/, ''), '?');
+  const [page = '', ...rest] = path.split('/').map(decode);
+  return { page: page === '' ? 'data' : page, rest, parameters: new URLSearchParams(query) };
+});
+
+export function href(page: string, rest: readonly string[] = [], parameters: Record<string, string> = {}): string {
+  const path = [page, ...rest].map(encodeURIComponent).join('/');
+  const query = new URLSearchParams(Object.entries(parameters).filter(([, value]) => value !== '')).toString();
+  return `#/${path}${query === '' ? '' : `?${query}`}`;
+}
+
+export function go(address: string, replace = false): void {
+  if (address === location.hash) return;
+  if (replace) {
+    history.replaceState(null, '', address);
+    hash.value = address;
+  } else location.hash = address;
+}
+
+function splitOnce(text: string, mark: string): [string, string] {
+  const at = text.indexOf(mark);
+  return at < 0 ? [text, ''] : [text.slice(0, at), text.slice(at + 1)];
+}
+
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+export type Theme = 'system' | 'light' | 'dark';
+
+export const theme = signal<Theme>(readTheme());
+applyTheme();
+
+export function setTheme(chosen: Theme): void {
+  theme.value = chosen;
+  remember('theme', chosen);
+  applyTheme();
+}
+
+function readTheme(): Theme {
+  const kept = remembered('theme');
+  return kept === 'light' || kept === 'dark' ? kept : 'system';
+}
+
+function applyTheme(): void {
+  if (theme.value === 'system') delete document.documentElement.dataset['theme'];
+  else document.documentElement.dataset['theme'] = theme.value;
+}
+
+export const isDark = computed(
+  () => theme.value === 'dark' || (theme.value === 'system' && matchMedia('(prefers-color-scheme: dark)').matches),
+);
+
+/** Preferences alone are kept in the browser: never a token, never data. */
+export function remember(name: string, value: string): void {
+  try {
+    localStorage.setItem(`lateral.${name}`, value);
+  } catch {
+    // A browser may forbid it; the preference then lasts as long as the page.
+  }
+}
+
+export function remembered(name: string): string | null {
+  try {
+    return localStorage.getItem(`lateral.${name}`);
+  } catch {
+    return null;
+  }
+}
+
+export interface Toast {
+  readonly id: number;
+  readonly text: string;
+  readonly kind: 'good' | 'bad';
+}
+
+export const toasts = signal<readonly Toast[]>([]);
+let lastToast = 0;
+
+export function toast(text: string, kind: Toast['kind'] = 'good'): void {
+  const id = ++lastToast;
+  toasts.value = [...toasts.value.slice(-3), { id, text, kind }];
+  setTimeout(() => dismiss(id), kind === 'good' ? 4_000 : 10_000);
+}
+
+export function dismiss(id: number): void {
+  toasts.value = toasts.value.filter((each) => each.id !== id);
+}
