@@ -88,7 +88,8 @@ select pg_catalog.json_build_object(
           and case when sequence.relkind = 'S' then not pg_catalog.has_sequence_privilege(sequence.oid, 'usage') end
       ),
       'row_security', tables.relrowsecurity and not (select rolsuper or rolbypassrls from role)
-        and (tables.relforcerowsecurity or not pg_catalog.pg_has_role(tables.relowner, 'usage'))
+        and (tables.relforcerowsecurity or not pg_catalog.pg_has_role(tables.relowner, 'usage')),
+      'has_policies', tables.relrowsecurity
     ) order by tables.nspname, tables.relname), '[]')
     from tables
   )

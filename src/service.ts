@@ -10,7 +10,7 @@ import { openSecret } from './access/secret.js';
 import { type Credentials, createAdministrator, listenForSessions } from './accounts/accounts.js';
 import { forgetSessions } from './accounts/logins.js';
 import type { Config } from './config.js';
-import { holdsCluster, startEmbedded } from './embedded/cluster.js';
+import { findRunning, holdsCluster, startEmbedded } from './embedded/cluster.js';
 import { deleteExpiredKeys } from './engine/idempotency.js';
 import { StartError } from './errors.js';
 import { openAdmin } from './http/admin-server.js';
@@ -211,12 +211,12 @@ async function startAdmin(config: Config, threads: Threads, observe: Observer, s
 
 /** For commands that need a database that is there already, but serve nothing: all is stopped when the work is done. */
 export async function withCore<Result>(
-  config: Config,
+  options: Config,
   observe: Observer,
   report: Report,
   work: (core: Core) => Promise<Result>,
 ): Promise<Result> {
-  await checkNamed(config);
+  const config = await findDatabase(options);
   const started = new Started(config);
   const policies = new Policies();
   try {
@@ -231,12 +231,12 @@ export async function withCore<Result>(
 
 /** The same for those that look at the database as it is, also where the service's own tables are not there. */
 export async function withDatabase<Result>(
-  config: Config,
+  options: Config,
   observe: Observer,
   report: Report,
   work: (database: Database) => Promise<Result>,
 ): Promise<Result> {
-  await checkNamed(config);
+  const config = await findDatabase(options);
   const started = new Started(config);
   try {
     const { database } = await openSource(config, observe, report, started);
@@ -246,12 +246,17 @@ export async function withDatabase<Result>(
   }
 }
 
-/** A command makes no database. */
-async function checkNamed({ DATABASE_URL, DATA_DIR }: Config): Promise<void> {
-  if (DATABASE_URL === null && !(await holdsCluster(DATA_DIR)))
+/** A command makes no database; beside a service that runs on the embedded one it uses that one. */
+async function findDatabase(config: Config): Promise<Config> {
+  const { DATABASE_URL, DATA_DIR } = config;
+  if (DATABASE_URL !== null) return config;
+  const running = await findRunning(DATA_DIR);
+  if (running !== null) return { ...config, DATABASE_URL: running };
+  if (!(await holdsCluster(DATA_DIR)))
     throw new StartError(
       `there is no database: name one with --database-url or DATABASE_URL (DATA_DIR ${DATA_DIR} has no embedded one)`,
     );
+  return config;
 }
 
 /** Where everything that is known of the database comes from. */

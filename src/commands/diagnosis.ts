@@ -55,7 +55,9 @@ export interface TableRights {
   readonly indexed: readonly string[];
   readonly missing: readonly string[];
   readonly sequences: readonly string[];
+  /** Whether row-level security applies to the role; `has_policies`: whether it is switched on at all. */
   readonly row_security: boolean;
+  readonly has_policies: boolean;
 }
 
 export interface Examined {
@@ -231,6 +233,17 @@ function rights({ facts, model }: Examined): Finding[] {
   const secured = served.filter(({ row_security }) => row_security).map(({ schema, table }) => `${schema}.${table}`);
   if (secured.length > 0)
     found.push(finding('Rights', 'note', `row-level security applies to ${facts.role}: ${secured.join(', ')}`));
+  const bypassed = served
+    .filter(({ row_security, has_policies }) => has_policies && !row_security)
+    .map(({ schema, table }) => `${schema}.${table}`);
+  if (bypassed.length > 0)
+    found.push(
+      finding(
+        'Rights',
+        'note',
+        `${facts.role} bypasses row-level security, as a superuser, an owner or by BYPASSRLS: ${bypassed.join(', ')}`,
+      ),
+    );
   return found;
 }
 

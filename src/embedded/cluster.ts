@@ -25,7 +25,7 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { StartError } from '../errors.js';
 import { type Binaries, findBinaries } from './binaries.js';
-import { takeLock } from './lock.js';
+import { isLocked, takeLock } from './lock.js';
 import { canReach, chooseOsUser, giveTo, type OsUser, openShelter } from './os-user.js';
 import { launch, openLog, type Postmaster, stopOrphan } from './postmaster.js';
 import { findComplaint, runProgram } from './processes.js';
@@ -105,6 +105,19 @@ export async function holdsCluster(directory: string): Promise<boolean> {
   );
 }
 
+/** The address of an embedded database that a service uses now; null where none does. */
+export async function findRunning(directory: string): Promise<string | null> {
+  const cluster = await realpath(join(resolve(directory), 'postgres')).catch(() => null);
+  if (cluster === null || !(await isLocked(`${cluster}.lock`))) return null;
+  const path = join(resolve(directory), `${NAME}.json`);
+  const { password, port } = parseState(path, await readFile(path, 'utf8'));
+  return port === undefined ? null : addressOf(password, port);
+}
+
+function addressOf(password: string, port: number): string {
+  return `postgres://${NAME}:${password}@127.0.0.1:${port}/${NAME}`;
+}
+
 async function openDirectory(directory: string): Promise<string> {
   try {
     const made = await mkdir(directory, { recursive: true });
@@ -162,7 +175,7 @@ async function startIn(
     throw new Error(`The port ${port} of the embedded PostgreSQL is taken`);
   };
   return {
-    url: `postgres://${NAME}:${state.password}@127.0.0.1:${port}/${NAME}`,
+    url: addressOf(state.password, port),
     postmaster: restarted ? new Supervised(postmaster, startAgain, restarted) : postmaster,
   };
 }

@@ -34,6 +34,12 @@ export async function takeLock(path: string, directory: string): Promise<Lock> {
   throw new StartError(`DATA_DIR ${directory} is in use: ${path} keeps changing hands`);
 }
 
+/** Whether a process that runs holds it. */
+export async function isLocked(path: string): Promise<boolean> {
+  const owner = parseOwner((await readLock(path)) ?? '');
+  return owner !== undefined && isOwnerRunning(owner);
+}
+
 async function createFile(path: string, content: string): Promise<boolean> {
   try {
     await writeFile(path, content, { flag: 'wx', mode: 0o644 });

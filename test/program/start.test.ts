@@ -105,6 +105,8 @@ t.test('what a killed run left behind is taken over; a living one keeps its fold
     new RegExp(`^lateral: DATA_DIR ${directory} is in use by process ${killed.child.pid}$`),
   ]);
   t.match(await get({ url }, '/server/ping'), { text: 'pong' }, 'the first one did not notice');
+  const command = launch({ environment, words: ['relations', 'suggest'] });
+  t.equal(await command.ended, 0, 'a command uses the database beside the service');
   const before = await get({ url }, '/items/authors', { token: environment.ADMIN_TOKEN });
   killed.child.kill('SIGKILL');
   t.equal(await killed.ended, 'SIGKILL');
