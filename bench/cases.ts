@@ -20,6 +20,8 @@ export interface Case {
   readonly connections?: number;
   /** How many clients pgbench has for its ceiling, where it is not the better of 8 and 32; none: it has no ceiling. */
   readonly clients?: readonly number[];
+  /** By a service whose connections to PostgreSQL are encrypted. */
+  readonly tls?: true;
   /** Sent by a reader of whom policies say what may be seen. */
   readonly restricted?: true;
   /** Another case, put under load in the same rounds, that this one is compared with; and what it is called then. */
@@ -78,6 +80,13 @@ export const CASES: readonly Case[] = [
   },
   { id: 'key-128', title: 'by key, 128 connections', target: 1, connections: 128, requests: vary(byKey) },
   { id: 'key-4096', title: 'by key, 4,096 connections', connections: 4_096, requests: vary(byKey) },
+  {
+    id: 'tls',
+    title: 'by key, TLS to PostgreSQL',
+    tls: true,
+    beside: { id: 'key', as: 'without TLS' },
+    requests: vary(byKey),
+  },
   {
     id: 'composite',
     title: 'by a key of two columns',

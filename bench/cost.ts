@@ -5,13 +5,13 @@
  *
  *   node dist/bench/cost.js flat stream --requests 40 --connections 4 --header "Accept-Encoding: gzip"
  */
-import { readFileSync } from 'node:fs';
 import { Agent, request } from 'node:http';
 import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { packagePath } from '../src/files.js';
 import { type BenchRequest, CASES, type Case, isWrite } from './cases.js';
 import { ADMINISTRATOR, prepareData, startDatabase, startService } from './environment.js';
+import { readPeak } from './memory.js';
 import { postmasterOf, spentBy, spentByServer } from './processor.js';
 
 const WARM_UP = 10;
@@ -53,7 +53,7 @@ async function main(): Promise<void> {
         console.log(
           `${each.title}: Node ${node.toFixed(2)} ms, PostgreSQL ${postgresql.toFixed(2)} ms, ` +
             `${Math.round(bytes / requests).toLocaleString('en')} bytes per request; ` +
-            `${(requests / seconds).toFixed(1)} requests/s; memory of Node at most ${peakOf(service.pid)} MiB`,
+            `${(requests / seconds).toFixed(1)} requests/s; memory of Node at most ${Math.round(await readPeak(service.pid))} MiB`,
         );
       }
     } finally {
@@ -110,11 +110,6 @@ function ask(each: Case, { path, body }: BenchRequest, { url, headers }: Load, a
     });
     sent.end(body);
   });
-}
-
-function peakOf(pid: number): number {
-  const kilobytes = /VmHWM:\s*(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1];
-  return Math.round(Number(kilobytes) / 1_024);
 }
 
 await main();

@@ -12,6 +12,7 @@ import { Database } from '../src/postgres/database.js';
 import { migrate } from '../src/postgres/migrate.js';
 import { generate } from './generate.js';
 import { makeOwnTables } from './own-tables.js';
+import { COUNTING, prepareCounting } from './statement-count.js';
 
 export const ADMINISTRATOR = { email: 'bench@example.com', password: 'bench-password', token: 'bench-administrator' };
 
@@ -21,7 +22,7 @@ export type Report = (message: string) => void;
 const MOST_CONNECTIONS = '400';
 
 export function startDatabase(directory: string, report: Report): Promise<EmbeddedServer> {
-  return startEmbedded({ directory, settings: { max_connections: MOST_CONNECTIONS }, report });
+  return startEmbedded({ directory, settings: { max_connections: MOST_CONNECTIONS, ...COUNTING }, report });
 }
 
 /** The demo model with the bench data in it. Answers the server's version. */
@@ -35,6 +36,7 @@ export async function prepareData(url: string, report: Report): Promise<string> 
   }
   await generate(url, report);
   await makeOwnTables(url);
+  await prepareCounting(url);
   const sql = postgres(url, { max: 1, fetch_types: false });
   try {
     // What the data leaves to be written must not be written while something is measured.

@@ -9,6 +9,7 @@ import { connect } from 'node:net';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
+import { ResponseReader } from './response-reader.js';
 
 /**
  * Latencies in milliseconds; wrk corrects its own for coordinated omission, so compare those of one tool only. Errors are
@@ -164,10 +165,14 @@ function measureInWorker(options: LoadOptions): Promise<LoadResult> {
   const { signal, ...rest } = options;
   return new Promise((resolve, reject) => {
     const worker = new Worker(new URL(import.meta.url), { workerData: { kind: WORKER, options: rest } });
-    signal?.addEventListener('abort', () => void worker.terminate(), { once: true });
+    const stop = (): void => void worker.terminate();
+    signal?.addEventListener('abort', stop);
     worker.once('message', resolve);
     worker.once('error', reject);
-    worker.once('exit', (code) => reject(new Error(`The load worker stopped with code ${code}`)));
+    worker.once('exit', (code) => {
+      signal?.removeEventListener('abort', stop);
+      reject(new Error(`The load worker stopped with code ${code}`));
+    });
   });
 }
 
@@ -222,7 +227,12 @@ interface Tally {
   bytes: number;
 }
 
-function writeRequest(options: LoadOptions, host: string, path: string, body: string | undefined): Buffer {
+export function writeRequest(
+  options: Pick<LoadOptions, 'method' | 'headers'>,
+  host: string,
+  path: string,
+  body: string | undefined,
+): Buffer {
   const names = Object.keys(options.headers).map((name) => name.toLowerCase());
   const lines = [`${options.method ?? 'GET'} ${path} HTTP/1.1`];
   if (!names.includes('host')) lines.push(`Host: ${host}`);
@@ -281,86 +291,6 @@ function driveConnection(plan: Plan, tally: Tally): Promise<void> {
       setTimeout(resolve, PAUSE);
     });
   });
-}
-
-const LINE_END = Buffer.from('\r\n');
-const HEAD_END = Buffer.from('\r\n\r\n');
-const NOTHING = Buffer.alloc(0);
-
-/** Finds the end of each response and keeps nothing of its body. */
-class ResponseReader {
-  status = 0;
-  keepsConnection = true;
-  #part: 'head' | 'body' | 'size' | 'chunk' | 'trailer' | 'rest' = 'head';
-  #remaining = 0;
-  /** A head or line whose end has not come yet. */
-  #unread: Buffer = NOTHING;
-
-  constructor(private readonly bodiless: boolean) {}
-
-  /** Whether the response lasts until the server closes the connection. */
-  get endsWithConnection(): boolean {
-    return this.#part === 'rest';
-  }
-
-  /** True when the chunk completed the response. */
-  read(chunk: Buffer): boolean {
-    const data = this.#unread.length === 0 ? chunk : Buffer.concat([this.#unread, chunk]);
-    this.#unread = NOTHING;
-    let position = 0;
-    while (position < data.length) {
-      if (this.#part === 'rest') return false;
-      if (this.#part === 'body' || this.#part === 'chunk') {
-        const taken = Math.min(this.#remaining, data.length - position);
-        position += taken;
-        this.#remaining -= taken;
-        if (this.#remaining > 0) return false;
-        if (this.#part === 'body') return this.#complete();
-        this.#part = 'size';
-        continue;
-      }
-      const mark = this.#part === 'head' ? HEAD_END : LINE_END;
-      const found = data.indexOf(mark, position);
-      if (found < 0) {
-        this.#unread = data.subarray(position);
-        return false;
-      }
-      const line = data.toString('latin1', position, found);
-      position = found + mark.length;
-      if (this.#readLine(line)) return this.#complete();
-    }
-    return false;
-  }
-
-  /** True when no more follows. */
-  #readLine(line: string): boolean {
-    if (this.#part === 'trailer') return line === '';
-    if (this.#part === 'head') return this.#readHead(line);
-    const size = Number.parseInt(line, 16);
-    this.#part = size > 0 ? 'chunk' : 'trailer';
-    this.#remaining = size + LINE_END.length;
-    return false;
-  }
-
-  #readHead(head: string): boolean {
-    this.status = Number(head.slice(9, 12));
-    if (this.status >= 100 && this.status < 200) return false;
-    this.keepsConnection = !/\r\nconnection: *close/i.test(head);
-    if (this.bodiless || this.status === 204 || this.status === 304) return true;
-    const length = /\r\ncontent-length: *(\d+)/i.exec(head)?.[1];
-    if (length !== undefined) {
-      this.#part = 'body';
-      this.#remaining = Number(length);
-      return this.#remaining === 0;
-    }
-    this.#part = /\r\ntransfer-encoding:[^\r]*chunked/i.test(head) ? 'size' : 'rest';
-    return false;
-  }
-
-  #complete(): true {
-    this.#part = 'head';
-    return true;
-  }
 }
 
 // Last, because the worker needs every constant above.

@@ -5,20 +5,24 @@
 import { relative } from 'node:path';
 import { checkOut, measureAgainst } from './against.js';
 import { measureBeside, reportBeside } from './beside.js';
-import { isWrite } from './cases.js';
-import { prepareData, type Report, startDatabase, startService } from './environment.js';
-import { type Growth, measureGrowth } from './growth.js';
+import { prepareData, type Report, startDatabase } from './environment.js';
 import { measureHits } from './hit.js';
-import { type CaseResult, type Measuring, measureCase } from './measure.js';
+import type { Measuring } from './measure.js';
+import { measureAll } from './measure-all.js';
 import { measureMirror } from './mirror.js';
 import { type Options, readOptions, USAGE, UsageError } from './options.js';
 import { startPeers, stopPeers } from './peers/all.js';
-import type { Peer } from './peers/peer.js';
 import { makeReader } from './reader.js';
 import { writeReport } from './report/write.js';
-import { type Documents, describeOrigin, loadDocuments, type Origin, saveDocument } from './results.js';
+import {
+  type CasesDocument,
+  type Documents,
+  describeOrigin,
+  loadDocuments,
+  type Origin,
+  saveDocument,
+} from './results.js';
 import { reportSoak, soak } from './soak.js';
-import { addSubjects, removeAdded } from './subjects.js';
 import { caseTable, comparisonTable } from './table.js';
 
 async function main(words: readonly string[]): Promise<void> {
@@ -54,56 +58,27 @@ type Run = Options & Omit<Measuring, 'url'>;
 async function runCases(run: Run, origin: Origin): Promise<void> {
   const peers = await startPeers({ ...run.peers, ...run }, report);
   try {
-    const { results, growth } = await measureAll(run, peers);
+    const measured = await measureAll(run, peers, report);
     console.log(
       `\n${caseTable(
-        results,
+        measured.cases,
         peers.map((peer) => peer.id),
       )}\n`,
     );
     const { seconds, warmUp, rounds, connections, poolSize } = run;
-    const cases = {
+    const document: CasesDocument = {
       ...origin,
       measuring: { seconds, warmUp, rounds, connections, poolSize },
       peers: Object.fromEntries(peers.map((peer) => [peer.id, peer.version])),
-      cases: results,
-      growth,
+      ...measured,
     };
     const isWhole = run.report !== undefined;
-    report(`written: ${await saveDocument(isWhole ? 'cases' : 'some', cases)}`);
-    if (results.some((result) => result.failure !== null)) process.exitCode = 1;
+    report(`written: ${await saveDocument(isWhole ? 'cases' : 'some', document)}`);
+    if (measured.cases.some((result) => result.failure !== null)) process.exitCode = 1;
     if (run.growth) await runBeside(run, origin);
     else if (isWhole) await rewriteReport(run);
   } finally {
     await stopPeers(peers);
-  }
-}
-
-async function measureAll(
-  run: Run,
-  peers: readonly Peer[],
-): Promise<{ results: readonly CaseResult[]; growth: Growth | null }> {
-  const { cases, databaseUrl, signal } = run;
-  const service = await startService(run);
-  try {
-    const results: CaseResult[] = [];
-    const writes = cases.filter(isWrite);
-    let growth: Growth | null = null;
-    for (const each of cases.filter((one) => !isWrite(one))) {
-      signal.throwIfAborted();
-      results.push(await measureCase(each, peers, { ...run, url: service.url }, report));
-    }
-    if (run.growth) growth = await measureGrowth(service.url, run, report);
-    if (writes.length > 0) await addSubjects(databaseUrl);
-    for (const each of writes) {
-      signal.throwIfAborted();
-      results.push(await measureCase(each, peers, { ...run, url: service.url }, report));
-    }
-    signal.throwIfAborted();
-    return { results, growth };
-  } finally {
-    await service.stop();
-    if (cases.some(isWrite)) await removeAdded(databaseUrl, report);
   }
 }
 
@@ -123,7 +98,9 @@ async function runBeside(run: Run, origin: Origin): Promise<void> {
 }
 
 async function runAgainst(run: Run, root: string, name: string, origin: Origin): Promise<void> {
-  const comparisons = await measureAgainst(run.cases, root, run, report);
+  // One that needs a service of its own would need two here.
+  const cases = run.cases.filter((each) => !each.tls);
+  const comparisons = await measureAgainst(cases, root, run, report);
   report(`\nnow: the working copy (${origin.revision}); before: ${name}; the best of at least ${run.rounds} rounds,`);
   report('by turns on one database; CPU: processor time of service and PostgreSQL per request, the median\n');
   console.log(`${comparisonTable(comparisons)}\n`);

@@ -10,10 +10,13 @@ import { isSameData } from './peers/answers.js';
 import type { Peer, PeerId } from './peers/peer.js';
 import { READER } from './reader.js';
 import { type Address, putUnderLoad, type Question, readAnswer, readStatement, type Statement } from './statement.js';
+import { countStatements, type StatementCount } from './statement-count.js';
 
 export interface Measuring {
   readonly url: string;
   readonly databaseUrl: string;
+  /** A service whose connections to PostgreSQL are encrypted, and the address that makes them so. */
+  readonly secure?: { readonly url: string; readonly databaseUrl: string } | undefined;
   readonly seconds: number;
   readonly warmUp: number;
   readonly rounds: number;
@@ -33,6 +36,7 @@ export interface PeerResult {
   readonly load: LoadResult | null;
   /** Why there is no figure. */
   readonly reason: string | null;
+  readonly statements?: StatementCount | null;
 }
 
 export interface CaseResult {
@@ -48,6 +52,8 @@ export interface CaseResult {
   readonly beside: { readonly as: string; readonly requestsPerSecond: number; readonly ratio: number } | null;
   readonly target: number | null;
   readonly peers: Readonly<Partial<Record<PeerId, PeerResult>>>;
+  /** What PostgreSQL counted; null when it could not. */
+  readonly statements: StatementCount | null;
   /** An example of what was asked. */
   readonly request: string;
   readonly sql: string | null;
@@ -74,18 +80,19 @@ export async function measureCase(
     beside: null,
     target: each.target ?? null,
     peers: {},
+    statements: null,
     request: describeRequest(each),
     sql: null,
     failure: null,
   };
   try {
     const measured = await measureRounds(each, peers, measuring, report);
-    const { service, found, beside, statement } = measured;
+    const { service, found, beside, statement, statements } = measured;
     const ratio = found === null ? null : service.requestsPerSecond / found.statementsPerSecond;
     const failure = service.errors === 0 ? null : `${service.errors} errors under load`;
     report(`${each.title}: ${describe(service, found, ratio)}${failure === null ? '' : `: FAILED, ${failure}`}`);
     const sql = statement?.text ?? null;
-    return { ...result, service, ceiling: found, ratio, beside, peers: measured.peers, sql, failure };
+    return { ...result, service, ceiling: found, ratio, beside, peers: measured.peers, statements, sql, failure };
   } catch (error) {
     if (measuring.signal.aborted) throw error;
     const failure = error instanceof Error ? error.message : String(error);
@@ -150,6 +157,7 @@ interface Measured {
   readonly beside: CaseResult['beside'];
   readonly peers: CaseResult['peers'];
   readonly statement: Statement | null;
+  readonly statements: StatementCount | null;
 }
 
 async function measureRounds(
@@ -158,13 +166,14 @@ async function measureRounds(
   measuring: Measuring,
   report: (message: string) => void,
 ): Promise<Measured> {
-  const { url, databaseUrl, seconds, warmUp, rounds, signal } = measuring;
+  const { seconds, warmUp, rounds, signal } = measuring;
+  const { url, databaseUrl } = each.tls ? secureOf(measuring) : measuring;
   const connections = connectionsOf(each, measuring);
   const clients = clientsOf(each);
   const statement = clients.length > 0 ? await readStatement(each, addressOf(each, url), databaseUrl, signal) : null;
   const service = await makeContender(each, addressOf(each, url), connections, signal);
   const other = each.beside === undefined ? undefined : findCase(each.beside.id);
-  const neighbour = other && (await makeContender(other, addressOf(other, url), connections, signal));
+  const neighbour = other && (await makeContender(other, addressOf(other, measuring.url), connections, signal));
   const invited = await invitePeers(each, peers, url, connections, signal);
   const contenders = new Map<string, Contender>([
     ['service', service],
@@ -200,7 +209,15 @@ async function measureRounds(
   const own = best.get('service');
   if (own === undefined) throw new Error('there was no round');
   const rate = best.get('beside')?.requestsPerSecond;
-  const judged = [...invited.contenders.keys()].map((id) => [id, judgePeer(best.get(id))] as const);
+  const count = (question: Question, address: Address): Promise<StatementCount | null> =>
+    countOrNull(question, address, connections, measuring, report);
+  const judged: [PeerId, PeerResult][] = [];
+  for (const peer of peers) {
+    const question = invited.contenders.has(peer.id) ? peer.questionOf(each) : null;
+    if (question === null) continue;
+    const statements = contenders.has(peer.id) ? await count(question, peer) : null;
+    judged.push([peer.id, { ...judgePeer(best.get(peer.id)), statements }]);
+  }
   return {
     service: own,
     found: chooseCeiling(reached),
@@ -210,7 +227,30 @@ async function measureRounds(
         : { as: each.beside.as, requestsPerSecond: rate, ratio: own.requestsPerSecond / rate },
     peers: { ...Object.fromEntries(judged), ...invited.absent },
     statement,
+    statements: await count(each, addressOf(each, url)),
   };
+}
+
+function secureOf({ secure }: Measuring): { readonly url: string; readonly databaseUrl: string } {
+  if (secure === undefined) throw new Error('PostgreSQL could not be given a certificate: is openssl there?');
+  return secure;
+}
+
+/** A count that fails costs no more than its cell. */
+async function countOrNull(
+  question: Question,
+  address: Address,
+  connections: number,
+  { databaseUrl, signal }: Measuring,
+  report: (message: string) => void,
+): Promise<StatementCount | null> {
+  try {
+    return await countStatements(question, address, connections, databaseUrl, signal);
+  } catch (error) {
+    signal.throwIfAborted();
+    report(`statements were not counted: ${error instanceof Error ? error.message : error}`);
+    return null;
+  }
 }
 
 export function higherOf(former: Ceiling | undefined, latter: Ceiling): Ceiling {

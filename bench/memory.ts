@@ -1,4 +1,4 @@
-/** The resident memory of a process, in MiB. */
+/** The resident memory of a process, in MiB: what it has, and the most that it had. */
 import { execFile } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import { promisify } from 'node:util';
@@ -7,6 +7,13 @@ export async function readMemory(pid: number): Promise<number> {
   const status = await readFile(`/proc/${pid}/status`, 'utf8').catch(() => '');
   const kibibytes = /^VmRSS:\s+(\d+) kB/m.exec(status)?.[1] ?? (await askProcessList(pid));
   return Number(kibibytes) / 1024;
+}
+
+/** Where nobody says: what it has now. */
+export async function readPeak(pid: number): Promise<number> {
+  const status = await readFile(`/proc/${pid}/status`, 'utf8').catch(() => '');
+  const kibibytes = /^VmHWM:\s+(\d+) kB/m.exec(status)?.[1];
+  return kibibytes === undefined ? await readMemory(pid) : Number(kibibytes) / 1024;
 }
 
 /** Where there is no /proc. */

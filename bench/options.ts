@@ -10,6 +10,11 @@ export const COMMANDS = ['cases', 'soak', 'beside', 'mirror', 'hit', 'report'] a
 
 export type Command = (typeof COMMANDS)[number];
 
+/** What is measured beside the cases, each with a page of its own in the report. */
+export const EXTRAS = ['noise', 'open', 'start', 'import', 'patch'] as const;
+
+export type Extra = (typeof EXTRAS)[number];
+
 const SOAK_CONNECTIONS = '256';
 
 export const USAGE = `Usage: npm run bench -- [command] [--option value ...]
@@ -23,7 +28,9 @@ Commands:
   report   writes the report again, of what was measured last
 
 Options:
-  --only ID,ID       these cases alone, without a report: ${CASES.map((each) => each.id).join(', ')}
+  --only ID,ID       these alone, without a report. Cases: ${CASES.map((each) => each.id).join(', ')};
+                     beside them: noise (by key at the beginning and at the end), open (latency at constant rates), start (cold
+                     start to first answer), import (beside COPY), patch (10,000 items by key beside one UPDATE)
   --against REV      compares with that revision; exits 1 when a case became slower
   --seconds N        length of each measurement [5]
   --warm-up N        seconds of load before the first one [2]
@@ -31,6 +38,7 @@ Options:
   --connections N    connections to the service [32; soak: ${SOAK_CONNECTIONS}]
   --pool N           connections from the service to PostgreSQL [${initialOf('DATABASE_POOL_SIZE')}]
   --set NAME=VALUE   an option of the service; may be repeated
+  --rows N           rows of the import [100000]
   --growth           how cost grows, and small reads beside a long query [on; off with --only]; --no-growth leaves it out
   --minutes N        length of soak [5]
   --data DIR         folder of the database, kept between runs [bench/results/data]
@@ -47,6 +55,8 @@ export interface Options {
   readonly command: Command;
   readonly help: boolean;
   readonly cases: readonly Case[];
+  readonly extras: ReadonlySet<Extra>;
+  readonly rows: number;
   readonly against: string | undefined;
   readonly seconds: number;
   readonly warmUp: number;
@@ -76,7 +86,8 @@ export function readOptions(words: readonly string[]): Options {
   return {
     command,
     help: values.help,
-    cases: chooseCases(values.only),
+    ...choose(values.only),
+    rows: wholeNumber('--rows', values.rows),
     against: values.against,
     seconds: wholeNumber('--seconds', values.seconds),
     warmUp: wholeNumber('--warm-up', values['warm-up'], 0),
@@ -114,6 +125,7 @@ function parseWords(words: readonly string[]) {
         connections: { type: 'string' },
         pool: { type: 'string', default: initialOf('DATABASE_POOL_SIZE') },
         minutes: { type: 'string', default: '5' },
+        rows: { type: 'string', default: '100000' },
         growth: { type: 'boolean' },
         set: { type: 'string', multiple: true, default: [] },
         data: { type: 'string', default: packagePath('bench', 'results', 'data') },
@@ -136,13 +148,18 @@ function isCommand(word: string): word is Command {
   return (COMMANDS as readonly string[]).includes(word);
 }
 
-function chooseCases(only: string | undefined): readonly Case[] {
-  if (only === undefined) return CASES;
-  return only.split(',').map((id) => {
+function choose(only: string | undefined): Pick<Options, 'cases' | 'extras'> {
+  if (only === undefined) return { cases: CASES, extras: new Set(EXTRAS) };
+  const words = only.split(',');
+  const extras = new Set(EXTRAS.filter((each) => words.includes(each)));
+  const cases = words.flatMap((id) => {
     const found = CASES.find((each) => each.id === id);
-    if (!found) throw new UsageError(`--only: there is no case "${id}": see --help`);
-    return found;
+    if (!found && !EXTRAS.some((each) => each === id)) {
+      throw new UsageError(`--only: there is no case "${id}": see --help`);
+    }
+    return found ? [found] : [];
   });
+  return { cases, extras };
 }
 
 function wholeNumber(name: string, text: string, least = 1): number {

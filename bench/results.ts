@@ -8,10 +8,14 @@ import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { arch, availableParallelism, cpus, platform, totalmem } from 'node:os';
 import { packagePath, packageRoot, packageVersion } from '../src/files.js';
 import type { Beside } from './beside.js';
+import type { BulkResult } from './bulk.js';
 import type { Growth } from './growth.js';
 import type { CaseResult, Measuring } from './measure.js';
+import type { Noise } from './noise.js';
+import type { Open } from './open.js';
 import type { PeerId } from './peers/peer.js';
 import type { Soak } from './soak.js';
+import type { Start } from './start.js';
 
 export interface Origin {
   readonly version: string;
@@ -39,6 +43,11 @@ export interface CasesDocument extends Origin {
   readonly peers: Readonly<Partial<Record<PeerId, string>>>;
   readonly cases: readonly CaseResult[];
   readonly growth: Growth | null;
+  /** The first and the last that was measured. */
+  readonly noise: Noise | null;
+  readonly open: Open | null;
+  readonly start: Start | null;
+  readonly bulk: readonly BulkResult[];
 }
 
 export interface Documents {
@@ -79,10 +88,14 @@ export async function saveDocument(name: DocumentName, document: object): Promis
 
 /** Null when the cases were never measured: there is nothing to report then. */
 export async function loadDocuments(): Promise<Documents | null> {
-  const cases = await loadDocument<CasesDocument>('cases');
-  if (cases === null) return null;
+  const found = await loadDocument<CasesDocument>('cases');
+  if (found === null) return null;
+  // One that an older bench has written lacks what it did not measure.
+  const cases = { ...NOT_MEASURED, ...found };
   return { cases, beside: await loadDocument('beside'), soak: await loadDocument('soak') };
 }
+
+const NOT_MEASURED = { noise: null, open: null, start: null, bulk: [] };
 
 async function loadDocument<T>(name: keyof Documents): Promise<T | null> {
   const path = packagePath('bench', 'results', `${name}.json`);

@@ -4,6 +4,7 @@
  */
 import { type BenchRequest, type Case, isWrite, requestsOf } from './cases.js';
 import { type LoadResult, measure } from './load.js';
+import type { OpenLoopOptions } from './open-loop.js';
 import { compileWrites } from './writes.js';
 
 /** Whoever answers: the service, one of another revision, or a peer. */
@@ -44,6 +45,19 @@ export function putUnderLoad(question: Question, { url, headers }: Address, load
   });
 }
 
+/** All requests as they are sent. */
+export function sentTo(
+  question: Question,
+  { url, headers }: Address,
+): Pick<OpenLoopOptions, 'url' | 'method' | 'headers' | 'requests'> {
+  return {
+    url,
+    method: question.method ?? 'GET',
+    headers: headersFor(question, headers),
+    requests: requestsOf(question).map((request) => ({ ...request, path: encodePath(request.path) })),
+  };
+}
+
 /** The first request of a case, answered. A case that measures how fast nothing is answered would look good. */
 export async function readAnswer(
   question: Question,
@@ -76,10 +90,11 @@ export async function readStatement(
 }
 
 const EXPLAINED_AT_ONCE = 8;
+const MOST_EXPLAINED = 1_000;
 
-/** The service says what it runs. */
+/** The service says what it runs. Of more requests the first are enough to vary the values. */
 async function explainAll(each: Case, address: Address, signal: AbortSignal): Promise<readonly Explained[]> {
-  const requests = requestsOf(each);
+  const requests = requestsOf(each).slice(0, MOST_EXPLAINED);
   const explained: Explained[] = [];
   for (let start = 0; start < requests.length; start += EXPLAINED_AT_ONCE) {
     signal.throwIfAborted();

@@ -1,12 +1,26 @@
 /** What was measured, as a table in the terminal. */
 import type { Comparison } from './against.js';
-import type { CaseCeiling, CaseResult } from './measure.js';
+import type { CaseResult } from './measure.js';
 import { PEERS, type PeerId } from './peers/peer.js';
 import { figure, percent, times } from './report/format.js';
-import { judgeRatio, judgeTail, median, type Side } from './verdict.js';
+import { describeClients, describeCount } from './report/summary.js';
+import { median } from './statistics.js';
+import { judgeRatio, judgeTail, type Side } from './verdict.js';
 
 export function caseTable(results: readonly CaseResult[], peers: readonly PeerId[]): string {
-  const head = ['case', 'conn.', 'requests/s', 'ceiling/s', 'ratio', 'target', 'p50 ms', 'p99 ms', 'MB/s', 'errors'];
+  const head = [
+    'case',
+    'conn.',
+    'requests/s',
+    'ceiling/s',
+    'ratio',
+    'target',
+    'p50 ms',
+    'p99 ms',
+    'MB/s',
+    'st/req',
+    'errors',
+  ];
   const rows = results.map((result) => {
     const { title, connections, service, ceiling, ratio, beside, failure } = result;
     if (service === null) return [title, `failed: ${failure}`];
@@ -14,7 +28,7 @@ export function caseTable(results: readonly CaseResult[], peers: readonly PeerId
     const tail = judgeTail(result);
     const tools = ceiling === null || ceiling.tool === 'pgbench' ? '' : `ceiling by the ${ceiling.tool}`;
     const notes = [
-      describeTried(ceiling),
+      ceiling === null ? '' : `pgbench ${describeClients(result)}`,
       beside === null ? '' : `${times(beside.ratio)} of ${beside.as}`,
       tail === null || tail.isMet ? '' : 'p99 over 4 × p50',
       tools,
@@ -30,6 +44,7 @@ export function caseTable(results: readonly CaseResult[], peers: readonly PeerId
       service.p50.toFixed(2),
       service.p99.toFixed(2),
       (service.bytesPerSecond / 1e6).toFixed(1),
+      describeCount(result.statements)[0],
       String(service.errors),
       ...peers.map((id) => {
         const rate = result.peers[id]?.load?.requestsPerSecond;
@@ -39,14 +54,6 @@ export function caseTable(results: readonly CaseResult[], peers: readonly PeerId
     ];
   });
   return align([[...head, ...peers.map((id) => `${PEERS[id]}/s`), ''], ...rows]);
-}
-
-/** Both numbers of clients; of one there is nothing to say. */
-export function describeTried(ceiling: CaseCeiling | null): string {
-  if (ceiling === null || ceiling.tried.length < 2) return '';
-  const counts = ceiling.tried.map(({ connections }) => connections).join(' / ');
-  const rates = ceiling.tried.map(({ statementsPerSecond }) => figure(statementsPerSecond)).join(' / ');
-  return `${counts} clients: ${rates}`;
 }
 
 /** Both revisions as shares of one ceiling, with the processor time of the service and of PostgreSQL per request. */

@@ -1,5 +1,6 @@
 /** What is good enough, as plain arithmetic on what was measured: everything that makes a bench fail is decided here. */
 import type { CaseResult } from './measure.js';
+import { mean, median } from './statistics.js';
 
 /** Of the slowest hundredth, as a multiple of the middle, with this many connections. */
 export const TAIL = { connections: 32, most: 4 };
@@ -118,15 +119,4 @@ export function judgeChange(rounds: readonly Round[]): Change {
   const isRepeated = rounds.length >= REPEATED.rounds && lower >= rounds.length * REPEATED.share;
   const note = `${lower} of ${rounds.length} rounds lower, same processor time`;
   return { ...change, hasFallen: isRepeated, note: isRepeated ? note : `noise: ${note}` };
-}
-
-export function median(numbers: readonly number[]): number {
-  const sorted = numbers.toSorted((one, other) => one - other);
-  const middle = sorted.length >> 1;
-  const upper = sorted[middle] ?? Number.NaN;
-  return sorted.length % 2 === 1 ? upper : ((sorted[middle - 1] ?? Number.NaN) + upper) / 2;
-}
-
-function mean(numbers: readonly number[]): number {
-  return numbers.reduce((sum, number) => sum + number, 0) / numbers.length;
 }

@@ -98,7 +98,9 @@ function readReport(markdown: string): Report {
     const text = row[column(name)] ?? '';
     return text === '' ? null : Number(text.replaceAll(',', ''));
   };
-  const cases = rows.map((row) => ({
+  // Those of which something is asked: all of them would be too many to look at.
+  const chosen = rows.filter((row) => (row[column('asked for')] ?? '') !== '' && (at(row, 'ceiling/s') ?? 0) > 0);
+  const cases = chosen.map((row) => ({
     name: row[column('case')] ?? '',
     service: at(row, 'requests/s') ?? 0,
     ceiling: at(row, 'ceiling/s') ?? 0,

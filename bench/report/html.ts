@@ -7,9 +7,23 @@ import { judgeRatio, judgeTail } from '../verdict.js';
 import { escapeText, figure, milliseconds, times, timesAtMost } from './format.js';
 import { writeGrowth, writeMemory } from './growth.js';
 import { describePeers } from './markdown.js';
+import { OPEN_HEAD, openRows, writeOpen } from './open.js';
 import { barRows, dotRows, type Mark } from './plot.js';
 import { STYLE } from './style.js';
-import { comparePeers, describeMachine, describeRate, describeSettings, listTargets, type Target } from './summary.js';
+import {
+  BULK_HEAD,
+  bulkRows,
+  comparePeers,
+  describeClients,
+  describeCount,
+  describeMachine,
+  describeNoise,
+  describeRate,
+  describeSettings,
+  describeStart,
+  listTargets,
+  type Target,
+} from './summary.js';
 
 export function writeHtml(documents: Documents): string {
   const { cases, beside, soak } = documents;
@@ -37,14 +51,31 @@ export function writeHtml(documents: Documents): string {
           dotRows(measured.map((each) => ({ label: each.title, marks: tailMarks(each) }))),
       ),
     ),
+    cases.open === null
+      ? ''
+      : section(
+          'Latency at constant rates',
+          `Requests are sent when a schedule says so, whether or not answers keep up, and latency counts from then: nothing that waits is left out. The highest rate is what the same client gets with ${cases.open.connections} connections that ask again at once; ${cases.open.seconds} s at each rate.`,
+          writeOpen(cases.open) +
+            panel(
+              `<details><summary>All rates</summary><div class="wide">${plainTable(OPEN_HEAD, openRows(cases.open))}</div></details>`,
+            ),
+        ),
+    cases.bulk.length === 0 && cases.start === null
+      ? ''
+      : section(
+          'Many rows in one request, and cold start',
+          describeStart(documents),
+          cases.bulk.length === 0 ? '' : panel(`<div class="wide">${plainTable(BULK_HEAD, bulkRows(documents))}</div>`),
+        ),
     cases.growth === null ? '' : section('How cost grows', 'One thing varies at a time.', writeGrowth(cases.growth)),
     beside === null && soak === null
       ? ''
       : section('Beside a long query, and over minutes', '', `${writeBeside(beside)}${writeMemory(soak)}`),
     section(
       'All numbers',
-      'Requests per second, latencies in milliseconds. A ratio is one to the ceiling where it says nothing else.',
-      panel(`<div class="wide">${writeCases(cases.cases)}</div>`),
+      'Requests per second, latencies in milliseconds. A ratio is one to the ceiling where it says nothing else. Statements are counted by PostgreSQL: per request (below 1 where waiting reads share one), and per node, which is an object of the answer at any level.',
+      panel(`<div class="wide">${writeCases(documents)}</div>`),
     ),
     `<p class="soft small" style="margin-top:10px">${escapeText(describePeers(documents))}</p>`,
     section('What was asked, and the statement it became', '', panel(cases.cases.map(writeDetails).join('\n'))),
@@ -72,6 +103,7 @@ function writeHead(documents: Documents): string {
     ['Revision', `${cases.version}, ${cases.revision}`],
     ['Machine', `${describeMachine(cases)}; load, service and database share it`],
     ['Settings', describeSettings(documents)],
+    ['Noise', describeNoise(documents)],
     [
       'Data',
       '100,000 articles with 500,000 comments, 300,000 tags and 200,000 blocks; requests are spread over all of them',
@@ -156,10 +188,11 @@ function writeBeside(beside: Documents['beside']): string {
 }
 
 const HEAD = ['case', 'conn.', 'service', 'ceiling', 'ratio', 'target', 'p50', 'p99', 'p99/p50', 'MB/s'];
+const COUNTS = ['statements<br>/request', '/node'];
 
-function writeCases(cases: readonly CaseResult[]): string {
-  const peers = Object.entries(PEERS) as [PeerId, string][];
-  const head = [...HEAD, ...peers.map(([, title]) => title)].map((name) => `<th>${name}</th>`);
+function writeCases({ cases: { cases, peers: there } }: Documents): string {
+  const peers = (Object.entries(PEERS) as [PeerId, string][]).filter(([id]) => there[id] !== undefined);
+  const head = [...HEAD, ...COUNTS, ...peers.map(([, title]) => title)].map((name) => `<th>${name}</th>`);
   const rows = cases.map((each) => {
     const { title, connections, service, ceiling, ratio, beside, failure } = each;
     if (service === null) {
@@ -174,16 +207,24 @@ function writeCases(cases: readonly CaseResult[]): string {
     const cells = [
       [String(connections)],
       [figure(service.requestsPerSecond)],
-      [ceiling === null ? '' : figure(ceiling.statementsPerSecond)],
+      [
+        ceiling === null
+          ? ''
+          : `${figure(ceiling.statementsPerSecond)}<br><small class="soft">${describeClients(each)}</small>`,
+      ],
       [share],
       [wanted, judged?.isMet],
       [service.p50.toFixed(2)],
       [service.p99.toFixed(2)],
       [timesAtMost(service.p99 / service.p50), tail?.isMet],
       [(service.bytesPerSecond / 1e6).toFixed(1)],
+      ...describeCount(each.statements).map((text) => [text] as const),
       ...peers.map(([id]) => {
-        const rate = each.peers[id]?.load?.requestsPerSecond;
-        return [rate === undefined ? '' : figure(rate)] as const;
+        const peer = each.peers[id];
+        const rate = peer?.load?.requestsPerSecond;
+        const [count] = describeCount(peer?.statements);
+        if (rate === undefined) return [''] as const;
+        return [`${figure(rate)}${count && `<br><small class="soft">${count} st.</small>`}`] as const;
       }),
     ] as readonly (readonly [string, (boolean | undefined)?])[];
     const written = cells.map(([text, isMet]) =>
@@ -211,6 +252,13 @@ function writeDetails(each: CaseResult): string {
   );
   return `<details><summary>${escapeText(title)} <span class="small soft">${escapeText(describeRate(each))}</span></summary>
 ${notes.map((note) => `<p class="small soft" style="margin:8px 0 0">${escapeText(note)}</p>`).join('')}${blocks.join('')}</details>`;
+}
+
+/** The first columns are words, the others figures. */
+function plainTable(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const line = (cells: readonly string[], tag: 'th' | 'td'): string =>
+    `<tr>${cells.map((cell) => `<${tag}>${escapeText(cell)}</${tag}>`).join('')}</tr>`;
+  return `<table>${line(head, 'th')}${rows.map((row) => line(row, 'td')).join('\n')}</table>`;
 }
 
 function section(title: string, words: string, body: string): string {

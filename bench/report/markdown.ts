@@ -5,7 +5,19 @@ import { PEERS, type PeerId } from '../peers/peer.js';
 import type { Documents } from '../results.js';
 import { judgeRatio, judgeTail } from '../verdict.js';
 import { figure, times, timesAtMost } from './format.js';
-import { comparePeers, describeMachine, describeSettings, listTargets } from './summary.js';
+import { OPEN_HEAD, openRows } from './open.js';
+import {
+  BULK_HEAD,
+  bulkRows,
+  comparePeers,
+  describeClients,
+  describeCount,
+  describeMachine,
+  describeNoise,
+  describeSettings,
+  describeStart,
+  listTargets,
+} from './summary.js';
 
 export function writeMarkdown(documents: Documents): string {
   const { cases, beside, soak } = documents;
@@ -14,7 +26,7 @@ export function writeMarkdown(documents: Documents): string {
   const sections = [
     '# Bench report',
     `Lateral ${cases.version}, revision ${cases.revision}. Written by \`npm run bench\`; \`report.html\` beside it has the plots.`,
-    `- Machine: ${describeMachine(cases)}\n- Settings: ${describeSettings(documents)}`,
+    `- Machine: ${describeMachine(cases)}\n- Settings: ${describeSettings(documents)}\n- Noise: ${describeNoise(documents)}`,
     'The ceiling is `pgbench` with the very SQL that the service compiled, with 8 and with 32 clients in the same rounds: the better of the two.',
     `## Targets: ${met} of ${targets.length} met`,
     writeTable(
@@ -30,7 +42,19 @@ export function writeMarkdown(documents: Documents): string {
     '## Cases',
     writeTable([...CASE_HEAD, ...Object.values(PEERS).map((title) => `${title}/s`)], cases.cases.map(writeCase)),
     [describePeers(documents), ...comparePeers(documents)].join(' '),
+    'Statements are counted by PostgreSQL: per request (below 1 where waiting reads share one), and per node, which is an object of the answer at any level.',
   ];
+  if (cases.open !== null) {
+    sections.push(
+      '## Latency at constant rates',
+      `Latency counts from the moment at which a schedule says that a request is due, whether or not answers keep up. The highest rate is what the same client gets with ${cases.open.connections} connections that ask again at once; ${cases.open.seconds} s at each rate. "Client late" is the 99th percentile of how late the client itself was, in milliseconds: it is part of the latencies.`,
+      writeTable(OPEN_HEAD, openRows(cases.open)),
+    );
+  }
+  if (cases.bulk.length > 0) {
+    sections.push('## Many rows in one request', writeTable(BULK_HEAD, bulkRows(documents)));
+  }
+  if (cases.start !== null) sections.push('## Cold start', describeStart(documents));
   if (cases.growth !== null) {
     sections.push('## How cost grows');
     for (const name of ['rows', 'depth', 'connections'] as const) {
@@ -103,6 +127,9 @@ const CASE_HEAD = [
   'p99 ms',
   'p99/p50',
   'MB/s',
+  'statements/request',
+  'statements/node',
+  'pgbench/s',
 ];
 
 function writeCase(result: CaseResult): readonly string[] {
@@ -124,6 +151,8 @@ function writeCase(result: CaseResult): readonly string[] {
     service.p99.toFixed(2),
     `${timesAtMost(service.p99 / service.p50)}${tail === null || tail.isMet ? '' : ' **missed**'}`,
     (service.bytesPerSecond / 1e6).toFixed(1),
+    ...describeCount(result.statements),
+    describeClients(result),
     ...(Object.keys(PEERS) as PeerId[]).map((id) => {
       const rate = result.peers[id]?.load?.requestsPerSecond;
       return rate === undefined ? '' : figure(rate);
@@ -135,7 +164,7 @@ function writeCase(result: CaseResult): readonly string[] {
 export function describePeers({ cases: { peers } }: Documents): string {
   const words = (Object.entries(PEERS) as [PeerId, string][]).map(([id, title]) => {
     const version = peers[id];
-    return version === undefined ? `${title} was not there: its column is empty` : `${title} ${version}`.trim();
+    return version === undefined ? `${title} was not there` : `${title} ${version}`.trim();
   });
   return `Peers, same questions to the same database: ${words.join('; ')}. An empty cell: the peer has no way to ask this.`;
 }

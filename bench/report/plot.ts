@@ -115,7 +115,9 @@ export function barRows(bars: readonly Bar[]): string {
         ? ''
         : `<line class="target" x1="${left(target)}" x2="${left(target)}" y1="3" y2="23"><title>asked for: ${target} ×</title></line>`;
     const kind = isMet === null ? 'free' : isMet ? 'met' : 'missed';
-    return `<div class="label">${escapeText(label)}</div><svg class="row" height="26" role="img" aria-label="${escapeText(text)}"><line class="one" x1="${left(1)}" x2="${left(1)}" y1="0" y2="26"/><rect class="bar ${kind}" x="0" y="6" height="14" rx="2" width="${left(value)}"/>${mark}<text class="value" x="${left(value)}" dx="6" y="17.5">${escapeText(text)}</text></svg>`;
+    // Behind the mark too, where that comes later.
+    const end = left(Math.max(value, target ?? 0));
+    return `<div class="label">${escapeText(label)}</div><svg class="row" height="26" role="img" aria-label="${escapeText(text)}"><line class="one" x1="${left(1)}" x2="${left(1)}" y1="0" y2="26"/><rect class="bar ${kind}" x="0" y="6" height="14" rx="2" width="${left(value)}"/>${mark}<text class="value" x="${end}" dx="6" y="17.5">${escapeText(text)}</text></svg>`;
   });
   return `<div class="rows">${body.join('\n')}<div class="label"></div><div class="x"><span style="left:0">0</span><span style="left:${left(0.5)}">0.5</span><span style="left:${left(1)}">1 = ceiling</span></div></div>`;
 }

@@ -3,13 +3,13 @@ export const STYLE = `
 :root {
   color-scheme: light dark;
   --page: #fafaf8; --card: #ffffff; --ink: #1c1f24; --soft: #646b75; --line: #e4e5e1; --grid: #ecece8;
-  --service: #1f6feb; --ceiling: #8a929e; --postgraphile: #d9730d; --postgrest: #0f9d6b; --directus: #9b4ddb;
+  --service: #1f6feb; --ceiling: #8a929e; --postgraphile: #d9730d; --postgrest: #0f9d6b; --directus: #9b4ddb; --tail: #0e7490; --extreme: #be123c;
   --met: #15803d; --missed: #c2410c; --met-back: #e8f5ec; --missed-back: #fdf0e7;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --page: #131519; --card: #1b1e24; --ink: #e8eaed; --soft: #9aa2ad; --line: #2c3038; --grid: #282c33;
-    --service: #6aa5ff; --ceiling: #8d96a3; --postgraphile: #f0a04b; --postgrest: #3ecf98; --directus: #c08cf5;
+    --service: #6aa5ff; --ceiling: #8d96a3; --postgraphile: #f0a04b; --postgrest: #3ecf98; --directus: #c08cf5; --tail: #4fd1e0; --extreme: #ff7b93;
     --met: #5fd08a; --missed: #ff9a5c; --met-back: #17291e; --missed-back: #33221a;
   }
 }

@@ -1,6 +1,7 @@
 /** What the page and the Markdown file both say: the targets and whether they were met, and the few numbers that matter. */
 import { delayOf } from '../beside.js';
 import type { CaseResult } from '../measure.js';
+import { spreadOf } from '../noise.js';
 import { PEERS, type PeerId } from '../peers/peer.js';
 import type { Documents, Origin } from '../results.js';
 import { judgeMemory, judgeRatio, judgeTail, MOST_DELAY, MOST_MEMORY, TAIL } from '../verdict.js';
@@ -15,7 +16,7 @@ export interface Target {
 }
 
 /** In the order in which they matter. */
-export function listTargets({ cases: { cases }, beside, soak }: Documents): readonly Target[] {
+export function listTargets({ cases: { cases, bulk }, beside, soak }: Documents): readonly Target[] {
   const targets: Target[] = cases.flatMap((each) => {
     const judged = judgeRatio(each);
     if (judged === null) return [];
@@ -36,6 +37,16 @@ export function listTargets({ cases: { cases }, beside, soak }: Documents): read
       wanted: `≤ ${TAIL.most} × at ${TAIL.connections} connections`,
       note: `${kept} of ${tails.length} cases; worst: ${worst.title}`,
       isMet: worst.isMet,
+    });
+  }
+  for (const each of bulk) {
+    if (each.target === null) continue;
+    targets.push({
+      title: `${each.title}, ${each.rows.toLocaleString('en')} rows`,
+      found: times(each.ratio),
+      wanted: `≥ ${each.target} × ${each.as}`,
+      note: `${figure(each.service)} rows/s, at most ${figure(each.memory)} MiB`,
+      isMet: each.ratio >= each.target,
     });
   }
   if (beside !== null) {
@@ -72,6 +83,49 @@ export function describeMachine({ machine, tools }: Origin): string {
   const load = tools.wrk === null ? "the bench's own load generator" : `wrk ${tools.wrk}`.trim();
   const base = tools.pgbench === null ? 'the driver in place of pgbench' : `pgbench ${tools.pgbench}`;
   return `${cores} × ${processor}, ${gibibytes(memory)}; Node ${node.replace('v', '')}, PostgreSQL ${postgresql}, ${load}, ${base}`;
+}
+
+/** The same at the beginning and at the end. */
+export function describeNoise({ cases: { noise } }: Documents): string {
+  if (noise === null) return 'not measured';
+  const of = (name: string, key: 'requestsPerSecond' | 'statementsPerSecond'): string =>
+    `${name} ${figure(noise.begin[key])}/s at the beginning and ${figure(noise.end[key])}/s at the end (${timesAtMost(spreadOf(noise, key))} apart)`;
+  return `${of('by key', 'requestsPerSecond')}; ${of('pgbench', 'statementsPerSecond')}`;
+}
+
+export function describeStart({ cases: { start } }: Documents): string {
+  if (start === null) return '';
+  const { times: count, ready, firstAnswer, memory } = start;
+  return `From the start of the process it takes ${milliseconds(ready)} until it is ready and ${milliseconds(firstAnswer)} until the first answer has come (the median of ${count}); ${figure(memory)} MiB then.`;
+}
+
+export const BULK_HEAD = ['', 'rows', 'rows/s', 'beside', 'rows/s', 'ratio', 'asked for', 'memory MiB'];
+
+export function bulkRows({ cases: { bulk } }: Documents): readonly (readonly string[])[] {
+  return bulk.map(({ title, rows, service, as, statement, ratio, target, memory }) => [
+    title,
+    rows.toLocaleString('en'),
+    figure(service),
+    as,
+    figure(statement),
+    times(ratio),
+    target === null ? '' : String(target),
+    figure(memory),
+  ]);
+}
+
+/** Per request and per object of its answer. */
+export function describeCount(statements: CaseResult['statements'] | undefined): readonly [string, string] {
+  if (!statements) return ['', ''];
+  return [statements.perRequest.toFixed(2), Number(statements.perNode.toPrecision(2)).toString()];
+}
+
+/** By pgbench with so many clients. */
+export function describeClients({ ceiling }: CaseResult): string {
+  if (ceiling === null) return '';
+  const counts = ceiling.tried.map(({ connections }) => connections).join(' / ');
+  const rates = ceiling.tried.map(({ statementsPerSecond }) => figure(statementsPerSecond)).join(' / ');
+  return `${rates} with ${counts} clients`;
 }
 
 export function describeSettings({ cases: { measuring, settings } }: Documents): string {

@@ -1,18 +1,19 @@
 /** What the bench decides and writes, without any load: verdicts, scales, the report, the questions to the peers. */
 import t from 'tap';
 import { CASES, findCase, requestsOf } from '../../bench/cases.js';
-import { type CaseResult, chooseCeiling, higherOf } from '../../bench/measure.js';
+import type { CaseResult } from '../../bench/measure.js';
+import type { OpenCurve } from '../../bench/open.js';
 import { readOptions } from '../../bench/options.js';
 import { isSameData } from '../../bench/peers/answers.js';
 import { questionOf as askPostGraphile, cursorBefore } from '../../bench/peers/postgraphile.js';
 import { questionOf as askPostgrest } from '../../bench/peers/postgrest.js';
+import { drawFigure } from '../../bench/report/figure.js';
 import { times, timesAtMost } from '../../bench/report/format.js';
 import { writeHtml } from '../../bench/report/html.js';
 import { writeMarkdown } from '../../bench/report/markdown.js';
 import { makeScale } from '../../bench/report/plot.js';
 import type { Documents } from '../../bench/results.js';
-import { comparisonTable } from '../../bench/table.js';
-import { judgeChange, judgeMemory, judgeRatio, judgeTail, median, type Round } from '../../bench/verdict.js';
+import { judgeMemory, judgeRatio, judgeTail } from '../../bench/verdict.js';
 
 const LOAD = {
   requestsPerSecond: 9_500,
@@ -34,6 +35,7 @@ const RESULT: CaseResult = {
   beside: null,
   target: 0.9,
   peers: {},
+  statements: { requests: 100, statements: 25, perRequest: 0.25, nodes: 100, perNode: 0.25 },
   request: 'GET /items/articles/1?fields=<id>',
   sql: 'select 1 where 1 < 2',
   failure: null,
@@ -58,81 +60,11 @@ t.test('the slowest hundredth counts at 32 connections', async (t) => {
   t.equal(judgeTail({ ...RESULT, connections: 128 }), null);
 });
 
-/** Rates and processor times of both revisions in each round: now, before. */
-function rounds(...turns: readonly (readonly [number, number, number?, number?])[]): readonly Round[] {
-  return turns.map(([now, before, nowSpent, beforeSpent]) => ({
-    now: { requestsPerSecond: now, processor: nowSpent ?? null },
-    before: { requestsPerSecond: before, processor: beforeSpent ?? null },
-  }));
-}
-
-t.test('without processor times a revision falls by more than a tenth of the rate', async (t) => {
-  t.equal(judgeChange(rounds([91, 100])).hasFallen, false);
-  t.equal(judgeChange(rounds([90, 100])).hasFallen, false);
-  t.equal(judgeChange(rounds([89.9, 100])).hasFallen, true);
-  t.equal(judgeChange(rounds([50, 100], [95, 90])).hasFallen, false, 'the best of each counts');
-  t.equal(judgeChange(rounds([200, 100])).hasFallen, false);
-  t.equal(judgeChange(rounds([0, 0])).hasFallen, true, 'what cannot be compared is no success');
-  t.equal(judgeChange([]).hasFallen, true);
-});
-
-t.test(
-  'with processor times a lower rate counts when requests cost more, or when it is lower again and again',
-  async (t) => {
-    t.match(judgeChange(rounds([80, 100, 1.2, 1])), { hasFallen: true, note: 'slower, and more processor time' });
-    t.match(judgeChange(rounds([80, 100, 1, 1], [80, 100, 1.04, 1], [80, 100, 9, 1])), {
-      hasFallen: false,
-      isLower: true,
-      processor: 1.04,
-      note: 'noise: 3 of 3 rounds lower, same processor time',
-    });
-    const low = [80, 100, 1, 1] as const;
-    const level = [85, 86, 1, 1] as const;
-    t.match(judgeChange(rounds(low, low, low, low, low, low)), { hasFallen: true });
-    t.match(judgeChange(rounds(low, low, low, low, low, level)), { hasFallen: true }, 'five of six');
-    t.match(judgeChange(rounds(low, low, low, low, level, level)), { hasFallen: false }, 'four of six are noise');
-    t.match(judgeChange(rounds([99, 100, 1.2, 1])), { hasFallen: false, note: 'more processor time alone' });
-    t.match(judgeChange(rounds([80, 100, 1, 1], [80, 100])), { processor: null, hasFallen: true }, 'some are missing');
-  },
-);
-
-t.test('the median', async (t) => {
-  t.equal(median([3, 1, 2]), 2);
-  t.equal(median([4, 1, 3, 2]), 2.5);
-});
-
-t.test('the ceiling is the better of two numbers of clients', async (t) => {
-  const ceiling = (statementsPerSecond: number) => ({ statementsPerSecond, tool: 'pgbench' }) as const;
-  t.strictSame(
-    chooseCeiling(
-      new Map([
-        [8, ceiling(50)],
-        [32, ceiling(36)],
-      ]),
-    ),
-    {
-      connections: 8,
-      statementsPerSecond: 50,
-      tool: 'pgbench',
-      tried: [
-        { connections: 8, statementsPerSecond: 50 },
-        { connections: 32, statementsPerSecond: 36 },
-      ],
-    },
-  );
-  t.equal(chooseCeiling(new Map()), null);
-  t.equal(higherOf(ceiling(3), ceiling(2)).statementsPerSecond, 3);
-});
-
-t.test('the two revisions as a table', async (t) => {
-  const measured = rounds([80, 100, 0.2, 0.1]);
-  const base = { id: 'key', title: 'by key', connections: 32, ceiling: null, failure: null };
-  const text = comparisonTable([
-    { ...base, rounds: measured, change: judgeChange(measured), hasFallen: true },
-    { ...base, rounds: [], change: null, hasFallen: false, failure: 'not in the other revision: status 404' },
-  ]);
-  t.match(text, /by key +32 +80\.0 +100 +-20\.0 % +200 +100 +\+100\.0 % +FALLEN: slower, and more processor time/);
-  t.match(text, /not compared: not in the other revision/);
+t.test('the plot of the README has the cases of which something is asked', async (t) => {
+  const text = writeMarkdown(DOCUMENTS);
+  const svg = drawFigure(text.replace(/^\| flat .*\n/m, '| free | 32 | 10 | 10 | 1.00 × |  |\n'));
+  t.match(svg, />by key</);
+  t.notMatch(svg, />free</);
 });
 
 t.test('memory is small and flat', async (t) => {
@@ -192,6 +124,9 @@ t.test('options', async (t) => {
   t.match(readOptions([]), { command: 'cases', connections: 32, rounds: 3, growth: true });
   t.match(readOptions(['soak']), { command: 'soak', connections: 256, minutes: 5 });
   t.match(readOptions(['--only', 'key']), { growth: false, report: undefined });
+  const some = readOptions(['--only', 'start,composite']);
+  t.strictSame([some.cases.map(({ id }) => id), [...some.extras]], [['composite'], ['start']]);
+  t.equal(readOptions([]).extras.has('open'), true);
   t.match(readOptions(['--no-growth', '--set', 'READ_BATCHING=false']), {
     growth: false,
     settings: { READ_BATCHING: 'false' },
@@ -207,6 +142,19 @@ t.test('options', async (t) => {
 });
 
 const point = { requestsPerSecond: 900, ceilingPerSecond: 1_000, p50: 3, p99: 9 };
+function curve(by: OpenCurve['by'], more: number): OpenCurve {
+  const points = [0.25, 0.9].map((load) => ({
+    load,
+    rate: 1_000 * load,
+    requestsPerSecond: 1_000 * load,
+    requests: 4_000,
+    errors: 0,
+    latency: { p50: 1 + more, p90: 2 + more, p99: 3 + more, 'p99.9': 4 + more },
+    lateness: { p50: 0, p90: 0, p99: 0.5, 'p99.9': 1 },
+  }));
+  return { by, highest: 1_000, points };
+}
+
 const DOCUMENTS: Documents = {
   cases: {
     version: '0.1.0',
@@ -242,6 +190,29 @@ const DOCUMENTS: Documents = {
         memory: 90,
       })),
     },
+    noise: {
+      begin: { requestsPerSecond: 20_000, p99: 3, statementsPerSecond: 30_000 },
+      end: { requestsPerSecond: 22_000, p99: 3, statementsPerSecond: 30_000 },
+    },
+    open: {
+      connections: 32,
+      seconds: 4,
+      kinds: [{ id: 'key', title: 'by key', curves: [curve('service', 0), curve('postgraphile', 5)] }],
+    },
+    start: { times: 3, ready: 700, firstAnswer: 720, memory: 100 },
+    bulk: [
+      {
+        id: 'import',
+        title: 'import of CSV',
+        rows: 100_000,
+        service: 50_000,
+        statement: 150_000,
+        as: 'COPY',
+        ratio: 1 / 3,
+        target: 0.25,
+        memory: 150,
+      },
+    ],
   },
   beside: null,
   soak: null,
@@ -249,7 +220,10 @@ const DOCUMENTS: Documents = {
 
 t.test('the report says what was met, and stands alone', async (t) => {
   const html = writeHtml(DOCUMENTS);
-  t.match(html, /1 of 4 targets met/);
+  t.match(html, /2 of 5 targets met/);
+  t.match(html, /Latency at constant rates/);
+  t.match(html, /1\.10 × apart/);
+  t.match(html, /0\.25<\/td>/, 'statements per request');
   t.match(html, /Processor &lt;1&gt;/);
   t.match(html, /select 1 where 1 &lt; 2/);
   t.match(html, /failed: it broke/);
@@ -262,11 +236,13 @@ t.test('the report says what was met, and stands alone', async (t) => {
 
 t.test('the same in Markdown', async (t) => {
   const text = writeMarkdown(DOCUMENTS);
-  t.match(text, /## Targets: 1 of 4 met/);
+  t.match(text, /## Targets: 2 of 5 met/);
+  t.match(text, /\| import of CSV \| 100,000 \| 50,000 \| COPY \| 150,000 \| 0\.33 × \| 0\.25 \| 150 \|/);
+  t.match(text, /\| by key \| PostGraphile \| 90 % \| 900 \| 6\.00 \|/);
   t.match(text, /\| by key \| 32 \| 9,500 \| 10,000 \| 0\.95 × \| 0\.9 \| met \|/);
   t.match(text, /\| nested \|.*\*\*missed\*\*/);
-  t.match(text, /PostgREST was not there: its column is empty/);
+  t.match(text, /PostgREST was not there/);
   t.notMatch(text, /NaN|undefined|Infinity/);
-  const widths = text.split('\n').filter((line) => line.startsWith('| case') || line.startsWith('| by key |'));
+  const widths = text.split('\n').filter((line) => line.startsWith('| case') || line.startsWith('| by key | 32'));
   t.equal(new Set(widths.map((line) => line.split(' | ').length)).size, 1, 'rows are as wide as their head');
 });

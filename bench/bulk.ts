@@ -1,0 +1,183 @@
+/**
+ * Writes of many rows in one request: an import beside COPY of the same file into the same table, and a change of many items by their
+ * keys beside one UPDATE. One at a time, by turns; rows per second.
+ */
+import { once } from 'node:events';
+import { type IncomingMessage, request } from 'node:http';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import postgres from 'postgres';
+import { ADMINISTRATOR, type Report, type ServiceOptions, startService } from './environment.js';
+import type { Measuring } from './measure.js';
+import { readPeak } from './memory.js';
+
+export interface BulkResult {
+  readonly id: 'import' | 'patch';
+  readonly title: string;
+  readonly rows: number;
+  /** Rows per second, the best of the rounds. */
+  readonly service: number;
+  readonly statement: number;
+  /** What the service is compared with. */
+  readonly as: string;
+  readonly ratio: number;
+  readonly target: number | null;
+  /** MiB: the most that the service had in memory. */
+  readonly memory: number;
+}
+
+export type BulkOptions = ServiceOptions & Omit<Measuring, 'url'> & { readonly rows: number };
+
+const PATCHED = 10_000;
+const COLUMNS = 'title,status,views,rating,published_at';
+
+export async function measureBulk(
+  only: readonly BulkResult['id'][],
+  options: BulkOptions,
+  report: Report,
+): Promise<readonly BulkResult[]> {
+  const { databaseUrl, rows } = options;
+  const sql = postgres(databaseUrl, { max: 1, fetch_types: false, connection: { jit: false } });
+  const settings = { ...options.settings, IMPORT_MAX_FILE_SIZE: '4gb', MAX_PAYLOAD_SIZE: '16mb' };
+  try {
+    const results: BulkResult[] = [];
+    if (only.includes('import')) {
+      results.push(await compare(IMPORT, rows, { ...options, settings }, sql, report));
+    }
+    if (only.includes('patch')) {
+      await empty(sql);
+      await copy(sql, PATCHED);
+      await sql`vacuum (analyze) bench_imported`;
+      results.push(await compare(PATCH, PATCHED, { ...options, settings }, sql, report));
+    }
+    return results;
+  } finally {
+    await empty(sql);
+    await sql.end({ timeout: 5 });
+  }
+}
+
+interface Bulk extends Pick<BulkResult, 'id' | 'title' | 'as' | 'target'> {
+  prepare(sql: postgres.Sql): Promise<unknown>;
+  byService(url: string, rows: number, round: number, signal: AbortSignal): Promise<void>;
+  byStatement(sql: postgres.Sql, rows: number, round: number): Promise<unknown>;
+}
+
+const IMPORT: Bulk = {
+  id: 'import',
+  title: 'import of CSV',
+  as: 'COPY',
+  target: 0.25,
+  prepare: empty,
+  byService: (url, rows, _round, signal) =>
+    sendBody(`${url}/utils/import/bench_imported`, 'POST', 'text/csv', csv(rows, true), signal),
+  byStatement: copy,
+};
+
+/** The service answers with the keys alone: what the statement gives too. */
+const PATCH: Bulk = {
+  id: 'patch',
+  title: 'PATCH with keys',
+  as: 'one UPDATE',
+  target: null,
+  prepare: async () => undefined,
+  byService: (url, rows, round, signal) => {
+    const body = JSON.stringify({ keys: keysOf(rows), data: { views: round, status: `state ${round}` } });
+    const path = `${url}/items/bench_imported?fields=id&limit=-1`;
+    return sendBody(path, 'PATCH', 'application/json', Readable.from([body]), signal);
+  },
+  byStatement: (sql, rows, round) =>
+    sql.unsafe(
+      'update bench_imported set views = $1, status = $2 where id = any($3::text::integer[]) returning id',
+      [String(round), `state ${round}`, `{${keysOf(rows).join(',')}}`],
+      { prepare: true },
+    ),
+};
+
+async function compare(
+  bulk: Bulk,
+  rows: number,
+  options: BulkOptions,
+  sql: postgres.Sql,
+  report: Report,
+): Promise<BulkResult> {
+  const service = await startService(options);
+  try {
+    let best = 0;
+    let bestStatement = 0;
+    for (let round = 0; round <= options.rounds; round++) {
+      options.signal.throwIfAborted();
+      await bulk.prepare(sql);
+      const byService = await perSecond(rows, () => bulk.byService(service.url, rows, 2 * round, options.signal));
+      await check(sql, rows);
+      await bulk.prepare(sql);
+      const byStatement = await perSecond(rows, () => bulk.byStatement(sql, rows, 2 * round + 1));
+      // The first round fills caches and grows files: it counts for nothing.
+      if (round === 0) continue;
+      best = Math.max(best, byService);
+      bestStatement = Math.max(bestStatement, byStatement);
+    }
+    const { id, title, as, target } = bulk;
+    const ratio = best / bestStatement;
+    report(`${title}: ${best.toFixed(0)} rows/s, ${as} ${bestStatement.toFixed(0)} (${(ratio * 100).toFixed(0)} %)`);
+    const memory = await readPeak(service.pid);
+    return { id, title, rows, service: best, statement: bestStatement, as, ratio, target, memory };
+  } finally {
+    await service.stop();
+  }
+}
+
+async function perSecond(rows: number, work: () => Promise<unknown>): Promise<number> {
+  const begun = performance.now();
+  await work();
+  return (rows * 1000) / (performance.now() - begun);
+}
+
+async function check(sql: postgres.Sql, rows: number): Promise<void> {
+  const [row] = await sql`select count(*)::int as count from bench_imported`;
+  if (row?.['count'] !== rows) throw new Error(`${row?.['count']} rows in place of ${rows}`);
+}
+
+async function empty(sql: postgres.Sql): Promise<void> {
+  await sql.unsafe('truncate bench_imported restart identity');
+}
+
+async function copy(sql: postgres.Sql, rows: number): Promise<void> {
+  const query = sql.unsafe(`copy bench_imported (${COLUMNS}) from stdin (format csv)`);
+  await pipeline(csv(rows, false), await query.writable());
+}
+
+function keysOf(rows: number): readonly number[] {
+  return Array.from({ length: rows }, (_, index) => index + 1);
+}
+
+const LINES_AT_ONCE = 1_000;
+
+/** Made while it is sent: a file of any size takes no memory here. */
+function csv(rows: number, withHead: boolean): Readable {
+  function* pieces(): Generator<string> {
+    if (withHead) yield `${COLUMNS}\n`;
+    for (let from = 1; from <= rows; from += LINES_AT_ONCE) {
+      const lines: string[] = [];
+      for (let n = from; n < Math.min(from + LINES_AT_ONCE, rows + 1); n++) {
+        const day = String(1 + (n % 28)).padStart(2, '0');
+        lines.push(
+          `The article with the number ${n},published,${n % 9973},${(n % 500) / 100},2025-06-${day}T12:00:00Z\n`,
+        );
+      }
+      yield lines.join('');
+    }
+  }
+  return Readable.from(pieces());
+}
+
+async function sendBody(url: string, method: string, type: string, body: Readable, signal: AbortSignal): Promise<void> {
+  const headers = { Authorization: `Bearer ${ADMINISTRATOR.token}`, 'Content-Type': type };
+  const sent = request(url, { method, headers, signal });
+  const answered = once(sent, 'response');
+  await Promise.all([pipeline(body, sent), answered]);
+  const [response] = (await answered) as [IncomingMessage];
+  let text = '';
+  for await (const chunk of response.setEncoding('utf8')) text += text.length < 300 ? chunk : '';
+  if (response.statusCode !== 200) throw new Error(`status ${response.statusCode}: ${text.slice(0, 300)}`);
+}

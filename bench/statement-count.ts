@@ -1,0 +1,111 @@
+/**
+ * How many statements PostgreSQL runs for a request, counted by the server itself (pg_stat_statements). Its counting is off while
+ * anything is measured. Requests are sent for a second, and all of them are waited for: nothing is counted by halves.
+ */
+import { setTimeout as wait } from 'node:timers/promises';
+import postgres from 'postgres';
+import { runOpenLoop } from './open-loop.js';
+import { type Address, type Question, readAnswer, sentTo } from './statement.js';
+
+/** What PostgreSQL is started with. */
+export const COUNTING = { shared_preload_libraries: 'pg_stat_statements' };
+
+export interface StatementCount {
+  readonly requests: number;
+  readonly statements: number;
+  readonly perRequest: number;
+  /** Objects of an answer, at all levels. */
+  readonly nodes: number;
+  readonly perNode: number;
+}
+
+/** What connections do to see whether they are alive, and what the service asks by itself: it belongs to no request. */
+const UPKEEP = [
+  'set idle_in_transaction_session_timeout%',
+  '%pg_listening_channels()%',
+  '%from pg_stats p%',
+  'listen %',
+];
+
+const MOST_CONNECTIONS = 128;
+
+/** To be called once before anything is measured. */
+export async function prepareCounting(databaseUrl: string): Promise<void> {
+  await withServer(databaseUrl, async (sql) => {
+    await sql`create extension if not exists pg_stat_statements`;
+    await track(sql, 'none');
+  });
+}
+
+export async function countStatements(
+  question: Question,
+  address: Address,
+  connections: number,
+  databaseUrl: string,
+  signal: AbortSignal,
+): Promise<StatementCount> {
+  const { document } = await readAnswer(question, address, signal);
+  const nodes = countNodes((document as { data?: unknown }).data);
+  return withServer(databaseUrl, async (sql, database) => {
+    await track(sql, 'top');
+    try {
+      await settle(sql, database);
+      await sql`select pg_stat_statements_reset()`;
+      const { requests, errors } = await runOpenLoop(
+        { ...sentTo(question, address), connections: Math.min(connections, MOST_CONNECTIONS), seconds: 1, rate: null },
+        signal,
+      );
+      if (errors > 0) throw new Error(`${errors} errors`);
+      await settle(sql, database);
+      const [row] = await sql<{ calls: string }[]>`
+        select coalesce(sum(calls), 0) as calls from pg_stat_statements
+        where dbid = (select oid from pg_database where datname = ${database}) and query not ilike all (${UPKEEP})`;
+      const statements = Number(row?.calls);
+      const perRequest = statements / requests;
+      return { requests, statements, perRequest, nodes, perNode: perRequest / Math.max(1, nodes) };
+    } finally {
+      await track(sql, 'none');
+    }
+  });
+}
+
+/** The objects of an answer, at all levels. */
+export function countNodes(data: unknown): number {
+  if (Array.isArray(data)) return data.reduce<number>((sum, each) => sum + countNodes(each), 0);
+  if (typeof data !== 'object' || data === null) return 0;
+  return Object.values(data).reduce<number>((sum, each) => sum + countNodes(each), 1);
+}
+
+/** Of all sessions, as soon as they do something. */
+async function track(sql: postgres.Sql, what: 'none' | 'top'): Promise<void> {
+  await sql.unsafe(`alter system set pg_stat_statements.track = '${what}'`);
+  await sql`select pg_reload_conf()`;
+  await wait(50);
+}
+
+/** Answers leave while their statement still ends. */
+async function settle(sql: postgres.Sql, database: string): Promise<void> {
+  for (let attempt = 0; attempt < 200; attempt++) {
+    const [row] = await sql<{ active: number }[]>`
+      select count(*)::int as active from pg_stat_activity
+      where datname = ${database} and backend_type = 'client backend' and state = 'active'`;
+    if (row?.active === 0) return;
+    await wait(20);
+  }
+}
+
+/** Connected to another database of the server, so that nothing asked here is counted. */
+async function withServer<T>(
+  databaseUrl: string,
+  work: (sql: postgres.Sql, database: string) => Promise<T>,
+): Promise<T> {
+  const url = new URL(databaseUrl);
+  const database = decodeURIComponent(url.pathname.slice(1));
+  url.pathname = '/postgres';
+  const sql = postgres(url.href, { max: 1, onnotice: () => undefined });
+  try {
+    return await work(sql, database);
+  } finally {
+    await sql.end({ timeout: 5 });
+  }
+}
