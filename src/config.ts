@@ -49,7 +49,7 @@ const OPTIONS = {
   ),
   DATABASE_URL: optional(
     connection(),
-    'Database to serve (postgres://user:password@host:port/database); if not set, an embedded PostgreSQL is started',
+    'Database to serve (postgres://user:password@host:port/database); several hosts (host:port,host:port) for failover; if not set, an embedded PostgreSQL is started',
   ),
   DATABASE_SCHEMA: text('public', 'Schema to serve'),
   DATABASE_SCHEMAS: names(

@@ -40,6 +40,9 @@ export type Event =
   | { readonly kind: 'embedded-restarted'; readonly message: string }
   | { readonly kind: 'listening-lost'; readonly error: unknown }
   | { readonly kind: 'listening-again'; readonly milliseconds: number }
+  | { readonly kind: 'primary-lost'; readonly place: string; readonly error: unknown }
+  /** `former` is null where it is the one that was lost. */
+  | { readonly kind: 'primary-found'; readonly place: string; readonly former: string | null }
   | { readonly kind: 'limit-store-lost'; readonly store: string; readonly error: unknown }
   | { readonly kind: 'limit-store-back'; readonly store: string; readonly milliseconds: number }
   | { readonly kind: 'shape-compiled'; readonly shape: string; readonly text: string; readonly milliseconds: number }
@@ -174,6 +177,14 @@ function log(logger: Logger, repeated: RepeatedLines, event: Event): void {
       logger.info(
         `LISTEN connection restored after ${Math.round(event.milliseconds)} ms; reloading schema, policies and users`,
       );
+      break;
+    case 'primary-lost':
+      repeated.write(`lost the primary ${event.place}, looking for another: ${messageOf(event.error)}`);
+      break;
+    case 'primary-found':
+      // Each thread finds it.
+      if (event.former === null) repeated.write(`the primary ${event.place} is back`);
+      else repeated.write(`${event.place} is the primary now, no longer ${event.former}; reconnecting`);
       break;
     case 'limit-store-lost':
       logger.warn(

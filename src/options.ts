@@ -1,4 +1,5 @@
 /** The kinds of values that options have: how each is read from text, and what is said of one that cannot be. */
+import { parseDatabaseUrl } from './database-url.js';
 
 export interface Option<Value> {
   readonly initial: string | null;
@@ -90,9 +91,7 @@ export function connection(): Option<string> {
     initial: null,
     about: '',
     parse: (value) => {
-      if (!URL.canParse(value) || !/^postgres(ql)?:$/.test(new URL(value).protocol)) {
-        throw new Error('must look like postgres://user:password@host:port/database');
-      }
+      parseDatabaseUrl(value);
       return value;
     },
   };

@@ -44,6 +44,7 @@ const LONGEST = [
   'access-property',
   'schema-faults',
   'faults',
+  'failover',
   'killed-backends',
   'half-open',
   'slow-readers',

@@ -14,8 +14,11 @@ const ADMINISTRATOR = readFileSync(packagePath('sql', 'administrator.sql'), 'utf
 
 export async function findAccount(database: Database, key: LookupKey): Promise<Account | null> {
   const find = (): Promise<Account[]> => database.rows<Account>(IDENTITY, parametersOf(key));
-  // As with other reads: a connection that an administrator has ended is no reason to refuse somebody.
-  const [row] = await find().catch((error: unknown) => (isTermination(error) ? find() : Promise.reject(error)));
+  // As with other reads: a connection that an administrator or a failover has ended is no reason to refuse somebody.
+  const [row] = await find().catch(async (error: unknown) => {
+    if (isTermination(error) || (await database.recovers(error))) return find();
+    throw error;
+  });
   return row ?? null;
 }
 

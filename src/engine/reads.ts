@@ -236,6 +236,7 @@ export class Reads {
         version: () => current.compiled.version,
         mayRepeat,
         afterTermination: true,
+        recovers: (error) => this.#database.recovers(error),
       },
     );
   }

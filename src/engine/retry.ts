@@ -28,6 +28,8 @@ export interface RetryOptions {
   readonly mayRepeat?: () => boolean;
   /** Whether a connection that an administrator has ended is worth a second attempt: nothing was changed by a read. */
   readonly afterTermination?: boolean;
+  /** Of a read: whether there is a server again after its connection was lost, where there are several. */
+  readonly recovers?: (error: unknown) => Promise<boolean>;
   /** Called where a key collides again. */
   readonly onCollision?: (conflict: Conflict) => Promise<void>;
 }
@@ -35,7 +37,7 @@ export interface RetryOptions {
 export async function retry<Result>(
   mirror: Mirror,
   work: (model: Model, attempt: number) => Promise<Result>,
-  { asError, version, mayRepeat, afterTermination = false, onCollision }: RetryOptions,
+  { asError, version, mayRepeat, afterTermination = false, recovers, onCollision }: RetryOptions,
 ): Promise<Result> {
   let previous: Conflict | null = null;
   let collisions = 0;
@@ -49,7 +51,10 @@ export async function retry<Result>(
       previous = conflict;
       if (conflict && collisions === MAX_COLLISIONS_OF_KEY) throw asError(conflict.cause, model);
       const stale = staleness(error);
-      const isWorthIt = stale || isConflict(error) || (afterTermination && attempt === 1 && isTermination(error));
+      const isWorthIt =
+        stale ||
+        isConflict(error) ||
+        (attempt === 1 && ((afterTermination && isTermination(error)) || (await recovers?.(error))));
       if (!isWorthIt || mayRepeat?.() === false) throw asError(error, model);
       if (attempt === MAX_RAISED_ATTEMPTS && isRaised(error)) throw asError(error, model);
       if (attempt === MAX_ATTEMPTS) throw exhausted(stale !== null || isMoved(error));

@@ -12,6 +12,20 @@ export function isTaken(error: Error): boolean {
   return 'code' in error && error.code === '42P05';
 }
 
+/** The server may have become a standby. */
+export function isReadOnly(error: Error): boolean {
+  return 'code' in error && error.code === '25006';
+}
+
+/** The connection ended before the answer, or the server did, also at once. */
+export function isLostOnTheWay(error: unknown): boolean {
+  return (
+    error instanceof Error &&
+    'code' in error &&
+    /^(CONNECTION_(?!SHARED)|ECONNRESET|EPIPE|57P0[123])/.test(String(error.code))
+  );
+}
+
 export function mixedUp(): Error {
   return Object.assign(new Error('The connection is shared with others, as by a pooler'), {
     code: 'CONNECTION_SHARED',

@@ -10,12 +10,24 @@ export type DriverClient = postgres.Sql;
 /** Opens a client of the driver that uses this socket. */
 export type OpenClient = (socket: () => Promise<Socket>) => DriverClient;
 
+/** Which server a connection is opened to, where several may be the one. */
+export interface ServerChoice {
+  /** Fails where the server is not the one that is wanted. */
+  accept(client: DriverClient): Promise<void>;
+  /** Called when the server is left. Returns how to forget it. */
+  onLeave(listener: () => void): () => void;
+  /** The server refuses to write. */
+  suspect(): void;
+}
+
 /** Where a connection goes, how long it may take, and who looks after it. */
 export interface ConnectionOptions {
   readonly target: Target;
   /** In which schemas names are looked up. */
   readonly scope: string;
   readonly open: OpenClient;
+  /** Null where there is no choice. */
+  readonly choice: ServerChoice | null;
   readonly limits: TimeLimits;
   readonly watchdog: Watchdog;
   /** Memory for large answers. */

@@ -7,7 +7,7 @@
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { asError } from '../narrow.js';
-import { closed, isFatal, isOutdated, isTaken, mixedUp, unanswered } from './connection-errors.js';
+import { closed, isFatal, isOutdated, isReadOnly, isTaken, mixedUp, unanswered } from './connection-errors.js';
 import type { ConnectionOptions, DriverClient } from './connection-options.js';
 import { MessageReader } from './message-reader.js';
 import { Opening } from './open-connection.js';
@@ -305,6 +305,7 @@ export class Connection implements Receiver, Watched {
         break;
       case ERROR_RESPONSE:
         this.#error = readError(message, start + 5, end);
+        if (isReadOnly(this.#error)) this.#options.choice?.suspect();
         this.#sync(first);
         break;
       case READY_FOR_QUERY:

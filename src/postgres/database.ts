@@ -1,28 +1,33 @@
-/** The only file that opens connections: pools of them by their use, set up so that values travel as the text we wrote. */
-import { Socket } from 'node:net';
-import postgres from 'postgres';
+/** The connections to the database: pools of them by their use. */
+import type { Socket } from 'node:net';
+import { parseDatabaseUrl } from '../database-url.js';
 import { StartError } from '../errors.js';
-import { packageVersion } from '../files.js';
-import { elementAt } from '../narrow.js';
-import { quoteIdentifier } from '../sql/fragment.js';
 import { qualify } from '../sql/qualify.js';
+import {
+  failOnHangUp,
+  followTarget,
+  openClient,
+  type ServerOptions,
+  type Settings,
+  schemasOf,
+  targetOf,
+} from './client.js';
 import { Connection } from './connection.js';
+import { isLostOnTheWay } from './connection-errors.js';
 import type { ConnectionOptions, DriverClient } from './connection-options.js';
 import { connectWithRetries, type FirstConnectionOptions } from './first-connection.js';
 import { Listener } from './listener.js';
 import { Pool, type PoolState } from './pool.js';
 import { checkSessions } from './pooler-check.js';
+import { PrimaryWatch } from './primary-watch.js';
 import { ResponseMemory } from './response-memory.js';
 import { Session } from './sessions.js';
-import { reportHangUp, type Target } from './socket.js';
+import type { Target } from './socket.js';
 import { breakOffStalled } from './stalled-streams.js';
 import { StreamSession } from './stream-session.js';
 import { timeLimits, Watchdog } from './watchdog.js';
 
-export interface DatabaseOptions extends FirstConnectionOptions {
-  /** The first of those that are served. */
-  readonly schema: string;
-  readonly otherSchemas?: readonly string[];
+export interface DatabaseOptions extends FirstConnectionOptions, ServerOptions {
   readonly connections: number;
   /** Connections that transactions may hold. */
   readonly sessions: number;
@@ -34,8 +39,6 @@ export interface DatabaseOptions extends FirstConnectionOptions {
   readonly waitTimeout: number;
   /** Milliseconds; 0 for none. */
   readonly statementTimeout: number;
-  /** Milliseconds. */
-  readonly connectTimeout: number;
   /** Milliseconds that an import may wait for the next piece of its file. */
   readonly uploadTimeout?: number;
   /** Whether to find out first that a connection is a session of its own. */
@@ -49,14 +52,6 @@ export interface DatabaseOptions extends FirstConnectionOptions {
 
 /** For statements of our own, which nobody can make large by asking. */
 const UNBOUNDED = new ResponseMemory(Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY);
-
-/** The driver would turn texts for these types into its own idea of them; ours are written by the binder already. */
-const AS_WRITTEN = Object.fromEntries(
-  [16, 17, 114, 3802, 1082, 1114, 1184].map((oid) => [
-    `type${oid}`,
-    { to: oid, from: [], serialize: (value: string) => value, parse: (value: string) => value },
-  ]),
-);
 
 export type PoolName = 'read' | 'write' | 'stream' | 'import' | 'catalog' | 'own';
 
@@ -99,6 +94,8 @@ export class Database implements Pools {
   /** Milliseconds that whoever needs a connection waits for it. */
   readonly waitTimeout: number;
   readonly #qualified = new Map<string, string>();
+  /** Null where there is but one server. */
+  #primary: PrimaryWatch | null = null;
 
   private constructor(
     options: DatabaseOptions,
@@ -132,10 +129,21 @@ export class Database implements Pools {
     return qualified;
   }
 
+  /** After a read's connection was lost on its way: whether there is a server again, where there are several. */
+  async recovers(error: unknown): Promise<boolean> {
+    return this.#primary !== null && isLostOnTheWay(error) && this.#primary.recovers();
+  }
+
   /** Connects once, so that a wrong address, password or schema ends the start with one line. */
   static async open(options: DatabaseOptions): Promise<Database> {
-    const target = await connectWithRetries(() => check(options), options);
     const watchdog = new Watchdog();
+    const primary = watchPrimary(options, watchdog);
+    const first = await connectWithRetries(async () => {
+      await primary?.find();
+      return check(primary ? { ...options, url: primary.url } : options);
+    }, options);
+    primary?.start();
+    const target = primary ? followTarget(options, primary) : first;
     const limits = timeLimits(options.statementTimeout, options.connectTimeout, target.host.length);
     // While an import waits for its file, so does its transaction.
     const uploads = (options.uploadTimeout ?? 0) + limits.transaction;
@@ -147,9 +155,15 @@ export class Database implements Pools {
     const single = { max: 1, max_pipeline: 10, max_lifetime: null, ssl: false } as const;
     const openConnection = (settings: Settings, told: Partial<ConnectionOptions> = {}): Connection => {
       const open = (socket: () => Promise<Socket>): DriverClient =>
-        openClient(options, { ...single, socket }, options.statementTimeout, settings);
+        openClient(
+          primary ? { ...options, url: primary.url } : options,
+          { ...single, socket },
+          options.statementTimeout,
+          settings,
+        );
       return new Connection({
         target,
+        choice: primary,
         scope: schemasOf(options).join(),
         open,
         limits,
@@ -189,7 +203,9 @@ export class Database implements Pools {
       (onnotify, onLost) => new Session((onclose) => openConnection({}, { onclose, onnotify }), onLost),
       { staleness: options.staleness ?? DEFAULT_STALENESS_MS, observe: options.observe ?? (() => {}) },
     );
-    return new Database(options, readConnections, pools, watchdog, listener, responseMemory);
+    const database = new Database(options, readConnections, pools, watchdog, listener, responseMemory);
+    database.#primary = primary;
+    return database;
   }
 
   /** What the connections of each kind do. */
@@ -231,6 +247,7 @@ export class Database implements Pools {
   /** Ends within about a second, whatever the server does. */
   async close(): Promise<void> {
     const { own, sessions, streams, imports, catalog } = this;
+    this.#primary?.close();
     await Promise.all([
       this.listener.close(),
       ...this.readConnections.map((connection) => connection.close(CLOSE_GRACE_MS)),
@@ -247,22 +264,6 @@ const DEFAULT_STALENESS_MS = 30_000;
 /** Milliseconds that connections get to end in peace. */
 const CLOSE_GRACE_MS = 1_000;
 
-interface ClientOptions {
-  readonly max: number;
-  /** Statements written behind a running one. In the pool of reads a slow one would hold up fast ones; a session has no neighbours. */
-  readonly max_pipeline: number;
-  /** Null for connections that must not be renewed in the middle of a transaction. */
-  readonly max_lifetime?: null;
-  readonly onclose?: () => void;
-  readonly socket?: () => Promise<Socket>;
-  readonly ssl?: false;
-}
-
-/** The part of its time that a statement may wait for a lock. */
-const LOCK_SHARE = 0.9;
-
-type Settings = Readonly<Record<string, string>>;
-
 /** Rows of a payload come as one document, which tells the planner nothing: to plan a chain for each would cost more than to run it. */
 const PLANNED_ONCE: Settings = { plan_cache_mode: 'force_generic_plan' };
 
@@ -275,46 +276,17 @@ const TIMED_BY_BATCH: Settings = { statement_timeout: '', lock_timeout: '', plan
 /** Of all connections for reads but the first: what one statement gains by using several processors, many of them lose. */
 const ON_ONE_PROCESSOR: Settings = { max_parallel_workers_per_gather: '0' };
 
-function openClient(
-  options: DatabaseOptions,
-  clientOptions: ClientOptions,
-  statementTimeout: number,
-  settings: Settings = {},
-): DriverClient {
-  return postgres(options.url, {
-    ...clientOptions,
-    prepare: true,
-    // One statement less per new connection.
-    fetch_types: false,
-    connect_timeout: Math.ceil(options.connectTimeout / 1_000),
-    // Seconds without traffic after which the system asks the other side whether it is there.
-    keep_alive: 15,
-    // The driver's own pauses between attempts grow to twenty seconds: too long once the database is back.
-    backoff: (attempt: number) => Math.min(0.05 * 2 ** attempt, 1),
-    onnotice: () => {},
-    types: AS_WRITTEN,
-    connection: {
-      application_name: `lateral ${packageVersion}`,
-      search_path: [...new Set([...schemasOf(options), 'public'])].map(quoteIdentifier).join(', '),
-      TimeZone: 'UTC',
-      DateStyle: 'ISO, MDY',
-      IntervalStyle: 'postgres',
-      bytea_output: 'hex',
-      extra_float_digits: 1,
-      // Defaults are read as the catalog prints them.
-      quote_all_identifiers: 'off',
-      // Never pays for these statements, and costs seconds when a large estimate triggers it.
-      jit: 'off',
-      statement_timeout: statementTimeout,
-      // Whoever waits for a lock for so long is told that, and not that the statement takes long.
-      lock_timeout: Math.floor(statementTimeout * LOCK_SHARE),
-      ...settings,
-    },
-  } as unknown as postgres.Options<Record<string, postgres.PostgresType>>) as unknown as DriverClient;
-}
-
-function schemasOf({ schema, otherSchemas = [] }: DatabaseOptions): readonly string[] {
-  return [schema, ...otherSchemas];
+/** Null where any server will do. */
+function watchPrimary(options: DatabaseOptions, watchdog: Watchdog): PrimaryWatch | null {
+  const { urls, target } = parseDatabaseUrl(options.url);
+  if (target === 'any') return null;
+  const open = (url: string): DriverClient => {
+    const client = openClient({ ...options, url }, { max: 1, max_pipeline: 0 }, options.statementTimeout);
+    failOnHangUp(client);
+    return client;
+  };
+  const { observe = () => {} } = options;
+  return new PrimaryWatch({ urls, target, open, leave: () => watchdog.destroyAll(), observe });
 }
 
 /** Answers where the database is. */
@@ -338,22 +310,4 @@ async function check(options: DatabaseOptions): Promise<Target> {
   } finally {
     void client.end({ timeout: 0 }).catch(() => {});
   }
-}
-
-/** The options as the driver has completed them, of which its types leave out some. */
-function targetOf(client: DriverClient): Target & { socket: unknown } {
-  return client.options as unknown as Target & { socket: unknown };
-}
-
-/** With TLS, or several hosts of which it knows the next, the driver is left to itself. */
-function failOnHangUp(client: DriverClient): void {
-  const options = targetOf(client);
-  if (options.ssl || options.host.length > 1) return;
-  options.socket = () => {
-    const socket = new Socket();
-    reportHangUp(socket);
-    return options.path
-      ? socket.connect(options.path)
-      : socket.connect(elementAt(options.port, 0), elementAt(options.host, 0));
-  };
 }

@@ -45,8 +45,9 @@ export class Opening {
     const abandoned = new Promise<never>((_, reject) => {
       abandon = reject;
     });
-    const { limits } = this.#options;
+    const { limits, choice } = this.#options;
     const timer = setTimeout(() => abandon(unanswered()), limits.connect);
+    const forget = choice?.onLeave(() => abandon(closed()));
     let attached: Socket | null = null;
     try {
       if (owner.isEnded()) throw closed();
@@ -63,13 +64,16 @@ export class Opening {
       // The driver opens the connection for a statement. This one is no setting of the connection: poolers refuse most of them.
       const opening = `set idle_in_transaction_session_timeout = ${Math.ceil(limits.transaction)}`;
       await Promise.race([client.unsafe(opening), abandoned]);
+      if (choice) await Promise.race([choice.accept(client), abandoned]);
       if (attached === null || !owner.isOpening(attached) || owner.isEnded()) throw closed();
       this.#failures = 0;
     } catch (error) {
+      choice?.suspect();
       this.#resting = performance.now() + Math.min(FIRST_PAUSE_MS * 2 ** this.#failures++, MAX_PAUSE_MS);
       throw error;
     } finally {
       clearTimeout(timer);
+      forget?.();
     }
   }
 

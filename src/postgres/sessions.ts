@@ -152,7 +152,8 @@ const asItIs: Failure = (error) => error;
 
 /** Of what ends a transaction: where the connection was lost on the way, nobody knows whether it was committed. */
 const asDecided: Failure = (error, unsent) => {
-  const isLost = 'code' in error && String(error.code).startsWith('CONNECTION_');
+  // A server that is stopped at once says so, also behind a commit.
+  const isLost = 'code' in error && /^(CONNECTION_|57P02)/.test(String(error.code));
   return isLost && !unsent ? outcomeUnknown() : error;
 };
 

@@ -45,6 +45,8 @@ export interface Watched {
   check(now: number): void;
   /** Others did not answer: this one is to be asked whether it is alive before it is used. */
   doubt(): void;
+  /** Ends at once; whatever is on its way is told the reason. */
+  destroy(): void;
 }
 
 export class Watchdog {
@@ -73,6 +75,11 @@ export class Watchdog {
   /** One that is silent is seldom alone: the way to the server may be cut. */
   doubtAll(): void {
     for (const watched of this.#watched) watched.doubt();
+  }
+
+  /** Their server is not the one that is wanted any more. */
+  destroyAll(): void {
+    for (const watched of [...this.#watched]) watched.destroy();
   }
 
   /** Time in which this process stood still is no time in which a server could have been heard. */

@@ -10,11 +10,19 @@ import { findProgram } from '../support/programs.js';
 interface Part {
   readonly name: string;
   readonly about: string;
+  /** Where it is a test of the suite, made longer. */
+  readonly file?: string;
   /** One of these programs, in a package of Debian. */
   readonly needs: readonly { readonly programs: readonly string[]; readonly install: string }[];
 }
 
 const PARTS: readonly Part[] = [
+  {
+    name: 'failover',
+    about: 'a primary is lost under load, in three ways, and a standby is promoted; FAILOVER_ROUNDS (20)',
+    file: 'postgres/failover.test',
+    needs: [],
+  },
   {
     name: 'rolling-restart',
     about: 'two instances behind haproxy are restarted under load',
@@ -29,7 +37,7 @@ const PARTS: readonly Part[] = [
 
 const chosen = process.argv.slice(2);
 let failed = 0;
-for (const { name, about, needs } of PARTS) {
+for (const { name, about, needs, file = `cluster/${name}` } of PARTS) {
   if (chosen.length > 0 && !chosen.includes(name)) continue;
   console.log(`# ${name}: ${about}`);
   const missing: string[] = [];
@@ -39,9 +47,9 @@ for (const { name, about, needs } of PARTS) {
     console.log(`skipped: ${missing.join('; ')}`);
     continue;
   }
-  const child = spawn(process.execPath, [packagePath('dist', 'test', 'cluster', `${name}.js`)], {
+  const child = spawn(process.execPath, [packagePath('dist', 'test', `${file}.js`)], {
     stdio: ['ignore', 'inherit', 'inherit'],
-    env: { ...process.env, TAP: '1', TAP_TIMEOUT: '3600' },
+    env: { FAILOVER_ROUNDS: '20', ...process.env, TAP: '1', TAP_TIMEOUT: '3600' },
   });
   const [code] = (await once(child, 'close')) as [number | null];
   if (code !== 0) failed++;

@@ -2,6 +2,7 @@
 import { availableParallelism } from 'node:os';
 import t from 'tap';
 import { type Config, type OptionName, optionRows, readConfig, readFlags, renamedOptions } from '../../src/config.js';
+import { parseDatabaseUrl } from '../../src/database-url.js';
 import { workersFor } from '../../src/options.js';
 
 t.test('without any word the service has its defaults', async (t) => {
@@ -43,12 +44,35 @@ t.test('the schemas to serve are a list, or the one schema', async (t) => {
     });
 });
 
+t.test('a database may be on several hosts', async (t) => {
+  const one = 'postgres://u:p@h:5/d?sslmode=require';
+  t.strictSame(parseDatabaseUrl(one), { urls: [one], target: 'any' });
+  t.strictSame(parseDatabaseUrl('postgres://u:p@a:1,b/d?x=1&target_session_attrs=read-write&y=2'), {
+    urls: ['postgres://u:p@a:1/d?x=1&y=2', 'postgres://u:p@b/d?x=1&y=2'],
+    target: 'read-write',
+  });
+  t.strictSame(parseDatabaseUrl('postgres://a,b/d'), { urls: ['postgres://a/d', 'postgres://b/d'], target: 'primary' });
+  t.strictSame(parseDatabaseUrl('postgres://a/d?target_session_attrs=primary'), {
+    urls: ['postgres://a/d'],
+    target: 'primary',
+  });
+  for (const [wrong, reason] of [
+    ['postgres://a,,b/d', /must look like/],
+    ['postgres://a:x,b/d', /must look like/],
+    ['mysql://a,b/d', /must look like/],
+    ['postgres://a,b/d?target_session_attrs=standby', /must be one of any, primary, read-write, not "standby"/],
+  ] as const)
+    t.throws(() => readConfig({ DATABASE_URL: wrong }), { message: reason }, wrong);
+});
+
 t.test('values are read in the forms people write', async (t) => {
   const cases: readonly (readonly [OptionName, string, Config[OptionName]])[] = [
     ['PORT', '0', 0],
     ['PORT', '65535', 65_535],
     ['DATABASE_URL', 'postgres://u:p@h:5432/d', 'postgres://u:p@h:5432/d'],
     ['DATABASE_URL', 'postgresql://h/d?sslmode=require', 'postgresql://h/d?sslmode=require'],
+    ['DATABASE_URL', 'postgres://u:p@h1:1,h2:2,[::1]:3/d', 'postgres://u:p@h1:1,h2:2,[::1]:3/d'],
+    ['DATABASE_URL', 'postgres://h1,h2/d?target_session_attrs=any', 'postgres://h1,h2/d?target_session_attrs=any'],
     ['DEMO_DATA', 'false', false],
     ['DEMO_DATA', 'NO', false],
     ['DEMO_DATA', '0', false],

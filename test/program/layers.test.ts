@@ -34,6 +34,7 @@ const LEAVES: readonly string[] = [
   'digits',
   'observe',
   'config',
+  'database-url',
   'options',
   'files',
   'narrow',

@@ -1,0 +1,255 @@
+/**
+ * Which of several servers takes writes. It is asked every second whether it still does; as soon as another one has taken its
+ * place all connections are ended, and new ones are opened there. A server that was the primary before, and does not know that
+ * another was promoted, is told by its timeline: each promotion begins a new one.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { placeOf, type SessionTarget } from '../database-url.js';
+import { asError, elementAt } from '../narrow.js';
+import type { Observer } from '../observe.js';
+import { isLostOnTheWay } from './connection-errors.js';
+import type { DriverClient } from './connection-options.js';
+import { within } from './time-limit.js';
+
+export interface Role {
+  readonly standby: boolean;
+  /** Whether transactions are read-only unless they say otherwise. */
+  readonly readonly: boolean;
+  /** Null of a standby. */
+  readonly timeline: number | null;
+}
+
+const ROLE = `
+  select pg_is_in_recovery() as standby, current_setting('default_transaction_read_only') = 'on' as readonly,
+    case when not pg_is_in_recovery()
+      then ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int end as timeline`;
+
+/** Milliseconds that a server may take to answer, between two rounds, and between two while there is no primary. */
+const ANSWER_MS = 1_000;
+const ROUND_MS = 1_000;
+const LOST_ROUND_MS = 200;
+
+/** So many rounds the others are left alone while the primary answers: a second primary may be there unseen. */
+const QUIET_ROUNDS = 5;
+
+/** Milliseconds that a read whose connection was lost waits for a new primary. */
+const REPEAT_WAIT_MS = 3_000;
+
+export interface PrimaryWatchOptions {
+  readonly urls: readonly string[];
+  readonly target: SessionTarget;
+  /** A client with one connection, opened when it is used. */
+  readonly open: (url: string) => DriverClient;
+  /** Ends all connections. */
+  readonly leave: () => void;
+  readonly observe: Observer;
+}
+
+export class PrimaryWatch {
+  readonly #options: PrimaryWatchOptions;
+  readonly #leaving = new Set<() => void>();
+  #current: string;
+  #client: DriverClient | null = null;
+  #timeline = 0;
+  #rounds = 0;
+  #failures = 0;
+  #isLost = false;
+  #round: Promise<void> | null = null;
+  #timer: NodeJS.Timeout | null = null;
+  #isClosed = false;
+
+  constructor(options: PrimaryWatchOptions) {
+    this.#options = options;
+    this.#current = elementAt(options.urls, 0);
+  }
+
+  /** Where connections are to be opened. */
+  get url(): string {
+    return this.#current;
+  }
+
+  /** Fails where none of the servers will do, with the reason of each. */
+  async find(): Promise<void> {
+    const found = await this.#askAll(this.#options.urls);
+    const best = this.#best(found);
+    if (best) {
+      this.#current = best.url;
+      this.#timeline = best.timeline;
+      return;
+    }
+    const [denied] = found.flatMap(({ error }) => (error && isRefusal(error) ? [error] : []));
+    if (denied) throw denied;
+    const reasons = found.map(({ url, role, error }) => `${placeOf(url)}: ${describe(role, error)}`);
+    throw Object.assign(new Error(`no server takes writes (${reasons.join('; ')})`), { code: 'CONNECTION_FAILED' });
+  }
+
+  /** From now on, until it is closed. */
+  start(): void {
+    if (this.#options.urls.length > 1) this.#schedule(ROUND_MS);
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    if (this.#timer) clearTimeout(this.#timer);
+    this.#drop();
+  }
+
+  /** A connection is told whether its server is the one that is wanted; ends it where it is not. */
+  async accept(client: DriverClient): Promise<void> {
+    const role = await askRole(client);
+    if (this.#suits(role)) return;
+    this.suspect();
+    throw Object.assign(new Error(describe(role, null)), { code: 'CONNECTION_STANDBY' });
+  }
+
+  /** To be called when the server is left, before another connection is opened. Returns how to forget it. */
+  onLeave(listener: () => void): () => void {
+    this.#leaving.add(listener);
+    return () => this.#leaving.delete(listener);
+  }
+
+  /** Something says that the server may not be the primary any more: it is asked at once. */
+  suspect(): void {
+    if (this.#round || this.#isClosed || this.#options.urls.length === 1) return;
+    this.#schedule(0);
+  }
+
+  /** After a connection was lost: whether there is a primary, the same or another, within a while. */
+  async recovers(): Promise<boolean> {
+    if (this.#options.urls.length === 1) return false;
+    const deadline = performance.now() + REPEAT_WAIT_MS;
+    do {
+      this.suspect();
+      await sleep(LOST_ROUND_MS / 4);
+      await this.#round;
+      if (this.#failures === 0) return true;
+      await sleep(LOST_ROUND_MS / 2);
+    } while (performance.now() < deadline && !this.#isClosed);
+    return false;
+  }
+
+  #schedule(milliseconds: number): void {
+    if (this.#timer) clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => {
+      this.#timer = null;
+      this.#round = this.#look()
+        .catch((error: unknown) => this.#fail(error))
+        .finally(() => {
+          this.#round = null;
+          if (!this.#isClosed) this.#schedule(this.#failures > 0 ? LOST_ROUND_MS : ROUND_MS);
+        });
+    }, milliseconds).unref();
+  }
+
+  async #look(): Promise<void> {
+    const found = await this.#askCurrent();
+    const isFine = found.role !== null && this.#suits(found.role) && (found.role.timeline ?? 0) >= this.#timeline;
+    if (isFine && this.#failures === 0 && ++this.#rounds % QUIET_ROUNDS !== 0) return;
+    const others = await this.#askAll(this.#options.urls.filter((url) => url !== this.#current));
+    if (this.#isClosed) return;
+    const best = this.#best([found, ...others]);
+    if (best && best.url !== this.#current) this.#move(best.url, best.timeline);
+    else if (best) this.#return(best.timeline);
+    else this.#fail(found.error ?? new Error(describe(found.role, null)));
+  }
+
+  /** A connection that was ended is no sign: another one is tried. One that does not answer is. */
+  async #askCurrent(): Promise<Found> {
+    const url = this.#current;
+    for (let isNew = this.#client === null; ; isNew = true) {
+      this.#client ??= this.#options.open(url);
+      try {
+        return { url, role: await within(askRole(this.#client), ANSWER_MS), error: null };
+      } catch (error) {
+        this.#drop();
+        if (isNew || !isLostOnTheWay(error)) return { url, role: null, error: asError(error) };
+      }
+    }
+  }
+
+  #askAll(urls: readonly string[]): Promise<Found[]> {
+    return Promise.all(
+      urls.map(async (url): Promise<Found> => {
+        const client = this.#options.open(url);
+        try {
+          return { url, role: await within(askRole(client), ANSWER_MS), error: null };
+        } catch (error) {
+          return { url, role: null, error: asError(error) };
+        } finally {
+          void client.end({ timeout: 0 }).catch(() => {});
+        }
+      }),
+    );
+  }
+
+  /** Of several the one that was promoted last; the present one if there is no difference. */
+  #best(found: readonly Found[]): { readonly url: string; readonly timeline: number } | null {
+    let best: { url: string; timeline: number } | null = null;
+    for (const { url, role } of found) {
+      if (!role || !this.#suits(role)) continue;
+      const timeline = role.timeline ?? 0;
+      if (timeline >= this.#timeline && (!best || timeline > best.timeline)) best = { url, timeline };
+    }
+    return best;
+  }
+
+  #suits({ standby, readonly: isReadonly }: Role): boolean {
+    if (this.#options.target === 'any') return true;
+    return !standby && !(isReadonly && this.#options.target === 'read-write');
+  }
+
+  /** Once is no sign: it may be busy. */
+  #fail(error: unknown): void {
+    if (++this.#failures !== 2) return;
+    this.#isLost = true;
+    this.#options.observe({ kind: 'primary-lost', place: placeOf(this.#current), error });
+  }
+
+  #return(timeline: number): void {
+    this.#failures = 0;
+    this.#timeline = timeline;
+    if (!this.#isLost) return;
+    this.#isLost = false;
+    this.#options.observe({ kind: 'primary-found', place: placeOf(this.#current), former: null });
+  }
+
+  #move(url: string, timeline: number): void {
+    const former = this.#current;
+    this.#current = url;
+    this.#timeline = timeline;
+    this.#failures = 0;
+    this.#isLost = false;
+    this.#drop();
+    this.#options.observe({ kind: 'primary-found', place: placeOf(url), former: placeOf(former) });
+    for (const leave of [...this.#leaving]) leave();
+    this.#options.leave();
+  }
+
+  #drop(): void {
+    void this.#client?.end({ timeout: 0 }).catch(() => {});
+    this.#client = null;
+  }
+}
+
+interface Found {
+  readonly url: string;
+  readonly role: Role | null;
+  readonly error: Error | null;
+}
+
+async function askRole(client: DriverClient): Promise<Role> {
+  const [role] = await client.unsafe<Role[]>(ROLE);
+  if (!role) throw new Error('a statement without a condition gave no row');
+  return role;
+}
+
+/** A password, a database or a right: what will not pass by itself. */
+function isRefusal(error: Error): boolean {
+  return 'code' in error && /^(28|3D|42)/.test(String(error.code));
+}
+
+function describe(role: Role | null, error: Error | null): string {
+  if (role?.standby) return 'it is a standby';
+  if (role?.readonly) return 'it is read-only';
+  return role ? 'another server was promoted' : (error?.message ?? 'it does not answer');
+}
