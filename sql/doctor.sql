@@ -1,5 +1,6 @@
 -- What lateral doctor asks of the database beyond sql/introspect.sql, as one document. $1: the schemas that are served, a JSON list;
--- $2: the schema of the service's own tables; $3: their names, a JSON list.
+-- $2: the schema of the service's own tables; $3: their names, a JSON list; $4: functions that may be called, a JSON list of schema and
+-- name.
 with tables as materialized (
   select class.oid, class.relname, class.relkind, class.relrowsecurity, class.relforcerowsecurity, class.relowner, namespace.nspname
   from pg_catalog.pg_class class
@@ -92,5 +93,24 @@ select pg_catalog.json_build_object(
       'has_policies', tables.relrowsecurity
     ) order by tables.nspname, tables.relname), '[]')
     from tables
+  ),
+  'functions', (
+    select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object(
+      'schema', namespace.nspname,
+      'name', proc.proname,
+      'arguments', pg_catalog.pg_get_function_identity_arguments(proc.oid),
+      'execute', pg_catalog.has_function_privilege(proc.oid, 'execute'),
+      -- By its text alone: what it calls may write.
+      'idle', proc.provolatile = 'v' and language.lanname in ('sql', 'plpgsql')
+        and coalesce(pg_catalog.pg_get_function_sqlbody(proc.oid), proc.prosrc)
+          !~* '\m(insert|update|delete|merge|truncate|copy|lock|nextval|setval|set_config|perform|execute|call|notify|create|drop|alter|random|clock_timestamp)\M'
+    ) order by namespace.nspname, proc.proname, proc.oid), '[]')
+    from pg_catalog.pg_proc proc
+    join pg_catalog.pg_namespace namespace on namespace.oid = proc.pronamespace
+    join pg_catalog.pg_language language on language.oid = proc.prolang
+    where exists (
+      select from pg_catalog.json_array_elements($4::json) declared (pair)
+      where declared.pair ->> 0 = namespace.nspname and declared.pair ->> 1 = proc.proname
+    )
   )
 )::text

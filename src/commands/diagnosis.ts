@@ -4,27 +4,15 @@
  * may be as it should be.
  */
 import type { Config } from '../config.js';
+import type { MetadataRow } from '../mirror/catalog-document.js';
 import { holdsTable, type Model } from '../mirror/model.js';
 import type { OtherSchema } from '../observe.js';
+import { suggestRelations } from '../schema/suggest.js';
 import type { Unindexed } from '../schema/suggested-relations.js';
 import { quoteIdentifier } from '../sql/fragment.js';
+import { diagnoseFunctions, type FunctionRights } from './diagnose-functions.js';
+import { count, type Detail, type Finding, finding, literalText } from './findings.js';
 import { indexLine } from './relations.js';
-
-export type CheckStatus = 'ok' | 'note' | 'problem';
-
-export interface Finding {
-  readonly section: string;
-  readonly status: CheckStatus;
-  readonly message: string;
-  readonly details: readonly Detail[];
-}
-
-export interface Detail {
-  readonly name: string;
-  readonly message: string;
-  /** SQL that solves it, or an example of it. */
-  readonly fix?: string;
-}
 
 /** What sql/doctor.sql answers. */
 export interface Facts {
@@ -44,6 +32,7 @@ export interface Facts {
   readonly available: readonly string[];
   readonly schemas: readonly { readonly schema: string; readonly usage: boolean; readonly create: boolean }[];
   readonly tables: readonly TableRights[];
+  readonly functions: readonly FunctionRights[];
 }
 
 export interface TableRights {
@@ -64,6 +53,8 @@ export interface Examined {
   readonly config: Config;
   readonly facts: Facts;
   readonly model: Model;
+  /** Rows of service_functions. */
+  readonly declared: readonly MetadataRow[];
   /** Whether the service's own tables are there. */
   readonly installed: boolean;
   readonly unindexed: readonly Unindexed[];
@@ -77,13 +68,10 @@ export function diagnose(examined: Examined): readonly Finding[] {
     ...collections(examined),
     ...rights(examined),
     ...relations(examined),
+    ...diagnoseFunctions(examined),
     ...extensions(examined),
     ...settings(examined),
   ];
-}
-
-function finding(section: string, status: CheckStatus, message: string, details: readonly Detail[] = []): Finding {
-  return { section, status, message, details };
 }
 
 function connection({ facts }: Examined): Finding[] {
@@ -129,7 +117,8 @@ function notInstalled(facts: Facts, model: Model): Finding {
   ]);
 }
 
-function collections({ facts, model }: Examined): Finding[] {
+function collections(examined: Examined): Finding[] {
+  const { facts, model } = examined;
   const served = [...model.collections.values()].flatMap(({ name, system }) => (system ? [] : [name])).sort();
   const found: Finding[] = [];
   if (served.length === 0) found.push(finding('Collections', 'problem', 'there is nothing to serve'));
@@ -142,24 +131,7 @@ function collections({ facts, model }: Examined): Finding[] {
     message: `it ${reason}`,
     ...(fix === undefined ? {} : { fix }),
   });
-  const keyless = [...model.collections.values()].filter(({ key, system }) => key.length === 0 && !system);
-  const unknown = [
-    ...keyless.map(({ name }) => ({
-      name,
-      reason: 'has no key: it can be listed, but its items cannot be named or written',
-    })),
-    ...views,
-  ];
-  if (unknown.length > 0)
-    found.push(
-      finding(
-        'Keys',
-        'note',
-        `${count(unknown.length, 'table or view has', 'tables or views have')} no key; declare the columns that identify a row, for example`,
-        unknown.map((each) => detail(each, keyLine(each.name, facts, model))),
-      ),
-    );
-  else found.push(finding('Keys', 'ok', 'every table and view has a key'));
+  found.push(...keys(examined, views));
   if (collisions.length > 0)
     found.push(
       finding(
@@ -182,14 +154,40 @@ function collections({ facts, model }: Examined): Finding[] {
   return found;
 }
 
-/** The first column is a guess: the operator knows which of them identify a row. */
-function keyLine(collection: string, { tables }: Facts, model: Model): string | undefined {
+/** `views` are those that are refused for want of a key. */
+function keys({ facts, model, installed }: Examined, views: readonly { readonly name: string }[]): Finding[] {
+  const keyless = [...model.collections.values()].filter(({ key, system }) => key.length === 0 && !system);
+  if (keyless.length === 0 && views.length === 0) return [finding('Keys', 'ok', 'every table and view has a key')];
+  const after = installed ? '' : ' (after the first start)';
+  const details = (named: readonly { readonly name: string }[]): Detail[] =>
+    named.map(({ name }) => keyDetail(name, facts, model));
+  const declare = `declare the columns that identify a row${after}; the first column is a guess`;
+  const [tables, unserved] = [details(keyless), details(views)];
+  const has = count(tables.length, 'table has', 'tables have');
+  const are = count(unserved.length, 'view is', 'views are');
+  return [
+    ...(tables.length === 0
+      ? []
+      : [finding('Keys', 'note', `${has} no key: items can be listed, not named or written; ${declare}`, tables)]),
+    ...(unserved.length === 0
+      ? []
+      : [finding('Keys', 'note', `${are} not served, since a view has no key of its own; ${declare}`, unserved)]),
+  ];
+}
+
+/** The operator knows which columns identify a row. */
+function keyDetail(collection: string, { tables }: Facts, model: Model): Detail {
   const served = model.collections.get(collection);
   const table = tables.find(({ schema, table }) =>
     served ? served.schema === schema && served.table === table : [table, `${schema}_${table}`].includes(collection),
   );
-  if (!table?.column) return undefined;
-  return `insert into ${metadataTable(model)} (collection, primary_key) values (${[collection, table.column].map(literalText).join(', ')});`;
+  if (!table?.column) return { name: collection, message: model.refused.get(collection) ?? '' };
+  const values = [collection, table.column].map(literalText).join(', ');
+  return {
+    name: collection,
+    message: table.column,
+    fix: `insert into ${metadataTable(model)} (collection, primary_key) values (${values});`,
+  };
 }
 
 function nameLine(refused: string, { tables }: Facts, model: Model): string | undefined {
@@ -249,7 +247,19 @@ function rights({ facts, model }: Examined): Finding[] {
 
 const WRITES = ['insert', 'update', 'delete'];
 
-function relations({ facts, model, unindexed: constraints }: Examined): Finding[] {
+function relations(examined: Examined): Finding[] {
+  return [...indexes(examined), ...lists(examined.model)];
+}
+
+/** A database that was made without the service has references, and nothing that says what their lists are called. */
+function lists(model: Model): Finding[] {
+  const { length } = suggestRelations(model);
+  if (length === 0) return [];
+  const message = `${count(length, 'list or object', 'lists and objects')} of related items can be added; lateral relations suggest shows them, --apply adds them`;
+  return [finding('Relations', 'note', message)];
+}
+
+function indexes({ facts, model, unindexed: constraints }: Examined): Finding[] {
   const unindexed = [...constraints, ...declaredUnindexed(model, facts)];
   if (unindexed.length === 0) return [finding('Relations', 'ok', 'every reference has an index')];
   const details = unindexed.map((each) => ({
@@ -360,12 +370,4 @@ function connectionsOf(config: Config): number {
 
 function split<Entry>(entries: readonly Entry[], test: (entry: Entry) => boolean): [Entry[], Entry[]] {
   return [entries.filter(test), entries.filter((entry) => !test(entry))];
-}
-
-function count(number: number, one: string, many: string): string {
-  return `${number} ${number === 1 ? one : many}`;
-}
-
-function literalText(value: string): string {
-  return `'${value.replaceAll("'", "''")}'`;
 }

@@ -13,13 +13,14 @@ import { systemTables } from '../postgres/system-tables.js';
 import { loadUnindexed } from '../schema/suggested-relations.js';
 import { withDatabase } from '../service.js';
 import { loadGrammar } from '../sql/grammar.js';
-import { type CheckStatus, diagnose, type Examined, type Facts, type Finding } from './diagnosis.js';
+import { diagnose, type Examined, type Facts } from './diagnosis.js';
+import type { CheckStatus, Finding } from './findings.js';
 
 export const DOCTOR_HELP = `Usage: lateral doctor [--json] [--option value ...]
 
 Says what is right and wrong with a database and the role of DATABASE_URL, and how to put it right: connection, schemas, what is served
-and what is not, keys, names, rights, foreign keys without an index, extensions and settings. It changes nothing, and needs no table of
-the service.
+and what is not, keys, names, rights, foreign keys without an index, functions, extensions and settings. It changes nothing, and needs
+no table of the service.
 
   --json  prints the findings as JSON: {"ok", "problems", "notes", "findings": [{"section", "status", "message", "details"}]}
 
@@ -62,11 +63,15 @@ async function lookAt(database: Database, config: Config): Promise<Examined> {
     const { document } = await loadSchema(session, database, true);
     const schemas = JSON.stringify(database.schemas);
     const ours = installed ? database.system : '';
-    const text = await session.cell(FACTS, [schemas, ours, JSON.stringify([...systemTables()])]);
+    const model = buildModel(document, 1, database);
+    const called = [...model.functions.values()].flatMap(({ overloads }) => overloads);
+    const functions = JSON.stringify(called.map((each) => [each.schema, each.function]));
+    const text = await session.cell(FACTS, [schemas, ours, JSON.stringify([...systemTables()]), functions]);
     return {
       config,
       facts: parseOwnJson<Facts>(String(text)),
-      model: buildModel(document, 1, database),
+      model,
+      declared: document.function_rows ?? [],
       installed,
       unindexed: await loadUnindexed((statement, parameters) => session.cell(statement, parameters), database.schemas),
       others,

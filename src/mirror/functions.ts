@@ -75,7 +75,10 @@ function buildOverload(entry: FunctionEntry, context: Context): Overload | strin
     const facts = context.facts.typed(input.name, input.type);
     if (isPseudo(facts)) return `has the argument "${input.name}" of the type ${facts.column.data_type}`;
     const required = !hasDefault && !input.variadic;
-    const isAllowed = callable === null || callable.has(input.name);
+    const said = callable?.find((each) => namesArgument(each, input.name));
+    const isAllowed = callable === null || said !== undefined;
+    if (said !== undefined && said !== input.name && !isType(said.slice(input.name.length + 1), facts))
+      return `has the argument "${input.name}" of the type ${facts.column.data_type}, and its row says "${said}"`;
     if (!isAllowed && required) return `needs the argument "${input.name}", which its row leaves out`;
     if (isAllowed)
       list.push(
@@ -101,8 +104,20 @@ function buildOverload(entry: FunctionEntry, context: Context): Overload | strin
   });
 }
 
-function allowedNames(row: MetadataRow): ReadonlySet<string> | null {
-  return Array.isArray(row['arguments']) ? new Set(row['arguments'].map(String)) : null;
+/** As the row names them: `id`, or `id integer` of several forms that differ in types alone. */
+function allowedNames(row: MetadataRow): readonly string[] | null {
+  return Array.isArray(row['arguments']) ? row['arguments'].map(String) : null;
+}
+
+/** Whether an entry of a row's `arguments` is this one, with or without its type. */
+export function namesArgument(entry: string, argument: string): boolean {
+  return entry === argument || entry.startsWith(`${argument} `);
+}
+
+/** As PostgreSQL prints it, or as the catalog calls it (`int4`). */
+function isType(text: string, { column }: ColumnFacts): boolean {
+  const name = text.trim().toLowerCase();
+  return name === column.data_type.toLowerCase() || name === column.base_type.toLowerCase();
 }
 
 function isPseudo({ column }: ColumnFacts): boolean {

@@ -56,12 +56,20 @@ function chosen({ name, overloads }: ServedFunction, given: ReadonlySet<string>)
   const fewest = Math.min(...fitting.map((each) => each.arguments.length));
   const [best, ...others] = fitting.filter((each) => each.arguments.length === fewest);
   if (others.length > 0)
-    throw invalidQuery(`Several forms of the function "${name}" take these arguments: they differ in types alone`);
+    throw invalidQuery(
+      `Several forms of the function "${name}" take these arguments and differ in types alone: its row of service_functions must say which is meant, such as ${example(best)}`,
+    );
   if (best) return best;
   const [only] = misfits;
   if (overloads.length === 1 && only) throw invalidQuery(`The function "${name}" ${only}`);
   const forms = overloads.map((each) => `(${each.arguments.map(shownArgument).join(', ')})`);
   throw invalidQuery(`No form of the function "${name}" takes these arguments: it takes ${forms.join(' or ')}`);
+}
+
+/** What `arguments` of the row would say of this form. */
+function example(overload: Overload | undefined): string {
+  const list = overload?.arguments.map(({ name, field }) => `${name} ${field.column?.data_type ?? ''}`) ?? [];
+  return JSON.stringify(list);
 }
 
 function misfitOf({ arguments: known }: Overload, given: ReadonlySet<string>): string | null {

@@ -91,14 +91,37 @@ const QUERY_PARAMETERS: ReadonlySet<string> = new Set([
 
 /** A call of a function: its arguments are those of the body or, where there is none, the names of the URL that no query has. */
 export function parseRpc(name: string, body: unknown, queryString: string, limits: ParseLimits): Parsed {
-  const input = readQueryString(queryString, limits);
-  const entries = Object.entries(input);
-  const query = Object.fromEntries(entries.filter(([each]) => QUERY_PARAMETERS.has(each)));
+  const { query, given } = splitCall(readQueryString(queryString, limits));
   if (body !== undefined && !isObject(body)) throw invalidPayload('The body must be an object of arguments');
-  const given = body ?? Object.fromEntries(entries.filter(([each]) => !QUERY_PARAMETERS.has(each)));
   const context = { values: new ValueList(limits.nodes), limits };
-  const call = parseArguments(given, body !== undefined, context);
+  const call = parseArguments(body ?? given, body !== undefined, context);
   return finish(name, { kind: 'list' }, query, context, call);
+}
+
+/** The same with a body of a SEARCH: `arguments` and `query` take the place of the URL's. It calls only what reads. */
+export function parseRpcSearch(name: string, body: unknown, queryString: string, limits: ParseLimits): Parsed {
+  const { query, arguments: given, ...rest } = readBody(body);
+  const [unknown] = Object.keys(rest);
+  if (unknown !== undefined) throw invalidPayload(`"${unknown}" is not allowed: the body takes arguments, query`);
+  if (query !== undefined && !isObject(query)) throw invalidPayload('"query" must be an object');
+  if (given !== undefined && !isObject(given)) throw invalidPayload('"arguments" must be an object');
+  const url = splitCall(readQueryString(queryString, limits));
+  const context = { values: new ValueList(limits.nodes), limits };
+  const call = parseArguments(given ?? url.given, given !== undefined, context);
+  if (query === undefined) return finish(name, { kind: 'list' }, url.query, context, call);
+  return finish(name, { kind: 'list' }, readObject(query, 'query'), { ...context, typed: true }, call);
+}
+
+interface CallInput {
+  readonly query: Input;
+  readonly given: Input;
+}
+
+function splitCall(input: Input): CallInput {
+  const entries = Object.entries(input);
+  const pick = (isQuery: boolean): Input =>
+    Object.fromEntries(entries.filter(([each]) => QUERY_PARAMETERS.has(each) === isQuery));
+  return { query: pick(true), given: pick(false) };
 }
 
 /** In the order of their names: calls that differ in that of writing have one shape. */
@@ -214,7 +237,9 @@ function decodeName(parameter: string): string {
   }
 }
 
-function readBody(body: unknown): Input & { readonly query?: unknown; readonly keys?: unknown } {
+function readBody(
+  body: unknown,
+): Input & { readonly query?: unknown; readonly keys?: unknown; readonly arguments?: unknown } {
   if (body === undefined) return {};
   if (!isObject(body)) throw invalidPayload('The body must be an object');
   return body;

@@ -9,7 +9,7 @@ import type { Route } from '../http/router.js';
 import { checkArguments } from '../plan/call-arguments.js';
 import type { Parsed } from '../request/ast.js';
 import { ParseCache } from '../request/parse-cache.js';
-import { parseRpc } from '../request/rest.js';
+import { parseRpc, parseRpcSearch } from '../request/rest.js';
 import { explainPreference, ItemsRead, type ItemsServices, type ParsedUrl } from './item-reads.js';
 import { readIdempotencyKey, writerOf, writtenReply } from './item-writes.js';
 
@@ -19,6 +19,7 @@ export function functionRoutes(services: ItemsServices): Route[] {
   return [
     { method: 'GET', path: '/rpc/:function', handle: call },
     { method: 'POST', path: '/rpc/:function', handle: call },
+    { method: 'SEARCH', path: '/rpc/:function', handle: call },
   ];
 }
 
@@ -39,14 +40,18 @@ class FunctionRead extends ItemsRead {
   override parse(): MaybePromise<Parsed> {
     const { queryString, method } = this.client;
     const { limits } = this.#services;
-    if (method === 'POST') return this.#parseBody();
+    if (method === 'POST' || method === 'SEARCH') return this.#parseBody(method === 'SEARCH');
     const parse = (): ParsedUrl => ({ parsed: parseRpc(this.#name, undefined, queryString, limits) });
     return this.#urls.get(`${this.#name}?${queryString}`, parse).parsed;
   }
 
-  async #parseBody(): Promise<Parsed> {
+  async #parseBody(isSearch: boolean): Promise<Parsed> {
+    const { queryString } = this.client;
+    const { limits } = this.#services;
     this.#body = (await this.client.json(parseJson)) ?? {};
-    return parseRpc(this.#name, this.#body, this.client.queryString, this.#services.limits);
+    return isSearch
+      ? parseRpcSearch(this.#name, this.#body, queryString, limits)
+      : parseRpc(this.#name, this.#body, queryString, limits);
   }
 
   override execute(prepared: PreparedRead<Parsed>): MaybePromise<Reply | typeof DEFERRED> {

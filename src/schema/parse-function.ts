@@ -28,7 +28,14 @@ export function readFunction(value: unknown, position = 0): DeclaredFunction {
     arguments:
       names == null
         ? null
-        : readEntries(names, `${path}.arguments`).map((each) => readSnapshotName(each, `${path}.arguments`)),
+        : readEntries(names, `${path}.arguments`).map((each) => readArgument(each, `${path}.arguments`)),
     note: readSnapshotText(note, `${path}.note`),
   };
+}
+
+/** A name, or a name with a type. */
+function readArgument(value: unknown, path: string): string {
+  const text = readSnapshotText(value, path);
+  if (!text) throw invalidPayload(`"${path}" must list names of arguments`);
+  return text;
 }

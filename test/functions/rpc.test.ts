@@ -24,6 +24,11 @@ function call(name: string, body: unknown, options: RequestOptions = {}): Promis
   return request(service, 'POST', `/rpc/${name}`, { ...options, headers, body: JSON.stringify(body) });
 }
 
+function search(name: string, body: unknown, query = ''): Promise<Answer> {
+  const headers = { 'content-type': 'application/json' };
+  return request(service, 'SEARCH', `/rpc/${name}${query}`, { headers, body: JSON.stringify(body) });
+}
+
 function refusal(status: number, message: RegExp): object {
   return { status, json: { errors: [{ message }] } };
 }
@@ -67,7 +72,40 @@ t.test('functions of every form answer the same by POST and by GET', async (t) =
     t.match(await call(name, body), { status: 200, json: { data } }, `${name} ${JSON.stringify(body)}`);
     const answer = await get(service, `/rpc/${name}?${encodeURI(query)}`);
     t.strictSame({ status: answer.status, json: answer.json }, { status: 200, json: { data } }, `${name}?${query}`);
+    t.match(await search(name, { arguments: body }), { status: 200, json: { data } }, `SEARCH ${name}`);
   }
+});
+
+t.test('SEARCH carries what is too long for a URL', async (t) => {
+  const query = { sort: ['-size'], fields: ['name'], filter: { size: { _gte: 0 } } };
+  t.strictSame((await search('places', { query })).json, { data: [{ name: 'b' }, { name: 'a' }] });
+  t.strictSame((await search('add', {}, '?a=1&b=2')).json, { data: 3 }, 'what the body does not say is in the URL');
+  t.strictSame((await search('places', {}, '?fields=name&limit=1')).json, { data: [{ name: 'a' }] });
+  t.match(await search('count_up', {}), { status: 405, headers: { allow: 'POST' } }, 'it calls only what reads');
+  t.match(await search('missing', {}), { status: 403 });
+  t.match(await search('add', { arguments: { a: 'x' } }), refusal(400, /Argument "a"/));
+  t.match(await search('add', { arguments: [1] }), refusal(400, /"arguments" must be an object/));
+  t.match(await search('places', { query: 'name' }), refusal(400, /"query" must be an object/));
+  t.match(
+    await search('places', { keys: [1] }),
+    refusal(400, /"keys" is not allowed: the body takes arguments, query/),
+  );
+});
+
+t.test('of forms that differ in types alone a row chooses one', async (t) => {
+  await withSql(databaseUrl, (sql) =>
+    sql.unsafe(`
+      create function find(id integer) returns text language sql stable as $$ select 'number ' || id $$;
+      create function find(id text) returns text language sql stable as $$ select 'text ' || id $$;
+      insert into service_functions (name, function, arguments) values
+        ('find', null, null), ('find_number', 'find', '["id int4"]'), ('find_text', 'find', '["id text"]'),
+        ('find_date', 'find', '["id date"]')`),
+  );
+  await until(async () => (await call('find_number', { id: 7 })).text === '{"data":"number 7"}');
+  t.strictSame((await call('find_text', { id: '7' })).json, { data: 'text 7' });
+  t.match(await call('find_number', { id: 'x' }), refusal(400, /Argument "id"/));
+  t.match(await call('find', { id: 7 }), refusal(400, /differ in types alone.*such as \["id (integer|text)"\]/));
+  t.match(await call('find_date', { id: 7 }), refusal(403, /of the type (integer|text), and its row says "id date"/));
 });
 
 t.test('arguments have the values that columns take, and results look as columns do', async (t) => {

@@ -117,10 +117,23 @@ t.test('a missing index, a missing right and a name that is taken are found, wit
         fix: `insert into "public".service_collections (collection, "schema", "table") values ('sales_orders_table', 'sales', 'orders');`,
       },
     ]);
-    t.match(details('Keys'), [
-      { name: 'sales_notes', message: /no key/ },
-      { name: 'long_articles', message: /declared key/, fix: /values \('long_articles', 'id'\);$/ },
-    ]);
+    t.match(
+      report.findings.filter(({ section }) => section === 'Keys'),
+      [
+        {
+          message: /^1 table has no key: items can be listed, not named or written/,
+          details: [{ name: 'sales_notes', message: 'nr' }],
+        },
+        {
+          message: /^1 view is not served, since a view has no key of its own/,
+          details: [{ name: 'long_articles', message: 'id', fix: /values \('long_articles', 'id'\);$/ }],
+        },
+      ],
+    );
+    t.match(
+      report.findings.filter(({ section, status }) => section === 'Relations' && status === 'note'),
+      [{ message: /^2 lists and objects of related items can be added; lateral relations suggest shows them/ }],
+    );
     t.match(
       report.findings.filter(({ status, message }) => status === 'note' && /not served, with tables/.test(message)),
       [
@@ -169,6 +182,67 @@ t.test('a role that may only read is a note, too few connections are a problem',
     texts.some((text) =>
       /^problem: the service's own tables do not exist, and the role may not create them/.test(text),
     ),
+  );
+});
+
+t.test('functions that cannot be called as they are declared are found', async (t) => {
+  const url = await createDatabase(server, 'functions');
+  const sql = connectSql(url);
+  t.teardown(() => sql.end());
+  await (await startTestService({ databaseUrl: url })).stop();
+  const functionsOf = async (login: string): Promise<Report['findings']> =>
+    (await findings(login)).findings.filter(({ section }) => section === 'Functions' || section === 'Fields');
+  t.strictSame(await functionsOf(url), [], 'nothing is said where nothing is declared');
+  await sql.unsafe(`
+    create table authors (id serial primary key, name text);
+    create function ready(days integer) returns integer language sql stable as 'select days';
+    create function touch(id integer) returns void language sql as 'update authors set name = name where authors.id = touch.id';
+    create function counted(day date) returns integer language sql as 'select 1';
+    create function find(id integer) returns text language sql stable as 'select $$number$$';
+    create function find(id text) returns text language sql stable as 'select $$text$$';
+    revoke execute on function counted(date) from public;
+    insert into service_functions (name, function, arguments) values ('ready', null, '["days", "hours"]'), ('touch', null, null),
+      ('counted', null, null), ('find', null, null), ('find_number', 'find', '["id integer"]'), ('lost', null, null);
+    insert into service_fields (collection, field, special) values ('authors', 'title', 'computed');
+    create role caller login password 'caller';
+    grant usage on schema public to caller;
+    grant all on all tables in schema public to caller`);
+  const login = databaseUrl(server, 'functions', { user: 'caller', password: 'caller' });
+  t.match(await functionsOf(login), [
+    { status: 'ok', message: '5 callable: counted (POST), find, find_number, ready, touch (POST)' },
+    { status: 'problem', message: '1 row of service_functions can be called by nobody', details: [{ name: 'lost' }] },
+    {
+      status: 'problem',
+      message: 'caller may not execute 1 function',
+      details: [{ name: 'public.counted', fix: 'grant execute on function "public"."counted"(day date) to "caller";' }],
+    },
+    {
+      status: 'problem',
+      message: /^1 function has forms that differ in types alone/,
+      details: [
+        {
+          name: 'find',
+          fix: `update "public".service_functions set arguments = '["id integer"]' where name = 'find';`,
+        },
+      ],
+    },
+    { status: 'note', details: [{ name: 'ready', message: 'has no argument "hours"' }] },
+    {
+      status: 'note',
+      message: /^volatile/,
+      details: [{ name: 'public.counted', fix: 'alter function "public"."counted"(day date) stable;' }],
+    },
+    { section: 'Fields', status: 'problem', details: [{ name: 'authors.title' }] },
+  ]);
+  for (const { details } of await functionsOf(login)) for (const { fix } of details) if (fix) await sql.unsafe(fix);
+  await sql.unsafe(`
+    delete from service_functions where name = 'lost';
+    create function title(authors) returns text language sql stable as 'select $1.name';
+    update service_functions set arguments = null where name = 'ready'`);
+  t.strictSame(
+    (await functionsOf(login)).map(({ status, message }) => `${status}: ${message}`),
+    ['ok: 5 callable: counted, find, find_number, ready, touch (POST)'],
+    'what it says solves it',
   );
 });
 
