@@ -81,13 +81,13 @@ export class WriteCompiler {
   }
 
   /** Items that the write makes are read by the keys that it leaves. Null where the caller may not read them. */
-  compileReadBack(
+  bindReadBack(
     { plan, keys: known }: PlannedWrite,
     { writer, client, readBack }: WriteCall,
   ): TransactionStatement | null {
     const keys = plan.nodes.length === 0 ? (known ?? []) : known;
     const query = readBack && keys ? withKeys(readBack, keys) : readBack;
-    const compiled = query && this.#reads.compileReadBack(query, writer, client);
+    const compiled = query && this.#reads.prepareReadBack(query, writer, client);
     if (!compiled) return null;
     const statement = keys ? compiled.statement : compiled.readBack();
     return { ...this.#reads.bind({ query, compiled, caller: writer.caller }, statement), columns: 1 };

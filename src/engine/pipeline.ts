@@ -86,7 +86,7 @@ export async function write<Request, Result, Answer>(stages: WriteStages<Request
 /** Where the body of a read goes. */
 export interface ReplyStage {
   readonly client: RequestClient;
-  /** The memory of the body is borrowed until this returns; null when there is no such item. */
+  /** The memory of the body is borrowed: see `WireQuery.row`. Null when there is no such item. */
   reply(body: Buffer | null): void;
   replyError(error: unknown): void;
 }

@@ -117,7 +117,7 @@ export class Reads {
   }
 
   /** The read-back of a write; null where the caller may not read it. */
-  compileReadBack(query: Parsed, writer: Writer, client: RequestClient): CompiledRead | null {
+  prepareReadBack(query: Parsed, writer: Writer, client: RequestClient): CompiledRead | null {
     const { caller } = writer;
     try {
       return this.compile(query, caller, null, billWriter(writer), client);

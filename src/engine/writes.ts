@@ -144,7 +144,7 @@ export class Writes {
     const collection = servedCollection(this.#mirror.model, name);
     const keys = (await writtenKeys(key, this.#database))?.map((each) => writtenKey(collection, each)) ?? null;
     const query = keys && readBack && withKeys(readBack, keys);
-    const compiled = query && this.#reads.compileReadBack(query, writer, client);
+    const compiled = query && this.#reads.prepareReadBack(query, writer, client);
     return compiled && this.#reads.run({ query, compiled, caller: writer.caller }, NO_CLIENT);
   }
 
@@ -268,7 +268,10 @@ export class Writes {
     };
   }
 
-  /** In one round trip where the connection knows both statements and nothing depends on their answers. */
+  /**
+   * Both statements in one round trip, unless something is done between them: for an `Idempotency-Key`, for sequences behind keys that
+   * the payload supplies, or for rights.
+   */
   async #execute(
     planned: PlannedWrite,
     call: WriteCall,
@@ -280,7 +283,7 @@ export class Writes {
     const isApart = idempotencyKey || suppliesKeys(planned) || concernsAccess(planned);
     const written = isApart ? null : this.#compiler.compileWrite(planned, call, null);
     if (!written) return this.#database.transaction((session) => this.#send(planned, call, session, idempotencyKey));
-    const read = this.#compiler.compileReadBack(planned, call);
+    const read = this.#compiler.bindReadBack(planned, call);
     call.client.staged('compile');
     const statements = read ? [written, read] : [written];
     const [, body = null] = await this.#database.sessions
@@ -298,7 +301,7 @@ export class Writes {
     idempotencyKey: IdempotencyKey | null = null,
   ): Promise<Buffer | null> {
     await this.#write(planned, call, session, idempotencyKey);
-    const read = this.#compiler.compileReadBack(planned, call);
+    const read = this.#compiler.bindReadBack(planned, call);
     const body = read && (await session.cell(read.text, read.parameters, read.prepare));
     if (idempotencyKey) await keepWrittenKeys(idempotencyKey, planned.keys, this.#database, session);
     return body;

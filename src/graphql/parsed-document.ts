@@ -15,8 +15,6 @@ export interface ParsedQueryDocument {
   readonly roots: readonly Root[];
   /** Parts whose JSON other routes have to say first. */
   readonly calls: readonly { readonly position: number; readonly call: Call }[];
-  /** Whether the answer is known without the database. */
-  readonly constant: boolean;
 }
 
 export interface Root {

@@ -79,7 +79,6 @@ export function parseQueryOperation(
     parsed: { request, values: context.values.done(), shape: JSON.stringify(request) },
     roots,
     calls,
-    constant: calls.length === 0 && parts.every((part) => part.kind === 'json'),
   };
 }
 

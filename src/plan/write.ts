@@ -11,7 +11,7 @@ export interface WritePlan {
   readonly collection: Collection;
   readonly nodes: readonly WriteNode[];
   readonly unlinks: readonly Unlink[];
-  /** Whether the keys of the root are made by the statement: they are then its answer. */
+  /** Whether the keys of the root are made by the statement: it then leaves them in the setting `lateral.keys`. */
   readonly makesKeys: boolean;
 }
 

@@ -30,15 +30,15 @@ export type WriteRequest =
       /** Null where an item that exists is an error. */
       readonly onConflict: OnConflict | null;
     } & CreateBody &
-      Written)
-  | ({ readonly kind: 'update-item'; readonly key: Key; readonly data: Input } & Written)
-  | ({ readonly kind: 'update-each'; readonly items: readonly Input[] } & Written)
-  | ({ readonly kind: 'update-selected'; readonly selected: Selected; readonly data: Input } & Written)
+      WithReadBack)
+  | ({ readonly kind: 'update-item'; readonly key: Key; readonly data: Input } & WithReadBack)
+  | ({ readonly kind: 'update-each'; readonly items: readonly Input[] } & WithReadBack)
+  | ({ readonly kind: 'update-selected'; readonly selected: Selected; readonly data: Input } & WithReadBack)
   /** The only item of a singleton is changed, or made. */
-  | ({ readonly kind: 'update-singleton'; readonly data: Input } & Written)
+  | ({ readonly kind: 'update-singleton'; readonly data: Input } & WithReadBack)
   | { readonly kind: 'delete'; readonly collection: string; readonly selected: Selected };
 
-interface Written {
+interface WithReadBack {
   readonly collection: string;
   readonly readBack: Parsed | null;
 }

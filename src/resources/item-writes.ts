@@ -59,7 +59,7 @@ export function createItems(exchange: Exchange, services: ItemsServices, path: I
     const idempotencyKey = readIdempotencyKey(exchange, context.caller, body);
     const onConflict = parseConflictParameters(exchange.queryString);
     const create = parseCreate(body);
-    return { kind: 'create', ...create, ...written(context, !create.many), idempotencyKey, onConflict };
+    return { kind: 'create', ...create, ...withReadBack(context, !create.many), idempotencyKey, onConflict };
   });
 }
 
@@ -78,15 +78,20 @@ export function readIdempotencyKey(exchange: Exchange, caller: Identity, payload
 export function updateItem(exchange: Exchange, services: ItemsServices, path: ItemPath): Promise<Reply> {
   return writeItems(exchange, services, path, (body, context) => {
     if (context.isSingleton) throw routeNotFound(exchange.path);
-    return { kind: 'update-item', key: keyOf(path), data: requireObject(body, 'The body'), ...written(context, true) };
+    return {
+      kind: 'update-item',
+      key: keyOf(path),
+      data: requireObject(body, 'The body'),
+      ...withReadBack(context, true),
+    };
   });
 }
 
 export function updateItems(exchange: Exchange, services: ItemsServices, path: ItemPath): Promise<Reply> {
   return writeItems(exchange, services, path, (body, context) =>
     context.isSingleton
-      ? { kind: 'update-singleton', data: requireObject(body, 'The body'), ...written(context, true) }
-      : { ...parseUpdate(body), ...written(context, false) },
+      ? { kind: 'update-singleton', data: requireObject(body, 'The body'), ...withReadBack(context, true) }
+      : { ...parseUpdate(body), ...withReadBack(context, false) },
   );
 }
 
@@ -109,8 +114,8 @@ function keyOf({ key }: ItemPath): string {
   return key;
 }
 
-/** The URL says what is read of the items that were written. */
-function written({ exchange, services, path: { collection } }: ParseWriteContext, one: boolean) {
+/** The URL says what is read of the items once they are written. */
+function withReadBack({ exchange, services, path: { collection } }: ParseWriteContext, one: boolean) {
   return { collection, readBack: parseReadBack(collection, one, exchange.queryString, services.limits) };
 }
 
