@@ -1,16 +1,14 @@
 /** The Explorer's files, and its Data page in a real browser: what a person does there, and what the database holds afterwards. */
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import axe from 'axe-core';
-import type { Page } from 'playwright-core';
 import t from 'tap';
 import { openPage, skip } from '../support/browser.js';
+import { findings, logIn, setPassword } from '../support/explorer.js';
 import {
   connectSql,
   createLibrary,
   get,
   makeFolder,
-  request,
   startDatabase,
   startTestService,
   waitFor,
@@ -18,10 +16,8 @@ import {
 
 t.setTimeout(180_000);
 const server = await startDatabase();
-const PASSWORD = 'a-password-for-the-explorer';
 const service = await startTestService({ databaseUrl: await createLibrary(server, 'explorer') });
-const headers = { 'content-type': 'application/json' };
-await request(service, 'PATCH', '/users/me', { headers, body: JSON.stringify({ password: PASSWORD }) });
+await setPassword(service);
 const sql = connectSql(service.databaseUrl);
 t.teardown(() => sql.end());
 const BROTLI = { token: null, headers: { 'accept-encoding': 'br' } };
@@ -64,24 +60,6 @@ t.test('the files: small, tagged, compressed, under a strict policy', async (t) 
     t.equal((await get(service, `/explorer/${path}`)).status, 404, path);
 });
 
-async function logIn(page: Page, hash: string): Promise<void> {
-  await page.goto(`${service.url}/explorer${hash}`);
-  await page.getByLabel('Email').fill('admin@example.com');
-  await page.getByLabel('Password', { exact: true }).fill(PASSWORD);
-  await page.getByRole('button', { name: 'Log in' }).click();
-  await page.getByRole('navigation', { name: 'Pages' }).waitFor();
-}
-
-/** What axe calls serious or critical. */
-async function findings(page: Page): Promise<string[]> {
-  // Evaluated by the browser's debugger: the page's policy lets no script in.
-  await page.evaluate(axe.source);
-  const found = await page.evaluate(`axe.run().then(({ violations }) => violations
-    .filter(({ impact }) => impact === 'serious' || impact === 'critical')
-    .map(({ id, nodes }) => id + ': ' + nodes.map(({ html }) => html).slice(0, 3).join(' ')))`);
-  return found as string[];
-}
-
 t.test('data: find, change, undo, save as one payload, create, delete', { skip }, async (t) => {
   const { page, complaints } = await openPage(service);
   await page.goto(`${service.url}/`);
@@ -91,7 +69,7 @@ t.test('data: find, change, undo, save as one payload, create, delete', { skip }
   await page.getByRole('button', { name: 'Log in' }).click();
   await page.getByRole('alert').waitFor();
   t.strictSame(await findings(page), [], 'the login has no serious finding');
-  await logIn(page, '#/data/articles');
+  await logIn(service, page, '#/data/articles');
   const grid = page.getByRole('grid', { name: 'articles' });
   const title = (text: string) => grid.getByRole('gridcell', { name: text, exact: true });
   await title('Hello World').waitFor();
@@ -186,7 +164,7 @@ t.test('data: find, change, undo, save as one payload, create, delete', { skip }
 
 t.test('data: sort, columns, search, palette, import and export', { skip }, async (t) => {
   const { page, complaints } = await openPage(service, { acceptDownloads: true });
-  await logIn(page, '#/data/tags');
+  await logIn(service, page, '#/data/tags');
   const folder = await makeFolder();
   const file = join(folder, 'tags.csv');
   await writeFile(file, `name\n"${hostile}"\nsecond of the file\n`);
@@ -221,7 +199,7 @@ t.test('data: sort, columns, search, palette, import and export', { skip }, asyn
 t.test('a long list is loaded as it is scrolled to, and a phone shows it too', { skip }, async (t) => {
   await sql`insert into tags (name) select 'tag ' || lpad(n::text, 5, '0') from generate_series(1, 1000) n`;
   const { page, complaints } = await openPage(service, { viewport: { width: 360, height: 720 }, colorScheme: 'dark' });
-  await logIn(page, '#/data/tags?sort=-name&search=tag%20');
+  await logIn(service, page, '#/data/tags?sort=-name&search=tag%20');
   const grid = page.getByRole('grid', { name: 'tags' });
   await grid.getByText('tag 01000').waitFor();
   t.ok((await grid.getByRole('row').count()) < 60, 'only rows in sight are in the document');

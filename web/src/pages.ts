@@ -11,4 +11,11 @@ export interface Page {
 
 export const pages: readonly Page[] = [
   { name: 'data', title: 'Data', load: () => import('./data/page').then((loaded) => loaded.DataPage) },
+  { name: 'query', title: 'Query', load: () => import('./query/page').then((loaded) => loaded.QueryPage) },
+  {
+    name: 'plan',
+    title: 'Plan',
+    administrators: true,
+    load: () => import('./plan/page').then((loaded) => loaded.PlanPage),
+  },
 ];

@@ -2,7 +2,7 @@
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { ApiError, call, download, itemsPath, messageOf } from '../api';
-import { FilterEditor, type FilterEditorProps } from '../filter/editor';
+import { FilterDraft } from '../filter/editor';
 import { countRules, type FilterJson, fromJson, toJson } from '../filter/filter';
 import type { Collection, Model } from '../model';
 import { go, href, model as modelSignal, remember, remembered, route, toast } from '../state';
@@ -322,17 +322,6 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
       )}
     </>
   );
-}
-
-/** Rules stay as they are being written; those that are complete act. */
-function FilterDraft(props: FilterEditorProps): JSX.Element {
-  const [draft, setDraft] = useState(props.group);
-  useEffect(() => {
-    if (draft === props.group) return;
-    const wait = setTimeout(() => props.onChange(draft), 200);
-    return () => clearTimeout(wait);
-  }, [draft]);
-  return <FilterEditor {...props} group={draft} onChange={setDraft} />;
 }
 
 function SearchBox({

@@ -1,8 +1,9 @@
 /** Edits a filter: rules in groups, of which all or any must hold. */
 import type { JSX } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { type Field, fieldAt, type Model } from '../model';
 import { Button } from '../ui';
-import { type Group, OPERATORS, operatorsFor, parseValue, type Rule, takesValue, valueText } from './filter';
+import { type Group, OPERATORS, operatorsFor, parseValue, type Rule, takesValue, toJson, valueText } from './filter';
 
 export interface FilterEditorProps {
   readonly model: Model;
@@ -12,7 +13,29 @@ export interface FilterEditorProps {
   readonly depth?: number;
 }
 
-export function FilterEditor({ model, collection, group, onChange, depth = 0 }: FilterEditorProps): JSX.Element {
+/** Rules stay as they are being written; those that are complete act. */
+export function FilterDraft(props: FilterEditorProps): JSX.Element {
+  const [draft, setDraft] = useState(props.group);
+  const given = JSON.stringify(toJson(props.group));
+  const sent = useRef(given);
+  useEffect(() => {
+    // Changed by something else.
+    if (given !== sent.current) setDraft(props.group);
+    sent.current = given;
+  }, [given]);
+  useEffect(() => {
+    const made = JSON.stringify(toJson(draft));
+    if (made === given) return;
+    const wait = setTimeout(() => {
+      sent.current = made;
+      props.onChange(draft);
+    }, 200);
+    return () => clearTimeout(wait);
+  }, [draft]);
+  return <FilterEditor {...props} group={draft} onChange={setDraft} />;
+}
+
+function FilterEditor({ model, collection, group, onChange, depth = 0 }: FilterEditorProps): JSX.Element {
   const replace = (at: number, entry: Rule | Group | null): void =>
     onChange({
       ...group,

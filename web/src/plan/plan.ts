@@ -1,0 +1,189 @@
+/** PostgreSQL's plan of a statement: its nodes, what each took, and what can be said about it in words. */
+import type { Collection, Model } from '../model';
+
+export type PlanJson = Readonly<Record<string, unknown>>;
+
+export interface Explanation {
+  readonly sql: string;
+  readonly parameters: readonly (string | null)[];
+  readonly plan: readonly [
+    { readonly Plan: PlanJson; readonly 'Execution Time'?: number; readonly 'Planning Time'?: number },
+  ];
+}
+
+export interface PlanNode {
+  readonly type: string;
+  /** The table, index or alias it is about. */
+  readonly about: string;
+  readonly table: string | null;
+  readonly details: readonly string[];
+  readonly cost: number;
+  readonly expected: number;
+  /** Of all loops; null where it was not run. */
+  readonly found: number | null;
+  readonly loops: number;
+  /** Milliseconds of this node alone, without those below; null where it was not run. */
+  readonly own: number | null;
+  readonly total: number | null;
+  readonly buffers: string | null;
+  readonly children: readonly PlanNode[];
+  readonly raw: PlanJson;
+}
+
+export function readPlan(json: PlanJson): PlanNode {
+  const children = (Array.isArray(json['Plans']) ? (json['Plans'] as PlanJson[]) : []).map(readPlan);
+  const loops = number(json['Actual Loops']) ?? 1;
+  const time = number(json['Actual Total Time']);
+  const total = time === null ? null : time * Math.max(1, loops);
+  const below = children.reduce((sum, child) => sum + (child.total ?? 0), 0);
+  const rows = number(json['Actual Rows']);
+  const table = text(json['Relation Name']);
+  const about = [table, text(json['Index Name']), text(json['CTE Name']), text(json['Function Name'])].filter(
+    (each) => each !== null,
+  );
+  return {
+    type: String(json['Node Type']),
+    about: about.join(' · '),
+    table,
+    details: detailsOf(json),
+    cost: number(json['Total Cost']) ?? 0,
+    expected: (number(json['Plan Rows']) ?? 0) * Math.max(1, loops),
+    found: rows === null ? null : rows * loops,
+    loops,
+    own: total === null ? null : Math.max(0, total - below),
+    total,
+    buffers: buffersOf(json),
+    children,
+    raw: json,
+  };
+}
+
+const CONDITIONS = [
+  'Index Cond',
+  'Recheck Cond',
+  'Hash Cond',
+  'Merge Cond',
+  'Join Filter',
+  'Filter',
+  'Sort Key',
+  'Group Key',
+  'One-Time Filter',
+];
+
+function detailsOf(json: PlanJson): string[] {
+  const details = CONDITIONS.flatMap((name) => {
+    const value = json[name];
+    return value === undefined ? [] : [`${name}: ${Array.isArray(value) ? value.join(', ') : String(value)}`];
+  });
+  const removed = number(json['Rows Removed by Filter']);
+  const method = text(json['Sort Method']);
+  return [
+    ...details,
+    ...(removed ? [`Rows removed by the filter: ${removed}`] : []),
+    ...(method
+      ? [`Sort: ${method}, ${String(json['Sort Space Used'])} kB ${String(json['Sort Space Type']).toLowerCase()}`]
+      : []),
+  ];
+}
+
+function buffersOf(json: PlanJson): string | null {
+  const [hit, read] = [number(json['Shared Hit Blocks']), number(json['Shared Read Blocks'])];
+  if (hit === null || read === null) return null;
+  return `${hit} hit${read > 0 ? `, ${read} read` : ''}`;
+}
+
+function number(value: unknown): number | null {
+  return typeof value === 'number' ? value : null;
+}
+
+function text(value: unknown): string | null {
+  return typeof value === 'string' ? value : null;
+}
+
+export function allNodes(node: PlanNode): PlanNode[] {
+  return [node, ...node.children.flatMap(allNodes)];
+}
+
+/** The node that took longest by itself; where nothing was run, the one that is expected to cost most. */
+export function slowest(root: PlanNode): PlanNode {
+  const weigh = (node: PlanNode): number =>
+    node.own ?? node.cost - node.children.reduce((sum, child) => sum + child.cost, 0);
+  return allNodes(root).reduce((worst, node) => (weigh(node) > weigh(worst) ? node : worst), root);
+}
+
+export interface Hint {
+  readonly text: string;
+  readonly sql: string | null;
+}
+
+const MANY_ROWS = 1_000;
+
+export function hintsFor(root: PlanNode, model: Model): Hint[] {
+  const hints = allNodes(root).flatMap((node) => [...unindexed(node, model), ...misjudged(node), ...spilled(node)]);
+  const isGeneric = allNodes(root).some((node) => node.details.some((detail) => /\$\d+\b/.test(detail)));
+  if (isGeneric)
+    hints.push({
+      text: 'This is a generic plan: it was made for no values in particular, because the statement is prepared.',
+      sql: null,
+    });
+  const seen = new Set<string>();
+  return hints.filter((hint) => !seen.has(hint.text) && seen.add(hint.text));
+}
+
+function unindexed(node: PlanNode, model: Model): Hint[] {
+  const filter = text(node.raw['Filter']);
+  const { table } = node;
+  if (node.type !== 'Seq Scan' || filter === null || table === null) return [];
+  const read = (node.found ?? node.expected) + (number(node.raw['Rows Removed by Filter']) ?? 0) * node.loops;
+  const columns = columnsIn(filter, model.get(table));
+  if (columns.length === 0) return [];
+  const isLarge = read >= MANY_ROWS || (node.found === null && node.cost >= 500);
+  if (!isLarge)
+    return [
+      {
+        text: `All rows of ${table} are read for the filter on ${columns.join(', ')}. The table is small: an index would not help yet.`,
+        sql: null,
+      },
+    ];
+  return [
+    {
+      text: `No index serves the filter on ${columns.join(', ')}: ${Math.round(read).toLocaleString('en')} rows of ${table} are read${node.found === null ? ' (expected)' : ` to find ${Math.round(node.found).toLocaleString('en')}`}.`,
+      sql: `create index concurrently on ${quote(table)} (${columns.map(quote).join(', ')});`,
+    },
+  ];
+}
+
+/** The columns that a condition names, in its order. */
+function columnsIn(condition: string, collection: Collection | undefined): string[] {
+  const bare = condition.replace(/'(?:[^']|'')*'/g, '');
+  const names = [...bare.matchAll(/"((?:[^"]|"")+)"|\b([a-z_][\w$]*)\b/gi)].map(([, quoted, plain]) => quoted ?? plain);
+  return [...new Set(names)].flatMap((name) => (name && collection?.fields.get(name)?.column ? [name] : []));
+}
+
+function misjudged(node: PlanNode): Hint[] {
+  if (node.found === null || node.type === 'Limit') return [];
+  const [low, high] = [Math.min(node.found, node.expected), Math.max(node.found, node.expected)];
+  const factor = high / Math.max(1, low);
+  if (factor < 100) return [];
+  const what = node.about === '' ? node.type : `${node.type} of ${node.about}`;
+  return [
+    {
+      text: `${what}: ${Math.round(node.expected).toLocaleString('en')} rows were expected and ${Math.round(node.found).toLocaleString('en')} found, ${Math.round(factor)} times off. Fresh statistics may lead to a better plan.`,
+      sql: node.table === null ? null : `analyze ${quote(node.table)};`,
+    },
+  ];
+}
+
+function spilled(node: PlanNode): Hint[] {
+  if (node.raw['Sort Space Type'] !== 'Disk') return [];
+  return [
+    {
+      text: `The sort did not fit into memory and used ${String(node.raw['Sort Space Used'])} kB of disk. An index in this order, or more work_mem, avoids that.`,
+      sql: null,
+    },
+  ];
+}
+
+function quote(name: string): string {
+  return /^[a-z_][a-z0-9_]*$/.test(name) ? name : `"${name.replaceAll('"', '""')}"`;
+}

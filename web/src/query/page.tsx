@@ -1,0 +1,309 @@
+/** Query: one question in four languages, REST, GraphQL, SQL and plan, and its answer. */
+import type { JSX } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { pretty } from '../../../src/sql/pretty';
+import { type Answer, call, itemsPath, messageOf } from '../api';
+import type { Row } from '../data/edits';
+import type { Model } from '../model';
+import { type Explanation, readPlan, slowest } from '../plan/plan';
+import { PlanTree } from '../plan/tree';
+import { go, me, model as modelSignal } from '../state';
+import { Button, copyText, Empty, ErrorBox, Menu } from '../ui';
+import { Builder } from './builder';
+import { fromGraphql, toGraphql } from './graphql';
+import './query.css';
+import { firstQuery, type Query, toQueryJson } from './query';
+import { fromSearch, fromUrl, toCurl, toSdk, toSearch, toUrl } from './rest';
+import { ResultView } from './result';
+import { addPast, addressOf, currentQuery, explain, past } from './session';
+
+export function QueryPage(): JSX.Element {
+  const model = modelSignal.value as Model;
+  const query = currentQuery(model);
+  if (!query)
+    return <Empty title="There is nothing to ask for yet">No collection is there, or none that you may see.</Empty>;
+  return <QueryView model={model} query={query} />;
+}
+
+type Explained = { readonly explanation: Explanation } | { readonly error: string } | null;
+
+function QueryView({ model, query }: { readonly model: Model; readonly query: Query }): JSX.Element {
+  const address = addressOf(query);
+  const [explained, setExplained] = useState<Explained>(null);
+  const [answer, setAnswer] = useState<Answer<unknown> | null>(null);
+  const [error, setError] = useState<string | null>(null);
+  const [busy, setBusy] = useState(false);
+  const isAdministrator = me.value?.administrator === true;
+  const show = (next: Query): void => go(addressOf(next), true);
+
+  useEffect(() => {
+    if (!isAdministrator) return;
+    const request = new AbortController();
+    const wait = setTimeout(() => {
+      explain(query, false, request.signal).then(
+        (explanation) => setExplained({ explanation }),
+        (failure: unknown) => {
+          if (!request.signal.aborted) setExplained({ error: messageOf(failure) });
+        },
+      );
+    }, 250);
+    return () => {
+      clearTimeout(wait);
+      request.abort();
+    };
+  }, [address]);
+  const run = async (): Promise<void> => {
+    setBusy(true);
+    setError(null);
+    try {
+      const got = await call<unknown>('SEARCH', itemsPath(query.collection), { body: { query: toQueryJson(query) } });
+      setAnswer(got);
+      addPast({ query, milliseconds: got.milliseconds, rows: Array.isArray(got.data) ? got.data.length : 1 });
+    } catch (failure) {
+      setError(messageOf(failure));
+      setAnswer(null);
+    }
+    setBusy(false);
+  };
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent): void => {
+      if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey)) return;
+      event.preventDefault();
+      void run();
+    };
+    addEventListener('keydown', onKey);
+    return () => removeEventListener('keydown', onKey);
+  });
+
+  const plan = explained && 'explanation' in explained ? explained.explanation.plan[0].Plan : null;
+  const root = plan && readPlan(plan);
+  const rows = Array.isArray(answer?.data) ? (answer.data as Row[]) : answer?.data ? [answer.data as Row] : [];
+  return (
+    <div class="query">
+      <aside class="query-side" aria-label="Builder">
+        <select
+          aria-label="Collection"
+          value={query.collection}
+          onChange={(event) => show(firstQuery(event.currentTarget.value, model))}
+        >
+          {[...model.values()]
+            .filter(({ system }) => !system)
+            .map(({ name }) => (
+              <option key={name}>{name}</option>
+            ))}
+        </select>
+        <Builder model={model} query={query} onChange={show} />
+      </aside>
+      <section class="query-main">
+        <header class="toolbar query-bar">
+          <h1>{query.collection}</h1>
+          {root && (
+            <span class="quiet" title="The planner's estimate, before it is run">
+              cost {root.cost.toLocaleString('en')}
+            </span>
+          )}
+          <span class="grow" />
+          <Menu
+            label="History"
+            disabled={past.value.length === 0}
+            entries={past.value.map((each) => ({
+              label: `${toUrl(each.query).slice(0, 60)} · ${each.rows} rows`,
+              onClick: () => go(addressOf(each.query)),
+            }))}
+          />
+          <Button label="Copy link" icon="link" onClick={() => void copyText(location.href, 'Link copied')} />
+          <Button
+            label={busy ? 'Running…' : 'Run'}
+            icon="play"
+            kind="primary"
+            hint="Ctrl Enter"
+            disabled={busy}
+            onClick={() => void run()}
+          />
+        </header>
+        <div class="panels">
+          <RestPanel model={model} query={query} onChange={show} />
+          <EditPanel
+            title="GraphQL"
+            text={toGraphql(query)}
+            onEdit={(text) => show(fromGraphql(text, model))}
+            key={`graphql ${query.collection}`}
+          />
+          <Panel title="SQL" text={explained && 'explanation' in explained ? sqlText(explained.explanation) : ''}>
+            {!isAdministrator ? (
+              <p class="quiet">Only administrators see the statement and its plan.</p>
+            ) : explained && 'error' in explained ? (
+              <ErrorBox text={explained.error} />
+            ) : explained ? (
+              <SqlText text={sqlText(explained.explanation)} />
+            ) : (
+              <p class="quiet">Asking…</p>
+            )}
+          </Panel>
+          <Panel
+            title="Plan"
+            scrolls
+            text={plan ? JSON.stringify(plan, null, 2) : ''}
+            more={isAdministrator && <Button label="Analyze" onClick={() => go(addressOf(query, 'plan'))} />}
+          >
+            {root ? (
+              <PlanTree node={root} worst={slowest(root)} whole={root.cost} short />
+            ) : (
+              <p class="quiet">{isAdministrator ? 'The plan of the statement.' : 'Only administrators see it.'}</p>
+            )}
+          </Panel>
+        </div>
+        {error && <ErrorBox text={error} />}
+        {answer && <ResultView answer={answer} rows={rows} />}
+        {!answer && !error && (
+          <Empty title="Not run yet">
+            <span>
+              Press <kbd>Ctrl Enter</kbd> or Run. It is one statement, whatever it reads.
+            </span>
+          </Empty>
+        )}
+      </section>
+    </div>
+  );
+}
+
+function sqlText({ sql, parameters }: Explanation): string {
+  const values = parameters.map((value, at) => `-- $${at + 1} = ${value === null ? 'null' : `'${value}'`}`);
+  return `${pretty(sql)}${values.length > 0 ? `\n${values.join('\n')}\n` : ''}`;
+}
+
+const SQL_WORDS =
+  /("(?:[^"]|"")*")|('(?:[^']|'')*')|(\$\d+)|(--.*)|\b(select|from|where|left|join|lateral|on|true|order|by|group|having|limit|offset|as|and|or|not|is|null|case|when|then|else|end|with|union|all|asc|desc|nulls|last|first|any|in|exists|distinct)\b/gi;
+const SQL_CLASSES = ['name', 'string', 'value', 'comment', 'word'] as const;
+
+/** Coloured by kind, as text nodes: nothing of it becomes markup. */
+function SqlText({ text }: { readonly text: string }): JSX.Element {
+  const parts: (string | JSX.Element)[] = [];
+  let at = 0;
+  for (const match of text.matchAll(SQL_WORDS)) {
+    const kind = SQL_CLASSES[match.slice(1).findIndex((each) => each !== undefined)];
+    parts.push(text.slice(at, match.index));
+    parts.push(
+      <span key={match.index} class={`sql-${kind}`}>
+        {match[0]}
+      </span>,
+    );
+    at = match.index + match[0].length;
+  }
+  return (
+    <pre tabIndex={0} role="region" aria-label="Statement">
+      {parts}
+      {text.slice(at)}
+    </pre>
+  );
+}
+
+function Panel(props: {
+  readonly title: string;
+  readonly text: string;
+  readonly more?: JSX.Element | false;
+  /** Whether nothing in it can be focused, and its keys scroll it. */
+  readonly scrolls?: boolean;
+  readonly children: JSX.Element;
+}): JSX.Element {
+  return (
+    <section class="panel" aria-label={props.title}>
+      <header>
+        <h2>{props.title}</h2>
+        <span class="grow" />
+        {props.more}
+        <Button
+          label={`Copy ${props.title}`}
+          icon="copy"
+          kind="quiet"
+          compact
+          disabled={props.text === ''}
+          onClick={() => void copyText(props.text)}
+        />
+      </header>
+      <div class="panel-body" {...(props.scrolls ? { tabIndex: 0, role: 'group', 'aria-label': props.title } : {})}>
+        {props.children}
+      </div>
+    </section>
+  );
+}
+
+interface EditProps {
+  readonly title: string;
+  readonly text: string;
+  /** Throws what is wrong; null where the text is only shown. */
+  readonly onEdit: ((text: string) => void) | null;
+  readonly more?: JSX.Element;
+}
+
+/** A text that can be edited: what is read from it moves into the tree at once. */
+function EditPanel({ title, text, onEdit, more }: EditProps): JSX.Element {
+  const [typed, setTyped] = useState<string | null>(null);
+  const [error, setError] = useState<string | null>(null);
+  const edit = (next: string): void => {
+    setTyped(next);
+    try {
+      onEdit?.(next);
+      setError(null);
+    } catch (failure) {
+      setError(messageOf(failure));
+    }
+  };
+  return (
+    <Panel title={title} text={typed ?? text} more={more ?? false}>
+      <>
+        <textarea
+          class="code"
+          aria-label={title}
+          aria-invalid={error !== null}
+          spellcheck={false}
+          readOnly={onEdit === null}
+          value={typed ?? text}
+          onInput={(event) => edit(event.currentTarget.value)}
+          onBlur={() => {
+            setTyped(null);
+            setError(null);
+          }}
+        />
+        {error && <p class="bad panel-error">{error}</p>}
+      </>
+    </Panel>
+  );
+}
+
+const FORMS = {
+  url: { label: 'URL', write: toUrl, read: fromUrl },
+  search: { label: 'SEARCH body', write: toSearch, read: fromSearch },
+  curl: { label: 'curl', write: toCurl, read: null },
+  sdk: { label: 'SDK', write: toSdk, read: null },
+} as const;
+
+function RestPanel(props: {
+  readonly model: Model;
+  readonly query: Query;
+  readonly onChange: (query: Query) => void;
+}): JSX.Element {
+  const [form, setForm] = useState<keyof typeof FORMS>('url');
+  const { write, read } = FORMS[form];
+  return (
+    <EditPanel
+      title="REST"
+      key={form}
+      text={write(props.query)}
+      onEdit={read && ((text) => props.onChange(read(text, props.model)))}
+      more={
+        <select
+          aria-label="Form of the request"
+          value={form}
+          onChange={(event) => setForm(event.currentTarget.value as keyof typeof FORMS)}
+        >
+          {Object.entries(FORMS).map(([name, { label }]) => (
+            <option key={name} value={name}>
+              {label}
+            </option>
+          ))}
+        </select>
+      }
+    />
+  );
+}

@@ -1,0 +1,130 @@
+/** The answer to a question: rows or JSON, and what it took. */
+import type { JSX } from 'preact';
+import { useState } from 'preact/hooks';
+import type { Answer } from '../api';
+import type { Row } from '../data/edits';
+
+const MOST_ROWS = 200;
+const MOST_TEXT = 200_000;
+
+export function ResultView({
+  answer,
+  rows,
+}: {
+  readonly answer: Answer<unknown>;
+  readonly rows: readonly Row[];
+}): JSX.Element {
+  const [way, setWay] = useState<'rows' | 'json'>('rows');
+  const server = answer.timing.reduce((sum, stage) => sum + stage.milliseconds, 0);
+  return (
+    <section class="result" aria-label="Result">
+      <header>
+        <div class="tabs" role="tablist">
+          {(['rows', 'json'] as const).map((each) => (
+            <button key={each} type="button" role="tab" aria-selected={way === each} onClick={() => setWay(each)}>
+              {each === 'rows' ? 'Rows' : 'JSON'}
+            </button>
+          ))}
+        </div>
+        <dl class="facts">
+          <Fact name="rows" value={String(rows.length)} />
+          <Fact name="statements" value="1" />
+          <Fact name="bytes" value={new TextEncoder().encode(answer.text).length.toLocaleString('en')} />
+          <Fact name="here" value={`${answer.milliseconds.toFixed(1)} ms`} />
+          {answer.timing.length > 0 && <Fact name="service" value={`${server.toFixed(1)} ms`} />}
+        </dl>
+      </header>
+      {answer.timing.length > 0 && (
+        <div
+          class="stages"
+          role="img"
+          aria-label={answer.timing.map((each) => `${each.name} ${each.milliseconds} ms`).join(', ')}
+        >
+          {answer.timing.map(({ name, milliseconds }) => (
+            <span
+              key={name}
+              class={`stage ${name}`}
+              style={{ flexGrow: Math.max(0.02, milliseconds / Math.max(server, 0.001)) }}
+            >
+              <small>
+                {name} {milliseconds < 10 ? milliseconds.toFixed(2) : milliseconds.toFixed(0)}
+              </small>
+            </span>
+          ))}
+        </div>
+      )}
+      {way === 'rows' ? <Rows rows={rows} /> : <Json text={answer.text} />}
+    </section>
+  );
+}
+
+function Fact({ name, value }: { readonly name: string; readonly value: string }): JSX.Element {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{value}</dd>
+    </div>
+  );
+}
+
+function Rows({ rows }: { readonly rows: readonly Row[] }): JSX.Element {
+  const columns = [...new Set(rows.slice(0, 50).flatMap((row) => Object.keys(row)))];
+  if (rows.length === 0) return <p class="quiet result-none">No rows.</p>;
+  return (
+    <div class="result-table" tabIndex={0} role="region" aria-label="Rows">
+      <table>
+        <thead>
+          <tr>
+            {columns.map((name) => (
+              <th key={name} scope="col">
+                {name}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.slice(0, MOST_ROWS).map((row, at) => (
+            <tr key={at}>
+              {columns.map((name) => (
+                <td key={name} class={typeof row[name] === 'number' ? 'number' : ''}>
+                  {cellText(row[name])}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {rows.length > MOST_ROWS && (
+        <p class="quiet">
+          The first {MOST_ROWS} of {rows.length} rows are shown.
+        </p>
+      )}
+    </div>
+  );
+}
+
+function cellText(value: unknown): JSX.Element | string {
+  if (value === null || value === undefined) return <span class="null">null</span>;
+  if (typeof value !== 'object') return String(value);
+  const inner = Object.values(value);
+  // A related item of which one field was read is that field.
+  if (!Array.isArray(value) && inner.length === 1 && typeof inner[0] !== 'object') return String(inner[0]);
+  return <code>{JSON.stringify(value)}</code>;
+}
+
+function Json({ text }: { readonly text: string }): JSX.Element {
+  const isLong = text.length > MOST_TEXT;
+  const shown = isLong ? text.slice(0, MOST_TEXT) : JSON.stringify(JSON.parse(text), null, 2);
+  return (
+    <>
+      <pre tabIndex={0} role="region" aria-label="JSON" class="result-json">
+        {shown}
+      </pre>
+      {isLong && (
+        <p class="quiet">
+          The first {MOST_TEXT} of {text.length} characters are shown.
+        </p>
+      )}
+    </>
+  );
+}
