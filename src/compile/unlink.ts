@@ -23,7 +23,7 @@ export function compileUnlinks(plan: WritePlan, action: Unlink['action'], scope:
     const own = keyColumns(collection, alias('t'));
     const conditions = members.map(({ unlink, position }) =>
       action === 'delete'
-        ? join([unlinked(unlink, position), ...kept(plan, collection, elementAt(unlink.columns, 0))], sql` and `)
+        ? join([unlinked(unlink, position), ...kept(plan, collection, settling(unlink))], sql` and `)
         : unlinked(unlink, position),
     );
     const staying = action === 'nullify' ? [...kept(plan, collection, null), ...deleted(plan, collection)] : [];
@@ -40,7 +40,7 @@ export function compileUnlinks(plan: WritePlan, action: Unlink['action'], scope:
       continue;
     }
     const changes = members.flatMap(({ unlink }, index) =>
-      unlink.columns.map((field) => {
+      released(unlink).map((field) => {
         const column = columnName(field);
         return sql`${column} = case when ${elementAt(conditions, index)} then null else ${alias('t')}.${column} end`;
       }),
@@ -48,6 +48,17 @@ export function compileUnlinks(plan: WritePlan, action: Unlink['action'], scope:
     parts.push(sql`${name} as (update ${table} set ${join(changes, sql`, `)} where ${where} returning ${listed(own)})`);
   }
   return parts;
+}
+
+/** What is cleared of a reference: a part of the key of the row stays, unless there is nothing else. */
+function released({ collection, columns }: Unlink): readonly Field[] {
+  const others = columns.filter((field) => !isPart(collection, field));
+  return others.length > 0 ? others : columns;
+}
+
+/** The column whose value in a payload says what a row refers to. */
+export function settling(unlink: Unlink): Field {
+  return elementAt(released(unlink), 0);
 }
 
 /** Rows that may leave, where not all may: whichever statement lets them go asks here. */
@@ -106,8 +117,8 @@ export function notUnlinked(plan: WritePlan): Fragment[] {
       if (node.collection !== unlink.collection) return [];
       const rows = sql`${child} in (select ${listed(names)} from ${input(list)})`;
       if (!unlink.guard) return [rows];
-      const settled = isSettled(node, elementAt(unlink.columns, 0))
-        ? sql` or ${child} in (select ${listed(givenColumns(unlink.collection, alias('k')))} from ${input(list)} ${alias('k')} where true${settles(node, elementAt(unlink.columns, 0))})`
+      const settled = isSettled(node, settling(unlink))
+        ? sql` or ${child} in (select ${listed(givenColumns(unlink.collection, alias('k')))} from ${input(list)} ${alias('k')} where true${settles(node, settling(unlink))})`
         : nothing;
       return [sql`(${rows} and ${child} in (select ${key} from ${free(position)}))${settled}`];
     });
@@ -142,9 +153,7 @@ function settles(node: WriteNode, field: Field | null): Fragment {
 function deleted(plan: WritePlan, collection: Collection): Fragment[] {
   return plan.unlinks.flatMap((unlink, position) =>
     unlink.action === 'delete' && unlink.collection === collection
-      ? [
-          sql`not (${join([unlinked(unlink, position), ...kept(plan, collection, elementAt(unlink.columns, 0))], sql` and `)})`,
-        ]
+      ? [sql`not (${join([unlinked(unlink, position), ...kept(plan, collection, settling(unlink))], sql` and `)})`]
       : [],
   );
 }
@@ -160,6 +169,12 @@ export function leaving(
       ? [{ unlink, condition: unlinked(unlink, position) }]
       : [],
   );
+}
+
+/** What rows that the payload names may hold of a parent whose list they leave; a part of their key they keep. */
+export function clearable(plan: WritePlan, collection: Collection): Field[] {
+  const fields = leaving(plan, collection, 'nullify').flatMap(({ unlink }) => unlink.columns);
+  return [...new Set(fields)].filter((field) => !isPart(collection, field));
 }
 
 export function cleared(plan: WritePlan, collection: Collection, field: Field): Fragment | null {

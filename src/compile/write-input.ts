@@ -2,7 +2,7 @@
  * What a write chain has before it writes: the names that its parts share, the columns of its input and the values that are looked up
  * by them, the keys of new rows, and the record of a request with an `Idempotency-Key`.
  */
-import { soleKey } from '../mirror/item-key.js';
+import { isPart, soleKey } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
 import type { WriteColumn, WriteNode, WritePlan } from '../plan/write.js';
 import {
@@ -17,6 +17,7 @@ import {
   parameter,
   sql,
 } from '../sql/fragment.js';
+
 import { FromClause, type Scope } from './from-clause.js';
 import { geometryOf, isGeometry } from './geometry.js';
 import { columnName, tableName, typeName } from './identifiers.js';
@@ -108,6 +109,11 @@ function lookupNames({ collection: { key } }: NonNullable<WriteColumn['lookup']>
 /** New rows whose key has several columns: its parts are columns of the payload, and become the key in the input. */
 export function makesParts({ verb, collection, conflict }: WriteNode): boolean {
   return verb === 'insert' && collection.key.length > 1 && !conflict;
+}
+
+/** The columns of a list that are parts of its key. */
+export function keyParts({ collection, columns }: WriteNode): WriteColumn[] {
+  return columns.filter(({ field }) => isPart(collection, field));
 }
 
 export function inputNames(node: WriteNode): string[] {

@@ -30,15 +30,18 @@ import { areEqual, givenColumns, givenNames, keyColumns, listed } from './key-co
 import { keyText } from './reference.js';
 import {
   awaitedUnlinks,
+  clearable,
   cleared,
   compileUnlinks,
   isUnique,
   leaving,
   notUnlinked,
   recordedUnlinks,
+  settling,
   unlessPresent,
   unlinkInput,
 } from './unlink.js';
+
 import {
   advanceSequence,
   DOCUMENT,
@@ -49,6 +52,7 @@ import {
   inputColumns,
   inputNames,
   inputValue,
+  keyParts,
   leaveKeys,
   lookupValue,
   makesKeys,
@@ -92,7 +96,7 @@ class Chain {
       if (!makesParts(node))
         this.#parts.push(...advanceSequence(this.#plan, node, position), this.#input(node, position));
     // The parts of their keys may be references to rows of the inputs before them.
-    for (const position of this.#order()) {
+    for (const position of this.#order((node) => this.#makersOf(keyParts(node)))) {
       const node = elementAt(nodes, position);
       if (makesParts(node)) this.#parts.push(this.#input(node, position));
     }
@@ -104,7 +108,8 @@ class Chain {
     // Where a reference is unique, the row that leaves makes place for the one that comes.
     const isAwaited = unlinks.some(isUnique);
     if (isAwaited) unlink();
-    for (const position of this.#order()) this.#write(elementAt(nodes, position), position);
+    for (const position of this.#order((node) => this.#awaited(node)))
+      this.#write(elementAt(nodes, position), position);
     if (!isAwaited) unlink();
     this.#parts.push(...record(this.#recorded(), sql`(${DOCUMENT} -> 'by')`, this.#activityLog));
     const checks = [
@@ -130,7 +135,7 @@ class Chain {
       const parts = collection.key.map(
         (field, part) => sql`, ${this.#newPart(node, field)} as ${elementAt(keyNames, part)}`,
       );
-      return sql`${input(position)} as materialized (select ${alias('i')}.*${join(parts, nothing)} from (${given}) ${alias('i')}${this.#inputs(node)} order by ${alias('i')}.n)`;
+      return sql`${input(position)} as materialized (select ${alias('i')}.*${join(parts, nothing)} from (${given}) ${alias('i')}${this.#inputs(node, keyParts(node))} order by ${alias('i')}.n)`;
     }
     const key = soleKey(collection);
     const made = key && makesKeys(node) ? initialKey(key, node) : null;
@@ -178,7 +183,7 @@ class Chain {
     const locked = this.#locked(node, position);
     const same = sql`${areEqual(key, given)}${ifFound(node, alias('i'))}`;
     const stays = leaving(this.#plan, node.collection, 'delete').map(
-      ({ unlink, condition }) => sql` and not (${condition}${unlessPresent(node, elementAt(unlink.columns, 0))})`,
+      ({ unlink, condition }) => sql` and not (${condition}${unlessPresent(node, settling(unlink))})`,
     );
     const changes = columns.map((column) => {
       const value = this.#value(node, column);
@@ -188,9 +193,7 @@ class Chain {
       const unlinked = clearing ? sql` when ${clearing} then null` : nothing;
       return sql`${name} = case when ${present(node, column)} then ${value}${unlinked} else ${alias('t')}.${name} end`;
     });
-    for (const field of new Set(
-      leaving(this.#plan, node.collection, 'nullify').flatMap(({ unlink }) => unlink.columns),
-    )) {
+    for (const field of clearable(this.#plan, node.collection)) {
       if (columns.some((column) => column.field === field)) continue;
       const name = columnName(field);
       changes.push(
@@ -209,10 +212,7 @@ class Chain {
 
   /** Whether rows that exist are written to, or only looked for. */
   #changes(node: WriteNode): boolean {
-    return (
-      node.columns.some((column) => column.only !== 'insert') ||
-      leaving(this.#plan, node.collection, 'nullify').length > 0
-    );
+    return node.columns.some((column) => column.only !== 'insert') || clearable(this.#plan, node.collection).length > 0;
   }
 
   #recorded(): Recorded[] {
@@ -252,7 +252,9 @@ class Chain {
   /** A part of the key of a new row: what the payload says, or what the database itself would give it. */
   #newPart(node: WriteNode, field: Field): Fragment {
     const column = node.columns.find((each) => each.field === field);
-    return column ? this.#newValue(node, column) : sql`${initialValue(field) ?? sql`null`}::${typeName(field)}`;
+    if (column && !column.mixed) return this.#newValue(node, column);
+    // The next value of a sequence is a bigint, whatever the type of the column.
+    return sql`(${column ? this.#newValue(node, column) : (initialValue(field) ?? sql`null`)})::${typeName(field)}`;
   }
 
   /** A value of the row itself, the key of a new row, or a place behind the last row of the parent. */
@@ -291,11 +293,11 @@ class Chain {
   }
 
   /** A statement stands behind those it waits for. */
-  #order(): number[] {
+  #order(awaited: (node: WriteNode) => Iterable<number>): number[] {
     const order = new Set<number>();
     const visit = (position: number): void => {
       if (order.has(position)) return;
-      for (const earlier of this.#awaited(elementAt(this.#plan.nodes, position))) visit(earlier);
+      for (const earlier of awaited(elementAt(this.#plan.nodes, position))) visit(earlier);
       order.add(position);
     };
     for (const position of this.#plan.nodes.keys()) visit(position);
@@ -304,10 +306,14 @@ class Chain {
 
   /** The statements that make the rows a list refers to; two tables whose new rows refer to each other cannot wait for each other. */
   #awaited(node: WriteNode): Set<number> {
-    const positions = node.columns.flatMap((column) => column.references.map((name) => this.#maker(name)));
+    const positions = this.#makersOf(node.columns);
     return new Set(
       positions.filter((position) => this.#plan.nodes[position] !== node && !this.#refersBack(position, node)),
     );
+  }
+
+  #makersOf(columns: readonly WriteColumn[]): number[] {
+    return columns.flatMap((column) => column.references.map((name) => this.#maker(name)));
   }
 
   /** Where new rows of a table are made. */
@@ -316,17 +322,14 @@ class Chain {
   }
 
   /** Joins to the input of the rows referred to. */
-  #inputs(node: WriteNode): Fragment {
-    const joins: Fragment[] = [];
-    node.columns.forEach((column, index) => {
-      column.references.forEach((name, table) => {
-        const position = this.#maker(name);
-        const row = alias(`r${index}_${table}`);
-        joins.push(
-          sql` left join ${input(position)} ${row} on ${row}.n = ${alias('i')}.${identifier(`r${index}_${table}`)}`,
-        );
-      });
-    });
+  #inputs(node: WriteNode, columns = node.columns): Fragment {
+    const joins = columns.flatMap((column) =>
+      column.references.map((name, table) => {
+        const reference = `r${node.columns.indexOf(column)}_${table}`;
+        const row = alias(reference);
+        return sql` left join ${input(this.#maker(name))} ${row} on ${row}.n = ${alias('i')}.${identifier(reference)}`;
+      }),
+    );
     return join(joins, nothing);
   }
 

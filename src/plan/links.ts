@@ -18,6 +18,24 @@ export function keyValue(row: Row): ColumnValue {
   return row.key === null ? { kind: 'reference', row } : { kind: 'value', value: row.key };
 }
 
+/** Parts of the key of a new row that others say: where those are known the row knows its key, and need not wait for them. */
+export function settleParts(row: Row): void {
+  const { collection, verb, columnValues, path } = row;
+  for (const { name } of verb === 'insert' && collection.key.length > 1 ? collection.key : []) {
+    const known = settledValue(columnValues.get(name));
+    if (known?.kind === 'reference' && known.row.collection === collection)
+      throw invalidPayload(
+        `"${path === '' ? name : `${path}.${name}`}" is a part of the key that another new item of "${collection.name}" has to say`,
+      );
+    if (known) columnValues.set(name, known);
+  }
+}
+
+function settledValue(columnValue: ColumnValue | undefined): ColumnValue | undefined {
+  if (columnValue?.kind !== 'reference' || !columnValue.part) return columnValue;
+  return settledValue(columnValue.row.columnValues.get(columnValue.part.name)) ?? columnValue;
+}
+
 /** The same for each column of a reference that several columns hold; `payload` is what is said of the row that they shall lead to. */
 export function linkValues(
   row: Row,

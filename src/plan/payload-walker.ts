@@ -161,8 +161,12 @@ export class Walker {
   #compose(row: Row, relation: ManyToOne, value: unknown, path: string): void {
     const target = collectionOf(this.#model, relation.oneCollection);
     const values = this.#parts(target, relation, value, path);
-    relation.columns.forEach(({ column }, position) => {
-      const [field, columnValue] = [fieldOf(row.collection, column), elementAt(values, position)];
+    const fields = relation.columns.map(({ column }) => fieldOf(row.collection, column));
+    // What it shares with the key of the row stays where it comes to lead nowhere.
+    const isShared = fields.some((field) => !isKey(row.collection, field));
+    fields.forEach((field, position) => {
+      const columnValue = elementAt(values, position);
+      if (value === null && isShared && isKey(row.collection, field)) return;
       if (row.verb !== 'insert' && isKey(row.collection, field)) this.#checkPart(row, field, columnValue, path);
       else this.rows.set(row, field, columnValue, path);
     });

@@ -11,6 +11,7 @@ import { checkValue } from './column-value.js';
 import { planCaller } from './filter.js';
 import type { Guard } from './guard.js';
 import { checkKeyed, keyEntries } from './key.js';
+import { settleParts } from './links.js';
 import type { ColumnValue, List, Row, WritePlanContext, WriteVariables } from './payload-row.js';
 import { holdingFields, referencedFields } from './resolve-names.js';
 import { fieldsOf, isSame, type RowChecks, shapeList, shapeOfWrite } from './row-shape.js';
@@ -168,6 +169,7 @@ export class Rows {
   async finish(collection: Collection, root: readonly number[], keys: readonly Key[] | null): Promise<PlannedWrite> {
     const lists = [...this.#lists.values()].filter((list) => list.rows.length > 0);
     for (const list of lists) await forEachInSlices(list.rows, (row) => this.#complete(row));
+    for (const list of lists) await forEachInSlices(list.rows, settleParts);
     const shaped: Awaited<ReturnType<typeof shapeList>>[] = [];
     for (const list of lists) shaped.push(await shapeList(list, await this.#checksOf(list)));
     const unlinks = [...this.#unlinks.values()];

@@ -88,9 +88,9 @@ export function planSuggestions(suggestions: readonly Suggestion[], model: Model
       (each) => each['many_collection'] === manyCollection && each['many_field'] === manyField,
     );
     const many = model.collections.get(manyCollection);
-    // A row whose key holds the reference cannot be without it.
+    // A row whose key holds the whole reference cannot be without it.
     const holders = suggestion.columns ?? [manyField];
-    const leaves = links || (many && holders.some((name) => isKey(many, many.fields.get(name))));
+    const leaves = links || (many && holders.every((name) => isKey(many, many.fields.get(name))));
     const values = {
       one_collection: collection,
       one_field: field,

@@ -32,12 +32,26 @@ await sql.unsafe(`
     building text, number integer, lamp integer, watt integer not null default 40, primary key (building, number, lamp),
     foreign key (building, number) references rooms (building, number)
   );
+  create table branches (
+    tenant integer, path text, parent_path text, label text, primary key (tenant, path),
+    foreign key (tenant, parent_path) references branches (tenant, path)
+  );
+  create table cables (
+    building text, number integer, cable integer, primary key (cable, building, number),
+    foreign key (building, number) references rooms (building, number)
+  );
+  create table stays (
+    day date, no serial, label text, next_day date, next_no integer, primary key (day, no),
+    foreign key (next_day, next_no) references stays (day, no)
+  );
   create index on desks (house, room);
   insert into rooms values ('A', 1, 'Aurora'), ('A', 2, 'Atlas'), ('B~1', 1, 'Bravo');
   insert into desks (label, house, room, spare_house, spare_room) values
     ('one', 'A', 1, 'B~1', 1), ('two', 'A', 1, null, null), ('three', 'B~1', 1, null, null), ('four', 'A', null, null, null);
   insert into lamps values ('A', 1, 1, 60), ('A', 1, 2, 40), ('A', 2, 1, 25);`);
 const suggested = await runProgram(['relations', 'suggest', '--apply'], { DATABASE_URL: databaseUrl });
+// What cannot be cleared, because it is a part of the key, can only stay.
+await sql`update service_relations set one_deselect_action = 'nullify' where many_collection = 'cables'`;
 const recorder = await StatementRecorder.open(databaseUrl);
 const service = await startTestService({ databaseUrl: recorder.url, WORKERS: '1' });
 const headers = { 'content-type': 'application/json' };
@@ -181,4 +195,40 @@ t.test('lists are made, replaced and removed', async (t) => {
     rooms_by_room_house: { building: 'E', number: 5, lamps: [{ lamp: 1 }] },
   });
   t.strictSame(data(nested), { rooms_by_room_house: { lamps: ['E~5~1'] } });
+});
+
+t.test('a list may name items whose key holds the reference to its item', async (t) => {
+  await send('POST', '/items/rooms', { building: 'F', number: 1, cables: [{ cable: 1 }, { cable: 2 }] });
+  const same = await send('PATCH', '/items/rooms/F~1?fields=cables', { cables: ['1~F~1', { cable: 2 }] });
+  t.strictSame(data(same), { cables: ['1~F~1', '2~F~1'] });
+  t.match(await send('PATCH', '/items/rooms/F~1', { cables: ['1~F~1'] }), { status: 400, text: /can't be null/ });
+});
+
+t.test('new items with keys of several columns refer to each other', async (t) => {
+  const next = 'stays_by_next_day_next_no';
+  const made = await send('POST', `/items/stays?fields=label,no,${next}.label`, [
+    { day: '2024-05-01', label: 'first', [next]: { day: '2024-05-02', label: 'second' } },
+    { day: '2024-05-01', no: 70, label: 'third', [next]: { day: '2024-05-02', no: 70, label: 'fourth' } },
+  ]);
+  t.match(data(made), [
+    { label: 'first', no: Number, [next]: { label: 'second' } },
+    { label: 'third', no: 70, [next]: { label: 'fourth' } },
+  ]);
+});
+
+t.test('a reference may share columns with the key of its item', async (t) => {
+  const [parent, children] = ['branches_by_tenant_parent_path', 'branches_by_tenant_parent_path_2'];
+  const rows = async () =>
+    (await sql`select concat_ws(' ', tenant, path, parent_path) as row from branches order by 1`).map(({ row }) => row);
+  const tree = { tenant: 1, path: 'a', [children]: [{ path: 'b', [children]: [{ path: 'c' }] }, { path: 'd' }] };
+  t.equal((await send('POST', '/items/branches', tree)).status, 200);
+  t.strictSame(await rows(), ['1 a', '1 b a', '1 c b', '1 d a']);
+  const kept = await send('PATCH', `/items/branches/1~a?fields=${children}`, { [children]: ['1~b'] });
+  t.strictSame(data(kept), { [children]: ['1~b'] });
+  t.strictSame(await rows(), ['1 a', '1 b a', '1 c b', '1 d'], 'what leaves keeps its key');
+  t.equal((await send('PATCH', '/items/branches/1~c', { [parent]: null })).status, 200);
+  t.equal((await send('PATCH', '/items/branches/1~d', { [parent]: '1~c' })).status, 200);
+  t.equal((await send('POST', '/items/branches', { tenant: 1, path: 'e', [parent]: null })).status, 200);
+  t.match(await send('PATCH', '/items/branches/1~d', { [parent]: '2~c' }), { status: 400, text: /part of the key/ });
+  t.strictSame(await rows(), ['1 a', '1 b a', '1 c', '1 d c', '1 e']);
 });

@@ -20,8 +20,8 @@ import {
 import { DATABASE_SCHEMAS } from '../support/several-schemas.js';
 import { drawn } from './property/draw.js';
 import { createModel, firstState, loadRows, readRows } from './writes-property/database.js';
-import { compareStates } from './writes-property/matching.js';
-import { drawModel, type Model, type Row, tableNamed, type Value } from './writes-property/model.js';
+import { compareStates, resolve } from './writes-property/matching.js';
+import { drawModel, keyOf, type Model, type Row, tableNamed, type Value } from './writes-property/model.js';
 import { applyWrite, type Outcome, type State } from './writes-property/oracle.js';
 import { drawWrite, encodeWrite, type WriteCase } from './writes-property/requests.js';
 import { shrinkWrite } from './writes-property/shrink.js';
@@ -36,6 +36,7 @@ const given = process.env['PROPERTY_SEED'] ?? DEFAULT_SEED;
 const seed = given === 'random' ? Math.floor(Math.random() * 2_000_000_000) : Number(given);
 const counts = new Map<string, number>();
 t.comment(`PROPERTY_SEED=${seed} PROPERTY_CASES=${cases}`);
+t.setTimeout(120_000 + cases * 500);
 
 const server = await startDatabase();
 const template = await createDatabase(server, 'template_of_models');
@@ -47,9 +48,14 @@ for (let position = 0; position < Math.ceil(cases / WRITES_PER_MODEL); position+
 
 t.test('the writes reach what they are meant to reach', async (t) => {
   t.comment([...counts].map(([name, count]) => `${name} ${count}`).join(', '));
-  for (const kind of ['create', 'one', 'each', 'same', 'delete'])
+  for (const kind of ['create', 'one', 'each', 'same', 'delete', 'conflict'])
     t.ok((counts.get(`${kind} done`) ?? 0) >= cases / 50, `${kind} succeeds often`);
   for (const status of [400, 403]) t.ok((counts.get(`refused ${status}`) ?? 0) >= cases / 50, `${status} is met often`);
+  for (const kind of ['create', 'one', 'each', 'same', 'delete', 'conflict'])
+    t.ok(
+      (counts.get(`${kind} of several columns done`) ?? 0) >= cases / 200,
+      `${kind} of items with a key of several columns`,
+    );
   t.ok((counts.get('rows of four levels') ?? 0) >= cases / 50, 'payloads are deep');
 });
 
@@ -101,6 +107,7 @@ async function examine(service: Service, sql: Sql, model: Model, before: State, 
   const found = await readRows(sql, model);
   const isRefused = answer.status >= 400;
   count(isRefused ? `refused ${answer.status}` : `${write.kind} done`);
+  if (!isRefused && tableNamed(model, write.table).parts.length > 0) count(`${write.kind} of several columns done`);
   if (depthOf(write) >= 4 && !isRefused) count('rows of four levels');
   return { wrong: wrongWith(), found, answer, outcome };
 
@@ -119,6 +126,7 @@ async function examine(service: Service, sql: Sql, model: Model, before: State, 
 
   /** One item that its own payload made leave cannot be shown. */
   function isShown(): boolean {
+    if (write.kind === 'conflict' && !write.many) return outcome.shown?.length === 1;
     if (write.kind !== 'one') return write.kind !== 'delete';
     return outcome.after.get(write.table)?.has(write.key) === true;
   }
@@ -129,13 +137,17 @@ function wrongAnswer(
   model: Model,
   write: WriteCase,
   answer: Answer,
-  { shown }: Outcome,
+  { shown, after }: Outcome,
   made: ReadonlyMap<string, Value>,
   found: State,
 ): string | null {
   if (shown === null || new Set(shown).size < shown.length) return null;
   const table = tableNamed(model, write.table);
-  const keys = shown.map((key) => String(made.get(String(key)) ?? key));
+  const rows = shown.flatMap((key): Row[] => {
+    const row = after.get(table.name)?.get(String(key));
+    return row ? [row] : [];
+  });
+  const keys = rows.map((row) => String(keyOf(table, resolve(row, made))));
   const expected = keys.flatMap((key) => found.get(table.name)?.get(key)?.['label'] ?? []);
   if (answer.status === 204) return null;
   const { data } = answer.json as { data: Row | Row[] };

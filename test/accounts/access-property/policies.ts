@@ -2,7 +2,7 @@
 import type { Draw } from '../../engine/property/draw.js';
 import { drawFilter } from '../../engine/property/filters.js';
 import { isBoxed, writeValue } from '../../engine/property/kinds.js';
-import type { Model, Table } from '../../engine/property/model.js';
+import { type Column, type Model, ORDER, type Table } from '../../engine/property/model.js';
 import { matches } from '../../engine/property/oracle-filter.js';
 
 export interface Rule {
@@ -76,7 +76,8 @@ function drawWhere(table: Table, model: Model, draw: Draw): object {
       : [];
   });
   const drawn = drawFilter(table, model, draw.integer(0, 2), draw);
-  const filter = Object.keys(drawn).length === 0 || says(drawn) ? drawn : { [table.key.name]: { _nnull: true } };
+  const filter =
+    Object.keys(drawn).length === 0 || says(drawn) ? drawn : { [table.columns[0]?.name ?? '']: { _nnull: true } };
   if (variables.length === 0 || draw.chance(60)) return filter;
   const isEverything = Object.keys(filter).length === 0;
   return isEverything || draw.chance(50) ? draw.pick(variables) : { _or: [draw.pick(variables), filter] };
@@ -98,10 +99,14 @@ function partSays(key: string, value: unknown): boolean {
 /** A column that can be compared at least, mostly the key. */
 function drawFields(table: Table, draw: Draw): string[] {
   const comparable = table.columns.filter(({ kind }) => !isBoxed(kind)).map(({ name }) => name);
-  const lists = table.relations.filter(({ kind }) => kind === 'many').map(({ name }) => name);
+  const aliases = table.relations.filter(({ kind, many }) => kind === 'many' || many.columns.length > 1);
+  const lists = aliases.map(({ name }) => name);
+  // Whoever sees rows without a key has to see their order, or any would be right.
+  const order = table.key.length === 0 ? [ORDER] : [];
   const names = [
     draw.pick(comparable),
-    ...(draw.chance(75) ? [table.key.name] : []),
+    ...(draw.chance(75) ? table.key.map(({ name }) => name) : []),
+    ...order,
     ...draw.some(
       table.columns.map(({ name }) => name),
       0,
@@ -113,9 +118,7 @@ function drawFields(table: Table, draw: Draw): string[] {
 }
 
 function drawPresets(table: Table, draw: Draw): Record<string, unknown> {
-  const plain = table.columns
-    .slice(1)
-    .filter(({ name }) => !table.relations.some((relation) => relation.name === name));
+  const plain = table.columns.filter((column) => !table.key.includes(column) && !refers(table, column.name));
   return Object.fromEntries(
     draw.some(plain, 0, 2).flatMap(({ name, kind }): [string, unknown][] => {
       if (kind === 'uuid' && draw.chance(70)) return [[name, '$CURRENT_USER']];
@@ -126,10 +129,21 @@ function drawPresets(table: Table, draw: Draw): Record<string, unknown> {
   );
 }
 
+/** Whether the column holds a reference, or a part of one. */
+export function refers({ relations }: Table, name: string): boolean {
+  return relations.some(({ kind, many }) => kind !== 'many' && many.columns.some(({ column }) => column === name));
+}
+
 /** Of single fields: a payload has nothing else to be judged by. */
 function drawValidation(table: Table, model: Model, draw: Draw): object {
-  const bare: Table = { ...table, relations: [], columns: table.columns.filter(({ kind }) => !isBoxed(kind)) };
+  const bare: Table = { ...table, relations: [], columns: table.columns.filter((column) => isJudged(table, column)) };
   return drawFilter(bare, model, 0, draw);
+}
+
+/** Columns of a reference of several are written by their alias. */
+function isJudged(table: Table, { name, kind }: Column): boolean {
+  const parts = table.relations.filter((each) => each.kind === 'one' && each.many.columns.length > 1);
+  return !isBoxed(kind) && !parts.some(({ many }) => many.columns.some(({ column }) => column === name));
 }
 
 /** Rules of one kind about a table. */

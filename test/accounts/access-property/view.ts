@@ -39,6 +39,7 @@ function viewTable(table: Table, model: Model, drawn: Drawn, names: ReadonlySet<
     rows,
     relations: granted.filter(leads).map((each) => narrowed(each, drawn, names)),
     sortField: table.sortField !== null && isGranted(table.sortField) ? table.sortField : null,
+    searchField: table.searchField !== null && isGranted(table.searchField) ? table.searchField : null,
     view: {
       whole,
       lists: (row, relation) => {

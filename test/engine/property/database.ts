@@ -9,20 +9,38 @@ type Fragment = ReturnType<Sql>;
 export async function createModel(sql: Sql, model: Model): Promise<void> {
   await sql`create extension ltree`;
   await sql`create extension pg_trgm`;
+  await sql.unsafe(
+    'do $$ begin execute format($f$alter database %I set default_text_search_config = simple$f$, current_database()); end $$',
+  );
   for (const table of model.tables) {
-    const columns = table.columns.slice(1).map((column) => {
-      const presence = column.nullable ? sql`` : sql` not null`;
-      return sql`, ${sql(column.name)} ${typeOf(sql, column.kind)}${presence}`;
-    });
-    const key = sql`${sql(table.key.name)} ${typeOf(sql, table.key.kind)} primary key`;
-    await sql`create table ${sql(table.name)} (${key}${columns})`;
+    await createTable(sql, table);
     await insertRows(sql, table, table.rows);
-    await sql`insert into service_collections (collection, sort_field) values (${table.name}, ${table.sortField})`;
+    const declared = table.keyBy === 'declared' ? table.key.map(({ name }) => name).join(', ') : null;
+    await sql`insert into service_collections (collection, sort_field, search_field, primary_key)
+      values (${table.name}, ${table.sortField}, ${table.searchField}, ${declared})`;
   }
   for (const table of model.tables) {
     for (const relation of table.relations) await createRelation(sql, table, relation, model);
   }
   await spreadOverSchemas(sql, model.tables);
+}
+
+async function createTable(sql: Sql, table: Table): Promise<void> {
+  const columns = table.columns.map((column, position) => {
+    const presence = column.nullable ? sql`` : sql` not null`;
+    return sql`${position === 0 ? sql`` : sql`, `}${sql(column.name)} ${typeOf(sql, column.kind)}${presence}`;
+  });
+  const names = table.key.map(({ name }) => name);
+  const isPrimary = table.keyBy === 'primary' && names.length > 0;
+  const key = isPrimary ? sql`, primary key (${sql(names)})` : sql``;
+  const last = names.at(-1) ?? '';
+  const partitions = table.partitioned ? sql` partition by hash (${sql(last)})` : sql``;
+  await sql`create table ${sql(table.name)} (${columns}${key})${partitions}`;
+  if (table.keyBy === 'unique') await sql`create unique index on ${sql(table.name)} (${sql(names)})`;
+  for (const remainder of table.partitioned ? ['0', '1', '2'] : []) {
+    const name = `${table.name} part ${remainder}`;
+    await sql`create table ${sql(name)} partition of ${sql(table.name)} for values with (modulus 3, remainder ${sql.unsafe(remainder)})`;
+  }
 }
 
 export async function insertRows(sql: Sql, table: Table, rows: readonly Row[]): Promise<void> {
@@ -39,10 +57,11 @@ export async function insertRows(sql: Sql, table: Table, rows: readonly Row[]): 
 
 /** False where other rows need it. */
 export async function deleteRow(sql: Sql, table: Table, row: Row): Promise<boolean> {
-  const { name, kind } = table.key;
-  const key = sql`${writeValue(kind, row[name] ?? null)}::text::${typeOf(sql, kind)}`;
+  const tests = (table.key.length > 0 ? table.key : table.columns.slice(0, 1)).map(
+    ({ name, kind }) => sql` and ${sql(name)} = ${writeValue(kind, row[name] ?? null)}::text::${typeOf(sql, kind)}`,
+  );
   try {
-    await sql`delete from ${sql(table.name)} where ${sql(name)} = ${key}`;
+    await sql`delete from ${sql(table.name)} where true${tests}`;
     return true;
   } catch {
     return false;
@@ -55,10 +74,18 @@ async function createRelation(sql: Sql, table: Table, relation: Relation, model:
       values (${table.name}, ${relation.name}, ${relation.collectionField}, ${relation.targets.join(',')})`;
   }
   if (relation.kind !== 'one') return;
+  const { columns } = relation.many;
   if (relation.constrained) {
-    await sql`alter table ${sql(table.name)} add foreign key (${sql(relation.name)}) references ${sql(relation.target)}`;
+    const [own, others] = [columns.map(({ column }) => column), columns.map(({ referenced }) => referenced)];
+    await sql`alter table ${sql(table.name)} add foreign key (${sql(own.toReversed())})
+      references ${sql(relation.target)} (${sql(others.toReversed())})`;
   }
   if (!relation.declared) return;
+  if (columns.length > 1) {
+    const options = JSON.stringify({ columns: columns.map(({ column }) => column) });
+    await sql`insert into service_fields (collection, field, special, options)
+      values (${table.name}, ${relation.name}, 'm2o', ${options}::text::json)`;
+  }
   const other = model.tables
     .flatMap(({ relations }) => relations)
     .find(({ kind, many }) => kind === 'many' && many.table === table.name && many.field === relation.name);
@@ -101,6 +128,8 @@ export function typeOf(sql: Sql, kind: KindName): Fragment {
       return sql`text[]`;
     case 'span':
       return sql`int4range`;
+    case 'spans':
+      return sql`int4multirange`;
     case 'network':
       return sql`inet`;
     case 'words':

@@ -1,7 +1,7 @@
 /** Random filters: operators that suit each type, over relations of every kind, with values that rows really have. */
 import type { Draw } from './draw.js';
 import { drawJson, drawOperand, drawValue, isJson, isText, type Json, type KindName, type Operand } from './kinds.js';
-import { type Column, type Model, type Relation, type Table, tableNamed } from './model.js';
+import { type Column, type Model, type Relation, soleKey, type Table, tableNamed } from './model.js';
 import { evaluate, readExpression } from './oracle-values.js';
 import { drawJsonPlace, drawPath, drawScope, type Path } from './paths.js';
 import { drawContained, drawSpecialTest, isSpecial } from './special-types.js';
@@ -187,6 +187,8 @@ function drawRelated(relation: Relation, table: Table, model: Model, depth: numb
     return [name, drawFilter(tableNamed(model, target), model, depth, draw)];
   }
   const target = tableNamed(model, relation.target);
+  // The columns that hold it are compared by their own names.
+  if (relation.many.columns.length > 1) return [relation.name, drawFilter(target, model, depth, draw)];
   const column = table.columns.find(({ name }) => name === relation.name);
   const direct = (): Filter =>
     column ? drawOperators(column.kind, () => drawStored(table, column, draw), draw) : { _nnull: true };
@@ -202,12 +204,14 @@ function drawMany(target: Table, model: Model, depth: number, draw: Draw): Filte
   const form = draw.integer(1, 100);
   const inner = (): Filter => drawFilter(target, model, depth, draw);
   const quantified = (): Filter => ({ [draw.pick(['_some', '_none'])]: inner() });
-  const ofKey = (): Filter => drawOperators(target.key.kind, () => drawStored(target, target.key, draw), draw);
+  const sole = soleKey(target);
+  const ofKey = (): Filter => (sole ? drawOperators(sole.kind, () => drawStored(target, sole, draw), draw) : inner());
   if (form <= 30) return quantified();
   if (form <= 36) return { _some: inner(), _none: inner() };
   if (form <= 42) return { ...quantified(), ...inner() };
   if (form <= 48) return { [draw.pick(PRESENCE)]: draw.chance(75) };
-  if (form <= 52) return { [target.key.name]: { [draw.pick(PRESENCE)]: draw.chance(75) } };
+  if (form <= 52 && target.key.length > 0)
+    return { [draw.pick(target.key).name]: { [draw.pick(PRESENCE)]: draw.chance(75) } };
   if (form <= 60) return ofKey();
   if (form <= 65) return { ...ofKey(), ...inner() };
   if (form <= 72) return { _or: [inner(), draw.chance(50) ? quantified() : inner()] };

@@ -1,9 +1,11 @@
 /**
  * Random models: two to four tables with columns of every type, related in every way the service knows, and their rows.
- * Each model has a self relation, a many-to-many and a many-to-any relation beside random many-to-one relations.
+ * Each model has a self relation, a many-to-many and a many-to-any relation beside random many-to-one relations. Keys have one column
+ * or several; references to the latter do too. Some models have tables whose key holds a reference, and tables without a key.
  */
 import type { Draw } from './draw.js';
-import { drawValue, KINDS, type KindName, TEXTS, type Value } from './kinds.js';
+import { KINDS, type KindName, showValue, type Value, writeValue } from './kinds.js';
+import { fillRows } from './rows.js';
 import { SPECIAL_KINDS } from './special-types.js';
 
 export interface Column {
@@ -16,12 +18,18 @@ export type Row = Readonly<Record<string, Value>>;
 
 export interface Table {
   readonly name: string;
-  readonly key: Column;
+  /** One column, several, or none where rows cannot be told apart. */
+  readonly key: readonly Column[];
+  /** What says that it is the key: the database, or the metadata of the service. */
+  readonly keyBy: 'primary' | 'unique' | 'declared';
+  readonly partitioned: boolean;
   /** The key first. */
   readonly columns: Column[];
   readonly relations: Relation[];
   /** The default order of the collection. */
   sortField: string | null;
+  /** The column with words that a search looks into. */
+  searchField: string | null;
   rows: Row[];
   /** What somebody sees of it; absent where that is everything. */
   readonly view?: View;
@@ -38,17 +46,73 @@ export interface View {
   isMasked(column: string): boolean;
 }
 
-/** The key of a row, whether or not it may be seen. */
-export function keyOf(table: Table, row: Row): Value {
-  return wholeOf(table, row)[table.key.name] ?? null;
+/** The values of the key of a row, whether or not they may be seen. */
+export function keyOf(table: Table, row: Row): Value[] {
+  const whole = wholeOf(table, row);
+  return table.key.map(({ name }) => whole[name] ?? null);
+}
+
+/** The key of a row as requests name it, whether or not it may be seen. */
+export function keyTextOf(table: Table, row: Row): string {
+  return joinKey(table, keyOf(table, row)) ?? '';
+}
+
+/** The parts as they are shown, joined by `~`; null where one is missing. */
+export function joinKey({ key }: Table, values: readonly Value[]): string | null {
+  if (values.includes(null)) return null;
+  const [only] = key;
+  if (only && key.length === 1) return writeValue(only.kind, values[0] ?? null);
+  return key
+    .map(({ kind }, position) => {
+      const value = values[position] ?? null;
+      const text = kind === 'decimal' ? writeValue(kind, value) : String(showValue(kind, value));
+      return text?.replaceAll('\\', '\\\\').replaceAll('~', '\\~');
+    })
+    .join('~');
+}
+
+/** The column of a key that has one column alone. */
+export function soleKey({ key }: Table): Column | null {
+  return key.length === 1 ? (key[0] ?? null) : null;
+}
+
+/** Whether all that names its rows may be seen. */
+export function showsKey({ key, columns }: Table): boolean {
+  return key.length > 0 && key.every(({ name }) => columns.some((column) => column.name === name));
 }
 
 export function wholeOf({ view }: Table, row: Row): Row {
   return view ? view.whole(row) : row;
 }
 
+/** What a row refers to by a relation to one row; null where it refers to nothing, or that may not be seen. */
+export function heldBy(table: Table, row: Row | null, relation: Relation): Value[] | null {
+  if (!row) return null;
+  const { columns } = relation.many;
+  if (columns.length > 1 && !(table.view?.lists(row, relation.name) ?? true)) return null;
+  const holder = columns.length > 1 ? wholeOf(table, row) : row;
+  const values = columns.map(({ column }) => holder[column] ?? null);
+  return values.includes(null) ? null : values;
+}
+
+/** The row of the other side whose key these are. */
+export function rowWith(target: Table, relation: Relation, values: readonly Value[] | null): Row | null {
+  if (!values) return null;
+  const { columns } = relation.many;
+  const isIt = (row: Row): boolean =>
+    columns.every(({ referenced }, position) => wholeOf(target, row)[referenced] === values[position]);
+  return target.rows.find(isIt) ?? null;
+}
+
 /** A relation as one of its sides sees it; `many` names the side that stores the reference. */
-export type Relation = (ToOne | ToMany | ToAny) & { readonly many: { readonly table: string; readonly field: string } };
+export type Relation = (ToOne | ToMany | ToAny) & {
+  readonly many: {
+    readonly table: string;
+    readonly field: string;
+    /** In the order of the key: several where the field is an alias beside them. */
+    readonly columns: readonly { readonly column: string; readonly referenced: string }[];
+  };
+};
 
 export interface ToOne {
   readonly kind: 'one';
@@ -94,6 +158,10 @@ export class Refused extends Error {}
 export class Unknown extends Refused {}
 
 const KEY_KINDS: readonly KindName[] = ['integer', 'integer', 'bigInteger', 'uuid', 'string', 'text'];
+const PART_KINDS: readonly KindName[] = [
+  ...KEY_KINDS,
+  ...(['date', 'timestamp', 'dateTime', 'decimal', 'boolean', 'time'] as const),
+];
 const TABLE_NAMES = ['things', 'Order', 'sélect', 'people'] as const;
 const COLUMN_NAMES = [
   'a',
@@ -119,10 +187,10 @@ export function drawModel(draw: Draw): Model {
   const entities = draw
     .some(TABLE_NAMES, 2, 4)
     .map((name, position) => drawTable(name, draw.integer(4, 9), start + position * 3, draw));
-  const junctions: Table[] = [];
+  const others: Table[] = [];
   const relate = (from: Table, name: string, target: Table, alias: string | null, sortField: string | null): void => {
-    const { relation, column } = drawToOne(from, name, target, alias !== null, draw);
-    from.columns.push(column);
+    const { relation, columns } = drawToOne(from, name, target, alias !== null, draw);
+    from.columns.push(...columns);
     from.relations.push(relation);
     if (alias === null) return;
     const many = { kind: 'many', name: alias, target: from.name, sortField, junctionField: null } as const;
@@ -140,11 +208,22 @@ export function drawModel(draw: Draw): Model {
   relate(itself, 'parent', itself, 'children', null);
 
   const [left, right] = [draw.pick(entities), draw.pick(entities)];
-  junctions.push(drawManyToMany(left, right, draw));
-  junctions.push(drawManyToAny(draw.pick(entities), draw.some(entities, 2, 2), draw));
-  const tables = [...entities, ...junctions];
+  others.push(drawManyToMany(left, right, draw));
+  others.push(drawManyToAny(draw.pick(entities), draw.some(entities, 2, 2), draw));
+  if (draw.chance(60)) others.push(drawLines(draw.pick(entities), draw));
+  if (draw.chance(60)) {
+    const log = drawKeyless(start, draw);
+    relate(log, 'about', draw.pick(entities), draw.chance(80) ? 'logs' : null, null);
+    if (draw.chance(50)) relate(log, 'by', draw.pick(entities), null, null);
+    others.push(log);
+  }
+  const tables = [...entities, ...others];
   for (const entity of entities) {
     if (draw.chance(20)) entity.sortField = entity.columns.find(isSortable)?.name ?? null;
+  }
+  for (const table of tables) {
+    const words = table.columns.find(({ kind }) => kind === 'words');
+    if (words && draw.chance(40)) table.searchField = words.name;
   }
   fillRows(tables, draw);
   const options = { defaultLimit: draw.pick([3, 7, 100]), streamAbove: draw.pick([5, 10, 10_000]) };
@@ -157,55 +236,83 @@ function isSortable(column: Column): boolean {
 
 /** The kinds of the first columns take turns, from `start` on; one column holds JSON values, which have many operators. */
 function drawTable(name: string, columnCount: number, start: number, draw: Draw): Table {
-  const key: Column = {
-    name: draw.pick(['id', 'id', 'Key', `${name}_id`]),
-    kind: draw.pick(KEY_KINDS),
-    nullable: false,
+  const names = draw.pick([['id'], ['id'], ['Key'], [`${name}_id`], ['k "1"', 'part'], ['day', 'no', 'code']] as const);
+  const key = names.map(
+    (each): Column => ({ name: each, kind: draw.pick(names.length > 1 ? PART_KINDS : KEY_KINDS), nullable: false }),
+  );
+  const others = drawColumns(columnCount, start, draw);
+  const keyBy = key.length > 1 ? draw.pick(['primary', 'primary', 'unique', 'declared'] as const) : 'primary';
+  return {
+    ...bareTable(name, key),
+    keyBy,
+    partitioned: key.length > 1 && keyBy === 'primary' && draw.chance(50),
+    // The columns of a key need not come in its order.
+    columns: [...(draw.chance(50) ? key : key.toReversed()), ...others],
   };
-  const columns = draw.some(COLUMN_NAMES, columnCount, columnCount).map((column, index): Column => {
+}
+
+function drawColumns(count: number, start: number, draw: Draw): Column[] {
+  const columns = draw.some(COLUMN_NAMES, count, count).map((column, index): Column => {
     const turn = KINDS[(start + index) % KINDS.length] as KindName;
     const kind = index < 3 ? turn : index === 3 ? draw.pick(['json', 'jsonb'] as const) : draw.pick(KINDS);
     return { name: column, kind, nullable: draw.chance(70) };
   });
   // Arrays have most operators: each table has one.
   const [first, ...others] = SPECIAL_KINDS;
-  const special = [first, ...draw.some(others, 2, 3)].map(
+  const special = [first, ...draw.some(others, 2, 4)].map(
     (kind): Column => ({ name: `its ${kind}`, kind, nullable: draw.chance(70) }),
   );
-  return { name, key, columns: [key, ...columns, ...special], relations: [], sortField: null, rows: [] };
+  return [...columns, ...special];
 }
 
+/** A reference to a key of several columns has an alias field beside the columns that hold it. */
 function drawToOne(
   from: Table,
   name: string,
   target: Table,
   declared: boolean,
   draw: Draw,
-): { relation: Relation & ToOne; column: Column } {
-  const constrained = !declared || draw.chance(60);
+): { relation: Relation & ToOne; columns: Column[] } {
+  const isSole = target.key.length === 1;
+  const canConstrain = target.keyBy !== 'declared';
+  const constrained = canConstrain && ((isSole && !declared) || draw.chance(60));
+  const columns = target.key.map(
+    ({ kind }, position): Column => ({ name: isSole ? name : `${name}_${position}`, kind, nullable: true }),
+  );
+  const pairs = columns.map((column, position) => ({
+    column: column.name,
+    referenced: target.key[position]?.name ?? '',
+  }));
   const relation = {
     kind: 'one',
     name,
     target: target.name,
     constrained,
-    declared: declared || draw.chance(50),
-    many: { table: from.name, field: name },
+    declared: declared || !isSole || draw.chance(50),
+    many: { table: from.name, field: name, columns: pairs },
   } as const;
-  return { relation, column: { name, kind: target.key.kind, nullable: true } };
+  return { relation, columns };
 }
 
-/** `links` on one side, sorted by the junction; sometimes `linked` on the other. */
+/** `links` on one side, sorted by the junction; sometimes `linked` on the other. Sometimes its key is its two references. */
 function drawManyToMany(left: Table, right: Table, draw: Draw): Table {
-  const junction = bareTable('left_right', draw.pick(['integer', 'uuid']));
+  const own: Column = { name: 'id', kind: draw.pick(['integer', 'uuid']), nullable: false };
+  const bare = bareTable('left_right', [own]);
   const extra: Column = { name: 'note', kind: draw.pick(['text', 'integer', 'date']), nullable: true };
-  const sides = [
+  const ends = [
     { name: 'left_id', table: left, alias: 'links', sortField: 'sort', other: 'right_id' },
     { name: 'right_id', table: right, alias: draw.chance(60) ? 'linked' : null, sortField: null, other: 'left_id' },
   ];
-  for (const { name, table, alias, sortField, other } of sides) {
-    const { relation, column } = drawToOne(junction, name, table, alias !== null, draw);
-    junction.columns.push(column);
-    junction.relations.push(relation);
+  const sides = ends.map((end) => ({ ...end, ...drawToOne(bare, end.name, end.table, end.alias !== null, draw) }));
+  const isKey = draw.chance(60);
+  const held = sides.flatMap(({ columns }) => columns).map((column) => ({ ...column, nullable: !isKey }));
+  const junction: Table = {
+    ...bare,
+    key: isKey ? (draw.chance(50) ? held : held.toReversed()) : bare.key,
+    columns: [...(isKey ? [] : [own]), ...held],
+  };
+  for (const { relation, table, alias, sortField, other } of sides) {
+    junction.relations.push(isKey ? { ...relation, constrained: table.keyBy !== 'declared' } : relation);
     if (alias === null) continue;
     const many = { kind: 'many', name: alias, target: junction.name, sortField, junctionField: other } as const;
     table.relations.push({ ...many, many: relation.many });
@@ -215,9 +322,9 @@ function drawManyToMany(left: Table, right: Table, draw: Draw): Table {
 }
 
 function drawManyToAny(parent: Table, targets: readonly Table[], draw: Draw): Table {
-  const junction = bareTable('parts', 'integer');
-  const { relation, column } = drawToOne(junction, 'parent_id', parent, true, draw);
-  junction.columns.push(column, { name: 'item', kind: 'string', nullable: true });
+  const junction = bareTable('parts', [{ name: 'id', kind: 'integer', nullable: false }]);
+  const { relation, columns } = drawToOne(junction, 'parent_id', parent, true, draw);
+  junction.columns.push(...columns, { name: 'item', kind: 'string', nullable: true });
   junction.columns.push({ name: 'collection', kind: 'string', nullable: true });
   junction.columns.push({ name: 'sort', kind: 'integer', nullable: true });
   junction.relations.push(relation, {
@@ -225,7 +332,7 @@ function drawManyToAny(parent: Table, targets: readonly Table[], draw: Draw): Ta
     name: 'item',
     collectionField: 'collection',
     targets: targets.map(({ name }) => name),
-    many: { table: junction.name, field: 'item' },
+    many: { table: junction.name, field: 'item', columns: [{ column: 'item', referenced: '' }] },
   });
   const many = {
     kind: 'many',
@@ -238,59 +345,40 @@ function drawManyToAny(parent: Table, targets: readonly Table[], draw: Draw): Ta
   return junction;
 }
 
-function bareTable(name: string, kind: KindName): Table {
-  const key: Column = { name: 'id', kind, nullable: false };
-  return { name, key, columns: [key], relations: [], sortField: null, rows: [] };
+/** Like the lines of an order: the key is that of the parent, and a number. */
+function drawLines(parent: Table, draw: Draw): Table {
+  const bare = bareTable('lines', []);
+  const { relation, columns } = drawToOne(bare, 'of', parent, true, draw);
+  const held = columns.map((column): Column => ({ ...column, nullable: false }));
+  const line: Column = { name: 'line', kind: 'integer', nullable: false };
+  const key = draw.chance(50) ? [...held, line] : [line, ...held];
+  const columnsOfOwn: Column[] = [
+    { name: 'amount', kind: draw.pick(['integer', 'decimal', 'float']), nullable: true },
+    { name: 'remark', kind: 'text', nullable: true },
+  ];
+  const lines: Table = {
+    ...bare,
+    key,
+    partitioned: draw.chance(50),
+    columns: [...key, ...columnsOfOwn],
+    relations: [{ ...relation, constrained: parent.keyBy !== 'declared' }],
+  };
+  const many = { kind: 'many', name: 'its lines', target: 'lines', sortField: null, junctionField: null } as const;
+  parent.relations.push({ ...many, many: relation.many });
+  return lines;
 }
 
-function fillRows(tables: readonly Table[], draw: Draw): void {
-  const keys = new Map(
-    tables.map((table) => [table.name, drawKeys(table, draw.chance(5) ? 0 : draw.integer(6, 22), draw)]),
-  );
-  for (const table of tables) {
-    table.rows = (keys.get(table.name) ?? []).map((key) => {
-      const row: Record<string, Value> = { [table.key.name]: key };
-      for (const column of table.columns.slice(1)) row[column.name] = drawCell(column, table, keys, draw);
-      return row;
-    });
-    for (const relation of table.relations) if (relation.kind === 'any') drawReferences(table, relation, keys, draw);
-  }
+/** Without a key only a sort tells its rows apart: equal numbers are those of equal rows. */
+function drawKeyless(start: number, draw: Draw): Table {
+  const number: Column = { name: ORDER, kind: 'integer', nullable: false };
+  const columns = [number, ...drawColumns(draw.integer(2, 5), start, draw)];
+  return { ...bareTable('log', []), columns, sortField: ORDER };
 }
 
-function drawKeys({ key }: Table, count: number, draw: Draw): Value[] {
-  const keys = new Map<string, Value>();
-  for (let number = 1; keys.size < count; number++) {
-    if (draw.chance(15)) continue;
-    const value: Value =
-      key.kind === 'integer'
-        ? number
-        : key.kind === 'bigInteger'
-          ? draw.pick([BigInt(number), 9007199254740993n + BigInt(number)])
-          : key.kind === 'uuid'
-            ? `${draw.integer(0x10000000, 0x7fffffff).toString(16)}-0000-4000-8000-${String(number).padStart(12, '0')}`
-            : draw.pick([`k${number}`, String(number), ...TEXTS.slice(1)]);
-    keys.set(String(value), value);
-  }
-  return [...keys.values()];
-}
+/** The column that gives rows without a key an order. */
+export const ORDER = 'ordinal';
 
-function drawCell(column: Column, table: Table, keys: ReadonlyMap<string, readonly Value[]>, draw: Draw): Value {
-  if (column.nullable && draw.chance(20)) return null;
-  const relation = table.relations.find((each) => each.kind === 'one' && each.name === column.name);
-  if (relation?.kind !== 'one') return drawValue(column.kind, draw);
-  const targets = keys.get(relation.target) ?? [];
-  const dangling = !relation.constrained && draw.chance(10);
-  if (dangling) return drawValue(column.kind, draw);
-  return targets.length === 0 ? null : draw.pick(targets);
-}
-
-/** Mostly keys of the named collection; some lead nowhere, cannot be keys, or name no collection of the relation. */
-function drawReferences(table: Table, relation: ToAny, keys: ReadonlyMap<string, readonly Value[]>, draw: Draw): void {
-  table.rows = table.rows.map((row) => {
-    const collection = draw.chance(90) ? draw.pick(relation.targets) : draw.pick([null, 'elsewhere', table.name]);
-    const known = collection === null ? [] : (keys.get(collection) ?? []);
-    const isKnown = known.length > 0 && draw.chance(85);
-    const item = isKnown ? String(draw.pick(known)) : draw.pick([null, '999999', 'nothing', '']);
-    return { ...row, [relation.name]: item, [relation.collectionField]: collection };
-  });
+function bareTable(name: string, key: readonly Column[]): Table {
+  const plain = { keyBy: 'primary', partitioned: false, sortField: null, searchField: null } as const;
+  return { ...plain, name, key, columns: [...key], relations: [], rows: [] };
 }

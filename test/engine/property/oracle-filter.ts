@@ -13,7 +13,17 @@ import {
   readOperand,
   type Value,
 } from './kinds.js';
-import { keyOf, type Relation, type Row, type Table, tableNamed, Unknown } from './model.js';
+import {
+  heldBy,
+  type Relation,
+  type Row,
+  showsKey,
+  soleKey,
+  type Table,
+  tableNamed,
+  Unknown,
+  wholeOf,
+} from './model.js';
 import {
   anyTarget,
   childrenOf,
@@ -56,6 +66,7 @@ function matchesEntry(world: World, key: string, value: unknown, table: Table, r
   }
   if (found?.relation.kind === 'one' || (found?.relation.kind === 'any' && found.scope !== null)) {
     world.seen.add(`filter ${describe(found.relation)}`);
+    if (found.relation.many.columns.length > 1) world.seen.add('filter of several columns');
     return matchesOne(world, value, table, row, key);
   }
   return matchesValue(world, value, columnNamed(table, key).kind, row?.[key] ?? null, columnNamed(table, key).kind);
@@ -132,8 +143,7 @@ function matchesApart(world: World, key: string, value: unknown, target: Table, 
 
 /** `_null` of the rows or of their key: whether there have to be any. */
 function presence(key: string, value: unknown, target: Table): boolean | null {
-  if (key === target.key.name) {
-    columnNamed(target, key);
+  if (showsKey(target) && target.key.some(({ name }) => name === key)) {
     if (value === null) return false;
     const [only, more] = typeof value === 'object' ? Object.entries(value) : [];
     return only && !more && isOperator(only[0]) ? presence(only[0], only[1], target) : null;
@@ -151,8 +161,10 @@ function matchesMember(world: World, key: string, value: unknown, target: Table,
   if (key === '_some' || key === '_none') throw new Refused('a quantifier beside conditions of a row');
   if (!isOperator(key)) return matchesEntry(world, key, value, target, row);
   world.seen.add('filter key of related');
-  columnNamed(target, target.key.name);
-  return matchesValue(world, { [key]: value }, target.key.kind, row[target.key.name] ?? null);
+  const sole = soleKey(target);
+  if (!sole) throw new Refused(`"${target.name}" has no key of one column`);
+  columnNamed(target, sole.name);
+  return matchesValue(world, { [key]: value }, sole.kind, row[sole.name] ?? null);
 }
 
 function matchesFollow(world: World, key: string, value: unknown, table: Table, row: Row | null): boolean {
@@ -162,12 +174,16 @@ function matchesFollow(world: World, key: string, value: unknown, table: Table, 
     .split(',')
     .map((each) => each.trim());
   const target = tableNamed(world.model, name);
-  columnNamed(target, field);
+  const relation = target.relations.find((one) => one.name === field);
+  if ((relation?.many.columns.length ?? 1) === 1) columnNamed(target, field);
+  else world.seen.add('filter $FOLLOW of several columns');
   const rows = target.rows.filter((each) => {
-    if (!row) return false;
-    if (collectionField === undefined) return each[field] === keyOf(table, row);
-    const relation = target.relations.find((one) => one.name === field);
-    return relation?.kind === 'any' && anyTarget(target, each, relation, table) === row;
+    if (!row || !relation) return false;
+    if (collectionField !== undefined)
+      return relation.kind === 'any' && anyTarget(target, each, relation, table) === row;
+    const held = heldBy(target, each, relation);
+    const { columns } = relation.many;
+    return columns.every(({ referenced }, at) => held?.[at] === wholeOf(table, row)[referenced]);
   });
   return matchesMany(world, value, target, rows);
 }
@@ -189,6 +205,7 @@ function matchesValue(world: World, filter: unknown, kind: KindName, value: Valu
     if (isSpecialOperator(key)) {
       world.seen.add(`filter ${key}`);
       if (counted) world.seen.add(`filter ${counted}`);
+      if (key === '_fts' && (given as { query?: string }).query === undefined) throw new Refused('no query');
       return value !== null && holdsSpecially(key, given, value as Json);
     }
     if (!isOperator(key))
@@ -290,6 +307,12 @@ function comparePattern(operator: string, value: string, pattern: string): boole
 export function isFound(world: World, term: string, table: Table, row: Row): boolean {
   const wanted = term.trim();
   if (wanted === '') return true;
+  const words = table.columns.find(({ name }) => name === table.searchField);
+  if (words) {
+    world.seen.add('search in words');
+    const value = row[words.name] ?? null;
+    return value !== null && holdsSpecially('_fts', { query: wanted }, value as Json);
+  }
   world.seen.add('search');
   return table.columns.some(({ name, kind }) => {
     const value = row[name] ?? null;

@@ -5,11 +5,13 @@
 import { compareValues, isBoxed, isJson, type Json, type KindName, type Value } from './kinds.js';
 import {
   type Column,
-  keyOf,
+  heldBy,
+  keyTextOf,
   type Model,
   Refused,
   type Relation,
   type Row,
+  rowWith,
   type Table,
   tableNamed,
   Unknown,
@@ -73,11 +75,8 @@ export function follow(world: World, table: Table, row: Row | null, name: string
   if (found?.relation.kind === 'one') {
     world.seen.add('path many-to-one');
     const target = tableNamed(world.model, found.relation.target);
-    const held = row?.[name] ?? null;
-    return {
-      table: target,
-      row: held === null ? null : (target.rows.find((each) => keyOf(target, each) === held) ?? null),
-    };
+    if (found.relation.many.columns.length > 1) world.seen.add('path of several columns');
+    return { table: target, row: rowWith(target, found.relation, heldBy(table, row, found.relation)) };
   }
   if (found?.relation.kind !== 'any' || found.scope === null) throw new Unknown(`"${name}" leads to no single row`);
   world.seen.add('path many-to-any');
@@ -87,14 +86,17 @@ export function follow(world: World, table: Table, row: Row | null, name: string
 
 export function anyTarget(table: Table, row: Row, relation: Relation & { kind: 'any' }, target: Table): Row | null {
   if (wholeOf(table, row)[relation.collectionField] !== target.name) return null;
-  return target.rows.find((each) => String(keyOf(target, each)) === row[relation.name]) ?? null;
+  return target.rows.find((each) => keyTextOf(target, each) === row[relation.name]) ?? null;
 }
 
 export function childrenOf(world: World, table: Table, row: Row | null, relation: Relation & { kind: 'many' }): Row[] {
   if (!row) return [];
-  const { field } = relation.many;
   const target = tableNamed(world.model, relation.target);
-  return target.rows.filter((child) => wholeOf(target, child)[field] === keyOf(table, row));
+  const parent = wholeOf(table, row);
+  return target.rows.filter((child) => {
+    const whole = wholeOf(target, child);
+    return relation.many.columns.every(({ column, referenced }) => whole[column] === parent[referenced]);
+  });
 }
 
 /** Whether what the list holds may be known. */

@@ -4,8 +4,21 @@
  */
 import type { Expected } from './expected.js';
 import { Key } from './expected.js';
-import { isJson, type Json, showValue, writeValue } from './kinds.js';
-import { keyOf, type Relation, type Row, type Table, tableNamed, wholeOf } from './model.js';
+import { isJson, type Json, showValue } from './kinds.js';
+import {
+  heldBy,
+  joinKey,
+  keyOf,
+  keyTextOf,
+  type Relation,
+  type Row,
+  rowWith,
+  showsKey,
+  soleKey,
+  type Table,
+  tableNamed,
+  wholeOf,
+} from './model.js';
 import { isFound, matches } from './oracle-filter.js';
 import { expectedGroups } from './oracle-groups.js';
 import {
@@ -22,6 +35,7 @@ import {
 } from './oracle-values.js';
 import type { Query, ReadRequest } from './requests.js';
 import { emptyTree, mergeTrees, readFields, type Tree } from './selection.js';
+import { rankOf } from './special-types.js';
 
 export interface ExpectedAnswer {
   readonly status: number;
@@ -37,12 +51,18 @@ export function expectedAnswer(world: World, request: ReadRequest): ExpectedAnsw
   const tree = readFields((query['fields'] as string[] | undefined) ?? ['*']);
   if (request.item !== null) {
     world.seen.add('single read');
-    const row = table.rows.find((each) => writeValue(table.key.kind, keyOf(table, each)) === request.item);
+    if (table.key.length > 1) world.seen.add('key of several columns');
+    const row = table.key.length > 0 && table.rows.find((each) => keyTextOf(table, each) === request.item);
     return row ? { status: 200, body: { data: showRow(world, level, row, tree) } } : { status: 403, body: null };
   }
   const keys = request.keys?.map(String);
   if (keys) world.seen.add('parameter keys');
-  const named = table.rows.filter((row) => keys?.includes(String(keyOf(table, row))) ?? true);
+  if (table.key.length === 0) {
+    world.seen.add('no key');
+    if (keys) return { status: 403, body: null };
+    if (request.walk !== null) return { status: 400, body: null };
+  }
+  const named = table.rows.filter((row) => keys?.includes(keyTextOf(table, row)) ?? true);
   const found = select(world, level, named);
   if (query['filter'] !== undefined) {
     world.seen.add(`filter keeps ${found.length === 0 ? 'none' : found.length === named.length ? 'all' : 'some'}`);
@@ -53,8 +73,9 @@ export function expectedAnswer(world: World, request: ReadRequest): ExpectedAnsw
       : page(world, sorted(world, level, found, null), level).map((row) => showRow(world, level, row, tree));
   if (query['meta'] === undefined) return { status: 200, body: { data } };
   const wanted = query['meta'] as string[];
-  const all = { total_count: table.rows.length, filter_count: found.length };
-  const meta = Object.entries(all).filter(([name]) => wanted.includes('*') || wanted.includes(name));
+  const all = { total_count: table.rows.length, filter_count: found.length, estimated_count: found.length };
+  const isWanted = (name: string): boolean => wanted.includes('*') && name !== 'estimated_count';
+  const meta = Object.entries(all).filter(([name]) => isWanted(name) || wanted.includes(name));
   return { status: 200, body: { data, meta: Object.fromEntries(meta) } };
 }
 
@@ -109,6 +130,7 @@ function sorted(world: World, level: Level, rows: readonly Row[], relation: Rela
     values: keys.map(({ expression, descending }) => {
       if (given && expression.call) world.seen.add('sort function');
       if (given && expression.path.length > 1) world.seen.add('sort path');
+      if (expression.call === 'rank') return rank(world, level, row, expression.path[0] ?? '');
       return evaluate(world, table, row, expression, descending);
     }),
   }));
@@ -117,9 +139,22 @@ function sorted(world: World, level: Level, rows: readonly Row[], relation: Rela
       const order = compareNullable(left.values[position] ?? null, right.values[position] ?? null, descending);
       if (order !== 0) return order;
     }
-    return compareNullable(keyOf(table, left.row), keyOf(table, right.row), false);
+    const [one, other] = [keyOf(table, left.row), keyOf(table, right.row)];
+    return one.map((value, at) => compareNullable(value, other[at] ?? null, false)).find((order) => order !== 0) ?? 0;
   });
   return ranked.map(({ row }) => row);
+}
+
+/** Of the first search in the field. */
+function rank(world: World, level: Level, row: Row, name: string): number | null {
+  world.seen.add('sort rank');
+  const value = (row[columnNamed(level.table, name).name] ?? null) as Json | null;
+  const filter = (parameter(level, 'filter') ?? {}) as { readonly _or?: readonly Query[] } & Query;
+  const test = (filter._or?.[0] ?? filter)[name] as { readonly _fts?: { readonly query: string } } | undefined;
+  const search = level.table.searchField === name ? parameter(level, 'search') : undefined;
+  const query = test?._fts?.query ?? search;
+  if (query === undefined) throw new Refused('a rank needs a search');
+  return value && rankOf(value.json, String(query));
 }
 
 /** `page` 0 says nothing, and no page says anything without a limit. */
@@ -149,13 +184,13 @@ function isLeftOut(world: World, level: Level, name: string, { source, tree }: O
   const { table } = level;
   const isOpened = tree.fields.size + tree.calls.size + tree.scopes.size > 0;
   const cut = table.view?.cut.find((each) => each.name === source);
-  if (cut) return isOpened || cut.kind === 'many';
+  if (cut) return isOpened || cut.kind === 'many' || cut.many.columns.length > 1;
   const relation = table.relations.find((each) => each.name === source);
   if (relation?.kind !== 'many' || isOpened) return false;
   const target = tableNamed(world.model, relation.target);
   const { query } = below(level, name, target, relation);
   const isGrouped = query['_aggregate'] !== undefined || query['_groupBy'] !== undefined;
-  return !isGrouped && !target.columns.includes(target.key);
+  return !isGrouped && !showsKey(target);
 }
 
 /** Wildcards stand for all columns, relations and aliases. */
@@ -185,7 +220,8 @@ function outputsOf(world: World, level: Level, tree: Tree): Map<string, Output> 
       add(column.name, column.name, relation && !isWayBack(relation, level) ? below : emptyTree());
     }
     for (const relation of level.table.relations) {
-      if (relation.kind === 'many') add(relation.name, relation.name, isWayBack(relation, level) ? emptyTree() : below);
+      const isAlias = relation.kind === 'many' || relation.many.columns.length > 1;
+      if (isAlias) add(relation.name, relation.name, isWayBack(relation, level) ? emptyTree() : below);
     }
     for (const [alias, target] of aliases) add(alias, target, below);
   }
@@ -205,9 +241,13 @@ function showOutput(world: World, level: Level, row: Row, name: string, { source
   const isOpened = tree.fields.size + tree.calls.size + tree.scopes.size > 0;
   if (relation?.kind === 'one' && isOpened) {
     const target = tableNamed(world.model, relation.target);
-    const held = row[source] ?? null;
-    const found = held === null ? undefined : target.rows.find((each) => keyOf(target, each) === held);
-    return showSingle(world, below(level, name, target, relation), found ?? null, tree, 'many-to-one');
+    const found = rowWith(target, relation, heldBy(table, row, relation));
+    const kind = relation.many.columns.length > 1 ? 'many-to-one of several columns' : 'many-to-one';
+    return showSingle(world, below(level, name, target, relation), found, tree, kind);
+  }
+  if (relation?.kind === 'one' && relation.many.columns.length > 1) {
+    world.seen.add('fields reference of several columns');
+    return joinKey(tableNamed(world.model, relation.target), heldBy(table, row, relation) ?? [null]);
   }
   if (relation?.kind === 'any' && isOpened) return showAny(world, level, row, name, relation, tree);
   return showValue(columnNamed(table, source).kind, row[source] ?? null);
@@ -254,9 +294,10 @@ function showMany(
   const rows = page(world, sorted(world, inner, found, relation), inner);
   if (tree.fields.size + tree.calls.size === 0) {
     world.seen.add('fields keys');
-    return rows.map((each) => showValue(target.key.kind, each[target.key.name] ?? null));
+    return rows.map((each) => showKey(target, each));
   }
   world.seen.add(relation.junctionField === null ? 'fields one-to-many' : 'fields many-to-many');
+  if (relation.many.columns.length > 1) world.seen.add('fields one-to-many of several columns');
   return rows.map((each) => showRow(world, inner, each, tree));
 }
 
@@ -284,8 +325,15 @@ function showAny(
   const found = anyTarget(level.table, row, relation, target);
   if (wanted.fields.size + wanted.calls.size > 0) return showSingle(world, inner, found, wanted, 'many-to-any');
   const [shown] = found ? select(world, inner, [found]) : [];
-  const key = shown && (target.columns.includes(target.key) ? (shown[target.key.name] ?? null) : keyOf(target, shown));
+  const key = shown && (showsKey(target) ? showKey(target, shown) : keyTextOf(target, shown));
   return shown && key !== null ? new Key(String(key)) : null;
+}
+
+/** As the caller may see it. */
+function showKey(table: Table, row: Row): string | number | null {
+  const values = table.key.map(({ name }) => row[name] ?? null);
+  const sole = soleKey(table);
+  return sole ? (showValue(sole.kind, values[0] ?? null) as string | number | null) : joinKey(table, values);
 }
 
 function showCall(world: World, table: Table, row: Row, text: string): Expected {

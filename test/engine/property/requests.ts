@@ -4,9 +4,10 @@
  */
 import type { Draw } from './draw.js';
 import { drawFilter, type Filter } from './filters.js';
-import { isBoxed, isNumber, isText, TEXTS, writeValue } from './kinds.js';
-import { type Model, type Relation, type Table, tableNamed } from './model.js';
+import { isBoxed, isNumber, isText, type KindName, TEXTS, writeValue } from './kinds.js';
+import { keyTextOf, type Model, ORDER, type Relation, type Table, tableNamed } from './model.js';
 import { drawCall, drawPath, type Path, spellCall } from './paths.js';
+import { drawAlternatives, drawQuery } from './special-types.js';
 
 export type Query = { readonly [parameter: string]: unknown };
 
@@ -40,7 +41,7 @@ export function drawRequest(model: Model, draw: Draw): ReadRequest {
   if (form <= 32) {
     const sort = drawSort(table, model, draw);
     const filter = draw.chance(40) ? drawFilter(table, model, 1, draw) : undefined;
-    const fields = [table.key.name];
+    const fields = leastOf(table);
     return { ...plain, walk: draw.integer(1, 5), query: compact({ fields, sort, filter }) };
   }
   const { fields, alias, deep } = drawLevel(table, model, draw.integer(0, 3), draw);
@@ -58,7 +59,9 @@ export function drawRequest(model: Model, draw: Draw): ReadRequest {
 
 function drawMeta(draw: Draw): Query {
   if (!draw.chance(25)) return {};
-  return { meta: draw.pick([['*'], ['total_count'], ['filter_count'], ['filter_count', 'total_count']]) };
+  return {
+    meta: draw.pick([['*'], ['total_count'], ['filter_count'], ['filter_count', 'total_count'], ['estimated_count']]),
+  };
 }
 
 function drawBacklink(draw: Draw): boolean | undefined {
@@ -67,11 +70,26 @@ function drawBacklink(draw: Draw): boolean | undefined {
 
 function drawKey(table: Table, draw: Draw): string {
   const [row] = draw.some(table.rows, 1, 1);
-  const value = row?.[table.key.name];
-  const missing = { integer: '999999', bigInteger: '999999', uuid: '99999999-9999-4999-8999-999999999999' };
-  if (value === undefined || value === null || draw.chance(10))
-    return missing[table.key.kind as keyof typeof missing] ?? 'no such key';
-  return writeValue(table.key.kind, value) ?? '';
+  const key = row && keyTextOf(table, row);
+  if (!key || draw.chance(10)) return table.key.map(({ kind }) => MISSING[kind] ?? 'no such key').join('~') || '1';
+  return key;
+}
+
+const MISSING: Readonly<Partial<Record<KindName, string>>> = {
+  integer: '999999',
+  bigInteger: '999999',
+  uuid: '99999999-9999-4999-8999-999999999999',
+  date: '2222-02-22',
+  boolean: 'true',
+  decimal: '9.999',
+  time: '01:02:03',
+  dateTime: '2222-02-22T00:00:00',
+  timestamp: '2222-02-22T00:00:00.000Z',
+};
+
+/** What a request that selects as little as possible selects. */
+export function leastOf({ key, columns }: Table): string[] {
+  return (key.length > 0 ? key : columns.slice(0, 1)).map(({ name }) => name);
 }
 
 /** Which rows, in which order, how many. */
@@ -80,7 +98,22 @@ function drawList(table: Table, model: Model, prefix: '' | '_', draw: Draw): Que
   if (draw.chance(55)) query[`${prefix}filter`] = drawFilter(table, model, draw.integer(0, 3), draw);
   if (draw.chance(10)) query[`${prefix}search`] = drawSearch(table, draw);
   if (draw.chance(45)) query[`${prefix}sort`] = drawSort(table, model, draw);
-  return { ...query, ...drawPage(prefix, draw) };
+  return { ...query, ...(draw.chance(6) ? drawRanked(table, model, prefix, draw) : {}), ...drawPage(prefix, draw) };
+}
+
+/** The best first: of a search in the column that is declared for it, or of a filter. */
+function drawRanked(table: Table, model: Model, prefix: '' | '_', draw: Draw): Query {
+  const columns = table.columns.filter(({ kind }) => kind === 'words' || kind === 'label');
+  if (columns.length === 0) return {};
+  const { name } = draw.pick(columns);
+  const query = drawAlternatives(draw);
+  const sort = [`${draw.pick(['-', '-', ''])}rank(${name})`, ...drawSort(table, model, draw)];
+  if (table.searchField === name) return { [`${prefix}search`]: query, [`${prefix}sort`]: sort };
+  const test = { [name]: { _fts: { query, config: 'simple' } } };
+  const other = drawFilter(table, model, 0, draw);
+  // Beside what always holds there is no search.
+  const filter = draw.chance(50) || Object.keys(other).length === 0 ? test : { _or: [test, other] };
+  return { [`${prefix}filter`]: filter, [`${prefix}sort`]: sort };
 }
 
 function drawPage(prefix: '' | '_', draw: Draw): Query {
@@ -95,6 +128,7 @@ function drawPage(prefix: '' | '_', draw: Draw): Query {
 const NO_NUMBERS = ['1e999', '-1e-999', '99999999999999999999', 'NaN', 'Infinity', '0x10', '--1'] as const;
 
 function drawSearch(table: Table, draw: Draw): string {
+  if (table.searchField !== null) return drawQuery(draw);
   const column = draw.pick(table.columns);
   const stored = table.rows.flatMap((row) => writeValue(column.kind, row[column.name] ?? null) ?? []);
   if (draw.chance(10)) return draw.pick(NO_NUMBERS);
@@ -105,11 +139,13 @@ function drawSearch(table: Table, draw: Draw): string {
   return draw.chance(50) ? piece.toUpperCase() : piece;
 }
 
+/** Rows without a key would come in any order behind it. */
 function drawSort(table: Table, model: Model, draw: Draw): string[] {
-  return draw.repeat(1, 3, () => {
+  const sort = draw.repeat(1, 3, () => {
     const path = drawPath(table, model, { depth: 3, many: draw.chance(60), calls: 25 }, draw);
     return draw.chance(45) ? `-${path.text}` : path.text;
   });
+  return table.key.length > 0 ? sort : [...sort, ORDER];
 }
 
 interface Level {
@@ -150,7 +186,7 @@ function drawLevel(table: Table, model: Model, depth: number, draw: Draw): Level
     if (relation.kind === 'any') drawAny(relation, model, depth, fields, deep, draw);
     else drawRelation(name, relation, model, depth, fields, deep, draw);
   }
-  if (fields.length === 0) fields.push(table.key.name);
+  if (fields.length === 0) fields.push(...leastOf(table));
   return { fields, alias: filled(alias), deep: filled(deep) };
 }
 

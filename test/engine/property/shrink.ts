@@ -12,13 +12,17 @@ export type Check = (request: ReadRequest) => Promise<string | null>;
 
 const MOST_ATTEMPTS = 600;
 
-/** `key` is what a request that selects as little as possible selects. */
-export async function shrinkRequest(request: ReadRequest, key: string, check: Check): Promise<ReadRequest> {
+/** `least` is what a request that selects as little as possible selects. */
+export async function shrinkRequest(
+  request: ReadRequest,
+  least: readonly string[],
+  check: Check,
+): Promise<ReadRequest> {
   let smallest = request;
   let attempts = 0;
   for (let progress = true; progress; ) {
     progress = false;
-    for (const candidate of candidates(smallest, key)) {
+    for (const candidate of candidates(smallest, least)) {
       if (++attempts > MOST_ATTEMPTS) return smallest;
       if ((await check(candidate)) === null) continue;
       smallest = candidate;
@@ -29,11 +33,12 @@ export async function shrinkRequest(request: ReadRequest, key: string, check: Ch
   return smallest;
 }
 
-function* candidates(request: ReadRequest, key: string): Generator<ReadRequest> {
+function* candidates(request: ReadRequest, least: readonly string[]): Generator<ReadRequest> {
   if (request.walk !== null) yield { ...request, walk: null };
   if (request.keys !== null) yield { ...request, keys: null };
   const { fields } = request.query;
-  if (!Array.isArray(fields) || fields[0] !== key) yield { ...request, query: { ...request.query, fields: [key] } };
+  if (!Array.isArray(fields) || fields[0] !== least[0])
+    yield { ...request, query: { ...request.query, fields: least } };
   for (const query of without(request.query) as Generator<Query>) {
     if (query['fields'] !== undefined) yield { ...request, query };
   }
@@ -57,6 +62,7 @@ function* without(value: unknown): Generator<unknown> {
 /** Takes rows out of the tables and of the model alike. */
 export async function shrinkRows(sql: Sql, model: Model, request: ReadRequest, check: Check): Promise<void> {
   for (const table of [...model.tables].reverse()) {
+    if (table.key.length === 0) continue;
     for (const row of [...table.rows]) {
       if (!(await deleteRow(sql, table, row))) continue;
       const before = table.rows;

@@ -1,11 +1,11 @@
 /**
- * Types of PostgreSQL with operators of their own: arrays of texts, ranges of whole numbers, addresses, words, paths of trees, texts that
+ * Types of PostgreSQL with operators of their own: arrays of texts, ranges and multiranges of whole numbers, addresses, words, paths of trees, texts that
  * are searched or alike, and what JSON values contain. Values are drawn and compared here; they have no other operators in the tests, and no order.
  */
 import type { Draw } from './draw.js';
 import type { Json, KindName } from './kinds.js';
 
-export const SPECIAL_KINDS = ['texts', 'span', 'network', 'words', 'tree', 'label'] as const;
+export const SPECIAL_KINDS = ['texts', 'span', 'spans', 'network', 'words', 'tree', 'label'] as const;
 export type SpecialKind = (typeof SPECIAL_KINDS)[number];
 
 export function isSpecial(kind: KindName): kind is SpecialKind {
@@ -15,6 +15,7 @@ export function isSpecial(kind: KindName): kind is SpecialKind {
 const ELEMENTS = ['a', 'b', 'B', 'c,d', 'ü', '"q"', 'b\\s', 'true', '{x}', ' lead', '5'] as const;
 const SPANS = ['[1,5)', '[5,9)', '(,3)', '[7,)', 'empty', '[2,3)', '(,)', '[-3,0)'] as const;
 const OTHER_SPANS = ['[1,4]', '(4,9)', '[0,0]', '[9,100]', '(3,3)'] as const;
+const MULTISPANS = ['{}', '{[1,5)}', '{[1,3),[5,9)}', '{(,0),[4,5),[7,)}', '{(,)}', '{[-3,0),[9,12)}'] as const;
 const ADDRESSES = ['10.1.2.3', '10.1.0.0/16', '192.168.0.1/24', 'fe80::1', '10.0.0.0/8', '2001:db8::/32'] as const;
 const NETWORKS = [
   '10.0.0.0/8',
@@ -45,6 +46,8 @@ export function drawSpecial(kind: SpecialKind, draw: Draw): Json {
       return { json: draw.some(ELEMENTS, 0, 4) };
     case 'span':
       return { json: draw.pick(SPANS) };
+    case 'spans':
+      return { json: draw.pick(MULTISPANS) };
     case 'network':
       return { json: draw.pick(ADDRESSES) };
     case 'words': {
@@ -76,6 +79,9 @@ export function drawSpecialTest(kind: SpecialKind, draw: Draw): { readonly [oper
     case 'span':
       if (draw.chance(40)) return { _contains_value: draw.integer(-4, 10) };
       return { [draw.pick(['_overlaps', '_adjacent'])]: draw.pick([...SPANS, ...OTHER_SPANS]) };
+    case 'spans':
+      if (draw.chance(30)) return { _contains_value: draw.integer(-4, 13) };
+      return { [draw.pick(['_overlaps', '_adjacent'])]: draw.pick([...SPANS, ...OTHER_SPANS, ...MULTISPANS]) };
     case 'network':
       return { _within_network: draw.pick(NETWORKS) };
     case 'words':
@@ -89,7 +95,7 @@ export function drawSpecialTest(kind: SpecialKind, draw: Draw): { readonly [oper
 }
 
 /** Words that all must be there or, with a minus, must not; alternatives of them. */
-function drawQuery(draw: Draw): string {
+export function drawQuery(draw: Draw): string {
   const some = (): string =>
     draw
       .some([...WORDS, 'roses', 'tables'], 1, 2)
@@ -157,9 +163,9 @@ export function holdsSpecially(operator: string, given: unknown, { json }: Json)
     case '_similar':
       return similarity(String(json), String(given)) >= SIMILAR;
   }
-  if (operator === '_contains_value') return overlap(readSpan(String(json)), [Number(given), Number(given) + 1]);
-  if (operator === '_overlaps') return overlap(readSpan(String(json)), readSpan(String(given)));
-  if (operator === '_adjacent') return adjoin(readSpan(String(json)), readSpan(String(given)));
+  if (operator === '_contains_value') return overlap(readSpans(json), [[Number(given), Number(given) + 1]]);
+  if (operator === '_overlaps') return overlap(readSpans(json), readSpans(given));
+  if (operator === '_adjacent') return adjoin(readSpans(json), readSpans(given));
   const held = json as readonly unknown[];
   const wanted = given as readonly unknown[];
   if (operator === '_contains_all') return wanted.every((each) => held.includes(each));
@@ -208,21 +214,35 @@ function containsDocument(left: unknown, right: unknown, top: boolean): boolean 
 
 type Span = readonly [from: number, to: number];
 
-/** Without its upper bound; null where it is empty. */
-function readSpan(text: string): Span | null {
-  const [, open, from, to, close] = /^([[(])(-?\d*),(-?\d*)([\])])$/.exec(text) ?? [];
-  if (open === undefined) return null;
-  const low = from === '' ? -Infinity : Number(from) + (open === '(' ? 1 : 0);
-  const high = to === '' ? Infinity : Number(to) + (close === ']' ? 1 : 0);
-  return low < high ? [low, high] : null;
+/** The ranges of a text without their upper bounds, in their order; none where it is empty. */
+function readSpans(text: unknown): Span[] {
+  return [...String(text).matchAll(/([[(])(-?\d*),(-?\d*)([\])])/g)].flatMap(([, open, from, to, close]) => {
+    const low = from === '' ? -Infinity : Number(from) + (open === '(' ? 1 : 0);
+    const high = to === '' ? Infinity : Number(to) + (close === ']' ? 1 : 0);
+    return low < high ? [[low, high] as const] : [];
+  });
 }
 
-function overlap(left: Span | null, right: Span | null): boolean {
-  return left !== null && right !== null && left[0] < right[1] && right[0] < left[1];
+function overlap(left: readonly Span[], right: readonly Span[]): boolean {
+  return left.some((one) => right.some((other) => one[0] < other[1] && other[0] < one[1]));
 }
 
-function adjoin(left: Span | null, right: Span | null): boolean {
-  return left !== null && right !== null && (left[1] === right[0] || right[1] === left[0]);
+/** At their outer ends: nothing lies between the last of one and the first of the other. */
+function adjoin(left: readonly Span[], right: readonly Span[]): boolean {
+  const meets = (before: readonly Span[], behind: readonly Span[]): boolean =>
+    before.length > 0 && before.at(-1)?.[1] === behind[0]?.[0];
+  return meets(left, right) || meets(right, left);
+}
+
+/** How many of the alternatives a text has: each counts once, and as much as any other. */
+export function rankOf(text: unknown, query: string): number {
+  const words = wordsOf(String(text));
+  return query.split(' or ').filter((each) => words.includes(each)).length;
+}
+
+/** Alternatives of single words. */
+export function drawAlternatives(draw: Draw): string {
+  return draw.some([...WORDS, 'roses', 'tables'], 2, 4).join(' or ');
 }
 
 function isWithin(value: string, network: string): boolean {

@@ -1,15 +1,14 @@
 /** Models as tables of a real database, and the whole database as rows: to begin again, and to compare. */
 import type { Sql } from '../../support/service.js';
 import { spreadOverSchemas } from '../../support/several-schemas.js';
-import { type Column, keyTypeOf, type Model, type Row, type Table, type Value } from './model.js';
+import { type Column, keyOf, type Model, type Row, type Table, type Value } from './model.js';
 import type { State } from './oracle.js';
 
 type Fragment = ReturnType<Sql>;
 
 export async function createModel(sql: Sql, model: Model): Promise<void> {
   for (const table of model.tables) {
-    const columns = table.columns.map((column) => sql`, ${sql(column.name)} ${declaration(sql, column)}`);
-    await sql`create table ${sql(table.name)} (${sql(table.key.name)} ${keyDeclaration(sql, table)} primary key${columns})`;
+    await createTable(sql, table);
     await sql`insert into service_collections (collection) values (${table.name})`;
     if (table.key.kind === 'flagged')
       await sql`insert into service_fields (collection, field, special) values (${table.name}, ${table.key.name}, 'uuid')`;
@@ -17,6 +16,26 @@ export async function createModel(sql: Sql, model: Model): Promise<void> {
   for (const table of model.tables)
     for (const relation of table.relations) await createRelation(sql, model, table, relation);
   await spreadOverSchemas(sql, model.tables);
+}
+
+async function createTable(sql: Sql, table: Table): Promise<void> {
+  const columns = table.columns.map((column, position) => {
+    const comma = position === 0 ? sql`` : sql`, `;
+    return sql`${comma}${sql(column.name)} ${column.counts ? sql`serial` : declaration(sql, column)}`;
+  });
+  const { parts } = table;
+  const key = parts.length > 0 ? sql`, primary key (${sql(parts)})` : keyColumn(sql, table);
+  const partitions = table.partitioned ? sql` partition by hash (${sql(parts.at(-1) ?? '')})` : sql``;
+  await sql`create table ${sql(table.name)} (${columns}${key})${partitions}`;
+  for (const remainder of table.partitioned ? ['0', '1', '2'] : []) {
+    const name = `${table.name} part ${remainder}`;
+    await sql`create table ${sql(name)} partition of ${sql(table.name)} for values with (modulus 3, remainder ${sql.unsafe(remainder)})`;
+  }
+}
+
+function keyColumn(sql: Sql, table: Table): Fragment {
+  if (table.key.kind === 'none') return sql``;
+  return sql`, ${sql(table.key.name)} ${keyDeclaration(sql, table)} primary key`;
 }
 
 /** The rows the model begins with, or others, in the place of all there are. */
@@ -28,13 +47,14 @@ export async function loadRows(sql: Sql, model: Model, state: State): Promise<vo
     for (const table of model.tables) {
       await sql`delete from ${sql(table.name)}`;
       const rows = [...(state.get(table.name)?.values() ?? [])];
-      const names = [table.key.name, ...table.columns.map(({ name }) => name)];
+      const names = [table.key.name, ...table.columns.map(({ name }) => name)].filter((name) => name !== '');
       if (rows.length > 0)
-        await sql`insert into ${sql(table.name)} overriding system value
+        await sql`insert into ${sql(table.name)} (${sql(names)}) overriding system value
           select ${sql(names)} from json_populate_recordset(null::${sql(table.name)}, ${JSON.stringify(rows)}::text::json)`;
-      if (['serial', 'bigserial', 'always'].includes(table.key.kind)) {
-        const sequence = sql`pg_get_serial_sequence(quote_ident(${table.name}), ${table.key.name})`;
-        await sql`select setval(${sequence}, coalesce((select max(${sql(table.key.name)}) from ${sql(table.name)}), 1))`;
+      const counted = table.columns.find(({ counts }) => counts)?.name ?? (isCounted(table) ? table.key.name : null);
+      if (counted !== null) {
+        const sequence = sql`pg_get_serial_sequence(quote_ident(${table.name}), ${counted})`;
+        await sql`select setval(${sequence}, coalesce((select max(${sql(counted)}) from ${sql(table.name)}), 1))`;
       }
     }
   });
@@ -55,8 +75,20 @@ export function firstState(model: Model): State {
 
 function stateOf(model: Model, rowsOf: (table: Table) => Row[]): State {
   return new Map(
-    model.tables.map((table) => [table.name, new Map(rowsOf(table).map((row) => [String(row[table.key.name]), row]))]),
+    model.tables.map((table) => [
+      table.name,
+      new Map(rowsOf(table).map((row, position) => [textOf(table, row, position), row])),
+    ]),
   );
+}
+
+/** Of rows without a key, their place. */
+function textOf(table: Table, row: Row, position: number): string {
+  return table.key.kind === 'none' ? `row ${position}` : String(keyOf(table, row));
+}
+
+function isCounted({ key }: Table): boolean {
+  return ['serial', 'bigserial', 'always'].includes(key.kind);
 }
 
 function keyDeclaration(sql: Sql, table: Table): Fragment {
@@ -73,6 +105,9 @@ function keyDeclaration(sql: Sql, table: Table): Fragment {
       return sql`uuid`;
     case 'text':
       return sql`text`;
+    case 'several':
+    case 'none':
+      throw new Error('there is no such column');
   }
 }
 
@@ -90,6 +125,8 @@ function typeOf(sql: Sql, { type }: Column): Fragment {
       return sql`boolean`;
     case 'uuid':
       return sql`uuid`;
+    case 'date':
+      return sql`date`;
   }
 }
 
@@ -124,11 +161,24 @@ async function createRelation(
       'set null': sql`set null`,
       cascade: sql`cascade`,
     }[relation.onDelete];
-    await sql`alter table ${sql(table.name)} add foreign key (${sql(relation.name)}) references ${sql(relation.target)} on delete ${action}`;
+    const [own, others] = [
+      relation.columns.map(({ column }) => column).toReversed(),
+      relation.columns.map(({ referenced }) => referenced).toReversed(),
+    ];
+    await sql`alter table ${sql(table.name)} add foreign key (${sql(own)}) references ${sql(relation.target)} (${sql(others)}) on delete ${action}`;
+  }
+  if (relation.columns.length > 1) {
+    const options = JSON.stringify({ columns: relation.columns.map(({ column }) => column) });
+    await sql`insert into service_fields (collection, field, special, options)
+      values (${table.name}, ${relation.name}, 'm2o', ${options}::text::json)`;
   }
   const list = model.tables
     .flatMap(({ relations }) => relations)
     .find((each) => each.kind === 'many' && each.target === table.name && each.foreignKey === relation.name);
+  const isAlias = relation.columns.length > 1;
+  if (isAlias && !list)
+    await sql`insert into service_relations (many_collection, many_field, one_collection)
+      values (${table.name}, ${relation.name}, ${relation.target})`;
   if (list?.kind !== 'many') return;
   await sql`insert into service_relations (many_collection, many_field, one_collection, one_field, sort_field, one_deselect_action)
     values (${table.name}, ${relation.name}, ${relation.target}, ${list.name}, ${list.sortField}, ${list.deselect})`;
@@ -136,5 +186,5 @@ async function createRelation(
 
 /** Whether the database makes keys in ascending order. */
 export function countsUp(table: Table): boolean {
-  return keyTypeOf(table) === 'integer';
+  return isCounted(table);
 }

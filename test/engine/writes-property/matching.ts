@@ -3,7 +3,7 @@
  * such a key is found by its label and by whatever else is known of it, and its key is then put wherever it is referred to.
  */
 import { countsUp } from './database.js';
-import { type Model, type Row, type Table, tableNamed, type Value } from './model.js';
+import { keyOf, type Model, type Row, type Table, tableNamed, type Value } from './model.js';
 import { isStandIn, type State } from './oracle.js';
 
 export interface Comparison {
@@ -16,9 +16,9 @@ export function compareStates(model: Model, before: State, expected: State, foun
   const made = matchMade(model, expected, found);
   for (const table of model.tables) {
     const wanted = new Map(
-      [...rowsOf(expected, table).values()].map((row) => {
+      [...rowsOf(expected, table)].map(([text, row]) => {
         const resolved = resolve(row, made);
-        return [String(resolved[table.key.name]), resolved];
+        return [table.key.kind === 'none' ? text : String(keyOf(table, resolved)), resolved];
       }),
     );
     const difference = compareRows(table, wanted, rowsOf(found, table)) ?? compareKeys(table, before, made, expected);
@@ -53,18 +53,21 @@ function compareKeys(table: Table, before: State, made: ReadonlyMap<string, Valu
   return null;
 }
 
+/** A row with a stand-in in the column of its key that the database fills. */
 interface Search {
   readonly table: Table;
-  readonly key: string;
+  readonly column: string;
   readonly row: Row;
 }
 
 function matchMade(model: Model, expected: State, found: State): ReadonlyMap<string, Value> {
   const made = new Map<string, Value>();
   const taken = new Set<string>();
-  let open: Search[] = [...expected].flatMap(([name, rows]) =>
-    [...rows].flatMap(([key, row]) => (isStandIn(key) ? [{ table: tableNamed(model, name), key, row }] : [])),
-  );
+  let open: Search[] = [...expected].flatMap(([name, rows]) => {
+    const table = tableNamed(model, name);
+    const column = table.columns.find(({ counts }) => counts)?.name ?? table.key.name;
+    return [...rows.values()].flatMap((row) => (isStandIn(row[column]) ? [{ table, column, row }] : []));
+  });
   const byLabel = new Map<string, Row[]>();
   for (const [name, rows] of found) {
     for (const row of rows.values()) {
@@ -74,11 +77,11 @@ function matchMade(model: Model, expected: State, found: State): ReadonlyMap<str
   }
   const candidates = ({ table, row }: Search): Row[] =>
     (byLabel.get(`${table.name}/${row['label']}`) ?? []).filter(
-      (other) => !taken.has(`${table.name}/${other[table.key.name]}`) && isPossible(table, resolve(row, made), other),
+      (other) => !taken.has(`${table.name}/${keyOf(table, other)}`) && isPossible(table, resolve(row, made), other),
     );
-  const settle = ({ table, key }: Search, actual: Row): void => {
-    made.set(key, actual[table.key.name] ?? null);
-    taken.add(`${table.name}/${actual[table.key.name]}`);
+  const settle = ({ table, column, row }: Search, actual: Row): void => {
+    made.set(String(row[column]), actual[column] ?? null);
+    taken.add(`${table.name}/${keyOf(table, actual)}`);
   };
   while (open.length > 0) {
     const rest = open.filter((search) => {
@@ -103,16 +106,22 @@ function isPossible(table: Table, wanted: Row, other: Row): boolean {
   return table.columns.every(({ name }) => isStandIn(wanted[name]) || wanted[name] === other[name]);
 }
 
-function resolve(row: Row, made: ReadonlyMap<string, Value>): Row {
+export function resolve(row: Row, made: ReadonlyMap<string, Value>): Row {
   return Object.fromEntries(
     Object.entries(row).map(([name, value]) => {
+      if (name === 'item') return [name, resolveText(value ?? null, made)];
       const actual = isStandIn(value) ? made.get(value as string) : undefined;
-      // A many-to-any reference is the text of a key.
-      return [name, actual === undefined ? value : name === 'item' ? String(actual) : actual];
+      return [name, actual === undefined ? value : actual];
     }),
   );
 }
 
 function rowsOf(state: State, table: Table): ReadonlyMap<string, Row> {
   return state.get(table.name) ?? new Map();
+}
+
+/** A many-to-any reference is the text of a key, of which parts may be stand-ins. */
+function resolveText(text: Value, made: ReadonlyMap<string, Value>): Value {
+  if (typeof text !== 'string') return text;
+  return text.replace(/made:\d+/g, (found) => String(made.get(found) ?? found));
 }

@@ -1,5 +1,5 @@
 /** What may be written into a column, and what it becomes there. */
-import { type ColumnType, keyTypeOf, type Table, type Value } from './model.js';
+import { type ColumnType, columnOf, joinKey, keyTypeOf, splitKey, type Table, type Value } from './model.js';
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
@@ -22,13 +22,28 @@ export function coerce(type: ColumnType, value: unknown): Value {
     case 'uuid':
       if (!UUID.test(text)) throw new Error('no UUID');
       return text;
+    case 'date':
+      if (!/^\d{4}-\d\d-\d\d$/.test(text)) throw new Error('no date');
+      return text;
   }
+}
+
+/** Throws where it cannot be a key of the table. */
+export function readKey(table: Table, key: unknown): Value {
+  if (table.key.kind !== 'several') return coerce(keyTypeOf(table), key);
+  return joinKey(readParts(table, key));
+}
+
+export function readParts(table: Table, key: unknown): Value[] {
+  const texts = splitKey(table, key);
+  if (!texts) throw new Error('not so many parts');
+  return texts.map((text, position) => coerce(columnOf(table, table.parts[position] ?? '')?.type ?? 'text', text));
 }
 
 export function keyFits(table: Table, key: unknown): key is string | number {
   if (typeof key !== 'string' && typeof key !== 'number') return false;
   try {
-    coerce(keyTypeOf(table), key);
+    readKey(table, key);
     return true;
   } catch {
     return false;

@@ -5,7 +5,10 @@
  */
 import {
   type Column,
-  keyTypeOf,
+  columnOf,
+  isPart,
+  joinKey,
+  keyOf,
   type Many,
   type Model,
   type One,
@@ -15,7 +18,7 @@ import {
   tableNamed,
   type Value,
 } from './model.js';
-import { coerce, isObject, keyFits } from './oracle-values.js';
+import { coerce, isObject, keyFits, readKey, readParts } from './oracle-values.js';
 import type { Payload, WriteCase } from './requests.js';
 
 /** Rows by the text of their key, by table. */
@@ -42,7 +45,8 @@ export function applyWrite(model: Model, before: State, write: WriteCase): Outco
 
 interface Release {
   readonly relation: Many;
-  readonly parent: Value;
+  /** What the columns hold that refer to the parent. */
+  readonly held: Row;
   /** Null for all that the list does not name. */
   readonly keys: ReadonlySet<string> | null;
 }
@@ -59,6 +63,8 @@ class Oracle {
   readonly #shared = new Map<object, Value>();
   /** Keys of items that are not there: what would refer to them is not wrong for a reason of its own. */
   readonly #missing = new Set<string>();
+  /** Rows with a key of several columns that are new: what refers to them waits for them. */
+  readonly #created = new Set<string>();
   #eitherWay = false;
   #made = 0;
 
@@ -77,11 +83,17 @@ class Oracle {
   }
 
   #apply(write: WriteCase, table: Table): Value[] | null {
+    if (table.key.kind === 'none') {
+      this.#refuseKeyless();
+      return null;
+    }
     switch (write.kind) {
+      case 'conflict':
+        return this.#meet(table, write);
       case 'create':
         return write.items.map((item) => this.#create(table, item));
       case 'each':
-        return write.items.map((item) => this.#update(table, item[table.key.name], item));
+        return write.items.map((item) => this.#update(table, this.#named(table, item, {}), item));
       case 'same': {
         for (const key of this.#selected(write, table)) this.#update(table, key, write.data, write.data);
         return null;
@@ -105,31 +117,155 @@ class Oracle {
       const number = row['number'] ?? null;
       return typeof number === 'number' && number > selected.above;
     });
-    const keys = rows.map((row) => row[table.key.name] ?? null);
+    const keys = rows.map((row) => keyOf(table, row));
     if (selected.limit === null) return keys;
     return keys.sort((one, other) => Number(one) - Number(other)).slice(0, selected.limit);
   }
 
-  #create(table: Table, payload: Payload): Value {
+  /** Items that exist are found by their key, and changed or left alone. */
+  #meet(table: Table, { items, resolution }: Extract<WriteCase, { kind: 'conflict' }>): Value[] {
+    const met = new Set<string>();
+    return items.flatMap((item): Value[] => {
+      const named = this.#named(table, item, {});
+      if (named === null) {
+        if (table.key.kind !== 'several') return [this.#create(table, item)];
+        this.#errors.add(400);
+        return [];
+      }
+      if (!keyFits(table, named)) {
+        this.#errors.add(403);
+        return [];
+      }
+      const key = readKey(table, named);
+      if (met.has(String(key))) this.#errors.add(400);
+      met.add(String(key));
+      const exists = this.#rows(table).has(String(key));
+      if (exists && resolution === 'ignore') {
+        this.#checkOnly(table, item);
+        return [];
+      }
+      if (!exists) this.#insert(table, key);
+      this.#walk(table, key, item);
+      return [key];
+    });
+  }
+
+  /** What is left alone in the end has to be right all the same. */
+  #checkOnly(table: Table, item: Payload): void {
+    for (const { name, type, nullable, initial } of table.columns) {
+      const value = item[name];
+      if (!nullable && (value === null || (value === undefined && initial === null))) this.#errors.add(400);
+      try {
+        if (value !== undefined) coerce(type, value);
+      } catch {
+        this.#errors.add(400);
+      }
+    }
+    for (const name of Object.keys(item)) if (name !== table.key.name && !columnOf(table, name)) this.#errors.add(400);
+  }
+
+  #refuseKeyless(): null {
+    this.#errors.add(400);
+    return this.#refuse(403);
+  }
+
+  /** The key of the item that a payload names; `implied` is what its place says of it. */
+  #named(table: Table, payload: Payload, implied: Row): unknown {
+    if (table.key.kind !== 'several') return payload[table.key.name] ?? null;
+    const values = table.parts.map((name) => implied[name] ?? this.#partNamed(table, name, payload[name]));
+    return values.some((value) => value === null || value === undefined) ? null : joinKey(values as Value[]);
+  }
+
+  #partNamed(table: Table, name: string, value: unknown): unknown {
+    if (value === null || typeof value !== 'object') return value;
+    const relation = relationNamed(table, name);
+    const found = relation?.kind === 'one' ? (value as Payload)[relation.columns[0]?.referenced ?? ''] : null;
+    return found !== null && typeof found === 'object' ? null : found;
+  }
+
+  #create(table: Table, payload: Payload, implied: Row = {}): Value {
+    if (table.key.kind === 'several') return this.#createByParts(table, payload, implied);
     const given = payload[table.key.name] ?? null;
     if (given !== null && !keyFits(table, given))
       return this.#refuse(isObject(given) || Array.isArray(given) || typeof given === 'boolean' ? 400 : 403);
     if (given !== null && this.#rows(table).has(String(given))) this.#errors.add(400);
     if (given === null && table.key.kind === 'text') this.#errors.add(400);
-    const key = given === null ? `made:${this.#made++}` : coerce(keyTypeOf(table), given);
+    const key = given === null ? `made:${this.#made++}` : readKey(table, given);
     this.#insert(table, key);
     this.#walk(table, key, payload);
     return key;
   }
 
+  /** The parts are columns like others: what they refer to comes first. */
+  #createByParts(table: Table, payload: Payload, implied: Row): Value {
+    const values: Row = { ...implied };
+    const done = new Set(Object.keys(implied));
+    for (const relation of table.relations) {
+      const isGiven = relation.kind === 'one' && relation.columns.length > 1 && payload[relation.name] !== undefined;
+      if (!isGiven || !relation.columns.some(({ column }) => isPart(table, column))) continue;
+      const held = this.#composed(relation, payload[relation.name]);
+      for (const [position, { column }] of relation.columns.entries()) values[column] = held[position] ?? null;
+      done.add(relation.name);
+    }
+    for (const name of table.parts) {
+      const given = payload[name];
+      if (values[name] === undefined && given !== undefined) values[name] = this.#partValue(table, name, given);
+      if (values[name] === undefined && columnOf(table, name)?.counts) values[name] = `made:${this.#made++}`;
+      if ((values[name] ?? null) === null) {
+        this.#errors.add(400);
+        values[name] = `made:${this.#made++}`;
+      }
+      done.add(name);
+    }
+    const key = joinKey(table.parts.map((name) => values[name] ?? null));
+    if (this.#rows(table).has(key)) this.#errors.add(400);
+    else this.#rows(table).set(key, { ...blankRow(table), ...values });
+    this.#created.add(`${table.name}/${key}`);
+    this.#walk(table, key, without(payload, [...done]));
+    return key;
+  }
+
+  #partValue(table: Table, name: string, value: unknown): Value {
+    const relation = relationNamed(table, name);
+    if (relation?.kind === 'one' && isObject(value)) return this.#related(relation.target, value);
+    try {
+      return coerce(columnOf(table, name)?.type ?? 'text', value);
+    } catch {
+      return this.#refuse(400);
+    }
+  }
+
+  /** What a reference of several columns puts into them. */
+  #composed(relation: One, value: unknown): Value[] {
+    const target = tableNamed(this.#model, relation.target);
+    const nothing = relation.columns.map(() => null);
+    if (value === null) return nothing;
+    if (isObject(value)) {
+      const key = this.#shared.get(value) ?? this.#related(relation.target, value);
+      this.#shared.set(value, key);
+      const row = key === null ? undefined : this.#rows(target).get(String(key));
+      return relation.columns.map(({ referenced }) => row?.[referenced] ?? null);
+    }
+    if (keyFits(target, value)) return readParts(target, value);
+    this.#errors.add(400);
+    return nothing;
+  }
+
+  /** A part of the key of a row that exists cannot become another. */
+  #checkPart(table: Table, key: Value, name: string, value: Value): void {
+    const row = this.#rows(table).get(String(key));
+    if (row && String(row[name]) !== String(value)) this.#errors.add(400);
+  }
+
   /** The item has to be there. */
   #update(table: Table, given: unknown, payload: Payload, sharing: Payload | null = null): Value {
     if (typeof given !== 'string' && typeof given !== 'number') return this.#refuse(400);
-    const key = keyFits(table, given) ? coerce(keyTypeOf(table), given) : `made:${this.#made++}`;
+    const key = keyFits(table, given) ? readKey(table, given) : `made:${this.#made++}`;
     if (!this.#rows(table).has(String(key))) {
       this.#errors.add(403);
       this.#missing.add(String(key));
     }
+    this.#refuseNew(table, key);
     this.#walk(table, key, payload, sharing);
     return key;
   }
@@ -138,15 +274,24 @@ class Oracle {
   #upsert(table: Table, given: unknown, payload: Payload): Value {
     if (typeof given !== 'string' && typeof given !== 'number') return this.#refuse(400);
     if (!keyFits(table, given)) return this.#refuse(403);
-    const key = coerce(keyTypeOf(table), given);
+    const key = readKey(table, given);
     if (!this.#rows(table).has(String(key))) this.#insert(table, key);
+    this.#refuseNew(table, key);
     this.#walk(table, key, payload);
     return key;
   }
 
+  /** An item cannot be new in one place of the payload and exist in another. */
+  #refuseNew(table: Table, key: Value): void {
+    if (!this.#created.has(`${table.name}/${key}`)) return;
+    this.#errors.add(400);
+    this.#errors.add(403);
+  }
+
   #insert(table: Table, key: Value): void {
-    const row: Row = { [table.key.name]: key };
-    for (const column of table.columns) row[column.name] = column.initial;
+    const row = blankRow(table);
+    if (table.key.kind !== 'several') row[table.key.name] = key;
+    else for (const [position, part] of readParts(table, key).entries()) row[table.parts[position] ?? ''] = part;
     this.#rows(table).set(String(key), row);
   }
 
@@ -154,9 +299,17 @@ class Oracle {
     for (const [name, value] of Object.entries(payload)) {
       if (name === table.key.name) continue;
       const relation = relationNamed(table, name);
-      const column = table.columns.find((each) => each.name === name);
-      if (relation?.kind === 'many') this.#many(table, key, relation, value);
-      else if (relation && isObject(value)) {
+      const column = columnOf(table, name);
+      if (isPart(table, name)) this.#checkPart(table, key, name, this.#partValue(table, name, value));
+      else if (relation?.kind === 'many') this.#many(table, key, relation, value);
+      else if (relation?.kind === 'one' && relation.columns.length > 1) {
+        const held = this.#composed(relation, value);
+        for (const [position, pair] of relation.columns.entries()) {
+          const part = held[position] ?? null;
+          if (isPart(table, pair.column)) this.#checkPart(table, key, pair.column, part);
+          else this.#assign(table, key, pair.column, part);
+        }
+      } else if (relation && isObject(value)) {
         const known = sharing ? this.#shared.get(value) : undefined;
         const related =
           known ?? this.#related(relation.kind === 'one' ? relation.target : this.#anyTarget(relation, payload), value);
@@ -175,19 +328,39 @@ class Oracle {
   #related(target: string | null, payload: Payload): Value {
     if (target === null) return this.#refuse(400);
     const table = tableNamed(this.#model, target);
-    const key = payload[table.key.name] ?? null;
+    const key = this.#named(table, payload, {});
     return key === null ? this.#create(table, payload) : this.#upsert(table, key, payload);
+  }
+
+  /** What the columns of a child hold that refers to the row. */
+  #held(parent: Table, key: Value, { columns }: Many): Row {
+    const row = this.#rows(parent).get(String(key));
+    return Object.fromEntries(
+      columns.map(({ column, referenced }) => [
+        column,
+        parent.key.kind === 'several' ? (row?.[referenced] ?? key) : key,
+      ]),
+    );
   }
 
   #many(parent: Table, key: Value, relation: Many, value: unknown): void {
     const table = tableNamed(this.#model, relation.target);
+    if (table.key.kind === 'none') return void this.#refuseKeyless();
+    const held = this.#held(parent, key, relation);
+    const isKnown = !this.#created.has(`${parent.name}/${key}`) && !Object.values(held).some(isStandIn);
+    const implied = isKnown ? held : {};
     const link = (child: Value): void => {
-      if (child !== null) this.#assign(table, child, relation.foreignKey, key);
+      for (const [column, reference] of child === null ? [] : Object.entries(held)) {
+        if (isPart(table, column)) this.#checkPart(table, child, column, reference);
+        // It stays, even where there is nothing to write.
+        if (isPart(table, column)) this.#assigned.set(JSON.stringify([table.name, child, column]), reference);
+        else this.#assign(table, child, column, reference);
+      }
     };
     const isNew = !this.#before.get(parent.name)?.has(String(key));
     if (value === null || Array.isArray(value)) {
-      for (const entry of (value ?? []) as unknown[]) link(this.#member(table, relation, entry));
-      if (!isNew) this.#releases.push({ relation, parent: key, keys: null });
+      for (const entry of (value ?? []) as unknown[]) link(this.#member(table, relation, entry, held, implied));
+      if (!isNew) this.#releases.push({ relation, held, keys: null });
       return;
     }
     if (!isObject(value)) return void this.#errors.add(400);
@@ -198,32 +371,38 @@ class Oracle {
     for (const [position, entry] of create.entries()) {
       if (!isObject(entry)) this.#errors.add(400);
       else {
-        const child = this.#create(table, without(entry, relation.foreignKey));
+        const child = this.#create(table, withoutReference(entry, relation), partsOf(table, held));
         link(child);
-        if (child !== null && relation.sortField !== null && entry[relation.sortField] === undefined)
+        const isSorted = relation.sortField !== null && relation.columns.length === 1;
+        if (child !== null && isSorted && entry[relation.sortField] === undefined)
           this.#assign(table, child, relation.sortField, last + position + 1);
       }
     }
     for (const entry of update) {
-      if (!isObject(entry) || (entry[table.key.name] ?? null) === null) this.#errors.add(400);
-      else link(this.#update(table, entry[table.key.name], without(entry, relation.foreignKey)));
+      const named = isObject(entry) ? this.#named(table, entry, partsOf(table, implied)) : null;
+      if (!isObject(entry) || named === null) this.#errors.add(400);
+      else link(this.#update(table, named, withoutReference(entry, relation)));
     }
     for (const entry of removed) if (!keyFits(table, entry)) this.#errors.add(403);
-    const changed = new Set(update.map((entry) => String(isObject(entry) ? entry[table.key.name] : '').toLowerCase()));
+    const changed = new Set(
+      update.map((entry) =>
+        String(isObject(entry) ? this.#named(table, entry, partsOf(table, implied)) : '').toLowerCase(),
+      ),
+    );
     if (removed.some((entry) => changed.has(String(entry).toLowerCase()))) this.#errors.add(400);
-    if (!isNew) this.#releases.push({ relation, parent: key, keys: new Set(removed.map(String)) });
+    if (!isNew) this.#releases.push({ relation, held, keys: new Set(removed.map(String)) });
   }
 
-  #member(table: Table, relation: Many, entry: unknown): Value {
+  #member(table: Table, relation: Many, entry: unknown, held: Row, implied: Row): Value {
     if (!isObject(entry)) return this.#update(table, entry, {});
-    const payload = without(entry, relation.foreignKey);
-    const key = payload[table.key.name] ?? null;
-    return key === null ? this.#create(table, payload) : this.#upsert(table, key, payload);
+    const payload = withoutReference(entry, relation);
+    const key = this.#named(table, payload, partsOf(table, implied));
+    return key === null ? this.#create(table, payload, partsOf(table, held)) : this.#upsert(table, key, payload);
   }
 
   /** The highest position among the rows the parent had before. */
-  #last(table: Table, { foreignKey, sortField }: Many, parent: Value): number {
-    if (sortField === null) return 0;
+  #last(table: Table, { foreignKey, sortField, columns }: Many, parent: Value): number {
+    if (sortField === null || columns.length > 1) return 0;
     const rows = [...(this.#before.get(table.name)?.values() ?? [])].filter((row) => row[foreignKey] === parent);
     const places = rows.flatMap((row) => (typeof row[sortField] === 'number' ? [row[sortField]] : []));
     return places.length === 0 ? 0 : Math.max(...places);
@@ -242,19 +421,21 @@ class Oracle {
     const earlier = this.#assigned.get(place);
     if (earlier !== undefined && earlier !== value) this.#errors.add(400);
     this.#assigned.set(place, value);
-    if (value === null && table.columns.find(({ name }) => name === field)?.nullable === false) this.#errors.add(400);
+    if (value === null && columnOf(table, field)?.nullable === false) this.#errors.add(400);
     const row = this.#rows(table).get(String(key));
     if (row) row[field] = value;
   }
 
   /** Where the payload says what a row refers to, that stands; whatever else is still there leaves. */
-  #release({ relation, parent, keys }: Release): void {
+  #release({ relation, held, keys }: Release): void {
     const table = tableNamed(this.#model, relation.target);
+    const [first] = relation.columns;
     for (const [text, row] of this.#rows(table)) {
-      const isSettled = this.#assigned.has(JSON.stringify([table.name, row[table.key.name], relation.foreignKey]));
-      if (isSettled || row[relation.foreignKey] !== parent || (keys && !keys.has(text))) continue;
+      const isSettled = this.#assigned.has(JSON.stringify([table.name, keyOf(table, row), first?.column]));
+      const isHeld = Object.entries(held).every(([column, value]) => row[column] === value);
+      if (isSettled || !isHeld || (keys && !keys.has(text))) continue;
       if (relation.deselect === 'delete') this.#delete(table, text);
-      else row[relation.foreignKey] = null;
+      else for (const { column } of relation.columns) row[column] = null;
     }
   }
 
@@ -268,17 +449,17 @@ class Oracle {
     for (let settled = false; !settled; ) {
       settled = true;
       for (const [table, relation, row] of this.#references()) {
-        const isGone = this.#deleted.get(relation.target)?.has(String(row[relation.name]));
+        const isGone = this.#deleted.get(relation.target)?.has(referredBy(relation, row));
         if (!isGone) continue;
-        const key = String(row[table.key.name]);
+        const key = textOf(this.#rows(table), row);
         const isWritten = [...this.#assigned.keys()].some((place) =>
-          place.startsWith(JSON.stringify([table.name, row[table.key.name]]).slice(0, -1)),
+          place.startsWith(JSON.stringify([table.name, keyOf(table, row)]).slice(0, -1)),
         );
-        if (isWritten || isStandIn(key)) this.#eitherWay = true;
+        if (isWritten || key.includes('made:')) this.#eitherWay = true;
         if (relation.onDelete === 'no action') continue;
         settled = false;
         if (relation.onDelete === 'cascade') this.#delete(table, key);
-        else row[relation.name] = null;
+        else for (const { column } of relation.columns) row[column] = null;
       }
     }
   }
@@ -288,7 +469,7 @@ class Oracle {
       for (const relation of table.relations) {
         if (relation.kind !== 'one' || !relation.constrained) continue;
         for (const row of [...this.#rows(table).values()])
-          if (row[relation.name] !== null) yield [table, relation, row];
+          if (relation.columns.every(({ column }) => row[column] !== null)) yield [table, relation, row];
       }
     }
   }
@@ -301,7 +482,7 @@ class Oracle {
     }
     for (const [, relation, row] of this.#references()) {
       const target = tableNamed(this.#model, relation.target);
-      const key = String(row[relation.name]);
+      const key = referredBy(relation, row);
       if (!this.#rows(target).has(key) && !this.#missing.has(key)) this.#errors.add(400);
     }
   }
@@ -319,9 +500,31 @@ class Oracle {
 }
 
 /** The parent decides the reference, whatever the child says of it. */
-function without(payload: Payload, name: string): Payload {
-  const { [name]: _, ...rest } = payload;
-  return rest;
+function withoutReference(payload: Payload, { foreignKey, columns }: Many): Payload {
+  return without(payload, [foreignKey, ...columns.map(({ column }) => column)]);
+}
+
+function without(payload: Payload, names: readonly string[]): Payload {
+  return Object.fromEntries(Object.entries(payload).filter(([name]) => !names.includes(name)));
+}
+
+/** Those that are parts of the key. */
+function partsOf(table: Table, values: Row): Row {
+  return Object.fromEntries(Object.entries(values).filter(([name]) => isPart(table, name)));
+}
+
+function blankRow({ columns }: Table): Row {
+  return Object.fromEntries(columns.map(({ name, initial }) => [name, initial]));
+}
+
+/** The key of the row that a row refers to. */
+function referredBy({ columns }: One, row: Row): string {
+  const values = columns.map(({ column }) => row[column] ?? null);
+  return values.length > 1 ? joinKey(values) : String(values[0]);
+}
+
+function textOf(rows: ReadonlyMap<string, Row>, row: Row): string {
+  return [...rows].find(([, each]) => each === row)?.[0] ?? '';
 }
 
 function copyRows(rows: ReadonlyMap<string, Row>): Map<string, Row> {

@@ -22,7 +22,7 @@ export async function shrinkWrite(write: WriteCase, check: Check): Promise<Write
 }
 
 function* smallerWrites(write: WriteCase): Generator<WriteCase> {
-  if (write.kind === 'create' || write.kind === 'each') {
+  if (write.kind === 'create' || write.kind === 'each' || write.kind === 'conflict') {
     for (const items of smallerLists(write.items))
       if (write.kind === 'each' || write.many || items.length === 1) yield { ...write, items };
   }
