@@ -268,10 +268,7 @@ export class Writes {
     };
   }
 
-  /**
-   * Both statements in one round trip, unless something is done between them: for an `Idempotency-Key`, for sequences behind keys that
-   * the payload supplies, or for rights.
-   */
+  /** In one round trip, unless something is done between the statements: for an `Idempotency-Key`, supplied keys, or rights. */
   async #execute(
     planned: PlannedWrite,
     call: WriteCall,
