@@ -44,7 +44,14 @@ export async function measureHits(databaseUrl: string): Promise<void> {
       });
       const ignore = (): void => undefined;
       const clientAddress = createClientAddressResolver(config);
-      const hooks = { clientAddress, timing: false, answersOrigins: false, respond: ignore, respondError: ignore };
+      const hooks = {
+        clientAddress,
+        timing: false,
+        positions: null,
+        answersOrigins: false,
+        respond: ignore,
+        respondError: ignore,
+      };
       const router = new Router(itemsRoutes({ identities, reads, writes, limits: parseLimits(config) }));
       let calls = 0;
       reads.batcher.read = () => {

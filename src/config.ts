@@ -11,6 +11,7 @@ import {
   boolean,
   choice,
   connection,
+  connections,
   cookieName,
   domain,
   duration,
@@ -50,6 +51,17 @@ const OPTIONS = {
   DATABASE_URL: optional(
     connection(),
     'Database to serve (postgres://user:password@host:port/database); several hosts (host:port,host:port) for failover; if not set, an embedded PostgreSQL is started',
+  ),
+  DATABASE_REPLICA_URLS: connections(
+    'Standbys of the database that serve reads (postgres://...), comma separated; each gets as many connections for reads and streams as the database itself',
+  ),
+  REPLICA_MAX_LAG: duration(
+    '1s',
+    'How far a replica may be behind the database; one that is further behind gets no reads',
+  ),
+  REPLICA_WAIT: duration(
+    '50ms',
+    'How long a read waits for a replica that has not replayed what its caller has written; then the database itself serves it',
   ),
   DATABASE_SCHEMA: text('public', 'Schema to serve'),
   DATABASE_SCHEMAS: names(
@@ -255,11 +267,11 @@ const OPTIONS = {
   CORS_ORIGIN: text('false', 'Allowed origins: true (any), false (none), or a comma separated list'),
   CORS_METHODS: text('GET,POST,PATCH,DELETE,SEARCH', 'Methods allowed across origins'),
   CORS_ALLOWED_HEADERS: text(
-    'Content-Type,Authorization,Idempotency-Key,If-None-Match,Prefer,X-Request-Id',
+    'Content-Type,Authorization,Idempotency-Key,If-None-Match,Lateral-Position,Prefer,X-Request-Id',
     'Request headers allowed across origins',
   ),
   CORS_EXPOSED_HEADERS: text(
-    'Content-Range,Content-Disposition,ETag,Retry-After,X-Request-Id',
+    'Content-Range,Content-Disposition,ETag,Lateral-Position,Preference-Applied,Retry-After,X-Request-Id',
     'Response headers exposed across origins',
   ),
   CORS_CREDENTIALS: boolean('true', 'Allow credentials across origins'),

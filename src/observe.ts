@@ -45,6 +45,8 @@ export type Event =
   | { readonly kind: 'primary-found'; readonly place: string; readonly former: string | null }
   | { readonly kind: 'limit-store-lost'; readonly store: string; readonly error: unknown }
   | { readonly kind: 'limit-store-back'; readonly store: string; readonly milliseconds: number }
+  | { readonly kind: 'replica-left'; readonly server: string; readonly reason: string }
+  | { readonly kind: 'replica-ready'; readonly server: string }
   | { readonly kind: 'shape-compiled'; readonly shape: string; readonly text: string; readonly milliseconds: number }
   /** A right that the service's role lacks, or a view that was never filled: once for each. */
   | { readonly kind: 'database-refused'; readonly detail: string }
@@ -169,6 +171,12 @@ function log(logger: Logger, repeated: RepeatedLines, event: Event): void {
       break;
     case 'embedded-restarted':
       logger.warn(event.message);
+      break;
+    case 'replica-left':
+      logger.warn(`replica ${event.server} gets no reads: ${event.reason}`);
+      break;
+    case 'replica-ready':
+      logger.info(`replica ${event.server} gets reads`);
       break;
     case 'listening-lost':
       logger.warn(`lost the LISTEN connection, reconnecting: ${messageOf(event.error)}`);

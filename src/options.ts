@@ -97,6 +97,17 @@ export function connection(): Option<string> {
   };
 }
 
+/** Several of them, comma separated; none for an empty text. */
+export function connections(about: string): Option<readonly string[]> {
+  const { parse } = connection();
+  return {
+    initial: '',
+    about,
+    parse: (value) =>
+      value.trim() === '' ? [] : value.split(/,(?=\s*postgres(?:ql)?:)/).map((each) => parse(each.trim())),
+  };
+}
+
 export function integer(initial: string | null, least: number, most: number, about = ''): Option<number> {
   return {
     initial,

@@ -26,6 +26,7 @@ import { migrate } from './postgres/migrate.js';
 import { adminAnswers } from './resources/admin.js';
 import { loadGrammar } from './sql/grammar.js';
 import { type Core, createCore, openDatabase } from './worker-app.js';
+import { watchReplicas } from './workers/replicas.js';
 import { SingleThread } from './workers/single-thread.js';
 import { type MainBroadcast, type Threads, urlOf } from './workers/threads.js';
 import { centralConfig, WorkerPool } from './workers/worker-pool.js';
@@ -122,6 +123,8 @@ export async function startService(
       broadcast,
       signal,
     );
+    const { replicas, close } = await watchReplicas(own, { database, mirror }, observe, broadcast);
+    started.add(close, Infinity);
     const served = await describeServed(mirror.model, database);
     const administrator = await makeAdministrator(config, database);
     // A start that fails says why and nothing else.
@@ -141,6 +144,7 @@ export async function startService(
       database,
       databaseUrl,
       mirror,
+      replicas,
       secret,
       limits: createLimits(config, store),
       events,
@@ -223,7 +227,7 @@ export async function withCore<Result>(
     const sources = await startSources(config, observe, report, started, (message) => {
       if (message.kind === 'policies') policies.apply(message.text);
     });
-    return await work(createCore(config, { ...sources, policies }, observe));
+    return await work(createCore(config, { ...sources, policies, replicas: null }, observe));
   } finally {
     await started.stop();
   }

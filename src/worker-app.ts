@@ -3,6 +3,7 @@
  * routes over them. What there is only once is in service.ts, and reaches a thread as `Shared` and by broadcasts.
  */
 
+import { isMainThread } from 'node:worker_threads';
 import { Identities, type Lookup } from './access/identity.js';
 import { openMailer } from './access/mailer.js';
 import type { Policies } from './access/policies.js';
@@ -11,6 +12,7 @@ import { findAccount } from './accounts/accounts.js';
 import { Logins } from './accounts/logins.js';
 import { assertNever } from './assert-never.js';
 import type { Config } from './config.js';
+import { SessionConsistency } from './engine/consistency.js';
 import { Reads } from './engine/reads.js';
 import { Writes } from './engine/writes.js';
 import { Operations } from './graphql/operations.js';
@@ -22,8 +24,10 @@ import type { Limits } from './http/limiter.js';
 import { type Route, Router } from './http/router.js';
 import type { Mirror } from './mirror/watch.js';
 import type { Event, Observer } from './observe.js';
-import { Database } from './postgres/database.js';
+import { Database, type DatabaseOptions } from './postgres/database.js';
 import { type Checks, checkHealth, type Health, Readiness } from './postgres/health.js';
+import { ReplicaBoard } from './postgres/replica-board.js';
+import { Replica, Replicas } from './postgres/replicas.js';
 import type { ParseLimits } from './request/parse-context.js';
 import { accountRoutes } from './resources/account.js';
 import { authRoutes } from './resources/auth.js';
@@ -53,6 +57,8 @@ export interface Core {
   readonly reads: Reads;
   readonly writes: Writes;
   readonly schemaChanges: SchemaChanges;
+  /** Null where there are none. */
+  readonly replicas: Replicas | null;
 }
 
 /** What every thread has to know at once. */
@@ -62,6 +68,8 @@ export type Broadcast =
   /** Something that decides who may do what: a user, a role, a token. */
   | { readonly kind: 'access' }
   | { readonly kind: 'sessions-ended'; readonly sessions: readonly string[] }
+  /** It does not answer. */
+  | { readonly kind: 'replica-lost'; readonly replica: number }
   | { readonly kind: 'persisted-query'; readonly digest: string; readonly text: string };
 
 /** What the threads have in common, as one of them sees it. */
@@ -102,6 +110,31 @@ export function openDatabase(
   signal?: AbortSignal,
 ): Promise<Database> {
   return Database.open({
+    ...databaseOptions(config, url),
+    checksSessions,
+    observe,
+    ...(signal ? { signal } : {}),
+  });
+}
+
+/** Null where none are named. With a buffer, they are what another thread looks at. */
+export function openReplicas(config: Config, buffer?: SharedArrayBuffer): Replicas | null {
+  const urls = config.DATABASE_REPLICA_URLS;
+  if (urls.length === 0) return null;
+  const board = new ReplicaBoard(urls.length, buffer);
+  const replicas = urls.map((url, index) => {
+    const options = databaseOptions(config, url);
+    const connectTimeout = Math.min(options.connectTimeout || REPLICA_CONNECT_MS, REPLICA_CONNECT_MS);
+    return new Replica(index, Database.openLater({ ...options, asksPositions: false, connectTimeout }), board);
+  });
+  return new Replicas(board, replicas, config.REPLICA_WAIT);
+}
+
+/** Milliseconds: while one cannot be reached the primary can. */
+const REPLICA_CONNECT_MS = 1_000;
+
+function databaseOptions(config: Config, url: string): DatabaseOptions {
+  return {
     url,
     schema: config.DATABASE_SCHEMA,
     otherSchemas: config.DATABASE_SCHEMAS.slice(1),
@@ -115,17 +148,15 @@ export function openDatabase(
     largestAnswer: config.MAX_RESPONSE_SIZE,
     answerMemory: config.RESPONSE_MEMORY,
     uploadTimeout: config.BODY_TIMEOUT,
-    checksSessions,
     staleness: config.MAX_STALENESS,
     startTimeout: config.DATABASE_START_TIMEOUT,
-    observe,
-    ...(signal ? { signal } : {}),
-  });
+    asksPositions: config.DATABASE_REPLICA_URLS.length > 0,
+  };
 }
 
 export function createCore(
   config: Config,
-  { database, mirror, policies }: Pick<Core, 'database' | 'mirror' | 'policies'>,
+  { database, mirror, policies, replicas }: Pick<Core, 'database' | 'mirror' | 'policies' | 'replicas'>,
   observe: Observer,
 ): Core {
   const readLimits = {
@@ -139,7 +170,8 @@ export function createCore(
     batching: config.READ_BATCHING,
     statisticsInterval: config.STATISTICS_POLL_INTERVAL,
   };
-  const reads = new Reads(database, mirror, policies, readLimits, observe);
+  const consistency = replicas && new SessionConsistency(database, replicas);
+  const reads = new Reads({ database, mirror, policies, replicas, consistency }, readLimits, observe);
   const writeLimits = {
     maxRows: config.MAX_BATCH_MUTATION,
     parse: parseLimits(config),
@@ -147,12 +179,12 @@ export function createCore(
     shapeMemory: config.SHAPE_CACHE_MEMORY / 2,
     idempotencyLifetime: `${config.IDEMPOTENCY_TTL} milliseconds`,
   };
-  const writes = new Writes({ database, mirror, policies, reads }, writeLimits, observe);
+  const writes = new Writes({ database, mirror, policies, reads, consistency }, writeLimits, observe);
   const schemaChanges = new SchemaChanges(database, mirror, {
     lockTimeout: config.SCHEMA_LOCK_TIMEOUT,
     patience: config.SCHEMA_CHANGE_TIMEOUT,
   });
-  return { database, mirror, policies, reads, writes, schemaChanges };
+  return { database, mirror, policies, reads, writes, schemaChanges, replicas };
 }
 
 export async function createWorkerApp(
@@ -236,6 +268,9 @@ export async function createWorkerApp(
       case 'sessions-ended':
         for (const session of message.sessions) identities.forgetSession(session);
         break;
+      case 'replica-lost':
+        core.replicas?.all[message.replica]?.abandon();
+        break;
       case 'persisted-query':
         persisted.take(message.digest, message.text);
         break;
@@ -247,7 +282,7 @@ export async function createWorkerApp(
     router,
     apply,
     collect: () => collect(metrics),
-    check: () => checkHealth({ database, mirror }),
+    check: () => checkHealth({ database, mirror, replicas: isMainThread ? core.replicas : null }),
     stopping: () => readiness.stop(),
   };
 }

@@ -51,6 +51,10 @@ export interface CompiledRead {
   readonly calls: readonly CallPlan[];
   /** Whether a function that it calls may write. */
   readonly volatile: boolean;
+  /** Whether only the primary may serve it: a function may write, or it shows tables of the service, which follow no caller. */
+  readonly primaryOnly: boolean;
+  /** Whether it is a page of a list that is read with cursors. */
+  readonly paged: boolean;
   /** What runs before it, in its transaction: the call of a function whose items it reads. */
   readonly before: Statement | null;
   /** The text that reads for many requests at once. */
@@ -94,6 +98,7 @@ export function compileShape(
     statement,
     ...describeResult(request, plan),
     ...called,
+    ...describeServers(plan),
     version: model.version,
     selectedFor,
     batchText: once(() => readable(compileBatchRead(plan), model).text),
@@ -144,12 +149,25 @@ function describeResult(
   return { result: plan.result, stream: plan.stream, opening: plan.meta.length > 0, columns, geometryFields, keyField };
 }
 
+function plansOf(plan: ReadPlan | OperationPlan): readonly ReadPlan[] {
+  return plan.kind === 'read' ? [plan] : plan.parts.flatMap((part) => (part.kind === 'read' ? [part.plan] : []));
+}
+
+function describeServers(plan: ReadPlan | OperationPlan): Pick<CompiledRead, 'primaryOnly' | 'paged'> {
+  const plans = plansOf(plan);
+  return {
+    primaryOnly: plans.some(
+      ({ level: { collection } }) => collection.system || callOf(collection)?.overload.volatile === true,
+    ),
+    paged: plans.some(({ cursor }) => cursor),
+  };
+}
+
 function describeCalls(
   plan: ReadPlan | OperationPlan,
   model: Model,
 ): Pick<CompiledRead, 'calls' | 'volatile' | 'before'> {
-  const plans = plan.kind === 'read' ? [plan] : plan.parts.flatMap((part) => (part.kind === 'read' ? [part.plan] : []));
-  const calls = plans.flatMap(({ level }) => callOf(level.collection) ?? []);
+  const calls = plansOf(plan).flatMap(({ level }) => callOf(level.collection) ?? []);
   const kept = calls.find((call) => call.kept);
   return {
     calls,

@@ -5,6 +5,7 @@
 import { callerName, type Identity } from '../access/identity.js';
 import type { ReadListener } from '../batching/shape-queue.js';
 import type { ReadQuery } from './compiled-read.js';
+import { consistencyOf } from './consistency.js';
 import type { PreparedRead, Reads } from './reads.js';
 import type { RequestClient } from './stages.js';
 import type { Writer } from './writer.js';
@@ -48,10 +49,11 @@ function readQuery<Query extends ReadQuery, Answer>(
   reads: Reads,
 ): MaybePromise<Answer> {
   stages.client.staged('parse');
+  const need = reads.needOf(stages.client, caller);
   const compiled = reads.prepare(query, caller, stages.client);
   if (compiled instanceof Promise)
-    return compiled.then((done) => executed(stages.execute({ query, compiled: done, caller }), stages.client));
-  return executed(stages.execute({ query, compiled, caller }), stages.client);
+    return compiled.then((done) => executed(stages.execute({ query, compiled: done, caller, need }), stages.client));
+  return executed(stages.execute({ query, compiled, caller, need }), stages.client);
 }
 
 /** A promise ends when the statement has run; what is answered at once is timed by `ReplyListener`. */
@@ -74,6 +76,7 @@ export interface WriteStages<Request, Result, Answer> {
 
 export async function write<Request, Result, Answer>(stages: WriteStages<Request, Result, Answer>): Promise<Answer> {
   const { client } = stages;
+  if (client.prefer !== '') consistencyOf(client.prefer);
   const writer = await stages.identify();
   client.staged('identify');
   const request = await stages.parse(writer);

@@ -13,6 +13,7 @@ import type { Observer } from '../observe.js';
 import type { Access } from '../plan/access.js';
 import type { PlanLimits } from '../plan/read.js';
 import type { Database } from '../postgres/database.js';
+import type { Replicas } from '../postgres/replicas.js';
 import type { ResponseMemory } from '../postgres/response-memory.js';
 import { streamRows } from '../postgres/row-stream.js';
 import type { BoundStatement } from '../postgres/wire-query.js';
@@ -21,7 +22,9 @@ import { bind } from '../sql/parameter.js';
 import { fromDatabase } from '../sqlstate.js';
 import { type BilledCaller, billWriter, type CallerBudgetLimits, CallerBudgets } from './caller-budget.js';
 import { type CompiledRead, compileShape, type ReadQuery, type SelectionPurpose } from './compiled-read.js';
+import { consistencyOf, type ReadNeed, type SessionConsistency } from './consistency.js';
 import { PlanChoices, type UnevenShape } from './plan-choices.js';
+import { mayLieInReplica, ReplicaReads } from './replica-reads.js';
 import { retry } from './retry.js';
 import { NO_CLIENT, type RequestClient } from './stages.js';
 import { StatementCache, type StatementCacheLimits } from './statement-cache.js';
@@ -32,6 +35,8 @@ export interface PreparedRead<Query extends ReadQuery = ReadQuery> {
   readonly query: Query;
   readonly compiled: CompiledRead;
   readonly caller: Identity;
+  /** What a replica must have to serve it; the primary serves it where that is not said. */
+  readonly need?: ReadNeed | null;
 }
 
 export interface ReadLimits extends PlanLimits, StatementCacheLimits {
@@ -53,6 +58,15 @@ export interface Explanation {
   readonly plan: readonly [{ readonly Plan: { readonly 'Total Cost': number } }] | undefined;
 }
 
+export interface ReadServices {
+  readonly database: Database;
+  readonly mirror: Mirror;
+  readonly policies: Policies;
+  /** Null where there are none. */
+  readonly replicas: Replicas | null;
+  readonly consistency: SessionConsistency | null;
+}
+
 export class Reads {
   readonly #database: Database;
   readonly #mirror: Mirror;
@@ -63,11 +77,18 @@ export class Reads {
   readonly refusals: DatabaseRefusals;
   readonly budgets: CallerBudgets;
   readonly plans: PlanChoices;
+  /** Null where there are no replicas. */
+  readonly replicaReads: ReplicaReads | null;
+  readonly #consistency: SessionConsistency | null;
   /** Statements whose cost was found acceptable; where it depends on values, for which of them. */
   readonly #affordable = new WeakSet<CompiledRead>();
   readonly #affordableValues = new WeakMap<CompiledRead, LRUCache<string, true>>();
 
-  constructor(database: Database, mirror: Mirror, policies: Policies, limits: ReadLimits, observe: Observer) {
+  constructor(
+    { database, mirror, policies, replicas, consistency }: ReadServices,
+    limits: ReadLimits,
+    observe: Observer,
+  ) {
     this.#database = database;
     this.#mirror = mirror;
     this.#policies = policies;
@@ -77,8 +98,18 @@ export class Reads {
     this.budgets = new CallerBudgets(limits.callerBudget);
     this.batcher = new ReadBatcher(database.readConnections, limits.batching, database.waitTimeout);
     database.readQueue = this.batcher;
+    const { waitTimeout } = database;
+    this.replicaReads = replicas && new ReplicaReads(replicas, this.batcher, limits.batching, waitTimeout);
+    this.#consistency = consistency;
     this.plans = new PlanChoices(database, limits.statisticsInterval);
     mirror.onChange(() => this.plans.statistics.forget());
+  }
+
+  /** What a replica must have to serve a request; null where only the primary will do. */
+  needOf(client: RequestClient, caller: Identity): ReadNeed | null {
+    const preferred = client.prefer === '' ? null : consistencyOf(client.prefer);
+    if (preferred) client.applied(`consistency=${preferred}`);
+    return this.#consistency === null ? null : this.#consistency.needOf(client, caller, preferred ?? 'session');
   }
 
   /** Memory for large answers. */
@@ -151,7 +182,9 @@ export class Reads {
     const bound = bind(compiled.statement.parameters, query.values, caller);
     const isReused = this.#statements.isReused(compiled);
     const shape = isUneven(compiled) ? this.plans.shapeFor(compiled, bound, isReused) : compiled;
-    this.batcher.read(shape, bound, isReused, listener);
+    if (this.replicaReads === null) this.batcher.read(shape, bound, isReused, listener);
+    else
+      this.replicaReads.send({ shape, parameters: bound, prepare: isReused }, needOf(read), compiled.paged, listener);
   }
 
   /** After a failure that may lie in a schema which changed. */
@@ -183,9 +216,9 @@ export class Reads {
     separator: number | null = null,
   ): Promise<CompiledRead> {
     let taken = false;
-    const send = async (current: PreparedRead): Promise<CompiledRead> => {
+    const sendTo = async (database: Database, current: PreparedRead): Promise<CompiledRead> => {
       const { compiled, caller } = current;
-      await streamRows(this.#database, {
+      await streamRows(database, {
         ...this.bind(current),
         batchTimeout: this.#limits.batchTimeout,
         joined: separator === null ? null : { separator, apart: compiled.opening ? 1 : 0 },
@@ -197,6 +230,18 @@ export class Reads {
         onAbort: (listener) => reader.onAbort(listener),
       });
       return compiled;
+    };
+    const send = (current: PreparedRead): Promise<CompiledRead> => {
+      const toPrimary = (): Promise<CompiledRead> => sendTo(this.#database, current);
+      if (this.replicaReads === null) return toPrimary();
+      return this.replicaReads.stream(needOf(current), (replica) =>
+        replica === null
+          ? toPrimary()
+          : sendTo(replica.database, current).catch((error: unknown) => {
+              if (taken || !mayLieInReplica(error, replica)) throw error;
+              return toPrimary();
+            }),
+      );
     };
     // What was sent cannot be sent again.
     return this.#retry(read, send, () => !taken);
@@ -226,7 +271,8 @@ export class Reads {
     return retry(
       this.#mirror,
       async (_, attempt) => {
-        if (attempt > 1) current = { ...read, compiled: this.compile(query, caller, read.compiled.selectedFor) };
+        if (attempt > 1)
+          current = { ...read, need: null, compiled: this.compile(query, caller, read.compiled.selectedFor) };
         const { cost } = this.#limits;
         if (cost !== null && !this.#affordable.has(current.compiled)) await this.#checkCost(current, cost);
         return send(current, attempt);
@@ -264,6 +310,10 @@ const MAX_AFFORDABLE_VALUES = 1_000;
 
 function shapeOf({ shape }: ReadQuery, access: Access | null, selectedFor: SelectionPurpose | null): string {
   return access ? `${access.key} ${selectedFor ?? ''}${shape}` : shape;
+}
+
+function needOf({ need, compiled }: PreparedRead): ReadNeed | null {
+  return compiled.primaryOnly ? null : (need ?? null);
 }
 
 /** Whether a value that does not fit its type is the key (403): with several values that cannot be told, and the query is bad (400). */

@@ -12,7 +12,23 @@ export interface RequestClient {
   readonly aborted: boolean;
   /** Ends a stage: what has passed since the end of the stage before is its duration. */
   staged(stage: Stage): void;
+  /** The Prefer header; '' for none. */
+  readonly prefer: string;
+  /** The position that the request brings; '' for none. */
+  readonly position: string;
+  /** The answer carries the position behind what the request has written. */
+  wrote(position: string): void;
+  /** The answer says which preference was honoured. */
+  applied(preference: string): void;
 }
 
 /** The command line, and what the service asks for itself. */
-export const NO_CLIENT: RequestClient = Object.freeze({ address: '', aborted: false, staged: () => {} });
+export const NO_CLIENT: RequestClient = Object.freeze({
+  address: '',
+  aborted: false,
+  prefer: '',
+  position: '',
+  staged: () => {},
+  wrote: () => {},
+  applied: () => {},
+});

@@ -1,16 +1,25 @@
 /** Who writes, and from where. */
 import type { Identity } from '../access/identity.js';
+import type { Policies } from '../access/policies.js';
 import type { Collection, Model } from '../mirror/model.js';
+import type { Mirror } from '../mirror/watch.js';
 import type { Access } from '../plan/access.js';
 import type { Author } from '../plan/write.js';
 import type { Session } from '../postgres/sessions.js';
 import type { Input } from '../request/parse-context.js';
+import type { RequestClient } from './stages.js';
 
 export interface Writer {
   readonly caller: Identity;
   readonly author: Author;
   /** What may be written, in place of what the policies of the caller say. */
   readonly access?: Access;
+}
+
+/** Whose write it is, in which request. */
+export interface WrittenBy {
+  readonly writer: Writer;
+  readonly client: RequestClient;
 }
 
 /** A connection inside a transaction, and how rows are written through it. */
@@ -20,4 +29,17 @@ export interface WriteSession {
   readonly collection: Collection;
   /** Answers how many of them a trigger left out. */
   readonly write: (rows: readonly Input[]) => Promise<number>;
+}
+
+/** As far as the caller may know: of what they can neither see nor write there is nothing to say. */
+export function isKnownSingleton(
+  name: string,
+  caller: Identity,
+  { mirror: { model }, policies }: { readonly mirror: Mirror; readonly policies: Policies },
+): boolean {
+  const collection = model.collections.get(name);
+  if (!collection?.singleton) return false;
+  const access = policies.accessOf(caller);
+  if (!access || access.view(model).collections.has(name)) return true;
+  return (['create', 'update'] as const).some((action) => access.grant(action, collection, model));
 }

@@ -33,6 +33,7 @@ import { withKeys } from '../request/rest.js';
 import type { IdempotencyKey, Key, Selected, WriteRequest } from '../request/write.js';
 import { bind } from '../sql/parameter.js';
 import { type WriteCall, WriteCompiler, type WriteLimits, type WriteOption } from './compiled-write.js';
+import type { SessionConsistency } from './consistency.js';
 import { callFunction, type WritingCall } from './function-call.js';
 import { isRepeated, keepWrittenKeys, writtenKeys } from './idempotency.js';
 import { hashNewSecrets, preparePayloads } from './password-hashing.js';
@@ -41,13 +42,14 @@ import { retry } from './retry.js';
 import { aheadOf, catchUp, suppliesKeys } from './sequences.js';
 import { NO_CLIENT, type RequestClient } from './stages.js';
 import { asWriteError, asWriteFailure, eachChange, lock, rowsOf } from './write-errors.js';
-import type { Writer, WriteSession } from './writer.js';
+import { isKnownSingleton, type Writer, type WriteSession, type WrittenBy } from './writer.js';
 
 export interface WriteServices {
   readonly database: Database;
   readonly mirror: Mirror;
   readonly policies: Policies;
   readonly reads: Reads;
+  readonly consistency: SessionConsistency | null;
 }
 
 type UpdateInTransaction = Extract<WriteRequest, { readonly kind: 'update-selected' | 'update-singleton' }>;
@@ -56,9 +58,6 @@ export class Writes {
   readonly #services: WriteServices;
   readonly #observe: Observer;
   readonly #database: Database;
-  readonly #mirror: Mirror;
-  readonly #reads: Reads;
-  readonly #policies: Policies;
   readonly #limits: WriteLimits;
   readonly #compiler: WriteCompiler;
   readonly #listeners: (() => Promise<void>)[];
@@ -67,13 +66,10 @@ export class Writes {
 
   /** With `origin`, statements are shared with it. */
   constructor(services: WriteServices, limits: WriteLimits, observe: Observer, origin: Writes | null = null) {
-    const { database, mirror, reads, policies } = services;
+    const { database, mirror, reads } = services;
     this.#services = services;
     this.#observe = observe;
     this.#database = database;
-    this.#mirror = mirror;
-    this.#reads = reads;
-    this.#policies = policies;
     this.#limits = limits;
     this.#compiler = origin ? origin.#compiler : new WriteCompiler(reads, mirror, limits, observe);
     this.#listeners = origin ? origin.#listeners : [];
@@ -94,7 +90,7 @@ export class Writes {
     const readBack = request.kind === 'delete' ? null : request.readBack;
     const call: WriteCall = { writer, client, readBack };
     try {
-      return await this.#retry(writer.caller, (model) => this.#attempt(request, call, model));
+      return await this.#retry(call, (model) => this.#attempt(request, call, model));
     } catch (error) {
       const key = request.kind === 'create' ? request.idempotencyKey : null;
       if (!key || !isRepeated(error)) throw error;
@@ -134,23 +130,23 @@ export class Writes {
 
   /** Calls a function that may write; answers its result. */
   call(call: WritingCall): Promise<Buffer | null> {
-    const { idempotencyLifetime } = this.#limits;
-    const services = { ...this.#services, session: this.#session, idempotencyLifetime };
-    return this.#retry(call.writer.caller, () => callFunction(call, services));
+    const services = { ...this.#services, ...this.#limits, session: this.#session };
+    return this.#retry(call, () => callFunction(call, services));
   }
 
   /** A request whose idempotency key was used before: what may be read by now of the items that it has made. */
   async #repeat(key: IdempotencyKey, name: string, { writer, client, readBack }: WriteCall): Promise<Buffer | null> {
-    const collection = servedCollection(this.#mirror.model, name);
+    const collection = servedCollection(this.#services.mirror.model, name);
+    await this.#services.consistency?.askAgain(client, writer.caller);
     const keys = (await writtenKeys(key, this.#database))?.map((each) => writtenKey(collection, each)) ?? null;
     const query = keys && readBack && withKeys(readBack, keys);
-    const compiled = query && this.#reads.prepareReadBack(query, writer, client);
-    return compiled && this.#reads.run({ query, compiled, caller: writer.caller }, NO_CLIENT);
+    const compiled = query && this.#services.reads.prepareReadBack(query, writer, client);
+    return compiled && this.#services.reads.run({ query, compiled, caller: writer.caller }, NO_CLIENT);
   }
 
   /** Several writes in one transaction: those that `work` makes with what it is given. */
-  inOneTransaction<Result>(caller: Identity, work: (writes: Writes) => Promise<Result>): Promise<Result> {
-    return this.#retry(caller, () =>
+  inOneTransaction<Result>(by: WrittenBy, work: (writes: Writes) => Promise<Result>): Promise<Result> {
+    return this.#retry(by, () =>
       this.#database.transaction((session) => {
         const joined = new Writes(this.#services, this.#limits, this.#observe, this);
         joined.#session = session;
@@ -168,7 +164,7 @@ export class Writes {
   }
 
   async #prepareItems(request: WriteRequest, items: readonly Input[], writer: Writer) {
-    const { model } = this.#mirror;
+    const { model } = this.#services.mirror;
     const collection = model.collections.get(request.collection);
     if (!collection) return items;
     // A query that cannot be read is refused before anything is done for it.
@@ -215,26 +211,15 @@ export class Writes {
     await lock(collection, session);
     // Whether there is an item is no matter of permissions: whether it may be changed is.
     const anyone = { ...call, writer: { ...call.writer, caller: CLI_IDENTITY } };
-    const [key] = await this.#compiler.selectKeys(
-      collection,
-      { kind: 'query', query: { limit: 1 } },
-      anyone,
-      session,
-      'update',
-    );
+    const first = { kind: 'query', query: { limit: 1 } } as const;
+    const [key] = await this.#compiler.selectKeys(collection, first, anyone, session, 'update');
     return key === undefined
       ? planCreate(collection, [data], context)
       : planUpdate(collection, [{ key, data }], context);
   }
 
-  /** As far as the caller may know: of what they can neither see nor write there is nothing to say. */
   isSingleton(name: string, caller: Identity): boolean {
-    const { model } = this.#mirror;
-    const collection = model.collections.get(name);
-    if (!collection?.singleton) return false;
-    const access = this.#policies.accessOf(caller);
-    if (!access || access.view(model).collections.has(name)) return true;
-    return (['create', 'update'] as const).some((action) => access.grant(action, collection, model));
+    return isKnownSingleton(name, caller, this.#services);
   }
 
   async #delete(collection: Collection, selected: Selected, context: WritePlanContext, call: WriteCall): Promise<null> {
@@ -264,7 +249,7 @@ export class Writes {
       author,
       maxRows: this.#limits.maxRows,
       variables: { ...caller, now: new Date().toISOString() },
-      access: access ?? this.#policies.accessOf(caller),
+      access: access ?? this.#services.policies.accessOf(caller),
     };
   }
 
@@ -347,14 +332,14 @@ export class Writes {
     onConflict: OnConflict | null,
     work: (session: WriteSession) => Promise<Result>,
   ): Promise<Result> {
-    const { model } = this.#mirror;
+    const { model } = this.#services.mirror;
     const collection = servedCollection(model, name);
     const context = this.#planContext(model, writer);
     const guard = context.access && new Guard(context.access, model);
     if (guard && !guard.covers('update', collection, [])) guard.grant('create', collection);
     client.staged('restrict');
     const call: WriteCall = { writer, client, readBack: null };
-    return this.#database.imports.use((session) =>
+    const written = this.#database.imports.use((session) =>
       session.transaction(() =>
         work({
           session,
@@ -369,11 +354,13 @@ export class Writes {
         }),
       ),
     );
+    return this.#committed(written, call);
   }
 
   /** Moves an item of a sorted collection to the place of another. */
-  sort(name: string, item: Key, to: Key, writer: Writer): Promise<void> {
-    return this.#retry(writer.caller, async (model) => {
+  sort(name: string, item: Key, to: Key, by: WrittenBy): Promise<void> {
+    const { writer } = by;
+    return this.#retry(by, async (model) => {
       const collection = servedCollection(model, name);
       const { access } = this.#planContext(model, writer);
       if (access) new Guard(access, model).checkOrder(collection);
@@ -389,11 +376,19 @@ export class Writes {
   }
 
   /** Writes that joined a transaction are retried by whoever began it. */
-  #retry<Result>(caller: Identity, work: (model: Model) => Promise<Result>): Promise<Result> {
-    if (this.#session) return work(this.#mirror.model);
-    return retry(this.#mirror, work, {
-      asError: (error, model) => this.#reads.refusals.to(caller, asWriteError(error, model)),
+  #retry<Result>(by: WrittenBy, work: (model: Model) => Promise<Result>): Promise<Result> {
+    if (this.#session) return work(this.#services.mirror.model);
+    const written = retry(this.#services.mirror, work, {
+      asError: (error, model) => this.#services.reads.refusals.to(by.writer.caller, asWriteError(error, model)),
       onCollision: ({ collection }) => this.#database.transaction((session) => catchUp(collection, session)),
     });
+    return this.#committed(written, by);
+  }
+
+  /** Where there are replicas, the caller is to see it there. */
+  async #committed<Result>(written: Promise<Result>, { writer, client }: WrittenBy): Promise<Result> {
+    const result = await written;
+    await this.#services.consistency?.committed(client, writer.caller);
+    return result;
   }
 }

@@ -9,7 +9,7 @@ import { isUnavailable } from '../sqlstate.js';
 import { holdBody } from './body.js';
 import { createClientAddressResolver } from './client-address.js';
 import { createCompression } from './compress.js';
-import { createCookies } from './cookies.js';
+import { createCookies, positionCookies } from './cookies.js';
 import { type Cors, createCors } from './cors.js';
 import { createOriginCheck } from './csrf.js';
 import { negotiateEncoding } from './encoding.js';
@@ -123,6 +123,7 @@ export async function startHttpServer(router: Router, options: HttpOptions): Pro
     clientAddress: createClientAddressResolver(config),
     timing: config.SERVER_TIMING,
     answersOrigins: config.CORS_ENABLED,
+    positions: config.DATABASE_REPLICA_URLS.length > 0 ? positionCookies(cookies) : null,
     respond,
     respondError,
   };

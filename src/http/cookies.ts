@@ -2,27 +2,37 @@
  * Cookies of the service: out of reach for scripts, not sent along by other sites, and over TLS alone where there is TLS.
  */
 import type { Config } from '../config.js';
-import type { Exchange } from './exchange.js';
+import type { Exchange, PositionCookies } from './exchange.js';
 
-export type CookieKind = 'session' | 'refresh';
+export type CookieKind = 'session' | 'refresh' | 'position';
 
 export interface Cookies {
   readonly sessionName: string;
   readonly refreshName: string;
+  readonly positionName: string;
   /** The value of a Set-Cookie header. */
   set(exchange: Exchange, kind: CookieKind, value: string): string;
   clear(exchange: Exchange, kind: CookieKind): string;
 }
 
+/** Milliseconds beyond the time that a replica may be behind. */
+const POSITION_MARGIN_MS = 60_000;
+
 export function createCookies(config: Config): Cookies {
   const https = config.PUBLIC_URL?.startsWith('https:') ?? false;
+  const session = {
+    name: config.SESSION_COOKIE_NAME,
+    lifetime: config.SESSION_COOKIE_TTL,
+    secure: config.SESSION_COOKIE_SECURE,
+    sameSite: config.SESSION_COOKIE_SAME_SITE,
+    domain: config.SESSION_COOKIE_DOMAIN,
+  };
   const kinds = {
-    session: {
-      name: config.SESSION_COOKIE_NAME,
-      lifetime: config.SESSION_COOKIE_TTL,
-      secure: config.SESSION_COOKIE_SECURE,
-      sameSite: config.SESSION_COOKIE_SAME_SITE,
-      domain: config.SESSION_COOKIE_DOMAIN,
+    session,
+    position: {
+      ...session,
+      name: `${config.SESSION_COOKIE_NAME}_position`,
+      lifetime: config.REPLICA_MAX_LAG + POSITION_MARGIN_MS,
     },
     refresh: {
       name: config.REFRESH_TOKEN_COOKIE_NAME,
@@ -46,9 +56,22 @@ export function createCookies(config: Config): Cookies {
     return parts.join('; ');
   };
   return {
-    sessionName: kinds.session.name,
+    sessionName: session.name,
     refreshName: kinds.refresh.name,
+    positionName: kinds.position.name,
     set: (exchange, kind, value) => write(exchange, kind, value, Math.floor(kinds[kind].lifetime / 1_000)),
     clear: (exchange, kind) => write(exchange, kind, '', 0),
+  };
+}
+
+/** Who sends a cookie that is no position has none: it is not theirs to be refused for it. */
+export function positionCookies(cookies: Cookies): PositionCookies {
+  return {
+    read: (exchange) => {
+      const position = exchange.cookie(cookies.positionName);
+      return /^[0-9a-z]{1,10}$/.test(position) ? position : '';
+    },
+    write: (exchange, position) =>
+      exchange.cookie(cookies.sessionName) === '' ? '' : cookies.set(exchange, 'position', position),
   };
 }

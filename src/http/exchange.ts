@@ -22,6 +22,8 @@ export interface Headers {
   readonly origin: string;
   readonly requestMethod: string;
   readonly prefer: string;
+  /** '' where there are no replicas. */
+  readonly position: string;
   readonly ifNoneMatch: string;
   readonly idempotencyKey: string;
   readonly cookie: string;
@@ -31,11 +33,20 @@ export interface Headers {
   readonly fetchSite: string;
 }
 
+/** A session carries the position behind its last write in a cookie beside its own. */
+export interface PositionCookies {
+  read(exchange: Exchange): string;
+  /** The value of a Set-Cookie header; '' where the request belongs to no session. */
+  write(exchange: Exchange, position: string): string;
+}
+
 /** What all exchanges of a server share. */
 export interface ServerHooks {
   readonly clientAddress: ClientAddressResolver;
   /** Whether responses name the stages of their making. */
   readonly timing: boolean;
+  /** Null where there are no replicas: then nobody asks for positions. */
+  readonly positions: PositionCookies | null;
   /** Whether a response depends on where it is asked from. */
   readonly answersOrigins: boolean;
   respond(exchange: Exchange, outcome: Outcome): void;
@@ -68,6 +79,8 @@ export class Exchange {
   readonly begun = performance.now();
   /** How the body of the response is to be compressed; null for not at all. */
   encoding: NegotiatedEncoding | null = null;
+  /** More headers of the response, as they are written: the preference that was honoured, and the position behind a write. */
+  told = '';
   /** Called once, when the answer has left or never will. */
   onDone: (() => void) | null = null;
   /** The session cookie is not valid: the response tells the client to drop it. */
@@ -80,6 +93,8 @@ export class Exchange {
   #stageBegun = this.begun;
   #stageTimes: StageTimes | null = null;
   #body: Promise<Buffer> | null = null;
+  #preferenceHeader = '';
+  #positionHeaders = '';
 
   constructor(request: HttpRequest, response: HttpResponse, hooks: ServerHooks) {
     this.method = request.getCaseSensitiveMethod();
@@ -98,6 +113,7 @@ export class Exchange {
       origin: !reads || hooks.answersOrigins ? request.getHeader('origin') : '',
       requestMethod: reads ? '' : request.getHeader('access-control-request-method'),
       prefer: request.getHeader('prefer'),
+      position: hooks.positions === null ? '' : request.getHeader('lateral-position'),
       ifNoneMatch: request.getHeader('if-none-match'),
       idempotencyKey: reads ? '' : request.getHeader('idempotency-key'),
       cookie: reads && hasBearerScheme(authorization) ? '' : request.getHeader('cookie'),
@@ -134,6 +150,26 @@ export class Exchange {
   /** The value of a cookie; '' for none. */
   cookie(name: string): string {
     return this.headers.cookie === '' ? '' : readCookie(this.headers.cookie, name);
+  }
+
+  get prefer(): string {
+    return this.headers.prefer;
+  }
+
+  /** Of the header, or of the session. */
+  get position(): string {
+    return this.headers.position || (this.#hooks.positions?.read(this) ?? '');
+  }
+
+  wrote(position: string): void {
+    const cookie = this.#hooks.positions?.write(this, position) ?? '';
+    this.#positionHeaders = `\r\nLateral-Position: ${position}${cookie === '' ? '' : `\r\nSet-Cookie: ${cookie}`}`;
+    this.told = this.#preferenceHeader + this.#positionHeaders;
+  }
+
+  applied(preference: string): void {
+    this.#preferenceHeader = `\r\nPreference-Applied: ${preference}`;
+    this.told = this.#preferenceHeader + this.#positionHeaders;
   }
 
   /** Reads the body, up to the given size and time: to be called before anything is awaited, since data that nobody reads is lost. */

@@ -15,13 +15,13 @@ import {
 import { Connection } from './connection.js';
 import { isLostOnTheWay } from './connection-errors.js';
 import type { ConnectionOptions, DriverClient } from './connection-options.js';
-import { connectWithRetries, type FirstConnectionOptions } from './first-connection.js';
+import { connectWithRetries, type FirstConnectionOptions, hostPortsOf } from './first-connection.js';
 import { Listener } from './listener.js';
 import { Pool, type PoolState } from './pool.js';
 import { checkSessions } from './pooler-check.js';
 import { PrimaryWatch } from './primary-watch.js';
 import { ResponseMemory } from './response-memory.js';
-import { Session } from './sessions.js';
+import { POSITION, Session, UNKNOWN_POSITION } from './sessions.js';
 import type { Target } from './socket.js';
 import { breakOffStalled } from './stalled-streams.js';
 import { StreamSession } from './stream-session.js';
@@ -48,6 +48,8 @@ export interface DatabaseOptions extends FirstConnectionOptions, ServerOptions {
   /** Bytes of one answer that is not streamed, and of all of them together; unlimited when absent. */
   readonly largestAnswer?: number;
   readonly answerMemory?: number;
+  /** Whether each commit is followed by the question how far the log reaches then: replicas are measured by it. */
+  readonly asksPositions?: boolean;
 }
 
 /** For statements of our own, which nobody can make large by asking. */
@@ -93,6 +95,10 @@ export class Database implements Pools {
   readonly responseMemory: ResponseMemory;
   /** Milliseconds that whoever needs a connection waits for it. */
   readonly waitTimeout: number;
+  /** Host and port, which are no secret. */
+  readonly place: string;
+  /** Where commits are followed: how far the log reached behind the last of them; unknown where it could not be asked. */
+  committed = 0;
   readonly #qualified = new Map<string, string>();
   /** Null where there is but one server. */
   #primary: PrimaryWatch | null = null;
@@ -106,6 +112,7 @@ export class Database implements Pools {
     responseMemory: ResponseMemory,
   ) {
     this.responseMemory = responseMemory;
+    this.place = hostPortsOf(options.url);
     this.schema = options.schema;
     this.schemas = schemasOf(options);
     this.waitTimeout = options.waitTimeout;
@@ -143,7 +150,16 @@ export class Database implements Pools {
       return check(primary ? { ...options, url: primary.url } : options);
     }, options);
     primary?.start();
-    const target = primary ? followTarget(options, primary) : first;
+    return Database.#make(options, primary ? followTarget(options, primary) : first, watchdog, primary);
+  }
+
+  /** Connects when it is used: for a server that may be away. */
+  static openLater(options: DatabaseOptions): Database {
+    const client = openClient(options, { max: 1, max_pipeline: 0 }, options.statementTimeout);
+    return Database.#make(options, targetOf(client), new Watchdog(), null);
+  }
+
+  static #make(options: DatabaseOptions, target: Target, watchdog: Watchdog, primary: PrimaryWatch | null): Database {
     const limits = timeLimits(options.statementTimeout, options.connectTimeout, target.host.length);
     // While an import waits for its file, so does its transaction.
     const uploads = (options.uploadTimeout ?? 0) + limits.transaction;
@@ -176,7 +192,13 @@ export class Database implements Pools {
       new Pool(
         max,
         options.waitTimeout,
-        (onLost, count) => new Session((onclose) => openConnection(settings, { ...given, onclose }), onLost, count),
+        (onLost, count) =>
+          new Session(
+            (onclose) => openConnection(settings, { ...given, onclose }),
+            onLost,
+            count,
+            options.asksPositions ? (position) => database.follow(position) : null,
+          ),
       );
     const readConnections = Array.from({ length: options.connections }, (_, position) =>
       openConnection(position === 0 ? {} : ON_ONE_PROCESSOR, { memory: responseMemory }),
@@ -206,6 +228,17 @@ export class Database implements Pools {
     const database = new Database(options, readConnections, pools, watchdog, listener, responseMemory);
     database.#primary = primary;
     return database;
+  }
+
+  /** Takes the position behind a commit; null where it is not known, until a later one is. */
+  follow(position: number | null): void {
+    if (position === null) this.committed = UNKNOWN_POSITION;
+    else this.committed = this.committed === UNKNOWN_POSITION ? position : Math.max(this.committed, position);
+  }
+
+  /** How far the log of the primary reaches now. */
+  async position(): Promise<number> {
+    return Number(await this.own.use((session) => session.cell(POSITION, [])));
   }
 
   /** What the connections of each kind do. */

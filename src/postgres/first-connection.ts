@@ -80,7 +80,7 @@ function describeFailure(error: unknown, url: string): string {
 }
 
 /** Several hosts are more than a URL can have. */
-function hostPortsOf(url: string): string {
+export function hostPortsOf(url: string): string {
   const [, hosts = ''] = /^[a-z]+:\/\/(?:[^@/]*@)?([^/?]*)/i.exec(url) ?? [];
   const places = hosts.split(',').map((host) => (/:\d+$/.test(host) ? host : `${host}:5432`));
   return places.join(' or ');

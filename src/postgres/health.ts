@@ -5,6 +5,8 @@
 import type { Mirror } from '../mirror/watch.js';
 import type { Database } from './database.js';
 import type { PoolState } from './pool.js';
+import type { ReplicaState } from './replica-board.js';
+import type { Replica, Replicas } from './replicas.js';
 import { within } from './time-limit.js';
 
 /** `degraded`: it serves, but something is not as it should be. */
@@ -32,6 +34,8 @@ export interface Health {
 export interface Checked {
   readonly database: Database;
   readonly mirror: Mirror;
+  /** Of the thread that looks at them. */
+  readonly replicas?: Replicas | null;
 }
 
 /** Milliseconds after which who does not answer is not there. */
@@ -43,6 +47,7 @@ export async function checkHealth(checked: Checked): Promise<Checks> {
     'database:responseTime': [await checkDatabase(checked)],
     'mirror:collections': [checkMirror(checked)],
     ...checkPools(checked),
+    ...checkReplicas(checked),
     // One thread listens for all.
     ...(checked.database.listener.channels > 0 ? { 'listener:lost': [checkListener(checked)] } : {}),
   };
@@ -72,6 +77,34 @@ function checkPool({ most, busy, waiting, isStarved }: PoolState): Check {
   if (busy < most || !(isStarved || waiting > 0)) return { status: 'ok', ...found };
   const status = isStarved ? 'error' : 'degraded';
   return { status, ...found, output: `all ${most} connections are taken, and ${waiting} requests wait` };
+}
+
+/** Where one is away the others serve, and the primary where there is none. */
+function checkReplicas({ replicas }: Checked): Checks {
+  const checks = replicas?.all.map((replica): [string, Checks[string]] => [
+    `replica:${replica.name}`,
+    [checkReplica(replica)],
+  ]);
+  return Object.fromEntries(checks ?? []);
+}
+
+const REPLICA_STATES: Readonly<Record<ReplicaState, string>> = {
+  unknown: 'it has not been looked at',
+  ready: '',
+  behind: 'it is too far behind',
+  lost: 'it does not answer',
+  promoted: 'it is no standby',
+};
+
+function checkReplica({ state, lagMs }: Replica): Check {
+  const found = { componentType: 'datastore', observedValue: lagMs, observedUnit: 'ms behind' };
+  if (state === 'ready') return { status: 'ok', ...found };
+  // Where the servers of a cluster are all named, one of them is the primary.
+  return {
+    status: state === 'promoted' ? 'ok' : 'degraded',
+    ...found,
+    output: `it gets no reads: ${REPLICA_STATES[state]}`,
+  };
 }
 
 function checkMirror({ mirror }: Checked): Check {

@@ -10,15 +10,35 @@ import type { Pooled } from './pool.js';
 import { CellDecoder, RowDecoder } from './row-decoder.js';
 import { type BoundStatement, copyBorrowed, type WireQuery } from './wire-query.js';
 
+/**
+ * How far the log reaches, in bytes: behind a commit, which is in it then. Inside of the transaction it would be too little. What
+ * is not on disk yet is not sent to standbys either, so it counts only where commits do not wait for the disk.
+ */
+export const POSITION = `select (case pg_catalog.current_setting('synchronous_commit') when 'off' then pg_catalog.pg_current_wal_insert_lsn()
+  else pg_catalog.pg_current_wal_flush_lsn() end operator(pg_catalog.-) '0/0'::pg_catalog.pg_lsn)::text`;
+
+/** More than any log has: 9 petabytes. */
+export const UNKNOWN_POSITION = Number.MAX_SAFE_INTEGER;
+
 export class Session implements Pooled {
   readonly #afterwards = new Set<() => Promise<void>>();
   protected readonly count: () => void;
   protected readonly connection: Connection;
+  readonly #onCommitted: ((position: number | null) => void) | null;
   #lost = false;
 
-  /** `open` makes the connection; `onLost` is called when it is lost, `count` for each statement. */
-  constructor(open: (onclose: () => void) => Connection, onLost: () => void = () => {}, count: () => void = () => {}) {
+  /**
+   * `open` makes the connection; `onLost` is called when it is lost, `count` for each statement, `onCommitted` with the position
+   * behind each commit, before whoever has asked for it is answered.
+   */
+  constructor(
+    open: (onclose: () => void) => Connection,
+    onLost: () => void = () => {},
+    count: () => void = () => {},
+    onCommitted: ((position: number | null) => void) | null = null,
+  ) {
     this.count = count;
+    this.#onCommitted = onCommitted;
     this.connection = open(() => {
       if (this.#lost) return;
       this.#lost = true;
@@ -80,7 +100,7 @@ export class Session implements Pooled {
   runPipelined(statements: readonly TransactionStatement[]): Promise<(Buffer | null)[]> {
     if (this.#lost) throw connectionLost();
     const cells: (Buffer | null)[] = statements.map(() => null);
-    return new Promise((resolve, reject) => {
+    const done = new Promise<(Buffer | null)[]>((resolve, reject) => {
       const queries = statements.map(({ text, parameters, prepare, columns }, position): WireQuery => {
         this.count();
         return {
@@ -97,6 +117,24 @@ export class Session implements Pooled {
       });
       this.connection.run(...queries);
     });
+    return this.#onCommitted ? this.#withPosition(done) : done;
+  }
+
+  /** What ends a transaction was sent: in the same round trip, behind its end, it is asked how far the log reaches. */
+  async #withPosition<Result>(ended: Promise<Result>): Promise<Result> {
+    let isEnded = false;
+    const ask = (): Promise<number | null> => this.cell(POSITION, []).then(Number, () => null);
+    // A statement that is sent once more ends behind the question: then it was asked too early.
+    const asked = ask().then((position) => (isEnded ? position : null));
+    try {
+      const result = await ended;
+      isEnded = true;
+      this.#onCommitted?.((await asked) ?? (await ask()));
+      return result;
+    } finally {
+      // The connection is free when this is answered.
+      await asked;
+    }
   }
 
   /** To be done when the running transaction has been committed, before its result is handed on; once, however often it is asked for. */
@@ -114,7 +152,8 @@ export class Session implements Pooled {
       await begun;
       // PostgreSQL would take it for an order to undo all, and say that it was done.
       if (this.connection.hasFailed) throw new Error('a statement of the transaction has failed and was passed over');
-      await this.#run({ text: 'commit', parameters: [], prepare: false, plain: true }, asDecided);
+      const ended = this.#run({ text: 'commit', parameters: [], prepare: false, plain: true }, asDecided);
+      await (this.#onCommitted ? this.#withPosition(ended) : ended);
       const afterwards = [...this.#afterwards];
       this.#afterwards.clear();
       for (const next of afterwards) await next();

@@ -77,7 +77,7 @@ export class Watchdog {
     for (const watched of this.#watched) watched.doubt();
   }
 
-  /** Their server is not the one that is wanted any more. */
+  /** Their server is not the one that is wanted any more, or is given up. */
   destroyAll(): void {
     for (const watched of [...this.#watched]) watched.destroy();
   }

@@ -30,7 +30,7 @@ export async function runMutation(
       current = step;
       prepared.push(await prepare(step, writes, writer));
     }
-    const results = await writes.inOneTransaction(writer.caller, async (joined) => {
+    const results = await writes.inOneTransaction({ writer, client }, async (joined) => {
       // It may be tried again.
       memory.clear();
       const bodies: Buffer[] = [];

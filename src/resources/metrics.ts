@@ -16,6 +16,7 @@ import type { Route, Router } from '../http/router.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Event } from '../observe.js';
 import type { Database } from '../postgres/database.js';
+import type { Replica } from '../postgres/replicas.js';
 
 export interface MetricsServices {
   readonly config: Config;
@@ -60,6 +61,7 @@ export async function collect(services: MetricsServices): Promise<Metric[]> {
     ...requestMetrics(services.router().stats, services.config.METRICS_BY_ROUTE),
     ...batchMetrics(services.reads),
     ...databaseMetrics(services),
+    ...replicaMetrics(services.reads),
     ...sourceMetrics(services),
     ...schemaMetrics(services),
   ];
@@ -184,6 +186,25 @@ function databaseMetrics({ database, reads }: MetricsServices): Metric[] {
       database.watchdog.timedOut,
     ),
     labelled('gauge', 'lateral_pool_waiting', 'Statements and sessions that wait for a connection.', of('waiting')),
+  ];
+}
+
+/** Only where there are replicas. */
+function replicaMetrics({ replicaReads }: Reads): Metric[] {
+  if (replicaReads === null) return [];
+  const { counts, replicas } = replicaReads;
+  const byServer = (of: 'reads' | 'statements'): Value[] =>
+    counts.map((each) => ({ labels: { server: each.server }, value: each[of] }));
+  const ofReplicas = (value: (replica: Replica) => number): Value[] =>
+    replicas.all.map((replica) => ({ labels: { server: replica.name }, value: value(replica) }));
+  const lag = ofReplicas(({ lagMs }) => lagMs / 1_000);
+  const ready = ofReplicas(({ state }) => Number(state === 'ready'));
+  return [
+    labelled('counter', 'lateral_server_reads_total', 'Reads by the server that they were sent to.', byServer('reads')),
+    labelled('counter', 'lateral_server_statements_total', 'Statements that carried reads.', byServer('statements')),
+    // All threads know the same of them.
+    { ...labelled('gauge', 'lateral_replica_lag_seconds', 'How far a replica is behind.', lag), aggregator: 'max' },
+    { ...labelled('gauge', 'lateral_replica_ready', '1 while a replica gets reads.', ready), aggregator: 'max' },
   ];
 }
 

@@ -59,7 +59,7 @@ async function sortItems(request: ActionRequest, services: UtilsServices): Promi
   const body = requireObject(await request.json(parseJson), 'The body');
   const [item, to] = [readKey(body['item']), readKey(body['to'])];
   if (item === null || to === null) throw invalidPayload('"item" and "to" must be keys');
-  await services.writes.sort(collection, item, to, writerOf(client, identity));
+  await services.writes.sort(collection, item, to, { writer: writerOf(client, identity), client });
   return {};
 }
 

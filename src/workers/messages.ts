@@ -24,6 +24,8 @@ export interface Assignment {
   readonly schema: SchemaBroadcast;
   /** As JSON. */
   readonly policies: string;
+  /** What the main thread knows of the replicas; null where there are none. */
+  readonly replicas: SharedArrayBuffer | null;
   /** Counts the workers that have closed their sockets: the process must not end before. */
   readonly closed: Int32Array;
 }

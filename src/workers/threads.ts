@@ -8,6 +8,7 @@ import type { Mirror } from '../mirror/watch.js';
 import type { Event } from '../observe.js';
 import type { Database } from '../postgres/database.js';
 import type { Health } from '../postgres/health.js';
+import type { Replicas } from '../postgres/replicas.js';
 import type { Gather } from '../resources/metrics.js';
 import type { Broadcast } from '../worker-app.js';
 
@@ -25,6 +26,8 @@ export interface MainContext {
   readonly database: Database;
   readonly databaseUrl: string;
   readonly mirror: Mirror;
+  /** Null where there are none. */
+  readonly replicas: Replicas | null;
   readonly secret: string;
   readonly limits: Limits;
   readonly events: ReadonlyMap<Event['kind'], number>;

@@ -84,6 +84,7 @@ export class WorkerPool implements Threads {
       secret,
       schema,
       policies: this.#policies,
+      replicas: main.replicas?.board.buffer ?? null,
       closed: this.#closed,
     };
     const owner = {

@@ -5,7 +5,7 @@ import { type HttpServer, startHttpServer } from '../http/app.js';
 import { remoteLimits } from '../http/limiter.js';
 import { FollowingMirror } from '../mirror/follow.js';
 import { loadGrammar } from '../sql/grammar.js';
-import { createCore, createWorkerApp, openDatabase } from '../worker-app.js';
+import { createCore, createWorkerApp, openDatabase, openReplicas } from '../worker-app.js';
 import { MainChannel } from './main-channel.js';
 import { type Assignment, serializeError } from './messages.js';
 
@@ -28,8 +28,9 @@ async function work(assignment: Assignment): Promise<void> {
   const mirror = new FollowingMirror(schema.text, schema.version, database, channel.leader);
   const policies = new Policies();
   policies.apply(policyText);
+  const replicas = assignment.replicas && openReplicas(config, assignment.replicas);
   const limits = remoteLimits(config, channel.counter);
-  const core = createCore(config, { database, mirror, policies }, observe);
+  const core = createCore(config, { database, mirror, policies, replicas }, observe);
   const shared = {
     secret,
     limits,
@@ -53,7 +54,7 @@ async function work(assignment: Assignment): Promise<void> {
   const end = async (): Promise<void> => {
     drain();
     await http?.close(config.SHUTDOWN_TIMEOUT);
-    await database.close();
+    await Promise.all([database.close(), replicas?.close()]);
   };
   channel.follow({
     apply: (message) => (message.kind === 'schema' ? mirror.take(message.text, message.version) : apply(message)),

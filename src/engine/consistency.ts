@@ -1,0 +1,92 @@
+/**
+ * What a read must see where it may be served by a replica: by default all that its caller has written. The position behind a
+ * write goes to the client, which may send it back, and is remembered for the caller.
+ */
+import { callerName, type Identity } from '../access/identity.js';
+import { invalidQuery } from '../errors.js';
+import type { Database } from '../postgres/database.js';
+import type { Replicas } from '../postgres/replicas.js';
+import { UNKNOWN_POSITION } from '../postgres/sessions.js';
+import type { RequestClient } from './stages.js';
+
+/** `eventual`: any replica. `session`: one that has what the caller has written. `strong`: the primary. */
+const CONSISTENCIES = ['eventual', 'session', 'strong'] as const;
+export type Consistency = (typeof CONSISTENCIES)[number];
+
+/** What a replica must have to serve a read. */
+export interface ReadNeed {
+  readonly position: number;
+  /** By which pages of one list find the same replica. */
+  readonly place: number;
+}
+
+/** What `Prefer: consistency=...` asks for; null where it does not say. */
+export function consistencyOf(prefer: string): Consistency | null {
+  const [, wanted] = /(?:^|,)\s*consistency\s*=\s*"?([^",;\s]*)/i.exec(prefer) ?? [];
+  if (wanted === undefined) return null;
+  const found = CONSISTENCIES.find((each) => each === wanted.toLowerCase());
+  if (!found) throw invalidQuery(`"Prefer: consistency" must be one of ${CONSISTENCIES.join(', ')}, not "${wanted}"`);
+  return found;
+}
+
+export class SessionConsistency {
+  readonly #database: Database;
+  readonly #replicas: Replicas;
+  /** How often the primary has been replaced, as far as it was seen here. */
+  #primaries: number;
+
+  constructor(database: Database, replicas: Replicas) {
+    this.#database = database;
+    this.#replicas = replicas;
+    this.#primaries = replicas.board.primaries;
+  }
+
+  /** Null where only the primary will do. */
+  needOf(client: RequestClient, caller: Identity, consistency: Consistency): ReadNeed | null {
+    const brought = client.position === '' ? 0 : readPosition(client.position);
+    if (consistency === 'strong') return null;
+    const place = hashOf(callerName(caller, client));
+    const written = consistency === 'session' ? this.#replicas.board.written(place) : 0;
+    return { position: Math.max(brought, written), place };
+  }
+
+  /** A write of the caller was committed: to be called before it is answered. */
+  committed(client: RequestClient, caller: Identity): void | Promise<void> {
+    const { board } = this.#replicas;
+    const position = this.#database.committed;
+    if (position === UNKNOWN_POSITION || board.primaries !== this.#primaries) return this.askAgain(client, caller);
+    this.#note(position, client, caller);
+  }
+
+  /** What the caller has written before may be anywhere up to now. */
+  async askAgain(client: RequestClient, caller: Identity): Promise<void> {
+    const database = this.#database;
+    const { primaries } = this.#replicas.board;
+    const position = await database.position().catch(() => null);
+    if (position !== null) {
+      if (primaries !== this.#primaries) database.committed = 0;
+      this.#primaries = primaries;
+      database.follow(position);
+    }
+    this.#note(position ?? UNKNOWN_POSITION, client, caller);
+  }
+
+  #note(position: number, client: RequestClient, caller: Identity): void {
+    this.#replicas.board.raiseWritten(hashOf(callerName(caller, client)), position);
+    if (position !== UNKNOWN_POSITION) client.wrote(position.toString(36));
+  }
+}
+
+function readPosition(text: string): number {
+  const position = /^[0-9a-z]{1,11}$/.test(text) ? Number.parseInt(text, 36) : Number.NaN;
+  if (!(position < UNKNOWN_POSITION))
+    throw invalidQuery('"Lateral-Position" must be a position that an answer of this service carried');
+  return position;
+}
+
+/** FNV-1a. */
+function hashOf(text: string): number {
+  let hash = 0x811c9dc5;
+  for (let index = 0; index < text.length; index++) hash = Math.imul(hash ^ text.charCodeAt(index), 0x01000193);
+  return hash >>> 0;
+}

@@ -1,0 +1,174 @@
+/**
+ * Looks at the replicas, several times a second and each within a time limit: one that is too far behind, or does not answer, gets no
+ * reads until it is well again. How far it is behind is measured by the clock of this process: the time since the primary
+ * was first seen beyond what the replica has replayed.
+ */
+import type { Mirror } from '../mirror/watch.js';
+import { parseOwnJson } from '../narrow.js';
+import type { Observer } from '../observe.js';
+import type { Database } from './database.js';
+import type { Replica, ReplicaReport, Replicas } from './replicas.js';
+import { UNKNOWN_POSITION } from './sessions.js';
+import { within } from './time-limit.js';
+
+/** Milliseconds between two looks, and that an answer may take. */
+const LOOK_INTERVAL_MS = 200;
+const LOOK_TIMEOUT_MS = 1_000;
+
+/** As many are kept: of a replica that is further behind it is known that it is at least so far. */
+const MAX_SAMPLES = 3_000;
+
+/** What is on disk can have reached the standbys; behind what is in memory nothing has been committed. */
+const PRIMARY = `select json_build_object('flushed', pg_current_wal_flush_lsn() - '0/0'::pg_lsn,
+  'end', pg_current_wal_insert_lsn() - '0/0'::pg_lsn, 'system', (select system_identifier::text from pg_control_system()))::text`;
+
+interface PrimaryReport {
+  readonly flushed: number;
+  readonly end: number;
+  readonly system: string;
+}
+
+interface Sample {
+  readonly position: number;
+  /** By the clock of `performance`. */
+  readonly at: number;
+}
+
+export interface WatchOptions {
+  /** Milliseconds. */
+  readonly maxLagMs: number;
+  readonly observe: Observer;
+  /** Called when one does not answer: each thread gives up what it waits for. */
+  readonly onLost: (replica: number) => void;
+}
+
+export class ReplicaWatch {
+  readonly #replicas: Replicas;
+  readonly #database: Database;
+  readonly #options: WatchOptions;
+  readonly #samples: Sample[] = [];
+  /** Which cluster the primary is. */
+  #system: string | null = null;
+  readonly #reasons = new Map<Replica, string>();
+  /** Models and unknown positions so far, and those of the latter that were settled. */
+  #models = 0;
+  #settled = 0;
+  #isClosed = false;
+
+  private constructor(replicas: Replicas, database: Database, options: WatchOptions) {
+    this.#replicas = replicas;
+    this.#database = database;
+    this.#options = options;
+  }
+
+  /** Resolves behind the first look at all of them. */
+  static async start(
+    replicas: Replicas,
+    database: Database,
+    mirror: Mirror,
+    options: WatchOptions,
+  ): Promise<ReplicaWatch> {
+    const watch = new ReplicaWatch(replicas, database, options);
+    mirror.onChange(() => watch.#followModel());
+    await watch.#repeat(() => watch.#lookAtPrimary());
+    await Promise.all(replicas.all.map((replica, index) => watch.#repeat(() => watch.#lookAt(replica, index))));
+    return watch;
+  }
+
+  close(): void {
+    this.#isClosed = true;
+  }
+
+  /** Each by itself: one that does not answer must not keep the others from being looked at. */
+  async #repeat(look: () => Promise<void>): Promise<void> {
+    await look();
+    if (!this.#isClosed) setTimeout(() => void this.#repeat(look), LOOK_INTERVAL_MS).unref();
+  }
+
+  /** Until it is known where the primary was when the model was read, the primary alone is sure to have what the model shows. */
+  #followModel(): void {
+    this.#models++;
+    this.#replicas.board.model = UNKNOWN_POSITION;
+  }
+
+  async #lookAtPrimary(): Promise<void> {
+    const { board } = this.#replicas;
+    const at = performance.now();
+    const [models, unknown] = [this.#models, board.unknown];
+    const report = await within(
+      this.#database.own.use((session) => session.cell(PRIMARY, [])),
+      LOOK_TIMEOUT_MS,
+    ).catch(() => null);
+    // While the primary is away replicas go on to serve: what they have is all there is.
+    if (report === null) return;
+    const { flushed, end, system } = parseOwnJson<PrimaryReport>(String(report));
+    this.#system = system;
+    const last = this.#samples.at(-1)?.position ?? 0;
+    if (flushed < last) {
+      this.#samples.length = 0;
+      this.#followModel();
+      board.replacePrimary(last, end);
+    } else if (models === this.#models && board.model === UNKNOWN_POSITION) board.model = end;
+    // One that has come up meanwhile may be behind the answer.
+    if (unknown > this.#settled && unknown === board.unknown) {
+      this.#settled = unknown;
+      board.settleUnknown(end);
+    }
+    if (flushed > (this.#samples.at(-1)?.position ?? 0)) this.#samples.push({ position: flushed, at });
+    if (this.#samples.length > MAX_SAMPLES) this.#samples.shift();
+  }
+
+  async #lookAt(replica: Replica, index: number): Promise<void> {
+    try {
+      const report = await within(replica.ask(), LOOK_TIMEOUT_MS);
+      const lagMs = this.#lagOf(report.replayed);
+      const reason = this.#reasonAgainst(report, lagMs);
+      this.#note(replica, reason);
+      replica.report(reason === null ? 'ready' : report.standby ? 'behind' : 'promoted', report.replayed, lagMs);
+    } catch (error) {
+      if (this.#isClosed) return;
+      const isKnown = this.#reasons.has(replica);
+      replica.suspect();
+      this.#note(replica, error instanceof Error ? error.message : String(error));
+      if (!isKnown) this.#options.onLost(index);
+    }
+  }
+
+  #reasonAgainst({ standby, system }: ReplicaReport, lagMs: number): string | null {
+    if (!standby) return 'it is no standby';
+    if (this.#system !== null && system !== this.#system) return 'it follows another primary';
+    if (lagMs > this.#options.maxLagMs) return `it is ${Math.round(lagMs)} ms behind`;
+    return null;
+  }
+
+  /** The log tells when one leaves and when it is back. */
+  #note(replica: Replica, reason: string | null): void {
+    const former = this.#reasons.get(replica) ?? null;
+    if (reason === null) this.#reasons.delete(replica);
+    else this.#reasons.set(replica, reason);
+    if ((reason === null) === (former === null)) return;
+    const { observe } = this.#options;
+    observe(
+      reason === null
+        ? { kind: 'replica-ready', server: replica.name }
+        : { kind: 'replica-left', server: replica.name, reason },
+    );
+  }
+
+  /** Why it gets no reads; null where it does. */
+  reasonOf(replica: Replica): string | null {
+    return this.#reasons.get(replica) ?? null;
+  }
+
+  #lagOf(replayed: number): number {
+    const samples = this.#samples;
+    let [low, high] = [0, samples.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((samples[middle]?.position ?? 0) > replayed) high = middle;
+      else low = middle + 1;
+    }
+    const first = samples[low];
+    return first === undefined ? 0 : performance.now() - first.at;
+  }
+}

@@ -1,0 +1,186 @@
+/**
+ * Servers that follow the primary and take reads: which of them a read is sent to. Of those that have replayed what it must see, the
+ * one with the fewest reads that wait for an answer; where there is none, one that is about to is waited for.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { parseOwnJson } from '../narrow.js';
+import type { Database } from './database.js';
+import type { ReplicaBoard, ReplicaState } from './replica-board.js';
+import { UNKNOWN_POSITION } from './sessions.js';
+import { within } from './time-limit.js';
+
+/** Milliseconds between two questions how far a replica is, while somebody waits for it. */
+const ASK_PAUSE_MS = 1;
+
+const STATE = `select json_build_object('standby', pg_is_in_recovery(), 'replayed',
+  coalesce(pg_last_wal_replay_lsn(), '0/0') - '0/0'::pg_lsn, 'system', (select system_identifier::text from pg_control_system()))::text`;
+
+/** What a replica says of itself. */
+export interface ReplicaReport {
+  readonly standby: boolean;
+  readonly replayed: number;
+  /** Which cluster it belongs to. */
+  readonly system: string;
+}
+
+/** Whether it follows this primary. */
+export async function isSameCluster(primary: Database, { system }: ReplicaReport): Promise<boolean> {
+  const text = 'select system_identifier::text from pg_control_system()';
+  return String(await primary.own.use((session) => session.cell(text, []))) === system;
+}
+
+interface Waiting {
+  readonly position: number;
+  /** By the clock of `performance`. */
+  readonly until: number;
+  readonly resolve: (reached: boolean) => void;
+}
+
+export class Replica {
+  /** Host and port, which are no secret. */
+  readonly name: string;
+  readonly database: Database;
+  /** Reads that it was sent and has not answered. */
+  outstanding = 0;
+  /** Reads that it was sent. */
+  requests = 0;
+  readonly #index: number;
+  readonly #board: ReplicaBoard;
+  #lost = 0;
+  #asked: Promise<ReplicaReport> | null = null;
+  readonly #waiting: Waiting[] = [];
+  #isFollowed = false;
+  readonly #lossListeners: (() => void)[] = [];
+
+  constructor(index: number, database: Database, board: ReplicaBoard) {
+    this.#index = index;
+    this.name = database.place;
+    this.database = database;
+    this.#board = board;
+  }
+
+  get state(): ReplicaState {
+    return this.#board.state(this.#index);
+  }
+
+  get lagMs(): number {
+    return this.#board.lagMs(this.#index);
+  }
+
+  get replayed(): number {
+    return this.#board.replayed(this.#index);
+  }
+
+  /** A server that has restarted may have to replay again: after a lost connection it has to be looked at. */
+  get isReady(): boolean {
+    if (this.database.watchdog.lost !== this.#lost) this.suspect();
+    return this.state === 'ready';
+  }
+
+  /** Until the next look nothing is sent to it. */
+  suspect(): void {
+    this.#lost = this.database.watchdog.lost;
+    this.report('lost', 0, this.lagMs);
+  }
+
+  report(state: ReplicaState, replayed: number, lagMs: number): void {
+    this.#board.setReplayed(this.#index, replayed);
+    this.#board.setLagMs(this.#index, lagMs);
+    this.#board.setState(this.#index, state);
+  }
+
+  /** One question at a time: whoever asks meanwhile gets the same answer. */
+  ask(): Promise<ReplicaReport> {
+    this.#asked ??= this.database.own
+      .use((session) => session.cell(STATE, []))
+      .then((cell) => parseOwnJson<ReplicaReport>(String(cell)))
+      .finally(() => {
+        this.#asked = null;
+      });
+    return this.#asked;
+  }
+
+  /** Whether it has replayed the position within so many milliseconds. */
+  reach(position: number, ms: number): Promise<boolean> {
+    return new Promise((resolve) => {
+      this.#waiting.push({ position, until: performance.now() + ms, resolve });
+      if (!this.#isFollowed) void this.#follow();
+    });
+  }
+
+  async #follow(): Promise<void> {
+    this.#isFollowed = true;
+    while (this.#waiting.length > 0) {
+      const first = Math.min(...this.#waiting.map(({ until }) => until));
+      try {
+        const { replayed } = await within(this.ask(), Math.max(1, first - performance.now()));
+        this.#board.raiseReplayed(this.#index, replayed);
+      } catch {
+        // Whether it is lost is for the next look to say.
+      }
+      const now = performance.now();
+      const isReady = this.isReady;
+      const { replayed } = this;
+      for (const waiting of this.#waiting.splice(0)) {
+        if (!isReady || waiting.position <= replayed) waiting.resolve(isReady);
+        else if (now >= waiting.until) waiting.resolve(false);
+        else this.#waiting.push(waiting);
+      }
+      if (this.#waiting.length > 0) await sleep(ASK_PAUSE_MS);
+    }
+    this.#isFollowed = false;
+  }
+
+  /** Calls back when it does not answer. */
+  onLost(listener: () => void): void {
+    this.#lossListeners.push(listener);
+  }
+
+  /** It does not answer: whoever waits for it is told so now. */
+  abandon(): void {
+    for (const listener of this.#lossListeners) listener();
+    this.database.watchdog.destroyAll();
+  }
+}
+
+export class Replicas {
+  readonly board: ReplicaBoard;
+  readonly all: readonly Replica[];
+  readonly #waitMs: number;
+  #turn = 0;
+
+  constructor(board: ReplicaBoard, all: readonly Replica[], waitMs: number) {
+    this.board = board;
+    this.all = all;
+    this.#waitMs = waitMs;
+  }
+
+  /**
+   * For a read that must see this position; null for that the primary has to serve it. With `place`, the same replica each time, as
+   * long as it can.
+   */
+  choose(position: number, place: number | null): Replica | null | Promise<Replica | null> {
+    const needed = Math.max(position, this.board.model);
+    if (needed === UNKNOWN_POSITION) return null;
+    let best: Replica | null = null;
+    let ahead: Replica | null = null;
+    const start = place ?? this.#turn++;
+    for (let step = 0; step < this.all.length; step++) {
+      const replica = this.all[(start + step) % this.all.length];
+      if (!replica?.isReady) continue;
+      if (replica.replayed < needed) {
+        if (ahead === null || replica.replayed > ahead.replayed) ahead = replica;
+      } else if (place !== null) return replica;
+      else if (best === null || replica.outstanding < best.outstanding) best = replica;
+    }
+    if (best) return best;
+    // One that is further behind than it is waited for will not be there in time.
+    if (ahead === null || this.#waitMs === 0 || ahead.lagMs > this.#waitMs) return null;
+    const candidate = ahead;
+    return candidate.reach(needed, this.#waitMs).then((reached) => (reached ? candidate : null));
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.all.map(({ database }) => database.close()));
+  }
+}

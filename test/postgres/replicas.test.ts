@@ -1,0 +1,224 @@
+/**
+ * Reads on replicas: two instances over a primary, a standby that follows at once, and one that replays ten seconds late. To let a
+ * standby be behind for certain, its replay is paused.
+ */
+import t from 'tap';
+import { childrenOf } from '../../src/embedded/processes.js';
+import { caughtUp, pidOf, startPrimary, startStandby } from '../support/cluster.js';
+import {
+  type Answer,
+  createLibrary,
+  databaseUrl,
+  get,
+  type RequestOptions,
+  request,
+  runProgram,
+  startTestService,
+  type TestServer,
+  waitFor,
+  withSql,
+} from '../support/service.js';
+import { cookieOf, login, makeUser, SECRET } from '../support/users.js';
+
+const NAME = 'replicated';
+const settings = { shared_preload_libraries: 'pg_stat_statements' };
+const primary = await startPrimary({ settings });
+const url = await createLibrary(primary, NAME);
+await withSql(url, (sql) => sql`create extension pg_stat_statements`);
+const [prompt, late] = await Promise.all([
+  startStandby(primary, { name: 'prompt', settings }),
+  startStandby(primary, { name: 'late', settings: { ...settings, recovery_min_apply_delay: '10s' } }),
+]);
+const common = {
+  databaseUrl: url,
+  DATABASE_REPLICA_URLS: [prompt, late].map((standby) => databaseUrl(standby, NAME)).join(),
+  SECRET,
+};
+// One of them bears with any replica, the other with those that are nearly there.
+const [patient, strict] = await Promise.all([
+  startTestService({ ...common, REPLICA_MAX_LAG: '1h' }),
+  startTestService({ ...common, REPLICA_MAX_LAG: '700ms', REPLICA_WAIT: '200ms' }),
+]);
+
+const JSON_HEADER = { 'content-type': 'application/json' };
+let titles = 0;
+
+/** Gives an article a new title. */
+async function write(service: { readonly url: string }, options: RequestOptions = {}): Promise<[string, Answer]> {
+  const title = `title ${++titles}`;
+  const headers = { ...JSON_HEADER, ...options.headers };
+  const answer = await request(service, 'PATCH', '/items/articles/1', {
+    ...options,
+    headers,
+    body: JSON.stringify({ title }),
+  });
+  t.equal(answer.status, 200);
+  return [title, answer];
+}
+
+async function titleOf(
+  service: { readonly url: string },
+  headers: RequestOptions['headers'] = {},
+  token?: null,
+): Promise<unknown> {
+  const path = '/items/articles/1?fields=title';
+  const answer = await get(service, path, { headers, ...(token === null ? { token } : {}) });
+  return (answer.json as { readonly data?: { readonly title: string } }).data?.title ?? answer.text;
+}
+
+const replay = (server: TestServer, verb: 'pause' | 'resume'): Promise<unknown> =>
+  withSql(server.url, (sql) =>
+    verb === 'pause' ? sql`select pg_wal_replay_pause()` : sql`select pg_wal_replay_resume()`,
+  );
+
+async function checkOf(server: TestServer): Promise<{ readonly status: string; readonly output?: string } | undefined> {
+  const { json } = await get(strict, '/server/health');
+  const { checks } = json as { readonly checks: Readonly<Record<string, readonly { readonly status: string }[]>> };
+  return checks[`replica:${new URL(server.url).host}`]?.[0];
+}
+
+const isReady = async (server: TestServer): Promise<boolean> => (await checkOf(server))?.status === 'ok';
+
+const eventual = { prefer: 'consistency=eventual' };
+
+t.test('whoever writes sees it, also while the replicas do not have it', async (t) => {
+  await titleOf(patient);
+  await caughtUp(primary, prompt);
+  await replay(prompt, 'pause');
+  const former = await titleOf(patient, { prefer: 'consistency=strong' });
+  const [title, answer] = await write(patient);
+  const position = String(answer.headers['lateral-position']);
+  t.match(position, /^[0-9a-z]{1,10}$/);
+  t.equal(await titleOf(patient, eventual), former, 'the replicas do not have it');
+  t.equal(await titleOf(patient), title, 'the caller sees it on the instance that has written it');
+  t.equal(await titleOf(strict, { 'lateral-position': position }), title, 'and on another with the position');
+  t.equal(
+    await titleOf(patient, { ...eventual, 'lateral-position': position }),
+    title,
+    'which is a promise of its own',
+  );
+  t.equal(await titleOf(patient, { prefer: 'consistency=strong' }), title, 'everybody sees it on the primary');
+  const query = { query: '{ articles_by_id(id: 1) { title } }' };
+  const send = (headers: Readonly<Record<string, string>>): Promise<Answer> =>
+    request(patient, 'POST', '/graphql', {
+      headers: { ...JSON_HEADER, ...headers },
+      body: JSON.stringify(query),
+    });
+  t.match((await send({})).json, { data: { articles_by_id: { title } } }, 'GraphQL as well');
+  const stale = await send(eventual);
+  t.match(stale.json, { data: { articles_by_id: { title: former } } });
+  t.equal(stale.headers['preference-applied'], 'consistency=eventual');
+  await replay(prompt, 'resume');
+  await caughtUp(primary, prompt);
+  await waitFor(async () => (await titleOf(patient, eventual)) === title, 15_000);
+});
+
+t.test('a session carries its position to every instance', async (t) => {
+  const { email } = await withSql(url, (sql) => makeUser(sql, 'reader'));
+  const session = cookieOf(await login(patient, email, { mode: 'session' }));
+  t.match(session, /^service_session_token=/);
+  await replay(prompt, 'pause');
+  const origin = { origin: patient.url, 'sec-fetch-site': 'same-origin' };
+  const [title, answer] = await write(patient, { token: null, headers: { cookie: session, ...origin } });
+  const position = cookieOf(answer);
+  t.match(position, /^service_session_token_position=[0-9a-z]+$/);
+  t.equal(await titleOf(strict, { cookie: `${session}; ${position}` }, null), title);
+  await replay(prompt, 'resume');
+});
+
+t.test('a replica that is behind gets no reads until it has caught up', async (t) => {
+  await replay(prompt, 'resume');
+  await waitFor(() => isReady(prompt), 5_000);
+  await replay(prompt, 'pause');
+  await write(patient);
+  await waitFor(async () => /too far behind/.test((await checkOf(prompt))?.output ?? ''), 5_000);
+  const [title] = await write(patient);
+  t.equal(await titleOf(strict, eventual), title, 'with none left the primary serves');
+  await replay(prompt, 'resume');
+  await waitFor(() => isReady(prompt), 5_000);
+});
+
+t.test('a change of the schema is served at once', async (t) => {
+  await replay(prompt, 'pause');
+  const body = JSON.stringify({ field: 'subtitle', type: 'string' });
+  const made = await request(patient, 'POST', '/fields/articles', { headers: JSON_HEADER, body });
+  t.equal(made.status, 200);
+  for (const service of [patient, strict])
+    await waitFor(async () => {
+      const { status } = await get(service, '/items/articles/1?fields=subtitle', { headers: eventual });
+      return status === 200;
+    }, 2_000);
+  await replay(prompt, 'resume');
+});
+
+t.test('pairs of a write and a read over two instances', async (t) => {
+  await waitFor(() => isReady(prompt), 5_000);
+  let stale = 0;
+  await Promise.all(
+    [1, 2, 3, 4].map(async (key) => {
+      const path = `/items/articles/${key}`;
+      for (let turn = 1; turn <= 25; turn++) {
+        const [writer, reader] = turn % 2 === 0 ? [patient, strict] : [strict, patient];
+        const body = JSON.stringify({ views: turn });
+        const { headers } = await request(writer, 'PATCH', path, { headers: JSON_HEADER, body });
+        const answers = await Promise.all([
+          get(writer, path),
+          get(reader, path, { headers: { 'lateral-position': String(headers['lateral-position']) } }),
+        ]);
+        for (const { json } of answers)
+          if ((json as { readonly data: { readonly views: number } }).data.views !== turn) stale++;
+      }
+    }),
+  );
+  t.equal(stale, 0);
+});
+
+t.test('reads are executed on the standbys', async (t) => {
+  await waitFor(() => isReady(prompt), 5_000);
+  const count = async (server: TestServer): Promise<number> => {
+    const text = 'select coalesce(sum(calls), 0)::int as count from pg_stat_statements where query ~ $1';
+    const rows = await withSql(databaseUrl(server, NAME), (sql) => sql.unsafe(text, ['"rating"']));
+    return Number(rows[0]?.['count']);
+  };
+  const counts = (): Promise<number[]> => Promise.all([primary, prompt, late].map(count));
+  const before = await counts();
+  for (let read = 0; read < 40; read++)
+    await get(patient, `/items/articles/${1 + (read % 8)}?fields=rating`, { headers: eventual });
+  const [onPrimary = 0, onPrompt = 0, onLate = 0] = (await counts()).map((each, index) => each - (before[index] ?? 0));
+  t.ok(onPrompt + onLate >= 32, `${onPrimary} on the primary, ${onPrompt} and ${onLate} on the standbys`);
+  const { text } = await get(patient, '/server/metrics');
+  t.match(text, new RegExp(`lateral_server_reads_total{server="${new URL(prompt.url).host}"} [1-9]`));
+  t.match(text, new RegExp(`lateral_replica_ready{server="${new URL(prompt.url).host}"} 1`));
+  const doctor = await runProgram(['doctor'], {
+    DATABASE_URL: url,
+    DATABASE_REPLICA_URLS: common.DATABASE_REPLICA_URLS,
+  });
+  t.match(doctor.output, new RegExp(`${new URL(prompt.url).host} is a standby`));
+});
+
+t.test('bad preferences and positions are refused', async (t) => {
+  for (const headers of [{ prefer: 'consistency=best' }, { 'lateral-position': '0/16B3748' }]) {
+    const answer = await get(patient, '/items/articles/1', { headers });
+    t.equal(answer.status, 400);
+    t.match(answer.json, { errors: [{ extensions: { code: 'INVALID_QUERY' } }] });
+  }
+  const write = { headers: { ...JSON_HEADER, prefer: 'consistency=best' }, body: '{"title":"x"}' };
+  t.equal((await request(patient, 'PATCH', '/items/articles/1', write)).status, 400);
+});
+
+t.test('a replica that falls silent is left, and its reads are answered', async (t) => {
+  await waitFor(() => isReady(prompt), 5_000);
+  const pid = await pidOf(prompt);
+  const processes = [...childrenOf(pid), pid];
+  for (const each of processes) process.kill(each, 'SIGSTOP');
+  try {
+    const answers = await Promise.all(
+      Array.from({ length: 20 }, (_, read) => get(strict, `/items/articles/${1 + (read % 8)}`, { headers: eventual })),
+    );
+    t.same([...new Set(answers.map(({ status }) => status))], [200]);
+    await waitFor(async () => /does not answer/.test((await checkOf(prompt))?.output ?? ''), 5_000);
+  } finally {
+    for (const each of processes) process.kill(each, 'SIGCONT');
+  }
+  await waitFor(() => isReady(prompt), 10_000);
+});
