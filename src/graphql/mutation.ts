@@ -27,14 +27,14 @@ import { type Path, Selections, setsOf } from './selections.js';
 import type { Document } from './validate-document.js';
 
 export function parseMutationOperation(
-  { schema, fragments, locate }: Document,
+  document: Document,
   operation: OperationDefinitionNode,
   variables: Record<string, unknown>,
   limits: ParseLimits,
 ): ParsedMutationDocument {
-  const type = schema.getMutationType();
+  const type = document.schema.getMutationType();
   if (!type) throw new Error('the schema has no mutations');
-  const source = { schema, fragments, locate, variables };
+  const source = { ...document, variables };
   const selections = new Selections(source, contextOf(limits));
   const once = new Set<string>();
   const steps = [...selections.collect(type, [operation.selectionSet])].map(([name, nodes]): MutationStep => {

@@ -42,8 +42,8 @@ export function parseQueryOperation(
   limits: ParseLimits,
 ): ParsedQueryDocument {
   const context: DocumentContext = { values: new ValueList(limits.nodes), limits, typed: true };
-  const { schema, fragments, locate } = document;
-  const selections = new Selections({ schema, fragments, locate, variables: raw.variables }, context);
+  const { schema } = document;
+  const selections = new Selections({ ...document, variables: raw.variables }, context);
   const type = schema.getQueryType();
   if (!type) throw new Error('the schema has no queries');
   const parts: OperationPart[] = [];

@@ -1,6 +1,8 @@
 /** Selection sets → selections of the request AST. Fragments and directives are resolved here; nothing behind knows of them. */
 
 import {
+  type ASTNode,
+  BREAK,
   type FieldNode,
   type FragmentDefinitionNode,
   type GraphQLField,
@@ -16,13 +18,13 @@ import {
   Kind,
   type SelectionNode,
   type SelectionSetNode,
+  visit,
 } from 'graphql';
 import { assertNever } from '../assert-never.js';
 import { tooManyRelations } from '../errors.js';
 import type { Aggregate, GroupSelection, ShapedSelection } from '../request/ast.js';
 import { parseExpression, parseJsonPath } from '../request/expression.js';
-import type { ParseContext } from '../request/parse-context.js';
-import { type Arguments, parseQueryArguments } from './arguments.js';
+import { type Arguments, type DocumentContext, parseQueryArguments } from './arguments.js';
 import { type FieldPosition, type Locate, withPosition } from './failure.js';
 import { bindingOf, collectionOfType, fieldOfType, objectTypeOf } from './field-binding.js';
 import { BIG_INT_SCALAR } from './scalars.js';
@@ -35,6 +37,20 @@ export interface SelectionSource {
   readonly fragments: ReadonlyMap<string, FragmentDefinitionNode>;
   readonly variables: Variables;
   readonly locate: Locate;
+  readonly fixed: FixedSelections;
+}
+
+/**
+ * What fields of a document select that says the same whatever the values of variables are: parsed once. Only at the depth and of
+ * the type it was parsed at.
+ */
+export type FixedSelections = WeakMap<FieldNode, FixedSelection>;
+
+interface FixedSelection {
+  readonly type: GraphQLObjectType;
+  readonly depth: number;
+  /** Null if it depends on values. */
+  readonly selection: ShapedSelection | null;
 }
 
 /** Fields by the key they have in the answer, in the order of the document. */
@@ -42,10 +58,10 @@ export type Collected = Map<string, [FieldNode, ...FieldNode[]]>;
 
 export class Selections {
   readonly #source: SelectionSource;
-  readonly #context: ParseContext;
+  readonly #context: DocumentContext;
   #depth = 0;
 
-  constructor(source: SelectionSource, context: ParseContext) {
+  constructor(source: SelectionSource, context: DocumentContext) {
     this.#source = source;
     this.#context = context;
   }
@@ -75,7 +91,7 @@ export class Selections {
     const selections: ShapedSelection[] = [];
     for (const [output, fields] of this.collect(type, setsOf(nodes))) {
       const position = (): FieldPosition => this.position(fields[0], [...path, output]);
-      selections.push(withPosition(position, () => this.#field(type, output, fields, [...path, output])));
+      selections.push(withPosition(position, () => this.#fixedField(type, output, fields, [...path, output])));
     }
     this.#depth--;
     return selections;
@@ -152,6 +168,25 @@ export class Selections {
     return isAbstractType(other) && this.#source.schema.isSubType(other, type);
   }
 
+  #fixedField(
+    type: GraphQLObjectType,
+    output: string,
+    nodes: readonly [FieldNode, ...FieldNode[]],
+    path: Path,
+  ): ShapedSelection {
+    const [node, ...others] = nodes;
+    const depth = this.#depth;
+    const known = this.#source.fixed.get(node);
+    const isSame = others.length === 0 && known?.type === type && known.depth === depth;
+    if (isSame && known.selection) return known.selection;
+    const { size } = this.#context.values;
+    const selection = this.#field(type, output, nodes, path);
+    if (isSame || others.length > 0) return selection;
+    const isFixed = this.#context.values.size === size && !hasVariables(node, this.#source.fragments);
+    this.#source.fixed.set(node, { type, depth, selection: isFixed ? selection : null });
+    return selection;
+  }
+
   #field(
     type: GraphQLObjectType,
     output: string,
@@ -204,4 +239,21 @@ export class Selections {
 
 export function setsOf(nodes: readonly FieldNode[]): SelectionSetNode[] {
   return nodes.flatMap((node) => node.selectionSet ?? []);
+}
+
+/** Of a validated document: fragments do not spread themselves. */
+function hasVariables(node: ASTNode, fragments: SelectionSource['fragments']): boolean {
+  let found = false;
+  visit(node, {
+    Variable: () => {
+      found = true;
+      return BREAK;
+    },
+    FragmentSpread: ({ name }) => {
+      const fragment = fragments.get(name.value);
+      found ||= fragment !== undefined && hasVariables(fragment, fragments);
+      return found ? BREAK : undefined;
+    },
+  });
+  return found;
 }

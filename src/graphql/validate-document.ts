@@ -13,6 +13,7 @@ import {
 } from 'graphql';
 import { DocumentFailure, documentFailure, type Locate, locate } from './failure.js';
 import { checkSize, type DocumentLimits, tooDeep, tooManyTokens } from './limits.js';
+import type { FixedSelections } from './selections.js';
 
 export interface Document {
   readonly schema: GraphQLSchema;
@@ -20,6 +21,7 @@ export interface Document {
   readonly operations: readonly OperationDefinitionNode[];
   readonly fragments: ReadonlyMap<string, FragmentDefinitionNode>;
   readonly locate: Locate;
+  readonly fixed: FixedSelections;
 }
 
 /** Whether the document asks about the schema: then all of it is needed. */
@@ -46,7 +48,7 @@ export function documentOf(node: DocumentNode, schema: GraphQLSchema): Document 
     if (each.kind === Kind.FRAGMENT_DEFINITION) fragments.set(each.name.value, each);
     if (each.kind === Kind.OPERATION_DEFINITION) operations.push(each);
   }
-  return { schema, node, operations, fragments, locate };
+  return { schema, node, operations, fragments, locate, fixed: new WeakMap() };
 }
 
 export function chooseOperation({ operations, schema }: Document, name: string | null): OperationDefinitionNode {

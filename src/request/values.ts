@@ -41,6 +41,11 @@ export class ValueList implements ValueSink {
     return this.#values.push(value) - 1;
   }
 
+  /** Grows with all that is counted and added. */
+  get size(): number {
+    return this.#values.length + this.#nodes + this.#terms;
+  }
+
   done(): Values {
     return this.#values;
   }
