@@ -1,8 +1,9 @@
 /** PostgreSQL's own grammar, a megabyte of WebAssembly. */
 import { setFlagsFromString } from 'node:v8';
+import type { Grammar } from 'libpg-query/wasm/libpg-query.js';
 import { onlyOf } from '../narrow.js';
 
-let grammar: typeof import('libpg-query') | null = null;
+let grammar: Grammar | null = null;
 
 /**
  * Once per process, before anything is parsed. The optimizing compiler of WebAssembly, which begins with the import, would take
@@ -10,8 +11,9 @@ let grammar: typeof import('libpg-query') | null = null;
  */
 export async function loadGrammar(): Promise<void> {
   setFlagsFromString('--liftoff-only');
-  grammar = await import('libpg-query');
-  await grammar.loadModule();
+  // The package's own functions read each tree as JSON, which takes as long as parsing: most need not be read.
+  const { default: load } = await import('libpg-query/wasm/libpg-query.js');
+  grammar = await load();
 }
 
 /**
@@ -57,7 +59,35 @@ function withoutPlaces(node: unknown): string {
 
 /** The statements of a text. Throws where it has none that PostgreSQL could read. */
 export function parseStatements<Statement>(text: string): readonly Statement[] {
+  const { stmts = [] }: { stmts?: readonly Statement[] } = JSON.parse(parseTree(text));
+  return stmts;
+}
+
+/** The same as the JSON that the grammar writes. */
+export function parseTree(text: string): string {
   if (grammar === null) throw new Error('the grammar is not loaded');
-  const statements: readonly unknown[] = grammar.parseSync(text).stmts ?? [];
-  return statements as readonly Statement[];
+  if (text.includes('\0')) throw new Error('a statement has no NUL');
+  const size = Buffer.byteLength(text);
+  const input = grammar._malloc(size + 1);
+  let result = 0;
+  try {
+    memoryOf(grammar).write(`${text}\0`, input);
+    result = grammar._wasm_parse_query_raw(input);
+    // A pointer each: the tree, what was written to stderr, the error, which begins with its message. Memory may have grown.
+    const memory = memoryOf(grammar);
+    const error = memory.readUInt32LE(result + 8);
+    if (error !== 0) throw new Error(textAt(memory, memory.readUInt32LE(error)));
+    return textAt(memory, memory.readUInt32LE(result));
+  } finally {
+    grammar._free(input);
+    if (result !== 0) grammar._wasm_free_parse_result(result);
+  }
+}
+
+function memoryOf({ HEAPU8 }: Grammar): Buffer {
+  return Buffer.from(HEAPU8.buffer);
+}
+
+function textAt(memory: Buffer, start: number): string {
+  return memory.toString('utf8', start, memory.indexOf(0, start));
 }

@@ -4,7 +4,8 @@
  * never becomes text; so a refusal here is a broken invariant of ours.
  */
 import { isRecord, propertiesOf } from '../narrow.js';
-import { parseSqlExpression, parseStatements } from './grammar.js';
+import { parseSqlExpression, parseStatements, parseTree } from './grammar.js';
+import { type Names, noNames, scanTree } from './tree-names.js';
 
 /** A read changes nothing; a write is a query whose common table expressions change tables. */
 export type StatementKind = 'read' | 'write';
@@ -16,11 +17,8 @@ const ALLOWED: Readonly<Record<StatementKind, ReadonlySet<string>>> = {
 
 /** `tables` answers whether a schema and a name belong to the model. */
 export function verify(text: string, kind: StatementKind, tables: (schema: string, name: string) => boolean): void {
-  const [only, ...others] = parse(text);
-  if (others.length > 0 || !only?.stmt) throw new Error('a compiled text is not exactly one statement');
-  if (!('SelectStmt' in only.stmt)) throw new Error('a compiled statement is no SelectStmt');
-  const found = noNames();
-  collect(only.stmt, found);
+  const tree = guarded(() => parseTree(text));
+  const found = scanTree(tree) ?? readTree(tree);
   for (const query of found.queries) verify(query, 'read', tables);
   // A common table expression may hold a write inside of what is a read from the outside.
   for (const other of found.kinds) {
@@ -31,6 +29,17 @@ export function verify(text: string, kind: StatementKind, tables: (schema: strin
       throw new Error(`a compiled statement touches "${table.schema ?? ''}"."${table.name}"`);
     }
   }
+}
+
+/** What the tree of one select names. */
+export function readTree(tree: string): Names {
+  const { stmts = [] }: { stmts?: readonly { stmt?: object }[] } = JSON.parse(tree);
+  const [only, ...others] = stmts;
+  if (others.length > 0 || !only?.stmt) throw new Error('a compiled text is not exactly one statement');
+  if (!('SelectStmt' in only.stmt)) throw new Error('a compiled statement is no SelectStmt');
+  const found = noNames();
+  collect(only.stmt, found);
+  return found;
 }
 
 const CHANGES: ReadonlySet<string> = new Set([
@@ -49,7 +58,7 @@ const CHANGES: ReadonlySet<string> = new Set([
 
 /** The same gate for a change of the schema: one statement, in these schemas, that reads no table but by `setval`. */
 export function verifyChange(text: string, schemas: readonly string[]): void {
-  const [only, ...others] = parse(text);
+  const [only, ...others] = guarded(() => parseStatements<{ stmt?: object }>(text));
   const [kind] = Object.keys(only?.stmt ?? {});
   if (others.length > 0 || !kind || !CHANGES.has(kind)) throw new Error(`a compiled change is a ${kind ?? 'nothing'}`);
   const found = noNames();
@@ -69,26 +78,12 @@ export function vetExpression(text: string): void {
     throw new Error(`"${text}" is not a single expression`);
 }
 
-function parse(text: string): readonly { stmt?: object }[] {
+function guarded<Result>(parse: () => Result): Result {
   try {
-    return parseStatements(text);
+    return parse();
   } catch (error) {
     throw new Error(`a compiled statement does not parse: ${error instanceof Error ? error.message : error}`);
   }
-}
-
-interface Names {
-  readonly tables: { schema: string | undefined; name: string }[];
-  /** Names of common table expressions: a bare name may only mean one of these. */
-  readonly local: Set<string>;
-  /** Statements at any depth, and `intoClause`, which makes a read create a table. */
-  readonly kinds: Set<string>;
-  /** Queries in constants, which the planner is asked about. */
-  readonly queries: string[];
-}
-
-function noNames(): Names {
-  return { tables: [], local: new Set(), kinds: new Set(), queries: [] };
 }
 
 /** The query that a call of `service_estimate` holds; null for other nodes. */

@@ -7,7 +7,9 @@ import { isDeepStrictEqual } from 'node:util';
 import { parseSync as parseNewer } from 'libpg-query';
 import SecondParser from 'pg-query-emscripten';
 import t from 'tap';
-import { loadGrammar } from '../../src/sql/grammar.js';
+import { loadGrammar, parseTree } from '../../src/sql/grammar.js';
+import { scanTree } from '../../src/sql/tree-names.js';
+import { readTree } from '../../src/sql/verify.js';
 import { GOLDEN_FOLDERS, goldenNames, readGolden } from '../support/golden.js';
 
 await loadGrammar();
@@ -38,6 +40,47 @@ for (const folder of GOLDEN_FOLDERS) {
       t.ok(isDeepStrictEqual(comparable(older.stmts), comparable(newer.stmts)), 'the same tree');
     });
   }
+}
+
+t.test('what is found in a tree without reading it is what reading it finds', async (t) => {
+  const texts = [...(await goldenTexts('reads')), ...(await goldenTexts('writes')), ...DISGUISES];
+  let scanned = 0;
+  for (const text of texts) {
+    const tree = parseTree(text);
+    const found = scanTree(tree);
+    if (!found) continue;
+    scanned++;
+    t.strictSame(sorted(found), sorted(readTree(tree)), text.slice(0, 200));
+  }
+  t.ok(scanned > texts.length / 2, `${scanned} of ${texts.length}`);
+});
+
+/** Names and constants that look like parts of a tree. */
+const DISGUISES = [
+  'select 1',
+  `select '"relname":"secrets"', '"stmt":', '"lockedRels":', 'InsertStmt":{', '"intoClause":'`,
+  'select "relname", "schemaname", "ctename", "InsertStmt" from "public"."relname"',
+  'select * from "public"."a"",""relname"":""articles"',
+  'select * from "a"",""relname"":""b"."articles"',
+  'select * from "a"",""schemaname"":""public"."articles"',
+  'select * from "a:"."articles", "schemaname:"."x" "schemaname"',
+  'select * from "\\"."articles\\", "ü😀"."Straße"',
+  'with "CommonTableExpr" as (select 1), "a""b" as (select 2) select * from "CommonTableExpr", "a""b"',
+  'with a as (insert into "public"."t" select 1 returning *), b as (delete from "public"."u" using "public"."v" returning *) select from a, b',
+  'select * into "public"."copies" from "public"."articles"',
+  'select * from "db"."public"."articles"',
+  'select * from "public"."articles" for update of "articles"',
+  "select service_estimate('select from public.secrets', $1)",
+  'select * from only "public"."articles" tablesample system (1) join lateral (table "public"."x") y on true',
+];
+
+async function goldenTexts(folder: (typeof GOLDEN_FOLDERS)[number]): Promise<string[]> {
+  return Promise.all((await goldenNames(folder)).map((name) => readGolden(folder, name)));
+}
+
+function sorted({ tables, local, kinds, queries }: ReturnType<typeof readTree>): unknown {
+  const names = tables.map(({ schema, name }) => JSON.stringify([schema, name]));
+  return { tables: names.sort(), local: [...local].sort(), kinds: [...kinds].sort(), queries };
 }
 
 t.test('the second parser refuses what is no SQL, and has the older grammar', async (t) => {
