@@ -3,8 +3,10 @@
  * kind that touches tables of the model alone. It guards against mistakes of our compilers, not against user input, which
  * never becomes text; so a refusal here is a broken invariant of ours.
  */
+import { LRUCache } from 'lru-cache';
 import { isRecord, propertiesOf } from '../narrow.js';
 import { parseSqlExpression, parseStatements, parseTree } from './grammar.js';
+import { nameIn, numberedText, tokenShapeOf } from './token-shape.js';
 import { type Names, noNames, scanTree } from './tree-names.js';
 
 /** A read changes nothing; a write is a query whose common table expressions change tables. */
@@ -17,8 +19,7 @@ const ALLOWED: Readonly<Record<StatementKind, ReadonlySet<string>>> = {
 
 /** `tables` answers whether a schema and a name belong to the model. */
 export function verify(text: string, kind: StatementKind, tables: (schema: string, name: string) => boolean): void {
-  const tree = guarded(() => parseTree(text));
-  const found = scanTree(tree) ?? readTree(tree);
+  const found = namesOf(text);
   for (const query of found.queries) verify(query, 'read', tables);
   // A common table expression may hold a write inside of what is a read from the outside.
   for (const other of found.kinds) {
@@ -29,6 +30,33 @@ export function verify(text: string, kind: StatementKind, tables: (schema: strin
       throw new Error(`a compiled statement touches "${table.schema ?? ''}"."${table.name}"`);
     }
   }
+}
+
+/** What statements of the same tokens name, by the numbers of identifiers. */
+const known = new LRUCache<string, Names>({
+  max: 2_000,
+  maxSize: 4_194_304,
+  sizeCalculation: ({ tables }, tokens) => 256 + tokens.length + 128 * tables.length,
+});
+
+/** What a statement names that is exactly one select. */
+export function namesOf(text: string): Names {
+  const shape = text.includes('service_estimate') ? null : tokenShapeOf(text);
+  if (!shape) return namesInTree(guarded(() => parseTree(text)));
+  let found = known.get(shape.tokens);
+  if (!found) {
+    found = namesInTree(guarded(() => parseTree(numberedText(shape))));
+    known.set(shape.tokens, found);
+  }
+  const tables = found.tables.map(({ schema, name }) => ({
+    schema: schema === undefined ? undefined : nameIn(shape, schema),
+    name: nameIn(shape, name),
+  }));
+  return { ...found, tables, local: new Set([...found.local].map((name) => nameIn(shape, name))) };
+}
+
+function namesInTree(tree: string): Names {
+  return scanTree(tree) ?? readTree(tree);
 }
 
 /** What the tree of one select names. */
