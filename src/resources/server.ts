@@ -43,11 +43,11 @@ export function serverRoutes(services: ServerServices): Route[] {
 export const pong: Reply = { status: 200, type: 'text/plain; charset=utf-8', body: 'pong' };
 
 /** Of every 503. */
-const LATER = { 'Retry-After': '1' };
+const RETRY_SOON = { 'Retry-After': '1' };
 
 /** For balancers: everybody may ask, and nothing is said but whether to send requests. */
 export function readyReply(ready: boolean): Reply {
-  return ready ? { ...pong, body: 'ready' } : { ...pong, status: 503, body: 'not ready', headers: LATER };
+  return ready ? { ...pong, body: 'ready' } : { ...pong, status: 503, body: 'not ready', headers: RETRY_SOON };
 }
 
 const check = {
@@ -95,7 +95,7 @@ function healthResponse(body: HealthBody): Reply {
     status: body.status === 'error' ? 503 : 200,
     type: 'application/health+json; charset=utf-8',
     body: healthBody(body),
-    ...(body.status === 'error' ? { headers: LATER } : {}),
+    ...(body.status === 'error' ? { headers: RETRY_SOON } : {}),
   };
 }
 

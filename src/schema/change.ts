@@ -130,7 +130,7 @@ const ANNOUNCE = `
   with bumped as (update service_schema set version = version + 1)
   select pg_notify('service_model', $1)`;
 
-const NOBODY: Caller = { user: null, role: null, roles: [], policies: [] };
+const NO_CALLER: Caller = { user: null, role: null, roles: [], policies: [] };
 
 /** A schema in the making: visible to its own transaction alone. */
 export class Draft {
@@ -190,7 +190,7 @@ export class Draft {
     const statements = steps.flatMap((step) => compileStep(step, places));
     for (const { text } of statements) verifyChange(text, [...places.schemas, places.system]);
     // One after the other: the driver would send what waits for a lost connection on a new one, outside of the transaction.
-    for (const { text, parameters } of statements) await this.#session.query(text, bind(parameters, [], NOBODY));
+    for (const { text, parameters } of statements) await this.#session.query(text, bind(parameters, [], NO_CALLER));
     // The first change of a transaction speaks for all: word of it leaves with the commit.
     if (!this.#changed)
       await this.#session.query(this.#database.qualified(ANNOUNCE), [places.schema], { prepare: true });
