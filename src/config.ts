@@ -35,10 +35,7 @@ const SECURE = 'Send the cookie over TLS only; auto: if PUBLIC_URL or a trusted 
 const OPTIONS = {
   HOST: text('127.0.0.1', 'Address to listen on'),
   PORT: integer('8055', 0, 65_535, 'Port to listen on; 0 picks a free one'),
-  REUSE_PORT: boolean(
-    'false',
-    'Share the port with other processes (Linux), so that a new one can take over before the old one stops',
-  ),
+  REUSE_PORT: boolean('false', 'Share the port with other processes, so that a new one can take over (Linux)'),
   ADMIN_HOST: text('127.0.0.1', 'Address of the admin listener; it requires no token'),
   ADMIN_PORT: optional(
     integer(null, 0, 65_535),
@@ -62,6 +59,15 @@ const OPTIONS = {
   REPLICA_WAIT: duration(
     '50ms',
     'How long a read waits for a replica that has not replayed what its caller has written; then the database itself serves it',
+  ),
+  DATABASE_POOLER: choice(
+    'auto',
+    ['auto', 'none', 'session', 'transaction'],
+    'Pooler between the service and PostgreSQL, by its mode (PgBouncer: pool_mode); auto finds it out at the start',
+  ),
+  DATABASE_DIRECT_URL: optional(
+    connection(),
+    'PostgreSQL itself, past the pooler, for LISTEN and migrations; if not set and DATABASE_POOLER is transaction, changes are polled',
   ),
   DATABASE_SCHEMA: text('public', 'Schema to serve'),
   DATABASE_SCHEMAS: names(
@@ -242,7 +248,7 @@ const OPTIONS = {
   CALLER_LOOP_BURST: duration('1s', 'Unused time of CALLER_LOOP_SHARE that a caller may save up'),
   SCHEMA_POLL_INTERVAL: duration(
     '2s',
-    'How often the catalog is checked for changes if PostgreSQL allows no event trigger; 0 turns the check off',
+    'How often the catalog is checked for changes if PostgreSQL allows no event trigger, or LISTEN does not work behind a pooler; 0 turns the check off',
   ),
   STATISTICS_POLL_INTERVAL: duration(
     '60s',
@@ -276,10 +282,7 @@ const OPTIONS = {
   ),
   CORS_CREDENTIALS: boolean('true', 'Allow credentials across origins'),
   CORS_MAX_AGE: integer('18000', 0, 2_147_483_647, 'Seconds for which a preflight response may be cached'),
-  DRAIN_DELAY: duration(
-    '0',
-    'How long requests are still taken, while ready is 503 and answers close their connections, before the service stops',
-  ),
+  DRAIN_DELAY: duration('0', 'How long requests are still taken, while ready is 503, before the service stops'),
   SHUTDOWN_TIMEOUT: duration('10s', 'How long running requests may take to finish when the service stops'),
 };
 

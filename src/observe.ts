@@ -43,6 +43,8 @@ export type Event =
   | { readonly kind: 'primary-lost'; readonly place: string; readonly error: unknown }
   /** `former` is null where it is the one that was lost. */
   | { readonly kind: 'primary-found'; readonly place: string; readonly former: string | null }
+  /** `poll` in milliseconds. */
+  | { readonly kind: 'pooler-found'; readonly pooler: string; readonly hears: boolean; readonly poll: number }
   | { readonly kind: 'limit-store-lost'; readonly store: string; readonly error: unknown }
   | { readonly kind: 'limit-store-back'; readonly store: string; readonly milliseconds: number }
   | { readonly kind: 'replica-left'; readonly server: string; readonly reason: string }
@@ -193,6 +195,13 @@ function log(logger: Logger, repeated: RepeatedLines, event: Event): void {
       // Each thread finds it.
       if (event.former === null) repeated.write(`the primary ${event.place} is back`);
       else repeated.write(`${event.place} is the primary now, no longer ${event.former}; reconnecting`);
+      break;
+    case 'pooler-found':
+      logger.info(`connecting through a pooler (DATABASE_POOLER=${event.pooler})`);
+      if (!event.hears)
+        logger.warn(
+          `LISTEN does not work there: changes by others are looked for every ${event.poll} ms (SCHEMA_POLL_INTERVAL); set DATABASE_DIRECT_URL to hear of them at once`,
+        );
       break;
     case 'limit-store-lost':
       logger.warn(

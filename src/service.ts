@@ -22,7 +22,7 @@ import { countEvents, type Event, type Observer } from './observe.js';
 import { findOtherSchemas, listen, policiesOf, sourceOf } from './postgres/catalog.js';
 import type { Database } from './postgres/database.js';
 import { type Health, joinHealth, Readiness, unhealthy } from './postgres/health.js';
-import { migrate } from './postgres/migrate.js';
+import { type MigrateOptions, migrate } from './postgres/migrate.js';
 import { adminAnswers } from './resources/admin.js';
 import { loadGrammar } from './sql/grammar.js';
 import { type Core, createCore, openDatabase } from './worker-app.js';
@@ -304,7 +304,7 @@ async function startSources(
 ): Promise<Sources> {
   const { database, databaseUrl } = await openSource(config, observe, report, started, signal);
   const options = { demo: config.DATABASE_URL === null && config.DEMO_DATA, system: config.SYSTEM_SCHEMA };
-  await migrate(database, options, observe).catch((error: unknown) => {
+  await migrateDirectly(config, database, options, observe, signal).catch((error: unknown) => {
     const denied = error instanceof Error && 'code' in error && error.code === '42501';
     throw denied
       ? new StartError(
@@ -325,6 +325,26 @@ async function startSources(
   );
   started.add(() => policies.close());
   return { database, databaseUrl, mirror, policies };
+}
+
+/** Past a pooler, where there is a way: it may cut off what takes long. */
+async function migrateDirectly(
+  config: Config,
+  database: Database,
+  options: MigrateOptions,
+  observe: Observer,
+  signal?: AbortSignal,
+): Promise<void> {
+  const { DATABASE_DIRECT_URL: url } = config;
+  if (url === null) return migrate(database, options, observe);
+  const past: Config = { ...config, DATABASE_POOLER: 'none', DATABASE_DIRECT_URL: null };
+  const direct = await openDatabase(past, url, true, observe, signal);
+  try {
+    await migrate(direct, options, observe);
+    database.system = direct.system;
+  } finally {
+    await direct.close();
+  }
 }
 
 async function describeServed({ schemas, collections, refused }: Model, database: Database): Promise<Event> {

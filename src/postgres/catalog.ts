@@ -41,9 +41,13 @@ export function sourceOf(database: Database): CatalogSource {
       ]);
       return loaded;
     },
-    listen: (changed) => listen(database, 'service_model', changed, changed, (schema) => places.has(schema)),
+    listen: async (changed) => {
+      // What cannot be heard is seen by its fingerprint.
+      if (!database.listener.canHear) return async () => {};
+      return listen(database, 'service_model', changed, changed, (schema) => places.has(schema));
+    },
     fingerprint: async () => {
-      const parameters = [JSON.stringify(database.schemas), database.system];
+      const parameters = [JSON.stringify(database.schemas), database.system, String(database.listener.canHear)];
       const [row] = await database.rows<{ fingerprint: string | null }>(FINGERPRINT, parameters);
       return row?.fingerprint ?? null;
     },

@@ -5,7 +5,7 @@ import { parseDatabaseUrl } from '../database-url.js';
 import { packageVersion } from '../files.js';
 import { elementAt } from '../narrow.js';
 import { quoteIdentifier } from '../sql/fragment.js';
-import type { DriverClient } from './connection-options.js';
+import type { DriverClient, Pooler, Settings } from './connection-options.js';
 import { reportHangUp, type Target } from './socket.js';
 
 /** Where and how to connect. */
@@ -16,6 +16,8 @@ export interface ServerOptions {
   readonly otherSchemas?: readonly string[];
   /** Milliseconds. */
   readonly connectTimeout: number;
+  /** What is in between; none where it is not said. */
+  readonly pooler?: Pooler;
 }
 
 /** The driver would turn texts for these types into its own idea of them; ours are written by the binder already. */
@@ -40,8 +42,6 @@ interface ClientOptions {
 /** The part of its time that a statement may wait for a lock. */
 const LOCK_SHARE = 0.9;
 
-export type Settings = Readonly<Record<string, string>>;
-
 export function openClient(
   options: ServerOptions,
   clientOptions: ClientOptions,
@@ -62,25 +62,42 @@ export function openClient(
     types: AS_WRITTEN,
     connection: {
       application_name: `lateral ${packageVersion}`,
-      search_path: [...new Set([...schemasOf(options), 'public'])].map(quoteIdentifier).join(', '),
       TimeZone: 'UTC',
       DateStyle: 'ISO, MDY',
-      IntervalStyle: 'postgres',
-      bytea_output: 'hex',
-      extra_float_digits: 1,
-      // Defaults are read as the catalog prints them.
-      quote_all_identifiers: 'off',
-      // Never pays for these statements, and costs seconds when a large estimate triggers it.
-      jit: 'off',
-      statement_timeout: statementTimeout,
-      // Whoever waits for a lock for so long is told that, and not that the statement takes long.
-      lock_timeout: Math.floor(statementTimeout * LOCK_SHARE),
-      ...settings,
+      // Poolers refuse all others, or ignore them.
+      ...((options.pooler ?? 'none') === 'none' ? settingsOf(options, statementTimeout, settings) : {}),
     },
   } as unknown as postgres.Options<Record<string, postgres.PostgresType>>) as unknown as DriverClient;
 }
 
-export function schemasOf({ schema, otherSchemas = [] }: ServerOptions): readonly string[] {
+/** What every statement relies on, beside what poolers pass on. The driver leaves out what is empty. */
+export function settingsOf(options: ServerOptions, statementTimeout: number, settings: Settings): Settings {
+  return {
+    search_path: [...new Set([...schemasOf(options), 'public'])].map(quoteIdentifier).join(', '),
+    IntervalStyle: 'postgres',
+    bytea_output: 'hex',
+    extra_float_digits: '1',
+    // Defaults are read as the catalog prints them.
+    quote_all_identifiers: 'off',
+    // Never pays for these statements, and costs seconds when a large estimate triggers it.
+    jit: 'off',
+    statement_timeout: statementTimeout === 0 ? '' : String(statementTimeout),
+    // Whoever waits for a lock for so long is told that, and not that the statement takes long.
+    lock_timeout: statementTimeout === 0 ? '' : String(Math.floor(statementTimeout * LOCK_SHARE)),
+    ...settings,
+  };
+}
+
+/** The same with the limit of a transaction that waits, for who sets them by statement. */
+export function explicitSettings(settings: Settings, transactionLimit: number): Settings {
+  const all = { ...settings, idle_in_transaction_session_timeout: String(Math.ceil(transactionLimit)) };
+  return Object.fromEntries(Object.entries(all).map(([name, value]) => [name, value === '' ? '0' : value]));
+}
+
+export function schemasOf({
+  schema,
+  otherSchemas = [],
+}: Pick<ServerOptions, 'schema' | 'otherSchemas'>): readonly string[] {
   return [schema, ...otherSchemas];
 }
 

@@ -5,7 +5,13 @@ import type { ResponseMemory } from './response-memory.js';
 import type { Target } from './socket.js';
 import type { TimeLimits, Watchdog } from './watchdog.js';
 
+/** What is in between. `session`: a backend for each connection, but no settings at its start. `transaction`: one for each transaction. */
+export type Pooler = 'none' | 'session' | 'transaction';
+
 export type DriverClient = postgres.Sql;
+
+/** Of PostgreSQL, by name. */
+export type Settings = Readonly<Record<string, string>>;
 
 /** Opens a client of the driver that uses this socket. */
 export type OpenClient = (socket: () => Promise<Socket>) => DriverClient;
@@ -26,6 +32,9 @@ export interface ConnectionOptions {
   /** In which schemas names are looked up. */
   readonly scope: string;
   readonly open: OpenClient;
+  readonly pooler: Pooler;
+  /** Behind a pooler: what is set for the session, or for each transaction. */
+  readonly settings: Settings;
   /** Null where there is no choice. */
   readonly choice: ServerChoice | null;
   readonly limits: TimeLimits;

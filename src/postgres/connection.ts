@@ -31,6 +31,7 @@ import {
   writeFetch,
 } from './protocol.js';
 import { cancelStatement, type Receiver } from './socket.js';
+import { TransactionSettings } from './transaction-settings.js';
 import { PROBE_TIMEOUT_MS, TRUSTED_IDLE_MS, type Watched } from './watchdog.js';
 import { MAX_BORROWED_BYTES, type SentQueries, skippableQuery, type WireQuery } from './wire-query.js';
 
@@ -47,6 +48,7 @@ export class Connection implements Receiver, Watched {
   readonly #waiting: (readonly WireQuery[])[] = [];
   readonly #sent: SentQueries[] = [];
   readonly #prepared: PreparedStatements;
+  readonly #settings: TransactionSettings | null;
   #error: Error | null = null;
   readonly #reader = new MessageReader((message, start, end, owned) => this.#handle(message, start, end, owned), {
     admit: (type, length) => this.#admit(type, length),
@@ -70,6 +72,7 @@ export class Connection implements Receiver, Watched {
     this.#options = options;
     this.#openings = new Opening(options);
     this.#prepared = new PreparedStatements(options.scope);
+    this.#settings = options.pooler === 'transaction' ? new TransactionSettings(options.settings) : null;
   }
 
   /** What is sent together is one transaction, which ends with it: it needs no other statement to begin or to commit. */
@@ -141,7 +144,7 @@ export class Connection implements Receiver, Watched {
     if (!this.#sent[0]?.queries[0]?.isAbandoned?.()) return;
     this.#stopping = true;
     void cancelStatement(this.#options.target, socket, this.#key).finally(() => {
-      this.#stopping = false;
+      if (this.#socket === socket) this.#stopping = false;
       this.#advance();
     });
   }
@@ -244,12 +247,12 @@ export class Connection implements Receiver, Watched {
     watchdog.remove(this);
     void this.#client?.end({ timeout: 0 }).catch(() => {});
     this.#client = null;
-    this.#ready = false;
-    this.#socket = null;
-    this.#key = null;
+    this.#ready = this.#stopping = false;
+    this.#socket = this.#key = null;
     this.#status = TRANSACTION_IDLE;
     this.#reader.reset();
     this.#prepared.clear();
+    this.#settings?.reset();
     const reason = this.#error ?? closed();
     this.#error = null;
     if (onclose) this.#ended = true;
@@ -262,7 +265,8 @@ export class Connection implements Receiver, Watched {
     else for (const query of this.#waiting.splice(0).flat()) query.end(reason, true);
   }
 
-  #send(queries: readonly WireQuery[], repeated: boolean): void {
+  #send(given: readonly WireQuery[], repeated: boolean): void {
+    const queries = this.#settings?.apply(given) ?? given;
     const introduced: string[] = [];
     let message: Buffer;
     try {
@@ -272,7 +276,7 @@ export class Connection implements Receiver, Watched {
       for (const query of queries) query.end(asError(error), false);
       return;
     }
-    this.#sent.push({ queries, repeated, introduced, understood: 0, position: 0, isSynced: !queries[0]?.portal });
+    this.#sent.push({ queries, repeated, introduced, understood: 0, position: 0, isSynced: !queries.at(-1)?.portal });
     this.#socket?.write(message);
   }
 
@@ -293,8 +297,7 @@ export class Connection implements Receiver, Watched {
         if (first) first.understood++;
         break;
       case COMMAND_COMPLETE:
-        if (first) first.position++;
-        this.#sync(first);
+        if (first && ++first.position === first.queries.length) this.#sync(first);
         break;
       case PORTAL_SUSPENDED:
         if (this.#error === null) first?.queries[first.position]?.portal?.suspended();

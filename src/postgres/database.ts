@@ -4,21 +4,22 @@ import { parseDatabaseUrl } from '../database-url.js';
 import { StartError } from '../errors.js';
 import { qualify } from '../sql/qualify.js';
 import {
+  explicitSettings,
   failOnHangUp,
   followTarget,
   openClient,
   type ServerOptions,
-  type Settings,
   schemasOf,
+  settingsOf,
   targetOf,
 } from './client.js';
 import { Connection } from './connection.js';
 import { isLostOnTheWay } from './connection-errors.js';
-import type { ConnectionOptions, DriverClient } from './connection-options.js';
+import type { ConnectionOptions, DriverClient, Pooler, Settings } from './connection-options.js';
 import { connectWithRetries, type FirstConnectionOptions, hostPortsOf } from './first-connection.js';
 import { Listener } from './listener.js';
 import { Pool, type PoolState } from './pool.js';
-import { checkSessions } from './pooler-check.js';
+import { findPooler, refusesSettings } from './pooler-check.js';
 import { PrimaryWatch } from './primary-watch.js';
 import { ResponseMemory } from './response-memory.js';
 import { POSITION, Session, UNKNOWN_POSITION } from './sessions.js';
@@ -27,7 +28,13 @@ import { breakOffStalled } from './stalled-streams.js';
 import { StreamSession } from './stream-session.js';
 import { timeLimits, Watchdog } from './watchdog.js';
 
-export interface DatabaseOptions extends FirstConnectionOptions, ServerOptions {
+export interface DatabaseOptions extends FirstConnectionOptions, Omit<ServerOptions, 'pooler'> {
+  /** `auto` where it is to be found out. */
+  readonly pooler?: Pooler | 'auto';
+  /** Of PostgreSQL itself, for LISTEN, where there is a pooler. */
+  readonly directUrl?: string | null;
+  /** Milliseconds between two looks for changes where LISTEN does not work. */
+  readonly poll?: number;
   readonly connections: number;
   /** Connections that transactions may hold. */
   readonly sessions: number;
@@ -51,6 +58,8 @@ export interface DatabaseOptions extends FirstConnectionOptions, ServerOptions {
   /** Whether each commit is followed by the question how far the log reaches then: replicas are measured by it. */
   readonly asksPositions?: boolean;
 }
+
+type KnownOptions = Omit<DatabaseOptions, 'pooler'> & { readonly pooler: Pooler };
 
 /** For statements of our own, which nobody can make large by asking. */
 const UNBOUNDED = new ResponseMemory(Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY);
@@ -99,6 +108,8 @@ export class Database implements Pools {
   readonly place: string;
   /** Where commits are followed: how far the log reached behind the last of them; unknown where it could not be asked. */
   committed = 0;
+  /** What is between us and PostgreSQL. */
+  pooler: Pooler = 'none';
   readonly #qualified = new Map<string, string>();
   /** Null where there is but one server. */
   #primary: PrimaryWatch | null = null;
@@ -142,24 +153,27 @@ export class Database implements Pools {
   }
 
   /** Connects once, so that a wrong address, password or schema ends the start with one line. */
-  static async open(options: DatabaseOptions): Promise<Database> {
+  static async open(given: DatabaseOptions): Promise<Database> {
     const watchdog = new Watchdog();
-    const primary = watchPrimary(options, watchdog);
-    const first = await connectWithRetries(async () => {
+    const primary = watchPrimary(given, watchdog);
+    const found = await connectWithRetries(async () => {
       await primary?.find();
-      return check(primary ? { ...options, url: primary.url } : options);
-    }, options);
+      return check(primary ? { ...given, url: primary.url } : given);
+    }, given);
+    const options = { ...given, pooler: found.pooler };
     primary?.start();
-    return Database.#make(options, primary ? followTarget(options, primary) : first, watchdog, primary);
+    return Database.#make(options, primary ? followTarget(options, primary) : found.target, watchdog, primary);
   }
 
   /** Connects when it is used: for a server that may be away. */
-  static openLater(options: DatabaseOptions): Database {
+  static openLater(given: DatabaseOptions): Database {
+    const options = { ...given, pooler: given.pooler === 'auto' ? 'none' : (given.pooler ?? 'none') } as const;
     const client = openClient(options, { max: 1, max_pipeline: 0 }, options.statementTimeout);
     return Database.#make(options, targetOf(client), new Watchdog(), null);
   }
 
-  static #make(options: DatabaseOptions, target: Target, watchdog: Watchdog, primary: PrimaryWatch | null): Database {
+  static #make(options: KnownOptions, target: Target, watchdog: Watchdog, primary: PrimaryWatch | null): Database {
+    const { pooler } = options;
     const limits = timeLimits(options.statementTimeout, options.connectTimeout, target.host.length);
     // While an import waits for its file, so does its transaction.
     const uploads = (options.uploadTimeout ?? 0) + limits.transaction;
@@ -177,11 +191,14 @@ export class Database implements Pools {
           options.statementTimeout,
           settings,
         );
+      const { transaction } = told.limits ?? limits;
       return new Connection({
         target,
         choice: primary,
         scope: schemasOf(options).join(),
         open,
+        pooler,
+        settings: explicitSettings(settingsOf(options, options.statementTimeout, settings), transaction),
         limits,
         watchdog,
         memory: UNBOUNDED,
@@ -221,12 +238,17 @@ export class Database implements Pools {
       imports: sessions(options.imports, PLANNED_ONCE, { limits: { ...limits, transaction: uploads } }),
       catalog: sessions(1),
     };
+    const { observe = () => {}, staleness = DEFAULT_STALENESS_MS, directUrl = null } = options;
+    const direct = directUrl === null ? {} : directConnection({ ...options, url: directUrl });
     const listener = new Listener(
-      (onnotify, onLost) => new Session((onclose) => openConnection({}, { onclose, onnotify }), onLost),
-      { staleness: options.staleness ?? DEFAULT_STALENESS_MS, observe: options.observe ?? (() => {}) },
+      (onnotify, onLost) => new Session((onclose) => openConnection({}, { ...direct, onclose, onnotify }), onLost),
+      { staleness, poll: pooler === 'transaction' && directUrl === null ? (options.poll ?? 0) : null, observe },
     );
+    if (options.checksSessions && pooler !== 'none')
+      observe({ kind: 'pooler-found', pooler, hears: listener.canHear, poll: options.poll ?? 0 });
     const database = new Database(options, readConnections, pools, watchdog, listener, responseMemory);
     database.#primary = primary;
+    database.pooler = pooler;
     return database;
   }
 
@@ -314,7 +336,8 @@ function watchPrimary(options: DatabaseOptions, watchdog: Watchdog): PrimaryWatc
   const { urls, target } = parseDatabaseUrl(options.url);
   if (target === 'any') return null;
   const open = (url: string): DriverClient => {
-    const client = openClient({ ...options, url }, { max: 1, max_pipeline: 0 }, options.statementTimeout);
+    // Without settings, which a pooler may refuse: it is asked for nothing that depends on them.
+    const client = openClient({ ...options, url, pooler: 'session' }, { max: 1, max_pipeline: 0 }, 0);
     failOnHangUp(client);
     return client;
   };
@@ -322,10 +345,42 @@ function watchPrimary(options: DatabaseOptions, watchdog: Watchdog): PrimaryWatc
   return new PrimaryWatch({ urls, target, open, leave: () => watchdog.destroyAll(), observe });
 }
 
-/** Answers where the database is. */
-async function check(options: DatabaseOptions): Promise<Target> {
-  const openOne = (): DriverClient => openClient(options, { max: 1, max_pipeline: 0 }, options.statementTimeout);
-  const client = openOne();
+/** Past the pooler. */
+function directConnection(options: DatabaseOptions): Pick<ConnectionOptions, 'target' | 'open' | 'pooler' | 'choice'> {
+  const direct = { ...options, pooler: 'none' } as const;
+  const single = { max: 1, max_pipeline: 10, max_lifetime: null, ssl: false } as const;
+  return {
+    target: targetOf(openClient(direct, { max: 1, max_pipeline: 0 }, 0)),
+    open: (socket) => openClient(direct, { ...single, socket }, options.statementTimeout),
+    pooler: 'none',
+    choice: null,
+  };
+}
+
+interface FirstContact {
+  readonly target: Target;
+  readonly pooler: Pooler;
+}
+
+/** Answers where the database is, and what is in between. */
+async function check(options: DatabaseOptions): Promise<FirstContact> {
+  const wanted = options.pooler ?? 'auto';
+  const assumed = wanted === 'auto' ? 'none' : wanted;
+  const target = await checkServer({ ...options, pooler: assumed }).catch((error: unknown) => {
+    if (wanted === 'auto' && refusesSettings(error)) return null;
+    throw error;
+  });
+  const known = target ? assumed : 'session';
+  const reached = target ?? (await checkServer({ ...options, pooler: known }));
+  if (!options.checksSessions) return { target: reached, pooler: known };
+  const open = (pooler: Pooler): DriverClient =>
+    openClient({ ...options, pooler }, { max: 1, max_pipeline: 0 }, options.statementTimeout);
+  const { schema, connectTimeout: timeout } = options;
+  return { target: reached, pooler: await findPooler(known, { open, schema, wanted, timeout }) };
+}
+
+async function checkServer(options: ServerOptions & DatabaseOptions & { readonly pooler: Pooler }): Promise<Target> {
+  const client = openClient(options, { max: 1, max_pipeline: 0 }, options.statementTimeout);
   failOnHangUp(client);
   try {
     const [row] = await client`select current_setting('server_version_num')::int as version, (
@@ -338,7 +393,6 @@ async function check(options: DatabaseOptions): Promise<Target> {
       const option = schemasOf(options).length > 1 ? 'DATABASE_SCHEMAS' : 'DATABASE_SCHEMA';
       throw new StartError(`${option}: the database has no schema "${missing}"`);
     }
-    if (options.checksSessions) await checkSessions(openOne, options.schema, options.connectTimeout);
     return targetOf(client);
   } finally {
     void client.end({ timeout: 0 }).catch(() => {});

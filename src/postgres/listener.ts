@@ -22,6 +22,8 @@ export interface Subscriber {
 export interface ListenerOptions {
   /** Milliseconds that a change may go unnoticed. */
   readonly staleness: number;
+  /** Milliseconds between two rounds of reading everything again, where nothing can be heard at all; null where it can. */
+  readonly poll?: number | null;
   readonly observe: Observer;
 }
 
@@ -47,12 +49,14 @@ export class Listener {
   readonly #channels = new Map<string, Set<Subscriber>>();
   /** The channels that the connection listens to. */
   #heard = new Set<string>();
+  readonly #poll: number | null;
   readonly #closing = new AbortController();
   #session: Session | null = null;
   #timer: NodeJS.Timeout | null = null;
   #loss: Loss | null = null;
 
-  constructor(open: OpenListening, { staleness, observe }: ListenerOptions) {
+  constructor(open: OpenListening, { staleness, poll = null, observe }: ListenerOptions) {
+    this.#poll = poll;
     this.#open = open;
     this.#observe = observe;
     this.#beat = Math.min(Math.max(staleness, MIN_STALENESS_MS) / 3, MAX_BEAT_MS);
@@ -63,6 +67,11 @@ export class Listener {
     return this.#loss;
   }
 
+  /** Whether notifications arrive, if not now then later. */
+  get canHear(): boolean {
+    return this.#poll === null;
+  }
+
   get channels(): number {
     return this.#channels.size;
   }
@@ -71,7 +80,8 @@ export class Listener {
   async listen(channel: string, subscriber: Subscriber): Promise<() => Promise<void>> {
     const subscribers = this.#channels.get(channel) ?? new Set();
     this.#channels.set(channel, subscribers.add(subscriber));
-    if (this.#session) {
+    if (this.#poll !== null) this.#timer ??= setInterval(() => this.#tellAll(), Math.max(this.#poll, 1)).unref();
+    else if (this.#session) {
       await this.#begin(this.#session, [channel]);
       this.#heard.add(channel);
     } else if (!this.#loss) await this.#connect();
@@ -165,6 +175,10 @@ export class Listener {
     if (this.#closing.signal.aborted) return;
     this.#loss = null;
     this.#observe({ kind: 'listening-again', milliseconds: performance.now() - since });
+    for (const subscriber of this.#subscribers()) subscriber.missed();
+  }
+
+  #tellAll(): void {
     for (const subscriber of this.#subscribers()) subscriber.missed();
   }
 

@@ -26,12 +26,12 @@ const OWN_SCHEMA = 'lateral';
 export async function migrate(database: Database, { demo, system }: MigrateOptions, observe: Observer): Promise<void> {
   if (system !== null && (Buffer.byteLength(system) > 63 || /\0|^pg_|^information_schema$/.test(system)))
     throw new StartError('SYSTEM_SCHEMA must be a name of at most 63 bytes that is no schema of PostgreSQL itself');
-  await database.sessions.use(async (session) => {
-    // Instances that start together wait here. The lock belongs to the connection, so a killed instance frees it.
-    await session.query("select pg_advisory_lock(hashtextextended('lateral migrate ' || $1::text, 0))", [
+  // Instances that start together wait here. The lock belongs to a transaction, so a killed instance frees it, also behind a pooler.
+  await database.transaction(async (guard) => {
+    await guard.query("select pg_advisory_xact_lock(hashtextextended('lateral migrate ' || $1::text, 0))", [
       database.schema,
     ]);
-    try {
+    await database.own.use(async (session) => {
       const found = await findInstallation(session, database.schema, system);
       const home = found?.applied.has(LAST_OF_FIRST)
         ? found
@@ -39,9 +39,7 @@ export async function migrate(database: Database, { demo, system }: MigrateOptio
       database.system = home.schema;
       await update(session, home, observe);
       if (demo) await addDemo(session, database.schema, home, observe);
-    } finally {
-      await session.query('select pg_advisory_unlock_all()').catch(() => {});
-    }
+    });
   });
 }
 

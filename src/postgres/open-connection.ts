@@ -61,9 +61,7 @@ export class Opening {
         }
       });
       owner.begin(client);
-      // The driver opens the connection for a statement. This one is no setting of the connection: poolers refuse most of them.
-      const opening = `set idle_in_transaction_session_timeout = ${Math.ceil(limits.transaction)}`;
-      await Promise.race([client.unsafe(opening), abandoned]);
+      await Promise.race([this.#prepare(client), abandoned]);
       if (choice) await Promise.race([choice.accept(client), abandoned]);
       if (attached === null || !owner.isOpening(attached) || owner.isEnded()) throw closed();
       this.#failures = 0;
@@ -74,6 +72,18 @@ export class Opening {
     } finally {
       clearTimeout(timer);
       forget?.();
+    }
+  }
+
+  /** The driver opens the connection for a statement. */
+  async #prepare(client: DriverClient): Promise<void> {
+    const { pooler, settings, limits } = this.#options;
+    if (pooler === 'none')
+      await client.unsafe(`set idle_in_transaction_session_timeout = ${Math.ceil(limits.transaction)}`);
+    else if (pooler === 'transaction') await client.unsafe('select 1');
+    else {
+      const names = Object.keys(settings).map((name, position) => `set_config('${name}', $${position + 1}, false)`);
+      await client.unsafe(`select ${names.join(', ')}`, Object.values(settings));
     }
   }
 

@@ -1,12 +1,13 @@
 /**
- * Whether connections are sessions. A pooler in between may give each transaction another backend, or ignore the settings that a
- * connection asks for: then statements that were prepared, notifications and settings are another client's. That cannot be
- * seen from one connection that works alone, so two of them look at the same time.
+ * What is between us and PostgreSQL. A pooler may give each transaction another backend, or ignore the settings that a connection
+ * asks for: then statements that were prepared, notifications and settings are another client's. That cannot be seen from one
+ * connection that works alone, so two of them look at the same time.
  */
 import { randomUUID } from 'node:crypto';
 import { StartError } from '../errors.js';
+import { propertiesOf } from '../narrow.js';
 import { arrayLiteral } from '../sql/literal.js';
-import type { DriverClient } from './connection-options.js';
+import type { DriverClient, Pooler } from './connection-options.js';
 
 /** Without these values are written, read or looked up otherwise, or statements have no end. */
 const NEEDED = [
@@ -36,6 +37,9 @@ const SETTINGS = `
 const STATE = `
   select pg_backend_pid() as backend, current_setting('${MARK}', true) as mark,
     '${CHANNEL}' in (select pg_listening_channels()) as listens`;
+/** Finds itself. */
+const PREPARED =
+  'select name /* lateral finds itself */ from pg_catalog.pg_prepared_statements where statement like $1';
 
 interface State {
   readonly backend: number;
@@ -43,9 +47,24 @@ interface State {
   readonly listens: boolean;
 }
 
-/** `open` makes a client with a single connection, `timeout` in milliseconds. Throws where something is missing that we need. */
-export async function checkSessions(open: () => DriverClient, schema: string, timeout: number): Promise<void> {
-  const clients = [open(), open()] as const;
+export interface PoolerCheck {
+  /** Makes a client with a single connection. */
+  readonly open: (pooler: Pooler) => DriverClient;
+  readonly schema: string;
+  /** What was asked for; `auto` where it is to be found out. */
+  readonly wanted: Pooler | 'auto';
+  /** Milliseconds. */
+  readonly timeout: number;
+}
+
+/** Whether a pooler refuses the settings that a connection asks for. */
+export function refusesSettings(error: unknown): boolean {
+  return /^unsupported startup parameter/.test(String(propertiesOf(error)['message']));
+}
+
+/** Answers what is there; throws where it is not what was asked for, or cannot be used. `assumed` is a way that connects. */
+export async function findPooler(assumed: Pooler, { open, schema, wanted, timeout }: PoolerCheck): Promise<Pooler> {
+  const clients = [open(assumed), open(assumed)] as const;
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
     timer = setTimeout(
@@ -54,17 +73,30 @@ export async function checkSessions(open: () => DriverClient, schema: string, ti
     );
   });
   try {
-    await Promise.race([check(...clients, schema), late]);
+    return await Promise.race([find(...clients, schema, assumed, wanted), late]);
   } finally {
     clearTimeout(timer);
     await Promise.all(clients.map((client) => client.end({ timeout: 0 })));
   }
 }
 
-async function check(one: DriverClient, other: DriverClient, schema: string): Promise<void> {
-  for (let round = 0; round < ROUNDS; round++) if (!(await areApart(one, other))) throw new StartError(SHARED);
+async function find(
+  one: DriverClient,
+  other: DriverClient,
+  schema: string,
+  assumed: Pooler,
+  wanted: Pooler | 'auto',
+): Promise<Pooler> {
+  for (let round = 0; round < ROUNDS; round++)
+    if (!(await areApart(one, other))) {
+      if (wanted === 'none' || wanted === 'session') throw new StartError(SHARED);
+      if (!(await keepsPrepared(one))) throw new StartError(UNPREPARED);
+      return 'transaction';
+    }
+  if (assumed !== 'none') return assumed;
   const missing = await missingSettings(one, schema);
-  if (missing.length > 0) throw new StartError(ignored(missing));
+  if (missing.length > 0 && wanted === 'none') throw new StartError(ignored(missing));
+  return missing.length > 0 ? 'session' : 'none';
 }
 
 /** What the first client leaves in its session has to be there for its next statement, and for nobody else. */
@@ -80,17 +112,30 @@ async function areApart(one: DriverClient, other: DriverClient): Promise<boolean
   );
   // One that knows no transactions ends the connection; a database that is lost meanwhile is lost for the first client too.
   if (!begun) return stateOf(one).then(() => false);
-  const beside = await stateOf(other);
-  if (beside.mark === mark || beside.backend === before.backend || beside.listens) return false;
-  const after = await stateOf(one);
-  await other.unsafe('commit');
-  return [before, after].every((state) => state.mark === mark && state.listens && state.backend === before.backend);
+  try {
+    const beside = await stateOf(other);
+    if (beside.mark === mark || beside.backend === before.backend || beside.listens) return false;
+    const after = await stateOf(one);
+    return [before, after].every((state) => state.mark === mark && state.listens && state.backend === before.backend);
+  } finally {
+    await other.unsafe('commit').catch(() => {});
+  }
 }
 
 async function stateOf(client: DriverClient): Promise<State> {
   const [state] = await client.unsafe<State[]>(STATE);
   if (!state) throw new Error('a statement without a condition gave no row');
   return state;
+}
+
+/** Whether a pooler knows what its clients have prepared: then the name at the server is one of its own. */
+async function keepsPrepared(client: DriverClient): Promise<boolean> {
+  try {
+    const rows = await client.unsafe<{ name: string }[]>(PREPARED, ['%lateral finds itself%'], { prepare: true });
+    return rows.some(({ name }) => /^(PGBOUNCER|PGCAT|odyssey)/i.test(name));
+  } catch {
+    return false;
+  }
 }
 
 async function missingSettings(client: DriverClient, schema: string): Promise<string[]> {
@@ -105,11 +150,16 @@ async function missingSettings(client: DriverClient, schema: string): Promise<st
 const SHARED =
   'cannot use the database: a pooler in between gives one session to several clients (as PgBouncer does with ' +
   'pool_mode=transaction), where prepared statements, LISTEN and settings of a session do not work: ' +
-  'connect to PostgreSQL itself, or with pool_mode=session';
+  'set DATABASE_POOLER=transaction, connect to PostgreSQL itself, or with pool_mode=session';
+
+const UNPREPARED =
+  'cannot use the database: a pooler in between gives one session to several clients (as PgBouncer does with ' +
+  'pool_mode=transaction) and does not keep their prepared statements apart: use PgBouncer 1.21 or newer with ' +
+  'max_prepared_statements above 0, pool_mode=session, or connect to PostgreSQL itself';
 
 function ignored(names: readonly string[]): string {
   return (
     `cannot use the database: ${names.join(', ')} cannot be set for a session, as behind a pooler that ignores start-up ` +
-    'parameters: connect to PostgreSQL itself, or set the same with ALTER ROLE'
+    'parameters: set DATABASE_POOLER=session, connect to PostgreSQL itself, or set the same with ALTER ROLE'
   );
 }

@@ -82,7 +82,7 @@ export function writeQueries(
     const maxRows = portal?.maxRows ?? 0;
     messages.push(writeStatement({ name, text: isNew ? text : null, parameters, described, maxRows }));
   }
-  messages.push(queries[0]?.portal ? FLUSH : SYNC);
+  messages.push(queries.at(-1)?.portal ? FLUSH : SYNC);
   // In front of all others: behind a statement that fails nothing is heard.
   if (prepared.forgotten.size > 0) {
     messages.unshift(writeClosings(prepared.forgotten));

@@ -73,5 +73,5 @@ export interface SentQueries {
 export function skippableQuery(sent: SentQueries | undefined): WireQuery | null {
   const query = sent?.queries[sent.position];
   if (!query || query.decoder) return null;
-  return query.columns === null || (sent.position > 0 && !sent.queries[0]?.isSetting) ? query : null;
+  return query.columns === null || sent.position > sent.queries.findIndex(({ isSetting }) => !isSetting) ? query : null;
 }

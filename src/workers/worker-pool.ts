@@ -93,7 +93,10 @@ export class WorkerPool implements Threads {
       onLost: (error: Error) => this.#onLost(error),
     };
     this.#workers = Array.from({ length: this.#config.WORKERS }, (_, position) => {
-      return new WorkerHandle({ ...common, config: shareOf(this.#config, position) }, owner);
+      return new WorkerHandle(
+        { ...common, config: { ...shareOf(this.#config, position), DATABASE_POOLER: database.pooler } },
+        owner,
+      );
     });
     this.#schema = null;
     if (this.#config.METRICS !== 'off') observeProcess();

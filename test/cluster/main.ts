@@ -24,6 +24,12 @@ const PARTS: readonly Part[] = [
     needs: [],
   },
   {
+    name: 'pooler',
+    about: 'PgBouncer in each of its modes; PGBOUNCER names a program of 1.21 or newer',
+    file: 'postgres/pooler.test',
+    needs: [{ programs: [process.env['PGBOUNCER'] ?? 'pgbouncer'], install: 'apt-get install pgbouncer' }],
+  },
+  {
     name: 'rolling-restart',
     about: 'two instances behind haproxy are restarted under load',
     needs: [{ programs: ['haproxy'], install: 'apt-get install haproxy' }],

@@ -158,9 +158,9 @@ for (let round = 0; round < ROUNDS; round++) {
     await promote(standby);
     const promoted = performance.now();
     await waitFor(async () => said.some(({ kind }) => kind === 'primary-found'), 6_000);
-    await sleep(1_000);
-    const again = load.acknowledged.length;
     await sleep(500);
+    const again = load.acknowledged.length;
+    await waitFor(async () => load.acknowledged.length > again, 10_000);
     await load.stop();
     t.comment(
       `${load.acknowledged.length} acknowledged, ${load.unknown} of unknown outcome, ${JSON.stringify(load.statuses)}, slowest ${Math.round(load.slowest)} ms, last failure ${Math.round(load.lastFailure - promoted)} ms after the promotion`,

@@ -2,93 +2,38 @@
  * Behind a pooler: what cannot work there is refused at the start with the reason, one that keeps a backend for each session
  * is as good as none, and even where nobody has looked no statement is answered by another.
  */
-import { type ChildProcess, execFile, spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { chmod, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
-import { join } from 'node:path';
-import { promisify } from 'node:util';
 import t from 'tap';
 import { StartError } from '../../src/errors.js';
 import type { Connection } from '../../src/postgres/connection.js';
 import { Database } from '../../src/postgres/database.js';
+import { pgBouncerVersion, startPooler } from '../support/pooler.js';
 import {
+  connectSql,
   createLibrary,
   get,
-  makeFolder,
+  request,
   startDatabase,
   startTestService,
   waitFor,
   withSql,
 } from '../support/service.js';
+import type { Test } from '../support/users.js';
 
-const version = await promisify(execFile)('pgbouncer', ['--version']).then(
-  ({ stdout }) => stdout.split('\n')[0],
-  () => null,
-);
+const version = await pgBouncerVersion();
 if (version === null) {
   t.pass('skipped: pgbouncer is not installed');
   process.exit(0);
 }
-t.comment(version);
+t.comment(`PgBouncer ${version}`);
+/** From then on a pooler keeps the prepared statements of its clients apart. */
+const isTracking = version >= 1.21;
 
 const server = await startDatabase();
 const libraryUrl = await createLibrary(server, 'pooled');
-/** What the service asks of a session and PgBouncer 1.18 cannot pass on. */
+/** What the service asks of a session and PgBouncer cannot pass on. */
 const IGNORED =
   'search_path,IntervalStyle,bytea_output,extra_float_digits,quote_all_identifiers,jit,statement_timeout,lock_timeout,plan_cache_mode,max_parallel_workers_per_gather';
-
-interface Pooler {
-  readonly url: string;
-  readonly process: ChildProcess;
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const { port } = probe.address() as { port: number };
-  probe.close();
-  await once(probe, 'close');
-  return port;
-}
-
-async function startPooler(mode: string, size: number, settings: readonly string[] = []): Promise<Pooler> {
-  const { hostname, port: behind, username, password, pathname } = new URL(libraryUrl);
-  const name = pathname.slice(1);
-  const port = await freePort();
-  const file = join(await makeFolder(), 'pgbouncer.ini');
-  const lines = [
-    '[databases]',
-    `${name} = host=${hostname} port=${behind} dbname=${name} user=${username} password=${password}`,
-    '[pgbouncer]',
-    'listen_addr = 127.0.0.1',
-    `listen_port = ${port}`,
-    'unix_socket_dir =',
-    'auth_type = any',
-    `pool_mode = ${mode}`,
-    `default_pool_size = ${size}`,
-    'max_client_conn = 200',
-    ...settings,
-  ];
-  await writeFile(file, lines.join('\n'));
-  await chmod(file, 0o644);
-  const account = process.getuid?.() === 0 ? ['-u', 'nobody'] : [];
-  const child = spawn('pgbouncer', ['-q', ...account, file], { stdio: 'ignore' });
-  t.teardown(async () => {
-    child.kill('SIGKILL');
-    if (child.exitCode === null && child.signalCode === null) await once(child, 'exit');
-  });
-  const url = `postgres://${username}:x@127.0.0.1:${port}/${name}`;
-  await waitFor(
-    () =>
-      withSql(url, (sql) => sql`select 1`).then(
-        () => true,
-        () => false,
-      ),
-    10_000,
-  );
-  return { url, process: child };
-}
+const ignoring = `ignore_startup_parameters = ${IGNORED}`;
 
 /** The reason why the service does not start there. */
 async function refusal(url: string, options: Readonly<Record<string, string>> = {}): Promise<string> {
@@ -100,43 +45,107 @@ async function refusal(url: string, options: Readonly<Record<string, string>> = 
   return (error as Error).message;
 }
 
-t.test('a pooler that changes backends between transactions is refused with the reason', async (t) => {
+t.test('a pooler that gives each transaction another backend has to keep prepared statements', async (t) => {
   for (const [mode, size, extra] of [
     ['transaction', 20, []],
-    ['transaction', 1, []],
-    ['transaction', 20, ['server_round_robin = 1']],
-    ['transaction', 20, ['server_reset_query = DISCARD ALL', 'server_reset_query_always = 1']],
+    ['transaction', 1, [ignoring]],
+    ['transaction', 20, [ignoring, 'server_round_robin = 1']],
+    ['transaction', 20, [ignoring, 'server_reset_query = DISCARD ALL', 'server_reset_query_always = 1']],
+    ['statement', 5, [ignoring]],
   ] as const) {
-    const { url } = await startPooler(mode, size, [`ignore_startup_parameters = ${IGNORED}`, ...extra]);
+    const off = isTracking ? ['max_prepared_statements = 0'] : [];
+    const url = await startPooler(libraryUrl, { mode, size, settings: [...extra, ...off] });
     t.match(
       await refusal(url),
-      /pooler .* gives one session to several clients .*LISTEN.*pool_mode=session/,
+      /pooler .* gives one session to several clients .*PgBouncer 1\.21 or newer with max_prepared_statements/,
       `${mode} ${size} ${extra}`,
     );
   }
-  const { url } = await startPooler('statement', 5, [`ignore_startup_parameters = ${IGNORED}`]);
-  t.match(await refusal(url), /pooler .* gives one session to several/, 'one that knows no transactions at all');
 });
 
-t.test('so is one that refuses or ignores what a session is to be like', async (t) => {
-  const strict = await startPooler('session', 60);
-  t.match(await refusal(strict.url), /unsupported startup parameter.*a pooler at 127\.0\.0\.1:\d+ refuses settings/);
-  const lax = await startPooler('session', 60, [`ignore_startup_parameters = ${IGNORED}`]);
+t.test('what was asked for has to be there', async (t) => {
+  const shared = await startPooler(libraryUrl, { mode: 'transaction', settings: [ignoring] });
+  for (const DATABASE_POOLER of ['none', 'session'])
+    t.match(await refusal(shared, { DATABASE_POOLER }), /pooler .* gives one session to several clients/);
+  const strict = await startPooler(libraryUrl, { mode: 'session' });
+  t.match(
+    await refusal(strict, { DATABASE_POOLER: 'none' }),
+    /unsupported startup parameter.*a pooler at 127\.0\.0\.1:\d+ refuses/,
+  );
+  const lax = await startPooler(libraryUrl, { mode: 'session', settings: [ignoring] });
   await withSql(libraryUrl, (sql) => sql.unsafe(`alter role "lateral" in database pooled set bytea_output = 'escape'`));
-  t.match(await refusal(lax.url), /: bytea_output, statement_timeout cannot be set for a session.*ALTER ROLE/);
+  t.match(
+    await refusal(lax, { DATABASE_POOLER: 'none' }),
+    /: (bytea_output, )?statement_timeout cannot be set for a session/,
+  );
 });
 
-t.test('one that keeps a backend for each session serves, once everything needed is there', async (t) => {
-  await withSql(libraryUrl, async (sql) => {
-    await sql.unsafe(`alter role "lateral" in database pooled set bytea_output = 'hex'`);
-    await sql.unsafe(`alter role "lateral" in database pooled set statement_timeout = '30s'`);
+/** What all depends on: settings, changes of others, timeouts, transactions, streams, cancelled statements. */
+async function serves(
+  t: Pick<Test, 'match' | 'ok' | 'strictSame'>,
+  url: string,
+  options: Readonly<Record<string, string>>,
+): Promise<void> {
+  const service = await startTestService({
+    databaseUrl: url,
+    DATABASE_STATEMENT_TIMEOUT: '700ms',
+    SCHEMA_POLL_INTERVAL: '300ms',
+    STREAM_ABOVE: '1',
+    ...options,
   });
-  const { url } = await startPooler('session', 60, [`ignore_startup_parameters = ${IGNORED}`]);
-  const service = await startTestService({ databaseUrl: url });
-  t.match(await get(service, '/items/articles/1?fields=id'), { status: 200, json: { data: { id: 1 } } });
-  await withSql(libraryUrl, (sql) => sql`alter table articles add column heard_of int default 7`);
-  await waitFor(async () => (await get(service, '/items/articles/1?fields=heard_of')).status === 200, 5_000);
+  const ask = Array.from({ length: 40 }, (_, position) =>
+    get(service, `/items/articles/${1 + (position % 3)}?fields=id`),
+  );
+  t.strictSame(new Set((await Promise.all(ask)).map(({ status }) => status)), new Set([200]));
+  const headers = { 'content-type': 'application/json', 'idempotency-key': `one-${url}` };
+  const write = (): ReturnType<typeof request> =>
+    request(service, 'POST', '/items/tags', { headers, body: '{"name":"pooled"}' });
+  const [first, again] = [await write(), await write()];
+  t.match([first.status, again.status], [200, 200]);
+  t.strictSame(again.json, first.json, 'a request is repeated once');
+  t.match(await get(service, '/items/tags?limit=-1&fields=name'), { status: 200, json: { data: Array } }, 'a stream');
+  await withSql(libraryUrl, async (sql) => {
+    await sql.unsafe(`alter table articles add column if not exists heard_of_${Date.now() % 1e6} int default 7`);
+  });
+  const [column] = await withSql(
+    libraryUrl,
+    (sql) =>
+      sql`select attname from pg_attribute where attrelid = 'articles'::regclass and attname like 'heard_of_%' and not attisdropped order by attnum desc limit 1`,
+  );
+  await waitFor(
+    async () => (await get(service, `/items/articles/1?fields=${column?.['attname']}`)).status === 200,
+    5_000,
+  );
+  const locked = connectSql(libraryUrl);
+  await locked`begin`;
+  await locked`lock table tags in access exclusive mode`;
+  const started = performance.now();
+  t.match(await get(service, '/items/tags?limit=1'), { status: 503, text: /holds a lock/ });
+  t.ok(performance.now() - started < 3_000, 'the timeouts hold');
+  await locked`commit`;
+  await locked.end();
   await service.stop();
+}
+
+t.test('one that keeps a backend for each session serves, whatever settings it passes on', async (t) => {
+  for (const settings of [[], [ignoring]]) {
+    const url = await startPooler(libraryUrl, { mode: 'session', settings });
+    await serves(t, url, {});
+    await serves(t, url, { DATABASE_POOLER: 'session' });
+  }
+});
+
+t.test('one that keeps prepared statements serves with a backend for each transaction', async (t) => {
+  if (!isTracking) {
+    t.pass(`skipped: PgBouncer ${version} does not; PGBOUNCER names another program`);
+    return;
+  }
+  for (const settings of [[], [ignoring, 'server_round_robin = 1']]) {
+    const given = [...settings, 'max_prepared_statements = 50'];
+    const url = await startPooler(libraryUrl, { mode: 'transaction', size: 3, settings: given });
+    await serves(t, url, {});
+    await serves(t, url, { DATABASE_POOLER: 'transaction', DATABASE_DIRECT_URL: libraryUrl });
+  }
 });
 
 function askCell(wire: Connection, text: string): Promise<string> {
@@ -156,7 +165,7 @@ function askCell(wire: Connection, text: string): Promise<string> {
 }
 
 t.test('where nobody has looked, no statement is answered by another one', async (t) => {
-  const { url } = await startPooler('transaction', 3, [`ignore_startup_parameters = ${IGNORED}`]);
+  const url = await startPooler(libraryUrl, { mode: 'transaction', size: 3, settings: [ignoring] });
   const database = await Database.open({
     url,
     schema: 'public',

@@ -18,6 +18,7 @@ import { type EmbeddedServer, startEmbedded } from '../../src/embedded/cluster.j
 import { packagePath } from '../../src/files.js';
 import { createObserver } from '../../src/observe.js';
 import { type Service, startService } from '../../src/service.js';
+import { throughPooler } from './pooler.js';
 
 export const ADMIN_TOKEN = 'the-token-of-the-test-administrator';
 
@@ -133,7 +134,7 @@ export function ways(): Record<string, string> {
 /** The service in this process, on a free port, in silence; every option as an environment would give it. */
 export async function startTestService({ databaseUrl, ...options }: TestOptions): Promise<Service> {
   const given = { PORT: '0', LOG_LEVEL: 'silent', ADMIN_TOKEN, ...ways(), ...options };
-  const config = readConfig({ ...given, DATABASE_URL: databaseUrl });
+  const config = readConfig({ ...given, DATABASE_URL: await throughPooler(databaseUrl) });
   const service = await startService(config, createObserver(config.LOG_LEVEL), () => {});
   t.teardown(() => service.stop());
   return service;

@@ -1,0 +1,54 @@
+/**
+ * Settings behind a pooler that gives each transaction another session: none of them stays, so each transaction begins with them, in
+ * the same round trip. What is sent together up to a Sync is one transaction, and a local setting holds until its end.
+ */
+import type { Settings } from './connection-options.js';
+import type { WireQuery } from './wire-query.js';
+
+export class TransactionSettings {
+  readonly #text: string;
+  readonly #parameters: readonly string[];
+  /** Whether a transaction was begun that has not been ended yet. */
+  #isBegun = false;
+
+  constructor(settings: Settings) {
+    const names = Object.keys(settings);
+    const calls = names.map((name, position) => `set_config('${name}', $${position + 1}, true)`);
+    this.#text = `select ${calls.join(', ')}`;
+    this.#parameters = Object.values(settings);
+  }
+
+  /** The connection is another one. */
+  reset(): void {
+    this.#isBegun = false;
+  }
+
+  apply(queries: readonly WireQuery[]): readonly WireQuery[] {
+    const [first] = queries;
+    if (first === undefined || first.text === this.#text) return queries;
+    if (first.plain) {
+      if (first.text === 'begin') {
+        this.#isBegun = true;
+        return [{ ...first, plain: false }, this.#settingFor(first)];
+      }
+      const isEnd = /^(commit|rollback)$/.test(first.text);
+      if (isEnd) this.#isBegun = false;
+      if (isEnd || this.#isBegun || first.text === '') return queries;
+      return [this.#settingFor(first), { ...first, plain: false }];
+    }
+    return this.#isBegun ? queries : [this.#settingFor(first), ...queries];
+  }
+
+  #settingFor({ isAbandoned }: WireQuery): WireQuery {
+    return {
+      text: this.#text,
+      parameters: this.#parameters,
+      prepare: true,
+      columns: null,
+      isSetting: true,
+      ...(isAbandoned ? { isAbandoned } : {}),
+      row: () => {},
+      end: () => {},
+    };
+  }
+}
