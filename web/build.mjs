@@ -41,6 +41,8 @@ async function bundle() {
   const [entry, { cssBundle = '', imports } = {}] =
     Object.entries(metafile.outputs).find(([, { entryPoint }]) => entryPoint === 'web/src/main.tsx') ?? [];
   const needed = imports.filter(({ kind }) => kind === 'import-statement').map(({ path }) => basename(path));
+  // All styles are in that of the entry; those of single pages are made beside it and never loaded.
+  for (const name of files.keys()) if (name.endsWith('.css') && name !== basename(cssBundle)) files.delete(name);
   files.set('index.html', Buffer.from(page(basename(entry), basename(cssBundle), needed)));
   files.set('icon.svg', await readFile(join(root, 'web', 'icon.svg')));
   // Made aside and moved: a service that runs meanwhile reads either the old files or the new ones.

@@ -4,7 +4,7 @@ import { openPage, skip } from '../support/browser.js';
 import { findings, logIn, setPassword } from '../support/explorer.js';
 import { connectSql, createLibrary, request, startDatabase, startTestService } from '../support/service.js';
 
-t.setTimeout(180_000);
+t.setTimeout(300_000);
 const server = await startDatabase();
 const databaseUrl = await createLibrary(server, 'explorer_pages');
 const sql = connectSql(databaseUrl);
@@ -87,5 +87,87 @@ t.test('plan: the tree with what it took, and an index that is missing', { skip 
   await sql`create index on events (kind)`;
   await page.getByRole('button', { name: 'Run again' }).click();
   await page.getByText('Nothing stands out').waitFor();
+  t.strictSame(complaints, []);
+});
+
+t.test('model: a diagram, a new field, a new relation', { skip }, async (t) => {
+  const { page, complaints } = await openPage(service);
+  await logIn(service, page, '#/model');
+  await page.getByRole('button', { name: /^articles\s*id/ }).click();
+  const side = page.getByRole('complementary', { name: 'Collection articles' });
+  await side.getByText('character varying').first().waitFor();
+  t.strictSame(await findings(page), [], 'no serious finding');
+  await side.getByRole('button', { name: 'Add field' }).click();
+  await page.getByLabel('Name').fill('bad name!');
+  await page.getByRole('button', { name: 'Save' }).click();
+  await page.getByRole('alert').waitFor();
+  await page.getByLabel('Name').fill('subtitle');
+  await page.getByLabel('Type').selectOption('text');
+  await page.getByRole('button', { name: 'Save' }).click();
+  await side.getByText('subtitle', { exact: true }).waitFor();
+  await side.getByRole('button', { name: 'Add relation' }).click();
+  await page.getByLabel('Name').fill('editor');
+  await page.getByLabel('Leads to').selectOption('authors');
+  await page.getByLabel('List on the other side').fill('edited');
+  await page.getByRole('button', { name: 'Save' }).click();
+  await side.getByText('→ authors').nth(1).waitFor();
+  const columns = await sql`select column_name, data_type from information_schema.columns
+    where table_name = 'articles' and column_name in ('subtitle', 'editor') order by 1`;
+  t.match(columns, [
+    { column_name: 'editor', data_type: 'integer' },
+    { column_name: 'subtitle', data_type: 'text' },
+  ]);
+  const key = await sql`select confrelid::regclass::text as target from pg_constraint
+    where conrelid = 'articles'::regclass and contype = 'f' and conkey = (select array_agg(attnum) from pg_attribute
+      where attrelid = 'articles'::regclass and attname = 'editor')`;
+  t.match(key, [{ target: 'authors' }], 'a foreign key');
+  t.strictSame(complaints, []);
+});
+
+t.test('access: the public may read published articles, and why not a draft', { skip }, async (t) => {
+  const { page, complaints } = await openPage(service);
+  await logIn(service, page, '#/access');
+  await page.getByRole('button', { name: 'New policy' }).click();
+  await page.getByLabel('Name').fill('Visitors');
+  await page.getByRole('button', { name: 'Create', exact: true }).click();
+  await page.getByRole('button', { name: 'read articles: nothing' }).click();
+  await page.getByRole('button', { name: 'Add rule' }).click();
+  await page.getByLabel('Field', { exact: true }).selectOption('status');
+  await page.getByLabel('Operator').selectOption('_eq');
+  await page.getByLabel('Value').fill('published');
+  await page.getByRole('button', { name: 'Allow' }).click();
+  await page.getByRole('button', { name: 'read articles: by rule' }).waitFor();
+  t.strictSame(await findings(page), [], 'no serious finding');
+  const read = await request(service, 'GET', '/items/articles?fields=status&limit=-1', { token: null });
+  const [{ count } = {}] = await sql`select count(*)::integer from articles where status = 'published'`;
+  const { data } = read.json as { data: { status: string }[] };
+  t.equal(data.length, count);
+
+  const [draft] = await sql`select id from articles where status = 'draft' limit 1`;
+  await page.getByRole('tab', { name: 'Why?' }).click();
+  const ask = async (key: unknown): Promise<string> => {
+    await page.getByLabel('with the item').fill(String(key));
+    await page.getByRole('button', { name: 'Ask' }).click();
+    const answer = page.getByRole('region', { name: 'Answer' });
+    await answer.waitFor();
+    return answer.innerText();
+  };
+  await page.getByRole('combobox', { name: /^in/ }).selectOption('articles');
+  t.match(await ask(draft?.['id']), /No\n.*status is published\s+does not hold/s);
+  await page.getByLabel('with the item').fill('');
+  t.match(await ask(1), /Yes\n.*status is published\s+holds/s);
+  t.strictSame(complaints, []);
+});
+
+t.test('pulse: what the service does now', { skip }, async (t) => {
+  const { page, complaints } = await openPage(service, { viewport: { width: 360, height: 720 } });
+  await logIn(service, page, '#/pulse');
+  await page.getByRole('figure', { name: /^Requests: all/ }).waitFor();
+  for (let count = 0; count < 20; count++) await request(service, 'GET', '/items/tags/1');
+  const row = page.getByRole('row', { name: /GET \/items\/:collection\/:key/ });
+  await row.waitFor();
+  t.match(await row.innerText(), /\s20\s+0$/);
+  t.strictSame(await findings(page), [], 'no serious finding');
+  t.equal(await page.evaluate('document.documentElement.scrollWidth - innerWidth'), 0, 'as wide as the phone');
   t.strictSame(complaints, []);
 });

@@ -14,7 +14,7 @@ import {
   waitFor,
 } from '../support/service.js';
 
-t.setTimeout(180_000);
+t.setTimeout(300_000);
 const server = await startDatabase();
 const service = await startTestService({ databaseUrl: await createLibrary(server, 'explorer') });
 await setPassword(service);

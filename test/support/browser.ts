@@ -32,7 +32,7 @@ export async function openPage(
   t.teardown(() => opened.close());
   const context = await opened.newContext({ viewport: { width: 1280, height: 800 }, ...options });
   const page = await context.newPage();
-  page.setDefaultTimeout(20_000);
+  page.setDefaultTimeout(60_000);
   const complaints: string[] = [];
   page.on('request', (request) => {
     if (!request.url().startsWith(service.url) && !/^(data|blob):/.test(request.url()))

@@ -41,7 +41,7 @@ function App(): JSX.Element {
         Skip to the content
       </a>
       <Header />
-      <main id="content" tabIndex={-1}>
+      <main id="content" tabIndex={0}>
         <Content />
       </main>
       <Palette />

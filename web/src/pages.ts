@@ -18,4 +18,17 @@ export const pages: readonly Page[] = [
     administrators: true,
     load: () => import('./plan/page').then((loaded) => loaded.PlanPage),
   },
+  { name: 'model', title: 'Model', load: () => import('./schema/page').then((loaded) => loaded.ModelPage) },
+  {
+    name: 'access',
+    title: 'Access',
+    administrators: true,
+    load: () => import('./access/page').then((loaded) => loaded.AccessPage),
+  },
+  {
+    name: 'pulse',
+    title: 'Pulse',
+    administrators: true,
+    load: () => import('./pulse/page').then((loaded) => loaded.PulsePage),
+  },
 ];

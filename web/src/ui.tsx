@@ -6,6 +6,7 @@ import { dismiss, toast, toasts } from './state';
 const ICONS = {
   search: 'M7 12A5 5 0 1 0 7 2a5 5 0 0 0 0 10Zm3.5-1.5L14 14',
   plus: 'M8 3v10M3 8h10',
+  minus: 'M3 8h10',
   close: 'm4 4 8 8M12 4l-8 8',
   check: 'm3 8.5 3.2 3.2L13 5',
   down: 'm4 6 4 4 4-4',

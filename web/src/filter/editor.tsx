@@ -14,7 +14,10 @@ export interface FilterEditorProps {
 }
 
 /** Rules stay as they are being written; those that are complete act. */
-export function FilterDraft(props: FilterEditorProps): JSX.Element {
+export function FilterDraft({
+  atOnce = false,
+  ...props
+}: FilterEditorProps & { readonly atOnce?: boolean }): JSX.Element {
   const [draft, setDraft] = useState(props.group);
   const given = JSON.stringify(toJson(props.group));
   const sent = useRef(given);
@@ -25,14 +28,20 @@ export function FilterDraft(props: FilterEditorProps): JSX.Element {
   }, [given]);
   useEffect(() => {
     const made = JSON.stringify(toJson(draft));
-    if (made === given) return;
+    if (made === given || atOnce) return;
     const wait = setTimeout(() => {
       sent.current = made;
       props.onChange(draft);
     }, 200);
     return () => clearTimeout(wait);
   }, [draft]);
-  return <FilterEditor {...props} group={draft} onChange={setDraft} />;
+  const change = (next: Group): void => {
+    setDraft(next);
+    if (!atOnce) return;
+    sent.current = JSON.stringify(toJson(next));
+    props.onChange(next);
+  };
+  return <FilterEditor {...props} group={draft} onChange={change} />;
 }
 
 function FilterEditor({ model, collection, group, onChange, depth = 0 }: FilterEditorProps): JSX.Element {

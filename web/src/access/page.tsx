@@ -1,0 +1,232 @@
+/** Access: policies as a grid of collections and actions, the rules behind each cell, and why somebody may do something. */
+import type { JSX } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { call, messageOf } from '../api';
+import type { Model } from '../model';
+import { model as modelSignal, toast } from '../state';
+import { Button, Dialog, Empty, ErrorBox } from '../ui';
+import './access.css';
+import {
+  ACTIONS,
+  type Access,
+  type Action,
+  type Extent,
+  extentOf,
+  holders,
+  isPublic,
+  loadAccess,
+  type Permission,
+  type Policy,
+} from './policies';
+import { RuleForm } from './rule';
+import { Why } from './why-form';
+
+export function AccessPage(): JSX.Element {
+  const model = modelSignal.value as Model;
+  const [access, setAccess] = useState<Access | null>(null);
+  const [error, setError] = useState<string | null>(null);
+  const [chosen, setChosen] = useState<string | null>(null);
+  const [way, setWay] = useState<'policies' | 'why'>('policies');
+  const [creating, setCreating] = useState(false);
+  const load = async (): Promise<void> => {
+    try {
+      setAccess(await loadAccess());
+      setError(null);
+    } catch (failure) {
+      setError(messageOf(failure));
+    }
+  };
+  useEffect(() => void load(), []);
+  if (error) return <ErrorBox text={error} onRetry={() => void load()} />;
+  if (!access) return <p class="boot">Loading…</p>;
+  const policy =
+    access.policies.find((each) => each.id === chosen) ?? access.policies.find(isPublic) ?? access.policies[0];
+  return (
+    <div class="access">
+      <header class="toolbar access-bar">
+        <h1>Access</h1>
+        <div class="tabs" role="tablist">
+          {(['policies', 'why'] as const).map((each) => (
+            <button key={each} type="button" role="tab" aria-selected={way === each} onClick={() => setWay(each)}>
+              {each === 'policies' ? 'Policies' : 'Why?'}
+            </button>
+          ))}
+        </div>
+        <span class="grow" />
+        {way === 'policies' && (
+          <Button label="New policy" icon="plus" kind="primary" onClick={() => setCreating(true)} />
+        )}
+      </header>
+      {way === 'why' ? (
+        <Why access={access} model={model} />
+      ) : (
+        <div class="access-body">
+          <nav aria-label="Policies" class="access-list">
+            {access.policies.map((each) => (
+              <button
+                key={each.id}
+                type="button"
+                aria-current={each.id === policy?.id ? 'true' : undefined}
+                onClick={() => setChosen(each.id)}
+              >
+                <strong>{each.name}</strong>
+                <small>{each.admin_access ? `everything, for ${holders(each, access)}` : holders(each, access)}</small>
+              </button>
+            ))}
+          </nav>
+          {policy && <PolicyGrid policy={policy} model={model} onChanged={load} />}
+        </div>
+      )}
+      {creating && (
+        <CreatePolicy
+          access={access}
+          onClose={() => setCreating(false)}
+          onMade={async (id) => {
+            setCreating(false);
+            await load();
+            setChosen(id);
+          }}
+        />
+      )}
+    </div>
+  );
+}
+
+const EXTENTS: Readonly<Record<Extent, string>> = { none: 'nothing', some: 'by rule', all: 'all' };
+
+interface GridProps {
+  readonly policy: Policy;
+  readonly model: Model;
+  readonly onChanged: () => Promise<void>;
+}
+
+function PolicyGrid({ policy, model, onChanged }: GridProps): JSX.Element {
+  const [open, setOpen] = useState<{ readonly collection: string; readonly action: Action } | null>(null);
+  const [typed, setTyped] = useState('');
+  if (policy.admin_access)
+    return (
+      <Empty title="This policy allows everything" icon="key">
+        Rules do not restrict administrators.
+      </Empty>
+    );
+  const granted = (collection: string, action: Action): Permission[] =>
+    policy.permissions.filter((each) => each.collection === collection && each.action === action);
+  const shown = [...model.values()].filter(
+    ({ name, system }) =>
+      name.includes(typed.trim().toLowerCase()) &&
+      (!system || ACTIONS.some((action) => granted(name, action).length > 0)),
+  );
+  return (
+    <div class="access-grid">
+      <input
+        type="search"
+        aria-label="Search collections"
+        placeholder="Search collections"
+        value={typed}
+        onInput={(event) => setTyped(event.currentTarget.value)}
+      />
+      <table aria-label={`Permissions of ${policy.name}`}>
+        <thead>
+          <tr>
+            <th scope="col">Collection</th>
+            {ACTIONS.map((action) => (
+              <th key={action} scope="col">
+                {action}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {shown.slice(0, 300).map(({ name }) => (
+            <tr key={name}>
+              <th scope="row">{name}</th>
+              {ACTIONS.map((action) => {
+                const extent = extentOf(granted(name, action));
+                return (
+                  <td key={action}>
+                    <button
+                      type="button"
+                      class={`extent ${extent}`}
+                      aria-label={`${action} ${name}: ${EXTENTS[extent]}`}
+                      onClick={() => setOpen({ collection: name, action })}
+                    >
+                      {EXTENTS[extent]}
+                    </button>
+                  </td>
+                );
+              })}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {open && (
+        <RuleForm
+          policy={policy}
+          model={model}
+          collection={open.collection}
+          action={open.action}
+          permission={granted(open.collection, open.action)[0] ?? null}
+          others={Math.max(0, granted(open.collection, open.action).length - 1)}
+          onClose={() => setOpen(null)}
+          onSaved={async () => {
+            setOpen(null);
+            await onChanged();
+          }}
+        />
+      )}
+    </div>
+  );
+}
+
+interface CreateProps {
+  readonly access: Access;
+  readonly onClose: () => void;
+  readonly onMade: (id: string) => Promise<void>;
+}
+
+function CreatePolicy({ access, onClose, onMade }: CreateProps): JSX.Element {
+  const [name, setName] = useState('');
+  const [holder, setHolder] = useState('public');
+  const save = async (): Promise<void> => {
+    const role = holder === 'public' ? null : holder;
+    try {
+      const { data } = await call<{ policy: string }>('POST', '/access?fields=policy', {
+        body: { role, policy: { name } },
+      });
+      toast(`${name} was created`);
+      await onMade(data.policy);
+    } catch (error) {
+      toast(messageOf(error), 'bad');
+    }
+  };
+  return (
+    <Dialog
+      title="New policy"
+      onClose={onClose}
+      footer={
+        <>
+          <Button label="Cancel" onClick={onClose} />
+          <Button label="Create" kind="primary" disabled={name.trim() === ''} onClick={() => void save()} />
+        </>
+      }
+    >
+      <div class="form">
+        <div class="field">
+          <label for="policy-name">Name</label>
+          <input id="policy-name" value={name} onInput={(event) => setName(event.currentTarget.value)} />
+        </div>
+        <div class="field">
+          <label for="policy-holder">For</label>
+          <select id="policy-holder" value={holder} onChange={(event) => setHolder(event.currentTarget.value)}>
+            <option value="public">the public: requests without a login</option>
+            {access.roles.map(({ id, name: role }) => (
+              <option key={id} value={id}>
+                role {role}
+              </option>
+            ))}
+          </select>
+        </div>
+      </div>
+    </Dialog>
+  );
+}

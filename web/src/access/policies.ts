@@ -1,0 +1,107 @@
+/** Policies and who has them, as they are stored. */
+import { call } from '../api';
+import type { FilterJson } from '../filter/filter';
+
+export const ACTIONS = ['create', 'read', 'update', 'delete'] as const;
+export type Action = (typeof ACTIONS)[number];
+
+export interface Permission {
+  readonly id: number;
+  readonly policy: string;
+  readonly collection: string;
+  readonly action: Action;
+  /** Null: all rows. */
+  readonly permissions: FilterJson | null;
+  readonly validation: FilterJson | null;
+  readonly presets: Readonly<Record<string, unknown>> | null;
+  /** Null: none; `*`: all. */
+  readonly fields: readonly string[] | null;
+}
+
+export interface Policy {
+  readonly id: string;
+  readonly name: string;
+  readonly admin_access: boolean;
+  readonly permissions: readonly Permission[];
+  readonly users: readonly { readonly user: string | null; readonly role: string | null }[];
+}
+
+export interface Role {
+  readonly id: string;
+  readonly name: string;
+  readonly parent: string | null;
+}
+
+export interface User {
+  readonly id: string;
+  readonly email: string | null;
+  readonly role: string | null;
+}
+
+export interface Access {
+  readonly policies: readonly Policy[];
+  readonly roles: readonly Role[];
+  readonly users: readonly User[];
+}
+
+export async function loadAccess(): Promise<Access> {
+  const [policies, roles, users] = await Promise.all([
+    call<Policy[]>(
+      'GET',
+      '/policies?fields=id,name,admin_access,permissions.*,users.user,users.role&sort=name&limit=-1',
+    ),
+    call<Role[]>('GET', '/roles?fields=id,name,parent&limit=-1'),
+    call<User[]>('GET', '/users?fields=id,email,role&sort=email&limit=200'),
+  ]);
+  return { policies: policies.data, roles: roles.data, users: users.data };
+}
+
+export function isPublic({ users }: Policy): boolean {
+  return users.some(({ user, role }) => user === null && role === null);
+}
+
+/** Who has a policy, in words. */
+export function holders(policy: Policy, { roles, users }: Access): string {
+  const names = policy.users.map(({ user, role }) => {
+    if (user !== null) return users.find((each) => each.id === user)?.email ?? 'a user';
+    if (role !== null) return `role ${roles.find((each) => each.id === role)?.name ?? role}`;
+    return 'the public';
+  });
+  return names.length === 0 ? 'nobody' : names.join(', ');
+}
+
+export type Extent = 'none' | 'some' | 'all';
+
+export function extentOf(permissions: readonly Permission[]): Extent {
+  if (permissions.length === 0) return 'none';
+  const isWhole = permissions.some(
+    ({ permissions: rule, fields, validation, action }) =>
+      (rule === null || Object.keys(rule).length === 0) &&
+      (validation === null || Object.keys(validation).length === 0) &&
+      (action === 'delete' || fields?.includes('*')),
+  );
+  return isWhole ? 'all' : 'some';
+}
+
+/** The caller's roles, the own first, then those above it. */
+export function rolesOf(user: User | null, roles: readonly Role[]): string[] {
+  const found: string[] = [];
+  let next = user?.role ?? null;
+  while (next !== null && !found.includes(next)) {
+    found.push(next);
+    next = roles.find((each) => each.id === next)?.parent ?? null;
+  }
+  return found;
+}
+
+/** The policies that count for a user; for null those of the public. */
+export function policiesOf(user: User | null, { policies, roles }: Access): Policy[] {
+  const own = rolesOf(user, roles);
+  return policies.filter((policy) =>
+    policy.users.some((each) => {
+      if (each.user !== null) return each.user === user?.id;
+      if (each.role !== null) return own.includes(each.role);
+      return own.length === 0;
+    }),
+  );
+}

@@ -1,0 +1,125 @@
+/** What a policy allows of one action on one collection: which rows, which fields. */
+import type { JSX } from 'preact';
+import { useState } from 'preact/hooks';
+import { call, messageOf } from '../api';
+import { FilterDraft } from '../filter/editor';
+import { fromJson, toJson } from '../filter/filter';
+import type { Model } from '../model';
+import { toast } from '../state';
+import { Button, Dialog, ErrorBox } from '../ui';
+import type { Action, Permission, Policy } from './policies';
+
+interface RuleProps {
+  readonly policy: Policy;
+  readonly model: Model;
+  readonly collection: string;
+  readonly action: Action;
+  /** Null where nothing is allowed yet. */
+  readonly permission: Permission | null;
+  /** How many further rules the policy has for this. */
+  readonly others: number;
+  readonly onClose: () => void;
+  readonly onSaved: () => Promise<void>;
+}
+
+export function RuleForm({
+  policy,
+  model,
+  collection,
+  action,
+  permission,
+  others,
+  onClose,
+  onSaved,
+}: RuleProps): JSX.Element {
+  const [rule, setRule] = useState(fromJson(permission?.permissions ?? null));
+  const [fields, setFields] = useState<readonly string[]>(permission?.fields ?? ['*']);
+  const [error, setError] = useState<string | null>(null);
+  const all = [...(model.get(collection)?.fields.keys() ?? [])];
+  const act = async (work: () => Promise<unknown>, done: string): Promise<void> => {
+    try {
+      await work();
+      toast(done);
+      await onSaved();
+    } catch (failure) {
+      setError(messageOf(failure));
+    }
+  };
+  const save = (): Promise<void> => {
+    const made = { policy: policy.id, collection, action, permissions: toJson(rule), fields: [...fields] };
+    const work = (): Promise<unknown> =>
+      permission
+        ? call('PATCH', `/permissions/${permission.id}`, { body: made })
+        : call('POST', '/permissions', { body: made });
+    return act(work, `${policy.name}: ${action} ${collection} was saved`);
+  };
+  const revoke = (): Promise<void> =>
+    act(
+      () => call('DELETE', `/permissions/${permission?.id}`),
+      `${policy.name}: ${action} ${collection} was withdrawn`,
+    );
+  const isEvery = fields.includes('*');
+  return (
+    <Dialog
+      title={`${policy.name}: ${action} ${collection}`}
+      kind="side"
+      onClose={onClose}
+      footer={
+        <>
+          {permission && <Button label="Withdraw" kind="danger" onClick={() => void revoke()} />}
+          <span class="grow" />
+          <Button label="Cancel" onClick={onClose} />
+          <Button label={permission ? 'Save' : 'Allow'} kind="primary" onClick={() => void save()} />
+        </>
+      }
+    >
+      <div class="form">
+        {error && <ErrorBox text={error} />}
+        <section>
+          <h3>Rows</h3>
+          <p class="quiet">
+            {action === 'create'
+              ? 'Rules do not apply to new rows.'
+              : 'Those for which the rules hold; all of them without a rule.'}
+          </p>
+          {action !== 'create' && (
+            <FilterDraft model={model} collection={collection} group={rule} onChange={setRule} atOnce />
+          )}
+        </section>
+        {action !== 'delete' && (
+          <section>
+            <h3>Fields</h3>
+            <label class="row">
+              <input type="checkbox" checked={isEvery} onChange={() => setFields(isEvery ? all : ['*'])} /> all fields,
+              also those that are added later
+            </label>
+            {!isEvery && (
+              <div class="rule-fields">
+                {all.map((name) => (
+                  <label class="row" key={name}>
+                    <input
+                      type="checkbox"
+                      checked={fields.includes(name)}
+                      onChange={() =>
+                        setFields(fields.includes(name) ? fields.filter((each) => each !== name) : [...fields, name])
+                      }
+                    />
+                    {name}
+                  </label>
+                ))}
+              </div>
+            )}
+          </section>
+        )}
+        {others > 0 && (
+          <p class="quiet">
+            The policy has {others} more {others === 1 ? 'rule' : 'rules'} for this: what one of them allows is allowed.
+          </p>
+        )}
+        {(permission?.validation || permission?.presets) && (
+          <p class="quiet">Its validation and presets stay as they are: change them over the API.</p>
+        )}
+      </div>
+    </Dialog>
+  );
+}

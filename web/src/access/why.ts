@@ -1,0 +1,129 @@
+/**
+ * Why may a user do something with an item, or why not? Each rule that counts for the user is asked of the item, part by part, with
+ * the variables replaced by that user's values: an administrator may read every item, so the answers are those of the rules alone.
+ */
+import { call, itemsPath, messageOf } from '../api';
+import { describeRule, type FilterJson, fromJson } from '../filter/filter';
+import { type Access, type Action, type Permission, policiesOf, rolesOf, type User } from './policies';
+
+export interface Part {
+  readonly text: string;
+  /** Null where it could not be asked. */
+  readonly holds: boolean | null;
+  readonly note: string | null;
+}
+
+export interface RuleVerdict {
+  readonly policy: string;
+  readonly permission: Permission;
+  readonly holds: boolean;
+  readonly parts: readonly Part[];
+}
+
+export interface Verdict {
+  readonly allowed: boolean;
+  readonly summary: string;
+  readonly rules: readonly RuleVerdict[];
+}
+
+export interface Question {
+  /** Null for the public. */
+  readonly user: User | null;
+  readonly action: Action;
+  readonly collection: string;
+  readonly keyField: string;
+  readonly key: string;
+}
+
+export async function explainAccess(question: Question, access: Access): Promise<Verdict> {
+  const { user, action, collection } = question;
+  const policies = policiesOf(user, access);
+  const administrator = policies.find((policy) => policy.admin_access);
+  if (administrator)
+    return { allowed: true, summary: `The policy “${administrator.name}” allows everything.`, rules: [] };
+  if (!(await matches(question, null)))
+    return { allowed: false, summary: `There is no item with the key ${question.key}.`, rules: [] };
+  const rules: RuleVerdict[] = [];
+  for (const policy of policies) {
+    for (const permission of policy.permissions) {
+      if (permission.action !== action || permission.collection !== collection) continue;
+      rules.push(await judge(question, policy.name, permission, access));
+    }
+  }
+  if (rules.length === 0) {
+    const names = policies.map(({ name }) => `“${name}”`).join(', ');
+    const summary = `No policy allows ${action} in ${collection}. ${names === '' ? 'No policy counts here at all.' : `Those that count: ${names}.`}`;
+    return { allowed: false, summary, rules };
+  }
+  const good = rules.find((rule) => rule.holds);
+  const summary = good ? `A rule of “${good.policy}” holds for this item.` : 'No rule holds for this item.';
+  return { allowed: good !== undefined, summary, rules };
+}
+
+async function judge(question: Question, policy: string, permission: Permission, access: Access): Promise<RuleVerdict> {
+  const rule = permission.permissions;
+  if (rule === null || Object.keys(rule).length === 0)
+    return { policy, permission, holds: true, parts: [{ text: 'all rows', holds: true, note: null }] };
+  const parts: Part[] = [];
+  for (const part of partsOf(rule)) parts.push(await ask(question, part, access));
+  const whole = await ask(question, rule, access);
+  return { policy, permission, holds: whole.holds === true, parts };
+}
+
+/** What must hold together. */
+function partsOf(rule: FilterJson): FilterJson[] {
+  return Object.entries(rule).flatMap(([name, value]) =>
+    name === '_and' && Array.isArray(value)
+      ? value.flatMap((each) => partsOf(each as FilterJson))
+      : [{ [name]: value }],
+  );
+}
+
+async function ask(question: Question, part: FilterJson, access: Access): Promise<Part> {
+  const text = describe(part);
+  try {
+    const filter = await withValues(part, question.user, access);
+    return { text, holds: await matches(question, filter as FilterJson), note: null };
+  } catch (error) {
+    return { text, holds: null, note: messageOf(error) };
+  }
+}
+
+function describe(part: FilterJson): string {
+  const { entries, join } = fromJson(part);
+  return entries
+    .map((entry) => (entry.kind === 'rule' ? describeRule(entry) : JSON.stringify(part)))
+    .join(join === '_or' ? ' or ' : ' and ');
+}
+
+async function matches({ collection, keyField, key }: Question, filter: FilterJson | null): Promise<boolean> {
+  const own = { [keyField]: { _eq: key } };
+  const query = { fields: [keyField], limit: 1, filter: filter ? { _and: [own, filter] } : own };
+  const { data } = await call<unknown[]>('SEARCH', itemsPath(collection), { body: { query } });
+  return data.length > 0;
+}
+
+const NOBODY = '00000000-0000-0000-0000-000000000000';
+
+/** The variables of a rule, as they are for this user. */
+async function withValues(value: unknown, user: User | null, access: Access): Promise<unknown> {
+  if (Array.isArray(value)) return Promise.all(value.map((each) => withValues(each, user, access)));
+  if (typeof value === 'object' && value !== null) {
+    const entries = Object.entries(value).map(async ([name, inner]) => [name, await withValues(inner, user, access)]);
+    return Object.fromEntries(await Promise.all(entries));
+  }
+  if (value === '$CURRENT_USER') return user?.id ?? NOBODY;
+  if (value === '$CURRENT_ROLE') return user?.role ?? NOBODY;
+  if (value === '$CURRENT_ROLES') return rolesOf(user, access.roles);
+  if (value === '$CURRENT_POLICIES') return policiesOf(user, access).map(({ id }) => id);
+  if (typeof value === 'string' && value.startsWith('$CURRENT_USER.') && user) return fieldOf(user, value);
+  return value;
+}
+
+async function fieldOf(user: User, variable: string): Promise<unknown> {
+  const path = variable.slice('$CURRENT_USER.'.length);
+  const { data } = await call<unknown>('GET', `/users/${user.id}?fields=${encodeURIComponent(path)}`);
+  return path
+    .split('.')
+    .reduce<unknown>((found, name) => (found as Record<string, unknown> | null)?.[name] ?? null, data);
+}

@@ -1,0 +1,100 @@
+/** A line chart over time, with its latest values in words. */
+import type { JSX } from 'preact';
+import { useEffect, useRef } from 'preact/hooks';
+import uPlot from 'uplot';
+import 'uplot/dist/uPlot.min.css';
+import { isDark } from '../state';
+
+export interface Line {
+  readonly label: string;
+  readonly values: readonly (number | null)[];
+  /** The name of a colour of the theme. */
+  readonly colour: string;
+}
+
+interface ChartProps {
+  readonly title: string;
+  readonly unit: string;
+  /** Seconds. */
+  readonly times: readonly number[];
+  readonly lines: readonly Line[];
+}
+
+const HEIGHT = 120;
+
+export function Chart({ title, unit, times, lines }: ChartProps): JSX.Element {
+  const box = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | null>(null);
+  const dark = isDark.value;
+  useEffect(() => {
+    const element = box.current;
+    if (!element) return;
+    const style = getComputedStyle(document.documentElement);
+    const colour = (name: string): string => style.getPropertyValue(`--${name}`).trim();
+    const axis = {
+      stroke: colour('quiet'),
+      grid: { stroke: colour('line'), width: 1 },
+      ticks: { show: false },
+      font: '11px system-ui',
+    };
+    const made = new uPlot(
+      {
+        width: element.clientWidth,
+        height: HEIGHT,
+        legend: { show: false },
+        cursor: { show: false },
+        scales: { y: { range: (_, __, high) => [0, Math.max(1, (high ?? 1) * 1.15)] } },
+        axes: [
+          { ...axis, space: 90, size: 26, values: (_, splits) => splits.map(clock) },
+          { ...axis, size: 44, space: 30 },
+        ],
+        series: [
+          {},
+          ...lines.map((line) => ({
+            stroke: colour(line.colour),
+            width: 1.5,
+            points: { show: false },
+            spanGaps: true,
+          })),
+        ],
+      },
+      [[], ...lines.map(() => [])],
+      element,
+    );
+    plot.current = made;
+    const observer = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height: HEIGHT }));
+    observer.observe(element);
+    return () => {
+      observer.disconnect();
+      made.destroy();
+      plot.current = null;
+    };
+  }, [dark]);
+  useEffect(() => {
+    plot.current?.setData([[...times], ...lines.map(({ values }) => [...values])]);
+  }, [times, dark]);
+  const latest = lines.map(({ label, values }) => `${label} ${show(values.at(-1))}`).join(', ');
+  return (
+    <figure class="chart" aria-label={`${title}: ${latest} ${unit}`}>
+      <figcaption>
+        <h2>{title}</h2>
+        {lines.map(({ label, values, colour }) => (
+          <span key={label} class={`series ${colour}`}>
+            {label} <strong>{show(values.at(-1))}</strong>
+          </span>
+        ))}
+        <small>{unit}</small>
+      </figcaption>
+      <div ref={box} aria-hidden="true" />
+    </figure>
+  );
+}
+
+function clock(seconds: number): string {
+  return new Date(seconds * 1_000).toLocaleTimeString('en-GB');
+}
+
+function show(value: number | null | undefined): string {
+  if (value === null || value === undefined) return '–';
+  return value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(2);
+}

@@ -1,0 +1,125 @@
+/** Pulse: what the service does now. */
+import type { JSX } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { ApiError, call, messageOf } from '../api';
+import { Empty, ErrorBox } from '../ui';
+import { Chart, type Line } from './chart';
+import { type Figures, figuresOf, type Reading, readMetrics, routesOf } from './metrics';
+import './pulse.css';
+
+const EVERY_MS = 2_000;
+/** Five minutes. */
+const MOST = 150;
+
+export function PulsePage(): JSX.Element {
+  const [readings, setReadings] = useState<readonly Reading[]>([]);
+  const [error, setError] = useState<string | null>(null);
+  const [isOff, setOff] = useState(false);
+  useEffect(() => {
+    let ended = false;
+    let timer = 0;
+    const read = async (): Promise<void> => {
+      try {
+        const { text } = await call('GET', '/server/metrics');
+        if (ended) return;
+        const reading = { at: Date.now(), samples: readMetrics(text) };
+        setReadings((before) => [...before.slice(-MOST), reading]);
+        setError(null);
+      } catch (failure) {
+        if (failure instanceof ApiError && failure.status === 404) return setOff(true);
+        setError(messageOf(failure));
+      }
+      if (!ended) timer = window.setTimeout(read, EVERY_MS);
+    };
+    void read();
+    return () => {
+      ended = true;
+      clearTimeout(timer);
+    };
+  }, []);
+  if (isOff) return <Empty title="Metrics are switched off">Start the service without METRICS=off to see them.</Empty>;
+  const [first] = readings;
+  const last = readings.at(-1);
+  if (!first || !last || readings.length < 2)
+    return error ? <ErrorBox text={error} /> : <p class="boot">Reading the first figures…</p>;
+  const figures = readings.slice(1).map((reading, at) => figuresOf(reading, readings[at] ?? first));
+  const times = readings.slice(1).map(({ at }) => at / 1_000);
+  const line = (label: string, colour: string, pick: (figures: Figures) => number | null): Line => ({
+    label,
+    colour,
+    values: figures.map(pick),
+  });
+  return (
+    <div class="pulse">
+      <header>
+        <h1>Pulse</h1>
+        <span class="quiet">every two seconds, for the last five minutes; without the requests of this page</span>
+      </header>
+      {error && <ErrorBox text={error} />}
+      <div class="charts">
+        <Chart
+          title="Requests"
+          unit="per second"
+          times={times}
+          lines={[line('all', 'accent', (each) => each.perSecond), line('5xx', 'bad', (each) => each.errorsPerSecond)]}
+        />
+        <Chart
+          title="Latency"
+          unit="ms"
+          times={times}
+          lines={[line('p50', 'accent', (each) => each.p50), line('p99', 'warm', (each) => each.p99)]}
+        />
+        <Chart
+          title="Reads per statement"
+          unit="in a batch"
+          times={times}
+          lines={[line('mean', 'accent', (each) => each.batch)]}
+        />
+        <Chart
+          title="Statements"
+          unit="per request"
+          times={times}
+          lines={[line('mean', 'accent', (each) => each.statements)]}
+        />
+        <Chart
+          title="Connections"
+          unit=""
+          times={times}
+          lines={[line('in use', 'accent', (each) => each.busy), line('waiting', 'bad', (each) => each.waiting)]}
+        />
+        <Chart title="Memory" unit="MB" times={times} lines={[line('resident', 'accent', (each) => each.megabytes)]} />
+      </div>
+      <section class="pulse-routes">
+        <h2>Busiest routes</h2>
+        <Routes now={last} before={first} />
+      </section>
+    </div>
+  );
+}
+
+function Routes({ now, before }: { readonly now: Reading; readonly before: Reading }): JSX.Element {
+  const routes = routesOf(now, before);
+  if (routes.length === 0) return <p class="quiet">No requests yet.</p>;
+  return (
+    <table>
+      <thead>
+        <tr>
+          <th scope="col">Route</th>
+          <th scope="col">Requests</th>
+          <th scope="col">Refused or failed</th>
+        </tr>
+      </thead>
+      <tbody>
+        {routes.map(({ route, requests, errors }) => (
+          <tr key={route}>
+            <td>
+              <code>{route}</code>
+            </td>
+            <td>{requests.toLocaleString('en')}</td>
+            <td class={errors > 0 ? 'bad' : ''}>{errors.toLocaleString('en')}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
