@@ -24,6 +24,7 @@ import { type BilledCaller, billWriter, type CallerBudgetLimits, CallerBudgets }
 import { type CompiledRead, compileShape, type ReadQuery, type SelectionPurpose } from './compiled-read.js';
 import { consistencyOf, type ReadNeed, type SessionConsistency } from './consistency.js';
 import { PlanChoices, type UnevenShape } from './plan-choices.js';
+import { refusedInQuery } from './refused-values.js';
 import { mayLieInReplica, ReplicaReads } from './replica-reads.js';
 import { retry } from './retry.js';
 import { NO_CLIENT, type RequestClient } from './stages.js';
@@ -278,7 +279,13 @@ export class Reads {
         return send(current, attempt);
       },
       {
-        asError: (error) => this.refusals.to(caller, fromDatabase(error, useOf(current.compiled))),
+        asError: (error) => {
+          const { parameters } = current.compiled.statement;
+          const mapped = fromDatabase(error, useOf(current.compiled), (failure) =>
+            refusedInQuery(failure, parameters, query.values),
+          );
+          return this.refusals.to(caller, mapped);
+        },
         version: () => current.compiled.version,
         mayRepeat,
         afterTermination: true,

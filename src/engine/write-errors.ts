@@ -9,8 +9,9 @@ import { asConflict } from '../postgres/conflicts.js';
 import type { Session } from '../postgres/sessions.js';
 import type { Input } from '../request/parse-context.js';
 import { type Key, readKey } from '../request/write.js';
-import { fromWrite, type Naming } from '../sqlstate.js';
+import { fromWrite, isMisfit, type Naming } from '../sqlstate.js';
 import { isRepeated } from './idempotency.js';
+import { refusedInPayload } from './refused-values.js';
 
 /** The error of a write, in the words of its payload. */
 export function asWriteError(error: unknown, model: Model): unknown {
@@ -48,7 +49,12 @@ export function rowsOf({ plan, input }: PlannedWrite): number {
 
 /** What the failure of a write's statement means: another request came first, or a value does not pass. */
 export function asWriteFailure(error: unknown, planned: PlannedWrite): unknown {
-  return asConflict(error, planned) ?? fromValidation(error, planned);
+  return asConflict(error, planned) ?? fromMisfit(error, planned) ?? fromValidation(error, planned);
+}
+
+/** Null where it is none, or nobody can tell which value is meant. */
+function fromMisfit(error: unknown, planned: PlannedWrite): unknown {
+  return isMisfit(error) ? refusedInPayload(error, planned) : null;
 }
 
 /** A validation that failed says its place in the plan and the number of the row. */

@@ -276,3 +276,39 @@ t.test('permissions and validations', async (t) => {
   t.match(await post('words', { id: 10, word: 'zoo' }), { status: 400, text: /FAILED_VALIDATION.*lt/ });
   t.equal((await post('words', { id: 10, word: 'gnu' })).status, 204);
 });
+
+t.test('a value that PostgreSQL alone can judge is named by the error', async (t) => {
+  await expectRefusals(t, 'kinds', [
+    [{ moods: { _contains_any: ['ok', 'angry'] } }, /_contains_any.* of field .*moods.*angry.* does not fit its type/],
+    [{ spans: { _overlaps: '[x,5)' } }, /_overlaps.* of field .*spans.*\[x,5\).* does not fit its type/],
+    [{ spans: { _overlaps: '[5,1)' } }, /_overlaps.* of field .*spans.*\[5,1\).* does not fit its type/],
+    [{ days: { _contains_value: '2024-02-31' } }, /_contains_value.* of field .*days.*2024-02-31.* does not fit/],
+    [{ many_spans: { _overlaps: '{[3,1)}' } }, /_overlaps.* of field .*many_spans.*does not fit its type/],
+    [{ spans: { _eq: '[1,5' } }, /field .*spans.*\[1,5.* does not fit its type/],
+    [{ host: { _eq: 'nowhere' } }, /field .*host.*nowhere.* does not fit its type/],
+    [{ host: { _in: ['10.1.2.3', '10.1.2'] } }, /field .*host.*10\.1\.2.* does not fit its type/],
+    [{ _and: [{ host: { _eq: '10.1.2.3' } }, { net: { _eq: '10.1.0.1/16' } }] }, /field .*net.*10\.1\.0\.1\/16/],
+  ]);
+  const write = (body: unknown): Promise<Answer> =>
+    request(service, 'POST', '/items/kinds', { headers, body: JSON.stringify(body) });
+  const refused: readonly (readonly [object | object[], RegExp])[] = [
+    [{ id: 90, spans: '[5,1)', tags: ['[5,1)'] }, /The value of "spans" does not fit its type: "\[5,1\)"/],
+    [{ id: 90, days: '[2024-02-31,)' }, /The value of "days" does not fit its type/],
+    [{ id: 90, many_spans: '[1,2' }, /The value of "many_spans" does not fit its type/],
+    [
+      [
+        { id: 90, host: '::1' },
+        { id: 91, host: '1.2.3' },
+      ],
+      /The value of "\[?1\]?\.host" does not fit its type: "1\.2\.3"/,
+    ],
+    [{ id: 90, net: '10.1.0.1/16', host: '10.1.0.1' }, /The value of "net" does not fit its type/],
+    [{ id: 90, moods: ['ok', 'angry'] }, /"moods\.1" must be one of sad, ok, happy|The value of "moods" does not fit/],
+  ];
+  for (const [body, message] of refused) {
+    const answer = await write(body);
+    const expected = { status: 400, json: { errors: [{ message, extensions: { code: 'INVALID_PAYLOAD' } }] } };
+    t.match(answer, expected, `${JSON.stringify(body)}: ${answer.text}`);
+  }
+  t.strictSame(ids(await search('kinds', { id: { _gte: 90 } })), [], 'and nothing is written');
+});

@@ -1,0 +1,110 @@
+/**
+ * Which value PostgreSQL has refused to read, for the error that names it. PostgreSQL quotes what it cannot read, in every language, and
+ * what was sent is known: nothing is asked, and only requests that have failed pay for it. What the request did not send is never shown.
+ */
+import { isObject } from '../digits.js';
+import { forbidden, invalidPayload, invalidQuery, type ServiceError } from '../errors.js';
+import type { PlannedWrite } from '../plan/write.js';
+import type { Parameter, Value, Values } from '../sql/parameter.js';
+import type { RefusedValue } from '../sqlstate.js';
+
+interface SentValue {
+  /** What it was sent for, in words. */
+  readonly place: string;
+  readonly text: string;
+  /** Whether PostgreSQL alone knows what a value of the type looks like. */
+  readonly unchecked: boolean;
+  readonly isKey: boolean;
+}
+
+/** Types whose values are checked before they are sent. */
+const CHECKED =
+  /^_?(bool|int[248]|float[48]|numeric|uuid|text|varchar|bpchar|citext|name|jsonb?|bytea|hstore|geojson|date|timestamp|timestamptz)$/;
+
+/** Of a read; null where none can be told. A key that cannot be read names no item. */
+export function refusedInQuery(
+  error: RefusedValue,
+  parameters: readonly Parameter[],
+  values: Values,
+): ServiceError | null {
+  const found = refused(
+    error,
+    parameters.flatMap((each) => sentFor(each, values)),
+  );
+  if (!found) return null;
+  if (found.isKey) return forbidden();
+  return invalidQuery(`Invalid value for ${found.place}: ${shown(found.text)} does not fit its type`);
+}
+
+/** Of a write; null where none can be told. */
+export function refusedInPayload(error: RefusedValue, { plan, input, paths }: PlannedWrite): ServiceError | null {
+  const sent = plan.nodes.flatMap((node, position) =>
+    (input.nodes[position] ?? []).flatMap((row, index) =>
+      node.columns.flatMap(({ field }, place): SentValue[] => {
+        const path = [paths[position]?.[index], field.name].filter((each) => each).join('.');
+        const unchecked = !CHECKED.test(field.column?.base_type ?? '') && !field.column?.enum_values;
+        return leavesOf(row[`c${place}`]).map((text) => ({ place: path, text, unchecked, isKey: false }));
+      }),
+    ),
+  );
+  const found = refused(error, sent);
+  return found && invalidPayload(`The value of "${found.place}" does not fit its type: ${shown(found.text)}`);
+}
+
+/** What belongs to a rule of the caller's permissions is not the caller's to see. */
+function sentFor(parameter: Parameter, values: Values): SentValue[] {
+  if (parameter.kind !== 'value' && parameter.kind !== 'list' && parameter.kind !== 'entry') return [];
+  const { slot, codec, field, use, operator } = parameter;
+  if (typeof slot !== 'number') return [];
+  const condition = operator === undefined ? '' : `"_${operator}" of `;
+  const place = `${condition}${use === 'argument' ? 'argument' : 'field'} "${field}"`;
+  const facts = { place, unchecked: !CHECKED.test(codec), isKey: use === 'key' };
+  return textsOf(values[slot]).map((text) => ({ ...facts, text }));
+}
+
+function textsOf(value: Value | undefined): string[] {
+  if (Array.isArray(value)) return value.flatMap((each: Value) => textsOf(each));
+  if (typeof value !== 'object' || value === null) return value === undefined || value === null ? [] : [String(value)];
+  if (!('json' in value)) return [];
+  return [...(value.text === undefined ? [] : [value.text]), ...leavesOf(JSON.parse(value.json))];
+}
+
+/** The texts and numbers of a document. */
+function leavesOf(value: unknown): string[] {
+  if (Array.isArray(value)) return value.flatMap(leavesOf);
+  if (isObject(value)) return Object.values(value).flatMap(leavesOf);
+  return typeof value === 'string' || typeof value === 'number' ? [String(value)] : [];
+}
+
+const QUOTED = /["„“”«»‹›‘’「」『』]([^"„“”«»‹›‘’「」『』]+)["“”«»‹›’」』]/g;
+
+/** Errors that may be about a text without quoting it: bounds of a range in the wrong order, a notation that is none. */
+const UNQUOTED: ReadonlySet<string> = new Set(['22000', '22P02', '22023', '42601']);
+
+/** The one that is quoted whole or, of a notation such as that of ranges, in part; else the only one that PostgreSQL alone can judge. */
+function refused({ code, message }: RefusedValue, sent: readonly SentValue[]): SentValue | null {
+  const whole = sent.filter(({ text }) => text !== '' && isQuoted(message, text));
+  const pieces = [...message.matchAll(QUOTED)].map(([, piece = '']) => piece);
+  const part = sent.filter(({ text, unchecked }) => unchecked && pieces.some((piece) => text.includes(piece)));
+  const candidates = [
+    whole.filter(({ unchecked }) => unchecked),
+    whole,
+    part,
+    UNQUOTED.has(code) ? sent.filter(({ unchecked }) => unchecked) : [],
+  ];
+  const found = candidates.find((each) => each.length > 0) ?? [];
+  return new Set(found.map(({ place }) => place)).size === 1 ? (found[0] ?? null) : null;
+}
+
+function isQuoted(message: string, text: string): boolean {
+  return message.split(text).some((before, position, all) => {
+    const after = all[position + 1];
+    return after !== undefined && /["„“”«»‹›‘’「『]$/.test(before) && /^["“”«»‹›’」』]/.test(after);
+  });
+}
+
+const LONGEST = 100;
+
+function shown(text: string): string {
+  return JSON.stringify(text.length > LONGEST ? `${text.slice(0, LONGEST)}...` : text);
+}
