@@ -74,7 +74,8 @@ export function leaveKeys({ nodes, collection }: WritePlan): Fragment {
 /** With their types, as the one parameter has them. */
 export function inputColumns(node: WriteNode): Fragment[] {
   const { collection } = node;
-  const columns = [sql`n int4`, ...(makesParts(node) ? [] : givenDefinitions(collection, givenNames(collection)))];
+  const isGiven = soleKey(collection) !== null || !makesParts(node);
+  const columns = [sql`n int4`, ...(isGiven ? givenDefinitions(collection, givenNames(collection)) : [])];
   if (node.guard?.ruleBits === null) columns.push(sql`a text`);
   node.columns.forEach((column, index) => {
     if (column.holdsValues) columns.push(sql`${identifier(`c${index}`)} ${inputType(column.field)}`);
@@ -106,9 +107,14 @@ function lookupNames({ collection: { key } }: NonNullable<WriteColumn['lookup']>
   return key.length === 1 ? [`h${index}`] : key.map((_, part) => `h${index}_${part}`);
 }
 
-/** New rows whose key has several columns: its parts are columns of the payload, and become the key in the input. */
-export function makesParts({ verb, collection, conflict }: WriteNode): boolean {
-  return verb === 'insert' && collection.key.length > 1 && !conflict;
+/**
+ * New rows whose key has several columns, or refers to a row that is new as well: what the payload says of these columns becomes the key in
+ * the input.
+ */
+export function makesParts({ verb, collection, conflict, columns }: WriteNode): boolean {
+  if (verb !== 'insert' || conflict) return false;
+  const key = soleKey(collection);
+  return key === null || columns.some(({ field, references }) => field === key && references.length > 0);
 }
 
 /** The columns of a list that are parts of its key. */

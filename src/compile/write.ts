@@ -131,7 +131,8 @@ class Chain {
     const names = inputNames(node).map((name) => sql`, ${alias('x')}.${identifier(name)}`);
     const recorded = this.#records ? sql` cross join ${alias('v')}` : nothing;
     if (makesParts(node)) {
-      const given = sql`select ${alias('x')}.n${join(names, nothing)} from ${rows}${recorded}`;
+      const said = soleKey(collection) ? sql`, ${alias('x')}.k as g` : nothing;
+      const given = sql`select ${alias('x')}.n${said}${join(names, nothing)} from ${rows}${recorded}`;
       const parts = collection.key.map(
         (field, part) => sql`, ${this.#newPart(node, field)} as ${elementAt(keyNames, part)}`,
       );
@@ -252,9 +253,10 @@ class Chain {
   /** A part of the key of a new row: what the payload says, or what the database itself would give it. */
   #newPart(node: WriteNode, field: Field): Fragment {
     const column = node.columns.find((each) => each.field === field);
-    if (column && !column.mixed) return this.#newValue(node, column);
+    const value = column ? this.#newValue(node, column) : (initialValue(field) ?? sql`null`);
     // The next value of a sequence is a bigint, whatever the type of the column.
-    return sql`(${column ? this.#newValue(node, column) : (initialValue(field) ?? sql`null`)})::${typeName(field)}`;
+    const part = column && !column.mixed ? value : sql`(${value})::${typeName(field)}`;
+    return soleKey(node.collection) ? sql`coalesce(${alias('i')}.g, ${part})` : part;
   }
 
   /** A value of the row itself, the key of a new row, or a place behind the last row of the parent. */

@@ -1,8 +1,8 @@
 /** Keys of a payload, checked against the columns they name an item by. */
-import { Digits } from '../digits.js';
+import { Digits, isObject } from '../digits.js';
 import { forbidden, invalidPayload } from '../errors.js';
 import { soleKey } from '../mirror/item-key.js';
-import type { Collection, Field } from '../mirror/model.js';
+import { type Collection, collectionOf, type Field, type Model } from '../mirror/model.js';
 import { elementAt } from '../narrow.js';
 import type { Key } from '../request/write.js';
 import { joinKey, splitKey } from '../sql/key-text.js';
@@ -12,11 +12,25 @@ import { checkValue } from './column-value.js';
 type Payload = Readonly<Record<string, unknown>>;
 
 /** The key of one column that a new item comes with. The parts of a key of several are columns like others. */
-export function givenKey(collection: Collection, payload: Payload, path: string): Key | null {
+function givenKey(collection: Collection, payload: Payload, path: string): Key | null {
   const given = payload[soleKey(collection)?.name ?? ''];
   if (given === undefined || given === null) return null;
   if (isDocument(given)) throw invalidPayload(`The key of "${path || collection.name}" must be a single value`);
   return checkKey(collection, given);
+}
+
+/**
+ * The key that the payload of a new item gives it, or that of the item whose key it shares, where an object stands for that; null where
+ * the statement is to make it.
+ */
+export function newKey(collection: Collection, payload: Payload, path: string, model: Model): Key | null {
+  const key = soleKey(collection);
+  const given = key && payload[key.name];
+  if (key?.relation?.kind !== 'many-to-one' || !isObject(given)) return givenKey(collection, payload, path);
+  const parent = collectionOf(model, key.relation.oneCollection);
+  if (key.relation.referenced !== soleKey(parent)?.name) return givenKey(collection, payload, path);
+  const named = namedKey(parent, given);
+  return named === null ? null : checkKey(parent, named);
 }
 
 /** A part of the key that the payload leaves to its place: the reference to the item that it stands in. */

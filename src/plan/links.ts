@@ -91,3 +91,10 @@ export function lookedUpValue(
   };
   return { kind: 'lookup', key, of };
 }
+
+/** Who changes the key of an item makes another one of it. */
+export function checkKeyPart({ collection, key }: Row, field: Field, columnValue: ColumnValue, path: string): void {
+  const part = key === null ? undefined : keyPart(collection, key, field);
+  if (columnValue.kind === 'value' && String(columnValue.value) === part) return;
+  throw invalidPayload(`"${path}" is a part of the key of "${collection.name}", which cannot be changed`);
+}

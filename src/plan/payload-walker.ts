@@ -20,8 +20,8 @@ import type { Key } from '../request/write.js';
 import { forEachInSlices } from '../time-slices.js';
 import { checkValue } from './column-value.js';
 import { Guard } from './guard.js';
-import { checkKey, checkReference, givenKey, type ImpliedPart, keyPart, namedKey, shownKey } from './key.js';
-import { keyValue, linkValue, linkValues, lookedUpValue, refersToKey } from './links.js';
+import { checkKey, checkReference, type ImpliedPart, keyPart, namedKey, newKey, shownKey } from './key.js';
+import { checkKeyPart, keyValue, linkValue, linkValues, lookedUpValue, refersToKey } from './links.js';
 import { fieldNamesOf, isUnchanged, stagedLists, without } from './payload-fields.js';
 import type { ColumnValue, Payload, Row, WritePlanContext } from './payload-row.js';
 import { fieldOf, holdingFields } from './resolve-names.js';
@@ -69,7 +69,7 @@ export class Walker {
 
   create(collection: Collection, payload: Payload, path: string): Row {
     this.#guard?.check('create', collection, Object.keys(payload), path);
-    const key = givenKey(collection, payload, path);
+    const key = newKey(collection, payload, path, this.#model);
     const row = this.rows.add(collection, 'insert', key, path);
     if (key !== null) for (const name of keyNames(collection)) row.given.add(name);
     this.#walk(row, payload, path);
@@ -120,9 +120,12 @@ export class Walker {
       const fieldPath = path === '' ? name : `${path}.${name}`;
       const field = collection.fields.get(name);
       if (!field) throw invalidPayload(`"${fieldPath}" is not a field of "${collection.name}"`);
-      if (field === soleKey(collection)) continue;
+      if (field === soleKey(collection)) {
+        if (row.verb === 'insert' && isObject(value)) this.#shareKey(row, field, payload, value, fieldPath);
+        continue;
+      }
       if (row.verb !== 'insert' && isKey(collection, field)) {
-        this.#checkPart(row, field, this.#partValue(row, field, payload, value, fieldPath), fieldPath);
+        checkKeyPart(row, field, this.#partValue(row, field, payload, value, fieldPath), fieldPath);
         continue;
       }
       if (isUnchanged(field, value)) continue;
@@ -157,6 +160,14 @@ export class Walker {
     this.#depth--;
   }
 
+  /** The row takes the key of the one that it refers to, which may be made by the same statement. */
+  #shareKey(row: Row, field: Field, payload: Payload, value: unknown, path: string): void {
+    if (field.relation?.kind !== 'many-to-one') return;
+    const columnValue = this.#referred(row, field, field.relation, payload, value, path);
+    row.given.add(field.name);
+    if (columnValue.kind === 'reference') this.rows.set(row, field, columnValue, path);
+  }
+
   /** A reference that several columns hold: each gets its part of the related item's key. */
   #compose(row: Row, relation: ManyToOne, value: unknown, path: string): void {
     const target = collectionOf(this.#model, relation.oneCollection);
@@ -167,7 +178,7 @@ export class Walker {
     fields.forEach((field, position) => {
       const columnValue = elementAt(values, position);
       if (value === null && isShared && isKey(row.collection, field)) return;
-      if (row.verb !== 'insert' && isKey(row.collection, field)) this.#checkPart(row, field, columnValue, path);
+      if (row.verb !== 'insert' && isKey(row.collection, field)) checkKeyPart(row, field, columnValue, path);
       else this.rows.set(row, field, columnValue, path);
     });
   }
@@ -193,13 +204,6 @@ export class Walker {
     if (relation?.kind === 'many-to-one' || relation?.kind === 'many-to-any')
       return this.#referred(row, field, relation, payload, value, path);
     return { kind: 'value', value: this.#value(field, value, path) };
-  }
-
-  /** Who changes the key of an item makes another one of it. */
-  #checkPart({ collection, key }: Row, field: Field, columnValue: ColumnValue, path: string): void {
-    const part = key === null ? undefined : keyPart(collection, key, field);
-    if (columnValue.kind === 'value' && String(columnValue.value) === part) return;
-    throw invalidPayload(`"${path}" is a part of the key of "${collection.name}", which cannot be changed`);
   }
 
   #value(field: Field, value: unknown, path: string): unknown {
@@ -307,7 +311,7 @@ export class Walker {
       const values = references();
       columns.forEach((column, position) => {
         if (child.verb !== 'insert' && isPart(target, column)) {
-          this.#checkPart(child, column, elementAt(values, position), childPlace);
+          checkKeyPart(child, column, elementAt(values, position), childPlace);
           return;
         }
         child.given.add(foreignKey.name);

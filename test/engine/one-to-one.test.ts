@@ -159,6 +159,30 @@ t.test('a table that shares the key of what it describes', async (t) => {
   t.strictSame(made.json, { data: { profiles: { person: 2, bio: 'sings' } } });
   const both = await send('POST', '/items/people?fields=profiles.*', { id: 70, name: 'Kim', profiles: { bio: 'new' } });
   t.strictSame(both.json, { data: { profiles: { person: 70, bio: 'new' } } });
+  const generated = await send('POST', '/items/people?fields=id,profiles.*', [
+    { name: 'Lee', profiles: { bio: 'with a key of the sequence' } },
+    { name: 'May' },
+    { name: 'Noa', profiles: { bio: 'the third' } },
+  ]);
+  const [lee, may, noa] = (generated.json as { data: { id: number; profiles: unknown }[] }).data;
+  t.strictSame(lee?.profiles, { person: lee?.id, bio: 'with a key of the sequence' }, generated.text);
+  t.equal(may?.profiles, null);
+  t.strictSame(noa?.profiles, { person: noa?.id, bio: 'the third' });
+  const upwards = await send('POST', '/items/profiles?fields=person.id,person.name,bio', [
+    { person: { name: 'Ola' }, bio: 'made before its person' },
+    { person: { id: may?.id, name: 'May B.' }, bio: 'of one that exists' },
+    { person: 3, bio: 'of another' },
+  ]);
+  const [ola, ...others] = (upwards.json as { data: { person: { id: number } }[] }).data;
+  t.match(ola, { person: { id: (noa?.id ?? 0) + 1, name: 'Ola' }, bio: 'made before its person' }, upwards.text);
+  t.match(others, [{ person: { id: may?.id, name: 'May B.' } }, { person: { id: 3, name: 'Cid' } }]);
+  t.match(await read(`/items/profiles/${ola?.person.id}`), { bio: 'made before its person' });
+  const taken = await send('POST', '/items/profiles', { person: { id: 3, name: 'Cid' }, bio: 'twice' });
+  t.match(taken, { status: 400, json: { errors: [{ extensions: { type: 'unique' } }] } }, taken.text);
+  t.match(await send('POST', '/items/profiles', { person: [1] }), { status: 400 });
+  await sql.unsafe(
+    'delete from profiles where person > 2 and person <> 70; delete from people where id > 3 and id <> 70',
+  );
   const gone = await send('PATCH', '/items/people/1?fields=profiles', { profiles: null });
   t.strictSame(gone.json, { data: { profiles: null } }, 'what is nothing without its key is deleted');
 });
