@@ -2,7 +2,7 @@
  * What a write chain has before it writes: the names that its parts share, the columns of its input and the values that are looked up
  * by them, the keys of new rows, and the record of a request with an `Idempotency-Key`.
  */
-import { isPart, soleKey } from '../mirror/item-key.js';
+import { isKey, soleKey } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
 import type { WriteColumn, WriteNode, WritePlan } from '../plan/write.js';
 import {
@@ -119,7 +119,7 @@ export function makesParts({ verb, collection, conflict, columns }: WriteNode): 
 
 /** The columns of a list that are parts of its key. */
 export function keyParts({ collection, columns }: WriteNode): WriteColumn[] {
-  return columns.filter(({ field }) => isPart(collection, field));
+  return columns.filter(({ field }) => isKey(collection, field));
 }
 
 export function inputNames(node: WriteNode): string[] {
