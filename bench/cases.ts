@@ -40,6 +40,7 @@ export interface BenchRequest {
 const ARTICLES = 100_000;
 export const VARIANTS = 1_000;
 
+const WITH_AUTHOR = 'id,title,author.id,author.name';
 export const FLAT = 'id,title,status,views,published_at,author';
 const NESTED = [
   'id,title,status,views,published_at,author.id,author.name',
@@ -98,7 +99,15 @@ export const CASES: readonly Case[] = [
     id: 'many-to-one',
     title: '25 rows + many-to-one',
     target: 0.9,
-    requests: vary((key) => page('id,title,author.id,author.name', key)),
+    requests: vary((key) => page(WITH_AUTHOR, key)),
+  },
+  {
+    id: 'many-to-one-unseen',
+    title: 'the same, values never seen before',
+    cold: true,
+    beside: { id: 'many-to-one', as: 'values seen before' },
+    // More than caches of texts hold: each has left them when it comes again.
+    requests: Array.from({ length: 20 * VARIANTS }, (_, index) => ({ path: page(WITH_AUTHOR, spread(index)) })),
   },
   { id: 'nested', title: '25 rows, nested three ways', target: 0.9, requests: vary((key) => page(NESTED, key)) },
   {

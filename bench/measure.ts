@@ -105,6 +105,9 @@ export function connectionsOf(each: Case, measuring: Pick<Measuring, 'connection
   return each.connections ?? measuring.connections;
 }
 
+/** In a shorter time no answer may end, and wrk counts bytes of whole ones. */
+const LEAST_FOR_STREAMS = 3;
+
 /** Checks that there is an answer before anything is measured. */
 export async function makeContender(
   each: Question & Pick<Case, 'streamed'>,
@@ -117,7 +120,8 @@ export async function makeContender(
   if (typeof data !== 'object' || data === null || Object.keys(data).length === 0) {
     throw new Error(`an empty answer: ${JSON.stringify(document).slice(0, 300)}`);
   }
-  return async (seconds) => {
+  return async (asked) => {
+    const seconds = each.streamed ? Math.max(asked, LEAST_FOR_STREAMS) : asked;
     const measured = await putUnderLoad(each, address, { connections, seconds, signal });
     return each.streamed ? { ...measured, requestsPerSecond: measured.bytesPerSecond / bytes } : measured;
   };
