@@ -93,8 +93,6 @@ export class Exchange {
   #stageBegun = this.begun;
   #stageTimes: StageTimes | null = null;
   #body: Promise<Buffer> | null = null;
-  #preferenceHeader = '';
-  #positionHeaders = '';
 
   constructor(request: HttpRequest, response: HttpResponse, hooks: ServerHooks) {
     this.method = request.getCaseSensitiveMethod();
@@ -161,15 +159,15 @@ export class Exchange {
     return this.headers.position || (this.#hooks.positions?.read(this) ?? '');
   }
 
+  /** Of several writes the last. */
   wrote(position: string): void {
     const cookie = this.#hooks.positions?.write(this, position) ?? '';
-    this.#positionHeaders = `\r\nLateral-Position: ${position}${cookie === '' ? '' : `\r\nSet-Cookie: ${cookie}`}`;
-    this.told = this.#preferenceHeader + this.#positionHeaders;
+    const header = `\r\nLateral-Position: ${position}${cookie === '' ? '' : `\r\nSet-Cookie: ${cookie}`}`;
+    this.told = this.told.replace(/\r\nLateral-Position:.*$/s, '') + header;
   }
 
   applied(preference: string): void {
-    this.#preferenceHeader = `\r\nPreference-Applied: ${preference}`;
-    this.told = this.#preferenceHeader + this.#positionHeaders;
+    this.told = `\r\nPreference-Applied: ${preference}`;
   }
 
   /** Reads the body, up to the given size and time: to be called before anything is awaited, since data that nobody reads is lost. */

@@ -2,6 +2,7 @@
  * Reads on replicas: two instances over a primary, a standby that follows at once, and one that replays ten seconds late. To let a
  * standby be behind for certain, its replay is paused.
  */
+import { Agent } from 'node:http';
 import t from 'tap';
 import { childrenOf } from '../../src/embedded/processes.js';
 import { caughtUp, pidOf, startPrimary, startStandby } from '../support/cluster.js';
@@ -21,6 +22,9 @@ import {
 import { cookieOf, login, makeUser, SECRET } from '../support/users.js';
 
 const NAME = 'replicated';
+/** `npm run test:replicas` makes very many of them. */
+const PAIRS = Number(process.env['REPLICA_PAIRS'] ?? 100);
+t.setTimeout(110_000 + PAIRS * 100);
 const settings = { shared_preload_libraries: 'pg_stat_statements' };
 const primary = await startPrimary({ settings });
 const url = await createLibrary(primary, NAME);
@@ -151,26 +155,37 @@ t.test('a change of the schema is served at once', async (t) => {
   await replay(prompt, 'resume');
 });
 
-t.test('pairs of a write and a read over two instances', async (t) => {
+t.test('pairs of a write and a read over two instances', { timeout: PAIRS * 100 }, async (t) => {
   await waitFor(() => isReady(prompt), 5_000);
+  const agent = new Agent({ keepAlive: true });
+  t.teardown(() => agent.destroy());
+  const begun = performance.now();
+  let pairs = 0;
   let stale = 0;
-  await Promise.all(
-    [1, 2, 3, 4].map(async (key) => {
-      const path = `/items/articles/${key}`;
-      for (let turn = 1; turn <= 25; turn++) {
-        const [writer, reader] = turn % 2 === 0 ? [patient, strict] : [strict, patient];
-        const body = JSON.stringify({ views: turn });
-        const { headers } = await request(writer, 'PATCH', path, { headers: JSON_HEADER, body });
-        const answers = await Promise.all([
-          get(writer, path),
-          get(reader, path, { headers: { 'lateral-position': String(headers['lateral-position']) } }),
-        ]);
-        for (const { json } of answers)
-          if ((json as { readonly data: { readonly views: number } }).data.views !== turn) stale++;
-      }
-    }),
-  );
+  /** Each has an item of its own, and takes turns with the instances: one promises by its memory, the other by the position. */
+  const work = async (): Promise<void> => {
+    const made = await request(patient, 'POST', '/items/articles', { headers: JSON_HEADER, body: '{"title":"pairs"}' });
+    const path = `/items/articles/${(made.json as { readonly data: { readonly id: number } }).data.id}`;
+    for (let turn = 1; pairs < PAIRS; turn++) {
+      pairs += 2;
+      const [writer, reader] = turn % 2 === 0 ? [patient, strict] : [strict, patient];
+      const body = JSON.stringify({ views: turn });
+      const written = await request(writer, 'PATCH', path, { headers: JSON_HEADER, body, agent });
+      const position = { 'lateral-position': String(written.headers['lateral-position']) };
+      const answers = await Promise.all([
+        get(writer, `${path}?fields=views`, { agent }),
+        get(reader, `${path}?fields=views`, { agent, headers: position }),
+      ]);
+      for (const { json } of answers)
+        if ((json as { readonly data: { readonly views: number } }).data.views !== turn) stale++;
+    }
+  };
+  await Promise.all(Array.from({ length: 8 }, work));
   t.equal(stale, 0);
+  const seconds = Math.round((performance.now() - begun) / 1_000);
+  const { text } = await get(patient, '/server/metrics');
+  const reads = text.match(/^lateral_server_reads_total.*$/gm)?.join(', ');
+  t.comment(`${pairs} pairs in ${seconds} s, ${stale} of them stale; one instance has sent: ${reads}`);
 });
 
 t.test('reads are executed on the standbys', async (t) => {
