@@ -80,9 +80,9 @@ export async function startPooler(databaseUrl: string, options: PoolerOptions): 
 const started = new Map<string, Promise<string>>();
 
 /** The same database through a pooler, where TEST_POOLER asks for one (session or transaction); one for each server and account. */
-export async function throughPooler(databaseUrl: string): Promise<string> {
+export async function throughPooler(databaseUrl: string): Promise<Record<string, string>> {
   const mode = process.env['TEST_POOLER'];
-  if (mode !== 'session' && mode !== 'transaction') return databaseUrl;
+  if (mode !== 'session' && mode !== 'transaction') return { DATABASE_URL: databaseUrl };
   const { host, username, password, pathname, search } = new URL(databaseUrl);
   const place = `${username}:${password}@${host}`;
   const found = started.get(place) ?? startPooler(databaseUrl, { mode, settings: ['max_prepared_statements = 200'] });
@@ -90,5 +90,6 @@ export async function throughPooler(databaseUrl: string): Promise<string> {
   const url = new URL(await found);
   url.pathname = pathname;
   url.search = search;
-  return url.href;
+  // Tests expect word of changes at once.
+  return { DATABASE_URL: url.href, DATABASE_DIRECT_URL: databaseUrl };
 }

@@ -134,7 +134,7 @@ export function ways(): Record<string, string> {
 /** The service in this process, on a free port, in silence; every option as an environment would give it. */
 export async function startTestService({ databaseUrl, ...options }: TestOptions): Promise<Service> {
   const given = { PORT: '0', LOG_LEVEL: 'silent', ADMIN_TOKEN, ...ways(), ...options };
-  const config = readConfig({ ...given, DATABASE_URL: await throughPooler(databaseUrl) });
+  const config = readConfig({ ...(await throughPooler(databaseUrl)), ...given });
   const service = await startService(config, createObserver(config.LOG_LEVEL), () => {});
   t.teardown(() => service.stop());
   return service;

@@ -12,7 +12,13 @@ export interface Count {
 }
 
 /** What connections do at their beginning and to see whether they are alive, and what is asked once per table: it belongs to no request. */
-const UPKEEP = ['set idle_in_transaction_session_timeout%', '%pg_listening_channels()%', '%from pg_stats p%'];
+const UPKEEP = [
+  'set idle_in_transaction_session_timeout%',
+  // Behind a pooler, in front of each transaction.
+  'select set_config(%, $1, %), set_config(%, $2, %',
+  '%pg_listening_channels()%',
+  '%from pg_stats p%',
+];
 
 /** What to start PostgreSQL with. */
 export const COUNTING = { shared_preload_libraries: 'pg_stat_statements' };
