@@ -6,7 +6,7 @@ export interface Twin {
   readonly collection: string;
   /** The body of a SEARCH, or of a read by key. */
   readonly rest: Record<string, unknown>;
-  readonly key: number | null;
+  readonly key: string | null;
   readonly document: string;
   readonly variables: Record<string, unknown>;
   /** What REST shows, as GraphQL would. */
@@ -29,7 +29,10 @@ interface Condition {
 export function drawRead(draw: Draw): Twin {
   const variables: Record<string, { type: string; value: unknown }> = {};
   const table = tableNamed(
-    draw.pick(['articles', 'articles', 'articles', 'authors', 'comments', 'articles_blocks', 'tags']),
+    draw.pick([
+      ...['articles', 'articles', 'articles', 'authors', 'comments', 'articles_blocks', 'tags'],
+      ...['sales_rooms', 'sales_rooms', 'desks', 'sales_lamps', 'authors_rooms', 'sales_payments', 'visits'],
+    ]),
   );
   const twin = draw.chance(15) ? drawGroups(table, draw) : drawRows(table, variables, draw);
   const names = Object.keys(variables);
@@ -47,13 +50,14 @@ type Variables = Record<string, { type: string; value: unknown }>;
 function drawRows(table: Table, variables: Variables, draw: Draw): Twin {
   const level = drawLevel(table, 3, variables, draw);
   const { fields, alias, deep } = level;
-  if (draw.chance(15)) {
-    const key = draw.integer(1, 12);
+  if (draw.chance(15) && table.keys.length > 0) {
+    const key = draw.pick(table.keys);
+    const spelled = table.key.length === 1 ? draw.pick([key, literal(key)]) : literal(key);
     return {
       collection: table.name,
       rest: { fields, alias, deep },
       key,
-      document: `result: ${table.name}_by_id(id: ${draw.pick([String(key), `"${key}"`])}) { ${level.text} }`,
+      document: `result: ${table.name}_by_id(id: ${spelled}) { ${level.text} }`,
       variables: {},
       expect: (data) => level.show(data as Record<string, unknown>),
     };
@@ -81,7 +85,7 @@ function drawLevel(table: Table, depth: number, variables: Variables, draw: Draw
     if (output !== name) alias[output] = name;
     fields.push(output);
     texts.push(output === name ? name : `${output}: ${name}`);
-    shown.push([output, (row) => showValue(row[output], table.values[name] as Kind)]);
+    shown.push([output, (row) => showValue(row[output], name, table)]);
   }
   if (draw.chance(20)) {
     texts.push('__typename');
@@ -165,7 +169,7 @@ function addAny(
 }
 
 function plainRow(row: Record<string, unknown>, table: Table): unknown {
-  return Object.fromEntries(Object.entries(table.values).map(([name, kind]) => [name, showValue(row[name], kind)]));
+  return Object.fromEntries(Object.keys(table.values).map((name) => [name, showValue(row[name], name, table)]));
 }
 
 function showRelated(value: unknown, level: Level): unknown {
@@ -173,11 +177,11 @@ function showRelated(value: unknown, level: Level): unknown {
   return Array.isArray(value) ? value.map(level.show) : level.show(value as Record<string, unknown>);
 }
 
-/** Ids are texts and decimals numbers in GraphQL. */
-function showValue(value: unknown, kind: Kind): unknown {
+/** Keys and their parts are texts and decimals numbers in GraphQL. */
+function showValue(value: unknown, name: string, table: Table): unknown {
   if (value === null) return null;
-  if (kind === 'id') return String(value);
-  return kind === 'decimal' ? Number(value) : value;
+  if (table.key.includes(name)) return String(value);
+  return table.values[name] === 'decimal' ? Number(value) : value;
 }
 
 function drawList(table: Table, variables: Variables, draw: Draw): { rest: Record<string, unknown>; text: string } {
@@ -197,7 +201,7 @@ function drawList(table: Table, variables: Variables, draw: Draw): { rest: Recor
   }
   if (draw.chance(50)) {
     const keys = Object.keys(table.values).filter((name) => table.values[name] !== 'json');
-    const paths = [...keys, ...Object.keys(table.one).map((name) => `${name}.id`)];
+    const paths = [...keys, ...Object.entries(table.one).map(([name, target]) => `${name}.${firstOf(target)}`)];
     add(
       'sort',
       '[String]',
@@ -208,6 +212,10 @@ function drawList(table: Table, variables: Variables, draw: Draw): { rest: Recor
   if (draw.chance(25)) add(draw.pick(['offset', 'page']), 'Int', draw.integer(0, 3));
   if (draw.chance(10)) add('search', 'String', draw.pick(['hello', 'o', '1']));
   return { rest, text: texts.length === 0 ? '' : `(${texts.join(', ')})` };
+}
+
+function firstOf(name: string): string {
+  return Object.keys(tableNamed(name).values)[0] ?? '';
 }
 
 function drawFilter(table: Table, depth: number, draw: Draw): Condition {
@@ -286,7 +294,7 @@ function drawGroups(table: Table, draw: Draw): Twin {
     0,
     1,
   );
-  const aggregate: Record<string, string[]> = { count: ['id'] };
+  const aggregate: Record<string, string[]> = { count: [firstOf(table.name)] };
   for (const name of draw.some(['sum', 'avg', 'min', 'max', 'countDistinct'], 0, 3)) {
     const fields = draw.some(numbers, 1, 2);
     if (fields.length > 0) aggregate[name] = fields;

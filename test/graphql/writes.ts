@@ -16,6 +16,7 @@ interface Payload {
 }
 
 export function drawWrite(draw: Draw): TwinWrite {
+  if (draw.chance(50)) return drawKeyed(draw);
   const form = draw.integer(1, 100);
   if (form <= 35)
     return mutation(
@@ -78,6 +79,81 @@ export function drawWrite(draw: Draw): TwinWrite {
     document: `mutation { delete_comments_items(ids: ${literal(keys)}) { ids } }`,
     variables: {},
   };
+}
+
+const ROOMS = ['A~1', 'A~2', 'B\\~1~1', '\\\\~3', 'C~1', 'Z~9'] as const;
+const LAMPS = ['A~1~1', 'A~1~2', 'A~2~1', 'B\\~1~1~7'] as const;
+const PAYMENTS = ['2024-02-29~1', '2024-08-01~1', '2024-08-01~2', '2024-12-31~3'] as const;
+
+/** Of items whose keys have several columns. */
+function drawKeyed(draw: Draw): TwinWrite {
+  const form = draw.integer(1, 100);
+  const data = (name: string, items: unknown, more = ''): string =>
+    `mutation { ${name}(${more}data: ${literal(items)}) { building } }`;
+  if (form <= 15) {
+    const { rest, graphql } = drawRoom(draw, { building: draw.pick(['D', '~', 'A']), number: draw.integer(1, 9) });
+    return twin('POST', '/items/sales_rooms', rest, data('create_sales_rooms_item', graphql));
+  }
+  if (form <= 45) {
+    const key = draw.pick(ROOMS);
+    const { rest, graphql } = drawRoom(draw, {});
+    const path = `/items/sales_rooms/${encodeURIComponent(key)}`;
+    return twin('PATCH', path, rest, data('update_sales_rooms_item', graphql, `id: ${literal(key)}, `));
+  }
+  if (form <= 55) {
+    const keys = draw.some(LAMPS, 1, 2);
+    const body = { keys, data: { watt: draw.integer(1, 100) } };
+    const more = `ids: ${literal(keys)}, `;
+    return twin('PATCH', '/items/sales_lamps', body, data('update_sales_lamps_items', body.data, more));
+  }
+  if (form <= 65) {
+    const items = draw.some([1, 2, 3], 1, 2).map((lamp) => ({ building: 'A', number: 1, lamp, watt: lamp }));
+    return twin('PATCH', '/items/sales_lamps', items, data('update_sales_lamps_batch', items));
+  }
+  if (form <= 85) {
+    const items = draw.some(PAYMENTS, 1, 3).map((key) => {
+      const [paid, author] = key.split('~');
+      return { paid, author, amount: draw.integer(0, 900) / 100 };
+    });
+    const resolution = draw.pick(['merge', 'ignore']);
+    const rows = items.map(({ author, ...rest }) => ({ ...rest, author: { id: author } }));
+    const document = `mutation { create_sales_payments_items(on_conflict: ["author", "paid"], resolution: ${resolution}, data: ${literal(rows)}) { paid } }`;
+    return twin('POST', `/items/sales_payments?on_conflict=author,paid&resolution=${resolution}`, items, document);
+  }
+  const keys = draw.some(draw.pick([LAMPS, ROOMS.slice(5)]), 1, 2);
+  return twin(
+    'DELETE',
+    '/items/sales_lamps',
+    keys,
+    `mutation { delete_sales_lamps_items(ids: ${literal(keys)}) { ids } }`,
+  );
+}
+
+function twin(method: string, path: string, body: unknown, document: string): TwinWrite {
+  return { method, path, body, document, variables: {} };
+}
+
+/** With what refers to it: lists of keys, objects and details. */
+function drawRoom(draw: Draw, key: Record<string, unknown>): Payload {
+  const rest: Record<string, unknown> = { ...key };
+  const graphql: Record<string, unknown> = { ...key };
+  if (draw.chance(50)) rest['name'] = graphql['name'] = `Room ${draw.integer(1, 99)}`;
+  if (draw.chance(40)) {
+    const ids = draw.some([1, 2, 3, 4], 0, 2);
+    const made = draw.repeat(0, 1, () => ({ label: `Desk ${draw.integer(1, 99)}` }));
+    rest['desks'] = [...ids, ...made];
+    graphql['desks'] = [...ids.map((id) => ({ id })), ...made];
+  }
+  if (draw.chance(40)) {
+    const lamps = draw.some([1, 2, 3, 4], 0, 2).map((lamp) => ({ lamp, watt: draw.integer(1, 100) }));
+    rest['lamps'] = graphql['lamps'] = draw.chance(70) ? lamps : { create: lamps, update: [], delete: [] };
+  }
+  if (draw.chance(40)) {
+    const ids = draw.some([1, 2, 3], 0, 2);
+    rest['authors'] = ids.map((author) => ({ author }));
+    graphql['authors'] = ids.map((id) => ({ author: { id } }));
+  }
+  return { rest, graphql };
 }
 
 function mutation(

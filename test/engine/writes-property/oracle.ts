@@ -221,6 +221,8 @@ class Oracle {
     if (this.#rows(table).has(key)) this.#errors.add(400);
     else this.#rows(table).set(key, { ...blankRow(table), ...values });
     this.#created.add(`${table.name}/${key}`);
+    for (const name of Object.keys(values))
+      this.#assigned.set(JSON.stringify([table.name, key, name]), values[name] ?? null);
     this.#walk(table, key, without(payload, [...done]));
     return key;
   }
