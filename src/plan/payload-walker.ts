@@ -20,7 +20,7 @@ import type { Key } from '../request/write.js';
 import { forEachInSlices } from '../time-slices.js';
 import { checkValue } from './column-value.js';
 import { Guard } from './guard.js';
-import { checkKey, checkReference, type ImpliedPart, keyPart, namedKey, newKey, shownKey } from './key.js';
+import { checkKey, checkKeyed, checkReference, type ImpliedPart, keyPart, namedKey, newKey, shownKey } from './key.js';
 import { checkKeyPart, keyValue, linkValue, linkValues, lookedUpValue, refersToKey } from './links.js';
 import { fieldNamesOf, isUnchanged, stagedLists, without } from './payload-fields.js';
 import type { ColumnValue, Payload, Row, WritePlanContext } from './payload-row.js';
@@ -170,8 +170,7 @@ export class Walker {
 
   /** A reference that several columns hold: each gets its part of the related item's key. */
   #compose(row: Row, relation: ManyToOne, value: unknown, path: string): void {
-    const target = collectionOf(this.#model, relation.oneCollection);
-    const values = this.#parts(target, relation, value, path);
+    const values = this.#parts(collectionOf(this.#model, relation.oneCollection), relation, value, path);
     const fields = relation.columns.map(({ column }) => fieldOf(row.collection, column));
     // What it shares with the key of the row stays where it comes to lead nowhere.
     const isShared = fields.some((field) => !isKey(row.collection, field));
@@ -301,6 +300,7 @@ export class Walker {
   /** How a child comes to refer to the row. */
   #links(row: Row, payload: Payload, relation: OneToMany | OneToOne, path: string) {
     const target = collectionOf(this.#model, relation.manyCollection);
+    checkKeyed(target);
     const foreignKey = fieldOf(target, relation.manyField);
     const columns = holdingFields(this.#model, relation);
     const references = (): ColumnValue[] =>

@@ -418,7 +418,8 @@ t.test('a collection without a key can be listed', async (t) => {
   t.match(await send('PATCH', '/items/notes', [{ at: 1 }]), { status: 400 });
   t.match(await send('DELETE', '/items/notes', ['1']), refusal);
   t.match(await send('DELETE', '/items/notes', { query: { filter: { at: { _eq: 1 } } } }), refusal);
-  t.match(await send('PATCH', '/items/films/1', { notes: [{ at: 9 }] }), refusal);
+  for (const notes of [[{ at: 9 }], [], null, { delete: ['1'] }])
+    t.match(await send('PATCH', '/items/films/1', { notes }), refusal, JSON.stringify(notes));
   t.match(await get(service, '/items/notes?cursor='), { status: 400, text: /has none/ });
   const [{ count } = { count: 0 }] = await sql<{ count: number }[]>`select count(*)::int from notes where at < 9`;
   t.equal(count, 4);
