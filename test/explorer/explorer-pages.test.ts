@@ -1,7 +1,7 @@
 /** The other pages of the Explorer in a real browser: what a person does there, and what the service did. */
 import t from 'tap';
 import { openPage, skip } from '../support/browser.js';
-import { findings, logIn, setPassword } from '../support/explorer.js';
+import { findings, logIn, PASSWORD, setPassword } from '../support/explorer.js';
 import { connectSql, createLibrary, request, startDatabase, startTestService } from '../support/service.js';
 
 t.setTimeout(300_000);
@@ -169,5 +169,37 @@ t.test('pulse: what the service does now', { skip }, async (t) => {
   t.match(await row.innerText(), /\s20\s+0$/);
   t.strictSame(await findings(page), [], 'no serious finding');
   t.equal(await page.evaluate('document.documentElement.scrollWidth - innerWidth'), 0, 'as wide as the phone');
+  t.strictSame(complaints, []);
+});
+
+t.test('docs: the API of the caller, and others see of all pages what they may', { skip }, async (t) => {
+  const permissions = [{ collection: 'tags', action: 'read', fields: ['*'] }];
+  const policies = [{ policy: { name: 'Readers', app_access: true, permissions } }];
+  const users = [{ email: 'reader@example.com', password: PASSWORD }];
+  const made = await request(service, 'POST', '/roles', {
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ name: 'Reader', policies, users }),
+  });
+  t.equal(made.status, 200, made.text);
+  const { page, complaints } = await openPage(service);
+  await logIn(service, page, '#/docs/tags', 'reader@example.com');
+  const pages = page.getByRole('navigation', { name: 'Pages' }).getByRole('link');
+  t.strictSame(await pages.allInnerTexts(), ['Data', 'Query', 'Model', 'Docs'], 'no pages of administrators');
+  const operation = page.getByRole('article', { name: 'GET /items/tags', exact: true });
+  await operation.waitFor();
+  t.strictSame(await findings(page), [], 'no serious finding');
+  await operation.getByRole('button', { name: 'Try it' }).click();
+  await page.getByLabel(/^Query string/).fill('fields=name&sort=id&limit=1');
+  await page.getByRole('button', { name: 'Send' }).click();
+  const [first] = await sql`select name from tags order by id limit 1`;
+  await page.getByLabel('Body of the answer').getByText(String(first?.['name'])).waitFor();
+  await page.keyboard.press('Escape');
+  t.equal(await page.getByRole('link', { name: 'comments', exact: true }).count(), 0, 'not in their API');
+
+  await pages.first().click();
+  await page.getByRole('grid', { name: 'tags' }).waitFor();
+  t.equal(await page.getByRole('link', { name: /^articles/ }).count(), 0, 'not in their collections');
+  await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: 'Query' }).click();
+  await page.getByText('Only administrators see the statement and its plan.').waitFor();
   t.strictSame(complaints, []);
 });

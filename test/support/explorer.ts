@@ -3,7 +3,7 @@ import axe from 'axe-core';
 import type { Page } from 'playwright-core';
 import { request } from './service.js';
 
-const PASSWORD = 'a-password-for-the-explorer';
+export const PASSWORD = 'a-password-for-the-explorer';
 
 interface Served {
   readonly url: string;

@@ -31,4 +31,5 @@ export const pages: readonly Page[] = [
     administrators: true,
     load: () => import('./pulse/page').then((loaded) => loaded.PulsePage),
   },
+  { name: 'docs', title: 'Docs', load: () => import('./docs/page').then((loaded) => loaded.DocsPage) },
 ];

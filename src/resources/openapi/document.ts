@@ -78,10 +78,10 @@ function describeRoute(route: Route, collections: readonly Collection[], names: 
   return [describeOperation(route, { collection, path: `/${resource}`, tag: resource, names }) ?? []].flat();
 }
 
-/** Routes of GraphQL that only refuse, or serve the files of a page, are no part of the API. */
+/** Routes of GraphQL that only refuse, and those that serve the files of a page, are no part of the API. */
 function describeService({ method, path: pattern }: Route): Described[] {
   const known = SERVICES[`${method} ${pattern}`];
-  if (!known && pattern.startsWith('/graphql')) return [];
+  if (!known && /^\/(?:$|graphql|explorer)/.test(pattern)) return [];
   const service: SystemOperation = known ?? { summary: `${method} ${pattern}`, answers: [] };
   const named = [...pattern.matchAll(/:(\w+)/g)].map(([, name = '']) => pathParameter(name));
   const path = pattern.replace(/:(\w+)/g, '{$1}');

@@ -1,0 +1,209 @@
+/** Docs: the caller's REST API, each operation with a form to try it, and the way to the GraphQL IDE. */
+import type { JSX } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { ApiError, base, call, messageOf } from '../api';
+import { go, href, route } from '../state';
+import { Button, Dialog, ErrorBox } from '../ui';
+import './docs.css';
+import { loadOperations, type Operation } from './openapi';
+
+export function DocsPage(): JSX.Element {
+  const [operations, setOperations] = useState<readonly Operation[] | null>(null);
+  const [error, setError] = useState<string | null>(null);
+  const [typed, setTyped] = useState('');
+  useEffect(() => {
+    loadOperations().then(setOperations, (failure: unknown) => setError(messageOf(failure)));
+  }, []);
+  if (error) return <ErrorBox text={error} />;
+  if (!operations) return <p class="boot">Loading…</p>;
+  const groups = [...new Set(operations.map(({ group }) => group))];
+  const wanted = typed.trim().toLowerCase();
+  const shown = groups.filter((group) => group.toLowerCase().includes(wanted));
+  const [chosen = groups[0]] = route.value.rest;
+  return (
+    <div class="docs">
+      <aside class="side" aria-label="Resources">
+        <div class="side-search">
+          <input
+            type="search"
+            aria-label="Search resources"
+            placeholder="Search resources"
+            value={typed}
+            onInput={(event) => setTyped(event.currentTarget.value)}
+          />
+        </div>
+        <nav class="docs-groups" aria-label="Resources">
+          {shown.slice(0, 300).map((group) => (
+            <a key={group} href={href('docs', [group])} aria-current={group === chosen ? 'page' : undefined}>
+              {group}
+            </a>
+          ))}
+        </nav>
+        <div class="docs-links">
+          <a href={`${base}/graphql`} target="_blank" rel="noreferrer">
+            GraphQL IDE
+          </a>
+          <a href={`${base}/server/specs/oas`} target="_blank" rel="noreferrer">
+            OpenAPI document
+          </a>
+        </div>
+      </aside>
+      <section class="docs-main">
+        <h1>{chosen}</h1>
+        {operations
+          .filter(({ group }) => group === chosen)
+          .map((operation) => (
+            <OperationView key={`${operation.method} ${operation.path}`} operation={operation} />
+          ))}
+        {!groups.includes(chosen ?? '') && (
+          <p>
+            There is no such resource. <Button label="Show all" onClick={() => go(href('docs'))} />
+          </p>
+        )}
+      </section>
+    </div>
+  );
+}
+
+function OperationView({ operation }: { readonly operation: Operation }): JSX.Element {
+  const { method, path, summary, parameters, takesBody } = operation;
+  const [open, setOpen] = useState(false);
+  return (
+    <article class="operation" aria-label={`${method} ${path}`}>
+      <header>
+        <span class={`method ${method.toLowerCase()}`}>{method}</span>
+        <code>{path}</code>
+        <span class="grow" />
+        <Button label="Try it" icon="play" onClick={() => setOpen(true)} />
+      </header>
+      {summary !== '' && <p>{summary}</p>}
+      {parameters.length > 0 && (
+        <details>
+          <summary>{parameters.length} parameters</summary>
+          <dl>
+            {parameters.map((each) => (
+              <div key={each.name}>
+                <dt>
+                  <code>{each.name}</code> <small>{each.required ? `${each.in}, required` : each.in}</small>
+                </dt>
+                <dd>{each.description}</dd>
+              </div>
+            ))}
+          </dl>
+        </details>
+      )}
+      {takesBody && <p class="quiet">Takes a body of JSON.</p>}
+      {open && <TryIt operation={operation} onClose={() => setOpen(false)} />}
+    </article>
+  );
+}
+
+interface Outcome {
+  readonly status: number;
+  readonly text: string;
+}
+
+function TryIt({ operation, onClose }: { readonly operation: Operation; readonly onClose: () => void }): JSX.Element {
+  const { method, path, takesBody } = operation;
+  const names = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => String(name));
+  const [values, setValues] = useState<Readonly<Record<string, string>>>({});
+  const [query, setQuery] = useState(
+    method === 'GET' && path.startsWith('/items/') && names.length === 0 ? 'limit=5' : '',
+  );
+  const [body, setBody] = useState(takesBody ? '{}' : '');
+  const [outcome, setOutcome] = useState<Outcome | null>(null);
+  const [problem, setProblem] = useState<string | null>(null);
+  const isReady = names.every((name) => (values[name] ?? '') !== '');
+  const send = async (): Promise<void> => {
+    setProblem(null);
+    const filled = path.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(values[name] ?? ''));
+    try {
+      const parsed: unknown = takesBody && body.trim() !== '' ? JSON.parse(body) : undefined;
+      const { status, text } = await call(method, `${filled}${query === '' ? '' : `?${query}`}`, { body: parsed });
+      setOutcome({ status, text });
+    } catch (error) {
+      if (error instanceof ApiError)
+        setOutcome({ status: error.status, text: JSON.stringify({ errors: error.failures }) });
+      else setProblem(messageOf(error));
+    }
+  };
+  return (
+    <Dialog
+      title={`${method} ${path}`}
+      kind="side"
+      onClose={onClose}
+      footer={
+        <>
+          <Button label="Close" onClick={onClose} />
+          <Button label="Send" icon="play" kind="primary" disabled={!isReady} onClick={() => void send()} />
+        </>
+      }
+    >
+      <form
+        class="form"
+        onSubmit={(event) => {
+          event.preventDefault();
+          if (isReady) void send();
+        }}
+      >
+        {method !== 'GET' && <p class="quiet">This really changes what it says: it is sent with your login.</p>}
+        {names.map((name) => (
+          <div class="field" key={name}>
+            <label for={`try-${name}`}>{name}</label>
+            <input
+              id={`try-${name}`}
+              value={values[name] ?? ''}
+              onInput={(event) => setValues({ ...values, [name]: event.currentTarget.value })}
+            />
+          </div>
+        ))}
+        <div class="field">
+          <label for="try-query">
+            Query string <small>fields=title&limit=5</small>
+          </label>
+          <input
+            id="try-query"
+            value={query}
+            spellcheck={false}
+            onInput={(event) => setQuery(event.currentTarget.value)}
+          />
+        </div>
+        {takesBody && (
+          <div class="field">
+            <label for="try-body">
+              Body <small>JSON</small>
+            </label>
+            <textarea
+              id="try-body"
+              class="mono"
+              rows={8}
+              value={body}
+              onInput={(event) => setBody(event.currentTarget.value)}
+            />
+          </div>
+        )}
+        {problem && <ErrorBox text={problem} />}
+        {outcome && (
+          <section aria-label="Answer">
+            <h3 class={outcome.status < 400 ? 'good' : 'bad'}>{outcome.status}</h3>
+            <pre class="try-answer" tabIndex={0} role="region" aria-label="Body of the answer">
+              {readable(outcome.text)}
+            </pre>
+          </section>
+        )}
+        <button type="submit" hidden />
+      </form>
+    </Dialog>
+  );
+}
+
+const MOST_TEXT = 100_000;
+
+function readable(text: string): string {
+  if (text.length > MOST_TEXT) return `${text.slice(0, MOST_TEXT)}…`;
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
+}
