@@ -14,7 +14,6 @@ import {
   BULK_HEAD,
   bulkRows,
   comparePeers,
-  describeClients,
   describeCount,
   describeMachine,
   describeNoise,
@@ -74,7 +73,7 @@ export function writeHtml(documents: Documents): string {
       : section('Beside a long query, and over minutes', '', `${writeBeside(beside)}${writeMemory(soak)}`),
     section(
       'All numbers',
-      'Requests per second, latencies in milliseconds. A ratio is one to the ceiling where it says nothing else. Statements are counted by PostgreSQL: per request (below 1 where waiting reads share one), and per node, which is an object of the answer at any level.',
+      'Requests per second, latencies in milliseconds. A ratio is one to the ceiling where it says nothing else; below the ceiling stands what pgbench did with each number of clients. Statements are counted by PostgreSQL: per request (below 1 where waiting reads share one), and per node, which is an object of the answer at any level.',
       panel(`<div class="wide">${writeCases(documents)}</div>`),
     ),
     `<p class="soft small" style="margin-top:10px">${escapeText(describePeers(documents))}</p>`,
@@ -210,7 +209,7 @@ function writeCases({ cases: { cases, peers: there } }: Documents): string {
       [
         ceiling === null
           ? ''
-          : `${figure(ceiling.statementsPerSecond)}<br><small class="soft">${describeClients(each)}</small>`,
+          : `${figure(ceiling.statementsPerSecond)}<br><small class="soft">${writeTried(each)}</small>`,
       ],
       [share],
       [wanted, judged?.isMet],
@@ -252,6 +251,12 @@ function writeDetails(each: CaseResult): string {
   );
   return `<details><summary>${escapeText(title)} <span class="small soft">${escapeText(describeRate(each))}</span></summary>
 ${notes.map((note) => `<p class="small soft" style="margin:8px 0 0">${escapeText(note)}</p>`).join('')}${blocks.join('')}</details>`;
+}
+
+/** By the number of pgbench's clients. */
+function writeTried({ ceiling }: CaseResult): string {
+  const tried = ceiling?.tried ?? [];
+  return tried.map((each) => `${each.connections}: ${figure(each.statementsPerSecond)}`).join('<br>');
 }
 
 /** The first columns are words, the others figures. */
