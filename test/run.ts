@@ -57,6 +57,8 @@ const LONGEST = [
   'read-batcher',
   'concurrency',
   'attacks',
+  'explorer-pages',
+  'explorer',
 ];
 
 const running = new Set<() => void>();
