@@ -130,7 +130,7 @@ t.test('what is left out is said', async (t) => {
   for (const line of [
     '"Odd: name"',
     '"odd_key"',
-    '"composite"',
+    '"payment": its partitions; elsewhere it becomes one table',
     '"films": is a view',
     '"film.a/b"',
     '"film.kin"',
