@@ -33,7 +33,7 @@ type Service = Awaited<ReturnType<typeof startTestService>>;
 const REQUESTS_PER_MODEL = 100;
 const MOST_SHOWN = 4_000;
 const DEFAULT_SEED = '20260101';
-const cases = Number(process.env['PROPERTY_CASES'] ?? 1_700);
+const cases = Number(process.env['PROPERTY_CASES'] ?? 2_000);
 const given = process.env['PROPERTY_SEED'] ?? DEFAULT_SEED;
 const seed = given === 'random' ? Math.floor(Math.random() * 2_000_000_000) : Number(given);
 const counts = new Map<string, number>();
@@ -49,7 +49,7 @@ for (let position = 0; position < Math.ceil(cases / REQUESTS_PER_MODEL); positio
 }
 
 t.test('the requests reach what they are meant to reach', async (t) => {
-  const least = Math.floor(cases / 500);
+  const least = Math.floor(cases / 600);
   const rare = FEATURES.filter((feature) => (counts.get(feature) ?? 0) < least);
   t.strictSame(rare, [], `each feature occurs in at least ${least} of ${cases} requests`);
   const listed = FEATURES.map((feature) => `${feature} ${counts.get(feature) ?? 0}`);
