@@ -15,6 +15,9 @@ import { within } from './time-limit.js';
 const LOOK_INTERVAL_MS = 200;
 const LOOK_TIMEOUT_MS = 1_000;
 
+/** Milliseconds by which a timer of a process that stands still is late. */
+const STANDSTILL_MS = 250;
+
 /** As many are kept: of a replica that is further behind it is known that it is at least so far. */
 const MAX_SAMPLES = 3_000;
 
@@ -119,14 +122,16 @@ export class ReplicaWatch {
   }
 
   async #lookAt(replica: Replica, index: number): Promise<void> {
+    const asked = performance.now();
     try {
       const report = await within(replica.ask(), LOOK_TIMEOUT_MS);
-      const lagMs = this.#lagOf(report.replayed);
+      const lagMs = this.#lagOf(report.replayed, asked);
       const reason = this.#reasonAgainst(report, lagMs);
       this.#note(replica, reason);
       replica.report(reason === null ? 'ready' : report.standby ? 'behind' : 'promoted', report.replayed, lagMs);
     } catch (error) {
-      if (this.#isClosed) return;
+      // An answer that this process was too busy to read is no silence of the replica.
+      if (this.#isClosed || performance.now() - asked > LOOK_TIMEOUT_MS + STANDSTILL_MS) return;
       const isKnown = this.#reasons.has(replica);
       replica.suspect();
       this.#note(replica, error instanceof Error ? error.message : String(error));
@@ -160,7 +165,8 @@ export class ReplicaWatch {
     return this.#reasons.get(replica) ?? null;
   }
 
-  #lagOf(replayed: number): number {
+  /** Milliseconds, at the time at which the replica was asked. */
+  #lagOf(replayed: number, asked: number): number {
     const samples = this.#samples;
     let [low, high] = [0, samples.length];
     while (low < high) {
@@ -169,6 +175,6 @@ export class ReplicaWatch {
       else low = middle + 1;
     }
     const first = samples[low];
-    return first === undefined ? 0 : performance.now() - first.at;
+    return first === undefined ? 0 : Math.max(0, asked - first.at);
   }
 }
