@@ -155,6 +155,14 @@ t.test('a change of the schema is served at once', async (t) => {
   await replay(prompt, 'resume');
 });
 
+/** A connection that was idle may be closed while it is used: what was sent on it may be sent again. */
+function again(send: () => Promise<Answer>): Promise<Answer> {
+  return send().catch((error: { readonly code?: string }) => {
+    if (error.code !== 'ECONNRESET') throw error;
+    return send();
+  });
+}
+
 t.test('pairs of a write and a read over two instances', { timeout: PAIRS * 100 }, async (t) => {
   await waitFor(() => isReady(prompt), 5_000);
   const agent = new Agent({ keepAlive: true });
@@ -170,11 +178,11 @@ t.test('pairs of a write and a read over two instances', { timeout: PAIRS * 100 
       pairs += 2;
       const [writer, reader] = turn % 2 === 0 ? [patient, strict] : [strict, patient];
       const body = JSON.stringify({ views: turn });
-      const written = await request(writer, 'PATCH', path, { headers: JSON_HEADER, body, agent });
+      const written = await again(() => request(writer, 'PATCH', path, { headers: JSON_HEADER, body, agent }));
       const position = { 'lateral-position': String(written.headers['lateral-position']) };
       const answers = await Promise.all([
-        get(writer, `${path}?fields=views`, { agent }),
-        get(reader, `${path}?fields=views`, { agent, headers: position }),
+        again(() => get(writer, `${path}?fields=views`, { agent })),
+        again(() => get(reader, `${path}?fields=views`, { agent, headers: position })),
       ]);
       for (const { json } of answers)
         if ((json as { readonly data: { readonly views: number } }).data.views !== turn) stale++;
