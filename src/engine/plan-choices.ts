@@ -9,6 +9,7 @@ import type { UnevenPage, UnevenRead } from '../plan/uneven.js';
 import type { Database } from '../postgres/database.js';
 import { Statistics } from '../postgres/statistics.js';
 import type { Statement } from '../sql/fragment.js';
+import type { BilledCaller, CallerBudgets } from './caller-budget.js';
 import { explainGeneric, findsByIndex, stretchOf } from './generic-plan.js';
 import { HUB_ROWS, PlanChoice, type Risk, type Ways } from './plan-choice.js';
 
@@ -46,25 +47,31 @@ export class PlanChoices {
   /** One after the other: it is not urgent. */
   #last: Promise<void> = Promise.resolve();
 
-  constructor(database: Database, statisticsIntervalMs: number) {
+  readonly #budgets: CallerBudgets;
+
+  constructor(database: Database, budgets: CallerBudgets, statisticsIntervalMs: number) {
     this.#database = database;
+    this.#budgets = budgets;
     this.statistics = new Statistics(database, statisticsIntervalMs);
   }
 
-  /** The way in which a read is sent; until more is known, by itself and planned for its values. */
-  shapeFor(shape: UnevenShape, values: readonly (string | null)[], isReused: boolean): Shape {
+  /**
+   * The way in which a read is sent; until more is known, by itself and planned for its values. What is compiled to know more is
+   * counted against the caller: null where nothing is to be found out.
+   */
+  shapeFor(shape: UnevenShape, values: readonly (string | null)[], billed: BilledCaller | null): Shape {
     const verdict = this.#verdicts.get(shape);
-    if (verdict?.version !== this.statistics.version && isReused && !this.#pending.has(shape)) this.#judge(shape);
+    if (verdict?.version !== this.statistics.version && billed && !this.#pending.has(shape)) this.#judge(shape, billed);
     if (!verdict) return this.#single(shape);
     return verdict.choice === null ? shape : verdict.choice.shapeFor(values);
   }
 
-  #judge(shape: UnevenShape): void {
+  #judge(shape: UnevenShape, billed: BilledCaller): void {
     this.#pending.add(shape);
     this.#last = this.#last.then(async () => {
       try {
         const { version } = this.statistics;
-        this.#verdicts.set(shape, { choice: await this.#choiceOf(shape), version });
+        this.#verdicts.set(shape, { choice: await this.#choiceOf(shape, billed), version });
         this.#pending.delete(shape);
       } catch {
         // Whatever is the matter, requests will be told; without a verdict each of them is planned for its values.
@@ -73,7 +80,7 @@ export class PlanChoices {
     });
   }
 
-  async #choiceOf(shape: UnevenShape): Promise<PlanChoice | null> {
+  async #choiceOf(shape: UnevenShape, billed: BilledCaller): Promise<PlanChoice | null> {
     const { uneven, statement } = shape;
     await this.statistics.load(uneven.collections);
     if (uneven.collections.every((collection) => this.statistics.of(collection)?.isSmall)) return null;
@@ -88,13 +95,15 @@ export class PlanChoices {
             : null;
     if (risk === null) return null;
     const statistics = uneven.page && this.statistics.of(uneven.page.level.collection);
-    return new PlanChoice(risk, uneven.page, statistics, statement.parameters, await this.#waysOf(shape, risk));
+    const ways = await this.#waysOf(shape, risk, billed);
+    return new PlanChoice(risk, uneven.page, statistics, statement.parameters, ways);
   }
 
-  async #waysOf(shape: UnevenShape, risk: Risk): Promise<Ways> {
+  async #waysOf(shape: UnevenShape, risk: Risk, billed: BilledCaller): Promise<Ways> {
     const perRead: Shape = { statement: shape.statement, batchText: unbatched, isPlannedPerRead: true };
     const plain: Shape = { statement: shape.statement, batchText: shape.batchText };
-    const fence = risk === 'walk' ? shape.fenced() : null;
+    const { length } = shape.statement.text;
+    const fence = risk === 'walk' ? await this.#budgets.inTurn(billed, length, () => shape.fenced()) : null;
     if (!fence) return { plain, perRead, fenced: null };
     const fencedPerRead: Shape = { statement: fence.statement, batchText: unbatched, isPlannedPerRead: true };
     const isPlain = findsByIndex(await explainGeneric(this.#database, fence.statement));

@@ -102,7 +102,7 @@ export class Reads {
     const { waitTimeout } = database;
     this.replicaReads = replicas && new ReplicaReads(replicas, this.batcher, limits.batching, waitTimeout);
     this.#consistency = consistency;
-    this.plans = new PlanChoices(database, limits.statisticsInterval);
+    this.plans = new PlanChoices(database, this.budgets, limits.statisticsInterval);
     mirror.onChange(() => this.plans.statistics.forget());
   }
 
@@ -182,7 +182,9 @@ export class Reads {
     const { query, compiled, caller } = read;
     const bound = bind(compiled.statement.parameters, query.values, caller);
     const isReused = this.#statements.isReused(compiled);
-    const shape = isUneven(compiled) ? this.plans.shapeFor(compiled, bound, isReused) : compiled;
+    const shape = isUneven(compiled)
+      ? this.plans.shapeFor(compiled, bound, isReused ? { caller, from: NO_ADDRESS } : null)
+      : compiled;
     if (this.replicaReads === null) this.batcher.read(shape, bound, isReused, listener);
     else
       this.replicaReads.send({ shape, parameters: bound, prepare: isReused }, needOf(read), compiled.paged, listener);
@@ -203,7 +205,9 @@ export class Reads {
   /** The statement with its values, for a session that reads inside its transaction. */
   bind({ query, compiled, caller }: PreparedRead, statement = compiled.statement): BoundStatement {
     const parameters = bind(statement.parameters, query.values, caller);
-    return { text: statement.text, parameters, prepare: this.#statements.isReused(compiled) };
+    // One plan for all values may be wrong for these: without a choice between plans it is made for each.
+    const prepare = this.#statements.isReused(compiled) && compiled.uneven === null;
+    return { text: statement.text, parameters, prepare };
   }
 
   /**
@@ -255,7 +259,7 @@ export class Reads {
 
   async #explain({ query, compiled, caller }: PreparedRead, analyze: boolean): Promise<Explanation> {
     const bound = bind(compiled.statement.parameters, query.values, caller);
-    const shape = isUneven(compiled) ? this.plans.shapeFor(compiled, bound, false) : compiled;
+    const shape = isUneven(compiled) ? this.plans.shapeFor(compiled, bound, null) : compiled;
     const { text } = shape.statement;
     const explain = analyze ? 'explain (format json, analyze, buffers) ' : 'explain (format json) ';
     const [row] = await this.#database.rows<{ 'QUERY PLAN': Explanation['plan'] }>(explain + text, [...bound], false);
@@ -311,6 +315,9 @@ export class Reads {
     else this.#affordableValues.set(compiled, known.set(values, true));
   }
 }
+
+/** Callers without an account share a budget for what is found out beside their requests. */
+const NO_ADDRESS = { address: '' };
 
 /** Of one shape. */
 const MAX_AFFORDABLE_VALUES = 1_000;

@@ -21,8 +21,19 @@ export interface Selectivity {
 const UNKNOWN: Selectivity = { share: 1, isKnown: false };
 const ALL: Selectivity = { share: 1, isKnown: true };
 
+/** Conditions are frozen and belong to a shape: found out once, not with each request. */
+const depending = new WeakMap<Condition, boolean>();
+
 /** Whether requests of one shape may differ in what it asks. A rule with constants alone asks the same of every one of them. */
 export function dependsOnRequest(condition: Condition): boolean {
+  const known = depending.get(condition);
+  if (known !== undefined) return known;
+  const found = asksOfRequest(condition);
+  depending.set(condition, found);
+  return found;
+}
+
+function asksOfRequest(condition: Condition): boolean {
   switch (condition.kind) {
     case 'and':
     case 'or':

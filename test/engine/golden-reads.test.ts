@@ -12,6 +12,7 @@ import { buildModel } from '../../src/mirror/introspect.js';
 import { holdsTable } from '../../src/mirror/model.js';
 import { planOperation } from '../../src/plan/operation.js';
 import { planRead } from '../../src/plan/read.js';
+import { fencedRead, unevenRead } from '../../src/plan/uneven.js';
 import { sourceOf } from '../../src/postgres/catalog.js';
 import { Database } from '../../src/postgres/database.js';
 import type { Parsed } from '../../src/request/ast.js';
@@ -235,6 +236,21 @@ t.test('batch', async (t) => {
   await compareGolden(t, 'reads', 'batch', `-- ${request}, and 2 and 3 with it\n${goldenStatement(text, values)}`);
 });
 
+t.test('fenced', async (t) => {
+  const request = '/articles?fields=id,title&filter[status][_eq]=draft&sort=-published_at&limit=10';
+  const parsed = parse(request);
+  const plan = planRead(parsed.request, model, { defaultLimit: 100, maxNodes: 1_000 });
+  const page = unevenRead(plan)?.page;
+  if (!page) throw new Error('it must be a page that values filter');
+  const fenced = fencedRead(plan, page.level);
+  const { text, parameters } = compileRead(fenced);
+  check(text);
+  t.strictSame(parameters, compileRead(plan).parameters, 'the values of the read without a fence');
+  const bound = bind(parameters, parsed.values, CALLER);
+  const title = `-- ${request}, its rows found before they are put in order`;
+  await compareGolden(t, 'reads', 'fenced', `${title}\n${goldenStatement(text, bound)}`);
+});
+
 function check(text: string): void {
   verify(text, 'read', (schema, table) => holdsTable(model, schema, table));
 }
@@ -243,7 +259,7 @@ t.test('no file is left over', async (t) => {
   t.strictSame(
     await goldenNames('reads'),
     // Geometries need PostGIS: their file is compared where that is.
-    [...Object.keys({ ...REQUESTS, ...RESTRICTED, ...DOCUMENTS }), 'batch', 'filter-geometry'].sort(),
+    [...Object.keys({ ...REQUESTS, ...RESTRICTED, ...DOCUMENTS }), 'batch', 'fenced', 'filter-geometry'].sort(),
   );
 });
 

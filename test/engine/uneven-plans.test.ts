@@ -5,7 +5,7 @@
 import t from 'tap';
 import { EXPLAINING, type ExecutedPlan, ExecutedPlans } from '../support/executed-plans.js';
 import { Connection } from '../support/protocol-client.js';
-import { createDatabase, get, startDatabase, startTestService, waitFor, withSql } from '../support/service.js';
+import { createDatabase, get, request, startDatabase, startTestService, waitFor, withSql } from '../support/service.js';
 
 const server = await startDatabase({ settings: EXPLAINING });
 const databaseUrl = await createDatabase(server, 'uneven');
@@ -169,6 +169,24 @@ t.test('GraphQL', async (t) => {
   t.equal(wayOf(rare), 'fenced');
   t.ok((rare?.rowsRead ?? Infinity) < 200, `${rare?.rowsRead} rows were read`);
   connection.close();
+});
+
+t.test('items that a query selects to be written are found by a plan for its values', async (t) => {
+  const change = async (kind: string): Promise<ExecutedPlan[]> => {
+    const query = { filter: { kind: { _eq: kind } }, sort: ['-at'], limit: 10 };
+    const found = await plans.during('items', async () => {
+      const body = JSON.stringify({ query, data: { owner: 7 } });
+      const headers = { 'content-type': 'application/json' };
+      const answer = await request(service, 'PATCH', '/items/items?fields=id', { headers, body });
+      t.equal(answer.status, 200, answer.text);
+    });
+    return found.filter((plan) => plan.text.includes('limit'));
+  };
+  for (let turn = 0; turn < 8; turn++) await change('a');
+  const [selection, ...others] = await change('rare');
+  t.strictSame(others, []);
+  t.notOk(selection?.isGeneric);
+  t.ok((selection?.rowsRead ?? Infinity) < 1_000, `${selection?.rowsRead} rows were read`);
 });
 
 t.test('batches do not mix values that want different plans', async (t) => {
