@@ -2,7 +2,7 @@
  * Filters. An object says what must hold of a row; its keys are fields, relations, functions of fields, `_and` and `_or`.
  * Below a field they are operators. Which names exist, and which operator suits which field, is the planner's business.
  */
-import { Digits, isObject, writeJson } from '../digits.js';
+import { Digits, isObject, parseJson, writeJson } from '../digits.js';
 import { invalidQuery, tooManyRelations } from '../errors.js';
 import { isOneOf, onlyOf } from '../narrow.js';
 import type { Scalar } from '../sql/codec.js';
@@ -200,7 +200,8 @@ function parseListOperand(operator: Operator, input: unknown, context: ParseCont
   if (typeof input === 'string') {
     const variable = input.includes(',') ? null : parseVariable(input.trim());
     if (variable) return variableOperand(variable, context);
-    list = input.split(',').map((each) => each.trim());
+    const elements = isOneOf(ARRAY_OPERATORS, operator) && !context.typed ? jsonList(input) : null;
+    list = elements ?? input.split(',').map((each) => each.trim());
   } else list = readIndexedList(input, context) ?? [input];
   const values = list.map((each) => scalar(each, context, owner));
   if (values.length === 0 || (values.length === 1 && values[0] === ''))
@@ -214,6 +215,17 @@ function parseListOperand(operator: Operator, input: unknown, context: ParseCont
   }
   const entries = values.map((each) => (typeof each === 'string' ? (dynamic(each, owner) ?? each) : each));
   return { kind: 'slot', slot: context.values.add(entries) };
+}
+
+/** The elements of an array that a URL writes as JSON; null for other texts. */
+function jsonList(text: string): readonly unknown[] | null {
+  if (!text.startsWith('[')) return null;
+  try {
+    const value = parseJson(text);
+    return Array.isArray(value) ? value : null;
+  } catch {
+    return null;
+  }
 }
 
 /** In a list of several entries a variable stands for one value. */

@@ -126,6 +126,8 @@ t.test('arrays', async (t) => {
   const by = async (query: string): Promise<unknown> =>
     ids(await get(service, encodeURI(`/items/kinds?fields=id&${query}`)));
   t.strictSame(await by('filter[tags][_contains_all]=a,b'), [1]);
+  t.strictSame(await by('filter[tags][_contains_all]=["a","b"]'), [1], 'an array as JSON');
+  t.strictSame(await by('filter[numbers][_contains_any]=[3]'), [1, 3]);
   t.strictSame(await by('filter[tags][_contains_any][]=c,d'), [2]);
   t.strictSame(await by('filter[numbers][_length][_gte]=3'), [1]);
   const found = await graphql('{ kinds(filter: { tags: { _contains_all: ["b"], _length: { _eq: 2 } } }) { id } }');
