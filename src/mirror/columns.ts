@@ -67,7 +67,10 @@ export function assembleTables(
     const name = names.get(table);
     if (name === undefined) return [];
     const entries = columns.get(table) ?? [];
-    const key = keyOf(entries, lookups.keys.get(table) ?? NONE, declaredKeys.get(name));
+    const isArray = ([, , , type]: ColumnEntry): boolean => lookups.types.get(type)?.[4] === true;
+    const found = keyOf(entries, lookups.keys.get(table) ?? NONE, declaredKeys.get(name));
+    // There is no list of such keys: PostgreSQL has no arrays of arrays.
+    const key = entries.some((entry) => found.includes(entry[2]) && isArray(entry)) ? NONE : found;
     return {
       name,
       schema,

@@ -425,6 +425,16 @@ t.test('a collection without a key can be listed', async (t) => {
   t.equal(count, 4);
 });
 
+t.test('a key that holds an array is none: PostgreSQL has no lists of arrays', async (t) => {
+  await sql`create table paths (steps integer[], part integer, primary key (steps, part))`;
+  await sql`insert into paths values ('{1,2}', 1)`;
+  await waitFor(async () => (await get(service, '/items/paths')).status === 200, 5_000);
+  t.strictSame(data(await get(service, '/items/paths')), [{ steps: [1, 2], part: 1 }]);
+  const refusal = { status: 403, text: /has no key/ };
+  t.match(await send('SEARCH', '/items/paths', { keys: ['{1,2}~1'] }), refusal);
+  t.match(await send('POST', '/items/paths', { steps: [1], part: 2 }), refusal);
+});
+
 t.test('the descriptions of the API know them', async (t) => {
   const openapi = await get(service, '/server/specs/oas');
   t.equal(openapi.status, 200);
