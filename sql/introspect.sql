@@ -52,10 +52,9 @@ computed as materialized (
   join pg_catalog.pg_namespace namespace on namespace.oid = proc.pronamespace
   where proc.prokind = 'f' and proc.pronargs = 1 and not proc.proretset and proc.provolatile <> 'v'
 ),
-used_types as (
-  select columns.atttypid as oid from columns
-  union
-  select computed.prorettype from computed
+-- What functions take and return.
+called_types as materialized (
+  select computed.prorettype as oid from computed
   union
   select type.oid from functions cross join lateral pg_catalog.unnest(functions.types) type (oid)
   union
@@ -65,6 +64,11 @@ used_types as (
   from functions
   join pg_catalog.pg_attribute attribute on attribute.attrelid = functions.typrelid
   where functions.typrelid <> 0 and attribute.attnum > 0 and not attribute.attisdropped
+),
+used_types as (
+  select columns.atttypid as oid from columns
+  union
+  select called_types.oid from called_types
 ),
 -- From a domain down to the type below it. The modifier (a length, a precision) is that of the innermost domain.
 layers as (
@@ -95,6 +99,27 @@ inner_types as (
     select attribute.atttypid
     from pg_catalog.pg_attribute attribute
     where type.typtype = 'c' and attribute.attrelid = type.typrelid and attribute.attnum > 0 and not attribute.attisdropped
+  ) inside
+),
+-- What a function returns, and all that is inside of it, down to rows of tables.
+returned_types as (
+  select called_types.oid as used, called_types.oid as inside from called_types
+  union
+  select returned_types.used, inside.oid
+  from returned_types
+  join pg_catalog.pg_type type on type.oid = returned_types.inside
+  left join pg_catalog.pg_class class on class.oid = type.typrelid
+  cross join lateral (
+    select type.typbasetype as oid where type.typtype = 'd'
+    union all
+    select type.typelem where type.typtype <> 'd' and type.typcategory = 'A'
+    union all
+    select range.rngsubtype from pg_catalog.pg_range range
+    where type.typtype in ('r', 'm') and type.oid in (range.rngtypid, range.rngmultitypid)
+    union all
+    select attribute.atttypid
+    from pg_catalog.pg_attribute attribute
+    where class.relkind = 'c' and attribute.attrelid = class.oid and attribute.attnum > 0 and not attribute.attisdropped
   ) inside
 )
 select pg_catalog.json_build_object(
@@ -165,6 +190,19 @@ select pg_catalog.json_build_object(
     from inner_types
     join pg_catalog.pg_type type on type.oid = inner_types.oid
     where type.typtype in ('c', 'd') or type.typcategory = 'A'
+  ),
+  -- Types of what functions return that are or hold rows of a table, and whether these are read as rows of another one, or are the service's.
+  'row_types', (
+    select pg_catalog.json_agg(pg_catalog.json_build_array(
+      returned_types.used::int8,
+      pg_catalog.format_type(type.oid, null),
+      exists (select from pg_catalog.pg_inherits parent where parent.inhrelid = class.oid)
+        or (namespace.nspname = $2::text and class.relname in (select pg_catalog.json_array_elements_text($3::json)))
+    ) order by type.oid)
+    from returned_types
+    join pg_catalog.pg_type type on type.oid = returned_types.inside
+    join pg_catalog.pg_class class on class.oid = type.typrelid and class.relkind <> 'c'
+    join pg_catalog.pg_namespace namespace on namespace.oid = class.relnamespace
   ),
   'defaults', (
     select pg_catalog.json_agg(pg_catalog.json_build_array(

@@ -129,7 +129,7 @@ function computedFields({ collections }: Model): Finding[] {
     .filter((field) => field.special.includes('computed') && field.column === null)
     .map(({ collection, name }) => ({
       name: `${collection}.${name}`,
-      message: 'there is no stable or immutable function of one row of its table for it',
+      message: 'there is no stable or immutable function of one row of its table for it, or it returns rows of a table',
     }));
   if (broken.length === 0) return [];
   return [

@@ -12,6 +12,8 @@ export interface CatalogDocument {
   readonly types: readonly TypeEntry[] | null;
   /** Composite types, and the types whose values or elements may be composite. */
   readonly composites: readonly CompositeEntry[] | null;
+  /** Of what functions take and return: those that are or hold rows of a table. */
+  readonly row_types: readonly RowTypeEntry[] | null;
   readonly defaults: readonly DefaultEntry[] | null;
   /** Of plain columns and all rows: all of one column, of several those that are unique. */
   readonly indexes: readonly IndexEntry[] | null;
@@ -83,6 +85,9 @@ export type CompositeEntry = readonly [
   inside: number | null,
   attributes: readonly (readonly [name: string, type: number])[] | null,
 ];
+
+/** `isPart`: the table's rows are read as those of another one, such as a partition's, or it is one of the service's own. */
+export type RowTypeEntry = readonly [type: number, table: string, isPart: boolean];
 
 /**
  * A function that may be called, under the name of its row. `types`, `names` and `modes` are of all arguments, columns of the

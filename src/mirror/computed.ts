@@ -2,17 +2,19 @@
 import { isObject } from '../digits.js';
 import type { CatalogDocument, MetadataRow } from './catalog-document.js';
 import type { CatalogFacts, ColumnFacts, TableFacts } from './columns.js';
+import { isPseudo } from './functions.js';
 import type { Computation } from './model.js';
 
 export interface ComputedFacts extends ColumnFacts {
   readonly computed: Computation;
 }
 
-/** Null where the field is not declared as computed, or no such function is there. */
+/** Null where the field is not declared as computed, or no such function is there, or it returns rows of a table or a `record`. */
 export type FindComputed = (table: TableFacts, field: string, meta: MetadataRow | null) => ComputedFacts | null;
 
 /** `options` of the field may name the function and its schema; else it is called as the field and beside the table. */
-export function computedBy({ computed }: CatalogDocument, facts: CatalogFacts): FindComputed {
+export function computedBy({ computed, row_types }: CatalogDocument, facts: CatalogFacts): FindComputed {
+  const rowTypes = new Set((row_types ?? []).map(([type]) => type));
   return (table, field, meta) => {
     const options = isObject(meta?.['options']) ? meta['options'] : {};
     const wanted = typeof options['function'] === 'string' ? options['function'] : field;
@@ -20,8 +22,10 @@ export function computedBy({ computed }: CatalogDocument, facts: CatalogFacts): 
     const found = (computed ?? []).find(
       ([oid, name, place]) => name === wanted && place === schema && facts.names.get(oid) === table.name,
     );
-    if (!found) return null;
-    const { column, type } = facts.typed(field, found[3]);
+    if (!found || rowTypes.has(found[3])) return null;
+    const made = facts.typed(field, found[3]);
+    if (isPseudo(made)) return null;
+    const { column, type } = made;
     const readOnly = Object.freeze({ ...column, table: table.name, is_generated: true });
     return { column: readOnly, type, computed: Object.freeze({ schema, function: wanted }) };
   };

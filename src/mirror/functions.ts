@@ -2,7 +2,7 @@
  * From what the catalog says of functions, and the rows that expose them, to what may be called. A function that cannot be called
  * with named arguments and a result of known columns is kept with the reason, for whoever looks for it.
  */
-import type { CatalogDocument, FunctionEntry, MetadataRow } from './catalog-document.js';
+import type { CatalogDocument, FunctionEntry, MetadataRow, RowTypeEntry } from './catalog-document.js';
 import { fieldTypeOf } from './column-types.js';
 import type { CatalogFacts, ColumnFacts } from './columns.js';
 import { freezeMap } from './freeze.js';
@@ -23,12 +23,13 @@ export function buildFunctions(
   const functions = new Map<string, ServedFunction>();
   const refusedFunctions = new Map<string, string>();
   const attributes = new Map((document.composites ?? []).map(([type, , , list]) => [type, list ?? []]));
+  const rowTypes = new Map((document.row_types ?? []).map((entry) => [entry[0], entry]));
   for (const row of document.function_rows ?? []) {
     const name = String(row['name']);
     const entries = (document.functions ?? []).filter(([exposed]) => exposed === name);
     const reasons: string[] = [];
     const overloads = entries.flatMap((entry) => {
-      const built = buildOverload(entry, { row, facts, served, attributes });
+      const built = buildOverload(entry, { row, facts, served, attributes, rowTypes });
       if (typeof built !== 'string') return [built];
       reasons.push(built);
       return [];
@@ -54,11 +55,12 @@ interface Context {
   readonly served: ReadonlyMap<string, Collection>;
   /** Of composite types. */
   readonly attributes: ReadonlyMap<number, readonly (readonly [name: string, type: number])[]>;
+  readonly rowTypes: ReadonlyMap<number, RowTypeEntry>;
 }
 
 /** Types that stand for others, or for what no client can send or read. */
 const PSEUDO_TYPES =
-  /^(any|anyelement|anyarray|anynonarray|anyenum|anyrange|anymultirange|anycompatible\w*|cstring|internal|record|trigger|event_trigger|\w+_handler|unknown|void)$/;
+  /^(any|anyelement|anyarray|anynonarray|anyenum|anyrange|anymultirange|anycompatible\w*|cstring|internal|_?record|trigger|event_trigger|\w+_handler|unknown|void)$/;
 
 /** Or the reason why it cannot be called. */
 function buildOverload(entry: FunctionEntry, context: Context): Overload | string {
@@ -120,11 +122,12 @@ function isType(text: string, { column }: ColumnFacts): boolean {
   return name === column.data_type.toLowerCase() || name === column.base_type.toLowerCase();
 }
 
-function isPseudo({ column }: ColumnFacts): boolean {
+export function isPseudo({ column }: ColumnFacts): boolean {
   return column.base_schema === 'pg_catalog' && PSEUDO_TYPES.test(column.base_type);
 }
 
-function returnsOf(entry: FunctionEntry, { facts, served, attributes }: Context): Returns | string {
+function returnsOf(entry: FunctionEntry, context: Context): Returns | string {
+  const { facts, served, attributes, rowTypes } = context;
   const [name, , , , set, result, table, types, names, modes] = entry;
   const outputs = types.flatMap((type, position) => {
     const mode = modes?.[position] ?? 'i';
@@ -132,13 +135,25 @@ function returnsOf(entry: FunctionEntry, { facts, served, attributes }: Context)
   });
   const isTable = outputs.some(([, , mode]) => mode === 't');
   const items = served.get(facts.names.get(table) ?? '');
-  if (outputs.length > 1 || isTable) return recordOf(name, set, outputs, facts);
+  if (outputs.length > 1 || isTable) return recordOf(name, set, outputs, context);
   if (items) return { kind: 'items', set, collection: items.name };
-  if (table !== 0) return recordOf(name, set, attributes.get(result) ?? [], facts);
+  const [, rows, isPart] = rowTypes.get(result) ?? [];
+  if (table !== 0 && isPart) return `returns rows of ${rows}, which are read as those of another table or not at all`;
+  if (table !== 0) return recordOf(name, set, attributes.get(result) ?? [], context);
+  if (rows !== undefined) return holdsRows(rows);
   const value = facts.typed(VALUE, result);
   const collection = resultOf(name, [fieldOf(name, value)]);
   if (value.column.base_type === 'void' && !set) return { kind: 'nothing', collection };
-  return isPseudo(value) ? `returns the type ${value.column.data_type}` : { kind: 'value', set, collection };
+  return isPseudo(value) ? returnsType(value) : { kind: 'value', set, collection };
+}
+
+/** Permissions hold of the rows that a function returns, not of those inside of other values. */
+function holdsRows(table: string): string {
+  return `returns rows of ${table} inside of another type, where the permissions to read them would not hold`;
+}
+
+function returnsType({ column }: ColumnFacts): string {
+  return `returns the type ${column.data_type}`;
 }
 
 /** The column of a result that has none. */
@@ -148,11 +163,16 @@ function recordOf(
   name: string,
   set: boolean,
   columns: readonly (readonly [name: string, type: number, ...unknown[]])[],
-  facts: CatalogFacts,
+  { facts, rowTypes }: Context,
 ): Returns | string {
-  const fields = columns.map(([column, type], position) =>
-    fieldOf(name, facts.typed(column === '' ? `column${position + 1}` : column, type)),
+  const [, rows] = columns.map(([, type]) => rowTypes.get(type)).find((each) => each !== undefined) ?? [];
+  if (rows !== undefined) return holdsRows(rows);
+  const typed = columns.map(([column, type], position) =>
+    facts.typed(column === '' ? `column${position + 1}` : column, type),
   );
+  const pseudo = typed.find(isPseudo);
+  if (pseudo) return returnsType(pseudo);
+  const fields = typed.map((each) => fieldOf(name, each));
   if (fields.length === 0) return 'returns rows without columns';
   if (fields.some((field) => isReserved(field.name))) return 'returns a column whose name starts with %';
   return { kind: 'record', set, collection: resultOf(name, fields) };

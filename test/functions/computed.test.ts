@@ -242,6 +242,26 @@ t.test('a function that is not there, or may write, leaves nothing to show', asy
   );
 });
 
+t.test('rows of tables are no value of a field', async (t) => {
+  await withSql(databaseUrl, (sql) =>
+    sql.unsafe(`
+      create type held_author as (n integer, author authors);
+      create function writer(articles) returns authors language sql stable as $$ select a from authors a where a.id = $1.author $$;
+      create function writers(articles) returns authors[] language sql stable as $$ select array_agg(a) from authors a $$;
+      create function held(articles) returns held_author language sql stable as $$ select row(1, a)::held_author from authors a limit 1 $$;
+      create function any_row(articles) returns record language sql stable as $$ select a from authors a limit 1 $$;
+      create function plain(articles) returns text language sql stable as $$ select 'shown' $$;
+      insert into service_fields (collection, field, special)
+        select 'articles', unnest(array['writer', 'writers', 'held', 'any_row', 'plain']), 'computed'`),
+  );
+  const query = 'fields=id,writer,writers,held,any_row,plain';
+  await waitFor(
+    async () => JSON.stringify(await read(`/items/articles/1?${query}`)) === '{"id":1,"plain":"shown"}',
+    5_000,
+  );
+  t.match(await get(service, '/items/articles?filter[writer][_nnull]=true'), { status: 403 });
+});
+
 t.test('changes of the schema treat it as a field without a column', async (t) => {
   t.match(await send('PATCH', '/fields/authors/shout', { meta: { note: 'Loud' } }), { status: 200 });
   const snapshot = (await read('/schema/snapshot')) as {

@@ -17,6 +17,38 @@ import {
 const server = await startDatabase();
 const databaseUrl = await createLibrary(server, 'functions');
 await loadSchemas(databaseUrl, ['functions.sql']);
+/** Functions that return rows of tables inside of other types, and of tables that are a part of others. */
+const HOLDERS = `
+  create type holder as (n integer, items articles[]);
+  create type deep_holder as (n integer, inside holder);
+  create type author_range as range (subtype = authors);
+  create domain author_domain as authors;
+  create table pay (id integer, year integer, primary key (id, year)) partition by list (year);
+  create table pay_24 partition of pay for values in (24);
+  create schema stock;
+  create table stock.book_copies () inherits (tags);
+  create table stock.shelves (id integer primary key, label text);
+  insert into stock.shelves values (1, 'left');
+  create table stock.holders (id integer primary key, shelf stock.shelves);
+  create function held_table() returns table (n integer, a articles) language sql stable as 'select 1, a from articles a';
+  create function held_alone() returns table (a articles) language sql stable as 'select a from articles a';
+  create function held_array() returns articles[] language sql stable as 'select array_agg(a) from articles a';
+  create function held_out(out n integer, out a articles) language sql stable as 'select 1, a from articles a limit 1';
+  create function held_inout(inout n integer, inout a articles default null) language sql stable as 'select 1, a';
+  create function held_composite() returns setof deep_holder language sql stable as 'select null::deep_holder';
+  create function held_range() returns author_range language sql stable as 'select author_range(a, a) from authors a limit 1';
+  create function held_domain() returns author_domain language sql stable as 'select a::author_domain from authors a limit 1';
+  create function held_users() returns table (n integer, u service_users) language sql stable as 'select 1, u from service_users u';
+  create function held_user_list() returns service_users[] language sql stable as 'select array_agg(u) from service_users u';
+  create function held_elsewhere() returns setof stock.holders language sql stable as 'select * from stock.holders';
+  create function held_records(out n integer, out a record) language plpgsql stable as 'begin select x into a from authors x; end';
+  create function part_partition() returns setof pay_24 language sql stable as 'select * from pay_24';
+  create function part_child() returns setof stock.book_copies language sql stable as 'select * from stock.book_copies';
+  create function part_service() returns setof service_schema language sql stable as 'select * from service_schema';
+  create function shelves() returns setof stock.shelves language sql stable as 'select * from stock.shelves';
+  insert into service_functions (name) select proname from pg_proc
+    where pronamespace = 'public'::regnamespace and (proname ~ '^(held|part)_' or proname = 'shelves')`;
+await withSql(databaseUrl, (sql) => sql.unsafe(HOLDERS));
 const service = await startTestService({ databaseUrl });
 
 function call(name: string, body: unknown, options: RequestOptions = {}): Promise<Answer> {
@@ -185,6 +217,17 @@ t.test('what no row exposes, and what cannot be called, is refused with 403', as
   t.match(await call('anything', {}), refusal(403, /anyelement/));
   t.match(await call('rows_of_record', {}), refusal(403, /record/));
   t.match(await get(service, '/rpc'), { status: 404 });
+});
+
+t.test('rows of tables are returned as items or not at all', async (t) => {
+  t.strictSame((await get(service, '/rpc/shelves')).json, { data: [{ id: 1, label: 'left' }] });
+  const inside = /cannot be called: it returns (rows of [\w.]+ inside of another type|the type record)/;
+  const part = /cannot be called: it returns rows of [\w.]+, which are read as those of another table/;
+  const names = ['table', 'alone', 'array', 'out', 'inout', 'composite', 'range', 'domain', 'users', 'user_list'];
+  for (const name of [...names, 'elsewhere', 'records'])
+    t.match(await call(`held_${name}`, {}), refusal(403, inside), name);
+  for (const name of ['partition', 'child', 'service'])
+    t.match(await call(`part_${name}`, {}), refusal(403, part), name);
 });
 
 t.test('arguments that are called like parameters of a query come by POST', async (t) => {
