@@ -8,7 +8,7 @@ import {
   type Overload,
   type ServedFunction,
 } from '../mirror/model.js';
-import { type CallRequest, NO_QUERY, type Query, type ReadRequest } from '../request/ast.js';
+import type { CallRequest, Query, ReadRequest } from '../request/ast.js';
 import { unrestrictedModel } from './access.js';
 import { ALWAYS, type CallPlan, type ReadPlan, type RowLevel } from './plan.js';
 
@@ -105,12 +105,11 @@ export function checkVolatile({ overload, kept = false }: CallPlan, { query, exp
 }
 
 /** The value that a function returns; nothing of items that the caller may not see. */
-export function planResult(call: CallPlan, { query, export: exported }: ReadRequest, model: Model): ReadPlan {
+export function planResult(call: CallPlan, { query }: ReadRequest, model: Model): ReadPlan {
   const { returns, volatile, name } = call.overload;
   if (returns.kind === 'items' && !volatile) throw forbidden(`The items of function "${name}" may not be read.`);
   const [shown] = query.fields ?? [];
   const as = shown?.kind === 'value' ? shown.as : 'default';
-  if (returns.kind !== 'items') refuseQuery(shown?.kind === 'value' ? NO_QUERY : query, exported, name);
   const collection =
     typeof returns.collection === 'string'
       ? collectionOf(unrestrictedModel(model), returns.collection)
@@ -132,7 +131,7 @@ export function isSingle({ overload: { returns } }: CallPlan): boolean {
   return returns.kind !== 'nothing' && !returns.set;
 }
 
-/** One item that a function returns, or null: what the query says of lists does not apply to it. */
+/** One item that a function returns, or null. */
 export function planReturned(collection: Collection, outputs: RowLevel['outputs']): ReadPlan & { level: RowLevel } {
   const level: RowLevel = {
     kind: 'rows',
@@ -147,14 +146,22 @@ export function planReturned(collection: Collection, outputs: RowLevel['outputs'
   return { kind: 'read', result: 'optional', stream: false, level, meta: [], cursor: false };
 }
 
-function refuseQuery(query: Query, exported: boolean, name: string): void {
+/** What a query says of lists does not apply to one row, and nothing of it to a value: it is refused, not dropped. */
+export function checkApplies(
+  { overload: { returns, name } }: CallPlan,
+  { query, export: exported }: ReadRequest,
+): void {
+  const isRows = returns.kind === 'items' || returns.kind === 'record';
+  if (isRows && returns.set) return;
+  const isValue = query.fields?.[0]?.kind === 'value';
   const parts: readonly (keyof Query)[] = [
-    ...(['fields', 'filter', 'search', 'sort', 'limit', 'offset', 'page', 'cursor'] as const),
-    ...(['aggregate', 'groupBy', 'having'] as const),
+    ...(['filter', 'search', 'sort', 'limit', 'offset', 'page', 'cursor'] as const),
+    ...(['aggregate', 'groupBy', 'having', 'meta'] as const),
+    ...(isRows || isValue ? [] : (['fields', 'alias', 'deep'] as const)),
   ];
-  const part = parts.find((each) => query[each] !== null);
-  const list = (['alias', 'deep', 'meta'] as const).find((each) => query[each].length > 0);
-  const stray = part ?? list ?? (exported ? 'export' : undefined);
-  if (stray !== undefined)
-    throw invalidQuery(`"${stray}" applies to functions that return rows, which "${name}" does not`);
+  const isGiven = (part: unknown): boolean => part !== null && !(Array.isArray(part) && part.length === 0);
+  const stray = parts.find((each) => isGiven(query[each])) ?? (exported ? 'export' : undefined);
+  if (stray === undefined) return;
+  const which = isRows ? 'a list, and this one returns one row' : 'rows, which this one does not';
+  throw invalidQuery(`"${stray}" does not apply to "${name}": it is for functions that return ${which}`);
 }

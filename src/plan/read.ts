@@ -4,7 +4,16 @@ import type { Collection, Model } from '../mirror/model.js';
 import type { PageLimit, Query, ReadRequest, ReadTarget } from '../request/ast.js';
 import { isMasked } from './access.js';
 import { planGroups } from './aggregate.js';
-import { callOf, checkVolatile, isSingle, planCall, planResult, planReturned, returnedRows } from './call.js';
+import {
+  callOf,
+  checkApplies,
+  checkVolatile,
+  isSingle,
+  planCall,
+  planResult,
+  planReturned,
+  returnedRows,
+} from './call.js';
 import { planFilter } from './filter.js';
 import { isEmpty, restrictsRows } from './filter-effect.js';
 import { checkKeyed } from './key.js';
@@ -31,6 +40,7 @@ export function planRead(
 ): ReadPlan {
   const { query, target } = request;
   const call = request.call ? planCall(request.collection, request.call, model) : null;
+  if (call) checkApplies(call, request);
   const returned = call && returnedRows(call, model);
   if (call && !returned) return planResult(call, request, model);
   const collection = returned ?? servedCollection(model, request.collection);
@@ -39,10 +49,7 @@ export function planRead(
   if (target.kind === 'selected' && !target.limited) checkSelects(query);
   const position: Position = { query, location: 'root', from: null, backlink: query.backlink };
   const fields = query.fields ?? EVERYTHING;
-  if (call && isSingle(call)) {
-    if (request.export) throw invalidQuery('"export" needs a function that returns a list');
-    return planReturned(collection, planOutputs(fields, collection, position, planner));
-  }
+  if (call && isSingle(call)) return planReturned(collection, planOutputs(fields, collection, position, planner));
   const rowsCall = callOf(collection);
   if (rowsCall) checkVolatile(rowsCall, request);
   const single = target.kind === 'item' || (collection.singleton && target.kind === 'list' && !query.aggregate);

@@ -26,7 +26,7 @@ export function parseRead(collection: string, key: string | null, queryString: s
   return finish(collection, target, readQueryString(queryString, limits), context);
 }
 
-/** The body's `query` takes the place of the URL's; `keys` narrows it to these items. */
+/** Of the URL, what the body's `query` has too is replaced by it; `keys` narrows it to these items. */
 export function parseSearch(collection: string, body: unknown, queryString: string, limits: ParseLimits): Parsed {
   const context = { values: new ValueList(limits.nodes), limits };
   const { query, keys, ...rest } = readBody(body);
@@ -35,7 +35,9 @@ export function parseSearch(collection: string, body: unknown, queryString: stri
   if (query !== undefined && !isObject(query)) throw invalidPayload('"query" must be an object');
   const target: ReadTarget =
     keys === undefined ? { kind: 'list' } : { kind: 'keys', keys: context.values.add(readKeys(keys)) };
-  if (query === undefined) return finish(collection, target, readQueryString(queryString, limits), context);
+  const url = readQueryString(queryString, limits);
+  if (query === undefined) return finish(collection, target, url, context);
+  refuseUnused(url, CONDITIONS, query, 'belongs into the "query" of the body, which takes the place of the URL');
   return finish(collection, target, readObject(query, 'query'), { ...context, typed: true });
 }
 
@@ -59,8 +61,27 @@ export function parseReadBack(collection: string, one: boolean, queryString: str
   const context = { values: new ValueList(limits.nodes), limits };
   const keys = context.values.add(null);
   const target: ReadTarget = one ? { kind: 'item', key: keys } : { kind: 'written', keys };
-  const { fields, deep, alias, backlink } = readQueryString(queryString, limits);
+  const url = readQueryString(queryString, limits);
+  refuseSelecting(url);
+  const { fields, deep, alias, backlink } = url;
   return finish(collection, target, { fields, deep, alias, backlink }, context);
+}
+
+/** The URL of a write that answers nothing. */
+export function checkWriteUrl(queryString: string, limits: ParseLimits): void {
+  refuseSelecting(readQueryString(queryString, limits));
+}
+
+/** What selects items in the URL of a write would be taken for what says which items are written. A limit of -1 selects nothing. */
+function refuseSelecting({ limit, ...url }: Input): void {
+  const input = limit === '-1' ? url : { limit, ...url };
+  refuseUnused(input, SELECTING, {}, 'in the URL does not say which items are written: the "query" of the body does');
+}
+
+/** What nobody would apply is refused, not dropped. */
+function refuseUnused(url: Input, names: readonly string[], body: Input, problem: string): void {
+  const stray = names.find((name) => url[name] !== undefined && url[name] !== '' && !Object.hasOwn(body, name));
+  if (stray !== undefined) throw invalidQuery(`"${stray}" ${problem}`);
 }
 
 /** The read-back of the items with these keys. */
@@ -83,22 +104,28 @@ export function parseSelection(collection: string, query: Input, key: readonly s
   );
 }
 
+/** Which items are meant, and as what. */
+const SELECTING = [
+  ...(['filter', 'search', 'sort', 'limit', 'offset', 'page', 'cursor'] as const),
+  ...(['aggregate', 'groupBy', 'having'] as const),
+];
+const CONDITIONS = [...SELECTING, 'deep', 'meta', 'export'] as const;
+
 /** The parameters of a query. In the URL of a call all other names are arguments. */
-const QUERY_PARAMETERS: ReadonlySet<string> = new Set([
-  ...['fields', 'alias', 'filter', 'search', 'sort', 'limit', 'offset', 'page', 'cursor'],
-  ...['aggregate', 'groupBy', 'having', 'deep', 'meta', 'backlink', 'export'],
-]);
+const QUERY_PARAMETERS: ReadonlySet<string> = new Set([...CONDITIONS, 'fields', 'alias', 'backlink']);
 
 /** A call of a function: its arguments are those of the body or, where there is none, the names of the URL that no query has. */
 export function parseRpc(name: string, body: unknown, queryString: string, limits: ParseLimits): Parsed {
   const { query, given } = splitCall(readQueryString(queryString, limits));
   if (body !== undefined && !isObject(body)) throw invalidPayload('The body must be an object of arguments');
+  if (body !== undefined)
+    refuseUnused(given, Object.keys(given), {}, 'is in the URL: arguments of a POST are its body');
   const context = { values: new ValueList(limits.nodes), limits };
   const call = parseArguments(body ?? given, body !== undefined, context);
   return finish(name, { kind: 'list' }, query, context, call);
 }
 
-/** The same with a body of a SEARCH: `arguments` and `query` take the place of the URL's. It calls only what reads. */
+/** The same with a body of a SEARCH: `arguments` and `query` take the place of the same in the URL. It calls only what reads. */
 export function parseRpcSearch(name: string, body: unknown, queryString: string, limits: ParseLimits): Parsed {
   const { query, arguments: given, ...rest } = readBody(body);
   const [unknown] = Object.keys(rest);
@@ -107,8 +134,10 @@ export function parseRpcSearch(name: string, body: unknown, queryString: string,
   if (given !== undefined && !isObject(given)) throw invalidPayload('"arguments" must be an object');
   const url = splitCall(readQueryString(queryString, limits));
   const context = { values: new ValueList(limits.nodes), limits };
+  if (given) refuseUnused(url.given, Object.keys(url.given), given, 'belongs into the "arguments" of the body');
   const call = parseArguments(given ?? url.given, given !== undefined, context);
   if (query === undefined) return finish(name, { kind: 'list' }, url.query, context, call);
+  refuseUnused(url.query, CONDITIONS, query, 'belongs into the "query" of the body, which takes the place of the URL');
   return finish(name, { kind: 'list' }, readObject(query, 'query'), { ...context, typed: true }, call);
 }
 

@@ -8,7 +8,7 @@ import { invalidPayload, invalidQuery, routeNotFound } from '../errors.js';
 import type { Exchange } from '../http/exchange.js';
 import { JSON_TYPE, noContent, type Reply } from '../http/reply.js';
 import { parseConflictParameters } from '../request/on-conflict.js';
-import { parseReadBack } from '../request/rest.js';
+import { checkWriteUrl, parseReadBack } from '../request/rest.js';
 import {
   type IdempotencyKey,
   parseCreate,
@@ -101,12 +101,14 @@ export function deleteItem(exchange: Exchange, services: ItemsServices, path: It
     collection: path.collection,
     selected: { kind: 'keys', keys: [keyOf(path)] },
   } as const;
-  return writeItems(exchange, services, path, () => request, false);
+  return writeItems(exchange, services, path, (_, context) => withoutReadBack(request, context), false);
 }
 
 export function deleteItems(exchange: Exchange, services: ItemsServices, path: ItemPath): Promise<Reply> {
   const { collection } = path;
-  return writeItems(exchange, services, path, (body) => ({ kind: 'delete', collection, selected: parseDelete(body) }));
+  return writeItems(exchange, services, path, (body, context) =>
+    withoutReadBack({ kind: 'delete', collection, selected: parseDelete(body) }, context),
+  );
 }
 
 function keyOf({ key }: ItemPath): string {
@@ -117,6 +119,11 @@ function keyOf({ key }: ItemPath): string {
 /** The URL says what is read of the items once they are written. */
 function withReadBack({ exchange, services, path: { collection } }: ParseWriteContext, one: boolean) {
   return { collection, readBack: parseReadBack(collection, one, exchange.queryString, services.limits) };
+}
+
+function withoutReadBack(request: WriteRequest, { exchange, services }: ParseWriteContext): WriteRequest {
+  checkWriteUrl(exchange.queryString, services.limits);
+  return request;
 }
 
 export function writerOf(exchange: Exchange, caller: Identity): Writer {

@@ -220,10 +220,16 @@ t.test('SEARCH', async (t) => {
     'the URL counts',
   );
   t.match(
-    await request(service, 'SEARCH', url, { headers, body: '{"query":{}}' }),
-    { json: { data: { length: 10 } } },
-    'unless the body has a query',
+    await request(service, 'SEARCH', url, { headers, body: '{"query":{"limit":3}}' }),
+    { json: { data: { length: 3 } } },
+    'unless the body says it',
   );
+  for (const name of ['limit=1', 'filter[id]=1', 'search=x', 'sort=id', 'page=2', 'deep[comments][_limit]=1'])
+    t.match(
+      await request(service, 'SEARCH', `/items/articles?${name}`, { headers, body: '{"query":{"fields":["id"]}}' }),
+      { status: 400, json: { errors: [{ message: /belongs into the "query" of the body/ }] } },
+      `${name} is not dropped`,
+    );
   t.match(await request(service, 'SEARCH', url, { headers, body: '{"keys":[2]}' }), { json: { data: [{ id: 2 }] } });
   t.equal((await search(service, 'articles', { query: {} })).headers.etag, undefined);
 

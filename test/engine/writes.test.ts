@@ -161,6 +161,36 @@ t.test('nothing to write is no error', async (t) => {
     t.equal((await send('DELETE', '/items/nodes', body)).status, 204);
 });
 
+t.test('conditions in the URL of a write are refused, not dropped', async (t) => {
+  const made = item(await send('POST', '/items/nodes', { label: 'kept' }))['id'];
+  const keys = { keys: [made] };
+  const query = { query: { filter: { id: { _eq: made } } } };
+  for (const condition of [
+    'filter[label]=other',
+    'filter={"label":"x"}',
+    'search=x',
+    'limit=0',
+    'offset=1',
+    'page=2',
+    'sort=id',
+  ])
+    for (const [method, path, body] of [
+      ['PATCH', '/items/nodes', { ...keys, data: { label: 'changed' } }],
+      ['PATCH', '/items/nodes', { ...query, data: { label: 'changed' } }],
+      ['PATCH', `/items/nodes/${made}`, { label: 'changed' }],
+      ['DELETE', '/items/nodes', keys],
+      ['DELETE', `/items/nodes/${made}`, undefined],
+    ] as const)
+      t.match(
+        await send(method, `${path}?${condition}`, body),
+        { status: 400, json: { errors: [{ message: /in the URL does not say which items are written/ }] } },
+        `${method} ${path}?${condition}`,
+      );
+  t.match(await send('PATCH', '/items/nodes?limit=-1&fields=label', { ...keys, data: { parent: null } }), {
+    json: { data: [{ label: 'kept' }] },
+  });
+});
+
 t.test('flags of the service', async (t) => {
   const [user] = await sql`select id from service_users order by id limit 1`;
   const made = item(

@@ -191,7 +191,28 @@ t.test('an argument that does not fit is named', async (t) => {
   }
   t.match(await get(service, '/rpc/add?a=x'), refusal(400, /"a"/));
   t.match(await get(service, '/rpc/add?a[b]=1'), refusal(400, /"a"/));
-  t.match(await get(service, '/rpc/add?a=1&fields=x'), refusal(400, /"fields" applies to functions/));
+  t.match(await get(service, '/rpc/add?a=1&fields=x'), refusal(400, /"fields" does not apply to "add"/));
+});
+
+t.test('what does not apply is refused, not dropped', async (t) => {
+  const single = ['filter[title]=x', 'search=x', 'sort=id', 'limit=1', 'offset=1', 'page=2', 'cursor=', 'meta=*'];
+  const queries = [...single, 'aggregate[count]=*', 'groupBy=status', 'export=csv', 'filter={"title":{"_eq":"x"}}'];
+  const applies = refusal(400, /does not apply to .* returns one row/);
+  for (const query of queries) {
+    t.match(await get(service, `/rpc/article_titled?title=Zebra&${query}`), applies, query);
+    t.match(await call(`publish?${query}`, { article: 1 }), applies, query);
+  }
+  t.match(await get(service, '/rpc/spread?values_of=[1]&filter[low][_eq]=9'), applies);
+  t.match(await search('spread', { arguments: { values_of: [1] }, query: { filter: { low: { _eq: 9 } } } }), applies);
+  t.match(await get(service, '/rpc/article_titled?title=Zebra&fields=comments.id&deep[comments][_limit]=1'), {
+    json: { data: { comments: [{ id: 6 }] } },
+  });
+  t.match(await call('add?a=5', { a: 1 }), refusal(400, /"a" is in the URL: arguments of a POST are its body/));
+  t.match(await call('publish?fields=id&article=5', { article: 1 }), refusal(400, /"article" is in the URL/));
+  t.match(await search('add', { arguments: { a: 1 } }, '?b=5'), refusal(400, /"b" belongs into the "arguments"/));
+  t.strictSame((await search('add', { arguments: { a: 1 } }, '?a=5')).json, { data: 11 }, 'the body replaces');
+  const elsewhere = refusal(400, /"filter" belongs into the "query" of the body/);
+  t.match(await search('places', { query: { fields: ['name'] } }, '?filter[size]=1'), elsewhere);
 });
 
 t.test('rows of its own columns take the parameters of a query too', async (t) => {
