@@ -49,6 +49,17 @@ const HOLDERS = `
   insert into service_functions (name) select proname from pg_proc
     where pronamespace = 'public'::regnamespace and (proname ~ '^(held|part)_' or proname = 'shelves')`;
 await withSql(databaseUrl, (sql) => sql.unsafe(HOLDERS));
+await withSql(databaseUrl, (sql) =>
+  sql.unsafe(`
+    create function misread() returns integer language plpgsql stable as $$begin return 'hidden'::text::integer; end$$;
+    create function misread_write() returns integer language plpgsql volatile as $$begin return 'hidden'::text::integer; end$$;
+    insert into service_functions (name) values ('misread'), ('misread_write')`),
+);
+const reader = withSql(databaseUrl, (sql) =>
+  makeCaller(sql, 'misreader', [
+    { permissions: ['misread', 'misread_write'].map((collection) => ({ collection, action: 'execute' })) },
+  ]),
+);
 const service = await startTestService({ databaseUrl });
 
 function call(name: string, body: unknown, options: RequestOptions = {}): Promise<Answer> {
@@ -259,7 +270,17 @@ t.test('errors of a function are those of its author, and the rest of the servic
   t.match(await call('refuse', { reason: 'Not on Sundays.' }), refusal(400, /Not on Sundays/));
   t.match(await call('refuse', { reason: 'x', code: '42P01' }), { status: 503 });
   t.match(await call('refuse', { reason: 'x', code: '57014' }), { status: 503 });
-  t.match(await call('divide', { a: 1, b: 0 }), { status: 400 });
+  t.match(await call('divide', { a: 1, b: 0 }), refusal(400, /division by zero/));
+  t.match(await get(service, '/rpc/divide?a=1&b=0'), refusal(400, /division by zero/));
+  t.match(await call('refuse', { reason: 'Too large.', code: '22023' }), refusal(400, /Too large/));
+  for (const name of ['misread', 'misread_write']) {
+    const shown = await call(name, {});
+    t.match(shown, refusal(400, /failed on a value.*invalid input syntax for type integer: "hidden"/), shown.text);
+    const { token } = await reader;
+    const answer = await call(name, {}, { token });
+    t.match(answer, refusal(400, /failed on a value/));
+    t.notMatch(answer.text, /hidden/, 'what a text quotes is for administrators');
+  }
   t.match(await call('refuse_write', { reason: 'Not this one.' }), refusal(400, /Not this one/));
   t.match(await call('break_rule', {}), {
     status: 400,
