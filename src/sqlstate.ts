@@ -229,6 +229,8 @@ const CONSTRAINTS: Readonly<Record<string, ValidationType>> = {
 
 /** What the model knows and an error of the database does not say. */
 export interface Naming {
+  /** Whether the caller can neither see nor write anything of the table. */
+  isHidden(schema: string, table: string): boolean;
   /** What the table is called as a collection. */
   collection(schema: string, table: string): string;
   /** The only field that the constraint or the index is on; of a foreign key, the one that refers. */
@@ -268,6 +270,9 @@ function fromConstraint(
 ): ServiceError {
   const { schema_name: schema = '', table_name: table, constraint_name: constraint, 'data type_name': domain } = error;
   if (domain !== undefined) return failedValidation(naming?.holder(domain) ?? { collection: null, name: null }, type);
+  // What refers to an item that is deleted may be nothing that the caller knows of.
+  if (type === 'foreign_key' && table !== undefined && naming?.isHidden(schema, table))
+    return failedValidation({ collection: null, name: columnsOf(error, true) }, type);
   const collection = table === undefined ? null : (naming?.collection(schema, table) ?? table);
   const constrained =
     table === undefined || constraint === undefined ? null : (naming?.constrained(schema, table, constraint) ?? null);

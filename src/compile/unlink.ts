@@ -1,5 +1,5 @@
 /** Rows that leave a relation, as parts of a write chain: their reference is cleared, or they are deleted. */
-import { isPart } from '../mirror/item-key.js';
+import { areUnique, isKey } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
 import { elementAt } from '../narrow.js';
 import type { Unlink, WriteNode, WritePlan } from '../plan/write.js';
@@ -52,7 +52,7 @@ export function compileUnlinks(plan: WritePlan, action: Unlink['action'], scope:
 
 /** What is cleared of a reference: a part of the key of the row stays, unless there is nothing else. */
 function released({ collection, columns }: Unlink): readonly Field[] {
-  const others = columns.filter((field) => !isPart(collection, field));
+  const others = columns.filter((field) => !isKey(collection, field));
   return others.length > 0 ? others : columns;
 }
 
@@ -81,8 +81,9 @@ function unlinking(plan: WritePlan, collection: Collection, action: Unlink['acti
 }
 
 /** Whether a row has to leave before another can take its place. */
-export function isUnique({ field }: Unlink): boolean {
-  return field.column?.is_unique ?? false;
+export function isUnique({ collection, field, columns }: Unlink): boolean {
+  const names = columns.map(({ name }) => name);
+  return field.column?.is_unique ?? areUnique(collection, names);
 }
 
 /** Joins that wait for the rows of the collection whose place others take. */
@@ -142,7 +143,7 @@ function kept(plan: WritePlan, collection: Collection, field: Field | null): Fra
 
 /** A part of the key says what the row refers to wherever the row is named. */
 function isSettled(node: WriteNode, field: Field): boolean {
-  return columnOf(node, field, 'update') !== undefined || isPart(node.collection, field);
+  return columnOf(node, field, 'update') !== undefined || isKey(node.collection, field);
 }
 
 function settles(node: WriteNode, field: Field | null): Fragment {
@@ -174,7 +175,7 @@ export function leaving(
 /** What rows that the payload names may hold of a parent whose list they leave; a part of their key they keep. */
 export function clearable(plan: WritePlan, collection: Collection): Field[] {
   const fields = leaving(plan, collection, 'nullify').flatMap(({ unlink }) => unlink.columns);
-  return [...new Set(fields)].filter((field) => !isPart(collection, field));
+  return [...new Set(fields)].filter((field) => !isKey(collection, field));
 }
 
 export function cleared(plan: WritePlan, collection: Collection, field: Field): Fragment | null {
@@ -235,7 +236,7 @@ function unlinked(unlink: Unlink, position: number): Fragment {
 /** Where the payload does not say what the row of a list refers to. */
 export function unlessPresent(node: WriteNode, field: Field): Fragment {
   const column = columnOf(node, field, 'update');
-  if (isPart(node.collection, field)) return sql` and false`;
+  if (isKey(node.collection, field)) return sql` and false`;
   if (!column) return nothing;
   return column.mixed ? sql` and ${present(node, column)} is not true` : sql` and false`;
 }

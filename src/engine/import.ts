@@ -51,14 +51,13 @@ export async function importRows(
   client: RequestClient,
 ): Promise<number> {
   const { collection: name, onConflict = null } = options;
-  return writes.session(name, writer, client, onConflict, async ({ session, model, collection, write }) => {
+  return writes.session(name, writer, client, onConflict, async ({ write, ...place }) => {
+    const { collection, model } = place;
     const errors: RowError[] = [];
     let count = 0;
     let skipped = 0;
     const writing: WriteSession = {
-      session,
-      model,
-      collection,
+      ...place,
       write: async (rows) => {
         const left = await write(rows);
         skipped += left;
@@ -133,7 +132,7 @@ async function findErrors(
     if (failure === null) continue;
     if (staleness(failure) === 'certain')
       throw serviceUnavailable('database', 'Its schema changed during the import: nothing was imported');
-    const error = fromWrite(failure, namesOf(writing.model));
+    const error = fromWrite(failure, namesOf(writing.model, writing.access));
     // Only what is wrong with the row itself is reported as such.
     if (!(error instanceof ServiceError) || error.status >= 500 || error.code === 'REQUESTS_EXCEEDED') throw error;
     errors.push({ row: first + position, error });

@@ -2,6 +2,7 @@
 import { failedValidation, invalidPayload } from '../errors.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
 import { onlyOf } from '../narrow.js';
+import type { Access } from '../plan/access.js';
 import { namedTwice, otherKey } from '../plan/conflict.js';
 import { namedKey } from '../plan/key.js';
 import type { PlannedWrite } from '../plan/write.js';
@@ -12,20 +13,25 @@ import { type Key, readKey } from '../request/write.js';
 import { fromWrite, isMisfit, type Naming } from '../sqlstate.js';
 import { isRepeated } from './idempotency.js';
 import { refusedInPayload } from './refused-values.js';
+import { isKnown } from './writer.js';
 
 /** The error of a write, in the words of its payload. */
-export function asWriteError(error: unknown, model: Model): unknown {
+export function asWriteError(error: unknown, model: Model, access: Access | null): unknown {
   if (isRepeated(error)) return error;
   // The stack overflows before the limit on levels is reached where the items in between have many fields.
   if (error instanceof RangeError) return invalidPayload('The payload nests too deep');
-  return fromWrite(error, namesOf(model));
+  return fromWrite(error, namesOf(model, access));
 }
 
-/** Names that errors of the database leave out, where there is just one they can mean. */
-export function namesOf(model: Model): Naming {
+/** Names that errors of the database leave out, where there is just one they can mean; as far as the caller may know them. */
+export function namesOf(model: Model, access: Access | null): Naming {
   const find = (schema: string, table: string): Collection | undefined =>
     [...model.collections.values()].find((each) => each.table === table && each.schema === schema);
   return {
+    isHidden: (schema, table) => {
+      const collection = find(schema, table);
+      return access !== null && (!collection || !isKnown(collection, access, model));
+    },
     collection: (schema, table) => find(schema, table)?.name ?? table,
     constrained: (schema, table, constraint) => {
       const isOn = ({ column }: Field): boolean =>

@@ -27,6 +27,7 @@ export interface WriteSession {
   readonly session: Session;
   readonly model: Model;
   readonly collection: Collection;
+  readonly access: Access | null;
   /** Answers how many of them a trigger left out. */
   readonly write: (rows: readonly Input[]) => Promise<number>;
 }
@@ -39,7 +40,11 @@ export function isKnownSingleton(
 ): boolean {
   const collection = model.collections.get(name);
   if (!collection?.singleton) return false;
-  const access = policies.accessOf(caller);
-  if (!access || access.view(model).collections.has(name)) return true;
-  return (['create', 'update'] as const).some((action) => access.grant(action, collection, model));
+  return isKnown(collection, policies.accessOf(caller), model);
+}
+
+/** Whether the caller may see or write something of the collection. */
+export function isKnown(collection: Collection, access: Access | null, model: Model): boolean {
+  if (!access || access.view(model).collections.has(collection.name)) return true;
+  return (['create', 'update', 'delete'] as const).some((action) => access.grant(action, collection, model));
 }

@@ -345,6 +345,7 @@ export class Writes {
           session,
           model,
           collection,
+          access: context.access,
           write: async (rows) => {
             const planned = await planImported(collection, rows, onConflict, { ...context, maxRows: null });
             const skipped = await this.#write(planned, call, session, 'count');
@@ -379,7 +380,11 @@ export class Writes {
   #retry<Result>(by: WrittenBy, work: (model: Model) => Promise<Result>): Promise<Result> {
     if (this.#session) return work(this.#services.mirror.model);
     const written = retry(this.#services.mirror, work, {
-      asError: (error, model) => this.#services.reads.refusals.to(by.writer.caller, asWriteError(error, model)),
+      asError: (error, model) =>
+        this.#services.reads.refusals.to(
+          by.writer.caller,
+          asWriteError(error, model, this.#planContext(model, by.writer).access),
+        ),
       onCollision: ({ collection }) => this.#database.transaction((session) => catchUp(collection, session)),
     });
     return this.#committed(written, by);

@@ -18,11 +18,6 @@ export function isKey({ key }: Collection, field: Field | null | undefined): boo
   return key.length === 1 ? key[0] === field : field !== null && field !== undefined && key.includes(field);
 }
 
-/** Whether the field is one of several columns of the key. */
-export function isPart(collection: Collection, field: Field): boolean {
-  return collection.key.length > 1 && isKey(collection, field);
-}
-
 export function keyNames({ key }: Collection): string[] {
   return key.map(({ name }) => name);
 }
@@ -30,4 +25,9 @@ export function keyNames({ key }: Collection): string[] {
 /** Whether the caller whose collection this is may see what its items are called by. */
 export function showsKey({ key, fields }: Collection): boolean {
   return key.length > 0 && key.every(({ name }) => fields.has(name));
+}
+
+/** Whether no two rows have the same values in these columns: a unique index is over them, or over some of them. */
+export function areUnique({ uniqueKeys }: Pick<Collection, 'uniqueKeys'>, names: readonly string[]): boolean {
+  return uniqueKeys.some((key) => key.length > 0 && key.every((name) => names.includes(name)));
 }

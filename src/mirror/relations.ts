@@ -7,6 +7,7 @@
 import { elementAt } from '../narrow.js';
 import type { MetadataRow } from './catalog-document.js';
 import { listOf, type TableFacts } from './columns.js';
+import { areUnique } from './item-key.js';
 import type { Column, ManyToAny, ManyToOne, OneToMany, OneToOne, Relation } from './model.js';
 
 /** By collection, then by field. */
@@ -152,7 +153,9 @@ function otherSideOf(relation: ManyToOne, source: RelationSource): OneToMany | O
   const { manyCollection, manyField, oneCollection, oneField } = relation;
   if (!oneField || isReserved(oneField) || isPresentation(oneCollection, oneField)) return null;
   if (tables.get(oneCollection)?.columns.has(oneField)) return null;
-  const isUnique = tables.get(manyCollection)?.columns.get(manyField)?.column.is_unique ?? false;
+  const many = tables.get(manyCollection);
+  const names = relation.columns.map(({ column }) => column);
+  const isUnique = many?.columns.get(manyField)?.column.is_unique ?? (many !== undefined && areUnique(many, names));
   const kind = isUnique && isSingle(oneCollection, oneField) ? 'one-to-one' : 'one-to-many';
   return { ...relation, kind, oneField };
 }

@@ -1,10 +1,11 @@
 /** What a caller may write, asked while a payload is walked: names at once, rows by rules that the statement checks. */
 import { forbidden, forbiddenCollection, forbiddenField } from '../errors.js';
+import { keyNames } from '../mirror/item-key.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
 import { forEachInSlices } from '../time-slices.js';
 import type { Access, Grant, PlannedRule, WriteAction } from './access.js';
 import { ALWAYS, type Condition } from './plan.js';
-import type { RowGuard, WriteColumn } from './write.js';
+import type { RowGuard, Verb, WriteColumn } from './write.js';
 
 export class Guard {
   readonly #access: Access;
@@ -41,6 +42,14 @@ export class Guard {
     const stranger = names.find((name) => fields !== null && !fields.has(name));
     if (stranger !== undefined) throw forbiddenField(stranger, collection.name, location || 'root');
     if (!this.covers(action, collection, names)) throw forbidden();
+  }
+
+  /** What the caller may do with an item that may exist or not. */
+  verb(collection: Collection, names: readonly string[], location: string): Verb {
+    const mayCreate = this.covers('create', collection, [...names, ...keyNames(collection)]);
+    const mayUpdate = names.length === 0 || this.covers('update', collection, names);
+    if (!mayCreate && !mayUpdate) this.check('update', collection, names, location);
+    return mayCreate && mayUpdate ? 'upsert' : mayCreate ? 'insert' : 'update';
   }
 
   /** Who moves an item writes the whole order, so every row has to be open. */

@@ -1,7 +1,7 @@
 /** Keys of a payload, checked against the columns they name an item by. */
 import { Digits, isObject } from '../digits.js';
 import { forbidden, invalidPayload } from '../errors.js';
-import { soleKey } from '../mirror/item-key.js';
+import { isKey, soleKey } from '../mirror/item-key.js';
 import { type Collection, collectionOf, type Field, type Model } from '../mirror/model.js';
 import { elementAt } from '../narrow.js';
 import type { Key } from '../request/write.js';
@@ -40,20 +40,57 @@ export interface ImpliedPart {
 }
 
 /** The key of the item that a payload names, not checked; null where it names none. */
-export function namedKey({ key }: Collection, payload: Payload, implied: readonly ImpliedPart[] = []): unknown {
-  if (key.length === 1) return payload[key[0]?.name ?? ''] ?? null;
-  const parts = key.map((field) => {
+export function namedKey(collection: Collection, payload: Payload, implied: readonly ImpliedPart[] = []): unknown {
+  const sole = soleKey(collection);
+  if (sole && implied.length === 0) return payload[sole.name] ?? null;
+  const parts = collection.key.map((field) => {
     const said = implied.find((each) => each.field === field);
-    return said ? said.value : partNamed(field, payload[field.name]);
+    return said ? said.value : partNamed(collection, field, payload);
   });
-  return parts.length === 0 || parts.some((part) => part === null || part === undefined) ? null : joinKey(parts);
+  if (parts.length === 0 || parts.some((part) => part === null || part === undefined)) return null;
+  return sole ? parts[0] : joinKey(parts);
 }
 
-/** Of a related item, what the column shall hold of it. */
-function partNamed({ relation }: Field, value: unknown): unknown {
-  if (!isDocument(value)) return value;
-  const referenced = relation?.kind === 'many-to-one' ? (value as Payload)[relation.referenced] : null;
-  return isDocument(referenced) ? null : referenced;
+/** Of the only item that refers to another: what it says of its key must be what its place says. */
+export function checkImplied(
+  collection: Collection,
+  payload: Payload,
+  implied: readonly ImpliedPart[],
+  path: string,
+): void {
+  for (const { field, value } of implied) {
+    const given = isKey(collection, field) ? partNamed(collection, field, payload) : null;
+    if (given === null || given === undefined) continue;
+    if (String(checkValue(field, given, `${path}.${field.name}`)) !== String(value))
+      throw invalidPayload(
+        `"${path}.${field.name}" is a part of the key of "${collection.name}", and does not lead to the item it stands in`,
+      );
+  }
+}
+
+/** What the payload says of a column of the key: by its own name, or by that of a reference which several columns hold. */
+function partNamed(collection: Collection, field: Field, payload: Payload): unknown {
+  const given = payload[field.name];
+  if (given === undefined) return soleKey(collection) ? null : partReferred(collection, field, payload);
+  if (!isDocument(given)) return given;
+  return field.relation?.kind === 'many-to-one' ? ofDocument(given, field.relation.referenced) : null;
+}
+
+function partReferred({ fields }: Collection, { name }: Field, payload: Payload): unknown {
+  for (const { name: alias, column, relation } of fields.values()) {
+    if (column || relation?.kind !== 'many-to-one') continue;
+    const position = relation.columns.findIndex((each) => each.column === name);
+    const value = position < 0 ? null : payload[alias];
+    if (value === null || value === undefined) continue;
+    if (isDocument(value)) return ofDocument(value, elementAt(relation.columns, position).referenced);
+    return splitKey(String(value), relation.columns.length)?.[position] ?? null;
+  }
+  return null;
+}
+
+function ofDocument(document: unknown, name: string): unknown {
+  const value = (document as Payload)[name];
+  return isDocument(value) ? null : value;
 }
 
 function isDocument(value: unknown): boolean {
@@ -110,7 +147,7 @@ export function writtenKey(collection: Collection, key: Key): string {
 
 /** The part of a checked key that stands in the column. */
 export function keyPart({ key: fields }: Collection, key: Key, field: Field): string | undefined {
-  return splitKey(String(key), fields.length)?.[fields.indexOf(field)];
+  return fields.length === 1 ? String(key) : splitKey(String(key), fields.length)?.[fields.indexOf(field)];
 }
 
 /** A checked key as entries of the input of a write: one under the name itself, or one for each part. */

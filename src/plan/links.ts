@@ -1,11 +1,12 @@
 /** What a column holds that leads to a row of the payload: its key, or what the row has under another column that is unique. */
 import { invalidPayload } from '../errors.js';
-import { isKey, soleKey } from '../mirror/item-key.js';
+import { isKey, keyNames, soleKey } from '../mirror/item-key.js';
 import type { Collection, Field, ManyToOne, OneToMany, OneToOne } from '../mirror/model.js';
+import { elementAt } from '../narrow.js';
 import type { Key } from '../request/write.js';
 import { checkValue } from './column-value.js';
 import type { Guard } from './guard.js';
-import { keyPart } from './key.js';
+import { checkKey, checkReference, keyPart } from './key.js';
 import type { ColumnValue, Payload, Row } from './payload-row.js';
 import { fieldOf } from './resolve-names.js';
 
@@ -97,4 +98,40 @@ export function checkKeyPart({ collection, key }: Row, field: Field, columnValue
   const part = key === null ? undefined : keyPart(collection, key, field);
   if (columnValue.kind === 'value' && String(columnValue.value) === part) return;
   throw invalidPayload(`"${path}" is a part of the key of "${collection.name}", which cannot be changed`);
+}
+
+/** Who writes a reference that several columns hold as one value writes the key of an item. */
+export function keyReferred(target: Collection, { columns }: ManyToOne, path: string): readonly Field[] {
+  if (columns.map(({ referenced }) => referenced).join() !== keyNames(target).join())
+    throw invalidPayload(`"${path}" does not refer to the key of "${target.name}": write its columns`);
+  return target.key;
+}
+
+/** What the columns of such a reference hold where a key or null is written to it. */
+export function referredValues(target: Collection, relation: ManyToOne, value: unknown, path: string): ColumnValue[] {
+  if (value === null) return relation.columns.map(() => ({ kind: 'value', value: null }));
+  const parts = keyReferred(target, relation, path);
+  checkReference(target, value, path);
+  const key = checkKey(target, value);
+  return parts.map((part) => ({ kind: 'value', value: keyPart(target, key, part) }));
+}
+
+export function setReference(
+  rows: { set(row: Row, field: Field, columnValue: ColumnValue, path: string): void },
+  row: Row,
+  { columns }: ManyToOne,
+  values: readonly ColumnValue[],
+  path: string,
+): void {
+  const { collection, verb, key } = row;
+  const fields = columns.map(({ column }) => fieldOf(collection, column));
+  const isCleared = values.every((each) => each.kind === 'value' && each.value === null);
+  // What it shares with the key of the row stays where it comes to lead nowhere.
+  const isShared = fields.some((field) => !isKey(collection, field));
+  fields.forEach((field, position) => {
+    const columnValue = elementAt(values, position);
+    if (isCleared && isShared && isKey(collection, field)) return;
+    if (isKey(collection, field) && (verb !== 'insert' || key !== null)) checkKeyPart(row, field, columnValue, path);
+    else rows.set(row, field, columnValue, path);
+  });
 }

@@ -1,8 +1,8 @@
 /** The fields of a payload: which of them are written. */
 import { isObject } from '../digits.js';
 import { invalidPayload } from '../errors.js';
-import { keyNames } from '../mirror/item-key.js';
-import type { Collection, Field } from '../mirror/model.js';
+import { isKey, keyNames } from '../mirror/item-key.js';
+import type { Collection, Field, ManyToOne } from '../mirror/model.js';
 import { CONCEALED } from './column-value.js';
 import type { Payload } from './payload-row.js';
 
@@ -14,7 +14,20 @@ export function isUnchanged(field: Field, value: unknown): boolean {
 /** The fields that a payload changes: the key only says of which item. */
 export function fieldNamesOf(collection: Collection, payload: Payload): string[] {
   const names = keyNames(collection);
-  return Object.keys(payload).filter((name) => !names.includes(name));
+  return Object.keys(payload).filter((name) => {
+    const field = collection.fields.get(name);
+    return !names.includes(name) && !(field && isKeyReference(collection, field));
+  });
+}
+
+/** Whether it stands for several columns of the key: it says of which item, as they do. */
+export function isKeyReference(
+  collection: Collection,
+  field: Field,
+): field is Field & { readonly relation: ManyToOne } {
+  const { column, relation } = field;
+  if (column || relation?.kind !== 'many-to-one') return false;
+  return relation.columns.every((each) => isKey(collection, collection.fields.get(each.column)));
 }
 
 /** The parent decides the reference, whatever the child's payload says of it. */

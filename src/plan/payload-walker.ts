@@ -4,7 +4,7 @@
  */
 import { isObject } from '../digits.js';
 import { invalidPayload } from '../errors.js';
-import { isKey, isPart, keyNames, soleKey } from '../mirror/item-key.js';
+import { isKey, keyNames, soleKey } from '../mirror/item-key.js';
 import {
   type Collection,
   collectionOf,
@@ -20,12 +20,31 @@ import type { Key } from '../request/write.js';
 import { forEachInSlices } from '../time-slices.js';
 import { checkValue } from './column-value.js';
 import { Guard } from './guard.js';
-import { checkKey, checkKeyed, checkReference, type ImpliedPart, keyPart, namedKey, newKey, shownKey } from './key.js';
-import { checkKeyPart, keyValue, linkValue, linkValues, lookedUpValue, refersToKey } from './links.js';
-import { fieldNamesOf, isUnchanged, stagedLists, without } from './payload-fields.js';
+import {
+  checkImplied,
+  checkKey,
+  checkKeyed,
+  checkReference,
+  type ImpliedPart,
+  keyPart,
+  namedKey,
+  newKey,
+  shownKey,
+} from './key.js';
+import {
+  checkKeyPart,
+  keyReferred,
+  keyValue,
+  linkValue,
+  linkValues,
+  lookedUpValue,
+  referredValues,
+  setReference,
+} from './links.js';
+import { fieldNamesOf, isKeyReference, isUnchanged, stagedLists, without } from './payload-fields.js';
 import type { ColumnValue, Payload, Row, WritePlanContext } from './payload-row.js';
 import { fieldOf, holdingFields } from './resolve-names.js';
-import type { PlannedWrite, Verb } from './write.js';
+import type { PlannedWrite } from './write.js';
 import { Rows } from './write-rows.js';
 
 /** Levels of items inside items. */
@@ -92,21 +111,10 @@ export class Walker {
 
   /** An object with a key: the item is changed, or made with that key, as far as the caller may do the one and the other. */
   #upsert(collection: Collection, key: unknown, payload: Payload, names: readonly string[], path: string): Row {
-    const row = this.rows.add(
-      collection,
-      this.#guard ? this.#verb(this.#guard, collection, names, path) : 'upsert',
-      checkKey(collection, key),
-      path,
-    );
+    const verb = this.#guard?.verb(collection, names, path) ?? 'upsert';
+    const row = this.rows.add(collection, verb, checkKey(collection, key), path);
     this.#walk(row, payload, path);
     return row;
-  }
-
-  #verb(guard: Guard, collection: Collection, names: readonly string[], path: string): Verb {
-    const mayCreate = guard.covers('create', collection, [...names, ...keyNames(collection)]);
-    const mayUpdate = names.length === 0 || guard.covers('update', collection, names);
-    if (!mayCreate && !mayUpdate) guard.check('update', collection, names, path);
-    return mayCreate && mayUpdate ? 'upsert' : mayCreate ? 'insert' : 'update';
   }
 
   #walk(row: Row, payload: Payload, path: string, isRoot = false): void {
@@ -126,6 +134,10 @@ export class Walker {
       }
       if (row.verb !== 'insert' && isKey(collection, field)) {
         checkKeyPart(row, field, this.#partValue(row, field, payload, value, fieldPath), fieldPath);
+        continue;
+      }
+      if (row.verb !== 'insert' && isKeyReference(collection, field)) {
+        this.#compose(row, field.relation, value, fieldPath);
         continue;
       }
       if (isUnchanged(field, value)) continue;
@@ -170,31 +182,17 @@ export class Walker {
 
   /** A reference that several columns hold: each gets its part of the related item's key. */
   #compose(row: Row, relation: ManyToOne, value: unknown, path: string): void {
-    const values = this.#parts(collectionOf(this.#model, relation.oneCollection), relation, value, path);
-    const fields = relation.columns.map(({ column }) => fieldOf(row.collection, column));
-    // What it shares with the key of the row stays where it comes to lead nowhere.
-    const isShared = fields.some((field) => !isKey(row.collection, field));
-    fields.forEach((field, position) => {
-      const columnValue = elementAt(values, position);
-      if (value === null && isShared && isKey(row.collection, field)) return;
-      if (row.verb !== 'insert' && isKey(row.collection, field)) checkKeyPart(row, field, columnValue, path);
-      else this.rows.set(row, field, columnValue, path);
-    });
-  }
-
-  #parts(target: Collection, relation: ManyToOne, value: unknown, path: string): ColumnValue[] {
-    if (value === null) return relation.columns.map(() => ({ kind: 'value', value: null }));
-    const names = relation.columns.map(({ referenced }) => referenced);
-    if (names.join() !== keyNames(target).join())
-      throw invalidPayload(`"${path}" does not refer to the key of "${target.name}": write its columns`);
-    if (!isObject(value)) checkReference(target, value, path);
-    const known = this.#shared.get(value) ?? (isObject(value) ? this.#related(target, value, path) : null);
-    if (isObject(value) && known) this.#shared.set(value, known);
-    return target.key.map((part): ColumnValue => {
-      if (known?.kind === 'reference') return { ...known, part };
-      const key = known?.kind === 'value' ? (known.value as Key) : checkKey(target, value);
-      return { kind: 'value', value: keyPart(target, key, part) };
-    });
+    const target = collectionOf(this.#model, relation.oneCollection);
+    const known = isObject(value) ? (this.#shared.get(value) ?? this.#related(target, value, path)) : null;
+    if (known) this.#shared.set(value, known);
+    const ofItem = (item: ColumnValue, part: Field): ColumnValue =>
+      item.kind === 'reference'
+        ? { ...item, part }
+        : { kind: 'value', value: keyPart(target, ('value' in item ? item.value : null) as Key, part) };
+    const values = known
+      ? keyReferred(target, relation, path).map((part) => ofItem(known, part))
+      : referredValues(target, relation, value, path);
+    setReference(this.rows, row, relation, values, path);
   }
 
   /** What a payload says of a part of the key by which its item was named. */
@@ -223,8 +221,7 @@ export class Walker {
     if (!isObject(value)) return { kind: 'value', value: this.#value(field, value, path) };
     const target = collectionOf(this.#model, relation.oneCollection);
     if (relation.referenced !== soleKey(target)?.name) return this.#beside(target, field, relation, value, path);
-    const key = namedKey(target, value);
-    return key === null ? keyValue(this.create(target, value, path)) : this.#existing(target, key, value, path);
+    return this.#related(target, value, path);
   }
 
   /** Of a relation that refers to another column than the key. */
@@ -288,13 +285,11 @@ export class Walker {
   #only(row: Row, payload: Payload, relation: OneToOne, value: unknown, path: string): void {
     if (Array.isArray(value)) throw invalidPayload(`"${path}" must be an object, a key or null: it leads to one item`);
     const { target, foreignKey, columns, link, implied } = this.#links(row, payload, relation, path);
-    const sharesKey = foreignKey === soleKey(target) && refersToKey(relation, row) && row.key !== null;
-    if (sharesKey && isObject(value)) {
-      this.put(target, { ...value, [foreignKey.name]: row.key }, path);
-      return;
-    }
+    if (isObject(value)) checkImplied(target, value, implied(), path);
     if (value !== null) link(this.#member(target, foreignKey, columns, value, path, implied), path);
-    if (row.verb !== 'insert') this.rows.unlink(target, foreignKey, row, relation.deselectAction, null);
+    // Where the key is the reference there is no other item that could leave.
+    const isOnly = value !== null && namedKey(target, {}, implied()) !== null;
+    if (row.verb !== 'insert' && !isOnly) this.rows.unlink(target, foreignKey, row, relation.deselectAction, null);
   }
 
   /** How a child comes to refer to the row. */
@@ -310,7 +305,7 @@ export class Walker {
     const link = (child: Row, childPlace: string): void => {
       const values = references();
       columns.forEach((column, position) => {
-        if (child.verb !== 'insert' && isPart(target, column)) {
+        if (child.verb !== 'insert' && isKey(target, column)) {
           checkKeyPart(child, column, elementAt(values, position), childPlace);
           return;
         }
@@ -319,7 +314,7 @@ export class Walker {
       });
     };
     const implied = (): ImpliedPart[] => {
-      if (!columns.some((column) => isPart(target, column))) return [];
+      if (!columns.some((column) => isKey(target, column))) return [];
       const values = references();
       return columns.flatMap((field, position): ImpliedPart[] => {
         const found = elementAt(values, position);
@@ -387,7 +382,7 @@ export class Walker {
     implied: () => ImpliedPart[],
   ): Row {
     // The reference is not written where it is a part of the key that names the item.
-    const written = columns.every((column) => isPart(target, column)) ? [] : [foreignKey.name];
+    const written = columns.every((column) => isKey(target, column)) ? [] : [foreignKey.name];
     if (!isObject(entry)) {
       this.#guard?.check('update', target, written, path);
       return this.rows.add(target, 'update', checkKey(target, entry), path);

@@ -107,13 +107,9 @@ export class Rows {
         `"${path}" contradicts another part of the payload about item ${row.key} of "${row.collection.name}"`,
       );
     }
-    if (
-      columnValue.kind === 'value' &&
-      columnValue.value === null &&
-      field.column?.is_nullable === false &&
-      !field.column.is_filled
-    )
-      throw failedValidation(field, 'nnull', path);
+    const isNull = columnValue.kind === 'value' && columnValue.value === null;
+    const refusesNull = field.column?.is_nullable === false && !field.column.is_filled;
+    if (isNull && (refusesNull || isNullablePart(row.collection, field))) throw failedValidation(field, 'nnull', path);
     row.columnValues.set(field.name, columnValue);
   }
 
@@ -254,7 +250,7 @@ export class Rows {
     const isKnown = row.key !== null && isKey(row.collection, field);
     if (!column || isKnown || row.columnValues.has(field.name)) return;
     if (this.#makeUuid(row, field, row.columnValues)) return;
-    if (needsValue(column))
+    if (needsValue(column) || isNullablePart(row.collection, field))
       throw failedValidation(field, 'required', row.path === '' ? field.name : `${row.path}.${field.name}`);
   }
 
@@ -279,9 +275,22 @@ export class Rows {
   }
 }
 
+/** Of a key of several columns that is declared, and that the database does not keep from being null. */
+function isNullablePart(collection: Collection, field: Field): boolean {
+  const { column } = field;
+  if (soleKey(collection) || collection.kind === 'view' || !column?.is_nullable || !isKey(collection, field))
+    return false;
+  return !column.is_filled && !column.is_generated && column.default_expression === null;
+}
+
 /** What a merge sets: the columns by which an item is found are equal, and its key stays. */
-export function changedNames(names: readonly string[], { key }: Collection, { fields }: ConflictTarget): string[] {
-  return names.filter((name) => ![...key, ...fields].some((field) => field.name === name));
+export function changedNames(names: readonly string[], collection: Collection, { fields }: ConflictTarget): string[] {
+  const kept = new Set([...collection.key, ...fields].map(({ name }) => name));
+  return names.filter((name) => {
+    const { column, relation } = collection.fields.get(name) ?? { column: null, relation: null };
+    if (column || relation?.kind !== 'many-to-one') return !kept.has(name);
+    return !relation.columns.every((each) => kept.has(each.column));
+  });
 }
 
 export function checkRows(rows: number, most: number | null): void {

@@ -3,7 +3,7 @@
  * the reference is unique, and the two lists of a table that does nothing but link. Pure: names are chosen so that they meet no field of the collection and no
  * other suggestion, and so that a path or a GraphQL document can spell them.
  */
-import { isKey, soleKey } from '../mirror/item-key.js';
+import { areUnique, isKey, soleKey } from '../mirror/item-key.js';
 import type { Collection, Field, ManyToOne, Model } from '../mirror/model.js';
 import type { DdlStatement } from './ddl-statement.js';
 
@@ -52,7 +52,15 @@ const AUTHORSHIP = /^(user_)?(created|updated|modified|changed|deleted|edited)(_
 
 /** In the order of the collections that get a field. A reference that has its list already suggests nothing. */
 export function suggestRelations(model: Model): readonly Suggestion[] {
-  const references = findReferences(model);
+  const taken = new Map<string, Set<string>>();
+  const take = (collection: string, names: readonly string[]): string => {
+    const used = taken.get(collection) ?? new Set(model.collections.get(collection)?.fields.keys());
+    taken.set(collection, used);
+    const name = pickName(names, used);
+    used.add(name);
+    return name;
+  };
+  const references = findReferences(model, take);
   const referred = new Set(references.map(({ one }) => one));
   const drafts: Draft[] = [];
   for (const [many, own] of groupBy(references, ({ many }) => many.name)) {
@@ -62,15 +70,6 @@ export function suggestRelations(model: Model): readonly Suggestion[] {
       drafts.push(pair ? linkDraft(reference, pair, references) : listDraft(reference, own));
     }
   }
-  const taken = new Map<string, Set<string>>();
-  const take = (collection: string, names: readonly string[]): string => {
-    const used = taken.get(collection) ?? new Set(model.collections.get(collection)?.fields.keys());
-    taken.set(collection, used);
-    const name = pickName(names, used);
-    used.add(name);
-    return name;
-  };
-  for (const many of model.collections.values()) if (!many.system) drafts.push(...compositeDrafts(many, model, take));
   const suggestions = drafts.map(({ names, ...draft }) => ({ ...draft, field: take(draft.collection, names) }));
   const hubs = new Set(hubsOf(model, suggestions).map(({ collection }) => collection));
   const shown = suggestions.map((each) =>
@@ -124,9 +123,13 @@ const SHOWN: Readonly<Record<Suggestion['kind'], { special: string; interface: s
   'many-to-many': { special: 'm2m', interface: 'list-m2m' },
 };
 
+/** A foreign key: the field that it goes by, and the columns that hold it. */
 interface Reference {
   readonly many: Collection;
-  readonly field: Field;
+  readonly name: string;
+  readonly columns: readonly Field[];
+  /** Whether the field is an alias that is yet to be made. */
+  readonly isNew: boolean;
   readonly one: string;
   /** The list on the other side is there already. */
   readonly listed: boolean;
@@ -137,7 +140,9 @@ interface Draft extends Omit<Suggestion, 'field' | 'hidden'> {
   readonly names: readonly string[];
 }
 
-function findReferences(model: Model): Reference[] {
+type Take = (collection: string, names: readonly string[]) => string;
+
+function findReferences(model: Model, take: Take): Reference[] {
   const references: Reference[] = [];
   for (const many of model.collections.values()) {
     if (many.system) continue;
@@ -145,9 +150,12 @@ function findReferences(model: Model): Reference[] {
       const { relation } = field;
       if (relation?.kind !== 'many-to-one' || !isForeignKey(field, relation)) continue;
       if (model.collections.get(relation.oneCollection)?.system !== false) continue;
-      references.push({ many, field, one: relation.oneCollection, listed: relation.oneField !== null });
+      const place = { many, name: field.name, columns: [field], isNew: false };
+      references.push({ ...place, one: relation.oneCollection, listed: relation.oneField !== null });
     }
   }
+  for (const many of model.collections.values())
+    if (!many.system) references.push(...compositeReferences(many, model, take));
   return references;
 }
 
@@ -168,10 +176,11 @@ function junctionOf(references: readonly Reference[]): Junction | null {
   if (!first || !second || others.length > 0) return null;
   const { many } = first;
   const sole = soleKey(many);
-  if (sole && (first.field === sole || second.field === sole)) return null;
-  const isLink = (field: Field): boolean => field === first.field || field === second.field;
+  const links = [...first.columns, ...second.columns];
+  const isLink = (field: Field): boolean => links.includes(field);
+  if (sole && isLink(sole)) return null;
   const rest = [...many.fields.values()].filter((field) => field.column && field !== sole && !isLink(field));
-  const isKeyed = many.key.length === 2 && many.key.every(isLink);
+  const isKeyed = many.key.length > 1 && many.key.every(isLink) && links.every((field) => isKey(many, field));
   if (!isKeyed && !rest.every(isIncidental) && !isNamedAfter(many.name, first.one, second.one)) return null;
   const [order, ...more] = rest.filter(isOrder);
   return { first, second, sortField: order && more.length === 0 ? order.name : null };
@@ -203,21 +212,22 @@ function singular(name: string): string {
   return name.replace(/ies$/, '').replace(/(?<=[^s])s$/, '');
 }
 
-function listDraft({ many, field, one }: Reference, siblings: readonly Reference[]): Draft {
+function listDraft(reference: Reference, siblings: readonly Reference[]): Draft {
+  const { many, name, columns, one } = reference;
   const alone = siblings.filter((sibling) => sibling.one === one).length === 1;
-  const specific = `${many.name}_by_${stem(field.name)}`;
+  const specific = `${many.name}_by_${stemOf(reference)}`;
   const itself = many.name === one;
   const names = itself
-    ? [...(/^parent/i.test(field.name) ? ['children'] : []), specific]
+    ? [...(/^parent/i.test(name) ? ['children'] : []), specific]
     : alone
       ? [many.name, specific]
       : [specific];
   return {
-    kind: field.column?.is_unique ? 'one-to-one' : 'one-to-many',
+    kind: areUnique(many, namesOf(columns)) ? 'one-to-one' : 'one-to-many',
     collection: one,
     manyCollection: many.name,
-    manyField: field.name,
-    columns: null,
+    manyField: name,
+    columns: newColumns(reference),
     junctionField: null,
     target: many.name,
     sortField: null,
@@ -225,52 +235,60 @@ function listDraft({ many, field, one }: Reference, siblings: readonly Reference
   };
 }
 
-/** Foreign keys over several columns that no alias field stands for yet: the field, and the list on the other side. */
-function compositeDrafts(
-  many: Collection,
-  model: Model,
-  take: (collection: string, names: readonly string[]) => string,
-): Draft[] {
-  const isKnown = (columns: readonly string[], one: string): boolean =>
-    [...many.fields.values()].some(
+function namesOf(fields: readonly Field[]): string[] {
+  return fields.map(({ name }) => name);
+}
+
+function newColumns({ columns, isNew }: Reference): readonly string[] | null {
+  return isNew ? namesOf(columns) : null;
+}
+
+/** Foreign keys over several columns. Those that an alias field stands for already have what was wanted of them. */
+function compositeReferences(many: Collection, model: Model, take: Take): Reference[] {
+  const known = (columns: readonly string[], one: string): Field | undefined =>
+    [...many.fields.values()].find(
       ({ relation }) =>
         relation?.kind === 'many-to-one' &&
         relation.oneCollection === one &&
         relation.columns.length === columns.length &&
         relation.columns.every(({ column }) => columns.includes(column)),
     );
-  return many.references.flatMap(({ collection: one, columns: pairs }): Draft[] => {
-    const columns = pairs.map(({ column }) => column);
-    if (isKnown(columns, one) || model.collections.get(one)?.system !== false) return [];
+  return many.references.flatMap(({ collection: one, columns: pairs }): Reference[] => {
+    if (model.collections.get(one)?.system !== false) return [];
+    const names = pairs.map(({ column }) => column);
+    const columns = names.flatMap((name) => many.fields.get(name) ?? []);
+    const alias = known(names, one);
+    if (alias) return [{ many, name: alias.name, columns, isNew: false, one, listed: true }];
     const alone = many.references.filter(({ collection }) => collection === one).length === 1;
-    const stems = columns.map(stem).join('_');
-    const specific = `${one}_by_${stems}`;
-    const manyField = take(many.name, alone && many.name !== one ? [one, specific] : [specific]);
-    const names = alone && many.name !== one ? [many.name, `${many.name}_by_${stems}`] : [`${many.name}_by_${stems}`];
-    const draft = { kind: 'one-to-many', collection: one, manyCollection: many.name, manyField, columns } as const;
-    return [{ ...draft, junctionField: null, target: many.name, sortField: null, names }];
+    const specific = `${one}_by_${names.map(stem).join('_')}`;
+    const name = take(many.name, alone && many.name !== one ? [one, specific] : [specific]);
+    return [{ many, name, columns, isNew: true, one, listed: false }];
   });
 }
 
 /** The list of one side of a junction is named after what it leads to, unless that refers to this side by itself too. */
 function linkDraft(reference: Reference, junction: Junction, all: readonly Reference[]): Draft {
-  const { many, field, one } = reference;
+  const { many, name, one } = reference;
   const leading = reference === junction.first;
   const other = leading ? junction.second : junction.first;
-  const specific = `${many.name}_by_${stem(field.name)}`;
+  const specific = `${many.name}_by_${stemOf(reference)}`;
   const direct = one !== other.one && !all.some((each) => each.many.name === other.one && each.one === one);
   return {
     kind: 'many-to-many',
     collection: one,
     manyCollection: many.name,
-    manyField: field.name,
-    columns: null,
-    junctionField: other.field.name,
+    manyField: name,
+    columns: newColumns(reference),
+    junctionField: other.name,
     target: other.one,
     // One column holds one order: that of the side named first.
     sortField: leading ? junction.sortField : null,
     names: one === other.one ? [specific] : direct ? [other.one, many.name, specific] : [many.name, specific],
   };
+}
+
+function stemOf({ columns }: Reference): string {
+  return namesOf(columns).map(stem).join('_');
 }
 
 /** `author_id` and `authorId` tell of an author. */

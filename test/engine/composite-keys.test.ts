@@ -73,6 +73,14 @@ t.test('an item is read by one string', async (t) => {
   t.strictSame(data(await get(service, '/items/payments/2024-08-01~2?fields=amount')), { amount: '2.00' });
   t.strictSame(data(await get(service, '/items/seats/B~1?fields=guest')), { guest: 'Bo' }, 'a unique index');
   t.strictSame(data(await get(service, '/items/points/3~4?fields=label')), { label: 'two' }, 'a declared key');
+  for (const [content, type] of [
+    [{ x: 5, label: 'none' }, 'required'],
+    [{ x: 5, y: null }, 'nnull'],
+  ] as const)
+    t.match(await send('POST', '/items/points', content), {
+      status: 400,
+      json: { errors: [{ extensions: { collection: 'points', field: 'y', type } }] },
+    });
 });
 
 t.test('keys stand for items: in lists of related ones, SEARCH and GraphQL', async (t) => {

@@ -180,6 +180,20 @@ t.test('a table that shares the key of what it describes', async (t) => {
   const taken = await send('POST', '/items/profiles', { person: { id: 3, name: 'Cid' }, bio: 'twice' });
   t.match(taken, { status: 400, json: { errors: [{ extensions: { type: 'unique' } }] } }, taken.text);
   t.match(await send('POST', '/items/profiles', { person: [1] }), { status: 400 });
+  const profiles = async () => [...(await sql`select person, bio from profiles order by person`)];
+  const before = await profiles();
+  for (const content of [{ profiles: 1 }, { profiles: { person: 1, bio: 'not mine' } }, { profiles: { person: 'x' } }])
+    t.match(
+      await send('PATCH', '/items/people/3', content),
+      { status: 400, text: /profiles/ },
+      JSON.stringify(content),
+    );
+  t.match(await send('POST', '/items/people', { name: 'Pat', profiles: 1 }), { status: 400, text: /key/ });
+  t.strictSame(await profiles(), before, 'a key is neither given away nor changed');
+  const named = { profiles: { person: { id: 3 }, bio: 'named' } };
+  for (const same of [{ profiles: 3 }, { profiles: { person: 3, bio: 'same' } }, named])
+    t.equal((await send('PATCH', '/items/people/3', same)).status, 200, JSON.stringify(same));
+  t.match(await read('/items/profiles/3'), { bio: 'named' });
   const ours = sql`select id from people where name in ('Lee', 'May', 'May B.', 'Noa', 'Ola')`;
   await sql`delete from profiles where person = 3 or person in (${ours})`;
   await sql`delete from people where id in (${ours})`;

@@ -14,6 +14,7 @@ import {
   type One,
   type Row,
   relationNamed,
+  splitKey,
   type Table,
   tableNamed,
   type Value,
@@ -172,15 +173,31 @@ class Oracle {
   /** The key of the item that a payload names; `implied` is what its place says of it. */
   #named(table: Table, payload: Payload, implied: Row): unknown {
     if (table.key.kind !== 'several') return payload[table.key.name] ?? null;
-    const values = table.parts.map((name) => implied[name] ?? this.#partNamed(table, name, payload[name]));
+    const values = table.parts.map((name) => implied[name] ?? this.#partNamed(table, name, payload[name], payload));
     return values.some((value) => value === null || value === undefined) ? null : joinKey(values as Value[]);
   }
 
-  #partNamed(table: Table, name: string, value: unknown): unknown {
+  #partNamed(table: Table, name: string, value: unknown, payload: Payload): unknown {
+    if (value === undefined) return this.#partReferred(table, name, payload);
     if (value === null || typeof value !== 'object') return value;
     const relation = relationNamed(table, name);
     const found = relation?.kind === 'one' ? (value as Payload)[relation.columns[0]?.referenced ?? ''] : null;
     return found !== null && typeof found === 'object' ? null : found;
+  }
+
+  /** By the field of a reference that several columns hold. */
+  #partReferred(table: Table, name: string, payload: Payload): unknown {
+    for (const relation of table.relations) {
+      const columns = relation.kind === 'one' && relation.columns.length > 1 ? relation.columns : [];
+      const position = columns.findIndex(({ column }) => column === name);
+      const value = position < 0 ? null : (payload[relation.name] ?? null);
+      if (relation.kind !== 'one' || value === null) continue;
+      const found = isObject(value)
+        ? value[columns[position]?.referenced ?? '']
+        : splitKey(tableNamed(this.#model, relation.target), value)?.[position];
+      return found !== null && typeof found === 'object' ? null : found;
+    }
+    return null;
   }
 
   #create(table: Table, payload: Payload, implied: Row = {}): Value {
