@@ -24,9 +24,17 @@ export function compileCondition(condition: Condition, source: FromClause): Frag
       return onlyOf(parts) ?? sql`(${join(parts, condition.kind === 'and' ? sql` and ` : sql` or `)})`;
     }
     case 'key': {
-      const { key, slot, many } = condition;
-      const columns = key.map((field) => source.raw([], field));
-      return hasKey(key, columns, slot, many);
+      const { key, slot, many, filter } = condition;
+      if (!filter)
+        return hasKey(
+          key,
+          key.map((field) => source.raw([], field)),
+          slot,
+          many,
+        );
+      const columns = key.map((field) => source.column(filter.through, field));
+      const test = hasKey(key, columns, slot, many, 'filter');
+      return filter.negated ? sql`not (${test})` : test;
     }
     case 'compare':
       return compileComparison(condition, source);

@@ -49,12 +49,20 @@ export function areEqual(left: readonly Fragment[], right: readonly Fragment[]):
   );
 }
 
+/** What cannot be a key names no item; in a filter it is a wrong value. */
+type KeyUse = 'key' | 'filter';
+
 /** A key that came with the request, or a list of such: its parts, each with the type of its column. */
-export function keyParameters(key: readonly Field[], slot: Slot, kind: 'value' | 'list'): Fragment[] {
+export function keyParameters(
+  key: readonly Field[],
+  slot: Slot,
+  kind: 'value' | 'list',
+  use: KeyUse = 'key',
+): Fragment[] {
   const count = key.length;
   return key.map((field, position) => {
     const part = count === 1 ? {} : { part: { position, count } };
-    const origin = { slot, codec: field.column?.base_type ?? 'text', field: field.name, use: 'key', ...part } as const;
+    const origin = { slot, codec: field.column?.base_type ?? 'text', field: field.name, use, ...part } as const;
     return kind === 'list'
       ? sql`${parameter({ kind, ...origin })}::${typeName(field)}[]`
       : sql`${parameter({ kind, ...origin })}::${typeName(field)}`;
@@ -62,8 +70,14 @@ export function keyParameters(key: readonly Field[], slot: Slot, kind: 'value' |
 }
 
 /** Whether the row whose key columns these are has the key, or one of the keys. */
-export function hasKey(key: readonly Field[], columns: readonly Fragment[], slot: Slot, many: boolean): Fragment {
-  const given = keyParameters(key, slot, many ? 'list' : 'value');
+export function hasKey(
+  key: readonly Field[],
+  columns: readonly Fragment[],
+  slot: Slot,
+  many: boolean,
+  use: KeyUse = 'key',
+): Fragment {
+  const given = keyParameters(key, slot, many ? 'list' : 'value', use);
   if (!many) return areEqual(columns, given);
   const [only] = columns;
   if (columns.length === 1) return sql`${only as Fragment} = any(${elementAt(given, 0)})`;

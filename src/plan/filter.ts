@@ -3,7 +3,7 @@
  * object below a to-many relation is one existence test, so its conditions must hold of the same related row.
  */
 import { forbidden, forbiddenCollection, forbiddenField, invalidQuery } from '../errors.js';
-import { showsKey, soleKey } from '../mirror/item-key.js';
+import { showsKey } from '../mirror/item-key.js';
 import { type Collection, type Field, isSecretField, type Model } from '../mirror/model.js';
 import { onlyOf } from '../narrow.js';
 import type { Filter, JsonFilter, Operand, Operator } from '../request/ast.js';
@@ -116,7 +116,9 @@ function planOne(filter: Filter, toOne: ToOneJoin, field: Field, position: Filte
       return combine(filter.kind, filter.filters, (each) => planOne(each, toOne, field, position));
     case 'compare':
     case 'length':
-      return planValue(filter, referenceOf(toOne, position), position);
+      return toOne.field.column
+        ? planValue(filter, { kind: 'field', through: position.through, field: toOne.field }, position)
+        : planKey(filter, { ...position, collection: toOne.target, through: [...position.through, toOne] });
     case 'some':
     case 'none':
       throw invalidQuery(
@@ -125,11 +127,6 @@ function planOne(filter: Filter, toOne: ToOneJoin, field: Field, position: Filte
     default:
       return planRow(filter, { ...position, collection: toOne.target, through: [...position.through, toOne] });
   }
-}
-
-function referenceOf(toOne: ToOneJoin, { through, name }: FilterPosition): OperandPlan {
-  if (toOne.field.column) return { kind: 'field', through, field: toOne.field };
-  return prefixed(keyOf({ collection: toOne.target, name }), [...through, toOne]);
 }
 
 function planMany(filter: Filter, toMany: ToManyJoin, position: FilterPosition): Condition {
@@ -149,7 +146,7 @@ function planMany(filter: Filter, toMany: ToManyJoin, position: FilterPosition):
     case 'none':
       return exists(true, planRow(filter.filter, inner));
     case 'compare':
-      return exists(false, planValue(filter, keyOf(inner), inner));
+      return exists(false, planKey(filter, inner));
     case 'or':
       return combine('or', filter.filters, (each) => planMany(each, toMany, position));
     case 'and': {
@@ -182,14 +179,31 @@ function planMember(filter: Filter, position: FilterPosition): Condition {
     return combine(filter.kind, filter.filters, (each) => planMember(each, position));
   }
   if (filter.kind !== 'compare') return planRow(filter, position);
-  return planValue(filter, keyOf(position), position);
+  return planKey(filter, position);
 }
 
-function keyOf({ collection, name }: Pick<FilterPosition, 'collection' | 'name'>): OperandPlan {
-  const key = soleKey(collection);
-  if (!key) throw invalidQuery(`${name}: "${collection.name}" has no key of one column: name the column that is meant`);
-  const { field } = fieldNamed(collection, key.name, name);
-  return { kind: 'field', through: [], field };
+/** What is asked of the key of the row. Of one of several columns these are compared, not the text that they are shown as. */
+function planKey(filter: Filter, position: FilterPosition): Condition {
+  const { collection, through, name } = position;
+  const key = collection.key.map((each) => fieldNamed(collection, each.name, name).field);
+  const operands = key.map((field): OperandPlan => ({ kind: 'field', through, field }));
+  const sole = onlyOf(operands);
+  if (sole) return planValue(filter, sole, position);
+  const { operator, value } = filter.kind === 'compare' ? filter : { operator: null, value: null };
+  if (key.length > 0 && (operator === 'null' || operator === 'nnull'))
+    return combine(operator === 'null' ? 'or' : 'and', operands, (each) => planValue(filter, each, position));
+  const isList = operator === 'in' || operator === 'nin';
+  if (key.length > 0 && value?.kind === 'slot' && (isList || operator === 'eq' || operator === 'neq'))
+    return {
+      kind: 'key',
+      key,
+      slot: value.slot,
+      many: isList,
+      filter: { through, negated: operator === 'neq' || operator === 'nin' },
+    };
+  throw invalidQuery(
+    `${name}: "${collection.name}" has no key of one column: use _eq, _neq, _in, _nin, _null or _nnull, or name the column that is meant`,
+  );
 }
 
 function isQuantified(filter: Filter): boolean {

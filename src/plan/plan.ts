@@ -215,7 +215,14 @@ export interface FullText {
 
 export type Condition =
   | { readonly kind: 'and' | 'or'; readonly conditions: readonly Condition[] }
-  | { readonly kind: 'key'; readonly key: readonly Field[]; readonly slot: Slot; readonly many: boolean }
+  | {
+      readonly kind: 'key';
+      readonly key: readonly Field[];
+      readonly slot: Slot;
+      readonly many: boolean;
+      /** Where a filter says it: of the row at the end of the joins, as far as the caller may see its key. */
+      readonly filter?: { readonly through: readonly ToOneJoin[]; readonly negated: boolean };
+    }
   | {
       readonly kind: 'compare';
       readonly operand: OperandPlan;

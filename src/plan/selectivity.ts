@@ -39,7 +39,7 @@ function asksOfRequest(condition: Condition): boolean {
     case 'or':
       return condition.conditions.some(dependsOnRequest);
     case 'key':
-      return false;
+      return condition.filter !== undefined;
     case 'compare':
       return condition.value !== null && !isConstant(condition.value);
     case 'exists':
@@ -89,6 +89,7 @@ function estimate(condition: Condition, statistics: TableStatistics, values: Bou
     case 'rule':
       return selectivity(condition.rule, statistics, values);
     case 'key': {
+      if (condition.filter) return UNKNOWN;
       const count = condition.many ? values.list(condition.slot)?.length : 1;
       return count === undefined ? UNKNOWN : { share: count / Math.max(1, statistics.rows), isKnown: true };
     }

@@ -121,9 +121,13 @@ function bindOne(parameter: Parameter, values: Values, caller: Caller): string |
 }
 
 /** What is no key of so many parts names no item. */
-function partOf(value: Scalar | null, { part }: Typed): Scalar | null {
+function partOf(value: Scalar | null, { part, use }: Typed): Scalar | null {
   if (!part || value === null) return value;
   const parts = typeof value === 'object' ? null : splitKey(String(value), part.count);
+  if (!parts && use === 'filter')
+    throw invalidQuery(
+      `"${typeof value === 'object' ? 'a list' : value}" is no key of ${part.count} columns, joined by ~`,
+    );
   if (!parts) throw forbidden();
   return parts[part.position] ?? null;
 }

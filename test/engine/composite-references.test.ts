@@ -127,6 +127,26 @@ t.test('read from both sides, in one statement', async (t) => {
   t.strictSame(await ask('{ desks(limit: 1) { label rooms_by_room_house { name lamps { watt } } } }'), {
     data: { desks: [{ label: 'one', rooms_by_room_house: { name: 'Aurora', lamps: [{ watt: 60 }, { watt: 40 }] } }] },
   });
+  const room = 'rooms_by_room_house';
+  for (const [filter, labels] of [
+    ['[_null]=true', ['four']],
+    ['[_nnull]=true', ['one', 'two', 'three']],
+    ['[_eq]=A~1', ['one', 'two']],
+    ['[_eq]=B\\~1~1', ['three']],
+    ['[_neq]=A~1', ['three']],
+    ['[_in]=B\\~1~1,Z~9', ['three']],
+    ['[_nin]=B\\~1~1,Z~9', ['one', 'two']],
+  ] as const) {
+    const found = await get(service, `/items/desks?fields=label&sort=id&filter[${room}]${encodeURI(filter)}`);
+    t.strictSame(
+      data(found),
+      labels.map((label) => ({ label })),
+      filter,
+    );
+  }
+  t.strictSame(data(await get(service, '/items/rooms?fields=name&filter[lamps][_eq]=A~1~2')), [{ name: 'Aurora' }]);
+  for (const wrong of ['[_eq]=A', '[_eq]=A~x', '[_in]=A~1~2', '[_gt]=A~1'])
+    t.equal((await get(service, `/items/desks?filter[${room}]${wrong}`)).status, 400, wrong);
   const sent = await recorder.during(() =>
     get(service, '/items/rooms?fields=*,desks_by_room_house.*,lamps.rooms.name'),
   );
@@ -146,6 +166,24 @@ t.test('who may not see the field sees nothing behind it', async (t) => {
   t.strictSame(data(await get(service, '/items/desks?limit=1', { token })), [{ label: 'one' }]);
   t.equal((await get(service, '/items/desks?fields=rooms_by_room_house.name', { token })).status, 403);
   t.equal((await get(service, '/items/rooms?fields=lamps', { token })).status, 403);
+  const hidden = await get(service, '/items/desks?filter[rooms_by_room_house][_eq]=A~1', { token });
+  t.equal(hidden.status, 403, 'nor can it be guessed');
+  const room = 'rooms_by_room_house';
+  const warden = await makeCaller(sql, 'warden', [
+    {
+      permissions: [
+        { collection: 'desks', action: 'read', fields: ['label'], permissions: { [room]: { _in: ['A~1', 'Z~1'] } } },
+        { collection: 'desks', action: 'read', fields: [room], permissions: { label: { _eq: 'one' } } },
+        { collection: 'rooms', action: 'read' },
+      ],
+    },
+  ]);
+  const seen = async (query: string) =>
+    data(await get(service, `/items/desks?fields=label&sort=label${query}`, { token: warden.token }));
+  await waitFor(async () => Array.isArray(await seen('')), 5_000);
+  t.strictSame(await seen(''), [{ label: 'one' }, { label: 'two' }], 'a rule may name keys');
+  t.strictSame(await seen(`&filter[${room}][_eq]=A~1`), [{ label: 'one' }], 'where it is hidden it is null');
+  t.strictSame(await seen(`&filter[${room}][_null]=true`), [{ label: 'two' }]);
 });
 
 t.test('writing the object fills the columns', async (t) => {
