@@ -31,15 +31,16 @@ export class Guard {
     const grant = this.#access.grant(action, collection, this.#model);
     if (!grant) return false;
     const { rules } = grant;
+    const written = writtenNames(action, collection, names);
     return action === 'create'
-      ? names.every((name) => grant.fields?.has(name) ?? true)
-      : rules.some((rule) => coversAll(rule, names));
+      ? written.every((name) => grant.fields?.has(name) ?? true)
+      : rules.some((rule) => coversAll(rule, written));
   }
 
   /** Who may write every field is told of a misspelt one later; to others it looks like one that is forbidden. */
   check(action: WriteAction, collection: Collection, names: readonly string[], location: string): void {
     const { fields } = this.grant(action, collection);
-    const stranger = names.find((name) => fields !== null && !fields.has(name));
+    const stranger = writtenNames(action, collection, names).find((name) => fields !== null && !fields.has(name));
     if (stranger !== undefined) throw forbiddenField(stranger, collection.name, location || 'root');
     if (!this.covers(action, collection, names)) throw forbidden();
   }
@@ -68,7 +69,8 @@ export class Guard {
     const { rules } = rows.every((each) => each === null) ? { rules: [] } : this.grant('update', collection);
     const ruleBits: (string | null)[] = [];
     await forEachInSlices(rows, (names) => {
-      const bits = names && rules.map((rule) => (coversAll(rule, names) ? '1' : '0')).join('');
+      const written = names && writtenNames('update', collection, names);
+      const bits = written && rules.map((rule) => (coversAll(rule, written) ? '1' : '0')).join('');
       if (bits !== null && !bits.includes('1')) throw forbidden();
       ruleBits.push(bits);
     });
@@ -92,7 +94,8 @@ export class Guard {
   /** Rows that may leave a relation; null where all may. */
   unlinked(collection: Collection, field: Field, action: 'nullify' | 'delete'): Condition | null {
     const { rules } = this.grant(action === 'delete' ? 'delete' : 'update', collection);
-    const fitting = action === 'delete' ? rules : rules.filter((rule) => coversAll(rule, [field.name]));
+    const cleared = writtenNames('update', collection, [field.name]);
+    const fitting = action === 'delete' ? rules : rules.filter((rule) => coversAll(rule, cleared));
     if (fitting.length === 0) throw forbiddenField(field.name, collection.name, 'root');
     return anyRule(fitting);
   }
@@ -105,6 +108,19 @@ export type RuleBits = readonly (string | null)[];
 export function anyRule(rules: readonly PlannedRule[]): Condition | null {
   const conditions = rules.map(({ where }) => where);
   return conditions.includes(ALWAYS) ? null : { kind: 'or', conditions };
+}
+
+/** A reference that several columns hold writes them: the field alone is not enough. What names an item is not changed with it. */
+function writtenNames(action: WriteAction, collection: Collection, names: readonly string[]): readonly string[] {
+  if (!names.some((name) => heldBy(collection, name).length > 0)) return names;
+  const key = action === 'create' ? [] : keyNames(collection);
+  return names.flatMap((name) => [name, ...heldBy(collection, name).filter((column) => !key.includes(column))]);
+}
+
+function heldBy({ fields }: Collection, name: string): string[] {
+  const relation = fields.get(name)?.relation;
+  if (relation?.kind !== 'many-to-one' || relation.columns.length === 1) return [];
+  return relation.columns.map(({ column }) => column);
 }
 
 function coversAll({ fields }: PlannedRule, names: readonly string[]): boolean {

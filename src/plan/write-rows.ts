@@ -215,6 +215,8 @@ export class Rows {
     for (const [name, value] of Object.entries(this.#guard.grant(action, row.collection).presets)) {
       const field = row.collection.fields.get(name);
       if (!field?.column || row.columnValues.has(name) || columnValues.has(name)) continue;
+      // An item keeps the values by which it was found.
+      if (action === 'update' && this.#conflict?.fields.includes(field)) continue;
       // A part of a key of several columns is given to new rows alone, like the key itself.
       if (isKey(row.collection, field) && (row.verb !== 'insert' || field === soleKey(row.collection))) continue;
       columnValues.set(name, presetValue(field, value, this.#variables, this.#model));

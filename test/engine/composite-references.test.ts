@@ -65,10 +65,11 @@ const recorder = await StatementRecorder.open(databaseUrl);
 const service = await startTestService({ databaseUrl: recorder.url, WORKERS: '1' });
 const headers = { 'content-type': 'application/json' };
 
-function send(method: string, path: string, content: unknown): Promise<Answer> {
+function send(method: string, path: string, content: unknown, token?: string): Promise<Answer> {
   const body = JSON.stringify(content);
+  const caller = token === undefined ? {} : { authorization: `Bearer ${token}` };
   return request(service, method, path, {
-    headers: { ...headers, 'content-length': String(Buffer.byteLength(body)) },
+    headers: { ...headers, ...caller, 'content-length': String(Buffer.byteLength(body)) },
     body,
   });
 }
@@ -184,6 +185,60 @@ t.test('who may not see the field sees nothing behind it', async (t) => {
   t.strictSame(await seen(''), [{ label: 'one' }, { label: 'two' }], 'a rule may name keys');
   t.strictSame(await seen(`&filter[${room}][_eq]=A~1`), [{ label: 'one' }], 'where it is hidden it is null');
   t.strictSame(await seen(`&filter[${room}][_null]=true`), [{ label: 'two' }]);
+});
+
+t.test('who writes the field needs the right to write its columns', async (t) => {
+  const field = 'rooms_by_room_house';
+  const all = (collection: string) => ({ collection, action: 'read' as const });
+  const alone = await makeCaller(sql, 'alone', [
+    {
+      permissions: [
+        all('desks'),
+        { collection: 'desks', action: 'create', fields: ['label', field], presets: { house: 'A' } },
+        { collection: 'desks', action: 'update', fields: ['label', field] },
+        { collection: 'lamps', action: 'create', fields: ['lamp', 'rooms'], presets: { building: 'A' } },
+        { collection: 'lamps', action: 'update', fields: ['watt', 'rooms'] },
+        { collection: 'rooms', action: 'update' },
+      ],
+    },
+  ]);
+  const whole = await makeCaller(sql, 'whole', [
+    {
+      permissions: [
+        all('desks'),
+        { collection: 'desks', action: 'create', fields: ['label', field, 'room', 'house'] },
+        { collection: 'desks', action: 'update', fields: ['label', field, 'room', 'house'] },
+      ],
+    },
+  ]);
+  await waitFor(async () => (await get(service, '/items/desks', { token: whole.token })).status === 200, 5_000);
+  const before = await sql`select * from desks order by id`;
+  for (const [method, path, content] of [
+    ['POST', '/items/desks', { label: 'x', [field]: 'B\\~1~1' }],
+    ['PATCH', '/items/desks/1', { [field]: 'B\\~1~1' }],
+    ['PATCH', '/items/desks/1', { [field]: null }],
+    ['POST', '/items/lamps', { lamp: 5, rooms: 'B\\~1~1' }],
+    ['PATCH', '/items/rooms/A~2', { desks_by_room_house: [3] }],
+    ['PATCH', '/items/rooms/A~2', { desks_by_room_house: [{ label: 'x' }] }],
+    ['PATCH', '/items/rooms/A~1', { desks_by_room_house: { delete: [1] } }],
+    ['PATCH', '/items/rooms/A~2', { lamps: { create: [{ lamp: 5 }] } }],
+  ] as const)
+    t.equal(
+      (await send(method, path, content, alone.token)).status,
+      403,
+      `${method} ${path} ${JSON.stringify(content)}`,
+    );
+  t.strictSame(await sql`select * from desks order by id`, before);
+  t.equal(
+    (await send('PATCH', '/items/lamps/A~1~1', { rooms: 'A~1', watt: 60 }, alone.token)).status,
+    204,
+    'its own key',
+  );
+  const made = await send('POST', '/items/desks?fields=id,house', { label: 'x', [field]: 'A~1' }, whole.token);
+  t.match(data(made), { house: 'A' });
+  const path = `/items/desks/${(data(made) as { id: number }).id}?fields=house`;
+  t.strictSame(data(await send('PATCH', path, { [field]: null }, whole.token)), { house: null });
+  await sql`delete from desks where label = 'x'`;
 });
 
 t.test('writing the object fills the columns', async (t) => {

@@ -174,7 +174,7 @@ t.test('permissions of both', async (t) => {
           fields: ['price'],
           permissions: { sku: { _in: ['a', 'b'] } },
           validation: { price: { _lt: 50 } },
-          presets: { note: 'changed' },
+          presets: { note: 'changed', sku: 'moved' },
         }),
       ],
     },

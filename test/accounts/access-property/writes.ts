@@ -237,6 +237,11 @@ function columnsOf(table: Table, data: Data): Row {
   return Object.fromEntries(entries);
 }
 
+/** An alias is written by who may write its columns too. */
+function writtenBy(table: Table, data: Data): string[] {
+  return [...Object.keys(data), ...Object.keys(columnsOf(table, data))];
+}
+
 /** `given` are the fields that the caller names, `data` those that are columns. */
 function judgeUpdate(
   model: Model,
@@ -247,7 +252,7 @@ function judgeUpdate(
   data: Data,
 ): Judgement {
   const rules = rulesOf(drawn, 'update', table.name);
-  const names = Object.keys(given);
+  const names = writtenBy(table, given);
   const fitting = rules.filter((rule) => names.every((name) => grants(rule, name)));
   if (fitting.length === 0) return FORBIDDEN;
   const whole = { ...presetsOf(rules, drawn, table), ...columnsOf(table, data) };
@@ -260,7 +265,7 @@ function judgeUpdate(
 function judgeItems(model: Model, drawn: Drawn, table: Table, items: readonly Data[], parent: Data): Judgement {
   const rules = rulesOf(drawn, 'create', table.name);
   const named = items.map((item) => ({ ...item, ...parent }));
-  const open = named.every((item) => Object.keys(item).every((name) => rules.some((rule) => grants(rule, name))));
+  const open = named.every((item) => writtenBy(table, item).every((name) => rules.some((rule) => grants(rule, name))));
   if (!open || rules.length === 0) return FORBIDDEN;
   const rows = named.map((item) => ({ ...presetsOf(rules, drawn, table), ...columnsOf(table, item) }));
   if (!rows.every((row) => isValid(model, rules, drawn, table, row))) return INVALID;
