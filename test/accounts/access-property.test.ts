@@ -47,7 +47,7 @@ type Service = Awaited<ReturnType<typeof startTestService>>;
 const CASES_PER_MODEL = 250;
 const CALLERS = 6;
 const DEFAULT_SEED = '20260202';
-const cases = Number(process.env['PROPERTY_CASES'] ?? 1_250);
+const cases = Number(process.env['PROPERTY_CASES'] ?? 800);
 const given = process.env['PROPERTY_SEED'] ?? DEFAULT_SEED;
 const seed = given === 'random' ? Math.floor(Math.random() * 2_000_000_000) : Number(given);
 const counts = new Map<string, number>();

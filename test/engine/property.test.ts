@@ -33,7 +33,7 @@ type Service = Awaited<ReturnType<typeof startTestService>>;
 const REQUESTS_PER_MODEL = 100;
 const MOST_SHOWN = 4_000;
 const DEFAULT_SEED = '20260101';
-const cases = Number(process.env['PROPERTY_CASES'] ?? 2_000);
+const cases = Number(process.env['PROPERTY_CASES'] ?? 1_200);
 const given = process.env['PROPERTY_SEED'] ?? DEFAULT_SEED;
 const seed = given === 'random' ? Math.floor(Math.random() * 2_000_000_000) : Number(given);
 const counts = new Map<string, number>();

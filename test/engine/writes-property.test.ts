@@ -31,7 +31,7 @@ type Service = Awaited<ReturnType<typeof startTestService>>;
 const WRITES_PER_MODEL = 50;
 const MOST_ROWS = 250;
 const DEFAULT_SEED = '20260101';
-const cases = Number(process.env['PROPERTY_CASES'] ?? 900);
+const cases = Number(process.env['PROPERTY_CASES'] ?? 600);
 const given = process.env['PROPERTY_SEED'] ?? DEFAULT_SEED;
 const seed = given === 'random' ? Math.floor(Math.random() * 2_000_000_000) : Number(given);
 const counts = new Map<string, number>();
