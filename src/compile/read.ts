@@ -125,8 +125,12 @@ function compilePart(plan: ReadPlan, scope: Scope): Fragment {
     const level = compileLevel(plan, scope);
     return sql`(select ${jsonList(level.row)} from (${level.query}) ${level.row})`;
   }
-  const rows = compileRows(rowLevel(plan), scope, null);
+  const level = rowLevel(plan);
+  const rows = compileRows(level, scope, null);
   if (plan.result === 'item') return sql`(${rows.query})`;
+  // A function that shows nothing may return several rows: all of them are asked for, so that it runs to its end.
+  if (plan.result === 'optional' && level.outputs.length === 0)
+    return sql`coalesce((select max(${rows.row}.${JSON_COLUMN}) from (${rows.query}) ${rows.row}), 'null')`;
   return sql`coalesce((${rows.query}), ${plan.result === 'optional' ? sql`'null'` : blankParameter(plan)})`;
 }
 

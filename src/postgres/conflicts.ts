@@ -64,7 +64,7 @@ export function asConflict(error: unknown, { plan, input }: PlannedWrite): Confl
   if (met) return new Conflict(met.collection, key, error);
   const makers = plan.nodes.flatMap(({ verb, collection }, position) => {
     if (collection.table !== table && collection.kind !== 'partitioned') return [];
-    if (verb === 'update' || column !== keyNames(collection).join(', ')) return [];
+    if (verb === 'update' || columns.join(', ') !== keyNames(collection).join(', ')) return [];
     const isSole = collection.key.length === 1;
     // The parts of a new key of several columns come from the payload, so it is taken whenever it comes again.
     if (verb === 'insert' && !isSole) return [];

@@ -10,6 +10,7 @@ import {
   request,
   startDatabase,
   startTestService,
+  waitFor,
   withSql,
 } from '../support/service.js';
 import { COUNTING, StatementCounter } from '../support/statement-counter.js';
@@ -205,12 +206,20 @@ t.test('the permissions of the collection hold of what a function returns', asyn
 });
 
 t.test('who may call a function and not read its collection', async (t) => {
+  await withSql(databaseUrl, (sql) =>
+    sql.unsafe(`create function write_articles(titles text[]) returns setof articles language sql volatile
+      as $$ insert into articles (title, author) select each, 1 from unnest(titles) each returning * $$`),
+  );
+  const exposed = { body: JSON.stringify({ name: 'write_articles' }), headers: { 'content-type': 'application/json' } };
+  t.match(await request(service, 'POST', '/functions', exposed), { status: 200 });
+  await waitFor(async () => (await get(service, '/rpc/write_articles')).status !== 403, 10_000);
   const { token } = await withSql(databaseUrl, (sql) =>
     makeCaller(sql, 'caller', [
       {
         permissions: [
           { collection: 'most_read', action: 'execute' },
           { collection: 'write_article', action: 'execute' },
+          { collection: 'write_articles', action: 'execute' },
         ],
       },
     ]),
@@ -219,5 +228,9 @@ t.test('who may call a function and not read its collection', async (t) => {
   t.match(await call('write_article', { title: 'Blind', writer: 1 }, { token }), { status: 200, json: { data: null } });
   t.match((await get(service, '/items/articles?filter[title]=Blind&fields=title')).json, {
     data: [{ title: 'Blind' }],
+  });
+  t.match(await call('write_articles', { titles: ['Two', 'Two'] }, { token }), { status: 200, json: { data: null } });
+  t.match((await get(service, '/items/articles?filter[title]=Two&fields=title')).json, {
+    data: [{ title: 'Two' }, { title: 'Two' }],
   });
 });

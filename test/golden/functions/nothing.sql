@@ -1,9 +1,12 @@
 -- POST /rpc/nothing {}
 
 select '{"data":' || coalesce((
-  select 'null' as "%j"
+  select max("%r1"."%j")
   from (
-    select
-    from "public"."nothing"() "%t1" ("value")
-  ) "%p1"
+    select 'null' as "%j"
+    from (
+      select
+      from "public"."nothing"() "%t1" ("value")
+    ) "%p1"
+  ) "%r1"
 ), 'null') || '}';

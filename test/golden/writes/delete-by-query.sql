@@ -2,6 +2,9 @@
 
 begin;
 
+-- $1 = 'force_custom_plan'
+select set_config('plan_cache_mode', $1, true);
+
 -- $1 = 'Beta'
 select coalesce('{"data":[' || string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
@@ -15,6 +18,9 @@ from (
   ) "%p1"
   order by "%p1"."id"
 ) "%r1";
+
+-- $1 = 'force_generic_plan'
+select set_config('plan_cache_mode', $1, true);
 
 -- $1 = '{}'
 -- $2 = '{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}'

@@ -2,6 +2,9 @@
 
 begin;
 
+-- $1 = 'force_custom_plan'
+select set_config('plan_cache_mode', $1, true);
+
 -- $1 = 'Alan Turing'
 select coalesce('{"data":[' || string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
@@ -15,6 +18,9 @@ from (
   ) "%p1"
   order by "%p1"."id"
 ) "%r1";
+
+-- $1 = 'force_generic_plan'
+select set_config('plan_cache_mode', $1, true);
 
 -- $1 = '{"nodes":[[{"n":0,"k":"3","c0":"0"},{"n":1,"k":"4","c0":"0"},{"n":2,"k":"9","c0":"0"}]],"unlinks":[],"root":[0,1,2],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
 with "%i0" as materialized (
