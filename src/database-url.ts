@@ -19,17 +19,21 @@ const FORM = 'must look like postgres://user:password@host:port/database, or hav
 export function parseDatabaseUrl(url: string): DatabaseHosts {
   const [, scheme, login = '', hosts = '', rest = ''] = AUTHORITY.exec(url) ?? [];
   if (scheme === undefined) throw new Error(FORM);
-  const places = hosts.split(',');
-  const { isNamed, target, path } = takeTarget(rest, places.length);
-  const urls = places.map((place) => `${scheme}${login}${place}${path}`);
-  if (!urls.every((each) => URL.canParse(each)) || (places.length > 1 && places.includes(''))) throw new Error(FORM);
+  const hostPorts = hosts.split(',');
+  const { isNamed, target, path } = takeTarget(rest, hostPorts.length);
+  const urls = hostPorts.map((hostPort) => `${scheme}${login}${hostPort}${path}`);
+  if (!urls.every((each) => URL.canParse(each)) || (hostPorts.length > 1 && hostPorts.includes('')))
+    throw new Error(FORM);
   return { urls: isNamed || urls.length > 1 ? urls : [url], target };
 }
 
-/** What may be shown of it: the hosts, without the login. */
-export function placeOf(url: string): string {
-  const [, , , host = ''] = AUTHORITY.exec(url) ?? [];
-  return /:\d+$/.test(host) ? host : `${host}:5432`;
+/** What may be shown of it: the hosts and ports, without the login. */
+export function hostPortsOf(url: string): string {
+  const [, , , hosts = ''] = AUTHORITY.exec(url) ?? [];
+  return hosts
+    .split(',')
+    .map((host) => (/:\d+$/.test(host) ? host : `${host}:5432`))
+    .join(' or ');
 }
 
 function takeTarget(rest: string, hosts: number): { isNamed: boolean; target: SessionTarget; path: string } {

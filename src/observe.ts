@@ -40,9 +40,9 @@ export type Event =
   | { readonly kind: 'embedded-restarted'; readonly message: string }
   | { readonly kind: 'listening-lost'; readonly error: unknown }
   | { readonly kind: 'listening-again'; readonly milliseconds: number }
-  | { readonly kind: 'primary-lost'; readonly place: string; readonly error: unknown }
+  | { readonly kind: 'primary-lost'; readonly host: string; readonly error: unknown }
   /** `former` is null where it is the one that was lost. */
-  | { readonly kind: 'primary-found'; readonly place: string; readonly former: string | null }
+  | { readonly kind: 'primary-found'; readonly host: string; readonly former: string | null }
   /** `poll` in milliseconds. */
   | { readonly kind: 'pooler-found'; readonly pooler: string; readonly hears: boolean; readonly poll: number }
   | { readonly kind: 'limit-store-lost'; readonly store: string; readonly error: unknown }
@@ -189,12 +189,12 @@ function log(logger: Logger, repeated: RepeatedLines, event: Event): void {
       );
       break;
     case 'primary-lost':
-      repeated.write(`lost the primary ${event.place}, looking for another: ${messageOf(event.error)}`);
+      repeated.write(`lost the primary ${event.host}, looking for another: ${messageOf(event.error)}`);
       break;
     case 'primary-found':
       // Each thread finds it.
-      if (event.former === null) repeated.write(`the primary ${event.place} is back`);
-      else repeated.write(`${event.place} is the primary now, no longer ${event.former}; reconnecting`);
+      if (event.former === null) repeated.write(`the primary ${event.host} is back`);
+      else repeated.write(`${event.host} is the primary now, no longer ${event.former}; reconnecting`);
       break;
     case 'pooler-found':
       logger.info(`connecting through a pooler (DATABASE_POOLER=${event.pooler})`);

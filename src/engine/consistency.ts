@@ -9,15 +9,15 @@ import type { Replicas } from '../postgres/replicas.js';
 import { UNKNOWN_POSITION } from '../postgres/sessions.js';
 import type { RequestClient } from './stages.js';
 
-/** `eventual`: any replica. `session`: one that has what the caller has written. `strong`: the primary. */
+/** `eventual`: any replica answers. `session`: one that has replayed the caller's own writes. `strong`: the primary. */
 const CONSISTENCIES = ['eventual', 'session', 'strong'] as const;
 export type Consistency = (typeof CONSISTENCIES)[number];
 
 /** What a replica must have to serve a read. */
 export interface ReadNeed {
   readonly position: number;
-  /** By which pages of one list find the same replica. */
-  readonly place: number;
+  /** A hash of the caller: pages of one list are read from the same replica by it. */
+  readonly callerHash: number;
 }
 
 /** What `Prefer: consistency=...` asks for; null where it does not say. */
@@ -45,9 +45,9 @@ export class SessionConsistency {
   needOf(client: RequestClient, caller: Identity, consistency: Consistency): ReadNeed | null {
     const brought = client.position === '' ? 0 : readPosition(client.position);
     if (consistency === 'strong') return null;
-    const place = hashOf(callerName(caller, client));
-    const written = consistency === 'session' ? this.#replicas.board.written(place) : 0;
-    return { position: Math.max(brought, written), place };
+    const callerHash = hashOf(callerName(caller, client));
+    const written = consistency === 'session' ? this.#replicas.board.written(callerHash) : 0;
+    return { position: Math.max(brought, written), callerHash };
   }
 
   /** A write of the caller was committed: to be called before it is answered. */

@@ -51,13 +51,13 @@ export async function importRows(
   client: RequestClient,
 ): Promise<number> {
   const { collection: name, onConflict = null } = options;
-  return writes.session(name, writer, client, onConflict, async ({ write, ...place }) => {
-    const { collection, model } = place;
+  return writes.session(name, writer, client, onConflict, async ({ write, ...session }) => {
+    const { collection, model } = session;
     const errors: RowError[] = [];
     let count = 0;
     let skipped = 0;
     const writing: WriteSession = {
-      ...place,
+      ...session,
       write: async (rows) => {
         const left = await write(rows);
         skipped += left;

@@ -10,7 +10,7 @@ import type { RefusedValue } from '../sqlstate.js';
 
 interface SentValue {
   /** What it was sent for, in words. */
-  readonly place: string;
+  readonly target: string;
   readonly text: string;
   /** Whether PostgreSQL alone knows what a value of the type looks like. */
   readonly unchecked: boolean;
@@ -33,22 +33,22 @@ export function refusedInQuery(
   );
   if (!found) return null;
   if (found.isKey) return forbidden();
-  return invalidQuery(`Invalid value for ${found.place}: ${shown(found.text)} does not fit its type`);
+  return invalidQuery(`Invalid value for ${found.target}: ${shown(found.text)} does not fit its type`);
 }
 
 /** Of a write; null where none can be told. */
 export function refusedInPayload(error: RefusedValue, { plan, input, paths }: PlannedWrite): ServiceError | null {
   const sent = plan.nodes.flatMap((node, position) =>
     (input.nodes[position] ?? []).flatMap((row, index) =>
-      node.columns.flatMap(({ field }, place): SentValue[] => {
+      node.columns.flatMap(({ field }, column): SentValue[] => {
         const path = [paths[position]?.[index], field.name].filter((each) => each).join('.');
         const unchecked = !CHECKED.test(field.column?.base_type ?? '') && !field.column?.enum_values;
-        return leavesOf(row[`c${place}`]).map((text) => ({ place: path, text, unchecked, isKey: false }));
+        return leavesOf(row[`c${column}`]).map((text) => ({ target: path, text, unchecked, isKey: false }));
       }),
     ),
   );
   const found = refused(error, sent);
-  return found && invalidPayload(`The value of "${found.place}" does not fit its type: ${shown(found.text)}`);
+  return found && invalidPayload(`The value of "${found.target}" does not fit its type: ${shown(found.text)}`);
 }
 
 /** What belongs to a rule of the caller's permissions is not the caller's to see. */
@@ -57,8 +57,8 @@ function sentFor(parameter: Parameter, values: Values): SentValue[] {
   const { slot, codec, field, use, operator } = parameter;
   if (typeof slot !== 'number') return [];
   const condition = operator === undefined ? '' : `"_${operator}" of `;
-  const place = `${condition}${use === 'argument' ? 'argument' : 'field'} "${field}"`;
-  const facts = { place, unchecked: !CHECKED.test(codec), isKey: use === 'key' };
+  const target = `${condition}${use === 'argument' ? 'argument' : 'field'} "${field}"`;
+  const facts = { target, unchecked: !CHECKED.test(codec), isKey: use === 'key' };
   return textsOf(values[slot]).map((text) => ({ ...facts, text }));
 }
 
@@ -93,7 +93,7 @@ function refused({ code, message }: RefusedValue, sent: readonly SentValue[]): S
     UNQUOTED.has(code) ? sent.filter(({ unchecked }) => unchecked) : [],
   ];
   const found = candidates.find((each) => each.length > 0) ?? [];
-  return new Set(found.map(({ place }) => place)).size === 1 ? (found[0] ?? null) : null;
+  return new Set(found.map(({ target }) => target)).size === 1 ? (found[0] ?? null) : null;
 }
 
 function isQuoted(message: string, text: string): boolean {

@@ -48,7 +48,7 @@ export class ReplicaReads {
   }
 
   send(read: BoundRead, need: ReadNeed | null, isPaged: boolean, listener: ReadListener): void {
-    const chosen = need && this.replicas.choose(need.position, isPaged ? need.place : null);
+    const chosen = need && this.replicas.choose(need.position, isPaged ? need.callerHash : null);
     if (!(chosen instanceof Promise)) this.#sendTo(chosen, read, listener);
     else
       chosen

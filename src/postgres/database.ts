@@ -1,6 +1,6 @@
 /** The connections to the database: pools of them by their use. */
 import type { Socket } from 'node:net';
-import { parseDatabaseUrl } from '../database-url.js';
+import { hostPortsOf, parseDatabaseUrl } from '../database-url.js';
 import { StartError } from '../errors.js';
 import { qualify } from '../sql/qualify.js';
 import {
@@ -16,7 +16,7 @@ import {
 import { Connection } from './connection.js';
 import { isLostOnTheWay } from './connection-errors.js';
 import type { ConnectionOptions, DriverClient, Pooler, Settings } from './connection-options.js';
-import { connectWithRetries, type FirstConnectionOptions, hostPortsOf } from './first-connection.js';
+import { connectWithRetries, type FirstConnectionOptions } from './first-connection.js';
 import { Listener } from './listener.js';
 import { Pool, type PoolState } from './pool.js';
 import { findPooler, refusesSettings } from './pooler-check.js';
@@ -105,7 +105,7 @@ export class Database implements Pools {
   /** Milliseconds that whoever needs a connection waits for it. */
   readonly waitTimeout: number;
   /** Host and port, which are no secret. */
-  readonly place: string;
+  readonly address: string;
   /** Where commits are followed: how far the log reached behind the last of them; unknown where it could not be asked. */
   committed = 0;
   /** What is between us and PostgreSQL. */
@@ -123,7 +123,7 @@ export class Database implements Pools {
     responseMemory: ResponseMemory,
   ) {
     this.responseMemory = responseMemory;
-    this.place = hostPortsOf(options.url);
+    this.address = hostPortsOf(options.url);
     this.schema = options.schema;
     this.schemas = schemasOf(options);
     this.waitTimeout = options.waitTimeout;

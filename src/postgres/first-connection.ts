@@ -3,6 +3,7 @@
  * be, such as a wrong password.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
+import { hostPortsOf } from '../database-url.js';
 import { StartError } from '../errors.js';
 import type { Observer } from '../observe.js';
 
@@ -66,22 +67,15 @@ function messageOf(error: unknown): string {
 }
 
 function describeFailure(error: unknown, url: string): string {
-  const place = hostPortsOf(url);
+  const address = hostPortsOf(url);
   const code = codeOf(error);
   const message = messageOf(error);
-  if (code === '28P01' || code === '28000') return `${message} (at ${place})`;
+  if (code === '28P01' || code === '28000') return `${message} (at ${address})`;
   if (code === '3D000') return message;
   if (/^unsupported startup parameter/.test(message))
-    return `${message} (a pooler at ${place} refuses settings of a session: connect to PostgreSQL itself)`;
+    return `${message} (a pooler at ${address} refuses settings of a session: connect to PostgreSQL itself)`;
   if (/^(ECONNREFUSED|ENOTFOUND|EHOSTUNREACH|ETIMEDOUT|CONNECT_TIMEOUT|EAI_AGAIN)/.test(code)) {
-    return `nothing answers at ${place} (${code})`;
+    return `nothing answers at ${address} (${code})`;
   }
   return message || code;
-}
-
-/** Several hosts are more than a URL can have. */
-export function hostPortsOf(url: string): string {
-  const [, hosts = ''] = /^[a-z]+:\/\/(?:[^@/]*@)?([^/?]*)/i.exec(url) ?? [];
-  const places = hosts.split(',').map((host) => (/:\d+$/.test(host) ? host : `${host}:5432`));
-  return places.join(' or ');
 }

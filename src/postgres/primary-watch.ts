@@ -4,7 +4,7 @@
  * another was promoted, is told by its timeline: each promotion begins a new one.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { placeOf, type SessionTarget } from '../database-url.js';
+import { hostPortsOf, type SessionTarget } from '../database-url.js';
 import { asError, elementAt } from '../narrow.js';
 import type { Observer } from '../observe.js';
 import { isLostOnTheWay } from './connection-errors.js';
@@ -79,7 +79,7 @@ export class PrimaryWatch {
     }
     const [denied] = found.flatMap(({ error }) => (error && isRefusal(error) ? [error] : []));
     if (denied) throw denied;
-    const reasons = found.map(({ url, role, error }) => `${placeOf(url)}: ${describe(role, error)}`);
+    const reasons = found.map(({ url, role, error }) => `${hostPortsOf(url)}: ${describe(role, error)}`);
     throw Object.assign(new Error(`no server takes writes (${reasons.join('; ')})`), { code: 'CONNECTION_FAILED' });
   }
 
@@ -202,7 +202,7 @@ export class PrimaryWatch {
   #fail(error: unknown): void {
     if (++this.#failures !== 2) return;
     this.#isLost = true;
-    this.#options.observe({ kind: 'primary-lost', place: placeOf(this.#current), error });
+    this.#options.observe({ kind: 'primary-lost', host: hostPortsOf(this.#current), error });
   }
 
   #return(timeline: number): void {
@@ -210,7 +210,7 @@ export class PrimaryWatch {
     this.#timeline = timeline;
     if (!this.#isLost) return;
     this.#isLost = false;
-    this.#options.observe({ kind: 'primary-found', place: placeOf(this.#current), former: null });
+    this.#options.observe({ kind: 'primary-found', host: hostPortsOf(this.#current), former: null });
   }
 
   #move(url: string, timeline: number): void {
@@ -220,7 +220,7 @@ export class PrimaryWatch {
     this.#failures = 0;
     this.#isLost = false;
     this.#drop();
-    this.#options.observe({ kind: 'primary-found', place: placeOf(url), former: placeOf(former) });
+    this.#options.observe({ kind: 'primary-found', host: hostPortsOf(url), former: hostPortsOf(former) });
     for (const leave of [...this.#leaving]) leave();
     this.#options.leave();
   }

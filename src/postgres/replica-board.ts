@@ -78,11 +78,11 @@ export class ReplicaBoard {
 
   /** The position behind the last write of the caller. */
   written(hash: number): number {
-    return this.#get(this.#placeOf(hash));
+    return this.#get(this.#cellOf(hash));
   }
 
   raiseWritten(hash: number, position: number): void {
-    this.#raise(this.#placeOf(hash), position);
+    this.#raise(this.#cellOf(hash), position);
     if (position === UNKNOWN_POSITION) Atomics.add(this.#cells, 2, 1n);
   }
 
@@ -98,27 +98,27 @@ export class ReplicaBoard {
   }
 
   #lower(above: number, position: number): void {
-    for (let place = this.#placeOf(0); place < this.#cells.length; place++)
-      if (this.#get(place) > above) this.#set(place, position);
+    for (let cell = this.#cellOf(0); cell < this.#cells.length; cell++)
+      if (this.#get(cell) > above) this.#set(cell, position);
   }
 
-  #placeOf(hash: number): number {
+  #cellOf(hash: number): number {
     return HEAD + this.#replicas * FIELDS + (hash % CALLERS);
   }
 
-  #get(place: number): number {
-    return Number(Atomics.load(this.#cells, place));
+  #get(cell: number): number {
+    return Number(Atomics.load(this.#cells, cell));
   }
 
-  #set(place: number, value: number): void {
-    Atomics.store(this.#cells, place, BigInt(value));
+  #set(cell: number, value: number): void {
+    Atomics.store(this.#cells, cell, BigInt(value));
   }
 
-  #raise(place: number, value: number): void {
+  #raise(cell: number, value: number): void {
     const wanted = BigInt(value);
-    let found = Atomics.load(this.#cells, place);
+    let found = Atomics.load(this.#cells, cell);
     while (found < wanted) {
-      const seen = Atomics.compareExchange(this.#cells, place, found, wanted);
+      const seen = Atomics.compareExchange(this.#cells, cell, found, wanted);
       if (seen === found) return;
       found = seen;
     }

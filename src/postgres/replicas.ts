@@ -54,7 +54,7 @@ export class Replica {
 
   constructor(index: number, database: Database, board: ReplicaBoard) {
     this.#index = index;
-    this.name = database.place;
+    this.name = database.address;
     this.database = database;
     this.#board = board;
   }
@@ -156,21 +156,21 @@ export class Replicas {
   }
 
   /**
-   * For a read that must see this position; null for that the primary has to serve it. With `place`, the same replica each time, as
+   * For a read that must see this position; null for that the primary has to serve it. With `hash`, the same replica each time, as
    * long as it can.
    */
-  choose(position: number, place: number | null): Replica | null | Promise<Replica | null> {
+  choose(position: number, hash: number | null): Replica | null | Promise<Replica | null> {
     const needed = Math.max(position, this.board.model);
     if (needed === UNKNOWN_POSITION) return null;
     let best: Replica | null = null;
     let ahead: Replica | null = null;
-    const start = place ?? this.#turn++;
+    const start = hash ?? this.#turn++;
     for (let step = 0; step < this.all.length; step++) {
       const replica = this.all[(start + step) % this.all.length];
       if (!replica?.isReady) continue;
       if (replica.replayed < needed) {
         if (ahead === null || replica.replayed > ahead.replayed) ahead = replica;
-      } else if (place !== null) return replica;
+      } else if (hash !== null) return replica;
       else if (best === null || replica.outstanding < best.outstanding) best = replica;
     }
     if (best) return best;

@@ -196,7 +196,7 @@ for (let round = 0; round < ROUNDS; round++) {
     const refused = async (): Promise<boolean> => (await get(two, '/users/me', { token: user.token })).status !== 200;
     t.ok((await waitFor(refused, 5_000)) < 1_000, 'the other instance hears of a user who is suspended');
     const [found] = said.flatMap((event) => (event.kind === 'primary-found' ? [event] : []));
-    t.strictSame(found?.place, standbyUrl.host);
+    t.strictSame(found?.host, standbyUrl.host);
     if (way === 'SIGSTOP') {
       // The former primary comes back and does not know that it is one no more: it is not believed.
       signal('SIGCONT');
