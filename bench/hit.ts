@@ -35,12 +35,13 @@ export async function measureHits(databaseUrl: string): Promise<void> {
         60_000,
       );
       await identities.identify({
-        headers: { authorization: `Bearer ${ADMINISTRATOR.token}` },
+        headers: { viewAs: '', authorization: `Bearer ${ADMINISTRATOR.token}` },
         accessToken: '',
         address: '127.0.0.1',
         cookie: () => '',
         begun: 0,
         cookieRefused: false,
+        viewedAs: () => undefined,
       });
       const ignore = (): void => undefined;
       const clientAddress = createClientAddressResolver(config);

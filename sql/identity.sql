@@ -1,5 +1,5 @@
--- Who holds the static token with the digest $1, who is the user $2 (in the session $3, if it is given), or the public where
--- none is given: their role, its ancestors, and the policies that follow. Nobody who is not active, and no session that has
+-- Who holds the static token with the digest $1, who is the user $2 (in the session $3, if it is given), anybody with the role $4,
+-- or the public where none is given: their role, its ancestors, and the policies that follow. Nobody who is not active, and no session that has
 -- ended. Policies come in the order in which they overrule each other: those of the farthest ancestor first, the holder's own
 -- last. Who has no role has the policies of the public.
 with recursive holder as (
@@ -13,7 +13,9 @@ with recursive holder as (
   where session.token = $3::text and session.kind = 'session' and session.expires > now()
     and holder.id = $2::uuid and holder.status = 'active'
   union all
-  select null, null, null where num_nonnulls($1::text, $2::uuid, $3::text) = 0
+  select null, id, null from service_roles where id = $4::uuid
+  union all
+  select null, null, null where num_nonnulls($1::text, $2::uuid, $3::text, $4::uuid) = 0
 ), roles (id, distance) as (
   select role, 0 from holder where role is not null
   union

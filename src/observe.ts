@@ -52,6 +52,8 @@ export type Event =
   | { readonly kind: 'shape-compiled'; readonly shape: string; readonly text: string; readonly milliseconds: number }
   /** A right that the service's role lacks, or a view that was never filled: once for each. */
   | { readonly kind: 'database-refused'; readonly detail: string }
+  /** An administrator begins to read with the permissions of another. */
+  | { readonly kind: 'viewed-as'; readonly administrator: string | null; readonly as: string }
   | { readonly kind: 'secret-made-up' }
   | { readonly kind: 'secret-short' }
   | { readonly kind: 'mail-logged'; readonly to: string; readonly link: string }
@@ -216,6 +218,9 @@ function log(logger: Logger, repeated: RepeatedLines, event: Event): void {
       break;
     case 'database-refused':
       logger.warn({ detail: event.detail }, 'PostgreSQL refused the statement of a request');
+      break;
+    case 'viewed-as':
+      logger.info({ administrator: event.administrator, as: event.as }, 'an administrator reads as another');
       break;
     case 'secret-made-up':
       logger.warn(

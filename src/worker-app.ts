@@ -199,7 +199,13 @@ export async function createWorkerApp(
   const { database, mirror, policies, reads, writes, schemaChanges } = core;
   const tokens = new Tokens(shared.secret);
   const lookup: Lookup = (key) => findAccount(database, key);
-  const identities = new Identities(lookup, tokens, config.SESSION_COOKIE_NAME, config.MAX_STALENESS);
+  const identities = new Identities(
+    lookup,
+    tokens,
+    config.SESSION_COOKIE_NAME,
+    config.MAX_STALENESS,
+    (administrator, as) => observe({ kind: 'viewed-as', administrator, as }),
+  );
   writes.onAccessChange(() => shared.accessChanged());
   const access = {
     config,

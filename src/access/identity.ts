@@ -8,6 +8,7 @@ import { forbidden, invalidCredentials, invalidIp, invalidPayload, ServiceError 
 import type { Caller } from '../sql/parameter.js';
 import { type AddressTest, addressTest, networkOf } from './addresses.js';
 import { type AccessClaims, digestToken, type Tokens } from './tokens.js';
+import { parseViewAs, unknownView, VIEW_AS_HEADER, type ViewKey } from './view-as.js';
 
 /** The user is null for the public. */
 export interface Identity extends Caller {
@@ -18,6 +19,8 @@ export interface Identity extends Caller {
   readonly enforceTfa: boolean;
   /** The session that their token belongs to, if it belongs to one. */
   readonly session: string | null;
+  /** Whether an administrator reads with these permissions: nothing may be written then. */
+  readonly isView: boolean;
 }
 
 export const PUBLIC: Identity = Object.freeze({
@@ -29,6 +32,7 @@ export const PUBLIC: Identity = Object.freeze({
   application: false,
   enforceTfa: false,
   session: null,
+  isView: false,
 });
 
 /** Whoever works on the machine itself: the command line. */
@@ -36,7 +40,7 @@ export const CLI_IDENTITY: Identity = Object.freeze({ ...PUBLIC, administrator: 
 
 /** A request, as far as it says who sends it. */
 export interface RequestCredentials {
-  readonly headers: { readonly authorization: string };
+  readonly headers: { readonly authorization: string; readonly viewAs: string };
   /** `?access_token=`, or ''. */
   readonly accessToken: string;
   readonly address: string;
@@ -45,11 +49,13 @@ export interface RequestCredentials {
   cookie(name: string): string;
   /** Set where the session cookie was refused: the client shall drop it. */
   cookieRefused: boolean;
+  /** The answer says with whose permissions it was read. */
+  viewedAs(text: string): void;
 }
 
 /** Whom to look up. */
 export type LookupKey =
-  | { readonly kind: 'public' }
+  | ViewKey
   | { readonly kind: 'token'; readonly digest: string }
   | { readonly kind: 'user'; readonly user: string; readonly session: string | null };
 
@@ -74,6 +80,10 @@ export interface Account {
 export type Lookup = (key: LookupKey) => Promise<Account | null>;
 
 const MAX_CACHED_TOKENS = 10_000;
+const MAX_CACHED_VIEWS = 100;
+
+/** Told when an administrator begins to read as somebody else. */
+export type OnView = (administrator: string | null, as: string) => void;
 
 /** The scheme in any case, then one token. Another scheme carries none. */
 export function isBearer(authorization: string): boolean {
@@ -126,9 +136,13 @@ export class Identities {
   /** Signatures stay right whatever changes in the database. */
   readonly #verified = new LRUCache<string, AccessClaims>({ max: MAX_CACHED_TOKENS });
   readonly #pending = new Map<string, Promise<CachedIdentity>>();
+  /** By the administrator, and whom they view as. */
+  readonly #views = new LRUCache<string, CachedIdentity>({ max: MAX_CACHED_VIEWS });
+  readonly #onView: OnView;
   #generation = 0;
 
-  constructor(lookup: Lookup, tokens: Tokens, cookieName: string, staleness: number) {
+  constructor(lookup: Lookup, tokens: Tokens, cookieName: string, staleness: number, onView: OnView = () => {}) {
+    this.#onView = onView;
     this.#lookup = lookup;
     this.#tokens = tokens;
     this.#cookieName = cookieName;
@@ -137,6 +151,10 @@ export class Identities {
 
   /** Answers at once for whom it knows; throws, or rejects, for a token that does not count. */
   identify(credentials: RequestCredentials): Identity | Promise<Identity> {
+    return credentials.headers.viewAs === '' ? this.#identify(credentials) : this.#view(credentials);
+  }
+
+  #identify(credentials: RequestCredentials): Identity | Promise<Identity> {
     const { authorization } = credentials.headers;
     if (authorization !== '' && credentials.accessToken === '') {
       const known = this.#known.get(authorization);
@@ -157,6 +175,7 @@ export class Identities {
 
   /** Who it was when the database could last be asked; null for whom nobody knew. Only for what is to be answered while it is away. */
   remembered(presented: RequestCredentials): Identity | null {
+    if (presented.headers.viewAs !== '') return null;
     const known = this.#known.get(this.#carriedBy(presented));
     return known && Date.now() < known.expires ? identityAt(known, presented) : null;
   }
@@ -168,11 +187,40 @@ export class Identities {
     return cachedIdentity(account, null, Number.POSITIVE_INFINITY, 0).at(address);
   }
 
+  /** With the permissions of another; nobody but an administrator learns whether there is such a one. */
+  async #view(credentials: RequestCredentials): Promise<Identity> {
+    const { viewAs } = credentials.headers;
+    const { administrator, user } = await this.#identify(credentials);
+    if (!administrator) throw forbidden(`Only administrators may send "${VIEW_AS_HEADER}"`);
+    const key = parseViewAs(viewAs);
+    const name = `${user} ${viewAs}`;
+    const known = this.#views.get(name);
+    const found = known && isValid(known, credentials) ? known : await this.#findView(key, viewAs, name);
+    if (found !== known) this.#onView(user, viewAs);
+    credentials.viewedAs(viewAs);
+    try {
+      return identityAt(found, credentials);
+    } catch {
+      // It is not the administrator whose address is refused.
+      throw forbidden(`No policy of "${viewAs}" counts at the address of this request`);
+    }
+  }
+
+  async #findView(key: ViewKey, text: string, name: string): Promise<CachedIdentity> {
+    const generation = this.#generation;
+    const account = await this.#lookup(key);
+    if (!account) throw unknownView(text);
+    const found = cachedIdentity(account, null, Number.POSITIVE_INFINITY, this.#stalenessMs, true);
+    if (generation === this.#generation) this.#views.set(name, found);
+    return found;
+  }
+
   /** After a change of anything that decides who may do what. */
   forget(): void {
     this.#generation++;
     this.#pending.clear();
     this.#known.clear();
+    this.#views.clear();
   }
 
   forgetSession(session: string): void {
@@ -246,11 +294,17 @@ function identityAt(known: CachedIdentity, credentials: RequestCredentials): Ide
 /** Of one token. */
 const MAX_CACHED_ADDRESSES = 100;
 
-function cachedIdentity(account: Account, session: string | null, expires: number, staleness: number): CachedIdentity {
+function cachedIdentity(
+  account: Account,
+  session: string | null,
+  expires: number,
+  staleness: number,
+  isView = false,
+): CachedIdentity {
   const until = performance.now() + staleness;
   const tests = account.policies.map((policy) => testOf(policy));
   if (tests.every((test) => test === null)) {
-    const identity = identityOf(account, account.policies, session);
+    const identity = identityOf(account, account.policies, session, isView);
     return { at: () => identity, anywhere: identity, session, expires, until };
   }
   const byAddress = new LRUCache<string, Identity>({ max: MAX_CACHED_ADDRESSES });
@@ -259,7 +313,7 @@ function cachedIdentity(account: Account, session: string | null, expires: numbe
     if (known) return known;
     const policies = account.policies.filter((_, position) => tests[position]?.(address) ?? true);
     if (policies.length === 0 && account.user !== null) throw invalidIp();
-    const identity = identityOf(account, policies, session);
+    const identity = identityOf(account, policies, session, isView);
     byAddress.set(address, identity);
     return identity;
   };
@@ -270,7 +324,12 @@ function testOf({ ip_access: list }: AssignedPolicy): AddressTest | null {
   return list === null || list.trim() === '' ? null : addressTest(list);
 }
 
-function identityOf(account: Account, policies: readonly AssignedPolicy[], session: string | null): Identity {
+function identityOf(
+  account: Account,
+  policies: readonly AssignedPolicy[],
+  session: string | null,
+  isView: boolean,
+): Identity {
   return Object.freeze({
     user: account.user,
     role: account.role,
@@ -280,5 +339,6 @@ function identityOf(account: Account, policies: readonly AssignedPolicy[], sessi
     application: policies.some((policy) => policy.app_access || policy.admin_access),
     enforceTfa: policies.some((policy) => policy.enforce_tfa),
     session,
+    isView,
   });
 }

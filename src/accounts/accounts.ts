@@ -25,11 +25,13 @@ export async function findAccount(database: Database, key: LookupKey): Promise<A
 function parametersOf(key: LookupKey): (string | null)[] {
   switch (key.kind) {
     case 'public':
-      return [null, null, null];
+      return [null, null, null, null];
     case 'token':
-      return [key.digest, null, null];
+      return [key.digest, null, null, null];
     case 'user':
-      return [null, key.user, key.session];
+      return [null, key.user, key.session, null];
+    case 'role':
+      return [null, null, null, key.role];
     default:
       return assertNever(key);
   }

@@ -1,6 +1,7 @@
 /** The HTTP server: every request passes here, from the socket to its route and back. */
 import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { viewWrites } from '../access/view-as.js';
 import type { Config } from '../config.js';
 import { invalidPayload, invalidQuery } from '../errors.js';
 import type { Event, Observer } from '../observe.js';
@@ -182,6 +183,7 @@ function createHandler(router: Router, cors: Cors, config: Config, limit: Limit 
       throw invalidQuery(`The URL is longer than ${maxUrl} bytes`, { option: 'MAX_URL_SIZE', limit: maxUrl });
     }
     const route = router.find(exchange);
+    if (exchange.headers.viewAs !== '' && !isRead(exchange) && !route.mayRead) throw viewWrites();
     if (!route.streamsBody) exchange.collect(config.MAX_PAYLOAD_SIZE, config.BODY_TIMEOUT);
     checkOrigin(exchange);
     return route;
@@ -198,6 +200,10 @@ function createHandler(router: Router, cors: Cors, config: Config, limit: Limit 
     if (limit) return limited(exchange, limit);
     return open(exchange).handle(exchange);
   };
+}
+
+function isRead({ method }: Exchange): boolean {
+  return method === 'GET' || method === 'HEAD' || method === 'SEARCH';
 }
 
 /** A bad request is counted by the limits before it is refused. */

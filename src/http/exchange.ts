@@ -17,6 +17,7 @@ import { addStageTime, noStageTimes, type StageTimes, serverTiming } from './ser
 
 export interface Headers {
   readonly authorization: string;
+  readonly viewAs: string;
   readonly accept: string;
   readonly contentType: string;
   readonly origin: string;
@@ -106,6 +107,7 @@ export class Exchange {
     const authorization = request.getHeader('authorization');
     this.headers = {
       authorization,
+      viewAs: request.getHeader('lateral-view-as'),
       accept: request.getHeader('accept'),
       contentType: reads ? '' : request.getHeader('content-type'),
       origin: !reads || hooks.answersOrigins ? request.getHeader('origin') : '',
@@ -167,7 +169,11 @@ export class Exchange {
   }
 
   applied(preference: string): void {
-    this.told = `\r\nPreference-Applied: ${preference}`;
+    this.told += `\r\nPreference-Applied: ${preference}`;
+  }
+
+  viewedAs(text: string): void {
+    this.told = `\r\nLateral-View-As: ${text}`;
   }
 
   /** Reads the body, up to the given size and time: to be called before anything is awaited, since data that nobody reads is lost. */

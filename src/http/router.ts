@@ -13,6 +13,8 @@ export interface Route {
   readonly handle: Handler;
   /** The route reads its body piece by piece, through `openBody`. */
   readonly streamsBody?: boolean;
+  /** A POST that may be a read: then the route itself refuses what writes with `Lateral-View-As`. */
+  readonly mayRead?: boolean;
 }
 
 interface Entry {

@@ -52,6 +52,7 @@ export function graphqlRoutes(services: GraphqlServices): Route[] {
       ...['GET', 'POST'].map((method) => ({
         method,
         path,
+        mayRead: true,
         handle: (exchange: Exchange) => answer(exchange, services, scope),
       })),
       ...['PUT', 'PATCH', 'DELETE', 'SEARCH', 'OPTIONS'].map((method) => ({

@@ -1,6 +1,7 @@
 /** Reading items: whole, streamed, exported or explained. */
 import { build } from 'fast-json-stringify';
-import { type Identities, type Identity, onlyAdministrator } from '../access/identity.js';
+import type { Identities, Identity } from '../access/identity.js';
+import { mayExplain } from '../access/view-as.js';
 import { parseJson } from '../digits.js';
 import type { CompiledRead } from '../engine/compiled-read.js';
 import { type MaybePromise, type ReadStages, ReplyListener, type ReplyStage, read } from '../engine/pipeline.js';
@@ -223,7 +224,7 @@ export async function explainItems(
   reads: Reads,
   preference: ExplainPreference,
 ): Promise<Reply> {
-  onlyAdministrator(prepared.caller);
+  if (!mayExplain(prepared.caller)) throw forbidden();
   return jsonText(explanationBody({ data: await reads.explain(prepared, preference === 'explain=analyze') }));
 }
 

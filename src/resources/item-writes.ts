@@ -1,6 +1,7 @@
 /** Writing items: one or many, with everything nested in them. */
 import { createHash } from 'node:crypto';
 import type { Identity } from '../access/identity.js';
+import { viewWrites } from '../access/view-as.js';
 import { parseJson, writeJson } from '../digits.js';
 import { write } from '../engine/pipeline.js';
 import type { Writer } from '../engine/writer.js';
@@ -127,6 +128,8 @@ function withoutReadBack(request: WriteRequest, { exchange, services }: ParseWri
 }
 
 export function writerOf(exchange: Exchange, caller: Identity): Writer {
+  // A mutation is known as a write only now.
+  if (caller.isView) throw viewWrites();
   const { userAgent, origin } = exchange.headers;
   const author = {
     user: caller.user,

@@ -99,9 +99,9 @@ async function readVisible(
 }
 
 async function readGlobals({ client }: ActionRequest, { identities }: MeServices): Promise<ActionResult> {
-  const { user, application, administrator, enforceTfa } = await identities.identify(client);
+  const { user, application, administrator, enforceTfa, isView } = await identities.identify(client);
   const data =
-    user === null
+    user === null && !isView
       ? { app_access: false }
       : { app_access: application, admin_access: administrator, enforce_tfa: enforceTfa };
   return { data };
@@ -152,8 +152,9 @@ async function isOpen(
   }
 }
 
+/** Who views as the public or a role may ask what they are allowed. */
 async function identifyUser(exchange: Exchange, { identities }: MeServices): Promise<Identity> {
   const identity = await identities.identify(exchange);
-  if (identity.user === null) throw forbidden();
+  if (identity.user === null && !identity.isView) throw forbidden();
   return identity;
 }

@@ -38,6 +38,7 @@ export function utilsRoutes(services: UtilsServices): Route[] {
     {
       method: 'POST',
       path: '/utils/export/:collection',
+      mayRead: true,
       handle: (exchange) => {
         const [collection = ''] = exchange.parameters;
         refuseSystem(collection);

@@ -1,0 +1,34 @@
+/** `Lateral-View-As`: an administrator reads with the permissions of the public, a role or a user, and can write nothing. */
+import { forbidden, invalidQuery, type ServiceError } from '../errors.js';
+
+export const VIEW_AS_HEADER = 'Lateral-View-As';
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+/** Whose permissions are looked up. */
+export type ViewKey =
+  | { readonly kind: 'public' }
+  | { readonly kind: 'role'; readonly role: string }
+  | { readonly kind: 'user'; readonly user: string; readonly session: null };
+
+/** Whom the header names: `public`, `role:<id>` or `user:<id>`. */
+export function parseViewAs(text: string): ViewKey {
+  if (text === 'public') return { kind: 'public' };
+  const [kind, id = ''] = text.split(':', 2);
+  if ((kind !== 'role' && kind !== 'user') || !UUID.test(id) || text.length !== kind.length + 1 + id.length)
+    throw invalidQuery(`"${VIEW_AS_HEADER}" must be "public", "role:<id>" or "user:<id>"`);
+  return kind === 'role' ? { kind, role: id } : { kind, user: id, session: null };
+}
+
+export function unknownView(text: string): ServiceError {
+  return invalidQuery(`"${VIEW_AS_HEADER}" names no role and no active user: "${text}"`);
+}
+
+/** Whether the statement and its plan may be shown: who views as another is an administrator. */
+export function mayExplain(caller: { readonly administrator: boolean; readonly isView: boolean }): boolean {
+  return caller.administrator || caller.isView;
+}
+
+export function viewWrites(): ServiceError {
+  return forbidden(`"${VIEW_AS_HEADER}" is for reads: nothing can be written with it`);
+}
