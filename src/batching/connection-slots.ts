@@ -96,12 +96,15 @@ export class ConnectionSlots {
   /**
    * The one that was used last: its statements are prepared, its memory is warm. What is or may be slow takes the one that was not
    * used for longest instead, even if it has to be opened: the warm ones are left to cheap reads. Only the first may use several
-   * processors: one expensive read is done sooner with them, many would share them at a loss.
+   * processors, and only while nothing else runs: one expensive read is done sooner with them, many share them at a loss.
    */
   take({ costClass, isLimited }: ReadProfile, caller: string): ConnectionSlot {
     const isMaybeSlow = costClass === 'unknown' || costClass === 'slow';
-    const useParallel = costClass !== 'cheap' && this.#free[0] === this.#parallel;
-    const slot = (isMaybeSlow || useParallel ? this.#free.shift() : this.#free.pop()) ?? this.#aside.shift();
+    const isParallelFree = this.#free[0] === this.#parallel;
+    const useParallel = isParallelFree && costClass !== 'cheap' && this.busy === 0;
+    const coldest = isParallelFree && !useParallel && this.#free.length > 1 ? 1 : 0;
+    const slot =
+      (isMaybeSlow || useParallel ? this.#free.splice(coldest, 1)[0] : this.#free.pop()) ?? this.#aside.shift();
     if (slot === undefined) throw new Error('no connection is free');
     slot.isLimited = isLimited;
     slot.caller = isLimited ? caller : '';

@@ -36,3 +36,14 @@ t.test('the connection that may use several processors is for reads that are not
   t.equal(take('moderate'), 3, 'when it is taken, the warm ones');
   t.equal(slots.busy, 2);
 });
+
+t.test(
+  'while other reads run, nothing takes the connection that may use several processors, unless it is the only one',
+  async (t) => {
+    const { slots, take } = openSlots();
+    const parallel = slots.take(profile('slow'), '');
+    t.equal(take('slow'), 1);
+    slots.release(parallel, true);
+    t.strictSame([take('slow'), take('moderate'), take('moderate')], [2, 3, 0]);
+  },
+);
