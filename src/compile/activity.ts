@@ -12,6 +12,7 @@ import { columnName, tableName } from './identifiers.js';
 import { type JsonValue, jsonObject, toJsonText } from './json.js';
 import { joinedKey, keyColumns } from './key-columns.js';
 import { showField } from './output.js';
+import { isChanged } from './write-input.js';
 
 /** The tables that hold the record. */
 export interface ActivityLog {
@@ -49,7 +50,7 @@ function show(field: WriteColumn['field']): JsonValue {
 
 function delta(node: WriteNode, changed: (column: WriteColumn) => Fragment | null): Fragment {
   const entries = node.columns
-    .filter((column) => column.only !== 'insert')
+    .filter(isChanged)
     .map(
       (column) =>
         sql`(${literal(column.field.name)}, ${toJsonText(show(column.field))}::json, ${changed(column) ?? sql`true`})`,

@@ -2,6 +2,7 @@
 import { areUnique, isKey } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
 import { elementAt } from '../narrow.js';
+import { clearedColumns } from '../plan/settle.js';
 import type { Unlink, WriteNode, WritePlan } from '../plan/write.js';
 import { alias, type Fragment, identifier, integerLiteral, join, nothing, sql } from '../sql/fragment.js';
 import type { Recorded } from './activity.js';
@@ -40,7 +41,7 @@ export function compileUnlinks(plan: WritePlan, action: Unlink['action'], scope:
       continue;
     }
     const changes = members.flatMap(({ unlink }, index) =>
-      released(unlink).map((field) => {
+      clearedColumns(collection, unlink.columns).map((field) => {
         const column = columnName(field);
         return sql`${column} = case when ${elementAt(conditions, index)} then null else ${alias('t')}.${column} end`;
       }),
@@ -50,15 +51,9 @@ export function compileUnlinks(plan: WritePlan, action: Unlink['action'], scope:
   return parts;
 }
 
-/** What is cleared of a reference: a part of the key of the row stays, unless there is nothing else. */
-function released({ collection, columns }: Unlink): readonly Field[] {
-  const others = columns.filter((field) => !isKey(collection, field));
-  return others.length > 0 ? others : columns;
-}
-
 /** The column whose value in a payload says what a row refers to. */
 export function settling(unlink: Unlink): Field {
-  return elementAt(released(unlink), 0);
+  return elementAt(clearedColumns(unlink.collection, unlink.columns), 0);
 }
 
 /** Rows that may leave, where not all may: whichever statement lets them go asks here. */
@@ -174,12 +169,16 @@ export function leaving(
 
 /** What rows that the payload names may hold of a parent whose list they leave; a part of their key they keep. */
 export function clearable(plan: WritePlan, collection: Collection): Field[] {
-  const fields = leaving(plan, collection, 'nullify').flatMap(({ unlink }) => unlink.columns);
+  const fields = leaving(plan, collection, 'nullify').flatMap(({ unlink }) =>
+    clearedColumns(collection, unlink.columns),
+  );
   return [...new Set(fields)].filter((field) => !isKey(collection, field));
 }
 
 export function cleared(plan: WritePlan, collection: Collection, field: Field): Fragment | null {
-  const conditions = leaving(plan, collection, 'nullify').filter(({ unlink }) => unlink.columns.includes(field));
+  const conditions = leaving(plan, collection, 'nullify').filter(({ unlink }) =>
+    clearedColumns(collection, unlink.columns).includes(field),
+  );
   return conditions.length === 0
     ? null
     : sql`(${join(

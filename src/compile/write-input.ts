@@ -46,6 +46,11 @@ export function columnOf(node: WriteNode, field: Field | null, verb: 'insert' | 
   return node.columns.find((column) => column.field === field && (column.only ?? verb) === verb);
 }
 
+/** Whether rows that exist get it. */
+export function isChanged({ only }: WriteColumn): boolean {
+  return only === null || only === 'update';
+}
+
 /** Where a chain leaves the keys that it made, for the rest of its transaction. */
 export const KEYS_SETTING = sql`'lateral.keys'`;
 
@@ -114,12 +119,15 @@ function lookupNames({ collection: { key } }: NonNullable<WriteColumn['lookup']>
 export function makesParts({ verb, collection, conflict, columns }: WriteNode): boolean {
   if (verb !== 'insert' || conflict) return false;
   const key = soleKey(collection);
-  return key === null || columns.some(({ field, references }) => field === key && references.length > 0);
+  return (
+    key === null ||
+    columns.some(({ field, references, only }) => field === key && references.length > 0 && only !== 'key')
+  );
 }
 
-/** The columns of a list that are parts of its key. */
+/** The columns of a list that are parts of its key, and say what it is. */
 export function keyParts({ collection, columns }: WriteNode): WriteColumn[] {
-  return columns.filter(({ field }) => isKey(collection, field));
+  return columns.filter(({ field, only }) => only !== 'key' && isKey(collection, field));
 }
 
 export function inputNames(node: WriteNode): string[] {

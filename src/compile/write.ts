@@ -15,6 +15,7 @@ import {
   identifier,
   integerLiteral,
   join,
+  literal,
   nothing,
   type Statement,
   sql,
@@ -52,6 +53,7 @@ import {
   inputColumns,
   inputNames,
   inputValue,
+  isChanged,
   keyParts,
   leaveKeys,
   lookupValue,
@@ -61,6 +63,7 @@ import {
   takesKeys,
   written,
 } from './write-input.js';
+import { awaitedBy, inOrder, makerOf, makersOf } from './write-order.js';
 
 export interface WriteOptions {
   /** Where a request with an `Idempotency-Key` is recorded by the statement that writes: see sql/system/005_receipts.sql. */
@@ -96,7 +99,7 @@ class Chain {
       if (!makesParts(node))
         this.#parts.push(...advanceSequence(this.#plan, node, position), this.#input(node, position));
     // The parts of their keys may be references to rows of the inputs before them.
-    for (const position of this.#order((node) => this.#makersOf(keyParts(node)))) {
+    for (const position of inOrder(this.#plan, (node) => makersOf(this.#plan, keyParts(node)))) {
       const node = elementAt(nodes, position);
       if (makesParts(node)) this.#parts.push(this.#input(node, position));
     }
@@ -108,11 +111,12 @@ class Chain {
     // Where a reference is unique, the row that leaves makes place for the one that comes.
     const isAwaited = unlinks.some(isUnique);
     if (isAwaited) unlink();
-    for (const position of this.#order((node) => this.#awaited(node)))
+    for (const position of inOrder(this.#plan, (node) => awaitedBy(this.#plan, node)))
       this.#write(elementAt(nodes, position), position);
     if (!isAwaited) unlink();
     this.#parts.push(...record(this.#recorded(), sql`(${DOCUMENT} -> 'by')`, this.#activityLog));
     const checks = [
+      ...nodes.flatMap((node, position) => this.#differing(node, position)),
       ...nodes.flatMap((node, position) => this.#validations(node, position)),
       ...nodes.flatMap((node, position) =>
         node.verb === 'update' || (node.verb === 'upsert' && node.guard) ? [this.#missing(node, position)] : [],
@@ -176,7 +180,7 @@ class Chain {
   }
 
   #update(node: WriteNode, position: number): Fragment {
-    const columns = node.columns.filter((column) => column.only !== 'insert');
+    const columns = node.columns.filter(isChanged);
     const key = keyColumns(node.collection, alias('t'));
     const given = givenColumns(node.collection, alias('i'));
     const table = sql`${tableName(node.collection)} ${alias('t')}`;
@@ -213,7 +217,7 @@ class Chain {
 
   /** Whether rows that exist are written to, or only looked for. */
   #changes(node: WriteNode): boolean {
-    return node.columns.some((column) => column.only !== 'insert') || clearable(this.#plan, node.collection).length > 0;
+    return node.columns.some(isChanged) || clearable(this.#plan, node.collection).length > 0;
   }
 
   #recorded(): Recorded[] {
@@ -252,7 +256,7 @@ class Chain {
 
   /** A part of the key of a new row: what the payload says, or what the database itself would give it. */
   #newPart(node: WriteNode, field: Field): Fragment {
-    const column = node.columns.find((each) => each.field === field);
+    const column = keyParts(node).find((each) => each.field === field);
     const value = column ? this.#newValue(node, column) : (initialValue(field) ?? sql`null`);
     // The next value of a sequence is a bigint, whatever the type of the column.
     const part = column && !column.mixed ? value : sql`(${value})::${typeName(field)}`;
@@ -261,15 +265,20 @@ class Chain {
 
   /** A value of the row itself, the key of a new row, or a place behind the last row of the parent. */
   #value(node: WriteNode, column: WriteColumn): Fragment {
+    const options = this.#options(node, column);
+    return options.length === 1 ? elementAt(options, 0) : sql`coalesce(${join(options, sql`, `)})`;
+  }
+
+  #options(node: WriteNode, column: WriteColumn): Fragment[] {
     const index = node.columns.indexOf(column);
     const options: Fragment[] = [];
     if (column.holdsValues) options.push(inputValue(column.field, sql`${alias('i')}.${identifier(`c${index}`)}`));
     options.push(
-      ...column.references.map((name, table) => {
-        const { collection } = elementAt(this.#plan.nodes, this.#maker(name));
+      ...column.references.map(({ collection: name, part }, table) => {
+        const { collection } = elementAt(this.#plan.nodes, makerOf(this.#plan, name));
         const keys = givenColumns(collection, alias(`r${index}_${table}`));
-        const part = column.part ? keys[collection.key.indexOf(column.part)] : undefined;
-        if (part) return sql`${part}::${typeName(column.field)}`;
+        const referred = part ? keys[collection.key.indexOf(part)] : undefined;
+        if (referred) return sql`${referred}::${typeName(column.field)}`;
         const isSameType = soleKey(collection)?.type === column.field.type;
         const text = isSameType ? elementAt(keys, 0) : keyText(collection.key, keys);
         return keys.length === 1 ? sql`${text}::${typeName(column.field)}` : sql`(${text})::${typeName(column.field)}`;
@@ -279,7 +288,22 @@ class Chain {
       options.push(sql`(${lookupValue(column.lookup, index, this.#scope)})::${typeName(column.field)}`);
     if (column.endOf) options.push(this.#end(node, column.endOf, column, index));
     if (column.caller) options.push(this.#callerValue(column, column.caller, index));
-    return options.length === 1 ? elementAt(options, 0) : sql`coalesce(${join(options, sql`, `)})`;
+    return options;
+  }
+
+  /** Ends the statement where what several parts of the payload say of a column is not the same. */
+  #differing(node: WriteNode, position: number): Fragment[] {
+    const { collection, columns } = node;
+    return columns.flatMap((column, index) => {
+      if (!column.agrees && column.only !== 'key') return [];
+      const part = collection.key.indexOf(column.field);
+      const wanted = part < 0 ? this.#value(node, column) : elementAt(givenColumns(collection, alias('i')), part);
+      const differ = this.#options(node, column).map((option) => sql`${option} <> ${wanted}`);
+      const reason = sql`${literal(`${position} differs `)} || ${alias('i')}.n || ${literal(` ${index}`)}`;
+      return [
+        sql`(select service_refuse(${reason}) from ${input(position)} ${alias('i')}${this.#inputs(node)} where ${join(differ, sql` or `)} order by ${alias('i')}.n limit 1)`,
+      ];
+    });
   }
 
   #callerValue(column: WriteColumn, caller: NonNullable<WriteColumn['caller']>, index: number): Fragment {
@@ -294,42 +318,13 @@ class Chain {
     return sql`coalesce((${last}), 0) + ${alias('i')}.${identifier(`e${index}`)}`;
   }
 
-  /** A statement stands behind those it waits for. */
-  #order(awaited: (node: WriteNode) => Iterable<number>): number[] {
-    const order = new Set<number>();
-    const visit = (position: number): void => {
-      if (order.has(position)) return;
-      for (const earlier of awaited(elementAt(this.#plan.nodes, position))) visit(earlier);
-      order.add(position);
-    };
-    for (const position of this.#plan.nodes.keys()) visit(position);
-    return [...order];
-  }
-
-  /** The statements that make the rows a list refers to; two tables whose new rows refer to each other cannot wait for each other. */
-  #awaited(node: WriteNode): Set<number> {
-    const positions = this.#makersOf(node.columns);
-    return new Set(
-      positions.filter((position) => this.#plan.nodes[position] !== node && !this.#refersBack(position, node)),
-    );
-  }
-
-  #makersOf(columns: readonly WriteColumn[]): number[] {
-    return columns.flatMap((column) => column.references.map((name) => this.#maker(name)));
-  }
-
-  /** Where new rows of a table are made. */
-  #maker(name: string): number {
-    return this.#plan.nodes.findIndex((each) => each.verb === 'insert' && each.collection.name === name);
-  }
-
   /** Joins to the input of the rows referred to. */
   #inputs(node: WriteNode, columns = node.columns): Fragment {
     const joins = columns.flatMap((column) =>
-      column.references.map((name, table) => {
+      column.references.map(({ collection }, table) => {
         const reference = `r${node.columns.indexOf(column)}_${table}`;
         const row = alias(reference);
-        return sql` left join ${input(this.#maker(name))} ${row} on ${row}.n = ${alias('i')}.${identifier(reference)}`;
+        return sql` left join ${input(makerOf(this.#plan, collection))} ${row} on ${row}.n = ${alias('i')}.${identifier(reference)}`;
       }),
     );
     return join(joins, nothing);
@@ -337,24 +332,10 @@ class Chain {
 
   /** These, and a wait for the statements that make the rows, and for those that free a unique reference. */
   #references(node: WriteNode): Fragment {
-    const waits = [...this.#awaited(node)].map(
+    const waits = [...awaitedBy(this.#plan, node)].map(
       (position) => sql` cross join (select count(*) from ${written(position)}) ${alias(`w${position}`)}`,
     );
     return join([this.#inputs(node), ...waits, ...awaitedUnlinks(this.#plan, node.collection)], nothing);
-  }
-
-  #refersBack(position: number, node: WriteNode): boolean {
-    const seen = new Set<WriteNode>();
-    const reaches = (from: WriteNode): boolean => {
-      if (from === node) return true;
-      if (seen.has(from)) return false;
-      seen.add(from);
-      const names = new Set(from.columns.flatMap((column) => column.references));
-      return this.#plan.nodes.some(
-        (each) => each.verb === 'insert' && names.has(each.collection.name) && reaches(each),
-      );
-    };
-    return reaches(elementAt(this.#plan.nodes, position));
   }
 
   /** An item that is to be changed has to be there and open to the caller, also one that leaves by the same payload. */

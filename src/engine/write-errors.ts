@@ -1,10 +1,11 @@
 /** The errors of a write in the words of its payload; what it waits for before, and what it counts. */
 import { failedValidation, invalidPayload } from '../errors.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
-import { onlyOf } from '../narrow.js';
+import { elementAt, onlyOf } from '../narrow.js';
 import type { Access } from '../plan/access.js';
 import { namedTwice, otherKey } from '../plan/conflict.js';
 import { namedKey } from '../plan/key.js';
+import { changedKey, contradiction } from '../plan/settle.js';
 import type { PlannedWrite } from '../plan/write.js';
 import { asConflict } from '../postgres/conflicts.js';
 import type { Session } from '../postgres/sessions.js';
@@ -66,12 +67,17 @@ function fromMisfit(error: unknown, planned: PlannedWrite): unknown {
 /** A validation that failed says its place in the plan and the number of the row. */
 function fromValidation(error: unknown, { plan, paths }: PlannedWrite): unknown {
   if (!(error instanceof Error && 'code' in error && error.code === 'LT400')) return error;
-  const [place, word, number] = error.message.split(' ');
+  const [place, word, number, column] = error.message.split(' ');
   const [position, index, row] = [Number(place), Number(word), Number(number)];
   const node = plan.nodes[position];
   if (node?.conflict && (word === 'twice' || word === 'key')) {
     const entry = paths[position]?.[row] ?? '';
     return word === 'twice' ? namedTwice(entry, node.conflict) : otherKey(entry, node.collection, node.conflict);
+  }
+  if (node && word === 'differs') {
+    const { field, only } = elementAt(node.columns, Number(column));
+    const differing = [paths[position]?.[row], field.name].filter((each) => each).join('.');
+    return only === 'key' ? changedKey(differing, node.collection) : contradiction(differing, node.collection, field);
   }
   const validation = node?.validations[index];
   if (!node || !validation) return error;

@@ -9,6 +9,7 @@ import type { Guard } from './guard.js';
 import { checkKey, checkReference, keyPart } from './key.js';
 import type { ColumnValue, Payload, Row } from './payload-row.js';
 import { fieldOf } from './resolve-names.js';
+import { clearedColumns } from './settle.js';
 
 export function refersToKey({ referenced }: ManyToOne | OneToMany | OneToOne, { collection }: Row): boolean {
   return referenced === soleKey(collection)?.name;
@@ -17,24 +18,6 @@ export function refersToKey({ referenced }: ManyToOne | OneToMany | OneToOne, { 
 /** The key of a row, or the row itself where the statement is to make its key. */
 export function keyValue(row: Row): ColumnValue {
   return row.key === null ? { kind: 'reference', row } : { kind: 'value', value: row.key };
-}
-
-/** Parts of the key of a new row that others say: where those are known the row knows its key, and need not wait for them. */
-export function settleParts(row: Row): void {
-  const { collection, verb, columnValues, path } = row;
-  for (const { name } of verb === 'insert' && collection.key.length > 1 ? collection.key : []) {
-    const known = settledValue(columnValues.get(name));
-    if (known?.kind === 'reference' && known.row.collection === collection)
-      throw invalidPayload(
-        `"${path === '' ? name : `${path}.${name}`}" is a part of the key that another new item of "${collection.name}" has to say`,
-      );
-    if (known) columnValues.set(name, known);
-  }
-}
-
-function settledValue(columnValue: ColumnValue | undefined): ColumnValue | undefined {
-  if (columnValue?.kind !== 'reference' || !columnValue.part) return columnValue;
-  return settledValue(columnValue.row.columnValues.get(columnValue.part.name)) ?? columnValue;
 }
 
 /** The same for each column of a reference that several columns hold; `payload` is what is said of the row that they shall lead to. */
@@ -93,13 +76,6 @@ export function lookedUpValue(
   return { kind: 'lookup', key, of };
 }
 
-/** Who changes the key of an item makes another one of it. */
-export function checkKeyPart({ collection, key }: Row, field: Field, columnValue: ColumnValue, path: string): void {
-  const part = key === null ? undefined : keyPart(collection, key, field);
-  if (columnValue.kind === 'value' && String(columnValue.value) === part) return;
-  throw invalidPayload(`"${path}" is a part of the key of "${collection.name}", which cannot be changed`);
-}
-
 /** Who writes a reference that several columns hold as one value writes the key of an item. */
 export function keyReferred(target: Collection, { columns }: ManyToOne, path: string): readonly Field[] {
   if (columns.map(({ referenced }) => referenced).join() !== keyNames(target).join())
@@ -117,7 +93,7 @@ export function referredValues(target: Collection, relation: ManyToOne, value: u
 }
 
 export function setReference(
-  rows: { set(row: Row, field: Field, columnValue: ColumnValue, path: string): void },
+  rows: Record<'set' | 'claim', (row: Row, field: Field, columnValue: ColumnValue, path: string) => void>,
   row: Row,
   { columns }: ManyToOne,
   values: readonly ColumnValue[],
@@ -126,12 +102,11 @@ export function setReference(
   const { collection, verb, key } = row;
   const fields = columns.map(({ column }) => fieldOf(collection, column));
   const isCleared = values.every((each) => each.kind === 'value' && each.value === null);
-  // What it shares with the key of the row stays where it comes to lead nowhere.
-  const isShared = fields.some((field) => !isKey(collection, field));
+  const written = isCleared ? clearedColumns(collection, fields) : fields;
   fields.forEach((field, position) => {
+    if (!written.includes(field)) return;
     const columnValue = elementAt(values, position);
-    if (isCleared && isShared && isKey(collection, field)) return;
-    if (isKey(collection, field) && (verb !== 'insert' || key !== null)) checkKeyPart(row, field, columnValue, path);
+    if (isKey(collection, field) && (verb !== 'insert' || key !== null)) rows.claim(row, field, columnValue, path);
     else rows.set(row, field, columnValue, path);
   });
 }

@@ -14,6 +14,8 @@ export interface Row {
   readonly only: Readonly<Record<'insert' | 'update', Map<string, ColumnValue>>>;
   /** Fields that the caller has something to say about. */
   readonly given: Set<string>;
+  /** What other parts of the payload say of the columns of a key that is known: it has to be the same. */
+  claims: Map<string, ColumnValue> | null;
   readonly path: string;
 }
 
@@ -25,6 +27,8 @@ export type ColumnValue =
   | { readonly kind: 'reference'; readonly row: Row; readonly part?: Field }
   /** What the related row with this key has under the column that is referred to. */
   | { readonly kind: 'lookup'; readonly key: Key; readonly of: KeyLookup }
+  /** What several parts of the payload say: all of it must be the same. */
+  | { readonly kind: 'several'; readonly values: readonly ColumnValue[] }
   /** So many places behind the last row of the same parent. */
   | { readonly kind: 'end'; readonly position: number; readonly parent: Field };
 

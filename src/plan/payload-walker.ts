@@ -31,16 +31,7 @@ import {
   newKey,
   shownKey,
 } from './key.js';
-import {
-  checkKeyPart,
-  keyReferred,
-  keyValue,
-  linkValue,
-  linkValues,
-  lookedUpValue,
-  referredValues,
-  setReference,
-} from './links.js';
+import { keyReferred, keyValue, linkValue, linkValues, lookedUpValue, referredValues, setReference } from './links.js';
 import { fieldNamesOf, isKeyReference, isUnchanged, stagedLists, without } from './payload-fields.js';
 import type { ColumnValue, Payload, Row, WritePlanContext } from './payload-row.js';
 import { fieldOf, holdingFields } from './resolve-names.js';
@@ -133,7 +124,7 @@ export class Walker {
         continue;
       }
       if (row.verb !== 'insert' && isKey(collection, field)) {
-        checkKeyPart(row, field, this.#partValue(row, field, payload, value, fieldPath), fieldPath);
+        this.rows.claim(row, field, this.#partValue(row, field, payload, value, fieldPath), fieldPath);
         continue;
       }
       if (row.verb !== 'insert' && isKeyReference(collection, field)) {
@@ -306,7 +297,7 @@ export class Walker {
       const values = references();
       columns.forEach((column, position) => {
         if (child.verb !== 'insert' && isKey(target, column)) {
-          checkKeyPart(child, column, elementAt(values, position), childPlace);
+          this.rows.claim(child, column, elementAt(values, position), childPlace);
           return;
         }
         child.given.add(foreignKey.name);

@@ -7,7 +7,7 @@ import type { RuleBits } from './guard.js';
 import { keyEntries } from './key.js';
 import type { CallerValue, ColumnValue, List, Row } from './payload-row.js';
 import { fieldOf } from './resolve-names.js';
-import type { RowGuard, Validation, WriteColumn, WriteNode, WritePlan } from './write.js';
+import type { NewReference, RowGuard, Validation, WriteColumn, WriteNode, WritePlan } from './write.js';
 
 export function isSame(one: ColumnValue | undefined, other: ColumnValue | undefined): boolean {
   if (one === other) return true;
@@ -15,7 +15,13 @@ export function isSame(one: ColumnValue | undefined, other: ColumnValue | undefi
   if (one?.kind === 'lookup' && other?.kind === 'lookup') return String(one.key) === String(other.key);
   if (one?.kind === 'caller' && other?.kind === 'caller') return one.plan.text === other.plan.text;
   if (one?.kind !== 'value' || other?.kind !== 'value') return false;
-  return writeJson(one.value) === writeJson(other.value);
+  return sameText(one.value, other.value) || writeJson(one.value) === writeJson(other.value);
+}
+
+/** A key is split into texts, whatever the types of its columns. */
+function sameText(one: unknown, other: unknown): boolean {
+  const isText = (value: unknown): boolean => typeof value === 'string' || typeof value === 'number';
+  return isText(one) && isText(other) && String(one) === String(other);
 }
 
 export interface RowChecks {
@@ -40,6 +46,11 @@ export async function shapeList(
     }
     if (pace.isOver()) await pace.rest();
   }
+  if (list.rows.some(({ claims }) => claims))
+    for (const field of list.collection.key) {
+      const column = shapeColumn(list, field, 'key');
+      if (column) columns.push(column);
+    }
   const rows: Record<string, unknown>[] = [];
   await forEachInSlices(list.rows, (row, index) => {
     const entry: Record<string, unknown> = { n: row.number };
@@ -50,12 +61,8 @@ export async function shapeList(
       const columnValue = cellOf(row, column.field, column.only);
       if (!columnValue) return;
       if (column.mixed) entry[`p${position}`] = true;
-      if (columnValue.kind === 'value') entry[`c${position}`] = columnValue.value;
-      else if (columnValue.kind === 'caller') entry[`v${position}`] = true;
-      else if (columnValue.kind === 'lookup')
-        Object.assign(entry, keyEntries(columnValue.of.collection, `h${position}`, columnValue.key));
-      else if (columnValue.kind === 'end') entry[`e${position}`] = columnValue.position;
-      else entry[`r${position}_${column.references.indexOf(columnValue.row.collection.name)}`] = columnValue.row.number;
+      if (columnValue.kind === 'several') for (const each of columnValue.values) enter(entry, column, position, each);
+      else enter(entry, column, position, columnValue);
     });
     rows.push(entry);
   });
@@ -65,41 +72,87 @@ export async function shapeList(
   return { node: { collection, verb, columns, keyed, guard, validations, conflict: list.conflict }, rows };
 }
 
+/** What of the column at the position the row has. */
+function enter(entry: Record<string, unknown>, column: WriteColumn, position: number, columnValue: ColumnValue): void {
+  switch (columnValue.kind) {
+    case 'value':
+      entry[`c${position}`] = columnValue.value;
+      break;
+    case 'caller':
+      entry[`v${position}`] = true;
+      break;
+    case 'lookup':
+      Object.assign(entry, keyEntries(columnValue.of.collection, `h${position}`, columnValue.key));
+      break;
+    case 'end':
+      entry[`e${position}`] = columnValue.position;
+      break;
+    case 'reference': {
+      const { row, part = null } = columnValue;
+      const place = column.references.findIndex(
+        (each, index) =>
+          each.collection === row.collection.name && each.part === part && entry[`r${position}_${index}`] === undefined,
+      );
+      entry[`r${position}_${place}`] = row.number;
+      break;
+    }
+    case 'several':
+      throw new Error('what several parts of a payload say is entered one by one');
+  }
+}
+
 /** Null where no row has it. All values of the caller's in a column are of one preset: an action has one per field. */
 function shapeColumn(list: List, field: Field, only: WriteColumn['only']): WriteColumn | null {
-  const references = new Set<string>();
-  let [missing, holdsValues] = [0, false];
-  let part: Field | null = null;
+  const references = new Map<string, NewReference>();
+  let [missing, holdsValues, agrees] = [0, false, false];
   let lookup: WriteColumn['lookup'] = null;
   let endOf: Field | null = null;
   let caller: CallerValue | null = null;
+  const consider = (columnValue: ColumnValue, before: readonly ColumnValue[]): void => {
+    if (columnValue.kind === 'value') holdsValues = true;
+    else if (columnValue.kind === 'reference') {
+      const { row, part = null } = columnValue;
+      const collection = row.collection.name;
+      const earlier = before.filter((each) => each.kind === 'reference' && refersAlike(each, columnValue)).length;
+      references.set(JSON.stringify([collection, part?.name, earlier]), { collection, part });
+    } else if (columnValue.kind === 'lookup') lookup ??= columnValue.of;
+    else if (columnValue.kind === 'end') endOf ??= columnValue.parent;
+    else if (columnValue.kind === 'caller') caller ??= columnValue.plan;
+  };
   for (const row of list.rows) {
     const columnValue = cellOf(row, field, only);
     if (columnValue === undefined) missing++;
-    else if (columnValue.kind === 'value') holdsValues = true;
-    else if (columnValue.kind === 'reference') {
-      references.add(columnValue.row.collection.name);
-      part ??= columnValue.part ?? null;
-    } else if (columnValue.kind === 'lookup') lookup ??= columnValue.of;
-    else if (columnValue.kind === 'end') endOf ??= columnValue.parent;
-    else caller ??= columnValue.plan;
+    else if (columnValue.kind === 'several') {
+      agrees = true;
+      columnValue.values.forEach((each, index, all) => {
+        consider(each, all.slice(0, index));
+      });
+    } else consider(columnValue, []);
   }
   if (missing === list.rows.length) return null;
+  const sorted = [...references].sort(([one], [other]) => (one < other ? -1 : 1));
   return {
     field,
     mixed: missing > 0,
     holdsValues,
     endOf,
-    references: [...references].sort(),
-    part,
+    references: sorted.map(([, reference]) => reference),
     lookup,
     only,
+    agrees,
     caller,
   };
 }
 
+type Reference = Extract<ColumnValue, { kind: 'reference' }>;
+
+function refersAlike(one: Reference, other: Reference): boolean {
+  return one.row.collection === other.row.collection && one.part === other.part;
+}
+
 /** What the row holds where it is made or changed; either where both are the same. */
-function cellOf(row: Row, { name }: Field, verb: 'insert' | 'update' | null): ColumnValue | undefined {
+function cellOf(row: Row, { name }: Field, verb: WriteColumn['only']): ColumnValue | undefined {
+  if (verb === 'key') return row.claims?.get(name);
   return row.only[verb ?? 'insert'].get(name) ?? row.columnValues.get(name);
 }
 
@@ -124,8 +177,8 @@ export function shapeOfWrite(plan: WritePlan): string {
       column.field.name,
       column.mixed,
       column.holdsValues,
-      column.references,
-      column.part?.name,
+      column.references.map(({ collection: name, part }) => [name, part?.name]),
+      column.agrees,
       column.lookup?.field.name,
       column.only,
       column.endOf?.name,

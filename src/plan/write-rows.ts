@@ -10,11 +10,11 @@ import { forEachInSlices } from '../time-slices.js';
 import { checkValue } from './column-value.js';
 import { planCaller } from './filter.js';
 import type { Guard } from './guard.js';
-import { checkKeyed, keyEntries } from './key.js';
-import { settleParts } from './links.js';
+import { checkKeyed, keyEntries, keyPart } from './key.js';
 import type { ColumnValue, List, Row, WritePlanContext, WriteVariables } from './payload-row.js';
 import { holdingFields, referencedFields } from './resolve-names.js';
 import { fieldsOf, isSame, type RowChecks, shapeList, shapeOfWrite } from './row-shape.js';
+import { changedKey, contradiction, type Dispute, refuseCircles, settleDispute, settleParts } from './settle.js';
 import { planFieldValidations, planValidations } from './validate.js';
 import type { Author, ConflictTarget, PlannedWrite, Unlink, Verb, WriteInput, WritePlan } from './write.js';
 
@@ -48,6 +48,7 @@ export class Rows {
   readonly #conflict: ConflictTarget | null;
   readonly #lists = new Map<string, List>();
   readonly #unlinks = new Map<string, Unlinks>();
+  readonly #disputes: Dispute[] = [];
   #count = 0;
 
   constructor(
@@ -72,7 +73,17 @@ export class Rows {
     this.#tally(1);
     const only = verb === 'upsert' ? { insert: new Map(), update: new Map() } : NO_VALUES_PER_VERB;
     const number = list.rows.length;
-    const row: Row = { collection, verb, number, key, columnValues: new Map(), only, given: new Set(), path };
+    const row: Row = {
+      collection,
+      verb,
+      number,
+      key,
+      columnValues: new Map(),
+      only,
+      given: new Set(),
+      claims: null,
+      path,
+    };
     list.rows.push(row);
     if (key !== null) list.byKey.set(String(key), row);
     return row;
@@ -101,16 +112,29 @@ export class Rows {
   }
 
   set(row: Row, field: Field, columnValue: ColumnValue, path: string): void {
-    const before = row.columnValues.get(field.name);
-    if (before && !isSame(before, columnValue)) {
-      throw invalidPayload(
-        `"${path}" contradicts another part of the payload about item ${row.key} of "${row.collection.name}"`,
-      );
-    }
     const isNull = columnValue.kind === 'value' && columnValue.value === null;
     const refusesNull = field.column?.is_nullable === false && !field.column.is_filled;
     if (isNull && (refusesNull || isNullablePart(row.collection, field))) throw failedValidation(field, 'nnull', path);
-    row.columnValues.set(field.name, columnValue);
+    const before = row.columnValues.get(field.name);
+    if (!before || isSame(before, columnValue)) {
+      row.columnValues.set(field.name, columnValue);
+      return;
+    }
+    if (before.kind === 'value' && columnValue.kind === 'value') throw contradiction(path, row.collection, field);
+    row.columnValues.set(field.name, { kind: 'several', values: [before, columnValue] });
+    this.#disputes.push({ row, field, path });
+  }
+
+  /** What the payload says of a part of a key that is known: it has to be the same. */
+  claim(row: Row, field: Field, columnValue: ColumnValue, path: string): void {
+    const part = row.key === null ? undefined : keyPart(row.collection, row.key, field);
+    if (columnValue.kind === 'value' && String(columnValue.value) === part) return;
+    // A key that the database makes is new, so it cannot be that of an item which exists.
+    if (columnValue.kind !== 'reference' || !columnValue.part) throw changedKey(path, row.collection);
+    row.claims ??= new Map();
+    const before = row.claims.get(field.name);
+    row.claims.set(field.name, before ? { kind: 'several', values: [before, columnValue] } : columnValue);
+    this.#disputes.push({ row, field, path });
   }
 
   /** Rows listed by `keys`, or all that the payload does not name, leave the parent. */
@@ -165,7 +189,9 @@ export class Rows {
   async finish(collection: Collection, root: readonly number[], keys: readonly Key[] | null): Promise<PlannedWrite> {
     const lists = [...this.#lists.values()].filter((list) => list.rows.length > 0);
     for (const list of lists) await forEachInSlices(list.rows, (row) => this.#complete(row));
+    await forEachInSlices(this.#disputes, settleDispute);
     for (const list of lists) await forEachInSlices(list.rows, settleParts);
+    refuseCircles(lists);
     const shaped: Awaited<ReturnType<typeof shapeList>>[] = [];
     for (const list of lists) shaped.push(await shapeList(list, await this.#checksOf(list)));
     const unlinks = [...this.#unlinks.values()];

@@ -61,18 +61,28 @@ export interface WriteColumn {
   readonly mixed: boolean;
   /** Whether rows bring values of their own. */
   readonly holdsValues: boolean;
-  /** Tables whose new rows the column may refer to. */
-  readonly references: readonly string[];
-  /** Of their keys, where these have several columns: the one that is referred to. Null for the whole key. */
-  readonly part: Field | null;
+  /** New rows that the column may refer to. */
+  readonly references: readonly NewReference[];
   /** Rows may take what related rows have under the column that is referred to: the collection as the caller may read it. */
   readonly lookup: { readonly collection: Collection; readonly field: Field } | null;
   /** Rows may go behind the last one that this column ties to the same parent. */
   readonly endOf: Field | null;
-  /** For rows that are made, or for rows that are changed; a field may have a column for each. */
-  readonly only: 'insert' | 'update' | null;
+  /**
+   * For rows that are made, or for rows that are changed; a field may have a column for each. `key`: for rows whose key is known, it is
+   * compared and not written.
+   */
+  readonly only: 'insert' | 'update' | 'key' | null;
+  /** Whether rows have several of these for it, which must be the same. */
+  readonly agrees: boolean;
   /** Rows may take a value of the caller's. */
   readonly caller: Extract<ValuePlan, { kind: 'caller' }> | null;
+}
+
+/** A table whose new rows are referred to; several of one table where a row refers to so many of it. */
+export interface NewReference {
+  readonly collection: string;
+  /** Of a key of several columns the one that is referred to; null for the whole key. */
+  readonly part: Field | null;
 }
 
 /** Rows that leave a relation: their reference is cleared, or they are deleted. */
@@ -106,7 +116,7 @@ export interface Unlink {
  * |---|---|
  * | `ci` | value |
  * | `pi` | present, where that differs between rows |
- * | `ri_j` | reference: number of the new row of the j-th table that the column refers to |
+ * | `ri_j` | reference: number of the new row that the column refers to, of the j-th of its references |
  * | `hi` | key of the row whose value is looked up |
  * | `ei` | end: how far behind the last row of its parent it goes |
  * | `vi` | variable: the value is one of the caller's |
