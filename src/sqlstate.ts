@@ -26,6 +26,8 @@ interface DatabaseFailure {
   /** Of the source of PostgreSQL, or of an extension. */
   readonly file?: string;
   readonly routine?: string;
+  /** Not translated. */
+  readonly severity?: string;
 }
 
 /** A table, column, type or schema is gone: statements name only what the model has, so the model is out of date. */
@@ -118,6 +120,11 @@ export function fromDatabase(
       serviceUnavailable('database', 'A view that the query reads has not been filled yet: refresh it'),
       messageOf(error),
     );
+  if (isOfAnotherServer(error))
+    return new Undisclosed(
+      serviceUnavailable('database', 'Another server that it reads from or writes to cannot be reached'),
+      messageOf(error),
+    );
   if (code === 'CONNECTION_SHARED')
     return serviceUnavailable('database', 'A pooler mixes its connections up: it must keep one for each session');
   if (isConnectionFailure(code)) return serviceUnavailable('database', 'It cannot be reached');
@@ -196,6 +203,18 @@ function isConnectionFailure(code: string): boolean {
   return (
     /^(08|53300|57P)/.test(code) || /^(ECONN|ENOTFOUND|EPIPE|ETIMEDOUT|EHOSTUNREACH|CONNECT|CONNECTION_)/.test(code)
   );
+}
+
+/** The server that answered goes on: one behind it, of a foreign table, was lost. */
+export function isOfAnotherServer(error: unknown): boolean {
+  return (
+    isDatabaseFailure(error) && error.severity === 'ERROR' && /^(08|57P0[123])/.test(error.code) && !isRaised(error)
+  );
+}
+
+/** Such a server was told to commit, and did not answer. In every language the context quotes what it was told. */
+export function isLostAtCommit(error: Error): boolean {
+  return isOfAnotherServer(error) && 'where' in error && String(error.where).includes('COMMIT TRANSACTION');
 }
 
 function isDatabaseFailure(error: unknown): error is DatabaseFailure {

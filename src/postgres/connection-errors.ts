@@ -1,6 +1,6 @@
 /** Failures of a connection: what they mean for the statements on it. */
 import { serviceUnavailable } from '../errors.js';
-import { isPlanOutdated } from '../sqlstate.js';
+import { isOfAnotherServer, isPlanOutdated } from '../sqlstate.js';
 
 /** The server does not know the statement any more, or planned it for what is no more. */
 export function isOutdated(error: Error): boolean {
@@ -22,6 +22,7 @@ export function isLostOnTheWay(error: unknown): boolean {
   return (
     error instanceof Error &&
     'code' in error &&
+    !isOfAnotherServer(error) &&
     /^(CONNECTION_(?!SHARED)|ECONNRESET|EPIPE|57P0[123])/.test(String(error.code))
   );
 }

@@ -4,6 +4,7 @@
  * connection gives a statement.
  */
 import { outcomeUnknown } from '../errors.js';
+import { isLostAtCommit } from '../sqlstate.js';
 import type { Connection, ConnectionState } from './connection.js';
 import { connectionLost } from './connection-errors.js';
 import type { Pooled } from './pool.js';
@@ -192,7 +193,7 @@ const asItIs: Failure = (error) => error;
 /** Of what ends a transaction: where the connection was lost on the way, nobody knows whether it was committed. */
 const asDecided: Failure = (error, unsent) => {
   // A server that is stopped at once says so, also behind a commit.
-  const isLost = 'code' in error && /^(CONNECTION_|57P02)/.test(String(error.code));
+  const isLost = ('code' in error && /^(CONNECTION_|57P02)/.test(String(error.code))) || isLostAtCommit(error);
   return isLost && !unsent ? outcomeUnknown() : error;
 };
 

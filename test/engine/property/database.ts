@@ -6,14 +6,19 @@ import type { Model, Relation, Row, Table } from './model.js';
 
 type Fragment = ReturnType<Sql>;
 
-export async function createModel(sql: Sql, model: Model): Promise<void> {
+/** `create` makes the tables, where they are not to be plain ones. */
+export async function createModel(
+  sql: Sql,
+  model: Model,
+  create: (table: Table) => Promise<void> = (table) => createTable(sql, table),
+): Promise<void> {
   await sql`create extension ltree`;
   await sql`create extension pg_trgm`;
   await sql.unsafe(
     'do $$ begin execute format($f$alter database %I set default_text_search_config = simple$f$, current_database()); end $$',
   );
   for (const table of model.tables) {
-    await createTable(sql, table);
+    await create(table);
     await insertRows(sql, table, table.rows);
     const declared = table.keyBy === 'declared' ? table.key.map(({ name }) => name).join(', ') : null;
     await sql`insert into service_collections (collection, sort_field, search_field, primary_key)
@@ -25,7 +30,7 @@ export async function createModel(sql: Sql, model: Model): Promise<void> {
   await spreadOverSchemas(sql, model.tables);
 }
 
-async function createTable(sql: Sql, table: Table): Promise<void> {
+export async function createTable(sql: Sql, table: Table): Promise<void> {
   const columns = table.columns.map((column, position) => {
     const presence = column.nullable ? sql`` : sql` not null`;
     return sql`${position === 0 ? sql`` : sql`, `}${sql(column.name)} ${typeOf(sql, column.kind)}${presence}`;
