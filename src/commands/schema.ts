@@ -51,7 +51,7 @@ async function snapshot(given: CommandLine): Promise<void> {
   const taken = await open(given, ({ schemaChanges }) => takeSnapshot(schemaChanges));
   const json = given.switches.has('json') || /\.json$/i.test(file);
   const text = json ? `${JSON.stringify(taken.snapshot, null, 2)}\n` : writeYaml(taken.snapshot);
-  for (const line of taken.leftBehind) console.error(`left out: ${line}`);
+  for (const line of taken.omitted) console.error(`left out: ${line}`);
   if (file === '-') {
     process.stdout.write(text);
     return;

@@ -4,7 +4,7 @@ import { describeField, describeFields, type FieldObject } from '../mirror/descr
 import type { Model } from '../mirror/model.js';
 import type { Draft, SchemaChanges } from '../schema/change.js';
 import { parseField, parseFieldChange, parseFieldChanges } from '../schema/parse.js';
-import { knownCollection, knownField } from '../schema/plan-names.js';
+import { requireCollection, requireField } from '../schema/plan-names.js';
 import { type ActionRequest, type ActionRoute, actionRoute } from './action.js';
 import { changeSchema, readSchema, type SchemaChangeServices } from './schema-changes.js';
 
@@ -26,7 +26,7 @@ function listAll(_: ActionRequest, model: Model): unknown {
 
 function list({ parameters: [collection = ''] }: ActionRequest, model: Model): unknown {
   if (model.folders.has(collection)) return [];
-  return describeFields(knownCollection(model, collection));
+  return describeFields(requireCollection(model, collection));
 }
 
 function read({ parameters: [collection = '', field = ''] }: ActionRequest, model: Model): unknown {
@@ -56,7 +56,7 @@ async function updateMany(request: ActionRequest, schemaChanges: SchemaChanges):
   const [collection = ''] = request.parameters;
   const changes = parseFieldChanges(await request.json());
   const change = async (draft: Draft): Promise<FieldObject[]> => {
-    knownCollection(await draft.model(), collection);
+    requireCollection(await draft.model(), collection);
     for (const definition of changes) await draft.apply({ kind: 'update-field', collection, definition });
     const model = await draft.model();
     return changes.map(({ field }) => fieldObject(model, collection, field));
@@ -70,5 +70,5 @@ async function remove(request: ActionRequest, schemaChanges: SchemaChanges): Pro
 }
 
 function fieldObject(model: Model, collection: string, field: string): FieldObject {
-  return describeField(knownField(knownCollection(model, collection), field));
+  return describeField(requireField(requireCollection(model, collection), field));
 }

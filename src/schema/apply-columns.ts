@@ -1,16 +1,13 @@
-/**
- * Columns as a snapshot describes them: exactly, in PostgreSQL's own types. What makes one, and what turns the one that is
- * there into the one that is wanted.
- */
+/** Columns as a snapshot describes them, in PostgreSQL's own types: how one is created, and how an existing one is changed. */
 import { invalidPayload } from '../errors.js';
 import type { Column } from '../mirror/model.js';
 import { readTypeName, type TypeName } from '../sql/type-name.js';
 import { complaintAbout } from '../sql/vet.js';
-import type { ColumnDefinition, Definition, ExactType, Initial } from './ddl-statement.js';
+import type { ColumnDefault, ColumnDefinition, Definition, ExactType } from './ddl-statement.js';
 import type { FieldEntry, SnapshotColumn } from './parse-snapshot.js';
-import { dropIndexes, sequenceOf, stopIncrement } from './plan-columns.js';
+import { addIndex, dropIndexes, sequenceOf, stopIncrement } from './plan-columns.js';
 import { checkGenerated } from './plan-defaults.js';
-import { constraintName } from './plan-names.js';
+
 import { conversionOf } from './plan-types.js';
 
 export interface ColumnField extends FieldEntry {
@@ -26,7 +23,7 @@ export function isJsonType(dataType: string): boolean {
 }
 
 /** `siblings`: the columns that a generated one may name; `key`: those of a primary key of several. */
-export function defineExactly(
+export function snapshotColumnDefinition(
   { field, schema }: ColumnField,
   siblings: readonly string[],
   key: readonly string[] = [],
@@ -42,55 +39,43 @@ export function defineExactly(
   };
 }
 
-/** The parts of a new column that its definition cannot hold. */
-export function furnishExactly(
-  { collection: table, field: column, schema }: ColumnField,
-  key: readonly string[] = [],
-): Definition[] {
-  const place = { table, column };
-  const isKey = schema.is_primary_key && key.length === 0;
-  return [
-    ...(schema.is_unique && !isKey ? [addUnique(table, column)] : []),
-    ...(schema.is_indexed ? [addIndex(table, column)] : []),
-    ...(schema.comment === null ? [] : [{ kind: 'comment-column', ...place, comment: schema.comment } as const]),
-  ];
-}
-
 export function changedKey(table: string): Error {
   return invalidPayload(`The primary key of "${table}" cannot be changed: delete the collection and create it anew`);
 }
 
-/** `before` and `after` are of one field; `column` is how the database knows it. */
-export function changeExactly(before: SnapshotColumn, after: ColumnField, column: Column): Definition[] {
+/** `before` and `after` are of one field; `column` is the one in the database. */
+export function changeSnapshotColumn(before: SnapshotColumn, after: ColumnField, column: Column): Definition[] {
   const { collection: table, field, schema } = after;
-  const place = { table, column: field };
+  const target = { table, column: field };
   if (schema.is_primary_key !== before.is_primary_key) throw changedKey(table);
   if (schema.generation_expression !== null)
     throw invalidPayload(`The field "${table}.${field}" cannot become a generated one: delete it and create it anew`);
   const steps: Definition[] = [];
-  if (before.generation_expression !== null) steps.push({ kind: 'drop-expression', ...place });
+  if (before.generation_expression !== null) steps.push({ kind: 'drop-expression', ...target });
   steps.push(...stopIncrement(column, { schema: { has_auto_increment: schema.has_auto_increment } }));
   steps.push(...changeTypeAndDefault(before, after, column));
   if (schema.is_nullable !== before.is_nullable)
-    steps.push({ kind: 'set-nullable', ...place, nullable: schema.is_nullable });
+    steps.push({ kind: 'set-nullable', ...target, nullable: schema.is_nullable });
   if (schema.has_auto_increment && !before.has_auto_increment)
-    steps.push({ kind: 'add-identity', ...place }, { kind: 'advance-identity', ...place });
+    steps.push({ kind: 'add-identity', ...target }, { kind: 'advance-identity', ...target });
   if (schema.is_unique !== before.is_unique)
-    steps.push(...(schema.is_unique ? [addUnique(table, field)] : dropIndexes(column, 'unique')));
+    steps.push(...(schema.is_unique ? [addIndex(table, [field], 'unique')] : dropIndexes(column, 'unique')));
   if (schema.is_indexed !== before.is_indexed)
-    steps.push(...(schema.is_indexed ? [addIndex(table, field)] : dropIndexes(withPlainIndexes(column), 'index')));
-  if (schema.comment !== before.comment) steps.push({ kind: 'comment-column', ...place, comment: schema.comment });
+    steps.push(
+      ...(schema.is_indexed ? [addIndex(table, [field], 'index')] : dropIndexes(withPlainIndexes(column), 'index')),
+    );
+  if (schema.comment !== before.comment) steps.push({ kind: 'comment-column', ...target, comment: schema.comment });
   return steps;
 }
 
-/** Of the indexes that are no constraints those that a snapshot tells of. */
+/** Without the indexes that a snapshot does not hold. */
 function withPlainIndexes(column: Column): Column {
   return { ...column, indexes: column.indexes.filter(({ method }) => method === PLAIN_INDEX) };
 }
 
 export const PLAIN_INDEX = 'btree';
 
-/** Whether the column holds what its expression says and nothing of its own, so that it may be dropped and made anew. */
+/** Whether the column is generated before and after, so that it can be dropped and created again without losing values. */
 export function isRegenerated(before: SnapshotColumn, after: SnapshotColumn): boolean {
   return (
     before.generation_expression !== null &&
@@ -101,14 +86,14 @@ export function isRegenerated(before: SnapshotColumn, after: SnapshotColumn): bo
 
 function changeTypeAndDefault(before: SnapshotColumn, after: ColumnField, column: Column): Definition[] {
   const { schema } = after;
-  const place = { table: after.collection, column: after.field };
+  const target = { table: after.collection, column: after.field };
   const initial = initialOf(after.field, schema);
   const moved = schema.data_type !== before.data_type;
   const had = before.default_value !== null || before.default_expression !== null;
   const same =
     JSON.stringify([schema.default_value, schema.default_expression]) ===
     JSON.stringify([before.default_value, before.default_expression]);
-  if (!moved) return same ? [] : [{ kind: 'set-default', ...place, initial }];
+  if (!moved) return same ? [] : [{ kind: 'set-default', ...target, initial }];
   const type = exactType(after.field, schema);
   const conversion =
     after.type === 'unknown' || after.type === 'alias' ? 'through-text' : conversionOf(column, { type: after.type });
@@ -116,27 +101,29 @@ function changeTypeAndDefault(before: SnapshotColumn, after: ColumnField, column
   const counts = schema.has_auto_increment && column.identity === null && schema.data_type === 'bigint';
   const sequence = counts ? sequenceOf(column) : null;
   return [
-    // A default that PostgreSQL cannot cast by itself would stand in the way.
-    ...(had ? [{ kind: 'set-default', ...place, initial: null } as const] : []),
-    { kind: 'change-type', ...place, type, conversion },
-    ...(initial ? [{ kind: 'set-default', ...place, initial } as const] : []),
+    // PostgreSQL may be unable to cast the old default.
+    ...(had ? [{ kind: 'set-default', ...target, initial: null } as const] : []),
+    { kind: 'change-type', ...target, type, conversion },
+    ...(initial ? [{ kind: 'set-default', ...target, initial } as const] : []),
     ...(sequence ? [{ kind: 'widen-sequence', ...sequence } as const] : []),
   ];
 }
 
-/** Their values are numbers of PostgreSQL's own catalogs, which another database does not share. */
+/** Their values are OIDs, which differ between databases. */
 const REGISTRY = /^_?reg(class|collation|config|dictionary|namespace|oper|operator|proc|procedure|role|type)$/;
 
 function exactType(field: string, { data_type }: SnapshotColumn): ExactType {
   const name = readTypeName(data_type);
   if (!name) throw invalidPayload(`"${data_type}" of the field "${field}" is not the name of a type`);
   if (isRegistry(name))
-    throw invalidPayload(`"${data_type}" of the field "${field}" refers to what the database may not have tomorrow`);
+    throw invalidPayload(
+      `"${data_type}" of the field "${field}" holds OIDs of the catalog, which a snapshot cannot keep`,
+    );
   return { type: 'exact', name };
 }
 
-/** Whether a column of the type could be made elsewhere. */
-export function isMovableType(dataType: string): boolean {
+/** Whether a column of the type can be created in another database. */
+export function isPortableType(dataType: string): boolean {
   const name = readTypeName(dataType);
   return name !== null && !isRegistry(name);
 }
@@ -148,7 +135,7 @@ function isRegistry({ names }: TypeName): boolean {
 function initialOf(
   field: string,
   { data_type, default_value: value, default_expression: text }: SnapshotColumn,
-): Initial | null {
+): ColumnDefault | null {
   if (text !== null) {
     const complaint = complaintAbout(text, []);
     if (complaint !== null) throw invalidPayload(`The default of the field "${field}" cannot be used: ${complaint}`);
@@ -166,12 +153,4 @@ function generationOf(field: string, { generation_expression: text }: SnapshotCo
   const columns = siblings.filter((name) => name !== field);
   checkGenerated(field, text, columns);
   return { text, columns };
-}
-
-function addUnique(table: string, column: string): Definition {
-  return { kind: 'add-unique', table, column, name: constraintName(table, column, 'unique') };
-}
-
-function addIndex(table: string, column: string): Definition {
-  return { kind: 'create-index', table, column, name: constraintName(table, column, 'index') };
 }

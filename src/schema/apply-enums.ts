@@ -1,4 +1,4 @@
-/** Types that list their values: made where they are missing, and taught the values that are new. None is ever taken away. */
+/** Enum types: created where they are missing, and extended by new values. No value is ever removed. */
 import { invalidPayload } from '../errors.js';
 import { checkSpelling } from './apply-names.js';
 import type { DdlStatement } from './ddl-statement.js';
@@ -44,7 +44,7 @@ function addValues(
 ): DdlStatement[] {
   const kept = wanted.filter((value) => present.includes(value));
   if (JSON.stringify(kept) !== JSON.stringify(present))
-    throw invalidPayload(`The values of the type "${type}" can only grow: none can leave or change its place`);
+    throw invalidPayload(`The values of the type "${type}" can only be added to: none can be removed or moved`);
   return wanted.flatMap((value, position): DdlStatement[] => {
     if (present.includes(value)) return [];
     const before = position === 0 ? (present[0] ?? null) : null;

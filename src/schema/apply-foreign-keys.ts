@@ -1,14 +1,15 @@
 /** Foreign keys over several columns: they go before anything else is changed, and come once everything is there. */
-import { isGone, type Pair, type Work } from './apply-work.js';
+
 import type { DdlStatement } from './ddl-statement.js';
 import { canonical, keyOf } from './difference.js';
 import type { CollectionEntry } from './parse-snapshot.js';
 import type { SnapshotForeignKey } from './parse-table.js';
 import { constraintName } from './plan-names.js';
 import type { Details, ForeignKeyDetail } from './snapshot.js';
+import { isGone, type Pair, type SnapshotPairs } from './snapshot-pairs.js';
 
 /** One that no snapshot describes stays, unless it would keep a table from leaving. */
-export function dropForeignKeys(work: Work, { foreignKeys }: Details): DdlStatement[] {
+export function dropForeignKeys(work: SnapshotPairs, { foreignKeys }: Details): DdlStatement[] {
   return foreignKeys.flatMap((key): DdlStatement[] => {
     const { collection: table, name, related_collection } = key;
     const pair = work.collections.find(({ before }) => before?.collection === table);
@@ -20,7 +21,7 @@ export function dropForeignKeys(work: Work, { foreignKeys }: Details): DdlStatem
   });
 }
 
-export function addForeignKeys(work: Work): DdlStatement[] {
+export function addForeignKeys(work: SnapshotPairs): DdlStatement[] {
   return work.collections.flatMap((pair) =>
     (pair.after?.schema?.foreign_keys ?? []).flatMap((key): DdlStatement[] => {
       const table = pair.after?.collection ?? '';
@@ -44,8 +45,8 @@ export function addForeignKeys(work: Work): DdlStatement[] {
   );
 }
 
-function keeps({ before, after }: Pair<CollectionEntry>, key: SnapshotForeignKey, work: Work): boolean {
-  return holds(before, key) && holds(after, key) && !isTorn(after?.collection ?? '', key, work);
+function keeps({ before, after }: Pair<CollectionEntry>, key: SnapshotForeignKey, work: SnapshotPairs): boolean {
+  return holds(before, key) && holds(after, key) && !mustBeRecreated(after?.collection ?? '', key, work);
 }
 
 function holds(entry: CollectionEntry | null, key: SnapshotForeignKey | ForeignKeyDetail): boolean {
@@ -58,9 +59,9 @@ function textOf({ fields, related_collection, related_fields, on_delete, on_upda
 }
 
 /** One of the tables or columns leaves, is made anew or changes its type: the constraint cannot stay meanwhile. */
-function isTorn(collection: string, key: SnapshotForeignKey, work: Work): boolean {
+function mustBeRecreated(collection: string, key: SnapshotForeignKey, work: SnapshotPairs): boolean {
   const { fields, related_collection: related, related_fields } = key;
-  if ([collection, related].some((name) => work.made.has(name) || work.dropped.has(name))) return true;
+  if ([collection, related].some((name) => work.created.has(name) || work.dropped.has(name))) return true;
   const isNamed = (entry: { readonly collection: string; readonly field: string }): boolean =>
     (entry.collection === collection && fields.includes(entry.field)) ||
     (entry.collection === related && related_fields.includes(entry.field));

@@ -1,25 +1,25 @@
-/** How names that come with a snapshot may be spelt. Wider than for new fields of a request: databases have grown elsewhere. */
+/** Which names a snapshot may hold: more than a request may create, since the snapshot may come from an older database. */
 import { invalidPayload } from '../errors.js';
 import { checkNewName } from './plan-names.js';
 
-/** Letters and digits of any script, and what is harmless between them in a URL, a path of fields and a shell. */
+/** Letters and digits of any script, and between them characters that are harmless in a URL, a field path and a shell. */
 const NAME = /^[\p{L}_][\p{L}\p{M}\p{N}_$]*(?:[ .-][\p{L}\p{M}\p{N}_$]+)*$/u;
 
-/** Whether a collection of that name could be made elsewhere. */
-export function isMovable(name: string): boolean {
-  return isWellSpelt(name) && !name.startsWith('pg_');
+/** Whether a collection of that name can be created in another database. */
+export function isPortableCollectionName(name: string): boolean {
+  return isValidName(name) && !name.startsWith('pg_');
 }
 
 export function checkSpelling(name: string, what: 'collection' | 'field' | 'type'): void {
   checkNewName(name);
-  if (!isWellSpelt(name)) throw invalidPayload(`${JSON.stringify(name)} cannot be the name of a ${what}`);
+  if (!isValidName(name)) throw invalidPayload(`${JSON.stringify(name)} cannot be the name of a ${what}`);
 }
 
-/** Whether a field of that name could be made elsewhere. */
-export function isMovableField(name: string): boolean {
-  return isWellSpelt(name) && Buffer.byteLength(name) <= 63;
+/** Whether a field of that name can be created in another database. */
+export function isPortableName(name: string): boolean {
+  return isValidName(name) && Buffer.byteLength(name) <= 63;
 }
 
-function isWellSpelt(name: string): boolean {
+function isValidName(name: string): boolean {
   return NAME.test(name) && !name.startsWith('__');
 }

@@ -1,21 +1,21 @@
-/** Types that the columns of a snapshot have, and that no step makes: the database has to know them already. */
+/** Types of a snapshot's columns that no step creates: they must exist in the database. */
 import { invalidPayload } from '../errors.js';
 import { quoteIdentifier } from '../sql/fragment.js';
 import type { ColumnType, DdlStatement, ExactType } from './ddl-statement.js';
 import { enumKey } from './parse-snapshot.js';
 
-/** As an expression of PostgreSQL names it, without modifiers; with the fields that have it. */
+/** `type`: quoted, without modifiers. */
 export interface NeededType {
   readonly type: string;
   readonly fields: readonly string[];
 }
 
-/** No types, but taken as such where a column is made. */
+/** Not types, but accepted as such in a column definition. */
 const SERIAL = /^(small|big)?serial$|^serial[248]$/;
 
 export function neededTypes(steps: readonly DdlStatement[]): NeededType[] {
   // The rows of a table are a type too.
-  const made = new Set(
+  const created = new Set(
     steps.flatMap((step) =>
       step.kind === 'create-enum'
         ? [enumKey({ schema: step.schema, name: step.type })]
@@ -29,7 +29,7 @@ export function neededTypes(steps: readonly DdlStatement[]): NeededType[] {
     if (type.type !== 'exact') continue;
     const { names } = type.name;
     const own = names.at(-1) ?? '';
-    if (made.has(enumKey({ schema: names.length === 1 ? null : (names[0] ?? null), name: own })) || SERIAL.test(own))
+    if (created.has(enumKey({ schema: names.length === 1 ? null : (names[0] ?? null), name: own })) || SERIAL.test(own))
       continue;
     const name = names.map(quoteIdentifier).join('.');
     needed.set(name, [...(needed.get(name) ?? []), field]);

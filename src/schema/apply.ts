@@ -10,24 +10,24 @@ import type { Protected } from '../postgres/system-tables.js';
 import {
   type ColumnField,
   changedKey,
-  changeExactly,
-  defineExactly,
-  furnishExactly,
+  changeSnapshotColumn,
   isColumn,
+  snapshotColumnDefinition,
 } from './apply-columns.js';
 import { planEnums } from './apply-enums.js';
 import { addForeignKeys, dropForeignKeys } from './apply-foreign-keys.js';
 import { planFunctions } from './apply-functions.js';
 import { checkSpelling } from './apply-names.js';
-import { compareEntries, isGone, isReplaced, type Pair, type Work } from './apply-work.js';
 import type { DdlStatement } from './ddl-statement.js';
 import { canonical, keyOf } from './difference.js';
 import type { FieldEntry, RelationEntry, Snapshot } from './parse-snapshot.js';
 import type { SnapshotIndex } from './parse-table.js';
+import { addIndex, indexesAndComment } from './plan-columns.js';
 import { constraintName } from './plan-names.js';
+import { namingMetaOf, qualifiedNameOf } from './qualified-name.js';
 import type { Details } from './snapshot.js';
 import { checkNames } from './snapshot-names.js';
-import { namingOf, placeOf } from './table-places.js';
+import { compareEntries, isGone, isReplaced, type Pair, type SnapshotPairs } from './snapshot-pairs.js';
 
 /** The database as it is: its snapshot, and what that was taken from. */
 export interface Present {
@@ -39,10 +39,10 @@ export interface Present {
 export function planSnapshot(
   wanted: Snapshot,
   { snapshot, model, details }: Present,
-  ours: Protected,
+  protectedTables: Protected,
 ): readonly DdlStatement[] {
-  checkNames(wanted, (collection) => ours.isSystemTable(collection));
-  checkSystem(wanted, ours);
+  checkNames(wanted, (collection) => protectedTables.isSystemTable(collection));
+  checkSystem(wanted, protectedTables);
   const work = compareEntries(snapshot, wanted);
   checkNew(work, model);
   return [
@@ -63,7 +63,7 @@ export function planSnapshot(
   ];
 }
 
-function checkNew({ collections, fields }: Work, model: Model): void {
+function checkNew({ collections, fields }: SnapshotPairs, model: Model): void {
   for (const { before, after } of collections) {
     if (before || !after) continue;
     checkSpelling(after.collection, 'collection');
@@ -74,15 +74,15 @@ function checkNew({ collections, fields }: Work, model: Model): void {
   for (const { before, after } of fields) if (!before && after) checkSpelling(after.field, 'field');
 }
 
-function checkSystem({ fields, relations }: Snapshot, ours: Protected): void {
+function checkSystem({ fields, relations }: Snapshot, protectedTables: Protected): void {
   for (const { collection, field } of [...fields, ...relations]) {
-    if (ours.isSystemField(collection, field))
+    if (protectedTables.isSystemField(collection, field))
       throw invalidPayload(`The field "${collection}.${field}" belongs to the service`);
   }
 }
 
 /** Generated columns before those that they are made of. What is made anew keeps what the metadata says of it. */
-function deleteFields(work: Work): DdlStatement[] {
+function deleteFields(work: SnapshotPairs): DdlStatement[] {
   const gone = work.fields.filter((pair) => isGone(pair, work)).flatMap(({ before }) => before ?? []);
   const isGenerated = ({ schema }: FieldEntry): boolean => schema?.generation_expression != null;
   const columns = [...gone.filter(isGenerated), ...gone.filter((field) => !isGenerated(field))].filter(isColumn);
@@ -93,7 +93,7 @@ function deleteFields(work: Work): DdlStatement[] {
   ];
 }
 
-function deleteCollections({ collections, dropped }: Work): DdlStatement[] {
+function deleteCollections({ collections, dropped }: SnapshotPairs): DdlStatement[] {
   return collections.flatMap(({ before, after }): DdlStatement[] => {
     if (!before) return [];
     const table = before.collection;
@@ -104,7 +104,7 @@ function deleteCollections({ collections, dropped }: Work): DdlStatement[] {
   });
 }
 
-function createTables({ collections, wanted, made }: Work, model: Model): DdlStatement[] {
+function createTables({ collections, wanted, created }: SnapshotPairs, model: Model): DdlStatement[] {
   const columns = columnsByTable(wanted.fields);
   return collections.flatMap(({ before, after }): DdlStatement[] => {
     if (!after?.schema) return [];
@@ -112,25 +112,31 @@ function createTables({ collections, wanted, made }: Work, model: Model): DdlSta
     const { comment } = after.schema;
     const commented: DdlStatement[] =
       comment === (before?.schema?.comment ?? null) ? [] : [{ kind: 'comment-table', table, comment }];
-    if (!made.has(table)) {
+    if (!created.has(table)) {
       const isMoved = before?.schema?.schema !== after.schema.schema || before?.schema?.name !== after.schema.name;
       if (isMoved) throw invalidPayload(`The table of "${table}" cannot be moved to another schema or name`);
       if (canonical(before?.schema?.primary_key ?? null) !== canonical(after.schema.primary_key ?? null))
         throw changedKey(table);
       return commented;
     }
-    const place = placeOf(table, after.schema, model);
-    const naming = namingOf(table, place, model);
-    const said = { schema: after.meta?.['schema'] ?? null, table: after.meta?.['table'] ?? null };
-    if (naming && canonical(said) !== canonical(naming))
+    const qualifiedName = qualifiedNameOf(table, after.schema, model);
+    const namingMeta = namingMetaOf(table, qualifiedName, model);
+    const declared = { schema: after.meta?.['schema'] ?? null, table: after.meta?.['table'] ?? null };
+    if (namingMeta && canonical(declared) !== canonical(namingMeta))
       throw invalidPayload(`"meta" of "${table}" must name its "schema" and "table"`);
     const own = columns.get(table) ?? [];
     const plain = namesOfPlain(own);
     const key = after.schema.primary_key ?? [];
     return [
-      { kind: 'create-table', table, place, columns: own.map((field) => defineExactly(field, plain, key)), key },
+      {
+        kind: 'create-table',
+        table,
+        qualifiedName: qualifiedName,
+        columns: own.map((field) => snapshotColumnDefinition(field, plain, key)),
+        key,
+      },
       ...commented,
-      ...own.flatMap((field) => furnishExactly(field, key)),
+      ...own.flatMap(({ field, schema }) => indexesAndComment(table, field, schema, key.length > 0)),
     ];
   });
 }
@@ -150,7 +156,7 @@ function namesOfPlain(columns: readonly ColumnField[]): string[] {
 }
 
 /** Indexes over several columns that leave, or that one of their columns would take along. */
-function dropIndexes(work: Work, { indexes }: Details): DdlStatement[] {
+function dropIndexes(work: SnapshotPairs, { indexes }: Details): DdlStatement[] {
   return indexes.flatMap(({ collection: table, name, constraint, fields, unique }): DdlStatement[] => {
     const pair = work.collections.find(({ before }) => before?.collection === table);
     if (!pair || work.dropped.has(table) || keeps(pair.after, { fields, unique }, work)) return [];
@@ -158,51 +164,56 @@ function dropIndexes(work: Work, { indexes }: Details): DdlStatement[] {
   });
 }
 
-function createIndexes(work: Work): DdlStatement[] {
+function createIndexes(work: SnapshotPairs): DdlStatement[] {
   return work.collections.flatMap(({ before, after }) =>
     (after?.schema?.indexes ?? []).flatMap((index): DdlStatement[] => {
       const table = after?.collection ?? '';
-      if (!work.made.has(table) && keeps(before, index, work)) return [];
-      const { fields: columns, unique } = index;
-      const name = constraintName(table, columns.join(','), unique ? 'unique' : 'index');
-      return [{ kind: unique ? 'add-unique-over' : 'create-index-over', table, columns, name }];
+      if (!work.created.has(table) && keeps(before, index, work)) return [];
+      return [addIndex(table, index.fields, index.unique ? 'unique' : 'index')];
     }),
   );
 }
 
 /** Whether the index is one of the collection, and none of its columns is made anew. */
-function keeps(entry: Snapshot['collections'][number] | null, { fields, unique }: SnapshotIndex, work: Work): boolean {
+function keeps(
+  entry: Snapshot['collections'][number] | null,
+  { fields, unique }: SnapshotIndex,
+  work: SnapshotPairs,
+): boolean {
   const text = canonical({ fields, unique });
   if (!entry?.schema?.indexes.some((each) => canonical(each) === text)) return false;
-  const isTorn = (pair: Pair<FieldEntry>): boolean =>
+  const mustBeRecreated = (pair: Pair<FieldEntry>): boolean =>
     pair.before?.collection === entry.collection && fields.includes(pair.before.field) && isGone(pair, work);
-  return !work.fields.some(isTorn);
+  return !work.fields.some(mustBeRecreated);
 }
 
 /** Columns of tables that stay. Generated ones come last: they may name columns that are new. */
-function changeFields(work: Work, model: Model): DdlStatement[] {
+function changeFields(work: SnapshotPairs, model: Model): DdlStatement[] {
   const columns = columnsByTable(work.wanted.fields);
   const added: ColumnField[] = [];
   const steps: DdlStatement[] = [];
   for (const pair of work.fields) {
     const { before, after } = pair;
-    if (!after || !isColumn(after) || work.made.has(after.collection)) continue;
+    if (!after || !isColumn(after) || work.created.has(after.collection)) continue;
     const column = model.collections.get(after.collection)?.fields.get(after.field)?.column;
     if (!before || !isColumn(before) || !column || isReplaced(pair)) added.push(after);
     else if (canonical(before.schema) !== canonical(after.schema))
-      steps.push(...changeExactly(before.schema, after, column));
+      steps.push(...changeSnapshotColumn(before.schema, after, column));
   }
   const isGenerated = ({ schema }: ColumnField): boolean => schema.generation_expression !== null;
   for (const field of [...added.filter((each) => !isGenerated(each)), ...added.filter(isGenerated)]) {
     if (field.schema.is_primary_key) throw changedKey(field.collection);
-    const column = defineExactly(field, namesOfPlain(columns.get(field.collection) ?? []));
-    steps.push({ kind: 'add-column', table: field.collection, column }, ...furnishExactly(field));
+    const column = snapshotColumnDefinition(field, namesOfPlain(columns.get(field.collection) ?? []));
+    steps.push(
+      { kind: 'add-column', table: field.collection, column },
+      ...indexesAndComment(field.collection, field.field, field.schema, false),
+    );
   }
   return steps;
 }
 
 /** Groups are collections themselves: every row is there before one refers to another. */
-function saveCollections({ collections, rewrites }: Work): DdlStatement[] {
+function saveCollections({ collections, rewrites }: SnapshotPairs): DdlStatement[] {
   const rows: DdlStatement[] = [];
   const groups: DdlStatement[] = [];
   for (const { before, after } of collections) {
@@ -219,7 +230,7 @@ function saveCollections({ collections, rewrites }: Work): DdlStatement[] {
   return [...rows, ...groups];
 }
 
-function saveFields(work: Work): DdlStatement[] {
+function saveFields(work: SnapshotPairs): DdlStatement[] {
   return work.fields.flatMap(({ before, after }): DdlStatement[] => {
     if (!after) return [];
     const { collection, field, meta } = after;
@@ -231,12 +242,12 @@ function saveFields(work: Work): DdlStatement[] {
 }
 
 /** What has to go of a reference that leaves, or that leads elsewhere or acts otherwise from now on. */
-function dropReference({ before, after }: Pair<RelationEntry>, model: Model, work: Work): DdlStatement[] {
+function dropReference({ before, after }: Pair<RelationEntry>, model: Model, work: SnapshotPairs): DdlStatement[] {
   if (!before) return [];
   const { collection, field } = before;
   const moves = after !== null && after.related_collection !== before.related_collection;
   const kept = after !== null && !moves && canonical(before.schema) === canonical(after.schema);
-  const keys = kept && !isTorn(before, work, model) ? [] : referencesOf(before, model);
+  const keys = kept && !mustBeRecreated(before, work, model) ? [] : referencesOf(before, model);
   const forgets = before.meta !== null && (after === null || moves || after.meta === null);
   return [
     ...keys.map(({ name }) => ({ kind: 'drop-constraint', table: collection, name }) as const),
@@ -244,12 +255,12 @@ function dropReference({ before, after }: Pair<RelationEntry>, model: Model, wor
   ];
 }
 
-function addReference({ before, after }: Pair<RelationEntry>, model: Model, work: Work): DdlStatement[] {
+function addReference({ before, after }: Pair<RelationEntry>, model: Model, work: SnapshotPairs): DdlStatement[] {
   if (!after) return [];
   const { collection, field, related_collection: target, schema, meta } = after;
   const moves = before !== null && before.related_collection !== target;
   const kept =
-    before !== null && !moves && canonical(before.schema) === canonical(schema) && !isTorn(after, work, model);
+    before !== null && !moves && canonical(before.schema) === canonical(schema) && !mustBeRecreated(after, work, model);
   const steps: DdlStatement[] = [];
   if (schema && target !== null && !kept) {
     steps.push({
@@ -275,12 +286,16 @@ function addReference({ before, after }: Pair<RelationEntry>, model: Model, work
 }
 
 /** One of the two tables or columns is made anew, or changes its type: the constraint cannot stay meanwhile. */
-function isTorn({ collection, field, related_collection, schema }: RelationEntry, work: Work, model: Model): boolean {
+function mustBeRecreated(
+  { collection, field, related_collection, schema }: RelationEntry,
+  work: SnapshotPairs,
+  model: Model,
+): boolean {
   if (work.retyped.has(keyOf({ collection, field }))) return true;
-  const key = schema?.column ?? nameOfKey(model, related_collection ?? '');
+  const key = schema?.column ?? keyNameOf(model, related_collection ?? '');
   if (related_collection !== null && work.retyped.has(keyOf({ collection: related_collection, field: key })))
     return true;
-  if (work.made.has(collection) || work.dropped.has(collection)) return true;
+  if (work.created.has(collection) || work.dropped.has(collection)) return true;
   if (related_collection !== null && work.dropped.has(related_collection)) return true;
   return work.fields.some(
     (pair) => pair.before?.collection === collection && pair.before.field === field && isGone(pair, work),
@@ -292,17 +307,17 @@ function referencesOf({ collection, field, related_collection }: RelationEntry, 
   return (column?.foreign_keys ?? []).filter((key) => key.collection === related_collection);
 }
 
-function nameOfKey(model: Model, name: string): string | undefined {
+function keyNameOf(model: Model, name: string): string | undefined {
   const collection = model.collections.get(name);
   return collection && soleKey(collection)?.name;
 }
 
-function keyFieldOf(collection: string, model: Model, { wanted }: Work): string {
+function keyFieldOf(collection: string, model: Model, { wanted }: SnapshotPairs): string {
   const keys = wanted.fields.filter((field) => field.collection === collection && field.schema?.is_primary_key);
-  const found = keys.length > 1 ? undefined : (keys[0]?.field ?? nameOfKey(model, collection));
-  if (found === undefined)
+  const key = keys.length > 1 ? undefined : (keys[0]?.field ?? keyNameOf(model, collection));
+  if (key === undefined)
     throw invalidPayload(
       `The collection "${collection}" has no key of one field: "schema.column" must say what is meant`,
     );
-  return found;
+  return key;
 }

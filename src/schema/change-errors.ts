@@ -1,9 +1,9 @@
-/** What goes wrong with a change of the schema, in words for who asked for it. */
+/** Errors of PostgreSQL during a schema change, as errors for the client. */
 import { forbidden, invalidPayload, ServiceError, serviceUnavailable, Undisclosed, unprocessable } from '../errors.js';
 import { propertiesOf } from '../narrow.js';
 import { fromWrite } from '../sqlstate.js';
 
-/** A lock that did not come in time, a deadlock, or a catalog row that somebody else changed meanwhile. */
+/** A lock timeout, a deadlock, or a catalog row that another transaction changed. */
 export function isBlocked(error: unknown): boolean {
   const { code, message } = propertiesOf(error);
   if (code === '55P03' || code === '40P01' || code === '40001') return true;
@@ -30,7 +30,7 @@ const REFUSALS: Readonly<Record<string, string>> = {
   '54011': 'The table has too many columns',
 };
 
-export function fromStructure(error: unknown): unknown {
+export function asSchemaChangeError(error: unknown): unknown {
   const { code } = propertiesOf(error);
   if (typeof code !== 'string') return error;
   const reason = REFUSALS[code];

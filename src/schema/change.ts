@@ -1,7 +1,7 @@
 /**
- * Carries out changes of the schema: any number of operations in one transaction, together with the metadata, the
- * version of the schema and the notification. Changes come one after the other, over all instances; what waits too long for
- * a table lets go of it and tries again, so that nobody queues behind a change that queues behind a long reader.
+ * Runs schema changes: any number of operations in one transaction, together with the metadata, the schema version and
+ * the notification. Changes run one after the other, across all instances. A change that waits too long for a table lock
+ * rolls back and retries, so that reads do not queue behind a change that waits for a long read.
  */
 
 import { serviceUnavailable } from '../errors.js';
@@ -17,15 +17,15 @@ import { systemFields } from '../postgres/system-tables.js';
 import type { Statement } from '../sql/fragment.js';
 import { bind, type Caller } from '../sql/parameter.js';
 import { verifyChange } from '../sql/verify.js';
-import { fromStructure, isBlocked } from './change-errors.js';
+import { asSchemaChangeError, isBlocked } from './change-errors.js';
 import { compileDefinition } from './compile-ddl.js';
 import { compileMetadata } from './compile-metadata.js';
-import type { DdlStatement, TablePlace } from './ddl-statement.js';
+import type { DdlStatement, QualifiedName } from './ddl-statement.js';
 import type { Operation } from './parse.js';
 import { planSchemaOperation } from './plan-change.js';
 
-export interface StructureLimits {
-  /** Milliseconds that one attempt waits for a table. */
+export interface SchemaChangeLimits {
+  /** Milliseconds that one attempt waits for a table lock. */
   readonly lockTimeout: number;
   /** Milliseconds after which no further attempt is made. */
   readonly patience: number;
@@ -34,15 +34,15 @@ export interface StructureLimits {
 export class SchemaChanges {
   readonly #database: Database;
   readonly #mirror: Mirror;
-  readonly #limits: StructureLimits;
-  readonly #ours: Protected;
+  readonly #limits: SchemaChangeLimits;
+  readonly #protectedTables: Protected;
   #last: Promise<unknown> = Promise.resolve();
 
-  constructor(database: Database, mirror: Mirror, limits: StructureLimits) {
+  constructor(database: Database, mirror: Mirror, limits: SchemaChangeLimits) {
     this.#database = database;
     this.#mirror = mirror;
     this.#limits = limits;
-    this.#ours = systemFields();
+    this.#protectedTables = systemFields();
   }
 
   /** As the latest load found it. */
@@ -51,8 +51,8 @@ export class SchemaChanges {
   }
 
   /**
-   * One transaction. `work` may run several times, each time on a draft of its own; when it is done the operations take
-   * effect together, and the model of this instance knows them before the answer is given.
+   * One transaction. `work` may run several times, each time on a new draft. The model of this instance is reloaded before
+   * the promise resolves.
    */
   async change<Result>(work: (draft: Draft) => Promise<Result>): Promise<Result> {
     const { result, schema } = await this.#enqueue(() => this.#attempt(work));
@@ -60,15 +60,15 @@ export class SchemaChanges {
     return result;
   }
 
-  /** Looks without changing anything: all of it in one view of the database. */
+  /** Read-only, in one snapshot of the database. */
   async read<Result>(work: (draft: Draft) => Promise<Result>): Promise<Result> {
     return this.#database.transaction(async (session) => {
       await session.query('set transaction isolation level repeatable read, read only');
-      return work(new Draft(session, this.#database, this.#ours));
+      return work(new Draft(session, this.#database, this.#protectedTables));
     });
   }
 
-  /** Within an instance the changes wait here, so that they hold one connection and not all of them. */
+  /** Within an instance changes wait here, so that they take one connection and not all of them. */
   #enqueue<Result>(task: () => Promise<Result>): Promise<Result> {
     let isLate = false;
     const turn = this.#last.then(() => {
@@ -93,7 +93,7 @@ export class SchemaChanges {
       try {
         return await this.#database.transaction((session) => this.#run(session, work));
       } catch (error) {
-        if (!isBlocked(error)) throw fromStructure(error);
+        if (!isBlocked(error)) throw asSchemaChangeError(error);
         if (performance.now() > deadline) throw busy();
         await pause(attempt);
       }
@@ -105,7 +105,7 @@ export class SchemaChanges {
     // Before the limit on waiting: another instance that changes the schema is waited for.
     await session.query(LOCK, [schema], { prepare: true });
     await session.query(LIMIT, [String(this.#limits.lockTimeout)], { prepare: true });
-    const draft = new Draft(session, this.#database, this.#ours);
+    const draft = new Draft(session, this.#database, this.#protectedTables);
     const result = await work(draft);
     return { result, schema: draft.changed ? await draft.schema() : null };
   }
@@ -125,31 +125,31 @@ interface Changed<Result> {
 
 const LOCK = "select pg_advisory_xact_lock(hashtextextended('lateral structure ' || $1::text, 0))";
 const LIMIT = "select set_config('lock_timeout', $1, true)";
-/** Triggers tell of changed metadata and, where they are allowed, of definitions: this tells of both in any case. */
+/** Triggers notify of changed metadata and, where they are allowed, of DDL: this notifies of both in any case. */
 const ANNOUNCE = `
   with bumped as (update service_schema set version = version + 1)
   select pg_notify('service_model', $1)`;
 
 const NO_CALLER: Caller = { user: null, role: null, roles: [], policies: [] };
 
-/** A schema in the making: visible to its own transaction alone. */
+/** The schema inside an open transaction. */
 export class Draft {
   readonly #session: Session;
   readonly #database: Database;
-  readonly #ours: Protected;
+  readonly #protectedTables: Protected;
   #schema: LoadedSchema | null = null;
   #model: Model | null = null;
-  /** As the first look found them: a table keeps its place, and what this transaction makes has none yet. */
+  /** As they were before the first operation. */
   #tables: TableLocations | null = null;
-  /** The places of tables that this transaction makes, where they are said, by collection. */
-  readonly #made = new Map<string, TablePlace>();
+  /** Schema and name of tables that this transaction creates, by collection. */
+  readonly #made = new Map<string, QualifiedName>();
   #changed = false;
 
-  /** For `Schema` alone. */
-  constructor(session: Session, database: Database, ours: Protected) {
+  /** For `SchemaChanges` alone. */
+  constructor(session: Session, database: Database, protectedTables: Protected) {
     this.#session = session;
     this.#database = database;
-    this.#ours = ours;
+    this.#protectedTables = protectedTables;
   }
 
   get changed(): boolean {
@@ -163,7 +163,7 @@ export class Draft {
     return this.#model;
   }
 
-  /** The same as the catalogs tell it. */
+  /** The same as read from the catalogs. */
   async schema(): Promise<LoadedSchema> {
     this.#schema ??= await loadSchema(this.#session, this.#database);
     return this.#schema;
@@ -171,8 +171,8 @@ export class Draft {
 
   /** Each operation is planned on what the one before left. */
   async apply(operation: Operation): Promise<void> {
-    const steps = planSchemaOperation(operation, await this.model(), this.#ours);
-    await this.take(steps);
+    const steps = planSchemaOperation(operation, await this.model(), this.#protectedTables);
+    await this.execute(steps);
   }
 
   /** What the model does not hold, by a statement of our own. */
@@ -181,32 +181,33 @@ export class Draft {
   }
 
   /** Steps that were planned on the model as it is. */
-  async take(steps: readonly DdlStatement[]): Promise<void> {
+  async execute(steps: readonly DdlStatement[]): Promise<void> {
     if (steps.length === 0) return;
-    const places = this.#withMade(this.#tables ?? tableLocationsOf(await this.model()));
-    for (const step of steps) if (step.kind === 'create-table' && step.place) this.#made.set(step.table, step.place);
+    const locations = this.#withMade(this.#tables ?? tableLocationsOf(await this.model()));
+    for (const step of steps)
+      if (step.kind === 'create-table' && step.qualifiedName) this.#made.set(step.table, step.qualifiedName);
     this.#schema = null;
     this.#model = null;
-    const statements = steps.flatMap((step) => compileStep(step, places));
-    for (const { text } of statements) verifyChange(text, [...places.schemas, places.system]);
-    // One after the other: the driver would send what waits for a lost connection on a new one, outside of the transaction.
+    const statements = steps.flatMap((step) => compileStep(step, locations));
+    for (const { text } of statements) verifyChange(text, [...locations.schemas, locations.system]);
+    // Awaited one by one: the driver would send queued statements of a lost connection on a new one, outside the transaction.
     for (const { text, parameters } of statements) await this.#session.query(text, bind(parameters, [], NO_CALLER));
-    // The first change of a transaction speaks for all: word of it leaves with the commit.
+    // One notification per transaction; PostgreSQL sends it with the commit.
     if (!this.#changed)
-      await this.#session.query(this.#database.qualified(ANNOUNCE), [places.schema], { prepare: true });
+      await this.#session.query(this.#database.qualified(ANNOUNCE), [locations.schema], { prepare: true });
     this.#changed = true;
   }
 
-  #withMade(places: TableLocations): TableLocations {
+  #withMade(locations: TableLocations): TableLocations {
     const tableOf: TableLocations['tableOf'] = (collection) => {
-      const made = this.#made.get(collection);
-      return made ? [made.schema, made.name] : places.tableOf(collection);
+      const created = this.#made.get(collection);
+      return created ? [created.schema, created.name] : locations.tableOf(collection);
     };
-    return { ...places, tableOf };
+    return { ...locations, tableOf };
   }
 }
 
-function compileStep(step: DdlStatement, places: TableLocations): readonly Statement[] {
+function compileStep(step: DdlStatement, locations: TableLocations): readonly Statement[] {
   switch (step.kind) {
     case 'save-collection':
     case 'save-field':
@@ -219,8 +220,8 @@ function compileStep(step: DdlStatement, places: TableLocations): readonly State
     case 'drop-field-row':
     case 'save-function':
     case 'drop-function-row':
-      return compileMetadata(step, places.system);
+      return compileMetadata(step, locations.system);
     default:
-      return [compileDefinition(step, places)];
+      return [compileDefinition(step, locations)];
   }
 }

@@ -1,4 +1,4 @@
-/** Definitions as statements, one each: names are quoted, constants escaped and expressions vetted by the fragments. */
+/** One DDL statement per definition: names are quoted, constants escaped and expressions checked by the fragments. */
 import { assertNever } from '../assert-never.js';
 import type { ForeignKeyAction, TableLocations } from '../mirror/model.js';
 import {
@@ -15,7 +15,14 @@ import {
   statement,
 } from '../sql/fragment.js';
 import { typeFragment } from '../sql/type-name.js';
-import type { ColumnDefinition, ColumnType, Conversion, Definition, ExactType, Initial } from './ddl-statement.js';
+import type {
+  ColumnDefault,
+  ColumnDefinition,
+  ColumnType,
+  Conversion,
+  Definition,
+  ExactType,
+} from './ddl-statement.js';
 
 export function compileDefinition(step: Definition, tables: TableLocations): Statement {
   return statement(defineStep(step, tables));
@@ -36,11 +43,10 @@ function defineStep(step: Definition, tables: TableLocations): Fragment {
     case 'drop-index':
       return sql`drop index ${identifier(tables.tableOf(step.table)[0], step.name)}`;
     case 'create-index':
-      return sql`create index ${identifier(step.name)} on ${table(step.table)} (${identifier(step.column)})`;
+      return sql`create index ${identifier(step.name)} on ${table(step.table)} (${names(step.columns)})`;
     case 'drop-sequence':
       return sql`drop sequence ${identifier(step.schema, step.name)}`;
-    case 'create-index-over':
-      return sql`create index ${identifier(step.name)} on ${table(step.table)} (${names(step.columns)})`;
+
     case 'create-enum':
       return sql`create type ${identifier(step.schema ?? schema, step.type)} as enum (${join(step.values.map(literal), sql`, `)})`;
     case 'add-enum-value':
@@ -65,7 +71,6 @@ type Alteration = Exclude<
       | 'drop-index'
       | 'create-index'
       | 'drop-sequence'
-      | 'create-index-over'
       | 'create-enum'
       | 'add-enum-value'
       | 'widen-sequence'
@@ -98,8 +103,6 @@ function alteration(step: Alteration, table: (name: string) => Fragment): Fragme
     case 'drop-identity':
       return sql`alter column ${identifier(step.column)} drop identity`;
     case 'add-unique':
-      return sql`add constraint ${identifier(step.name)} unique (${identifier(step.column)})`;
-    case 'add-unique-over':
       return sql`add constraint ${identifier(step.name)} unique (${names(step.columns)})`;
     case 'drop-constraint':
       return sql`drop constraint ${identifier(step.name)}`;
@@ -150,7 +153,7 @@ function counterName(column: ColumnType | ExactType): Fragment {
 }
 
 /** A constant has no type of its own: PostgreSQL reads it as one of the column. */
-function initialValue(initial: Initial): Fragment {
+function initialValue(initial: ColumnDefault): Fragment {
   return initial.kind === 'constant' ? literal(initial.text) : expression(initial.text);
 }
 
@@ -225,10 +228,10 @@ function convert(column: Fragment, type: ColumnType | ExactType, conversion: Con
 }
 
 function sequenceNames(
-  places: TableLocations,
+  tables: TableLocations,
   { table, column }: { readonly table: string; readonly column: string },
 ): Fragment {
-  return sql`${literal(places.tableOf(table).map(quoteIdentifier).join('.'))}, ${literal(column)}`;
+  return sql`${literal(tables.tableOf(table).map(quoteIdentifier).join('.'))}, ${literal(column)}`;
 }
 
 function advance(table: Fragment, column: Fragment, names: Fragment): Fragment {

@@ -8,14 +8,14 @@ import type { Meta } from './parse-meta.js';
 
 export type DdlStatement = Definition | MetadataStep;
 
-/** `table` and `target` are names of collections; what is new is made in the first schema, unless its place is said. */
+/** `table` and `target` are names of collections; new tables go to the first schema, unless `qualifiedName` is given. */
 export type Definition =
   | {
       readonly kind: 'create-table';
       readonly table: string;
-      readonly place: TablePlace | null;
+      readonly qualifiedName: QualifiedName | null;
       readonly columns: readonly ColumnDefinition[];
-      /** The columns of a primary key of several, in its order; one of a single column is told by that column. */
+      /** The columns of a composite primary key, in its order; empty where `primaryKey` of a column says it. */
       readonly key: readonly string[];
     }
   | { readonly kind: 'drop-table'; readonly table: string; readonly view: boolean }
@@ -35,31 +35,35 @@ export type Definition =
       readonly type: ColumnType | ExactType;
       readonly conversion: Conversion;
     }
-  | { readonly kind: 'set-default'; readonly table: string; readonly column: string; readonly initial: Initial | null }
+  | {
+      readonly kind: 'set-default';
+      readonly table: string;
+      readonly column: string;
+      readonly initial: ColumnDefault | null;
+    }
   | { readonly kind: 'set-nullable'; readonly table: string; readonly column: string; readonly nullable: boolean }
   | { readonly kind: 'drop-expression'; readonly table: string; readonly column: string }
   | { readonly kind: 'add-identity'; readonly table: string; readonly column: string }
   | { readonly kind: 'drop-identity'; readonly table: string; readonly column: string }
-  /** Puts the sequence of a new identity column behind the values that are there. */
+  /** Sets the sequence of a new identity column past the existing values. */
   | { readonly kind: 'advance-identity'; readonly table: string; readonly column: string }
   | { readonly kind: 'drop-sequence'; readonly schema: string; readonly name: string }
   | { readonly kind: 'widen-sequence'; readonly schema: string; readonly name: string }
-  | { readonly kind: 'add-unique'; readonly table: string; readonly column: string; readonly name: string }
+  | {
+      readonly kind: 'add-unique';
+      readonly table: string;
+      readonly columns: readonly string[];
+      readonly name: string;
+    }
+  | {
+      readonly kind: 'create-index';
+      readonly table: string;
+      readonly columns: readonly string[];
+      readonly name: string;
+    }
   | { readonly kind: 'drop-constraint'; readonly table: string; readonly name: string }
-  | { readonly kind: 'create-index'; readonly table: string; readonly column: string; readonly name: string }
   | { readonly kind: 'drop-index'; readonly table: string; readonly name: string }
-  | {
-      readonly kind: 'add-unique-over';
-      readonly table: string;
-      readonly columns: readonly string[];
-      readonly name: string;
-    }
-  | {
-      readonly kind: 'create-index-over';
-      readonly table: string;
-      readonly columns: readonly string[];
-      readonly name: string;
-    }
+
   /** `schema`: null for the first one. */
   | {
       readonly kind: 'create-enum';
@@ -67,7 +71,7 @@ export type Definition =
       readonly type: string;
       readonly values: readonly string[];
     }
-  /** Beside another value: one of `before` and `after` is given. */
+  /** Next to an existing value: one of `before` and `after` is set. */
   | {
       readonly kind: 'add-enum-value';
       readonly schema: string | null;
@@ -89,7 +93,7 @@ export type Definition =
     };
 
 /** Where a collection's table is. */
-export interface TablePlace {
+export interface QualifiedName {
   readonly schema: string;
   readonly name: string;
 }
@@ -100,7 +104,7 @@ export interface ColumnDefinition {
   readonly autoIncrement: boolean;
   readonly primaryKey: boolean;
   readonly nullable: boolean;
-  readonly initial: Initial | null;
+  readonly initial: ColumnDefault | null;
   /** Of a generated column; may name the columns of its table. */
   readonly generated: { readonly text: string; readonly columns: readonly string[] } | null;
 }
@@ -122,7 +126,7 @@ export interface ExactType {
 }
 
 /** A default: a constant as the text of its value, or an expression that was vetted. */
-export type Initial =
+export type ColumnDefault =
   | { readonly kind: 'constant'; readonly text: string }
   | { readonly kind: 'expression'; readonly text: string };
 
@@ -135,10 +139,10 @@ export type MetadataStep =
   | { readonly kind: 'add-relation'; readonly values: Meta }
   | { readonly kind: 'change-relation'; readonly collection: string; readonly field: string; readonly values: Meta }
   | { readonly kind: 'forget-relation'; readonly collection: string; readonly field: string }
-  /** Everything the metadata says of a field, in whatever place. */
+  /** Removes the field from all rows of metadata. */
   | { readonly kind: 'forget-field'; readonly collection: string; readonly field: string }
   | { readonly kind: 'forget-collection'; readonly collection: string }
-  /** The row alone: what it describes stays. */
+  /** Deletes the row of metadata alone. */
   | { readonly kind: 'drop-collection-row'; readonly collection: string }
   | { readonly kind: 'drop-field-row'; readonly collection: string; readonly field: string }
   | { readonly kind: 'save-function'; readonly name: string; readonly values: Meta }

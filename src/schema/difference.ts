@@ -60,7 +60,7 @@ export function differenceOf(current: Snapshot, wanted: Snapshot, { merge }: Dif
 }
 
 /** The snapshot that a difference leads to. One that was taken from another snapshot does not fit: nothing is guessed. */
-export function laidOn(current: Snapshot, difference: Difference): Snapshot {
+export function patchSnapshot(current: Snapshot, difference: Difference): Snapshot {
   const result: Record<Section, ReadonlyMap<string, Entry>> = {
     collections: changed(current, 'collections', difference),
     fields: changed(current, 'fields', difference),
@@ -192,8 +192,8 @@ function edited(
 const FIXED: ReadonlySet<string> = new Set(['collection', 'field', 'name']);
 
 function misfit(section: Section, { name, collection = name, field }: EntryChange, complaint: string): Error {
-  const place = field === undefined ? collection : `${collection}.${field}`;
-  return invalidPayload(`The difference does not fit: in "${section}", "${place}" ${complaint}`);
+  const path = field === undefined ? collection : `${collection}.${field}`;
+  return invalidPayload(`The difference does not fit: in "${section}", "${path}" ${complaint}`);
 }
 
 function isEqual(left: unknown, right: unknown): boolean {

@@ -12,15 +12,15 @@ export interface DeclaredFunction {
   readonly note: string | null;
 }
 
-const LONGEST_NAME = 255;
+const MAX_NAME_LENGTH = 255;
 
 export function readFunction(value: unknown, position = 0): DeclaredFunction {
   const path = `functions[${position}]`;
   const { name, schema, function: called, arguments: names, note, ...rest } = requireObject(value, `"${path}"`);
   refuseUnknown(rest, `"${path}"`, 'name, schema, function, arguments, note');
   const exposed = readSnapshotText(name, `${path}.name`);
-  if (!exposed || [...exposed].length > LONGEST_NAME)
-    throw invalidPayload(`"${path}.name" must be a name of at most ${LONGEST_NAME} characters`);
+  if (!exposed || [...exposed].length > MAX_NAME_LENGTH)
+    throw invalidPayload(`"${path}.name" must be a name of at most ${MAX_NAME_LENGTH} characters`);
   return {
     name: exposed,
     schema: schema == null ? null : readSnapshotName(schema, `${path}.schema`),

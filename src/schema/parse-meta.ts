@@ -75,8 +75,8 @@ export const RELATION_META: Properties = new Map([
   ['one_deselect_action', needed(['nullify', 'delete'])],
 ]);
 
-/** The object's own names, which a client sends back with what it read: they are said elsewhere. */
-const PASSED_OVER: ReadonlySet<string> = new Set([
+/** Names of the object itself: clients send them back with what they read. */
+const IGNORED: ReadonlySet<string> = new Set([
   'id',
   'collection',
   'field',
@@ -86,23 +86,23 @@ const PASSED_OVER: ReadonlySet<string> = new Set([
   'system',
 ]);
 
-/** Undefined and null say nothing. A property that does not exist is refused: a typo must not lose what was meant. */
-export function readMeta(value: unknown, properties: Properties, path: string): Meta | undefined {
-  if (value === undefined || value === null) return undefined;
+/** Unknown properties are refused, so that a typo does not silently drop a setting. */
+export function readMeta(input: unknown, properties: Properties, path: string): Meta | undefined {
+  if (input === undefined || input === null) return undefined;
   const meta: Record<string, unknown> = {};
-  for (const [name, given] of Object.entries(requireObject(value, `"${path}"`))) {
+  for (const [name, value] of Object.entries(requireObject(input, `"${path}"`))) {
     const property = properties.get(name);
     if (property) {
-      if (given !== undefined) meta[name] = readProperty(given, property, `${path}.${name}`);
-    } else if (!PASSED_OVER.has(name)) {
+      if (value !== undefined) meta[name] = readProperty(value, property, `${path}.${name}`);
+    } else if (!IGNORED.has(name)) {
       throw invalidPayload(`"${path}.${name}" is not allowed: there are ${[...properties.keys()].join(', ')}`);
     }
   }
   return meta;
 }
 
-const LONGEST_NAME = 255;
-const LARGEST_INTEGER = 2_147_483_647;
+const MAX_NAME_LENGTH = 255;
+const MAX_INTEGER = 2_147_483_647;
 
 function readProperty(value: unknown, { kind, nullable }: Property, path: string): unknown {
   if (value === null) {
@@ -118,39 +118,39 @@ function readProperty(value: unknown, { kind, nullable }: Property, path: string
       if (typeof value !== 'boolean') throw invalidPayload(`"${path}" must be true or false`);
       return value;
     case 'integer':
-      if (typeof value !== 'number' || !Number.isInteger(value) || Math.abs(value) > LARGEST_INTEGER)
+      if (typeof value !== 'number' || !Number.isInteger(value) || Math.abs(value) > MAX_INTEGER)
         throw invalidPayload(`"${path}" must be a whole number`);
       return value;
     case 'name':
     case 'text':
       if (typeof value !== 'string') throw invalidPayload(`"${path}" must be a string`);
-      if (kind === 'name' && [...value].length > LONGEST_NAME)
-        throw invalidPayload(`"${path}" has at most ${LONGEST_NAME} characters`);
-      return storable(value, path);
+      if (kind === 'name' && [...value].length > MAX_NAME_LENGTH)
+        throw invalidPayload(`"${path}" has at most ${MAX_NAME_LENGTH} characters`);
+      return requireStorable(value, path);
     case 'list':
       return readList(value, path);
     case 'array':
       if (!Array.isArray(value)) throw invalidPayload(`"${path}" must be a list`);
-      return storable(value, path);
+      return requireStorable(value, path);
     case 'json':
-      return storable(value, path);
+      return requireStorable(value, path);
     default:
       return assertNever(kind);
   }
 }
 
-/** Stored as text: an empty list is none. */
+/** Stored as text: an empty list becomes null. */
 function readList(value: unknown, path: string): string | null {
   const entries = typeof value === 'string' ? value.split(',') : value;
   const isEntry = (entry: unknown): entry is string => typeof entry === 'string' && !entry.includes(',');
   if (!Array.isArray(entries) || !entries.every(isEntry))
     throw invalidPayload(`"${path}" must be a list of strings without commas`);
   const names = entries.map((entry) => entry.trim()).filter((entry) => entry !== '');
-  return names.length === 0 ? null : storable(names.join(','), path);
+  return names.length === 0 ? null : requireStorable(names.join(','), path);
 }
 
-/** PostgreSQL keeps no NUL character, and no half of a surrogate pair in JSON. */
-function storable<Value>(value: Value, path: string): Value {
+/** PostgreSQL stores no NUL character, and no unpaired surrogate in JSON. */
+function requireStorable<Value>(value: Value, path: string): Value {
   const text = JSON.stringify(value);
   if (/(?<!\\)(?:\\\\)*\\u(?:0000|d[89a-f])/i.test(text))
     throw invalidPayload(`"${path}" holds characters that cannot be stored`);

@@ -150,9 +150,9 @@ function withKey(entry: CollectionEntry, fields: readonly FieldEntry[]): Collect
   const marked = fields
     .filter(({ collection, schema }) => collection === entry.collection && schema?.is_primary_key)
     .map(({ field }) => field);
-  const { primary_key: said = marked.length > 1 ? marked : undefined, ...table } = entry.schema;
-  const isOne = said?.length === 1 && marked.length === 1 && said[0] === marked[0];
-  return { ...entry, schema: said === undefined || isOne ? table : { ...table, primary_key: said } };
+  const { primary_key: declared = marked.length > 1 ? marked : undefined, ...table } = entry.schema;
+  const isOne = declared?.length === 1 && marked.length === 1 && declared[0] === marked[0];
+  return { ...entry, schema: declared === undefined || isOne ? table : { ...table, primary_key: declared } };
 }
 
 export const VENDOR = 'postgres';
@@ -186,7 +186,7 @@ export function readCollection(value: unknown, position = 0): CollectionEntry {
   const name = readSnapshotName(collection, `${path}.collection`);
   return {
     collection: name,
-    meta: wholeMeta(meta, COLLECTION_META, `${path}.meta`),
+    meta: completeMeta(meta, COLLECTION_META, `${path}.meta`),
     schema: readTable(schema, `${path}.schema`),
   };
 }
@@ -200,7 +200,7 @@ export function readField(value: unknown, position = 0, isPart = false): FieldEn
     collection: readSnapshotName(collection, `${path}.collection`),
     field: readSnapshotName(field, `${path}.field`),
     type,
-    meta: wholeMeta(meta, FIELD_META, `${path}.meta`),
+    meta: completeMeta(meta, FIELD_META, `${path}.meta`),
   };
   if ((entry.type === 'alias') !== (schema === null || schema === undefined))
     throw invalidPayload(`"${path}.schema" is needed for every field but an alias`);
@@ -218,7 +218,7 @@ export function readRelation(value: unknown, position = 0): RelationEntry {
     collection: readSnapshotName(collection, `${path}.collection`),
     field: readSnapshotName(field, `${path}.field`),
     related_collection: related,
-    meta: wholeMeta(meta, RELATION_META, `${path}.meta`),
+    meta: completeMeta(meta, RELATION_META, `${path}.meta`),
     schema: schema === undefined || schema === null ? null : readReference(schema, `${path}.schema`),
   };
   if (entry.meta === null && entry.schema === null)
@@ -229,16 +229,16 @@ export function readRelation(value: unknown, position = 0): RelationEntry {
 }
 
 /** Everything a row of metadata holds, with the usual values for what was not said. */
-function wholeMeta(value: unknown, properties: Properties, path: string): Meta | null {
-  const given = readMeta(value, properties, path);
-  if (given === undefined) return null;
+function completeMeta(value: unknown, properties: Properties, path: string): Meta | null {
+  const input = readMeta(value, properties, path);
+  if (input === undefined) return null;
   return Object.fromEntries(
-    [...properties.keys()].map((name) => [name, name in given ? given[name] : (USUAL[name] ?? null)]),
+    [...properties.keys()].map((name) => [name, name in input ? input[name] : (DEFAULT_META[name] ?? null)]),
   );
 }
 
 /** Defaults of the metadata tables that are not null. */
-const USUAL: Readonly<Record<string, unknown>> = {
+const DEFAULT_META: Readonly<Record<string, unknown>> = {
   hidden: false,
   singleton: false,
   archive_app_filter: true,
@@ -284,27 +284,27 @@ const COLUMN_PROPERTIES = [
 ];
 
 function readColumn(value: unknown, path: string, isPart: boolean): SnapshotColumn {
-  const given = requireObject(value, `"${path}"`);
-  for (const name of Object.keys(given)) {
+  const input = requireObject(value, `"${path}"`);
+  for (const name of Object.keys(input)) {
     if (!COLUMN_PROPERTIES.includes(name))
       throw invalidPayload(`"${path}.${name}" is not allowed: there are ${COLUMN_PROPERTIES.join(', ')}`);
   }
-  const dataType = readSnapshotText(given['data_type'], `${path}.data_type`);
+  const dataType = readSnapshotText(input['data_type'], `${path}.data_type`);
   if (dataType === null) throw invalidPayload(`"${path}.data_type" is required`);
-  const counts = readSnapshotFlag(given['has_auto_increment'], false, `${path}.has_auto_increment`);
-  const isKey = readSnapshotFlag(given['is_primary_key'], false, `${path}.is_primary_key`);
+  const counts = readSnapshotFlag(input['has_auto_increment'], false, `${path}.has_auto_increment`);
+  const isKey = readSnapshotFlag(input['is_primary_key'], false, `${path}.is_primary_key`);
   const column = {
     data_type: dataType,
-    enum_values: readEnum(given['enum_values'], dataType, path),
-    default_value: given['default_value'] ?? null,
-    default_expression: readSnapshotText(given['default_expression'], `${path}.default_expression`),
-    generation_expression: readSnapshotText(given['generation_expression'], `${path}.generation_expression`),
-    is_nullable: readSnapshotFlag(given['is_nullable'], !isKey && !counts, `${path}.is_nullable`),
-    is_unique: readSnapshotFlag(given['is_unique'], isKey && !isPart, `${path}.is_unique`),
-    is_indexed: readSnapshotFlag(given['is_indexed'], false, `${path}.is_indexed`),
+    enum_values: readEnum(input['enum_values'], dataType, path),
+    default_value: input['default_value'] ?? null,
+    default_expression: readSnapshotText(input['default_expression'], `${path}.default_expression`),
+    generation_expression: readSnapshotText(input['generation_expression'], `${path}.generation_expression`),
+    is_nullable: readSnapshotFlag(input['is_nullable'], !isKey && !counts, `${path}.is_nullable`),
+    is_unique: readSnapshotFlag(input['is_unique'], isKey && !isPart, `${path}.is_unique`),
+    is_indexed: readSnapshotFlag(input['is_indexed'], false, `${path}.is_indexed`),
     is_primary_key: isKey,
     has_auto_increment: counts,
-    comment: readSnapshotText(given['comment'], `${path}.comment`) || null,
+    comment: readSnapshotText(input['comment'], `${path}.comment`) || null,
   };
   const sources = [
     column.default_value !== null,

@@ -1,6 +1,6 @@
 /**
- * Changes of the schema as data: what a body asks for, before anybody knows whether the database allows it. One
- * operation is one change of a collection, a field or a relation; any number of them can be carried out in one transaction.
+ * Schema changes as data: what a request body asks for, not yet checked against the database. One operation changes a
+ * collection, a field or a relation; any number of them can run in one transaction.
  */
 import { invalidPayload } from '../errors.js';
 import { FIELD_TYPES, type FieldType, FOREIGN_KEY_ACTIONS, type ForeignKeyAction } from '../mirror/model.js';
@@ -102,7 +102,7 @@ export function parseCollection(body: unknown): CreateCollection {
       throw invalidPayload('A folder has no fields: "schema" makes a table');
     return { kind: 'create-collection', collection: name, meta: parsedMeta ?? {}, table: null };
   }
-  const { comment, schema: place, name: table } = requireObject(schema, '"schema"');
+  const { comment, schema: schemaName, name: table } = requireObject(schema, '"schema"');
   const definitions = (fields ?? []).map((field, position) => parseField(field, `fields[${position}]`));
   return {
     kind: 'create-collection',
@@ -110,14 +110,14 @@ export function parseCollection(body: unknown): CreateCollection {
     meta: parsedMeta,
     table: {
       comment: readText(comment, 'schema.comment') ?? null,
-      schema: readText(place, 'schema.schema') ?? undefined,
+      schema: readText(schemaName, 'schema.schema') ?? undefined,
       name: readText(table, 'schema.name') ?? undefined,
       fields: definitions,
     },
   };
 }
 
-/** Bodies that clients send back hold more than can be changed: names have to be right, `schema` is passed over. */
+/** Clients send back whole objects: names must match, `schema` is ignored. */
 export function parseCollectionChange(body: unknown, name: string | null): Operation & { kind: 'update-collection' } {
   const { collection = name, meta, schema: _, fields: __, ...rest } = requireObject(body, 'The body');
   refuseOthers(rest, 'collection, meta');
@@ -174,24 +174,24 @@ export function parseRelation(body: unknown): NewRelation {
   return { collection, field, related, schema: readForeignKey(schema), meta: parsedMeta };
 }
 
-export function parseRelationChange(body: unknown, place: { collection: string; field: string }): RelationChange {
+export function parseRelationChange(body: unknown, end: { collection: string; field: string }): RelationChange {
   const {
-    collection = place.collection,
-    field = place.field,
+    collection = end.collection,
+    field = end.field,
     related_collection: _,
     schema,
     meta,
     ...rest
   } = requireObject(body, 'The body');
   refuseOthers(rest, 'schema, meta');
-  if (collection !== place.collection || field !== place.field) throw invalidPayload('A relation cannot be moved');
-  return { ...place, schema: readForeignKey(schema), meta: readMeta(meta, RELATION_META, 'meta') ?? null };
+  if (collection !== end.collection || field !== end.field) throw invalidPayload('A relation cannot be moved');
+  return { ...end, schema: readForeignKey(schema), meta: readMeta(meta, RELATION_META, 'meta') ?? null };
 }
 
 /** Kinds of alias fields that clients name instead of `alias`. */
 const ALIAS_KINDS = ['o2m', 'o2o', 'm2m', 'm2a', 'o2a', 'files', 'translations'];
 
-/** Words joined by single hyphens: such a name needs no care in a URL, a path of fields or a statement. */
+/** Words joined by single hyphens: such a name needs no quoting in a URL, a field path or a statement. */
 const NAME = /^[A-Za-z_][A-Za-z0-9_]*(-[A-Za-z0-9_]+)*$/;
 
 export function readNewName(name: unknown, what: string): string {
@@ -230,19 +230,19 @@ const SIZES = {
   numeric_scale: [0, 1_000],
 } as const;
 
-/** Properties that only tell (`name`, `table`, `data_type`, `foreign_key_*`) are passed over: clients send back what they read. */
+/** Read-only properties (`name`, `table`, `data_type`, `foreign_key_*`) are ignored: clients send back what they read. */
 function readColumnOptions(schema: unknown): ColumnOptions {
   if (schema === undefined || schema === null) return {};
-  const given = requireObject(schema, '"schema"');
+  const input = requireObject(schema, '"schema"');
   const options: { -readonly [Name in keyof ColumnOptions]: ColumnOptions[Name] } = {};
   for (const name of FLAGS) {
-    const value = given[name];
+    const value = input[name];
     if (value === undefined || value === null) continue;
     if (typeof value !== 'boolean') throw invalidPayload(`"schema.${name}" must be true or false`);
     options[name] = value;
   }
   for (const name of ['max_length', 'numeric_precision', 'numeric_scale'] as const) {
-    const value = given[name];
+    const value = input[name];
     if (value === undefined || value === null) continue;
     const number = typeof value === 'string' && /^\d{1,9}$/.test(value) ? Number(value) : value;
     const [least, most] = SIZES[name];
@@ -250,20 +250,20 @@ function readColumnOptions(schema: unknown): ColumnOptions {
       throw invalidPayload(`"schema.${name}" must be a whole number from ${least} to ${most}`);
     options[name] = number;
   }
-  const comment = readText(given['comment'], 'schema.comment');
+  const comment = readText(input['comment'], 'schema.comment');
   if (comment !== undefined) options.comment = comment;
-  const expression = readText(given['generation_expression'], 'schema.generation_expression');
+  const expression = readText(input['generation_expression'], 'schema.generation_expression');
   if (expression !== undefined) options.generation_expression = expression;
-  if (given['default_value'] !== undefined) options.default_value = given['default_value'];
+  if (input['default_value'] !== undefined) options.default_value = input['default_value'];
   return options;
 }
 
 function readForeignKey(schema: unknown): ForeignKeyOptions | null | undefined {
   if (schema === undefined || schema === null) return schema;
-  const given = requireObject(schema, '"schema"');
+  const input = requireObject(schema, '"schema"');
   const options: { on_delete?: ForeignKeyAction; on_update?: ForeignKeyAction } = {};
   for (const name of ['on_delete', 'on_update'] as const) {
-    const value = given[name];
+    const value = input[name];
     if (value === undefined || value === null) continue;
     if (!isOneOf(FOREIGN_KEY_ACTIONS, value))
       throw invalidPayload(`"schema.${name}" must be one of ${FOREIGN_KEY_ACTIONS.join(', ')}`);

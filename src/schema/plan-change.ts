@@ -8,26 +8,30 @@ import { planCreateCollection, planDeleteCollection, planUpdateCollection } from
 import { planCreateField, planDeleteField, planUpdateField } from './plan-fields.js';
 import { planCreateRelation, planDeleteRelation, planUpdateRelation } from './plan-relations.js';
 
-export function planSchemaOperation(operation: Operation, model: Model, ours: Protected): readonly DdlStatement[] {
+export function planSchemaOperation(
+  operation: Operation,
+  model: Model,
+  protectedTables: Protected,
+): readonly DdlStatement[] {
   switch (operation.kind) {
     case 'create-collection':
       return planCreateCollection(operation, model);
     case 'update-collection':
       return planUpdateCollection(operation.collection, operation.meta, model);
     case 'delete-collection':
-      return planDeleteCollection(operation.collection, model, ours);
+      return planDeleteCollection(operation.collection, model, protectedTables);
     case 'create-field':
       return planCreateField(operation.collection, operation.definition, model);
     case 'update-field':
-      return planUpdateField(operation.collection, operation.definition, model, ours);
+      return planUpdateField(operation.collection, operation.definition, model, protectedTables);
     case 'delete-field':
-      return planDeleteField(operation.collection, operation.field, model, ours);
+      return planDeleteField(operation.collection, operation.field, model, protectedTables);
     case 'create-relation':
-      return planCreateRelation(operation, model, ours);
+      return planCreateRelation(operation, model, protectedTables);
     case 'update-relation':
-      return planUpdateRelation(operation, model, ours);
+      return planUpdateRelation(operation, model, protectedTables);
     case 'delete-relation':
-      return planDeleteRelation(operation.collection, operation.field, model, ours);
+      return planDeleteRelation(operation.collection, operation.field, model, protectedTables);
     default:
       return assertNever(operation);
   }

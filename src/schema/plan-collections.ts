@@ -3,12 +3,13 @@ import { forbidden, forbiddenCollection, invalidPayload } from '../errors.js';
 import { isKey } from '../mirror/item-key.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
 import type { Protected } from '../postgres/system-tables.js';
-import type { DdlStatement, TablePlace } from './ddl-statement.js';
+import type { DdlStatement, QualifiedName } from './ddl-statement.js';
 import type { CreateCollection, NewField } from './parse.js';
 import type { Meta } from './parse-meta.js';
-import { defineColumn, deleteField, furnish, rowOf, saveField } from './plan-fields.js';
-import { checkNewName, isOurs } from './plan-names.js';
-import { namingOf, placeOf } from './table-places.js';
+import { indexesAndComment } from './plan-columns.js';
+import { defineColumn, deleteField, rowOf, saveField } from './plan-fields.js';
+import { checkNewName, isProtected } from './plan-names.js';
+import { namingMetaOf, qualifiedNameOf } from './qualified-name.js';
 
 export function planCreateCollection(
   { collection, meta, table }: CreateCollection,
@@ -20,11 +21,11 @@ export function planCreateCollection(
   const steps: DdlStatement[] = [];
   // In the first schema a table has the name of its collection: what clients send back of another one does not count.
   const elsewhere = table?.schema !== undefined && table.schema !== model.schema;
-  const place = table && elsewhere ? placeOf(collection, table, model) : null;
-  const naming = namingOf(collection, place, model);
-  if (table) steps.push(...createTable(collection, place, withKey(table.fields)));
+  const qualifiedName = table && elsewhere ? qualifiedNameOf(collection, table, model) : null;
+  const namingMeta = namingMetaOf(collection, qualifiedName, model);
+  if (table) steps.push(...createTable(collection, qualifiedName, withKey(table.fields)));
   if (table?.comment) steps.push({ kind: 'comment-table', table: collection, comment: table.comment });
-  if (meta || naming) steps.push({ kind: 'save-collection', collection, values: { ...meta, ...naming } });
+  if (meta || namingMeta) steps.push({ kind: 'save-collection', collection, values: { ...meta, ...namingMeta } });
   return steps;
 }
 
@@ -36,17 +37,17 @@ export function planUpdateCollection(name: string, meta: Meta, model: Model): re
   return [{ kind: 'save-collection', collection: name, values: meta }];
 }
 
-export function planDeleteCollection(name: string, model: Model, ours: Protected): readonly DdlStatement[] {
+export function planDeleteCollection(name: string, model: Model, protectedTables: Protected): readonly DdlStatement[] {
   if (model.folders.has(name)) return [{ kind: 'forget-collection', collection: name }];
   const collection = model.collections.get(name);
   if (!collection) throw forbiddenCollection(name);
   if (collection.system) throw forbidden('A collection of the service cannot be deleted.');
   const steps: DdlStatement[] = [];
-  for (const { holder, field } of referrers(collection, model)) {
-    if (isOurs(holder, field.name, ours)) throw forbidden(`A field of "${holder.name}" refers to it.`);
-    if (isKey(holder, field))
-      throw invalidPayload(`The primary key of "${holder.name}" refers to it: delete that collection first`);
-    steps.push(...deleteField(holder, field));
+  for (const { owner, field } of referrers(collection, model)) {
+    if (isProtected(owner, field.name, protectedTables)) throw forbidden(`A field of "${owner.name}" refers to it.`);
+    if (isKey(owner, field))
+      throw invalidPayload(`The primary key of "${owner.name}" refers to it: delete that collection first`);
+    steps.push(...deleteField(owner, field));
   }
   steps.push({ kind: 'drop-table', table: name, view: collection.kind === 'view' });
   steps.push({ kind: 'forget-collection', collection: name });
@@ -72,7 +73,7 @@ function withKey(fields: readonly NewField[]): readonly NewField[] {
   );
 }
 
-function createTable(table: string, place: TablePlace | null, fields: readonly NewField[]): DdlStatement[] {
+function createTable(table: string, qualifiedName: QualifiedName | null, fields: readonly NewField[]): DdlStatement[] {
   const names = new Set<string>();
   for (const { field } of fields) {
     checkNewName(field);
@@ -88,11 +89,11 @@ function createTable(table: string, place: TablePlace | null, fields: readonly N
     {
       kind: 'create-table',
       table,
-      place,
+      qualifiedName: qualifiedName,
       columns: isSeveral ? columns.map((column) => ({ ...column, primaryKey: false })) : columns,
       key: isSeveral ? key : [],
     },
-    ...real.flatMap((field) => furnish(table, field, isSeveral)),
+    ...real.flatMap(({ field, schema }) => indexesAndComment(table, field, schema, isSeveral)),
     ...rows(table, fields),
   ];
 }
@@ -110,20 +111,20 @@ function rows(table: string, fields: readonly NewField[]): DdlStatement[] {
 }
 
 interface Referrer {
-  readonly holder: Collection;
+  readonly owner: Collection;
   readonly field: Field;
 }
 
 /** The fields of other collections that lead here, over a relation or a foreign key, and the lists that showed this one's items. */
 function referrers(collection: Collection, model: Model): readonly Referrer[] {
-  const found: Referrer[] = [];
-  for (const holder of model.collections.values()) {
-    if (holder === collection) continue;
-    for (const field of holder.fields.values()) {
-      if (leadsTo(field, collection)) found.push({ holder, field });
+  const references: Referrer[] = [];
+  for (const owner of model.collections.values()) {
+    if (owner === collection) continue;
+    for (const field of owner.fields.values()) {
+      if (leadsTo(field, collection)) references.push({ owner: owner, field });
     }
   }
-  return found;
+  return references;
 }
 
 function leadsTo({ relation, column }: Field, { name }: Collection): boolean {

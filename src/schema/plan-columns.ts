@@ -1,17 +1,17 @@
-/** What has to be done to a column so that it becomes what a body asks for; nothing where it is that already. */
+/** The steps that change a column to what a body asks for. */
 import { isDeepStrictEqual } from 'node:util';
 import { invalidPayload } from '../errors.js';
 import type { Collection, Column, Field } from '../mirror/model.js';
-import type { ColumnType, Definition, Initial } from './ddl-statement.js';
-import type { FieldChange } from './parse.js';
-import { convertInitial, planInitial } from './plan-defaults.js';
+import type { ColumnDefault, ColumnType, Definition } from './ddl-statement.js';
+import type { ColumnOptions, FieldChange } from './parse.js';
+import { convertDefault, planDefault } from './plan-defaults.js';
 import { constraintName } from './plan-names.js';
 import { conversionOf, isSameColumn, newColumnType, presentType, resizedType } from './plan-types.js';
 
-/** Clients send back whole objects: an option that says what is there already asks for nothing. */
+/** Clients send back whole objects: an option that equals the current state changes nothing. */
 export function changeColumn(collection: Collection, field: Field, column: Column, change: FieldChange): Definition[] {
   checkKey(collection, column, change);
-  const place = { table: collection.name, column: column.name };
+  const target = { table: collection.name, column: column.name };
   const steps: Definition[] = [];
   const { schema } = change;
   const type = newType(field, column, change);
@@ -20,10 +20,10 @@ export function changeColumn(collection: Collection, field: Field, column: Colum
   steps.push(...changeType(field, column, type, change));
   steps.push(...startIncrement(field, column, change));
   if (schema.is_nullable !== undefined && schema.is_nullable !== column.is_nullable && !column.is_primary_key)
-    steps.push({ kind: 'set-nullable', ...place, nullable: schema.is_nullable });
+    steps.push({ kind: 'set-nullable', ...target, nullable: schema.is_nullable });
   steps.push(...changeIndexes(column, change));
   if (schema.comment !== undefined && (schema.comment || null) !== column.comment)
-    steps.push({ kind: 'comment-column', ...place, comment: schema.comment || null });
+    steps.push({ kind: 'comment-column', ...target, comment: schema.comment || null });
   return steps;
 }
 
@@ -54,16 +54,16 @@ function newType(field: Field, column: Column, change: FieldChange): ColumnType 
 }
 
 function changeType(field: Field, column: Column, type: ColumnType | null, change: FieldChange): Definition[] {
-  const place = { table: column.table, column: column.name };
+  const target = { table: column.table, column: column.name };
   const initial = newDefault(field, column, type, change);
-  if (type === null) return initial === undefined ? [] : [{ kind: 'set-default', ...place, initial }];
-  // A default that PostgreSQL cannot cast by itself would stand in the way.
+  if (type === null) return initial === undefined ? [] : [{ kind: 'set-default', ...target, initial }];
+  // PostgreSQL may be unable to cast the old default.
   const clears = initial !== undefined && column.default_expression !== null;
   const sequence = column.identity === null && type.type === 'bigInteger' ? sequenceOf(column) : null;
   return [
-    ...(clears ? [{ kind: 'set-default', ...place, initial: null } as const] : []),
-    { kind: 'change-type', ...place, type, conversion: conversionOf(column, type) },
-    ...(initial ? [{ kind: 'set-default', ...place, initial } as const] : []),
+    ...(clears ? [{ kind: 'set-default', ...target, initial: null } as const] : []),
+    { kind: 'change-type', ...target, type, conversion: conversionOf(column, type) },
+    ...(initial ? [{ kind: 'set-default', ...target, initial } as const] : []),
     ...(sequence ? [{ kind: 'widen-sequence', ...sequence } as const] : []),
   ];
 }
@@ -74,25 +74,25 @@ function newDefault(
   column: Column,
   type: ColumnType | null,
   { schema }: FieldChange,
-): Initial | null | undefined {
+): ColumnDefault | null | undefined {
   const increments = schema.has_auto_increment ?? column.has_auto_increment;
   const { default_value: value } = schema;
   if (increments) return undefined;
   if (value !== undefined && !isDeepStrictEqual(value, column.default_value)) {
     if (column.is_generated) throw invalidPayload(`The generated field "${column.name}" takes no default`);
-    return planInitial(column.name, type ?? presentType(field, column), value);
+    return planDefault(column.name, type ?? presentType(field, column), value);
   }
   const isConstant = column.default_value !== null && column.default_value !== column.default_expression;
-  return type && isConstant ? convertInitial(column.name, type, column.default_value) : undefined;
+  return type && isConstant ? convertDefault(column.name, type, column.default_value) : undefined;
 }
 
 export function stopIncrement(column: Column, { schema }: Pick<FieldChange, 'schema'>): Definition[] {
   if (!column.has_auto_increment || schema.has_auto_increment !== false) return [];
-  const place = { table: column.table, column: column.name };
-  if (column.identity !== null) return [{ kind: 'drop-identity', ...place }];
+  const target = { table: column.table, column: column.name };
+  if (column.identity !== null) return [{ kind: 'drop-identity', ...target }];
   const sequence = sequenceOf(column);
   return [
-    { kind: 'set-default', ...place, initial: null },
+    { kind: 'set-default', ...target, initial: null },
     ...(sequence ? [{ kind: 'drop-sequence', ...sequence } as const] : []),
   ];
 }
@@ -104,12 +104,12 @@ function startIncrement(field: Field, column: Column, { schema, type }: FieldCha
     throw invalidPayload(`The field "${column.name}" must be an integer or a bigInteger to increment by itself`);
   if (schema.is_nullable === true)
     throw invalidPayload(`The field "${column.name}" increments by itself: it cannot be nullable`);
-  const place = { table: column.table, column: column.name };
+  const target = { table: column.table, column: column.name };
   return [
-    ...(column.default_expression === null ? [] : [{ kind: 'set-default', ...place, initial: null } as const]),
-    ...(column.is_nullable ? [{ kind: 'set-nullable', ...place, nullable: false } as const] : []),
-    { kind: 'add-identity', ...place },
-    { kind: 'advance-identity', ...place },
+    ...(column.default_expression === null ? [] : [{ kind: 'set-default', ...target, initial: null } as const]),
+    ...(column.is_nullable ? [{ kind: 'set-nullable', ...target, nullable: false } as const] : []),
+    { kind: 'add-identity', ...target },
+    { kind: 'advance-identity', ...target },
   ];
 }
 
@@ -117,16 +117,32 @@ function changeIndexes(column: Column, { schema }: FieldChange): Definition[] {
   const { name, table } = column;
   const steps: Definition[] = [];
   if (schema.is_unique !== undefined && schema.is_unique !== column.is_unique && !column.is_primary_key) {
-    if (schema.is_unique)
-      steps.push({ kind: 'add-unique', table, column: name, name: constraintName(table, name, 'unique') });
-    else steps.push(...dropIndexes(column, 'unique'));
+    steps.push(...(schema.is_unique ? [addIndex(table, [name], 'unique')] : dropIndexes(column, 'unique')));
   }
   if (schema.is_indexed !== undefined && schema.is_indexed !== column.is_indexed) {
-    if (schema.is_indexed)
-      steps.push({ kind: 'create-index', table, column: name, name: constraintName(table, name, 'index') });
-    else steps.push(...dropIndexes(column, 'index'));
+    steps.push(...(schema.is_indexed ? [addIndex(table, [name], 'index')] : dropIndexes(column, 'index')));
   }
   return steps;
+}
+
+/** The parts of a new column that its definition cannot hold. `isPart`: of a composite primary key. */
+export function indexesAndComment(
+  table: string,
+  column: string,
+  schema: Pick<ColumnOptions, 'is_unique' | 'is_primary_key' | 'is_indexed' | 'comment'>,
+  isPart: boolean,
+): Definition[] {
+  const { comment } = schema;
+  return [
+    ...(schema.is_unique && (isPart || !schema.is_primary_key) ? [addIndex(table, [column], 'unique')] : []),
+    ...(schema.is_indexed ? [addIndex(table, [column], 'index')] : []),
+    ...(comment ? [{ kind: 'comment-column', table, column, comment } as const] : []),
+  ];
+}
+
+export function addIndex(table: string, columns: readonly string[], kind: 'unique' | 'index'): Definition {
+  const name = constraintName(table, columns.join(','), kind);
+  return { kind: kind === 'unique' ? 'add-unique' : 'create-index', table, columns, name };
 }
 
 export function dropIndexes({ table, indexes }: Column, kind: 'unique' | 'index'): Definition[] {

@@ -3,9 +3,9 @@ import { invalidPayload } from '../errors.js';
 import type { Column, Field } from '../mirror/model.js';
 import { checkValue } from '../plan/column-value.js';
 import { complaintAbout, readSqlText } from '../sql/vet.js';
-import type { ColumnType, Initial } from './ddl-statement.js';
+import type { ColumnDefault, ColumnType } from './ddl-statement.js';
 
-export function planInitial(field: string, type: ColumnType, value: unknown): Initial | null {
+export function planDefault(field: string, type: ColumnType, value: unknown): ColumnDefault | null {
   if (value === null || value === undefined) return null;
   switch (type.type) {
     case 'json':
@@ -33,7 +33,7 @@ export function planInitial(field: string, type: ColumnType, value: unknown): In
 }
 
 /** The constant that a column had under its former type. */
-export function convertInitial(field: string, type: ColumnType, value: unknown): Initial {
+export function convertDefault(field: string, type: ColumnType, value: unknown): ColumnDefault {
   if (type.type === 'json') return { kind: 'constant', text: documentText(value) };
   const isText = type.type === 'string' || type.type === 'text' || type.type === 'hash' || type.type === 'csv';
   if (isText && typeof value === 'object') return constant(field, type, JSON.stringify(value));
@@ -43,7 +43,7 @@ export function convertInitial(field: string, type: ColumnType, value: unknown):
 }
 
 /** An expression without names of columns. */
-function planExpression(field: string, text: string): Initial {
+function planExpression(field: string, text: string): ColumnDefault {
   const complaint = complaintAbout(text, []);
   if (complaint !== null)
     throw refusal(field, `it neither is a value of the type nor an expression that may be used (${complaint})`);
@@ -56,7 +56,7 @@ export function checkGenerated(field: string, text: string, columns: readonly st
     throw invalidPayload(`The generation expression of the field "${field}" cannot be used: ${complaint}`);
 }
 
-function planText(field: string, type: ColumnType, value: unknown): Initial {
+function planText(field: string, type: ColumnType, value: unknown): ColumnDefault {
   if (Array.isArray(value) && type.type === 'csv') return { kind: 'constant', text: value.map(String).join(',') };
   if (typeof value !== 'string') return constant(field, type, value);
   const reading = readSqlText(value);
@@ -84,7 +84,7 @@ const CODECS: Readonly<Record<string, string>> = {
 };
 
 /** The rules are those for values of items. */
-function constant(field: string, type: ColumnType, value: unknown): Initial {
+function constant(field: string, type: ColumnType, value: unknown): ColumnDefault {
   if (typeof value === 'object') throw refusal(field, 'it must be a single value');
   const column = {
     base_type: CODECS[type.type] ?? 'text',

@@ -5,20 +5,20 @@ import { isPresentation } from '../mirror/introspect.js';
 import { isKey } from '../mirror/item-key.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
 import type { Protected } from '../postgres/system-tables.js';
-import type { ColumnDefinition, DdlStatement, Definition } from './ddl-statement.js';
+import type { ColumnDefinition, DdlStatement } from './ddl-statement.js';
 import type { ColumnOptions, FieldChange, NewField } from './parse.js';
 import type { Meta } from './parse-meta.js';
-import { changeColumn } from './plan-columns.js';
-import { checkGenerated, planInitial } from './plan-defaults.js';
-import { checkNewName, constraintName, isOurs, knownCollection, knownField } from './plan-names.js';
-import { newColumnType, specialAfter } from './plan-types.js';
+import { changeColumn, indexesAndComment } from './plan-columns.js';
+import { checkGenerated, planDefault } from './plan-defaults.js';
+import { checkNewName, isProtected, requireCollection, requireField } from './plan-names.js';
+import { newColumnType, specialForType } from './plan-types.js';
 
 export function planCreateField(collectionName: string, definition: NewField, model: Model): readonly DdlStatement[] {
-  const collection = knownCollection(model, collectionName);
+  const collection = requireCollection(model, collectionName);
   const { field } = definition;
   checkNewName(field);
-  const known = collection.fields.get(field);
-  if (known && !awaits(known, definition))
+  const existing = collection.fields.get(field);
+  if (existing && !awaits(existing, definition))
     throw invalidPayload(`Field "${field}" already exists in collection "${collection.name}"`);
   const steps: DdlStatement[] = [];
   if (definition.type !== 'alias') {
@@ -31,7 +31,10 @@ export function planCreateField(collectionName: string, definition: NewField, mo
       definition,
       [...collection.fields.values()].flatMap(({ column }) => column?.name ?? []),
     );
-    steps.push({ kind: 'add-column', table: collection.name, column }, ...furnish(collection.name, definition));
+    steps.push(
+      { kind: 'add-column', table: collection.name, column },
+      ...indexesAndComment(collection.name, field, definition.schema, false),
+    );
   }
   const values = rowOf(definition);
   if (values) steps.push(saveField(collection.name, field, { sort: nextSort(collection, values), ...values }));
@@ -42,18 +45,6 @@ export function planCreateField(collectionName: string, definition: NewField, mo
 function awaits({ column, meta }: Field, definition: NewField): boolean {
   const isList = definition.type === 'alias' && !isPresentation(listOf(definition.meta?.['special']));
   return column === null && meta === null && isList;
-}
-
-/** The parts of a new column that its definition cannot hold. `isPart`: of several fields the primary key is made of. */
-export function furnish(table: string, { field, schema }: NewField, isPart = false): Definition[] {
-  const steps: Definition[] = [];
-  const column = field;
-  if (schema.is_unique && (isPart || !schema.is_primary_key))
-    steps.push({ kind: 'add-unique', table, column, name: constraintName(table, column, 'unique') });
-  if (schema.is_indexed)
-    steps.push({ kind: 'create-index', table, column, name: constraintName(table, column, 'index') });
-  if (schema.comment) steps.push({ kind: 'comment-column', table, column, comment: schema.comment });
-  return steps;
 }
 
 /** `columns` may be named by a generated one. */
@@ -75,7 +66,7 @@ export function defineColumn(definition: NewField, columns: readonly string[]): 
     autoIncrement,
     primaryKey,
     nullable: primaryKey || autoIncrement ? false : (schema.is_nullable ?? true),
-    initial: autoIncrement ? null : planInitial(name, type, schema.default_value),
+    initial: autoIncrement ? null : planDefault(name, type, schema.default_value),
     generated,
   };
 }
@@ -99,11 +90,11 @@ export function planUpdateField(
   collectionName: string,
   change: FieldChange,
   model: Model,
-  ours: Protected,
+  protectedTables: Protected,
 ): readonly DdlStatement[] {
-  const collection = knownCollection(model, collectionName);
-  const field = knownField(collection, change.field);
-  if (isOurs(collection, field.name, ours)) return changeOurs(collection, field, change);
+  const collection = requireCollection(model, collectionName);
+  const field = requireField(collection, change.field);
+  if (isProtected(collection, field.name, protectedTables)) return changeProtected(collection, field, change);
   checkFlags(change.meta);
   const type = change.type ?? field.type;
   if ((type === 'alias') !== (field.type === 'alias')) throw invalidPayload('Alias type cannot be changed');
@@ -114,7 +105,7 @@ export function planUpdateField(
     steps.push(...definitions);
   }
   const special =
-    type === field.type ? {} : { special: specialAfter(type, change.meta?.['special'] ?? field.special.join(',')) };
+    type === field.type ? {} : { special: specialForType(type, change.meta?.['special'] ?? field.special.join(',')) };
   const values = { ...change.meta, ...special };
   const changed = change.meta !== null || (special.special ?? null) !== (field.special.join(',') || null);
   if (Object.keys(values).length > 0 && changed) steps.push(saveField(collection.name, field.name, values));
@@ -122,7 +113,7 @@ export function planUpdateField(
 }
 
 /** What a field of the service is belongs to the service; an index only makes it faster. */
-function changeOurs(collection: Collection, field: Field, change: FieldChange): readonly DdlStatement[] {
+function changeProtected(collection: Collection, field: Field, change: FieldChange): readonly DdlStatement[] {
   const { is_indexed, ...others } = change.schema;
   const asked = Object.keys(others).length + (change.type === null ? 0 : 1) + Object.keys(change.meta ?? {}).length;
   if (asked > 0 || is_indexed === undefined || !field.column)
@@ -134,11 +125,12 @@ export function planDeleteField(
   collectionName: string,
   fieldName: string,
   model: Model,
-  ours: Protected,
+  protectedTables: Protected,
 ): readonly DdlStatement[] {
-  const collection = knownCollection(model, collectionName);
-  const field = knownField(collection, fieldName);
-  if (isOurs(collection, field.name, ours)) throw forbidden('A field of the service cannot be deleted.');
+  const collection = requireCollection(model, collectionName);
+  const field = requireField(collection, fieldName);
+  if (isProtected(collection, field.name, protectedTables))
+    throw forbidden('A field of the service cannot be deleted.');
   if (isKey(collection, field))
     throw invalidPayload(
       `The field "${field.name}" is the primary key of "${collection.name}": delete the collection instead`,
@@ -161,7 +153,7 @@ export function deleteField(collection: Collection, field: Field): readonly DdlS
 export function rowOf({ type, meta }: NewField): Meta | null {
   checkFlags(meta);
   const given = typeof meta?.['special'] === 'string' ? meta['special'] : null;
-  const special = specialAfter(type, given ?? '');
+  const special = specialForType(type, given ?? '');
   if (meta === null && special === null && type !== 'alias') return null;
   return { ...meta, special };
 }

@@ -5,7 +5,7 @@ import type { Collection, Field, Model } from '../mirror/model.js';
 import type { Protected } from '../postgres/system-tables.js';
 
 /** A collection with fields: folders have none. */
-export function knownCollection(model: Model, name: string): Collection {
+export function requireCollection(model: Model, name: string): Collection {
   const collection = model.collections.get(name);
   if (collection) return collection;
   if (model.folders.has(name)) throw invalidPayload(`The collection "${name}" is a folder`);
@@ -13,7 +13,7 @@ export function knownCollection(model: Model, name: string): Collection {
   throw reason ? forbidden(`"${name}" cannot be served: it ${reason}.`) : forbiddenCollection(name);
 }
 
-export function knownField(collection: Collection, name: string): Field {
+export function requireField(collection: Collection, name: string): Field {
   const field = collection.fields.get(name);
   if (field) return field;
   throw forbidden(
@@ -22,8 +22,8 @@ export function knownField(collection: Collection, name: string): Field {
 }
 
 /** Whether the field is part of the service itself. */
-export function isOurs(collection: Collection, field: string, ours: Protected): boolean {
-  return collection.system && ours.isSystemField(collection.name, field);
+export function isProtected(collection: Collection, field: string, protectedTables: Protected): boolean {
+  return collection.system && protectedTables.isSystemField(collection.name, field);
 }
 
 /** Names that the compilers and the metadata need for themselves, in whatever way they came here. */
@@ -33,16 +33,16 @@ export function checkNewName(name: string): void {
   if (name.startsWith('%')) throw invalidPayload('A name cannot begin with %');
 }
 
-const LONGEST = 63;
+const MAX_NAME_BYTES = 63;
 
 /** `articles_slug_unique`. What is shortened or spelt otherwise gets a digest, so that two of them never meet. */
 export function constraintName(table: string, column: string, suffix: 'unique' | 'index' | 'foreign'): string {
   const exact = `${table}_${column}_${suffix}`;
   const name = exact.toLowerCase().replace(/[^\w]/g, '_');
-  if (name === exact && Buffer.byteLength(exact) <= LONGEST) return name;
+  if (name === exact && Buffer.byteLength(exact) <= MAX_NAME_BYTES) return name;
   const digest = createHash('sha256')
     .update(JSON.stringify([table, column]))
     .digest('hex')
     .slice(0, 8);
-  return `${name.slice(0, LONGEST - suffix.length - digest.length - 2)}_${digest}_${suffix}`;
+  return `${name.slice(0, MAX_NAME_BYTES - suffix.length - digest.length - 2)}_${digest}_${suffix}`;
 }

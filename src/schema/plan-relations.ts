@@ -8,10 +8,14 @@ import type { Protected } from '../postgres/system-tables.js';
 import type { DdlStatement, Definition } from './ddl-statement.js';
 import { type ForeignKeyOptions, type NewRelation, type RelationChange, readNewName } from './parse.js';
 import type { Meta } from './parse-meta.js';
-import { constraintName, isOurs } from './plan-names.js';
+import { constraintName, isProtected } from './plan-names.js';
 
-export function planCreateRelation(relation: NewRelation, model: Model, ours: Protected): readonly DdlStatement[] {
-  const { many, column } = holderOf(relation, model, ours);
+export function planCreateRelation(
+  relation: NewRelation,
+  model: Model,
+  protectedTables: Protected,
+): readonly DdlStatement[] {
+  const { many, column } = ownerOf(relation, model, protectedTables);
   if (soleKey(many)?.column === column)
     throw invalidPayload(`The field "${column.name}" is the primary key: it cannot be a relation`);
   if (rowsOf(relation, model).length > 0 || column.foreign_keys.length > 0)
@@ -27,14 +31,18 @@ export function planCreateRelation(relation: NewRelation, model: Model, ours: Pr
   }
   checkListName(meta);
   checkDetails(meta, many);
-  const place = { many_collection: many.name, many_field: column.name, one_collection: relation.related };
-  steps.push({ kind: 'add-relation', values: { ...meta, ...place } });
+  const ends = { many_collection: many.name, many_field: column.name, one_collection: relation.related };
+  steps.push({ kind: 'add-relation', values: { ...meta, ...ends } });
   return steps;
 }
 
-export function planUpdateRelation(change: RelationChange, model: Model, ours: Protected): readonly DdlStatement[] {
+export function planUpdateRelation(
+  change: RelationChange,
+  model: Model,
+  protectedTables: Protected,
+): readonly DdlStatement[] {
   const rows = rowsOf(change, model);
-  const { many, column } = existing(change, model, ours, rows);
+  const { many, column } = existingOwner(change, model, protectedTables, rows);
   const [row] = rows;
   const related = row ? (row['one_collection'] ?? null) : (column.foreign_keys[0]?.collection ?? null);
   const one = typeof related === 'string' ? model.collections.get(related) : undefined;
@@ -53,8 +61,8 @@ export function planUpdateRelation(change: RelationChange, model: Model, ours: P
   if (!one) checkAny({ ...row, ...change.meta }, many, model);
   if (row) steps.push({ kind: 'change-relation', collection: many.name, field: column.name, values: change.meta });
   else {
-    const place = { many_collection: many.name, many_field: column.name, one_collection: related };
-    steps.push({ kind: 'add-relation', values: { ...change.meta, ...place } });
+    const ends = { many_collection: many.name, many_field: column.name, one_collection: related };
+    steps.push({ kind: 'add-relation', values: { ...change.meta, ...ends } });
   }
   return steps;
 }
@@ -63,13 +71,13 @@ export function planDeleteRelation(
   collection: string,
   field: string,
   model: Model,
-  ours: Protected,
+  protectedTables: Protected,
 ): readonly DdlStatement[] {
   const rows = rowsOf({ collection, field }, model);
   const steps: DdlStatement[] = [];
   if (rows.length > 0 && !model.collections.get(collection)?.fields.has(field))
     return [{ kind: 'forget-relation', collection, field }];
-  const { column } = existing({ collection, field }, model, ours, rows);
+  const { column } = existingOwner({ collection, field }, model, protectedTables, rows);
   steps.push(...column.foreign_keys.map((key) => dropForeignKey(column, key)));
   if (rows.length > 0) steps.push({ kind: 'forget-relation', collection, field });
   return steps;
@@ -86,19 +94,24 @@ function rowsOf({ collection, field }: RelationEnd, model: Model): readonly Meta
   return model.relationRows.filter((row) => row['many_collection'] === collection && row['many_field'] === field);
 }
 
-function holderOf({ collection, field }: RelationEnd, model: Model, ours: Protected): RelationOwner {
+function ownerOf({ collection, field }: RelationEnd, model: Model, protectedTables: Protected): RelationOwner {
   const many = model.collections.get(collection);
   if (!many) throw invalidPayload(`Collection "${collection}" doesn't exist`);
   const column = many.fields.get(field)?.column;
   if (!column) throw invalidPayload(`Field "${field}" doesn't exist in collection "${collection}"`);
-  if (isOurs(many, field, ours)) throw forbidden('A relation of the service cannot be changed.');
+  if (isProtected(many, field, protectedTables)) throw forbidden('A relation of the service cannot be changed.');
   return { many, column };
 }
 
-function existing(place: RelationEnd, model: Model, ours: Protected, rows: readonly Meta[]): RelationOwner {
-  const column = model.collections.get(place.collection)?.fields.get(place.field)?.column;
+function existingOwner(
+  relation: RelationEnd,
+  model: Model,
+  protectedTables: Protected,
+  rows: readonly Meta[],
+): RelationOwner {
+  const column = model.collections.get(relation.collection)?.fields.get(relation.field)?.column;
   if (!column || (rows.length === 0 && column.foreign_keys.length === 0)) throw forbidden();
-  return holderOf(place, model, ours);
+  return ownerOf(relation, model, protectedTables);
 }
 
 type AddForeignKey = Extract<Definition, { kind: 'add-foreign-key' }>;

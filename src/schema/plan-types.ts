@@ -5,20 +5,20 @@ import type { Column, Field, FieldType } from '../mirror/model.js';
 import type { ColumnType, Conversion } from './ddl-statement.js';
 import type { ColumnOptions } from './parse.js';
 
-const USUAL_LENGTH = 255;
-const USUAL_PRECISION = 10;
-const USUAL_SCALE = 5;
+const DEFAULT_LENGTH = 255;
+const DEFAULT_PRECISION = 10;
+const DEFAULT_SCALE = 5;
 
 export function newColumnType(type: FieldType, options: ColumnOptions, field: string): ColumnType {
   if (type === 'alias' || type === 'unknown')
     throw invalidPayload(`The field "${field}" cannot have the type "${type}"`);
   const sized = type === 'string' || type === 'hash';
   const precise = type === 'decimal';
-  const precision = precise ? (options.numeric_precision ?? USUAL_PRECISION) : null;
-  const scale = precise ? (options.numeric_scale ?? Math.min(USUAL_SCALE, precision ?? USUAL_PRECISION)) : null;
+  const precision = precise ? (options.numeric_precision ?? DEFAULT_PRECISION) : null;
+  const scale = precise ? (options.numeric_scale ?? Math.min(DEFAULT_SCALE, precision ?? DEFAULT_PRECISION)) : null;
   if (precision !== null && scale !== null && scale > precision)
     throw invalidPayload(`The scale of the field "${field}" cannot be larger than its precision`);
-  return { type, length: sized ? (options.max_length ?? USUAL_LENGTH) : null, precision, scale, padded: false };
+  return { type, length: sized ? (options.max_length ?? DEFAULT_LENGTH) : null, precision, scale, padded: false };
 }
 
 /** The type of a column that is there, with what the options change of its size; null when they change nothing. */
@@ -35,7 +35,7 @@ export function resizedType(column: Column, options: ColumnOptions): ColumnType 
   if (wanted.precision === column.numeric_precision && wanted.scale === column.numeric_scale) return null;
   return newColumnType(
     'decimal',
-    { numeric_precision: wanted.precision ?? USUAL_PRECISION, numeric_scale: wanted.scale ?? USUAL_SCALE },
+    { numeric_precision: wanted.precision ?? DEFAULT_PRECISION, numeric_scale: wanted.scale ?? DEFAULT_SCALE },
     column.name,
   );
 }
@@ -68,7 +68,7 @@ const TYPE_FLAGS: ReadonlyMap<string, readonly FieldType[]> = new Map([
 ]);
 
 /** The flags of a field that has the type: those that speak of another type leave. */
-export function specialAfter(type: FieldType, special: unknown): string | null {
+export function specialForType(type: FieldType, special: unknown): string | null {
   const flags = listOf(special).filter((flag) => TYPE_FLAGS.get(flag)?.includes(type) ?? true);
   const needed = NEEDED_FLAGS.get(type);
   if (needed !== undefined && !flags.includes(needed)) flags.unshift(needed);

@@ -21,11 +21,9 @@ export function checkNames(
     if (isSystem(collection)) throw invalidPayload(`The collection "${collection}" is one of the service itself`);
     if (schema) checkKey(collection, schema.primary_key ?? null, keys.get(collection) ?? []);
     const lists = [...(schema?.indexes ?? []), ...(schema?.foreign_keys ?? [])].map(({ fields }) => fields);
-    const stranger = lists.flat().find((name) => !columns.has(JSON.stringify([collection, name])));
-    if (stranger !== undefined)
-      throw invalidPayload(
-        `An index or foreign key of "${collection}" is over "${stranger}", which is no column of it`,
-      );
+    const unknown = lists.flat().find((name) => !columns.has(JSON.stringify([collection, name])));
+    if (unknown !== undefined)
+      throw invalidPayload(`An index or foreign key of "${collection}" is over "${unknown}", which is no column of it`);
     for (const { related_collection: related, related_fields } of schema?.foreign_keys ?? []) {
       const missing = related_fields.find((name) => !columns.has(JSON.stringify([related, name])));
       if (missing !== undefined)
@@ -48,14 +46,14 @@ export function checkNames(
 }
 
 /** One of several fields, and the absence of any, is said at the table: a key that was forgotten is noticed. */
-function checkKey(collection: string, said: readonly string[] | null, marked: readonly string[]): void {
-  if (said === null) {
+function checkKey(collection: string, declared: readonly string[] | null, marked: readonly string[]): void {
+  if (declared === null) {
     if (marked.length === 1) return;
     throw invalidPayload(
       `The collection "${collection}" needs a field that is its primary key, or "schema.primary_key": [] for none`,
     );
   }
-  const isSame = said.length === marked.length && said.every((name) => marked.includes(name));
+  const isSame = declared.length === marked.length && declared.every((name) => marked.includes(name));
   if (!isSame)
     throw invalidPayload(`"schema.primary_key" of "${collection}" must name the fields that say "is_primary_key"`);
 }

@@ -9,8 +9,8 @@ import { listOf } from '../mirror/columns.js';
 import type { Collection, Column, Field, Model } from '../mirror/model.js';
 import type { Protected } from '../postgres/system-tables.js';
 import { complaintAbout } from '../sql/vet.js';
-import { isJsonType, isMovableType, PLAIN_INDEX } from './apply-columns.js';
-import { isMovable, isMovableField } from './apply-names.js';
+import { isJsonType, isPortableType, PLAIN_INDEX } from './apply-columns.js';
+import { isPortableCollectionName, isPortableName } from './apply-names.js';
 import type { DeclaredFunction } from './parse-function.js';
 import { COLLECTION_META, FIELD_META, type Meta, type Properties, RELATION_META } from './parse-meta.js';
 import {
@@ -25,7 +25,7 @@ import {
   VENDOR,
 } from './parse-snapshot.js';
 import type { SnapshotForeignKey, SnapshotIndex, SnapshotTable } from './parse-table.js';
-import { isOurs } from './plan-names.js';
+import { isProtected } from './plan-names.js';
 
 /** What sql/snapshot.sql answers, by the names of collections. */
 export interface Details {
@@ -57,15 +57,17 @@ export interface IndexDetail extends SnapshotIndex {
 }
 
 /** What users added to a collection of the service is theirs to move. */
-export function snapshotOf(model: Model, details: Details, ours: Protected): Snapshot {
-  const tables = [...model.collections.values()].filter((each) => isCarried(each, details)).sort(byName);
+export function snapshotOf(model: Model, details: Details, protectedTables: Protected): Snapshot {
+  const tables = [...model.collections.values()].filter((each) => isIncluded(each, details)).sort(byName);
   const owned = (collection: Collection): Field[] =>
-    [...collection.fields.values()].filter((field) => !isOurs(collection, field.name, ours) && isMoved(field, details));
+    [...collection.fields.values()].filter(
+      (field) => !isProtected(collection, field.name, protectedTables) && isPortableField(field, details),
+    );
   return {
     version: SNAPSHOT_VERSION,
     lateral: packageVersion,
     vendor: VENDOR,
-    collections: collectionsOf(model, tables, details, ours),
+    collections: collectionsOf(model, tables, details, protectedTables),
     fields: tables.flatMap((collection) => fieldsOf(collection.name, owned(collection), details)),
     relations: tables.flatMap((collection) => relationsOf(model, owned(collection), details)),
     functions: details.functions.map(functionOf).sort(byName),
@@ -73,22 +75,22 @@ export function snapshotOf(model: Model, details: Details, ours: Protected): Sna
 }
 
 /** What a snapshot cannot carry, in words. */
-export function leftBehind(model: Model, details: Details): string[] {
+export function omittedFromSnapshot(model: Model, details: Details): string[] {
   const own = [...model.collections.values()].filter(({ system }) => !system);
-  const carried = own.filter((each) => isCarried(each, details));
-  const unfit = own.filter((each) => isTable(each) && !isCarried(each, details));
+  const included = own.filter((each) => isIncluded(each, details));
+  const excluded = own.filter((each) => isTable(each) && !isIncluded(each, details));
   return [
-    ...unfit.map(
+    ...excluded.map(
       ({ name }) => `"${name}": it, or its key, has a name, a type or columns that cannot be made elsewhere`,
     ),
-    ...carried.flatMap(({ fields }) =>
-      [...fields.values()].flatMap((field) => lossOf(field, [...fields.values()], details)),
+    ...included.flatMap(({ fields }) =>
+      [...fields.values()].flatMap((field) => omittedOf(field, [...fields.values()], details)),
     ),
-    ...carried.flatMap(({ name, kind }) =>
+    ...included.flatMap(({ name, kind }) =>
       kind === 'partitioned' ? [`"${name}": its partitions; elsewhere it becomes one table`] : [],
     ),
     ...details.foreignKeys.flatMap((key) =>
-      carried.some(({ name }) => name === key.collection) && !isCarriedKey(key, model, details)
+      included.some(({ name }) => name === key.collection) && !isIncludedKey(key, model, details)
         ? [`"${key.collection}": its foreign key over ${key.fields.join(', ')}`]
         : [],
     ),
@@ -104,34 +106,38 @@ function isTable({ kind }: Pick<Collection, 'kind'>): boolean {
   return kind === 'table' || kind === 'partitioned';
 }
 
-function isCarried(collection: Collection, details: Details): boolean {
+function isIncluded(collection: Collection, details: Details): boolean {
   const { name, fields } = collection;
-  const moves = (column: string): boolean => {
+  const isPortable = (column: string): boolean => {
     const field = fields.get(column);
-    return field !== undefined && isMoved(field, details);
+    return field !== undefined && isPortableField(field, details);
   };
-  if (!isTable(collection) || !isMovable(name)) return false;
+  if (!isTable(collection) || !isPortableCollectionName(name)) return false;
   const key = details.primaryKeys.get(name) ?? [];
-  return key.every(moves) && [...fields.values()].some((field) => field.column !== null && isMoved(field, details));
+  return (
+    key.every(isPortable) &&
+    [...fields.values()].some((field) => field.column !== null && isPortableField(field, details))
+  );
 }
 
-function isCarriedKey(key: ForeignKeyDetail, model: Model, details: Details): boolean {
+function isIncludedKey(key: ForeignKeyDetail, model: Model, details: Details): boolean {
   const holds = (collection: string, names: readonly string[]): boolean => {
     const table = model.collections.get(collection);
-    if (!table || !isCarried(table, details)) return false;
+    if (!table || !isIncluded(table, details)) return false;
     return names.every((name) => {
       const field = table.fields.get(name);
-      return field !== undefined && isMoved(field, details);
+      return field !== undefined && isPortableField(field, details);
     });
   };
   return !key.some && holds(key.collection, key.fields) && holds(key.related_collection, key.related_fields);
 }
 
-function isMoved({ collection, name, column }: Field, details: Details): boolean {
-  if (!isMovableField(name)) return false;
+function isPortableField({ collection, name, column }: Field, details: Details): boolean {
+  if (!isPortableName(name)) return false;
   const type = column && typeOf(collection, column, details);
   return (
-    type === null || (isMovableType(type) && (!valuesOf(type, details) || isMovableField(enumNameOf(type)?.name ?? '')))
+    type === null ||
+    (isPortableType(type) && (!valuesOf(type, details) || isPortableName(enumNameOf(type)?.name ?? '')))
   );
 }
 
@@ -145,14 +151,15 @@ function typeOf(collection: string, column: Column, { types }: Details): string 
 }
 
 /** What a snapshot does not tell of a field, since it could not be applied. */
-function lossOf(field: Field, siblings: readonly Field[], details: Details): string[] {
+function omittedOf(field: Field, siblings: readonly Field[], details: Details): string[] {
   const { collection, name, column } = field;
-  if (!isMoved(field, details)) return [`"${collection}.${name}": has a name or a type that cannot be made elsewhere`];
+  if (!isPortableField(field, details))
+    return [`"${collection}.${name}": has a name or a type that cannot be made elsewhere`];
   if (!column)
     return listOf(field.meta?.['special']).includes('computed')
       ? [`"${collection}.${name}": the function that it is computed by; create it there by SQL`]
       : [];
-  const refused = expressionsOf(column).filter((text) => !isCarriedExpression(text, siblings, details));
+  const refused = expressionsOf(column).filter((text) => !isIncludedExpression(text, siblings, details));
   const indexes = column.indexes.filter(({ kind, method }) => kind === 'index' && method !== PLAIN_INDEX);
   return [
     ...refused.map((text) => `"${collection}.${name}": its expression ${text} may not be applied`),
@@ -167,8 +174,10 @@ function expressionsOf(column: Column): string[] {
 }
 
 /** A generated column may name others that go along, and are not generated themselves. */
-function isCarriedExpression(text: string, siblings: readonly Field[], details: Details): boolean {
-  const plain = siblings.filter((field) => field.column && !field.column.is_generated && isMoved(field, details));
+function isIncludedExpression(text: string, siblings: readonly Field[], details: Details): boolean {
+  const plain = siblings.filter(
+    (field) => field.column && !field.column.is_generated && isPortableField(field, details),
+  );
   return (
     complaintAbout(
       text,
@@ -181,7 +190,7 @@ function collectionsOf(
   model: Model,
   tables: readonly Collection[],
   details: Details,
-  ours: Protected,
+  protectedTables: Protected,
 ): CollectionEntry[] {
   const { indexes } = details;
   const entries = tables
@@ -203,7 +212,7 @@ function collectionsOf(
     meta: metaOf(meta, COLLECTION_META),
     schema: null,
   }));
-  const all = [...entries, ...folders.filter(({ collection }) => !ours.isSystemTable(collection))];
+  const all = [...entries, ...folders.filter(({ collection }) => !protectedTables.isSystemTable(collection))];
   const groups = new Set(all.flatMap(({ collection, meta }) => (meta ? [collection] : [])));
   // A group that does not go along is none.
   const grouped = (meta: Meta | null): Meta | null =>
@@ -222,7 +231,7 @@ function keyOf(collection: string, { primaryKeys }: Details): Pick<SnapshotTable
 /** Two that say the same are one. */
 function foreignKeysOf(collection: string, model: Model, details: Details): Pick<SnapshotTable, 'foreign_keys'> {
   const keys = details.foreignKeys
-    .filter((key) => key.collection === collection && isCarriedKey(key, model, details))
+    .filter((key) => key.collection === collection && isIncludedKey(key, model, details))
     .map(({ fields, related_collection, related_fields, on_delete, on_update }) => ({
       fields,
       related_collection,
@@ -258,13 +267,13 @@ function indexesOf(
   indexes: readonly IndexDetail[],
   details: Details,
 ): SnapshotIndex[] {
-  const moves = (name: string): boolean => {
+  const isPortable = (name: string): boolean => {
     const field = fields.get(name);
-    return field !== undefined && isMoved(field, details);
+    return field !== undefined && isPortableField(field, details);
   };
   return distinct(
     indexes
-      .filter((each) => each.collection === collection && each.fields.every(moves))
+      .filter((each) => each.collection === collection && each.fields.every(isPortable))
       .map(({ fields, unique }) => ({ fields, unique })),
   );
 }
@@ -282,14 +291,14 @@ function columnOf(
     isJson && (column.default_value === null || (typeof column.default_value === 'string' && !isJsonType(data_type)));
   const isExpression = isUnclear || column.default_value === column.default_expression;
   const own = !column.has_auto_increment;
-  const carried = (text: string | null): string | null =>
-    text !== null && isCarriedExpression(text, siblings, details) ? text : null;
+  const included = (text: string | null): string | null =>
+    text !== null && isIncludedExpression(text, siblings, details) ? text : null;
   return {
     data_type,
     enum_values: valuesOf(data_type, details) ?? null,
     default_value: own && !isExpression ? column.default_value : null,
-    default_expression: own && isExpression ? carried(column.default_expression) : null,
-    generation_expression: carried(column.generation_expression),
+    default_expression: own && isExpression ? included(column.default_expression) : null,
+    generation_expression: included(column.generation_expression),
     // A column that counts is made as one that identity fills, which is never null.
     is_nullable: own && column.is_nullable,
     is_unique: column.is_unique,
@@ -305,11 +314,12 @@ function relationsOf(model: Model, fields: readonly Field[], details: Details): 
     if (!relation || relation.kind === 'one-to-many' || relation.kind === 'one-to-one') return [];
     const one = relation.kind === 'many-to-one' ? relation.oneCollection : null;
     const target = one === null ? undefined : model.collections.get(one);
-    if (target && !isCarried(target, details)) return [];
+    if (target && !isIncluded(target, details)) return [];
     const reference = column?.foreign_keys.find((each) => one !== null && each.collection === one);
     const key = details.primaryKeys.get(one ?? '') ?? [];
-    const beside = reference && (key.length !== 1 || reference.column !== key[0]) ? { column: reference.column } : {};
-    const schema = reference && { on_delete: reference.on_delete, on_update: reference.on_update, ...beside };
+    const otherColumn =
+      reference && (key.length !== 1 || reference.column !== key[0]) ? { column: reference.column } : {};
+    const schema = reference && { on_delete: reference.on_delete, on_update: reference.on_update, ...otherColumn };
     return [
       {
         collection,

@@ -12,19 +12,19 @@ import { systemFields } from '../postgres/system-tables.js';
 import { planSnapshot } from './apply.js';
 import { neededTypes, refuseMissing } from './apply-types.js';
 import type { Draft, SchemaChanges } from './change.js';
-import { fromStructure, isBlocked } from './change-errors.js';
+import { asSchemaChangeError, isBlocked } from './change-errors.js';
 import type { DdlStatement } from './ddl-statement.js';
-import { type DifferenceMode, differenceOf, digestOf, laidOn } from './difference.js';
+import { type DifferenceMode, differenceOf, digestOf, patchSnapshot } from './difference.js';
 import type { Difference, DifferenceBody } from './parse-difference.js';
 import { type EnumName, enumKey, type Snapshot } from './parse-snapshot.js';
-import { type Details, leftBehind, snapshotOf } from './snapshot.js';
+import { type Details, omittedFromSnapshot, snapshotOf } from './snapshot.js';
 
 const DETAILS = readFileSync(packagePath('sql', 'snapshot.sql'), 'utf8');
 
 export interface TakenSnapshot {
   readonly snapshot: Snapshot;
-  /** What the snapshot cannot carry, in words. */
-  readonly leftBehind: readonly string[];
+  /** One sentence for each thing that the snapshot cannot hold. */
+  readonly omitted: readonly string[];
 }
 
 /** Called before each step. */
@@ -32,39 +32,39 @@ export type Progress = (step: DdlStatement, position: number, total: number) => 
 
 export async function takeSnapshot(schemaChanges: SchemaChanges): Promise<TakenSnapshot> {
   return schemaChanges.read(async (draft) => {
-    const { snapshot, model, details } = await look(draft);
-    return { snapshot, leftBehind: leftBehind(model, details) };
+    const { snapshot, model, details } = await takePresent(draft);
+    return { snapshot, omitted: omittedFromSnapshot(model, details) };
   });
 }
 
-/** What it takes to make the database what the snapshot says, with the digest of what it is now; null for nothing. */
+/** The changes that turn the database into the snapshot, with the digest of its current state; null where nothing differs. */
 export async function compareSnapshot(
   schemaChanges: SchemaChanges,
   wanted: Snapshot,
   mode: DifferenceMode,
 ): Promise<DifferenceBody | null> {
   return schemaChanges.read(async (draft) => {
-    const seen = await look(draft);
-    const { snapshot } = seen;
+    const present = await takePresent(draft);
+    const { snapshot } = present;
     const diff = differenceOf(snapshot, wanted, mode);
     if (!diff) return null;
-    // What could never be applied is refused right here.
-    planSnapshot(laidOn(snapshot, diff), seen, systemFields());
+    // A difference that could never be applied is refused here.
+    planSnapshot(patchSnapshot(snapshot, diff), present, systemFields());
     return { hash: digestOf(snapshot), diff };
   });
 }
 
-/** One transaction. With `force` also a difference that was taken from another state, as far as it fits. */
+/** One transaction. With `force`, also a difference that was taken from another state, if it fits. */
 export async function applyDifference(
   schemaChanges: SchemaChanges,
   body: DifferenceBody,
   force: boolean,
 ): Promise<void> {
   await schemaChanges.change(async (draft) => {
-    const seen = await look(draft);
-    if (!force && digestOf(seen.snapshot) !== body.hash)
+    const present = await takePresent(draft);
+    if (!force && digestOf(present.snapshot) !== body.hash)
       throw invalidPayload('The schema has changed since the difference was taken: take it again');
-    await reach(draft, seen, body.diff, () => {});
+    await applyPresent(draft, present, body.diff, () => {});
   });
 }
 
@@ -76,11 +76,11 @@ export async function applySnapshot(
   { confirm, progress }: { readonly confirm: (diff: Difference) => void; readonly progress: Progress },
 ): Promise<Difference | null> {
   return schemaChanges.change(async (draft) => {
-    const seen = await look(draft);
-    const diff = differenceOf(seen.snapshot, wanted, mode);
+    const present = await takePresent(draft);
+    const diff = differenceOf(present.snapshot, wanted, mode);
     if (!diff) return null;
     confirm(diff);
-    await reach(draft, seen, diff, progress);
+    await applyPresent(draft, present, diff, progress);
     return diff;
   });
 }
@@ -91,16 +91,16 @@ interface Seen {
   readonly details: Details;
 }
 
-async function look(draft: Draft): Promise<Seen> {
+async function takePresent(draft: Draft): Promise<Seen> {
   const model = await draft.model();
   const cell = await draft.cell(DETAILS, [JSON.stringify(model.schemas), model.system, model.schema]);
   if (!cell) throw new Error('the catalog statement gave no row');
   const { document } = await draft.schema();
-  const details = named(parseOwnJson<Catalog>(cell.toString()), model, document.function_rows ?? []);
+  const details = byCollection(parseOwnJson<Catalog>(cell.toString()), model, document.function_rows ?? []);
   return { model, details, snapshot: snapshotOf(model, details, systemFields()) };
 }
 
-/** The answer of the catalogs, which know tables by schema and name. */
+/** The result of sql/snapshot.sql, by schema and table. */
 interface Catalog {
   readonly types: readonly (TableName & { readonly types: Details['types'][string] })[];
   readonly indexes: readonly (TableName & Details['indexes'][number])[];
@@ -114,7 +114,7 @@ interface TableName {
   readonly table: string;
 }
 
-/** Actions are letters of the catalog. */
+/** Actions are the letters of pg_constraint. */
 interface ForeignKeyFacts extends Pick<Details['foreignKeys'][number], 'name' | 'fields' | 'related_fields' | 'some'> {
   readonly target_schema: string;
   readonly target_table: string;
@@ -122,7 +122,7 @@ interface ForeignKeyFacts extends Pick<Details['foreignKeys'][number], 'name' | 
   readonly on_update: string;
 }
 
-function named(catalog: Catalog, model: Model, functions: Details['functions']): Details {
+function byCollection(catalog: Catalog, model: Model, functions: Details['functions']): Details {
   const names = new Map([...model.collections.values()].map((each) => [keyOf(each), each.name]));
   const collectionOf = ({ schema, table }: TableName): string | undefined => names.get(keyOf({ schema, table }));
   return {
@@ -166,20 +166,20 @@ function keyOf({ schema, table }: TableName): string {
   return JSON.stringify([schema, table]);
 }
 
-async function reach(draft: Draft, seen: Seen, diff: Difference, progress: Progress): Promise<void> {
-  const steps = planSnapshot(laidOn(seen.snapshot, diff), seen, systemFields());
+async function applyPresent(draft: Draft, present: Seen, diff: Difference, progress: Progress): Promise<void> {
+  const steps = planSnapshot(patchSnapshot(present.snapshot, diff), present, systemFields());
   await checkTypes(draft, steps);
   for (const [position, step] of steps.entries()) {
     progress(step, position, steps.length);
     try {
-      await draft.take([step]);
+      await draft.execute([step]);
     } catch (error) {
-      throw isBlocked(error) ? error : located(fromStructure(error), step);
+      throw isBlocked(error) ? error : withStep(asSchemaChangeError(error), step);
     }
   }
 }
 
-/** PostgreSQL would name a missing type, but not the column; and a snapshot carries no domains and composite types. */
+/** PostgreSQL would name a missing type but not its column; snapshots hold no domains and composite types. */
 async function checkTypes(draft: Draft, steps: readonly DdlStatement[]): Promise<void> {
   const needed = neededTypes(steps);
   if (needed.length === 0) return;
@@ -204,17 +204,17 @@ interface Named {
   readonly name?: string;
 }
 
-/** Among hundreds of steps an error helps only who knows which of them failed. */
-function located(error: unknown, step: DdlStatement): unknown {
+/** Adds to the error which of the steps failed. */
+function withStep(error: unknown, step: DdlStatement): unknown {
   if (!(error instanceof ServiceError)) return error;
   const { table, collection = table, column, columns = [], field, type, name } = step as Named;
   const several = columns.every((each) => typeof each === 'string') ? columns.join(', ') : undefined;
   const inner = field ?? (typeof column === 'object' ? column.name : (column ?? several));
-  const place = [collection ?? (typeof type === 'string' ? type : name), inner].filter(Boolean).join('.');
+  const path = [collection ?? (typeof type === 'string' ? type : name), inner].filter(Boolean).join('.');
   const what = step.kind.replaceAll('-', ' ');
-  return new ServiceError(error.code, `${error.message} (${what}: ${place})`, {
+  return new ServiceError(error.code, `${error.message} (${what}: ${path})`, {
     ...error.extensions,
     step: what,
-    place,
+    place: path,
   });
 }

@@ -25,7 +25,7 @@ export interface Suggestion {
   readonly hidden: boolean;
 }
 
-/** A collection with so many lists that to show them all would help nobody, and to read them all would cost much. */
+/** A collection with so many lists that showing all of them is useless and reading all of them expensive. */
 export interface Hub {
   readonly collection: string;
   readonly lists: number;
@@ -52,30 +52,30 @@ const AUTHORSHIP = /^(user_)?(created|updated|modified|changed|deleted|edited)(_
 
 /** In the order of the collections that get a field. A reference that has its list already suggests nothing. */
 export function suggestRelations(model: Model): readonly Suggestion[] {
-  const taken = new Map<string, Set<string>>();
-  const take = (collection: string, names: readonly string[]): string => {
-    const used = taken.get(collection) ?? new Set(model.collections.get(collection)?.fields.keys());
-    taken.set(collection, used);
+  const usedNames = new Map<string, Set<string>>();
+  const reserveName = (collection: string, names: readonly string[]): string => {
+    const used = usedNames.get(collection) ?? new Set(model.collections.get(collection)?.fields.keys());
+    usedNames.set(collection, used);
     const name = pickName(names, used);
     used.add(name);
     return name;
   };
-  const references = findReferences(model, take);
+  const references = findReferences(model, reserveName);
   const referred = new Set(references.map(({ one }) => one));
-  const drafts: Draft[] = [];
+  const drafts: UnnamedSuggestion[] = [];
   for (const [many, own] of groupBy(references, ({ many }) => many.name)) {
     const pair = referred.has(many) ? null : junctionOf(own);
     for (const reference of own) {
-      if (reference.listed) continue;
+      if (reference.hasList) continue;
       drafts.push(pair ? linkDraft(reference, pair, references) : listDraft(reference, own));
     }
   }
-  const suggestions = drafts.map(({ names, ...draft }) => ({ ...draft, field: take(draft.collection, names) }));
+  const suggestions = drafts.map(({ names, ...draft }) => ({ ...draft, field: reserveName(draft.collection, names) }));
   const hubs = new Set(hubsOf(model, suggestions).map(({ collection }) => collection));
-  const shown = suggestions.map((each) =>
+  const withHidden = suggestions.map((each) =>
     Object.freeze({ ...each, hidden: hubs.has(each.collection) || AUTHORSHIP.test(each.manyField) }),
   );
-  return Object.freeze(shown.sort((left, right) => compare(left.collection, right.collection)));
+  return Object.freeze(withHidden.sort((left, right) => compare(left.collection, right.collection)));
 }
 
 /** A row that describes the reference already gets the list; what else it says stays. */
@@ -98,8 +98,8 @@ export function planSuggestions(suggestions: readonly Suggestion[], model: Model
       // A row of a junction that links nothing is of no use; any other row outlives the relation.
       one_deselect_action: leaves && !row?.['junction_field'] ? 'delete' : (row?.['one_deselect_action'] ?? 'nullify'),
     };
-    const shown = { ...SHOWN[suggestion.kind], hidden: suggestion.hidden };
-    const place = { many_collection: manyCollection, many_field: manyField };
+    const meta = { ...ALIAS_META[suggestion.kind], hidden: suggestion.hidden };
+    const manyEnd = { many_collection: manyCollection, many_field: manyField };
     const alias = {
       special: 'm2o',
       interface: 'select-dropdown-m2o',
@@ -109,15 +109,15 @@ export function planSuggestions(suggestions: readonly Suggestion[], model: Model
       ...(suggestion.columns
         ? [{ kind: 'save-field', collection: manyCollection, field: manyField, values: alias } as const]
         : []),
-      { kind: 'save-field', collection, field, values: shown },
+      { kind: 'save-field', collection, field, values: meta },
       row
         ? { kind: 'change-relation', collection: manyCollection, field: manyField, values }
-        : { kind: 'add-relation', values: { ...values, ...place } },
+        : { kind: 'add-relation', values: { ...values, ...manyEnd } },
     ];
   });
 }
 
-const SHOWN: Readonly<Record<Suggestion['kind'], { special: string; interface: string | null }>> = {
+const ALIAS_META: Readonly<Record<Suggestion['kind'], { special: string; interface: string | null }>> = {
   'one-to-many': { special: 'o2m', interface: 'list-o2m' },
   'one-to-one': { special: 'o2o', interface: null },
   'many-to-many': { special: 'm2m', interface: 'list-m2m' },
@@ -132,17 +132,17 @@ interface Reference {
   readonly isNew: boolean;
   readonly one: string;
   /** The list on the other side is there already. */
-  readonly listed: boolean;
+  readonly hasList: boolean;
 }
 
 /** A suggestion whose name is still to be chosen: the first of `names` that is free. */
-interface Draft extends Omit<Suggestion, 'field' | 'hidden'> {
+interface UnnamedSuggestion extends Omit<Suggestion, 'field' | 'hidden'> {
   readonly names: readonly string[];
 }
 
-type Take = (collection: string, names: readonly string[]) => string;
+type ReserveName = (collection: string, names: readonly string[]) => string;
 
-function findReferences(model: Model, take: Take): Reference[] {
+function findReferences(model: Model, reserveName: ReserveName): Reference[] {
   const references: Reference[] = [];
   for (const many of model.collections.values()) {
     if (many.system) continue;
@@ -150,16 +150,22 @@ function findReferences(model: Model, take: Take): Reference[] {
       const { relation } = field;
       if (relation?.kind !== 'many-to-one' || !isForeignKey(field, relation)) continue;
       if (model.collections.get(relation.oneCollection)?.system !== false) continue;
-      const place = { many, name: field.name, columns: [field], isNew: false };
-      references.push({ ...place, one: relation.oneCollection, listed: relation.oneField !== null });
+      references.push({
+        many,
+        name: field.name,
+        columns: [field],
+        isNew: false,
+        one: relation.oneCollection,
+        hasList: relation.oneField !== null,
+      });
     }
   }
   for (const many of model.collections.values())
-    if (!many.system) references.push(...compositeReferences(many, model, take));
+    if (!many.system) references.push(...compositeReferences(many, model, reserveName));
   return references;
 }
 
-/** What was declared without a foreign key was declared on purpose the way it is. */
+/** A relation that was declared without a foreign key is taken as complete. */
 function isForeignKey({ column }: Field, relation: ManyToOne): boolean {
   return column?.foreign_keys[0]?.collection === relation.oneCollection;
 }
@@ -170,7 +176,7 @@ interface Junction {
   readonly sortField: string | null;
 }
 
-/** Two references and nothing to tell beyond the link; or a key or a name made of both sides, whatever else the table holds. */
+/** A table with two references and no other data, or whose key or name consists of both sides. */
 function junctionOf(references: readonly Reference[]): Junction | null {
   const [first, second, ...others] = references;
   if (!first || !second || others.length > 0) return null;
@@ -212,16 +218,16 @@ function singular(name: string): string {
   return name.replace(/ies$/, '').replace(/(?<=[^s])s$/, '');
 }
 
-function listDraft(reference: Reference, siblings: readonly Reference[]): Draft {
+function listDraft(reference: Reference, siblings: readonly Reference[]): UnnamedSuggestion {
   const { many, name, columns, one } = reference;
   const alone = siblings.filter((sibling) => sibling.one === one).length === 1;
-  const specific = `${many.name}_by_${stemOf(reference)}`;
+  const qualified = `${many.name}_by_${referenceStem(reference)}`;
   const itself = many.name === one;
   const names = itself
-    ? [...(/^parent/i.test(name) ? ['children'] : []), specific]
+    ? [...(/^parent/i.test(name) ? ['children'] : []), qualified]
     : alone
-      ? [many.name, specific]
-      : [specific];
+      ? [many.name, qualified]
+      : [qualified];
   return {
     kind: areUnique(many, namesOf(columns)) ? 'one-to-one' : 'one-to-many',
     collection: one,
@@ -244,8 +250,8 @@ function newColumns({ columns, isNew }: Reference): readonly string[] | null {
 }
 
 /** Foreign keys over several columns. Those that an alias field stands for already have what was wanted of them. */
-function compositeReferences(many: Collection, model: Model, take: Take): Reference[] {
-  const known = (columns: readonly string[], one: string): Field | undefined =>
+function compositeReferences(many: Collection, model: Model, reserveName: ReserveName): Reference[] {
+  const aliasOf = (columns: readonly string[], one: string): Field | undefined =>
     [...many.fields.values()].find(
       ({ relation }) =>
         relation?.kind === 'many-to-one' &&
@@ -257,21 +263,21 @@ function compositeReferences(many: Collection, model: Model, take: Take): Refere
     if (model.collections.get(one)?.system !== false) return [];
     const names = pairs.map(({ column }) => column);
     const columns = names.flatMap((name) => many.fields.get(name) ?? []);
-    const alias = known(names, one);
-    if (alias) return [{ many, name: alias.name, columns, isNew: false, one, listed: true }];
+    const alias = aliasOf(names, one);
+    if (alias) return [{ many, name: alias.name, columns, isNew: false, one, hasList: true }];
     const alone = many.references.filter(({ collection }) => collection === one).length === 1;
-    const specific = `${one}_by_${names.map(stem).join('_')}`;
-    const name = take(many.name, alone && many.name !== one ? [one, specific] : [specific]);
-    return [{ many, name, columns, isNew: true, one, listed: false }];
+    const qualified = `${one}_by_${names.map(withoutIdSuffix).join('_')}`;
+    const name = reserveName(many.name, alone && many.name !== one ? [one, qualified] : [qualified]);
+    return [{ many, name, columns, isNew: true, one, hasList: false }];
   });
 }
 
 /** The list of one side of a junction is named after what it leads to, unless that refers to this side by itself too. */
-function linkDraft(reference: Reference, junction: Junction, all: readonly Reference[]): Draft {
+function linkDraft(reference: Reference, junction: Junction, all: readonly Reference[]): UnnamedSuggestion {
   const { many, name, one } = reference;
   const leading = reference === junction.first;
   const other = leading ? junction.second : junction.first;
-  const specific = `${many.name}_by_${stemOf(reference)}`;
+  const qualified = `${many.name}_by_${referenceStem(reference)}`;
   const direct = one !== other.one && !all.some((each) => each.many.name === other.one && each.one === one);
   return {
     kind: 'many-to-many',
@@ -283,39 +289,39 @@ function linkDraft(reference: Reference, junction: Junction, all: readonly Refer
     target: other.one,
     // One column holds one order: that of the side named first.
     sortField: leading ? junction.sortField : null,
-    names: one === other.one ? [specific] : direct ? [other.one, many.name, specific] : [many.name, specific],
+    names: one === other.one ? [qualified] : direct ? [other.one, many.name, qualified] : [many.name, qualified],
   };
 }
 
-function stemOf({ columns }: Reference): string {
-  return namesOf(columns).map(stem).join('_');
+function referenceStem({ columns }: Reference): string {
+  return namesOf(columns).map(withoutIdSuffix).join('_');
 }
 
-/** `author_id` and `authorId` tell of an author. */
-function stem(name: string): string {
+/** `author_id` and `authorId` become `author`. */
+function withoutIdSuffix(name: string): string {
   return name.replace(/(?<=.)[ _-](?:id|fk|key|code|uuid)$/i, '').replace(/(?<=[a-z])Id$/, '');
 }
 
 function pickName(names: readonly string[], used: ReadonlySet<string>): string {
-  const spelt = names.map(spell);
-  const free = spelt.find((name) => !used.has(name));
+  const sanitized = names.map(sanitizeName);
+  const free = sanitized.find((name) => !used.has(name));
   if (free !== undefined) return free;
-  const last = spelt.at(-1) ?? '';
+  const last = sanitized.at(-1) ?? '';
   for (let number = 2; ; number++) {
-    const name = `${shorten(last, MOST_BYTES - 1 - String(number).length)}_${number}`;
+    const name = `${shorten(last, MAX_NAME_BYTES - 1 - String(number).length)}_${number}`;
     if (!used.has(name)) return name;
   }
 }
 
-const MOST_BYTES = 63;
+const MAX_NAME_BYTES = 63;
 
 /** Dots, brackets and signs would end or change a path; leading underscores belong to GraphQL. */
-function spell(name: string): string {
+function sanitizeName(name: string): string {
   const plain = name.replace(/[^\p{L}\p{N}_]+/gu, '_').replace(/^_+|_+$/g, '');
-  return shorten(plain === '' ? 'items' : plain, MOST_BYTES);
+  return shorten(plain === '' ? 'items' : plain, MAX_NAME_BYTES);
 }
 
-/** To so many bytes, never inside of a character. */
+/** To so many bytes, never inside a character. */
 function shorten(name: string, bytes: number): string {
   let short = name;
   while (Buffer.byteLength(short) > bytes) short = [...short].slice(0, -1).join('');

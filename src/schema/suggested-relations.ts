@@ -39,7 +39,7 @@ export async function applySuggestions(
   return schemaChanges.change(async (draft) => {
     const model = await draft.model();
     const suggestions = suggestRelations(model).filter(isWanted);
-    await draft.take(planSuggestions(suggestions, model));
+    await draft.execute(planSuggestions(suggestions, model));
     return suggestions;
   });
 }

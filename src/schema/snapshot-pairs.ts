@@ -1,4 +1,4 @@
-/** What two snapshots say of the same collections, fields and relations, side by side, and what leaves, comes or is made anew. */
+/** Two snapshots side by side: pairs of the same collection, field or relation, and what is created, dropped or recreated. */
 import { isColumn, isRegenerated } from './apply-columns.js';
 import { keyOf } from './difference.js';
 import type { FieldEntry, RelationEntry, Snapshot } from './parse-snapshot.js';
@@ -8,25 +8,25 @@ export interface Pair<Entry> {
   readonly after: Entry | null;
 }
 
-export interface Work {
+export interface SnapshotPairs {
   readonly wanted: Snapshot;
   readonly collections: readonly Pair<Snapshot['collections'][number]>[];
   readonly fields: readonly Pair<FieldEntry>[];
   readonly relations: readonly Pair<RelationEntry>[];
-  /** Collections whose table leaves, or comes. */
+  /** Collections whose table is dropped, or created. */
   readonly dropped: ReadonlySet<string>;
-  readonly made: ReadonlySet<string>;
-  /** Columns that change their type: a reference from or to them is taken off for the time being. */
+  readonly created: ReadonlySet<string>;
+  /** Columns that change their type: foreign keys from or to them are dropped meanwhile. */
   readonly retyped: ReadonlySet<string>;
-  /** Whatever leaves is forgotten everywhere, also by rows that stay: then these are written again. */
+  /** Deleting a collection or field also clears rows of metadata that name it: those that stay are then written again. */
   readonly rewrites: boolean;
 }
 
-export function compareEntries(current: Snapshot, wanted: Snapshot): Work {
+export function compareEntries(current: Snapshot, wanted: Snapshot): SnapshotPairs {
   const collections = pairs(current.collections, wanted.collections);
   const fields = pairs(current.fields, wanted.fields);
   const dropped = collections.filter(({ before, after }) => before?.schema && !after?.schema);
-  const made = collections.filter(({ before, after }) => after?.schema && !before?.schema);
+  const created = collections.filter(({ before, after }) => after?.schema && !before?.schema);
   const leaves = ({ before, after }: Pair<unknown>): boolean => before !== null && after === null;
   return {
     wanted,
@@ -34,7 +34,7 @@ export function compareEntries(current: Snapshot, wanted: Snapshot): Work {
     fields,
     relations: pairs(current.relations, wanted.relations),
     dropped: new Set(dropped.map(({ before }) => before?.collection ?? '')),
-    made: new Set(made.map(({ after }) => after?.collection ?? '')),
+    created: new Set(created.map(({ after }) => after?.collection ?? '')),
     retyped: new Set(fields.flatMap((pair) => (isRetyped(pair) && pair.after ? [keyOf(pair.after)] : []))),
     rewrites: collections.some(leaves) || fields.some(leaves),
   };
@@ -61,8 +61,8 @@ export function isReplaced({ before, after }: Pair<FieldEntry>): boolean {
   return isColumn(before) !== isColumn(after);
 }
 
-/** The column goes on its own, not with its table. */
-export function isGone(pair: Pair<FieldEntry>, { dropped }: Work): boolean {
+/** The column is dropped by itself, not with its table. */
+export function isGone(pair: Pair<FieldEntry>, { dropped }: SnapshotPairs): boolean {
   const { before, after } = pair;
   return before !== null && !dropped.has(before.collection) && (after === null || isReplaced(pair));
 }
