@@ -2,7 +2,7 @@
  * The record of a change, as parts of the statement that makes it: one row of activity per item, and a revision with what the
  * item looks like afterwards where its collection asks for that. Secrets are concealed in it as in every other output.
  */
-import { onlyKey } from '../mirror/item-key.js';
+import { requireSingleKey } from '../mirror/item-key.js';
 import type { Collection, Model } from '../mirror/model.js';
 import { collectionOf } from '../mirror/model.js';
 import { elementAt } from '../narrow.js';
@@ -40,7 +40,7 @@ export interface Recorded {
 export function snapshot(node: WriteNode, changed: (column: WriteColumn) => Fragment | null): Fragment {
   if (node.collection.accountability !== 'all') return nothing;
   const fields = [...node.collection.fields.values()].filter(({ column, computed }) => column !== null && !computed);
-  const data = sql`(${jsonObject(fields.map((field) => ({ name: field.name, shown: show(field) })))})::json`;
+  const data = sql`(${jsonObject(fields.map((field) => ({ name: field.name, value: show(field) })))})::json`;
   return sql`, ${data} as ${alias('j')}, ${node.verb === 'insert' ? sql`null::json` : delta(node, changed)} as ${alias('d')}`;
 }
 
@@ -69,11 +69,11 @@ export function record(recorded: readonly Recorded[], by: Fragment, { activity, 
   const wanted = recorded.filter(({ collection }) => collection.accountability !== null);
   if (wanted.length === 0) return [];
   const rows = wanted.map(({ action, collection, rows: from, shown }) => {
-    const kept = shown && collection.accountability === 'all';
-    const data = kept ? sql`${alias('j')}, coalesce(${alias('d')}, ${alias('j')})` : sql`null::json, null::json`;
+    const hasData = shown && collection.accountability === 'all';
+    const data = hasData ? sql`${alias('j')}, coalesce(${alias('d')}, ${alias('j')})` : sql`null::json, null::json`;
     return sql`select ${literal(action)}, ${literal(collection.name)}, ${itemText(collection)}, ${data} from ${from}`;
   });
-  const sequence = onlyKey(activity).column?.sequence;
+  const sequence = requireSingleKey(activity).column?.sequence;
   if (!sequence) throw new Error('rows of activity have numbers');
   const names = sql`id, action, collection, item, data, delta`;
   const entries = sql`select nextval(${literal(sequence)}::regclass), ${alias('x')}.* from (${join(rows, sql` union all `)}) ${alias('x')}`;

@@ -1,6 +1,6 @@
 /** Conditions → SQL. The one filter compiler: reads, counts and existence tests all pass here. */
 import { assertNever } from '../assert-never.js';
-import { onlyKey } from '../mirror/item-key.js';
+import { requireSingleKey } from '../mirror/item-key.js';
 import { onlyOf } from '../narrow.js';
 import { type Condition, type OperandPlan, type ToManyJoin, typedValue, type ValuePlan } from '../plan/plan.js';
 import type { Operator } from '../request/ast.js';
@@ -215,7 +215,7 @@ export function compileCaller(
 ): Fragment {
   const user = new FromClause(alias(`t${scope.next()}`), scope, value.collection);
   const found = callerValues(value.operand, user);
-  const key = user.raw([], onlyKey(value.collection));
+  const key = user.raw([], requireSingleKey(value.collection));
   const wanted = sql`${key} = any(${parameter({ kind: 'caller', variable: value.variable })}::uuid[])`;
   return sql`select ${found}::text::${type} from ${user.from(wanted)}`;
 }

@@ -5,7 +5,7 @@ import { elementAt } from '../narrow.js';
 import type { WriteNode } from '../plan/write.js';
 import { alias, type Fragment, identifier, join, literal, nothing, sql } from '../sql/fragment.js';
 import { columnName, tableName } from './identifiers.js';
-import { areEqual, asRow, givenColumns, givenNames, keyColumns, listed } from './key-columns.js';
+import { areEqual, asRow, commaList, inputKeyColumns, inputKeyNames, keyColumns } from './key-columns.js';
 
 export interface Existing {
   readonly join: Fragment;
@@ -25,30 +25,30 @@ export function compileExisting(node: WriteNode, position: number): Existing | n
     conflict.fields.map((field) => sql`${item}.${columnName(field)}`),
     values,
   );
-  const found = keyColumns(collection, item);
-  const given = givenColumns(collection, row);
-  const refuse = (word: string): Fragment => sql`service_refuse(${literal(`${position} ${word} `)} || ${row}.n)`;
-  const known = join(
+  const foundKey = keyColumns(collection, item);
+  const inputKey = inputKeyColumns(collection, row);
+  const refuseRow = (word: string): Fragment => sql`service_refuse(${literal(`${position} ${word} `)} || ${row}.n)`;
+  const allNotNull = join(
     values.map((value) => sql`${value} is not null`),
     sql` and `,
   );
-  const twice = sql`when ${known} and count(*) over (partition by ${listed(values)}) > 1 then ${refuse('twice')}`;
+  const twice = sql`when ${allNotNull} and count(*) over (partition by ${commaList(values)}) > 1 then ${refuseRow('twice')}`;
   const isKeyFree = conflict.resolution === 'ignore' || conflict.fields.every((field) => isKey(collection, field));
-  const other = isKeyFree ? nothing : sql` when ${asRow(found)} <> ${asRow(given)} then ${refuse('key')}`;
+  const other = isKeyFree ? nothing : sql` when ${asRow(foundKey)} <> ${asRow(inputKey)} then ${refuseRow('key')}`;
   return {
     join: sql` left join ${tableName(collection)} ${item} on ${same}`,
-    keys: found.map((key, part) => sql`coalesce(${key}, ${elementAt(given, part)})`),
-    columns: sql`, ${elementAt(found, 0)} is not null as f, case ${twice}${other} end as u`,
+    keys: foundKey.map((key, part) => sql`coalesce(${key}, ${elementAt(inputKey, part)})`),
+    columns: sql`, ${elementAt(foundKey, 0)} is not null as f, case ${twice}${other} end as u`,
   };
 }
 
 function inputName({ collection, columns }: WriteNode, field: Field): Fragment {
-  if (isKey(collection, field)) return elementAt(givenNames(collection), collection.key.indexOf(field));
+  if (isKey(collection, field)) return elementAt(inputKeyNames(collection), collection.key.indexOf(field));
   const index = columns.findIndex((column) => column.field === field && column.only !== 'update');
   return identifier(`c${index}`);
 }
 
 /** Behind the condition that a row of the input and an item have one key. */
-export function ifFound({ conflict }: WriteNode, row: Fragment): Fragment {
+export function andFound({ conflict }: WriteNode, row: Fragment): Fragment {
   return conflict ? sql` and ${row}.f` : nothing;
 }

@@ -29,7 +29,7 @@ export function countRows(level: Level, filtered: boolean, scope: Scope): Fragme
 export function estimateRows(level: Level, scope: Scope): Fragment {
   const [some, counted, number] = [alias(`t${scope.next()}`), alias(`t${scope.next()}`), alias('n')];
   const bounded = sql`select from ${rowsOf(level, true, scope)} limit ${integerLiteral(EXACT_ROWS + 1)}`;
-  const { query, values } = detached(sql`select from ${rowsOf(level, true, scope)}`);
+  const { query, values } = asText(sql`select from ${rowsOf(level, true, scope)}`);
   const estimate = sql`greatest(service_estimate(${literal(query)}, array[${values}]::text[]), ${integerLiteral(EXACT_ROWS + 1)})`;
   const chosen = sql`case when ${counted}.${number} <= ${integerLiteral(EXACT_ROWS)} then ${counted}.${number} else ${estimate} end`;
   return sql`(select ${chosen} from (select count(*) as ${number} from (${bounded}) ${some}) ${counted})`;
@@ -41,11 +41,11 @@ function rowsOf(level: Level, filtered: boolean, scope: Scope): Fragment {
 }
 
 /** A query as a text whose only parameter is the list of its values. */
-function detached(fragment: Fragment): { query: string; values: Fragment } {
+function asText(fragment: Fragment): { query: string; values: Fragment } {
   const { parameters } = statement(fragment);
-  const known = parameters.map((each) => JSON.stringify(each));
+  const texts = parameters.map((each) => JSON.stringify(each));
   const query = substitute(fragment, (each) => {
-    const position = integerLiteral(known.indexOf(JSON.stringify(each)) + 1);
+    const position = integerLiteral(texts.indexOf(JSON.stringify(each)) + 1);
     return sql`($1)[${position}]`;
   });
   const values = parameters.map((each) => sql`${parameter(each)}::text`);

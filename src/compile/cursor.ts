@@ -13,7 +13,7 @@ import { limitClause, limitValue, orderClause, type PageOrder } from './page.js'
 /** A sort key, and the value of the row that the cursor stands for. */
 interface Key {
   readonly value: Fragment;
-  readonly mark: Fragment;
+  readonly cursorValue: Fragment;
   readonly isNull: boolean;
   readonly descending: boolean;
   readonly isNeverNull: boolean;
@@ -43,7 +43,7 @@ export function compileCursor(
   const found = ranges(
     order.map(({ operand, descending }, position) => ({
       value: elementAt(expressions, position),
-      mark: sql`${parameter({ kind: 'cursor', slot, position })}::${operandTypeName(operand)}`,
+      cursorValue: sql`${parameter({ kind: 'cursor', slot, position })}::${operandTypeName(operand)}`,
       isNull: nulls[position] === true,
       descending,
       isNeverNull: !isMaskedOperand(collection, operand) && isNotNull(operand),
@@ -85,15 +85,19 @@ export function firstOf(
 
 function ranges([key, ...rest]: readonly Key[]): readonly (CursorRange & { readonly where: Fragment })[] {
   if (!key) return [];
-  const { value, mark } = key;
+  const { value, cursorValue } = key;
   if (key.isNull) {
-    const among = ranges(rest).map(({ where, nullKeys }) => ({
+    const behindRest = ranges(rest).map(({ where, nullKeys }) => ({
       where: sql`${value} is null and ${where}`,
       nullKeys: nullKeys + 1,
     }));
-    return key.descending && !key.isNeverNull ? [...among, { where: sql`${value} is not null`, nullKeys: 0 }] : among;
+    return key.descending && !key.isNeverNull
+      ? [...behindRest, { where: sql`${value} is not null`, nullKeys: 0 }]
+      : behindRest;
   }
-  const bound = isRow([key, ...rest]) ? nothing : sql`${value} ${key.descending ? sql`<=` : sql`>=`} ${mark} and `;
+  const bound = isRow([key, ...rest])
+    ? nothing
+    : sql`${value} ${key.descending ? sql`<=` : sql`>=`} ${cursorValue} and `;
   const range = { where: sql`${bound}${behind([key, ...rest], false)}`, nullKeys: 0 };
   return key.descending || key.isNeverNull ? [range] : [range, { where: sql`${value} is null`, nullKeys: 1 }];
 }
@@ -102,18 +106,18 @@ function ranges([key, ...rest]: readonly Key[]): readonly (CursorRange & { reado
 function behind(keys: readonly Key[], withNulls: boolean): Fragment {
   const [key, ...rest] = keys;
   if (!key) return sql`false`;
-  const { value, mark } = key;
+  const { value, cursorValue } = key;
   if (isRow(keys)) {
-    const [values, marks] = [keys.map((each) => each.value), keys.map((each) => each.mark)];
-    return sql`(${join(values, sql`, `)}) ${key.descending ? sql`<` : sql`>`} (${join(marks, sql`, `)})`;
+    const [values, cursorValues] = [keys.map((each) => each.value), keys.map((each) => each.cursorValue)];
+    return sql`(${join(values, sql`, `)}) ${key.descending ? sql`<` : sql`>`} (${join(cursorValues, sql`, `)})`;
   }
   if (key.isNull) {
-    const among = rest.length === 0 ? sql`false` : behind(rest, true);
-    return key.descending ? sql`(${value} is not null or ${among})` : sql`(${value} is null and ${among})`;
+    const behindRest = rest.length === 0 ? sql`false` : behind(rest, true);
+    return key.descending ? sql`(${value} is not null or ${behindRest})` : sql`(${value} is null and ${behindRest})`;
   }
-  const alternatives = [sql`${value} ${key.descending ? sql`<` : sql`>`} ${mark}`];
+  const alternatives = [sql`${value} ${key.descending ? sql`<` : sql`>`} ${cursorValue}`];
   if (withNulls && !key.descending && !key.isNeverNull) alternatives.push(sql`${value} is null`);
-  if (rest.length > 0) alternatives.push(sql`(${value} = ${mark} and ${behind(rest, true)})`);
+  if (rest.length > 0) alternatives.push(sql`(${value} = ${cursorValue} and ${behind(rest, true)})`);
   return sql`(${join(alternatives, sql` or `)})`;
 }
 

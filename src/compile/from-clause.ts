@@ -102,8 +102,8 @@ export class FromClause {
   mask(through: readonly ToOneJoin[], field: Field): Fragment | null {
     const collection = through.at(-1)?.target ?? this.collection;
     if (!isMasked(collection, field)) return null;
-    const known = through.length === 0 ? this.#derived.flag?.(field) : null;
-    return known ?? this.#holds(maskOf(collection, field), this.at(through), collection);
+    const flag = through.length === 0 ? this.#derived.flag?.(field) : null;
+    return flag ?? this.#holds(maskOf(collection, field), this.at(through), collection);
   }
 
   /** The alias of the row at the end of the joins. */
@@ -113,9 +113,9 @@ export class FromClause {
     through.forEach((toOne, position) => {
       const restricted = restrictionOf(toOne.target) ? '!' : '';
       key += `${JSON.stringify(toOne.field.name)}:${JSON.stringify(toOne.target.name)}${restricted}/`;
-      const known = this.#joined.get(key);
-      const next = known ?? alias(`t${this.scope.next()}`);
-      if (!known) {
+      const existing = this.#joined.get(key);
+      const next = existing ?? alias(`t${this.scope.next()}`);
+      if (!existing) {
         const before = through.slice(0, position);
         const named = toOne.kind === 'any' ? this.raw(before, toOne.collectionField) : nothing;
         const target = keyOfTarget(toOne).map((field) => sql`${next}.${columnName(field)}`);
@@ -135,7 +135,7 @@ export class FromClause {
 
   /** Behind `from`: the rows of the table that may be seen and meet the conditions. */
   from(...conditions: readonly (Fragment | null | undefined)[]): Fragment {
-    const met = [this.#seen(), ...conditions].filter((each) => each !== null && each !== undefined);
+    const met = [this.#visibleRows(), ...conditions].filter((each) => each !== null && each !== undefined);
     const where = met.length > 0 ? sql` where ${join(met, sql` and `)}` : nothing;
     return sql`${this.#rows()}${this.joins()}${where}`;
   }
@@ -166,16 +166,16 @@ export class FromClause {
     return this.#holds(rule, this.alias, this.collection);
   }
 
-  #seen(): Fragment | null {
+  #visibleRows(): Fragment | null {
     const restriction = restrictionOf(this.collection);
     return restriction ? this.#holds(restriction.rows, this.alias, restriction.unrestricted) : null;
   }
 
   /** A rule speaks of the whole collection, whatever the caller may see of it. */
   #holds(rule: Condition, row: Fragment, collection: Collection): Fragment | null {
-    const known = this.#unrestricted.get(row);
-    const source = known ?? new FromClause(row, this.scope, wholeRows(collection));
-    if (!known) {
+    const existing = this.#unrestricted.get(row);
+    const source = existing ?? new FromClause(row, this.scope, wholeRows(collection));
+    if (!existing) {
       source.#joins = this.#joins;
       this.#unrestricted.set(row, source);
     }
@@ -196,8 +196,8 @@ function relatedRow(toOne: ToOneJoin, name: Fragment, same: Fragment, scope: Sco
   const restriction = restrictionOf(toOne.target);
   if (!restriction) return sql` left join ${table} on ${same}`;
   const source = new FromClause(name, scope, restriction.unrestricted);
-  const seen = scope.compileCondition(restriction.rows, source);
-  const condition = seen ? sql`${same} and ${seen}` : same;
+  const visible = scope.compileCondition(restriction.rows, source);
+  const condition = visible ? sql`${same} and ${visible}` : same;
   const joins = source.joins();
   return joins.parts.length === 0
     ? sql` left join ${table} on ${condition}`

@@ -8,7 +8,7 @@ import { type Fragment, identifier, integerLiteral, sql } from '../sql/fragment.
 import type { JsonValue } from './json.js';
 
 /** The number of WGS 84 in the register of systems of coordinates. */
-const WORLD = 4326;
+const WGS84_SRID = 4326;
 
 export function isGeometry({ type, column }: Field): boolean {
   return type.startsWith('geometry') && column !== null;
@@ -18,11 +18,11 @@ export function isGeometry({ type, column }: Field): boolean {
 export function showGeometry(value: Fragment, field: Field): JsonValue {
   const call = functionsOf(columnOf(field));
   const plane = isGeography(field) ? sql`${value}::${call('geometry')}` : value;
-  const known = sql`${call('geometrytype')}(${plane}) ~ '^((MULTI)?(POINT|LINESTRING|POLYGON)|GEOMETRYCOLLECTION)M?$' and not ${call('st_hasarc')}(${plane})`;
-  const geojson = sql`${call('st_asgeojson')}(${inWorld(value, field)}, 15, 0)`;
+  const isGeoJsonType = sql`${call('geometrytype')}(${plane}) ~ '^((MULTI)?(POINT|LINESTRING|POLYGON)|GEOMETRYCOLLECTION)M?$' and not ${call('st_hasarc')}(${plane})`;
+  const geojson = sql`${call('st_asgeojson')}(${inWgs84(value, field)}, 15, 0)`;
   return {
     form: 'json',
-    text: sql`case when ${known} then ${geojson} else pg_catalog.to_json(${call('st_asewkt')}(${plane}))::text end`,
+    text: sql`case when ${isGeoJsonType} then ${geojson} else pg_catalog.to_json(${call('st_asewkt')}(${plane}))::text end`,
   };
 }
 
@@ -30,11 +30,13 @@ export function showGeometry(value: Fragment, field: Field): JsonValue {
 export function geometryOf(text: Fragment, field: Field): Fragment {
   const column = columnOf(field);
   const call = functionsOf(column);
-  const given = sql`${call('st_setsrid')}(${call('st_geomfromgeojson')}(${text}), ${integerLiteral(WORLD)})`;
+  const geometry = sql`${call('st_setsrid')}(${call('st_geomfromgeojson')}(${text}), ${integerLiteral(WGS84_SRID)})`;
   const { srid } = column;
-  const moved =
-    srid === null || srid === WORLD ? given : sql`${call('st_transform')}(${given}, ${integerLiteral(srid)})`;
-  return isGeography(field) ? sql`${moved}::${call('geography')}` : moved;
+  const transformed =
+    srid === null || srid === WGS84_SRID
+      ? geometry
+      : sql`${call('st_transform')}(${geometry}, ${integerLiteral(srid)})`;
+  return isGeography(field) ? sql`${transformed}::${call('geography')}` : transformed;
 }
 
 /** `given` is the text of a GeoJSON geometry. */
@@ -43,9 +45,9 @@ export function compareGeometries(left: Fragment, operator: Operator, given: Fra
   const call = functionsOf(column);
   if (operator === 'eq' || operator === 'neq') {
     // What is shown of a value is compared: a system of coordinates and back would not give the same digits.
-    const shape = sql`${call('st_setsrid')}(${call('st_geomfromgeojson')}(${given}), ${integerLiteral(WORLD)})`;
+    const shape = sql`${call('st_setsrid')}(${call('st_geomfromgeojson')}(${given}), ${integerLiteral(WGS84_SRID)})`;
     const equals = operatorOf(column, sql`=`);
-    const test = sql`${inWorld(left, field)} ${equals} ${shape}`;
+    const test = sql`${inWgs84(left, field)} ${equals} ${shape}`;
     return operator === 'eq' ? test : sql`not (${test})`;
   }
   const inside = indexed(left, field);
@@ -68,19 +70,19 @@ export function isWithinDistance(left: Fragment, given: Fragment, distance: Frag
 
 /** An index is one of the column as it is; without a system of its own its values have to be brought into one. */
 function indexed(left: Fragment, field: Field): Fragment {
-  return columnOf(field).srid === null && !isGeography(field) ? inWorld(left, field) : left;
+  return columnOf(field).srid === null && !isGeography(field) ? inWgs84(left, field) : left;
 }
 
 /** As a geometry of WGS 84. A geometry that names no system of coordinates is taken as it is. */
-function inWorld(value: Fragment, field: Field): Fragment {
+function inWgs84(value: Fragment, field: Field): Fragment {
   const column = columnOf(field);
   const call = functionsOf(column);
   const plane = isGeography(field) ? sql`${value}::${call('geometry')}` : value;
-  if (column.srid === WORLD || (isGeography(field) && column.srid === null)) return plane;
-  const moved = sql`${call('st_transform')}(${plane}, ${integerLiteral(WORLD)})`;
-  if (column.srid !== null) return moved;
-  const named = sql`${call('st_setsrid')}(${plane}, ${integerLiteral(WORLD)})`;
-  return sql`case ${call('st_srid')}(${plane}) when ${integerLiteral(WORLD)} then ${plane} when 0 then ${named} else ${moved} end`;
+  if (column.srid === WGS84_SRID || (isGeography(field) && column.srid === null)) return plane;
+  const transformed = sql`${call('st_transform')}(${plane}, ${integerLiteral(WGS84_SRID)})`;
+  if (column.srid !== null) return transformed;
+  const withSrid = sql`${call('st_setsrid')}(${plane}, ${integerLiteral(WGS84_SRID)})`;
+  return sql`case ${call('st_srid')}(${plane}) when ${integerLiteral(WGS84_SRID)} then ${plane} when 0 then ${withSrid} else ${transformed} end`;
 }
 
 function isGeography(field: Field): boolean {

@@ -24,24 +24,24 @@ export function compileGroups(level: GroupLevel, scope: Scope, joinedBy: JoinCon
   const names = groups.map((_, position) => alias(`g${position}`));
   const grouping = groups.length > 0 ? sql` group by ${join(names, sql`, `)}` : nothing;
   const page = sql`select ${join(columns, sql`, `)} from ${source.from(...conditions)}${grouping}${having ? sql` having ${having}` : nothing}${orderClause(sorted)}${limitClause(level.limit)}${offsetClause(level.offset)}`;
-  const shown = jsonObject(
+  const value = jsonObject(
     level.outputs
       ? level.outputs.map((output) => entryOf(output, level, name))
       : [...groupEntries(level, name), ...functionEntries(level.aggregates, name)],
   );
   const outer = orderClause(sorted.map(({ column, descending }) => ({ column: sql`${name}.${column}`, descending })));
-  return { query: sql`select ${shown} as ${JSON_COLUMN} from (${page}) ${name}${outer}`, row: alias(`r${number}`) };
+  return { query: sql`select ${value} as ${JSON_COLUMN} from (${page}) ${name}${outer}`, row: alias(`r${number}`) };
 }
 
 function groupEntries(level: GroupLevel, page: Fragment): Entry[] {
   return level.groups.map(({ name, operand }, position) => ({
     name,
-    shown: showOperand(operand, sql`${page}.${alias(`g${position}`)}`),
+    value: showOperand(operand, sql`${page}.${alias(`g${position}`)}`),
   }));
 }
 
 function entryOf(output: GroupOutput, level: GroupLevel, page: Fragment): Entry {
-  return { name: output.name, shown: showOutput(output, level, page) };
+  return { name: output.name, value: showOutput(output, level, page) };
 }
 
 function showOutput(output: GroupOutput, level: GroupLevel, page: Fragment): JsonValue {
@@ -76,14 +76,14 @@ function sortedColumn(operand: OperandPlan, level: GroupLevel): Fragment {
 
 /** One key per function: a number, or an object with a key per field. */
 function functionEntries(aggregates: readonly AggregatePlan[], page: Fragment): Entry[] {
-  const byFunction = new Map<string, { key: string | null; shown: JsonValue }[]>();
+  const byFunction = new Map<string, { key: string | null; value: JsonValue }[]>();
   aggregates.forEach((aggregate, position) => {
-    const shown = showAggregate(aggregate, sql`${page}.${alias(`a${position}`)}`);
-    byFunction.set(aggregate.function, [...(byFunction.get(aggregate.function) ?? []), { key: aggregate.name, shown }]);
+    const value = showAggregate(aggregate, sql`${page}.${alias(`a${position}`)}`);
+    byFunction.set(aggregate.function, [...(byFunction.get(aggregate.function) ?? []), { key: aggregate.name, value }]);
   });
   return [...byFunction].map(([name, members]) => {
     const [only] = members;
-    if (members.length === 1 && only?.key === null) return { name, shown: only.shown };
-    return { name, shown: object(members.map(({ key, shown }) => ({ name: key ?? '*', shown }))) };
+    if (members.length === 1 && only?.key === null) return { name, value: only.value };
+    return { name, value: object(members.map(({ key, value }) => ({ name: key ?? '*', value }))) };
   });
 }

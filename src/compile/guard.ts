@@ -8,7 +8,7 @@ import { alias, type Fragment, integerLiteral, join, literal, sql } from '../sql
 import { compileCondition } from './condition.js';
 import { FromClause, type Scope } from './from-clause.js';
 import { tableName, typeName } from './identifiers.js';
-import { areEqual, givenColumns, keyColumns } from './key-columns.js';
+import { areEqual, inputKeyColumns, keyColumns } from './key-columns.js';
 import { columnOf, input, present } from './write-input.js';
 
 /** Behind `from`: rows of the collection under the alias that meet the rule. */
@@ -24,15 +24,15 @@ export function guardedRows(
 }
 
 /** Of the rules that count for a row of the input one must hold of the row that is there. */
-export function compileGuard(guard: RowGuard, given: Fragment, row: FromClause): Fragment {
+export function compileGuard(guard: RowGuard, inputRow: Fragment, row: FromClause): Fragment {
   const rules = guard.rules.map((rule, position) => {
     const condition = compileCondition(rule, row) ?? sql`true`;
     return guard.ruleBits === null
-      ? sql`(substr(${given}.a, ${integerLiteral(position + 1)}, 1) = '1' and ${condition})`
+      ? sql`(substr(${inputRow}.a, ${integerLiteral(position + 1)}, 1) = '1' and ${condition})`
       : condition;
   });
   const any = sql`(${join(rules, sql` or `)})`;
-  return guard.ruleBits === null ? sql`(${given}.a is null or ${any})` : any;
+  return guard.ruleBits === null ? sql`(${inputRow}.a is null or ${any})` : any;
 }
 
 /** A cell per validation, or one for new and one for changed rows: it ends the statement where a row does not pass. */
@@ -44,19 +44,19 @@ export function compileValidations(
   scope: Scope,
 ): Fragment[] {
   return node.validations.flatMap((each, index) =>
-    apart(each, node).flatMap((validation) => {
+    perVerb(each, node).flatMap((validation) => {
       const verb = verbOf(validation, node);
       const valueFor = (field: Field): Fragment => {
         const column = columnOf(node, field, verb);
         return column ? valueIn(column) : sql`null::${typeName(field)}`;
       };
       const row = new FromClause(alias('i'), scope, node.collection, {
-        value: (field) => (isKey(node.collection, field) ? givenKeyColumn(node, field) : valueFor(field)),
+        value: (field) => (isKey(node.collection, field) ? inputKeyColumn(node, field) : valueFor(field)),
       });
       const passes = compileLeaves(validation.condition, validation, node, row);
       if (!passes) return [];
       const reason = sql`${literal(`${position} ${index} `)} || ${alias('i')}.n`;
-      const failed = join([...concerned(validation, node), sql`(${passes}) is not true`], sql` and `);
+      const failed = join([...onlyVerb(validation, node), sql`(${passes}) is not true`], sql` and `);
       return [
         sql`(select service_refuse(${reason}) from ${input(position)} ${alias('i')}${references}${row.joins()} where ${failed} order by ${alias('i')}.n limit 1)`,
       ];
@@ -65,7 +65,7 @@ export function compileValidations(
 }
 
 /** Where new rows get other values than those that exist, either are looked at by themselves. */
-function apart(validation: Validation, node: WriteNode): Validation[] {
+function perVerb(validation: Validation, node: WriteNode): Validation[] {
   const differ = node.verb === 'upsert' && node.columns.some((column) => column.only !== null);
   if (validation.on !== null || !differ) return [validation];
   return [
@@ -88,10 +88,10 @@ function compileLeaves(
 ): Fragment | null {
   if (condition.kind === 'and' || condition.kind === 'or') {
     const parts = condition.conditions.map((each) => compileLeaves(each, validation, node, row));
-    const telling = parts.filter((each) => each !== null);
-    if (condition.kind === 'or' && telling.length < parts.length) return null;
-    if (telling.length === 0) return null;
-    return sql`(${join(telling, condition.kind === 'and' ? sql` and ` : sql` or `)})`;
+    const checkable = parts.filter((each) => each !== null);
+    if (condition.kind === 'or' && checkable.length < parts.length) return null;
+    if (checkable.length === 0) return null;
+    return sql`(${join(checkable, condition.kind === 'and' ? sql` and ` : sql` or `)})`;
   }
   const field = fieldOf(condition);
   const column = columnOf(node, field, verbOf(validation, node));
@@ -107,8 +107,8 @@ function compileLeaves(
   return passes && column?.mixed ? sql`(${present(node, column)} is not true or ${passes})` : passes;
 }
 
-function givenKeyColumn({ collection }: WriteNode, field: Field): Fragment {
-  return elementAt(givenColumns(collection, alias('i')), collection.key.indexOf(field));
+function inputKeyColumn({ collection }: WriteNode, field: Field): Fragment {
+  return elementAt(inputKeyColumns(collection, alias('i')), collection.key.indexOf(field));
 }
 
 /** The field of the row itself from which the condition starts. */
@@ -124,10 +124,10 @@ function fieldOf(condition: Condition): Field | null {
 }
 
 /** Rows that exist are changed, the others are made. */
-function concerned({ on }: Validation, node: WriteNode): Fragment[] {
+function onlyVerb({ on }: Validation, node: WriteNode): Fragment[] {
   if (on === null || node.verb !== 'upsert') return [];
   const row = alias('e');
   if (node.conflict) return [on === 'insert' ? sql`not ${alias('i')}.f` : sql`${alias('i')}.f`];
-  const found = sql`exists (select from ${tableName(node.collection)} ${row} where ${areEqual(keyColumns(node.collection, row), givenColumns(node.collection, alias('i')))})`;
+  const found = sql`exists (select from ${tableName(node.collection)} ${row} where ${areEqual(keyColumns(node.collection, row), inputKeyColumns(node.collection, alias('i')))})`;
   return [on === 'insert' ? sql`not ${found}` : found];
 }

@@ -24,48 +24,48 @@ export type JsonValue =
 
 export interface Entry {
   readonly name: string;
-  readonly shown: JsonValue;
+  readonly value: JsonValue;
 }
 
 /** The name of the column that holds the JSON of a row. */
 export const JSON_COLUMN: Fragment = alias('j');
 
 /** Never null. */
-export function toJsonText(shown: JsonValue): Fragment {
-  switch (shown.form) {
+export function toJsonText(json: JsonValue): Fragment {
+  switch (json.form) {
     case 'json':
-      return sql`coalesce(${shown.text}, 'null')`;
+      return sql`coalesce(${json.text}, 'null')`;
     case 'document':
-      return sql`(${shown.text})`;
+      return sql`(${json.text})`;
     case 'quoted':
-      return sql`coalesce('"' || ${shown.text} || '"', 'null')`;
+      return sql`coalesce('"' || ${json.text} || '"', 'null')`;
     case 'value':
       // With its schema: it takes any type, so that a function of the same name for one type would come before it.
-      return sql`coalesce(pg_catalog.to_json(${shown.value})::text, 'null')`;
+      return sql`coalesce(pg_catalog.to_json(${json.value})::text, 'null')`;
     case 'constant':
-      return literal(JSON.stringify(shown.constant));
+      return literal(JSON.stringify(json.constant));
     default:
-      return assertNever(shown);
+      return assertNever(json);
   }
 }
 
 export function jsonObject(entries: readonly Entry[]): Fragment {
   if (entries.length === 0) return sql`'{}'`;
   return concatenate(
-    entries.map(({ name, shown }, position) => {
+    entries.map(({ name, value }, position) => {
       const last = position === entries.length - 1;
-      const text = entryText(`${position === 0 ? '{' : ','}${JSON.stringify(name)}:`, shown);
+      const text = entryText(`${position === 0 ? '{' : ','}${JSON.stringify(name)}:`, value);
       return sql`${text}${last ? sql` || '}'` : nothing}`;
     }),
   );
 }
 
-function entryText(key: string, shown: JsonValue): Fragment {
-  if (shown.form === 'constant') return literal(`${key}${JSON.stringify(shown.constant)}`);
+function entryText(key: string, json: JsonValue): Fragment {
+  if (json.form === 'constant') return literal(`${key}${JSON.stringify(json.constant)}`);
   // The quotes stand with the key, for one concatenation less.
-  if (shown.form === 'quoted')
-    return sql`coalesce(${literal(`${key}"`)} || ${shown.text} || '"', ${literal(`${key}null`)})`;
-  return sql`${literal(key)} || ${toJsonText(shown)}`;
+  if (json.form === 'quoted')
+    return sql`coalesce(${literal(`${key}"`)} || ${json.text} || '"', ${literal(`${key}null`)})`;
+  return sql`${literal(key)} || ${toJsonText(json)}`;
 }
 
 /** By halves: in a chain from left to right, each piece would copy all that stands before it. */

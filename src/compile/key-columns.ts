@@ -17,29 +17,33 @@ export function keyColumns({ key }: Collection, row: Fragment | null = null): Fr
   return key.map((field) => (row ? sql`${row}.${columnName(field)}` : columnName(field)));
 }
 
-const GIVEN = { k: sql`k`, parent: sql`parent`, child: sql`child` } as const;
+const INPUT_KEY_NAMES = { k: sql`k`, parent: sql`parent`, child: sql`child` } as const;
 
 /** What the columns of the key are called in the input of a write: `k`, or `k_0`, `k_1` and so on. */
-export function givenNames({ key }: Pick<Collection, 'key'>, name: keyof typeof GIVEN = 'k'): Fragment[] {
-  return key.length === 1 ? [GIVEN[name]] : key.map((_, position) => identifier(`${name}_${position}`));
+export function inputKeyNames({ key }: Pick<Collection, 'key'>, name: keyof typeof INPUT_KEY_NAMES = 'k'): Fragment[] {
+  return key.length === 1 ? [INPUT_KEY_NAMES[name]] : key.map((_, position) => identifier(`${name}_${position}`));
 }
 
-export function givenColumns(collection: Collection, row: Fragment, name: keyof typeof GIVEN = 'k'): Fragment[] {
-  return givenNames(collection, name).map((each) => sql`${row}.${each}`);
+export function inputKeyColumns(
+  collection: Collection,
+  row: Fragment,
+  name: keyof typeof INPUT_KEY_NAMES = 'k',
+): Fragment[] {
+  return inputKeyNames(collection, name).map((each) => sql`${row}.${each}`);
 }
 
 /** With their types, for a record set. */
-export function givenDefinitions(collection: Collection, names: readonly Fragment[]): Fragment[] {
+export function inputKeyDefinitions(collection: Collection, names: readonly Fragment[]): Fragment[] {
   return names.map((name, position) => sql`${name} ${typeName(elementAt(collection.key, position))}`);
 }
 
-export function listed(columns: readonly Fragment[]): Fragment {
+export function commaList(columns: readonly Fragment[]): Fragment {
   return join(columns, COMMA);
 }
 
 /** As one operand of `in`. */
 export function asRow(columns: readonly Fragment[]): Fragment {
-  return columns.length === 1 ? elementAt(columns, 0) : sql`(${listed(columns)})`;
+  return columns.length === 1 ? elementAt(columns, 0) : sql`(${commaList(columns)})`;
 }
 
 export function areEqual(left: readonly Fragment[], right: readonly Fragment[]): Fragment {
@@ -77,11 +81,11 @@ export function hasKey(
   many: boolean,
   use: KeyUse = 'key',
 ): Fragment {
-  const given = keyParameters(key, slot, many ? 'list' : 'value', use);
-  if (!many) return areEqual(columns, given);
+  const values = keyParameters(key, slot, many ? 'list' : 'value', use);
+  if (!many) return areEqual(columns, values);
   const [only] = columns;
-  if (columns.length === 1) return sql`${only as Fragment} = any(${elementAt(given, 0)})`;
-  return sql`${asRow(columns)} in (select * from unnest(${listed(given)}))`;
+  if (columns.length === 1) return sql`${only as Fragment} = any(${elementAt(values, 0)})`;
+  return sql`${asRow(columns)} in (select * from unnest(${commaList(values)}))`;
 }
 
 /** The key as JSON shows it. */

@@ -7,7 +7,7 @@ import { FromClause, refersTo } from './from-clause.js';
 import { rankOf } from './full-text.js';
 import { typeName } from './identifiers.js';
 import type { JsonValue } from './json.js';
-import { areEqual, givenColumns, givenNames, keyParameters, listed } from './key-columns.js';
+import { areEqual, commaList, inputKeyColumns, inputKeyNames, keyParameters } from './key-columns.js';
 import { base64, showField } from './output.js';
 
 export function compileOperand(operand: OperandPlan, source: FromClause, descending = false): Fragment {
@@ -31,7 +31,7 @@ export function compileOperand(operand: OperandPlan, source: FromClause, descend
     case 'count': {
       const child = new FromClause(alias(`t${source.scope.next()}`), source.scope, operand.toMany.collection);
       const key = operand.toMany.key.map((field) => source.raw(operand.through, field));
-      return unmasked(operand, source, sql`(select count(*) from ${child.from(refersTo(operand.toMany, child, key))})`);
+      return masked(operand, source, sql`(select count(*) from ${child.from(refersTo(operand.toMany, child, key))})`);
     }
     case 'json': {
       const column = source.column(operand.through, operand.field);
@@ -47,7 +47,7 @@ export function compileOperand(operand: OperandPlan, source: FromClause, descend
       const value = compileOperand(operand.operand, child, descending);
       const direction = descending ? sql` desc` : sql``;
       const rows = child.from(refersTo(operand.toMany, child, key));
-      return unmasked(operand, source, sql`(select ${value} from ${rows} order by ${value}${direction} limit 1)`);
+      return masked(operand, source, sql`(select ${value} from ${rows} order by ${value}${direction} limit 1)`);
     }
     case 'aggregate':
       return compileAggregate(operand.aggregate, source);
@@ -61,9 +61,9 @@ export function compileOperand(operand: OperandPlan, source: FromClause, descend
       const keys = alias(`o${source.scope.next()}`);
       const columns = operand.key.map((field) => source.raw([], field));
       // Only under its bare name, which is then PostgreSQL's own, does it take several lists.
-      const same = areEqual(givenColumns(collection, keys), columns);
+      const same = areEqual(inputKeyColumns(collection, keys), columns);
       source.join(
-        sql` join ${lists.length === 1 ? sql`pg_catalog.unnest` : sql`unnest`}(${listed(lists)}) with ordinality as ${keys} (${listed(givenNames(collection))}, n) on ${same}`,
+        sql` join ${lists.length === 1 ? sql`pg_catalog.unnest` : sql`unnest`}(${commaList(lists)}) with ordinality as ${keys} (${commaList(inputKeyNames(collection))}, n) on ${same}`,
       );
       return sql`${keys}.n`;
     }
@@ -73,7 +73,7 @@ export function compileOperand(operand: OperandPlan, source: FromClause, descend
 }
 
 /** What is known of the rows behind an alias field, null where the caller may not see the field. */
-function unmasked({ through, toMany }: Listing, source: FromClause, value: Fragment): Fragment {
+function masked({ through, toMany }: Listing, source: FromClause, value: Fragment): Fragment {
   const mask = toMany.via && source.mask(through, toMany.via);
   return mask ? sql`case when ${mask} then ${value} end` : value;
 }

@@ -1,4 +1,4 @@
-/** A level of rows → SQL: the page, what is shown of its rows, and the lateral joins to the levels below. */
+/** A level of rows → SQL: the page, what is value of its rows, and the lateral joins to the levels below. */
 import { assertNever } from '../assert-never.js';
 import type { Field } from '../mirror/model.js';
 import { elementAt } from '../narrow.js';
@@ -11,7 +11,7 @@ import { FromClause, refersTo, type Scope } from './from-clause.js';
 import { compileGroups } from './groups.js';
 import { columnName } from './identifiers.js';
 import { JSON_COLUMN, type JsonValue, jsonList, jsonObject, toJsonText } from './json.js';
-import { areEqual, listed, showKey } from './key-columns.js';
+import { areEqual, commaList, showKey } from './key-columns.js';
 import { compileOperand, showOperand } from './operand.js';
 import {
   type CompiledLevel,
@@ -37,7 +37,7 @@ function compileBare({ outputs }: RowLevel, source: FromClause): ShownRow {
   return { json: toJsonText(showOperand(only.operand, compileOperand(only.operand, source), only.as)), joins: nothing };
 }
 
-/** The same for rows of which the key alone is shown: it is the only output, so that the page has its column. */
+/** The same for rows of which the key alone is value: it is the only output, so that the page has its column. */
 function compileKeys(level: RowLevel, scope: Scope, joinedBy: JoinCondition): CompiledLevel {
   const { key } = level.collection;
   const outputs = key.map((field): Output => {
@@ -63,7 +63,7 @@ function compileShown(
   return { query, row: alias(`r${number}`) };
 }
 
-/** Materialized where parts of what is shown are computed from the page as a whole. */
+/** Materialized where parts of what is value are computed from the page as a whole. */
 function selectFrom(page: Page, columns: Fragment, joins: Fragment, shared: Shared): Fragment {
   const order = orderClause(page.order);
   if (shared.size === 0) return sql`select ${columns} from (${page.query}) ${page.name}${joins}${order}`;
@@ -248,7 +248,7 @@ function compileObject(outputs: readonly Output[], rows: FromClause, shared: Sha
 }
 
 interface CompiledOutput {
-  readonly shown: JsonValue;
+  readonly value: JsonValue;
   readonly from: Fragment;
 }
 
@@ -256,22 +256,22 @@ function compileOutput(output: Output, page: FromClause, shared: Shared): Compil
   const { scope } = page;
   switch (output.kind) {
     case 'value':
-      return { shown: showOperand(output.operand, compileOperand(output.operand, page), output.as), from: nothing };
+      return { value: showOperand(output.operand, compileOperand(output.operand, page), output.as), from: nothing };
     case 'constant':
-      return { shown: { form: 'constant', constant: output.text }, from: nothing };
+      return { value: { form: 'constant', constant: output.text }, from: nothing };
     case 'object': {
       const { json, joins } = compileObject(output.outputs, page, shared);
-      return { shown: { form: 'document', text: json }, from: joins };
+      return { value: { form: 'document', text: json }, from: joins };
     }
     case 'one': {
       if (shared.has(output)) return compileShared(output, page);
       const compile = output.keys ? compileKeys : compileRows;
       const { query } = compile(output.level, scope, joinToOne(output.toOne, page));
       const { column, from } = lateral(query, scope);
-      return { shown: { form: 'json', text: column }, from };
+      return { value: { form: 'json', text: column }, from };
     }
     case 'reference':
-      return { shown: showKey(output.toOne.columns, page.reference([], output.toOne)), from: nothing };
+      return { value: showKey(output.toOne.columns, page.reference([], output.toOne)), from: nothing };
     case 'many':
       return compileList(compileChildren(output.level, scope, joinToMany(output.toMany, page)), output.toMany, page);
     case 'keys':
@@ -279,13 +279,13 @@ function compileOutput(output: Output, page: FromClause, shared: Shared): Compil
     case 'any': {
       // A case, not a join per target: keys of several types lie in one column, and only the named target may read it.
       const [first] = output.targets;
-      if (!first) return { shown: { form: 'constant', constant: null }, from: nothing };
+      if (!first) return { value: { form: 'constant', constant: null }, from: nothing };
       const cases = output.targets.map(
         ({ toOne, level: target }) =>
           sql` when ${literal(toOne.target.name)} then (${anyTarget(target, toOne, output.keys, page).query})`,
       );
       const text = sql`case ${page.raw([], first.toOne.collectionField)}::text${join(cases, nothing)} end`;
-      return { shown: { form: 'json', text }, from: nothing };
+      return { value: { form: 'json', text }, from: nothing };
     }
     default:
       return assertNever(output);
@@ -303,13 +303,13 @@ function compileShared({ toOne, level }: Extract<Output, { kind: 'one' }>, page:
   const { query } = compileRows(level, scope, (related) => isJoined(toOne, related, found, nothing));
   const { column, from } = lateral(query, scope);
   const name = alias(`l${scope.next()}`);
-  const rows = sql`select ${listed([...found, column])} from (select distinct ${listed(columns)} from ${page.alias}) ${distinct}${from} offset 0`;
+  const rows = sql`select ${commaList([...found, column])} from (select distinct ${commaList(columns)} from ${page.alias}) ${distinct}${from} offset 0`;
   const same = areEqual(
     keys.map((key) => sql`${name}.${key}`),
     stored,
   );
   return {
-    shown: { form: 'json', text: sql`${name}.${JSON_COLUMN}` },
+    value: { form: 'json', text: sql`${name}.${JSON_COLUMN}` },
     from: sql` left join (${rows}) ${name} on ${same}`,
   };
 }
@@ -319,8 +319,8 @@ function compileList(related: CompiledLevel, toMany: ToManyJoin, page: FromClaus
   const mask = toMany.via && page.mask([], toMany.via);
   const list = sql`select ${jsonList(related.row)} as ${JSON_COLUMN} from (${related.query}) ${related.row}`;
   const { column, from } = lateral(list, page.scope);
-  if (!mask) return { shown: { form: 'document', text: column }, from };
-  return { shown: { form: 'json', text: sql`case when ${mask} then ${column} end` }, from };
+  if (!mask) return { value: { form: 'document', text: column }, from };
+  return { value: { form: 'json', text: sql`case when ${mask} then ${column} end` }, from };
 }
 
 function anyTarget(level: RowLevel, toOne: ToOneJoin, keys: boolean, page: FromClause): CompiledLevel {

@@ -9,7 +9,7 @@ import type { Recorded } from './activity.js';
 import type { Scope } from './from-clause.js';
 import { guardedRows } from './guard.js';
 import { columnName, tableName } from './identifiers.js';
-import { areEqual, asRow, givenColumns, givenDefinitions, givenNames, keyColumns, listed } from './key-columns.js';
+import { areEqual, asRow, inputKeyColumns, inputKeyDefinitions, inputKeyNames, keyColumns, commaList } from './key-columns.js';
 import { columnOf, DOCUMENT, input, present } from './write-input.js';
 
 /** One statement per table and action: a row that leaves two relations is changed once, one that is deleted not at all. */
@@ -20,24 +20,24 @@ export function compileUnlinks(plan: WritePlan, action: Unlink['action'], scope:
     .filter((each) => each.unlink.action === action);
   for (const collection of new Set(unlinks.map(({ unlink }) => unlink.collection))) {
     const members = unlinks.filter(({ unlink }) => unlink.collection === collection);
-    const key = listed(keyColumns(collection));
+    const key = commaList(keyColumns(collection));
     const own = keyColumns(collection, alias('t'));
     const conditions = members.map(({ unlink, position }) =>
       action === 'delete'
-        ? join([unlinked(unlink, position), ...kept(plan, collection, settling(unlink))], sql` and `)
+        ? join([unlinked(unlink, position), ...kept(plan, collection, referenceColumn(unlink))], sql` and `)
         : unlinked(unlink, position),
     );
     const staying = action === 'nullify' ? [...kept(plan, collection, null), ...deleted(plan, collection)] : [];
     // Found through the index on the reference first: the conditions alone would have the whole table read.
     const candidates = members.map(({ unlink, position }) =>
-      unlink.guard ? sql`select ${key} from ${free(position)}` : tiedRows(unlink, position, scope),
+      unlink.guard ? sql`select ${key} from ${free(position)}` : childRows(unlink, position, scope),
     );
     const found = sql`${asRow(own)} in (${join(candidates, sql` union `)})`;
     const where = join([found, sql`(${join(conditions, sql` or `)})`, ...staying], sql` and `);
-    const name = unlinking(plan, collection, action);
+    const name = unlinkAlias(plan, collection, action);
     const table = sql`${tableName(collection)} ${alias('t')}`;
     if (action === 'delete') {
-      parts.push(sql`${name} as (delete from ${table} where ${where} returning ${listed(own)})`);
+      parts.push(sql`${name} as (delete from ${table} where ${where} returning ${commaList(own)})`);
       continue;
     }
     const changes = members.flatMap(({ unlink }, index) =>
@@ -46,13 +46,13 @@ export function compileUnlinks(plan: WritePlan, action: Unlink['action'], scope:
         return sql`${column} = case when ${elementAt(conditions, index)} then null else ${alias('t')}.${column} end`;
       }),
     );
-    parts.push(sql`${name} as (update ${table} set ${join(changes, sql`, `)} where ${where} returning ${listed(own)})`);
+    parts.push(sql`${name} as (update ${table} set ${join(changes, sql`, `)} where ${where} returning ${commaList(own)})`);
   }
   return parts;
 }
 
 /** The column whose value in a payload says what a row refers to. */
-export function settling(unlink: Unlink): Field {
+export function referenceColumn(unlink: Unlink): Field {
   return elementAt(clearedColumns(unlink.collection, unlink.columns), 0);
 }
 
@@ -61,16 +61,16 @@ function free(position: number): Fragment {
   return alias(`g${position}`);
 }
 
-function tiedRows(unlink: Unlink, position: number, scope: Scope): Fragment {
+function childRows(unlink: Unlink, position: number, scope: Scope): Fragment {
   const { collection, columns, guard } = unlink;
   const row = alias('c');
   const held = columns.map((field) => sql`${row}.${columnName(field)}`);
-  const tied = sql`${asRow(held)} in (select ${listed(parentNames(unlink))} from ${alias(`x${position}`)})`;
-  return sql`select ${listed(keyColumns(collection, row))} from ${guardedRows(collection, row, guard, scope, tied)}`;
+  const tied = sql`${asRow(held)} in (select ${commaList(parentNames(unlink))} from ${alias(`x${position}`)})`;
+  return sql`select ${commaList(keyColumns(collection, row))} from ${guardedRows(collection, row, guard, scope, tied)}`;
 }
 
 /** The statement that lets the rows go. */
-function unlinking(plan: WritePlan, collection: Collection, action: Unlink['action']): Fragment {
+function unlinkAlias(plan: WritePlan, collection: Collection, action: Unlink['action']): Fragment {
   const first = plan.unlinks.findIndex((unlink) => unlink.action === action && unlink.collection === collection);
   return alias(`${action === 'delete' ? 'd' : 'u'}${first}`);
 }
@@ -85,7 +85,7 @@ export function isUnique({ collection, field, columns }: Unlink): boolean {
 export function awaitedUnlinks(plan: WritePlan, collection: Collection): Fragment[] {
   const awaited = plan.unlinks.filter((unlink) => unlink.collection === collection && isUnique(unlink));
   return [...new Set(awaited.map(({ action }) => action))].map((action) => {
-    const name = unlinking(plan, collection, action);
+    const name = unlinkAlias(plan, collection, action);
     return sql` cross join (select count(*) from ${name}) ${alias(action === 'delete' ? 'dw' : 'uw')}`;
   });
 }
@@ -95,26 +95,26 @@ export function recordedUnlinks(plan: WritePlan): Recorded[] {
   return plan.unlinks.flatMap(({ collection, action }, position): Recorded[] => {
     const first = plan.unlinks.findIndex((each) => each.action === action && each.collection === collection);
     if (first !== position) return [];
-    const rows = unlinking(plan, collection, action);
+    const rows = unlinkAlias(plan, collection, action);
     return [{ action: action === 'delete' ? 'delete' : 'update', collection, rows, shown: false }];
   });
 }
 
 /** Rows that were named one by one have to be there and open to the caller; what else the payload says of them is checked there. */
-export function notUnlinked(plan: WritePlan): Fragment[] {
+export function missingUnlinks(plan: WritePlan): Fragment[] {
   return plan.unlinks.flatMap((unlink, position) => {
     if (!unlink.strict) return [];
-    const key = listed(keyColumns(unlink.collection));
-    const names = givenNames(unlink.collection);
-    const children = givenColumns(unlink.collection, alias('y'), 'child');
+    const key = commaList(keyColumns(unlink.collection));
+    const names = inputKeyNames(unlink.collection);
+    const children = inputKeyColumns(unlink.collection, alias('y'), 'child');
     const child = asRow(children);
-    const gone = sql`${child} in (select ${key} from ${unlinking(plan, unlink.collection, unlink.action)})`;
+    const gone = sql`${child} in (select ${key} from ${unlinkAlias(plan, unlink.collection, unlink.action)})`;
     const named = plan.nodes.flatMap((node, list) => {
       if (node.collection !== unlink.collection) return [];
-      const rows = sql`${child} in (select ${listed(names)} from ${input(list)})`;
+      const rows = sql`${child} in (select ${commaList(names)} from ${input(list)})`;
       if (!unlink.guard) return [rows];
-      const settled = isSettled(node, settling(unlink))
-        ? sql` or ${child} in (select ${listed(givenColumns(unlink.collection, alias('k')))} from ${input(list)} ${alias('k')} where true${settles(node, settling(unlink))})`
+      const settled = setsReference(node, referenceColumn(unlink))
+        ? sql` or ${child} in (select ${commaList(inputKeyColumns(unlink.collection, alias('k')))} from ${input(list)} ${alias('k')} where true${ifReferenceSet(node, referenceColumn(unlink))})`
         : nothing;
       return [sql`(${rows} and ${child} in (select ${key} from ${free(position)}))${settled}`];
     });
@@ -125,23 +125,23 @@ export function notUnlinked(plan: WritePlan): Fragment[] {
   });
 }
 
-/** Rows that the payload names and, where a field is given, whose reference it settles. */
+/** Rows that the payload names and, where a field is given, whose reference it ifReferenceSet. */
 function kept(plan: WritePlan, collection: Collection, field: Field | null): Fragment[] {
   return plan.nodes.flatMap((node, position) => {
     if (node.verb === 'insert' || node.collection !== collection) return [];
-    if (field && !isSettled(node, field)) return [];
+    if (field && !setsReference(node, field)) return [];
     return [
-      sql`not exists (select from ${input(position)} ${alias('k')} where ${areEqual(givenColumns(collection, alias('k')), keyColumns(collection, alias('t')))}${settles(node, field)})`,
+      sql`not exists (select from ${input(position)} ${alias('k')} where ${areEqual(inputKeyColumns(collection, alias('k')), keyColumns(collection, alias('t')))}${ifReferenceSet(node, field)})`,
     ];
   });
 }
 
 /** A part of the key says what the row refers to wherever the row is named. */
-function isSettled(node: WriteNode, field: Field): boolean {
+function setsReference(node: WriteNode, field: Field): boolean {
   return columnOf(node, field, 'update') !== undefined || isKey(node.collection, field);
 }
 
-function settles(node: WriteNode, field: Field | null): Fragment {
+function ifReferenceSet(node: WriteNode, field: Field | null): Fragment {
   const column = columnOf(node, field, 'update');
   return column?.mixed ? sql` and ${alias('k')}.${identifier(`p${node.columns.indexOf(column)}`)}` : nothing;
 }
@@ -149,13 +149,13 @@ function settles(node: WriteNode, field: Field | null): Fragment {
 function deleted(plan: WritePlan, collection: Collection): Fragment[] {
   return plan.unlinks.flatMap((unlink, position) =>
     unlink.action === 'delete' && unlink.collection === collection
-      ? [sql`not (${join([unlinked(unlink, position), ...kept(plan, collection, settling(unlink))], sql` and `)})`]
+      ? [sql`not (${join([unlinked(unlink, position), ...kept(plan, collection, referenceColumn(unlink))], sql` and `)})`]
       : [],
   );
 }
 
 /** Unlinks of a collection's rows, each with the condition that it concerns the row at hand. */
-export function leaving(
+export function unlinksOf(
   plan: WritePlan,
   collection: Collection,
   action: Unlink['action'],
@@ -169,14 +169,14 @@ export function leaving(
 
 /** What rows that the payload names may hold of a parent whose list they leave; a part of their key they keep. */
 export function clearable(plan: WritePlan, collection: Collection): Field[] {
-  const fields = leaving(plan, collection, 'nullify').flatMap(({ unlink }) =>
+  const fields = unlinksOf(plan, collection, 'nullify').flatMap(({ unlink }) =>
     clearedColumns(collection, unlink.columns),
   );
   return [...new Set(fields)].filter((field) => !isKey(collection, field));
 }
 
 export function cleared(plan: WritePlan, collection: Collection, field: Field): Fragment | null {
-  const conditions = leaving(plan, collection, 'nullify').filter(({ unlink }) =>
+  const conditions = unlinksOf(plan, collection, 'nullify').filter(({ unlink }) =>
     clearedColumns(collection, unlink.columns).includes(field),
   );
   return conditions.length === 0
@@ -190,24 +190,24 @@ export function cleared(plan: WritePlan, collection: Collection, field: Field): 
 export function unlinkInput(unlink: Unlink, position: number, scope: Scope): Fragment[] {
   const { from, collection } = unlink;
   const types = [
-    ...givenDefinitions(from, givenNames(from, 'parent')),
-    ...givenDefinitions(collection, givenNames(collection, 'child')),
+    ...givenDefinitions(from, inputKeyNames(from, 'parent')),
+    ...givenDefinitions(collection, inputKeyNames(collection, 'child')),
   ];
-  const rows = sql`json_to_recordset(${DOCUMENT} -> 'unlinks' -> ${integerLiteral(position)}) as ${alias('x')} (${listed(types)})`;
-  const children = listed(givenColumns(collection, alias('x'), 'child'));
+  const rows = sql`json_to_recordset(${DOCUMENT} -> 'unlinks' -> ${integerLiteral(position)}) as ${alias('x')} (${commaList(types)})`;
+  const children = commaList(inputKeyColumns(collection, alias('x'), 'child'));
   const given = sql`${alias(`x${position}`)} as materialized (select ${parentOf(unlink)}, ${children} from ${rows})`;
-  return unlink.guard ? [given, sql`${free(position)} as (${tiedRows(unlink, position, scope)})`] : [given];
+  return unlink.guard ? [given, sql`${free(position)} as (${childRows(unlink, position, scope)})`] : [given];
 }
 
 /** What the rows that leave hold: the key of their parent, or what it has under the column that they refer to. */
 function parentOf(unlink: Unlink): Fragment {
   const { from, key } = unlink;
   if (key.every((field, position) => field === from.key[position]) && key.length === from.key.length)
-    return listed(givenColumns(from, alias('x'), 'parent'));
+    return commaList(inputKeyColumns(from, alias('x'), 'parent'));
   const row = alias('o');
-  const same = areEqual(keyColumns(from, row), givenColumns(from, alias('x'), 'parent'));
+  const same = areEqual(keyColumns(from, row), inputKeyColumns(from, alias('x'), 'parent'));
   const names = parentNames(unlink);
-  return listed(
+  return commaList(
     key.map(
       (field, position) =>
         sql`(select ${row}.${columnName(field)} from ${tableName(from)} ${row} where ${same}) as ${elementAt(names, position)}`,
@@ -217,19 +217,19 @@ function parentOf(unlink: Unlink): Fragment {
 
 /** What the columns that are referred to are called in the input. */
 function parentNames({ key }: Unlink): Fragment[] {
-  return givenNames({ key }, 'parent');
+  return inputKeyNames({ key }, 'parent');
 }
 
 function unlinked(unlink: Unlink, position: number): Fragment {
   const key = keyColumns(unlink.collection, alias('t'));
-  const children = givenColumns(unlink.collection, alias('y'), 'child');
+  const children = inputKeyColumns(unlink.collection, alias('y'), 'child');
   const parent = areEqual(
     parentNames(unlink).map((name) => sql`${alias('y')}.${name}`),
     unlink.columns.map((field) => sql`${alias('t')}.${columnName(field)}`),
   );
   const concerned = sql`exists (select from ${alias(`x${position}`)} ${alias('y')} where ${parent} and (${elementAt(children, 0)} is null or ${areEqual(children, key)}))`;
   if (!unlink.guard) return concerned;
-  return sql`(${concerned} and ${asRow(key)} in (select ${listed(keyColumns(unlink.collection))} from ${free(position)}))`;
+  return sql`(${concerned} and ${asRow(key)} in (select ${commaList(keyColumns(unlink.collection))} from ${free(position)}))`;
 }
 
 /** Where the payload does not say what the row of a list refers to. */

@@ -2,7 +2,7 @@
  * What a write chain has before it writes: the names that its parts share, the columns of its input and the values that are looked up
  * by them, the keys of new rows, and the record of a request with an `Idempotency-Key`.
  */
-import { isKey, soleKey } from '../mirror/item-key.js';
+import { isKey, singleKey } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
 import type { WriteColumn, WriteNode, WritePlan } from '../plan/write.js';
 import {
@@ -21,7 +21,7 @@ import {
 import { FromClause, type Scope } from './from-clause.js';
 import { geometryOf, isGeometry } from './geometry.js';
 import { columnName, tableName, typeName } from './identifiers.js';
-import { areEqual, givenColumns, givenDefinitions, givenNames, joinedKey, keyColumns, listed } from './key-columns.js';
+import { areEqual, inputKeyColumns, inputKeyDefinitions, inputKeyNames, joinedKey, keyColumns, commaList } from './key-columns.js';
 
 /** The one parameter with all rows. */
 export const DOCUMENT = sql`${parameter({ kind: 'text', slot: 0 })}::json`;
@@ -60,7 +60,7 @@ export function keyPartSetting(position: number): Fragment {
 }
 
 /** Leaves the keys of the items in a setting of the transaction, in the order of the payload: the read-back finds them there. */
-export function leaveKeys({ nodes, collection }: WritePlan): Fragment {
+export function storeKeys({ nodes, collection }: WritePlan): Fragment {
   const position = nodes.findIndex((node) => makesKeys(node) && node.collection === collection);
   if (position < 0) return sql`null`;
   const isIgnoring = nodes[position]?.conflict?.resolution === 'ignore';
@@ -69,18 +69,18 @@ export function leaveKeys({ nodes, collection }: WritePlan): Fragment {
     const all = sql`(select array_agg(${value} order by ${alias('o')}.place)::text from ${rows} join ${input(position)} ${alias('i')} on ${alias('i')}.n = ${alias('o')}.n::int4${isIgnoring ? sql` and not ${alias('i')}.f` : nothing})`;
     return isIgnoring ? sql`coalesce(${all}, '{}')` : all;
   };
-  const given = givenColumns(collection, alias('i'));
+  const given = inputKeyColumns(collection, alias('i'));
   const [only] = given;
   if (given.length === 1) return sql`set_config(${KEYS_SETTING}, ${keys(sql`${only as Fragment}::text`)}, true)`;
   const parts = given.map((part, index) => sql`set_config(${keyPartSetting(index)}, ${keys(part)}, true)`);
-  return listed([sql`set_config(${KEYS_SETTING}, ${keys(joinedKey(collection.key, given))}, true)`, ...parts]);
+  return commaList([sql`set_config(${KEYS_SETTING}, ${keys(joinedKey(collection.key, given))}, true)`, ...parts]);
 }
 
 /** With their types, as the one parameter has them. */
 export function inputColumns(node: WriteNode): Fragment[] {
   const { collection } = node;
-  const isGiven = soleKey(collection) !== null || !makesParts(node);
-  const columns = [sql`n int4`, ...(isGiven ? givenDefinitions(collection, givenNames(collection)) : [])];
+  const isGiven = singleKey(collection) !== null || !makesParts(node);
+  const columns = [sql`n int4`, ...(isGiven ? inputKeyDefinitions(collection, inputKeyNames(collection)) : [])];
   if (node.guard?.ruleBits === null) columns.push(sql`a text`);
   node.columns.forEach((column, index) => {
     if (column.holdsValues) columns.push(sql`${identifier(`c${index}`)} ${inputType(column.field)}`);
@@ -118,7 +118,7 @@ function lookupNames({ collection: { key } }: NonNullable<WriteColumn['lookup']>
  */
 export function makesParts({ verb, collection, conflict, columns }: WriteNode): boolean {
   if (verb !== 'insert' || conflict) return false;
-  const key = soleKey(collection);
+  const key = singleKey(collection);
   return (
     key === null ||
     columns.some(({ field, references, only }) => field === key && references.length > 0 && only !== 'key')
@@ -158,7 +158,7 @@ export function makesKeys({ verb, conflict }: WriteNode): boolean {
 
 /** Whether the keys of new rows come from a sequence. */
 export function takesKeys(node: WriteNode): boolean {
-  return makesKeys(node) && Boolean(soleKey(node.collection)?.column?.sequence);
+  return makesKeys(node) && Boolean(singleKey(node.collection)?.column?.sequence);
 }
 
 /** Steps that a sequence is moved one by one. */
@@ -177,7 +177,7 @@ function advance(sequence: string, maxKey: Fragment): Fragment {
 
 /** Before keys are taken from a sequence it is put ahead of those that the payload supplies. */
 export function advanceSequence({ nodes }: WritePlan, node: WriteNode, position: number): Fragment[] {
-  const key = soleKey(node.collection);
+  const key = singleKey(node.collection);
   const sequence = key?.column?.sequence;
   if (!key || !sequence || !takesKeys(node)) return [];
   const supplied = nodes.flatMap((each, list) => {

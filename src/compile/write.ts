@@ -5,7 +5,7 @@
  * because triggers look at the tables. What must not happen raises inside the statement, so all of it is undone.
  */
 
-import { isKey, soleKey } from '../mirror/item-key.js';
+import { isKey, singleKey } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
 import { elementAt } from '../narrow.js';
 import type { WriteColumn, WriteNode, WritePlan } from '../plan/write.js';
@@ -23,11 +23,11 @@ import {
 } from '../sql/fragment.js';
 import { type ActivityLog, type Recorded, record, snapshot } from './activity.js';
 import { compileCaller, compileCondition } from './condition.js';
-import { compileExisting, ifFound } from './conflict.js';
+import { compileExisting, andFound } from './conflict.js';
 import { FromClause, Scope } from './from-clause.js';
 import { compileGuard, compileValidations } from './guard.js';
 import { columnName, tableName, typeName } from './identifiers.js';
-import { areEqual, givenColumns, givenNames, keyColumns, listed } from './key-columns.js';
+import { areEqual, inputKeyColumns, inputKeyNames, keyColumns, commaList } from './key-columns.js';
 import { keyText } from './reference.js';
 import {
   awaitedUnlinks,
@@ -35,10 +35,10 @@ import {
   cleared,
   compileUnlinks,
   isUnique,
-  leaving,
-  notUnlinked,
+  unlinksOf,
+  missingUnlinks,
   recordedUnlinks,
-  settling,
+  referenceColumn,
   unlessPresent,
   unlinkInput,
 } from './unlink.js';
@@ -55,7 +55,7 @@ import {
   inputValue,
   isChanged,
   keyParts,
-  leaveKeys,
+  storeKeys,
   lookupValue,
   makesKeys,
   makesParts,
@@ -123,33 +123,33 @@ class Chain {
       ),
       ...notUnlinked(this.#plan),
     ];
-    const keys = this.#plan.makesKeys ? [leaveKeys(this.#plan)] : [];
+    const keys = this.#plan.makesKeys ? [storeKeys(this.#plan)] : [];
     const columns = join([sql`${this.#maxKeys()}::text`, ...keys, ...checks], sql`, `);
     return sql`with ${join(this.#parts, sql`, `)} select ${columns}`;
   }
 
   #input(node: WriteNode, position: number): Fragment {
     const { collection } = node;
-    const keyNames = givenNames(collection);
-    const rows = sql`json_to_recordset(${DOCUMENT} -> 'nodes' -> ${integerLiteral(position)}) as ${alias('x')} (${listed(inputColumns(node))})`;
+    const keyNames = inputKeyNames(collection);
+    const rows = sql`json_to_recordset(${DOCUMENT} -> 'nodes' -> ${integerLiteral(position)}) as ${alias('x')} (${commaList(inputColumns(node))})`;
     const names = inputNames(node).map((name) => sql`, ${alias('x')}.${identifier(name)}`);
     const recorded = this.#records ? sql` cross join ${alias('v')}` : nothing;
     if (makesParts(node)) {
-      const said = soleKey(collection) ? sql`, ${alias('x')}.k as g` : nothing;
+      const said = singleKey(collection) ? sql`, ${alias('x')}.k as g` : nothing;
       const given = sql`select ${alias('x')}.n${said}${join(names, nothing)} from ${rows}${recorded}`;
       const parts = collection.key.map(
         (field, part) => sql`, ${this.#newPart(node, field)} as ${elementAt(keyNames, part)}`,
       );
       return sql`${input(position)} as materialized (select ${alias('i')}.*${join(parts, nothing)} from (${given}) ${alias('i')}${this.#inputs(node, keyParts(node))} order by ${alias('i')}.n)`;
     }
-    const key = soleKey(collection);
+    const key = singleKey(collection);
     const made = key && makesKeys(node) ? initialKey(key, node) : null;
     const existing = compileExisting(node, position);
-    const keys = givenColumns(collection, alias('x')).map((each, part) => existing?.keys[part] ?? each);
+    const keys = inputKeyColumns(collection, alias('x')).map((each, part) => existing?.keys[part] ?? each);
     const [given] = keys;
     const allocated = made
       ? sql`case when ${given as Fragment} is null then ${made} else ${given as Fragment} end as k`
-      : listed(keys.map((each, part) => sql`${each} as ${elementAt(keyNames, part)}`));
+      : commaList(keys.map((each, part) => sql`${each} as ${elementAt(keyNames, part)}`));
     const behind = takesKeys(node)
       ? sql` cross join (select count(*) from ${alias(`a${position}`)}) ${alias('a')}`
       : nothing;
@@ -163,7 +163,7 @@ class Chain {
     if (node.verb === 'insert') this.#parts.push(sql`${written(position)} as (${this.#insert(node, position, isNew)})`);
     if (node.verb === 'upsert') {
       const table = tableName(node.collection);
-      const same = areEqual(keyColumns(node.collection, alias('e')), givenColumns(node.collection, alias('i')));
+      const same = areEqual(keyColumns(node.collection, alias('e')), inputKeyColumns(node.collection, alias('i')));
       const absent = sql` where not exists (select from ${table} ${alias('e')} where ${same})`;
       this.#parts.push(
         sql`${alias(`m${position}`)} as (${this.#insert(node, position, node.conflict ? isNew : absent)})`,
@@ -176,19 +176,19 @@ class Chain {
     const columns = node.columns.filter((column) => column.only !== 'update' && !isKey(collection, column.field));
     const names = [...keyColumns(collection), ...columns.map((column) => columnName(column.field))];
     const values = [...givenColumns(collection, alias('i')), ...columns.map((column) => this.#newValue(node, column))];
-    return sql`insert into ${tableName(node.collection)} as ${alias('t')} (${join(names, sql`, `)}) overriding system value select ${join(values, sql`, `)} from ${input(position)} ${alias('i')}${this.#references(node)}${where} order by ${alias('i')}.n returning ${listed(keyColumns(collection, alias('t')))}${snapshot({ ...node, verb: 'insert' }, () => null)}`;
+    return sql`insert into ${tableName(node.collection)} as ${alias('t')} (${join(names, sql`, `)}) overriding system value select ${join(values, sql`, `)} from ${input(position)} ${alias('i')}${this.#references(node)}${where} order by ${alias('i')}.n returning ${commaList(keyColumns(collection, alias('t')))}${snapshot({ ...node, verb: 'insert' }, () => null)}`;
   }
 
   #update(node: WriteNode, position: number): Fragment {
     const columns = node.columns.filter(isChanged);
     const key = keyColumns(node.collection, alias('t'));
-    const given = givenColumns(node.collection, alias('i'));
+    const given = inputKeyColumns(node.collection, alias('i'));
     const table = sql`${tableName(node.collection)} ${alias('t')}`;
     // Rows are locked in the order of their keys: two requests that change the same rows must not wait for each other.
     const locked = this.#locked(node, position);
-    const same = sql`${areEqual(key, given)}${ifFound(node, alias('i'))}`;
-    const stays = leaving(this.#plan, node.collection, 'delete').map(
-      ({ unlink, condition }) => sql` and not (${condition}${unlessPresent(node, settling(unlink))})`,
+    const same = sql`${areEqual(key, given)}${andFound(node, alias('i'))}`;
+    const stays = unlinksOf(this.#plan, node.collection, 'delete').map(
+      ({ unlink, condition }) => sql` and not (${condition}${unlessPresent(node, referenceColumn(unlink))})`,
     );
     const changes = columns.map((column) => {
       const value = this.#value(node, column);
@@ -209,10 +209,10 @@ class Chain {
       column.mixed ? sql`coalesce(${present(node, column)}, false)` : null;
     if (!this.#changes(node)) {
       const found = sql`join ${table} on ${same}${join(stays, nothing)}`;
-      if (node.guard) return sql`select ${listed(key)} from ${locked} ${alias('i')} ${found}`;
-      return sql`select ${listed(key)} from ${input(position)} ${alias('i')} ${found} order by ${listed(given)} for no key update of ${alias('t')}`;
+      if (node.guard) return sql`select ${commaList(key)} from ${locked} ${alias('i')} ${found}`;
+      return sql`select ${commaList(key)} from ${input(position)} ${alias('i')} ${found} order by ${commaList(given)} for no key update of ${alias('t')}`;
     }
-    return sql`update ${table} set ${join(changes, sql`, `)} from ${locked} ${alias('i')}${this.#references(node)} where ${same}${join(stays, nothing)} returning ${listed(key)}${snapshot(node, changed)}`;
+    return sql`update ${table} set ${join(changes, sql`, `)} from ${locked} ${alias('i')}${this.#references(node)} where ${same}${join(stays, nothing)} returning ${commaList(key)}${snapshot(node, changed)}`;
   }
 
   /** Whether rows that exist are written to, or only looked for. */
@@ -239,9 +239,9 @@ class Chain {
     const row = new FromClause(alias('l'), this.#scope, node.collection);
     const guard = node.guard ? compileGuard(node.guard, alias('s'), row) : null;
     const where = guard ? sql` where ${guard}` : nothing;
-    const given = givenColumns(node.collection, alias('s'));
-    const same = sql`${areEqual(keyColumns(node.collection, row.alias), given)}${ifFound(node, alias('s'))}`;
-    return sql`(select ${alias('s')}.* from ${input(position)} ${alias('s')} join ${tableName(node.collection)} ${row.alias} on ${same}${row.joins()}${where} order by ${listed(given)} for no key update of ${row.alias})`;
+    const given = inputKeyColumns(node.collection, alias('s'));
+    const same = sql`${areEqual(keyColumns(node.collection, row.alias), given)}${andFound(node, alias('s'))}`;
+    return sql`(select ${alias('s')}.* from ${input(position)} ${alias('s')} join ${tableName(node.collection)} ${row.alias} on ${same}${row.joins()}${where} order by ${commaList(given)} for no key update of ${row.alias})`;
   }
 
   #validations(node: WriteNode, position: number): Fragment[] {
@@ -260,7 +260,7 @@ class Chain {
     const value = column ? this.#newValue(node, column) : (initialValue(field) ?? sql`null`);
     // The next value of a sequence is a bigint, whatever the type of the column.
     const part = column && !column.mixed ? value : sql`(${value})::${typeName(field)}`;
-    return soleKey(node.collection) ? sql`coalesce(${alias('i')}.g, ${part})` : part;
+    return singleKey(node.collection) ? sql`coalesce(${alias('i')}.g, ${part})` : part;
   }
 
   /** A value of the row itself, the key of a new row, or a place behind the last row of the parent. */
@@ -276,10 +276,10 @@ class Chain {
     options.push(
       ...column.references.map(({ collection: name, part }, table) => {
         const { collection } = elementAt(this.#plan.nodes, makerOf(this.#plan, name));
-        const keys = givenColumns(collection, alias(`r${index}_${table}`));
+        const keys = inputKeyColumns(collection, alias(`r${index}_${table}`));
         const referred = part ? keys[collection.key.indexOf(part)] : undefined;
         if (referred) return sql`${referred}::${typeName(column.field)}`;
-        const isSameType = soleKey(collection)?.type === column.field.type;
+        const isSameType = singleKey(collection)?.type === column.field.type;
         const text = isSameType ? elementAt(keys, 0) : keyText(collection.key, keys);
         return keys.length === 1 ? sql`${text}::${typeName(column.field)}` : sql`(${text})::${typeName(column.field)}`;
       }),
@@ -297,7 +297,7 @@ class Chain {
     return columns.flatMap((column, index) => {
       if (!column.agrees && column.only !== 'key') return [];
       const part = collection.key.indexOf(column.field);
-      const wanted = part < 0 ? this.#value(node, column) : elementAt(givenColumns(collection, alias('i')), part);
+      const wanted = part < 0 ? this.#value(node, column) : elementAt(inputKeyColumns(collection, alias('i')), part);
       const differ = this.#options(node, column).map((option) => sql`${option} <> ${wanted}`);
       const reason = sql`${literal(`${position} differs `)} || ${alias('i')}.n || ${literal(` ${index}`)}`;
       return [
@@ -347,7 +347,7 @@ class Chain {
     const gone =
       first < 0
         ? nothing
-        : sql` + (select count(*) from ${alias(`d${first}`)} ${alias('d')} join ${input(position)} ${alias('i')} on ${areEqual(givenColumns(node.collection, alias('i')), key)})`;
+        : sql` + (select count(*) from ${alias(`d${first}`)} ${alias('d')} join ${input(position)} ${alias('i')} on ${areEqual(inputKeyColumns(node.collection, alias('i')), key)})`;
     const made = node.verb === 'upsert' ? sql` + (select count(*) from ${alias(`m${position}`)})` : nothing;
     return sql`case when (select count(*) from ${written(position)})${made}${gone} < (select count(*) from ${input(position)}) then service_raise('missing') end`;
   }
@@ -355,7 +355,7 @@ class Chain {
   /** Of each list the highest key that was new: the caller puts sequences ahead of those that were supplied. */
   #maxKeys(): Fragment {
     const maxKey = this.#plan.nodes.map((node, position) => {
-      const key = soleKey(node.collection);
+      const key = singleKey(node.collection);
       if (node.verb === 'update' || !key?.column?.sequence) return sql`null`;
       const made = node.verb === 'insert' ? written(position) : alias(`m${position}`);
       return sql`(select max(${columnName(key)})::text from ${made})`;

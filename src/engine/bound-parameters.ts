@@ -14,9 +14,9 @@ export class BoundParameters implements BoundValues {
   constructor(parameters: readonly Parameter[]) {
     parameters.forEach((parameter, position) => {
       if (parameter.kind === 'value' || parameter.kind === 'list')
-        this.#positions.set(placeOf(parameter.kind, parameter.slot), position);
+        this.#positions.set(positionKey(parameter.kind, parameter.slot), position);
       if (parameter.kind === 'entry')
-        this.#positions.set(placeOf(`entry ${parameter.position}`, parameter.slot), position);
+        this.#positions.set(positionKey(`entry ${parameter.position}`, parameter.slot), position);
     });
     this.#limit = parameters.findIndex(({ kind }) => kind === 'limit');
     this.#offset = parameters.findIndex(({ kind }) => kind === 'offset' || kind === 'page');
@@ -37,15 +37,15 @@ export class BoundParameters implements BoundValues {
   }
 
   value(slot: Slot): string | null | undefined {
-    return this.#at(placeOf('value', slot));
+    return this.#at(positionKey('value', slot));
   }
 
   entry(slot: Slot, position: number): string | null | undefined {
-    return this.#at(placeOf(`entry ${position}`, slot));
+    return this.#at(positionKey(`entry ${position}`, slot));
   }
 
   list(slot: Slot): readonly (string | null)[] | undefined {
-    const text = this.#at(placeOf('list', slot));
+    const text = this.#at(positionKey('list', slot));
     if (text === null || text === undefined) return undefined;
     const entries: (string | null)[] = [];
     for (const [entry, quoted] of text.matchAll(/"((?:[^"\\]|\\.)*)"|NULL/gs)) {
@@ -55,12 +55,12 @@ export class BoundParameters implements BoundValues {
     return entries;
   }
 
-  #at(place: string): string | null | undefined {
-    const position = this.#positions.get(place);
+  #at(key: string): string | null | undefined {
+    const position = this.#positions.get(key);
     return position === undefined ? undefined : this.#values[position];
   }
 }
 
-function placeOf(kind: string, slot: Slot): string {
+function positionKey(kind: string, slot: Slot): string {
   return typeof slot === 'number' ? `${kind} ${slot}` : `${kind} ${JSON.stringify(slot)}`;
 }

@@ -38,15 +38,15 @@ interface Budget {
 }
 
 /** Callers that are remembered. */
-const MOST = 10_000;
+const MAX_CALLERS = 10_000;
 
 /** Characters of a shape or a document from which on it has to wait for its turn. */
-const LARGE = 2_000;
+const LARGE_CHARACTERS = 2_000;
 
 export class CallerBudgets {
   readonly #limits: CallerBudgetLimits;
   readonly #turns = new TurnQueue();
-  readonly #accounts = new LRUCache<string, Budget>({ max: MOST });
+  readonly #accounts = new LRUCache<string, Budget>({ max: MAX_CALLERS });
 
   constructor(limits: CallerBudgetLimits) {
     this.#limits = limits;
@@ -73,7 +73,7 @@ export class CallerBudgets {
 
   /** The same in turn, where the work is large; at once where it is not. */
   inTurn<Result>(billed: BilledCaller | null, size: number, work: () => Result): Result | Promise<Result> {
-    return size < LARGE
+    return size < LARGE_CHARACTERS
       ? this.run(billed, work)
       : this.#turns.run(billed ? callerName(billed.caller, billed.from) : '', () => this.run(billed, work));
   }
@@ -82,8 +82,8 @@ export class CallerBudgets {
     const { share, burst } = this.#limits;
     if (caller.administrator || share === 0) return null;
     const name = callerName(caller, from);
-    const known = this.#accounts.get(name);
-    if (known) return known;
+    const existing = this.#accounts.get(name);
+    if (existing) return existing;
     const account: Budget = { left: burst, at: performance.now() };
     this.#accounts.set(name, account);
     return account;

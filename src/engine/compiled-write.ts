@@ -82,10 +82,10 @@ export class WriteCompiler {
 
   /** Items that the write makes are read by the keys that it leaves. Null where the caller may not read them. */
   bindReadBack(
-    { plan, keys: known }: PlannedWrite,
+    { plan, keys: plannedKeys }: PlannedWrite,
     { writer, client, readBack }: WriteCall,
   ): TransactionStatement | null {
-    const keys = plan.nodes.length === 0 ? (known ?? []) : known;
+    const keys = plan.nodes.length === 0 ? (plannedKeys ?? []) : plannedKeys;
     const query = readBack && keys ? withKeys(readBack, keys) : readBack;
     const compiled = query && this.#reads.prepareReadBack(query, writer, client);
     if (!compiled) return null;

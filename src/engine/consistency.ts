@@ -24,9 +24,10 @@ export interface ReadNeed {
 export function consistencyOf(prefer: string): Consistency | null {
   const [, wanted] = /(?:^|,)\s*consistency\s*=\s*"?([^",;\s]*)/i.exec(prefer) ?? [];
   if (wanted === undefined) return null;
-  const found = CONSISTENCIES.find((each) => each === wanted.toLowerCase());
-  if (!found) throw invalidQuery(`"Prefer: consistency" must be one of ${CONSISTENCIES.join(', ')}, not "${wanted}"`);
-  return found;
+  const consistency = CONSISTENCIES.find((each) => each === wanted.toLowerCase());
+  if (!consistency)
+    throw invalidQuery(`"Prefer: consistency" must be one of ${CONSISTENCIES.join(', ')}, not "${wanted}"`);
+  return consistency;
 }
 
 export class SessionConsistency {
@@ -43,11 +44,11 @@ export class SessionConsistency {
 
   /** Null where only the primary will do. */
   needOf(client: RequestClient, caller: Identity, consistency: Consistency): ReadNeed | null {
-    const brought = client.position === '' ? 0 : readPosition(client.position);
+    const requested = client.position === '' ? 0 : readPosition(client.position);
     if (consistency === 'strong') return null;
     const callerHash = hashOf(callerName(caller, client));
     const written = consistency === 'session' ? this.#replicas.board.written(callerHash) : 0;
-    return { position: Math.max(brought, written), callerHash };
+    return { position: Math.max(requested, written), callerHash };
   }
 
   /** A write of the caller was committed: to be called before it is answered. */

@@ -66,7 +66,7 @@ async function callOnce(
   { database, idempotencyLifetime }: CallServices,
   session: Session,
 ): Promise<Buffer | null> {
-  const made = await session.query(
+  const inserted = await session.query(
     database.qualified(
       `insert into service_receipts as receipt (id, fingerprint, expires) values ($1, $2, now() + $3::interval)
        on conflict (id) do update set fingerprint = excluded.fingerprint, expires = excluded.expires, keys = null, answer = null
@@ -74,14 +74,14 @@ async function callOnce(
     ),
     [key.id, key.fingerprint, idempotencyLifetime],
   );
-  if (made.length === 0) {
-    const [receipt] = await session.query<{ fingerprint: string; answer: string | null }>(
+  if (inserted.length === 0) {
+    const [record] = await session.query<{ fingerprint: string; answer: string | null }>(
       database.qualified('select fingerprint, answer from service_receipts where id = $1'),
       [key.id],
     );
-    if (receipt?.fingerprint !== key.fingerprint)
+    if (record?.fingerprint !== key.fingerprint)
       throw unprocessable('The Idempotency-Key was used for another request');
-    return receipt.answer === null ? null : Buffer.from(receipt.answer);
+    return record.answer === null ? null : Buffer.from(record.answer);
   }
   const body = await callInside(statements, session);
   const keep = database.qualified('update service_receipts set answer = $1 where id = $2');

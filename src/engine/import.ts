@@ -9,7 +9,7 @@ import type { ImportFormat } from '../request/import.js';
 import type { OnConflict } from '../request/on-conflict.js';
 import type { Input } from '../request/parse-context.js';
 import { fromWrite, staleness } from '../sqlstate.js';
-import { catchUp } from './sequences.js';
+import { advancePastTable } from './sequences.js';
 import type { RequestClient } from './stages.js';
 import { namesOf } from './write-errors.js';
 import type { Writer, WriteSession } from './writer.js';
@@ -114,7 +114,7 @@ async function tryRows(
     if (!(error instanceof Conflict)) return error;
     if (error.isSame(before)) return error.cause;
     if (before) return serviceUnavailable('database', 'Others write the same items: nothing was imported');
-    await catchUp(error.collection, session);
+    await advancePastTable(error.collection, session);
     return tryRows(writing, rows, error);
   }
 }

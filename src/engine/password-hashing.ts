@@ -64,7 +64,7 @@ export async function preparePayloads<Data extends Payload>(
   context: WritePlanContext,
   ask: Ask,
 ): Promise<readonly Data[]> {
-  const walker = new Walker(context);
+  const walker = new SecretCollector(context);
   const prepared = payloads.map((payload) => walker.walk(collection, payload, 0) as Data);
   if (walker.secrets.length > (context.maxRows ?? Number.POSITIVE_INFINITY)) return payloads;
   await hashSecrets(walker.secrets, context.access !== null, ask);
@@ -98,7 +98,7 @@ async function hashSecrets(added: readonly NewSecret[], isLimited: boolean, ask:
 /** Levels of items inside items: deeper ones are refused by the plan. */
 const MAX_DEPTH = 1_000;
 
-class Walker {
+class SecretCollector {
   readonly secrets: NewSecret[] = [];
   readonly #model: Model;
   readonly #guard: Guard | null;

@@ -26,7 +26,7 @@ export function read<Query extends ReadQuery, Answer>(
   reads: Reads,
 ): MaybePromise<Answer> {
   const caller = stages.identify();
-  if (caller instanceof Promise) return caller.then((known) => readAs(known, stages, reads));
+  if (caller instanceof Promise) return caller.then((identity) => readAs(identity, stages, reads));
   return readAs(caller, stages, reads);
 }
 

@@ -30,7 +30,7 @@ export const HUB_ROWS = 10_000;
 const MAX_LEARNED = 1_000;
 const LEARNED_MS = 600_000;
 
-export interface Ways {
+export interface PlanVariants {
   /** One plan for all values. */
   readonly plain: Shape;
   readonly perRead: Shape;
@@ -53,13 +53,13 @@ export class PlanChoice {
     page: UnevenPage | null,
     statistics: TableStatistics | null,
     parameters: readonly Parameter[],
-    ways: Ways,
+    variants: PlanVariants,
   ) {
     this.#risk = risk;
     this.#page = page;
     this.#statistics = statistics;
     this.#parameters = new BoundParameters(parameters);
-    const { plain, perRead, fenced } = ways;
+    const { plain, perRead, fenced } = variants;
     const watched = (shape: Shape, other: Shape): Shape => ({
       ...shape,
       watch: new StatementWatch(other, (values) => this.#learned.set(keyOf(values), other)),

@@ -11,7 +11,7 @@ import { Statistics } from '../postgres/statistics.js';
 import type { Statement } from '../sql/fragment.js';
 import type { BilledCaller, CallerBudgets } from './caller-budget.js';
 import { explainGeneric, findsByIndex, stretchOf } from './generic-plan.js';
-import { HUB_ROWS, PlanChoice, type Risk, type Ways } from './plan-choice.js';
+import { HUB_ROWS, PlanChoice, type PlanVariants, type Risk } from './plan-choice.js';
 
 /** Costs of PostgreSQL's planner: 100 to 280 of them take a millisecond. */
 const MAX_STRETCH = 2_000;
@@ -61,12 +61,13 @@ export class PlanChoices {
    */
   shapeFor(shape: UnevenShape, values: readonly (string | null)[], billed: BilledCaller | null): Shape {
     const verdict = this.#verdicts.get(shape);
-    if (verdict?.version !== this.statistics.version && billed && !this.#pending.has(shape)) this.#judge(shape, billed);
+    if (verdict?.version !== this.statistics.version && billed && !this.#pending.has(shape))
+      this.#decide(shape, billed);
     if (!verdict) return this.#single(shape);
     return verdict.choice === null ? shape : verdict.choice.shapeFor(values);
   }
 
-  #judge(shape: UnevenShape, billed: BilledCaller): void {
+  #decide(shape: UnevenShape, billed: BilledCaller): void {
     this.#pending.add(shape);
     this.#last = this.#last.then(async () => {
       try {
@@ -95,11 +96,11 @@ export class PlanChoices {
             : null;
     if (risk === null) return null;
     const statistics = uneven.page && this.statistics.of(uneven.page.level.collection);
-    const ways = await this.#waysOf(shape, risk, billed);
-    return new PlanChoice(risk, uneven.page, statistics, statement.parameters, ways);
+    const variants = await this.#variantsOf(shape, risk, billed);
+    return new PlanChoice(risk, uneven.page, statistics, statement.parameters, variants);
   }
 
-  async #waysOf(shape: UnevenShape, risk: Risk, billed: BilledCaller): Promise<Ways> {
+  async #variantsOf(shape: UnevenShape, risk: Risk, billed: BilledCaller): Promise<PlanVariants> {
     const perRead: Shape = { statement: shape.statement, batchText: unbatched, isPlannedPerRead: true };
     const plain: Shape = { statement: shape.statement, batchText: shape.batchText };
     const { length } = shape.statement.text;
@@ -111,8 +112,8 @@ export class PlanChoices {
   }
 
   #single(shape: UnevenShape): Shape {
-    const known = this.#singles.get(shape);
-    if (known) return known;
+    const existing = this.#singles.get(shape);
+    if (existing) return existing;
     const single: Shape = { statement: shape.statement, batchText: unbatched, isUnprepared: true };
     this.#singles.set(shape, single);
     return single;

@@ -126,8 +126,8 @@ export class Reads {
   /** A new shape is compiled within the budget of the caller; where it is large, in its turn. */
   prepare(query: ReadQuery, caller: Identity, client: RequestClient): CompiledRead | Promise<CompiledRead> {
     const access = this.#policies.accessOf(caller);
-    const known = this.#statements.find(shapeOf(query, access, null));
-    if (known) return known;
+    const cached = this.#statements.find(shapeOf(query, access, null));
+    if (cached) return cached;
     // The caller's permissions, and with them what is cached, may have changed when the turn has come.
     const compile = (): CompiledRead => this.compile(query, caller, null, null, client);
     return this.budgets.inTurn({ caller, from: client }, query.shape.length, compile);
@@ -216,11 +216,11 @@ export class Reads {
    */
   async stream(
     read: PreparedRead<Parsed>,
-    take: (cells: readonly Buffer[], compiled: CompiledRead) => Promise<boolean>,
+    onBatch: (cells: readonly Buffer[], compiled: CompiledRead) => Promise<boolean>,
     reader: { readonly address: string; onAbort(listener: () => void): void },
     separator: number | null = null,
   ): Promise<CompiledRead> {
-    let taken = false;
+    let isSent = false;
     const sendTo = async (database: Database, current: PreparedRead): Promise<CompiledRead> => {
       const { compiled, caller } = current;
       await streamRows(database, {
@@ -228,8 +228,8 @@ export class Reads {
         batchTimeout: this.#limits.batchTimeout,
         joined: separator === null ? null : { separator, apart: compiled.opening ? 1 : 0 },
         take: (cells) => {
-          taken = true;
-          return take(cells, compiled);
+          isSent = true;
+          return onBatch(cells, compiled);
         },
         reader: caller.user ?? reader.address,
         onAbort: (listener) => reader.onAbort(listener),
@@ -243,13 +243,13 @@ export class Reads {
         replica === null
           ? toPrimary()
           : sendTo(replica.database, current).catch((error: unknown) => {
-              if (taken || !mayLieInReplica(error, replica)) throw error;
+              if (isSent || !mayLieInReplica(error, replica)) throw error;
               return toPrimary();
             }),
       );
     };
     // What was sent cannot be sent again.
-    return this.#retry(read, send, () => !taken);
+    return this.#retry(read, send, () => !isSent);
   }
 
   /** What would run, and how PostgreSQL would run it; with `analyze` it does run. */

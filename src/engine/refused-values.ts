@@ -27,13 +27,15 @@ export function refusedInQuery(
   parameters: readonly Parameter[],
   values: Values,
 ): ServiceError | null {
-  const found = refused(
+  const refusedValue = findRefused(
     error,
     parameters.flatMap((each) => sentFor(each, values)),
   );
-  if (!found) return null;
-  if (found.isKey) return forbidden();
-  return invalidQuery(`Invalid value for ${found.target}: ${shown(found.text)} does not fit its type`);
+  if (!refusedValue) return null;
+  if (refusedValue.isKey) return forbidden();
+  return invalidQuery(
+    `Invalid value for ${refusedValue.target}: ${quoteShortened(refusedValue.text)} does not fit its type`,
+  );
 }
 
 /** Of a write; null where none can be told. */
@@ -47,8 +49,11 @@ export function refusedInPayload(error: RefusedValue, { plan, input, paths }: Pl
       }),
     ),
   );
-  const found = refused(error, sent);
-  return found && invalidPayload(`The value of "${found.target}" does not fit its type: ${shown(found.text)}`);
+  const refusedValue = findRefused(error, sent);
+  return (
+    refusedValue &&
+    invalidPayload(`The value of "${refusedValue.target}" does not fit its type: ${quoteShortened(refusedValue.text)}`)
+  );
 }
 
 /** What belongs to a rule of the caller's permissions is not the caller's to see. */
@@ -82,7 +87,7 @@ const QUOTED = /["„“”«»‹›‘’「」『』]([^"„“”«»‹›�
 const UNQUOTED: ReadonlySet<string> = new Set(['22000', '22P02', '22023', '42601']);
 
 /** The one that is quoted whole or, of a notation such as that of ranges, in part; else the only one that PostgreSQL alone can judge. */
-function refused({ code, message }: RefusedValue, sent: readonly SentValue[]): SentValue | null {
+function findRefused({ code, message }: RefusedValue, sent: readonly SentValue[]): SentValue | null {
   const whole = sent.filter(({ text }) => text !== '' && isQuoted(message, text));
   const pieces = [...message.matchAll(QUOTED)].map(([, piece = '']) => piece);
   const part = sent.filter(({ text, unchecked }) => unchecked && pieces.some((piece) => text.includes(piece)));
@@ -92,8 +97,8 @@ function refused({ code, message }: RefusedValue, sent: readonly SentValue[]): S
     part,
     UNQUOTED.has(code) ? sent.filter(({ unchecked }) => unchecked) : [],
   ];
-  const found = candidates.find((each) => each.length > 0) ?? [];
-  return new Set(found.map(({ target }) => target)).size === 1 ? (found[0] ?? null) : null;
+  const refusedValue = candidates.find((each) => each.length > 0) ?? [];
+  return new Set(refusedValue.map(({ target }) => target)).size === 1 ? (refusedValue[0] ?? null) : null;
 }
 
 function isQuoted(message: string, text: string): boolean {
@@ -103,8 +108,8 @@ function isQuoted(message: string, text: string): boolean {
   });
 }
 
-const LONGEST = 100;
+const MAX_SHOWN_CHARACTERS = 100;
 
-function shown(text: string): string {
-  return JSON.stringify(text.length > LONGEST ? `${text.slice(0, LONGEST)}...` : text);
+function quoteShortened(text: string): string {
+  return JSON.stringify(text.length > MAX_SHOWN_CHARACTERS ? `${text.slice(0, MAX_SHOWN_CHARACTERS)}...` : text);
 }

@@ -1,41 +1,41 @@
 /** Keys that a payload supplies where a sequence makes them too: the sequence must not come upon them later. */
 import { compileMaxKey } from '../compile/max-key.js';
-import { soleKey } from '../mirror/item-key.js';
+import { singleKey } from '../mirror/item-key.js';
 import type { Collection } from '../mirror/model.js';
 import type { PlannedWrite } from '../plan/write.js';
 import type { Session } from '../postgres/sessions.js';
 
-const AHEAD = `
+const ADVANCE_SEQUENCE = `
   select setval($1::regclass, $2::int8)
   from (select pg_advisory_xact_lock($1::regclass::oid::int8)) as locked, pg_catalog.pg_sequence
   where seqrelid = $1::regclass and seqincrement > 0 and $2::int8 < seqmax
     and $2::int8 > coalesce(pg_sequence_last_value($1::regclass), 0)`;
 
 /** A sequence that keys were supplied past is put ahead of them, once it is certain that they were written. */
-export async function aheadOf(
+export async function advancePast(
   planned: PlannedWrite,
-  made: readonly (string | null)[],
+  maxKeys: readonly (string | null)[],
   session: Session,
 ): Promise<void> {
   for (const position of supplied(planned)) {
     const sequence = sequenceOf(planned.plan.nodes[position]?.collection);
-    const highest = made[position];
-    if (sequence && highest) await session.query(AHEAD, [sequence, highest], { prepare: true });
+    const highest = maxKeys[position];
+    if (sequence && highest) await session.query(ADVANCE_SEQUENCE, [sequence, highest], { prepare: true });
   }
 }
 
 /** A sequence that was left behind the keys of its table, as by a load without it, is put ahead of them. */
-export async function catchUp(collection: Collection, session: Session): Promise<void> {
+export async function advancePastTable(collection: Collection, session: Session): Promise<void> {
   const sequence = sequenceOf(collection);
   if (!sequence) return;
   const { text } = compileMaxKey(collection);
   const highest = await session.cell(text, [], false);
-  if (highest) await session.query(AHEAD, [sequence, highest.toString()], { prepare: true });
+  if (highest) await session.query(ADVANCE_SEQUENCE, [sequence, highest.toString()], { prepare: true });
 }
 
 /** Of keys of one column: those of several hold what makes them unique beside it. */
 function sequenceOf(collection: Collection | undefined): string | null {
-  return (collection && soleKey(collection)?.column?.sequence) ?? null;
+  return (collection && singleKey(collection)?.column?.sequence) ?? null;
 }
 
 export function suppliesKeys(planned: PlannedWrite): boolean {

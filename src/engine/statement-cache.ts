@@ -50,8 +50,8 @@ export class StatementCache<Compiled extends CompiledStatement = CompiledStateme
   /** What is compiled for a former model must neither be found nor kept among the shapes of the latest. */
   get(shape: string, model: Model, compile: () => Compiled): Compiled {
     const isLatest = model === this.#mirror.model;
-    const known = isLatest ? this.#shapes.get(shape) : undefined;
-    if (known) return known;
+    const cached = isLatest ? this.#shapes.get(shape) : undefined;
+    if (cached) return cached;
     const start = performance.now();
     const compiled = compile();
     if (isLatest) this.#shapes.set(shape, compiled);

@@ -3,7 +3,7 @@ import { failedValidation, invalidPayload } from '../errors.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
 import { elementAt, onlyOf } from '../narrow.js';
 import type { Access } from '../plan/access.js';
-import { namedTwice, otherKey } from '../plan/conflict.js';
+import { duplicateEntry, mismatchedKey } from '../plan/conflict.js';
 import { namedKey } from '../plan/key.js';
 import { changedKey, contradiction } from '../plan/settle.js';
 import type { PlannedWrite } from '../plan/write.js';
@@ -14,7 +14,7 @@ import { type Key, readKey } from '../request/write.js';
 import { fromWrite, isMisfit, type Naming } from '../sqlstate.js';
 import { isRepeated } from './idempotency.js';
 import { refusedInPayload } from './refused-values.js';
-import { isKnown } from './writer.js';
+import { isKnownTo } from './writer.js';
 
 /** The error of a write, in the words of its payload. */
 export function asWriteError(error: unknown, model: Model, access: Access | null): unknown {
@@ -31,7 +31,7 @@ export function namesOf(model: Model, access: Access | null): Naming {
   return {
     isHidden: (schema, table) => {
       const collection = find(schema, table);
-      return access !== null && (!collection || !isKnown(collection, access, model));
+      return access !== null && (!collection || !isKnownTo(collection, access, model));
     },
     collection: (schema, table) => find(schema, table)?.name ?? table,
     constrained: (schema, table, constraint) => {
@@ -56,11 +56,11 @@ export function rowsOf({ plan, input }: PlannedWrite): number {
 
 /** What the failure of a write's statement means: another request came first, or a value does not pass. */
 export function asWriteFailure(error: unknown, planned: PlannedWrite): unknown {
-  return asConflict(error, planned) ?? fromMisfit(error, planned) ?? fromValidation(error, planned);
+  return asConflict(error, planned) ?? asRefusedValue(error, planned) ?? fromValidation(error, planned);
 }
 
 /** Null where it is none, or nobody can tell which value is meant. */
-function fromMisfit(error: unknown, planned: PlannedWrite): unknown {
+function asRefusedValue(error: unknown, planned: PlannedWrite): unknown {
   return isMisfit(error) ? refusedInPayload(error, planned) : null;
 }
 
@@ -72,7 +72,7 @@ function fromValidation(error: unknown, { plan, paths }: PlannedWrite): unknown 
   const node = plan.nodes[position];
   if (node?.conflict && (word === 'twice' || word === 'key')) {
     const entry = paths[position]?.[row] ?? '';
-    return word === 'twice' ? namedTwice(entry, node.conflict) : otherKey(entry, node.collection, node.conflict);
+    return word === 'twice' ? duplicateEntry(entry, node.conflict) : mismatchedKey(entry, node.collection, node.conflict);
   }
   if (node && word === 'differs') {
     const { field, only } = elementAt(node.columns, Number(column));
@@ -94,7 +94,7 @@ export async function lock(collection: Collection, session: Session): Promise<vo
   });
 }
 
-export function eachChange(collection: Collection, items: readonly Input[]): { key: Key; data: Input }[] {
+export function changesByKey(collection: Collection, items: readonly Input[]): { key: Key; data: Input }[] {
   return items.map((data) => {
     const key = readKey(namedKey(collection, data));
     if (key === null) throw invalidPayload('Item in update misses primary key');

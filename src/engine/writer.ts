@@ -40,11 +40,11 @@ export function isKnownSingleton(
 ): boolean {
   const collection = model.collections.get(name);
   if (!collection?.singleton) return false;
-  return isKnown(collection, policies.accessOf(caller), model);
+  return isKnownTo(collection, policies.accessOf(caller), model);
 }
 
 /** Whether the caller may see or write something of the collection. */
-export function isKnown(collection: Collection, access: Access | null, model: Model): boolean {
+export function isKnownTo(collection: Collection, access: Access | null, model: Model): boolean {
   if (!access || access.view(model).collections.has(collection.name)) return true;
   return (['create', 'update', 'delete'] as const).some((action) => access.grant(action, collection, model));
 }

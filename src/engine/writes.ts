@@ -19,7 +19,7 @@ import { parseOwnJson } from '../narrow.js';
 import type { Observer } from '../observe.js';
 import { planImported, planOnConflict } from '../plan/conflict.js';
 import { anyRule, Guard } from '../plan/guard.js';
-import { checkKeyed, checkKeys, writtenKey } from '../plan/key.js';
+import { checkKeyed, checkKeys, displayWrittenKey } from '../plan/key.js';
 import { planCreate, planUpdate } from '../plan/payload.js';
 import type { WritePlanContext } from '../plan/payload-row.js';
 import { servedCollection } from '../plan/read.js';
@@ -39,9 +39,9 @@ import { isRepeated, keepWrittenKeys, writtenKeys } from './idempotency.js';
 import { hashNewSecrets, preparePayloads } from './password-hashing.js';
 import type { Reads } from './reads.js';
 import { retry } from './retry.js';
-import { aheadOf, catchUp, suppliesKeys } from './sequences.js';
+import { advancePast, advancePastTable, suppliesKeys } from './sequences.js';
 import { NO_CLIENT, type RequestClient } from './stages.js';
-import { asWriteError, asWriteFailure, eachChange, lock, rowsOf } from './write-errors.js';
+import { asWriteError, asWriteFailure, changesByKey, lock, rowsOf } from './write-errors.js';
 import { isKnownSingleton, type Writer, type WriteSession, type WrittenBy } from './writer.js';
 
 export interface WriteServices {
@@ -117,7 +117,7 @@ export class Writes {
       case 'update-item':
         return this.#execute(await planUpdate(collection, [request], context), call);
       case 'update-each':
-        return this.#execute(await planUpdate(collection, eachChange(collection, request.items), context), call);
+        return this.#execute(await planUpdate(collection, changesByKey(collection, request.items), context), call);
       case 'update-selected':
       case 'update-singleton':
         return this.#updateSelected(request, collection, context, call);
@@ -138,7 +138,7 @@ export class Writes {
   async #repeat(key: IdempotencyKey, name: string, { writer, client, readBack }: WriteCall): Promise<Buffer | null> {
     const collection = servedCollection(this.#services.mirror.model, name);
     await this.#services.consistency?.askAgain(client, writer.caller);
-    const keys = (await writtenKeys(key, this.#database))?.map((each) => writtenKey(collection, each)) ?? null;
+    const keys = (await writtenKeys(key, this.#database))?.map((each) => displayWrittenKey(collection, each)) ?? null;
     const query = keys && readBack && withKeys(readBack, keys);
     const compiled = query && this.#services.reads.prepareReadBack(query, writer, client);
     return compiled && this.#services.reads.run({ query, compiled, caller: writer.caller }, NO_CLIENT);
@@ -314,9 +314,9 @@ export class Writes {
     call.client.staged('compile');
     try {
       const cell = await session.cell(statement.text, statement.parameters, statement.prepare);
-      const made = parseOwnJson<(string | null)[]>(String(cell));
-      await aheadOf(planned, made, session);
-      return option === 'count' ? rowsOf(planned) - Number(made.at(-1)) : 0;
+      const maxKeys = parseOwnJson<(string | null)[]>(String(cell));
+      await advancePast(planned, maxKeys, session);
+      return option === 'count' ? rowsOf(planned) - Number(maxKeys.at(-1)) : 0;
     } catch (error) {
       throw asWriteFailure(error, planned);
     } finally {
@@ -385,7 +385,7 @@ export class Writes {
           by.writer.caller,
           asWriteError(error, model, this.#planContext(model, by.writer).access),
         ),
-      onCollision: ({ collection }) => this.#database.transaction((session) => catchUp(collection, session)),
+      onCollision: ({ collection }) => this.#database.transaction((session) => advancePastTable(collection, session)),
     });
     return this.#committed(written, by);
   }

@@ -3,13 +3,13 @@ import { elementAt } from '../narrow.js';
 import type { Collection, Field } from './model.js';
 
 /** Null where the key has several columns, or there is none. */
-export function soleKey({ key }: Collection): Field | null {
+export function singleKey({ key }: Collection): Field | null {
   return key.length === 1 ? elementAt(key, 0) : null;
 }
 
 /** Of a collection that is known to have a key of one column, as all of the service's own have. */
-export function onlyKey(collection: Collection): Field {
-  const key = soleKey(collection);
+export function requireSingleKey(collection: Collection): Field {
+  const key = singleKey(collection);
   if (!key) throw new Error(`the key of "${collection.name}" is not one column`);
   return key;
 }

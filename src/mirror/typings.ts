@@ -3,7 +3,7 @@
  * all collections. Dates, times, JSON and comma separated lists are the literals by which the SDK knows which functions and operators
  * they have; it replaces them by the types of their values in what a request answers.
  */
-import { soleKey } from './item-key.js';
+import { singleKey } from './item-key.js';
 import type { Collection, Field, Model, Overload } from './model.js';
 
 /** Our own collections that have a REST resource. The SDK knows them by names of its own. */
@@ -127,7 +127,7 @@ function fieldType(field: Field, collection: Collection, members: Members): stri
 
 /** A key of several columns is one string. */
 function keyType(collection: Collection): string {
-  const key = soleKey(collection);
+  const key = singleKey(collection);
   return key ? valueType(key) : 'string';
 }
 

@@ -30,7 +30,7 @@ export function calledCollection(collection: Collection, call: CallPlan): Collec
 export function planCall(name: string, call: CallRequest, model: Model): CallPlan {
   const served = model.functions.get(name);
   if (!served) throw forbiddenFunction(name, model);
-  const overload = chosen(served, new Set(call.arguments.map((each) => each.name)));
+  const overload = chooseOverload(served, new Set(call.arguments.map((each) => each.name)));
   const slots = new Map(call.arguments.map((each) => [each.name, each.slot]));
   const given = overload.arguments.flatMap((argument) => {
     const slot = slots.get(argument.name) ?? null;
@@ -50,9 +50,9 @@ function forbiddenFunction(name: string, model: Model): Error {
 }
 
 /** Of those that take the arguments, the one that leaves the fewest to their defaults. */
-function chosen({ name, overloads }: ServedFunction, given: ReadonlySet<string>): Overload {
-  const misfits = overloads.map((overload) => misfitOf(overload, given));
-  const fitting = overloads.filter((_, position) => misfits[position] === null);
+function chooseOverload({ name, overloads }: ServedFunction, given: ReadonlySet<string>): Overload {
+  const mismatches = overloads.map((overload) => mismatchOf(overload, given));
+  const fitting = overloads.filter((_, position) => mismatches[position] === null);
   const fewest = Math.min(...fitting.map((each) => each.arguments.length));
   const [best, ...others] = fitting.filter((each) => each.arguments.length === fewest);
   if (others.length > 0)
@@ -60,9 +60,9 @@ function chosen({ name, overloads }: ServedFunction, given: ReadonlySet<string>)
       `Several forms of the function "${name}" take these arguments and differ in types alone: its row of service_functions must say which is meant, such as ${example(best)}`,
     );
   if (best) return best;
-  const [only] = misfits;
+  const [only] = mismatches;
   if (overloads.length === 1 && only) throw invalidQuery(`The function "${name}" ${only}`);
-  const forms = overloads.map((each) => `(${each.arguments.map(shownArgument).join(', ')})`);
+  const forms = overloads.map((each) => `(${each.arguments.map(describeArgument).join(', ')})`);
   throw invalidQuery(`No form of the function "${name}" takes these arguments: it takes ${forms.join(' or ')}`);
 }
 
@@ -72,14 +72,14 @@ function example(overload: Overload | undefined): string {
   return JSON.stringify(list);
 }
 
-function misfitOf({ arguments: known }: Overload, given: ReadonlySet<string>): string | null {
-  const unknown = [...given].find((name) => !known.some((argument) => argument.name === name));
+function mismatchOf({ arguments: declared }: Overload, given: ReadonlySet<string>): string | null {
+  const unknown = [...given].find((name) => !declared.some((argument) => argument.name === name));
   if (unknown !== undefined) return `has no argument "${unknown}"`;
-  const missing = known.find((argument) => argument.required && !given.has(argument.name));
+  const missing = declared.find((argument) => argument.required && !given.has(argument.name));
   return missing ? `needs the argument "${missing.name}"` : null;
 }
 
-function shownArgument({ name, required }: Argument): string {
+function describeArgument({ name, required }: Argument): string {
   return required ? name : `${name}?`;
 }
 
@@ -100,8 +100,16 @@ export function returnedRows(call: CallPlan, model: Model): Collection | null {
 /** What would call the function once more than it is asked to be called, or needs a stream. */
 export function checkVolatile({ overload, kept = false }: CallPlan, { query, export: exported }: ReadRequest): void {
   if (!overload.volatile) return;
-  const stray = exported ? 'export' : kept ? null : query.meta.length > 0 ? 'meta' : query.cursor ? 'cursor' : null;
-  if (stray) throw invalidQuery(`"${stray}" does not apply to "${overload.name}", which may write`);
+  const inapplicable = exported
+    ? 'export'
+    : kept
+      ? null
+      : query.meta.length > 0
+        ? 'meta'
+        : query.cursor
+          ? 'cursor'
+          : null;
+  if (inapplicable) throw invalidQuery(`"${inapplicable}" does not apply to "${overload.name}", which may write`);
 }
 
 /** The value that a function returns; nothing of items that the caller may not see. */
@@ -160,8 +168,8 @@ export function checkApplies(
     ...(isRows || isValue ? [] : (['fields', 'alias', 'deep'] as const)),
   ];
   const isGiven = (part: unknown): boolean => part !== null && !(Array.isArray(part) && part.length === 0);
-  const stray = parts.find((each) => isGiven(query[each])) ?? (exported ? 'export' : undefined);
-  if (stray === undefined) return;
+  const inapplicable = parts.find((each) => isGiven(query[each])) ?? (exported ? 'export' : undefined);
+  if (inapplicable === undefined) return;
   const which = isRows ? 'a list, and this one returns one row' : 'rows, which this one does not';
-  throw invalidQuery(`"${stray}" does not apply to "${name}": it is for functions that return ${which}`);
+  throw invalidQuery(`"${inapplicable}" does not apply to "${name}": it is for functions that return ${which}`);
 }

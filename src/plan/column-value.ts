@@ -64,14 +64,14 @@ function checkSingle(value: unknown, field: Field, column: Column, path: string)
 
 function checkComposite(value: object, column: Column, composite: Composite, path: string): unknown {
   const checked = checkJson(value, column, path);
-  const stray = strayAttribute(value, composite, path);
-  if (stray !== null) throw invalidPayload(stray);
+  const unknownAttribute = strayAttribute(value, composite, path);
+  if (unknownAttribute !== null) throw invalidPayload(unknownAttribute);
   return checked;
 }
 
 function checkPairs(value: unknown, field: Field, path: string): string {
   const pairs = isObject(value) ? hstoreOf(textsOf(value)) : hstoreOfText(scalarText(value, field, path));
-  if (pairs === null) throw misfit(path, 'an object of texts');
+  if (pairs === null) throw invalidValue(path, 'an object of texts');
   return pairs;
 }
 
@@ -86,22 +86,22 @@ function textOfDigits(value: unknown): unknown {
 /** Of a secret that is long and random: it can be found by its digest, as a password cannot by its hash. */
 function digest(text: string, path: string): string | null {
   // A header carries a token as one word.
-  if (/\s/.test(text)) throw misfit(path, 'a string without spaces');
+  if (/\s/.test(text)) throw invalidValue(path, 'a string without spaces');
   return text === '' ? null : createHash('sha256').update(text).digest('hex');
 }
 
 function checkScalar(value: unknown, field: Field, column: Column, path: string): string | boolean {
   const type = column.base_type;
   const range = RANGES.get(type);
-  const given = scalarText(value, field, path);
-  const text = value instanceof Digits && (range || type === 'bool') ? (wholeDigits(given) ?? given) : given;
+  const written = scalarText(value, field, path);
+  const text = value instanceof Digits && (range || type === 'bool') ? (wholeDigits(written) ?? written) : written;
   if (type === 'bool') {
     if (/^(true|1)$/i.test(text)) return true;
     if (/^(false|0)$/i.test(text)) return false;
-    throw misfit(path, 'true or false');
+    throw invalidValue(path, 'true or false');
   }
   if (range) {
-    if (typeof value === 'boolean' || !/^[+-]?\d{1,40}(\.0*)?$/.test(text)) throw misfit(path, 'a whole number');
+    if (typeof value === 'boolean' || !/^[+-]?\d{1,40}(\.0*)?$/.test(text)) throw invalidValue(path, 'a whole number');
     const digits = text.replace('+', '').replace(/\..*$/, '');
     if (!isWithin(range, digits)) throw failedValidation(field, 'out_of_range', path);
     return String(BigInt(digits));
@@ -109,13 +109,13 @@ function checkScalar(value: unknown, field: Field, column: Column, path: string)
   if (type === 'numeric' || type === 'float4' || type === 'float8')
     return checkNumber(value, text, field, column, path);
   if (type === 'uuid') {
-    if (!UUID_PATTERN.test(text)) throw misfit(path, 'a UUID');
+    if (!UUID_PATTERN.test(text)) throw invalidValue(path, 'a UUID');
     return text.toLowerCase();
   }
   if (column.enum_values && !column.enum_values.includes(text))
-    throw misfit(path, `one of ${column.enum_values.join(', ')}`);
+    throw invalidValue(path, `one of ${column.enum_values.join(', ')}`);
   if (MOMENTS.has(field.type)) return checkMoment(text, field, path);
-  if (field.type === 'time' && !isClock(text)) throw misfit(path, 'a time such as 13:45:00');
+  if (field.type === 'time' && !isClock(text)) throw invalidValue(path, 'a time such as 13:45:00');
   if (column.max_length !== null && [...text].length > column.max_length)
     throw failedValidation(field, 'too_long', path);
   return text;
@@ -123,16 +123,17 @@ function checkScalar(value: unknown, field: Field, column: Column, path: string)
 
 function scalarText(value: unknown, field: Field, path: string): string {
   if (typeof value === 'object' && !(value instanceof Digits)) {
-    throw misfit(path, TEXTS.has(field.column?.base_type ?? '') ? 'a string' : 'a single value');
+    throw invalidValue(path, TEXTS.has(field.column?.base_type ?? '') ? 'a string' : 'a single value');
   }
   const text = String(value);
-  if (/\0|\p{Surrogate}/u.test(text)) throw misfit(path, 'a string without NUL characters and unpaired surrogates');
+  if (/\0|\p{Surrogate}/u.test(text))
+    throw invalidValue(path, 'a string without NUL characters and unpaired surrogates');
   return text;
 }
 
 /** The elements are values of the type that the array's is named after. */
 function checkArray(value: unknown, field: Field, column: Column, path: string): unknown {
-  if (!Array.isArray(value)) throw misfit(path, 'a list');
+  if (!Array.isArray(value)) throw invalidValue(path, 'a list');
   const element = { ...column, base_type: column.base_type.replace(/^_/, ''), is_array: false, max_length: null };
   const isDocument = element.base_type === 'json' || element.base_type === 'jsonb';
   return value.map((each, position) => {
@@ -150,17 +151,17 @@ function checkArray(value: unknown, field: Field, column: Column, path: string):
 function checkJson(value: unknown, column: Column, path: string): unknown {
   try {
     const { text, hasLongExponent } = writtenJson(value);
-    if (hasLongExponent) throw misfit(path, 'a JSON value whose numbers have exponents of at most three digits');
+    if (hasLongExponent) throw invalidValue(path, 'a JSON value whose numbers have exponents of at most three digits');
     if (!/\\u0000|\\ud[89a-f]/i.test(text) || column.base_type !== 'jsonb') return value;
   } catch (error) {
-    throw error instanceof RangeError ? misfit(path, 'a JSON value that is less deep') : error;
+    throw error instanceof RangeError ? invalidValue(path, 'a JSON value that is less deep') : error;
   }
-  throw misfit(path, 'a JSON value without NUL characters and unpaired surrogates');
+  throw invalidValue(path, 'a JSON value without NUL characters and unpaired surrogates');
 }
 
 function checkNumber(value: unknown, text: string, field: Field, column: Column, path: string): string {
   if (typeof value === 'string' && NOT_FINITE.test(text)) return text;
-  if (typeof value === 'boolean' || !NUMBER.test(text)) throw misfit(path, 'a number');
+  if (typeof value === 'boolean' || !NUMBER.test(text)) throw invalidValue(path, 'a number');
   if (column.base_type !== 'numeric' && !fits(column.base_type, text))
     throw failedValidation(field, 'out_of_range', path);
   const { numeric_precision: precision, numeric_scale: scale } = column;
@@ -193,7 +194,7 @@ function checkShape(value: unknown, path: string): string {
   } catch {
     // Answered below: it is no JSON.
   }
-  if (!isGeoJson(shape)) throw misfit(path, 'a GeoJSON geometry of WGS 84 (RFC 7946)');
+  if (!isGeoJson(shape)) throw invalidValue(path, 'a GeoJSON geometry of WGS 84 (RFC 7946)');
   return text;
 }
 
@@ -204,10 +205,10 @@ function checkCsv(value: unknown, field: Field, path: string): string {
 
 function checkBinary(value: unknown, path: string, read = hexOf): string {
   const bytes = typeof value === 'string' ? read(value) : null;
-  if (bytes === null) throw misfit(path, 'base64');
+  if (bytes === null) throw invalidValue(path, 'base64');
   return bytes;
 }
 
-function misfit(path: string, wanted: string): Error {
+function invalidValue(path: string, wanted: string): Error {
   return invalidPayload(`The value of "${path}" must be ${wanted}`);
 }

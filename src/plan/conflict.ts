@@ -5,7 +5,7 @@
  */
 import { Digits } from '../digits.js';
 import { invalidPayload, invalidQuery } from '../errors.js';
-import { isKey, keyNames, soleKey } from '../mirror/item-key.js';
+import { isKey, keyNames, singleKey } from '../mirror/item-key.js';
 import { type Collection, collectionOf, type Field, type Model } from '../mirror/model.js';
 import type { OnConflict } from '../request/on-conflict.js';
 import { forEachInSlices } from '../time-slices.js';
@@ -42,17 +42,17 @@ export async function planOnConflict(
   const guard = context.access && new Guard(context.access, context.model);
   const conflict = targetOf(collection, onConflict, guard);
   const rows = new Rows(context, guard, conflict);
-  const found = new Set<Row>();
+  const rowsFound = new Set<Row>();
   await forEachInSlices(payloads, (payload, position) => {
     const path = payloads.length > 1 ? `${position}` : '';
     const row = addRow({ rows, collection, conflict, guard, model: context.model }, payload, path);
-    if (found.has(row)) throw namedTwice(path, conflict);
-    found.add(row);
+    if (rowsFound.has(row)) throw duplicateEntry(path, conflict);
+    rowsFound.add(row);
   });
-  return rows.finish(collection, isShown ? [...found].map(({ number }) => number) : [], isShown ? null : []);
+  return rows.finish(collection, isShown ? [...rowsFound].map(({ number }) => number) : [], isShown ? null : []);
 }
 
-export function namedTwice(path: string, { fields }: ConflictTarget): Error {
+export function duplicateEntry(path: string, { fields }: ConflictTarget): Error {
   const names = fields.map(({ name }) => `"${name}"`).join(', ');
   return invalidPayload(
     `${path === '' ? 'The item' : `Entry ${path}`} has the same ${names} as another of the payload`,
@@ -60,7 +60,7 @@ export function namedTwice(path: string, { fields }: ConflictTarget): Error {
 }
 
 /** The key of an item never changes: one that is given counts for a new item. */
-export function otherKey(path: string, collection: Collection, { fields }: ConflictTarget): Error {
+export function mismatchedKey(path: string, collection: Collection, { fields }: ConflictTarget): Error {
   const names = fields.map(({ name }) => `"${name}"`).join(', ');
   const key = keyNames(collection).join(', ');
   return invalidPayload(
@@ -101,16 +101,16 @@ function addRow({ rows, collection, conflict, guard, model }: Target, payload: P
   if (merges) guard?.check('update', collection, changedNames(names, collection, conflict), path);
   const named = namedKey(collection, payload);
   const key = named === null ? null : checkKey(collection, named);
-  const needed = soleKey(collection) ? [] : collection.key;
+  const needed = singleKey(collection) ? [] : collection.key;
   const row = rows.add(collection, merges ? 'upsert' : 'insert', key, path);
-  if (key !== null) for (const name of keyNames(collection)) row.given.add(name);
+  if (key !== null) for (const name of keyNames(collection)) row.fields.add(name);
   for (const [name, value] of Object.entries(payload)) {
     const location = path === '' ? name : `${path}.${name}`;
     const field = collection.fields.get(name);
     if (!field) throw invalidPayload(`"${location}" is not a field of "${collection.name}"`);
     if (isKey(collection, field) || isUnchanged(field, value)) continue;
     if (field.special.includes('sealed')) throw invalidPayload(`"${location}" cannot be written`);
-    if (!isKeyReference(collection, field)) row.given.add(name);
+    if (!isKeyReference(collection, field)) row.fields.add(name);
     const { relation } = field;
     if (!field.column && relation?.kind === 'many-to-one' && !isNested(value)) {
       const values = referredValues(collectionOf(model, relation.oneCollection), relation, value, location);
@@ -124,7 +124,7 @@ function addRow({ rows, collection, conflict, guard, model }: Target, payload: P
   }
   for (const field of [...conflict.fields, ...needed]) {
     const isKnown = payload[field.name] !== undefined || row.columnValues.has(field.name);
-    if (isKnown || field === soleKey(collection) || (key !== null && isKey(collection, field))) continue;
+    if (isKnown || field === singleKey(collection) || (key !== null && isKey(collection, field))) continue;
     const location = path === '' ? field.name : `${path}.${field.name}`;
     throw invalidPayload(`"${location}" is needed: it is a column of "on_conflict" or of the key`);
   }

@@ -83,7 +83,7 @@ function planRow(filter: Filter, position: FilterPosition): Condition {
     }
     case 'follow':
       spend(position.budget, RELATION_WEIGHT);
-      return planMany(filter.filter, followed(filter.arguments, position), position);
+      return planMany(filter.filter, followJoin(filter.arguments, position), position);
     default:
       throw invalidQuery(`${position.name}: an operator needs a field above it`);
   }
@@ -150,10 +150,10 @@ function planMany(filter: Filter, toMany: ToManyJoin, position: FilterPosition):
     case 'or':
       return combine('or', filter.filters, (each) => planMany(each, toMany, position));
     case 'and': {
-      const apart = (each: Filter): boolean => isQuantified(each) || presenceOf(each, toMany.collection) !== null;
+      const isSeparate = (each: Filter): boolean => isQuantified(each) || presenceOf(each, toMany.collection) !== null;
       const flat = flatten(filter.filters);
-      const together = flat.filter((each) => !apart(each));
-      const rest = flat.filter(apart).map((each) => planMany(each, toMany, position));
+      const together = flat.filter((each) => !isSeparate(each));
+      const rest = flat.filter(isSeparate).map((each) => planMany(each, toMany, position));
       if (together.length > 0)
         rest.push(
           exists(
@@ -219,7 +219,7 @@ function presenceOf(filter: Filter, collection: Collection): boolean | null {
   return test.operator === 'null' ? false : test.operator === 'nnull' ? true : null;
 }
 
-function followed(names: readonly string[], position: FilterPosition): ToManyJoin {
+function followJoin(names: readonly string[], position: FilterPosition): ToManyJoin {
   const [name = '', fieldName = '', collectionFieldName] = names;
   const collection = position.model.collections.get(name);
   if (!collection) throw forbiddenCollection(name);
@@ -347,17 +347,17 @@ export function planCaller(
   const text = `${variable}.${path.join('.')}`;
   // A concealed field is refused by the resolver: nobody reads secrets, not even one's own.
   const operand = resolveExpression({ path, call: null, text }, collection, { model, location: text, many: true });
-  return { kind: 'caller', text, variable, collection, operand: pointed(operand, model, text) };
+  return { kind: 'caller', text, variable, collection, operand: checkBackReference(operand, model, text) };
 }
 
 /** Which rows point to the caller's own may be known from the alias field that shows them or from the column that says so. */
-function pointed(operand: OperandPlan, model: Model, position: string): OperandPlan {
-  const [way] = 'through' in operand ? operand.through : [];
-  if (way?.kind === 'one' && !way.field.column && restrictionOf(way.target)) {
-    const origin = model.collections.get(way.field.collection);
-    const isShown = origin?.fields.has(way.field.name) && !isMasked(origin, way.field);
-    const mayKnow = (key: Field): boolean => way.target.fields.has(key.name) && !isMasked(way.target, key);
-    if (!isShown && !way.key.every(mayKnow)) throw forbiddenField(way.field.name, way.field.collection, position);
+function checkBackReference(operand: OperandPlan, model: Model, position: string): OperandPlan {
+  const [join] = 'through' in operand ? operand.through : [];
+  if (join?.kind === 'one' && !join.field.column && restrictionOf(join.target)) {
+    const origin = model.collections.get(join.field.collection);
+    const isShown = origin?.fields.has(join.field.name) && !isMasked(origin, join.field);
+    const mayKnow = (key: Field): boolean => join.target.fields.has(key.name) && !isMasked(join.target, key);
+    if (!isShown && !join.key.every(mayKnow)) throw forbiddenField(join.field.name, join.field.collection, position);
   }
   if (operand.kind !== 'first' || operand.through.length > 0 || !restrictionOf(operand.toMany.collection))
     return operand;

@@ -67,8 +67,8 @@ function findSearch(condition: Condition, field: Field, through: readonly ToOneJ
   switch (condition.kind) {
     case 'and':
     case 'or': {
-      const found = condition.conditions.map((each) => findSearch(each, field, through));
-      return found.find((each) => each !== null) ?? null;
+      const search = condition.conditions.map((each) => findSearch(each, field, through));
+      return search.find((each) => each !== null) ?? null;
     }
     case 'compare': {
       const { operand, value, using } = condition;

@@ -40,8 +40,8 @@ export class Guard {
   /** Who may write every field is told of a misspelt one later; to others it looks like one that is forbidden. */
   check(action: WriteAction, collection: Collection, names: readonly string[], location: string): void {
     const { fields } = this.grant(action, collection);
-    const stranger = writtenNames(action, collection, names).find((name) => fields !== null && !fields.has(name));
-    if (stranger !== undefined) throw forbiddenField(stranger, collection.name, location || 'root');
+    const forbiddenName = writtenNames(action, collection, names).find((name) => fields !== null && !fields.has(name));
+    if (forbiddenName !== undefined) throw forbiddenField(forbiddenName, collection.name, location || 'root');
     if (!this.covers(action, collection, names)) throw forbidden();
   }
 
@@ -112,12 +112,15 @@ export function anyRule(rules: readonly PlannedRule[]): Condition | null {
 
 /** A reference that several columns hold writes them: the field alone is not enough. What names an item is not changed with it. */
 function writtenNames(action: WriteAction, collection: Collection, names: readonly string[]): readonly string[] {
-  if (!names.some((name) => heldBy(collection, name).length > 0)) return names;
+  if (!names.some((name) => referenceColumns(collection, name).length > 0)) return names;
   const key = action === 'create' ? [] : keyNames(collection);
-  return names.flatMap((name) => [name, ...heldBy(collection, name).filter((column) => !key.includes(column))]);
+  return names.flatMap((name) => [
+    name,
+    ...referenceColumns(collection, name).filter((column) => !key.includes(column)),
+  ]);
 }
 
-function heldBy({ fields }: Collection, name: string): string[] {
+function referenceColumns({ fields }: Collection, name: string): string[] {
   const relation = fields.get(name)?.relation;
   if (relation?.kind !== 'many-to-one' || relation.columns.length === 1) return [];
   return relation.columns.map(({ column }) => column);

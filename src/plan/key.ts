@@ -1,7 +1,7 @@
 /** Keys of a payload, checked against the columns they name an item by. */
 import { Digits, isObject } from '../digits.js';
 import { forbidden, invalidPayload } from '../errors.js';
-import { isKey, soleKey } from '../mirror/item-key.js';
+import { isKey, singleKey } from '../mirror/item-key.js';
 import { type Collection, collectionOf, type Field, type Model } from '../mirror/model.js';
 import { elementAt } from '../narrow.js';
 import type { Key } from '../request/write.js';
@@ -12,10 +12,10 @@ import { checkValue } from './column-value.js';
 type Payload = Readonly<Record<string, unknown>>;
 
 /** The key of one column that a new item comes with. The parts of a key of several are columns like others. */
-function givenKey(collection: Collection, payload: Payload, path: string): Key | null {
-  const given = payload[soleKey(collection)?.name ?? ''];
+function payloadKey(collection: Collection, payload: Payload, path: string): Key | null {
+  const given = payload[singleKey(collection)?.name ?? ''];
   if (given === undefined || given === null) return null;
-  if (isDocument(given)) throw invalidPayload(`The key of "${path || collection.name}" must be a single value`);
+  if (isNestedValue(given)) throw invalidPayload(`The key of "${path || collection.name}" must be a single value`);
   return checkKey(collection, given);
 }
 
@@ -24,11 +24,11 @@ function givenKey(collection: Collection, payload: Payload, path: string): Key |
  * the statement is to make it.
  */
 export function newKey(collection: Collection, payload: Payload, path: string, model: Model): Key | null {
-  const key = soleKey(collection);
+  const key = singleKey(collection);
   const given = key && payload[key.name];
-  if (key?.relation?.kind !== 'many-to-one' || !isObject(given)) return givenKey(collection, payload, path);
+  if (key?.relation?.kind !== 'many-to-one' || !isObject(given)) return payloadKey(collection, payload, path);
   const parent = collectionOf(model, key.relation.oneCollection);
-  if (key.relation.referenced !== soleKey(parent)?.name) return givenKey(collection, payload, path);
+  if (key.relation.referenced !== singleKey(parent)?.name) return payloadKey(collection, payload, path);
   const named = namedKey(parent, given);
   return named === null ? null : checkKey(parent, named);
 }
@@ -41,11 +41,11 @@ export interface ImpliedPart {
 
 /** The key of the item that a payload names, not checked; null where it names none. */
 export function namedKey(collection: Collection, payload: Payload, implied: readonly ImpliedPart[] = []): unknown {
-  const sole = soleKey(collection);
+  const sole = singleKey(collection);
   if (sole && implied.length === 0) return payload[sole.name] ?? null;
   const parts = collection.key.map((field) => {
-    const said = implied.find((each) => each.field === field);
-    return said ? said.value : partNamed(collection, field, payload);
+    const impliedPart = implied.find((each) => each.field === field);
+    return impliedPart ? impliedPart.value : payloadKeyPart(collection, field, payload);
   });
   if (parts.length === 0 || parts.some((part) => part === null || part === undefined)) return null;
   return sole ? parts[0] : joinKey(parts);
@@ -59,7 +59,7 @@ export function checkImplied(
   path: string,
 ): void {
   for (const { field, value } of implied) {
-    const given = isKey(collection, field) ? partNamed(collection, field, payload) : null;
+    const given = isKey(collection, field) ? payloadKeyPart(collection, field, payload) : null;
     if (given === null || given === undefined) continue;
     if (String(checkValue(field, given, `${path}.${field.name}`)) !== String(value))
       throw invalidPayload(
@@ -69,31 +69,31 @@ export function checkImplied(
 }
 
 /** What the payload says of a column of the key: by its own name, or by that of a reference which several columns hold. */
-function partNamed(collection: Collection, field: Field, payload: Payload): unknown {
+function payloadKeyPart(collection: Collection, field: Field, payload: Payload): unknown {
   const given = payload[field.name];
-  if (given === undefined) return soleKey(collection) ? null : partReferred(collection, field, payload);
-  if (!isDocument(given)) return given;
-  return field.relation?.kind === 'many-to-one' ? ofDocument(given, field.relation.referenced) : null;
+  if (given === undefined) return singleKey(collection) ? null : referencedKeyPart(collection, field, payload);
+  if (!isNestedValue(given)) return given;
+  return field.relation?.kind === 'many-to-one' ? propertyOf(given, field.relation.referenced) : null;
 }
 
-function partReferred({ fields }: Collection, { name }: Field, payload: Payload): unknown {
+function referencedKeyPart({ fields }: Collection, { name }: Field, payload: Payload): unknown {
   for (const { name: alias, column, relation } of fields.values()) {
     if (column || relation?.kind !== 'many-to-one') continue;
     const position = relation.columns.findIndex((each) => each.column === name);
     const value = position < 0 ? null : payload[alias];
     if (value === null || value === undefined) continue;
-    if (isDocument(value)) return ofDocument(value, elementAt(relation.columns, position).referenced);
+    if (isNestedValue(value)) return propertyOf(value, elementAt(relation.columns, position).referenced);
     return splitKey(String(value), relation.columns.length)?.[position] ?? null;
   }
   return null;
 }
 
-function ofDocument(document: unknown, name: string): unknown {
+function propertyOf(document: unknown, name: string): unknown {
   const value = (document as Payload)[name];
-  return isDocument(value) ? null : value;
+  return isNestedValue(value) ? null : value;
 }
 
-function isDocument(value: unknown): boolean {
+function isNestedValue(value: unknown): boolean {
   return typeof value === 'object' && value !== null && !(value instanceof Digits);
 }
 
@@ -131,18 +131,18 @@ export function checkReference(target: Collection, key: unknown, location: strin
 }
 
 /** A key as it is shown, from the text that PostgreSQL reads. */
-export function shownKey({ key: fields }: Collection, key: unknown): string {
-  const shown = ({ type }: Field, text: string): string =>
+export function displayKey({ key: fields }: Collection, key: unknown): string {
+  const display = ({ type }: Field, text: string): string =>
     type === 'binary' ? Buffer.from(text.slice(2), 'hex').toString('base64') : text;
   const [only] = fields;
-  if (fields.length === 1) return shown(only as Field, String(key));
+  if (fields.length === 1) return display(only as Field, String(key));
   const parts = splitKey(String(key), fields.length) ?? [];
-  return joinKey(fields.map((field, position) => shown(field, parts[position] ?? '')));
+  return joinKey(fields.map((field, position) => display(field, parts[position] ?? '')));
 }
 
 /** A key as it is shown, from what a write left of it: the text of one column, or the parts as they are shown. */
-export function writtenKey(collection: Collection, key: Key): string {
-  return collection.key.length === 1 ? shownKey(collection, key) : String(key);
+export function displayWrittenKey(collection: Collection, key: Key): string {
+  return collection.key.length === 1 ? displayKey(collection, key) : String(key);
 }
 
 /** The part of a checked key that stands in the column. */

@@ -1,6 +1,6 @@
 /** What a column holds that leads to a row of the payload: its key, or what the row has under another column that is unique. */
 import { invalidPayload } from '../errors.js';
-import { isKey, keyNames, soleKey } from '../mirror/item-key.js';
+import { isKey, keyNames, singleKey } from '../mirror/item-key.js';
 import type { Collection, Field, ManyToOne, OneToMany, OneToOne } from '../mirror/model.js';
 import { elementAt } from '../narrow.js';
 import type { Key } from '../request/write.js';
@@ -12,7 +12,7 @@ import { fieldOf } from './resolve-names.js';
 import { clearedColumns } from './settle.js';
 
 export function refersToKey({ referenced }: ManyToOne | OneToMany | OneToOne, { collection }: Row): boolean {
-  return referenced === soleKey(collection)?.name;
+  return referenced === singleKey(collection)?.name;
 }
 
 /** The key of a row, or the row itself where the statement is to make its key. */
@@ -77,7 +77,7 @@ export function lookedUpValue(
 }
 
 /** Who writes a reference that several columns hold as one value writes the key of an item. */
-export function keyReferred(target: Collection, { columns }: ManyToOne, path: string): readonly Field[] {
+export function referencedKey(target: Collection, { columns }: ManyToOne, path: string): readonly Field[] {
   if (columns.map(({ referenced }) => referenced).join() !== keyNames(target).join())
     throw invalidPayload(`"${path}" does not refer to the key of "${target.name}": write its columns`);
   return target.key;
@@ -86,7 +86,7 @@ export function keyReferred(target: Collection, { columns }: ManyToOne, path: st
 /** What the columns of such a reference hold where a key or null is written to it. */
 export function referredValues(target: Collection, relation: ManyToOne, value: unknown, path: string): ColumnValue[] {
   if (value === null) return relation.columns.map(() => ({ kind: 'value', value: null }));
-  const parts = keyReferred(target, relation, path);
+  const parts = referencedKey(target, relation, path);
   checkReference(target, value, path);
   const key = checkKey(target, value);
   return parts.map((part) => ({ kind: 'value', value: keyPart(target, key, part) }));

@@ -79,13 +79,13 @@ const BY_BASE_TYPE: Readonly<Record<string, readonly Operator[]>> = {
 
 export function checkOperator(operator: Operator, operand: OperandPlan): void {
   if (operator === 'submitted') return;
-  const { type, operators } = admitted(operand);
+  const { type, operators } = allowedOperators(operand);
   if (!operators.includes(operator)) {
     throw invalidQuery(`"${type}" field type does not contain the "_${operator}" filter operator`);
   }
 }
 
-function admitted(operand: OperandPlan): { type: string; operators: readonly Operator[] } {
+function allowedOperators(operand: OperandPlan): { type: string; operators: readonly Operator[] } {
   switch (operand.kind) {
     case 'field':
       return operatorsOf(operand.field);

@@ -62,18 +62,18 @@ function checkDeep(collection: Collection, { query, location, backlink }: Positi
     const { field, scope } = fieldNamed(collection, target, `${location}, deep`);
     const { relation } = field;
     if (!relation) throw invalidQuery(`${location}, deep: "${name}" is no relation`);
-    const at: Position = { query: inner, location: `${location}.${name}`, from: field, backlink };
+    const nested: Position = { query: inner, location: `${location}.${name}`, from: field, backlink };
     // A copy of the planner: what a level costs is counted where it is planned for the statement.
     const trial = { ...planner };
     const toMany = toManyOf(planner.model, collection, field);
-    if (toMany) planMany([], toMany, at, trial, relation.sortField);
+    if (toMany) planMany([], toMany, nested, trial, relation.sortField);
     const joins =
       relation.kind === 'many-to-one' || relation.kind === 'one-to-one'
         ? [toOneJoin(planner.model, collection, field, relation)]
         : scope === null
           ? []
-          : anyJoins(planner.model, collection, field, at.location).filter((toOne) => toOne.target.name === scope);
-    for (const toOne of joins) if (toOne) planSingle([], toOne.target, at, trial);
+          : anyJoins(planner.model, collection, field, nested.location).filter((toOne) => toOne.target.name === scope);
+    for (const toOne of joins) if (toOne) planSingle([], toOne.target, nested, trial);
   }
 }
 
@@ -187,12 +187,12 @@ function planOutput(
   });
   const toMany = toManyOf(model, collection, field);
   if (toMany && field.relation?.kind === 'one-to-many') {
-    const at = inner(name);
+    const nested = inner(name);
     spend(planner, fields.length === 0 ? KEYS_WEIGHT : LEVEL_WEIGHT);
-    const isGrouped = at.query.aggregate !== null || at.query.groupBy !== null;
+    const isGrouped = nested.query.aggregate !== null || nested.query.groupBy !== null;
     const isKeys = fields.length === 0 && !isGrouped;
     if (isKeys && !showsKey(toMany.collection)) return null;
-    const level = planMany(fields, toMany, at, planner, field.relation.sortField);
+    const level = planMany(fields, toMany, nested, planner, field.relation.sortField);
     return isKeys && level.kind === 'rows'
       ? { kind: 'keys', name, toMany, level }
       : { kind: 'many', name, toMany, level };
@@ -220,12 +220,12 @@ function planOutput(
 function planMany(
   fields: readonly Selection[],
   { collection }: ToManyJoin,
-  at: Position,
+  nested: Position,
   planner: Planner,
   sortField: string | null,
 ): Level {
-  const { query, location } = at;
-  if (!query.aggregate && !query.groupBy) return planRows(fields, collection, at, planner, sortField);
+  const { query, location } = nested;
+  if (!query.aggregate && !query.groupBy) return planRows(fields, collection, nested, planner, sortField);
   const where = both(
     planFilter(query.filter, collection, planner, location),
     planSearch(query.search, collection, planner.model),
@@ -247,14 +247,14 @@ function planAny(
       throw forbiddenField(`${name}:${scope}`, collection.name, inner(name).location);
   }
   const missing = wanted.fields.find(
-    (each) => each.kind !== 'wildcard' && !joins.some((toOne) => has(toOne.target, each)),
+    (each) => each.kind !== 'wildcard' && !joins.some((toOne) => hasSelected(toOne.target, each)),
   );
   if (missing) throw forbiddenField(`${name}.${describeSelection(missing)}`, collection.name, inner(name).location);
   if (joins.length === 0) return null;
   const targets = joins.map((toOne) => {
     spend(planner, KEYS_WEIGHT);
     const fields = [
-      ...wanted.fields.filter((each) => has(toOne.target, each)),
+      ...wanted.fields.filter((each) => hasSelected(toOne.target, each)),
       ...(wanted.scopes.get(toOne.target.name) ?? []),
     ];
     return { toOne, level: planSingle(fields, toOne.target, inner(`${name}:${toOne.target.name}`), planner) };
@@ -262,7 +262,7 @@ function planAny(
   return { kind: 'any', name, keys: true, targets };
 }
 
-function has(collection: Collection, selection: Selection): boolean {
+function hasSelected(collection: Collection, selection: Selection): boolean {
   if (selection.kind === 'wildcard') return true;
   if (selection.kind === 'field') return collection.fields.has(selection.name);
   return 'field' in selection && collection.fields.has(selection.field);
@@ -305,12 +305,12 @@ function planShaped(selection: ShapedSelection, collection: Collection, position
 function planShapedRelation(
   selection: ShapedSelection & { readonly kind: 'related' },
   collection: Collection,
-  at: Position,
+  nested: Position,
   planner: Planner,
 ): Output {
   const { model } = planner;
   const { output: name, fields } = selection;
-  const { field } = fieldNamed(collection, selection.field, at.location);
+  const { field } = fieldNamed(collection, selection.field, nested.location);
   spend(planner, LEVEL_WEIGHT);
   const toMany = toManyOf(model, collection, field);
   const { relation } = field;
@@ -319,17 +319,17 @@ function planShapedRelation(
       kind: 'many',
       name,
       toMany,
-      level: planRows(fields, toMany.collection, at, planner, relation?.sortField ?? null),
+      level: planRows(fields, toMany.collection, nested, planner, relation?.sortField ?? null),
     };
   if (relation?.kind === 'many-to-one' || relation?.kind === 'one-to-one') {
     const toOne = toOneJoin(model, collection, field, relation);
-    if (!toOne) throw forbiddenField(field.name, collection.name, at.location);
-    return { kind: 'one', name, keys: false, toOne, level: planSingle(fields, toOne.target, at, planner) };
+    if (!toOne) throw forbiddenField(field.name, collection.name, nested.location);
+    return { kind: 'one', name, keys: false, toOne, level: planSingle(fields, toOne.target, nested, planner) };
   }
   const scopes = new Map(selection.scopes.map((each) => [each.collection, each.fields]));
-  const targets = anyJoins(model, collection, field, at.location).flatMap((toOne) => {
+  const targets = anyJoins(model, collection, field, nested.location).flatMap((toOne) => {
     const wanted = scopes.get(toOne.target.name);
-    return wanted ? [{ toOne, level: planSingle(wanted, toOne.target, at, planner) }] : [];
+    return wanted ? [{ toOne, level: planSingle(wanted, toOne.target, nested, planner) }] : [];
   });
   return { kind: 'any', name, keys: false, targets };
 }

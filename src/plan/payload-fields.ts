@@ -44,10 +44,10 @@ export function stagedLists(
   if (!isObject(value))
     throw invalidPayload(`"${location}" must be a list, or an object with create, update and delete`);
   const { create = [], update = [], delete: removed = [], ...unknown } = value;
-  const [stranger] = Object.keys(unknown);
-  if (stranger === undefined && Array.isArray(create) && Array.isArray(update) && Array.isArray(removed))
+  const [unknownName] = Object.keys(unknown);
+  if (unknownName === undefined && Array.isArray(create) && Array.isArray(update) && Array.isArray(removed))
     return { create, update, removed };
   throw invalidPayload(
-    `Invalid one-to-many update structure in "${location}": create, update and delete are lists${stranger === undefined ? '' : `, "${stranger}" is unknown`}`,
+    `Invalid one-to-many update structure in "${location}": create, update and delete are lists${unknownName === undefined ? '' : `, "${unknownName}" is unknown`}`,
   );
 }

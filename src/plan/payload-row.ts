@@ -13,7 +13,7 @@ export interface Row {
   /** What it gets besides where it turns out to be new, and where it exists: for rows of which that is not known. */
   readonly only: Readonly<Record<'insert' | 'update', Map<string, ColumnValue>>>;
   /** Fields that the caller has something to say about. */
-  readonly given: Set<string>;
+  readonly fields: Set<string>;
   /** What other parts of the payload say of the columns of a key that is known: it has to be the same. */
   claims: Map<string, ColumnValue> | null;
   readonly path: string;

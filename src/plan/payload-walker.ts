@@ -4,7 +4,7 @@
  */
 import { isObject } from '../digits.js';
 import { invalidPayload } from '../errors.js';
-import { isKey, keyNames, soleKey } from '../mirror/item-key.js';
+import { isKey, keyNames, singleKey } from '../mirror/item-key.js';
 import {
   type Collection,
   collectionOf,
@@ -29,9 +29,9 @@ import {
   keyPart,
   namedKey,
   newKey,
-  shownKey,
+  displayKey,
 } from './key.js';
-import { keyReferred, keyValue, linkValue, linkValues, lookedUpValue, referredValues, setReference } from './links.js';
+import { referencedKey, keyValue, linkValue, linkValues, lookedUpValue, referredValues, setReference } from './links.js';
 import { fieldNamesOf, isKeyReference, isUnchanged, stagedLists, without } from './payload-fields.js';
 import type { ColumnValue, Payload, Row, WritePlanContext } from './payload-row.js';
 import { fieldOf, holdingFields } from './resolve-names.js';
@@ -44,13 +44,13 @@ const MAX_DEPTH = 1_000;
 /** Entries of a list that is walked at once. */
 const SHORT_LIST = 1_000;
 
-export class Walker {
+export class PayloadWalker {
   readonly rows: Rows;
   readonly #model: Model;
   readonly #guard: Guard | null;
-  readonly #shared = new Map<unknown, ColumnValue>();
+  readonly #sharedValues = new Map<unknown, ColumnValue>();
   /** Long lists: they are walked in slices, when what is short is done. */
-  readonly #later: (() => Promise<void>)[] = [];
+  readonly #deferred: (() => Promise<void>)[] = [];
   #depth = 0;
 
   constructor(context: WritePlanContext) {
@@ -61,17 +61,17 @@ export class Walker {
 
   async finish(collection: Collection, root: readonly number[], keys: readonly Key[] | null): Promise<PlannedWrite> {
     // A list grows at its end while it is walked: what stands in a long list may hold another one.
-    for (const work of this.#later) await work();
+    for (const work of this.#deferred) await work();
     return this.rows.finish(collection, root, keys);
   }
 
-  #each<Entry>(list: readonly Entry[], work: (entry: Entry, position: number) => void): void {
+  #forEachEntry<Entry>(list: readonly Entry[], work: (entry: Entry, position: number) => void): void {
     if (list.length <= SHORT_LIST) {
       list.forEach(work);
       return;
     }
     const depth = this.#depth;
-    this.#later.push(() => {
+    this.#deferred.push(() => {
       this.#depth = depth;
       return forEachInSlices(list, work);
     });
@@ -81,19 +81,19 @@ export class Walker {
     this.#guard?.check('create', collection, Object.keys(payload), path);
     const key = newKey(collection, payload, path, this.#model);
     const row = this.rows.add(collection, 'insert', key, path);
-    if (key !== null) for (const name of keyNames(collection)) row.given.add(name);
-    this.#walk(row, payload, path);
+    if (key !== null) for (const name of keyNames(collection)) row.fields.add(name);
+    this.#writeFields(row, payload, path);
     return row;
   }
 
   update(collection: Collection, key: unknown, payload: Payload, path: string, isRoot = false): Row {
     this.#guard?.check('update', collection, fieldNamesOf(collection, payload), path);
     const row = this.rows.add(collection, 'update', checkKey(collection, key), path);
-    this.#walk(row, payload, path, isRoot);
+    this.#writeFields(row, payload, path, isRoot);
     return row;
   }
 
-  put(collection: Collection, payload: Payload, path: string): Row {
+  save(collection: Collection, payload: Payload, path: string): Row {
     const key = namedKey(collection, payload);
     return key === null
       ? this.create(collection, payload, path)
@@ -104,11 +104,11 @@ export class Walker {
   #upsert(collection: Collection, key: unknown, payload: Payload, names: readonly string[], path: string): Row {
     const verb = this.#guard?.verb(collection, names, path) ?? 'upsert';
     const row = this.rows.add(collection, verb, checkKey(collection, key), path);
-    this.#walk(row, payload, path);
+    this.#writeFields(row, payload, path);
     return row;
   }
 
-  #walk(row: Row, payload: Payload, path: string, isRoot = false): void {
+  #writeFields(row: Row, payload: Payload, path: string, isRoot = false): void {
     const { collection } = row;
     if (++this.#depth > MAX_DEPTH) throw invalidPayload(`The payload nests deeper than ${MAX_DEPTH} levels`);
     // Neither an iterator nor a helper in between: what a level takes of the stack bounds how deep a payload may nest.
@@ -119,88 +119,88 @@ export class Walker {
       const fieldPath = path === '' ? name : `${path}.${name}`;
       const field = collection.fields.get(name);
       if (!field) throw invalidPayload(`"${fieldPath}" is not a field of "${collection.name}"`);
-      if (field === soleKey(collection)) {
-        if (row.verb === 'insert' && isObject(value)) this.#shareKey(row, field, payload, value, fieldPath);
+      if (field === singleKey(collection)) {
+        if (row.verb === 'insert' && isObject(value)) this.#setSharedKey(row, field, payload, value, fieldPath);
         continue;
       }
       if (row.verb !== 'insert' && isKey(collection, field)) {
-        this.rows.claim(row, field, this.#partValue(row, field, payload, value, fieldPath), fieldPath);
+        this.rows.claim(row, field, this.#keyPartValue(row, field, payload, value, fieldPath), fieldPath);
         continue;
       }
       if (row.verb !== 'insert' && isKeyReference(collection, field)) {
-        this.#compose(row, field.relation, value, fieldPath);
+        this.#setCompositeReference(row, field.relation, value, fieldPath);
         continue;
       }
       if (isUnchanged(field, value)) continue;
       if (field.special.includes('sealed')) throw invalidPayload(`"${fieldPath}" cannot be written`);
-      row.given.add(name);
+      row.fields.add(name);
       switch (field.relation?.kind) {
         case 'one-to-many':
-          this.#many(row, payload, field.relation, value, fieldPath);
+          this.#writeOneToMany(row, payload, field.relation, value, fieldPath);
           break;
         case 'one-to-one':
-          this.#only(row, payload, field.relation, value, fieldPath);
+          this.#writeOneToOne(row, payload, field.relation, value, fieldPath);
           break;
         case 'many-to-one':
         case 'many-to-any': {
           if (field.relation.kind === 'many-to-one' && field.relation.columns.length > 1) {
-            this.#compose(row, field.relation, value, fieldPath);
+            this.#setCompositeReference(row, field.relation, value, fieldPath);
             break;
           }
-          const shared = isRoot ? this.#shared.get(value) : undefined;
-          const columnValue = shared ?? this.#referred(row, field, field.relation, payload, value, fieldPath);
+          const shared = isRoot ? this.#sharedValues.get(value) : undefined;
+          const columnValue = shared ?? this.#referenceValue(row, field, field.relation, payload, value, fieldPath);
           // One change of several items makes what they refer to once, for all of them.
-          if (isRoot && isObject(value)) this.#shared.set(value, columnValue);
+          if (isRoot && isObject(value)) this.#sharedValues.set(value, columnValue);
           this.rows.set(row, field, columnValue, fieldPath);
           break;
         }
         default:
           // Alias fields without a relation (presentation, groups) hold nothing.
           if (field.column)
-            this.rows.set(row, field, { kind: 'value', value: this.#value(field, value, fieldPath) }, fieldPath);
+            this.rows.set(row, field, { kind: 'value', value: this.#columnValue(field, value, fieldPath) }, fieldPath);
       }
     }
     this.#depth--;
   }
 
   /** The row takes the key of the one that it refers to, which may be made by the same statement. */
-  #shareKey(row: Row, field: Field, payload: Payload, value: unknown, path: string): void {
+  #setSharedKey(row: Row, field: Field, payload: Payload, value: unknown, path: string): void {
     if (field.relation?.kind !== 'many-to-one') return;
-    const columnValue = this.#referred(row, field, field.relation, payload, value, path);
-    row.given.add(field.name);
+    const columnValue = this.#referenceValue(row, field, field.relation, payload, value, path);
+    row.fields.add(field.name);
     if (columnValue.kind === 'reference') this.rows.set(row, field, columnValue, path);
   }
 
   /** A reference that several columns hold: each gets its part of the related item's key. */
-  #compose(row: Row, relation: ManyToOne, value: unknown, path: string): void {
+  #setCompositeReference(row: Row, relation: ManyToOne, value: unknown, path: string): void {
     const target = collectionOf(this.#model, relation.oneCollection);
-    const known = isObject(value) ? (this.#shared.get(value) ?? this.#related(target, value, path)) : null;
-    if (known) this.#shared.set(value, known);
+    const known = isObject(value) ? (this.#sharedValues.get(value) ?? this.#relatedKey(target, value, path)) : null;
+    if (known) this.#sharedValues.set(value, known);
     const ofItem = (item: ColumnValue, part: Field): ColumnValue =>
       item.kind === 'reference'
         ? { ...item, part }
         : { kind: 'value', value: keyPart(target, ('value' in item ? item.value : null) as Key, part) };
     const values = known
-      ? keyReferred(target, relation, path).map((part) => ofItem(known, part))
+      ? referencedKey(target, relation, path).map((part) => ofItem(known, part))
       : referredValues(target, relation, value, path);
     setReference(this.rows, row, relation, values, path);
   }
 
   /** What a payload says of a part of the key by which its item was named. */
-  #partValue(row: Row, field: Field, payload: Payload, value: unknown, path: string): ColumnValue {
+  #keyPartValue(row: Row, field: Field, payload: Payload, value: unknown, path: string): ColumnValue {
     const { relation } = field;
     if (relation?.kind === 'many-to-one' || relation?.kind === 'many-to-any')
-      return this.#referred(row, field, relation, payload, value, path);
-    return { kind: 'value', value: this.#value(field, value, path) };
+      return this.#referenceValue(row, field, relation, payload, value, path);
+    return { kind: 'value', value: this.#columnValue(field, value, path) };
   }
 
-  #value(field: Field, value: unknown, path: string): unknown {
+  #columnValue(field: Field, value: unknown, path: string): unknown {
     if (field.column?.is_generated) throw invalidPayload(`"${path}" is generated by the database`);
     return checkValue(field, value, path);
   }
 
   /** A scalar links, null clears, an object makes or changes the related item. */
-  #referred(
+  #referenceValue(
     row: Row,
     field: Field,
     relation: ManyToOne | ManyToAny,
@@ -208,41 +208,41 @@ export class Walker {
     value: unknown,
     path: string,
   ): ColumnValue {
-    if (relation.kind === 'many-to-any') return this.#any(row, field, relation, payload, value, path);
-    if (!isObject(value)) return { kind: 'value', value: this.#value(field, value, path) };
+    if (relation.kind === 'many-to-any') return this.#manyToAnyValue(row, field, relation, payload, value, path);
+    if (!isObject(value)) return { kind: 'value', value: this.#columnValue(field, value, path) };
     const target = collectionOf(this.#model, relation.oneCollection);
-    if (relation.referenced !== soleKey(target)?.name) return this.#beside(target, field, relation, value, path);
-    return this.#related(target, value, path);
+    if (relation.referenced !== singleKey(target)?.name) return this.#uniqueColumnReference(target, field, relation, value, path);
+    return this.#relatedKey(target, value, path);
   }
 
   /** Of a relation that refers to another column than the key. */
-  #beside(target: Collection, field: Field, relation: ManyToOne, payload: Payload, path: string): ColumnValue {
+  #uniqueColumnReference(target: Collection, field: Field, relation: ManyToOne, payload: Payload, path: string): ColumnValue {
     const key = namedKey(target, payload);
     const names = fieldNamesOf(target, payload);
-    if (key !== null && this.#refers(target, names))
+    if (key !== null && this.#onlyRefers(target, names))
       return lookedUpValue(target, checkKey(target, key), relation.referenced, path, this.#guard);
     const row = key === null ? this.create(target, payload, path) : this.#upsert(target, key, payload, names, path);
     return linkValue(row, payload, relation, field, path, this.#guard);
   }
 
-  #related(target: Collection, payload: Payload, path: string): ColumnValue {
+  #relatedKey(target: Collection, payload: Payload, path: string): ColumnValue {
     const key = namedKey(target, payload);
     if (key === null) return keyValue(this.create(target, payload, path));
-    return this.#existing(target, key, payload, path);
+    return this.#existingKey(target, key, payload, path);
   }
 
-  #existing(target: Collection, key: unknown, payload: Payload, path: string): ColumnValue {
+  #existingKey(target: Collection, key: unknown, payload: Payload, path: string): ColumnValue {
     const names = fieldNamesOf(target, payload);
-    if (this.#refers(target, names)) return { kind: 'value', value: checkKey(target, key) };
+    if (this.#onlyRefers(target, names)) return { kind: 'value', value: checkKey(target, key) };
     return { kind: 'value', value: this.#upsert(target, key, payload, names, path).key };
   }
 
   /** Who says nothing of an item but its key, and may not make it, only refers to it. */
-  #refers(target: Collection, names: readonly string[]): boolean {
+  #onlyRefers(target: Collection, names: readonly string[]): boolean {
     return this.#guard !== null && names.length === 0 && !this.#guard.covers('create', target, keyNames(target));
   }
 
-  #any(row: Row, field: Field, relation: ManyToAny, payload: Payload, value: unknown, path: string): ColumnValue {
+  #manyToAnyValue(row: Row, field: Field, relation: ManyToAny, payload: Payload, value: unknown, path: string): ColumnValue {
     const name = payload[relation.collectionField];
     if (!isObject(value)) {
       if (value !== null && name !== undefined && !relation.allowedCollections.includes(String(name))) {
@@ -255,36 +255,36 @@ export class Walker {
       }
       const named = typeof name === 'string' ? this.#model.collections.get(name) : undefined;
       if (named && value !== null) checkReference(named, value, path);
-      return { kind: 'value', value: this.#value(field, value, path) };
+      return { kind: 'value', value: this.#columnValue(field, value, path) };
     }
     if (typeof name !== 'string')
       throw invalidPayload(`"${path}" needs "${relation.collectionField}" beside it, the name of its collection`);
     const target = relation.allowedCollections.includes(name) ? this.#model.collections.get(name) : undefined;
     if (!target)
       throw invalidPayload(`"${path}" cannot lead to "${name}": allowed are ${relation.allowedCollections.join(', ')}`);
-    const columnValue = this.#related(target, value, path);
+    const columnValue = this.#relatedKey(target, value, path);
     // The key is kept as text, whatever its type is where it comes from.
     return columnValue.kind === 'value'
       ? {
           kind: 'value',
-          value: checkValue(fieldOf(row.collection, field.name), shownKey(target, columnValue.value), path),
+          value: checkValue(fieldOf(row.collection, field.name), displayKey(target, columnValue.value), path),
         }
       : columnValue;
   }
 
   /** A key links an item, an object makes or changes it, null lets it go; the one that was there leaves. */
-  #only(row: Row, payload: Payload, relation: OneToOne, value: unknown, path: string): void {
+  #writeOneToOne(row: Row, payload: Payload, relation: OneToOne, value: unknown, path: string): void {
     if (Array.isArray(value)) throw invalidPayload(`"${path}" must be an object, a key or null: it leads to one item`);
-    const { target, foreignKey, columns, link, implied } = this.#links(row, payload, relation, path);
+    const { target, foreignKey, columns, link, implied } = this.#childLinks(row, payload, relation, path);
     if (isObject(value)) checkImplied(target, value, implied(), path);
-    if (value !== null) link(this.#member(target, foreignKey, columns, value, path, implied), path);
+    if (value !== null) link(this.#writeChild(target, foreignKey, columns, value, path, implied), path);
     // Where the key is the reference there is no other item that could leave.
     const isOnly = value !== null && namedKey(target, {}, implied()) !== null;
     if (row.verb !== 'insert' && !isOnly) this.rows.unlink(target, foreignKey, row, relation.deselectAction, null);
   }
 
   /** How a child comes to refer to the row. */
-  #links(row: Row, payload: Payload, relation: OneToMany | OneToOne, path: string) {
+  #childLinks(row: Row, payload: Payload, relation: OneToMany | OneToOne, path: string) {
     const target = collectionOf(this.#model, relation.manyCollection);
     checkKeyed(target);
     const foreignKey = fieldOf(target, relation.manyField);
@@ -293,15 +293,15 @@ export class Walker {
       columns.length > 1
         ? linkValues(row, payload, relation, path)
         : [linkValue(row, payload, relation, foreignKey, path, this.#guard)];
-    const link = (child: Row, childPlace: string): void => {
+    const link = (child: Row, childPath: string): void => {
       const values = references();
       columns.forEach((column, position) => {
         if (child.verb !== 'insert' && isKey(target, column)) {
-          this.rows.claim(child, column, elementAt(values, position), childPlace);
+          this.rows.claim(child, column, elementAt(values, position), childPath);
           return;
         }
-        child.given.add(foreignKey.name);
-        this.rows.set(child, column, elementAt(values, position), childPlace);
+        child.fields.add(foreignKey.name);
+        this.rows.set(child, column, elementAt(values, position), childPath);
       });
     };
     const implied = (): ImpliedPart[] => {
@@ -315,19 +315,19 @@ export class Walker {
     return { target, foreignKey, columns, link, implied };
   }
 
-  #many(row: Row, payload: Payload, relation: OneToMany, value: unknown, path: string): void {
-    const { target, foreignKey, columns, link, implied } = this.#links(row, payload, relation, path);
+  #writeOneToMany(row: Row, payload: Payload, relation: OneToMany, value: unknown, path: string): void {
+    const { target, foreignKey, columns, link, implied } = this.#childLinks(row, payload, relation, path);
     if (value === null || Array.isArray(value)) {
       const entries: unknown[] = value ?? [];
-      this.#each(entries, (entry, position) => {
+      this.#forEachEntry(entries, (entry, position) => {
         const at = `${path}.${position}`;
-        link(this.#member(target, foreignKey, columns, entry, at, implied), at);
+        link(this.#writeChild(target, foreignKey, columns, entry, at, implied), at);
       });
       if (row.verb !== 'insert') this.rows.unlink(target, foreignKey, row, relation.deselectAction, null);
       return;
     }
     const { create, update, removed } = stagedLists(value, path);
-    this.#each(create, (entry: unknown, position) => {
+    this.#forEachEntry(create, (entry: unknown, position) => {
       const at = `${path}.create.${position}`;
       if (!isObject(entry)) throw invalidPayload(`"${at}" must be an object`);
       const child = this.create(target, without(entry, [foreignKey, ...columns]), at);
@@ -336,7 +336,7 @@ export class Walker {
         this.rows.append(child, foreignKey, relation.sortField, position + 1);
     });
     const changed = new Set<string>();
-    this.#each(update, (entry: unknown, position) => {
+    this.#forEachEntry(update, (entry: unknown, position) => {
       const at = `${path}.update.${position}`;
       const key = isObject(entry) ? namedKey(target, entry, implied()) : null;
       if (!isObject(entry) || key === null) throw invalidPayload(`"${at}" must be an object with its primary key`);
@@ -356,7 +356,7 @@ export class Walker {
       if (keys.length > 0 && row.verb !== 'insert')
         this.rows.unlink(target, foreignKey, row, relation.deselectAction, keys);
     };
-    if (isLong) this.#later.push(() => forEachInSlices(removed, remove).then(unlink));
+    if (isLong) this.#deferred.push(() => forEachInSlices(removed, remove).then(unlink));
     else {
       removed.forEach(remove);
       unlink();
@@ -364,7 +364,7 @@ export class Walker {
   }
 
   /** A key links an existing item; an object makes one, or changes the one whose key it has. */
-  #member(
+  #writeChild(
     target: Collection,
     foreignKey: Field,
     columns: readonly Field[],

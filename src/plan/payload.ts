@@ -2,7 +2,7 @@
 import type { Collection } from '../mirror/model.js';
 import { forEachInSlices, oneByOne } from '../time-slices.js';
 import type { ItemChange, Payload, WritePlanContext } from './payload-row.js';
-import { Walker } from './payload-walker.js';
+import { PayloadWalker } from './payload-walker.js';
 import type { PlannedWrite } from './write.js';
 
 export function planCreate(
@@ -11,7 +11,7 @@ export function planCreate(
   context: WritePlanContext,
 ): Promise<PlannedWrite> {
   return planned(payloads, async () => {
-    const walker = new Walker(context);
+    const walker = new PayloadWalker(context);
     const many = payloads.length > 1;
     const root: number[] = [];
     await forEachInSlices(payloads, (payload, position) => {
@@ -34,7 +34,7 @@ export function planUpdate(
   context: WritePlanContext,
 ): Promise<PlannedWrite> {
   return planned(changes, async () => {
-    const walker = new Walker(context);
+    const walker = new PayloadWalker(context);
     const many = changes.length > 1;
     const root: number[] = [];
     await forEachInSlices(changes, ({ key, data }, position) => {
@@ -51,7 +51,7 @@ export async function planUpsert(
   payloads: readonly Payload[],
   context: WritePlanContext,
 ): Promise<PlannedWrite> {
-  const walker = new Walker(context);
-  await forEachInSlices(payloads, (payload) => void walker.put(collection, payload, ''));
+  const walker = new PayloadWalker(context);
+  await forEachInSlices(payloads, (payload) => void walker.save(collection, payload, ''));
   return walker.finish(collection, [], []);
 }

@@ -57,8 +57,8 @@ export function planRead(
     return planItem(request, collection, planOutputs(fields, collection, position, planner));
   }
   const narrowed = writableRows
-    ? both(narrow(target, collection), { kind: 'rule', rule: writableRows })
-    : narrow(target, collection);
+    ? both(targetCondition(target, collection), { kind: 'rule', rule: writableRows })
+    : targetCondition(target, collection);
   if (target.kind === 'written') {
     const rows = planRows(fields, collection, position, planner, null, narrowed);
     const level: RowLevel = {
@@ -90,7 +90,7 @@ function isLarge(limit: PageLimit | null): boolean {
   return limit?.kind === 'all' || (limit?.kind === 'slot' && limit.large);
 }
 
-function narrow(target: ReadTarget, { key }: Collection): Condition {
+function targetCondition(target: ReadTarget, { key }: Collection): Condition {
   switch (target.kind) {
     case 'list':
     case 'selected':
@@ -112,10 +112,10 @@ function filtered({ query }: ReadRequest, collection: Collection, planner: Plann
 
 /** A condition that holds of every row must not select for a write: who means all items says so with a limit of -1. */
 function checkSelects({ filter, search }: Query): void {
-  const given = filter && !isEmpty(filter) ? filter : null;
-  if (given === null && search === null)
+  const filterGiven = filter && !isEmpty(filter) ? filter : null;
+  if (filterGiven === null && search === null)
     throw invalidPayload('"query" needs a filter, a search or a limit (-1 for all items)');
-  if (given && !restrictsRows(given))
+  if (filterGiven && !restrictsRows(filterGiven))
     throw invalidPayload(
       '"query" needs a filter, a search or a limit (-1 for all items): a part of its filter is empty',
     );

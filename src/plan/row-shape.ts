@@ -1,6 +1,6 @@
 /** What the rows of a list have in common: the columns of their statement, and the text that stands for its shape. */
 import { writeJson } from '../digits.js';
-import { soleKey } from '../mirror/item-key.js';
+import { singleKey } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
 import { forEachInSlices, TimeSlice } from '../time-slices.js';
 import type { RuleBits } from './guard.js';
@@ -37,10 +37,10 @@ export async function shapeList(
   const columns: WriteColumn[] = [];
   const pace = new TimeSlice();
   for (const field of fieldsOf(list.rows, list.collection)) {
-    const alike =
+    const isSameValue =
       list.verb !== 'upsert' ||
       list.rows.every((row) => isSame(cellOf(row, field, 'insert'), cellOf(row, field, 'update')));
-    for (const only of alike ? ([null] as const) : (['insert', 'update'] as const)) {
+    for (const only of isSameValue ? ([null] as const) : (['insert', 'update'] as const)) {
       const column = shapeColumn(list, field, only);
       if (column) columns.push(column);
     }
@@ -68,7 +68,7 @@ export async function shapeList(
   });
   const { collection, verb } = list;
   const { guard, validations } = checks;
-  const keyed = list.rows.some((row) => row.given.has(soleKey(collection)?.name ?? ''));
+  const keyed = list.rows.some((row) => row.fields.has(singleKey(collection)?.name ?? ''));
   return { node: { collection, verb, columns, keyed, guard, validations, conflict: list.conflict }, rows };
 }
 
@@ -160,7 +160,7 @@ function cellOf(row: Row, { name }: Field, verb: WriteColumn['only']): ColumnVal
 export function fieldsOf(rows: readonly Row[], collection: Collection): Field[] {
   const names = new Set<string>();
   for (const { columnValues, only } of rows)
-    for (const found of [columnValues, only.insert, only.update]) for (const name of found.keys()) names.add(name);
+    for (const values of [columnValues, only.insert, only.update]) for (const name of values.keys()) names.add(name);
   return [...collection.fields.keys()].filter((name) => names.has(name)).map((name) => fieldOf(collection, name));
 }
 

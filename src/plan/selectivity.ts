@@ -26,14 +26,14 @@ const depending = new WeakMap<Condition, boolean>();
 
 /** Whether requests of one shape may differ in what it asks. A rule with constants alone asks the same of every one of them. */
 export function dependsOnRequest(condition: Condition): boolean {
-  const known = depending.get(condition);
-  if (known !== undefined) return known;
-  const found = asksOfRequest(condition);
-  depending.set(condition, found);
-  return found;
+  const cached = depending.get(condition);
+  if (cached !== undefined) return cached;
+  const depends = readsRequestValues(condition);
+  depending.set(condition, depends);
+  return depends;
 }
 
-function asksOfRequest(condition: Condition): boolean {
+function readsRequestValues(condition: Condition): boolean {
   switch (condition.kind) {
     case 'and':
     case 'or':
@@ -61,9 +61,9 @@ function isConstant(value: ValuePlan): boolean {
 
 /** Of conditions that must all hold, as if they did not depend on one another: so it is for the planner too. */
 export function selectivity(condition: Condition, statistics: TableStatistics, values: BoundValues): Selectivity {
-  const found = estimate(condition, statistics, values);
+  const estimated = estimate(condition, statistics, values);
   // What is the same for all requests of a shape does not tell one from another.
-  return found.isKnown || dependsOnRequest(condition) ? found : ALL;
+  return estimated.isKnown || dependsOnRequest(condition) ? estimated : ALL;
 }
 
 function estimate(condition: Condition, statistics: TableStatistics, values: BoundValues): Selectivity {
@@ -94,7 +94,7 @@ function estimate(condition: Condition, statistics: TableStatistics, values: Bou
       return count === undefined ? UNKNOWN : { share: count / Math.max(1, statistics.rows), isKnown: true };
     }
     case 'compare': {
-      const share = compared(condition, statistics, values);
+      const share = comparedShare(condition, statistics, values);
       return share === null ? UNKNOWN : { share: Math.min(1, Math.max(0, share)), isKnown: true };
     }
     default:
@@ -102,29 +102,29 @@ function estimate(condition: Condition, statistics: TableStatistics, values: Bou
   }
 }
 
-function compared(
+function comparedShare(
   { operand, operator, value }: Extract<Condition, { kind: 'compare' }>,
   statistics: TableStatistics,
   values: BoundValues,
 ): number | null {
   const column = estimatedColumn(operand);
-  const known = column && statistics.column(column.name);
-  if (!known) return null;
+  const statisticsOfColumn = column && statistics.column(column.name);
+  if (!statisticsOfColumn) return null;
   const type = column.base_type;
-  if (operator === 'null') return known.nullShare;
-  if (operator === 'nnull') return 1 - known.nullShare;
+  if (operator === 'null') return statisticsOfColumn.nullShare;
+  if (operator === 'nnull') return 1 - statisticsOfColumn.nullShare;
   if (value?.kind !== 'slot') return null;
   if (operator === 'in') {
     let sum = 0;
     for (const entry of new Set(values.list(value.slot) ?? [null])) {
-      const share = entry === null ? null : known.equal(entry, type);
+      const share = entry === null ? null : statisticsOfColumn.equal(entry, type);
       if (share === null) return null;
       sum += share;
     }
     return sum;
   }
   const below = (text: string | null | undefined): number | null =>
-    text === null || text === undefined ? null : known.below(text, type);
+    text === null || text === undefined ? null : statisticsOfColumn.below(text, type);
   if (operator === 'between') {
     const [from, to] = [below(values.entry(value.slot, 0)), below(values.entry(value.slot, 1))];
     return from === null || to === null ? null : to - from;
@@ -133,10 +133,10 @@ function compared(
   if (text === null || text === undefined) return null;
   switch (operator) {
     case 'eq':
-      return known.equal(text, type);
+      return statisticsOfColumn.equal(text, type);
     case 'neq': {
-      const share = known.equal(text, type);
-      return share === null ? null : 1 - share - known.nullShare;
+      const share = statisticsOfColumn.equal(text, type);
+      return share === null ? null : 1 - share - statisticsOfColumn.nullShare;
     }
     case 'lt':
     case 'lte':
@@ -144,7 +144,7 @@ function compared(
     case 'gt':
     case 'gte': {
       const share = below(text);
-      return share === null ? null : 1 - share - known.nullShare;
+      return share === null ? null : 1 - share - statisticsOfColumn.nullShare;
     }
     default:
       return null;

@@ -3,7 +3,7 @@
  * what only the database knows by the statement.
  */
 import { invalidPayload } from '../errors.js';
-import { isKey, soleKey } from '../mirror/item-key.js';
+import { isKey, singleKey } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
 import { keyPart } from './key.js';
 import type { ColumnValue, List, Row } from './payload-row.js';
@@ -73,7 +73,7 @@ function sourcesOf(columnValue: ColumnValue): ColumnValue[] {
   }
   if (columnValue.kind !== 'reference') return [columnValue];
   const { row, part } = columnValue;
-  if (!part && row.key !== null && soleKey(row.collection)) return [{ kind: 'value', value: row.key }];
+  if (!part && row.key !== null && singleKey(row.collection)) return [{ kind: 'value', value: row.key }];
   const said = part && row.columnValues.get(part.name);
   const sources = said ? sourcesOf(said) : [];
   const known = sources.find(({ kind }) => kind === 'value') ?? sources[0];

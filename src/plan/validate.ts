@@ -36,8 +36,8 @@ export function planFieldValidations(fields: readonly Field[], collection: Colle
 }
 
 function filterOf(field: Field): Filter | null {
-  const known = ofFields.get(field);
-  if (known !== undefined) return known;
+  const cached = ofFields.get(field);
+  if (cached !== undefined) return cached;
   const filter = readValidation(field.meta?.['validation']) ?? null;
   ofFields.set(field, filter);
   return filter;

@@ -1,7 +1,7 @@
 /** The rows of a write while its payload is walked: merged where a row is named twice, completed, and given their shape. */
 import { randomUUID } from 'node:crypto';
 import { failedValidation, forbidden, invalidPayload } from '../errors.js';
-import { isKey, onlyKey, soleKey } from '../mirror/item-key.js';
+import { isKey, requireSingleKey, singleKey } from '../mirror/item-key.js';
 import { type Collection, type Field, type Model, needsValue } from '../mirror/model.js';
 import { parseVariable } from '../request/filter.js';
 import type { Key } from '../request/write.js';
@@ -28,12 +28,12 @@ interface Unlinks {
   readonly entries: Record<string, unknown>[];
 }
 
-const FIRST_FLAGS: Readonly<Record<string, VariableName>> = {
+const CREATED_FLAGS: Readonly<Record<string, VariableName>> = {
   'date-created': 'now',
   'user-created': 'user',
   'role-created': 'role',
 };
-const LATER_FLAGS: Readonly<Record<string, VariableName>> = {
+const UPDATED_FLAGS: Readonly<Record<string, VariableName>> = {
   'date-updated': 'now',
   'user-updated': 'user',
   'role-updated': 'role',
@@ -68,9 +68,9 @@ export class Rows {
     checkKeyed(collection);
     const list = this.#list(collection, verb);
     if (key !== null) this.#refuseTwice(collection, verb, key, path);
-    const named = key === null ? undefined : this.#named(collection, verb, key);
+    const named = key === null ? undefined : this.#existingRow(collection, verb, key);
     if (named) return named;
-    this.#tally(1);
+    this.#countRows(1);
     const only = verb === 'upsert' ? { insert: new Map(), update: new Map() } : NO_VALUES_PER_VERB;
     const number = list.rows.length;
     const row: Row = {
@@ -80,7 +80,7 @@ export class Rows {
       key,
       columnValues: new Map(),
       only,
-      given: new Set(),
+      fields: new Set(),
       claims: null,
       path,
     };
@@ -102,7 +102,7 @@ export class Rows {
   }
 
   /** The same item, updated in one place and made or updated in another, would be written twice by one statement. */
-  #named(collection: Collection, verb: Verb, key: Key): Row | undefined {
+  #existingRow(collection: Collection, verb: Verb, key: Key): Row | undefined {
     if (verb === 'insert') return undefined;
     for (const other of ['update', 'upsert'] as const) {
       const found = this.#lists.get(`${other} ${collection.name}`)?.byKey.get(String(key));
@@ -137,7 +137,7 @@ export class Rows {
     this.#disputes.push({ row, field, path });
   }
 
-  /** Rows listed by `keys`, or all that the payload does not name, leave the parent. */
+  /** Rows commaList by `keys`, or all that the payload does not name, leave the parent. */
   unlink(
     collection: Collection,
     field: Field,
@@ -155,7 +155,7 @@ export class Rows {
     const from = keyEntries(parent.collection, 'parent', parent.key);
     if (!keys) found.entries.push({ ...from, child: null });
     for (const child of keys ?? []) found.entries.push({ ...from, ...keyEntries(collection, 'child', child) });
-    this.#tally(keys?.length ?? 0);
+    this.#countRows(keys?.length ?? 0);
   }
 
   #planUnlink(
@@ -172,7 +172,7 @@ export class Rows {
       field,
       columns: relation ? holdingFields(this.#model, relation) : [field],
       from,
-      key: relation ? referencedFields(from, relation) : [onlyKey(from)],
+      key: relation ? referencedFields(from, relation) : [requireSingleKey(from)],
       action,
       guard,
       strict: named && this.#guard !== null,
@@ -218,14 +218,14 @@ export class Rows {
     const guard = this.#guard;
     if (!guard) return { guard: null, ruleBits: [], validations };
     if (verb !== 'update') {
-      await forEachInSlices(rows, (row) => guard.check('create', collection, [...row.given], row.path));
+      await forEachInSlices(rows, (row) => guard.check('create', collection, [...row.fields], row.path));
       const rules = guard.grant('create', collection).validations;
       validations.push(...planValidations(rules, collection, this.#model, 'insert'));
     }
     if (verb === 'insert') return { guard: null, ruleBits: [], validations };
-    const isLink = (row: Row): boolean => verb === 'upsert' && row.given.size === 0;
+    const isLink = (row: Row): boolean => verb === 'upsert' && row.fields.size === 0;
     const given: (string[] | null)[] = [];
-    const changed = ({ given: names }: Row): string[] =>
+    const changed = ({ fields: names }: Row): string[] =>
       this.#conflict ? changedNames([...names], collection, this.#conflict) : [...names];
     await forEachInSlices(rows, (row) => void given.push(isLink(row) ? null : changed(row)));
     if (given.some((names) => names !== null)) {
@@ -236,7 +236,7 @@ export class Rows {
   }
 
   /** What policies give to fields that the payload leaves out. */
-  #preset(row: Row, action: 'create' | 'update', columnValues: Map<string, ColumnValue>): void {
+  #applyPresets(row: Row, action: 'create' | 'update', columnValues: Map<string, ColumnValue>): void {
     if (!this.#guard?.covers(action, row.collection, [])) return;
     for (const [name, value] of Object.entries(this.#guard.grant(action, row.collection).presets)) {
       const field = row.collection.fields.get(name);
@@ -244,7 +244,7 @@ export class Rows {
       // An item keeps the values by which it was found.
       if (action === 'update' && this.#conflict?.fields.includes(field)) continue;
       // A part of a key of several columns is given to new rows alone, like the key itself.
-      if (isKey(row.collection, field) && (row.verb !== 'insert' || field === soleKey(row.collection))) continue;
+      if (isKey(row.collection, field) && (row.verb !== 'insert' || field === singleKey(row.collection))) continue;
       columnValues.set(name, presetValue(field, value, this.#variables, this.#model));
     }
   }
@@ -254,14 +254,14 @@ export class Rows {
     const { verb } = row;
     const made = verb === 'upsert' ? row.only.insert : row.columnValues;
     const changed = verb === 'upsert' ? row.only.update : row.columnValues;
-    if (verb === 'upsert') for (const field of this.#conflict?.fields ?? []) moveValue(field, row.columnValues, made);
-    if (verb === 'update' || (verb === 'upsert' && row.given.size > 0)) this.#preset(row, 'update', changed);
-    if (verb !== 'update') this.#preset(row, 'create', made);
+    if (verb === 'upsert') for (const field of this.#conflict?.fields ?? []) moveColumnValue(field, row.columnValues, made);
+    if (verb === 'update' || (verb === 'upsert' && row.fields.size > 0)) this.#applyPresets(row, 'update', changed);
+    if (verb !== 'update') this.#applyPresets(row, 'create', made);
     const touched = row.columnValues.size + changed.size > 0;
     for (const field of row.collection.fields.values()) {
       if (!field.column) continue;
-      const first = flaggedVariable(field, FIRST_FLAGS);
-      const later = flaggedVariable(field, LATER_FLAGS);
+      const first = flaggedVariable(field, CREATED_FLAGS);
+      const later = flaggedVariable(field, UPDATED_FLAGS);
       // The service alone says when an item was made and changed.
       if (verb === 'upsert' && (first || later)) row.columnValues.delete(field.name);
       if (first && verb !== 'update') made.set(field.name, { kind: 'value', value: this.#variables[first] });
@@ -284,7 +284,7 @@ export class Rows {
 
   #makeUuid(row: Row, field: Field, columnValues: Map<string, ColumnValue>): boolean {
     if (!field.special.includes('uuid') || field.column?.default_expression !== null) return false;
-    if (field === soleKey(row.collection)) (row as { key: Key | null }).key ??= randomUUID();
+    if (field === singleKey(row.collection)) (row as { key: Key | null }).key ??= randomUUID();
     else if (!row.columnValues.has(field.name) && !columnValues.has(field.name))
       columnValues.set(field.name, { kind: 'value', value: randomUUID() });
     return true;
@@ -297,7 +297,7 @@ export class Rows {
     return list;
   }
 
-  #tally(rows: number): void {
+  #countRows(rows: number): void {
     this.#count += rows;
     checkRows(this.#count, this.#maxRows);
   }
@@ -306,7 +306,7 @@ export class Rows {
 /** Of a key of several columns that is declared, and that the database does not keep from being null. */
 function isNullablePart(collection: Collection, field: Field): boolean {
   const { column } = field;
-  if (soleKey(collection) || collection.kind === 'view' || !column?.is_nullable || !isKey(collection, field))
+  if (singleKey(collection) || collection.kind === 'view' || !column?.is_nullable || !isKey(collection, field))
     return false;
   return !column.is_filled && !column.is_generated && column.default_expression === null;
 }
@@ -329,7 +329,7 @@ export function checkRows(rows: number, most: number | null): void {
     });
 }
 
-function moveValue({ name }: Field, from: Map<string, ColumnValue>, to: Map<string, ColumnValue>): void {
+function moveColumnValue({ name }: Field, from: Map<string, ColumnValue>, to: Map<string, ColumnValue>): void {
   const value = from.get(name);
   if (value) to.set(name, value);
   from.delete(name);

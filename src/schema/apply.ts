@@ -4,7 +4,7 @@
  * anything and come back after everything, so that tables may refer to each other in circles. Pure.
  */
 import { invalidPayload } from '../errors.js';
-import { soleKey } from '../mirror/item-key.js';
+import { singleKey } from '../mirror/item-key.js';
 import type { ForeignKey, Model } from '../mirror/model.js';
 import type { Protected } from '../postgres/system-tables.js';
 import {
@@ -309,7 +309,7 @@ function referencesOf({ collection, field, related_collection }: RelationEntry, 
 
 function keyNameOf(model: Model, name: string): string | undefined {
   const collection = model.collections.get(name);
-  return collection && soleKey(collection)?.name;
+  return collection && singleKey(collection)?.name;
 }
 
 function keyFieldOf(collection: string, model: Model, { wanted }: SnapshotPairs): string {

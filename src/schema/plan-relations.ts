@@ -2,7 +2,7 @@
 import { forbidden, invalidPayload } from '../errors.js';
 import { listOf } from '../mirror/columns.js';
 import { isPresentation } from '../mirror/introspect.js';
-import { soleKey } from '../mirror/item-key.js';
+import { singleKey } from '../mirror/item-key.js';
 import type { Collection, Column, ForeignKey, Model } from '../mirror/model.js';
 import type { Protected } from '../postgres/system-tables.js';
 import type { DdlStatement, Definition } from './ddl-statement.js';
@@ -16,7 +16,7 @@ export function planCreateRelation(
   protectedTables: Protected,
 ): readonly DdlStatement[] {
   const { many, column } = ownerOf(relation, model, protectedTables);
-  if (soleKey(many)?.column === column)
+  if (singleKey(many)?.column === column)
     throw invalidPayload(`The field "${column.name}" is the primary key: it cannot be a relation`);
   if (rowsOf(relation, model).length > 0 || column.foreign_keys.length > 0)
     throw invalidPayload(`Field "${column.name}" in collection "${many.name}" already has a relation`);
@@ -117,7 +117,7 @@ function existingOwner(
 type AddForeignKey = Extract<Definition, { kind: 'add-foreign-key' }>;
 
 function addForeignKey({ table, name: column }: Column, one: Collection, options: ForeignKeyOptions): AddForeignKey {
-  const key = soleKey(one);
+  const key = singleKey(one);
   if (!key) throw invalidPayload(`"${one.name}" has no key of one column that "${column}" could refer to`);
   return {
     kind: 'add-foreign-key',

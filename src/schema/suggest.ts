@@ -3,7 +3,7 @@
  * the reference is unique, and the two lists of a table that does nothing but link. Pure: names are chosen so that they meet no field of the collection and no
  * other suggestion, and so that a path or a GraphQL document can spell them.
  */
-import { areUnique, isKey, soleKey } from '../mirror/item-key.js';
+import { areUnique, isKey, singleKey } from '../mirror/item-key.js';
 import type { Collection, Field, ManyToOne, Model } from '../mirror/model.js';
 import type { DdlStatement } from './ddl-statement.js';
 
@@ -181,7 +181,7 @@ function junctionOf(references: readonly Reference[]): Junction | null {
   const [first, second, ...others] = references;
   if (!first || !second || others.length > 0) return null;
   const { many } = first;
-  const sole = soleKey(many);
+  const sole = singleKey(many);
   const links = [...first.columns, ...second.columns];
   const isLink = (field: Field): boolean => links.includes(field);
   if (sole && isLink(sole)) return null;

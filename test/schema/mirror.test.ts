@@ -13,7 +13,7 @@ import type { CatalogDocument } from '../../src/mirror/catalog-document.js';
 import type { SchemaNames } from '../../src/mirror/collection-names.js';
 import { defaultValueOf, fieldTypeOf } from '../../src/mirror/column-types.js';
 import { buildModel } from '../../src/mirror/introspect.js';
-import { onlyKey } from '../../src/mirror/item-key.js';
+import { requireSingleKey } from '../../src/mirror/item-key.js';
 import { type Collection, collectionOf, type Field, type Model, type Relation } from '../../src/mirror/model.js';
 import { systemTables } from '../../src/postgres/system-tables.js';
 
@@ -101,12 +101,12 @@ t.test('serves what has one key and says why not', async (t) => {
     ],
   );
   const view = collectionOf(model, 'declared_view');
-  t.equal(onlyKey(view).name, 'item');
-  t.equal(onlyKey(view).column?.is_primary_key, true);
-  t.equal(onlyKey(collectionOf(model, 'totals')).column?.is_unique, true);
+  t.equal(requireSingleKey(view).name, 'item');
+  t.equal(requireSingleKey(view).column?.is_primary_key, true);
+  t.equal(requireSingleKey(collectionOf(model, 'totals')).column?.is_unique, true);
   t.equal(collectionOf(model, 'totals').accountability, 'activity');
   const serial = collectionOf(model, 'key_serial');
-  t.equal(onlyKey(serial).name, 'id', 'a primary key comes before a declared one');
+  t.equal(requireSingleKey(serial).name, 'id', 'a primary key comes before a declared one');
   t.equal(serial.sortField, 'label');
   t.equal(serial.accountability, null);
   const text = collectionOf(model, 'key_text');
@@ -292,7 +292,7 @@ t.test('defaults as values', async (t) => {
 t.test('keys that fill themselves', async (t) => {
   const model = await load();
   const key = (name: string) => {
-    const { type, column } = onlyKey(collectionOf(model, name));
+    const { type, column } = requireSingleKey(collectionOf(model, name));
     return [type, column?.has_auto_increment, column?.identity, column?.sequence];
   };
   t.strictSame(key('key_serial'), ['integer', true, null, 'public.key_serial_id_seq']);
@@ -303,7 +303,7 @@ t.test('keys that fill themselves', async (t) => {
   t.strictSame(key('key_text'), ['text', false, null, null]);
   t.strictSame(key('Mixed Case'), ['integer', true, null, 'public."Mixed Case_Id_seq"']);
   for (const name of ['key_serial', 'key_bigserial', 'key_identity_always', 'Mixed Case']) {
-    const sequence = onlyKey(collectionOf(model, name)).column?.sequence ?? '';
+    const sequence = requireSingleKey(collectionOf(model, name)).column?.sequence ?? '';
     const [row] = await sql`select ${sequence}::text::regclass::oid > 0 as found`;
     t.equal(row?.['found'], true, `${sequence} names a sequence`);
   }
@@ -332,7 +332,7 @@ t.test('names of every kind', async (t) => {
   t.equal(relationOf(model, 'a.b/c "d" %e', 'parent').kind, 'many-to-one');
   t.strictSame([...collectionOf(model, '__proto__').fields.keys()], ['id', 'constructor', 'toString', '__proto__']);
   const long = collectionOf(model, 'n63_56789012345678901234567890123456789012345678901234567890123');
-  t.equal(Buffer.byteLength(onlyKey(long).name), 63);
+  t.equal(Buffer.byteLength(requireSingleKey(long).name), 63);
   t.notOk(model.collections.has('measurements_low'), 'partitions are parts');
   t.notOk(model.collections.has('offices'), 'another schema');
   t.notOk(model.collections.has('spatial_ref_sys') || model.refused.has('spatial_ref_sys'));

@@ -1,6 +1,6 @@
 /** Collections in the document: the schema of their items, and the operations on them, of the user's and of our own. */
 import type { Route } from '../../http/router.js';
-import { soleKey } from '../../mirror/item-key.js';
+import { singleKey } from '../../mirror/item-key.js';
 import { type Collection, type Field, isRequired, type Model } from '../../mirror/model.js';
 import {
   type Answer,
@@ -171,7 +171,7 @@ const JOINED_KEY: Schema = {
 };
 
 function keySchema(collection: Collection): Schema {
-  const field = soleKey(collection);
+  const field = singleKey(collection);
   if (!field) return JOINED_KEY;
   const { type } = typeSchema(field);
   return type === 'integer' || type === 'string' ? typeSchema(field) : KEY;
