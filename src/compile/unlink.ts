@@ -9,7 +9,15 @@ import type { Recorded } from './activity.js';
 import type { Scope } from './from-clause.js';
 import { guardedRows } from './guard.js';
 import { columnName, tableName } from './identifiers.js';
-import { areEqual, asRow, inputKeyColumns, inputKeyDefinitions, inputKeyNames, keyColumns, commaList } from './key-columns.js';
+import {
+  areEqual,
+  asRow,
+  commaList,
+  inputKeyColumns,
+  inputKeyDefinitions,
+  inputKeyNames,
+  keyColumns,
+} from './key-columns.js';
 import { columnOf, DOCUMENT, input, present } from './write-input.js';
 
 /** One statement per table and action: a row that leaves two relations is changed once, one that is deleted not at all. */
@@ -46,7 +54,9 @@ export function compileUnlinks(plan: WritePlan, action: Unlink['action'], scope:
         return sql`${column} = case when ${elementAt(conditions, index)} then null else ${alias('t')}.${column} end`;
       }),
     );
-    parts.push(sql`${name} as (update ${table} set ${join(changes, sql`, `)} where ${where} returning ${commaList(own)})`);
+    parts.push(
+      sql`${name} as (update ${table} set ${join(changes, sql`, `)} where ${where} returning ${commaList(own)})`,
+    );
   }
   return parts;
 }
@@ -149,7 +159,9 @@ function ifReferenceSet(node: WriteNode, field: Field | null): Fragment {
 function deleted(plan: WritePlan, collection: Collection): Fragment[] {
   return plan.unlinks.flatMap((unlink, position) =>
     unlink.action === 'delete' && unlink.collection === collection
-      ? [sql`not (${join([unlinked(unlink, position), ...kept(plan, collection, referenceColumn(unlink))], sql` and `)})`]
+      ? [
+          sql`not (${join([unlinked(unlink, position), ...kept(plan, collection, referenceColumn(unlink))], sql` and `)})`,
+        ]
       : [],
   );
 }
@@ -190,8 +202,8 @@ export function cleared(plan: WritePlan, collection: Collection, field: Field): 
 export function unlinkInput(unlink: Unlink, position: number, scope: Scope): Fragment[] {
   const { from, collection } = unlink;
   const types = [
-    ...givenDefinitions(from, inputKeyNames(from, 'parent')),
-    ...givenDefinitions(collection, inputKeyNames(collection, 'child')),
+    ...inputKeyDefinitions(from, inputKeyNames(from, 'parent')),
+    ...inputKeyDefinitions(collection, inputKeyNames(collection, 'child')),
   ];
   const rows = sql`json_to_recordset(${DOCUMENT} -> 'unlinks' -> ${integerLiteral(position)}) as ${alias('x')} (${commaList(types)})`;
   const children = commaList(inputKeyColumns(collection, alias('x'), 'child'));

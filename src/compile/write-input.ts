@@ -21,7 +21,15 @@ import {
 import { FromClause, type Scope } from './from-clause.js';
 import { geometryOf, isGeometry } from './geometry.js';
 import { columnName, tableName, typeName } from './identifiers.js';
-import { areEqual, inputKeyColumns, inputKeyDefinitions, inputKeyNames, joinedKey, keyColumns, commaList } from './key-columns.js';
+import {
+  areEqual,
+  commaList,
+  inputKeyColumns,
+  inputKeyDefinitions,
+  inputKeyNames,
+  joinedKey,
+  keyColumns,
+} from './key-columns.js';
 
 /** The one parameter with all rows. */
 export const DOCUMENT = sql`${parameter({ kind: 'text', slot: 0 })}::json`;
@@ -87,7 +95,7 @@ export function inputColumns(node: WriteNode): Fragment[] {
     if (column.mixed) columns.push(sql`${identifier(`p${index}`)} bool`);
     if (column.lookup) {
       const names = lookupNames(column.lookup, index).map((name) => identifier(name));
-      columns.push(...givenDefinitions(column.lookup.collection, names));
+      columns.push(...inputKeyDefinitions(column.lookup.collection, names));
     }
     if (column.endOf) columns.push(sql`${identifier(`e${index}`)} int4`);
     if (column.caller) columns.push(sql`${identifier(`v${index}`)} bool`);

@@ -23,11 +23,11 @@ import {
 } from '../sql/fragment.js';
 import { type ActivityLog, type Recorded, record, snapshot } from './activity.js';
 import { compileCaller, compileCondition } from './condition.js';
-import { compileExisting, andFound } from './conflict.js';
+import { andFound, compileExisting } from './conflict.js';
 import { FromClause, Scope } from './from-clause.js';
 import { compileGuard, compileValidations } from './guard.js';
 import { columnName, tableName, typeName } from './identifiers.js';
-import { areEqual, inputKeyColumns, inputKeyNames, keyColumns, commaList } from './key-columns.js';
+import { areEqual, commaList, inputKeyColumns, inputKeyNames, keyColumns } from './key-columns.js';
 import { keyText } from './reference.js';
 import {
   awaitedUnlinks,
@@ -35,12 +35,12 @@ import {
   cleared,
   compileUnlinks,
   isUnique,
-  unlinksOf,
   missingUnlinks,
   recordedUnlinks,
   referenceColumn,
   unlessPresent,
   unlinkInput,
+  unlinksOf,
 } from './unlink.js';
 
 import {
@@ -55,11 +55,11 @@ import {
   inputValue,
   isChanged,
   keyParts,
-  storeKeys,
   lookupValue,
   makesKeys,
   makesParts,
   present,
+  storeKeys,
   takesKeys,
   written,
 } from './write-input.js';
@@ -121,7 +121,7 @@ class Chain {
       ...nodes.flatMap((node, position) =>
         node.verb === 'update' || (node.verb === 'upsert' && node.guard) ? [this.#missing(node, position)] : [],
       ),
-      ...notUnlinked(this.#plan),
+      ...missingUnlinks(this.#plan),
     ];
     const keys = this.#plan.makesKeys ? [storeKeys(this.#plan)] : [];
     const columns = join([sql`${this.#maxKeys()}::text`, ...keys, ...checks], sql`, `);
@@ -175,7 +175,10 @@ class Chain {
     const { collection } = node;
     const columns = node.columns.filter((column) => column.only !== 'update' && !isKey(collection, column.field));
     const names = [...keyColumns(collection), ...columns.map((column) => columnName(column.field))];
-    const values = [...givenColumns(collection, alias('i')), ...columns.map((column) => this.#newValue(node, column))];
+    const values = [
+      ...inputKeyColumns(collection, alias('i')),
+      ...columns.map((column) => this.#newValue(node, column)),
+    ];
     return sql`insert into ${tableName(node.collection)} as ${alias('t')} (${join(names, sql`, `)}) overriding system value select ${join(values, sql`, `)} from ${input(position)} ${alias('i')}${this.#references(node)}${where} order by ${alias('i')}.n returning ${commaList(keyColumns(collection, alias('t')))}${snapshot({ ...node, verb: 'insert' }, () => null)}`;
   }
 

@@ -72,7 +72,9 @@ function fromValidation(error: unknown, { plan, paths }: PlannedWrite): unknown 
   const node = plan.nodes[position];
   if (node?.conflict && (word === 'twice' || word === 'key')) {
     const entry = paths[position]?.[row] ?? '';
-    return word === 'twice' ? duplicateEntry(entry, node.conflict) : mismatchedKey(entry, node.collection, node.conflict);
+    return word === 'twice'
+      ? duplicateEntry(entry, node.conflict)
+      : mismatchedKey(entry, node.collection, node.conflict);
   }
   if (node && word === 'differs') {
     const { field, only } = elementAt(node.columns, Number(column));

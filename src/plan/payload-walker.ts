@@ -25,13 +25,21 @@ import {
   checkKey,
   checkKeyed,
   checkReference,
+  displayKey,
   type ImpliedPart,
   keyPart,
   namedKey,
   newKey,
-  displayKey,
 } from './key.js';
-import { referencedKey, keyValue, linkValue, linkValues, lookedUpValue, referredValues, setReference } from './links.js';
+import {
+  keyValue,
+  linkValue,
+  linkValues,
+  lookedUpValue,
+  referencedKey,
+  referredValues,
+  setReference,
+} from './links.js';
 import { fieldNamesOf, isKeyReference, isUnchanged, stagedLists, without } from './payload-fields.js';
 import type { ColumnValue, Payload, Row, WritePlanContext } from './payload-row.js';
 import { fieldOf, holdingFields } from './resolve-names.js';
@@ -211,12 +219,19 @@ export class PayloadWalker {
     if (relation.kind === 'many-to-any') return this.#manyToAnyValue(row, field, relation, payload, value, path);
     if (!isObject(value)) return { kind: 'value', value: this.#columnValue(field, value, path) };
     const target = collectionOf(this.#model, relation.oneCollection);
-    if (relation.referenced !== singleKey(target)?.name) return this.#uniqueColumnReference(target, field, relation, value, path);
+    if (relation.referenced !== singleKey(target)?.name)
+      return this.#uniqueColumnReference(target, field, relation, value, path);
     return this.#relatedKey(target, value, path);
   }
 
   /** Of a relation that refers to another column than the key. */
-  #uniqueColumnReference(target: Collection, field: Field, relation: ManyToOne, payload: Payload, path: string): ColumnValue {
+  #uniqueColumnReference(
+    target: Collection,
+    field: Field,
+    relation: ManyToOne,
+    payload: Payload,
+    path: string,
+  ): ColumnValue {
     const key = namedKey(target, payload);
     const names = fieldNamesOf(target, payload);
     if (key !== null && this.#onlyRefers(target, names))
@@ -242,7 +257,14 @@ export class PayloadWalker {
     return this.#guard !== null && names.length === 0 && !this.#guard.covers('create', target, keyNames(target));
   }
 
-  #manyToAnyValue(row: Row, field: Field, relation: ManyToAny, payload: Payload, value: unknown, path: string): ColumnValue {
+  #manyToAnyValue(
+    row: Row,
+    field: Field,
+    relation: ManyToAny,
+    payload: Payload,
+    value: unknown,
+    path: string,
+  ): ColumnValue {
     const name = payload[relation.collectionField];
     if (!isObject(value)) {
       if (value !== null && name !== undefined && !relation.allowedCollections.includes(String(name))) {

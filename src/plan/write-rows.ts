@@ -254,7 +254,8 @@ export class Rows {
     const { verb } = row;
     const made = verb === 'upsert' ? row.only.insert : row.columnValues;
     const changed = verb === 'upsert' ? row.only.update : row.columnValues;
-    if (verb === 'upsert') for (const field of this.#conflict?.fields ?? []) moveColumnValue(field, row.columnValues, made);
+    if (verb === 'upsert')
+      for (const field of this.#conflict?.fields ?? []) moveColumnValue(field, row.columnValues, made);
     if (verb === 'update' || (verb === 'upsert' && row.fields.size > 0)) this.#applyPresets(row, 'update', changed);
     if (verb !== 'update') this.#applyPresets(row, 'create', made);
     const touched = row.columnValues.size + changed.size > 0;
