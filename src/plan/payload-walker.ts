@@ -265,33 +265,23 @@ export class PayloadWalker {
     value: unknown,
     path: string,
   ): ColumnValue {
-    const name = payload[relation.collectionField];
-    if (!isObject(value)) {
-      if (value !== null && name !== undefined && !relation.allowedCollections.includes(String(name))) {
-        throw invalidPayload(
-          `"${path}" cannot lead to "${name}": allowed are ${relation.allowedCollections.join(', ')}`,
-        );
-      }
-      if (value !== null && name === undefined && row.verb === 'insert') {
-        throw invalidPayload(`"${path}" needs "${relation.collectionField}" beside it, the name of its collection`);
-      }
-      const named = typeof name === 'string' ? this.#model.collections.get(name) : undefined;
-      if (named && value !== null) checkReference(named, value, path);
+    const { collectionField, allowedCollections } = relation;
+    const name = payload[collectionField];
+    const target = typeof name === 'string' ? this.#model.collections.get(name) : undefined;
+    const isNested = isObject(value);
+    if (isNested ? typeof name !== 'string' : value !== null && name === undefined && row.verb === 'insert')
+      throw invalidPayload(`"${path}" needs "${collectionField}" beside it, the name of its collection`);
+    if ((isNested && !target) || (value !== null && name !== undefined && !allowedCollections.includes(String(name))))
+      throw invalidPayload(`"${path}" cannot lead to "${name}": allowed are ${allowedCollections.join(', ')}`);
+    if (!isNested || !target) {
+      if (target && value !== null) checkReference(target, value, path);
       return { kind: 'value', value: this.#columnValue(field, value, path) };
     }
-    if (typeof name !== 'string')
-      throw invalidPayload(`"${path}" needs "${relation.collectionField}" beside it, the name of its collection`);
-    const target = relation.allowedCollections.includes(name) ? this.#model.collections.get(name) : undefined;
-    if (!target)
-      throw invalidPayload(`"${path}" cannot lead to "${name}": allowed are ${relation.allowedCollections.join(', ')}`);
     const columnValue = this.#relatedKey(target, value, path);
     // The key is kept as text, whatever its type is where it comes from.
-    return columnValue.kind === 'value'
-      ? {
-          kind: 'value',
-          value: checkValue(fieldOf(row.collection, field.name), displayKey(target, columnValue.value), path),
-        }
-      : columnValue;
+    if (columnValue.kind !== 'value') return columnValue;
+    const text = displayKey(target, columnValue.value);
+    return { kind: 'value', value: checkValue(fieldOf(row.collection, field.name), text, path) };
   }
 
   /** A key links an item, an object makes or changes it, null lets it go; the one that was there leaves. */
