@@ -267,6 +267,18 @@ select pg_catalog.json_build_object(
     join pg_catalog.pg_constraint reference on reference.conrelid = tables.oid
     where reference.contype = 'f' and reference.conparentid = 0 and pg_catalog.cardinality(reference.conkey) > 1
   ),
+  -- Partitioned tables, by one column, with partitions that are tables of other servers.
+  'shards', (
+    select pg_catalog.json_agg(pg_catalog.json_build_array(tables.oid::int8, part.attname) order by tables.oid)
+    from tables
+    join pg_catalog.pg_partitioned_table partitioned on partitioned.partrelid = tables.oid and partitioned.partnatts = 1
+    join pg_catalog.pg_attribute part on part.attrelid = tables.oid and part.attnum = partitioned.partattrs[0]
+    where tables.relkind = 'p' and exists (
+      select from pg_catalog.pg_inherits child
+      join pg_catalog.pg_class class on class.oid = child.inhrelid
+      where child.inhparent = tables.oid and class.relkind = 'f'
+    )
+  ),
   'sequences', (
     select pg_catalog.json_agg(
       pg_catalog.json_build_array(

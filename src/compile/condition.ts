@@ -2,7 +2,14 @@
 import { assertNever } from '../assert-never.js';
 import { requireSingleKey } from '../mirror/item-key.js';
 import { onlyOf } from '../narrow.js';
-import { type Condition, type OperandPlan, type ToManyJoin, typedValue, type ValuePlan } from '../plan/plan.js';
+import {
+  type Condition,
+  type OperandPlan,
+  type ToManyJoin,
+  type ToOneJoin,
+  typedValue,
+  type ValuePlan,
+} from '../plan/plan.js';
 import type { Operator } from '../request/ast.js';
 import type { Pattern } from '../sql/codec.js';
 import { alias, type Fragment, join, parameter, sql } from '../sql/fragment.js';
@@ -40,8 +47,7 @@ export function compileCondition(condition: Condition, source: FromClause): Frag
       return compileComparison(condition, source);
     case 'exists': {
       const { toMany, through, where } = condition;
-      const key = toMany.key.map((field) => source.raw(through, field));
-      const test = existence(toMany, key, where, source);
+      const test = existence(toMany, through, where, source);
       const mask = toMany.via && source.mask(through, toMany.via);
       const result = condition.negated ? sql`not ${test}` : test;
       return mask ? sql`(${mask} and ${result})` : result;
@@ -55,10 +61,11 @@ export function compileCondition(condition: Condition, source: FromClause): Frag
   }
 }
 
-function existence(toMany: ToManyJoin, key: readonly Fragment[], where: Condition, outer: FromClause): Fragment {
+function existence(toMany: ToManyJoin, through: readonly ToOneJoin[], where: Condition, outer: FromClause): Fragment {
   const child = new FromClause(alias(`t${outer.scope.next()}`), outer.scope, toMany.collection);
+  const same = refersTo(toMany, child, outer, through);
   const inner = compileCondition(where, child);
-  return sql`exists (select from ${child.from(refersTo(toMany, child, key), inner)})`;
+  return sql`exists (select from ${child.from(same, inner)})`;
 }
 
 /** A term that does not fit a numeric field is null there and matches nothing: the text stays the same for every term. */
@@ -225,10 +232,10 @@ function callerValues(operand: OperandPlan, source: FromClause): Fragment {
   if (operand.kind !== 'first') return compileOperand(operand, source);
   const { toMany, through } = operand;
   const child = new FromClause(alias(`t${source.scope.next()}`), source.scope, toMany.collection);
-  const key = toMany.key.map((field) => source.raw(through, field));
+  const same = refersTo(toMany, child, source, through);
   const found = callerValues(operand.operand, child);
   const mask = toMany.via && source.mask(through, toMany.via);
-  const rows = sql`select ${found} as ${alias('v')} from ${child.from(refersTo(toMany, child, key), mask)}`;
+  const rows = sql`select ${found} as ${alias('v')} from ${child.from(same, mask)}`;
   const name = alias(`v${source.scope.next()}`);
   source.join(sql` cross join lateral (${rows}) ${name}`);
   return sql`${name}.${alias('v')}`;

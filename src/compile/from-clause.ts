@@ -15,6 +15,7 @@ import { calledRows } from './call.js';
 import { columnName, tableName } from './identifiers.js';
 import { areEqual } from './key-columns.js';
 import { isKeyText, isReferred, keyOfTarget } from './reference.js';
+import { fixedBy } from './shard.js';
 
 /** What one statement shares: the numbers of its aliases, and how its conditions become SQL, which in turn reads rows from here. */
 export class Scope {
@@ -36,6 +37,16 @@ export interface Derived {
   readonly flag?: (field: Field) => Fragment | null;
   /** The value of a field. */
   readonly value?: (field: Field) => Fragment;
+  /** The rows that these come from: what is known of them holds of these. */
+  readonly rows?: FromClause;
+}
+
+/** How rows were joined to those of another source: columns that have the same values, pair by pair. */
+interface JoinedTo {
+  readonly parent: FromClause;
+  readonly through: readonly ToOneJoin[];
+  readonly columns: readonly Field[];
+  readonly parentColumns: readonly Field[];
 }
 
 /** The column that counts the rows of a function. */
@@ -52,12 +63,57 @@ export class FromClause {
   /** Shared by the sources of the rows that are joined. */
   #joins: Fragment[] = [];
   #counted = false;
+  #joinedTo: JoinedTo | null = null;
+  #assumed: Condition | null = null;
 
   constructor(name: Fragment, scope: Scope, collection: Collection, derived: Derived = {}) {
     this.alias = name;
     this.scope = scope;
     this.collection = collection;
     this.#derived = derived;
+  }
+
+  /** Says what holds of every row that is read from here. */
+  assume(condition: Condition): void {
+    this.#assumed = condition;
+  }
+
+  /**
+   * Says which rows these are joined to. Answers what follows for the column that says on which server a row is: a condition to stand behind that of
+   * the join, or nothing.
+   */
+  joinedTo(joined: JoinedTo): Fragment {
+    this.#joinedTo = joined;
+    return this.onShard([], this.alias, this.collection);
+  }
+
+  /** Of the rows under the alias, which are those at the end of the joins. */
+  onShard(through: readonly ToOneJoin[], row: Fragment, { shardColumn, fields }: Collection): Fragment {
+    const field = shardColumn === null ? undefined : fields.get(shardColumn);
+    const value = field ? (through.length > 0 ? this.fixed(through, field) : this.#implied(field)) : null;
+    return field && value ? sql` and ${row}.${columnName(field)} = ${value}` : nothing;
+  }
+
+  /** The value that a column of the row at the end of the joins is known to have, as SQL that names no row; null where it is not. */
+  fixed(through: readonly ToOneJoin[], field: Field): Fragment | null {
+    const last = through.at(-1);
+    if (last) {
+      const own = last.kind === 'one' ? last.columns[last.key.findIndex(({ name }) => name === field.name)] : undefined;
+      return own && isSameType(own, field) ? this.fixed(through.slice(0, -1), own) : null;
+    }
+    if (this.#derived.rows) return this.#derived.rows.fixed([], field);
+    for (const condition of [restrictionOf(this.collection)?.rows, this.#assumed]) {
+      const value = condition ? fixedBy(condition, field.name) : null;
+      if (value) return value;
+    }
+    return this.#implied(field);
+  }
+
+  #implied(field: Field): Fragment | null {
+    if (!this.#joinedTo) return null;
+    const { parent, through, columns, parentColumns } = this.#joinedTo;
+    const other = parentColumns[columns.findIndex(({ name }) => name === field.name)];
+    return other && isSameType(other, field) ? parent.fixed(through, other) : null;
   }
 
   /** The value, null where the caller may not see it. */
@@ -120,7 +176,8 @@ export class FromClause {
         const named = toOne.kind === 'any' ? this.raw(before, toOne.collectionField) : nothing;
         const target = keyOfTarget(toOne).map((field) => sql`${next}.${columnName(field)}`);
         const same = isReferred(toOne, target, this.reference(before, toOne), named);
-        this.#joins.push(relatedRow(toOne, next, same, this.scope));
+        const onShard = this.onShard(through.slice(0, position + 1), next, toOne.target);
+        this.#joins.push(relatedRow(toOne, next, sql`${same}${onShard}`, this.scope));
         this.#joined.set(key, next);
       }
       current = next;
@@ -174,7 +231,8 @@ export class FromClause {
   /** A rule speaks of the whole collection, whatever the caller may see of it. */
   #holds(rule: Condition, row: Fragment, collection: Collection): Fragment | null {
     const existing = this.#unrestricted.get(row);
-    const source = existing ?? new FromClause(row, this.scope, wholeRows(collection));
+    const derived = row === this.alias ? { rows: this } : {};
+    const source = existing ?? new FromClause(row, this.scope, wholeRows(collection), derived);
     if (!existing) {
       source.#joins = this.#joins;
       this.#unrestricted.set(row, source);
@@ -204,11 +262,24 @@ function relatedRow(toOne: ToOneJoin, name: Fragment, same: Fragment, scope: Sco
     : sql` left join (${table}${joins}) on ${condition}`;
 }
 
-/** What makes a row of the joined collection refer to the row whose key is given. */
-export function refersTo(toMany: ToManyJoin, child: FromClause, key: readonly Fragment[]): Fragment {
+function isSameType({ column: one }: Field, { column: other }: Field): boolean {
+  return one?.base_type === other?.base_type && one?.base_schema === other?.base_schema;
+}
+
+/** What makes a row of the joined collection refer to the row at the end of the joins from the parent. */
+export function refersTo(
+  toMany: ToManyJoin,
+  child: FromClause,
+  parent: FromClause,
+  through: readonly ToOneJoin[] = [],
+): Fragment {
+  const key = toMany.key.map((field) => parent.raw(through, field));
   // Who names the column has to be allowed to see it; an alias field that lists rows is a permission of its own.
   const stored = toMany.columns.map((field) => (toMany.via ? child.raw([], field) : child.column([], field)));
-  if (!toMany.named) return areEqual(stored, key);
+  if (!toMany.named) {
+    const onShard = child.joinedTo({ parent, through, columns: toMany.columns, parentColumns: toMany.key });
+    return sql`${areEqual(stored, key)}${onShard}`;
+  }
   const same = isKeyText(toMany.origin.key, key, sql`${elementAt(stored, 0)}::text`);
   return sql`${same} and ${child.alias}.${columnName(toMany.named.field)} = ${literal(toMany.named.collection)}`;
 }

@@ -11,6 +11,8 @@ import { type CompiledLevel, type JoinCondition, limitClause, offsetClause, orde
 export function compileGroups(level: GroupLevel, scope: Scope, joinedBy: JoinCondition | null): CompiledLevel {
   const number = scope.next();
   const source = new FromClause(alias(`t${number}`), scope, level.collection);
+  source.assume(level.where);
+  const joined = joinedBy?.(source);
   const name = alias(`p${number}`);
   const groups = level.groups.map(({ operand }) => compileOperand(operand, source));
   const aggregates = level.aggregates.map((aggregate) => compileAggregate(aggregate, source));
@@ -19,7 +21,7 @@ export function compileGroups(level: GroupLevel, scope: Scope, joinedBy: JoinCon
     ...aggregates.map((aggregate, position) => sql`${aggregate} as ${alias(`a${position}`)}`),
   ];
   const sorted = level.order.map(({ operand, descending }) => ({ column: sortedColumn(operand, level), descending }));
-  const conditions = [joinedBy?.(source), compileCondition(level.where, source)];
+  const conditions = [joined, compileCondition(level.where, source)];
   const having = compileCondition(level.having, source);
   const names = groups.map((_, position) => alias(`g${position}`));
   const grouping = groups.length > 0 ? sql` group by ${join(names, sql`, `)}` : nothing;

@@ -30,8 +30,8 @@ export function compileOperand(operand: OperandPlan, source: FromClause, descend
     }
     case 'count': {
       const child = new FromClause(alias(`t${source.scope.next()}`), source.scope, operand.toMany.collection);
-      const key = operand.toMany.key.map((field) => source.raw(operand.through, field));
-      return masked(operand, source, sql`(select count(*) from ${child.from(refersTo(operand.toMany, child, key))})`);
+      const rows = child.from(refersTo(operand.toMany, child, source, operand.through));
+      return masked(operand, source, sql`(select count(*) from ${rows})`);
     }
     case 'json': {
       const column = source.column(operand.through, operand.field);
@@ -43,10 +43,10 @@ export function compileOperand(operand: OperandPlan, source: FromClause, descend
     }
     case 'first': {
       const child = new FromClause(alias(`t${source.scope.next()}`), source.scope, operand.toMany.collection);
-      const key = operand.toMany.key.map((field) => source.raw(operand.through, field));
+      const same = refersTo(operand.toMany, child, source, operand.through);
       const value = compileOperand(operand.operand, child, descending);
       const direction = descending ? sql` desc` : sql``;
-      const rows = child.from(refersTo(operand.toMany, child, key));
+      const rows = child.from(same);
       return masked(operand, source, sql`(select ${value} from ${rows} order by ${value}${direction} limit 1)`);
     }
     case 'aggregate':

@@ -86,6 +86,7 @@ export function compileRowsWithCursor(level: RowLevel, scope: Scope): Fragment {
 interface Page {
   readonly query: Fragment;
   readonly name: Fragment;
+  readonly rows: FromClause;
   /** Columns that say whether a masked field of the row may be seen. */
   readonly flag: Flag;
   /** The order again, over the columns of the page: joins behind the page are not bound to keep it. */
@@ -94,6 +95,8 @@ interface Page {
 
 function compilePage(level: RowLevel, number: number, scope: Scope, joinedBy: JoinCondition | null): Page {
   const source = new FromClause(alias(`t${number}`), scope, level.collection);
+  source.assume(level.where);
+  const joined = joinedBy?.(source);
   const name = alias(`p${number}`);
   const columns = new Map<string, Fragment>();
   for (const field of level.outputs.flatMap((output) => neededFields(output, level))) {
@@ -102,7 +105,7 @@ function compilePage(level: RowLevel, number: number, scope: Scope, joinedBy: Jo
   const flags = compileFlags(level, source, name);
   for (const [flag, column] of flags.columns) columns.set(flag, column);
   const conditions: Fragment[] = [];
-  if (joinedBy) conditions.push(joinedBy(source));
+  if (joined) conditions.push(joined);
   const where = compileCondition(level.where, source);
   if (where) conditions.push(where);
 
@@ -138,7 +141,7 @@ function compilePage(level: RowLevel, number: number, scope: Scope, joinedBy: Jo
     number,
   );
   const order = ordinal ? [{ column: sql`${name}.${alias('n')}`, descending: false }] : orderOf(name);
-  return { query, name, flag: flags.of, order };
+  return { query, name, rows: source, flag: flags.of, order };
 }
 
 /** What is no column of the table gets the name that it has behind the page. */
@@ -230,7 +233,7 @@ interface ShownRow {
 
 function pageSource(level: RowLevel, page: Page, scope: Scope): FromClause {
   const value = (field: Field): Fragment => sql`${page.name}.${columnName(field)}`;
-  return new FromClause(page.name, scope, level.collection, { flag: page.flag, value });
+  return new FromClause(page.name, scope, level.collection, { flag: page.flag, value, rows: page.rows });
 }
 
 /** Outputs that are computed once per distinct reference. */
@@ -300,7 +303,7 @@ function compileShared({ toOne, level }: Extract<Output, { kind: 'one' }>, page:
   const keys = stored.map((_, position) => alias(`h${position}`));
   const columns = stored.map((reference, position) => sql`${reference} as ${elementAt(keys, position)}`);
   const found = keys.map((key) => sql`${distinct}.${key}`);
-  const { query } = compileRows(level, scope, (related) => isJoined(toOne, related, found, nothing));
+  const { query } = compileRows(level, scope, (related) => isJoined(toOne, related, found, nothing, page));
   const { column, from } = lateral(query, scope);
   const name = alias(`l${scope.next()}`);
   const rows = sql`select ${commaList([...found, column])} from (select distinct ${commaList(columns)} from ${page.alias}) ${distinct}${from} offset 0`;
@@ -332,17 +335,25 @@ function anyTarget(level: RowLevel, toOne: ToOneJoin, keys: boolean, page: FromC
 function joinToOne(toOne: ToOneJoin, page: FromClause): JoinCondition {
   const named = toOne.kind === 'any' ? page.raw([], toOne.collectionField) : nothing;
   const stored = page.reference([], toOne);
-  return (related) => isJoined(toOne, related, stored, named);
+  return (related) => isJoined(toOne, related, stored, named, page);
 }
 
-function isJoined(toOne: ToOneJoin, related: FromClause, stored: readonly Fragment[], named: Fragment): Fragment {
+function isJoined(
+  toOne: ToOneJoin,
+  related: FromClause,
+  stored: readonly Fragment[],
+  named: Fragment,
+  parent: FromClause,
+): Fragment {
   const key = keyOfTarget(toOne).map((field) => related.raw([], field));
-  return isReferred(toOne, key, stored, named);
+  const same = isReferred(toOne, key, stored, named);
+  if (toOne.kind === 'any') return same;
+  const pairs = { columns: toOne.key, parentColumns: toOne.columns };
+  return sql`${same}${related.joinedTo({ parent, through: [], ...pairs })}`;
 }
 
 function joinToMany(toMany: ToManyJoin, page: FromClause): JoinCondition {
-  const key = toMany.key.map((field) => page.raw([], field));
-  return (child) => refersTo(toMany, child, key);
+  return (child) => refersTo(toMany, child, page);
 }
 
 function compileChildren(children: Level, scope: Scope, joinedBy: JoinCondition): CompiledLevel {

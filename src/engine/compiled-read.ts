@@ -101,7 +101,8 @@ export function compileShape(
     ...describeServers(plan),
     version: model.version,
     selectedFor,
-    batchText: once(() => readable(compileBatchRead(plan), model).text),
+    // Citus asks one worker for one value; a statement for several it refuses.
+    batchText: model.extensions.has('citus') ? () => '' : once(() => readable(compileBatchRead(plan), model).text),
     uneven,
     fenced: once(() => compileFenced(plan, statement, uneven, model)),
     readBack: once(() => {

@@ -21,6 +21,10 @@ export interface CatalogDocument {
   readonly foreign_keys: readonly ForeignKeyEntry[] | null;
   /** Foreign keys over several columns, oldest first. */
   readonly composite_references?: readonly CompositeReferenceEntry[] | null;
+  /** Tables whose rows are on several servers, and the column that says on which. */
+  readonly shards?: readonly ShardEntry[] | null;
+  /** The same of Citus, where it is installed. */
+  readonly distributed?: readonly ShardEntry[] | null;
   readonly sequences: readonly SequenceEntry[] | null;
   /** Tables with a trigger that may change a row before it is inserted. */
   readonly filled: readonly number[] | null;
@@ -139,6 +143,7 @@ export type CompositeReferenceEntry = readonly [
   target: number,
   referenced: readonly string[],
 ];
+export type ShardEntry = readonly [table: number, column: string];
 export type SequenceEntry = readonly [table: number, column: number, sequence: string];
 /** Column 0 is the table itself. */
 export type CommentEntry = readonly [table: number, column: number, comment: string];

@@ -30,6 +30,7 @@ export interface TableFacts {
   /** Columns of unique indexes over all rows that are checked at once. */
   readonly uniqueKeys: readonly (readonly string[])[];
   readonly references: readonly CompositeReference[];
+  readonly shardColumn: string | null;
   readonly columns: ReadonlyMap<string, ColumnFacts>;
 }
 
@@ -63,6 +64,7 @@ export function assembleTables(
 ): CatalogFacts {
   const lookups = indexLists(document, names);
   const columns = groupColumns(document.columns ?? []);
+  const shards = new Map([...(document.shards ?? []), ...(document.distributed ?? [])]);
   const tables = (document.tables ?? []).flatMap(([table, relation, kind, schema, system]) => {
     const name = names.get(table);
     if (name === undefined) return [];
@@ -81,6 +83,7 @@ export function assembleTables(
       key,
       uniqueKeys: uniqueKeysOf(entries, lookups.keys.get(table) ?? NONE),
       references: lookups.references.get(table) ?? NONE,
+      shardColumn: shards.get(table) ?? null,
       columns: new Map(
         entries.map((entry) => [entry[2], assembleColumn(entry, name, key.includes(entry[2]), lookups)]),
       ),

@@ -201,6 +201,7 @@ function resultOf(name: string, fields: readonly Field[]): Collection {
     references: [],
     key: Object.freeze([]),
     uniqueKeys: Object.freeze([]),
+    shardColumn: null,
     fields: freezeMap(new Map(fields.map((field) => [field.name, field]))),
     singleton: false,
     sortField: null,

@@ -126,6 +126,7 @@ function buildCollection(
     singleton: meta?.['singleton'] === true,
     sortField: sortFieldOf(meta, fields),
     searchField: searchFieldOf(meta, fields),
+    shardColumn: table.shardColumn,
     accountability: meta ? accountabilityOf(meta) : 'all',
     comment: table.comment,
     meta,

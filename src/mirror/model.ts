@@ -89,6 +89,8 @@ export interface Collection {
   readonly sortField: string | null;
   /** The field of type tsvector that a search looks into. */
   readonly searchField: string | null;
+  /** The column whose value says on which server a row is: of partitions that are foreign tables, and of distributed tables of Citus. */
+  readonly shardColumn: string | null;
   readonly accountability: 'all' | 'activity' | null;
   readonly comment: string | null;
   readonly meta: CollectionMeta | null;

@@ -92,8 +92,16 @@ export async function loadSchema(session: Session, database: Database, partial =
   const bytes = await session.cell(database.qualified(statement), parameters);
   if (!bytes) throw new Error('the catalog statement gave no row');
   const text = bytes.toString();
-  return { text, document: parseOwnJson<CatalogDocument>(text), digest: hash('sha1', bytes, 'base64url') };
+  const document = parseOwnJson<CatalogDocument>(text);
+  if (!document.extensions?.['citus']) return { text, document, digest: hash('sha1', bytes, 'base64url') };
+  const distributed = `${text.slice(0, -1)},"distributed":${await session.cell(DISTRIBUTED, [])}}`;
+  return { text: distributed, document: parseOwnJson(distributed), digest: hash('sha1', distributed, 'base64url') };
 }
+
+/** Tables of Citus that are spread over its workers by a column. Other databases do not have this catalog. */
+const DISTRIBUTED = `select pg_catalog.json_agg(pg_catalog.json_build_array(logicalrelid::pg_catalog.oid::int8,
+  pg_catalog.column_to_column_name(logicalrelid, partkey)) order by logicalrelid)::text
+  from pg_catalog.pg_dist_partition where partmethod = 'h'`;
 
 /** Calls back on each notification for our schemas, where some may have been missed, and with `stale` while none arrive. */
 export function listen(

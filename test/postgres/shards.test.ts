@@ -201,7 +201,10 @@ async function testOutage(t: Test, service: Service): Promise<void> {
     { data: { total: '1.00' } },
     'others answer',
   );
-  t.match(await get(service, '/items/orders?fields=id&filter[shop]=2&limit=1'), { status: 200 });
+  t.match(await get(service, '/items/orders?filter[shop]=2&limit=1'), { status: 200 }, 'with the keys of its lines');
+  t.strictSame((await get(service, '/items/orders/2~1?fields=shop.name,lines.line')).json, {
+    data: { shop: { name: 'Shop 2' }, lines: [{ line: 1 }, { line: 2 }, { line: 3 }] },
+  });
   t.match(await get(service, '/items/shops/1?fields=name'), { status: 200 });
   t.match(await get(service, '/server/ready'), { status: 200 });
 }
