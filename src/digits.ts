@@ -120,7 +120,7 @@ const BACKSLASH = 0x5c;
 const FIRST_PRINTABLE = 0x20;
 const LITERALS: Readonly<Record<string, boolean | null>> = { true: true, false: false, null: null };
 
-/** `JSON.parse` with a function that sees each value takes ten times as long, and does not tell how a number was written. */
+/** `JSON.parse` with a function that sees each value takes ten times as long, and does not pass on how a number was written. */
 class JsonReader {
   readonly #text: string;
   #at = 0;

@@ -99,14 +99,14 @@ async function start(flags: readonly string[]): Promise<void> {
     });
   }
   const running = await service.catch((error: unknown) => {
-    // Whoever has stopped the start waits for its end alone.
+    // A start that was stopped is only waited for.
     if (stopped.signal.aborted) return new Promise<never>(() => {});
     throw error;
   });
   announce(running);
   void running.failure.then(async (error) => {
     console.error(`lateral: a worker thread exited unexpectedly, stopping: ${error.stack ?? error.message}`);
-    // What still runs gets its time; whoever watches over the process starts it anew.
+    // Running requests get their time; the process supervisor starts it again.
     if (!stopped.signal.aborted) await running.stop().catch(fail);
     process.exit(1);
   });

@@ -17,7 +17,7 @@ export function isOneOf<Name>(names: readonly Name[], value: unknown): value is 
   return known.includes(value);
 }
 
-/** What has properties, such as an error of whatever kind. */
+/** Any value with properties, such as an error. */
 export function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null;
 }

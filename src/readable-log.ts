@@ -10,7 +10,7 @@ const LEVELS: Readonly<Record<number, string>> = {
   60: 'FATAL',
 };
 
-/** `2026-01-31 12:00:00.000 INFO  message name=value`, from a line of JSON; a stack trace follows in lines of its own. */
+/** `2026-01-31 12:00:00.000 INFO  message name=value`, from a line of JSON; a stack trace follows in separate lines. */
 export function readableLine(json: string): string {
   const { level, time, msg, ...fields } = parseOwnJson<Record<string, unknown>>(json);
   const at = new Date(Number(time)).toISOString().replace('T', ' ').replace('Z', '');

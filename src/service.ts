@@ -42,7 +42,7 @@ export interface Service {
   /** A path worth trying first. */
   readonly example: string;
   stop(): Promise<void>;
-  /** Resolves if the service breaks down: it has to be stopped then. */
+  /** Resolves if the service fails: it must be stopped then. */
   readonly failure: Promise<Error>;
 }
 
@@ -60,7 +60,7 @@ const CLOSE_ALL_TIMEOUT_MS = 1_000;
 const LEAST_MS = 100;
 const LEAST_EMBEDDED_MS = 700;
 
-/** What has been started, to be stopped in the reverse order, also when a later step fails. */
+/** What was started, to be stopped in reverse order, also when a later step fails. */
 class Started {
   readonly #closers: { readonly close: (left: number) => Promise<void>; readonly timeoutMs: number }[] = [];
   readonly #timeoutMs: number;
@@ -71,14 +71,14 @@ class Started {
   }
 
   /**
-   * After `timeoutMs` its end is not waited for any more; Infinity for what ends by itself. `close` is told how many are
+   * After `timeoutMs` its end is not waited for any more; Infinity for what ends by itself. `close` gets how many are
    * left for all.
    */
   add(close: (left: number) => Promise<void>, timeoutMs = CLOSE_TIMEOUT_MS): void {
     this.#closers.push({ close, timeoutMs });
   }
 
-  /** Whoever asks again waits for the same end. */
+  /** A second call waits for the same end. */
   stop(): Promise<void> {
     this.#stopped ??= this.#stop();
     return this.#stopped;
@@ -186,7 +186,7 @@ interface Admin {
   onStopping(): void;
 }
 
-/** The first to be there and the last to go: balancers are told that requests are not taken yet, or any more. */
+/** Started first and stopped last: load balancers learn that requests are not accepted yet, or any more. */
 async function startAdmin(config: Config, threads: Threads, observe: Observer, started: Started): Promise<Admin> {
   let state: 'starting' | 'serving' | 'stopping' = 'starting';
   const health = async (): Promise<Health> =>
@@ -250,7 +250,7 @@ export async function withDatabase<Result>(
   }
 }
 
-/** A command makes no database; beside a service that runs on the embedded one it uses that one. */
+/** A command creates no database; while a service runs on the embedded one it uses that one. */
 async function findDatabase(config: Config): Promise<Config> {
   const { DATABASE_URL, DATA_DIR } = config;
   if (DATABASE_URL !== null) return config;
@@ -370,7 +370,7 @@ async function broadcastChanges(
   broadcast: (message: MainBroadcast) => void,
   started: Started,
 ): Promise<void> {
-  // Who is remembered is looked up again after a while by itself, so that health can be asked for while the database is away.
+  // Cached identities expire by themselves, so that health can be read while the database is away.
   const access = (): void => broadcast({ kind: 'access' });
   started.add(await listen(database, 'service_access', access, () => {}));
   started.add(

@@ -75,7 +75,7 @@ export function staleness(error: unknown): Staleness {
   if (isPlanOutdated(error)) return 'certain';
   if (STALE.has(error.code)) return isUnreadableValue(error) ? null : 'certain';
   if (error.code === '42883' && error instanceof Error && SHOWING.test(error.message)) return 'certain';
-  // The types in a statement are those of the model; inside of a trigger or function they are somebody else's.
+  // The types in a statement are those of the model; inside a trigger or function they are not.
   if (MISTYPED.has(error.code) && error.where === undefined) return 'certain';
   return PERHAPS_STALE.has(error.code) ? 'possible' : null;
 }
@@ -193,7 +193,7 @@ function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** A row that another transaction has written is told by its place, in any language: "while updating tuple (0,7) in ...". */
+/** A row that another transaction has written is known by its location, in any language: "while updating tuple (0,7) in ...". */
 function isLockWait({ where }: DatabaseFailure): boolean {
   return where !== undefined && /\(\d+,\d+\)/.test(where);
 }
@@ -212,7 +212,7 @@ export function isOfAnotherServer(error: unknown): boolean {
   );
 }
 
-/** Such a server was told to commit, and did not answer. In every language the context quotes what it was told. */
+/** Such a server was told to commit, and did not answer. In every language the context quotes the command. */
 export function isLostAtCommit(error: Error): boolean {
   return isOfAnotherServer(error) && 'where' in error && String(error.where).includes('COMMIT TRANSACTION');
 }

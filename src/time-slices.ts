@@ -1,5 +1,5 @@
 /**
- * Long work in slices: whoever works through much pauses when a slice is over, so that requests that came meanwhile have their
+ * Long work in slices: a loop over many entries pauses when a slice is over, so that requests that came meanwhile have their
  * turn.
  */
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';

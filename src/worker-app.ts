@@ -1,5 +1,5 @@
 /**
- * What each thread that serves has of its own: connections, compiled statements, cached identities, GraphQL schemas and the
+ * What each serving thread has: connections, compiled statements, cached identities, GraphQL schemas and the
  * routes over them. What there is only once is in service.ts, and reaches a thread as `Shared` and by broadcasts.
  */
 

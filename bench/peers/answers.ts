@@ -9,7 +9,7 @@ export function isSameData(one: unknown, other: unknown): boolean {
   return texts.length > 0 && texts.join('\n') === textsOf(other).join('\n');
 }
 
-export function textsOf(document: unknown): readonly string[] {
+function textsOf(document: unknown): readonly string[] {
   const texts: string[] = [];
   collect(document, texts);
   return texts.sort();

@@ -169,7 +169,7 @@ export function describePeers({ cases: { peers } }: Documents): string {
   return `Peers, same questions to the same database: ${words.join('; ')}. An empty cell: the peer has no way to ask this.`;
 }
 
-export function writeTable(head: readonly string[], rows: readonly (readonly string[])[]): string {
+function writeTable(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const line = (cells: readonly string[]): string =>
     `| ${head.map((_, index) => (cells[index] ?? '').replaceAll('|', '\\|')).join(' | ')} |`;
   const rule = head.map((_, index) => (isNumeric(rows, index) ? '---:' : '---'));

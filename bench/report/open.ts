@@ -5,7 +5,7 @@ import { SHARES } from '../statistics.js';
 import { escapeText, figure, milliseconds } from './format.js';
 import { type Axes, linePlot, type Series } from './plot.js';
 
-export const NAMES = Object.keys(SHARES) as readonly (keyof typeof SHARES)[];
+const NAMES = Object.keys(SHARES) as readonly (keyof typeof SHARES)[];
 
 /** Of the service these three, of a peer the one in the middle: more lines cannot be told apart. */
 const DRAWN = [

@@ -6,7 +6,7 @@ import { BlockList, isIP, SocketAddress } from 'node:net';
 
 export type AddressTest = (address: string) => boolean;
 
-/** An entry that is no address matches nothing: a slip in a policy must not open it. `complain` is told of it. */
+/** An entry that is no address matches nothing: a typo in a policy must not open it. `complain` gets the entry. */
 export function addressTest(text: string, complain: (entry: string) => void = () => {}): AddressTest {
   const list = new BlockList();
   for (const entry of text.split(',').map((each) => each.trim())) {

@@ -1,5 +1,5 @@
 /**
- * What every user of an application may do, beside what policies say: see and change their own account, and know the names
+ * What every user of an application may do in addition to their policies: see and change their own account, and know the names
  * of their roles and the settings that a screen needs. It comes with `app_access`.
  */
 import type { PermissionRow } from './permissions.js';

@@ -1,4 +1,4 @@
-/** What a caller is allowed, in words: for applications that show or hide what can be done. */
+/** The permissions of a caller, for applications that show or hide what can be done. */
 import type { Collection, Model } from '../mirror/model.js';
 import type { Action } from '../plan/access.js';
 import type { Permissions } from './permissions.js';

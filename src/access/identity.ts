@@ -35,7 +35,7 @@ export const PUBLIC: Identity = Object.freeze({
   isView: false,
 });
 
-/** Whoever works on the machine itself: the command line. */
+/** The command line: may do everything. */
 export const CLI_IDENTITY: Identity = Object.freeze({ ...PUBLIC, administrator: true });
 
 /** A request, as far as it says who sends it. */
@@ -47,7 +47,7 @@ export interface RequestCredentials {
   /** When it came, by the clock of `performance`. */
   readonly begun: number;
   cookie(name: string): string;
-  /** Set where the session cookie was refused: the client shall drop it. */
+  /** Set where the session cookie was refused: the response deletes it. */
   cookieRefused: boolean;
   /** The answer says with whose permissions it was read. */
   viewedAs(text: string): void;
@@ -59,7 +59,7 @@ export type LookupKey =
   | { readonly kind: 'token'; readonly digest: string }
   | { readonly kind: 'user'; readonly user: string; readonly session: string | null };
 
-export interface AssignedPolicy {
+interface AssignedPolicy {
   readonly id: string;
   readonly ip_access: string | null;
   readonly admin_access: boolean;
@@ -90,7 +90,7 @@ export function isBearer(authorization: string): boolean {
   return /^bearer [^\s]+$/i.test(authorization);
 }
 
-/** By which callers are told apart where they share something: users by their id, others by the network they come from. */
+/** Identifies callers that share a resource: users by their id, others by their network. */
 export function callerName({ user }: { readonly user: string | null }, from: { readonly address: string }): string {
   return user ?? `from ${networkOf(from.address)}`;
 }
@@ -233,7 +233,7 @@ export class Identities {
   #carriedBy(credentials: RequestCredentials): string {
     const { authorization } = credentials.headers;
     const bearer = isBearer(authorization);
-    // Who means to be somebody, and sends no token or several words, is not answered as the public.
+    // A request with a malformed Authorization header is not answered as the public.
     if (!bearer && /^bearer(\s|$)/i.test(authorization)) throw invalidCredentials();
     if (credentials.accessToken !== '') {
       if (bearer) throw invalidPayload('The request carries two access tokens: in its header and in its URL');

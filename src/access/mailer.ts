@@ -7,7 +7,7 @@ import { pathToFileURL } from 'node:url';
 import { StartError } from '../errors.js';
 import type { Observer } from '../observe.js';
 
-export interface Mail {
+interface Mail {
   readonly to: string;
   readonly subject: string;
   readonly text: string;

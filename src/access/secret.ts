@@ -1,4 +1,4 @@
-/** The key that tokens are signed with: chosen, or made up once and kept beside the embedded database. */
+/** The key that signs tokens: configured, or generated once and stored next to the embedded database. */
 import { randomBytes } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

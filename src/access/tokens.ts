@@ -115,7 +115,7 @@ function isDigest(value: unknown): value is string {
 const FAMILY_BYTES = 16;
 const TOKEN_BYTES = 48;
 
-/** 64 characters, of which the first part stays the same while the token is renewed: it tells a used token from an unknown one. */
+/** 64 characters, of which the first part stays the same while the token is renewed: so a used token can be distinguished from an unknown one. */
 export function makeRefreshToken(family: Buffer = randomBytes(FAMILY_BYTES)): string {
   return Buffer.concat([family, randomBytes(TOKEN_BYTES - FAMILY_BYTES)]).toString('base64url');
 }

@@ -48,7 +48,7 @@ export async function keepAdministrators<Result>(
   caller: Identity,
   work: () => Promise<Result>,
 ): Promise<Result> {
-  // Who changes their own password stays in: the trigger that ends their sessions spares this one.
+  // Users who change their own password stay logged in: the trigger that ends their sessions keeps this one.
   await session.query(
     "select pg_advisory_xact_lock(hashtextextended('lateral administrators', 0)), set_config('service.session', $1, true)",
     [caller.session ?? ''],
@@ -102,7 +102,7 @@ function credentialsOf(holders: readonly Administrator[], ask: Ask): Promise<Rec
   return ask(CREDENTIALS, JSON.stringify(users));
 }
 
-/** What users, roles, policies and settings have to be beyond what their columns say. */
+/** Checks of users, roles, policies and settings that their columns cannot express. */
 export function checkAccess(planned: PlannedWrite): void {
   checkRules(planned, planned.model);
   checkAddresses(planned);
@@ -110,7 +110,7 @@ export function checkAccess(planned: PlannedWrite): void {
   checkSettings(planned, planned.model);
 }
 
-/** A rule that cannot be read, or speaks of what is not there, would allow nothing, and nobody would be told why. */
+/** A rule that cannot be parsed, or names what does not exist, would allow nothing without an error. */
 function checkRules({ plan, input }: PlannedWrite, model: Model): void {
   plan.nodes.forEach((node, position) => {
     if (node.collection.name !== 'service_permissions') return;
@@ -153,7 +153,7 @@ function checkCall(name: unknown, limits: readonly unknown[], model: Model): voi
     throw invalidPayload('A permission to execute has no "permissions", "validation" and "presets"');
 }
 
-/** Users are reached and told apart by their addresses. */
+/** Email addresses identify users. */
 function checkEmails({ plan, input }: PlannedWrite): void {
   plan.nodes.forEach(({ collection, columns }, position) => {
     if (collection.name !== 'service_users') return;
@@ -168,7 +168,7 @@ function checkEmails({ plan, input }: PlannedWrite): void {
   });
 }
 
-/** An address that cannot be read would match nobody, and nobody would be told why. */
+/** An address that cannot be parsed would match nobody without an error. */
 function checkAddresses({ plan, input }: PlannedWrite): void {
   plan.nodes.forEach(({ collection, columns }, position) => {
     if (collection.name !== 'service_policies') return;

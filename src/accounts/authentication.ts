@@ -49,7 +49,7 @@ export async function login(
   const attempt = { address: client.ip, account: credentials.email };
   await loginLimit.attempt(attempt.address);
   await loginLimit.enter(attempt);
-  // Who did not wait for it learns nothing, and costs nothing more.
+  // A client that did not wait gets no result, and causes no more work.
   if (client.hasLeft()) throw invalidCredentials();
   const takeBack = async (outcome: AttemptOutcome): Promise<void> => {
     await loginLimit.settle(attempt, outcome);
@@ -108,7 +108,7 @@ async function beginSession(
   services: AuthenticationServices,
 ): Promise<IssuedTokens> {
   const { config, logins } = services;
-  // Who may not sign in from here gets no session.
+  // Users who may not sign in from this address get no session.
   await services.identities.resolve(account.id, client.ip);
   const secret = makeRefreshToken();
   const digest = digestToken(secret);
@@ -197,7 +197,7 @@ async function sessionOf(token: string, { tokens }: AuthenticationServices): Pro
   );
 }
 
-/** Whoever has no session any more is signed out too. */
+/** Without a session, logging out succeeds as well. */
 export async function logout(kind: SessionKind, token: string, services: AuthenticationServices): Promise<void> {
   const digest = kind === 'session' ? await sessionOf(token, services) : digestToken(token);
   if (digest !== null) await services.logins.end(digest);
@@ -236,7 +236,7 @@ export async function resetPassword(
   await loginLimit.forgive(client.ip);
 }
 
-/** Waits until at least so much time has passed: how long an answer takes must tell nothing. */
+/** Waits until at least so much time has passed: the response time must reveal nothing. */
 export async function stall(begun: number, leastMs: number): Promise<void> {
   const left = leastMs - (performance.now() - begun);
   if (left > 0) await sleep(left);

@@ -1,6 +1,6 @@
 /**
  * Failed logins slow the next ones down, and suspend nobody. Counted in the memory of each instance, by what was sent: an
- * account that does not exist is counted like one that does, so nothing tells them apart.
+ * account that does not exist is counted like one that does, so they cannot be distinguished.
  *
  * - An address that has failed too often is refused until its time has come: twice as long with each failure.
  * - Attempts at an account that has been failed too often, from wherever, take turns. They wait for theirs, without a connection; from
@@ -46,7 +46,7 @@ const FIRST_WAIT_MS = 500;
 /** After this time one failure is forgotten. */
 const FORGET_AFTER_MS = 30_000;
 
-/** Who mistypes a password does so a few times; so many failures in this time make an address suspicious. */
+/** A mistyped password fails a few times; so many failures in this time make an address suspicious. */
 const SUSPICIOUS_FAILURES = 3;
 const SUSPICIOUS_FOR_MS = 900_000;
 

@@ -1,5 +1,5 @@
 /**
- * Strangers make accounts of their own, where the settings allow it. Whether an address is taken must not show: each outcome is the
+ * Self-registration, where the settings allow it. Whether an address is taken must not show: each outcome is the
  * same, and takes as long. The account is written like any other item, with permissions that the settings amount to.
  */
 import type { Mailer } from '../access/mailer.js';
@@ -85,7 +85,7 @@ async function create(
 }
 
 /**
- * Who registers again before the address is verified may be another person: the password and the names of the last one count, and the
+ * A second registration before the address is verified may come from another person: the password and the names of the last one count, and the
  * links of those before verify nothing any more. With the same password it is the same person, whose links all stay good.
  */
 async function replace(

@@ -4,7 +4,7 @@ import { copyBorrowed } from '../postgres/wire-query.js';
 import type { ConnectionSlot, ReadProfile } from './connection-slots.js';
 import { type CostClass, CostModel, MAX_BATCH_READS } from './cost-model.js';
 
-/** A read whose values one statement may carry beside those of others. */
+/** A read that may share one statement with others. */
 export interface Shape {
   readonly statement: { readonly text: string };
   /** The statement for many sets of values; compiled when it is first needed. Empty where there is none. */
@@ -30,7 +30,7 @@ export interface PlanWatch {
 
 /** Who waits for an answer. */
 export interface ReadListener {
-  /** Whoever has left is not asked for. */
+  /** Whether the client has disconnected: its read is not sent. */
   readonly aborted: boolean;
   /** Who asks, as far as callers share connections; '' where that does not matter. */
   readonly caller?: string;

@@ -26,7 +26,7 @@ export interface Facts {
   readonly database_limit: number | null;
   /** Of other clients. */
   readonly connections: number;
-  /** Whether an event trigger tells of changes. */
+  /** Whether an event trigger notifies of changes. */
   readonly watched: boolean;
   readonly extensions: Readonly<Record<string, string>>;
   readonly available: readonly string[];
@@ -35,7 +35,7 @@ export interface Facts {
   readonly functions: readonly FunctionRights[];
 }
 
-export interface TableRights {
+interface TableRights {
   readonly schema: string;
   readonly table: string;
   readonly view: boolean;

@@ -34,7 +34,7 @@ const FACTS = readFileSync(packagePath('sql', 'doctor.sql'), 'utf8');
 export async function doctor(words: readonly string[]): Promise<void> {
   const { operands, switches, environment } = readArguments(words, ['json']);
   if (operands.length > 0) throw new StartError(`unexpected argument "${operands[0]}": see lateral doctor --help`);
-  // Whoever asks wants to know how it is now.
+  // The command reports the current state.
   const config: Config = { ...readConfig({ ...process.env, ...environment }), DATABASE_START_TIMEOUT: 0 };
   const findings = await examine(config).catch((error: unknown): readonly Finding[] => {
     if (!(error instanceof StartError)) throw error;

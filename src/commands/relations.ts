@@ -82,7 +82,7 @@ function warnings(suggestions: readonly Suggestion[], hubs: readonly Hub[], unin
   return lines;
 }
 
-/** An index of a partitioned table cannot be made beside running writes. */
+/** An index of a partitioned table cannot be created concurrently. */
 export function indexLine({ schema, table, columns, partitioned }: Unindexed): string {
   const name = quoteIdentifier(constraintName(table, columns.join('_'), 'index'));
   const place = `${quoteIdentifier(schema)}.${quoteIdentifier(table)} (${columns.map(quoteIdentifier).join(', ')})`;

@@ -65,7 +65,7 @@ async function snapshot(given: CommandLine): Promise<void> {
   );
 }
 
-/** Not that of an error: a script has to tell a difference from a file that cannot be read. */
+/** Not the exit code of an error: a script must distinguish a difference from an unreadable file. */
 const DIFFERS = 2;
 
 async function diff(given: CommandLine): Promise<void> {

@@ -64,7 +64,7 @@ function columnsOf({ fields }: Collection): Fragment {
 function calledFunction({ overload, arguments: given }: CallPlan): Fragment {
   const list = given.map(({ argument, slot }) => {
     const value = slot === null ? sql`'{}'::${typeName(argument.field)}` : argumentValue(argument, slot);
-    // A list that PostgreSQL was not told of would be one of its own elements.
+    // Without `variadic` PostgreSQL would take the list for a single element.
     const variadic = argument.variadic ? sql`variadic ` : nothing;
     return sql`${variadic}${identifier(argument.name)} => ${value}`;
   });

@@ -23,7 +23,7 @@ export function countRows(level: Level, filtered: boolean, scope: Scope): Fragme
 }
 
 /**
- * Counts no further than EXACT_ROWS. Where there are more, a function of the service asks the planner, inside of the statement, for the
+ * Counts no further than EXACT_ROWS. Where there are more, a function of the service asks the planner, inside the statement, for the
  * same rows with the same values: the query is a constant of ours, its values are the elements of one parameter.
  */
 export function estimateRows(level: Level, scope: Scope): Fragment {
@@ -40,7 +40,7 @@ function rowsOf(level: Level, filtered: boolean, scope: Scope): Fragment {
   return source.from(filtered ? compileCondition(level.where, source) : null);
 }
 
-/** A query as a text whose only parameter is the list of its values. */
+/** A query as a string whose only parameter is the list of its values. */
 function asText(fragment: Fragment): { query: string; values: Fragment } {
   const { parameters } = statement(fragment);
   const texts = parameters.map((each) => JSON.stringify(each));

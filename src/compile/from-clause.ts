@@ -248,7 +248,7 @@ function wholeRows(collection: Collection): Collection {
   return call ? calledCollection(whole, call) : whole;
 }
 
-/** The row that a to-one join leads to; joins of its own rule stay inside of the join. */
+/** The row that a to-one join leads to; joins of its own rule stay inside the join. */
 function relatedRow(toOne: ToOneJoin, name: Fragment, same: Fragment, scope: Scope): Fragment {
   const table = sql`${tableName(toOne.target)} ${name}`;
   const restriction = restrictionOf(toOne.target);
@@ -274,7 +274,7 @@ export function refersTo(
   through: readonly ToOneJoin[] = [],
 ): Fragment {
   const key = toMany.key.map((field) => parent.raw(through, field));
-  // Who names the column has to be allowed to see it; an alias field that lists rows is a permission of its own.
+  // A caller who names the column must be allowed to see it; the permission to read an alias field is enough for its rows.
   const stored = toMany.columns.map((field) => (toMany.via ? child.raw([], field) : child.column([], field)));
   if (!toMany.named) {
     const onShard = child.joinedTo({ parent, through, columns: toMany.columns, parentColumns: toMany.key });

@@ -68,7 +68,7 @@ export function isWithinDistance(left: Fragment, given: Fragment, distance: Frag
   return sql`${call('st_dwithin')}(${indexed(left, field)}, ${geometryOf(given, field)}, ${distance})`;
 }
 
-/** An index is one of the column as it is; without a system of its own its values have to be brought into one. */
+/** Indexes are on the column as it is; values of a column without an SRID are transformed first. */
 function indexed(left: Fragment, field: Field): Fragment {
   return columnOf(field).srid === null && !isGeography(field) ? inWgs84(left, field) : left;
 }

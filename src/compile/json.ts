@@ -4,7 +4,7 @@
  *
  * The database may be ahead of the model. A null anywhere in a concatenation would make all of it null, so each value that is
  * a column's stands in a `coalesce` of its own, whether or not the column is said to hold nulls. And what is taken for JSON by
- * its type comes from functions that take this type alone: a statement whose column has become a text fails.
+ * its type comes from functions that take this type alone: a statement whose column has become a string fails.
  */
 import { assertNever } from '../assert-never.js';
 import { alias, type Fragment, literal, nothing, sql } from '../sql/fragment.js';
@@ -15,7 +15,7 @@ export type JsonValue =
   | { readonly form: 'json'; readonly text: Fragment }
   /** It is JSON, as text, and never null. */
   | { readonly form: 'document'; readonly text: Fragment }
-  /** It is a text without a character that JSON escapes; or null. */
+  /** It is a string without a character that JSON escapes; or null. */
   | { readonly form: 'quoted'; readonly text: Fragment }
   /** It is a value of which `to_json` has to say what it is. */
   | { readonly form: 'value'; readonly value: Fragment }

@@ -1,4 +1,4 @@
-/** The highest key of a collection, as a text: null for one without items. */
+/** The highest key of a collection, as a string; null where it has no items. */
 import { requireSingleKey } from '../mirror/item-key.js';
 import type { Collection } from '../mirror/model.js';
 import { type Statement, sql, statement } from '../sql/fragment.js';

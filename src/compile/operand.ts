@@ -184,7 +184,7 @@ export function operandTypeName(operand: OperandPlan): Fragment {
   }
 }
 
-/** Whether the operand is a text as it stands: patterns and emptiness need one. */
+/** The operand as text: patterns and emptiness need it. */
 export function asText(operand: OperandPlan, value: Fragment): Fragment {
   if (operand.kind === 'json') return value;
   const base = operand.kind === 'field' ? operand.field.column?.base_type : undefined;

@@ -52,7 +52,7 @@ export function showField(column: Fragment, field: Field, as: Representation = '
 /** Types whose text has no character that JSON escapes. */
 const PLAIN: ReadonlySet<string> = new Set(['int2', 'int4', 'int8', 'numeric', 'uuid']);
 
-/** Types that are shown as a text of the service's own making, in keys too. */
+/** Types whose text the service formats itself, in keys too. */
 const TEXTUAL: ReadonlySet<string> = new Set(['bytea', 'timestamp', 'timestamptz']);
 
 /** PostgreSQL's own type below domains; nothing for arrays, and for types of others. */

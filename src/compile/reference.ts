@@ -1,5 +1,5 @@
 /**
- * Which row a reference leads to. That of a many-to-any relation is a text, whatever the type of the key it names: a text that is
+ * Which row a reference leads to. That of a many-to-any relation is text, whatever the type of the key it names: text that is
  * no value of this type leads to nothing, and must not fail the statement.
  */
 import type { Field } from '../mirror/model.js';
@@ -48,7 +48,7 @@ function partOfText(text: Fragment, fields: readonly Field[], position: number):
 
 /**
  * The text becomes a value of the target's type, for which there is an index, only where the row names the target and the text can
- * be read: a condition beside the cast would not do, since PostgreSQL may evaluate the cast first. For types of which a pattern
+ * be read: a separate condition would not do, since PostgreSQL may evaluate the cast first. For types of which a pattern
  * cannot tell what they read, the texts of the keys are compared.
  */
 function isAnyReferred(field: Field, key: Fragment, text: Fragment, named: Fragment): Fragment {
@@ -80,7 +80,7 @@ function isAnyReferred(field: Field, key: Fragment, text: Fragment, named: Fragm
   }
 }
 
-/** Whether a text is that of the key, as PostgreSQL writes it or as it is shown. */
+/** Whether the text is the key, as PostgreSQL writes it or as the API shows it. */
 export function isKeyText(fields: readonly Field[], keys: readonly Fragment[], text: Fragment): Fragment {
   if (fields.length > 1) return sql`${text} = ${joinedKey(fields, keys)}`;
   const [field, key] = [elementAt(fields, 0), elementAt(keys, 0)];
@@ -100,7 +100,7 @@ export function isKeyText(fields: readonly Field[], keys: readonly Fragment[], t
   }
 }
 
-/** The key of a row as a text that refers to it. */
+/** The key of a row as text, for a reference to it. */
 export function keyText(fields: readonly Field[], keys: readonly Fragment[]): Fragment {
   if (fields.length > 1) return joinedKey(fields, keys);
   const key = elementAt(keys, 0);

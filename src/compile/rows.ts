@@ -70,7 +70,7 @@ function selectFrom(page: Page, columns: Fragment, joins: Fragment, shared: Shar
   return sql`with ${page.name} as materialized (${page.query}) select ${columns} from ${page.name}${joins}${order}`;
 }
 
-/** Each row as JSON beside the texts of its sort values. */
+/** Each row as JSON, with its sort values as text. */
 export function compileRowsWithCursor(level: RowLevel, scope: Scope): Fragment {
   const page = compilePage(level, scope.next(), scope, null);
   const shared = sharedOutputs(level, true);

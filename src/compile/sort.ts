@@ -1,4 +1,4 @@
-/** Moves an item to the place of another: the whole order is numbered anew from one, and only rows whose number changes are written. */
+/** Moves an item to the position of another: all items are renumbered from one, and only rows whose number changes are written. */
 import type { Collection, Field } from '../mirror/model.js';
 import { elementAt } from '../narrow.js';
 import { alias, type Fragment, type Statement, sql, statement } from '../sql/fragment.js';

@@ -110,7 +110,7 @@ export function recordedUnlinks(plan: WritePlan): Recorded[] {
   });
 }
 
-/** Rows that were named one by one have to be there and open to the caller; what else the payload says of them is checked there. */
+/** Rows that were named one by one must exist and be writable by the caller; other changes to them are checked elsewhere. */
 export function missingUnlinks(plan: WritePlan): Fragment[] {
   return plan.unlinks.flatMap((unlink, position) => {
     if (!unlink.strict) return [];

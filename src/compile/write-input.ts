@@ -216,7 +216,7 @@ export function initialKey(field: Field, { conflict }: WriteNode): Fragment | nu
 }
 
 /**
- * A request that comes again finds its record, unless that has expired; one that runs beside the first waits for it. Every
+ * A request that comes again finds its record, unless that has expired; a concurrent one waits for the first. Every
  * list of rows waits for the second part, so that a repeated request fails for no other reason.
  */
 export function idempotencyRecord(records: Collection): Fragment[] {

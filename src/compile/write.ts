@@ -341,7 +341,7 @@ class Chain {
     return join([this.#inputs(node), ...waits, ...awaitedUnlinks(this.#plan, node.collection)], nothing);
   }
 
-  /** An item that is to be changed has to be there and open to the caller, also one that leaves by the same payload. */
+  /** An item that is changed must exist and be writable by the caller, also one that the same payload removes. */
   #missing(node: WriteNode, position: number): Fragment {
     const first = this.#plan.unlinks.findIndex(
       (unlink) => unlink.action === 'delete' && unlink.collection === node.collection,

@@ -46,9 +46,9 @@ export interface EmbeddedOptions {
   readonly directory: string;
   /** More settings of the server, as its `-c name=value` takes them. */
   readonly settings?: Readonly<Record<string, string>>;
-  /** Told, in words, what takes a moment. */
+  /** Called with a sentence about each step that takes a moment. */
   readonly report?: (message: string) => void;
-  /** Where it is to be started again when it ends by itself: told of that. */
+  /** Called when the server ends by itself and is to be started again. */
   readonly restarted?: (message: string) => void;
   /** Ends the wait for a server that does not become ready. */
   readonly signal?: AbortSignal | undefined;
@@ -206,7 +206,7 @@ function parseState(path: string, text: string): State {
   throw new StartError(`${path} is damaged: it holds no password`);
 }
 
-/** As root, the file goes to whoever owns DATA_DIR, who may be the one to start next. */
+/** As root, the file gets the owner of DATA_DIR, who may start the service next. */
 async function writeState(home: Home, state: State): Promise<void> {
   const passing = `${statePath(home)}.${randomBytes(6).toString('hex')}`;
   const file = await open(passing, 'wx', 0o600);

@@ -1,5 +1,5 @@
 /**
- * One owner per cluster. The lock lies beside the cluster itself, so that two names of one cluster share it, and says
+ * One owner per cluster. The lock is stored next to the cluster itself, so that two names of one cluster share it, and says
  * which process holds it and when that process started: a number alone may belong to somebody else by now.
  */
 import { randomBytes } from 'node:crypto';

@@ -47,7 +47,7 @@ const READY_TIMEOUT = 60_000;
 const STOP_TIMEOUT = 60_000;
 /** Of its time: without a checkpoint it takes no longer. */
 const QUIT_TIMEOUT = 500;
-/** Whoever leaves at once still waits so long for a server that ends as it should. */
+/** An immediate exit still waits so long for the server to end. */
 const EXIT_TIMEOUT = 3_000;
 const ORPHAN_TIMEOUT = 5_000;
 const LOG_LIMIT = 10 * 1024 * 1024;

@@ -16,7 +16,7 @@ export async function isRunning(pid: number): Promise<boolean> {
   return state !== 'Z' && state !== 'X';
 }
 
-/** For whoever is about to exit and can wait in no other way: whether a child of ours ends within so many milliseconds. */
+/** Synchronous, for use while the process exits: whether a child ends within so many milliseconds. */
 export function hasEndedSync(pid: number, milliseconds: number): boolean {
   const deadline = Date.now() + milliseconds;
   const clock = new Int32Array(new SharedArrayBuffer(4));

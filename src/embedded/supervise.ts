@@ -16,7 +16,7 @@ export class Supervised implements Postmaster {
   #current: Postmaster;
   #watching: Promise<void>;
 
-  /** `start` starts the same server once more, under the same address, unless it is told to leave that. */
+  /** `start` starts the same server once more, under the same address, unless it was stopped. */
   constructor(
     first: Postmaster,
     start: (signal: AbortSignal) => Promise<Postmaster>,

@@ -1,7 +1,7 @@
 /**
  * What callers may cost the event loop. A request of a known shape costs next to nothing; a new shape has to be planned, compiled
  * and checked, a new document parsed and validated, while everybody else waits. Each caller has a share of the loop for that and
- * may save up some of it; whoever has used it up is refused until time has passed.
+ * may save up some of it; a caller who has used it up is refused until time has passed.
  */
 import { LRUCache } from 'lru-cache';
 import { callerName } from '../access/identity.js';
@@ -64,7 +64,7 @@ export class CallerBudgets {
     try {
       return work();
     } finally {
-      // On a busy machine the loop is not running all of the time; beside other threads the process uses more than the loop does.
+      // Wall time counts other processes, CPU time of the process counts other threads: the smaller one is closer.
       const { user, system } = process.cpuUsage(used);
       const cost = Math.min(performance.now() - start, (user + system) / 1_000);
       account.left = Math.max(account.left - cost, -this.#limits.burst);

@@ -67,7 +67,7 @@ export interface CompiledRead {
   readonly readBack: () => Statement;
 }
 
-export interface FencedRead {
+interface FencedRead {
   readonly statement: Statement;
   readonly batchText: () => string;
 }

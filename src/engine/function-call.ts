@@ -1,5 +1,5 @@
 /**
- * Calls a function that may write, in a transaction of its own or one that was begun: the call, then the read of what it returned. A
+ * Calls a function that may write, in a new transaction or one that was begun: the call, then the read of what it returned. A
  * call with an Idempotency-Key is carried out once; each time it comes again it is answered as the first time.
  */
 import { unprocessable } from '../errors.js';

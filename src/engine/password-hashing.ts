@@ -13,7 +13,7 @@ import { Guard } from '../plan/guard.js';
 import type { Payload, WritePlanContext } from '../plan/payload-row.js';
 import type { PlannedWrite, WriteNode } from '../plan/write.js';
 
-/** Answers the rows of a statement of our own. */
+/** Returns the rows of an internal statement. */
 export type Ask = (text: string) => Promise<readonly Readonly<Record<string, unknown>>[]>;
 
 interface NewSecret {

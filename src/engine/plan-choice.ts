@@ -1,7 +1,7 @@
 /**
  * How the reads of one shape are planned. Most shapes have one plan for all values. Where values are uneven, those that many rows
  * have follow the index of the order, those that few have are found by the filter first, and what lies between is planned for its
- * values. Each way is a queue of its own: a batch never mixes them.
+ * values. Each way has its own queue: a batch never mixes them.
  */
 import { LRUCache } from 'lru-cache';
 import type { PlanWatch, Shape } from '../batching/shape-queue.js';
@@ -107,7 +107,7 @@ const LIMIT_MULTIPLE = 8;
 const LEARN_RATE = 0.1;
 
 /** Stops what takes far longer than usual, has it done in another way, and remembers which values that helps. */
-export class StatementWatch implements PlanWatch {
+class StatementWatch implements PlanWatch {
   readonly instead: Shape;
   readonly #helped: (values: readonly (string | null)[]) => void;
   /** About what nine of ten take; at first more than most do, lest a busy machine pass for a wrong plan. */

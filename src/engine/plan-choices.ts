@@ -1,5 +1,5 @@
 /**
- * Finds out, once per shape and beside its requests, whether one plan serves all of its values: from the plan that PostgreSQL would
+ * Finds out, once per shape and in the background, whether one plan serves all of its values: from the plan that PostgreSQL would
  * make, and from what it knows of the columns. Again when statistics have changed.
  */
 import type { Shape } from '../batching/shape-queue.js';
@@ -75,7 +75,7 @@ export class PlanChoices {
         this.#verdicts.set(shape, { choice: await this.#choiceOf(shape, billed), version });
         this.#pending.delete(shape);
       } catch {
-        // Whatever is the matter, requests will be told; without a verdict each of them is planned for its values.
+        // Requests report the failure themselves; without a verdict each of them is planned for its values.
         setTimeout(() => this.#pending.delete(shape), RETRY_MS).unref();
       }
     });

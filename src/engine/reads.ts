@@ -316,7 +316,7 @@ export class Reads {
   }
 }
 
-/** Callers without an account share a budget for what is found out beside their requests. */
+/** Callers without an account share a budget for background work. */
 const NO_ADDRESS = { address: '' };
 
 /** Of one shape. */
@@ -330,7 +330,7 @@ function needOf({ need, compiled }: PreparedRead): ReadNeed | null {
   return compiled.primaryOnly ? null : (need ?? null);
 }
 
-/** Whether a value that does not fit its type is the key (403): with several values that cannot be told, and the query is bad (400). */
+/** A value that does not fit its type is 403 where it is the key; with several values that is not known, and it is 400. */
 function useOf({ result, statement }: CompiledRead): 'key' | 'query' {
   return result === 'item' && statement.parameters.length === 1 ? 'key' : 'query';
 }

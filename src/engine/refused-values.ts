@@ -9,7 +9,7 @@ import type { Parameter, Value, Values } from '../sql/parameter.js';
 import type { RefusedValue } from '../sqlstate.js';
 
 interface SentValue {
-  /** What it was sent for, in words. */
+  /** What it was sent for: the field or argument. */
   readonly target: string;
   readonly text: string;
   /** Whether PostgreSQL alone knows what a value of the type looks like. */
@@ -21,7 +21,7 @@ interface SentValue {
 const CHECKED =
   /^_?(bool|int[248]|float[48]|numeric|uuid|text|varchar|bpchar|citext|name|jsonb?|bytea|hstore|geojson|date|timestamp|timestamptz)$/;
 
-/** Of a read; null where none can be told. A key that cannot be read names no item. */
+/** Of a read; null where it is not known which. A key that cannot be parsed names no item. */
 export function refusedInQuery(
   error: RefusedValue,
   parameters: readonly Parameter[],
@@ -38,7 +38,7 @@ export function refusedInQuery(
   );
 }
 
-/** Of a write; null where none can be told. */
+/** Of a write; null where it is not known which. */
 export function refusedInPayload(error: RefusedValue, { plan, input, paths }: PlannedWrite): ServiceError | null {
   const sent = plan.nodes.flatMap((node, position) =>
     (input.nodes[position] ?? []).flatMap((row, index) =>

@@ -1,5 +1,5 @@
 /**
- * Sends reads to replicas: batches form per server. What a replica fails to answer for a reason of its own is read from the
+ * Sends reads to replicas: batches form per server. What a replica cannot answer is read from the
  * primary, so that no client hears of it.
  */
 import { ReadBatcher } from '../batching/read-batcher.js';

@@ -33,7 +33,7 @@ export async function advancePastTable(collection: Collection, session: Session)
   if (highest) await session.query(ADVANCE_SEQUENCE, [sequence, highest.toString()], { prepare: true });
 }
 
-/** Of keys of one column: those of several hold what makes them unique beside it. */
+/** Of keys of one column: in composite keys the other columns make them unique. */
 function sequenceOf(collection: Collection | undefined): string | null {
   return (collection && singleKey(collection)?.column?.sequence) ?? null;
 }

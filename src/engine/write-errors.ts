@@ -59,7 +59,7 @@ export function asWriteFailure(error: unknown, planned: PlannedWrite): unknown {
   return asConflict(error, planned) ?? asRefusedValue(error, planned) ?? fromValidation(error, planned);
 }
 
-/** Null where it is none, or nobody can tell which value is meant. */
+/** Null where it is another error, or it is not known which value is meant. */
 function asRefusedValue(error: unknown, planned: PlannedWrite): unknown {
   return isMisfit(error) ? refusedInPayload(error, planned) : null;
 }
@@ -88,7 +88,7 @@ function fromValidation(error: unknown, { plan, paths }: PlannedWrite): unknown 
   return failedValidation(field, validation.type, path, validation.message);
 }
 
-/** One at a time: a statement of its own, so that the next one sees what the one before has done. */
+/** One at a time: a separate statement, so that the next one sees what the one before has done. */
 export async function lock(collection: Collection, session: Session): Promise<void> {
   const name = `${collection.schema}.${collection.table}`;
   await session.query("select pg_advisory_xact_lock(hashtextextended('lateral ' || $1::text, 0))", [name], {

@@ -172,7 +172,7 @@ export class Writes {
     return preparePayloads(collection, items, this.#planContext(model, writer), (text) => this.#database.rows(text));
   }
 
-  /** A transaction of its own, or the one that was joined. */
+  /** A new transaction, or the one that was joined. */
   #transaction<Result>(work: (session: Session) => Promise<Result>): Promise<Result> {
     return this.#session ? work(this.#session) : this.#database.transaction(work);
   }
@@ -349,7 +349,7 @@ export class Writes {
           write: async (rows) => {
             const planned = await planImported(collection, rows, onConflict, { ...context, maxRows: null });
             const skipped = await this.#write(planned, call, session, 'count');
-            // Items of the same collection inside of others cannot be told from those of the file.
+            // Nested items of the same collection cannot be distinguished from those of the file.
             return rowsOf(planned) === rows.length ? skipped : 0;
           },
         }),
@@ -376,7 +376,7 @@ export class Writes {
     });
   }
 
-  /** Writes that joined a transaction are retried by whoever began it. */
+  /** Writes that joined a transaction are retried with it. */
   #retry<Result>(by: WrittenBy, work: (model: Model) => Promise<Result>): Promise<Result> {
     if (this.#session) return work(this.#services.mirror.model);
     const written = retry(this.#services.mirror, work, {

@@ -37,7 +37,7 @@ export function parseQueryArguments(
 }
 
 /** Keys become those of REST: `item:headings`, `year(date)`. Whatever is not a filter's own key is taken as it is. */
-export function parseFilterArgument(value: unknown, input: GraphQLInputType): unknown {
+function parseFilterArgument(value: unknown, input: GraphQLInputType): unknown {
   const type = isNonNullType(input) ? input.ofType : input;
   if (isListType(type)) {
     return Array.isArray(value) ? value.map((each) => parseFilterArgument(each, type.ofType)) : value;

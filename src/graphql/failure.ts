@@ -10,7 +10,7 @@ export interface ResponseError {
   readonly extensions: Readonly<Record<string, unknown>>;
 }
 
-export interface Location {
+interface Location {
   readonly line: number;
   readonly column: number;
 }

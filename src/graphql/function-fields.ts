@@ -82,7 +82,7 @@ function columnText({ name, column }: Field): string {
   return `${JSON.stringify(name)} ${column?.data_type}`;
 }
 
-/** One that every form needs has to be given. */
+/** An argument that every overload requires is required. */
 function argumentsOf(forms: readonly Overload[]): GraphQLFieldConfigArgumentMap {
   const known = new Map<string, Argument[]>();
   for (const argument of forms.flatMap((form) => form.arguments))

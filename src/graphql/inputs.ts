@@ -46,7 +46,7 @@ export class InputTypes {
     );
   }
 
-  /** Items inside of items: made or changed. */
+  /** Nested items: created or changed. */
   related(name: string): GraphQLInputObjectType | null {
     const collection = this.#access.model.collections.get(name);
     if (!collection || !isExpressible(collection)) return null;
@@ -117,7 +117,7 @@ export class InputTypes {
         return type && new GraphQLList(type);
       }
       case 'many-to-any':
-        // A key, or the item itself, whose collection stands beside it.
+        // A key, or the item itself, whose collection is in another field.
         return JSON_SCALAR;
       default:
         return field.column ? valueTypeOf(field).type : null;

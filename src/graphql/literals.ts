@@ -36,7 +36,7 @@ interface Literal {
 }
 
 export interface LiteralsOfText {
-  /** The text without its literals: of each there is its kind. Whitespace and comments stay, so that places can be told. */
+  /** The text without its literals: of each there is its kind. Whitespace and comments stay, so that locations are right. */
   readonly rest: string;
   readonly literals: readonly Literal[];
 }

@@ -1,5 +1,5 @@
 /**
- * Persisted queries: a client sends the digest of a text it has sent before. With a list of allowed texts nothing else
+ * Persisted queries: a client sends the digest of a document it has sent before. With a list of allowed texts nothing else
  * runs, whether it comes as a text or as its digest.
  */
 import { createHash } from 'node:crypto';

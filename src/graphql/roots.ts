@@ -226,7 +226,7 @@ interface RootReturn {
   readonly readable: boolean;
 }
 
-/** Who may write but not read gets a Boolean. */
+/** Callers who may write but not read get a Boolean. */
 function returnTypes(collection: Collection, access: SchemaAccess, types: ObjectTypes): RootReturn {
   const type = types.item(collection.name);
   const readable = access.readable.collections.get(collection.name);

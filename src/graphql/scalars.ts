@@ -1,5 +1,5 @@
 /**
- * The scalars beside GraphQL's own. Values on their way out are written by PostgreSQL, so only input is read here; what a
+ * Scalars other than GraphQL's own. Values on their way out are written by PostgreSQL, so only input is read here; what a
  * value must be to fit its column is the planner's business.
  */
 

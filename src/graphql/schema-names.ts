@@ -1,5 +1,5 @@
 /**
- * Names of types and root fields. Collections keep their own names; what is generated beside them gives way where a
+ * Names of types and root fields. Collections keep their own names; generated names give way where a
  * collection is called the same. What cannot be written in GraphQL at all is left out, with the relations that lead to it.
  */
 import type { Collection, Field, Model } from '../mirror/model.js';

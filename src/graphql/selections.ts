@@ -97,7 +97,7 @@ export class Selections {
     return selections;
   }
 
-  /** What is selected of groups. Aggregates are listed beside it: they are computed once, wherever they are selected. */
+  /** What is selected of groups. Aggregates are in a separate list: they are computed once, wherever they are selected. */
   parseGroups(type: GraphQLObjectType, nodes: readonly FieldNode[], aggregates: Aggregate[]): GroupSelection[] {
     return [...this.collect(type, setsOf(nodes))].map(([output, fields]): GroupSelection => {
       const [node] = fields;

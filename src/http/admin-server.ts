@@ -1,5 +1,5 @@
 /**
- * The admin listener: a small server of its own for balancers and scrapers, off by default. It speaks HTTP/1.0 as well, which
+ * The admin listener: a separate small server for load balancers and scrapers, off by default. It speaks HTTP/1.0 as well, which
  * the server for clients does not and the health checks of some proxies do, and it is there while the service starts and stops.
  */
 import { once } from 'node:events';
@@ -21,7 +21,7 @@ const MAX_CONNECTIONS = 100;
 const HEAD_TIMEOUT_MS = 5_000;
 const REQUEST_TIMEOUT_MS = 10_000;
 
-/** OPTIONS is what haproxy's check sends unless it is told otherwise. */
+/** OPTIONS is what haproxy's check sends by default. */
 const METHODS = ['GET', 'HEAD', 'OPTIONS'];
 
 export async function openAdmin(host: string, port: number, answers: AdminAnswers): Promise<AdminServer> {

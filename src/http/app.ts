@@ -155,7 +155,7 @@ export async function startHttpServer(router: Router, options: HttpOptions): Pro
       // Right behind the loop's turn for sockets, when all connections that wait were accepted: a listener that closes resets them.
       await new Promise((resolve) => setImmediate(resolve));
       uws.us_listen_socket_close(socket);
-      // Who has connected is about to ask; elsewhere nobody connects to an instance that is not ready.
+      // A client that has connected is about to send a request.
       if (config.DRAIN_DELAY > 0 || config.REUSE_PORT) await sleep(Math.min(LAST_REQUESTS_MS, graceMs));
       if (running.count > 0) await becomeIdle(running, graceMs);
       app.close();

@@ -27,7 +27,7 @@ export function openBody(exchange: Exchange, limits: BodyLimits): AsyncGenerator
   })();
 }
 
-/** Begins to read the body for whoever opens it later: little of it, then the client is paused. */
+/** Begins to read the body before it is opened: a small part, then the client is paused. */
 export function holdBody(exchange: Exchange): Body {
   const known = bodies.get(exchange);
   if (known) return known;

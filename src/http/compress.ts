@@ -162,7 +162,7 @@ function codedTag(tag: string, encoding: Encoding): string {
   return tag.replace(/"$/, `-${CODINGS[encoding]}"`);
 }
 
-/** The client holds the same content in one coding or another: it is told which one is still good. */
+/** The client holds the same content in one coding or another: the reply names the one that is still valid. */
 function cachedTag({ headers, encoding }: Exchange, reply: Reply): string {
   const tag = reply.tag ?? '';
   const cached = strongTags(headers.ifNoneMatch);

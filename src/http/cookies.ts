@@ -4,7 +4,7 @@
 import type { Config } from '../config.js';
 import type { Exchange, PositionCookies } from './exchange.js';
 
-export type CookieKind = 'session' | 'refresh' | 'position';
+type CookieKind = 'session' | 'refresh' | 'position';
 
 export interface Cookies {
   readonly sessionName: string;
@@ -64,7 +64,7 @@ export function createCookies(config: Config): Cookies {
   };
 }
 
-/** Who sends a cookie that is no position has none: it is not theirs to be refused for it. */
+/** An invalid position cookie is ignored: the user did not write it. */
 export function positionCookies(cookies: Cookies): PositionCookies {
   return {
     read: (exchange) => {

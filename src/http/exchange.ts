@@ -34,7 +34,7 @@ export interface Headers {
   readonly fetchSite: string;
 }
 
-/** A session carries the position behind its last write in a cookie beside its own. */
+/** A session carries the position after its last write in a second cookie. */
 export interface PositionCookies {
   read(exchange: Exchange): string;
   /** The value of a Set-Cookie header; '' where the request belongs to no session. */
@@ -84,7 +84,7 @@ export class Exchange {
   told = '';
   /** Called once, when the answer has left or never will. */
   onDone: (() => void) | null = null;
-  /** The session cookie is not valid: the response tells the client to drop it. */
+  /** The session cookie is not valid: the response deletes it. */
   cookieRefused = false;
   readonly #hooks: ServerHooks;
   readonly #forwarded: string;

@@ -18,7 +18,7 @@ export interface Counter {
   reward(key: string): Promise<unknown>;
 }
 
-export interface Counted {
+interface Counted {
   readonly name: string;
   readonly points: number;
   readonly seconds: number;

@@ -58,7 +58,7 @@ export function writeBody({ exchange, reply, head, close }: PendingResponse): Pr
   return sent;
 }
 
-/** Of a body that is not sent. The server would wait for as many bytes before it takes the next request, where it is told of them. */
+/** Of a body that is not sent. With a length the server would wait for as many bytes before it takes the next request. */
 function endWithLength({ response }: Exchange, length: number, close: boolean): void {
   if (close) response.endWithoutBody(length, true);
   else {
@@ -147,7 +147,7 @@ const FIRST_HEADER = Buffer.from('X-Request-Id');
 
 /**
  * uWebSockets looks for idle connections every four seconds and closes those that were idle for ten, the begun four included: it
- * is eight seconds at least, and nothing changes that. Clients that are told do not use a connection that is about to be closed.
+ * is eight seconds at least, and nothing changes that. Clients that know of it do not use a connection that is about to be closed.
  */
 const KEEP_ALIVE = '\r\nKeep-Alive: timeout=8';
 const ALWAYS = '\r\nX-Content-Type-Options: nosniff';

@@ -80,7 +80,7 @@ export type TypeEntry = readonly [
   inner: readonly [kind: InnerKind, type: string, schema: string] | null,
 ];
 
-export type InnerKind = 'array' | 'range' | 'multirange';
+type InnerKind = 'array' | 'range' | 'multirange';
 
 /** `inside`: the type below a domain or of an array's elements; null for a composite type. */
 export type CompositeEntry = readonly [
@@ -112,10 +112,10 @@ export type FunctionEntry = readonly [
   comment: string | null,
 ];
 
-export type ComputedEntry = readonly [table: number, name: string, schema: string, result: number];
+type ComputedEntry = readonly [table: number, name: string, schema: string, result: number];
 
-export type DefaultEntry = readonly [table: number, column: number, expression: string];
-export type IndexEntry = readonly [
+type DefaultEntry = readonly [table: number, column: number, expression: string];
+type IndexEntry = readonly [
   table: number,
   kind: 'primary' | 'unique' | 'index',
   columns: readonly number[],
@@ -137,14 +137,14 @@ export type ForeignKeyEntry = readonly [
   onUpdate: string,
   targetTable: number,
 ];
-export type CompositeReferenceEntry = readonly [
+type CompositeReferenceEntry = readonly [
   table: number,
   columns: readonly string[],
   target: number,
   referenced: readonly string[],
 ];
-export type ShardEntry = readonly [table: number, column: string];
-export type SequenceEntry = readonly [table: number, column: number, sequence: string];
+type ShardEntry = readonly [table: number, column: string];
+type SequenceEntry = readonly [table: number, column: number, sequence: string];
 /** Column 0 is the table itself. */
-export type CommentEntry = readonly [table: number, column: number, comment: string];
+type CommentEntry = readonly [table: number, column: number, comment: string];
 export type MetadataRow = Readonly<Record<string, unknown>>;

@@ -5,14 +5,14 @@ import type { CatalogFacts, ColumnFacts, TableFacts } from './columns.js';
 import { isPseudo } from './functions.js';
 import type { Computation } from './model.js';
 
-export interface ComputedFacts extends ColumnFacts {
+interface ComputedFacts extends ColumnFacts {
   readonly computed: Computation;
 }
 
 /** Null where the field is not declared as computed, or no such function is there, or it returns rows of a table or a `record`. */
 export type FindComputed = (table: TableFacts, field: string, meta: MetadataRow | null) => ComputedFacts | null;
 
-/** `options` of the field may name the function and its schema; else it is called as the field and beside the table. */
+/** `options` of the field may name the function and its schema; else it has the name of the field and is in the schema of the table. */
 export function computedBy({ computed, row_types }: CatalogDocument, facts: CatalogFacts): FindComputed {
   const rowTypes = new Set((row_types ?? []).map(([type]) => type));
   return (table, field, meta) => {

@@ -1,6 +1,6 @@
 /**
  * From what the catalog says of functions, and the rows that expose them, to what may be called. A function that cannot be called
- * with named arguments and a result of known columns is kept with the reason, for whoever looks for it.
+ * with named arguments and a result of known columns is kept with the reason, for error messages.
  */
 import type { CatalogDocument, FunctionEntry, MetadataRow, RowTypeEntry } from './catalog-document.js';
 import { fieldTypeOf } from './column-types.js';
@@ -147,9 +147,9 @@ function returnsOf(entry: FunctionEntry, context: Context): Returns | string {
   return isPseudo(value) ? returnsType(value) : { kind: 'value', set, collection };
 }
 
-/** Permissions hold of the rows that a function returns, not of those inside of other values. */
+/** Permissions apply to the rows that a function returns, not to rows inside other values. */
 function holdsRows(table: string): string {
-  return `returns rows of ${table} inside of another type, where the permissions to read them would not hold`;
+  return `returns rows of ${table} inside another type, where the permissions to read them would not apply`;
 }
 
 function returnsType({ column }: ColumnFacts): string {

@@ -1,4 +1,4 @@
-/** The key of a collection: one column, several, or none where its items cannot be told apart. */
+/** The key of a collection: one column, several, or none where its items cannot be identified. */
 import { elementAt } from '../narrow.js';
 import type { Collection, Field } from './model.js';
 

@@ -77,7 +77,7 @@ export interface Collection {
   readonly kind: TableKind;
   /** One of the service's own tables: not served under /items. */
   readonly system: boolean;
-  /** The columns that identify an item, in the order of the key; none where items cannot be told apart. */
+  /** The columns that identify an item, in the order of the key; empty where items cannot be identified. */
   readonly key: readonly Field[];
   /** Columns of unique indexes over all rows, by their names. */
   readonly uniqueKeys: readonly (readonly string[])[];
@@ -160,7 +160,7 @@ export interface Column {
   readonly foreign_key_schema: string | null;
   readonly foreign_key_table: string | null;
   readonly foreign_key_column: string | null;
-  /** Every constraint over this column alone, oldest first; the three properties above tell of the first. */
+  /** Every constraint over this column alone, oldest first; the three properties above are those of the first. */
   readonly foreign_keys: readonly ForeignKey[];
   /** Indexes over this column alone and all rows. */
   readonly indexes: readonly Index[];
@@ -213,7 +213,7 @@ export interface ForeignKey {
 export interface Index {
   readonly name: string;
   readonly kind: 'primary' | 'unique' | 'index';
-  /** Whether it belongs to a constraint, which then is what has to be dropped. */
+  /** Whether it belongs to a constraint, which must be dropped instead. */
   readonly constraint: boolean;
   /** How it finds rows: `btree`, `gin`, ... */
   readonly method: string;
@@ -226,7 +226,7 @@ export interface CompositeReference {
 }
 
 /** A column that refers, and the one that it refers to. */
-export interface ReferencedColumn {
+interface ReferencedColumn {
   readonly column: string;
   readonly referenced: string;
 }
@@ -245,7 +245,7 @@ interface RelationBase {
 
 /**
  * The field holds what one item of `oneCollection` has under `referenced`: its key, or another column that is unique. Where several
- * columns hold the reference, the field is an alias beside them, and `referenced` the first of those that they refer to.
+ * columns hold the reference, the field is an alias for them, and `referenced` the first of those that they refer to.
  */
 export interface ManyToOne extends RelationBase {
   readonly kind: 'many-to-one';
@@ -284,7 +284,7 @@ export interface ManyToAny extends RelationBase {
   readonly oneField: string | null;
 }
 
-/** What a row of service_functions exposes: all functions of one name, told apart by the names of their arguments. */
+/** What a row of service_functions exposes: all functions of one name, distinguished by the names of their arguments. */
 export interface ServedFunction {
   readonly name: string;
   readonly note: string | null;
@@ -308,7 +308,7 @@ export interface Argument {
   /** As a column of its type would be. */
   readonly field: Field;
   readonly hasDefault: boolean;
-  /** A list of any length, the empty one too: PostgreSQL has to be told of it. */
+  /** Declared `variadic`: a list of any length, also empty. */
   readonly variadic: boolean;
   /** Whether a call has to give it. */
   readonly required: boolean;
@@ -325,7 +325,7 @@ export type Returns =
 
 /** Rows of the metadata tables, as stored (JSON columns parsed). */
 export type CollectionMeta = Readonly<Record<string, unknown>>;
-export type FieldMeta = Readonly<Record<string, unknown>>;
+type FieldMeta = Readonly<Record<string, unknown>>;
 export type RelationMeta = Readonly<Record<string, unknown>>;
 
 /** Where tables are, by the names of their collections. One that is not there yet will be in the first schema. */

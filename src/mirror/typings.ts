@@ -175,7 +175,7 @@ function valueType({ type, column }: Field): string {
   }
 }
 
-/** `articles_tags` is `ArticlesTags`; names that become the same are told apart by numbers. */
+/** `articles_tags` is `ArticlesTags`; names that become equal get numbers. */
 function nameAll(collections: readonly Collection[]): Map<string, string> {
   const taken = new Set(['Schema', 'Functions']);
   const names = new Map<string, string>();

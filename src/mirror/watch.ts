@@ -130,7 +130,7 @@ export class WatchingMirror implements Mirror {
   }
 
   /**
-   * On a mere suspicion only when word of a change is being followed already, or at most once a second, since the request
+   * On a mere suspicion only while a notification is being handled already, or at most once a second, since the request
    * may be the cause itself.
    */
   async refresh(certain: boolean): Promise<void> {

@@ -1,6 +1,6 @@
 /**
  * What a caller may do, as the planner sees it. A caller who may not see everything gets a model of their own: collections
- * and fields that no rule grants are not in it, so that what is forbidden and what does not exist cannot be told apart.
+ * and fields that no rule grants are not in it, so that what is forbidden looks like what does not exist.
  * Collections of such a model carry which of their rows may be seen, and which fields in some of these rows only.
  */
 import type { Collection, Field, Model } from '../mirror/model.js';

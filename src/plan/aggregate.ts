@@ -108,7 +108,7 @@ function planGroup(expression: Expression, collection: Collection, model: Model)
   return { name: checkName(name), operand: operand.kind === 'json' ? { ...operand, as: 'text' } : operand };
 }
 
-/** `count=*` is a number of its own; beside counts of fields it needs a name among them. */
+/** `count=*` alone is a number; next to counts of fields it needs a name among them. */
 function isMixed(aggregate: Aggregate, all: readonly Aggregate[]): boolean {
   return !aggregate.field && all.some((each) => each.function === aggregate.function && each.field);
 }

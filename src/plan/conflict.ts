@@ -1,7 +1,7 @@
 /**
  * Creates that may meet items which exist: `on_conflict` names a unique index or the key, by which they are found. With `merge` they are
  * changed, for which the caller needs both rights; with `ignore` they are left alone. Payloads hold values alone: what is nested in
- * an item would have to be made before it is known whether the item is.
+ * an item would be created before it is known whether the item is.
  */
 import { Digits } from '../digits.js';
 import { invalidPayload, invalidQuery } from '../errors.js';
@@ -68,7 +68,7 @@ export function mismatchedKey(path: string, collection: Collection, { fields }: 
   );
 }
 
-/** Who may not write a column is not told that it is unique. */
+/** Errors must not reveal unique columns that the caller may not write. */
 function targetOf(collection: Collection, { columns, resolution }: OnConflict, guard: Guard | null): ConflictTarget {
   const { name, key: own, fields, uniqueKeys, system } = collection;
   if (system) throw invalidQuery(`"on_conflict" does not apply to "${name}"`);

@@ -1,4 +1,4 @@
-/** What files are made of: the columns of a flat one, where nested items become columns of their own and lists stay one each; the parts of a feature. */
+/** The columns of exported files, where fields of nested items are separate columns and lists are one each; the parts of a GeoJSON feature. */
 import type { Field } from '../mirror/model.js';
 import type { Level, Output, RowLevel } from './plan.js';
 

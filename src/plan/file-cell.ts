@@ -40,7 +40,7 @@ function holdsJson({ type, column, relation }: Field, cell: string): boolean {
   return column?.is_array || type === 'csv' ? /^\s*\[/.test(cell) : Boolean(column?.composite) && /^\s*\{/.test(cell);
 }
 
-/** What is no JSON stays a text, for the field to take or to refuse. */
+/** A string that is not JSON stays a string: the field accepts or refuses it. */
 function documentOf(cell: string): unknown {
   try {
     return parseJson(cell);

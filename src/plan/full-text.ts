@@ -57,7 +57,7 @@ export function planRank(
   const operand = resolveExpression({ ...expression, call: null }, collection, { model, location, many: false });
   const found = operand.kind === 'field' ? findSearch(where, operand.field, operand.through) : null;
   if (operand.kind !== 'field' || !found)
-    throw invalidQuery(`${location}: "rank" needs a filter "_fts" of the same field beside it`);
+    throw invalidQuery(`${location}: "rank" needs a filter "_fts" of the same field`);
   return { kind: 'rank', through: operand.through, field: operand.field, ...found };
 }
 

@@ -37,7 +37,7 @@ export class Guard {
       : rules.some((rule) => coversAll(rule, written));
   }
 
-  /** Who may write every field is told of a misspelt one later; to others it looks like one that is forbidden. */
+  /** Callers who may write every field get an error for a misspelt one later; for others it is a forbidden field. */
   check(action: WriteAction, collection: Collection, names: readonly string[], location: string): void {
     const { fields } = this.grant(action, collection);
     const forbiddenName = writtenNames(action, collection, names).find((name) => fields !== null && !fields.has(name));
@@ -53,7 +53,7 @@ export class Guard {
     return mayCreate && mayUpdate ? 'upsert' : mayCreate ? 'insert' : 'update';
   }
 
-  /** Who moves an item writes the whole order, so every row has to be open. */
+  /** Moving an item writes the whole order, so the caller must be allowed to write every row. */
   checkOrder(collection: Collection): void {
     const { sortField } = collection;
     const { rules } = this.grant('update', collection);

@@ -113,7 +113,7 @@ export function checkKey(collection: Collection, key: unknown): Key {
   }
 }
 
-/** Items that cannot be told apart can be read as lists alone. */
+/** Items without a key can only be read as lists. */
 export function checkKeyed({ name, key }: Collection): void {
   if (key.length > 0) return;
   throw forbidden(

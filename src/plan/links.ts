@@ -11,7 +11,7 @@ import type { ColumnValue, Payload, Row } from './payload-row.js';
 import { fieldOf } from './resolve-names.js';
 import { clearedColumns } from './settle.js';
 
-export function refersToKey({ referenced }: ManyToOne | OneToMany | OneToOne, { collection }: Row): boolean {
+function refersToKey({ referenced }: ManyToOne | OneToMany | OneToOne, { collection }: Row): boolean {
   return referenced === singleKey(collection)?.name;
 }
 
@@ -76,7 +76,7 @@ export function lookedUpValue(
   return { kind: 'lookup', key, of };
 }
 
-/** Who writes a reference that several columns hold as one value writes the key of an item. */
+/** A composite reference that is written as one value is the key of an item. */
 export function referencedKey(target: Collection, { columns }: ManyToOne, path: string): readonly Field[] {
   if (columns.map(({ referenced }) => referenced).join() !== keyNames(target).join())
     throw invalidPayload(`"${path}" does not refer to the key of "${target.name}": write its columns`);

@@ -69,7 +69,7 @@ const BY_TYPE: Readonly<Record<string, readonly Operator[]>> = {
 /** Texts as PostgreSQL has them: neither enums, intervals nor bytes. */
 const TEXT_TYPES: ReadonlySet<string> = new Set(['text', 'varchar', 'bpchar', 'citext']);
 
-/** Types of PostgreSQL that the service has no type of its own for. */
+/** Types of PostgreSQL without a field type. */
 const BY_BASE_TYPE: Readonly<Record<string, readonly Operator[]>> = {
   inet: NETWORK_OPERATORS,
   cidr: NETWORK_OPERATORS,

@@ -27,7 +27,7 @@ export function planOrder(
   return withKey(order, collection);
 }
 
-/** A JSON value has no order of its own: its text has. */
+/** JSON values have no order: they are sorted as text. */
 function asText(operand: OperandPlan): OperandPlan {
   if (operand.kind === 'json') return { ...operand, as: 'text' };
   return operand.kind === 'first' ? { ...operand, operand: asText(operand.operand) } : operand;

@@ -55,7 +55,7 @@ export function planOutputs(
   return outputs;
 }
 
-/** A name in `deep` that leads nowhere would lose its conditions, also below a relation that is not shown. */
+/** An unknown name in `deep` is an error, also below a relation that is not selected: its conditions would be lost. */
 function checkDeep(collection: Collection, { query, location, backlink }: Position, planner: Planner): void {
   for (const { name, query: inner } of query.deep) {
     const target = query.alias.find((alias) => alias.name === name)?.target.path[0] ?? name;

@@ -32,7 +32,7 @@ export type ColumnValue =
   /** So many places behind the last row of the same parent. */
   | { readonly kind: 'end'; readonly position: number; readonly parent: Field };
 
-export type KeyLookup = NonNullable<WriteColumn['lookup']>;
+type KeyLookup = NonNullable<WriteColumn['lookup']>;
 
 export type CallerValue = NonNullable<WriteColumn['caller']>;
 

@@ -252,7 +252,7 @@ export class PayloadWalker {
     return { kind: 'value', value: this.#upsert(target, key, payload, names, path).key };
   }
 
-  /** Who says nothing of an item but its key, and may not make it, only refers to it. */
+  /** A payload with nothing but a key, of a caller who may not create the item, only refers to it. */
   #onlyRefers(target: Collection, names: readonly string[]): boolean {
     return this.#guard !== null && names.length === 0 && !this.#guard.covers('create', target, keyNames(target));
   }

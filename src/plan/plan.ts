@@ -90,7 +90,7 @@ export interface AggregatePlan {
 }
 
 export type GroupOutput =
-  /** The groups, in an object of their own. */
+  /** The groups, as one object. */
   | { readonly kind: 'groups'; readonly name: string }
   | {
       readonly kind: 'aggregate';
@@ -201,7 +201,7 @@ export type OperandPlan =
   /** The position of the key in a list of keys. */
   | { readonly kind: 'position'; readonly slot: Slot; readonly key: readonly Field[] };
 
-/** What an operator needs of the database beside its operands. */
+/** What an operator needs of the database in addition to its operands. */
 export type OperatorSource =
   /** An extension, by the schema in which its operators are. */
   | { readonly kind: 'extension'; readonly schema: string }
@@ -252,7 +252,7 @@ export interface CursorCondition {
   readonly nulls: readonly boolean[];
 }
 
-/** What a value has to be that is compared with an operand, and a name for messages. */
+/** The type of a value that is compared with an operand, and a name for messages. */
 export interface OperandType {
   readonly codec: Codec;
   readonly composite: Composite | null;

@@ -79,7 +79,7 @@ export function planRead(
     kind: 'read',
     result: 'list',
     stream: request.export || (large && !grouped && query.cursor === null && isStreamable),
-    // A function has an order of its own.
+    // The rows of a function keep their order.
     level: call && level.kind === 'rows' && !query.sort && query.cursor === null ? { ...level, order: [] } : level,
     meta: query.meta,
     cursor: query.cursor !== null,

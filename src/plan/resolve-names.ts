@@ -219,8 +219,7 @@ function resolveEnd(
 ): OperandPlan {
   const { field } = named;
   if (call) return resolveCall(call, field, collection, through, options);
-  if (!field.column || named.scope !== null)
-    throw invalidQuery(`${options.location}: "${field.name}" has no value of its own`);
+  if (!field.column || named.scope !== null) throw invalidQuery(`${options.location}: "${field.name}" has no value`);
   if (isSecretField(field)) throw forbiddenField(field.name, collection.name, options.location);
   return { kind: 'field', through, field };
 }

@@ -29,7 +29,7 @@ export function readRuleFilter(input: unknown): Filter | null | undefined {
   return read(input, UNLIMITED);
 }
 
-/** About payloads, which know operators of their own. */
+/** About payloads, which have additional operators. */
 export function readValidation(input: unknown): Filter | null | undefined {
   return read(input, { ...UNLIMITED, payload: true });
 }

@@ -6,7 +6,7 @@ import { ALWAYS, type Condition } from './plan.js';
 
 const SEARCHED = new Set(['string', 'text', 'integer', 'bigInteger', 'float', 'decimal', 'uuid']);
 
-/** Who may not see the field that was declared for it searches the fields that they see. */
+/** Callers who may not see the search field search all fields that they may see. */
 export function planSearch(slot: Slot | null, collection: Collection, model: Model): Condition {
   if (slot === null) return ALWAYS;
   const field = collection.searchField === null ? undefined : collection.fields.get(collection.searchField);

@@ -62,7 +62,7 @@ function isConstant(value: ValuePlan): boolean {
 /** Of conditions that must all hold, as if they did not depend on one another: so it is for the planner too. */
 export function selectivity(condition: Condition, statistics: TableStatistics, values: BoundValues): Selectivity {
   const estimated = estimate(condition, statistics, values);
-  // What is the same for all requests of a shape does not tell one from another.
+  // What is the same for all requests of a shape does not distinguish them.
   return estimated.isKnown || dependsOnRequest(condition) ? estimated : ALL;
 }
 

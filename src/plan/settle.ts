@@ -28,7 +28,7 @@ export interface Dispute {
   readonly path: string;
 }
 
-/** Leaves one value where the payload alone tells that all are the same. */
+/** Keeps one value where the payload alone shows that all are equal. */
 export function settleDispute({ row, field, path }: Dispute): void {
   const claim = row.claims?.get(field.name);
   if (claim) settleClaim(row, field, claim, path);

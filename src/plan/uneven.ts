@@ -16,7 +16,7 @@ import {
 import { dependsOnRequest, estimatedColumn } from './selectivity.js';
 
 export interface UnevenRead {
-  /** The only page that values filter: then they can be told apart by how many rows they leave. Null where there are several. */
+  /** The only page that values filter: then they are distinguished by how many rows match. Null where there are several. */
   readonly page: UnevenPage | null;
   /** The collections whose pages they are. */
   readonly collections: readonly Collection[];
@@ -64,7 +64,7 @@ function conditionOf({ collection, where }: Level): Condition {
   return restriction ? both(where, restriction.rows) : where;
 }
 
-/** A constant of a rule counts where statistics tell what it leaves; others are the same for every request of the shape. */
+/** A constant of a rule counts where statistics estimate it; others are the same for every request of the shape. */
 function holdsValues(condition: Condition): boolean {
   switch (condition.kind) {
     case 'and':

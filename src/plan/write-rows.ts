@@ -351,7 +351,7 @@ function presetValue(field: Field, value: unknown, variables: WriteVariables, mo
     const given = variable ? resolveVariable(variable.text, variables) : value;
     return { kind: 'value', value: checkValue(field, given, field.name) };
   } catch {
-    // Whoever may write only what a policy says, and the policy says nonsense, may not write.
+    // A preset that is not valid must not be dropped: the write is refused.
     throw forbidden();
   }
 }

@@ -59,7 +59,7 @@ export interface WriteColumn {
   readonly field: Field;
   /** Some rows leave the column out: it keeps its value, or gets its default. */
   readonly mixed: boolean;
-  /** Whether rows bring values of their own. */
+  /** Whether rows have values for it. */
   readonly holdsValues: boolean;
   /** New rows that the column may refer to. */
   readonly references: readonly NewReference[];
@@ -131,10 +131,10 @@ export interface WriteInput {
   readonly by: Author;
 }
 
-/** Whoever works on the machine itself. */
+/** Of the command line. */
 export const NO_AUTHOR: Author = { user: null, ip: null, user_agent: null, origin: null };
 
-/** Who makes a change, and from where. */
+/** The user who makes a change, and the address. */
 export interface Author {
   readonly user: string | null;
   readonly ip: string | null;

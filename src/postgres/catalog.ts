@@ -1,4 +1,4 @@
-/** The database as the mirror and the policies see it: one statement that describes each, and word of its changes. */
+/** The database as the mirror and the policies see it: one statement that reads each, and notifications of changes. */
 import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { PolicySource } from '../access/policy-watch.js';

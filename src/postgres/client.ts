@@ -70,7 +70,7 @@ export function openClient(
   } as unknown as postgres.Options<Record<string, postgres.PostgresType>>) as unknown as DriverClient;
 }
 
-/** What every statement relies on, beside what poolers pass on. The driver leaves out what is empty. */
+/** Settings that every statement relies on and that poolers do not pass on. The driver leaves out empty ones. */
 export function settingsOf(options: ServerOptions, statementTimeout: number, settings: Settings): Settings {
   return {
     search_path: [...new Set([...schemasOf(options), 'public'])].map(quoteIdentifier).join(', '),
@@ -82,7 +82,7 @@ export function settingsOf(options: ServerOptions, statementTimeout: number, set
     // Never pays for these statements, and costs seconds when a large estimate triggers it.
     jit: 'off',
     statement_timeout: statementTimeout === 0 ? '' : String(statementTimeout),
-    // Whoever waits for a lock for so long is told that, and not that the statement takes long.
+    // A lock that is not granted in this time is reported as such, not as a slow statement.
     lock_timeout: statementTimeout === 0 ? '' : String(Math.floor(statementTimeout * LOCK_SHARE)),
     ...settings,
   };

@@ -1,4 +1,4 @@
-/** What a connection is told when it is made. */
+/** Options of a new connection. */
 import type { Socket } from 'node:net';
 import type postgres from 'postgres';
 import type { ResponseMemory } from './response-memory.js';
@@ -14,10 +14,10 @@ export type DriverClient = postgres.Sql;
 export type Settings = Readonly<Record<string, string>>;
 
 /** Opens a client of the driver that uses this socket. */
-export type OpenClient = (socket: () => Promise<Socket>) => DriverClient;
+type OpenClient = (socket: () => Promise<Socket>) => DriverClient;
 
 /** Which server a connection is opened to, where several may be the one. */
-export interface ServerChoice {
+interface ServerChoice {
   /** Fails where the server is not the one that is wanted. */
   accept(client: DriverClient): Promise<void>;
   /** Called when the server is left. Returns how to forget it. */

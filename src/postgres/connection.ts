@@ -54,7 +54,7 @@ export class Connection implements Receiver, Watched {
     admit: (type, length) => this.#admit(type, length),
     release: (length) => this.#options.memory.release(length),
   });
-  /** What the server wants to hear from whoever asks it to stop a statement. */
+  /** What a CancelRequest must carry. */
   #key: Buffer | null = null;
   #stopping = false;
   /** Whether a transaction is open, or has failed, as the server said last. */
@@ -159,12 +159,12 @@ export class Connection implements Receiver, Watched {
     this.#sync(this.#sent[0]);
   }
 
-  /** Asks the server to stop the statement that runs; resolves when it has heard of it, or cannot be told. */
+  /** Asks the server to stop the statement that runs; resolves when the server has received it, or cannot be reached. */
   async cancel(): Promise<void> {
     if (this.#socket && this.#key) await cancelStatement(this.#options.target, this.#socket, this.#key);
   }
 
-  /** Ends it at once; whatever is on its way is told the reason. */
+  /** Ends it at once; pending statements fail with the reason. */
   destroy(reason: Error = closed()): void {
     const socket = this.#socket;
     this.#error = reason;

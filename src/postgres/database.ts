@@ -48,7 +48,7 @@ export interface DatabaseOptions extends FirstConnectionOptions, Omit<ServerOpti
   readonly statementTimeout: number;
   /** Milliseconds that an import may wait for the next piece of its file. */
   readonly uploadTimeout?: number;
-  /** Whether to find out first that a connection is a session of its own. */
+  /** Whether to check first that each connection is a session of the server. */
   readonly checksSessions?: boolean;
   /** Milliseconds that a change by others may go unnoticed. */
   readonly staleness?: number;
@@ -61,7 +61,7 @@ export interface DatabaseOptions extends FirstConnectionOptions, Omit<ServerOpti
 
 type KnownOptions = Omit<DatabaseOptions, 'pooler'> & { readonly pooler: Pooler };
 
-/** For statements of our own, which nobody can make large by asking. */
+/** For internal statements, whose size no request controls. */
 const UNBOUNDED = new ResponseMemory(Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY);
 
 export type PoolName = 'read' | 'write' | 'stream' | 'import' | 'catalog' | 'own';
@@ -71,7 +71,7 @@ export type ReadQueue = Pick<PoolState, 'busy' | 'waiting' | 'isStarved'>;
 
 /** All connections but those for reads, which take turns statement by statement. */
 interface Pools {
-  /** For statements of our own, which are few: who a token belongs to, logins, explanations. */
+  /** For internal statements, which are few: lookups of tokens, logins, explanations. */
   readonly own: Pool<Session>;
   /** For transactions. */
   readonly sessions: Pool<Session>;
@@ -91,7 +91,7 @@ export class Database implements Pools {
   system: string;
   /** For reads of requests. */
   readonly readConnections: readonly Connection[];
-  /** Who has them and who waits for them: told by who sends the reads, where somebody does. */
+  /** The queue of reads that uses these connections; it reports how many are in use and how many reads wait. */
   readQueue: ReadQueue | null = null;
   readonly own: Pool<Session>;
   readonly sessions: Pool<Session>;
@@ -102,7 +102,7 @@ export class Database implements Pools {
   readonly listener: Listener;
   /** Memory for large answers. */
   readonly responseMemory: ResponseMemory;
-  /** Milliseconds that whoever needs a connection waits for it. */
+  /** Milliseconds to wait for a connection. */
   readonly waitTimeout: number;
   /** Host and port, which are no secret. */
   readonly address: string;
@@ -138,7 +138,7 @@ export class Database implements Pools {
     this.system = this.schema;
   }
 
-  /** A statement of our own, which names the service's tables and functions alone, with their schema put in front of them. */
+  /** An internal statement, which names the service's tables and functions alone, qualified with their schema. */
   qualified(text: string): string {
     const known = this.#qualified.get(text);
     if (known !== undefined) return known;
@@ -284,12 +284,12 @@ export class Database implements Pools {
     };
   }
 
-  /** The first cell of a statement of our own, as the bytes PostgreSQL wrote; null when there is no row. */
+  /** The first cell of an internal statement, as the bytes PostgreSQL wrote; null when there is no row. */
   cell(text: string, parameters: (string | null)[], prepare = true): Promise<Buffer | null> {
     return this.own.use((session) => session.cell(prepare ? this.qualified(text) : text, parameters, prepare));
   }
 
-  /** A statement of our own; one that is not to be prepared was compiled, and has its names already. */
+  /** An internal statement; one that is not to be prepared was compiled, and has its names already. */
   rows<Row>(text: string, parameters: (string | null)[] = [], prepare = true): Promise<Row[]> {
     const statement = prepare ? this.qualified(text) : text;
     return this.own.use((session) => session.query<Row>(statement, parameters, { prepare }));
@@ -319,7 +319,7 @@ const DEFAULT_STALENESS_MS = 30_000;
 /** Milliseconds that connections get to end in peace. */
 const CLOSE_GRACE_MS = 1_000;
 
-/** Rows of a payload come as one document, which tells the planner nothing: to plan a chain for each would cost more than to run it. */
+/** Rows of a payload come as one document, about which the planner knows nothing: planning a chain for each would cost more than running it. */
 const PLANNED_ONCE: Settings = { plan_cache_mode: 'force_generic_plan' };
 
 /**

@@ -55,7 +55,7 @@ function mayPass(error: unknown): boolean {
   return PASSING.test(codeOf(error)) && !/\b(TLS|SSL)\b/.test(messageOf(error));
 }
 
-/** Of what lies behind a failure, as far as it is told. */
+/** The cause of a failure, where it is known. */
 function codeOf(error: unknown): string {
   let code = '';
   for (let each = error; each instanceof Error; each = each.cause) if ('code' in each) code = String(each.code);

@@ -10,9 +10,9 @@ import type { Replica, Replicas } from './replicas.js';
 import { within } from './time-limit.js';
 
 /** `degraded`: it serves, but something is not as it should be. */
-export type Status = 'ok' | 'degraded' | 'error';
+type Status = 'ok' | 'degraded' | 'error';
 
-export interface Check {
+interface Check {
   readonly status: Status;
   readonly componentType: string;
   /** Which thread, where there are several. */

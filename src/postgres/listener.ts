@@ -1,5 +1,5 @@
 /**
- * Word of changes that others have made, on a connection of its own. One that is lost, or that answers no more, is opened again
+ * Notifications of changes by others, on a separate connection. One that is lost, or that answers no more, is opened again
  * until that works; those who listen then read everything again, since notifications may have been missed, and also every now
  * and then until it works.
  */
@@ -135,7 +135,7 @@ export class Listener {
     for (const channel of channels) if (!heard.has(channel)) throw new Error(`nothing is heard on "${channel}"`);
   }
 
-  /** A connection that leads nowhere says nothing by itself. */
+  /** A half-open connection reports nothing by itself. */
   async #look(): Promise<void> {
     const session = this.#session;
     if (!session) return;

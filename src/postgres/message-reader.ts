@@ -3,7 +3,7 @@
 /** Messages up to this size that arrive in pieces are put together in memory that is used again. */
 const SCRATCH_BYTES = 65_536;
 
-/** Is told of each whole message: where it begins and ends; `owned` says that its memory is used by nobody else. */
+/** Called with each complete message: where it begins and ends; `owned` says that its memory is used by nobody else. */
 export type Handle = (message: Buffer, start: number, end: number, owned: boolean) => void;
 
 /** Is asked before memory is taken for a large message; one that is not admitted is skipped. */

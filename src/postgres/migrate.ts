@@ -1,5 +1,5 @@
 /**
- * Our own tables: where they are, and how they get there. They are in the schema that is mirrored, or in one of their own where a
+ * The tables of the service: where they are, and how they are created. They are in the schema that is mirrored, or in a separate one where a
  * name is taken or somebody asked for it. An installation is known by its list of migrations, which a dump carries along;
  * names say nothing, since users may begin theirs as we do. A first start is one transaction: it leaves everything or nothing.
  */
@@ -93,7 +93,7 @@ async function findInstallation(
 
 /**
  * Every table that is called like ours and has its columns. To read a view, or a table with row security, is to run functions of
- * its owner as the service's role. So in a schema that nobody named it has to be owned by that role, a role it is a member of (for a superuser: as
+ * its owner as the service's role. So in a schema that no option names it must be owned by that role, a role it is a member of (for a superuser: as
  * granted, it would pass for a member of all) or the owner of the database; any other role that may make a schema could put such tables there.
  */
 const PLACES = `
@@ -178,7 +178,7 @@ function isTaken(error: unknown): error is Error {
   return error instanceof Error && 'code' in error && ['42P07', '42710', '42723'].includes(String(error.code));
 }
 
-/** What later versions have added, each file in a transaction of its own. */
+/** What later versions have added, one transaction for each file. */
 async function update(session: Session, { schema, applied }: Installation, observe: Observer): Promise<void> {
   for (const file of systemFiles()) {
     if (applied.has(file.name)) continue;

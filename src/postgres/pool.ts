@@ -11,7 +11,7 @@ export interface Pooled {
   readonly state: ConnectionState;
   /** Whether the next user may have it as it is. */
   readonly isClean: boolean;
-  /** Whether it has to be asked for a sign of life first. */
+  /** Whether it must be probed before it is used. */
   readonly isDoubtful: boolean;
   probe(): Promise<boolean>;
   /** Ends when nothing is on its way, at the latest after so many milliseconds. */
@@ -105,7 +105,7 @@ export class Pool<Connection extends Pooled> {
     }
   }
 
-  /** Who waits is told at once: nothing is opened any more. */
+  /** Those who wait fail at once: nothing is opened any more. */
   async close(grace: number): Promise<void> {
     this.#isClosed = true;
     for (const { refuse } of this.#waiting.splice(0)) refuse(stopped());

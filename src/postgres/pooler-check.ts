@@ -99,7 +99,7 @@ async function find(
   return missing.length > 0 ? 'session' : 'none';
 }
 
-/** What the first client leaves in its session has to be there for its next statement, and for nobody else. */
+/** What the first client sets in its session must be there for its next statement, and for no other client. */
 async function areApart(one: DriverClient, other: DriverClient): Promise<boolean> {
   const mark = randomUUID();
   await one.unsafe(`listen ${CHANNEL}`);

@@ -1,7 +1,7 @@
 /**
  * Which of several servers takes writes. It is asked every second whether it still does; as soon as another one has taken its
  * place all connections are ended, and new ones are opened there. A server that was the primary before, and does not know that
- * another was promoted, is told by its timeline: each promotion begins a new one.
+ * another was promoted, is known by its timeline: each promotion begins a new one.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { hostPortsOf, type SessionTarget } from '../database-url.js';
@@ -94,7 +94,7 @@ export class PrimaryWatch {
     this.#drop();
   }
 
-  /** A connection is told whether its server is the one that is wanted; ends it where it is not. */
+  /** Ends a connection whose server is not the one that is wanted. */
   async accept(client: DriverClient): Promise<void> {
     const role = await askRole(client);
     if (this.#suits(role)) return;

@@ -163,7 +163,7 @@ const ERROR_FIELDS: Readonly<Record<string, string>> = {
   R: 'routine',
 };
 
-/** A failure that the server tells of, with the fields the driver would give it. */
+/** An ErrorResponse as an error, with the fields the driver would give it. */
 export function readError(message: Buffer, start: number, end: number): Error {
   const fields: Record<string, string> = {};
   let text = 'PostgreSQL failed';

@@ -146,7 +146,7 @@ export class ReplicaWatch {
     return null;
   }
 
-  /** The log tells when one leaves and when it is back. */
+  /** Logs when a replica is left out and when it is back. */
   #note(replica: Replica, reason: string | null): void {
     const former = this.#reasons.get(replica) ?? null;
     if (reason === null) this.#reasons.delete(replica);
@@ -158,11 +158,6 @@ export class ReplicaWatch {
         ? { kind: 'replica-ready', server: replica.name }
         : { kind: 'replica-left', server: replica.name, reason },
     );
-  }
-
-  /** Why it gets no reads; null where it does. */
-  reasonOf(replica: Replica): string | null {
-    return this.#reasons.get(replica) ?? null;
   }
 
   /** Milliseconds, at the time at which the replica was asked. */

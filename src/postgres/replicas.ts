@@ -71,7 +71,7 @@ export class Replica {
     return this.#board.replayed(this.#index);
   }
 
-  /** A server that has restarted may have to replay again: after a lost connection it has to be looked at. */
+  /** A server that has restarted may have to replay again: it is checked after a lost connection. */
   get isReady(): boolean {
     if (this.database.watchdog.lost !== this.#lost) this.suspect();
     return this.state === 'ready';
@@ -89,7 +89,7 @@ export class Replica {
     this.#board.setState(this.#index, state);
   }
 
-  /** One question at a time: whoever asks meanwhile gets the same answer. */
+  /** One query at a time: concurrent callers share its result. */
   ask(): Promise<ReplicaReport> {
     this.#asked ??= this.database.own
       .use((session) => session.cell(STATE, []))
@@ -136,7 +136,7 @@ export class Replica {
     this.#lossListeners.push(listener);
   }
 
-  /** It does not answer: whoever waits for it is told so now. */
+  /** It does not answer: those who wait for it fail now. */
   abandon(): void {
     for (const listener of this.#lossListeners) listener();
     this.database.watchdog.destroyAll();

@@ -33,7 +33,7 @@ export class RowBatch implements Decoder {
   /** Rows that are still to come alone. */
   #apart: number;
 
-  /** `refuse` is told why there is no memory for more. */
+  /** `refuse` gets the reason where there is no memory for more. */
   constructor(memory: BatchMemory, joining: Joining | null, refuse: (reason: Error) => void) {
     this.#memory = memory;
     this.#joining = joining;

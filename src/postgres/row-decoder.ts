@@ -1,4 +1,4 @@
-/** Rows of statements of our own, as objects: the columns by their names, values of the common types as JavaScript has them. */
+/** Rows of internal statements, as objects: the columns by their names, values of the common types as JavaScript has them. */
 import { parseOwnJson } from '../narrow.js';
 
 interface Column {

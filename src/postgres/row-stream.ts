@@ -57,7 +57,7 @@ async function readAll(session: StreamSession, memory: BatchMemory, options: Row
     cancel();
   };
   const within = async <Answer>(ask: () => Promise<Answer>): Promise<Answer> => {
-    // Where PostgreSQL cannot be told any more, the connection is given up.
+    // Where PostgreSQL cannot be reached, the connection is closed.
     const timers =
       batchTimeout === 0
         ? []

@@ -30,7 +30,7 @@ export class Session implements Pooled {
 
   /**
    * `open` makes the connection; `onLost` is called when it is lost, `count` for each statement, `onCommitted` with the position
-   * behind each commit, before whoever has asked for it is answered.
+   * after each commit, before the request is answered.
    */
   constructor(
     open: (onclose: () => void) => Connection,

@@ -57,7 +57,7 @@ export async function openSocket(target: Target, receiver: Receiver): Promise<So
 }
 
 /**
- * Asks the server of a connection to stop the statement that runs on it, by a connection of its own. The server has done so,
+ * Asks the server of a connection to stop the statement that runs on it, by a separate connection. The server has done so,
  * or will never, once it has closed that one.
  */
 export async function cancelStatement(target: Target, socket: Socket, key: Buffer): Promise<void> {

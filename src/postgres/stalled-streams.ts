@@ -1,12 +1,12 @@
 /**
  * Streams that are read slowly while others wait for a connection: the one that was not read from for longest is broken off.
- * Who holds more than a fair share of the connections has to read faster than the others. As long as nobody waits, everybody
+ * A client that holds more than a fair share of the connections must read faster than the others. As long as nobody waits, everybody
  * may take their time.
  */
 import type { Relieve } from './pool.js';
 import type { StreamSession } from './stream-session.js';
 
-/** Milliseconds in which a batch, of half a megabyte at most, has to be taken: with more than a fair share, and with less. */
+/** Milliseconds in which a batch, of half a megabyte at most, must be read: with more than a fair share, and with less. */
 const GREEDY_LIMIT_MS = 2_000;
 const MODEST_LIMIT_MS = 20_000;
 

@@ -15,7 +15,7 @@ export class StreamSession extends Session {
   /** Since when what was read waits for the reader; null when it does not. */
   stalledSince: number | null = null;
   #isCancelled = false;
-  /** Whoever waits for the next answer. */
+  /** The callback for the next result. */
   #settle: ((isSuspended: boolean) => void) | null = null;
   /** Rejects where the statement fails, also while its portal is suspended. */
   #failure: Promise<never> = new Promise(() => {});
@@ -82,7 +82,7 @@ export class StreamSession extends Session {
     return Promise.race([work, this.#failure]);
   }
 
-  /** Asks PostgreSQL to stop the statement; resolves when it has heard of it, or cannot be told. */
+  /** Asks PostgreSQL to stop the statement; resolves when the server has received it, or cannot be reached. */
   cancel(): Promise<void> {
     this.#isCancelled = true;
     return this.connection.cancel();

@@ -45,7 +45,7 @@ export interface Watched {
   check(now: number): void;
   /** Others did not answer: this one is to be asked whether it is alive before it is used. */
   doubt(): void;
-  /** Ends at once; whatever is on its way is told the reason. */
+  /** Ends at once; pending statements fail with the reason. */
   destroy(): void;
 }
 

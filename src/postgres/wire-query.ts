@@ -8,7 +8,7 @@ export interface BoundStatement {
   readonly prepare: boolean;
 }
 
-/** A statement to be run, told of its rows as they come. */
+/** A statement to be run; gets its rows as they arrive. */
 export interface WireQuery extends BoundStatement {
   /** Of a row: a cell, or a number and a cell. Null where nobody looks at them, or a decoder does. */
   readonly columns: 1 | 2 | null;
@@ -25,13 +25,13 @@ export interface WireQuery extends BoundStatement {
    * the promises that were settled meanwhile have been heard: then its memory is used again. A larger one is the receiver's.
    */
   row(number: number, cell: Buffer | null): void;
-  /** Once, behind the last row. `unsent` tells that the connection could not be opened. */
+  /** Once, after the last row. `unsent`: the connection could not be opened. */
   end(error: Error | null, unsent: boolean): void;
   /** Whether nobody waits for it any more. A function: a getter would make a hidden class for each query, and keep it alive. */
   isAbandoned?(): boolean;
 }
 
-export interface Portal {
+interface Portal {
   /** Of the first batch. */
   readonly maxRows: number;
   /** The batch has arrived, and there may be more. */

@@ -1,6 +1,6 @@
 /**
  * The request AST: what a client asks, in one vocabulary for REST, SEARCH and GraphQL, before any name is looked up. It
- * holds no values: they lie in a list beside it and the AST names their positions (slots). Two requests that differ only in
+ * holds no values: they are in a separate list and the AST names their positions (slots). Two requests that differ only in
  * values have the same AST, so its text is the shape under which compiled statements are kept.
  */
 import type { Slot, Values } from '../sql/parameter.js';
@@ -79,11 +79,11 @@ export type ShapedSelection =
       /** Of a many-to-any relation: what is wanted of the items of each collection. */
       readonly scopes: readonly { readonly collection: string; readonly fields: readonly ShapedSelection[] }[];
     }
-  /** Selections of the same item, in an object of their own. */
+  /** Selections of the same item, as a nested object. */
   | { readonly kind: 'object'; readonly output: string; readonly fields: readonly ShapedSelection[] }
   | { readonly kind: 'constant'; readonly output: string; readonly text: string };
 
-/** How a value is written: as its type is by default, as a text, or as a number whatever its precision. */
+/** How a value is written: as its type is by default, as a string, or as a number whatever its precision. */
 export type Representation = 'default' | 'text' | 'number';
 
 /** What is shown of a group, where that is not the default: groups at the top, functions behind them. */
@@ -112,7 +112,7 @@ export type DateFunction = (typeof DATE_FUNCTIONS)[number];
 export type FunctionCall =
   | { readonly kind: DateFunction }
   | { readonly kind: 'count' }
-  /** How well a text meets the full text search beside it: orders alone. */
+  /** How well a text matches the full text search of the request: in sorts only. */
   | { readonly kind: 'rank' }
   | { readonly kind: 'json'; readonly path: Slot };
 
@@ -223,7 +223,7 @@ export const TREE_OPERATORS = ['descendant_of', 'ancestor_of'] as const;
 export const SEARCH_OPERATORS = ['fts', 'similar'] as const;
 
 /** Of rules about what is written, not of queries. */
-export const PAYLOAD_OPERATORS = ['regex', 'submitted'] as const;
+const PAYLOAD_OPERATORS = ['regex', 'submitted'] as const;
 
 export type Operator =
   | (typeof PAYLOAD_OPERATORS)[number]

@@ -81,7 +81,7 @@ interface Node {
   readonly calls: Map<string, Selection>;
 }
 
-/** Lists of fields come again and again: those without values of their own are parsed once per text. */
+/** Lists of fields repeat: those without values are parsed once per text. */
 const known = new LRUCache<string, KnownFields>({
   max: 2_000,
   maxSize: 16_777_216,

@@ -301,7 +301,7 @@ function jsonText(value: object, owner: string): string {
   }
 }
 
-/** URLs know only texts: these four stand for what JSON would say. In JSON a text is a text, but for null. */
+/** URLs hold only strings: these four stand for values of JSON. In JSON a string is a string, except for null. */
 function plain(value: unknown, { typed = false }: { readonly typed?: boolean } = {}): unknown {
   switch (value) {
     case 'true':

@@ -76,7 +76,7 @@ async function* readCsv(bytes: AsyncIterable<Buffer>): AsyncGenerator<Input> {
 /** Bytes that the parser is given at a time: it reads all that it is given before others have their turn. */
 const PIECE = 16_384;
 
-/** In bytes again: between two characters of a text there may be the middle of one. */
+/** As bytes again: a chunk may end inside a character. */
 async function* inPieces(texts: AsyncIterable<string>): AsyncGenerator<Buffer> {
   const pace = new TimeSlice();
   for await (const text of texts) {

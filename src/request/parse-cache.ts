@@ -22,7 +22,7 @@ interface Tables<Kept extends object> {
 
 const LONGEST_TEXT = 4_096;
 
-/** Bytes of the objects that a character of a text becomes, about. */
+/** About how many bytes of objects a character of a document becomes. */
 const OBJECTS = 12;
 
 export class ParseCache<Kept extends { readonly parsed: Shaped }> {

@@ -47,7 +47,7 @@ function parseLevel(input: Input, prefix: '' | '_', given: ParseContext, depth: 
     sort: parseSort(get('sort'), alias, context),
     limit: parseLimit(get('limit'), context),
     offset: parseCount(get('offset'), 'offset', context),
-    // Page 0 is no page: an offset beside it counts.
+    // Page 0 is none: an offset then applies.
     page: isOneOf(['0', 0], get('page')) ? null : parseCount(get('page'), 'page', context),
     cursor: prefix === '' ? parseCursor(input['cursor'], context) : null,
     aggregate: aggregate === undefined ? null : parseAggregate(readObject(aggregate, 'aggregate'), context),
@@ -90,7 +90,7 @@ function parseDeep(input: Input, context: ParseContext, depth: number): Query['d
   return deep;
 }
 
-/** Whether it can be what `deep` says of a relation that has the name of a parameter; a few levels tell. */
+/** Whether it can be what `deep` says of a relation that has the name of a parameter; a few levels show it. */
 function isLevel(value: unknown, levels = 3): boolean {
   if (value === null || levels === 0) return true;
   if (!isObject(value)) return false;
@@ -240,6 +240,6 @@ function parseMeta(input: unknown): MetaCount[] {
   const names = parseList(input, 'meta');
   const unknown = names.find((name) => name !== '*' && !isOneOf(META, name));
   if (unknown !== undefined) throw invalidQuery(`"meta" cannot be "${unknown}"`);
-  // All counts are the exact ones: an estimate beside them would tell nothing.
+  // `*` means the exact counts: an estimate next to them is useless.
   return META.filter((meta) => names.includes(meta) || (names.includes('*') && isOneOf(COUNTS, meta)));
 }

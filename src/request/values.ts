@@ -1,4 +1,4 @@
-/** Where the values of a filter go while it is parsed: into a list beside the AST, or, those of a rule, into the AST itself. */
+/** Where the values of a filter go while it is parsed: into a separate list, or, those of a rule, into the AST itself. */
 import { invalidQuery } from '../errors.js';
 import type { Slot, Value, Values } from '../sql/parameter.js';
 

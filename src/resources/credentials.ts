@@ -52,7 +52,7 @@ export function linkTo(body: Input, name: string, allowed: string, usual: () => 
   };
 }
 
-/** Origin and path have to be the same: a prefix would let in pages of strangers. */
+/** Origin and path must be equal: a prefix would allow pages of others. */
 function isAllowed(page: string, list: string): boolean {
   if (!URL.canParse(page)) return false;
   const { origin, pathname } = new URL(page);

@@ -1,6 +1,6 @@
 /**
  * The Explorer: a page for browsers at /explorer. Its files are built from web/ into dist/web, compressed there, and kept in memory
- * from the first request on. The page has no door of its own: it asks the public API with the login of whoever looks at it.
+ * from the first request on. The page has no endpoint of its own: it calls the public API with the login of its user.
  */
 import { readdir, readFile } from 'node:fs/promises';
 import { routeNotFound } from '../errors.js';

@@ -63,7 +63,7 @@ export const FORMATS: Readonly<Record<Exclude<ExportFormat, 'geojson'>, Format>>
 export function geojson(geometry: string, key: string | null): Format {
   const feature = (item: Item): string => {
     const { [geometry]: shape, ...properties } = item;
-    // A shape that GeoJSON has no type for is a text: it stays a property.
+    // A shape that GeoJSON has no type for is a string: it stays a property.
     const isShape = shape === null || typeof shape === 'object';
     return writeJson({
       type: 'Feature',
@@ -101,7 +101,7 @@ export function joinCells(cells: readonly Buffer[], first: boolean, opening: Buf
 
 const NOTHING = Buffer.alloc(0);
 
-/** PostgreSQL breaks lines between the elements of a list; inside of texts they are escaped. */
+/** PostgreSQL breaks lines between the elements of a list; inside strings they are escaped. */
 function oneLine(cell: Buffer): Buffer {
   for (let position = cell.indexOf(10); position >= 0; position = cell.indexOf(10, position + 1)) cell[position] = 32;
   return cell;

@@ -92,7 +92,7 @@ const NULL = Buffer.from('null');
 const TRUE = Buffer.from('true');
 const OPENING = '{"data":'.length;
 
-/** What REST would send, without its envelope. Who may write but not read gets `true`. */
+/** What REST would send, without its envelope. Callers who may write but not read get `true`. */
 async function runStep(step: MutationStep, writes: Writes, writer: Writer, client: RequestClient): Promise<Buffer> {
   if (step.kind === 'json') return Buffer.from(step.text);
   if (step.kind === 'function') {

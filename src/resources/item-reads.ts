@@ -218,7 +218,7 @@ const explanationBody = build({
   },
 });
 
-/** For administrators: it tells what the database holds. */
+/** For administrators: it reveals what the database holds. */
 export async function explainItems(
   prepared: PreparedRead,
   reads: Reads,

@@ -52,7 +52,7 @@ export function readRoutes(
   ];
 }
 
-/** Tables of the service itself have resources of their own. */
+/** Tables of the service itself have separate resources. */
 export function refuseSystem(collection: string): void {
   if (systemTables().has(collection)) throw forbiddenCollection(collection);
 }

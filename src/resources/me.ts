@@ -37,7 +37,7 @@ export function meRoutes(services: MeServices): Route[] {
 
 const anyBody = build({ type: 'object', properties: { data: {} } });
 
-/** Who may not see their own account is told who they are, no more. */
+/** Callers who may not see their own account get its id only. */
 async function readMe(exchange: Exchange, services: MeServices): Promise<Reply> {
   const identity = onlyUser(await services.identities.identify(exchange));
   const parsed = parseRead('service_users', identity.user, exchange.queryString, services.limits);
@@ -152,7 +152,7 @@ async function isOpen(
   }
 }
 
-/** Who views as the public or a role may ask what they are allowed. */
+/** A view as the public or a role may read its permissions. */
 async function identifyUser(exchange: Exchange, { identities }: MeServices): Promise<Identity> {
   const identity = await identities.identify(exchange);
   if (identity.user === null && !identity.isView) throw forbidden();

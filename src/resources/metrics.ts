@@ -86,7 +86,7 @@ const MISNAMED: ReadonlySet<string> = new Set([
 async function defaultMetrics(): Promise<Metric[]> {
   const all = (await observeProcess().getMetricsAsJSON()) as unknown as Metric[];
   const defaults = all.filter(({ name }) => !MISNAMED.has(name));
-  // Threads share their process: what is true of it is told once.
+  // Threads share their process: its metrics are reported once.
   return isMainThread ? defaults : defaults.filter(({ name }) => !name.startsWith('process_'));
 }
 
@@ -114,7 +114,7 @@ export function observeProcess(): Registry {
 /** Kinds of answers that are counted one by one; those that come up later are counted together, so that a scrape stays small. */
 const MOST_COUNTED = 200;
 
-/** What has the same labels is added up where the threads are put together. */
+/** Values with equal labels are summed over the threads. */
 function requestMetrics(routes: readonly RouteStats[], byRoute: boolean): Metric[] {
   const name = 'lateral_request_duration_seconds';
   const kinds = routes

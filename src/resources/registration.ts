@@ -1,4 +1,4 @@
-/** /users/register: strangers make accounts of their own, where the settings allow it. */
+/** /users/register: self-registration, where the settings allow it. */
 import { PUBLIC } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
 import {

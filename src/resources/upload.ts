@@ -19,7 +19,7 @@ export function openUpload(body: AsyncIterable<Buffer>, contentType: string): Pr
       return;
     }
     const bytes = new PassThrough();
-    // Whoever reads the bytes learns of the failure there; before that it is answered by the rejection.
+    // A reader of the bytes gets the failure there; before that the promise is rejected.
     bytes.on('error', () => {});
     let found = false;
     const fail = (error: Error): void => {

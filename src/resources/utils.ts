@@ -22,7 +22,7 @@ import { openUpload } from './upload.js';
 
 export interface UtilsServices extends ItemsServices {
   readonly config: Config;
-  /** Reads users, policies and the schema anew, for all threads. */
+  /** Reloads users, policies and the schema, for all threads. */
   readonly readAnew: () => Promise<void>;
 }
 

@@ -40,7 +40,7 @@ export function snapshotColumnDefinition(
 }
 
 export function changedKey(table: string): Error {
-  return invalidPayload(`The primary key of "${table}" cannot be changed: delete the collection and create it anew`);
+  return invalidPayload(`The primary key of "${table}" cannot be changed: delete the collection and create it again`);
 }
 
 /** `before` and `after` are of one field; `column` is the one in the database. */
@@ -49,7 +49,7 @@ export function changeSnapshotColumn(before: SnapshotColumn, after: ColumnField,
   const target = { table, column: field };
   if (schema.is_primary_key !== before.is_primary_key) throw changedKey(table);
   if (schema.generation_expression !== null)
-    throw invalidPayload(`The field "${table}.${field}" cannot become a generated one: delete it and create it anew`);
+    throw invalidPayload(`The field "${table}.${field}" cannot become a generated one: delete it and create it again`);
   const steps: Definition[] = [];
   if (before.generation_expression !== null) steps.push({ kind: 'drop-expression', ...target });
   steps.push(...stopIncrement(column, { schema: { has_auto_increment: schema.has_auto_increment } }));

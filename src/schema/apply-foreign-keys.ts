@@ -27,7 +27,7 @@ export function addForeignKeys(work: SnapshotPairs): DdlStatement[] {
       const table = pair.after?.collection ?? '';
       if (keeps(pair, key, work)) return [];
       const { fields, related_collection: target, related_fields, on_delete, on_update } = key;
-      // Of several over the same columns each has a name of its own.
+      // Several over the same columns have different names.
       const name = constraintName(table, `${fields.join()},${target}(${related_fields.join()})`, 'foreign');
       return [
         {
@@ -58,7 +58,7 @@ function textOf({ fields, related_collection, related_fields, on_delete, on_upda
   return canonical([fields, related_collection, related_fields, on_delete, on_update]);
 }
 
-/** One of the tables or columns leaves, is made anew or changes its type: the constraint cannot stay meanwhile. */
+/** One of the tables or columns is dropped, recreated or changes its type: the constraint cannot stay meanwhile. */
 function mustBeRecreated(collection: string, key: SnapshotForeignKey, work: SnapshotPairs): boolean {
   const { fields, related_collection: related, related_fields } = key;
   if ([collection, related].some((name) => work.created.has(name) || work.dropped.has(name))) return true;

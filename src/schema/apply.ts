@@ -81,7 +81,7 @@ function checkSystem({ fields, relations }: Snapshot, protectedTables: Protected
   }
 }
 
-/** Generated columns before those that they are made of. What is made anew keeps what the metadata says of it. */
+/** Generated columns before those that they are made of. Recreated columns keep their metadata. */
 function deleteFields(work: SnapshotPairs): DdlStatement[] {
   const gone = work.fields.filter((pair) => isGone(pair, work)).flatMap(({ before }) => before ?? []);
   const isGenerated = ({ schema }: FieldEntry): boolean => schema?.generation_expression != null;
@@ -174,7 +174,7 @@ function createIndexes(work: SnapshotPairs): DdlStatement[] {
   );
 }
 
-/** Whether the index is one of the collection, and none of its columns is made anew. */
+/** Whether the index is one of the collection, and none of its columns is recreated. */
 function keeps(
   entry: Snapshot['collections'][number] | null,
   { fields, unique }: SnapshotIndex,
@@ -241,7 +241,7 @@ function saveFields(work: SnapshotPairs): DdlStatement[] {
   });
 }
 
-/** What has to go of a reference that leaves, or that leads elsewhere or acts otherwise from now on. */
+/** What is dropped of a relation that is deleted, or that gets another target or other actions. */
 function dropReference({ before, after }: Pair<RelationEntry>, model: Model, work: SnapshotPairs): DdlStatement[] {
   if (!before) return [];
   const { collection, field } = before;
@@ -285,7 +285,7 @@ function addReference({ before, after }: Pair<RelationEntry>, model: Model, work
   return steps;
 }
 
-/** One of the two tables or columns is made anew, or changes its type: the constraint cannot stay meanwhile. */
+/** One of the two tables or columns is recreated, or changes its type: the constraint cannot stay meanwhile. */
 function mustBeRecreated(
   { collection, field, related_collection, schema }: RelationEntry,
   work: SnapshotPairs,

@@ -175,7 +175,7 @@ export class Draft {
     await this.execute(steps);
   }
 
-  /** What the model does not hold, by a statement of our own. */
+  /** The first cell of an internal statement, for what the model does not hold. */
   cell(text: string, parameters: readonly string[]): Promise<Buffer | null> {
     return this.#session.cell(text, parameters);
   }

@@ -152,7 +152,7 @@ function counterName(column: ColumnType | ExactType): Fragment {
   return column.type === 'bigInteger' ? sql`bigserial` : sql`serial`;
 }
 
-/** A constant has no type of its own: PostgreSQL reads it as one of the column. */
+/** A constant has no type: PostgreSQL reads it as one of the column. */
 function initialValue(initial: ColumnDefault): Fragment {
   return initial.kind === 'constant' ? literal(initial.text) : expression(initial.text);
 }

@@ -120,7 +120,7 @@ function forgetCollection(collection: Fragment, table: Tables): readonly Fragmen
   ];
 }
 
-/** From a list in a text; an empty one is none. */
+/** From a comma-separated list; an empty one becomes null. */
 function removeEntry(table: Fragment, column: Fragment, entry: Fragment, where: Fragment): Fragment {
   const entries = sql`string_to_array(${column}, ',')`;
   return sql`update ${table} set ${column} = nullif(array_to_string(array_remove(${entries}, ${entry}), ','), '')

@@ -139,7 +139,7 @@ function editsOf(before: Entry, after: Entry): Change[] {
   return edits;
 }
 
-/** Who writes a snapshot by hand may say `int` where PostgreSQL says `integer`. */
+/** A hand-written snapshot may say `int` where PostgreSQL says `integer`. */
 function isSameSpelling(property: string, left: unknown, right: unknown): boolean {
   return property === 'data_type' && typeof left === 'string' && typeof right === 'string' && isSameType(left, right);
 }
@@ -169,7 +169,7 @@ function changed(current: Snapshot, section: Section, difference: Difference): R
     if (after === undefined) continue;
     // As strict as with a snapshot: an edit may have put anything anywhere.
     const read = readSectionEntry(section, after) as unknown as Entry;
-    if (keyOf(read) !== key) throw misfit(section, change, 'has another name inside of its change');
+    if (keyOf(read) !== key) throw misfit(section, change, 'has another name inside its change');
     entries.set(key, read);
   }
   return entries;

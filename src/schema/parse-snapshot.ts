@@ -77,11 +77,11 @@ export interface RelationEntry {
 }
 
 /** `column` only where it is not the key that is referred to. */
-export interface ReferenceEntry extends SnapshotActions {
+interface ReferenceEntry extends SnapshotActions {
   readonly column?: string;
 }
 
-/** JSON or YAML, told apart by how it begins: an object of JSON is YAML too, but read much faster. */
+/** JSON or YAML, by how it begins: an object of JSON is YAML too, but parsed much faster as JSON. */
 export function parseDocumentText(text: string): unknown {
   try {
     if (/^\s*[{[]/.test(text)) return JSON.parse(text);
@@ -144,7 +144,7 @@ function readFields(entries: readonly unknown[]): FieldEntry[] {
   );
 }
 
-/** Who marks several fields and says no more means them in their order; a key of one field is told by that field alone. */
+/** Several marked fields are the key in their order; a key of one field is stored with that field alone. */
 function withKey(entry: CollectionEntry, fields: readonly FieldEntry[]): CollectionEntry {
   if (!entry.schema) return entry;
   const marked = fields

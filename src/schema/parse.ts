@@ -29,7 +29,7 @@ export interface CreateCollection {
   readonly table: NewTable | null;
 }
 
-export interface NewTable {
+interface NewTable {
   readonly comment: string | null;
   /** The schema that it is made in, and its name there; the first one and the collection's where they are not said. */
   readonly schema?: string | undefined;

@@ -31,7 +31,7 @@ export function planCreateCollection(
 
 export function planUpdateCollection(name: string, meta: Meta, model: Model): readonly DdlStatement[] {
   if (model.collections.get(name)?.system) throw forbidden('A collection of the service cannot be changed.');
-  // A view that lacks nothing but the name of its key is refused until it is told.
+  // A view that only lacks the name of its key is refused until that is set.
   if (!model.collections.has(name) && !model.folders.has(name) && !model.refused.has(name))
     throw forbiddenCollection(name);
   return [{ kind: 'save-collection', collection: name, values: meta }];

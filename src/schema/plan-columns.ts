@@ -40,7 +40,9 @@ function changeGeneration(column: Column, { schema }: FieldChange): Definition[]
     return [{ kind: 'drop-expression', table: column.table, column: column.name }];
   const rewritten = typeof text === 'string' && text !== column.generation_expression;
   if (is_generated !== column.is_generated || rewritten)
-    throw invalidPayload(`How the field "${column.name}" is generated cannot be changed: delete it and create it anew`);
+    throw invalidPayload(
+      `How the field "${column.name}" is generated cannot be changed: delete it and create it again`,
+    );
   return [];
 }
 

@@ -54,7 +54,7 @@ export function planUpdateRelation(
   if (change.schema === null) steps.push(...column.foreign_keys.map((key) => dropForeignKey(column, key)));
   if (!change.meta) return steps;
   checkDetails(change.meta, many);
-  // Who sends back what they read may keep a name that was given elsewhere.
+  // Clients send back whole objects: an unchanged name is not checked again.
   const renames = (change.meta['one_field'] ?? null) !== (row?.['one_field'] ?? null);
   if (renames) checkListName(change.meta);
   if (one && renames) checkList(change.meta, one);
@@ -135,7 +135,7 @@ function dropForeignKey({ table }: Column, { name }: ForeignKey): Definition {
   return { kind: 'drop-constraint', table, name };
 }
 
-/** A constraint cannot change its actions: it is made anew under its name. */
+/** A constraint cannot change its actions: it is recreated under its name. */
 function changeForeignKey(column: Column, one: Collection, options: ForeignKeyOptions): Definition[] {
   const key = column.foreign_keys.find(({ collection }) => collection === one.name);
   if (!key) return [addForeignKey(column, one, options)];

@@ -36,7 +36,7 @@ export function checkNames(
       throw invalidPayload(`The collection "${collection}" is in a group "${group}" that the snapshot does not have`);
   }
   for (const { collection, field, related_collection, schema } of relations) {
-    // Where several columns hold the reference, an alias beside them stands for it.
+    // A composite reference is represented by an alias field.
     const isAlias = schema === null && aliases.has(JSON.stringify([collection, field]));
     if (!isSystem(collection) && !columns.has(JSON.stringify([collection, field])) && !isAlias)
       throw invalidPayload(`The relation "${collection}.${field}" belongs to no column of the snapshot`);

@@ -31,13 +31,13 @@ import { isProtected } from './plan-names.js';
 export interface Details {
   /** The types of columns as PostgreSQL prints them, by collection and column. */
   readonly types: Readonly<Record<string, Readonly<Record<string, string>>>>;
-  /** Plain ones over several columns, in an order of their own. */
+  /** Plain ones over several columns, in a fixed order. */
   readonly indexes: readonly IndexDetail[];
   /** The values of enums, by `enumKey`. */
   readonly enums: ReadonlyMap<string, readonly string[]>;
   /** The columns of primary keys, by collection. */
   readonly primaryKeys: ReadonlyMap<string, readonly string[]>;
-  /** Those over several columns, in an order of their own. */
+  /** Those over several columns, in a fixed order. */
   readonly foreignKeys: readonly ForeignKeyDetail[];
   /** Rows of service_functions. */
   readonly functions: readonly MetadataRow[];
@@ -50,7 +50,7 @@ export interface ForeignKeyDetail extends SnapshotForeignKey {
   readonly some: boolean;
 }
 
-export interface IndexDetail extends SnapshotIndex {
+interface IndexDetail extends SnapshotIndex {
   readonly collection: string;
   readonly name: string;
   readonly constraint: boolean;
@@ -74,7 +74,7 @@ export function snapshotOf(model: Model, details: Details, protectedTables: Prot
   };
 }
 
-/** What a snapshot cannot carry, in words. */
+/** One sentence for each thing that a snapshot cannot hold. */
 export function omittedFromSnapshot(model: Model, details: Details): string[] {
   const own = [...model.collections.values()].filter(({ system }) => !system);
   const included = own.filter((each) => isIncluded(each, details));
@@ -150,7 +150,7 @@ function typeOf(collection: string, column: Column, { types }: Details): string 
   return types[collection]?.[column.name] ?? column.data_type;
 }
 
-/** What a snapshot does not tell of a field, since it could not be applied. */
+/** What a snapshot leaves out of a field, since it could not be applied. */
 function omittedOf(field: Field, siblings: readonly Field[], details: Details): string[] {
   const { collection, name, column } = field;
   if (!isPortableField(field, details))
@@ -286,7 +286,7 @@ function columnOf(
   is_primary_key: boolean,
 ): SnapshotColumn {
   const isJson = /^jsonb?$/.test(column.base_type) && !column.is_array;
-  // The null of JSON is a value, and a text under a domain's name would not be known for JSON: both are told as SQL.
+  // The null of JSON is a value, and a text under a domain's name would not be recognized as JSON: both are written as SQL.
   const isUnclear =
     isJson && (column.default_value === null || (typeof column.default_value === 'string' && !isJsonType(data_type)));
   const isExpression = isUnclear || column.default_value === column.default_expression;

@@ -1,6 +1,6 @@
 /**
  * What the foreign keys of a database imply beyond themselves: the list on the other side of each reference, or the one item where
- * the reference is unique, and the two lists of a table that does nothing but link. Pure: names are chosen so that they meet no field of the collection and no
+ * the reference is unique, and the two lists of a table that does nothing but link. Pure: names are chosen so that they clash with no field of the collection and no
  * other suggestion, and so that a path or a GraphQL document can spell them.
  */
 import { areUnique, isKey, singleKey } from '../mirror/item-key.js';
@@ -15,9 +15,9 @@ export interface Suggestion {
   /** The reference it is the other side of. */
   readonly manyCollection: string;
   readonly manyField: string;
-  /** Where several columns hold the reference: these. The field is then an alias that is made beside them. */
+  /** Where several columns hold the reference: these. The field is then an alias that is created for them. */
   readonly columns: readonly string[] | null;
-  /** Of a junction: the reference that leads on, where it leads, and the column that holds the order. */
+  /** Of a junction: the reference to the other side, its collection, and the column that holds the order. */
   readonly junctionField: string | null;
   readonly target: string;
   readonly sortField: string | null;

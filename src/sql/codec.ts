@@ -8,7 +8,7 @@ import { readMoment } from './moment.js';
 import { isNetwork, isTreePath, multirangeOf, rangeOf } from './notation.js';
 
 /** A list, an object, or a number with more digits than JavaScript holds: its JSON. */
-export interface JsonText {
+interface JsonText {
   readonly json: string;
   /** As a URL gave it: types that have neither lists nor objects take it as it is. */
   readonly text?: string;
@@ -137,7 +137,7 @@ function geoJsonOf(value: Scalar, origin: Origin): string {
   return text;
 }
 
-/** Types whose texts have a notation of their own: it is checked here, so that the message can name the field. */
+/** Types with a text format that is checked here, so that the message can name the field. */
 function specialText(codec: 'range' | 'multirange' | 'network' | 'ltree', value: Scalar, origin: Origin): string {
   const text = textOf(codec, value, origin).trim();
   if (codec === 'network') {
@@ -176,7 +176,7 @@ function textOf(codec: Codec, value: Scalar, origin: Origin): string {
   return RANGES.has(codec) ? (wholeDigits(value.json) ?? value.json) : value.json;
 }
 
-/** Whether a text can be read as a value of the type, as far as that is known without asking PostgreSQL. */
+/** Whether a string can be read as a value of the type, as far as that is known without asking PostgreSQL. */
 export function fits(codec: Codec, text: string): boolean {
   const range = RANGES.get(codec);
   if (range) return /^[+-]?\d{1,20}$/.test(text) && isWithin(range, text);

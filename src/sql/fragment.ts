@@ -10,7 +10,7 @@ type Part =
   | { readonly kind: 'text'; readonly text: string }
   | { readonly kind: 'parameter'; readonly parameter: Parameter };
 
-/** A class only so that `instanceof` tells a fragment from data of the same shape: it has no behaviour. */
+/** A class only so that `instanceof` distinguishes a fragment from data of the same shape: it has no behaviour. */
 export class Fragment {
   readonly parts: readonly Part[];
   private constructor(parts: readonly Part[]) {

@@ -1,4 +1,4 @@
-/** Values that PostgreSQL reads from texts of a form of their own: arrays, bytes, pairs of an hstore. */
+/** Values with a text format of PostgreSQL: arrays, bytes, pairs of an hstore. */
 
 export function arrayLiteral(entries: readonly (string | null)[]): string {
   let literal = '{';

@@ -7,7 +7,7 @@ const MOMENT = /^(\d{4,7})-(\d{2})-(\d{2})(.*?)( BC)?$/s;
 const CLOCK =
   /^(?:(?:[01]\d|2[0-3]):[0-5]\d(?::(?:[0-5]\d|60)(?:\.\d{1,9})?)?|24:00(?::00(?:\.0{1,9})?)?)(?:Z|[+-]\d{2}(?::?\d{2}(?::?\d{2})?)?)?$/;
 
-/** As PostgreSQL reads it; a text that is no such year stays what it is. */
+/** As PostgreSQL reads it; a string that is no such year stays as it is. */
 export function readMoment(text: string): string {
   const [, sign, digits, rest] = EXPANDED.exec(text) ?? [];
   if (digits === undefined) return text;

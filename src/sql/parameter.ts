@@ -9,7 +9,7 @@ import { splitKey } from './key-text.js';
 import { arrayLiteral } from './literal.js';
 import { adjustNow } from './now.js';
 
-export interface Variable {
+interface Variable {
   /** `$NOW(-1 day)`, `$CURRENT_USER`, ... */
   readonly variable: string;
 }

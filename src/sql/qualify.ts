@@ -1,4 +1,4 @@
-/** Statements of our own name the service's tables and functions alone; where these are is known once the service starts. */
+/** Internal statements name the service's tables and functions alone; their schema is known once the service starts. */
 import { quoteIdentifier } from './fragment.js';
 
 /** Texts, quoted names and comments stay as they are: a name in them is somebody else's, or no name. */

@@ -1,6 +1,6 @@
 /**
  * Names of types that come with a request, such as `numeric(10,2)[]`. PostgreSQL's grammar reads them, and what goes into a
- * statement is put together anew from what it read: nothing of the text itself does.
+ * statement is built again from what was parsed: nothing of the text itself is used.
  */
 import { type Fragment, identifier, integerLiteral, join, nothing, sql } from './fragment.js';
 import { parseStatements } from './grammar.js';

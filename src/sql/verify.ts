@@ -21,7 +21,7 @@ const ALLOWED: Readonly<Record<StatementKind, ReadonlySet<string>>> = {
 export function verify(text: string, kind: StatementKind, tables: (schema: string, name: string) => boolean): void {
   const found = namesOf(text);
   for (const query of found.queries) verify(query, 'read', tables);
-  // A common table expression may hold a write inside of what is a read from the outside.
+  // A common table expression of a select may hold a write.
   for (const other of found.kinds) {
     if (!ALLOWED[kind].has(other)) throw new Error(`a compiled statement is a ${kind} that holds a ${other}`);
   }

@@ -14,7 +14,7 @@ export function complaintAbout(text: string, columns: readonly string[]): string
   return complaints[0] ?? null;
 }
 
-/** What a text given as a default means: itself, an expression to be vetted, or neither of them safely. */
+/** What a default given as a string means: the string itself, an expression to be checked, or neither of them safely. */
 export type ExpressionKind =
   | { readonly kind: 'words'; readonly text: string }
   | { readonly kind: 'expression' }
@@ -99,7 +99,7 @@ const TYPES: ReadonlySet<string> = new Set([
   ...['int4range', 'int8range', 'numrange', 'daterange', 'tsrange', 'tstzrange'],
 ]);
 
-/** Nodes without rules of their own. */
+/** Nodes without specific rules. */
 const HARMLESS: ReadonlySet<string> = new Set([
   ...['A_Const', 'BoolExpr', 'NullTest', 'BooleanTest', 'CaseExpr', 'CaseWhen', 'CoalesceExpr', 'MinMaxExpr', 'List'],
   ...['String', 'Integer', 'Float', 'Boolean', 'BitString', 'A_ArrayExpr'],

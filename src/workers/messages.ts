@@ -1,7 +1,7 @@
 /**
  * What the main thread and a worker say to each other. All of it is plain data, and what clients may have nested as deep as
  * they like travels as text: to copy it step by step could exhaust the stack. Messages arrive in the order in which they were
- * sent: whoever gets a response has applied all broadcasts before it.
+ * sent: the receiver of a response has applied all broadcasts before it.
  */
 
 import type { Attempt, AttemptOutcome } from '../accounts/login-backoff.js';

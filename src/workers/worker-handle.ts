@@ -18,7 +18,7 @@ import type { MainBroadcast } from './threads.js';
 
 const PROGRAM = new URL('./worker.js', import.meta.url);
 
-/** Who handles what a worker sends. */
+/** Handles the messages of a worker. */
 export interface WorkerOwner {
   handle(request: WorkerRequest): Promise<unknown>;
   observe(event: Event): void;

@@ -1,4 +1,4 @@
-/** The program of a worker thread: it serves with connections and caches of its own, and applies what the main thread broadcasts. */
+/** The program of a worker thread: it has its own connections and caches, and applies what the main thread broadcasts. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { Policies } from '../access/policies.js';
 import { type HttpServer, startHttpServer } from '../http/app.js';

@@ -253,7 +253,7 @@ t.test('what no row exposes, and what cannot be called, is refused with 403', as
 
 t.test('rows of tables are returned as items or not at all', async (t) => {
   t.strictSame((await get(service, '/rpc/shelves')).json, { data: [{ id: 1, label: 'left' }] });
-  const inside = /cannot be called: it returns (rows of [\w.]+ inside of another type|the type record)/;
+  const inside = /cannot be called: it returns (rows of [\w.]+ inside another type|the type record)/;
   const part = /cannot be called: it returns rows of [\w.]+, which are read as those of another table/;
   const names = ['table', 'alone', 'array', 'out', 'inout', 'composite', 'range', 'domain', 'users', 'user_list'];
   for (const name of [...names, 'elsewhere', 'records'])

@@ -56,7 +56,7 @@ export function whenLoggedOut(listener: () => void): void {
   onLoggedOut = listener;
 }
 
-export function authorization(): Record<string, string> {
+function authorization(): Record<string, string> {
   return token === null ? {} : { Authorization: `Bearer ${token}` };
 }
 

@@ -12,7 +12,7 @@ import { json, ref, responses, type Schema } from './json-schema.js';
 import { PARAMETERS, pathParameter } from './parameters.js';
 import { SERVICES, type SystemOperation } from './system-operations.js';
 
-/** Methods that OpenAPI 3.1 knows: SEARCH is described beside the GET it stands in for. */
+/** Methods that OpenAPI 3.1 knows: SEARCH is described with the GET it stands in for. */
 const METHODS: ReadonlySet<string> = new Set(['GET', 'POST', 'PATCH', 'DELETE']);
 
 /** Our own collections that have a resource, by its path. */
@@ -99,7 +99,7 @@ function tagOf(path: string): string {
   return path.split('/')[1] ?? '';
 }
 
-/** Names that differ in other characters alone are told apart by numbers. */
+/** Names that differ in other characters alone get numbers. */
 function operationId(method: string, path: string, taken: Set<string>): string {
   const base = `${method.toLowerCase()}${path.replace(/[^A-Za-z0-9]+/g, '_').replace(/_$/, '')}`;
   let unique = base;

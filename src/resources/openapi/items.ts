@@ -1,4 +1,4 @@
-/** Collections in the document: the schema of their items, and the operations on them, of the user's and of our own. */
+/** Collections in the document: the schema of their items and the operations on them, for the user's and the service's collections. */
 import type { Route } from '../../http/router.js';
 import { singleKey } from '../../mirror/item-key.js';
 import { type Collection, type Field, isRequired, type Model } from '../../mirror/model.js';

@@ -21,7 +21,7 @@ const QUERY: Readonly<Record<string, readonly [schema: Schema, description: stri
   aggregate: [STRING, 'Functions over groups, as JSON or in brackets.'],
   groupBy: [STRING, 'Fields to group by, separated by commas.'],
   having: [STRING, 'Conditions on the results of `aggregate`, as JSON or in brackets.'],
-  meta: [STRING, 'Counts beside the data: total_count, filter_count, * for both, or estimated_count.'],
+  meta: [STRING, 'Counts next to the data: total_count, filter_count, * for both, or estimated_count.'],
   backlink: [BOOLEAN, 'Whether wildcards lead back along the relation they came by.'],
   export: [oneOf(...EXPORT_FORMATS), 'The items as a file of this format, without an envelope.'],
   geometry: [STRING, 'Of an export as geojson: the field that is the geometry of a feature.'],

@@ -115,7 +115,7 @@ export const SERVICES: Readonly<Record<string, SystemOperation>> = {
   'GET /server/specs/graphql/:scope': { summary: 'A GraphQL schema: items or system', answers: [TEXT] },
 
   'GET /auth': {
-    summary: 'Ways to log in beside the password',
+    summary: 'Ways to log in other than the password',
     answers: [ok(object({ data: list(RECORD), disableDefault: BOOLEAN }))],
   },
   'POST /auth/login': { summary: 'Log in', body: json(CREDENTIALS), answers: [ok(data(ref('Tokens')))] },
@@ -305,7 +305,7 @@ export const SERVICES: Readonly<Record<string, SystemOperation>> = {
     parameters: [queryParameter('length', { ...INTEGER, minimum: 1, maximum: 500, default: 32 }, 'Its characters.')],
     answers: [ok(data(STRING))],
   },
-  'POST /utils/cache/clear': { summary: 'Read users, policies and the schema anew', answers: [empty] },
+  'POST /utils/cache/clear': { summary: 'Reload users, policies and the schema', answers: [empty] },
 
   'GET /graphql': GRAPHQL_GET,
   'GET /graphql/system': GRAPHQL_GET,

@@ -16,7 +16,7 @@ export interface View {
 const PAGE = 100;
 
 /** What is asked for, so that a column can be shown. */
-export function requestedFields(view: View, model: Model): string[] {
+function requestedFields(view: View, model: Model): string[] {
   const collection = model.get(view.collection);
   if (!collection) return [];
   const asked = view.columns.flatMap((name) => fieldsOf(name, collection, model));

@@ -100,7 +100,7 @@ function text(value: unknown): string | null {
   return typeof value === 'string' ? value : null;
 }
 
-export function allNodes(node: PlanNode): PlanNode[] {
+function allNodes(node: PlanNode): PlanNode[] {
   return [node, ...node.children.flatMap(allNodes)];
 }
 
