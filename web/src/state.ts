@@ -1,5 +1,5 @@
 /** What all pages share: who is logged in, the schema, the address, the look, and short messages. */
-import { computed, signal } from '@preact/signals';
+import { computed, effect, signal } from '@preact/signals';
 import { call, messageOf, takeToken } from './api';
 import { loadModel, type Model } from './model';
 
@@ -100,27 +100,25 @@ function decode(text: string): string {
 export type Theme = 'system' | 'light' | 'dark';
 
 export const theme = signal<Theme>(readTheme());
-applyTheme();
+const darkScheme = matchMedia('(prefers-color-scheme: dark)');
+const prefersDark = signal(darkScheme.matches);
+darkScheme.addEventListener('change', ({ matches }) => {
+  prefersDark.value = matches;
+});
+export const isDark = computed(() => (theme.value === 'system' ? prefersDark.value : theme.value === 'dark'));
+effect(() => {
+  document.documentElement.dataset['theme'] = isDark.value ? 'dark' : 'light';
+});
 
 export function setTheme(chosen: Theme): void {
   theme.value = chosen;
   remember('theme', chosen);
-  applyTheme();
 }
 
 function readTheme(): Theme {
   const kept = remembered('theme');
   return kept === 'light' || kept === 'dark' ? kept : 'system';
 }
-
-function applyTheme(): void {
-  if (theme.value === 'system') delete document.documentElement.dataset['theme'];
-  else document.documentElement.dataset['theme'] = theme.value;
-}
-
-export const isDark = computed(
-  () => theme.value === 'dark' || (theme.value === 'system' && matchMedia('(prefers-color-scheme: dark)').matches),
-);
 
 /** Preferences alone are kept in the browser: never a token, never data. */
 export function remember(name: string, value: string): void {

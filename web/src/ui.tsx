@@ -224,6 +224,47 @@ export function Dialog({ title, onClose, children, footer, kind = 'center' }: Di
   );
 }
 
+interface FormDialogProps {
+  readonly title: string;
+  readonly kind?: 'center' | 'side';
+  readonly cancel?: string;
+  /** The label of the button that submits. */
+  readonly submit: string;
+  readonly icon?: IconName;
+  readonly disabled: boolean;
+  readonly onClose: () => void;
+  readonly onSubmit: () => void;
+  readonly children: ComponentChildren;
+}
+
+export function FormDialog(props: FormDialogProps): JSX.Element {
+  const { title, kind = 'center', cancel = 'Cancel', submit, icon, disabled, onClose, onSubmit, children } = props;
+  return (
+    <Dialog
+      title={title}
+      kind={kind}
+      onClose={onClose}
+      footer={
+        <>
+          <Button label={cancel} onClick={onClose} />
+          <Button label={submit} kind="primary" disabled={disabled} onClick={onSubmit} {...(icon ? { icon } : {})} />
+        </>
+      }
+    >
+      <form
+        class="form"
+        onSubmit={(event) => {
+          event.preventDefault();
+          if (!disabled) onSubmit();
+        }}
+      >
+        {children}
+        <button type="submit" hidden />
+      </form>
+    </Dialog>
+  );
+}
+
 export function Toasts(): JSX.Element {
   return (
     <div class="toasts" role="status" aria-live="polite">

@@ -3,7 +3,7 @@ import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { ApiError, call, itemsPath, messageOf } from '../api';
 import { type Collection, type Field, type Model, titleField, typeLabel } from '../model';
-import { Button, Dialog, ErrorBox } from '../ui';
+import { ErrorBox, FormDialog } from '../ui';
 import { titleOf } from './cell';
 import type { Row } from './edits';
 import { ItemPicker } from './picker';
@@ -67,56 +67,44 @@ export function CreateForm({ collection, model, onClose, onMade }: FormProps): J
     }
   };
   return (
-    <Dialog
+    <FormDialog
       title={`New item in ${collection.name}`}
       kind="side"
+      submit={busy ? 'Creating…' : 'Create'}
+      disabled={busy}
       onClose={onClose}
-      footer={
-        <>
-          <Button label="Cancel" onClick={onClose} />
-          <Button label={busy ? 'Creating…' : 'Create'} kind="primary" disabled={busy} onClick={() => void save()} />
-        </>
-      }
+      onSubmit={() => void save()}
     >
-      <form
-        class="form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          void save();
-        }}
-      >
-        {failure && <ErrorBox text={failure} />}
-        {fields.map((field) => (
-          <div class="field" key={field.name}>
-            <label for={`new-${field.name}`}>
-              {field.name}
-              {isRequired(field) && <b title="required"> *</b>}
-              <small>{typeLabel(field)}</small>
-            </label>
-            <FieldInput
-              field={field}
-              model={model}
-              text={texts[field.name] ?? ''}
-              item={items[field.name] ?? null}
-              wrong={errors[field.name] !== undefined}
-              onText={(text) => setTexts({ ...texts, [field.name]: text })}
-              onItem={(item) => {
-                const { [field.name]: _, ...rest } = items;
-                setItems(item ? { ...rest, [field.name]: item } : rest);
-              }}
-            />
-            {field.note && <small class="quiet">{field.note}</small>}
-            {errors[field.name] && (
-              <small class="bad" id={`error-${field.name}`} role="alert">
-                {errors[field.name]}
-              </small>
-            )}
-          </div>
-        ))}
-        {fields.length === 0 && <p class="quiet">The database fills every field of this collection.</p>}
-        <button type="submit" hidden />
-      </form>
-    </Dialog>
+      {failure && <ErrorBox text={failure} />}
+      {fields.map((field) => (
+        <div class="field" key={field.name}>
+          <label for={`new-${field.name}`}>
+            {field.name}
+            {isRequired(field) && <b title="required"> *</b>}
+            <small>{typeLabel(field)}</small>
+          </label>
+          <FieldInput
+            field={field}
+            model={model}
+            text={texts[field.name] ?? ''}
+            item={items[field.name] ?? null}
+            wrong={errors[field.name] !== undefined}
+            onText={(text) => setTexts({ ...texts, [field.name]: text })}
+            onItem={(item) => {
+              const { [field.name]: _, ...rest } = items;
+              setItems(item ? { ...rest, [field.name]: item } : rest);
+            }}
+          />
+          {field.note && <small class="quiet">{field.note}</small>}
+          {errors[field.name] && (
+            <small class="bad" id={`error-${field.name}`} role="alert">
+              {errors[field.name]}
+            </small>
+          )}
+        </div>
+      ))}
+      {fields.length === 0 && <p class="quiet">The database fills every field of this collection.</p>}
+    </FormDialog>
   );
 }
 

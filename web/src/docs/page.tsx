@@ -3,7 +3,7 @@ import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { ApiError, base, call, messageOf } from '../api';
 import { go, href, route } from '../state';
-import { Button, Dialog, ErrorBox } from '../ui';
+import { Button, ErrorBox, FormDialog } from '../ui';
 import './docs.css';
 import { loadOperations, type Operation } from './openapi';
 
@@ -128,72 +128,62 @@ function TryIt({ operation, onClose }: { readonly operation: Operation; readonly
     }
   };
   return (
-    <Dialog
+    <FormDialog
       title={`${method} ${path}`}
       kind="side"
+      cancel="Close"
+      submit="Send"
+      icon="play"
+      disabled={!isReady}
       onClose={onClose}
-      footer={
-        <>
-          <Button label="Close" onClick={onClose} />
-          <Button label="Send" icon="play" kind="primary" disabled={!isReady} onClick={() => void send()} />
-        </>
-      }
+      onSubmit={() => void send()}
     >
-      <form
-        class="form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          if (isReady) void send();
-        }}
-      >
-        {method !== 'GET' && <p class="quiet">This really changes what it says: it is sent with your login.</p>}
-        {names.map((name) => (
-          <div class="field" key={name}>
-            <label for={`try-${name}`}>{name}</label>
-            <input
-              id={`try-${name}`}
-              value={values[name] ?? ''}
-              onInput={(event) => setValues({ ...values, [name]: event.currentTarget.value })}
-            />
-          </div>
-        ))}
-        <div class="field">
-          <label for="try-query">
-            Query string <small>fields=title&limit=5</small>
-          </label>
+      {method !== 'GET' && <p class="quiet">This really changes what it says: it is sent with your login.</p>}
+      {names.map((name) => (
+        <div class="field" key={name}>
+          <label for={`try-${name}`}>{name}</label>
           <input
-            id="try-query"
-            value={query}
-            spellcheck={false}
-            onInput={(event) => setQuery(event.currentTarget.value)}
+            id={`try-${name}`}
+            value={values[name] ?? ''}
+            onInput={(event) => setValues({ ...values, [name]: event.currentTarget.value })}
           />
         </div>
-        {takesBody && (
-          <div class="field">
-            <label for="try-body">
-              Body <small>JSON</small>
-            </label>
-            <textarea
-              id="try-body"
-              class="mono"
-              rows={8}
-              value={body}
-              onInput={(event) => setBody(event.currentTarget.value)}
-            />
-          </div>
-        )}
-        {problem && <ErrorBox text={problem} />}
-        {outcome && (
-          <section aria-label="Answer">
-            <h3 class={outcome.status < 400 ? 'good' : 'bad'}>{outcome.status}</h3>
-            <pre class="try-answer" tabIndex={0} role="region" aria-label="Body of the answer">
-              {readable(outcome.text)}
-            </pre>
-          </section>
-        )}
-        <button type="submit" hidden />
-      </form>
-    </Dialog>
+      ))}
+      <div class="field">
+        <label for="try-query">
+          Query string <small>fields=title&limit=5</small>
+        </label>
+        <input
+          id="try-query"
+          value={query}
+          spellcheck={false}
+          onInput={(event) => setQuery(event.currentTarget.value)}
+        />
+      </div>
+      {takesBody && (
+        <div class="field">
+          <label for="try-body">
+            Body <small>JSON</small>
+          </label>
+          <textarea
+            id="try-body"
+            class="mono"
+            rows={8}
+            value={body}
+            onInput={(event) => setBody(event.currentTarget.value)}
+          />
+        </div>
+      )}
+      {problem && <ErrorBox text={problem} />}
+      {outcome && (
+        <section aria-label="Answer">
+          <h3 class={outcome.status < 400 ? 'good' : 'bad'}>{outcome.status}</h3>
+          <pre class="try-answer" tabIndex={0} role="region" aria-label="Body of the answer">
+            {readable(outcome.text)}
+          </pre>
+        </section>
+      )}
+    </FormDialog>
   );
 }
 

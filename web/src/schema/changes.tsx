@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks';
 import { call, messageOf } from '../api';
 import type { Collection, Model } from '../model';
 import { reloadModel, toast } from '../state';
-import { Button, Dialog, ErrorBox } from '../ui';
+import { ErrorBox, FormDialog } from '../ui';
 
 const TYPES = [
   'string',
@@ -47,28 +47,16 @@ function ChangeForm({ title, onClose, onSave, done, children }: FormProps): JSX.
     }
   };
   return (
-    <Dialog
+    <FormDialog
       title={title}
+      submit={busy ? 'Saving…' : 'Save'}
+      disabled={busy}
       onClose={onClose}
-      footer={
-        <>
-          <Button label="Cancel" onClick={onClose} />
-          <Button label={busy ? 'Saving…' : 'Save'} kind="primary" disabled={busy} onClick={() => void save()} />
-        </>
-      }
+      onSubmit={() => void save()}
     >
-      <form
-        class="form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          void save();
-        }}
-      >
-        {error && <ErrorBox text={error} />}
-        {children}
-        <button type="submit" hidden />
-      </form>
-    </Dialog>
+      {error && <ErrorBox text={error} />}
+      {children}
+    </FormDialog>
   );
 }
 
