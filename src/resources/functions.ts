@@ -8,13 +8,13 @@ import { type DEFERRED, errorReply, type Outcome, type Reply } from '../http/rep
 import type { Route } from '../http/router.js';
 import { checkArguments } from '../plan/call-arguments.js';
 import type { Parsed } from '../request/ast.js';
-import { ParseCache } from '../request/parse-cache.js';
 import { parseRpc, parseRpcSearch } from '../request/rest.js';
-import { explainPreference, ItemsRead, type ItemsServices, type ParsedUrl } from './item-reads.js';
+import { UrlCache } from '../request/url-cache.js';
+import { explainPreference, ItemsRead, type ItemsServices } from './item-reads.js';
 import { readIdempotencyKey, writerOf, writtenReply } from './item-writes.js';
 
 export function functionRoutes(services: ItemsServices): Route[] {
-  const urls = new ParseCache<ParsedUrl>();
+  const urls = new UrlCache();
   const call = (exchange: Exchange): Outcome => read(new FunctionRead(exchange, services, urls), services.reads);
   return [
     { method: 'GET', path: '/rpc/:function', handle: call },
@@ -25,11 +25,11 @@ export function functionRoutes(services: ItemsServices): Route[] {
 
 class FunctionRead extends ItemsRead {
   readonly #services: ItemsServices;
-  readonly #urls: ParseCache<ParsedUrl>;
+  readonly #urls: UrlCache;
   readonly #name: string;
   #body: unknown;
 
-  constructor(exchange: Exchange, services: ItemsServices, urls: ParseCache<ParsedUrl>) {
+  constructor(exchange: Exchange, services: ItemsServices, urls: UrlCache) {
     const [name = ''] = exchange.parameters;
     super(exchange, services, urls, { collection: name, key: null });
     this.#services = services;
@@ -41,8 +41,7 @@ class FunctionRead extends ItemsRead {
     const { queryString, method } = this.client;
     const { limits } = this.#services;
     if (method === 'POST' || method === 'SEARCH') return this.#parseBody(method === 'SEARCH');
-    const parse = (): ParsedUrl => ({ parsed: parseRpc(this.#name, undefined, queryString, limits) });
-    return this.#urls.get(`${this.#name}?${queryString}`, parse).parsed;
+    return this.#urls.get(this.#name, queryString, (text) => parseRpc(this.#name, undefined, text, limits));
   }
 
   async #parseBody(isSearch: boolean): Promise<Parsed> {

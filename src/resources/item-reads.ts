@@ -14,21 +14,12 @@ import { tagOf } from '../http/etag.js';
 import type { Exchange } from '../http/exchange.js';
 import { DEFERRED, JSON_TYPE, jsonText, type Outcome, type Produce, type Reply } from '../http/reply.js';
 import type { ExportFormat, Parsed } from '../request/ast.js';
-import type { ParseCache } from '../request/parse-cache.js';
 import type { ParseLimits } from '../request/parse-context.js';
 import { parseExport, parseRead, parseSearch } from '../request/rest.js';
+import type { UrlCache } from '../request/url-cache.js';
 import { COMMA, FORMATS, type Format, geojson, joinCells } from './formats.js';
 
-export interface ParsedUrl {
-  readonly parsed: Parsed;
-}
-
-export function readItems(
-  exchange: Exchange,
-  services: ItemsServices,
-  urls: ParseCache<ParsedUrl>,
-  path: ItemPath,
-): Outcome {
+export function readItems(exchange: Exchange, services: ItemsServices, urls: UrlCache, path: ItemPath): Outcome {
   return read(new ItemsRead(exchange, services, urls, path), services.reads);
 }
 
@@ -36,10 +27,10 @@ export function readItems(
 export class ItemsRead implements ReadStages<Parsed, Reply | typeof DEFERRED>, ReplyStage {
   readonly client: Exchange;
   readonly #services: ItemsServices;
-  readonly #urls: ParseCache<ParsedUrl>;
+  readonly #urls: UrlCache;
   readonly #path: ItemPath;
 
-  constructor(exchange: Exchange, services: ItemsServices, urls: ParseCache<ParsedUrl>, path: ItemPath) {
+  constructor(exchange: Exchange, services: ItemsServices, urls: UrlCache, path: ItemPath) {
     this.client = exchange;
     this.#services = services;
     this.#urls = urls;
@@ -62,9 +53,9 @@ export class ItemsRead implements ReadStages<Parsed, Reply | typeof DEFERRED>, R
   #parseUrl(): Parsed {
     const { collection, key } = this.#path;
     const { queryString } = this.client;
-    const text = `${key === null ? 'list' : 'item'} ${collection}?${queryString}`;
     const { limits } = this.#services;
-    const { parsed } = this.#urls.get(text, () => ({ parsed: parseRead(collection, key, queryString, limits) }));
+    const path = `${key === null ? 'list' : 'item'} ${collection}`;
+    const parsed = this.#urls.get(path, queryString, (text) => parseRead(collection, key, text, limits));
     // The key of an item is the first value: only it differs between requests with the same query.
     if (key === null) return parsed;
     return { ...parsed, values: parsed.values.length === 1 ? [key] : [key, ...parsed.values.slice(1)] };

@@ -3,8 +3,8 @@ import { forbiddenCollection } from '../errors.js';
 import type { Exchange } from '../http/exchange.js';
 import type { Handler, Route } from '../http/router.js';
 import { systemTables } from '../postgres/system-tables.js';
-import { ParseCache } from '../request/parse-cache.js';
-import { type ItemPath, type ItemsServices, type ParsedUrl, readItems } from './item-reads.js';
+import { UrlCache } from '../request/url-cache.js';
+import { type ItemPath, type ItemsServices, readItems } from './item-reads.js';
 import { createItems, deleteItem, deleteItems, updateItem, updateItems } from './item-writes.js';
 
 export function itemsRoutes(services: ItemsServices): Route[] {
@@ -43,7 +43,7 @@ export function readRoutes(
   services: ItemsServices,
   itemPathOf: (exchange: Exchange) => ItemPath,
 ): Route[] {
-  const urls = new ParseCache<ParsedUrl>();
+  const urls = new UrlCache();
   const read: Handler = (exchange) => readItems(exchange, services, urls, itemPathOf(exchange));
   return [
     { method: 'GET', path, handle: read },

@@ -2,8 +2,8 @@
 import type { Exchange } from '../http/exchange.js';
 import type { Handler, Route } from '../http/router.js';
 import type { Mirror } from '../mirror/watch.js';
-import { ParseCache } from '../request/parse-cache.js';
-import { type ItemPath, type ItemsServices, type ParsedUrl, readItems } from './item-reads.js';
+import { UrlCache } from '../request/url-cache.js';
+import { type ItemPath, type ItemsServices, readItems } from './item-reads.js';
 import { updateItems } from './item-writes.js';
 import { readRoutes, resourceRoutes } from './items.js';
 
@@ -45,7 +45,7 @@ function placeIn(name: string): (exchange: Exchange) => ItemPath {
 
 /** One item, without a key. */
 function settingsRoutes(services: ItemsServices): Route[] {
-  const urls = new ParseCache<ParsedUrl>();
+  const urls = new UrlCache();
   const place: ItemPath = { collection: 'service_settings', key: null };
   return [
     { method: 'GET', path: '/settings', handle: (exchange) => readItems(exchange, services, urls, place) },

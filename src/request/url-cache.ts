@@ -1,0 +1,137 @@
+/**
+ * URLs that were parsed before. Those that differ only in simple values of filters, such as the keys and dates that a program fills
+ * in, share one pattern: after its second sight a URL of it is not parsed again, its values are put into their slots.
+ */
+import { LRUCache } from 'lru-cache';
+import type { Parsed } from './ast.js';
+import { ParseCache } from './parse-cache.js';
+
+/** A query string without its simple values, which are listed in its order. */
+export interface UrlPattern {
+  readonly text: string;
+  readonly values: readonly string[];
+}
+
+/** What URLs of one pattern have in common, and the slot of each value; null where one of them is more than a value. */
+interface Template {
+  readonly parsed: Parsed;
+  readonly slots: readonly number[];
+}
+
+const MAX_LENGTH = 4_096;
+const MAX_PATTERNS = 1_000;
+const MAX_PATTERNS_BYTES = 16_777_216;
+/** Bytes of the objects that a character of a pattern becomes, about. */
+const BYTES_PER_CHARACTER = 24;
+
+export class UrlCache {
+  readonly #texts = new ParseCache<{ readonly parsed: Parsed }>();
+  #patterns: LRUCache<string, { template: Template | null | undefined }> | null = null;
+
+  /** `path` says what else the result of `parse` depends on, beside the query string. */
+  get(path: string, queryString: string, parse: (queryString: string) => Parsed): Parsed {
+    return this.#texts.get(`${path}?${queryString}`, () => ({ parsed: this.#parse(path, queryString, parse) })).parsed;
+  }
+
+  #parse(path: string, queryString: string, parse: (queryString: string) => Parsed): Parsed {
+    const pattern = queryString.length > MAX_LENGTH ? null : patternOf(queryString);
+    if (!pattern) return parse(queryString);
+    this.#patterns ??= makeTable();
+    const name = `${path}?${pattern.text}`;
+    const known = this.#patterns.get(name);
+    if (known?.template) return fill(known.template, pattern.values);
+    const parsed = parse(queryString);
+    if (!known) this.#patterns.set(name, { template: undefined });
+    else if (known.template === undefined) known.template = templateOf(pattern, parsed, parse);
+    return parsed;
+  }
+}
+
+function makeTable(): LRUCache<string, { template: Template | null | undefined }> {
+  return new LRUCache({
+    max: MAX_PATTERNS,
+    maxSize: MAX_PATTERNS_BYTES,
+    sizeCalculation: (_, name) => name.length * BYTES_PER_CHARACTER,
+  });
+}
+
+function fill({ parsed, slots }: Template, values: readonly string[]): Parsed {
+  const filled = [...parsed.values];
+  for (const [position, slot] of slots.entries()) filled[slot] = values[position] as string;
+  return { ...parsed, values: filled };
+}
+
+/** Parses the pattern with values that nobody sends, and looks where they went: each must be one value as it was written. */
+function templateOf(
+  { text, values }: UrlPattern,
+  parsed: Parsed,
+  parse: (queryString: string) => Parsed,
+): Template | null {
+  const probes = values.map((value, position) => (isDigits(value) ? `${PROBE + position}` : `p${PROBE + position}`));
+  let next = 0;
+  const probed = tryParse(
+    parse,
+    text.replace(MARKS, () => probes[next++] as string),
+  );
+  if (probed?.shape !== parsed.shape) return null;
+  const slots = probes.map((probe) => probed.values.indexOf(probe));
+  const isValue = slots.every(
+    (slot, position) =>
+      parsed.values[slot] === values[position] && probed.values.lastIndexOf(probes[position] as string) === slot,
+  );
+  return isValue ? { parsed, slots } : null;
+}
+
+/** Null for an error: then it takes some values alone. */
+function tryParse(parse: (queryString: string) => Parsed, queryString: string): Parsed | null {
+  try {
+    return parse(queryString);
+  } catch {
+    return null;
+  }
+}
+
+const PROBE = 730_451_928_000_000;
+
+/** In the place of a value: the parser may read digits in another way than other texts. */
+const DIGITS_MARK = '\uE000';
+const TEXT_MARK = '\uE001';
+const MARKS = /[\uE000\uE001]/g;
+
+/** Null where no filter has a simple value. */
+export function patternOf(queryString: string): UrlPattern | null {
+  const values: string[] = [];
+  let text = '';
+  let copied = 0;
+  for (let start = 0; start < queryString.length; ) {
+    const separator = queryString.indexOf('&', start);
+    const end = separator < 0 ? queryString.length : separator;
+    const equals = queryString.indexOf('=', start);
+    if (equals > 0 && equals < end && isFilter(queryString, start, equals)) {
+      const value = queryString.slice(equals + 1, end);
+      if (SIMPLE.test(value) && !SPECIAL.test(value)) {
+        text += queryString.slice(copied, equals + 1) + (isDigits(value) ? DIGITS_MARK : TEXT_MARK);
+        values.push(value);
+        copied = end;
+      }
+    }
+    start = end + 1;
+  }
+  if (values.length === 0 || queryString.search(MARKS) >= 0) return null;
+  return { text: text + queryString.slice(copied), values };
+}
+
+/** `filter[...]`, also below `deep`. */
+function isFilter(queryString: string, start: number, end: number): boolean {
+  const closes = queryString[end - 1] === ']' || /%5D/i.test(queryString.slice(end - 3, end));
+  return closes && queryString.slice(start, end).includes('filter');
+}
+
+/** Nothing that is encoded, a list, JSON or a variable. */
+const SIMPLE = /^[\w.:-]{1,64}$/;
+/** Words that stand for values of JSON, and numbers other than digits: the parser may read them in a way of their own. */
+const SPECIAL = /^(?:true|false|null|NULL|-?\d*\.\d*|-\d+)$/;
+
+function isDigits(value: string): boolean {
+  return /^\d+$/.test(value);
+}
