@@ -11,6 +11,7 @@ import { Tokens } from './access/tokens.js';
 import { findAccount } from './accounts/accounts.js';
 import { Logins } from './accounts/logins.js';
 import { assertNever } from './assert-never.js';
+import type { ShapeReport } from './batching/shape-stats.js';
 import type { Config } from './config.js';
 import { SessionConsistency } from './engine/consistency.js';
 import { Reads } from './engine/reads.js';
@@ -43,6 +44,7 @@ import { collect, type Gather, type Metric, metricsRoutes } from './resources/me
 import { registrationRoutes } from './resources/registration.js';
 import { relationsRoutes } from './resources/relations.js';
 import { serverRoutes } from './resources/server.js';
+import { shapesRoutes } from './resources/shapes.js';
 import { schemaRoutes } from './resources/snapshots.js';
 import { specsRoutes } from './resources/specs.js';
 import { systemRoutes } from './resources/system.js';
@@ -86,6 +88,8 @@ export interface Shared {
   readonly events: ReadonlyMap<Event['kind'], number>;
   /** The metrics of all threads. */
   readonly gather: Gather;
+  /** What all threads have counted of the shapes of their statements. */
+  readonly shapes: () => Promise<readonly ShapeReport[]>;
   /** Of all threads. */
   readonly health: () => Promise<Health>;
 }
@@ -237,6 +241,7 @@ export async function createWorkerApp(
     }),
     ...serverRoutes({ config, identities, database, health: shared.health, readiness }),
     ...metricsRoutes(metrics, shared.gather),
+    ...shapesRoutes({ identities, database, shapes: shared.shapes }),
     ...authRoutes(access),
     ...accountRoutes(access),
     ...registrationRoutes({ ...access, policies, writes, registrationLimit: shared.limits.registrations, observe }),

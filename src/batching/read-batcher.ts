@@ -20,6 +20,7 @@ import {
   type Shape,
   ShapeQueue,
 } from './shape-queue.js';
+import { ShapeStats } from './shape-stats.js';
 
 /** Between two looks at what runs for clients that have all left, and at what has waited too long. */
 const SWEEP_INTERVAL_MS = 500;
@@ -47,9 +48,16 @@ export class ReadBatcher {
   #sweeper: NodeJS.Timeout | null = null;
   #sweeps = 0;
   readonly #waitSweeps: number;
+  readonly #stats: ShapeStats;
 
   /** Without `batching` each read is a statement of its own; none waits longer than `waitTimeoutMs`. */
-  constructor(connections: readonly Connection[], batching: boolean, waitTimeoutMs: number) {
+  constructor(
+    connections: readonly Connection[],
+    batching: boolean,
+    waitTimeoutMs: number,
+    stats: ShapeStats = new ShapeStats(),
+  ) {
+    this.#stats = stats;
     this.#slots = new ConnectionSlots(connections, () => this.#schedule());
     this.#waitSweeps = Math.ceil(waitTimeoutMs / SWEEP_INTERVAL_MS);
     this.#maxReads = batching ? MAX_BATCH_READS : 1;
@@ -66,7 +74,7 @@ export class ReadBatcher {
   #queueOf(shape: Shape): ShapeQueue {
     const known = this.#queues.get(shape);
     if (known) return known;
-    const queue = new ShapeQueue(shape);
+    const queue = new ShapeQueue(shape, this.#stats);
     this.#queues.set(shape, queue);
     return queue;
   }
@@ -242,10 +250,10 @@ export class ReadBatcher {
 
   /** One read that fails must not fail the others: then each is sent by itself. */
   #batchQuery(queue: ShapeQueue, reads: readonly PendingRead[], connection: Connection, onEnd: OnEnd): WireQuery {
-    const { statement, batchText } = queue.shape;
+    const { batchText } = queue.shape;
     const parameters = reads[0]?.parameters ?? [];
     // Without values they all ask for the same.
-    if (parameters.length === 0) return sharedQuery(statement.text, reads, onEnd);
+    if (parameters.length === 0) return sharedQuery(queue, reads, onEnd);
     const text = batchText();
     let isSplit = false;
     const split = (): void => {
@@ -267,7 +275,10 @@ export class ReadBatcher {
       prepare: true,
       columns: 2,
       isAbandoned: () => isSplit || reads.every(isGone),
-      row: (number, cell) => reads[number - 1]?.onResult(cell),
+      row: (number, cell) => {
+        queue.sample(cell);
+        reads[number - 1]?.onResult(cell, reads.length);
+      },
       end: (error, unsent) => {
         removeDeadline();
         // Those of a split batch are answered each by its own statement.
@@ -282,36 +293,40 @@ export class ReadBatcher {
   }
 }
 
-function singleQuery({ shape }: ShapeQueue, read: PendingRead, onEnd: OnEnd): WireQuery {
+function singleQuery(queue: ShapeQueue, read: PendingRead, onEnd: OnEnd): WireQuery {
   return {
-    text: shape.statement.text,
+    text: queue.shape.statement.text,
     parameters: read.parameters,
     prepare: read.prepare,
     columns: 1,
     isAbandoned: () => read.isGone,
-    row: (_, cell) => read.onResult(cell),
+    row: (_, cell) => {
+      queue.sample(cell);
+      read.onResult(cell, 1);
+    },
     end: (error, unsent) => {
       if (onEnd(error, unsent, false)) return;
-      if (error === null) read.onResult(null);
+      if (error === null) read.onResult(null, 1);
       else read.onError(error);
     },
   };
 }
 
-function sharedQuery(text: string, reads: readonly PendingRead[], onEnd: OnEnd): WireQuery {
+function sharedQuery(queue: ShapeQueue, reads: readonly PendingRead[], onEnd: OnEnd): WireQuery {
   return {
-    text,
+    text: queue.shape.statement.text,
     parameters: [],
     prepare: true,
     columns: 1,
     isAbandoned: () => reads.every(isGone),
     row: (_, cell) => {
-      for (const read of reads) read.onResult(cell);
+      queue.sample(cell);
+      for (const read of reads) read.onResult(cell, reads.length);
     },
     end: (error, unsent) => {
       if (onEnd(error, unsent, false)) return;
       for (const read of reads) {
-        if (error === null) read.onResult(null);
+        if (error === null) read.onResult(null, reads.length);
         else read.onError(error);
       }
     },

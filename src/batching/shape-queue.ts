@@ -3,16 +3,21 @@ import { performance } from 'node:perf_hooks';
 import { copyBorrowed } from '../postgres/wire-query.js';
 import type { ConnectionSlot, ReadProfile } from './connection-slots.js';
 import { type CostClass, CostModel, MAX_BATCH_READS } from './cost-model.js';
+import type { PlanKind, ShapeRecord, ShapeStats } from './shape-stats.js';
 
 /** A read that may share one statement with others. */
 export interface Shape {
-  readonly statement: { readonly text: string };
+  readonly statement: { readonly text: string; readonly parameters: readonly unknown[] };
+  /** What it answers with: of an operation, several lists. */
+  readonly result?: string;
   /** The statement for many sets of values; compiled when it is first needed. Empty where there is none. */
   readonly batchText: () => string;
   /** Whether connections do not keep the statement: it is parsed and planned each time. */
   readonly isUnprepared?: boolean;
   /** Whether each read is planned for its values, though connections keep the statement. */
   readonly isPlannedPerRead?: boolean;
+  /** Whether its rows are found before they are put in order. */
+  readonly isFenced?: boolean;
   /** Where a statement may take far too long because of its plan. */
   readonly watch?: PlanWatch;
 }
@@ -34,8 +39,8 @@ export interface ReadListener {
   readonly aborted: boolean;
   /** Who asks, as far as callers share connections; '' where that does not matter. */
   readonly caller?: string;
-  /** The cell, borrowed from the connection for the time of the call; null when there is none. */
-  onResult(cell: Buffer | null): void;
+  /** The cell, borrowed from the connection for the time of the call; null when there is none. `reads` shared the statement. */
+  onResult(cell: Buffer | null, reads: number): void;
   onError(error: unknown): void;
 }
 
@@ -77,11 +82,11 @@ export class PendingRead {
     return this.#listener.caller ?? '';
   }
 
-  onResult(cell: Buffer | null): void {
+  onResult(cell: Buffer | null, reads: number): void {
     if (this.#answered) return;
     this.#answered = true;
     try {
-      this.#listener.onResult(cell);
+      this.#listener.onResult(cell, reads);
     } catch (error) {
       this.#listener.onError(error);
     }
@@ -106,9 +111,13 @@ export class ShapeQueue implements ReadProfile {
   /** When a statement was last sent. */
   #sentAt = 0;
   #batchable: boolean | null = null;
+  readonly #stats: ShapeStats;
+  #record: ShapeRecord;
 
-  constructor(shape: Shape) {
+  constructor(shape: Shape, stats: ShapeStats) {
     this.shape = shape;
+    this.#stats = stats;
+    this.#record = recordOf(shape, stats);
   }
 
   get isEmpty(): boolean {
@@ -196,8 +205,15 @@ export class ShapeQueue implements ReadProfile {
     return ms;
   }
 
+  /** Of an answer: its rows may be counted. */
+  sample(cell: Buffer | null): void {
+    this.#record.sample(cell, this.shape.result === 'operation');
+  }
+
   /** Remembers what a statement took. */
   learn(ms: number, reads: number, slot: ConnectionSlot, failed: boolean): void {
+    if (!this.#record.isKept) this.#record = recordOf(this.shape, this.#stats);
+    this.#record.add(slot.answeredAt, ms, reads, failed);
     const expected = this.#costs.expectedMs(reads);
     if (expected !== null && !failed) slot.slowdown += (ms / expected - slot.slowdown) / 2;
     this.#costs.learn(ms, reads, failed);
@@ -220,9 +236,18 @@ export class ShapeQueue implements ReadProfile {
   /** Those to be sent next, without those whose client has left. */
   next(maxReads: number): PendingRead[] {
     const reads = this.individual.length > 0 ? this.individual.splice(0, 1) : this.waiting.splice(0, maxReads);
-    for (const read of reads) if (read.isGone) read.onResult(null);
+    for (const read of reads) if (read.isGone) read.onResult(null, 1);
     return reads.some((read) => read.isAnswered) ? reads.filter((read) => !read.isAnswered) : reads;
   }
+}
+
+function recordOf(shape: Shape, stats: ShapeStats): ShapeRecord {
+  const plan: PlanKind = shape.isFenced
+    ? 'fenced'
+    : shape.isPlannedPerRead || shape.isUnprepared
+      ? 'custom'
+      : 'generic';
+  return stats.of(shape.statement.text, plan, shape.statement.parameters.length);
 }
 
 /** Hands on what arrives; a failure may be recovered from. */
@@ -243,8 +268,8 @@ export class RecoveringListener implements ReadListener {
     return this.#listener.caller ?? '';
   }
 
-  onResult(cell: Buffer | null): void {
-    this.#listener.onResult(cell);
+  onResult(cell: Buffer | null, reads: number): void {
+    this.#listener.onResult(cell, reads);
   }
 }
 

@@ -69,6 +69,8 @@ export interface CompiledRead {
 
 interface FencedRead {
   readonly statement: Statement;
+  readonly result: CompiledRead['result'];
+  readonly isFenced: true;
   readonly batchText: () => string;
 }
 
@@ -128,7 +130,8 @@ function compileFenced(
   const fenced = fencedRead(plan, uneven.page.level);
   const statement = readable(compileRead(fenced), model);
   if (JSON.stringify(statement.parameters) !== JSON.stringify(parameters)) return null;
-  return { statement, batchText: once(() => readable(compileBatchRead(fenced), model).text) };
+  const batchText = once(() => readable(compileBatchRead(fenced), model).text);
+  return { statement, result: plan.kind === 'operation' ? 'operation' : plan.result, isFenced: true, batchText };
 }
 
 /** Of the items that a query selects for a write, those that the caller may write. */

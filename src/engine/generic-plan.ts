@@ -1,6 +1,5 @@
 /** What the plan that serves every value of a shape bets on, read from PostgreSQL's explanation of it. */
 import type { Database } from '../postgres/database.js';
-import type { Statement } from '../sql/fragment.js';
 
 export interface PlanNode {
   readonly 'Node Type': string;
@@ -19,9 +18,12 @@ export interface PlanNode {
  * The plan of a statement for no values in particular, as connections for reads make it. PostgreSQL 16 can explain it at once, but
  * this way is the same for every version.
  */
-export async function explainGeneric(database: Database, { text, parameters }: Statement): Promise<PlanNode> {
+export async function explainGeneric(
+  database: Database,
+  { text, parameters }: { readonly text: string; readonly parameters: { readonly length: number } },
+): Promise<PlanNode> {
   const name = `lateral_explained_${++explained}`;
-  const values = parameters.length === 0 ? '' : `(${parameters.map(() => 'null').join(', ')})`;
+  const values = parameters.length === 0 ? '' : `(${new Array(parameters.length).fill('null').join(', ')})`;
   const rows = await database.own.use(async (session) => {
     try {
       return await session.transaction(async () => {

@@ -112,8 +112,9 @@ export class ReplyListener implements ReadListener {
     return callerName(this.#identity, this.#stage.client);
   }
 
-  onResult(body: Buffer | null): void {
+  onResult(body: Buffer | null, reads: number): void {
     this.#stage.client.staged('execute');
+    if (reads > 1) this.#stage.client.batched(reads);
     this.#stage.reply(body);
   }
 

@@ -22,6 +22,7 @@ const HUB_MULTIPLE = 20;
 /** A shape whose values may be uneven, and what was found out about it. */
 export interface UnevenShape extends Shape {
   readonly statement: Statement;
+  readonly result: string;
   readonly uneven: UnevenRead;
   /** The same read with its rows found before they are put in order; null where it cannot be compiled. */
   readonly fenced: () => (Shape & { readonly statement: Statement }) | null;
@@ -101,12 +102,13 @@ export class PlanChoices {
   }
 
   async #variantsOf(shape: UnevenShape, risk: Risk, billed: BilledCaller): Promise<PlanVariants> {
-    const perRead: Shape = { statement: shape.statement, batchText: unbatched, isPlannedPerRead: true };
-    const plain: Shape = { statement: shape.statement, batchText: shape.batchText };
-    const { length } = shape.statement.text;
+    const { statement, result } = shape;
+    const perRead: Shape = { statement, result, batchText: unbatched, isPlannedPerRead: true };
+    const plain: Shape = { statement, result, batchText: shape.batchText };
+    const { length } = statement.text;
     const fence = risk === 'walk' ? await this.#budgets.inTurn(billed, length, () => shape.fenced()) : null;
     if (!fence) return { plain, perRead, fenced: null };
-    const fencedPerRead: Shape = { statement: fence.statement, batchText: unbatched, isPlannedPerRead: true };
+    const fencedPerRead: Shape = { ...fence, batchText: unbatched, isPlannedPerRead: true };
     const isPlain = findsByIndex(await explainGeneric(this.#database, fence.statement));
     return { plain, perRead, fenced: { plain: isPlain ? fence : fencedPerRead, perRead: fencedPerRead } };
   }
@@ -114,7 +116,8 @@ export class PlanChoices {
   #single(shape: UnevenShape): Shape {
     const existing = this.#singles.get(shape);
     if (existing) return existing;
-    const single: Shape = { statement: shape.statement, batchText: unbatched, isUnprepared: true };
+    const { statement, result } = shape;
+    const single: Shape = { statement, result, batchText: unbatched, isUnprepared: true };
     this.#singles.set(shape, single);
     return single;
   }

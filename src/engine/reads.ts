@@ -7,6 +7,7 @@ import type { Identity } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
 import { ReadBatcher } from '../batching/read-batcher.js';
 import { PromiseListener, type ReadListener, RecoveringListener } from '../batching/shape-queue.js';
+import { ShapeStats } from '../batching/shape-stats.js';
 import { invalidQuery, ServiceError, Undisclosed } from '../errors.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
@@ -75,6 +76,8 @@ export class Reads {
   readonly #limits: ReadLimits;
   readonly #statements: StatementCache<CompiledRead>;
   readonly batcher: ReadBatcher;
+  /** What the statements of each shape took, those of writes included. */
+  readonly shapeStats = new ShapeStats();
   readonly refusals: DatabaseRefusals;
   readonly budgets: CallerBudgets;
   readonly plans: PlanChoices;
@@ -97,10 +100,11 @@ export class Reads {
     this.#statements = new StatementCache(mirror, limits, observe);
     this.refusals = new DatabaseRefusals(observe);
     this.budgets = new CallerBudgets(limits.callerBudget);
-    this.batcher = new ReadBatcher(database.readConnections, limits.batching, database.waitTimeout);
+    this.batcher = new ReadBatcher(database.readConnections, limits.batching, database.waitTimeout, this.shapeStats);
     database.readQueue = this.batcher;
     const { waitTimeout } = database;
-    this.replicaReads = replicas && new ReplicaReads(replicas, this.batcher, limits.batching, waitTimeout);
+    this.replicaReads =
+      replicas && new ReplicaReads(replicas, this.batcher, limits.batching, waitTimeout, this.shapeStats);
     this.#consistency = consistency;
     this.plans = new PlanChoices(database, this.budgets, limits.statisticsInterval);
     mirror.onChange(() => this.plans.statistics.forget());
@@ -199,7 +203,7 @@ export class Reads {
   }
 
   #settle(body: Promise<Buffer | null>, listener: ReadListener): void {
-    body.then((cell) => listener.onResult(cell)).catch((error: unknown) => listener.onError(error));
+    body.then((cell) => listener.onResult(cell, 1)).catch((error: unknown) => listener.onError(error));
   }
 
   /** The statement with its values, for a session that reads inside its transaction. */
@@ -223,8 +227,18 @@ export class Reads {
     let isSent = false;
     const sendTo = async (database: Database, current: PreparedRead): Promise<CompiledRead> => {
       const { compiled, caller } = current;
+      const bound = this.bind(current);
       await streamRows(database, {
-        ...this.bind(current),
+        ...bound,
+        done: (ms, rows, failed) =>
+          this.shapeStats.add(
+            bound.text,
+            bound.prepare ? 'generic' : 'custom',
+            bound.parameters.length,
+            ms,
+            rows,
+            failed,
+          ),
         batchTimeout: this.#limits.batchTimeout,
         joined: separator === null ? null : { separator, apart: compiled.opening ? 1 : 0 },
         take: (cells) => {

@@ -4,6 +4,7 @@
  */
 import { ReadBatcher } from '../batching/read-batcher.js';
 import type { ReadListener, Shape } from '../batching/shape-queue.js';
+import type { ShapeStats } from '../batching/shape-stats.js';
 import { ServiceError } from '../errors.js';
 import { asError } from '../narrow.js';
 import type { Replica, Replicas } from '../postgres/replicas.js';
@@ -31,11 +32,11 @@ export class ReplicaReads {
   readonly #batchers = new Map<Replica, ReadBatcher>();
   readonly #unanswered = new Map<Replica, Set<ReplicaListener>>();
 
-  constructor(replicas: Replicas, primary: ReadBatcher, batching: boolean, waitTimeoutMs: number) {
+  constructor(replicas: Replicas, primary: ReadBatcher, batching: boolean, waitTimeoutMs: number, stats: ShapeStats) {
     this.replicas = replicas;
     this.#primary = primary;
     for (const replica of replicas.all) {
-      const batcher = new ReadBatcher(replica.database.readConnections, batching, waitTimeoutMs);
+      const batcher = new ReadBatcher(replica.database.readConnections, batching, waitTimeoutMs, stats);
       replica.database.readQueue = batcher;
       this.#batchers.set(replica, batcher);
       const unanswered = new Set<ReplicaListener>();
@@ -133,9 +134,9 @@ class ReplicaListener implements ReadListener {
     return this.#listener.caller ?? '';
   }
 
-  onResult(cell: Buffer | null): void {
+  onResult(cell: Buffer | null, reads: number): void {
     this.#end();
-    if (!this.#isRerouted) this.#listener.onResult(cell);
+    if (!this.#isRerouted) this.#listener.onResult(cell, reads);
   }
 
   onError(error: unknown): void {

@@ -12,6 +12,8 @@ export interface RequestClient {
   readonly aborted: boolean;
   /** Ends a stage: what has passed since the end of the stage before is its duration. */
   staged(stage: Stage): void;
+  /** Its statement carried so many reads. */
+  batched(reads: number): void;
   /** The Prefer header; '' for none. */
   readonly prefer: string;
   /** The position that the request brings; '' for none. */
@@ -29,6 +31,7 @@ export const NO_CLIENT: RequestClient = Object.freeze({
   prefer: '',
   position: '',
   staged: () => {},
+  batched: () => {},
   wrote: () => {},
   applied: () => {},
 });

@@ -60,6 +60,7 @@ export class Writes {
   readonly #database: Database;
   readonly #limits: WriteLimits;
   readonly #compiler: WriteCompiler;
+  readonly #stats: Reads['shapeStats'];
   readonly #listeners: (() => Promise<void>)[];
   /** Of writes that joined a transaction. */
   #session: Session | null = null;
@@ -71,6 +72,7 @@ export class Writes {
     this.#observe = observe;
     this.#database = database;
     this.#limits = limits;
+    this.#stats = reads.shapeStats;
     this.#compiler = origin ? origin.#compiler : new WriteCompiler(reads, mirror, limits, observe);
     this.#listeners = origin ? origin.#listeners : [];
   }
@@ -87,8 +89,7 @@ export class Writes {
 
   /** Answers the body of the read-back; null where there is none, or the caller may not read it. */
   async run(request: WriteRequest, writer: Writer, client: RequestClient): Promise<Buffer | null> {
-    const readBack = request.kind === 'delete' ? null : request.readBack;
-    const call: WriteCall = { writer, client, readBack };
+    const call: WriteCall = { writer, client, readBack: request.kind === 'delete' ? null : request.readBack };
     try {
       return await this.#retry(call, (model) => this.#attempt(request, call, model));
     } catch (error) {
@@ -269,10 +270,8 @@ export class Writes {
     call.client.staged('compile');
     const statements = read ? [written, read] : [written];
     const [, body = null] = await this.#database.sessions
-      .use((session) => session.runPipelined(statements))
-      .catch((error: unknown) => {
-        throw asWriteFailure(error, planned);
-      });
+      .use((session) => this.#stats.time(written, rowsOf(planned), () => session.runPipelined(statements)))
+      .catch((error: unknown) => Promise.reject(asWriteFailure(error, planned)));
     return body;
   }
 
@@ -313,7 +312,8 @@ export class Writes {
     if (!statement) return 0;
     call.client.staged('compile');
     try {
-      const cell = await session.cell(statement.text, statement.parameters, statement.prepare);
+      const { text, parameters, prepare } = statement;
+      const cell = await this.#stats.time(statement, rowsOf(planned), () => session.cell(text, parameters, prepare));
       const maxKeys = parseOwnJson<(string | null)[]>(String(cell));
       await advancePast(planned, maxKeys, session);
       return option === 'count' ? rowsOf(planned) - Number(maxKeys.at(-1)) : 0;

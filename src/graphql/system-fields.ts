@@ -180,6 +180,8 @@ export const SYSTEM_FIELDS: Readonly<Record<string, SystemField>> = {
   server_ping: ask('/server/ping', GraphQLString),
   server_info: ask('/server/info', SERVER_INFO),
   server_health: ask('/server/health', JSON_SCALAR),
+  server_shapes: ask('/server/shapes', JSON_SCALAR),
+  server_shapes_by_id: ask('/server/shapes/:id', JSON_SCALAR, text('id')),
   server_specs_oas: ask('/server/specs/oas', JSON_SCALAR),
   server_specs_graphql: ask('/server/specs/graphql/:scope', GraphQLString, text('scope')),
   collections: ask('/collections', many(COLLECTION)),

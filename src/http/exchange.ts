@@ -93,6 +93,8 @@ export class Exchange {
   #abortListeners: (() => void)[] | null = null;
   #stageBegun = this.begun;
   #stageTimes: StageTimes | null = null;
+  /** Reads that its statement carried. */
+  #batch = 1;
   #body: Promise<Buffer> | null = null;
 
   constructor(request: HttpRequest, response: HttpResponse, hooks: ServerHooks) {
@@ -209,11 +211,15 @@ export class Exchange {
     this.#stageBegun = now;
   }
 
+  batched(reads: number): void {
+    this.#batch = reads;
+  }
+
   /** The Server-Timing header; '' for a request that passed no stage. It ends the last of them. */
   serverTiming(): string {
     if (this.#stageTimes === null) return '';
     this.staged('reply');
-    return serverTiming(this.#stageTimes);
+    return serverTiming(this.#stageTimes, this.#batch);
   }
 
   /** The body as JSON; a missing body is `undefined`. Routes whose numbers are data bring a parser that keeps their digits. */

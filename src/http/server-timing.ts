@@ -17,7 +17,8 @@ export function addStageTime(times: StageTimes, stage: Stage, milliseconds: numb
   times[position] = before < 0 ? milliseconds : before + milliseconds;
 }
 
-export function serverTiming(times: StageTimes): string {
+/** A read that travelled in a batch says with how many: `batch;desc="7"`. */
+export function serverTiming(times: StageTimes, batch = 1): string {
   let text = '';
   for (let position = 0; position < STAGES.length; position++) {
     const milliseconds = times[position] ?? -1;
@@ -25,7 +26,14 @@ export function serverTiming(times: StageTimes): string {
     const entry = entryOf(position, Math.round(milliseconds * 100));
     text = text === '' ? entry : `${text}, ${entry}`;
   }
-  return text;
+  return batch === 1 ? text : text + batchEntry(batch);
+}
+
+const BATCH_ENTRIES: string[] = [];
+
+function batchEntry(batch: number): string {
+  BATCH_ENTRIES[batch] ??= `, batch;desc="${batch}"`;
+  return BATCH_ENTRIES[batch];
 }
 
 /** By stage and hundredths of a millisecond: short durations come again and again. */

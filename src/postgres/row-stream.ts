@@ -24,6 +24,8 @@ export interface RowStreamOptions extends BoundStatement {
   readonly joined: Joining | null;
   /** Takes the cells of a batch; answers whether more are wanted. */
   readonly take: (cells: readonly Buffer[]) => Promise<boolean>;
+  /** Told at the end how long PostgreSQL has worked, and how many rows it gave. */
+  readonly done: (ms: number, rows: number, failed: boolean) => void;
   /** Registers what is to be called when the consumer leaves. */
   readonly onAbort: (listener: () => void) => void;
 }
@@ -43,6 +45,9 @@ async function readAll(session: StreamSession, memory: BatchMemory, options: Row
   let left = false;
   let working = false;
   let cancelled: Promise<void> | null = null;
+  let workedMs = 0;
+  let taken = 0;
+  let failed = false;
   const cancel = (): void => {
     cancelled ??= session.cancel();
   };
@@ -63,9 +68,11 @@ async function readAll(session: StreamSession, memory: BatchMemory, options: Row
         ? []
         : [setTimeout(late, batchTimeout), setTimeout(() => session.destroy(), batchTimeout + ANSWER_MARGIN_MS)];
     working = true;
+    const begun = performance.now();
     try {
       return await ask();
     } finally {
+      workedMs += performance.now() - begun;
       working = false;
       timers.forEach(clearTimeout);
     }
@@ -82,6 +89,7 @@ async function readAll(session: StreamSession, memory: BatchMemory, options: Row
     let isSuspended = await within(() => session.execute(statement, FIRST_BATCH_ROWS));
     for (;;) {
       const rows = nextBatchRows(batch);
+      taken += batch.rows;
       session.stalledSince = performance.now();
       const cells = batch.take();
       const isWanted = cells.length === 0 || (await session.whileOpen(take(cells)));
@@ -95,10 +103,12 @@ async function readAll(session: StreamSession, memory: BatchMemory, options: Row
       isSuspended = await within(() => session.fetch(rows));
     }
   } catch (error) {
+    failed = true;
     if (timedOut) throw ranTooLong();
     if (!left) throw error;
   } finally {
     session.stalledSince = null;
+    options.done(workedMs, taken, failed);
     await cancelled;
   }
   if (failures.length > 0) throw failures[0];

@@ -2,6 +2,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { LoginLimit } from '../accounts/login-backoff.js';
 import { assertNever } from '../assert-never.js';
+import type { ShapeReport } from '../batching/shape-stats.js';
 import type { Leader } from '../mirror/follow.js';
 import { type Event, type Observer, withPlainError } from '../observe.js';
 import type { Health } from '../postgres/health.js';
@@ -69,6 +70,10 @@ export class MainChannel {
     return this.#ask({ kind: 'gather' });
   }
 
+  shapes(): Promise<readonly ShapeReport[]> {
+    return this.#ask({ kind: 'shapes' });
+  }
+
   health(): Promise<Health> {
     return this.#ask({ kind: 'health' });
   }
@@ -113,7 +118,7 @@ export class MainChannel {
 
   async #report({ number, about }: Extract<ToWorker, { kind: 'report' }>, commands: WorkerCommands): Promise<void> {
     // A thread that cannot say what it has counted is no reason to end.
-    const report = await commands.report[about]().catch(() => (about === 'metrics' ? [] : {}));
+    const report = await commands.report[about]().catch(() => (about === 'health' ? {} : []));
     this.send({ kind: 'reported', number, report });
   }
 

@@ -5,6 +5,7 @@
  */
 
 import type { Attempt, AttemptOutcome } from '../accounts/login-backoff.js';
+import type { ShapeReport } from '../batching/shape-stats.js';
 import type { Config } from '../config.js';
 import { type ErrorCode, ServiceError, StartError } from '../errors.js';
 import type { Event } from '../observe.js';
@@ -54,6 +55,7 @@ export type FromWorker =
 export interface Reports {
   readonly metrics: readonly Metric[];
   readonly health: Checks;
+  readonly shapes: readonly ShapeReport[];
 }
 
 /** What only the main thread can do. Most have no other response than that it was done, or failed. */
@@ -64,6 +66,8 @@ export type WorkerRequest =
   | { readonly kind: 'access-changed' }
   /** The response is the metrics of all threads. */
   | { readonly kind: 'gather' }
+  /** The response is what all threads have counted of their shapes. */
+  | { readonly kind: 'shapes' }
   /** The response is the health of all threads. */
   | { readonly kind: 'health' }
   | { readonly kind: 'count-request'; readonly address: string }

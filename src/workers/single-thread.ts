@@ -41,6 +41,7 @@ export class SingleThread implements Threads {
       url: () => url,
       events: main.events,
       gather: this.gather,
+      shapes: async () => core.reads.shapeStats.reports,
       health: this.health,
     };
     this.#app = await createWorkerApp(config, core, shared, this.#observe);

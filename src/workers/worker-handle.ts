@@ -1,6 +1,7 @@
 /** One worker, as the main thread sees it: which broadcasts it has applied, what it requests, and its end. */
 import { Worker } from 'node:worker_threads';
 import { assertNever } from '../assert-never.js';
+import type { ShapeReport } from '../batching/shape-stats.js';
 import type { Event } from '../observe.js';
 import { type Checks, HEALTH_TIMEOUT_MS, unhealthy } from '../postgres/health.js';
 import { within } from '../postgres/time-limit.js';
@@ -83,6 +84,10 @@ export class WorkerHandle {
   /** Nothing, if there is nobody left to count. */
   collect(): Promise<readonly Metric[]> {
     return this.#report('metrics').then((metrics) => metrics ?? []);
+  }
+
+  shapes(): Promise<readonly ShapeReport[]> {
+    return this.#report('shapes').then((shapes) => shapes ?? []);
   }
 
   /** Also of a worker that has ended, or whose thread is busy with something else for too long. */

@@ -6,6 +6,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { assertNever } from '../assert-never.js';
+import type { ShapeReport } from '../batching/shape-stats.js';
 import type { Config } from '../config.js';
 import { type Reserved, reservePort } from '../http/listen.js';
 import type { Observer } from '../observe.js';
@@ -176,6 +177,8 @@ export class WorkerPool implements Threads {
         return this.#allApplied();
       case 'gather':
         return this.gather();
+      case 'shapes':
+        return this.#shapes();
       case 'health':
         return this.health();
       case 'count-request':
@@ -206,6 +209,11 @@ export class WorkerPool implements Threads {
     const checks = await Promise.all([main, ...workers]);
     return joinHealth(new Map(checks.map((each, position) => [position === 0 ? 'main' : `worker ${position}`, each])));
   };
+
+  /** The main thread answers no requests, and has none. */
+  async #shapes(): Promise<readonly ShapeReport[]> {
+    return (await Promise.all(this.#workers.map((worker) => worker.shapes()))).flat();
+  }
 
   async #allApplied(): Promise<void> {
     await Promise.all(this.#workers.map((worker) => worker.allApplied()));

@@ -39,6 +39,7 @@ async function work(assignment: Assignment): Promise<void> {
     url: () => url,
     events: new Map(),
     gather: channel.gather.bind(channel),
+    shapes: channel.shapes.bind(channel),
     health: channel.health.bind(channel),
   };
   const { router, apply, collect, check, stopping } = await createWorkerApp(config, core, shared, observe);
@@ -65,7 +66,7 @@ async function work(assignment: Assignment): Promise<void> {
         (error: unknown) => channel.send({ kind: 'failed', failure: serializeError(error) }),
       );
     },
-    report: { metrics: collect, health: check },
+    report: { metrics: collect, health: check, shapes: async () => core.reads.shapeStats.reports },
     drain,
     stop: () => void end().then(() => leave(closed, 0), die),
     abandon: () => {

@@ -75,6 +75,20 @@ const HEALTH = object(
   ['status'],
 );
 
+const SHAPE = {
+  id: STRING,
+  text: STRING,
+  plan: oneOf('generic', 'custom', 'fenced'),
+  calls: INTEGER,
+  statements: INTEGER,
+  failed: INTEGER,
+  total: { type: 'number' },
+  mean: { type: 'number' },
+  p99: { type: 'number' },
+  max: { type: 'number' },
+  rows: orNull({ type: 'number' }),
+};
+
 const GRAPHQL = object({ query: STRING, variables: RECORD, operationName: STRING, extensions: RECORD });
 const GRAPHQL_ANSWER = ok(object({ data: orNull(RECORD), errors: list(RECORD), extensions: RECORD }));
 const GRAPHQL_GET: SystemOperation = {
@@ -110,6 +124,15 @@ export const SERVICES: Readonly<Record<string, SystemOperation>> = {
   },
   'GET /server/info': { summary: 'What the service is', answers: [ok(data(INFO))] },
   'GET /server/metrics': { summary: 'Metrics for Prometheus', answers: [TEXT] },
+  'GET /server/shapes': {
+    summary: 'The statements that took the most time in the last minutes',
+    parameters: [queryParameter('limit', INTEGER, 'How many, at most 1,000; 20 where it is not given.')],
+    answers: [ok(data(list(object(SHAPE))))],
+  },
+  'GET /server/shapes/:id': {
+    summary: 'One of these statements, with its plan',
+    answers: [ok(data(object({ ...SHAPE, explain: list(RECORD) })))],
+  },
   'GET /server/specs/oas': { summary: 'This document', answers: [ok(RECORD)] },
   'GET /server/specs/graphql': { summary: 'The GraphQL schema of the items', answers: [TEXT] },
   'GET /server/specs/graphql/:scope': { summary: 'A GraphQL schema: items or system', answers: [TEXT] },

@@ -1,0 +1,222 @@
+/**
+ * What the statements of each shape took in the last minutes: how many, how long, for how many rows. Statements are counted in plain
+ * numbers; what is kept is bounded, and of too many shapes those stay that took the most time.
+ */
+import { performance } from 'node:perf_hooks';
+import { countRows } from './answer-rows.js';
+
+/** Planned once for all values, for each read anew, or with its rows found before they are put in order. */
+export type PlanKind = 'generic' | 'custom' | 'fenced';
+
+/** So many windows are kept; the last of them is not over yet. */
+const WINDOW_MS = 60_000;
+export const WINDOWS = 5;
+const MAX_SHAPES = 300;
+const MAX_TEXT_LENGTH = 4_000_000;
+/** Of so many answers one has its rows counted. */
+const ANSWERS_PER_SAMPLE = 64;
+/** Four buckets for each doubling, the first up to 0.01 ms. */
+const BUCKETS_PER_DOUBLING = 4;
+const FIRST_BUCKET = 26;
+const BUCKETS = 96;
+
+/** What one thread has counted of a shape: plain data, to be put together with what others have counted. */
+export interface ShapeReport {
+  readonly text: string;
+  readonly plan: PlanKind;
+  readonly parameters: number;
+  /** Requests that were answered, and the statements that carried them. */
+  readonly calls: number;
+  readonly statements: number;
+  readonly failed: number;
+  readonly totalMs: number;
+  readonly maxMs: number;
+  /** Answers whose rows were counted, and their rows. */
+  readonly samples: number;
+  readonly sampledRows: number;
+  readonly buckets: readonly number[];
+}
+
+type Counts = { -readonly [Name in keyof Omit<ShapeReport, 'text' | 'plan' | 'parameters'>]: ShapeReport[Name] };
+type Window = Omit<Counts, 'buckets'> & { number: number; readonly buckets: Uint32Array };
+
+export class ShapeRecord {
+  readonly text: string;
+  readonly plan: PlanKind;
+  readonly parameters: number;
+  /** Whether it is still among those that are reported. */
+  isKept = true;
+  #window: Window | null = null;
+  readonly #windows: Window[] = [];
+  #untilSample = 0;
+
+  constructor(text: string, plan: PlanKind, parameters: number) {
+    this.text = text;
+    this.plan = plan;
+    this.parameters = parameters;
+  }
+
+  /** A statement that took so long for so many reads. */
+  add(now: number, ms: number, calls: number, failed: boolean): void {
+    const window = this.#current(now);
+    window.calls += calls;
+    window.statements++;
+    if (failed) window.failed++;
+    window.totalMs += ms;
+    if (ms > window.maxMs) window.maxMs = ms;
+    const bucket = bucketOf(ms);
+    window.buckets[bucket] = (window.buckets[bucket] ?? 0) + 1;
+  }
+
+  /** An answer, of which some are looked at. */
+  sample(answer: Buffer | null, isOperation: boolean): void {
+    if (this.#untilSample-- > 0) return;
+    this.addRows(performance.now(), countRows(answer, isOperation));
+  }
+
+  addRows(now: number, rows: number): void {
+    this.#untilSample = ANSWERS_PER_SAMPLE - 1;
+    const window = this.#current(now);
+    window.samples++;
+    window.sampledRows += rows;
+  }
+
+  #current(now: number): Window {
+    const number = Math.floor(now / WINDOW_MS);
+    if (this.#window?.number === number) return this.#window;
+    this.#forget(number);
+    const counts = { calls: 0, statements: 0, failed: 0, totalMs: 0, maxMs: 0, samples: 0, sampledRows: 0 };
+    this.#window = { number, ...counts, buckets: new Uint32Array(BUCKETS) };
+    this.#windows.push(this.#window);
+    return this.#window;
+  }
+
+  #forget(latest: number): void {
+    while (this.#windows[0] && this.#windows[0].number <= latest - WINDOWS) this.#windows.shift();
+  }
+
+  /** Null where there was nothing to count lately. */
+  report(now: number): ShapeReport | null {
+    this.#forget(Math.floor(now / WINDOW_MS));
+    const reports = this.#windows.map((window) => ({ ...this.#name, ...window, buckets: [...window.buckets] }));
+    return reports.length === 0 ? null : reports.reduce<ShapeReport>(addReports, { ...this.#name, ...NOTHING });
+  }
+
+  get #name(): Pick<ShapeReport, 'text' | 'plan' | 'parameters'> {
+    return { text: this.text, plan: this.plan, parameters: this.parameters };
+  }
+}
+
+const NOTHING: Counts = {
+  calls: 0,
+  statements: 0,
+  failed: 0,
+  totalMs: 0,
+  maxMs: 0,
+  samples: 0,
+  sampledRows: 0,
+  buckets: new Array<number>(BUCKETS).fill(0),
+};
+
+export function addReports(one: ShapeReport, other: ShapeReport): ShapeReport {
+  return {
+    text: one.text,
+    plan: one.plan,
+    parameters: one.parameters,
+    calls: one.calls + other.calls,
+    statements: one.statements + other.statements,
+    failed: one.failed + other.failed,
+    totalMs: one.totalMs + other.totalMs,
+    maxMs: Math.max(one.maxMs, other.maxMs),
+    samples: one.samples + other.samples,
+    sampledRows: one.sampledRows + other.sampledRows,
+    buckets: one.buckets.map((count, bucket) => count + (other.buckets[bucket] ?? 0)),
+  };
+}
+
+/** So long took all but the slowest hundredth of the statements, at most: up to a fifth more than the truth. */
+export function p99({ buckets, statements, maxMs }: ShapeReport): number {
+  let slower = Math.floor(statements / 100);
+  for (let bucket = buckets.length - 1; bucket >= 0; bucket--) {
+    slower -= buckets[bucket] ?? 0;
+    if (slower < 0) return Math.min(maxMs, 2 ** ((bucket + 1 - FIRST_BUCKET) / BUCKETS_PER_DOUBLING));
+  }
+  return maxMs;
+}
+
+function bucketOf(ms: number): number {
+  const bucket = Math.floor(Math.log2(ms) * BUCKETS_PER_DOUBLING) + FIRST_BUCKET;
+  // Of nothing at all there is no logarithm.
+  return bucket > 0 ? Math.min(bucket, BUCKETS - 1) : 0;
+}
+
+export class ShapeStats {
+  readonly #records: Readonly<Record<PlanKind, Map<string, ShapeRecord>>> = {
+    generic: new Map(),
+    custom: new Map(),
+    fenced: new Map(),
+  };
+  #length = 0;
+
+  of(text: string, plan: PlanKind, parameters: number): ShapeRecord {
+    const records = this.#records[plan];
+    const known = records.get(text);
+    if (known) return known;
+    const record = new ShapeRecord(text, plan, parameters);
+    records.set(text, record);
+    this.#length += text.length;
+    if (this.#size > MAX_SHAPES || this.#length > MAX_TEXT_LENGTH) this.#drop(record);
+    return record;
+  }
+
+  /** Of one statement that was sent by itself. */
+  add(text: string, plan: PlanKind, parameters: number, ms: number, rows: number, failed: boolean): void {
+    const record = this.of(text, plan, parameters);
+    const now = performance.now();
+    record.add(now, ms, 1, failed);
+    if (!failed) record.addRows(now, rows);
+  }
+
+  /** Of a write: its statement and what is sent with it. */
+  async time<Result>(
+    { text, parameters }: { readonly text: string; readonly parameters: readonly unknown[] },
+    rows: number,
+    send: () => Promise<Result>,
+  ): Promise<Result> {
+    const begun = performance.now();
+    let failed = true;
+    try {
+      const result = await send();
+      failed = false;
+      return result;
+    } finally {
+      this.add(text, 'generic', parameters.length, performance.now() - begun, rows, failed);
+    }
+  }
+
+  get reports(): ShapeReport[] {
+    const now = performance.now();
+    return this.#all.flatMap((record) => record.report(now) ?? []);
+  }
+
+  get #size(): number {
+    return this.#records.generic.size + this.#records.custom.size + this.#records.fenced.size;
+  }
+
+  get #all(): ShapeRecord[] {
+    return Object.values(this.#records).flatMap((records) => [...records.values()]);
+  }
+
+  /** The half that took the least time goes, but not the one that has just come. */
+  #drop(latest: ShapeRecord): void {
+    const now = performance.now();
+    const totals = new Map(this.#all.map((record) => [record, record.report(now)?.totalMs ?? 0]));
+    const byTime = [...totals].sort(([, one], [, other]) => one - other).map(([record]) => record);
+    for (const record of byTime.slice(0, Math.ceil(byTime.length / 2))) {
+      if (record === latest) continue;
+      record.isKept = false;
+      this.#records[record.plan].delete(record.text);
+      this.#length -= record.text.length;
+    }
+  }
+}
