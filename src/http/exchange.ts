@@ -211,8 +211,9 @@ export class Exchange {
     this.#stageBegun = now;
   }
 
+  /** Told to who asks for it: every response would be longer. */
   batched(reads: number): void {
-    this.#batch = reads;
+    if (this.headers.prefer !== '' && /\btiming\b/.test(this.headers.prefer)) this.#batch = reads;
   }
 
   /** The Server-Timing header; '' for a request that passed no stage. It ends the last of them. */
