@@ -1,6 +1,7 @@
 /** What a handler answers: a reply, or that it will come; errors in the one envelope. */
 import { build } from 'fast-json-stringify';
-import { invalidPayload, ServiceError } from '../errors.js';
+import { invalidPayload, ServiceError, serviceUnavailable } from '../errors.js';
+import { propertiesOf } from '../narrow.js';
 import { fromDatabase } from '../sqlstate.js';
 
 export interface Reply {
@@ -55,6 +56,8 @@ const errorBody = build({
   },
 });
 
+const TOO_SLOW = serviceUnavailable('database', 'It took too long to answer', { option: 'DATABASE_STATEMENT_TIMEOUT' });
+
 /**
  * What is not an error of the catalogue is a broken invariant of ours: the client learns nothing of it. Only a database out
  * of reach is neither, wherever it was missed.
@@ -62,6 +65,8 @@ const errorBody = build({
 export function errorReply(error: unknown): Reply {
   // The stack ends where a request nests deeper than anything sensible.
   if (error instanceof RangeError) return errorReply(invalidPayload('The request nests too deep'));
+  // A statement of a client that runs too long was said to be so: this is one of ours.
+  if (propertiesOf(error)['code'] === '57014') return errorReply(TOO_SLOW);
   const mapped = error instanceof ServiceError ? error : fromDatabase(error, 'query');
   const known =
     mapped instanceof ServiceError && (mapped === error || mapped.code === 'SERVICE_UNAVAILABLE')

@@ -17,13 +17,13 @@ export function isReadOnly(error: Error): boolean {
   return 'code' in error && error.code === '25006';
 }
 
-/** The connection ended before the answer, or the server did, also at once. */
+/** The connection ended before the answer, or the server did, also at once; 08 is what a pooler says of it. */
 export function isLostOnTheWay(error: unknown): boolean {
   return (
     error instanceof Error &&
     'code' in error &&
     !isOfAnotherServer(error) &&
-    /^(CONNECTION_(?!SHARED)|ECONNRESET|EPIPE|57P0[123])/.test(String(error.code))
+    /^(CONNECTION_(?!SHARED)|ECONNRESET|EPIPE|57P0[123]|08)/.test(String(error.code))
   );
 }
 

@@ -71,7 +71,7 @@ export class Connection implements Receiver, Watched {
   constructor(options: ConnectionOptions) {
     this.#options = options;
     this.#openings = new Opening(options);
-    this.#prepared = new PreparedStatements(options.scope);
+    this.#prepared = new PreparedStatements(options.scope, options.pooler === 'transaction');
     this.#settings = options.pooler === 'transaction' ? new TransactionSettings(options.settings) : null;
   }
 
@@ -392,7 +392,7 @@ export class Connection implements Receiver, Watched {
     }
     for (const text of introduced.slice(understood)) this.#prepared.forget(text);
     const isForgotten = isOutdated(error);
-    if (isForgotten) for (const { text } of queries) this.#prepared.forget(text);
+    if (isForgotten) for (const { text } of queries) this.#prepared.outdate(text);
     // Of a statement that the server does not know any more, or planned for what is no more, nothing was run.
     if (isForgotten && !repeated && this.#status === TRANSACTION_IDLE) this.#send(queries, true);
     else for (const query of queries) query.end(error, false);

@@ -295,8 +295,8 @@ export class Database implements Pools {
     return this.own.use((session) => session.query<Row>(statement, parameters, { prepare }));
   }
 
-  transaction<Result>(work: (session: Session) => Promise<Result>): Promise<Result> {
-    return this.sessions.use((session) => session.transaction(() => work(session)));
+  transaction<Result>(work: (session: Session) => Promise<Result>, begin?: string): Promise<Result> {
+    return this.sessions.use((session) => session.transaction(() => work(session), begin));
   }
 
   /** Ends within about a second, whatever the server does. */

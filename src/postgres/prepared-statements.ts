@@ -2,7 +2,7 @@
  * The statements that a connection keeps, by the names they were prepared under: PostgreSQL holds the plan of each. A name is a
  * digest of what the statement means, so that even where a pooler mixes connections up a name never answers for another text.
  */
-import { hash } from 'node:crypto';
+import { hash, randomUUID } from 'node:crypto';
 import { FLUSH, SYNC, writeClosings, writeStatement, writeText } from './protocol.js';
 import type { WireQuery } from './wire-query.js';
 
@@ -14,9 +14,14 @@ export class PreparedStatements {
   /** By text; of so many as can be kept, the one that was not used for longest is the first. */
   readonly #names = new Map<string, string>();
   readonly #forgotten = new Set<string>();
+  readonly #isKeptByText: boolean;
+  /** Put behind the texts that are prepared from now on. */
+  #edition = '';
 
-  constructor(scope: string) {
+  /** `isKeptByText`: a pooler prepares each text once in each of its sessions, whatever it is told to forget. */
+  constructor(scope: string, isKeptByText: boolean) {
     this.#scope = scope;
+    this.#isKeptByText = isKeptByText;
   }
 
   nameOf(text: string): string | undefined {
@@ -34,9 +39,20 @@ export class PreparedStatements {
       const [oldest] = this.#names.keys();
       if (oldest !== undefined) this.forget(oldest);
     }
-    const name = `lateral_${hash('sha256', `${this.#scope}\0${text}`, 'base64url')}`;
+    const name = `lateral_${hash('sha256', `${this.#scope}\0${this.wordsOf(text)}`, 'base64url')}`;
     this.#names.set(text, name);
     return name;
+  }
+
+  /** What a text is prepared as. */
+  wordsOf(text: string): string {
+    return text + this.#edition;
+  }
+
+  /** The server does not know it any more, or has planned it for what is no more. */
+  outdate(text: string): void {
+    this.forget(text);
+    if (this.#isKeptByText) this.#edition = ` /*${randomUUID()}*/`;
   }
 
   forget(text: string): void {
@@ -80,7 +96,8 @@ export function writeQueries(
     if (name === undefined) name = prepared.remember(text);
     const described = decoder?.describe !== undefined;
     const maxRows = portal?.maxRows ?? 0;
-    messages.push(writeStatement({ name, text: isNew ? text : null, parameters, described, maxRows }));
+    const words = isNew ? prepared.wordsOf(text) : null;
+    messages.push(writeStatement({ name, text: words, parameters, described, maxRows }));
   }
   messages.push(queries.at(-1)?.portal ? FLUSH : SYNC);
   // In front of all others: behind a statement that fails nothing is heard.

@@ -4,7 +4,7 @@
  * connection gives a statement.
  */
 import { outcomeUnknown } from '../errors.js';
-import { isLostAtCommit } from '../sqlstate.js';
+import { isLostAtCommit, isOfAnotherServer } from '../sqlstate.js';
 import type { Connection, ConnectionState } from './connection.js';
 import { connectionLost } from './connection-errors.js';
 import type { Pooled } from './pool.js';
@@ -143,10 +143,10 @@ export class Session implements Pooled {
     this.#afterwards.add(work);
   }
 
-  /** What was done is undone if anything fails, the commit included. */
-  async transaction<Result>(work: () => Promise<Result>): Promise<Result> {
+  /** What was done is undone if anything fails, the commit included. `begin` may name the kind of transaction. */
+  async transaction<Result>(work: () => Promise<Result>, begin = 'begin'): Promise<Result> {
     // Sent together with the first statement of the work: one round trip less.
-    const begun = this.query('begin');
+    const begun = this.query(begin);
     begun.catch(() => {});
     try {
       const result = await work();
@@ -192,8 +192,10 @@ const asItIs: Failure = (error) => error;
 
 /** Of what ends a transaction: where the connection was lost on the way, nobody knows whether it was committed. */
 const asDecided: Failure = (error, unsent) => {
-  // A server that is stopped at once says so, also behind a commit.
-  const isLost = ('code' in error && /^(CONNECTION_|57P02)/.test(String(error.code))) || isLostAtCommit(error);
+  // A server that is stopped at once says so, also behind a commit; a pooler says that it has lost the server.
+  const isLost = isOfAnotherServer(error)
+    ? isLostAtCommit(error)
+    : 'code' in error && /^(CONNECTION_|57P02|08)/.test(String(error.code));
   return isLost && !unsent ? outcomeUnknown() : error;
 };
 

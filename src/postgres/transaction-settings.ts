@@ -27,7 +27,7 @@ export class TransactionSettings {
     const [first] = queries;
     if (first === undefined || first.text === this.#text) return queries;
     if (first.plain) {
-      if (first.text === 'begin') {
+      if (/^begin\b/.test(first.text)) {
         this.#isBegun = true;
         return [{ ...first, plain: false }, this.#settingFor(first)];
       }

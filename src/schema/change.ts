@@ -62,10 +62,9 @@ export class SchemaChanges {
 
   /** Read-only, in one snapshot of the database. */
   async read<Result>(work: (draft: Draft) => Promise<Result>): Promise<Result> {
-    return this.#database.transaction(async (session) => {
-      await session.query('set transaction isolation level repeatable read, read only');
-      return work(new Draft(session, this.#database, this.#protectedTables));
-    });
+    // Behind a pooler each transaction begins with settings: what it is has to be said before them.
+    const begin = 'begin isolation level repeatable read, read only';
+    return this.#database.transaction((session) => work(new Draft(session, this.#database, this.#protectedTables)), begin);
   }
 
   /** Within an instance changes wait here, so that they take one connection and not all of them. */

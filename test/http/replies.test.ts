@@ -2,6 +2,7 @@
 import { Agent } from 'node:http';
 import t from 'tap';
 import { tagOf } from '../../src/http/etag.js';
+import { errorReply } from '../../src/http/reply.js';
 import {
   ADMIN_TOKEN,
   type Answer,
@@ -20,6 +21,15 @@ const databaseUrl = await createLibrary(server, 'replies');
 await withSql(databaseUrl, async (sql) => {
   await sql`create table letters (id int primary key, body text)`;
   await sql`insert into letters select n, repeat(chr(97 + n % 26), n * 7 % 5000) from generate_series(1, 3000) n`;
+});
+
+t.test('a statement of the service itself that took too long is no fault of it', async (t) => {
+  const error = new Error('canceling statement due to statement timeout');
+  const { status, body, headers } = errorReply(Object.assign(error, { code: '57014' }));
+  t.match(
+    { status, body, headers },
+    { status: 503, body: /DATABASE_STATEMENT_TIMEOUT/, headers: { 'Retry-After': '1' } },
+  );
 });
 
 t.test('each of many at a time gets its own body under its own name', async (t) => {

@@ -41,12 +41,13 @@ export async function startPooler(databaseUrl: string, options: PoolerOptions): 
   const file = join(folder, 'pgbouncer.ini');
   const lines = [
     '[databases]',
-    `* = host=${hostname} port=${behind} user=${decodeURIComponent(username)} password=${decodeURIComponent(password)}`,
+    `* = host=${hostname} port=${behind} user=${quoted(username)}${password && ` password=${quoted(password)}`}`,
     '[pgbouncer]',
     'listen_addr = 127.0.0.1',
     `listen_port = ${port}`,
     'unix_socket_dir =',
     'auth_type = any',
+    `admin_users = ${decodeURIComponent(username)}`,
     `pool_mode = ${mode}`,
     `default_pool_size = ${size}`,
     'max_client_conn = 1000',
@@ -77,19 +78,56 @@ export async function startPooler(databaseUrl: string, options: PoolerOptions): 
   }
 }
 
+/** As a value of its configuration. */
+function quoted(part: string): string {
+  return `'${decodeURIComponent(part).replaceAll("'", "''")}'`;
+}
+
 const started = new Map<string, Promise<string>>();
+/** Services that use a database through a pooler. */
+const users = new Map<string, number>();
+
+export interface Pooled {
+  /** Options of the service. */
+  readonly options: Readonly<Record<string, string>>;
+  /** To be called when the service has stopped: a database that nobody uses is left, so that it can be copied or dropped. */
+  release(): Promise<void>;
+}
 
 /** The same database through a pooler, where TEST_POOLER asks for one (session or transaction); one for each server and account. */
-export async function throughPooler(databaseUrl: string): Promise<Record<string, string>> {
+export async function throughPooler(databaseUrl: string): Promise<Pooled> {
   const mode = process.env['TEST_POOLER'];
-  if (mode !== 'session' && mode !== 'transaction') return { DATABASE_URL: databaseUrl };
+  if (mode !== 'session' && mode !== 'transaction')
+    return { options: { DATABASE_URL: databaseUrl }, release: () => Promise.resolve() };
   const { host, username, password, pathname, search } = new URL(databaseUrl);
   const place = `${username}:${password}@${host}`;
-  const found = started.get(place) ?? startPooler(databaseUrl, { mode, settings: ['max_prepared_statements = 200'] });
+  const settings = ['max_prepared_statements = 200', 'query_wait_timeout = 5', 'server_login_retry = 1'];
+  const found = started.get(place) ?? startPooler(databaseUrl, { mode, settings });
   started.set(place, found);
   const url = new URL(await found);
   url.pathname = pathname;
   url.search = search;
+  const { href } = url;
+  users.set(href, (users.get(href) ?? 0) + 1);
+  const release = async (): Promise<void> => {
+    const left = (users.get(href) ?? 0) - 1;
+    users.set(href, left);
+    if (left === 0) await closeBackends(href);
+  };
   // Tests expect word of changes at once.
-  return { DATABASE_URL: url.href, DATABASE_DIRECT_URL: databaseUrl };
+  return { options: { DATABASE_URL: href, DATABASE_DIRECT_URL: databaseUrl }, release };
+}
+
+/** A pooler keeps connections for later. */
+async function closeBackends(url: string): Promise<void> {
+  const admin = new URL(url);
+  admin.pathname = '/pgbouncer';
+  const sql = postgres(admin.href, { max: 1, prepare: false, fetch_types: false, connect_timeout: 2 });
+  try {
+    const name = decodeURIComponent(new URL(url).pathname.slice(1)).replaceAll('"', '""');
+    for (const command of ['RECONNECT', 'WAIT_CLOSE'])
+      await Promise.race([sql.unsafe(`${command} "${name}"`).simple(), sleep(2_000, undefined, { ref: false })]);
+  } finally {
+    await sql.end({ timeout: 0 });
+  }
 }

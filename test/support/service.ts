@@ -134,10 +134,16 @@ export function ways(): Record<string, string> {
 /** The service in this process, on a free port, in silence; every option as an environment would give it. */
 export async function startTestService({ databaseUrl, ...options }: TestOptions): Promise<Service> {
   const given = { PORT: '0', LOG_LEVEL: 'silent', ADMIN_TOKEN, ...ways(), ...options };
-  const config = readConfig({ ...(await throughPooler(databaseUrl)), ...given });
+  const pooled = await throughPooler(databaseUrl);
+  const config = readConfig({ ...pooled.options, ...given });
   const service = await startService(config, createObserver(config.LOG_LEVEL), () => {});
-  t.teardown(() => service.stop());
-  return service;
+  let stopped: Promise<void> | null = null;
+  const stop = (): Promise<void> => {
+    stopped ??= service.stop().finally(() => pooled.release());
+    return stopped;
+  };
+  t.teardown(stop);
+  return { ...service, stop };
 }
 
 export interface RequestOptions {
