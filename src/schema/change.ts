@@ -64,7 +64,10 @@ export class SchemaChanges {
   async read<Result>(work: (draft: Draft) => Promise<Result>): Promise<Result> {
     // Behind a pooler each transaction begins with settings: what it is has to be said before them.
     const begin = 'begin isolation level repeatable read, read only';
-    return this.#database.transaction((session) => work(new Draft(session, this.#database, this.#protectedTables)), begin);
+    return this.#database.transaction(
+      (session) => work(new Draft(session, this.#database, this.#protectedTables)),
+      begin,
+    );
   }
 
   /** Within an instance changes wait here, so that they take one connection and not all of them. */
