@@ -6,12 +6,13 @@ import type { WriteNode } from '../plan/write.js';
 import { alias, type Fragment, identifier, join, literal, nothing, sql } from '../sql/fragment.js';
 import { columnName, tableName } from './identifiers.js';
 import { areEqual, asRow, commaList, inputKeyColumns, inputKeyNames, keyColumns } from './key-columns.js';
+import { input, written } from './write-input.js';
 
 export interface Existing {
   readonly join: Fragment;
   /** The key of the item that exists; where there is none, as it was given. */
   readonly keys: readonly Fragment[];
-  /** Beside the values of a row: `f` says whether its item was found, `u` ends the statement where that cannot be. */
+  /** Beside the values of a row: `f` says whether its item was found, `u` ends the statement where that cannot be, `o` whether the item has another key. */
   readonly columns: Fragment;
 }
 
@@ -27,19 +28,36 @@ export function compileExisting(node: WriteNode, position: number): Existing | n
   );
   const foundKey = keyColumns(collection, item);
   const inputKey = inputKeyColumns(collection, row);
-  const refuseRow = (word: string): Fragment => sql`service_refuse(${literal(`${position} ${word} `)} || ${row}.n)`;
   const allNotNull = join(
     values.map((value) => sql`${value} is not null`),
     sql` and `,
   );
-  const twice = sql`when ${allNotNull} and count(*) over (partition by ${commaList(values)}) > 1 then ${refuseRow('twice')}`;
-  const isKeyFree = conflict.resolution === 'ignore' || conflict.fields.every((field) => isKey(collection, field));
-  const other = isKeyFree ? nothing : sql` when ${asRow(foundKey)} <> ${asRow(inputKey)} then ${refuseRow('key')}`;
+  const twice = sql`when ${allNotNull} and count(*) over (partition by ${commaList(values)}) > 1 then ${refuseRow('twice', position, row)}`;
+  const other = comparesKeys(node) ? sql`, ${asRow(foundKey)} <> ${asRow(inputKey)} as o` : nothing;
   return {
     join: sql` left join ${tableName(collection)} ${item} on ${same}`,
     keys: foundKey.map((key, part) => sql`coalesce(${key}, ${elementAt(inputKey, part)})`),
-    columns: sql`, ${elementAt(foundKey, 0)} is not null as f, case ${twice}${other} end as u`,
+    columns: sql`, ${elementAt(foundKey, 0)} is not null as f, case ${twice} end as u${other}`,
   };
+}
+
+function refuseRow(word: string, position: number, row: Fragment): Fragment {
+  return sql`service_refuse(${literal(`${position} ${word} `)} || ${row}.n)`;
+}
+
+/** Whether an item may be found whose key is not the one that is given. */
+function comparesKeys({ collection, conflict }: WriteNode): boolean {
+  return conflict?.resolution === 'merge' && !conflict.fields.every((field) => isKey(collection, field));
+}
+
+/** The key of an item never changes. Who may not change the item is not told whether it has the key. */
+export function otherKeys(node: WriteNode, position: number): Fragment[] {
+  if (!comparesKeys(node)) return [];
+  const row = alias('i');
+  const isChanged = sql`${asRow(inputKeyColumns(node.collection, row))} in (select ${commaList(keyColumns(node.collection))} from ${written(position)})`;
+  return [
+    sql`(select ${refuseRow('key', position, row)} from ${input(position)} ${row} where ${row}.o and ${isChanged} order by ${row}.n limit 1)`,
+  ];
 }
 
 function inputName({ collection, columns }: WriteNode, field: Field): Fragment {

@@ -2,7 +2,7 @@
  * What a write chain has before it writes: the names that its parts share, the columns of its input and the values that are looked up
  * by them, the keys of new rows, and the record of a request with an `Idempotency-Key`.
  */
-import { isKey, singleKey } from '../mirror/item-key.js';
+import { countedKey, isKey, singleKey } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
 import type { WriteColumn, WriteNode, WritePlan } from '../plan/write.js';
 import {
@@ -164,9 +164,14 @@ export function makesKeys({ verb, conflict }: WriteNode): boolean {
   return verb === 'insert' || conflict !== null;
 }
 
-/** Whether the keys of new rows come from a sequence. */
+/** Whether keys of new rows come from a sequence that has to be ahead of those which the payload supplies. */
 export function takesKeys(node: WriteNode): boolean {
-  return makesKeys(node) && Boolean(singleKey(node.collection)?.column?.sequence);
+  const counted = countedKey(node.collection);
+  if (!counted || singleKey(node.collection)) return counted !== null && makesKeys(node) && !makesParts(node);
+  return (
+    makesParts(node) &&
+    keyParts(node).some(({ field, mixed, holdsValues }) => field === counted && mixed && holdsValues)
+  );
 }
 
 /** Steps that a sequence is moved one by one. */
@@ -185,12 +190,19 @@ function advance(sequence: string, maxKey: Fragment): Fragment {
 
 /** Before keys are taken from a sequence it is put ahead of those that the payload supplies. */
 export function advanceSequence({ nodes }: WritePlan, node: WriteNode, position: number): Fragment[] {
-  const key = singleKey(node.collection);
+  const key = countedKey(node.collection);
   const sequence = key?.column?.sequence;
   if (!key || !sequence || !takesKeys(node)) return [];
+  const valuesOf = (list: number, name: Fragment, shown: Fragment): Fragment =>
+    sql`select ${shown} from json_to_recordset(${DOCUMENT} -> 'nodes' -> ${integerLiteral(list)}) as ${alias('x')} (${name} ${typeName(key)})`;
   const supplied = nodes.flatMap((each, list) => {
     if (each.collection !== node.collection || each.verb === 'update') return [];
-    const rows = sql`select k from json_to_recordset(${DOCUMENT} -> 'nodes' -> ${integerLiteral(list)}) as ${alias('x')} (k ${typeName(key)})`;
+    // A part of a key says nothing of the items that exist: those that are new may have it as well.
+    if (!singleKey(each.collection)) {
+      const name = identifier(`c${each.columns.findIndex(({ field }) => field === key)}`);
+      return each === node ? [valuesOf(list, name, sql`${name} as k`)] : [];
+    }
+    const rows = valuesOf(list, sql`k`, sql`k`);
     // Items that exist had their keys before, wherever these came from.
     const table = tableName(node.collection);
     const isNew = sql` where not exists (select from ${table} ${alias('e')} where ${alias('e')}.${columnName(key)} = k)`;

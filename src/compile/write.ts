@@ -5,7 +5,7 @@
  * because triggers look at the tables. What must not happen raises inside the statement, so all of it is undone.
  */
 
-import { isKey, singleKey } from '../mirror/item-key.js';
+import { countedKey, isKey, singleKey } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
 import { elementAt } from '../narrow.js';
 import type { WriteColumn, WriteNode, WritePlan } from '../plan/write.js';
@@ -23,11 +23,11 @@ import {
 } from '../sql/fragment.js';
 import { type ActivityLog, type Recorded, record, snapshot } from './activity.js';
 import { compileCaller, compileCondition } from './condition.js';
-import { andFound, compileExisting } from './conflict.js';
+import { andFound, compileExisting, otherKeys } from './conflict.js';
 import { FromClause, Scope } from './from-clause.js';
 import { compileGuard, compileValidations } from './guard.js';
 import { columnName, tableName, typeName } from './identifiers.js';
-import { areEqual, commaList, inputKeyColumns, inputKeyNames, keyColumns } from './key-columns.js';
+import { areEqual, asRow, commaList, inputKeyColumns, inputKeyNames, keyColumns } from './key-columns.js';
 import { keyText } from './reference.js';
 import {
   awaitedUnlinks,
@@ -101,7 +101,8 @@ class Chain {
     // The parts of their keys may be references to rows of the inputs before them.
     for (const position of inOrder(this.#plan, (node) => makersOf(this.#plan, keyParts(node)))) {
       const node = elementAt(nodes, position);
-      if (makesParts(node)) this.#parts.push(this.#input(node, position));
+      if (makesParts(node))
+        this.#parts.push(...advanceSequence(this.#plan, node, position), this.#input(node, position));
     }
     this.#parts.push(...unlinks.flatMap((unlink, position) => unlinkInput(unlink, position, this.#scope)));
     const unlink = (): void => {
@@ -117,10 +118,12 @@ class Chain {
     this.#parts.push(...record(this.#recorded(), sql`(${DOCUMENT} -> 'by')`, this.#activityLog));
     const checks = [
       ...nodes.flatMap((node, position) => this.#differing(node, position)),
+      ...nodes.flatMap(otherKeys),
       ...nodes.flatMap((node, position) => this.#validations(node, position)),
       ...nodes.flatMap((node, position) =>
         node.verb === 'update' || (node.verb === 'upsert' && node.guard) ? [this.#missing(node, position)] : [],
       ),
+      ...nodes.flatMap((node, position) => this.#generated(node, position)),
       ...missingUnlinks(this.#plan),
     ];
     const keys = this.#plan.makesKeys ? [storeKeys(this.#plan)] : [];
@@ -134,13 +137,16 @@ class Chain {
     const rows = sql`json_to_recordset(${DOCUMENT} -> 'nodes' -> ${integerLiteral(position)}) as ${alias('x')} (${commaList(inputColumns(node))})`;
     const names = inputNames(node).map((name) => sql`, ${alias('x')}.${identifier(name)}`);
     const recorded = this.#records ? sql` cross join ${alias('v')}` : nothing;
+    const behind = takesKeys(node)
+      ? sql` cross join (select count(*) from ${alias(`a${position}`)}) ${alias('a')}`
+      : nothing;
     if (makesParts(node)) {
       const said = singleKey(collection) ? sql`, ${alias('x')}.k as g` : nothing;
       const given = sql`select ${alias('x')}.n${said}${join(names, nothing)} from ${rows}${recorded}`;
       const parts = collection.key.map(
         (field, part) => sql`, ${this.#newPart(node, field)} as ${elementAt(keyNames, part)}`,
       );
-      return sql`${input(position)} as materialized (select ${alias('i')}.*${join(parts, nothing)} from (${given}) ${alias('i')}${this.#inputs(node, keyParts(node))} order by ${alias('i')}.n)`;
+      return sql`${input(position)} as materialized (select ${alias('i')}.*${join(parts, nothing)} from (${given}) ${alias('i')}${this.#inputs(node, keyParts(node))}${behind} order by ${alias('i')}.n)`;
     }
     const key = singleKey(collection);
     const made = key && makesKeys(node) ? initialKey(key, node) : null;
@@ -150,9 +156,6 @@ class Chain {
     const allocated = made
       ? sql`case when ${given as Fragment} is null then ${made} else ${given as Fragment} end as k`
       : commaList(keys.map((each, part) => sql`${each} as ${elementAt(keyNames, part)}`));
-    const behind = takesKeys(node)
-      ? sql` cross join (select count(*) from ${alias(`a${position}`)}) ${alias('a')}`
-      : nothing;
     // Materialized: the next value of a sequence must be taken once, though the rows are read in several places.
     return sql`${input(position)} as materialized (select ${alias('x')}.n, ${allocated}${join(names, nothing)}${existing?.columns ?? nothing} from ${rows}${existing?.join ?? nothing}${behind}${recorded} order by ${alias('x')}.n)`;
   }
@@ -174,9 +177,10 @@ class Chain {
   #insert(node: WriteNode, position: number, where: Fragment): Fragment {
     const { collection } = node;
     const columns = node.columns.filter((column) => column.only !== 'update' && !isKey(collection, column.field));
-    const names = [...keyColumns(collection), ...columns.map((column) => columnName(column.field))];
+    const isWritten = (_: unknown, part: number): boolean => !collection.key[part]?.column?.is_generated;
+    const names = [...keyColumns(collection).filter(isWritten), ...columns.map((column) => columnName(column.field))];
     const values = [
-      ...inputKeyColumns(collection, alias('i')),
+      ...inputKeyColumns(collection, alias('i')).filter(isWritten),
       ...columns.map((column) => this.#newValue(node, column)),
     ];
     return sql`insert into ${tableName(node.collection)} as ${alias('t')} (${join(names, sql`, `)}) overriding system value select ${join(values, sql`, `)} from ${input(position)} ${alias('i')}${this.#references(node)}${where} order by ${alias('i')}.n returning ${commaList(keyColumns(collection, alias('t')))}${snapshot({ ...node, verb: 'insert' }, () => null)}`;
@@ -355,11 +359,21 @@ class Chain {
     return sql`case when (select count(*) from ${written(position)})${made}${gone} < (select count(*) from ${input(position)}) then service_raise('missing') end`;
   }
 
+  /** A key of which the database generates a part has to be the one that the payload says, and stays what it was. */
+  #generated({ collection, verb }: WriteNode, position: number): Fragment[] {
+    if (!collection.key.some(({ column }) => column?.is_generated)) return [];
+    const keys = sql`select ${commaList(inputKeyNames(collection))} from ${input(position)}`;
+    return (verb === 'upsert' ? [written(position), alias(`m${position}`)] : [written(position)]).map(
+      (rows) =>
+        sql`case when exists (select from ${rows} where ${asRow(keyColumns(collection))} not in (${keys})) then service_refuse(${literal(`${position} generated 0`)}) end`,
+    );
+  }
+
   /** Of each list the highest key that was new: the caller puts sequences ahead of those that were supplied. */
   #maxKeys(): Fragment {
     const maxKey = this.#plan.nodes.map((node, position) => {
-      const key = singleKey(node.collection);
-      if (node.verb === 'update' || !key?.column?.sequence) return sql`null`;
+      const key = countedKey(node.collection);
+      if (node.verb === 'update' || !key) return sql`null`;
       const made = node.verb === 'insert' ? written(position) : alias(`m${position}`);
       return sql`(select max(${columnName(key)})::text from ${made})`;
     });

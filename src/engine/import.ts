@@ -3,7 +3,7 @@
  * are tried one by one, only to learn which of them are wrong: then nothing of the file is kept.
  */
 import { ServiceError, serviceUnavailable } from '../errors.js';
-import { readCells } from '../plan/file-cell.js';
+import { readCells, withoutGenerated } from '../plan/file-cell.js';
 import { Conflict } from '../postgres/conflicts.js';
 import type { ImportFormat } from '../request/import.js';
 import type { OnConflict } from '../request/on-conflict.js';
@@ -77,7 +77,8 @@ export async function importRows(
       options.progress?.(count);
     };
     for await (const row of options.rows) {
-      batch.push(options.format === 'csv' ? readCells(collection, row, model) : row);
+      const cells = options.format === 'csv' ? readCells(collection, row, model) : row;
+      batch.push(withoutGenerated(collection, cells, model));
       count++;
       size += sizeOf(row);
       if (batch.length === BATCH || size > BATCH_SIZE) await flush();

@@ -1,8 +1,8 @@
 /** Keys that a payload supplies where a sequence makes them too: the sequence must not come upon them later. */
 import { compileMaxKey } from '../compile/max-key.js';
-import { singleKey } from '../mirror/item-key.js';
+import { countedKey, singleKey } from '../mirror/item-key.js';
 import type { Collection } from '../mirror/model.js';
-import type { PlannedWrite } from '../plan/write.js';
+import type { PlannedWrite, WriteNode } from '../plan/write.js';
 import type { Session } from '../postgres/sessions.js';
 
 const ADVANCE_SEQUENCE = `
@@ -18,7 +18,8 @@ export async function advancePast(
   session: Session,
 ): Promise<void> {
   for (const position of supplied(planned)) {
-    const sequence = sequenceOf(planned.plan.nodes[position]?.collection);
+    const collection = planned.plan.nodes[position]?.collection;
+    const sequence = collection && countedKey(collection)?.column?.sequence;
     const highest = maxKeys[position];
     if (sequence && highest) await session.query(ADVANCE_SEQUENCE, [sequence, highest], { prepare: true });
   }
@@ -26,16 +27,12 @@ export async function advancePast(
 
 /** A sequence that was left behind the keys of its table, as by a load without it, is put ahead of them. */
 export async function advancePastTable(collection: Collection, session: Session): Promise<void> {
-  const sequence = sequenceOf(collection);
-  if (!sequence) return;
-  const { text } = compileMaxKey(collection);
+  const counted = countedKey(collection);
+  const sequence = counted?.column?.sequence;
+  if (!counted || !sequence) return;
+  const { text } = compileMaxKey(collection, counted);
   const highest = await session.cell(text, [], false);
   if (highest) await session.query(ADVANCE_SEQUENCE, [sequence, highest.toString()], { prepare: true });
-}
-
-/** Of keys of one column: in composite keys the other columns make them unique. */
-function sequenceOf(collection: Collection | undefined): string | null {
-  return (collection && singleKey(collection)?.column?.sequence) ?? null;
 }
 
 export function suppliesKeys(planned: PlannedWrite): boolean {
@@ -44,8 +41,16 @@ export function suppliesKeys(planned: PlannedWrite): boolean {
 
 /** The lists of new rows that bring keys which a sequence could make too. */
 function supplied({ plan, input }: PlannedWrite): number[] {
-  return plan.nodes.flatMap(({ verb, collection }, position) => {
-    if (verb === 'update' || !sequenceOf(collection)) return [];
-    return input.nodes[position]?.some((row) => row['k'] !== undefined) ? [position] : [];
+  return plan.nodes.flatMap((node, position) => {
+    const name = node.verb === 'update' ? null : countedName(node);
+    return name !== null && input.nodes[position]?.some((row) => row[name] !== undefined) ? [position] : [];
   });
+}
+
+/** Under which name rows bring the column of their key that a sequence fills. */
+function countedName({ collection, verb, conflict, columns }: WriteNode): string | null {
+  const counted = countedKey(collection);
+  if (!counted || singleKey(collection)) return counted && 'k';
+  if (verb !== 'insert' || conflict) return `k_${collection.key.indexOf(counted)}`;
+  return `c${columns.findIndex(({ field, only }) => field === counted && only !== 'key')}`;
 }

@@ -14,6 +14,11 @@ export function requireSingleKey(collection: Collection): Field {
   return key;
 }
 
+/** The column of the key that a sequence fills; null where none does. */
+export function countedKey({ key }: Collection): Field | null {
+  return key.find(({ column }) => column?.sequence) ?? null;
+}
+
 export function isKey({ key }: Collection, field: Field | null | undefined): boolean {
   return key.length === 1 ? key[0] === field : field !== null && field !== undefined && key.includes(field);
 }

@@ -3,8 +3,8 @@
  * export wrote; which they are is known by the field alone.
  */
 import { isObject, parseJson } from '../digits.js';
-import { keyNames } from '../mirror/item-key.js';
-import type { Collection, Field, Model } from '../mirror/model.js';
+import { isKey, keyNames } from '../mirror/item-key.js';
+import type { Collection, Field, Model, Relation } from '../mirror/model.js';
 import { keyPayload } from './key.js';
 import type { Payload } from './payload-row.js';
 
@@ -16,6 +16,38 @@ export function readCells(collection: Collection, row: Payload, model: Model): P
       return [name, linked(field, documentOf(cell), model)];
     }),
   );
+}
+
+/** A row of a file without what the database makes of other columns: an export holds it, and nobody can write it. */
+export function withoutGenerated(collection: Collection, row: Payload, model: Model): Payload {
+  const isMade = (field: Field | undefined): boolean =>
+    field?.column?.is_generated === true && !isKey(collection, field);
+  const entries = Object.entries(row);
+  if (!entries.some(([name, value]) => isNested(value) || isMade(collection.fields.get(name)))) return row;
+  return Object.fromEntries(
+    entries.flatMap(([name, value]): [string, unknown][] => {
+      const field = collection.fields.get(name);
+      if (isMade(field)) return [];
+      return [[name, field?.relation && isNested(value) ? nestedWithout(field.relation, value, model) : value]];
+    }),
+  );
+}
+
+function nestedWithout(relation: Relation, value: unknown, model: Model): unknown {
+  const isMany = relation.kind === 'one-to-many';
+  if (relation.kind === 'many-to-any') return value;
+  const name = relation.kind === 'many-to-one' ? relation.oneCollection : relation.manyCollection;
+  const target = model.collections.get(name);
+  if (!target) return value;
+  const one = (entry: unknown): unknown => (isObject(entry) ? withoutGenerated(target, entry, model) : entry);
+  const all = (entries: unknown): unknown => (Array.isArray(entries) ? entries.map(one) : entries);
+  if (Array.isArray(value)) return all(value);
+  if (!isMany || !isObject(value)) return one(value);
+  return Object.fromEntries(Object.entries(value).map(([part, entries]) => [part, all(entries)]));
+}
+
+function isNested(value: unknown): boolean {
+  return Array.isArray(value) || isObject(value);
 }
 
 /**

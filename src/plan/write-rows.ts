@@ -279,6 +279,7 @@ export class Rows {
     const isKnown = row.key !== null && isKey(row.collection, field);
     if (!column || isKnown || row.columnValues.has(field.name)) return;
     if (this.#makeUuid(row, field, row.columnValues)) return;
+    if (column.is_generated && isKey(row.collection, field)) throw unsaidKey(row.path, field);
     if (needsValue(column) || isNullablePart(row.collection, field))
       throw failedValidation(field, 'required', row.path === '' ? field.name : `${row.path}.${field.name}`);
   }
@@ -302,6 +303,13 @@ export class Rows {
     this.#count += rows;
     checkRows(this.#count, this.#maxRows);
   }
+}
+
+/** The statement knows the keys of new items before it makes them. */
+function unsaidKey(path: string, { name }: Field): Error {
+  return invalidPayload(
+    `"${path === '' ? name : `${path}.${name}`}" is needed: it is a part of the key that the database generates, say what it will be`,
+  );
 }
 
 /** Of a key of several columns that is declared, and that the database does not keep from being null. */

@@ -1,8 +1,8 @@
 /** Requests that met others: which failures are worth another attempt, and when. */
-import { keyNames } from '../mirror/item-key.js';
+import { countedKey, keyNames } from '../mirror/item-key.js';
 import type { Collection } from '../mirror/model.js';
 import { propertiesOf } from '../narrow.js';
-import type { PlannedWrite } from '../plan/write.js';
+import type { PlannedWrite, WriteNode } from '../plan/write.js';
 import { isRaised, takenKey } from '../sqlstate.js';
 
 /** Another request made the item that this one was about to make: seen again, it is there and will be changed. */
@@ -62,20 +62,36 @@ export function asConflict(error: unknown, { plan, input }: PlannedWrite): Confl
   });
   // The next attempt finds the item that was made meanwhile.
   if (met) return new Conflict(met.collection, key, error);
-  const makers = plan.nodes.flatMap(({ verb, collection }, position) => {
+  const makers = plan.nodes.flatMap((node, position) => {
+    const { verb, collection } = node;
     if (collection.table !== table && collection.kind !== 'partitioned') return [];
     if (verb === 'update' || columns.join(', ') !== keyNames(collection).join(', ')) return [];
     const isSole = collection.key.length === 1;
-    // The parts of a new key of several columns come from the payload, so it is taken whenever it comes again.
-    if (verb === 'insert' && !isSole) return [];
+    const rows = input.nodes[position] ?? [];
+    // What the payload says of a new key of several columns is taken whenever it comes again; the next value of a sequence is another one.
+    if (verb === 'insert' && !isSole) {
+      const index = node.columns.findIndex(({ field }) => field === countedKey(collection));
+      const isMade = countedKey(collection) !== null && rows.some((row) => row[`c${index}`] === undefined);
+      return isMade ? [{ verb, collection, names: rows.some((row) => saysKey(node, row, key)) }] : [];
+    }
     const keyOf = (row: Readonly<Record<string, unknown>>): string =>
       isSole ? String(row['k']) : collection.key.map((_, part) => String(row[`k_${part}`])).join(', ');
-    const names = input.nodes[position]?.some((row) => keyOf(row) === key) ?? false;
+    const names = rows.some((row) => keyOf(row) === key);
     return [{ verb, collection, names }];
   });
   if (makers.some(({ verb, names }) => verb === 'insert' && names)) return null;
   const maker = makers.find(({ names }) => names) ?? makers[0];
   return maker ? new Conflict(maker.collection, key, error) : null;
+}
+
+/** Whether the payload gives a new row this key, as far as it says its parts. */
+function saysKey({ collection, columns }: WriteNode, row: Readonly<Record<string, unknown>>, key: string): boolean {
+  const texts = key.split(', ');
+  return collection.key.every((part, position) => {
+    const value = row[`c${columns.findIndex(({ field }) => field === part)}`];
+    if (value === undefined) return !part.column?.sequence;
+    return texts.length !== collection.key.length || texts[position] === String(value);
+  });
 }
 
 export function pause(attempt: number): Promise<void> {

@@ -213,6 +213,24 @@ t.test('permissions of both', async (t) => {
   t.match(await product('a'), { price: '20' });
 });
 
+t.test('the key of an item that may not be changed cannot be guessed', async (t) => {
+  const prober = await makeCaller(sql, 'prober', [
+    {
+      permissions: [
+        { collection: 'products', action: 'create', fields: ['id', 'sku', 'price'] },
+        { collection: 'products', action: 'update', fields: ['price'], permissions: { sku: { _eq: 'a' } } },
+      ],
+    },
+  ]);
+  const probe = (id: number, sku: string) => post('/items/products?on_conflict=sku', { id, sku }, prober.token);
+  await waitFor(async () => (await probe(1, 'a')).status === 204, 5_000);
+  const { id } = (await product('c')) as { id: number };
+  const [right, wrong] = [await probe(id, 'c'), await probe(id + 1, 'c')];
+  t.equal(right.status, 403);
+  t.strictSame([wrong.status, wrong.text], [right.status, right.text]);
+  t.match(await probe(77, 'a'), { status: 400, text: /not the key of the item/ }, 'of one that may be changed');
+});
+
 t.test('GraphQL and imports', async (t) => {
   const query = (text: string): Promise<unknown> => post('/graphql', { query: text }).then(({ json }) => json);
   t.strictSame(

@@ -31,8 +31,7 @@ with "%a0" as materialized (
   case
   when "%x"."c0" is not null
   and count(*) over (partition by "%x"."c0") > 1 then "public".service_refuse('0 twice ' || "%x".n)
-  when "%e"."id" <> "%x".k then "public".service_refuse('0 key ' || "%x".n)
-  end as u
+  end as u, "%e"."id" <> "%x".k as o
   from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."int4", "c1" "pg_catalog"."text", "p1" bool)
   left join "public"."licences" "%e" on "%e"."author" = "%x"."c0" cross join (
     select count(*)
@@ -67,7 +66,17 @@ select json_build_array((
   select array_agg("%i".k::text order by "%o".place)::text
   from json_array_elements_text($1::json -> 'root')
   with ordinality as "%o" (n, place) join "%i0" "%i" on "%i".n = "%o".n::int4
-), true);
+), true), (
+  select "public".service_refuse('0 key ' || "%i".n)
+  from "%i0" "%i"
+  where "%i".o
+  and "%i".k in (
+    select "id"
+    from "%w0"
+  )
+  order by "%i".n
+  limit 1
+);
 
 select coalesce('{"data":[' || string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
