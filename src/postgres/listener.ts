@@ -35,7 +35,7 @@ export interface Loss {
 
 /** Milliseconds between attempts: the first pause, which is doubled each time, and the longest. */
 const FIRST_PAUSE_MS = 100;
-const MAX_PAUSE_MS = 5_000;
+const MAX_PAUSE_MS = 400;
 
 /** Milliseconds. */
 const MIN_STALENESS_MS = 1_000;
