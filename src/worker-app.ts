@@ -47,6 +47,7 @@ import { serverRoutes } from './resources/server.js';
 import { shapesRoutes } from './resources/shapes.js';
 import { schemaRoutes } from './resources/snapshots.js';
 import { specsRoutes } from './resources/specs.js';
+import { suggestionsRoutes } from './resources/suggestions.js';
 import { systemRoutes } from './resources/system.js';
 import { utilsRoutes } from './resources/utils.js';
 import { SchemaChanges } from './schema/change.js';
@@ -250,6 +251,7 @@ export async function createWorkerApp(
     ...collectionsRoutes({ identities, policies, schemaChanges }),
     ...relationsRoutes({ identities, policies, schemaChanges }),
     ...schemaRoutes({ config, identities, schemaChanges }),
+    ...suggestionsRoutes({ identities, policies, schemaChanges }),
     ...meRoutes(items),
     ...systemRoutes(items),
     ...itemsRoutes(items),

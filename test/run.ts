@@ -57,6 +57,7 @@ const LONGEST = [
   'read-batcher',
   'concurrency',
   'attacks',
+  'explorer-model',
   'explorer-pages',
   'explorer',
 ];

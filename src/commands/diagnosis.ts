@@ -8,11 +8,10 @@ import type { MetadataRow } from '../mirror/catalog-document.js';
 import { holdsTable, type Model } from '../mirror/model.js';
 import type { OtherSchema } from '../observe.js';
 import { suggestRelations } from '../schema/suggest.js';
-import type { Unindexed } from '../schema/suggested-relations.js';
+import { indexStatement, type Unindexed } from '../schema/suggested-relations.js';
 import { quoteIdentifier } from '../sql/fragment.js';
 import { diagnoseFunctions, type FunctionRights } from './diagnose-functions.js';
 import { count, type Detail, type Finding, finding, literalText } from './findings.js';
-import { indexLine } from './relations.js';
 
 /** What sql/doctor.sql answers. */
 export interface Facts {
@@ -265,7 +264,7 @@ function indexes({ facts, model, unindexed: constraints }: Examined): Finding[] 
   const details = unindexed.map((each) => ({
     name: `${each.schema}.${each.table}`,
     message: each.columns.join(', '),
-    fix: indexLine(each),
+    fix: indexStatement(each),
   }));
   const message = `${count(unindexed.length, 'reference has', 'references have')} no index: lists and deletions read the whole table`;
   return [finding('Relations', 'problem', message, details)];

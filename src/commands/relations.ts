@@ -3,11 +3,9 @@ import { readArguments, readConfig } from '../config.js';
 import { StartError } from '../errors.js';
 import type { Model } from '../mirror/model.js';
 import { createObserver } from '../observe.js';
-import { constraintName } from '../schema/plan-names.js';
 import { type Hub, hubsOf, type Suggestion, suggestRelations } from '../schema/suggest.js';
-import { applySuggestions, findUnindexed, type Unindexed } from '../schema/suggested-relations.js';
+import { applySuggestions, findUnindexed, indexStatement, type Unindexed } from '../schema/suggested-relations.js';
 import { withCore } from '../service.js';
-import { quoteIdentifier } from '../sql/fragment.js';
 
 export const RELATIONS_HELP = `Usage: lateral relations suggest [COLLECTION ...] [--apply] [--option value ...]
 
@@ -78,15 +76,8 @@ function warnings(suggestions: readonly Suggestion[], hubs: readonly Hub[], unin
   for (const { collection, field } of hidden) lines.push(`  ${collection}.${field}`);
   if (unindexed.length > 0)
     lines.push('', 'Foreign keys without an index, which slows down lists and deletions; these create them:');
-  for (const each of unindexed) lines.push(`  ${indexLine(each)}`);
+  for (const each of unindexed) lines.push(`  ${indexStatement(each)}`);
   return lines;
-}
-
-/** An index of a partitioned table cannot be created concurrently. */
-export function indexLine({ schema, table, columns, partitioned }: Unindexed): string {
-  const name = quoteIdentifier(constraintName(table, columns.join('_'), 'index'));
-  const place = `${quoteIdentifier(schema)}.${quoteIdentifier(table)} (${columns.map(quoteIdentifier).join(', ')})`;
-  return `create index ${partitioned ? '' : 'concurrently '}${name} on ${place};`;
 }
 
 function table(suggestions: readonly Suggestion[]): string[] {

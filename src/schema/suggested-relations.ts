@@ -5,7 +5,9 @@
 import { readFileSync } from 'node:fs';
 import { packagePath } from '../files.js';
 import { parseOwnJson } from '../narrow.js';
+import { quoteIdentifier } from '../sql/fragment.js';
 import type { SchemaChanges } from './change.js';
+import { constraintName } from './plan-names.js';
 import { planSuggestions, type Suggestion, suggestRelations } from './suggest.js';
 
 const UNINDEXED = readFileSync(packagePath('sql', 'unindexed.sql'), 'utf8');
@@ -31,14 +33,23 @@ export async function loadUnindexed(
   return parseOwnJson<Unindexed[]>(String(await cell(UNINDEXED, [JSON.stringify(schemas)])));
 }
 
-/** One transaction; answers what was written. */
+/** An index of a partitioned table cannot be made beside running writes. */
+export function indexStatement({ schema, table, columns, partitioned }: Unindexed): string {
+  const name = quoteIdentifier(constraintName(table, columns.join('_'), 'index'));
+  const place = `${quoteIdentifier(schema)}.${quoteIdentifier(table)} (${columns.map(quoteIdentifier).join(', ')})`;
+  return `create index ${partitioned ? '' : 'concurrently '}${name} on ${place};`;
+}
+
+/** One transaction; answers what was written. `check` may throw: then nothing is. */
 export async function applySuggestions(
   schemaChanges: SchemaChanges,
   isWanted: (suggestion: Suggestion) => boolean,
+  check: (found: readonly Suggestion[]) => void = () => {},
 ): Promise<readonly Suggestion[]> {
   return schemaChanges.change(async (draft) => {
     const model = await draft.model();
     const suggestions = suggestRelations(model).filter(isWanted);
+    check(suggestions);
     await draft.execute(planSuggestions(suggestions, model));
     return suggestions;
   });

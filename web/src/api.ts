@@ -108,13 +108,21 @@ async function reach(send: () => Promise<Response>): Promise<Response> {
   }
 }
 
-async function renewed(): Promise<boolean> {
-  const response = await fetch(`${base}/auth/refresh`, {
+let renewing: Promise<boolean> | null = null;
+
+/** Once for all requests that find the session expired at the same time: a second use of its token would end it. */
+function renewed(): Promise<boolean> {
+  renewing ??= fetch(`${base}/auth/refresh`, {
     method: 'POST',
     headers: { 'Content-Type': 'application/json' },
     body: '{"mode":"session"}',
+  }).then(
+    ({ ok }) => ok,
+    () => false,
+  );
+  return renewing.finally(() => {
+    renewing = null;
   });
-  return response.ok;
 }
 
 function parse(text: string): Record<string, unknown> {

@@ -5,6 +5,8 @@ export interface Column {
   readonly data_type: string;
   readonly default_value: unknown;
   readonly max_length: number | null;
+  readonly numeric_precision: number | null;
+  readonly numeric_scale: number | null;
   readonly is_generated: boolean;
   readonly is_nullable: boolean;
   readonly is_unique: boolean;

@@ -15,6 +15,9 @@ export const model = signal<Model | null>(null);
 export const modelError = signal<string | null>(null);
 
 export async function findOut(): Promise<void> {
+  // Beside the question who it is: for somebody who may not read it nothing is lost but a short refusal.
+  const loading = loadModel();
+  loading.catch(() => {});
   try {
     const [user, globals] = await Promise.all([
       call<{ id: string; email?: string }>('GET', '/users/me?fields=id,email'),
@@ -25,15 +28,19 @@ export async function findOut(): Promise<void> {
       email: user.data.email ?? user.data.id,
       administrator: globals.data.admin_access === true,
     };
-    await reloadModel();
+    await takeModel(loading);
   } catch {
     me.value = null;
   }
 }
 
-export async function reloadModel(): Promise<void> {
+export function reloadModel(): Promise<void> {
+  return takeModel(loadModel());
+}
+
+async function takeModel(loading: Promise<Model>): Promise<void> {
   try {
-    model.value = await loadModel();
+    model.value = await loading;
     modelError.value = null;
   } catch (error) {
     modelError.value = messageOf(error);

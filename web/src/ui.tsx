@@ -67,13 +67,18 @@ export function Button(props: ButtonProps): JSX.Element {
       disabled={disabled}
       aria-pressed={pressed}
       aria-expanded={expanded}
-      aria-label={label}
+      aria-label={compact ? label : undefined}
       title={hint ?? (compact ? label : undefined)}
       ref={anchor ?? null}
     >
       {icon && <Icon name={icon} />}
       {!compact && <span>{label}</span>}
-      {count ? <span class="badge">{count}</span> : null}
+      {count ? (
+        <>
+          {' '}
+          <span class="badge">{count}</span>
+        </>
+      ) : null}
     </button>
   );
 }

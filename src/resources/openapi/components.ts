@@ -171,5 +171,17 @@ export const COMPONENTS: Readonly<Record<string, Schema>> = {
     'hash',
     'diff',
   ]),
+  Suggestion: object({
+    kind: oneOf('one-to-many', 'one-to-one', 'many-to-many'),
+    collection: STRING,
+    field: STRING,
+    related_collection: STRING,
+    many_collection: STRING,
+    many_field: STRING,
+    columns: orNull(list(STRING)),
+    junction_field: orNull(STRING),
+    sort_field: orNull(STRING),
+    hidden: BOOLEAN,
+  }),
   Tokens: object({ access_token: STRING, refresh_token: STRING, expires: INTEGER }, ['expires']),
 };

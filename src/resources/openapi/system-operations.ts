@@ -47,6 +47,7 @@ const SINGLE_USE = 'The token of a link works once.';
 
 const ALLOWED = object({ access: oneOf('none', 'partial', 'full'), fields: list(STRING), presets: RECORD }, ['access']);
 const OPEN = object({ access: BOOLEAN, fields: list(STRING), presets: RECORD }, ['access']);
+const UNINDEXED = object({ schema: STRING, table: STRING, columns: list(STRING), statement: STRING });
 const LIMIT = either({ const: false }, object({ points: INTEGER, duration: INTEGER }));
 
 const INFO = object({
@@ -293,6 +294,16 @@ export const SERVICES: Readonly<Record<string, SystemOperation>> = {
     parameters: [FORCE],
     body: documents(ref('Difference')),
     answers: [done],
+  },
+  'GET /schema/suggestions': {
+    summary: 'Relations that foreign keys imply and that are not there yet, and foreign keys without an index',
+    answers: [ok(data(object({ relations: list(ref('Suggestion')), indexes: list(UNINDEXED) })))],
+  },
+  'POST /schema/suggestions': {
+    summary: 'Add suggested relations, all of them where none are named',
+    body: json(object({ relations: list(object({ collection: STRING, field: STRING }, ['collection', 'field'])) })),
+    optional: true,
+    answers: [ok(data(object({ relations: list(ref('Suggestion')) })))],
   },
 
   'POST /utils/sort/:collection': {

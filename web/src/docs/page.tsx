@@ -1,13 +1,43 @@
-/** Docs: the caller's REST API, each operation with a form to try it, and the way to the GraphQL IDE. */
+/** Docs: the caller's REST API, each operation with a form to try it, and the GraphQL IDE. */
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { ApiError, base, call, messageOf } from '../api';
-import { go, href, route } from '../state';
+import { type Model, titleField } from '../model';
+import { go, href, model, route } from '../state';
 import { Button, ErrorBox, FormDialog } from '../ui';
 import './docs.css';
+import { GraphqlIde } from './graphql/ide';
 import { loadOperations, type Operation } from './openapi';
 
 export function DocsPage(): JSX.Element {
+  const isGraphql = route.value.parameters.get('view') === 'graphql';
+  return (
+    <>
+      <nav class="docs-switch" aria-label="Kind of API">
+        <a href={href('docs')} aria-current={isGraphql ? undefined : 'page'}>
+          REST
+        </a>
+        <a href={href('docs', [], { view: 'graphql' })} aria-current={isGraphql ? 'page' : undefined}>
+          GraphQL
+        </a>
+      </nav>
+      {isGraphql ? <GraphqlIde example={exampleOf(model.value as Model)} /> : <Reference />}
+    </>
+  );
+}
+
+/** A question that has an answer: some items of a collection with what tells them apart. */
+function exampleOf(model: Model): string {
+  const isPlain = (name: string): boolean => /^[A-Za-z]\w*$/.test(name);
+  const collection = [...model.values()].find((each) => !each.system && !each.singleton && isPlain(each.name));
+  if (!collection) return '{\n  __typename\n}\n';
+  const fields = [...new Set([collection.key, titleField(collection)])].filter(
+    (name) => name !== null && isPlain(name),
+  );
+  return `{\n  ${collection.name}(limit: 5) {\n    ${fields.join('\n    ') || '__typename'}\n  }\n}\n`;
+}
+
+function Reference(): JSX.Element {
   const [operations, setOperations] = useState<readonly Operation[] | null>(null);
   const [error, setError] = useState<string | null>(null);
   const [typed, setTyped] = useState('');
@@ -40,9 +70,6 @@ export function DocsPage(): JSX.Element {
           ))}
         </nav>
         <div class="docs-links">
-          <a href={`${base}/graphql`} target="_blank" rel="noreferrer">
-            GraphQL IDE
-          </a>
           <a href={`${base}/server/specs/oas`} target="_blank" rel="noreferrer">
             OpenAPI document
           </a>

@@ -5,7 +5,8 @@ import { call, messageOf } from '../api';
 import { type Collection, type Field, type Model, typeLabel } from '../model';
 import { me, reloadModel, toast } from '../state';
 import { Button, Dialog, Menu } from '../ui';
-import { CreateField, CreateRelation } from './changes';
+import { FieldForm } from './field-form';
+import { ChangeRelation, CreateRelation } from './relation-form';
 
 interface ListProps {
   readonly collection: Collection;
@@ -14,6 +15,7 @@ interface ListProps {
 
 export function FieldList({ collection, model }: ListProps): JSX.Element {
   const [open, setOpen] = useState<'field' | 'relation' | null>(null);
+  const [changed, setChanged] = useState<{ readonly field: Field; readonly what: 'field' | 'relation' } | null>(null);
   const [doomed, setDoomed] = useState<Field | null>(null);
   const mayChange = me.value?.administrator === true && !collection.system;
   const change = async (field: Field, schema: Record<string, unknown>): Promise<void> => {
@@ -50,7 +52,8 @@ export function FieldList({ collection, model }: ListProps): JSX.Element {
           <li key={field.name}>
             <div>
               <strong>{field.name}</strong>
-              <small>{field.relation?.kind === 'one' ? `→ ${field.relation.to}` : typeLabel(field)}</small>
+              <small>{field.relation?.kind === 'one' ? `→ ${field.relation.to}` : sizedType(field)}</small>
+              {field.note && <small>{field.note}</small>}
             </div>
             <span class="flags">
               {flagsOf(field).map((flag) => (
@@ -66,6 +69,10 @@ export function FieldList({ collection, model }: ListProps): JSX.Element {
                 kind="quiet"
                 compact
                 entries={[
+                  { label: 'Type, default, note', onClick: () => setChanged({ field, what: 'field' }) },
+                  ...(field.relation
+                    ? [{ label: 'Relation', onClick: () => setChanged({ field, what: 'relation' }) }]
+                    : []),
                   field.column.is_indexed
                     ? { label: 'Drop its index', onClick: () => void change(field, { is_indexed: false }) }
                     : { label: 'Add an index', onClick: () => void change(field, { is_indexed: true }) },
@@ -82,8 +89,12 @@ export function FieldList({ collection, model }: ListProps): JSX.Element {
           </li>
         ))}
       </ul>
-      {open === 'field' && <CreateField collection={collection} onClose={() => setOpen(null)} />}
+      {open === 'field' && <FieldForm collection={collection} onClose={() => setOpen(null)} />}
       {open === 'relation' && <CreateRelation collection={collection} model={model} onClose={() => setOpen(null)} />}
+      {changed?.what === 'field' && (
+        <FieldForm collection={collection} field={changed.field} onClose={() => setChanged(null)} />
+      )}
+      {changed?.what === 'relation' && <ChangeRelation field={changed.field} onClose={() => setChanged(null)} />}
       {doomed && (
         <Dialog
           title={`Delete ${doomed.name}?`}
@@ -113,4 +124,12 @@ function flagsOf({ isKey, column, relation }: Field): string[] {
     ...(column.is_unique && !isKey ? ['unique'] : []),
     ...(column.is_indexed ? ['index'] : []),
   ];
+}
+
+function sizedType(field: Field): string {
+  const { max_length: length, numeric_precision: precision, numeric_scale: scale } = field.column ?? {};
+  const label = typeLabel(field);
+  if (field.relation || !field.column) return label;
+  if (length) return `${label}(${length})`;
+  return label === 'numeric' && precision ? `${label}(${precision}, ${scale ?? 0})` : label;
 }

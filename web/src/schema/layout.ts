@@ -1,6 +1,10 @@
-/** Where the collections of a diagram stand: those with relations by a library for layered graphs, the others in rows below. */
+/**
+ * Where the collections of a diagram stand: those with relations by a library for layered graphs, the others in rows below; many of
+ * them in frames.
+ */
 import { Graph, layout } from '@dagrejs/dagre';
 import type { Collection, Field, Model } from '../model';
+import { type Frame, groupCollections, type Link, placeGroups } from './groups';
 
 export interface Box {
   readonly collection: Collection;
@@ -22,6 +26,8 @@ export interface Edge {
 export interface Diagram {
   readonly boxes: readonly Box[];
   readonly edges: readonly Edge[];
+  /** Around what belongs together, in a large diagram. */
+  readonly frames: readonly Frame[];
   readonly width: number;
   readonly height: number;
 }
@@ -32,6 +38,8 @@ const LINE = 19;
 const MOST_FIELDS = 9;
 /** Above this many only names are shown. */
 const MOST_DETAILED = 40;
+/** Above this many they stand in frames. */
+const MOST_LAYERED = 80;
 
 export function neighbours(model: Model, name: string): Set<string> {
   const found = new Set([name]);
@@ -45,27 +53,67 @@ export function neighbours(model: Model, name: string): Set<string> {
 }
 
 function targetsOf(collection: Collection): string[] {
-  return [...collection.fields.values()].flatMap(({ relation }) =>
-    relation?.kind === 'one' ? [relation.to] : relation?.kind === 'any' ? relation.among : [],
-  );
+  return [...collection.fields.values()].flatMap(leadsTo);
+}
+
+function leadsTo({ relation }: Field): readonly string[] {
+  return relation?.kind === 'one' ? [relation.to] : relation?.kind === 'any' ? relation.among : [];
 }
 
 export function makeDiagram(collections: readonly Collection[]): Diagram {
-  const isDetailed = collections.length <= MOST_DETAILED;
   const names = new Set(collections.map(({ name }) => name));
   const links = collections.flatMap((collection) =>
-    [...collection.fields.values()].flatMap((field) => {
-      const to =
-        field.relation?.kind === 'one'
-          ? [field.relation.to]
-          : field.relation?.kind === 'any'
-            ? field.relation.among
-            : [];
-      return to
-        .filter((each) => names.has(each))
-        .map((each) => ({ from: collection.name, field: field.name, to: each }));
-    }),
+    [...collection.fields.values()].flatMap((field) =>
+      leadsTo(field)
+        .filter((to) => names.has(to))
+        .map((to) => ({ from: collection.name, field: field.name, to })),
+    ),
   );
+  return collections.length > MOST_LAYERED ? inFrames(collections, links) : inLayers(collections, links);
+}
+
+interface FieldLink extends Link {
+  readonly field: string;
+}
+
+function inFrames(collections: readonly Collection[], links: readonly FieldLink[]): Diagram {
+  const groups = groupCollections(
+    collections.map(({ name }) => name),
+    links,
+  );
+  const { frames, places } = placeGroups(groups, { width: WIDTH, height: HEAD, gap: 14 });
+  const boxes = collections.map((collection): Box => {
+    const { x, y } = places.get(collection.name) ?? { x: 0, y: 0 };
+    return { collection, x, y, width: WIDTH, height: HEAD, fields: [] };
+  });
+  const edges = links.flatMap(({ from, field, to }): Edge[] => {
+    const [start, end] = [places.get(from), places.get(to)];
+    if (from === to || !start || !end) return [];
+    return [{ id: JSON.stringify([from, field, to]), from, to, path: curve(start, end) }];
+  });
+  return {
+    boxes,
+    edges,
+    frames,
+    width: Math.max(...frames.map(({ x, width }) => x + width)),
+    height: Math.max(...frames.map(({ y, height }) => y + height)),
+  };
+}
+
+/** From one side of a box to the nearer side of the other. */
+function curve(
+  from: { readonly x: number; readonly y: number },
+  to: { readonly x: number; readonly y: number },
+): string {
+  const isRight = to.x > from.x;
+  const [x1, x2] = [from.x + (isRight ? WIDTH : 0), to.x + (isRight || to.x === from.x ? 0 : WIDTH)];
+  const [y1, y2] = [from.y + HEAD / 2, to.y + HEAD / 2];
+  const bend = Math.max(30, Math.abs(x2 - x1) / 2) * (isRight ? 1 : -1);
+  return `M${x1} ${y1}C${x1 + bend} ${y1} ${to.x === from.x ? x2 + bend : x2 - bend} ${y2} ${x2} ${y2}`;
+}
+
+function inLayers(collections: readonly Collection[], links: readonly FieldLink[]): Diagram {
+  const isDetailed = collections.length <= MOST_DETAILED;
   const linked = new Set(links.flatMap(({ from, to }) => (from === to ? [] : [from, to])));
   const sizes = new Map(
     collections.map((collection) => {
@@ -75,7 +123,7 @@ export function makeDiagram(collections: readonly Collection[]): Diagram {
     }),
   );
   const graph = new Graph({ multigraph: true });
-  graph.setGraph({ rankdir: 'LR', nodesep: 24, ranksep: 70, ...(linked.size > 120 ? { ranker: 'longest-path' } : {}) });
+  graph.setGraph({ rankdir: 'LR', nodesep: 24, ranksep: 70 });
   graph.setDefaultEdgeLabel(() => ({}));
   for (const name of linked) graph.setNode(name, { width: WIDTH, height: sizes.get(name)?.height ?? HEAD });
   for (const { from, field, to } of links) if (from !== to) graph.setEdge(from, to, {}, field);
@@ -109,7 +157,7 @@ export function makeDiagram(collections: readonly Collection[]): Diagram {
     const { points = [] } = graph.edge({ v: from, w: to, name: field }) as { points?: { x: number; y: number }[] };
     return [{ id: JSON.stringify([from, field, to]), from, to, path: pathOf(points) }];
   });
-  return { boxes, edges, width: right, height: bottom };
+  return { boxes, edges, frames: [], width: right, height: bottom };
 }
 
 /** The key, then what leads elsewhere, then the rest as far as there is room. */

@@ -1,0 +1,116 @@
+/** What the forms that change the schema share: a dialog that saves by requests of the public API, and its inputs. */
+import type { ComponentChildren, JSX } from 'preact';
+import { useState } from 'preact/hooks';
+import { messageOf } from '../api';
+import { reloadModel, toast } from '../state';
+import { Button, Dialog, ErrorBox } from '../ui';
+
+interface FormProps {
+  readonly title: string;
+  readonly onClose: () => void;
+  /** Throws what is wrong. */
+  readonly onSave: () => Promise<void>;
+  readonly done: string;
+  readonly saveLabel?: string;
+  readonly danger?: boolean;
+  readonly disabled?: boolean;
+  readonly children: ComponentChildren;
+}
+
+export function ChangeForm(props: FormProps): JSX.Element {
+  const { title, onClose, onSave, done, saveLabel = 'Save', danger = false, disabled = false, children } = props;
+  const [error, setError] = useState<string | null>(null);
+  const [busy, setBusy] = useState(false);
+  const save = async (): Promise<void> => {
+    if (busy || disabled) return;
+    setBusy(true);
+    setError(null);
+    try {
+      await onSave();
+      await reloadModel();
+      toast(done);
+      onClose();
+    } catch (failure) {
+      setError(messageOf(failure));
+      setBusy(false);
+    }
+  };
+  return (
+    <Dialog
+      title={title}
+      onClose={onClose}
+      footer={
+        <>
+          <Button label="Cancel" onClick={onClose} />
+          <Button
+            label={saveLabel}
+            kind={danger ? 'danger' : 'primary'}
+            disabled={busy || disabled}
+            onClick={() => void save()}
+          />
+        </>
+      }
+    >
+      <form
+        class="form"
+        onSubmit={(event) => {
+          event.preventDefault();
+          void save();
+        }}
+      >
+        {error && <ErrorBox text={error} />}
+        {children}
+        <button type="submit" hidden />
+      </form>
+    </Dialog>
+  );
+}
+
+interface InputProps {
+  readonly label: string;
+  readonly value: string;
+  readonly onInput: (text: string) => void;
+  readonly note?: string;
+}
+
+export function TextField({ label, value, onInput, note }: InputProps): JSX.Element {
+  const id = `change-${label.replaceAll(' ', '-')}`;
+  return (
+    <div class="field">
+      <label for={id}>{label}</label>
+      <input id={id} value={value} spellcheck={false} onInput={(event) => onInput(event.currentTarget.value)} />
+      {note && <small>{note}</small>}
+    </div>
+  );
+}
+
+export function Choice(props: InputProps & { readonly among: readonly (readonly [string, string])[] }): JSX.Element {
+  const { label, value, onInput, note, among } = props;
+  const id = `change-${label.replaceAll(' ', '-')}`;
+  return (
+    <div class="field">
+      <label for={id}>{label}</label>
+      <select id={id} value={value} onChange={(event) => onInput(event.currentTarget.value)}>
+        {among.map(([each, text]) => (
+          <option key={each} value={each}>
+            {text}
+          </option>
+        ))}
+      </select>
+      {note && <small>{note}</small>}
+    </div>
+  );
+}
+
+export function Check(props: {
+  readonly label: string;
+  readonly checked: boolean;
+  readonly onChange: (checked: boolean) => void;
+}): JSX.Element {
+  return (
+    <label class="row">
+      <input type="checkbox" checked={props.checked} onChange={() => props.onChange(!props.checked)} />
+      {props.label}
+    </label>
+  );
+}
