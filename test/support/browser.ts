@@ -1,18 +1,11 @@
 /** A real browser, as a person uses it: Chromium, where it is installed. */
-import { existsSync } from 'node:fs';
 import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
 import t from 'tap';
-
-const browserPath = [
-  process.env['CHROMIUM'],
-  '/usr/bin/chromium',
-  '/usr/bin/chromium-browser',
-  '/usr/bin/google-chrome',
-].find((path) => path !== undefined && existsSync(path));
+import { chromiumPath } from './chromium.js';
 
 /** Why tests in a browser are left out; false where there is one. */
 export const skip: false | string =
-  browserPath === undefined && 'there is no Chromium here: install it (Debian: chromium) or name it in CHROMIUM';
+  chromiumPath === undefined && 'there is no Chromium here: install it (Debian: chromium) or name it in CHROMIUM';
 
 let browser: Promise<Browser> | null = null;
 
@@ -27,7 +20,7 @@ export async function openPage(
   service: { readonly url: string },
   options: BrowserContextOptions = {},
 ): Promise<OpenedPage> {
-  browser ??= chromium.launch({ executablePath: browserPath as string, args: ['--no-sandbox'] });
+  browser ??= chromium.launch({ executablePath: chromiumPath as string, args: ['--no-sandbox'] });
   const opened = await browser;
   t.teardown(() => opened.close());
   const context = await opened.newContext({ viewport: { width: 1280, height: 800 }, ...options });

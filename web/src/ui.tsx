@@ -67,18 +67,13 @@ export function Button(props: ButtonProps): JSX.Element {
       disabled={disabled}
       aria-pressed={pressed}
       aria-expanded={expanded}
-      aria-label={compact ? label : undefined}
+      aria-label={count ? `${label} ${count}` : label}
       title={hint ?? (compact ? label : undefined)}
       ref={anchor ?? null}
     >
       {icon && <Icon name={icon} />}
       {!compact && <span>{label}</span>}
-      {count ? (
-        <>
-          {' '}
-          <span class="badge">{count}</span>
-        </>
-      ) : null}
+      {count ? <span class="badge">{count}</span> : null}
     </button>
   );
 }
@@ -236,6 +231,7 @@ interface FormDialogProps {
   /** The label of the button that submits. */
   readonly submit: string;
   readonly icon?: IconName;
+  readonly danger?: boolean;
   readonly disabled: boolean;
   readonly onClose: () => void;
   readonly onSubmit: () => void;
@@ -243,7 +239,18 @@ interface FormDialogProps {
 }
 
 export function FormDialog(props: FormDialogProps): JSX.Element {
-  const { title, kind = 'center', cancel = 'Cancel', submit, icon, disabled, onClose, onSubmit, children } = props;
+  const {
+    title,
+    kind = 'center',
+    cancel = 'Cancel',
+    submit,
+    icon,
+    danger,
+    disabled,
+    onClose,
+    onSubmit,
+    children,
+  } = props;
   return (
     <Dialog
       title={title}
@@ -252,7 +259,13 @@ export function FormDialog(props: FormDialogProps): JSX.Element {
       footer={
         <>
           <Button label={cancel} onClick={onClose} />
-          <Button label={submit} kind="primary" disabled={disabled} onClick={onSubmit} {...(icon ? { icon } : {})} />
+          <Button
+            label={submit}
+            kind={danger ? 'danger' : 'primary'}
+            disabled={disabled}
+            onClick={onSubmit}
+            {...(icon ? { icon } : {})}
+          />
         </>
       }
     >

@@ -21,7 +21,7 @@ export function DocsPage(): JSX.Element {
           GraphQL
         </a>
       </nav>
-      {isGraphql ? <GraphqlIde example={exampleOf(model.value as Model)} /> : <Reference />}
+      {isGraphql ? <GraphqlIde first={exampleOf(model.value as Model)} /> : <Reference />}
     </>
   );
 }

@@ -3,7 +3,7 @@ import type { ComponentChildren, JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { messageOf } from '../api';
 import { reloadModel, toast } from '../state';
-import { Button, Dialog, ErrorBox } from '../ui';
+import { ErrorBox, FormDialog } from '../ui';
 
 interface FormProps {
   readonly title: string;
@@ -22,7 +22,6 @@ export function ChangeForm(props: FormProps): JSX.Element {
   const [error, setError] = useState<string | null>(null);
   const [busy, setBusy] = useState(false);
   const save = async (): Promise<void> => {
-    if (busy || disabled) return;
     setBusy(true);
     setError(null);
     try {
@@ -36,33 +35,17 @@ export function ChangeForm(props: FormProps): JSX.Element {
     }
   };
   return (
-    <Dialog
+    <FormDialog
       title={title}
+      submit={saveLabel}
+      danger={danger}
+      disabled={busy || disabled}
       onClose={onClose}
-      footer={
-        <>
-          <Button label="Cancel" onClick={onClose} />
-          <Button
-            label={saveLabel}
-            kind={danger ? 'danger' : 'primary'}
-            disabled={busy || disabled}
-            onClick={() => void save()}
-          />
-        </>
-      }
+      onSubmit={() => void save()}
     >
-      <form
-        class="form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          void save();
-        }}
-      >
-        {error && <ErrorBox text={error} />}
-        {children}
-        <button type="submit" hidden />
-      </form>
-    </Dialog>
+      {error && <ErrorBox text={error} />}
+      {children}
+    </FormDialog>
   );
 }
 

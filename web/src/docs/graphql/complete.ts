@@ -73,7 +73,7 @@ function walk(tokens: readonly Token[]): Place {
     if (text === '}' || text === ')' || text === ']') {
       levels.pop();
       finishValue();
-      if (levels.length === 0) root = 'query';
+      if (levels.length === 0 && text === '}') root = 'query';
     } else if (!top) {
       if (text === '{') levels.push({ kind: 'selection', path: [], last: null });
       else if (text === '(') levels.push({ kind: 'other' });
@@ -112,13 +112,18 @@ const KEYWORDS: readonly Completion[] = [
   { name: 'mutation', detail: 'writes', after: ' {\n  |\n}' },
 ];
 
+/** As many as are shown without scrolling. */
+const MOST = 10;
+
 export async function completionsAt({ prefix, place }: Typed, types: Types): Promise<Completion[]> {
   if (!place) return [];
   const all = await candidates(place, types);
   const wanted = prefix.toLowerCase();
-  const matching = all.filter(({ name }) => name !== prefix && name.toLowerCase().includes(wanted));
+  const matching = all.filter(
+    ({ name, after }) => name.toLowerCase().includes(wanted) && (name !== prefix || after !== '|'),
+  );
   const begins = ({ name }: Completion): number => (name.toLowerCase().startsWith(wanted) ? 0 : 1);
-  return matching.sort((one, other) => begins(one) - begins(other)).slice(0, 50);
+  return matching.sort((one, other) => begins(one) - begins(other)).slice(0, MOST);
 }
 
 async function candidates({ root, levels, afterOn }: Place, types: Types): Promise<readonly Completion[]> {

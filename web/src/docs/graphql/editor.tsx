@@ -137,7 +137,6 @@ export function Editor({ value, types, onInput, onRun }: EditorProps): JSX.Eleme
         onKeyDown={onKeyDown}
         onBlur={() => setOffer(null)}
         onClick={() => setOffer(null)}
-        onScroll={() => setOffer(null)}
       />
       <span class="mono graphql-ruler" ref={ruler} aria-hidden="true">
         0000000000
@@ -155,7 +154,6 @@ export function Editor({ value, types, onInput, onRun }: EditorProps): JSX.Eleme
             id={`graphql-offer-${at}`}
             role="option"
             aria-selected={at === offer.chosen}
-            ref={at === offer.chosen ? (element) => element?.scrollIntoView({ block: 'nearest' }) : null}
             onPointerDown={(event) => {
               event.preventDefault();
               accept(entry, offer.prefix);

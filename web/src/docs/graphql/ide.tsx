@@ -12,14 +12,17 @@ import { Types } from './types';
 
 const ENDPOINTS = ['/graphql', '/graphql/system'] as const;
 
+/** Whether the document was emptied: an address without one means the example otherwise. */
+const emptied = signal(false);
 /** Kept while other pages are looked at. */
 const variables = signal('');
 const answer = signal<{ readonly text: string; readonly isError: boolean; readonly milliseconds: number } | null>(null);
 
-export function GraphqlIde({ example }: { readonly example: string }): JSX.Element {
+export function GraphqlIde({ first }: { readonly first: string }): JSX.Element {
   const given = route.value.parameters;
   const endpoint = ENDPOINTS.find((each) => each === given.get('endpoint')) ?? ENDPOINTS[0];
-  const text = given.get('document') ?? (endpoint === ENDPOINTS[0] ? example : '{\n  users {\n    email\n  }\n}\n');
+  const example = endpoint === ENDPOINTS[0] ? first : '{\n  users {\n    email\n  }\n}\n';
+  const text = given.get('document') ?? (emptied.value ? '' : example);
   const [problem, setProblem] = useState<string | null>(null);
   const [busy, setBusy] = useState(false);
   const [chosen, setChosen] = useState('');
@@ -29,7 +32,7 @@ export function GraphqlIde({ example }: { readonly example: string }): JSX.Eleme
   }, [endpoint]);
   const place = (change: Record<string, string>): void =>
     go(href('docs', [], { view: 'graphql', endpoint, document: text, ...change }), true);
-  const operations = [...text.matchAll(/^\s*(?:query|mutation)\s+(\w+)/gm)].map(([, name]) => String(name));
+  const operations = [...text.matchAll(/\b(?:query|mutation)\s+(\w+)\s*[({@]/g)].map(([, name]) => String(name));
   const operationName = operations.includes(chosen) ? chosen : operations[0];
   const run = async (): Promise<void> => {
     setProblem(null);
@@ -90,7 +93,10 @@ export function GraphqlIde({ example }: { readonly example: string }): JSX.Eleme
             <Editor
               value={text}
               types={types}
-              onInput={(changed) => place({ document: changed })}
+              onInput={(changed) => {
+                emptied.value = changed === '';
+                place({ document: changed });
+              }}
               onRun={() => void run()}
             />
             <label for="graphql-variables">

@@ -59,6 +59,7 @@ export function TypeBrowser({ types }: { readonly types: Types }): JSX.Element {
         onInput={(event) => setTyped(event.currentTarget.value)}
       />
       {error && <ErrorBox text={error} />}
+      {!type && !error && <p class="quiet">Loading…</p>}
       {name !== undefined && !roots.includes(name) && <h2>{name}</h2>}
       {type?.description && <p class="quiet">{type.description}</p>}
       <ul>
