@@ -72,7 +72,7 @@ async function patience(): Promise<number> {
 }
 
 /** Within a second from now on all of them know of it. */
-async function expectKnown(t: Test, { isKnown }: Change, round: number, limit: number): Promise<void> {
+async function expectKnown(t: Pick<Test, 'ok'>, { isKnown }: Change, round: number, limit: number): Promise<void> {
   const times = await Promise.all(services.map((service) => waitFor(() => isKnown(service, round), 8_000)));
   const taken = Math.max(...times);
   t.ok(taken < limit, `within ${Math.round(taken)} ms`);
