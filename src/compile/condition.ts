@@ -43,6 +43,8 @@ export function compileCondition(condition: Condition, source: FromClause): Frag
       const test = hasKey(key, columns, slot, many, 'filter');
       return filter.negated ? sql`not (${test})` : test;
     }
+    case 'reference':
+      return compileReference(condition, source);
     case 'compare':
       return compileComparison(condition, source);
     case 'exists': {
@@ -59,6 +61,21 @@ export function compileCondition(condition: Condition, source: FromClause): Frag
     default:
       return assertNever(condition);
   }
+}
+
+/** A reference of which a column is null names nothing, and is no other than what is given. */
+function compileReference(
+  { through, toOne, negated, given }: Extract<Condition, { kind: 'reference' }>,
+  source: FromClause,
+): Fragment {
+  const columns = source.reference(through, toOne);
+  const isHeld = join(
+    columns.map((column) => sql`${column} is not null`),
+    sql` and `,
+  );
+  if (!given) return negated ? sql`not (${isHeld})` : sql`(${isHeld})`;
+  const isGiven = hasKey(toOne.columns, columns, given.slot, given.many, 'filter');
+  return negated ? sql`(${isHeld} and not (${isGiven}))` : isGiven;
 }
 
 function existence(toMany: ToManyJoin, through: readonly ToOneJoin[], where: Condition, outer: FromClause): Fragment {

@@ -1,15 +1,15 @@
 /** What must hold before and of a write, as parts of its chain: rules about the rows that are there, validations of the new values. */
 import { isKey } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
-import { elementAt } from '../narrow.js';
-import type { Condition } from '../plan/plan.js';
+import { elementAt, onlyOf } from '../narrow.js';
+import type { Condition, ToOneJoin } from '../plan/plan.js';
 import type { RowGuard, Validation, WriteColumn, WriteNode } from '../plan/write.js';
 import { alias, type Fragment, integerLiteral, join, literal, sql } from '../sql/fragment.js';
 import { compileCondition } from './condition.js';
 import { FromClause, type Scope } from './from-clause.js';
-import { tableName, typeName } from './identifiers.js';
+import { columnName, tableName, typeName } from './identifiers.js';
 import { areEqual, inputKeyColumns, keyColumns } from './key-columns.js';
-import { columnOf, input, present } from './write-input.js';
+import { columnOf, initialValue, input, present } from './write-input.js';
 
 /** Behind `from`: rows of the collection under the alias that meet the rule. */
 export function guardedRows(
@@ -43,12 +43,16 @@ export function compileValidations(
   references: Fragment,
   scope: Scope,
 ): Fragment[] {
-  return node.validations.flatMap((each, index) =>
-    perVerb(each, node).flatMap((validation) => {
+  return node.validations.flatMap((each, index) => {
+    const held = heldTogether(each.condition);
+    return perVerb(each, node, held).flatMap((validation) => {
       const verb = verbOf(validation, node);
       const valueFor = (field: Field): Fragment => {
         const column = columnOf(node, field, verb);
-        return column ? valueIn(column) : sql`null::${typeName(field)}`;
+        const value = column ? valueIn(column) : sql`null::${typeName(field)}`;
+        if (!held.includes(field) || (column && !column.mixed)) return value;
+        const kept = unwritten(node, field, verb);
+        return column ? sql`case when ${present(node, column)} then ${value} else ${kept} end` : kept;
       };
       const row = new FromClause(alias('i'), scope, node.collection, {
         value: (field) => (isKey(node.collection, field) ? inputKeyColumn(node, field) : valueFor(field)),
@@ -60,13 +64,29 @@ export function compileValidations(
       return [
         sql`(select service_refuse(${reason}) from ${input(position)} ${alias('i')}${references}${row.joins()} where ${failed} order by ${alias('i')}.n limit 1)`,
       ];
-    }),
-  );
+    });
+  });
+}
+
+/** Fields that hold a reference together: where some of them are written, the others count too. */
+function heldTogether(condition: Condition): Field[] {
+  if (condition.kind === 'and' || condition.kind === 'or') return condition.conditions.flatMap(heldTogether);
+  const fields = fieldsOf(condition);
+  return fields.length > 1 ? [...fields] : [];
+}
+
+/** What a field has that the payload leaves out: what the item has there or, of a new one, its default. */
+function unwritten({ collection }: WriteNode, field: Field, verb: 'insert' | 'update'): Fragment {
+  const row = alias('e');
+  if (verb === 'insert') return sql`(${initialValue(field) ?? sql`null`})::${typeName(field)}`;
+  const same = areEqual(keyColumns(collection, row), inputKeyColumns(collection, alias('i')));
+  return sql`(select ${row}.${columnName(field)} from ${tableName(collection)} ${row} where ${same})`;
 }
 
 /** Where new rows get other values than those that exist, either are looked at by themselves. */
-function perVerb(validation: Validation, node: WriteNode): Validation[] {
-  const differ = node.verb === 'upsert' && node.columns.some((column) => column.only !== null);
+function perVerb(validation: Validation, node: WriteNode, held: readonly Field[]): Validation[] {
+  const isWhole = held.every((field) => node.columns.some((column) => column.field === field && !column.mixed));
+  const differ = node.verb === 'upsert' && (!isWhole || node.columns.some((column) => column.only !== null));
   if (validation.on !== null || !differ) return [validation];
   return [
     { ...validation, on: 'insert' },
@@ -93,34 +113,59 @@ function compileLeaves(
     if (checkable.length === 0) return null;
     return sql`(${join(checkable, condition.kind === 'and' ? sql` and ` : sql` or `)})`;
   }
-  const field = fieldOf(condition);
-  const column = columnOf(node, field, verbOf(validation, node));
-  const submitted = condition.kind === 'compare' && condition.operator === 'submitted';
-  if (submitted) return column ? (column.mixed ? sql`coalesce(${present(node, column)}, false)` : null) : sql`false`;
+  const verb = verbOf(validation, node);
+  const fields = fieldsOf(condition);
+  const columns = fields.map((field) => columnOf(node, field, verb)).filter((each) => each !== undefined);
+  if (condition.kind === 'compare' && condition.operator === 'submitted') return isSubmitted(fields, columns, node);
   // The key of an item that exists is not written; parts of a key of several columns are columns of new ones.
-  const written =
-    isKey(node.collection, field) && !column
-      ? (node.keyed || node.verb === 'upsert') && validation.on !== 'update'
-      : column !== undefined;
-  if (field?.column && !written) return null;
+  const isKeyWritten = (node.keyed || node.verb === 'upsert') && validation.on !== 'update';
+  const isWritten = (field: Field): boolean =>
+    columns.some((column) => column.field === field) || (isKey(node.collection, field) && isKeyWritten);
+  if (fields.some(({ column }) => column) && !fields.some(isWritten)) return null;
   const passes = compileCondition(condition, row);
-  return passes && column?.mixed ? sql`(${present(node, column)} is not true or ${passes})` : passes;
+  const isAlways = columns.length < fields.filter(isWritten).length || columns.some(({ mixed }) => !mixed);
+  if (!passes || isAlways) return passes;
+  const absent = columns.map((column) => sql`${present(node, column)} is not true`);
+  return absent.length === 0 ? passes : sql`(${onlyOf(absent) ?? sql`(${join(absent, sql` and `)})`} or ${passes})`;
+}
+
+function isSubmitted(fields: readonly Field[], columns: readonly WriteColumn[], node: WriteNode): Fragment | null {
+  const [column] = columns;
+  if (!column || columns.length < fields.length) return sql`false`;
+  return column.mixed ? sql`coalesce(${present(node, column)}, false)` : null;
 }
 
 function inputKeyColumn({ collection }: WriteNode, field: Field): Fragment {
   return elementAt(inputKeyColumns(collection, alias('i')), collection.key.indexOf(field));
 }
 
-/** The field of the row itself from which the condition starts. */
-function fieldOf(condition: Condition): Field | null {
-  if (condition.kind === 'exists') return condition.through[0]?.field ?? condition.toMany.via;
-  if (condition.kind !== 'compare') return null;
-  const { operand } = condition;
-  if (operand.kind === 'aggregate' || operand.kind === 'position') return null;
-  if (operand.kind === 'key') return operand.field;
-  const [first] = operand.through;
-  if (first) return first.field;
-  return operand.kind === 'count' || operand.kind === 'first' ? operand.toMany.via : operand.field;
+/** The fields of the row itself from which the condition starts: several where they hold a reference together. */
+function fieldsOf(condition: Condition): readonly Field[] {
+  switch (condition.kind) {
+    case 'reference':
+      return heldBy(condition.through[0] ?? condition.toOne);
+    case 'key':
+      return condition.filter?.through[0] ? heldBy(condition.filter.through[0]) : [];
+    case 'exists':
+      return startOf(condition.through, condition.toMany.via);
+    case 'compare': {
+      const { operand } = condition;
+      if (operand.kind === 'aggregate' || operand.kind === 'position') return [];
+      if (operand.kind === 'key') return [operand.field];
+      const isList = operand.kind === 'count' || operand.kind === 'first';
+      return startOf(operand.through, isList ? operand.toMany.via : operand.field);
+    }
+    default:
+      return [];
+  }
+}
+
+function startOf([first]: readonly ToOneJoin[], field: Field | null): readonly Field[] {
+  return first ? heldBy(first) : field ? [field] : [];
+}
+
+function heldBy(toOne: ToOneJoin): readonly Field[] {
+  return toOne.kind === 'one' && toOne.field.relation?.kind === 'many-to-one' ? toOne.columns : [toOne.field];
 }
 
 /** Rows that exist are changed, the others are made. */

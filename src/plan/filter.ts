@@ -7,13 +7,15 @@ import { showsKey } from '../mirror/item-key.js';
 import { type Collection, type Field, isSecretField, type Model } from '../mirror/model.js';
 import { onlyOf } from '../narrow.js';
 import type { Filter, JsonFilter, Operand, Operator } from '../request/ast.js';
-import { isMasked, restrictionOf, unrestrictedCollection, unrestrictedModel } from './access.js';
+import { unrestrictedCollection } from './access.js';
+import { planCaller } from './caller-value.js';
 import { textSourceOf } from './full-text.js';
 import { checkOperator, comparedTypeOf } from './operators.js';
 import {
   ALWAYS,
   type Condition,
   isAlways,
+  type ManyToOneJoin,
   type OperandPlan,
   type ToManyJoin,
   type ToOneJoin,
@@ -116,8 +118,10 @@ function planOne(filter: Filter, toOne: ToOneJoin, field: Field, position: Filte
       return combine(filter.kind, filter.filters, (each) => planOne(each, toOne, field, position));
     case 'compare':
     case 'length':
-      return toOne.field.column
-        ? planValue(filter, { kind: 'field', through: position.through, field: toOne.field }, position)
+      if (toOne.field.column)
+        return planValue(filter, { kind: 'field', through: position.through, field: toOne.field }, position);
+      return field.relation?.kind === 'many-to-one' && toOne.kind === 'one'
+        ? planReference(filter, toOne, position)
         : planKey(filter, { ...position, collection: toOne.target, through: [...position.through, toOne] });
     case 'some':
     case 'none':
@@ -203,6 +207,32 @@ function planKey(filter: Filter, position: FilterPosition): Condition {
     };
   throw invalidQuery(
     `${name}: "${collection.name}" has no key of one column: use _eq, _neq, _in, _nin, _null or _nnull, or name the column that is meant`,
+  );
+}
+
+/** The columns that hold the reference are compared, as the column of any other reference is: the item need not be looked up. */
+function planReference(filter: Filter, toOne: ManyToOneJoin, { through, name }: FilterPosition): Condition {
+  const { operator, value } = filter.kind === 'compare' ? filter : { operator: null, value: null };
+  const asked = { kind: 'reference', through, toOne } as const;
+  switch (operator) {
+    case 'null':
+    case 'nnull':
+      return { ...asked, negated: operator === 'null', given: null };
+    case 'submitted':
+      return combine('and', toOne.columns, (field) => {
+        return { kind: 'compare', operand: { kind: 'field', through, field }, operator, value: null };
+      });
+    case 'eq':
+    case 'neq':
+    case 'in':
+    case 'nin': {
+      if (value?.kind !== 'slot') break;
+      const given = { slot: value.slot, many: operator === 'in' || operator === 'nin' };
+      return { ...asked, negated: operator === 'neq' || operator === 'nin', given };
+    }
+  }
+  throw invalidQuery(
+    `${name}: "${toOne.field.name}" is held by several columns: use _eq, _neq, _in, _nin, _null or _nnull, or name the column that is meant`,
   );
 }
 
@@ -317,13 +347,6 @@ function planJson(filter: JsonFilter, field: Field, through: readonly ToOneJoin[
 
 const CALLER_OPERATORS: ReadonlySet<Operator> = new Set(['eq', 'neq', 'in', 'nin', 'lt', 'lte', 'gt', 'gte']);
 
-const CALLER_COLLECTIONS: Readonly<Record<string, string>> = {
-  $CURRENT_USER: 'service_users',
-  $CURRENT_ROLE: 'service_roles',
-  $CURRENT_ROLES: 'service_roles',
-  $CURRENT_POLICIES: 'service_policies',
-};
-
 function planOperand(value: Operand, operator: Operator, operand: OperandPlan, model: Model): ValuePlan | null {
   if (value === null) return null;
   const type = comparedTypeOf(operator, operand);
@@ -331,41 +354,6 @@ function planOperand(value: Operand, operator: Operator, operand: OperandPlan, m
   if (!CALLER_OPERATORS.has(operator))
     throw invalidQuery(`"_${operator}" of "${type.label}" takes no field of the caller`);
   return planCaller(value.variable, value.path, model);
-}
-
-/**
- * A field of the caller's user, role, roles or policies. These rows are the caller's own and read with the rights of the
- * service; what their relations lead to is read as the model shows it, which is everything where a stored rule asks.
- */
-export function planCaller(
-  variable: string,
-  path: readonly string[],
-  model: Model,
-): Extract<ValuePlan, { kind: 'caller' }> {
-  const collection = unrestrictedModel(model).collections.get(CALLER_COLLECTIONS[variable] ?? '');
-  if (!collection) throw new Error('the model lacks the tables of users');
-  const text = `${variable}.${path.join('.')}`;
-  // A concealed field is refused by the resolver: nobody reads secrets, not even one's own.
-  const operand = resolveExpression({ path, call: null, text }, collection, { model, location: text, many: true });
-  return { kind: 'caller', text, variable, collection, operand: checkBackReference(operand, model, text) };
-}
-
-/** Which rows point to the caller's own may be known from the alias field that shows them or from the column that says so. */
-function checkBackReference(operand: OperandPlan, model: Model, position: string): OperandPlan {
-  const [join] = 'through' in operand ? operand.through : [];
-  if (join?.kind === 'one' && !join.field.column && restrictionOf(join.target)) {
-    const origin = model.collections.get(join.field.collection);
-    const isShown = origin?.fields.has(join.field.name) && !isMasked(origin, join.field);
-    const mayKnow = (key: Field): boolean => join.target.fields.has(key.name) && !isMasked(join.target, key);
-    if (!isShown && !join.key.every(mayKnow)) throw forbiddenField(join.field.name, join.field.collection, position);
-  }
-  if (operand.kind !== 'first' || operand.through.length > 0 || !restrictionOf(operand.toMany.collection))
-    return operand;
-  const { collection, field, via, origin } = operand.toMany;
-  const shown = model.collections.get(origin.name);
-  if (via && shown?.fields.has(via.name) && !isMasked(shown, via)) return operand;
-  if (!collection.fields.has(field.name)) throw forbiddenField(via?.name ?? field.name, origin.name, position);
-  return { ...operand, toMany: { ...operand.toMany, via: null } };
 }
 
 function prefixed(operand: OperandPlan, through: readonly ToOneJoin[]): OperandPlan {

@@ -223,6 +223,14 @@ export type Condition =
       /** Where a filter says it: of the row at the end of the joins, as far as the caller may see its key. */
       readonly filter?: { readonly through: readonly ToOneJoin[]; readonly negated: boolean };
     }
+  /** What is asked of a reference that several columns hold: whether it is there, or with `given` which item it names. */
+  | {
+      readonly kind: 'reference';
+      readonly through: readonly ToOneJoin[];
+      readonly toOne: ManyToOneJoin;
+      readonly negated: boolean;
+      readonly given: { readonly slot: Slot; readonly many: boolean } | null;
+    }
   | {
       readonly kind: 'compare';
       readonly operand: OperandPlan;

@@ -1,11 +1,11 @@
 /** Filters that are kept with the model or a policy, parsed once: their values are part of them. */
 import { isObject } from '../digits.js';
-import type { Collection, Model } from '../mirror/model.js';
-import { ARRAY_OPERATORS, type Filter, LIST_OPERATORS, type Operator } from '../request/ast.js';
+import type { Collection, Field, Model } from '../mirror/model.js';
+import { ARRAY_OPERATORS, type Filter, LIST_OPERATORS, type Operator, type Slot } from '../request/ast.js';
 import { parseFilter } from '../request/filter.js';
 import type { ParseContext } from '../request/parse-context.js';
 import { CONSTANTS } from '../request/values.js';
-import { bind, type Caller } from '../sql/parameter.js';
+import { bind, type Caller, type Parameter } from '../sql/parameter.js';
 import { type Budget, planFilter } from './filter.js';
 import { restrictsRows } from './filter-effect.js';
 import { ALWAYS, type Condition, isAlways, typedValue } from './plan.js';
@@ -67,10 +67,21 @@ const VALUES: ReadonlySet<Operator> = new Set(['eq', 'neq', 'lt', 'lte', 'gt', '
 function checkConstants(condition: Condition): void {
   if (condition.kind === 'and' || condition.kind === 'or') condition.conditions.forEach(checkConstants);
   if (condition.kind === 'exists') checkConstants(condition.where);
+  if (condition.kind === 'key') checkKeys(condition.key, condition);
+  if (condition.kind === 'reference' && condition.given) checkKeys(condition.toOne.columns, condition.given);
   if (condition.kind !== 'compare' || condition.value?.kind !== 'slot') return;
   const { operator, value } = condition;
   const origin = typedValue(value);
   if (operator === 'dwithin') bind([{ kind: 'entry', position: 0, ...origin }], [], SOMEBODY);
   else if (LISTS.has(operator)) bind([{ kind: 'list', ...origin }], [], SOMEBODY);
   else if (VALUES.has(operator) || value.operator !== undefined) bind([{ kind: 'value', ...origin }], [], SOMEBODY);
+}
+
+function checkKeys(key: readonly Field[], { slot, many }: { readonly slot: Slot; readonly many: boolean }): void {
+  const parts = key.map((field, position): Parameter => {
+    const part = key.length === 1 ? {} : { part: { position, count: key.length } };
+    const codec = field.column?.base_type ?? 'text';
+    return { kind: many ? 'list' : 'value', slot, codec, field: field.name, use: 'filter', ...part };
+  });
+  bind(parts, [], SOMEBODY);
 }

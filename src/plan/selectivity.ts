@@ -40,6 +40,8 @@ function readsRequestValues(condition: Condition): boolean {
       return condition.conditions.some(dependsOnRequest);
     case 'key':
       return condition.filter !== undefined;
+    case 'reference':
+      return condition.given !== null && !isConstantSlot(condition.given.slot);
     case 'compare':
       return condition.value !== null && !isConstant(condition.value);
     case 'exists':
@@ -53,8 +55,12 @@ function readsRequestValues(condition: Condition): boolean {
 
 /** Variables are the caller's, or the time's. */
 function isConstant(value: ValuePlan): boolean {
-  if (value.kind !== 'slot' || typeof value.slot === 'number') return false;
-  const { constant } = value.slot;
+  return value.kind === 'slot' && isConstantSlot(value.slot);
+}
+
+function isConstantSlot(slot: Slot): boolean {
+  if (typeof slot === 'number') return false;
+  const { constant } = slot;
   const entries: readonly unknown[] = Array.isArray(constant) ? constant : [constant];
   return entries.every((entry) => typeof entry !== 'object' || entry === null || !('variable' in entry));
 }

@@ -87,8 +87,9 @@ function comparesMasked(condition: Condition, collection: Collection): boolean {
     case 'compare':
       return isMaskedOperand(collection, condition.operand);
     case 'rule':
-    case 'key':
       return false;
+    case 'key':
+      return condition.filter !== undefined && (restrictionOf(collection)?.masks.size ?? 0) > 0;
     default:
       return (restrictionOf(collection)?.masks.size ?? 0) > 0;
   }

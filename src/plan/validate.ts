@@ -28,11 +28,21 @@ const ofFields = new WeakMap<Field, Filter | null>();
 
 /** Of the fields themselves: for everybody. One that cannot be read holds nobody up. */
 export function planFieldValidations(fields: readonly Field[], collection: Collection, model: Model): Validation[] {
-  return fields.flatMap((field) => {
+  return [...fields, ...heldBy(fields, collection)].flatMap((field) => {
     const filter = filterOf(field);
     const message = typeof field.meta?.['validation_message'] === 'string' ? field.meta['validation_message'] : null;
     return (filter && planAll(filter, collection, model, null, message)) ?? [];
   });
+}
+
+/** Alias fields whose references these columns hold, alone or with others. */
+function heldBy(columns: readonly Field[], collection: Collection): Field[] {
+  return [...collection.fields.values()].filter(
+    ({ column, relation }) =>
+      !column &&
+      relation?.kind === 'many-to-one' &&
+      relation.columns.some((held) => columns.some(({ name }) => name === held.column)),
+  );
 }
 
 function filterOf(field: Field): Filter | null {
