@@ -197,9 +197,16 @@ export class FromClause {
     return sql`${this.#rows()}${this.joins()}${where}`;
   }
 
-  /** The place of a row in the result of a function, where joins may lose it; else null. Makes `from` count the rows. */
-  ordinal(): Fragment | null {
-    if (this.#joins.length === 0 || !callOf(this.collection)) return null;
+  /**
+   * The place of a row in the result of a function, where joins may lose it; else null. Makes `from` count the rows. To be asked
+   * after everything but `from` was compiled; `where` is what the rows are to meet.
+   */
+  ordinal(where: Condition, isJoinedLater: boolean): Fragment | null {
+    if (!callOf(this.collection)) return null;
+    this.#seen();
+    const rules = restrictionOf(this.collection)?.rows;
+    const isJoined = this.#joins.length > 0 || isJoinedLater || looksAtOthers(where) || (rules && looksAtOthers(rules));
+    if (!isJoined) return null;
     this.#counted = true;
     return sql`${this.alias}.${ORDINAL}`;
   }
@@ -239,6 +246,12 @@ export class FromClause {
     }
     return this.scope.compileCondition(rule, source);
   }
+}
+
+/** Whether rows are found by others that refer to them: PostgreSQL may begin with those. */
+function looksAtOthers(condition: Condition): boolean {
+  if (condition.kind === 'and' || condition.kind === 'or') return condition.conditions.some(looksAtOthers);
+  return condition.kind === 'rule' ? looksAtOthers(condition.rule) : condition.kind === 'exists';
 }
 
 /** Of a function's rows too. */

@@ -56,8 +56,8 @@ function compileShown(
   show: (source: FromClause, shared: Shared) => ShownRow,
 ): CompiledLevel {
   const number = scope.next();
-  const page = compilePage(level, number, scope, joinedBy);
   const shared = sharedOutputs(level, joinedBy === null);
+  const page = compilePage(level, number, scope, joinedBy, shared.size > 0);
   const { json, joins } = show(pageSource(level, page, scope), shared);
   const query = selectFrom(page, sql`${json} as ${JSON_COLUMN}`, joins, shared);
   return { query, row: alias(`r${number}`) };
@@ -72,8 +72,8 @@ function selectFrom(page: Page, columns: Fragment, joins: Fragment, shared: Shar
 
 /** Each row as JSON, with its sort values as text. */
 export function compileRowsWithCursor(level: RowLevel, scope: Scope): Fragment {
-  const page = compilePage(level, scope.next(), scope, null);
   const shared = sharedOutputs(level, true);
+  const page = compilePage(level, scope.next(), scope, null, shared.size > 0);
   const { json, joins } = compileObject(level.outputs, pageSource(level, page, scope), shared);
   const keys = join(
     page.order.map((each) => sql`${each.column}::text`),
@@ -93,7 +93,13 @@ interface Page {
   readonly order: readonly PageOrder[];
 }
 
-function compilePage(level: RowLevel, number: number, scope: Scope, joinedBy: JoinCondition | null): Page {
+function compilePage(
+  level: RowLevel,
+  number: number,
+  scope: Scope,
+  joinedBy: JoinCondition | null,
+  isShared: boolean,
+): Page {
   const source = new FromClause(alias(`t${number}`), scope, level.collection);
   source.assume(level.where);
   const joined = joinedBy?.(source);
@@ -120,7 +126,7 @@ function compilePage(level: RowLevel, number: number, scope: Scope, joinedBy: Jo
     if (isPlain(operand, level)) columns.set(operand.field.name, named(operand.field, expression));
     else columns.set(`%s${position}`, sql`${expression} as ${alias(`s${position}`)}`);
   });
-  const ordinal = level.order.length === 0 ? source.ordinal() : null;
+  const ordinal = level.order.length === 0 ? source.ordinal(level.where, isShared) : null;
   if (ordinal) columns.set('%n', ordinal);
   const inner: PageOrder[] = ordinal
     ? [{ column: ordinal, descending: false }]

@@ -84,6 +84,40 @@ t.test('without a sort the rows keep the order of the function, with joins too',
   t.strictSame(idsOf(await get(service, '/rpc/most_read?at_least=-5&fields=id&limit=2&offset=1')), [5, 6]);
 });
 
+t.test('they keep it below rules and subtrees that are joined in any order', async (t) => {
+  const { token } = await withSql(databaseUrl, async (sql) => {
+    for (const way of ['hashjoin', 'nestloop', 'memoize'])
+      await sql.unsafe(`alter database returned set enable_${way} = off`);
+    return makeCaller(sql, 'ordered', [
+      {
+        permissions: [
+          { collection: 'most_read', action: 'execute' },
+          { collection: 'articles', action: 'read', permissions: { author: { name: { _nnull: true } } } },
+          { collection: 'authors', action: 'read' },
+        ],
+      },
+    ]);
+  });
+  const other = await startTestService({ databaseUrl, WORKERS: '1' });
+  const order = [9, 5, 2, 1, 8, 4, 10, 3, 7];
+  t.strictSame(idsOf(await get(other, '/rpc/most_read?at_least=-5&fields=id', { token })), order);
+  for (const query of [
+    'fields=id,author.articles&filter[author][_nnull]=true',
+    'fields=id&filter[comments][_some][id][_gt]=0',
+  ]) {
+    const path = `/rpc/most_read?at_least=-5&${query}`;
+    const ids = idsOf(await get(other, path));
+    t.ok(ids.length > 2, query);
+    t.strictSame(
+      ids,
+      [9, 5, 6, 2, 1, 8, 4, 10, 3, 7].filter((id) => ids.includes(id)),
+      query,
+    );
+  }
+  await other.stop();
+  await withSql(databaseUrl, (sql) => sql.unsafe('alter database returned reset all'));
+});
+
 t.test('a cursor goes through the rows of a function', async (t) => {
   const seen: number[] = [];
   let cursor = '';
