@@ -31,14 +31,12 @@ export function compileCondition(condition: Condition, source: FromClause): Frag
       return onlyOf(parts) ?? sql`(${join(parts, condition.kind === 'and' ? sql` and ` : sql` or `)})`;
     }
     case 'key': {
-      const { key, slot, many, filter } = condition;
-      if (!filter)
-        return hasKey(
-          key,
-          key.map((field) => source.raw([], field)),
-          slot,
-          many,
-        );
+      const { key, slot, many, shown, filter } = condition;
+      if (!filter) {
+        const columns = key.map((field) => source.raw([], field));
+        const masks = shown ? key.map((field) => source.mask([], field)).filter((each) => each !== null) : [];
+        return join([hasKey(key, columns, slot, many), ...masks], sql` and `);
+      }
       const columns = key.map((field) => source.column(filter.through, field));
       const test = hasKey(key, columns, slot, many, 'filter');
       return filter.negated ? sql`not (${test})` : test;

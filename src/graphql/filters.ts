@@ -1,7 +1,7 @@
 /** Collections → input types of filters. They lie over what may be read: nothing may be learned by filtering. */
 import { type GraphQLInputFieldConfig, GraphQLInputObjectType, GraphQLList, type GraphQLNamedType } from 'graphql';
 import type { Collection, Field } from '../mirror/model.js';
-import { functionsOf, operatorsOf } from './common.js';
+import { functionsOf, ID_OPERATORS, operatorsOf } from './common.js';
 import { extend } from './field-binding.js';
 import type { SchemaAccess } from './schema-access.js';
 import { expressibleFields, isExpressible, type TypeNames } from './schema-names.js';
@@ -33,8 +33,16 @@ export class FilterTypes {
     });
   }
 
+  /** The filter of a reference that several columns hold: about the item, or about the key that names it. */
+  reference(name: string): GraphQLInputObjectType {
+    return this.#make('reference', name, (collection, self) => ({
+      ...this.#fields(collection, self),
+      ...ID_OPERATORS.toConfig().fields,
+    }));
+  }
+
   #make(
-    kind: 'filter' | 'quantifier',
+    kind: 'filter' | 'quantifier' | 'reference',
     name: string,
     fields: (collection: Collection, self: GraphQLInputObjectType) => Fields,
   ): GraphQLInputObjectType {
@@ -82,7 +90,8 @@ export class FilterTypes {
       return;
     }
     if (relation?.kind === 'many-to-one' && this.#collection(relation.oneCollection)) {
-      fields[field.name] = { type: this.filter(relation.oneCollection) };
+      const { oneCollection } = relation;
+      fields[field.name] = { type: field.column ? this.filter(oneCollection) : this.reference(oneCollection) };
       return;
     }
     if (relation?.kind === 'many-to-any') {

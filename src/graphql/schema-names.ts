@@ -39,6 +39,7 @@ export function expressibleFields(collection: Collection): readonly Field[] {
 export type GeneratedKind =
   | 'filter'
   | 'quantifier'
+  | 'reference'
   | 'create'
   | 'update'
   | 'relation'
@@ -54,6 +55,7 @@ export type GeneratedKind =
 const SPELLINGS: readonly (readonly [GeneratedKind, (collection: string) => string])[] = [
   ['filter', (name) => `${name}_filter`],
   ['quantifier', (name) => `${name}_quantifier_filter`],
+  ['reference', (name) => `${name}_reference_filter`],
   ['create', (name) => `create_${name}_input`],
   ['update', (name) => `update_${name}_input`],
   ['relation', (name) => `${name}_relation_input`],

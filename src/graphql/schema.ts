@@ -192,6 +192,7 @@ export class LazySchema extends GraphQLSchema {
     if (!readable) return undefined;
     if (kind === 'filter') return this.#filters.filter(readable.name);
     if (kind === 'quantifier') return this.#filters.quantified(readable.name);
+    if (kind === 'reference') return this.#filters.reference(readable.name);
     if (kind === 'union') this.#types.item(readable.name)?.getFields();
     else this.#types.aggregated(readable).getFields();
     return this.#made.get(name);

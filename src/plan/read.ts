@@ -1,7 +1,8 @@
 /** Request AST × model → read plan: names are resolved, wildcards expanded, limits checked. */
 import { forbidden, forbiddenCollection, forbiddenField, invalidPayload, invalidQuery } from '../errors.js';
+import { showsKey } from '../mirror/item-key.js';
 import type { Collection, Model } from '../mirror/model.js';
-import type { PageLimit, Query, ReadRequest, ReadTarget } from '../request/ast.js';
+import type { PageLimit, Query, ReadRequest, ReadTarget, Slot } from '../request/ast.js';
 import { isMasked } from './access.js';
 import { planGroups } from './aggregate.js';
 import {
@@ -90,16 +91,27 @@ function isLarge(limit: PageLimit | null): boolean {
   return limit?.kind === 'all' || (limit?.kind === 'slot' && limit.large);
 }
 
-function targetCondition(target: ReadTarget, { key }: Collection): Condition {
+function targetCondition(target: ReadTarget, collection: Collection): Condition {
   switch (target.kind) {
     case 'list':
     case 'selected':
       return ALWAYS;
     case 'item':
-      return { kind: 'key', key, slot: target.key, many: false };
+      return named(collection, target.key, false, target.written ?? false);
+    case 'keys':
+      return named(collection, target.keys, true, target.written ?? false);
     default:
-      return { kind: 'key', key, slot: target.keys, many: true };
+      return named(collection, target.keys, true, true);
   }
+}
+
+/** Items by their keys. Who may not see a part of a key of several columns must not find out by trying what it is. */
+function named(collection: Collection, slot: Slot, many: boolean, isWritten: boolean): Condition {
+  const { key } = collection;
+  const isTried = key.length > 1 && !isWritten;
+  if (isTried && !showsKey(collection)) throw forbidden();
+  const shown = isTried && key.some((field) => isMasked(collection, field));
+  return { kind: 'key', key, slot, many, ...(shown ? { shown } : {}) };
 }
 
 function filtered({ query }: ReadRequest, collection: Collection, planner: Planner, narrowed: Condition): Condition {
@@ -123,8 +135,7 @@ function checkSelects({ filter, search }: Query): void {
 
 /** One item by its key, or the only one of a singleton; the rest of the query shapes what is shown of it. */
 function planItem({ target }: ReadRequest, collection: Collection, outputs: RowLevel['outputs']): ReadPlan {
-  const key: Condition =
-    target.kind === 'item' ? { kind: 'key', key: collection.key, slot: target.key, many: false } : ALWAYS;
+  const key = targetCondition(target, collection);
   const level: RowLevel = {
     kind: 'rows',
     collection,

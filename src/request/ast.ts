@@ -26,8 +26,9 @@ export interface CallRequest {
 
 export type ReadTarget =
   | { readonly kind: 'list' }
-  | { readonly kind: 'item'; readonly key: Slot }
-  | { readonly kind: 'keys'; readonly keys: Slot }
+  /** `written`: what was just written by who reads it. */
+  | { readonly kind: 'item'; readonly key: Slot; readonly written?: true }
+  | { readonly kind: 'keys'; readonly keys: Slot; readonly written?: true }
   /** Items that were just written, in the order of their keys. */
   | { readonly kind: 'written'; readonly keys: Slot }
   /** Items that are about to be written; `limited` where the query says how many. */

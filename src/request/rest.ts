@@ -60,7 +60,7 @@ export function parseExport(collection: string, body: unknown, limits: ParseLimi
 export function parseReadBack(collection: string, one: boolean, queryString: string, limits: ParseLimits): Parsed {
   const context = { values: new ValueList(limits.nodes), limits };
   const keys = context.values.add(null);
-  const target: ReadTarget = one ? { kind: 'item', key: keys } : { kind: 'written', keys };
+  const target: ReadTarget = one ? { kind: 'item', key: keys, written: true } : { kind: 'written', keys };
   const url = readQueryString(queryString, limits);
   refuseSelecting(url);
   const { fields, deep, alias, backlink } = url;

@@ -5,6 +5,7 @@
 import { readFile } from 'node:fs/promises';
 import t from 'tap';
 import { packagePath } from '../../src/files.js';
+import { makeCaller } from '../support/callers.js';
 import {
   type Answer,
   connectSql,
@@ -453,4 +454,34 @@ t.test('the descriptions of the API know them', async (t) => {
     Object.keys(paths['/items/notes'] ?? {}).filter((method) => method !== 'search' && method !== 'x-search'),
     ['get'],
   );
+});
+
+t.test('who may not see a part of a key does not find out by trying', async (t) => {
+  const lines = (fields: string[], permissions: object | null = null) =>
+    ({ collection: 'order_lines', action: 'read', fields, permissions }) as const;
+  const blind = await makeCaller(sql, 'blind', [
+    {
+      permissions: [
+        lines(['order_id', 'quantity']),
+        { collection: 'order_lines', action: 'update', fields: ['quantity'] },
+      ],
+    },
+  ]);
+  const half = await makeCaller(sql, 'half', [
+    { permissions: [lines(['order_id', 'quantity']), lines(['product_id'], { order_id: { _eq: 2 } })] },
+  ]);
+  await waitFor(async () => (await get(service, '/items/order_lines', half)).status === 200, 5_000);
+  for (const { token } of [blind, half]) {
+    const missing = await get(service, '/items/order_lines/1~99999', { token });
+    const present = await get(service, '/items/order_lines/1~42', { token });
+    t.equal(present.status, 403);
+    t.equal(present.text, missing.text);
+    const search = async (key: string) => (await send('SEARCH', '/items/order_lines', { keys: [key] }, token)).text;
+    t.equal(await search('1~42'), await search('1~99999'));
+  }
+  t.match(data(await get(service, '/items/order_lines/2~11?fields=quantity', half)), { quantity: 9 });
+  const asked = await send('POST', '/graphql', { query: '{ order_lines_by_id(id: "1~42") { quantity } }' }, half.token);
+  t.match(asked.json, { errors: [{ extensions: { code: 'FORBIDDEN' } }] });
+  const changed = await send('PATCH', '/items/order_lines/1~42?fields=quantity', { quantity: 10 }, blind.token);
+  t.strictSame(data(changed), { quantity: 10 }, 'who wrote an item reads it back');
 });

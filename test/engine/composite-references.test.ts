@@ -146,6 +146,20 @@ t.test('read from both sides, in one statement', async (t) => {
     );
   }
   t.strictSame(data(await get(service, '/items/rooms?fields=name&filter[lamps][_eq]=A~1~2')), [{ name: 'Aurora' }]);
+  for (const [filter, labels] of [
+    ['_eq: "A~1"', ['one', 'two']],
+    ['_neq: "A~1"', ['three']],
+    ['_in: ["B\\\\~1~1", "Z~9"]', ['three']],
+    ['_nin: ["B\\\\~1~1", "Z~9"]', ['one', 'two']],
+    ['_null: true', ['four']],
+    ['_nnull: true, name: { _eq: "Bravo" }', ['three']],
+    ['_or: [{ name: { _eq: "Bravo" } }, { _null: true }]', ['three', 'four']],
+  ] as const)
+    t.strictSame(
+      await ask(`{ desks(sort: "id", filter: { ${room}: { ${filter} } }) { label } }`),
+      { data: { desks: labels.map((label) => ({ label })) } },
+      filter,
+    );
   for (const wrong of ['[_eq]=A', '[_eq]=A~x', '[_in]=A~1~2', '[_gt]=A~1'])
     t.equal((await get(service, `/items/desks?filter[${room}]${wrong}`)).status, 400, wrong);
   const sent = await recorder.during(() =>

@@ -48,7 +48,7 @@ export const FEATURES: readonly string[] = [
     'one-to-many of several columns',
     'reference of several columns',
   ]),
-  ...named('filter', ['of several columns', '$FOLLOW of several columns']),
+  ...named('filter', ['of several columns', 'key of several columns', '$FOLLOW of several columns']),
   'key of several columns',
   'no key',
   'search in words',

@@ -1,7 +1,7 @@
 /** Random filters: operators that suit each type, over relations of every kind, with values that rows really have. */
 import type { Draw } from './draw.js';
 import { drawJson, drawOperand, drawValue, isJson, isText, type Json, type KindName, type Operand } from './kinds.js';
-import { type Column, type Model, type Relation, soleKey, type Table, tableNamed } from './model.js';
+import { type Column, keyTextOf, type Model, type Relation, soleKey, type Table, tableNamed } from './model.js';
 import { evaluate, readExpression } from './oracle-values.js';
 import { drawJsonPlace, drawPath, drawScope, type Path } from './paths.js';
 import { drawContained, drawSpecialTest, isSpecial } from './special-types.js';
@@ -187,8 +187,8 @@ function drawRelated(relation: Relation, table: Table, model: Model, depth: numb
     return [name, drawFilter(tableNamed(model, target), model, depth, draw)];
   }
   const target = tableNamed(model, relation.target);
-  // The columns that hold it are compared by their own names.
-  if (relation.many.columns.length > 1) return [relation.name, drawFilter(target, model, depth, draw)];
+  if (relation.many.columns.length > 1)
+    return [relation.name, draw.chance(30) ? drawReference(target, draw) : drawFilter(target, model, depth, draw)];
   const column = table.columns.find(({ name }) => name === relation.name);
   const direct = (): Filter =>
     column ? drawOperators(column.kind, () => drawStored(table, column, draw), draw) : { _nnull: true };
@@ -198,6 +198,14 @@ function drawRelated(relation: Relation, table: Table, model: Model, depth: numb
   if (form <= 28) return [relation.name, { ...direct(), ...inner }];
   if (form <= 36) return [relation.name, { [draw.pick(['_and', '_or'])]: [direct(), inner] }];
   return [relation.name, inner];
+}
+
+/** Operators of a reference that several columns hold take keys of its target. */
+function drawReference(target: Table, draw: Draw): Filter {
+  const keys = target.rows.map((row) => keyTextOf(target, row)).filter((key) => !key.includes(','));
+  const operator = keys.length > 0 ? draw.pick(EQUALITY) : draw.pick(PRESENCE);
+  if (operator === '_null' || operator === '_nnull') return { [operator]: draw.chance(75) };
+  return { [operator]: operator === '_in' || operator === '_nin' ? draw.some(keys, 1, 3) : draw.pick(keys) };
 }
 
 function drawMany(target: Table, model: Model, depth: number, draw: Draw): Filter {

@@ -15,6 +15,7 @@ import {
 } from './kinds.js';
 import {
   heldBy,
+  joinKey,
   type Relation,
   type Row,
   showsKey,
@@ -92,8 +93,11 @@ function combine(world: World, key: string, value: unknown, test: (each: unknown
 
 /** Operators speak of the reference, everything else of the row that it leads to. */
 function matchesOne(world: World, filter: unknown, table: Table, row: Row | null, name: string): boolean {
+  const relation = relationNamed(table, name)?.relation;
   const held = (given: unknown): boolean =>
-    matchesValue(world, given, columnNamed(table, name).kind, row?.[name] ?? null);
+    relation?.kind === 'one' && relation.many.columns.length > 1
+      ? refersTo(world, given, table, row, relation)
+      : matchesValue(world, given, columnNamed(table, name).kind, row?.[name] ?? null);
   if (filter === null || typeof filter !== 'object') return held(filter);
   return Object.entries(filter).every(([key, value]) => {
     const combined = combine(world, key, value, (each) => matchesOne(world, each, table, row, name));
@@ -101,6 +105,26 @@ function matchesOne(world: World, filter: unknown, table: Table, row: Row | null
     if (isOperator(key)) return held({ [key]: value });
     const next = follow(world, table, row, name);
     return matchesEntry(world, key, value, next.table, next.row);
+  });
+}
+
+/** Of a reference that several columns hold, operators compare the key that they make; one of them missing, they make none. */
+function refersTo(
+  world: World,
+  given: unknown,
+  table: Table,
+  row: Row | null,
+  relation: Extract<Relation, { kind: 'one' }>,
+): boolean {
+  if (given === null || typeof given !== 'object') return refersTo(world, { _eq: given }, table, row, relation);
+  const values = heldBy(table, row, relation);
+  const key = values && joinKey(tableNamed(world.model, relation.target), values);
+  return Object.entries(given).every(([operator, value]) => {
+    world.seen.add('filter key of several columns');
+    if (operator === '_null' || operator === '_nnull')
+      return (key === null) === ((operator === '_null') === truth(value));
+    const isNamed = [value].flat().includes(key);
+    return key !== null && (operator === '_eq' || operator === '_in' ? isNamed : !isNamed);
   });
 }
 

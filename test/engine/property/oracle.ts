@@ -52,7 +52,7 @@ export function expectedAnswer(world: World, request: ReadRequest): ExpectedAnsw
   if (request.item !== null) {
     world.seen.add('single read');
     if (table.key.length > 1) world.seen.add('key of several columns');
-    const row = table.key.length > 0 && table.rows.find((each) => keyTextOf(table, each) === request.item);
+    const row = table.key.length > 0 && table.rows.find((each) => hasKey(table, each, [request.item ?? '']));
     return row ? { status: 200, body: { data: showRow(world, level, row, tree) } } : { status: 403, body: null };
   }
   const keys = request.keys?.map(String);
@@ -62,7 +62,8 @@ export function expectedAnswer(world: World, request: ReadRequest): ExpectedAnsw
     if (keys) return { status: 403, body: null };
     if (request.walk !== null) return { status: 400, body: null };
   }
-  const named = table.rows.filter((row) => keys?.includes(keyTextOf(table, row)) ?? true);
+  if (keys && table.key.length > 1 && !showsKey(table)) return { status: 403, body: null };
+  const named = table.rows.filter((row) => !keys || hasKey(table, row, keys));
   const found = select(world, level, named);
   if (query['filter'] !== undefined) {
     world.seen.add(`filter keeps ${found.length === 0 ? 'none' : found.length === named.length ? 'all' : 'some'}`);
@@ -105,6 +106,12 @@ interface Level {
 
 function parameter(level: Level, name: string): unknown {
   return level.query[`${level.prefix}${name}`];
+}
+
+/** A key of several columns names a row only to who may see them. */
+function hasKey(table: Table, row: Row, keys: readonly string[]): boolean {
+  const isOpen = table.key.length === 1 || table.key.every(({ name }) => (row[name] ?? null) !== null);
+  return isOpen && keys.includes(keyTextOf(table, row));
 }
 
 function select(world: World, level: Level, rows: readonly Row[]): Row[] {
