@@ -238,7 +238,10 @@ select pg_catalog.json_build_object(
   'foreign_keys', (
     select pg_catalog.json_agg(
       pg_catalog.json_build_array(reference.conrelid::int8, reference.conkey[1], namespace.nspname, target.relname, key.attname,
-        reference.conname, reference.confdeltype, reference.confupdtype, reference.confrelid::int8)
+        reference.conname, reference.confdeltype, reference.confupdtype, reference.confrelid::int8,
+        reference.confmatchtype = 'f',
+        case when reference.condeferrable then
+          case when reference.condeferred then 'INITIALLY DEFERRED' else 'INITIALLY IMMEDIATE' end end)
       order by reference.oid
     )
     from tables
@@ -259,7 +262,11 @@ select pg_catalog.json_build_object(
         reference.confrelid::int8,
         (select pg_catalog.array_agg(key.attname order by pair.position)
           from pg_catalog.unnest(reference.confkey) with ordinality pair (number, position)
-          join pg_catalog.pg_attribute key on key.attrelid = reference.confrelid and key.attnum = pair.number)
+          join pg_catalog.pg_attribute key on key.attrelid = reference.confrelid and key.attnum = pair.number),
+        reference.conname, reference.confdeltype, reference.confupdtype,
+        reference.confmatchtype = 'f',
+        case when reference.condeferrable then
+          case when reference.condeferred then 'INITIALLY DEFERRED' else 'INITIALLY IMMEDIATE' end end
       )
       order by reference.oid
     )

@@ -58,6 +58,9 @@ select pg_catalog.json_build_object(
       'related_fields', columns.referenced,
       'on_delete', reference.confdeltype,
       'on_update', reference.confupdtype,
+      'full', reference.confmatchtype = 'f',
+      'deferrable', case when reference.condeferrable then
+        case when reference.condeferred then 'INITIALLY DEFERRED' else 'INITIALLY IMMEDIATE' end end,
       'some', reference.confdelsetcols is not null
     ) order by tables.nspname, tables.relname, columns.names::text, target_namespace.nspname, target.relname, reference.conname), '[]')
     from tables

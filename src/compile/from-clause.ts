@@ -203,7 +203,7 @@ export class FromClause {
    */
   ordinal(where: Condition, isJoinedLater: boolean): Fragment | null {
     if (!callOf(this.collection)) return null;
-    this.#seen();
+    this.#visibleRows();
     const rules = restrictionOf(this.collection)?.rows;
     const isJoined = this.#joins.length > 0 || isJoinedLater || looksAtOthers(where) || (rules && looksAtOthers(rules));
     if (!isJoined) return null;

@@ -2,6 +2,8 @@
  * What sql/introspect.sql answers: one list per catalog, as compact arrays. Tables are known by their oid, columns by the
  * oid of their table and their number; an empty list arrives as null.
  */
+import type { Deferrable } from './model.js';
+
 export interface CatalogDocument {
   /** `service_schema.version`: grows with each change of the metadata. */
   readonly version: number;
@@ -136,12 +138,19 @@ export type ForeignKeyEntry = readonly [
   onDelete: string,
   onUpdate: string,
   targetTable: number,
+  matchFull: boolean,
+  deferrable: Deferrable | null,
 ];
 type CompositeReferenceEntry = readonly [
   table: number,
   columns: readonly string[],
   target: number,
   referenced: readonly string[],
+  name: string,
+  onDelete: string,
+  onUpdate: string,
+  matchFull: boolean,
+  deferrable: Deferrable | null,
 ];
 type ShardEntry = readonly [table: number, column: string];
 type SequenceEntry = readonly [table: number, column: number, sequence: string];

@@ -15,7 +15,17 @@ import type {
 } from './catalog-document.js';
 import { columnTypeOf, defaultValueOf, lengthOf, precisionOf, scaleOf, sridOf } from './column-types.js';
 import { freezeMap } from './freeze.js';
-import type { Column, CompositeReference, FieldType, ForeignKey, ForeignKeyAction, Index, TableKind } from './model.js';
+import type {
+  Column,
+  CompositeReference,
+  Deferrable,
+  FieldType,
+  ForeignKey,
+  ForeignKeyAction,
+  ForeignKeyBehaviour,
+  Index,
+  TableKind,
+} from './model.js';
 
 export interface TableFacts {
   /** As a collection. */
@@ -230,11 +240,15 @@ function indexLists(document: CatalogDocument, names: ReadonlyMap<number, string
   for (const entry of document.foreign_keys ?? [])
     append(foreignKeys, columnIdOf(entry[0], entry[1]), foreignKeyOf(entry, names));
   const references = new Map<number, CompositeReference[]>();
-  for (const [table, columns, target, referenced] of document.composite_references ?? []) {
+  for (const [table, columns, target, referenced, name, ...behaviour] of document.composite_references ?? []) {
     const collection = names.get(target);
     const pairs = columns.map((column, position) => ({ column, referenced: elementAt(referenced, position) }));
     if (collection !== undefined)
-      append(references, table, Object.freeze({ collection, columns: Object.freeze(pairs) }));
+      append(
+        references,
+        table,
+        Object.freeze({ name, collection, columns: Object.freeze(pairs), ...behaviourOf(...behaviour) }),
+      );
   }
   return {
     references,
@@ -293,22 +307,35 @@ const ACTIONS: Readonly<Record<string, ForeignKeyAction>> = {
   d: 'SET DEFAULT',
 };
 
-/** By the letter of the catalog. */
-export function actionOf(letter: string): ForeignKeyAction {
+function actionOf(letter: string): ForeignKeyAction {
   return ACTIONS[letter] ?? 'NO ACTION';
 }
 
 function foreignKeyOf(entry: ForeignKeyEntry, names: ReadonlyMap<number, string>): ForeignKey {
-  const [, , schema, table, column, name, onDelete, onUpdate, target] = entry;
+  const [, , schema, table, column, name, onDelete, onUpdate, target, matchFull, deferrable] = entry;
   return Object.freeze({
     name,
     schema,
     table,
     column,
     collection: names.get(target) ?? null,
+    ...behaviourOf(onDelete, onUpdate, matchFull, deferrable),
+  });
+}
+
+/** Actions by the letters of the catalog. */
+export function behaviourOf(
+  onDelete: string,
+  onUpdate: string,
+  matchFull: boolean,
+  deferrable: Deferrable | null,
+): ForeignKeyBehaviour {
+  return {
     on_delete: actionOf(onDelete),
     on_update: actionOf(onUpdate),
-  });
+    ...(matchFull ? { match: 'FULL' as const } : {}),
+    ...(deferrable ? { deferrable } : {}),
+  };
 }
 
 function byPlace(entries: readonly (readonly [number, number, string])[] | null): ReadonlyMap<number, string> {

@@ -1,7 +1,15 @@
 /** The model in the words of the API: collections, fields and relations as clients read them. */
 
 import { listOf } from './columns.js';
-import type { Collection, Column, Field, ForeignKey, Model, RelationMeta } from './model.js';
+import {
+  behaviourIn,
+  type Collection,
+  type Column,
+  type Field,
+  type ForeignKey,
+  type Model,
+  type RelationMeta,
+} from './model.js';
 
 export interface FieldObject {
   readonly collection: string;
@@ -90,15 +98,41 @@ function describeRow(model: Model, row: RelationMeta): RelationObject {
   const collection = String(row['many_collection']);
   const field = String(row['many_field']);
   const related_collection = typeof row['one_collection'] === 'string' ? row['one_collection'] : null;
-  const column = model.collections.get(collection)?.fields.get(field)?.column;
+  const many = model.collections.get(collection);
+  const column = many?.fields.get(field)?.column;
   const key = column?.foreign_keys.find((each) => each.collection === related_collection);
   const allowed = row['one_allowed_collections'];
   return {
     collection,
     field,
     related_collection,
-    schema: column && key ? describeForeignKey(column, key) : null,
+    schema: column && key ? describeForeignKey(column, key) : describeComposite(model, many, field),
     meta: { ...row, one_allowed_collections: allowed === null ? null : listOf(allowed) },
+  };
+}
+
+/** Of a reference that several columns hold. */
+function describeComposite(model: Model, many: Collection | undefined, field: string): RelationObject['schema'] {
+  const relation = many?.fields.get(field)?.relation;
+  if (!many || relation?.kind !== 'many-to-one' || relation.columns.length === 1) return null;
+  const one = model.collections.get(relation.oneCollection);
+  const key = many.references.find(
+    ({ collection, columns }) =>
+      collection === relation.oneCollection &&
+      columns.length === relation.columns.length &&
+      columns.every((pair) =>
+        relation.columns.some((held) => held.column === pair.column && held.referenced === pair.referenced),
+      ),
+  );
+  if (!one || !key) return null;
+  return {
+    table: many.name,
+    columns: relation.columns.map(({ column }) => column),
+    foreign_key_schema: one.schema,
+    foreign_key_table: one.table,
+    foreign_key_columns: relation.columns.map(({ referenced }) => referenced),
+    constraint_name: key.name,
+    ...behaviourIn(key),
   };
 }
 
@@ -126,8 +160,7 @@ function describeForeignKey(column: Column, key: ForeignKey): RelationObject['sc
     foreign_key_table: key.table,
     foreign_key_column: key.column,
     constraint_name: key.name,
-    on_update: key.on_update,
-    on_delete: key.on_delete,
+    ...behaviourIn(key),
   };
 }
 

@@ -199,15 +199,29 @@ export const FOREIGN_KEY_ACTIONS = ['NO ACTION', 'RESTRICT', 'CASCADE', 'SET NUL
 
 export type ForeignKeyAction = (typeof FOREIGN_KEY_ACTIONS)[number];
 
-export interface ForeignKey {
+export const DEFERRABLE = ['INITIALLY IMMEDIATE', 'INITIALLY DEFERRED'] as const;
+
+export type Deferrable = (typeof DEFERRABLE)[number];
+
+/** What a foreign key does; `match` and `deferrable` only where they are not PostgreSQL's defaults. */
+export interface ForeignKeyBehaviour {
+  readonly on_delete: ForeignKeyAction;
+  readonly on_update: ForeignKeyAction;
+  readonly match?: 'FULL';
+  readonly deferrable?: Deferrable;
+}
+
+export function behaviourIn({ on_delete, on_update, match, deferrable }: ForeignKeyBehaviour): ForeignKeyBehaviour {
+  return { on_delete, on_update, ...(match ? { match } : {}), ...(deferrable ? { deferrable } : {}) };
+}
+
+export interface ForeignKey extends ForeignKeyBehaviour {
   readonly name: string;
   readonly schema: string;
   readonly table: string;
   readonly column: string;
   /** The collection that is referred to; null for a table that is not mirrored. */
   readonly collection: string | null;
-  readonly on_delete: ForeignKeyAction;
-  readonly on_update: ForeignKeyAction;
 }
 
 export interface Index {
@@ -220,7 +234,8 @@ export interface Index {
 }
 
 /** A foreign key over several columns: what they refer to, column by column. */
-export interface CompositeReference {
+export interface CompositeReference extends ForeignKeyBehaviour {
+  readonly name: string;
   readonly collection: string;
   readonly columns: readonly ReferencedColumn[];
 }

@@ -1,5 +1,5 @@
 /** Foreign keys over several columns: they go before anything else is changed, and come once everything is there. */
-
+import { behaviourIn } from '../mirror/model.js';
 import type { DdlStatement } from './ddl-statement.js';
 import { canonical, keyOf } from './difference.js';
 import type { CollectionEntry } from './parse-snapshot.js';
@@ -26,7 +26,7 @@ export function addForeignKeys(work: SnapshotPairs): DdlStatement[] {
     (pair.after?.schema?.foreign_keys ?? []).flatMap((key): DdlStatement[] => {
       const table = pair.after?.collection ?? '';
       if (keeps(pair, key, work)) return [];
-      const { fields, related_collection: target, related_fields, on_delete, on_update } = key;
+      const { fields, related_collection: target, related_fields } = key;
       // Several over the same columns have different names.
       const name = constraintName(table, `${fields.join()},${target}(${related_fields.join()})`, 'foreign');
       return [
@@ -37,8 +37,7 @@ export function addForeignKeys(work: SnapshotPairs): DdlStatement[] {
           name,
           target,
           key: related_fields,
-          onDelete: on_delete,
-          onUpdate: on_update,
+          behaviour: behaviourIn(key),
         },
       ];
     }),
@@ -54,8 +53,8 @@ function holds(entry: CollectionEntry | null, key: SnapshotForeignKey | ForeignK
   return entry?.schema?.foreign_keys?.some((each) => textOf(each) === text) ?? false;
 }
 
-function textOf({ fields, related_collection, related_fields, on_delete, on_update }: SnapshotForeignKey): string {
-  return canonical([fields, related_collection, related_fields, on_delete, on_update]);
+function textOf(key: SnapshotForeignKey): string {
+  return canonical([key.fields, key.related_collection, key.related_fields, behaviourIn(key)]);
 }
 
 /** One of the tables or columns is dropped, recreated or changes its type: the constraint cannot stay meanwhile. */

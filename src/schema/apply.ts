@@ -5,7 +5,7 @@
  */
 import { invalidPayload } from '../errors.js';
 import { singleKey } from '../mirror/item-key.js';
-import type { ForeignKey, Model } from '../mirror/model.js';
+import { behaviourIn, type ForeignKey, type Model } from '../mirror/model.js';
 import type { Protected } from '../postgres/system-tables.js';
 import {
   type ColumnField,
@@ -270,8 +270,7 @@ function addReference({ before, after }: Pair<RelationEntry>, model: Model, work
       name: constraintName(collection, field, 'foreign'),
       target,
       key: [schema.column ?? keyFieldOf(target, model, work)],
-      onDelete: schema.on_delete,
-      onUpdate: schema.on_update,
+      behaviour: behaviourIn(schema),
     });
   }
   if (meta === null || (before?.meta && !moves && !work.rewrites && canonical(before.meta) === canonical(meta)))

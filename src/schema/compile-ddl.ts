@@ -1,6 +1,6 @@
 /** One DDL statement per definition: names are quoted, constants escaped and expressions checked by the fragments. */
 import { assertNever } from '../assert-never.js';
-import type { ForeignKeyAction, TableLocations } from '../mirror/model.js';
+import type { ForeignKeyAction, ForeignKeyBehaviour, TableLocations } from '../mirror/model.js';
 import {
   expression,
   type Fragment,
@@ -108,11 +108,16 @@ function alteration(step: Alteration, table: (name: string) => Fragment): Fragme
       return sql`drop constraint ${identifier(step.name)}`;
     case 'add-foreign-key':
       return sql`add constraint ${identifier(step.name)} foreign key (${names(step.columns)})
-        references ${table(step.target)} (${names(step.key)})
-        on delete ${ACTIONS[step.onDelete]} on update ${ACTIONS[step.onUpdate]}`;
+        references ${table(step.target)} (${names(step.key)})${behaves(step.behaviour)}`;
     default:
       return assertNever(step);
   }
+}
+
+function behaves({ on_delete, on_update, match, deferrable }: ForeignKeyBehaviour): Fragment {
+  const deferred = deferrable === 'INITIALLY DEFERRED' ? sql` initially deferred` : nothing;
+  return sql`${match ? sql` match full` : nothing}
+        on delete ${ACTIONS[on_delete]} on update ${ACTIONS[on_update]}${deferrable ? sql` deferrable${deferred}` : nothing}`;
 }
 
 const ACTIONS: Readonly<Record<ForeignKeyAction, Fragment>> = {

@@ -2,7 +2,7 @@
  * What a change of the schema does, step by step: definitions of the database and rows of the metadata tables. All
  * names are those of the model, or new ones that were checked; steps are data, to be compiled one statement each.
  */
-import type { FieldType, ForeignKeyAction } from '../mirror/model.js';
+import type { FieldType, ForeignKeyBehaviour } from '../mirror/model.js';
 import type { TypeName } from '../sql/type-name.js';
 import type { Meta } from './parse-meta.js';
 
@@ -88,8 +88,7 @@ export type Definition =
       readonly target: string;
       /** The columns that are referred to, in the same order. */
       readonly key: readonly string[];
-      readonly onDelete: ForeignKeyAction;
-      readonly onUpdate: ForeignKeyAction;
+      readonly behaviour: ForeignKeyBehaviour;
     };
 
 /** Where a collection's table is. */

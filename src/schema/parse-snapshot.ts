@@ -5,13 +5,13 @@
  */
 import { LineCounter, parseDocument } from 'yaml';
 import { invalidPayload, invalidQuery } from '../errors.js';
-import { FIELD_TYPES, type FieldType } from '../mirror/model.js';
+import { FIELD_TYPES, type FieldType, type ForeignKeyBehaviour } from '../mirror/model.js';
 import { isOneOf, propertiesOf } from '../narrow.js';
 import { requireObject } from '../request/write.js';
 import { readTypeName } from '../sql/type-name.js';
 import { type DeclaredFunction, readFunction } from './parse-function.js';
 import { COLLECTION_META, FIELD_META, type Meta, type Properties, RELATION_META, readMeta } from './parse-meta.js';
-import { readActions, readTable, type SnapshotActions, type SnapshotTable } from './parse-table.js';
+import { readBehaviour, readTable, type SnapshotTable } from './parse-table.js';
 import { readEntries, readSnapshotFlag, readSnapshotName, readSnapshotText, refuseUnknown } from './snapshot-values.js';
 
 export const SNAPSHOT_VERSION = 1;
@@ -77,7 +77,7 @@ export interface RelationEntry {
 }
 
 /** `column` only where it is not the key that is referred to. */
-interface ReferenceEntry extends SnapshotActions {
+interface ReferenceEntry extends ForeignKeyBehaviour {
   readonly column?: string;
 }
 
@@ -330,10 +330,9 @@ function readEnum(value: unknown, dataType: string, path: string): readonly stri
 }
 
 function readReference(value: unknown, path: string): ReferenceEntry {
-  const { on_delete, on_update, column, ...rest } = requireObject(value, `"${path}"`);
-  refuseUnknown(rest, `"${path}"`, 'on_delete, on_update, column');
+  const { column, ...behaviour } = requireObject(value, `"${path}"`);
   return {
-    ...readActions(on_delete, on_update, path),
+    ...readBehaviour(behaviour, path, 'column'),
     ...(column == null ? {} : { column: readSnapshotName(column, `${path}.column`) }),
   };
 }

@@ -1,6 +1,6 @@
 /** What a snapshot says of a table as a whole: where it is, and what goes over several of its columns. */
 import { invalidPayload } from '../errors.js';
-import { FOREIGN_KEY_ACTIONS, type ForeignKeyAction } from '../mirror/model.js';
+import { DEFERRABLE, FOREIGN_KEY_ACTIONS, type ForeignKeyAction, type ForeignKeyBehaviour } from '../mirror/model.js';
 import { isOneOf } from '../narrow.js';
 import { requireObject } from '../request/write.js';
 import { readEntries, readSnapshotFlag, readSnapshotName, readSnapshotText, refuseUnknown } from './snapshot-values.js';
@@ -24,13 +24,11 @@ export interface SnapshotIndex {
   readonly unique: boolean;
 }
 
-export interface SnapshotForeignKey {
+export interface SnapshotForeignKey extends ForeignKeyBehaviour {
   readonly fields: readonly string[];
   readonly related_collection: string;
   /** In the same order. */
   readonly related_fields: readonly string[];
-  readonly on_delete: ForeignKeyAction;
-  readonly on_update: ForeignKeyAction;
 }
 
 export function readTable(value: unknown, path: string): SnapshotTable | null {
@@ -58,11 +56,8 @@ function readIndex(value: unknown, path: string): SnapshotIndex {
 }
 
 function readForeignKey(value: unknown, path: string): SnapshotForeignKey {
-  const { fields, related_collection, related_fields, on_delete, on_update, ...rest } = requireObject(
-    value,
-    `"${path}"`,
-  );
-  refuseUnknown(rest, `"${path}"`, 'fields, related_collection, related_fields, on_delete, on_update');
+  const { fields, related_collection, related_fields, ...rest } = requireObject(value, `"${path}"`);
+  const behaviour = readBehaviour(rest, path, 'fields, related_collection, related_fields');
   const names = readSeveral(fields, `${path}.fields`);
   const related = readSeveral(related_fields, `${path}.related_fields`);
   if (names.length !== related.length) throw invalidPayload(`"${path}" must name as many "related_fields" as "fields"`);
@@ -70,22 +65,32 @@ function readForeignKey(value: unknown, path: string): SnapshotForeignKey {
     fields: names,
     related_collection: readSnapshotName(related_collection, `${path}.related_collection`),
     related_fields: related,
-    ...readActions(on_delete, on_update, path),
+    ...behaviour,
   };
 }
 
-export interface SnapshotActions {
-  readonly on_delete: ForeignKeyAction;
-  readonly on_update: ForeignKeyAction;
-}
-
-export function readActions(onDelete: unknown, onUpdate: unknown, path: string): SnapshotActions {
+/** `others`: what the entry takes beside it. */
+export function readBehaviour(
+  given: Readonly<Record<string, unknown>>,
+  path: string,
+  others: string,
+): ForeignKeyBehaviour {
+  const { on_delete, on_update, match, deferrable, ...rest } = given;
+  refuseUnknown(rest, `"${path}"`, `${others}, on_delete, on_update, match, deferrable`);
   const actionOf = (action: unknown): ForeignKeyAction => {
     if (!isOneOf(FOREIGN_KEY_ACTIONS, action))
       throw invalidPayload(`"${path}" takes the actions ${FOREIGN_KEY_ACTIONS.join(', ')}`);
     return action;
   };
-  return { on_delete: actionOf(onDelete ?? 'NO ACTION'), on_update: actionOf(onUpdate ?? 'NO ACTION') };
+  if (match != null && match !== 'FULL') throw invalidPayload(`"${path}.match" must be "FULL", or left out`);
+  if (deferrable != null && !isOneOf(DEFERRABLE, deferrable))
+    throw invalidPayload(`"${path}.deferrable" must be one of ${DEFERRABLE.join(', ')}, or left out`);
+  return {
+    on_delete: actionOf(on_delete ?? 'NO ACTION'),
+    on_update: actionOf(on_update ?? 'NO ACTION'),
+    ...(match == null ? {} : { match }),
+    ...(deferrable == null ? {} : { deferrable }),
+  };
 }
 
 function readSeveral(value: unknown, path: string): readonly string[] {

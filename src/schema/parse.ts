@@ -3,7 +3,13 @@
  * collection, a field or a relation; any number of them can run in one transaction.
  */
 import { invalidPayload } from '../errors.js';
-import { FIELD_TYPES, type FieldType, FOREIGN_KEY_ACTIONS, type ForeignKeyAction } from '../mirror/model.js';
+import {
+  DEFERRABLE,
+  FIELD_TYPES,
+  type FieldType,
+  FOREIGN_KEY_ACTIONS,
+  type ForeignKeyBehaviour,
+} from '../mirror/model.js';
 import { isOneOf } from '../narrow.js';
 import type { Input } from '../request/parse-context.js';
 import { requireObject } from '../request/write.js';
@@ -83,9 +89,10 @@ export interface NewRelation extends RelationChange {
   readonly related: string | null;
 }
 
-export interface ForeignKeyOptions {
-  readonly on_delete?: ForeignKeyAction;
-  readonly on_update?: ForeignKeyAction;
+export interface ForeignKeyOptions extends Partial<ForeignKeyBehaviour> {
+  /** Where several columns hold the reference: these, and those that they refer to, the key where nothing is said. */
+  readonly columns?: readonly string[];
+  readonly foreign_key_columns?: readonly string[];
 }
 
 export function parseCollection(body: unknown): CreateCollection {
@@ -261,15 +268,28 @@ function readColumnOptions(schema: unknown): ColumnOptions {
 function readForeignKey(schema: unknown): ForeignKeyOptions | null | undefined {
   if (schema === undefined || schema === null) return schema;
   const input = requireObject(schema, '"schema"');
-  const options: { on_delete?: ForeignKeyAction; on_update?: ForeignKeyAction } = {};
-  for (const name of ['on_delete', 'on_update'] as const) {
+  const oneOf = <Value>(name: string, values: readonly Value[]): Record<string, Value> => {
     const value = input[name];
-    if (value === undefined || value === null) continue;
-    if (!isOneOf(FOREIGN_KEY_ACTIONS, value))
-      throw invalidPayload(`"schema.${name}" must be one of ${FOREIGN_KEY_ACTIONS.join(', ')}`);
-    options[name] = value;
-  }
-  return options;
+    if (value === undefined || value === null) return {};
+    if (!isOneOf(values, value)) throw invalidPayload(`"schema.${name}" must be one of ${values.join(', ')}`);
+    return { [name]: value };
+  };
+  const names = (name: string): Record<string, readonly string[]> => {
+    const value = input[name];
+    if (value === undefined || value === null) return {};
+    const isList = Array.isArray(value) && value.every((each) => typeof each === 'string');
+    if (!isList || value.length < 2 || new Set(value).size < value.length)
+      throw invalidPayload(`"schema.${name}" must be a list of several columns, each once`);
+    return { [name]: value };
+  };
+  return {
+    ...oneOf('on_delete', FOREIGN_KEY_ACTIONS),
+    ...oneOf('on_update', FOREIGN_KEY_ACTIONS),
+    ...oneOf('match', ['FULL']),
+    ...oneOf('deferrable', DEFERRABLE),
+    ...names('columns'),
+    ...names('foreign_key_columns'),
+  };
 }
 
 function readText(value: unknown, path: string): string | null | undefined {

@@ -3,7 +3,7 @@ import { forbidden, invalidPayload } from '../errors.js';
 import { listOf } from '../mirror/columns.js';
 import { isPresentation } from '../mirror/introspect.js';
 import { singleKey } from '../mirror/item-key.js';
-import type { Collection, Column, ForeignKey, Model } from '../mirror/model.js';
+import { behaviourIn, type Collection, type Column, type ForeignKeyBehaviour, type Model } from '../mirror/model.js';
 import type { Protected } from '../postgres/system-tables.js';
 import type { DdlStatement, Definition } from './ddl-statement.js';
 import { type ForeignKeyOptions, type NewRelation, type RelationChange, readNewName } from './parse.js';
@@ -15,24 +15,34 @@ export function planCreateRelation(
   model: Model,
   protectedTables: Protected,
 ): readonly DdlStatement[] {
-  const { many, column } = ownerOf(relation, model, protectedTables);
-  if (singleKey(many)?.column === column)
-    throw invalidPayload(`The field "${column.name}" is the primary key: it cannot be a relation`);
-  if (rowsOf(relation, model).length > 0 || column.foreign_keys.length > 0)
-    throw invalidPayload(`Field "${column.name}" in collection "${many.name}" already has a relation`);
+  const owner = ownerOf(relation, model, protectedTables, relation.schema?.columns);
+  const { many, field, columns } = owner;
+  const [column] = columns;
+  if (!owner.isAlias && singleKey(many)?.column === column)
+    throw invalidPayload(`The field "${field}" is the primary key: it cannot be a relation`);
+  if (rowsOf(relation, model).length > 0 || (!owner.isAlias && owner.keys.length > 0))
+    throw invalidPayload(`Field "${field}" in collection "${many.name}" already has a relation`);
   const meta = relation.meta ?? {};
   const steps: DdlStatement[] = [];
-  if (relation.related === null) checkAny(meta, many, model);
-  else {
+  if (relation.related === null) {
+    if (owner.isAlias) throw invalidPayload('A relation that several columns hold needs a "related_collection"');
+    checkAny(meta, many, model);
+  } else {
     const one = model.collections.get(relation.related);
     if (!one) throw invalidPayload(`Collection "${relation.related}" doesn't exist`);
     checkList(meta, one);
-    if (relation.schema !== null) steps.push(addForeignKey(column, one, relation.schema ?? {}));
+    // Columns may have their foreign key before a field stands for them.
+    if (relation.schema !== null) steps.push(...changeForeignKey(owner, one, relation.schema ?? {}));
   }
   checkListName(meta);
   checkDetails(meta, many);
-  const ends = { many_collection: many.name, many_field: column.name, one_collection: relation.related };
-  steps.push({ kind: 'add-relation', values: { ...meta, ...ends } });
+  if (owner.isAlias) {
+    const options = { columns: columns.map(({ name }) => name) };
+    const values = { special: 'm2o', interface: 'select-dropdown-m2o', options };
+    steps.push({ kind: 'save-field', collection: many.name, field, values });
+  }
+  const place = { many_collection: many.name, many_field: field, one_collection: relation.related };
+  steps.push({ kind: 'add-relation', values: { ...meta, ...place } });
   return steps;
 }
 
@@ -42,16 +52,20 @@ export function planUpdateRelation(
   protectedTables: Protected,
 ): readonly DdlStatement[] {
   const rows = rowsOf(change, model);
-  const { many, column } = existingOwner(change, model, protectedTables, rows);
+  const owner = existingOwner(change, model, protectedTables, rows);
+  const { many, field } = owner;
   const [row] = rows;
-  const related = row ? (row['one_collection'] ?? null) : (column.foreign_keys[0]?.collection ?? null);
+  const related = row ? (row['one_collection'] ?? null) : (owner.keys[0]?.collection ?? null);
   const one = typeof related === 'string' ? model.collections.get(related) : undefined;
   const steps: DdlStatement[] = [];
   if (change.schema) {
     if (!one) throw invalidPayload('A relation to several collections has no foreign key');
-    steps.push(...changeForeignKey(column, one, change.schema));
+    const { columns: said = [] } = change.schema;
+    if (said.length > 0 && !areSame(said, owner.columns))
+      throw invalidPayload('"schema.columns" cannot be changed: delete the relation and create another one');
+    steps.push(...changeForeignKey(owner, one, change.schema));
   }
-  if (change.schema === null) steps.push(...column.foreign_keys.map((key) => dropForeignKey(column, key)));
+  if (change.schema === null) steps.push(...owner.keys.map((key) => dropForeignKey(owner, key)));
   if (!change.meta) return steps;
   checkDetails(change.meta, many);
   // Clients send back whole objects: an unchanged name is not checked again.
@@ -59,10 +73,10 @@ export function planUpdateRelation(
   if (renames) checkListName(change.meta);
   if (one && renames) checkList(change.meta, one);
   if (!one) checkAny({ ...row, ...change.meta }, many, model);
-  if (row) steps.push({ kind: 'change-relation', collection: many.name, field: column.name, values: change.meta });
+  if (row) steps.push({ kind: 'change-relation', collection: many.name, field, values: change.meta });
   else {
-    const ends = { many_collection: many.name, many_field: column.name, one_collection: related };
-    steps.push({ kind: 'add-relation', values: { ...change.meta, ...ends } });
+    const place = { many_collection: many.name, many_field: field, one_collection: related };
+    steps.push({ kind: 'add-relation', values: { ...change.meta, ...place } });
   }
   return steps;
 }
@@ -77,72 +91,129 @@ export function planDeleteRelation(
   const steps: DdlStatement[] = [];
   if (rows.length > 0 && !model.collections.get(collection)?.fields.has(field))
     return [{ kind: 'forget-relation', collection, field }];
-  const { column } = existingOwner({ collection, field }, model, protectedTables, rows);
-  steps.push(...column.foreign_keys.map((key) => dropForeignKey(column, key)));
+  const owner = existingOwner({ collection, field }, model, protectedTables, rows);
+  steps.push(...owner.keys.map((key) => dropForeignKey(owner, key)));
   if (rows.length > 0) steps.push({ kind: 'forget-relation', collection, field });
+  if (owner.isAlias) steps.push({ kind: 'drop-field-row', collection, field });
   return steps;
 }
 
 type RelationEnd = Pick<RelationChange, 'collection' | 'field'>;
 
+/** The field of a relation, and what holds the reference: its own column, or several that an alias field stands for. */
 interface RelationOwner {
   readonly many: Collection;
-  readonly column: Column;
+  readonly field: string;
+  readonly isAlias: boolean;
+  readonly columns: readonly Column[];
+  readonly keys: readonly Reference[];
+}
+
+/** A foreign key over the columns: those that they refer to, in the same order. */
+interface Reference extends ForeignKeyBehaviour {
+  readonly name: string;
+  readonly collection: string | null;
+  readonly referenced: readonly string[];
 }
 
 function rowsOf({ collection, field }: RelationEnd, model: Model): readonly Meta[] {
   return model.relationRows.filter((row) => row['many_collection'] === collection && row['many_field'] === field);
 }
 
-function ownerOf({ collection, field }: RelationEnd, model: Model, protectedTables: Protected): RelationOwner {
+function ownerOf(
+  { collection, field }: RelationEnd,
+  model: Model,
+  protectedTables: Protected,
+  named: readonly string[] = [],
+): RelationOwner {
   const many = model.collections.get(collection);
   if (!many) throw invalidPayload(`Collection "${collection}" doesn't exist`);
-  const column = many.fields.get(field)?.column;
-  if (!column) throw invalidPayload(`Field "${field}" doesn't exist in collection "${collection}"`);
   if (isProtected(many, field, protectedTables)) throw forbidden('A relation of the service cannot be changed.');
-  return { many, column };
+  const known = many.fields.get(field);
+  const held = known?.relation?.kind === 'many-to-one' ? known.relation.columns.map(({ column }) => column) : named;
+  if (known?.column) {
+    if (named.length > 0)
+      throw invalidPayload(`"${field}" is a column: the field of "schema.columns" stands beside them`);
+    const keys = known.column.foreign_keys.map(({ column, ...key }) => ({ ...key, referenced: [column] }));
+    return { many, field, isAlias: false, columns: [known.column], keys };
+  }
+  if (held.length === 0) throw invalidPayload(`Field "${field}" doesn't exist in collection "${collection}"`);
+  if (!known) readNewName(field, 'field');
+  if (known && known.relation?.kind !== 'many-to-one' && (known.relation || isPresentation(known.special)))
+    throw invalidPayload(`Field "${field}" already exists in collection "${collection}"`);
+  const columns = held.map((name) => {
+    const column = many.fields.get(name)?.computed ? null : many.fields.get(name)?.column;
+    if (!column) throw invalidPayload(`"schema.columns": "${collection}" has no column "${name}"`);
+    return column;
+  });
+  const keys = many.references
+    .filter(({ columns: pairs }) =>
+      areSame(
+        pairs.map(({ column }) => column),
+        columns,
+      ),
+    )
+    .map(({ columns: pairs, ...key }) => ({
+      ...key,
+      referenced: columns.map(({ name }) => pairs.find(({ column }) => column === name)?.referenced ?? ''),
+    }));
+  return { many, field, isAlias: true, columns, keys };
+}
+
+function areSame(names: readonly string[], columns: readonly Column[]): boolean {
+  return names.length === columns.length && columns.every(({ name }) => names.includes(name));
 }
 
 function existingOwner(
-  relation: RelationEnd,
+  place: RelationEnd,
   model: Model,
   protectedTables: Protected,
   rows: readonly Meta[],
 ): RelationOwner {
-  const column = model.collections.get(relation.collection)?.fields.get(relation.field)?.column;
-  if (!column || (rows.length === 0 && column.foreign_keys.length === 0)) throw forbidden();
-  return ownerOf(relation, model, protectedTables);
+  const field = model.collections.get(place.collection)?.fields.get(place.field);
+  const isHeld = field?.relation?.kind === 'many-to-one' || (field?.column && rows.length > 0);
+  if (!isHeld && !field?.column?.foreign_keys.length) throw forbidden();
+  return ownerOf(place, model, protectedTables);
 }
 
 type AddForeignKey = Extract<Definition, { kind: 'add-foreign-key' }>;
 
-function addForeignKey({ table, name: column }: Column, one: Collection, options: ForeignKeyOptions): AddForeignKey {
-  const key = singleKey(one);
-  if (!key) throw invalidPayload(`"${one.name}" has no key of one column that "${column}" could refer to`);
+function addForeignKey({ many, columns }: RelationOwner, one: Collection, options: ForeignKeyOptions): AddForeignKey {
+  const names = columns.map(({ name }) => name);
+  const key = options.foreign_key_columns ?? one.key.map(({ name }) => name);
+  if (key.length !== names.length)
+    throw invalidPayload(
+      names.length === 1
+        ? `"${one.name}" has no key of one column that "${names.join()}" could refer to`
+        : `"${one.name}" has no key of ${names.length} columns: name those that are referred to in "schema.foreign_key_columns"`,
+    );
+  const unknown = key.find((name) => !one.fields.get(name)?.column);
+  if (unknown !== undefined)
+    throw invalidPayload(`"schema.foreign_key_columns": "${one.name}" has no column "${unknown}"`);
+  const { on_delete = 'NO ACTION', on_update = 'NO ACTION' } = options;
   return {
     kind: 'add-foreign-key',
-    table,
-    columns: [column],
-    name: constraintName(table, column, 'foreign'),
+    table: many.name,
+    columns: names,
+    name: constraintName(many.name, names.join('_'), 'foreign'),
     target: one.name,
-    key: [key.name],
-    onDelete: options.on_delete ?? 'NO ACTION',
-    onUpdate: options.on_update ?? 'NO ACTION',
+    key,
+    behaviour: behaviourIn({ ...options, on_delete, on_update }),
   };
 }
 
-function dropForeignKey({ table }: Column, { name }: ForeignKey): Definition {
-  return { kind: 'drop-constraint', table, name };
+function dropForeignKey({ many }: RelationOwner, { name }: Reference): Definition {
+  return { kind: 'drop-constraint', table: many.name, name };
 }
 
-/** A constraint cannot change its actions: it is recreated under its name. */
-function changeForeignKey(column: Column, one: Collection, options: ForeignKeyOptions): Definition[] {
-  const key = column.foreign_keys.find(({ collection }) => collection === one.name);
-  if (!key) return [addForeignKey(column, one, options)];
-  const { on_delete = key.on_delete, on_update = key.on_update } = options;
-  if (on_delete === key.on_delete && on_update === key.on_update) return [];
-  const added = addForeignKey(column, one, { on_delete, on_update });
-  return [dropForeignKey(column, key), { ...added, name: key.name, key: [key.column] }];
+/** A constraint cannot change what it does: it is recreated under its name. */
+function changeForeignKey(owner: RelationOwner, one: Collection, options: ForeignKeyOptions): Definition[] {
+  const key = owner.keys.find(({ collection }) => collection === one.name);
+  if (!key) return [addForeignKey(owner, one, options)];
+  const behaviour = behaviourIn({ ...key, ...options });
+  if (JSON.stringify(behaviour) === JSON.stringify(behaviourIn(key))) return [];
+  const added = addForeignKey(owner, one, { ...behaviour, foreign_key_columns: key.referenced });
+  return [dropForeignKey(owner, key), { ...added, name: key.name }];
 }
 
 /** The name of the list on the other side is one of a new field. */

@@ -6,7 +6,7 @@
 import { packageVersion } from '../files.js';
 import type { MetadataRow } from '../mirror/catalog-document.js';
 import { listOf } from '../mirror/columns.js';
-import type { Collection, Column, Field, Model } from '../mirror/model.js';
+import { behaviourIn, type Collection, type Column, type Field, type Model } from '../mirror/model.js';
 import type { Protected } from '../postgres/system-tables.js';
 import { complaintAbout } from '../sql/vet.js';
 import { isJsonType, isPortableType, PLAIN_INDEX } from './apply-columns.js';
@@ -232,13 +232,7 @@ function keyOf(collection: string, { primaryKeys }: Details): Pick<SnapshotTable
 function foreignKeysOf(collection: string, model: Model, details: Details): Pick<SnapshotTable, 'foreign_keys'> {
   const keys = details.foreignKeys
     .filter((key) => key.collection === collection && isIncludedKey(key, model, details))
-    .map(({ fields, related_collection, related_fields, on_delete, on_update }) => ({
-      fields,
-      related_collection,
-      related_fields,
-      on_delete,
-      on_update,
-    }));
+    .map(({ collection: _, name: __, some: ___, ...key }) => key);
   return keys.length === 0 ? {} : { foreign_keys: distinct(keys) };
 }
 
@@ -319,7 +313,7 @@ function relationsOf(model: Model, fields: readonly Field[], details: Details): 
     const key = details.primaryKeys.get(one ?? '') ?? [];
     const otherColumn =
       reference && (key.length !== 1 || reference.column !== key[0]) ? { column: reference.column } : {};
-    const schema = reference && { on_delete: reference.on_delete, on_update: reference.on_update, ...otherColumn };
+    const schema = reference && { ...behaviourIn(reference), ...otherColumn };
     return [
       {
         collection,

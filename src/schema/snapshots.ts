@@ -5,8 +5,8 @@
 import { readFileSync } from 'node:fs';
 import { invalidPayload, ServiceError } from '../errors.js';
 import { packagePath } from '../files.js';
-import { actionOf } from '../mirror/columns.js';
-import type { Model } from '../mirror/model.js';
+import { behaviourOf } from '../mirror/columns.js';
+import type { Deferrable, Model } from '../mirror/model.js';
 import { parseOwnJson } from '../narrow.js';
 import { systemFields } from '../postgres/system-tables.js';
 import { planSnapshot } from './apply.js';
@@ -120,6 +120,8 @@ interface ForeignKeyFacts extends Pick<Details['foreignKeys'][number], 'name' | 
   readonly target_table: string;
   readonly on_delete: string;
   readonly on_update: string;
+  readonly full: boolean;
+  readonly deferrable: Deferrable | null;
 }
 
 function byCollection(catalog: Catalog, model: Model, functions: Details['functions']): Details {
@@ -153,8 +155,7 @@ function byCollection(catalog: Catalog, model: Model, functions: Details['functi
         fields: key.fields,
         related_collection: target ?? '',
         related_fields: key.related_fields,
-        on_delete: actionOf(key.on_delete),
-        on_update: actionOf(key.on_update),
+        ...behaviourOf(key.on_delete, key.on_update, key.full, key.deferrable),
       };
     }),
     enums: new Map(catalog.enums.map((each) => [enumKey(each), each.values])),

@@ -27,11 +27,11 @@ const MODEL = `
     product text not null,
     note text,
     primary key (number, region, line),
-    foreign key (region, number) references orders (region, number) on delete cascade
+    foreign key (region, number) references orders (region, number) match full on delete cascade deferrable initially deferred
   );
   create index on order_lines (region, number);
   create table products (code text not null unique, label text unique);
-  create table bundles (product text not null references products (code), part text references products (label), primary key (product, part));
+  create table bundles (product text not null references products (code) match full deferrable, part text references products (label), primary key (product, part));
   create table seats (row_letter text not null, seat integer not null, guest text, unique (row_letter, seat));
   create table points (x integer, y integer, label text);
   create table readings (day date, sensor integer, value numeric, primary key (day, sensor)) partition by range (day);
@@ -71,9 +71,13 @@ t.test('keys and references of several columns move to an empty database and are
         related_collection: 'orders',
         related_fields: ['region', 'number'],
         on_delete: 'CASCADE',
+        match: 'FULL',
+        deferrable: 'INITIALLY DEFERRED',
       },
     ],
   });
+  const reference = original.relations.find((each) => each['field'] === 'product');
+  t.match(reference?.['schema'], { match: 'FULL', deferrable: 'INITIALLY IMMEDIATE' });
   t.match(schemaOf('seats'), { primary_key: [], indexes: [{ fields: ['row_letter', 'seat'], unique: true }] });
   t.match(schemaOf('points'), { primary_key: [] }, 'a declared key is one of the metadata');
   t.match(schemaOf('readings'), { primary_key: ['day', 'sensor'] }, 'a partitioned table goes along as a table');
@@ -140,7 +144,7 @@ t.test('a database with data becomes what a snapshot says of its references and 
     Object.assign(field(collection, 'number'), { type: 'bigInteger' });
     Object.assign(field(collection, 'number')['schema'] as Entry, { data_type: 'bigint' });
   }
-  Object.assign(key as Entry, { on_delete: 'NO ACTION' });
+  Object.assign(key as Entry, { on_delete: 'NO ACTION', match: null, deferrable: 'INITIALLY IMMEDIATE' });
   Object.assign(table('points'), {
     foreign_keys: [{ fields: ['label', 'x'], related_collection: 'seats', related_fields: ['row_letter', 'seat'] }],
   });
@@ -240,6 +244,8 @@ t.test('a snapshot by hand may leave out what goes without saying', async (t) =>
   await refused(foreign({ fields: ['a', 'z'] }), /is over "z", which is no column/);
   await refused(foreign({ related_collection: 'none' }), /refers to "none.a", which is no column/);
   await refused(foreign({ on_delete: 'EXPLODE' }), /takes the actions/);
+  await refused(foreign({ match: 'PARTIAL' }), /match" must be "FULL"/);
+  await refused(foreign({ deferrable: true }), /deferrable" must be one of INITIALLY IMMEDIATE, INITIALLY DEFERRED/);
   await refused(foreign({ more: 1 }), /unknown property "more"/);
   await refused({ functions: [{ name: '' }] }, /"functions\[0\].name" must be a name/);
   await refused({ functions: [{ name: 'a' }, { name: 'a' }] }, /names a twice/);

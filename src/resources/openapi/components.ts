@@ -1,5 +1,5 @@
 /** Schemas that do not depend on the database: errors, queries in bodies, the schema and its snapshots. */
-import { FIELD_TYPES, FOREIGN_KEY_ACTIONS } from '../../mirror/model.js';
+import { DEFERRABLE, FIELD_TYPES, FOREIGN_KEY_ACTIONS } from '../../mirror/model.js';
 import { COLLECTION_META, FIELD_META, type Properties, RELATION_META } from '../../schema/parse-meta.js';
 import {
   BOOLEAN,
@@ -106,6 +106,10 @@ const FOREIGN_KEY = object({
   constraint_name: STRING,
   on_update: ACTION,
   on_delete: ACTION,
+  match: oneOf('FULL'),
+  deferrable: oneOf(...DEFERRABLE),
+  columns: list(STRING),
+  foreign_key_columns: list(STRING),
 });
 
 const CHANGE = object({ kind: oneOf('N', 'D', 'E'), path: list(STRING), lhs: {}, rhs: {} }, ['kind']);
