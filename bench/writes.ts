@@ -4,6 +4,7 @@
  */
 import { activityLogOf } from '../src/compile/activity.js';
 import { compileWrite } from '../src/compile/write.js';
+import { inputValues } from '../src/compile/write-input.js';
 import { readConfig } from '../src/config.js';
 import { planCreate, planUpdate } from '../src/plan/payload.js';
 import type { ItemChange, Payload } from '../src/plan/payload-row.js';
@@ -39,7 +40,7 @@ export function compileWrites(databaseUrl: string, requests: readonly BenchReque
             ? await planCreate(collection, items, context)
             : await planUpdate(collection, changes, context);
         const { text, parameters } = compileWrite(planned.plan, { records: null, activityLog: activityLogOf(model) });
-        return { sql: text, parameters: bind(parameters, [JSON.stringify(planned.input)], CALLER) };
+        return { sql: text, parameters: bind(parameters, inputValues(planned.input, null), CALLER) };
       }),
     ),
   );

@@ -9,7 +9,7 @@ import { elementAt } from '../narrow.js';
 import type { WriteColumn, WriteNode } from '../plan/write.js';
 import { alias, type Fragment, join, literal, nothing, sql } from '../sql/fragment.js';
 import { columnName, tableName } from './identifiers.js';
-import { type JsonValue, jsonObject, toJsonText } from './json.js';
+import { concatenate, type JsonValue, jsonObject, toJsonText } from './json.js';
 import { joinedKey, keyColumns } from './key-columns.js';
 import { showField } from './output.js';
 import { isChanged } from './write-input.js';
@@ -49,14 +49,16 @@ function show(field: WriteColumn['field']): JsonValue {
 }
 
 function delta(node: WriteNode, changed: (column: WriteColumn) => Fragment | null): Fragment {
-  const entries = node.columns
-    .filter(isChanged)
-    .map(
-      (column) =>
-        sql`(${literal(column.field.name)}, ${toJsonText(show(column.field))}::json, ${changed(column) ?? sql`true`})`,
-    );
-  if (entries.length === 0) return sql`'{}'::json`;
-  return sql`(select coalesce(json_object_agg(k, v) filter (where p), '{}') from (values ${join(entries, sql`, `)}) as ${alias('h')} (k, v, p))`;
+  const columns = node.columns.filter(isChanged);
+  if (columns.length === 0) return sql`'{}'::json`;
+  if (columns.every((column) => changed(column) === null))
+    return sql`(${jsonObject(columns.map(({ field }) => ({ name: field.name, value: show(field) })))})::json`;
+  const entries = columns.map((column) => {
+    const entry = sql`${literal(`,${JSON.stringify(column.field.name)}:`)} || ${toJsonText(show(column.field))}`;
+    const condition = changed(column);
+    return condition ? sql`case when ${condition} then ${entry} else '' end` : sql`(${entry})`;
+  });
+  return sql`('{' || substr(${concatenate(entries)}, 2) || '}')::json`;
 }
 
 function itemText(collection: Collection): Fragment {

@@ -32,7 +32,7 @@ export function compileExisting(node: WriteNode, position: number): Existing | n
     values.map((value) => sql`${value} is not null`),
     sql` and `,
   );
-  const twice = sql`when ${allNotNull} and count(*) over (partition by ${commaList(values)}) > 1 then ${refuseRow('twice', position, row)}`;
+  const twice = sql`when ${allNotNull} and count(*) over (partition by ${commaList(values)}) > 1 then ${refuseRow('twice', position, sql`${row}.n - 1`)}`;
   const other = comparesKeys(node) ? sql`, ${asRow(foundKey)} <> ${asRow(inputKey)} as o` : nothing;
   return {
     join: sql` left join ${tableName(collection)} ${item} on ${same}`,
@@ -41,8 +41,8 @@ export function compileExisting(node: WriteNode, position: number): Existing | n
   };
 }
 
-function refuseRow(word: string, position: number, row: Fragment): Fragment {
-  return sql`service_refuse(${literal(`${position} ${word} `)} || ${row}.n)`;
+function refuseRow(word: string, position: number, number: Fragment): Fragment {
+  return sql`service_refuse(${literal(`${position} ${word} `)} || ${number})`;
 }
 
 /** Whether an item may be found whose key is not the one that is given. */
@@ -56,7 +56,7 @@ export function otherKeys(node: WriteNode, position: number): Fragment[] {
   const row = alias('i');
   const isChanged = sql`${asRow(inputKeyColumns(node.collection, row))} in (select ${commaList(keyColumns(node.collection))} from ${written(position)})`;
   return [
-    sql`(select ${refuseRow('key', position, row)} from ${input(position)} ${row} where ${row}.o and ${isChanged} order by ${row}.n limit 1)`,
+    sql`(select ${refuseRow('key', position, sql`${row}.n`)} from ${input(position)} ${row} where ${row}.o and ${isChanged} order by ${row}.n limit 1)`,
   ];
 }
 

@@ -69,7 +69,7 @@ function entryText(key: string, json: JsonValue): Fragment {
 }
 
 /** By halves: in a chain from left to right, each piece would copy all that stands before it. */
-function concatenate(parts: readonly Fragment[]): Fragment {
+export function concatenate(parts: readonly Fragment[]): Fragment {
   const [first = sql``, second, third] = parts;
   if (third === undefined) return second === undefined ? first : sql`${first} || ${second}`;
   const middle = (parts.length + 1) >> 1;

@@ -4,7 +4,7 @@ import type { Collection, Field } from '../mirror/model.js';
 import { elementAt } from '../narrow.js';
 import { clearedColumns } from '../plan/settle.js';
 import type { Unlink, WriteNode, WritePlan } from '../plan/write.js';
-import { alias, type Fragment, identifier, integerLiteral, join, nothing, sql } from '../sql/fragment.js';
+import { alias, type Fragment, identifier, join, nothing, sql } from '../sql/fragment.js';
 import type { Recorded } from './activity.js';
 import type { Scope } from './from-clause.js';
 import { guardedRows } from './guard.js';
@@ -18,7 +18,7 @@ import {
   inputKeyNames,
   keyColumns,
 } from './key-columns.js';
-import { columnOf, DOCUMENT, input, present } from './write-input.js';
+import { columnOf, input, present, unlinkDocument } from './write-input.js';
 
 /** One statement per table and action: a row that leaves two relations is changed once, one that is deleted not at all. */
 export function compileUnlinks(plan: WritePlan, action: Unlink['action'], scope: Scope): Fragment[] {
@@ -199,13 +199,13 @@ export function cleared(plan: WritePlan, collection: Collection, field: Field): 
       )})`;
 }
 
-export function unlinkInput(unlink: Unlink, position: number, scope: Scope): Fragment[] {
+export function unlinkInput(plan: WritePlan, unlink: Unlink, position: number, scope: Scope): Fragment[] {
   const { from, collection } = unlink;
   const types = [
     ...inputKeyDefinitions(from, inputKeyNames(from, 'parent')),
     ...inputKeyDefinitions(collection, inputKeyNames(collection, 'child')),
   ];
-  const rows = sql`json_to_recordset(${DOCUMENT} -> 'unlinks' -> ${integerLiteral(position)}) as ${alias('x')} (${commaList(types)})`;
+  const rows = sql`json_to_recordset(${unlinkDocument(plan, position)}) as ${alias('x')} (${commaList(types)})`;
   const children = commaList(inputKeyColumns(collection, alias('x'), 'child'));
   const given = sql`${alias(`x${position}`)} as materialized (select ${parentOf(unlink)}, ${children} from ${rows})`;
   return unlink.guard ? [given, sql`${free(position)} as (${childRows(unlink, position, scope)})`] : [given];

@@ -2,9 +2,12 @@
  * What a write chain has before it writes: the names that its parts share, the columns of its input and the values that are looked up
  * by them, the keys of new rows, and the record of a request with an `Idempotency-Key`.
  */
+import { writeJson } from '../digits.js';
 import { countedKey, isKey, singleKey } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
-import type { WriteColumn, WriteNode, WritePlan } from '../plan/write.js';
+import { elementAt } from '../narrow.js';
+import type { WriteColumn, WriteInput, WriteNode, WritePlan } from '../plan/write.js';
+import type { IdempotencyKey } from '../request/write.js';
 import {
   alias,
   expression,
@@ -31,8 +34,34 @@ import {
   keyColumns,
 } from './key-columns.js';
 
-/** The one parameter with all rows. */
-export const DOCUMENT = sql`${parameter({ kind: 'text', slot: 0 })}::json`;
+/** The values of a write, in this order; behind them those of its lists, then those of its unlinks. */
+const SLOTS = ['by', 'root', 'id', 'fingerprint', 'lifetime'] as const;
+
+function slotOf(name: (typeof SLOTS)[number]): Fragment {
+  return parameter({ kind: 'text', slot: SLOTS.indexOf(name) });
+}
+
+/** Who makes the change. */
+export const AUTHOR = sql`${slotOf('by')}::json`;
+
+function documentAt(position: number): Fragment {
+  return sql`${parameter({ kind: 'text', slot: SLOTS.length + position })}::json`;
+}
+
+export function unlinkDocument({ nodes }: WritePlan, position: number): Fragment {
+  return documentAt(nodes.length + position);
+}
+
+export interface Receipt extends IdempotencyKey {
+  readonly lifetime: string;
+}
+
+/** What the parameters are bound to. */
+export function inputValues({ nodes, unlinks, root, by }: WriteInput, receipt: Receipt | null): (string | null)[] {
+  const { id, fingerprint, lifetime } = receipt ?? { id: null, fingerprint: null, lifetime: null };
+  const documents = [...nodes, ...unlinks].map(writeJson);
+  return [writeJson(by), `{${root.join()}}`, id, fingerprint, lifetime, ...documents];
+}
 
 /** The rows of a list as they came, with their keys. */
 export function input(position: number): Fragment {
@@ -72,9 +101,9 @@ export function storeKeys({ nodes, collection }: WritePlan): Fragment {
   const position = nodes.findIndex((node) => makesKeys(node) && node.collection === collection);
   if (position < 0) return sql`null`;
   const isIgnoring = nodes[position]?.conflict?.resolution === 'ignore';
-  const rows = sql`json_array_elements_text(${DOCUMENT} -> 'root') with ordinality as ${alias('o')} (n, place)`;
+  const rows = sql`unnest(${slotOf('root')}::int4[]) with ordinality as ${alias('o')} (n, place)`;
   const keys = (value: Fragment): Fragment => {
-    const all = sql`(select array_agg(${value} order by ${alias('o')}.place)::text from ${rows} join ${input(position)} ${alias('i')} on ${alias('i')}.n = ${alias('o')}.n::int4${isIgnoring ? sql` and not ${alias('i')}.f` : nothing})`;
+    const all = sql`(select array_agg(${value} order by ${alias('o')}.place)::text from ${rows} join ${input(position)} ${alias('i')} on ${alias('i')}.n = ${alias('o')}.n${isIgnoring ? sql` and not ${alias('i')}.f` : nothing})`;
     return isIgnoring ? sql`coalesce(${all}, '{}')` : all;
   };
   const given = inputKeyColumns(collection, alias('i'));
@@ -84,11 +113,28 @@ export function storeKeys({ nodes, collection }: WritePlan): Fragment {
   return commaList([sql`set_config(${KEYS_SETTING}, ${keys(joinedKey(collection.key, given))}, true)`, ...parts]);
 }
 
-/** With their types, as the one parameter has them. */
-export function inputColumns(node: WriteNode): Fragment[] {
+/** The rows of a list as they came, under the alias `x`, with their numbers from one on. */
+export function inputRows(node: WriteNode, position: number): Fragment {
+  const columns = inputColumns(node);
+  const row = alias('x');
+  if (columns.length === 0)
+    return sql`json_array_elements(${documentAt(position)}) with ordinality as ${row} (${alias('v')}, n)`;
+  const keys = hasKeyColumns(node) ? inputKeyNames(node.collection) : [];
+  const names = commaList([...keys, ...inputNames(node).map((name) => identifier(name)), sql`n`]);
+  return sql`rows from (json_to_recordset(${documentAt(position)}) as (${commaList(columns)})) with ordinality as ${row} (${names})`;
+}
+
+/** Where no row brings its key, new rows get theirs without a look at what they bring. */
+export function hasKeyColumns(node: WriteNode): boolean {
+  const key = singleKey(node.collection);
+  if (key === null) return !makesParts(node);
+  return node.bringsKeys || node.conflict !== null || makesParts(node) || initialKey(key, node) === null;
+}
+
+/** With their types. */
+function inputColumns(node: WriteNode): Fragment[] {
   const { collection } = node;
-  const isGiven = singleKey(collection) !== null || !makesParts(node);
-  const columns = [sql`n int4`, ...(isGiven ? inputKeyDefinitions(collection, inputKeyNames(collection)) : [])];
+  const columns = hasKeyColumns(node) ? inputKeyDefinitions(collection, inputKeyNames(collection)) : [];
   if (node.guard?.ruleBits === null) columns.push(sql`a text`);
   node.columns.forEach((column, index) => {
     if (column.holdsValues) columns.push(sql`${identifier(`c${index}`)} ${inputType(column.field)}`);
@@ -165,13 +211,29 @@ export function makesKeys({ verb, conflict }: WriteNode): boolean {
 }
 
 /** Whether keys of new rows come from a sequence that has to be ahead of those which the payload supplies. */
-export function takesKeys(node: WriteNode): boolean {
+function takesKeys(node: WriteNode): boolean {
   const counted = countedKey(node.collection);
   if (!counted || singleKey(node.collection)) return counted !== null && makesKeys(node) && !makesParts(node);
   return (
     makesParts(node) &&
     keyParts(node).some(({ field, mixed, holdsValues }) => field === counted && mixed && holdsValues)
   );
+}
+
+/** The lists that bring keys which a sequence is about to make. */
+function keyLists({ nodes }: WritePlan, node: WriteNode): number[] {
+  if (!takesKeys(node)) return [];
+  if (!singleKey(node.collection)) return [nodes.indexOf(node)];
+  return nodes.flatMap((each, list) =>
+    each.collection === node.collection && each.verb !== 'update' && each.bringsKeys ? [list] : [],
+  );
+}
+
+/** Behind the rows of a list: they wait until the sequence of their keys is ahead of the keys that the payload brings. */
+export function behindSequence(plan: WritePlan, node: WriteNode, position: number): Fragment {
+  return keyLists(plan, node).length > 0
+    ? sql` cross join (select count(*) from ${alias(`a${position}`)}) ${alias('a')}`
+    : nothing;
 }
 
 /** Steps that a sequence is moved one by one. */
@@ -189,24 +251,25 @@ function advance(sequence: string, maxKey: Fragment): Fragment {
 }
 
 /** Before keys are taken from a sequence it is put ahead of those that the payload supplies. */
-export function advanceSequence({ nodes }: WritePlan, node: WriteNode, position: number): Fragment[] {
+export function advanceSequence(plan: WritePlan, node: WriteNode, position: number): Fragment[] {
   const key = countedKey(node.collection);
   const sequence = key?.column?.sequence;
-  if (!key || !sequence || !takesKeys(node)) return [];
+  const lists = keyLists(plan, node);
+  if (!key || !sequence || lists.length === 0) return [];
   const valuesOf = (list: number, name: Fragment, shown: Fragment): Fragment =>
-    sql`select ${shown} from json_to_recordset(${DOCUMENT} -> 'nodes' -> ${integerLiteral(list)}) as ${alias('x')} (${name} ${typeName(key)})`;
-  const supplied = nodes.flatMap((each, list) => {
-    if (each.collection !== node.collection || each.verb === 'update') return [];
+    sql`select ${shown} from json_to_recordset(${documentAt(list)}) as ${alias('x')} (${name} ${typeName(key)})`;
+  const supplied = lists.map((list) => {
+    const each = elementAt(plan.nodes, list);
     // A part of a key says nothing of the items that exist: those that are new may have it as well.
     if (!singleKey(each.collection)) {
       const name = identifier(`c${each.columns.findIndex(({ field }) => field === key)}`);
-      return each === node ? [valuesOf(list, name, sql`${name} as k`)] : [];
+      return valuesOf(list, name, sql`${name} as k`);
     }
     const rows = valuesOf(list, sql`k`, sql`k`);
     // Items that exist had their keys before, wherever these came from.
     const table = tableName(node.collection);
     const isNew = sql` where not exists (select from ${table} ${alias('e')} where ${alias('e')}.${columnName(key)} = k)`;
-    return [each.verb === 'upsert' ? sql`${rows}${isNew}` : rows];
+    return each.verb === 'upsert' ? sql`${rows}${isNew}` : rows;
   });
   const maxKey = sql`select max(k)::int8 as k from (${join(supplied, sql` union all `)}) ${alias('g')}`;
   return [sql`${alias(`a${position}`)} as materialized (${advance(sequence, maxKey)})`];
@@ -232,9 +295,8 @@ export function initialKey(field: Field, { conflict }: WriteNode): Fragment | nu
  * list of rows waits for the second part, so that a repeated request fails for no other reason.
  */
 export function idempotencyRecord(records: Collection): Fragment[] {
-  const text = (slot: number): Fragment => sql`${parameter({ kind: 'text', slot })}::text`;
   const expired = sql`${alias('t')}.expires < now()`;
-  const values = sql`${text(1)}, ${text(2)}, now() + ${text(3)}::interval`;
+  const values = sql`${slotOf('id')}::text, ${slotOf('fingerprint')}::text, now() + ${slotOf('lifetime')}::text::interval`;
   const stored = sql`insert into ${tableName(records)} as ${alias('t')} (id, fingerprint, expires) values (${values}) on conflict (id) do update set fingerprint = excluded.fingerprint, expires = excluded.expires, keys = null where ${expired} returning 1`;
   const checked = sql`select case when (select count(*) from ${alias('q')}) = 0 then service_raise('repeated') end`;
   return [sql`${alias('q')} as (${stored})`, sql`${alias('v')} as materialized (${checked})`];

@@ -13,7 +13,6 @@ import {
   alias,
   type Fragment,
   identifier,
-  integerLiteral,
   join,
   literal,
   nothing,
@@ -44,14 +43,16 @@ import {
 } from './unlink.js';
 
 import {
+  AUTHOR,
   advanceSequence,
-  DOCUMENT,
+  behindSequence,
+  hasKeyColumns,
   idempotencyRecord,
   initialKey,
   initialValue,
   input,
-  inputColumns,
   inputNames,
+  inputRows,
   inputValue,
   isChanged,
   keyParts,
@@ -60,7 +61,6 @@ import {
   makesParts,
   present,
   storeKeys,
-  takesKeys,
   written,
 } from './write-input.js';
 import { awaitedBy, inOrder, makerOf, makersOf } from './write-order.js';
@@ -76,6 +76,9 @@ export interface WriteOptions {
 export function compileWrite(plan: WritePlan, options: WriteOptions): Statement {
   return statement(new Chain(plan, options).compile());
 }
+
+/** Of a row of the input, as its references count: from zero on. */
+const NUMBER = sql`${alias('x')}.n - 1 as n`;
 
 class Chain {
   readonly #plan: WritePlan;
@@ -104,7 +107,7 @@ class Chain {
       if (makesParts(node))
         this.#parts.push(...advanceSequence(this.#plan, node, position), this.#input(node, position));
     }
-    this.#parts.push(...unlinks.flatMap((unlink, position) => unlinkInput(unlink, position, this.#scope)));
+    this.#parts.push(...unlinks.flatMap((unlink, position) => unlinkInput(this.#plan, unlink, position, this.#scope)));
     const unlink = (): void => {
       for (const action of ['delete', 'nullify'] as const)
         this.#parts.push(...compileUnlinks(this.#plan, action, this.#scope));
@@ -115,7 +118,7 @@ class Chain {
     for (const position of inOrder(this.#plan, (node) => awaitedBy(this.#plan, node)))
       this.#write(elementAt(nodes, position), position);
     if (!isAwaited) unlink();
-    this.#parts.push(...record(this.#recorded(), sql`(${DOCUMENT} -> 'by')`, this.#activityLog));
+    this.#parts.push(...record(this.#recorded(), AUTHOR, this.#activityLog));
     const checks = [
       ...nodes.flatMap((node, position) => this.#differing(node, position)),
       ...nodes.flatMap(otherKeys),
@@ -134,15 +137,13 @@ class Chain {
   #input(node: WriteNode, position: number): Fragment {
     const { collection } = node;
     const keyNames = inputKeyNames(collection);
-    const rows = sql`json_to_recordset(${DOCUMENT} -> 'nodes' -> ${integerLiteral(position)}) as ${alias('x')} (${commaList(inputColumns(node))})`;
+    const rows = inputRows(node, position);
     const names = inputNames(node).map((name) => sql`, ${alias('x')}.${identifier(name)}`);
     const recorded = this.#records ? sql` cross join ${alias('v')}` : nothing;
-    const behind = takesKeys(node)
-      ? sql` cross join (select count(*) from ${alias(`a${position}`)}) ${alias('a')}`
-      : nothing;
+    const behind = behindSequence(this.#plan, node, position);
     if (makesParts(node)) {
       const said = singleKey(collection) ? sql`, ${alias('x')}.k as g` : nothing;
-      const given = sql`select ${alias('x')}.n${said}${join(names, nothing)} from ${rows}${recorded}`;
+      const given = sql`select ${NUMBER}${said}${join(names, nothing)} from ${rows}${recorded}`;
       const parts = collection.key.map(
         (field, part) => sql`, ${this.#newPart(node, field)} as ${elementAt(keyNames, part)}`,
       );
@@ -154,10 +155,12 @@ class Chain {
     const keys = inputKeyColumns(collection, alias('x')).map((each, part) => existing?.keys[part] ?? each);
     const [given] = keys;
     const allocated = made
-      ? sql`case when ${given as Fragment} is null then ${made} else ${given as Fragment} end as k`
+      ? hasKeyColumns(node)
+        ? sql`case when ${given as Fragment} is null then ${made} else ${given as Fragment} end as k`
+        : sql`${made} as k`
       : commaList(keys.map((each, part) => sql`${each} as ${elementAt(keyNames, part)}`));
     // Materialized: the next value of a sequence must be taken once, though the rows are read in several places.
-    return sql`${input(position)} as materialized (select ${alias('x')}.n, ${allocated}${join(names, nothing)}${existing?.columns ?? nothing} from ${rows}${existing?.join ?? nothing}${behind}${recorded} order by ${alias('x')}.n)`;
+    return sql`${input(position)} as materialized (select ${NUMBER}, ${allocated}${join(names, nothing)}${existing?.columns ?? nothing} from ${rows}${existing?.join ?? nothing}${behind}${recorded} order by ${alias('x')}.n)`;
   }
 
   #write(node: WriteNode, position: number): void {

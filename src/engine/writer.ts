@@ -4,7 +4,7 @@ import type { Policies } from '../access/policies.js';
 import type { Collection, Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Access } from '../plan/access.js';
-import type { Author } from '../plan/write.js';
+import type { Author, PlannedWrite } from '../plan/write.js';
 import type { Session } from '../postgres/sessions.js';
 import type { Input } from '../request/parse-context.js';
 import type { RequestClient } from './stages.js';
@@ -28,8 +28,9 @@ export interface WriteSession {
   readonly model: Model;
   readonly collection: Collection;
   readonly access: Access | null;
-  /** Answers how many of them a trigger left out. */
-  readonly write: (rows: readonly Input[]) => Promise<number>;
+  readonly plan: (rows: readonly Input[]) => Promise<PlannedWrite>;
+  /** Of so many rows, answers how many a trigger left out. */
+  readonly write: (planned: PlannedWrite, rows: number) => Promise<number>;
 }
 
 /** As far as the caller may know: of what they can neither see nor write there is nothing to say. */

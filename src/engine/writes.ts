@@ -346,11 +346,11 @@ export class Writes {
           model,
           collection,
           access: context.access,
-          write: async (rows) => {
-            const planned = await planImported(collection, rows, onConflict, { ...context, maxRows: null });
+          plan: (rows) => planImported(collection, rows, onConflict, { ...context, maxRows: null }),
+          write: async (planned, rows) => {
             const skipped = await this.#write(planned, call, session, 'count');
             // Nested items of the same collection cannot be distinguished from those of the file.
-            return rowsOf(planned) === rows.length ? skipped : 0;
+            return rowsOf(planned) === rows ? skipped : 0;
           },
         }),
       ),

@@ -36,6 +36,7 @@ export const CONCEALED = '**********';
 
 const TEXTS = new Set(['text', 'varchar', 'bpchar', 'citext', 'name']);
 const MOMENTS = new Set(['date', 'dateTime', 'timestamp']);
+const PLAIN_NUMBER = /^(?:0|-?[1-9]\d*)$/;
 
 /** `path` leads to the value inside the payload. Null passes: whether it may is another question. */
 export function checkValue(field: Field, value: unknown, path: string): unknown {
@@ -93,6 +94,10 @@ function digest(text: string, path: string): string | null {
 function checkScalar(value: unknown, field: Field, column: Column, path: string): string | boolean {
   const type = column.base_type;
   const range = RANGES.get(type);
+  // Most numbers are short, and written as PostgreSQL would write them.
+  const number = range && typeof value === 'number' ? String(value) : value;
+  if (range && typeof number === 'string' && number.length <= range.harmless && PLAIN_NUMBER.test(number))
+    return number;
   const written = scalarText(value, field, path);
   const text = value instanceof Digits && (range || type === 'bool') ? (wholeDigits(written) ?? written) : written;
   if (type === 'bool') {
@@ -126,7 +131,7 @@ function scalarText(value: unknown, field: Field, path: string): string {
     throw invalidValue(path, TEXTS.has(field.column?.base_type ?? '') ? 'a string' : 'a single value');
   }
   const text = String(value);
-  if (/\0|\p{Surrogate}/u.test(text))
+  if (text.includes('\0') || !text.isWellFormed())
     throw invalidValue(path, 'a string without NUL characters and unpaired surrogates');
   return text;
 }

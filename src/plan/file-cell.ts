@@ -9,13 +9,15 @@ import { keyPayload } from './key.js';
 import type { Payload } from './payload-row.js';
 
 export function readCells(collection: Collection, row: Payload, model: Model): Payload {
-  return Object.fromEntries(
-    Object.entries(row).map(([name, cell]) => {
-      const field = collection.fields.get(name);
-      if (!field || typeof cell !== 'string' || !holdsJson(field, cell)) return [name, cell];
-      return [name, linked(field, documentOf(cell), model)];
-    }),
-  );
+  let read: Record<string, unknown> | null = null;
+  for (const name of Object.keys(row)) {
+    const cell = row[name];
+    const field = collection.fields.get(name);
+    if (!field || typeof cell !== 'string' || !holdsJson(field, cell)) continue;
+    read ??= { ...row };
+    read[name] = linked(field, documentOf(cell), model);
+  }
+  return read ?? row;
 }
 
 /** A row of a file without what the database makes of other columns: an export holds it, and nobody can write it. */

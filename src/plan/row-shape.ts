@@ -2,6 +2,7 @@
 import { writeJson } from '../digits.js';
 import { singleKey } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
+import { elementAt } from '../narrow.js';
 import { forEachInSlices, TimeSlice } from '../time-slices.js';
 import type { RuleBits } from './guard.js';
 import { keyEntries } from './key.js';
@@ -52,24 +53,30 @@ export async function shapeList(
       if (column) columns.push(column);
     }
   const rows: Record<string, unknown>[] = [];
+  const names = columns.map((_, position) => ({ value: `c${position}`, present: `p${position}` }));
   await forEachInSlices(list.rows, (row, index) => {
-    const entry: Record<string, unknown> = { n: row.number };
+    const entry: Record<string, unknown> = {};
     const ruleBits = checks.ruleBits[index] ?? null;
     if (ruleBits !== null) entry['a'] = ruleBits;
     if (row.key !== null) Object.assign(entry, keyEntries(list.collection, 'k', row.key));
-    columns.forEach((column, position) => {
+    for (let position = 0; position < columns.length; position++) {
+      const column = elementAt(columns, position);
       const columnValue = cellOf(row, column.field, column.only);
-      if (!columnValue) return;
-      if (column.mixed) entry[`p${position}`] = true;
-      if (columnValue.kind === 'several') for (const each of columnValue.values) enter(entry, column, position, each);
+      if (!columnValue) continue;
+      const { value, present } = elementAt(names, position);
+      if (column.mixed) entry[present] = true;
+      if (columnValue.kind === 'value') entry[value] = columnValue.value;
+      else if (columnValue.kind === 'several')
+        for (const each of columnValue.values) enter(entry, column, position, each);
       else enter(entry, column, position, columnValue);
-    });
+    }
     rows.push(entry);
   });
   const { collection, verb } = list;
   const { guard, validations } = checks;
   const keyed = list.rows.some((row) => row.fields.has(singleKey(collection)?.name ?? ''));
-  return { node: { collection, verb, columns, keyed, guard, validations, conflict: list.conflict }, rows };
+  const bringsKeys = list.rows.some((row) => row.key !== null);
+  return { node: { collection, verb, columns, keyed, bringsKeys, guard, validations, conflict: list.conflict }, rows };
 }
 
 /** What of the column at the position the row has. */
@@ -153,7 +160,8 @@ function refersAlike(one: Reference, other: Reference): boolean {
 /** What the row holds where it is made or changed; either where both are the same. */
 function cellOf(row: Row, { name }: Field, verb: WriteColumn['only']): ColumnValue | undefined {
   if (verb === 'key') return row.claims?.get(name);
-  return row.only[verb ?? 'insert'].get(name) ?? row.columnValues.get(name);
+  const only = row.only[verb ?? 'insert'];
+  return (only.size > 0 ? only.get(name) : undefined) ?? row.columnValues.get(name);
 }
 
 /** The fields that some row has something for, in the order of the collection. */
@@ -166,10 +174,11 @@ export function fieldsOf(rows: readonly Row[], collection: Collection): Field[] 
 
 /** The shape as text: names and flags, no values. */
 export function shapeOfWrite(plan: WritePlan): string {
-  const nodes = plan.nodes.map(({ collection, verb, columns, keyed, guard, validations, conflict }) => [
+  const nodes = plan.nodes.map(({ collection, verb, columns, keyed, bringsKeys, guard, validations, conflict }) => [
     verb,
     collection.name,
     keyed,
+    bringsKeys,
     guard ? guard.ruleBits : '',
     validations.length,
     conflict && [conflict.resolution, ...conflict.fields.map(({ name }) => name)],

@@ -46,7 +46,12 @@ export class Rows {
   readonly #author: Author;
   readonly #guard: Guard | null;
   readonly #conflict: ConflictTarget | null;
-  readonly #lists = new Map<string, List>();
+  readonly #lists: List[] = [];
+  readonly #byVerb: Readonly<Record<Verb, Map<Collection, List>>> = {
+    insert: new Map(),
+    update: new Map(),
+    upsert: new Map(),
+  };
   readonly #unlinks = new Map<string, Unlinks>();
   readonly #disputes: Dispute[] = [];
   #count = 0;
@@ -93,7 +98,7 @@ export class Rows {
   #refuseTwice(collection: Collection, verb: Verb, key: Key, path: string): void {
     for (const other of ['insert', 'update', 'upsert'] as const) {
       const clash = (verb === 'insert') !== (other === 'insert');
-      if (clash && this.#lists.get(`${other} ${collection.name}`)?.byKey.has(String(key))) {
+      if (clash && this.#byVerb[other].get(collection)?.byKey.has(String(key))) {
         throw invalidPayload(
           `"${path || collection.name}" contradicts another part of the payload about item ${key} of "${collection.name}"`,
         );
@@ -105,7 +110,7 @@ export class Rows {
   #existingRow(collection: Collection, verb: Verb, key: Key): Row | undefined {
     if (verb === 'insert') return undefined;
     for (const other of ['update', 'upsert'] as const) {
-      const found = this.#lists.get(`${other} ${collection.name}`)?.byKey.get(String(key));
+      const found = this.#byVerb[other].get(collection)?.byKey.get(String(key));
       if (found) return found;
     }
     return undefined;
@@ -187,8 +192,11 @@ export class Rows {
   }
 
   async finish(collection: Collection, root: readonly number[], keys: readonly Key[] | null): Promise<PlannedWrite> {
-    const lists = [...this.#lists.values()].filter((list) => list.rows.length > 0);
-    for (const list of lists) await forEachInSlices(list.rows, (row) => this.#complete(row));
+    const lists = this.#lists.filter((list) => list.rows.length > 0);
+    for (const list of lists) {
+      const fields = completedFields(list.collection);
+      await forEachInSlices(list.rows, (row) => this.#complete(row, fields));
+    }
     await forEachInSlices(this.#disputes, settleDispute);
     for (const list of lists) await forEachInSlices(list.rows, settleParts);
     refuseCircles(lists);
@@ -250,7 +258,7 @@ export class Rows {
   }
 
   /** Flags of the service, then what the database would miss. */
-  #complete(row: Row): void {
+  #complete(row: Row, fields: readonly CompletedField[]): void {
     const { verb } = row;
     const made = verb === 'upsert' ? row.only.insert : row.columnValues;
     const changed = verb === 'upsert' ? row.only.update : row.columnValues;
@@ -259,10 +267,7 @@ export class Rows {
     if (verb === 'update' || (verb === 'upsert' && row.fields.size > 0)) this.#applyPresets(row, 'update', changed);
     if (verb !== 'update') this.#applyPresets(row, 'create', made);
     const touched = row.columnValues.size + changed.size > 0;
-    for (const field of row.collection.fields.values()) {
-      if (!field.column) continue;
-      const first = flaggedVariable(field, CREATED_FLAGS);
-      const later = flaggedVariable(field, UPDATED_FLAGS);
+    for (const { field, first, later } of fields) {
       // The service alone says when an item was made and changed.
       if (verb === 'upsert' && (first || later)) row.columnValues.delete(field.name);
       if (first && verb !== 'update') made.set(field.name, { kind: 'value', value: this.#variables[first] });
@@ -293,9 +298,11 @@ export class Rows {
   }
 
   #list(collection: Collection, verb: Verb): List {
-    const name = `${verb} ${collection.name}`;
-    const list = this.#lists.get(name) ?? { collection, verb, rows: [], byKey: new Map(), conflict: this.#conflict };
-    this.#lists.set(name, list);
+    const found = this.#byVerb[verb].get(collection);
+    if (found) return found;
+    const list: List = { collection, verb, rows: [], byKey: new Map(), conflict: this.#conflict };
+    this.#byVerb[verb].set(collection, list);
+    this.#lists.push(list);
     return list;
   }
 
@@ -342,6 +349,22 @@ function moveColumnValue({ name }: Field, from: Map<string, ColumnValue>, to: Ma
   const value = from.get(name);
   if (value) to.set(name, value);
   from.delete(name);
+}
+
+/** A field that the service fills, or that the database would miss. */
+interface CompletedField {
+  readonly field: Field;
+  readonly first: VariableName | null;
+  readonly later: VariableName | null;
+}
+
+function completedFields(collection: Collection): CompletedField[] {
+  return [...collection.fields.values()].flatMap((field) => {
+    const { column, special } = field;
+    const [first, later] = [flaggedVariable(field, CREATED_FLAGS), flaggedVariable(field, UPDATED_FLAGS)];
+    const isMissed = column !== null && (needsValue(column) || isNullablePart(collection, field));
+    return column && (first || later || isMissed || special.includes('uuid')) ? [{ field, first, later }] : [];
+  });
 }
 
 function flaggedVariable(field: Field, flags: Readonly<Record<string, VariableName>>): VariableName | null {

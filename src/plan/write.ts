@@ -1,7 +1,7 @@
 /**
  * Write plans. A payload of any depth is taken apart into one list of rows per table and verb; rows refer to each other by
  * their numbers. The plan says which lists there are and which columns they have: that is the shape of the statement. The
- * rows themselves are its one parameter.
+ * rows themselves are its parameters, one for each list.
  */
 import type { Collection, Field, Model } from '../mirror/model.js';
 import type { Condition, ValuePlan } from './plan.js';
@@ -22,6 +22,8 @@ export interface WriteNode {
   readonly columns: readonly WriteColumn[];
   /** Whether the payload says a key of some row. */
   readonly keyed: boolean;
+  /** Whether some row comes with its key, from the payload or made by the service. */
+  readonly bringsKeys: boolean;
   /** What must hold of a row before it may be changed; null where nothing must. */
   readonly guard: RowGuard | null;
   readonly validations: readonly Validation[];
@@ -102,11 +104,11 @@ export interface Unlink {
 }
 
 /**
- * The one parameter: a JSON document whose rows have short names, since there may be thousands of them.
+ * The parameters: a JSON document for each list, whose rows have short names, since there may be thousands of them. The number of a
+ * row is its place in the list.
  *
  * | name | value |
  * |---|---|
- * | `n` | number of the row |
  * | `k` | key; of several columns its parts: `k_0`, `k_1`, ... |
  * | `a` | which rules of the caller apply to the row, where that differs between rows |
  *

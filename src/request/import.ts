@@ -1,9 +1,8 @@
-/** Files to import, one row at a time: a JSON array, lines of JSON, or CSV with a header. Only the row at hand is in memory. */
-import { Readable } from 'node:stream';
-import { CsvError, parse as parseCsv } from 'csv-parse';
+/** Files to import: a JSON array, lines of JSON, or CSV with a header. Only the rows of the piece at hand are in memory. */
 import { isObject, parseJson } from '../digits.js';
 import { invalidPayload, unsupportedMediaType } from '../errors.js';
 import { TimeSlice } from '../time-slices.js';
+import { CsvReader } from './csv.js';
 import type { Input } from './parse-context.js';
 
 export type ImportFormat = 'json' | 'ndjson' | 'csv';
@@ -23,16 +22,15 @@ export function formatOf(mediaType: string): ImportFormat {
   return format;
 }
 
-export async function* readRows(bytes: AsyncIterable<Buffer>, format: ImportFormat): AsyncGenerator<Input> {
+/** The rows of a file, as many at a time as have arrived. */
+export async function* readRows(bytes: AsyncIterable<Buffer>, format: ImportFormat): AsyncGenerator<readonly Input[]> {
   if (format === 'csv') {
     yield* readCsv(bytes);
     return;
   }
   let row = 0;
-  for await (const text of format === 'json' ? jsonElements(bytes) : lines(bytes)) {
-    row++;
-    yield readRow(text, row);
-  }
+  for await (const texts of format === 'json' ? jsonElements(bytes) : lines(bytes))
+    yield texts.map((text) => readRow(text, ++row));
 }
 
 function readRow(text: string, row: number): Input {
@@ -46,70 +44,32 @@ function readRow(text: string, row: number): Input {
   return value;
 }
 
-/** A table of PostgreSQL has no more columns. */
-const MOST_COLUMNS = 1_600;
-
-/** The longest row, in characters (in CSV: bytes): it is held in memory while it is read. */
+/** The longest row, in characters: it is held in memory while it is read. */
 const LONGEST_ROW = 16_777_216;
 
-/** Empty cells are absent, so that columns get their defaults. */
-async function* readCsv(bytes: AsyncIterable<Buffer>): AsyncGenerator<Input> {
-  const parser = parseCsv({
-    columns: checkHeader,
-    bom: true,
-    // Named, because to find out costs the parser several allocations per character of the first line.
-    record_delimiter: ['\r\n', '\n', '\r'],
-    skip_empty_lines: true,
-    relax_column_count: false,
-    max_record_size: LONGEST_ROW,
-  });
-  const source = Readable.from(inPieces(decode(bytes)));
-  source.on('error', (error) => parser.destroy(error));
-  source.pipe(parser);
-  try {
-    for await (const record of parser) yield withoutEmpty(record);
-  } catch (error) {
-    throw error instanceof CsvError ? invalidPayload(`The CSV cannot be read: ${error.message}`) : error;
-  }
-}
-
-/** Bytes that the parser is given at a time: it reads all that it is given before others have their turn. */
-const PIECE = 16_384;
-
-/** As bytes again: a chunk may end inside a character. */
-async function* inPieces(texts: AsyncIterable<string>): AsyncGenerator<Buffer> {
-  const pace = new TimeSlice();
-  for await (const text of texts) {
-    const bytes = Buffer.from(text);
-    for (let start = 0; start < bytes.length; start += PIECE) {
-      yield bytes.subarray(start, start + PIECE);
-      if (pace.isOver()) await pace.rest();
-    }
-  }
-}
-
-function withoutEmpty(record: Readonly<Record<string, string>>): Input {
-  return Object.fromEntries(Object.entries(record).filter(([, value]) => value !== ''));
-}
-
-function checkHeader(header: string[]): string[] {
-  if (header.length > MOST_COLUMNS) throw invalidPayload(`The CSV has more than ${MOST_COLUMNS} columns`);
-  const seen = new Set<string>();
-  for (const name of header) {
-    if (seen.has(name)) throw invalidPayload(`The CSV names the column "${name}" twice`);
-    seen.add(name);
-  }
-  return header;
+async function* readCsv(bytes: AsyncIterable<Buffer>): AsyncGenerator<readonly Input[]> {
+  const reader = new CsvReader(checkLength);
+  for await (const text of decode(bytes)) yield reader.read(text);
+  yield reader.end();
 }
 
 function checkLength(length: number): void {
   if (length > LONGEST_ROW) throw invalidPayload(`A row is longer than ${LONGEST_ROW} characters`);
 }
 
+/** Bytes that are read before others may have their turn. */
+const PIECE = 65_536;
+
 async function* decode(bytes: AsyncIterable<Buffer>): AsyncGenerator<string> {
   const decoder = new TextDecoder('utf-8', { fatal: true });
+  const pace = new TimeSlice();
   try {
-    for await (const piece of bytes) yield decoder.decode(piece, { stream: true });
+    for await (const piece of bytes) {
+      for (let start = 0; start < piece.length; start += PIECE) {
+        yield decoder.decode(piece.subarray(start, start + PIECE), { stream: true });
+        if (pace.isOver()) await pace.rest();
+      }
+    }
     yield decoder.decode();
   } catch (error) {
     if (error instanceof TypeError) throw invalidPayload('The file is not UTF-8');
@@ -117,9 +77,10 @@ async function* decode(bytes: AsyncIterable<Buffer>): AsyncGenerator<string> {
   }
 }
 
-async function* lines(bytes: AsyncIterable<Buffer>): AsyncGenerator<string> {
+async function* lines(bytes: AsyncIterable<Buffer>): AsyncGenerator<string[]> {
   let begun: string[] = [];
   let length = 0;
+  const isRow = (line: string): boolean => line.trim() !== '';
   for await (const text of decode(bytes)) {
     const pieces = text.split('\n');
     const [first = ''] = pieces;
@@ -130,14 +91,13 @@ async function* lines(bytes: AsyncIterable<Buffer>): AsyncGenerator<string> {
     const complete = [begun.join(''), ...pieces.slice(1, -1)];
     begun = [pieces.at(-1) ?? ''];
     length = begun[0]?.length ?? 0;
-    for (const line of complete) if (line.trim() !== '') yield line;
+    yield complete.filter(isRow);
   }
-  const last = begun.join('');
-  if (last.trim() !== '') yield last;
+  yield [begun.join('')].filter(isRow);
 }
 
 /** The elements of the outermost array, each as its text: brackets are counted outside of strings. */
-async function* jsonElements(bytes: AsyncIterable<Buffer>): AsyncGenerator<string> {
+async function* jsonElements(bytes: AsyncIterable<Buffer>): AsyncGenerator<string[]> {
   let depth = 0;
   let inString = false;
   let escaped = false;
@@ -145,15 +105,24 @@ async function* jsonElements(bytes: AsyncIterable<Buffer>): AsyncGenerator<strin
   let finished = false;
   let elements = 0;
   for await (const text of decode(bytes)) {
+    const complete: string[] = [];
     let start = 0;
+    let [backslash, quote] = [text.indexOf('\\'), text.indexOf('"')];
     for (let position = 0; position < text.length; position++) {
-      const character = text.charAt(position);
       if (inString) {
-        if (escaped) escaped = false;
-        else if (character === '\\') escaped = true;
-        else if (character === '"') inString = false;
+        if (escaped) {
+          escaped = false;
+          continue;
+        }
+        // To the end of the string, or to what is escaped in it.
+        if (backslash >= 0 && backslash < position) backslash = text.indexOf('\\', position);
+        if (quote >= 0 && quote < position) quote = text.indexOf('"', position);
+        escaped = backslash >= 0 && (quote < 0 || backslash < quote);
+        inString = escaped || quote < 0;
+        position = escaped ? backslash : quote < 0 ? text.length : quote;
         continue;
       }
+      const character = text.charAt(position);
       if (character === ' ' || character === '\n' || /\s/.test(character)) continue;
       if (finished || (depth === 0 && character !== '[')) throw invalidPayload('The file must hold one JSON array');
       if (character === '}' && depth === 1) throw invalidPayload('The file must hold one JSON array');
@@ -170,13 +139,14 @@ async function* jsonElements(bytes: AsyncIterable<Buffer>): AsyncGenerator<strin
         // Only an array without elements may be empty between its brackets.
         if (!finished || element.trim() !== '' || elements > 0) {
           elements++;
-          yield element;
+          complete.push(element);
         }
         element = '';
       }
     }
     if (depth > 0) element += text.slice(start);
     checkLength(element.length);
+    yield complete;
   }
   if (!finished) throw invalidPayload('The file ends inside its JSON array');
 }

@@ -2,21 +2,21 @@
 -- user-agent: Browser/1.0
 -- origin: https://example.com
 
--- $1 = '{"nodes":[[{"n":0,"k":"1","c0":"recorded"}]],"unlinks":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":"Browser/1.0","origin":"https://example.com"}}'
+-- $1 = '[{"k":"1","c0":"recorded"}]'
+-- $2 = '{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":"Browser/1.0","origin":"https://example.com"}'
 with "%i0" as materialized (
-  select "%x".n, "%x".k as k, "%x"."c0"
-  from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."varchar")
+  select "%x".n - 1 as n, "%x".k as k, "%x"."c0"
+  from rows
+  from (json_to_recordset($1::json) as (k "pg_catalog"."int4", "c0" "pg_catalog"."varchar"))
+  with ordinality as "%x" (k, "c0", n)
   order by "%x".n
 ), "%w0" as (update "public"."tags" "%t" set "name" = "%i"."c0" from (
   select "%s".*
   from "%i0" "%s" join "public"."tags" "%l" on "%l"."id" = "%s".k
   order by "%s".k for no key update of "%l"
-) "%i" where "%t"."id" = "%i".k returning "%t"."id", ('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j", (
-  select coalesce(json_object_agg(k, v) filter (where p), '{}')
-  from (values ('name', coalesce(pg_catalog.to_json("%t"."name")::text, 'null')::json, true)) as "%h" (k, v, p)
-) as "%d"), "%jd" as materialized (
+) "%i" where "%t"."id" = "%i".k returning "%t"."id", ('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j", ('{"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%d"), "%jd" as materialized (
   select *
-  from json_to_record(($1::json -> 'by')) as "%x" ("user" uuid, ip text, user_agent text, origin text)
+  from json_to_record($2::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
 ), "%ja" (id, action, collection, item, data, delta) as materialized (
   select nextval('public.service_activity_id_seq'::regclass), "%x".*
   from (

@@ -6,7 +6,9 @@ begin;
 -- $1 = 'GhRS7T4Y6lpfmu83Y_7S8mjapM1V67B1gg8PWSMBMKU'
 -- $2 = 'evSqTwz7-0H4eQ2BfOaL-oXOKyJQJlQJCMp7eYwBVfA'
 -- $3 = '86400000 milliseconds'
--- $4 = '{"nodes":[[{"n":0,"c0":"once"}]],"unlinks":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
+-- $4 = '[{"c0":"once"}]'
+-- $5 = '{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}'
+-- $6 = '{0}'
 with "%q" as (insert into "public"."service_receipts" as "%t" (id, fingerprint, expires) values ($1::text, $2::text, now() + $3::text::interval) on conflict (id) do update set fingerprint = excluded.fingerprint, expires = excluded.expires, keys = null where "%t".expires < now() returning 1), "%v" as materialized (
   select
   case
@@ -15,36 +17,15 @@ with "%q" as (insert into "public"."service_receipts" as "%t" (id, fingerprint, 
     from "%q"
   ) = 0 then "public".service_raise('repeated')
   end
-), "%a0" as materialized (
-  select (
-    select max(nextval('public.tags_id_seq'::regclass))
-    from generate_series(1, "%h".k - "%l".v)
-  )
-  from (
-    select max(k)::int8 as k
-    from (
-      select k
-      from json_to_recordset($4::json -> 'nodes' -> 0) as "%x" (k "pg_catalog"."int4")
-    ) "%g"
-  ) "%h", (
-    select coalesce(pg_sequence_last_value('public.tags_id_seq'::regclass), 0) as v
-  ) "%l"
-  where "%h".k - "%l".v between 1
-  and 10000
 ), "%i0" as materialized (
-  select "%x".n,
-  case
-  when "%x".k is null then (nextval('tags_id_seq'::regclass))
-  else "%x".k
-  end as k, "%x"."c0"
-  from json_to_recordset($4::json -> 'nodes' -> 0) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."varchar") cross join (
-    select count(*)
-    from "%a0"
-  ) "%a" cross join "%v"
+  select "%x".n - 1 as n, (nextval('tags_id_seq'::regclass)) as k, "%x"."c0"
+  from rows
+  from (json_to_recordset($4::json) as ("c0" "pg_catalog"."varchar"))
+  with ordinality as "%x" ("c0", n) cross join "%v"
   order by "%x".n
 ), "%w0" as (insert into "public"."tags" as "%t" ("id", "name") overriding system value select "%i".k, "%i"."c0" from "%i0" "%i" order by "%i".n returning "%t"."id", ('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j", null::json as "%d"), "%jd" as materialized (
   select *
-  from json_to_record(($4::json -> 'by')) as "%x" ("user" uuid, ip text, user_agent text, origin text)
+  from json_to_record($5::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
 ), "%ja" (id, action, collection, item, data, delta) as materialized (
   select nextval('public.service_activity_id_seq'::regclass), "%x".*
   from (
@@ -57,8 +38,8 @@ select json_build_array((
   from "%w0"
 ))::text, set_config('lateral.keys', (
   select array_agg("%i".k::text order by "%o".place)::text
-  from json_array_elements_text($4::json -> 'root')
-  with ordinality as "%o" (n, place) join "%i0" "%i" on "%i".n = "%o".n::int4
+  from unnest($6::int4[])
+  with ordinality as "%o" (n, place) join "%i0" "%i" on "%i".n = "%o".n
 ), true);
 
 rollback;

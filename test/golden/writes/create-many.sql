@@ -1,36 +1,17 @@
 -- POST /items/authors?fields=id [{"name":"One"},{"name":"Two","born":"1912-06-23"}]
 
--- $1 = '{"nodes":[[{"n":0,"c0":"One"},{"n":1,"c0":"Two","p1":true,"c1":"1912-06-23"}]],"unlinks":[],"root":[0,1],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
-with "%a0" as materialized (
-  select (
-    select max(nextval('public.authors_id_seq'::regclass))
-    from generate_series(1, "%h".k - "%l".v)
-  )
-  from (
-    select max(k)::int8 as k
-    from (
-      select k
-      from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (k "pg_catalog"."int4")
-    ) "%g"
-  ) "%h", (
-    select coalesce(pg_sequence_last_value('public.authors_id_seq'::regclass), 0) as v
-  ) "%l"
-  where "%h".k - "%l".v between 1
-  and 10000
-), "%i0" as materialized (
-  select "%x".n,
-  case
-  when "%x".k is null then (nextval('authors_id_seq'::regclass))
-  else "%x".k
-  end as k, "%x"."c0", "%x"."c1", "%x"."p1"
-  from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."varchar", "c1" "pg_catalog"."date", "p1" bool) cross join (
-    select count(*)
-    from "%a0"
-  ) "%a"
+-- $1 = '[{"c0":"One"},{"c0":"Two","p1":true,"c1":"1912-06-23"}]'
+-- $2 = '{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}'
+-- $3 = '{0,1}'
+with "%i0" as materialized (
+  select "%x".n - 1 as n, (nextval('authors_id_seq'::regclass)) as k, "%x"."c0", "%x"."c1", "%x"."p1"
+  from rows
+  from (json_to_recordset($1::json) as ("c0" "pg_catalog"."varchar", "c1" "pg_catalog"."date", "p1" bool))
+  with ordinality as "%x" ("c0", "c1", "p1", n)
   order by "%x".n
 ), "%w0" as (insert into "public"."authors" as "%t" ("id", "name", "born") overriding system value select "%i".k, "%i"."c0", case when "%i"."p1" then "%i"."c1" else null end from "%i0" "%i" order by "%i".n returning "%t"."id", ((('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null')) || (',"email":' || coalesce(pg_catalog.to_json("%t"."email")::text, 'null'))) || ((',"bio":' || coalesce(pg_catalog.to_json("%t"."bio")::text, 'null') || ',"born":' || coalesce(pg_catalog.to_json("%t"."born")::text, 'null')) || (',"score":' || coalesce(pg_catalog.to_json("%t"."score")::text, 'null') || '}')))::json as "%j", null::json as "%d"), "%jd" as materialized (
   select *
-  from json_to_record(($1::json -> 'by')) as "%x" ("user" uuid, ip text, user_agent text, origin text)
+  from json_to_record($2::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
 ), "%ja" (id, action, collection, item, data, delta) as materialized (
   select nextval('public.service_activity_id_seq'::regclass), "%x".*
   from (
@@ -43,8 +24,8 @@ select json_build_array((
   from "%w0"
 ))::text, set_config('lateral.keys', (
   select array_agg("%i".k::text order by "%o".place)::text
-  from json_array_elements_text($1::json -> 'root')
-  with ordinality as "%o" (n, place) join "%i0" "%i" on "%i".n = "%o".n::int4
+  from unnest($3::int4[])
+  with ordinality as "%o" (n, place) join "%i0" "%i" on "%i".n = "%o".n
 ), true);
 
 select coalesce('{"data":[' || string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')

@@ -1,194 +1,55 @@
 -- POST /items/articles?fields=id,author.name,comments.body,tags.tags_id.name {"title":"Nested","author":{"name":"Somebody New"},"comments":[{"body":"First!","author":2}],"tags":[{"tags_id":1},{"tags_id":{"name":"fresh"}}],"blocks":[{"collection":"block_text","item":{"text":"Intro"}}]}
 
--- $1 = '{"nodes":[[{"n":0,"c0":"Nested","r1_0":0}],[{"n":0,"c0":"Somebody New"}],[{"n":0,"c0":"First!","r1_0":0,"c2":"2"}],[{"n":0,"r0_0":0,"c1":"1"},{"n":1,"r0_0":0,"r1_0":0}],[{"n":0,"c0":"fresh"}],[{"n":0,"r0_0":0,"r1_0":0,"c2":"block_text"}],[{"n":0,"c0":"Intro"}]],"unlinks":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
-with "%a0" as materialized (
-  select (
-    select max(nextval('public.articles_id_seq'::regclass))
-    from generate_series(1, "%h".k - "%l".v)
-  )
-  from (
-    select max(k)::int8 as k
-    from (
-      select k
-      from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (k "pg_catalog"."int4")
-    ) "%g"
-  ) "%h", (
-    select coalesce(pg_sequence_last_value('public.articles_id_seq'::regclass), 0) as v
-  ) "%l"
-  where "%h".k - "%l".v between 1
-  and 10000
-), "%i0" as materialized (
-  select "%x".n,
-  case
-  when "%x".k is null then (nextval('articles_id_seq'::regclass))
-  else "%x".k
-  end as k, "%x"."c0", "%x"."r1_0"
-  from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."varchar", "r1_0" int4) cross join (
-    select count(*)
-    from "%a0"
-  ) "%a"
+-- $1 = '[{"c0":"Nested","r1_0":0}]'
+-- $2 = '[{"c0":"Somebody New"}]'
+-- $3 = '[{"c0":"First!","r1_0":0,"c2":"2"}]'
+-- $4 = '[{"r0_0":0,"c1":"1"},{"r0_0":0,"r1_0":0}]'
+-- $5 = '[{"c0":"fresh"}]'
+-- $6 = '[{"r0_0":0,"r1_0":0,"c2":"block_text"}]'
+-- $7 = '[{"c0":"Intro"}]'
+-- $8 = '{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}'
+-- $9 = '{0}'
+with "%i0" as materialized (
+  select "%x".n - 1 as n, (nextval('articles_id_seq'::regclass)) as k, "%x"."c0", "%x"."r1_0"
+  from rows
+  from (json_to_recordset($1::json) as ("c0" "pg_catalog"."varchar", "r1_0" int4))
+  with ordinality as "%x" ("c0", "r1_0", n)
   order by "%x".n
-), "%a1" as materialized (
-  select (
-    select max(nextval('public.authors_id_seq'::regclass))
-    from generate_series(1, "%h".k - "%l".v)
-  )
-  from (
-    select max(k)::int8 as k
-    from (
-      select k
-      from json_to_recordset($1::json -> 'nodes' -> 1) as "%x" (k "pg_catalog"."int4")
-    ) "%g"
-  ) "%h", (
-    select coalesce(pg_sequence_last_value('public.authors_id_seq'::regclass), 0) as v
-  ) "%l"
-  where "%h".k - "%l".v between 1
-  and 10000
 ), "%i1" as materialized (
-  select "%x".n,
-  case
-  when "%x".k is null then (nextval('authors_id_seq'::regclass))
-  else "%x".k
-  end as k, "%x"."c0"
-  from json_to_recordset($1::json -> 'nodes' -> 1) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."varchar") cross join (
-    select count(*)
-    from "%a1"
-  ) "%a"
+  select "%x".n - 1 as n, (nextval('authors_id_seq'::regclass)) as k, "%x"."c0"
+  from rows
+  from (json_to_recordset($2::json) as ("c0" "pg_catalog"."varchar"))
+  with ordinality as "%x" ("c0", n)
   order by "%x".n
-), "%a2" as materialized (
-  select (
-    select max(nextval('public.comments_id_seq'::regclass))
-    from generate_series(1, "%h".k - "%l".v)
-  )
-  from (
-    select max(k)::int8 as k
-    from (
-      select k
-      from json_to_recordset($1::json -> 'nodes' -> 2) as "%x" (k "pg_catalog"."int4")
-    ) "%g"
-  ) "%h", (
-    select coalesce(pg_sequence_last_value('public.comments_id_seq'::regclass), 0) as v
-  ) "%l"
-  where "%h".k - "%l".v between 1
-  and 10000
 ), "%i2" as materialized (
-  select "%x".n,
-  case
-  when "%x".k is null then (nextval('comments_id_seq'::regclass))
-  else "%x".k
-  end as k, "%x"."c0", "%x"."r1_0", "%x"."c2"
-  from json_to_recordset($1::json -> 'nodes' -> 2) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."text", "r1_0" int4, "c2" "pg_catalog"."int4") cross join (
-    select count(*)
-    from "%a2"
-  ) "%a"
+  select "%x".n - 1 as n, (nextval('comments_id_seq'::regclass)) as k, "%x"."c0", "%x"."r1_0", "%x"."c2"
+  from rows
+  from (json_to_recordset($3::json) as ("c0" "pg_catalog"."text", "r1_0" int4, "c2" "pg_catalog"."int4"))
+  with ordinality as "%x" ("c0", "r1_0", "c2", n)
   order by "%x".n
-), "%a3" as materialized (
-  select (
-    select max(nextval('public.articles_tags_id_seq'::regclass))
-    from generate_series(1, "%h".k - "%l".v)
-  )
-  from (
-    select max(k)::int8 as k
-    from (
-      select k
-      from json_to_recordset($1::json -> 'nodes' -> 3) as "%x" (k "pg_catalog"."int4")
-    ) "%g"
-  ) "%h", (
-    select coalesce(pg_sequence_last_value('public.articles_tags_id_seq'::regclass), 0) as v
-  ) "%l"
-  where "%h".k - "%l".v between 1
-  and 10000
 ), "%i3" as materialized (
-  select "%x".n,
-  case
-  when "%x".k is null then (nextval('articles_tags_id_seq'::regclass))
-  else "%x".k
-  end as k, "%x"."r0_0", "%x"."c1", "%x"."r1_0"
-  from json_to_recordset($1::json -> 'nodes' -> 3) as "%x" (n int4, k "pg_catalog"."int4", "r0_0" int4, "c1" "pg_catalog"."int4", "r1_0" int4) cross join (
-    select count(*)
-    from "%a3"
-  ) "%a"
+  select "%x".n - 1 as n, (nextval('articles_tags_id_seq'::regclass)) as k, "%x"."r0_0", "%x"."c1", "%x"."r1_0"
+  from rows
+  from (json_to_recordset($4::json) as ("r0_0" int4, "c1" "pg_catalog"."int4", "r1_0" int4))
+  with ordinality as "%x" ("r0_0", "c1", "r1_0", n)
   order by "%x".n
-), "%a4" as materialized (
-  select (
-    select max(nextval('public.tags_id_seq'::regclass))
-    from generate_series(1, "%h".k - "%l".v)
-  )
-  from (
-    select max(k)::int8 as k
-    from (
-      select k
-      from json_to_recordset($1::json -> 'nodes' -> 4) as "%x" (k "pg_catalog"."int4")
-    ) "%g"
-  ) "%h", (
-    select coalesce(pg_sequence_last_value('public.tags_id_seq'::regclass), 0) as v
-  ) "%l"
-  where "%h".k - "%l".v between 1
-  and 10000
 ), "%i4" as materialized (
-  select "%x".n,
-  case
-  when "%x".k is null then (nextval('tags_id_seq'::regclass))
-  else "%x".k
-  end as k, "%x"."c0"
-  from json_to_recordset($1::json -> 'nodes' -> 4) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."varchar") cross join (
-    select count(*)
-    from "%a4"
-  ) "%a"
+  select "%x".n - 1 as n, (nextval('tags_id_seq'::regclass)) as k, "%x"."c0"
+  from rows
+  from (json_to_recordset($5::json) as ("c0" "pg_catalog"."varchar"))
+  with ordinality as "%x" ("c0", n)
   order by "%x".n
-), "%a5" as materialized (
-  select (
-    select max(nextval('public.articles_blocks_id_seq'::regclass))
-    from generate_series(1, "%h".k - "%l".v)
-  )
-  from (
-    select max(k)::int8 as k
-    from (
-      select k
-      from json_to_recordset($1::json -> 'nodes' -> 5) as "%x" (k "pg_catalog"."int4")
-    ) "%g"
-  ) "%h", (
-    select coalesce(pg_sequence_last_value('public.articles_blocks_id_seq'::regclass), 0) as v
-  ) "%l"
-  where "%h".k - "%l".v between 1
-  and 10000
 ), "%i5" as materialized (
-  select "%x".n,
-  case
-  when "%x".k is null then (nextval('articles_blocks_id_seq'::regclass))
-  else "%x".k
-  end as k, "%x"."r0_0", "%x"."r1_0", "%x"."c2"
-  from json_to_recordset($1::json -> 'nodes' -> 5) as "%x" (n int4, k "pg_catalog"."int4", "r0_0" int4, "r1_0" int4, "c2" "pg_catalog"."varchar") cross join (
-    select count(*)
-    from "%a5"
-  ) "%a"
+  select "%x".n - 1 as n, (nextval('articles_blocks_id_seq'::regclass)) as k, "%x"."r0_0", "%x"."r1_0", "%x"."c2"
+  from rows
+  from (json_to_recordset($6::json) as ("r0_0" int4, "r1_0" int4, "c2" "pg_catalog"."varchar"))
+  with ordinality as "%x" ("r0_0", "r1_0", "c2", n)
   order by "%x".n
-), "%a6" as materialized (
-  select (
-    select max(nextval('public.block_text_id_seq'::regclass))
-    from generate_series(1, "%h".k - "%l".v)
-  )
-  from (
-    select max(k)::int8 as k
-    from (
-      select k
-      from json_to_recordset($1::json -> 'nodes' -> 6) as "%x" (k "pg_catalog"."int4")
-    ) "%g"
-  ) "%h", (
-    select coalesce(pg_sequence_last_value('public.block_text_id_seq'::regclass), 0) as v
-  ) "%l"
-  where "%h".k - "%l".v between 1
-  and 10000
 ), "%i6" as materialized (
-  select "%x".n,
-  case
-  when "%x".k is null then (nextval('block_text_id_seq'::regclass))
-  else "%x".k
-  end as k, "%x"."c0"
-  from json_to_recordset($1::json -> 'nodes' -> 6) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."text") cross join (
-    select count(*)
-    from "%a6"
-  ) "%a"
+  select "%x".n - 1 as n, (nextval('block_text_id_seq'::regclass)) as k, "%x"."c0"
+  from rows
+  from (json_to_recordset($7::json) as ("c0" "pg_catalog"."text"))
+  with ordinality as "%x" ("c0", n)
   order by "%x".n
 ), "%w1" as (insert into "public"."authors" as "%t" ("id", "name") overriding system value select "%i".k, "%i"."c0" from "%i1" "%i" order by "%i".n returning "%t"."id", ((('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null')) || (',"email":' || coalesce(pg_catalog.to_json("%t"."email")::text, 'null'))) || ((',"bio":' || coalesce(pg_catalog.to_json("%t"."bio")::text, 'null') || ',"born":' || coalesce(pg_catalog.to_json("%t"."born")::text, 'null')) || (',"score":' || coalesce(pg_catalog.to_json("%t"."score")::text, 'null') || '}')))::json as "%j", null::json as "%d"), "%w0" as (insert into "public"."articles" as "%t" ("id", "title", "author") overriding system value select "%i".k, "%i"."c0", "%r1_0".k::"pg_catalog"."int4" from "%i0" "%i" left join "%i1" "%r1_0" on "%r1_0".n = "%i"."r1_0" cross join (
   select count(*)
@@ -210,7 +71,7 @@ with "%a0" as materialized (
   from "%w6"
 ) "%w6" order by "%i".n returning "%t"."id", ((('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"articles_id":' || coalesce(textin(int4out("%t"."articles_id")), 'null')) || (',"item":' || coalesce(pg_catalog.to_json("%t"."item")::text, 'null'))) || (',"collection":' || coalesce(pg_catalog.to_json("%t"."collection")::text, 'null') || ',"sort":' || coalesce(textin(int4out("%t"."sort")), 'null') || '}'))::json as "%j", null::json as "%d"), "%jd" as materialized (
   select *
-  from json_to_record(($1::json -> 'by')) as "%x" ("user" uuid, ip text, user_agent text, origin text)
+  from json_to_record($8::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
 ), "%ja" (id, action, collection, item, data, delta) as materialized (
   select nextval('public.service_activity_id_seq'::regclass), "%x".*
   from (
@@ -259,8 +120,8 @@ select json_build_array((
   from "%w6"
 ))::text, set_config('lateral.keys', (
   select array_agg("%i".k::text order by "%o".place)::text
-  from json_array_elements_text($1::json -> 'root')
-  with ordinality as "%o" (n, place) join "%i0" "%i" on "%i".n = "%o".n::int4
+  from unnest($9::int4[])
+  with ordinality as "%o" (n, place) join "%i0" "%i" on "%i".n = "%o".n
 ), true);
 
 select '{"data":' || "%r1"."%j" || '}'

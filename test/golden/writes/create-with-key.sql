@@ -2,7 +2,9 @@
 
 begin;
 
--- $1 = '{"nodes":[[{"n":0,"k":"50","c0":"fifty"}]],"unlinks":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
+-- $1 = '[{"k":"50","c0":"fifty"}]'
+-- $2 = '{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}'
+-- $3 = '{0}'
 with "%a0" as materialized (
   select (
     select max(nextval('public.tags_id_seq'::regclass))
@@ -12,7 +14,7 @@ with "%a0" as materialized (
     select max(k)::int8 as k
     from (
       select k
-      from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (k "pg_catalog"."int4")
+      from json_to_recordset($1::json) as "%x" (k "pg_catalog"."int4")
     ) "%g"
   ) "%h", (
     select coalesce(pg_sequence_last_value('public.tags_id_seq'::regclass), 0) as v
@@ -20,19 +22,21 @@ with "%a0" as materialized (
   where "%h".k - "%l".v between 1
   and 10000
 ), "%i0" as materialized (
-  select "%x".n,
+  select "%x".n - 1 as n,
   case
   when "%x".k is null then (nextval('tags_id_seq'::regclass))
   else "%x".k
   end as k, "%x"."c0"
-  from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."varchar") cross join (
+  from rows
+  from (json_to_recordset($1::json) as (k "pg_catalog"."int4", "c0" "pg_catalog"."varchar"))
+  with ordinality as "%x" (k, "c0", n) cross join (
     select count(*)
     from "%a0"
   ) "%a"
   order by "%x".n
 ), "%w0" as (insert into "public"."tags" as "%t" ("id", "name") overriding system value select "%i".k, "%i"."c0" from "%i0" "%i" order by "%i".n returning "%t"."id", ('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j", null::json as "%d"), "%jd" as materialized (
   select *
-  from json_to_record(($1::json -> 'by')) as "%x" ("user" uuid, ip text, user_agent text, origin text)
+  from json_to_record($2::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
 ), "%ja" (id, action, collection, item, data, delta) as materialized (
   select nextval('public.service_activity_id_seq'::regclass), "%x".*
   from (
@@ -45,8 +49,8 @@ select json_build_array((
   from "%w0"
 ))::text, set_config('lateral.keys', (
   select array_agg("%i".k::text order by "%o".place)::text
-  from json_array_elements_text($1::json -> 'root')
-  with ordinality as "%o" (n, place) join "%i0" "%i" on "%i".n = "%o".n::int4
+  from unnest($3::int4[])
+  with ordinality as "%o" (n, place) join "%i0" "%i" on "%i".n = "%o".n
 ), true);
 
 -- $1 = 'public.tags_id_seq'

@@ -1,36 +1,17 @@
 -- POST /items/articles?fields=id,title {"title":"New","rating":"4.50"}
 
--- $1 = '{"nodes":[[{"n":0,"c0":"New","c1":"4.50"}]],"unlinks":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
-with "%a0" as materialized (
-  select (
-    select max(nextval('public.articles_id_seq'::regclass))
-    from generate_series(1, "%h".k - "%l".v)
-  )
-  from (
-    select max(k)::int8 as k
-    from (
-      select k
-      from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (k "pg_catalog"."int4")
-    ) "%g"
-  ) "%h", (
-    select coalesce(pg_sequence_last_value('public.articles_id_seq'::regclass), 0) as v
-  ) "%l"
-  where "%h".k - "%l".v between 1
-  and 10000
-), "%i0" as materialized (
-  select "%x".n,
-  case
-  when "%x".k is null then (nextval('articles_id_seq'::regclass))
-  else "%x".k
-  end as k, "%x"."c0", "%x"."c1"
-  from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."varchar", "c1" "pg_catalog"."numeric") cross join (
-    select count(*)
-    from "%a0"
-  ) "%a"
+-- $1 = '[{"c0":"New","c1":"4.50"}]'
+-- $2 = '{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}'
+-- $3 = '{0}'
+with "%i0" as materialized (
+  select "%x".n - 1 as n, (nextval('articles_id_seq'::regclass)) as k, "%x"."c0", "%x"."c1"
+  from rows
+  from (json_to_recordset($1::json) as ("c0" "pg_catalog"."varchar", "c1" "pg_catalog"."numeric"))
+  with ordinality as "%x" ("c0", "c1", n)
   order by "%x".n
 ), "%w0" as (insert into "public"."articles" as "%t" ("id", "title", "rating") overriding system value select "%i".k, "%i"."c0", "%i"."c1" from "%i0" "%i" order by "%i".n returning "%t"."id", (((('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"title":' || coalesce(pg_catalog.to_json("%t"."title")::text, 'null')) || (',"slug":' || coalesce(pg_catalog.to_json("%t"."slug")::text, 'null'))) || (',"body":' || coalesce(pg_catalog.to_json("%t"."body")::text, 'null') || ',"status":' || coalesce(pg_catalog.to_json("%t"."status")::text, 'null'))) || (((',"views":' || coalesce(textin(int4out("%t"."views")), 'null') || coalesce(',"rating":"' || textin(numeric_out("%t"."rating")) || '"', ',"rating":null')) || (coalesce(',"published_at":"' || case when isfinite("%t"."published_at") then to_char("%t"."published_at" at time zone 'UTC', case when "%t"."published_at" = "%t"."published_at"::timestamptz(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"' else 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' end) || case when "%t"."published_at" < '0001-01-01 00:00:00+00'::timestamptz then ' BC' else '' end else "%t"."published_at"::text end || '"', ',"published_at":null'))) || (',"meta":' || coalesce(textin(json_out("%t"."meta")), 'null') || ',"author":' || coalesce(textin(int4out("%t"."author")), 'null') || '}')))::json as "%j", null::json as "%d"), "%jd" as materialized (
   select *
-  from json_to_record(($1::json -> 'by')) as "%x" ("user" uuid, ip text, user_agent text, origin text)
+  from json_to_record($2::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
 ), "%ja" (id, action, collection, item, data, delta) as materialized (
   select nextval('public.service_activity_id_seq'::regclass), "%x".*
   from (
@@ -43,8 +24,8 @@ select json_build_array((
   from "%w0"
 ))::text, set_config('lateral.keys', (
   select array_agg("%i".k::text order by "%o".place)::text
-  from json_array_elements_text($1::json -> 'root')
-  with ordinality as "%o" (n, place) join "%i0" "%i" on "%i".n = "%o".n::int4
+  from unnest($3::int4[])
+  with ordinality as "%o" (n, place) join "%i0" "%i" on "%i".n = "%o".n
 ), true);
 
 select '{"data":' || "%r1"."%j" || '}'

@@ -2,37 +2,18 @@
 
 begin;
 
--- $1 = '{"nodes":[[{"n":0,"c0":"made"}]],"unlinks":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
-with "%a0" as materialized (
-  select (
-    select max(nextval('public.tags_id_seq'::regclass))
-    from generate_series(1, "%h".k - "%l".v)
-  )
-  from (
-    select max(k)::int8 as k
-    from (
-      select k
-      from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (k "pg_catalog"."int4")
-    ) "%g"
-  ) "%h", (
-    select coalesce(pg_sequence_last_value('public.tags_id_seq'::regclass), 0) as v
-  ) "%l"
-  where "%h".k - "%l".v between 1
-  and 10000
-), "%i0" as materialized (
-  select "%x".n,
-  case
-  when "%x".k is null then (nextval('tags_id_seq'::regclass))
-  else "%x".k
-  end as k, "%x"."c0"
-  from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."varchar") cross join (
-    select count(*)
-    from "%a0"
-  ) "%a"
+-- $1 = '[{"c0":"made"}]'
+-- $2 = '{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}'
+-- $3 = '{0}'
+with "%i0" as materialized (
+  select "%x".n - 1 as n, (nextval('tags_id_seq'::regclass)) as k, "%x"."c0"
+  from rows
+  from (json_to_recordset($1::json) as ("c0" "pg_catalog"."varchar"))
+  with ordinality as "%x" ("c0", n)
   order by "%x".n
 ), "%w0" as (insert into "public"."tags" as "%t" ("id", "name") overriding system value select "%i".k, "%i"."c0" from "%i0" "%i" order by "%i".n returning "%t"."id", ('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j", null::json as "%d"), "%jd" as materialized (
   select *
-  from json_to_record(($1::json -> 'by')) as "%x" ("user" uuid, ip text, user_agent text, origin text)
+  from json_to_record($2::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
 ), "%ja" (id, action, collection, item, data, delta) as materialized (
   select nextval('public.service_activity_id_seq'::regclass), "%x".*
   from (
@@ -45,8 +26,8 @@ select json_build_array((
   from "%w0"
 ))::text, set_config('lateral.keys', (
   select array_agg("%i".k::text order by "%o".place)::text
-  from json_array_elements_text($1::json -> 'root')
-  with ordinality as "%o" (n, place) join "%i0" "%i" on "%i".n = "%o".n::int4
+  from unnest($3::int4[])
+  with ordinality as "%o" (n, place) join "%i0" "%i" on "%i".n = "%o".n
 ), true);
 
 select '{"data":' || "%r1"."%j" || '}'
@@ -62,21 +43,21 @@ from (
   ) "%p1"
 ) "%r1";
 
--- $1 = '{"nodes":[[{"n":0,"k":"2","c0":"changed"}]],"unlinks":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
+-- $1 = '[{"k":"2","c0":"changed"}]'
+-- $2 = '{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}'
 with "%i0" as materialized (
-  select "%x".n, "%x".k as k, "%x"."c0"
-  from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."varchar")
+  select "%x".n - 1 as n, "%x".k as k, "%x"."c0"
+  from rows
+  from (json_to_recordset($1::json) as (k "pg_catalog"."int4", "c0" "pg_catalog"."varchar"))
+  with ordinality as "%x" (k, "c0", n)
   order by "%x".n
 ), "%w0" as (update "public"."tags" "%t" set "name" = "%i"."c0" from (
   select "%s".*
   from "%i0" "%s" join "public"."tags" "%l" on "%l"."id" = "%s".k
   order by "%s".k for no key update of "%l"
-) "%i" where "%t"."id" = "%i".k returning "%t"."id", ('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j", (
-  select coalesce(json_object_agg(k, v) filter (where p), '{}')
-  from (values ('name', coalesce(pg_catalog.to_json("%t"."name")::text, 'null')::json, true)) as "%h" (k, v, p)
-) as "%d"), "%jd" as materialized (
+) "%i" where "%t"."id" = "%i".k returning "%t"."id", ('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j", ('{"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%d"), "%jd" as materialized (
   select *
-  from json_to_record(($1::json -> 'by')) as "%x" ("user" uuid, ip text, user_agent text, origin text)
+  from json_to_record($2::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
 ), "%ja" (id, action, collection, item, data, delta) as materialized (
   select nextval('public.service_activity_id_seq'::regclass), "%x".*
   from (

@@ -1,40 +1,24 @@
 -- PATCH /items/authors/1?fields=id {"licence":{"number":"A2"}}
 
--- $1 = '{"nodes":[[{"n":0,"k":"1"}],[{"n":0,"c0":"1","c1":"A2"}]],"unlinks":[[{"parent":"1","child":null}]],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
+-- $1 = '[{"k":"1"}]'
+-- $2 = '[{"c0":"1","c1":"A2"}]'
+-- $3 = '[{"parent":"1","child":null}]'
+-- $4 = '{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}'
 with "%i0" as materialized (
-  select "%x".n, "%x".k as k
-  from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (n int4, k "pg_catalog"."int4")
+  select "%x".n - 1 as n, "%x".k as k
+  from rows
+  from (json_to_recordset($1::json) as (k "pg_catalog"."int4"))
+  with ordinality as "%x" (k, n)
   order by "%x".n
-), "%a1" as materialized (
-  select (
-    select max(nextval('public.licences_id_seq'::regclass))
-    from generate_series(1, "%h".k - "%l".v)
-  )
-  from (
-    select max(k)::int8 as k
-    from (
-      select k
-      from json_to_recordset($1::json -> 'nodes' -> 1) as "%x" (k "pg_catalog"."int4")
-    ) "%g"
-  ) "%h", (
-    select coalesce(pg_sequence_last_value('public.licences_id_seq'::regclass), 0) as v
-  ) "%l"
-  where "%h".k - "%l".v between 1
-  and 10000
 ), "%i1" as materialized (
-  select "%x".n,
-  case
-  when "%x".k is null then (nextval('licences_id_seq'::regclass))
-  else "%x".k
-  end as k, "%x"."c0", "%x"."c1"
-  from json_to_recordset($1::json -> 'nodes' -> 1) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."int4", "c1" "pg_catalog"."text") cross join (
-    select count(*)
-    from "%a1"
-  ) "%a"
+  select "%x".n - 1 as n, (nextval('licences_id_seq'::regclass)) as k, "%x"."c0", "%x"."c1"
+  from rows
+  from (json_to_recordset($2::json) as ("c0" "pg_catalog"."int4", "c1" "pg_catalog"."text"))
+  with ordinality as "%x" ("c0", "c1", n)
   order by "%x".n
 ), "%x0" as materialized (
   select "%x".parent, "%x".child
-  from json_to_recordset($1::json -> 'unlinks' -> 0) as "%x" (parent "pg_catalog"."int4", child "pg_catalog"."int4")
+  from json_to_recordset($3::json) as "%x" (parent "pg_catalog"."int4", child "pg_catalog"."int4")
 ), "%u0" as (update "public"."licences" "%t" set "author" = case when exists (
   select
   from "%x0" "%y"
@@ -61,7 +45,7 @@ with "%i0" as materialized (
   from "%u0"
 ) "%uw" order by "%i".n returning "%t"."id", (('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"author":' || coalesce(textin(int4out("%t"."author")), 'null')) || (',"number":' || coalesce(pg_catalog.to_json("%t"."number")::text, 'null') || '}'))::json as "%j", null::json as "%d"), "%jd" as materialized (
   select *
-  from json_to_record(($1::json -> 'by')) as "%x" ("user" uuid, ip text, user_agent text, origin text)
+  from json_to_record($4::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
 ), "%ja" (id, action, collection, item, data, delta) as materialized (
   select nextval('public.service_activity_id_seq'::regclass), "%x".*
   from (

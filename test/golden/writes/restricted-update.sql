@@ -1,37 +1,20 @@
 -- PATCH /items/articles/8?fields=id {"title":"Changed","comments":{"create":[{"body":"New"}]}}
 
--- $1 = '{"nodes":[[{"n":0,"k":"8","c0":"Changed","c1":"draft"}],[{"n":0,"c0":"New","c1":"8"}]],"unlinks":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000002","ip":"127.0.0.1","user_agent":null,"origin":null}}'
--- $2 = '{"00000000-0000-0000-0000-000000000002"}'
+-- $1 = '[{"k":"8","c0":"Changed","c1":"draft"}]'
+-- $2 = '[{"c0":"New","c1":"8"}]'
+-- $3 = '{"00000000-0000-0000-0000-000000000002"}'
+-- $4 = '{"user":"00000000-0000-0000-0000-000000000002","ip":"127.0.0.1","user_agent":null,"origin":null}'
 with "%i0" as materialized (
-  select "%x".n, "%x".k as k, "%x"."c0", "%x"."c1"
-  from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."varchar", "c1" "pg_catalog"."varchar")
+  select "%x".n - 1 as n, "%x".k as k, "%x"."c0", "%x"."c1"
+  from rows
+  from (json_to_recordset($1::json) as (k "pg_catalog"."int4", "c0" "pg_catalog"."varchar", "c1" "pg_catalog"."varchar"))
+  with ordinality as "%x" (k, "c0", "c1", n)
   order by "%x".n
-), "%a1" as materialized (
-  select (
-    select max(nextval('public.comments_id_seq'::regclass))
-    from generate_series(1, "%h".k - "%l".v)
-  )
-  from (
-    select max(k)::int8 as k
-    from (
-      select k
-      from json_to_recordset($1::json -> 'nodes' -> 1) as "%x" (k "pg_catalog"."int4")
-    ) "%g"
-  ) "%h", (
-    select coalesce(pg_sequence_last_value('public.comments_id_seq'::regclass), 0) as v
-  ) "%l"
-  where "%h".k - "%l".v between 1
-  and 10000
 ), "%i1" as materialized (
-  select "%x".n,
-  case
-  when "%x".k is null then (nextval('comments_id_seq'::regclass))
-  else "%x".k
-  end as k, "%x"."c0", "%x"."c1"
-  from json_to_recordset($1::json -> 'nodes' -> 1) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."text", "c1" "pg_catalog"."int4") cross join (
-    select count(*)
-    from "%a1"
-  ) "%a"
+  select "%x".n - 1 as n, (nextval('comments_id_seq'::regclass)) as k, "%x"."c0", "%x"."c1"
+  from rows
+  from (json_to_recordset($2::json) as ("c0" "pg_catalog"."text", "c1" "pg_catalog"."int4"))
+  with ordinality as "%x" ("c0", "c1", n)
   order by "%x".n
 ), "%w0" as (update "public"."articles" "%t" set "title" = "%i"."c0", "status" = "%i"."c1" from (
   select "%s".*
@@ -40,15 +23,12 @@ with "%i0" as materialized (
   where ("%t1"."name" = any(array(
     select "%t2"."first_name"::text::"pg_catalog"."varchar"
     from "public"."service_users" "%t2"
-    where "%t2"."id" = any($2::uuid[])
+    where "%t2"."id" = any($3::uuid[])
   )))
   order by "%s".k for no key update of "%l"
-) "%i" where "%t"."id" = "%i".k returning "%t"."id", (((('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"title":' || coalesce(pg_catalog.to_json("%t"."title")::text, 'null')) || (',"slug":' || coalesce(pg_catalog.to_json("%t"."slug")::text, 'null'))) || (',"body":' || coalesce(pg_catalog.to_json("%t"."body")::text, 'null') || ',"status":' || coalesce(pg_catalog.to_json("%t"."status")::text, 'null'))) || (((',"views":' || coalesce(textin(int4out("%t"."views")), 'null') || coalesce(',"rating":"' || textin(numeric_out("%t"."rating")) || '"', ',"rating":null')) || (coalesce(',"published_at":"' || case when isfinite("%t"."published_at") then to_char("%t"."published_at" at time zone 'UTC', case when "%t"."published_at" = "%t"."published_at"::timestamptz(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"' else 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' end) || case when "%t"."published_at" < '0001-01-01 00:00:00+00'::timestamptz then ' BC' else '' end else "%t"."published_at"::text end || '"', ',"published_at":null'))) || (',"meta":' || coalesce(textin(json_out("%t"."meta")), 'null') || ',"author":' || coalesce(textin(int4out("%t"."author")), 'null') || '}')))::json as "%j", (
-  select coalesce(json_object_agg(k, v) filter (where p), '{}')
-  from (values ('title', coalesce(pg_catalog.to_json("%t"."title")::text, 'null')::json, true), ('status', coalesce(pg_catalog.to_json("%t"."status")::text, 'null')::json, true)) as "%h" (k, v, p)
-) as "%d"), "%w1" as (insert into "public"."comments" as "%t" ("id", "body", "article") overriding system value select "%i".k, "%i"."c0", "%i"."c1" from "%i1" "%i" order by "%i".n returning "%t"."id", ((('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"body":' || coalesce(pg_catalog.to_json("%t"."body")::text, 'null')) || (coalesce(',"created":"' || case when isfinite("%t"."created") then to_char("%t"."created" at time zone 'UTC', case when "%t"."created" = "%t"."created"::timestamptz(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"' else 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' end) || case when "%t"."created" < '0001-01-01 00:00:00+00'::timestamptz then ' BC' else '' end else "%t"."created"::text end || '"', ',"created":null'))) || (',"article":' || coalesce(textin(int4out("%t"."article")), 'null') || ',"author":' || coalesce(textin(int4out("%t"."author")), 'null') || '}'))::json as "%j", null::json as "%d"), "%jd" as materialized (
+) "%i" where "%t"."id" = "%i".k returning "%t"."id", (((('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"title":' || coalesce(pg_catalog.to_json("%t"."title")::text, 'null')) || (',"slug":' || coalesce(pg_catalog.to_json("%t"."slug")::text, 'null'))) || (',"body":' || coalesce(pg_catalog.to_json("%t"."body")::text, 'null') || ',"status":' || coalesce(pg_catalog.to_json("%t"."status")::text, 'null'))) || (((',"views":' || coalesce(textin(int4out("%t"."views")), 'null') || coalesce(',"rating":"' || textin(numeric_out("%t"."rating")) || '"', ',"rating":null')) || (coalesce(',"published_at":"' || case when isfinite("%t"."published_at") then to_char("%t"."published_at" at time zone 'UTC', case when "%t"."published_at" = "%t"."published_at"::timestamptz(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"' else 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' end) || case when "%t"."published_at" < '0001-01-01 00:00:00+00'::timestamptz then ' BC' else '' end else "%t"."published_at"::text end || '"', ',"published_at":null'))) || (',"meta":' || coalesce(textin(json_out("%t"."meta")), 'null') || ',"author":' || coalesce(textin(int4out("%t"."author")), 'null') || '}')))::json as "%j", ('{"title":' || coalesce(pg_catalog.to_json("%t"."title")::text, 'null') || ',"status":' || coalesce(pg_catalog.to_json("%t"."status")::text, 'null') || '}')::json as "%d"), "%w1" as (insert into "public"."comments" as "%t" ("id", "body", "article") overriding system value select "%i".k, "%i"."c0", "%i"."c1" from "%i1" "%i" order by "%i".n returning "%t"."id", ((('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"body":' || coalesce(pg_catalog.to_json("%t"."body")::text, 'null')) || (coalesce(',"created":"' || case when isfinite("%t"."created") then to_char("%t"."created" at time zone 'UTC', case when "%t"."created" = "%t"."created"::timestamptz(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"' else 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' end) || case when "%t"."created" < '0001-01-01 00:00:00+00'::timestamptz then ' BC' else '' end else "%t"."created"::text end || '"', ',"created":null'))) || (',"article":' || coalesce(textin(int4out("%t"."article")), 'null') || ',"author":' || coalesce(textin(int4out("%t"."author")), 'null') || '}'))::json as "%j", null::json as "%d"), "%jd" as materialized (
   select *
-  from json_to_record(($1::json -> 'by')) as "%x" ("user" uuid, ip text, user_agent text, origin text)
+  from json_to_record($4::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
 ), "%ja" (id, action, collection, item, data, delta) as materialized (
   select nextval('public.service_activity_id_seq'::regclass), "%x".*
   from (

@@ -1,17 +1,24 @@
 -- PATCH /items/articles/1?fields=id {"tags":[1]}
 
--- $1 = '{"nodes":[[{"n":0,"k":"1"}],[{"n":0,"k":"1","c0":"1"}]],"unlinks":[[{"parent":"1","child":null}]],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
+-- $1 = '[{"k":"1"}]'
+-- $2 = '[{"k":"1","c0":"1"}]'
+-- $3 = '[{"parent":"1","child":null}]'
+-- $4 = '{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}'
 with "%i0" as materialized (
-  select "%x".n, "%x".k as k
-  from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (n int4, k "pg_catalog"."int4")
+  select "%x".n - 1 as n, "%x".k as k
+  from rows
+  from (json_to_recordset($1::json) as (k "pg_catalog"."int4"))
+  with ordinality as "%x" (k, n)
   order by "%x".n
 ), "%i1" as materialized (
-  select "%x".n, "%x".k as k, "%x"."c0"
-  from json_to_recordset($1::json -> 'nodes' -> 1) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."int4")
+  select "%x".n - 1 as n, "%x".k as k, "%x"."c0"
+  from rows
+  from (json_to_recordset($2::json) as (k "pg_catalog"."int4", "c0" "pg_catalog"."int4"))
+  with ordinality as "%x" (k, "c0", n)
   order by "%x".n
 ), "%x0" as materialized (
   select "%x".parent, "%x".child
-  from json_to_recordset($1::json -> 'unlinks' -> 0) as "%x" (parent "pg_catalog"."int4", child "pg_catalog"."int4")
+  from json_to_recordset($3::json) as "%x" (parent "pg_catalog"."int4", child "pg_catalog"."int4")
 ), "%w0" as (
   select "%t"."id"
   from "%i0" "%i" join "public"."articles" "%t" on "%t"."id" = "%i".k
@@ -25,10 +32,7 @@ with "%i0" as materialized (
   from "%x0" "%y"
   where "%y".parent = "%t"."articles_id"
   and ("%y".child is null or "%y".child = "%t"."id")
-) and false) returning "%t"."id", (('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"articles_id":' || coalesce(textin(int4out("%t"."articles_id")), 'null')) || (',"tags_id":' || coalesce(textin(int4out("%t"."tags_id")), 'null') || ',"sort":' || coalesce(textin(int4out("%t"."sort")), 'null') || '}'))::json as "%j", (
-  select coalesce(json_object_agg(k, v) filter (where p), '{}')
-  from (values ('articles_id', coalesce(textin(int4out("%t"."articles_id")), 'null')::json, true)) as "%h" (k, v, p)
-) as "%d"), "%d0" as (delete from "public"."articles_tags" "%t" where "%t"."id" in (
+) and false) returning "%t"."id", (('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"articles_id":' || coalesce(textin(int4out("%t"."articles_id")), 'null')) || (',"tags_id":' || coalesce(textin(int4out("%t"."tags_id")), 'null') || ',"sort":' || coalesce(textin(int4out("%t"."sort")), 'null') || '}'))::json as "%j", ('{"articles_id":' || coalesce(textin(int4out("%t"."articles_id")), 'null') || '}')::json as "%d"), "%d0" as (delete from "public"."articles_tags" "%t" where "%t"."id" in (
   select "%c"."id"
   from "public"."articles_tags" "%c"
   where "%c"."articles_id" in (
@@ -46,7 +50,7 @@ with "%i0" as materialized (
   where "%k".k = "%t"."id"
 )) returning "%t"."id"), "%jd" as materialized (
   select *
-  from json_to_record(($1::json -> 'by')) as "%x" ("user" uuid, ip text, user_agent text, origin text)
+  from json_to_record($4::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
 ), "%ja" (id, action, collection, item, data, delta) as materialized (
   select nextval('public.service_activity_id_seq'::regclass), "%x".*
   from (

@@ -1,13 +1,17 @@
 -- PATCH /items/articles/1?fields=id {"comments":{"delete":[1]}}
 
--- $1 = '{"nodes":[[{"n":0,"k":"1"}]],"unlinks":[[{"parent":"1","child":"1"}]],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
+-- $1 = '[{"k":"1"}]'
+-- $2 = '[{"parent":"1","child":"1"}]'
+-- $3 = '{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}'
 with "%i0" as materialized (
-  select "%x".n, "%x".k as k
-  from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (n int4, k "pg_catalog"."int4")
+  select "%x".n - 1 as n, "%x".k as k
+  from rows
+  from (json_to_recordset($1::json) as (k "pg_catalog"."int4"))
+  with ordinality as "%x" (k, n)
   order by "%x".n
 ), "%x0" as materialized (
   select "%x".parent, "%x".child
-  from json_to_recordset($1::json -> 'unlinks' -> 0) as "%x" (parent "pg_catalog"."int4", child "pg_catalog"."int4")
+  from json_to_recordset($2::json) as "%x" (parent "pg_catalog"."int4", child "pg_catalog"."int4")
 ), "%w0" as (
   select "%t"."id"
   from "%i0" "%i" join "public"."articles" "%t" on "%t"."id" = "%i".k
@@ -31,7 +35,7 @@ with "%i0" as materialized (
   and ("%y".child is null or "%y".child = "%t"."id")
 )) returning "%t"."id"), "%jd" as materialized (
   select *
-  from json_to_record(($1::json -> 'by')) as "%x" ("user" uuid, ip text, user_agent text, origin text)
+  from json_to_record($3::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
 ), "%ja" (id, action, collection, item, data, delta) as materialized (
   select nextval('public.service_activity_id_seq'::regclass), "%x".*
   from (

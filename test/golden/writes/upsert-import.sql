@@ -4,10 +4,14 @@ begin;
 
 savepoint batch;
 
--- $1 = '{"nodes":[[{"n":0,"k":"3","c0":"replaced"}],[{"n":0,"c0":"imported"}]],"unlinks":[],"root":[],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
+-- $1 = '[{"k":"3","c0":"replaced"}]'
+-- $2 = '[{"c0":"imported"}]'
+-- $3 = '{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}'
 with "%i0" as materialized (
-  select "%x".n, "%x".k as k, "%x"."c0"
-  from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."varchar")
+  select "%x".n - 1 as n, "%x".k as k, "%x"."c0"
+  from rows
+  from (json_to_recordset($1::json) as (k "pg_catalog"."int4", "c0" "pg_catalog"."varchar"))
+  with ordinality as "%x" (k, "c0", n)
   order by "%x".n
 ), "%a1" as materialized (
   select (
@@ -18,15 +22,12 @@ with "%i0" as materialized (
     select max(k)::int8 as k
     from (
       select k
-      from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (k "pg_catalog"."int4")
+      from json_to_recordset($1::json) as "%x" (k "pg_catalog"."int4")
       where not exists (
         select
         from "public"."tags" "%e"
         where "%e"."id" = k
       )
-      union all
-      select k
-      from json_to_recordset($1::json -> 'nodes' -> 1) as "%x" (k "pg_catalog"."int4")
     ) "%g"
   ) "%h", (
     select coalesce(pg_sequence_last_value('public.tags_id_seq'::regclass), 0) as v
@@ -34,12 +35,10 @@ with "%i0" as materialized (
   where "%h".k - "%l".v between 1
   and 10000
 ), "%i1" as materialized (
-  select "%x".n,
-  case
-  when "%x".k is null then (nextval('tags_id_seq'::regclass))
-  else "%x".k
-  end as k, "%x"."c0"
-  from json_to_recordset($1::json -> 'nodes' -> 1) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."varchar") cross join (
+  select "%x".n - 1 as n, (nextval('tags_id_seq'::regclass)) as k, "%x"."c0"
+  from rows
+  from (json_to_recordset($2::json) as ("c0" "pg_catalog"."varchar"))
+  with ordinality as "%x" ("c0", n) cross join (
     select count(*)
     from "%a1"
   ) "%a"
@@ -48,16 +47,13 @@ with "%i0" as materialized (
   select "%s".*
   from "%i0" "%s" join "public"."tags" "%l" on "%l"."id" = "%s".k
   order by "%s".k for no key update of "%l"
-) "%i" where "%t"."id" = "%i".k returning "%t"."id", ('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j", (
-  select coalesce(json_object_agg(k, v) filter (where p), '{}')
-  from (values ('name', coalesce(pg_catalog.to_json("%t"."name")::text, 'null')::json, true)) as "%h" (k, v, p)
-) as "%d"), "%m0" as (insert into "public"."tags" as "%t" ("id", "name") overriding system value select "%i".k, "%i"."c0" from "%i0" "%i" where not exists (
+) "%i" where "%t"."id" = "%i".k returning "%t"."id", ('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j", ('{"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%d"), "%m0" as (insert into "public"."tags" as "%t" ("id", "name") overriding system value select "%i".k, "%i"."c0" from "%i0" "%i" where not exists (
   select
   from "public"."tags" "%e"
   where "%e"."id" = "%i".k
 ) order by "%i".n returning "%t"."id", ('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j", null::json as "%d"), "%w1" as (insert into "public"."tags" as "%t" ("id", "name") overriding system value select "%i".k, "%i"."c0" from "%i1" "%i" order by "%i".n returning "%t"."id", ('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j", null::json as "%d"), "%jd" as materialized (
   select *
-  from json_to_record(($1::json -> 'by')) as "%x" ("user" uuid, ip text, user_agent text, origin text)
+  from json_to_record($3::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
 ), "%ja" (id, action, collection, item, data, delta) as materialized (
   select nextval('public.service_activity_id_seq'::regclass), "%x".*
   from (

@@ -2,41 +2,48 @@
 
 begin;
 
--- $1 = '{"nodes":[[{"n":0,"k":"2","c0":"70"}],[{"n":0,"k":"70","c0":"Seventy"}],[{"n":0,"k":"4","c0":"2"}],[{"n":0,"k":"80","c0":"Eighty","c1":"2"}]],"unlinks":[[{"parent":"2","child":null}]],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
+-- $1 = '[{"k":"2","c0":"70"}]'
+-- $2 = '[{"k":"70","c0":"Seventy"}]'
+-- $3 = '[{"k":"4","c0":"2"}]'
+-- $4 = '[{"k":"80","c0":"Eighty","c1":"2"}]'
+-- $5 = '[{"parent":"2","child":null}]'
+-- $6 = '{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}'
 with "%i0" as materialized (
-  select "%x".n, "%x".k as k, "%x"."c0"
-  from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."int4")
+  select "%x".n - 1 as n, "%x".k as k, "%x"."c0"
+  from rows
+  from (json_to_recordset($1::json) as (k "pg_catalog"."int4", "c0" "pg_catalog"."int4"))
+  with ordinality as "%x" (k, "c0", n)
   order by "%x".n
 ), "%i1" as materialized (
-  select "%x".n, "%x".k as k, "%x"."c0"
-  from json_to_recordset($1::json -> 'nodes' -> 1) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."varchar")
+  select "%x".n - 1 as n, "%x".k as k, "%x"."c0"
+  from rows
+  from (json_to_recordset($2::json) as (k "pg_catalog"."int4", "c0" "pg_catalog"."varchar"))
+  with ordinality as "%x" (k, "c0", n)
   order by "%x".n
 ), "%i2" as materialized (
-  select "%x".n, "%x".k as k, "%x"."c0"
-  from json_to_recordset($1::json -> 'nodes' -> 2) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."int4")
+  select "%x".n - 1 as n, "%x".k as k, "%x"."c0"
+  from rows
+  from (json_to_recordset($3::json) as (k "pg_catalog"."int4", "c0" "pg_catalog"."int4"))
+  with ordinality as "%x" (k, "c0", n)
   order by "%x".n
 ), "%i3" as materialized (
-  select "%x".n, "%x".k as k, "%x"."c0", "%x"."c1"
-  from json_to_recordset($1::json -> 'nodes' -> 3) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."text", "c1" "pg_catalog"."int4")
+  select "%x".n - 1 as n, "%x".k as k, "%x"."c0", "%x"."c1"
+  from rows
+  from (json_to_recordset($4::json) as (k "pg_catalog"."int4", "c0" "pg_catalog"."text", "c1" "pg_catalog"."int4"))
+  with ordinality as "%x" (k, "c0", "c1", n)
   order by "%x".n
 ), "%x0" as materialized (
   select "%x".parent, "%x".child
-  from json_to_recordset($1::json -> 'unlinks' -> 0) as "%x" (parent "pg_catalog"."int4", child "pg_catalog"."int4")
+  from json_to_recordset($5::json) as "%x" (parent "pg_catalog"."int4", child "pg_catalog"."int4")
 ), "%w0" as (update "public"."articles" "%t" set "author" = "%i"."c0" from (
   select "%s".*
   from "%i0" "%s" join "public"."articles" "%l" on "%l"."id" = "%s".k
   order by "%s".k for no key update of "%l"
-) "%i" where "%t"."id" = "%i".k returning "%t"."id", (((('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"title":' || coalesce(pg_catalog.to_json("%t"."title")::text, 'null')) || (',"slug":' || coalesce(pg_catalog.to_json("%t"."slug")::text, 'null'))) || (',"body":' || coalesce(pg_catalog.to_json("%t"."body")::text, 'null') || ',"status":' || coalesce(pg_catalog.to_json("%t"."status")::text, 'null'))) || (((',"views":' || coalesce(textin(int4out("%t"."views")), 'null') || coalesce(',"rating":"' || textin(numeric_out("%t"."rating")) || '"', ',"rating":null')) || (coalesce(',"published_at":"' || case when isfinite("%t"."published_at") then to_char("%t"."published_at" at time zone 'UTC', case when "%t"."published_at" = "%t"."published_at"::timestamptz(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"' else 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' end) || case when "%t"."published_at" < '0001-01-01 00:00:00+00'::timestamptz then ' BC' else '' end else "%t"."published_at"::text end || '"', ',"published_at":null'))) || (',"meta":' || coalesce(textin(json_out("%t"."meta")), 'null') || ',"author":' || coalesce(textin(int4out("%t"."author")), 'null') || '}')))::json as "%j", (
-  select coalesce(json_object_agg(k, v) filter (where p), '{}')
-  from (values ('author', coalesce(textin(int4out("%t"."author")), 'null')::json, true)) as "%h" (k, v, p)
-) as "%d"), "%w1" as (update "public"."authors" "%t" set "name" = "%i"."c0" from (
+) "%i" where "%t"."id" = "%i".k returning "%t"."id", (((('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"title":' || coalesce(pg_catalog.to_json("%t"."title")::text, 'null')) || (',"slug":' || coalesce(pg_catalog.to_json("%t"."slug")::text, 'null'))) || (',"body":' || coalesce(pg_catalog.to_json("%t"."body")::text, 'null') || ',"status":' || coalesce(pg_catalog.to_json("%t"."status")::text, 'null'))) || (((',"views":' || coalesce(textin(int4out("%t"."views")), 'null') || coalesce(',"rating":"' || textin(numeric_out("%t"."rating")) || '"', ',"rating":null')) || (coalesce(',"published_at":"' || case when isfinite("%t"."published_at") then to_char("%t"."published_at" at time zone 'UTC', case when "%t"."published_at" = "%t"."published_at"::timestamptz(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"' else 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' end) || case when "%t"."published_at" < '0001-01-01 00:00:00+00'::timestamptz then ' BC' else '' end else "%t"."published_at"::text end || '"', ',"published_at":null'))) || (',"meta":' || coalesce(textin(json_out("%t"."meta")), 'null') || ',"author":' || coalesce(textin(int4out("%t"."author")), 'null') || '}')))::json as "%j", ('{"author":' || coalesce(textin(int4out("%t"."author")), 'null') || '}')::json as "%d"), "%w1" as (update "public"."authors" "%t" set "name" = "%i"."c0" from (
   select "%s".*
   from "%i1" "%s" join "public"."authors" "%l" on "%l"."id" = "%s".k
   order by "%s".k for no key update of "%l"
-) "%i" where "%t"."id" = "%i".k returning "%t"."id", ((('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null')) || (',"email":' || coalesce(pg_catalog.to_json("%t"."email")::text, 'null'))) || ((',"bio":' || coalesce(pg_catalog.to_json("%t"."bio")::text, 'null') || ',"born":' || coalesce(pg_catalog.to_json("%t"."born")::text, 'null')) || (',"score":' || coalesce(pg_catalog.to_json("%t"."score")::text, 'null') || '}')))::json as "%j", (
-  select coalesce(json_object_agg(k, v) filter (where p), '{}')
-  from (values ('name', coalesce(pg_catalog.to_json("%t"."name")::text, 'null')::json, true)) as "%h" (k, v, p)
-) as "%d"), "%m1" as (insert into "public"."authors" as "%t" ("id", "name") overriding system value select "%i".k, "%i"."c0" from "%i1" "%i" where not exists (
+) "%i" where "%t"."id" = "%i".k returning "%t"."id", ((('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null')) || (',"email":' || coalesce(pg_catalog.to_json("%t"."email")::text, 'null'))) || ((',"bio":' || coalesce(pg_catalog.to_json("%t"."bio")::text, 'null') || ',"born":' || coalesce(pg_catalog.to_json("%t"."born")::text, 'null')) || (',"score":' || coalesce(pg_catalog.to_json("%t"."score")::text, 'null') || '}')))::json as "%j", ('{"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%d"), "%m1" as (insert into "public"."authors" as "%t" ("id", "name") overriding system value select "%i".k, "%i"."c0" from "%i1" "%i" where not exists (
   select
   from "public"."authors" "%e"
   where "%e"."id" = "%i".k
@@ -44,17 +51,11 @@ with "%i0" as materialized (
   select "%s".*
   from "%i2" "%s" join "public"."comments" "%l" on "%l"."id" = "%s".k
   order by "%s".k for no key update of "%l"
-) "%i" where "%t"."id" = "%i".k returning "%t"."id", ((('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"body":' || coalesce(pg_catalog.to_json("%t"."body")::text, 'null')) || (coalesce(',"created":"' || case when isfinite("%t"."created") then to_char("%t"."created" at time zone 'UTC', case when "%t"."created" = "%t"."created"::timestamptz(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"' else 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' end) || case when "%t"."created" < '0001-01-01 00:00:00+00'::timestamptz then ' BC' else '' end else "%t"."created"::text end || '"', ',"created":null'))) || (',"article":' || coalesce(textin(int4out("%t"."article")), 'null') || ',"author":' || coalesce(textin(int4out("%t"."author")), 'null') || '}'))::json as "%j", (
-  select coalesce(json_object_agg(k, v) filter (where p), '{}')
-  from (values ('article', coalesce(textin(int4out("%t"."article")), 'null')::json, true)) as "%h" (k, v, p)
-) as "%d"), "%w3" as (update "public"."comments" "%t" set "body" = "%i"."c0", "article" = "%i"."c1" from (
+) "%i" where "%t"."id" = "%i".k returning "%t"."id", ((('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"body":' || coalesce(pg_catalog.to_json("%t"."body")::text, 'null')) || (coalesce(',"created":"' || case when isfinite("%t"."created") then to_char("%t"."created" at time zone 'UTC', case when "%t"."created" = "%t"."created"::timestamptz(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"' else 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' end) || case when "%t"."created" < '0001-01-01 00:00:00+00'::timestamptz then ' BC' else '' end else "%t"."created"::text end || '"', ',"created":null'))) || (',"article":' || coalesce(textin(int4out("%t"."article")), 'null') || ',"author":' || coalesce(textin(int4out("%t"."author")), 'null') || '}'))::json as "%j", ('{"article":' || coalesce(textin(int4out("%t"."article")), 'null') || '}')::json as "%d"), "%w3" as (update "public"."comments" "%t" set "body" = "%i"."c0", "article" = "%i"."c1" from (
   select "%s".*
   from "%i3" "%s" join "public"."comments" "%l" on "%l"."id" = "%s".k
   order by "%s".k for no key update of "%l"
-) "%i" where "%t"."id" = "%i".k returning "%t"."id", ((('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"body":' || coalesce(pg_catalog.to_json("%t"."body")::text, 'null')) || (coalesce(',"created":"' || case when isfinite("%t"."created") then to_char("%t"."created" at time zone 'UTC', case when "%t"."created" = "%t"."created"::timestamptz(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"' else 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' end) || case when "%t"."created" < '0001-01-01 00:00:00+00'::timestamptz then ' BC' else '' end else "%t"."created"::text end || '"', ',"created":null'))) || (',"article":' || coalesce(textin(int4out("%t"."article")), 'null') || ',"author":' || coalesce(textin(int4out("%t"."author")), 'null') || '}'))::json as "%j", (
-  select coalesce(json_object_agg(k, v) filter (where p), '{}')
-  from (values ('body', coalesce(pg_catalog.to_json("%t"."body")::text, 'null')::json, true), ('article', coalesce(textin(int4out("%t"."article")), 'null')::json, true)) as "%h" (k, v, p)
-) as "%d"), "%m3" as (insert into "public"."comments" as "%t" ("id", "body", "article") overriding system value select "%i".k, "%i"."c0", "%i"."c1" from "%i3" "%i" where not exists (
+) "%i" where "%t"."id" = "%i".k returning "%t"."id", ((('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"body":' || coalesce(pg_catalog.to_json("%t"."body")::text, 'null')) || (coalesce(',"created":"' || case when isfinite("%t"."created") then to_char("%t"."created" at time zone 'UTC', case when "%t"."created" = "%t"."created"::timestamptz(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"' else 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' end) || case when "%t"."created" < '0001-01-01 00:00:00+00'::timestamptz then ' BC' else '' end else "%t"."created"::text end || '"', ',"created":null'))) || (',"article":' || coalesce(textin(int4out("%t"."article")), 'null') || ',"author":' || coalesce(textin(int4out("%t"."author")), 'null') || '}'))::json as "%j", ('{"body":' || coalesce(pg_catalog.to_json("%t"."body")::text, 'null') || ',"article":' || coalesce(textin(int4out("%t"."article")), 'null') || '}')::json as "%d"), "%m3" as (insert into "public"."comments" as "%t" ("id", "body", "article") overriding system value select "%i".k, "%i"."c0", "%i"."c1" from "%i3" "%i" where not exists (
   select
   from "public"."comments" "%e"
   where "%e"."id" = "%i".k
@@ -85,7 +86,7 @@ with "%i0" as materialized (
   where "%k".k = "%t"."id"
 ) returning "%t"."id"), "%jd" as materialized (
   select *
-  from json_to_record(($1::json -> 'by')) as "%x" ("user" uuid, ip text, user_agent text, origin text)
+  from json_to_record($6::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
 ), "%ja" (id, action, collection, item, data, delta) as materialized (
   select nextval('public.service_activity_id_seq'::regclass), "%x".*
   from (
