@@ -1,6 +1,7 @@
 /**
  * Writes of many rows in one request: an import beside COPY of the same file into the same table, and a change of many items by their
- * keys beside one UPDATE. One at a time, by turns; rows per second.
+ * keys beside one UPDATE. One at a time, by turns; rows per second. Each with the record of what was changed, which writes two rows more
+ * for every row, and without it (`flat`), as the statements beside it.
  */
 import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
@@ -12,7 +13,7 @@ import type { Measuring } from './measure.js';
 import { readPeak } from './memory.js';
 
 export interface BulkResult {
-  readonly id: 'import' | 'patch';
+  readonly id: 'import' | 'import-flat' | 'patch' | 'patch-flat';
   readonly title: string;
   readonly rows: number;
   /** Rows per second, the best of the rounds. */
@@ -41,17 +42,19 @@ export async function measureBulk(
   const settings = { ...options.settings, IMPORT_MAX_FILE_SIZE: '4gb', MAX_PAYLOAD_SIZE: '16mb' };
   try {
     const results: BulkResult[] = [];
-    if (only.includes('import')) {
-      results.push(await compare(IMPORT, rows, { ...options, settings }, sql, report));
-    }
-    if (only.includes('patch')) {
-      await empty(sql);
-      await copy(sql, PATCHED);
-      await sql`vacuum (analyze) bench_imported`;
-      results.push(await compare(PATCH, PATCHED, { ...options, settings }, sql, report));
+    for (const bulk of BULKS.filter(({ id }) => only.includes(id))) {
+      const isPatch = bulk.byService === patch;
+      await setRecord(sql, !bulk.id.endsWith('-flat'));
+      if (isPatch) {
+        await empty(sql);
+        await copy(sql, PATCHED);
+        await sql`vacuum (analyze) bench_imported`;
+      }
+      results.push(await compare(bulk, isPatch ? PATCHED : rows, { ...options, settings }, sql, report));
     }
     return results;
   } finally {
+    await setRecord(sql, true);
     await empty(sql);
     await sql.end({ timeout: 5 });
   }
@@ -63,29 +66,18 @@ interface Bulk extends Pick<BulkResult, 'id' | 'title' | 'as' | 'target'> {
   byStatement(sql: postgres.Sql, rows: number, round: number): Promise<unknown>;
 }
 
-const IMPORT: Bulk = {
-  id: 'import',
-  title: 'import of CSV',
+const IMPORT: Omit<Bulk, 'id' | 'title' | 'target'> = {
   as: 'COPY',
-  target: 0.25,
   prepare: empty,
   byService: (url, rows, _round, signal) =>
     sendBody(`${url}/utils/import/bench_imported`, 'POST', 'text/csv', csv(rows, true), signal),
   byStatement: copy,
 };
 
-/** The service answers with the keys alone: what the statement gives too. */
-const PATCH: Bulk = {
-  id: 'patch',
-  title: 'PATCH with keys',
+const PATCH: Omit<Bulk, 'id' | 'title' | 'target'> = {
   as: 'one UPDATE',
-  target: null,
   prepare: async () => undefined,
-  byService: (url, rows, round, signal) => {
-    const body = JSON.stringify({ keys: keysOf(rows), data: { views: round, status: `state ${round}` } });
-    const path = `${url}/items/bench_imported?fields=id&limit=-1`;
-    return sendBody(path, 'PATCH', 'application/json', Readable.from([body]), signal);
-  },
+  byService: patch,
   byStatement: (sql, rows, round) =>
     sql.unsafe(
       'update bench_imported set views = $1, status = $2 where id = any($3::text::integer[]) returning id',
@@ -93,6 +85,26 @@ const PATCH: Bulk = {
       { prepare: true },
     ),
 };
+
+const BULKS: readonly Bulk[] = [
+  { ...IMPORT, id: 'import', title: 'import of CSV, with its record', target: null },
+  { ...IMPORT, id: 'import-flat', title: 'import of CSV', target: 0.25 },
+  { ...PATCH, id: 'patch', title: 'PATCH with keys, with its record', target: null },
+  { ...PATCH, id: 'patch-flat', title: 'PATCH with keys', target: null },
+];
+
+/** The service answers with the keys alone: what the statement gives too. */
+function patch(url: string, rows: number, round: number, signal: AbortSignal): Promise<void> {
+  const body = JSON.stringify({ keys: keysOf(rows), data: { views: round, status: `state ${round}` } });
+  const path = `${url}/items/bench_imported?fields=id&limit=-1`;
+  return sendBody(path, 'PATCH', 'application/json', Readable.from([body]), signal);
+}
+
+/** Whether activity and revisions of the items are kept, as is usual. */
+async function setRecord(sql: postgres.Sql, isKept: boolean): Promise<void> {
+  await sql`delete from service_collections where collection = 'bench_imported'`;
+  if (!isKept) await sql`insert into service_collections (collection, accountability) values ('bench_imported', null)`;
+}
 
 async function compare(
   bulk: Bulk,

@@ -57,7 +57,7 @@ export async function measureAll(run: Run, peers: readonly Peer[], report: Repor
   }
 }
 
-const BULK: readonly BulkResult['id'][] = ['import', 'patch'];
+const BULK: readonly BulkResult['id'][] = ['import', 'import-flat', 'patch', 'patch-flat'];
 
 interface Secure extends RunningService {
   readonly databaseUrl: string;
