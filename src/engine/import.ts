@@ -17,7 +17,7 @@ import type { Writer, WriteSession } from './writer.js';
 import type { Writes } from './writes.js';
 
 /** Rows of a batch, and about how many characters they hold: one document carries all of them. */
-const BATCH = 500;
+const BATCH = 1_000;
 const BATCH_SIZE = 1_048_576;
 
 export interface RowError {
