@@ -1,42 +1,29 @@
 -- POST /items/orders?fields=id {"customer":"Di","lines":[{"product_id":42},{"product_id":{"id":99,"name":"tape"}}]}
 
--- $1 = '{"nodes":[[{"n":0,"c0":"Di"}],[{"n":0,"r0_0":0,"c1":"42"},{"n":1,"r0_0":0,"c1":"99"}],[{"n":0,"k":"99","c0":"tape"}]],"unlinks":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
-with "%a0" as materialized (
-  select (
-    select max(nextval('public.orders_id_seq'::regclass))
-    from generate_series(1, "%h".k - "%l".v)
-  )
-  from (
-    select max(k)::int8 as k
-    from (
-      select k
-      from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (k "pg_catalog"."int4")
-    ) "%g"
-  ) "%h", (
-    select coalesce(pg_sequence_last_value('public.orders_id_seq'::regclass), 0) as v
-  ) "%l"
-  where "%h".k - "%l".v between 1
-  and 10000
-), "%i0" as materialized (
-  select "%x".n,
-  case
-  when "%x".k is null then (nextval('orders_id_seq'::regclass))
-  else "%x".k
-  end as k, "%x"."c0"
-  from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."text") cross join (
-    select count(*)
-    from "%a0"
-  ) "%a"
+-- $1 = '[{"c0":"Di"}]'
+-- $2 = '[{"k":"99","c0":"tape"}]'
+-- $3 = '[{"r0_0":0,"c1":"42"},{"r0_0":0,"c1":"99"}]'
+-- $4 = '{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}'
+-- $5 = '{0}'
+with "%i0" as materialized (
+  select "%x".n - 1 as n, (nextval('orders_id_seq'::regclass)) as k, "%x"."c0"
+  from rows
+  from (json_to_recordset($1::json) as ("c0" "pg_catalog"."text"))
+  with ordinality as "%x" ("c0", n)
   order by "%x".n
 ), "%i2" as materialized (
-  select "%x".n, "%x".k as k, "%x"."c0"
-  from json_to_recordset($1::json -> 'nodes' -> 2) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."text")
+  select "%x".n - 1 as n, "%x".k as k, "%x"."c0"
+  from rows
+  from (json_to_recordset($2::json) as (k "pg_catalog"."int4", "c0" "pg_catalog"."text"))
+  with ordinality as "%x" (k, "c0", n)
   order by "%x".n
 ), "%i1" as materialized (
   select "%i".*, "%r0_0".k::"pg_catalog"."int4" as "k_0", "%i"."c1" as "k_1"
   from (
-    select "%x".n, "%x"."r0_0", "%x"."c1"
-    from json_to_recordset($1::json -> 'nodes' -> 1) as "%x" (n int4, "r0_0" int4, "c1" "pg_catalog"."int4")
+    select "%x".n - 1 as n, "%x"."r0_0", "%x"."c1"
+    from rows
+    from (json_to_recordset($3::json) as ("r0_0" int4, "c1" "pg_catalog"."int4"))
+    with ordinality as "%x" ("r0_0", "c1", n)
   ) "%i"
   left join "%i0" "%r0_0" on "%r0_0".n = "%i"."r0_0"
   order by "%i".n
@@ -47,16 +34,13 @@ with "%a0" as materialized (
   select "%s".*
   from "%i2" "%s" join "public"."products" "%l" on "%l"."id" = "%s".k
   order by "%s".k for no key update of "%l"
-) "%i" where "%t"."id" = "%i".k returning "%t"."id", ('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j", (
-  select coalesce(json_object_agg(k, v) filter (where p), '{}')
-  from (values ('name', coalesce(pg_catalog.to_json("%t"."name")::text, 'null')::json, true)) as "%h" (k, v, p)
-) as "%d"), "%m2" as (insert into "public"."products" as "%t" ("id", "name") overriding system value select "%i".k, "%i"."c0" from "%i2" "%i" where not exists (
+) "%i" where "%t"."id" = "%i".k returning "%t"."id", ('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j", ('{"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%d"), "%m2" as (insert into "public"."products" as "%t" ("id", "name") overriding system value select "%i".k, "%i"."c0" from "%i2" "%i" where not exists (
   select
   from "public"."products" "%e"
   where "%e"."id" = "%i".k
 ) order by "%i".n returning "%t"."id", ('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j", null::json as "%d"), "%jd" as materialized (
   select *
-  from json_to_record(($1::json -> 'by')) as "%x" ("user" uuid, ip text, user_agent text, origin text)
+  from json_to_record($4::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
 ), "%ja" (id, action, collection, item, data, delta) as materialized (
   select nextval('public.service_activity_id_seq'::regclass), "%x".*
   from (
@@ -78,8 +62,8 @@ select json_build_array((
   from "%w0"
 ), null, null)::text, set_config('lateral.keys', (
   select array_agg("%i".k::text order by "%o".place)::text
-  from json_array_elements_text($1::json -> 'root')
-  with ordinality as "%o" (n, place) join "%i0" "%i" on "%i".n = "%o".n::int4
+  from unnest($5::int4[])
+  with ordinality as "%o" (n, place) join "%i0" "%i" on "%i".n = "%o".n
 ), true);
 
 select '{"data":' || "%r1"."%j" || '}'

@@ -1,16 +1,20 @@
 -- POST /items/order_lines?fields=quantity {"order_id":3,"product_id":11}
 
--- $1 = '{"nodes":[[{"n":0,"c0":"3","c1":"11"}]],"unlinks":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
+-- $1 = '[{"c0":"3","c1":"11"}]'
+-- $2 = '{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}'
+-- $3 = '{0}'
 with "%i0" as materialized (
   select "%i".*, "%i"."c0" as "k_0", "%i"."c1" as "k_1"
   from (
-    select "%x".n, "%x"."c0", "%x"."c1"
-    from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (n int4, "c0" "pg_catalog"."int4", "c1" "pg_catalog"."int4")
+    select "%x".n - 1 as n, "%x"."c0", "%x"."c1"
+    from rows
+    from (json_to_recordset($1::json) as ("c0" "pg_catalog"."int4", "c1" "pg_catalog"."int4"))
+    with ordinality as "%x" ("c0", "c1", n)
   ) "%i"
   order by "%i".n
 ), "%w0" as (insert into "public"."order_lines" as "%t" ("order_id", "product_id") overriding system value select "%i"."k_0", "%i"."k_1" from "%i0" "%i" order by "%i".n returning "%t"."order_id", "%t"."product_id", (('{"order_id":' || coalesce(textin(int4out("%t"."order_id")), 'null') || ',"product_id":' || coalesce(textin(int4out("%t"."product_id")), 'null')) || (',"quantity":' || coalesce(textin(int4out("%t"."quantity")), 'null') || ',"note":' || coalesce(pg_catalog.to_json("%t"."note")::text, 'null') || '}'))::json as "%j", null::json as "%d"), "%jd" as materialized (
   select *
-  from json_to_record(($1::json -> 'by')) as "%x" ("user" uuid, ip text, user_agent text, origin text)
+  from json_to_record($2::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
 ), "%ja" (id, action, collection, item, data, delta) as materialized (
   select nextval('public.service_activity_id_seq'::regclass), "%x".*
   from (
@@ -20,16 +24,16 @@ with "%i0" as materialized (
 ), "%jb" as (insert into "public"."service_activity" (id, action, collection, item, "user", ip, user_agent, origin) select id, action, collection, item, "user", ip, user_agent, origin from "%ja", "%jd"), "%jc" as (insert into "public"."service_revisions" (activity, collection, item, data, delta) select id, collection, item, data, delta from "%ja" where data is not null)
 select json_build_array(null)::text, set_config('lateral.keys', (
   select array_agg(textin(int4out("%i"."k_0")) || '~' || textin(int4out("%i"."k_1")) order by "%o".place)::text
-  from json_array_elements_text($1::json -> 'root')
-  with ordinality as "%o" (n, place) join "%i0" "%i" on "%i".n = "%o".n::int4
+  from unnest($3::int4[])
+  with ordinality as "%o" (n, place) join "%i0" "%i" on "%i".n = "%o".n
 ), true), set_config('lateral.key0', (
   select array_agg("%i"."k_0" order by "%o".place)::text
-  from json_array_elements_text($1::json -> 'root')
-  with ordinality as "%o" (n, place) join "%i0" "%i" on "%i".n = "%o".n::int4
+  from unnest($3::int4[])
+  with ordinality as "%o" (n, place) join "%i0" "%i" on "%i".n = "%o".n
 ), true), set_config('lateral.key1', (
   select array_agg("%i"."k_1" order by "%o".place)::text
-  from json_array_elements_text($1::json -> 'root')
-  with ordinality as "%o" (n, place) join "%i0" "%i" on "%i".n = "%o".n::int4
+  from unnest($3::int4[])
+  with ordinality as "%o" (n, place) join "%i0" "%i" on "%i".n = "%o".n
 ), true);
 
 select '{"data":' || "%r1"."%j" || '}'

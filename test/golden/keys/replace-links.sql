@@ -1,17 +1,24 @@
 -- PATCH /items/films/1?fields=actors {"actors":[{"actor_id":1},{"actor_id":3}]}
 
--- $1 = '{"nodes":[[{"n":0,"k":"1"}],[{"n":0,"k_0":"1","k_1":"1"},{"n":1,"k_0":"3","k_1":"1"}]],"unlinks":[[{"parent":"1","child":null}]],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
+-- $1 = '[{"k":"1"}]'
+-- $2 = '[{"k_0":"1","k_1":"1"},{"k_0":"3","k_1":"1"}]'
+-- $3 = '[{"parent":"1","child":null}]'
+-- $4 = '{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}'
 with "%i0" as materialized (
-  select "%x".n, "%x".k as k
-  from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (n int4, k "pg_catalog"."int4")
+  select "%x".n - 1 as n, "%x".k as k
+  from rows
+  from (json_to_recordset($1::json) as (k "pg_catalog"."int4"))
+  with ordinality as "%x" (k, n)
   order by "%x".n
 ), "%i1" as materialized (
-  select "%x".n, "%x"."k_0" as "k_0", "%x"."k_1" as "k_1"
-  from json_to_recordset($1::json -> 'nodes' -> 1) as "%x" (n int4, "k_0" "pg_catalog"."int4", "k_1" "pg_catalog"."int4")
+  select "%x".n - 1 as n, "%x"."k_0" as "k_0", "%x"."k_1" as "k_1"
+  from rows
+  from (json_to_recordset($2::json) as ("k_0" "pg_catalog"."int4", "k_1" "pg_catalog"."int4"))
+  with ordinality as "%x" ("k_0", "k_1", n)
   order by "%x".n
 ), "%x0" as materialized (
   select "%x".parent, "%x"."child_0", "%x"."child_1"
-  from json_to_recordset($1::json -> 'unlinks' -> 0) as "%x" (parent "pg_catalog"."int4", "child_0" "pg_catalog"."int4", "child_1" "pg_catalog"."int4")
+  from json_to_recordset($3::json) as "%x" (parent "pg_catalog"."int4", "child_0" "pg_catalog"."int4", "child_1" "pg_catalog"."int4")
 ), "%w0" as (
   select "%t"."id"
   from "%i0" "%i" join "public"."films" "%t" on "%t"."id" = "%i".k
@@ -51,7 +58,7 @@ with "%i0" as materialized (
   and "%k"."k_1" = "%t"."film_id"
 )) returning "%t"."actor_id", "%t"."film_id"), "%jd" as materialized (
   select *
-  from json_to_record(($1::json -> 'by')) as "%x" ("user" uuid, ip text, user_agent text, origin text)
+  from json_to_record($4::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
 ), "%ja" (id, action, collection, item, data, delta) as materialized (
   select nextval('public.service_activity_id_seq'::regclass), "%x".*
   from (

@@ -1,21 +1,21 @@
 -- PATCH /items/order_lines/1~42?fields=note {"note":"two"}
 
--- $1 = '{"nodes":[[{"n":0,"k_0":"1","k_1":"42","c0":"two"}]],"unlinks":[],"root":[0],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
+-- $1 = '[{"k_0":"1","k_1":"42","c0":"two"}]'
+-- $2 = '{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}'
 with "%i0" as materialized (
-  select "%x".n, "%x"."k_0" as "k_0", "%x"."k_1" as "k_1", "%x"."c0"
-  from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (n int4, "k_0" "pg_catalog"."int4", "k_1" "pg_catalog"."int4", "c0" "pg_catalog"."text")
+  select "%x".n - 1 as n, "%x"."k_0" as "k_0", "%x"."k_1" as "k_1", "%x"."c0"
+  from rows
+  from (json_to_recordset($1::json) as ("k_0" "pg_catalog"."int4", "k_1" "pg_catalog"."int4", "c0" "pg_catalog"."text"))
+  with ordinality as "%x" ("k_0", "k_1", "c0", n)
   order by "%x".n
 ), "%w0" as (update "public"."order_lines" "%t" set "note" = "%i"."c0" from (
   select "%s".*
   from "%i0" "%s" join "public"."order_lines" "%l" on "%l"."order_id" = "%s"."k_0"
   and "%l"."product_id" = "%s"."k_1"
   order by "%s"."k_0", "%s"."k_1" for no key update of "%l"
-) "%i" where "%t"."order_id" = "%i"."k_0" and "%t"."product_id" = "%i"."k_1" returning "%t"."order_id", "%t"."product_id", (('{"order_id":' || coalesce(textin(int4out("%t"."order_id")), 'null') || ',"product_id":' || coalesce(textin(int4out("%t"."product_id")), 'null')) || (',"quantity":' || coalesce(textin(int4out("%t"."quantity")), 'null') || ',"note":' || coalesce(pg_catalog.to_json("%t"."note")::text, 'null') || '}'))::json as "%j", (
-  select coalesce(json_object_agg(k, v) filter (where p), '{}')
-  from (values ('note', coalesce(pg_catalog.to_json("%t"."note")::text, 'null')::json, true)) as "%h" (k, v, p)
-) as "%d"), "%jd" as materialized (
+) "%i" where "%t"."order_id" = "%i"."k_0" and "%t"."product_id" = "%i"."k_1" returning "%t"."order_id", "%t"."product_id", (('{"order_id":' || coalesce(textin(int4out("%t"."order_id")), 'null') || ',"product_id":' || coalesce(textin(int4out("%t"."product_id")), 'null')) || (',"quantity":' || coalesce(textin(int4out("%t"."quantity")), 'null') || ',"note":' || coalesce(pg_catalog.to_json("%t"."note")::text, 'null') || '}'))::json as "%j", ('{"note":' || coalesce(pg_catalog.to_json("%t"."note")::text, 'null') || '}')::json as "%d"), "%jd" as materialized (
   select *
-  from json_to_record(($1::json -> 'by')) as "%x" ("user" uuid, ip text, user_agent text, origin text)
+  from json_to_record($2::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
 ), "%ja" (id, action, collection, item, data, delta) as materialized (
   select nextval('public.service_activity_id_seq'::regclass), "%x".*
   from (

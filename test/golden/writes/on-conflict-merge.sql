@@ -1,54 +1,31 @@
 -- POST /items/licences?fields=id,number&on_conflict=author [{"author":1,"number":"A0"},{"author":2}]
 
--- $1 = '{"nodes":[[{"n":0,"c0":"1","p1":true,"c1":"A0"},{"n":1,"c0":"2"}]],"unlinks":[],"root":[0,1],"by":{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}}'
-with "%a0" as materialized (
-  select (
-    select max(nextval('public.licences_id_seq'::regclass))
-    from generate_series(1, "%h".k - "%l".v)
-  )
-  from (
-    select max(k)::int8 as k
-    from (
-      select k
-      from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (k "pg_catalog"."int4")
-      where not exists (
-        select
-        from "public"."licences" "%e"
-        where "%e"."id" = k
-      )
-    ) "%g"
-  ) "%h", (
-    select coalesce(pg_sequence_last_value('public.licences_id_seq'::regclass), 0) as v
-  ) "%l"
-  where "%h".k - "%l".v between 1
-  and 10000
-), "%i0" as materialized (
-  select "%x".n,
+-- $1 = '[{"c0":"1","p1":true,"c1":"A0"},{"c0":"2"}]'
+-- $2 = '{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}'
+-- $3 = '{0,1}'
+with "%i0" as materialized (
+  select "%x".n - 1 as n,
   case
   when coalesce("%e"."id", "%x".k) is null then (nextval('licences_id_seq'::regclass))
   else coalesce("%e"."id", "%x".k)
   end as k, "%x"."c0", "%x"."c1", "%x"."p1", "%e"."id" is not null as f,
   case
   when "%x"."c0" is not null
-  and count(*) over (partition by "%x"."c0") > 1 then "public".service_refuse('0 twice ' || "%x".n)
+  and count(*) over (partition by "%x"."c0") > 1 then "public".service_refuse('0 twice ' || "%x".n - 1)
   end as u, "%e"."id" <> "%x".k as o
-  from json_to_recordset($1::json -> 'nodes' -> 0) as "%x" (n int4, k "pg_catalog"."int4", "c0" "pg_catalog"."int4", "c1" "pg_catalog"."text", "p1" bool)
-  left join "public"."licences" "%e" on "%e"."author" = "%x"."c0" cross join (
-    select count(*)
-    from "%a0"
-  ) "%a"
+  from rows
+  from (json_to_recordset($1::json) as (k "pg_catalog"."int4", "c0" "pg_catalog"."int4", "c1" "pg_catalog"."text", "p1" bool))
+  with ordinality as "%x" (k, "c0", "c1", "p1", n)
+  left join "public"."licences" "%e" on "%e"."author" = "%x"."c0"
   order by "%x".n
 ), "%w0" as (update "public"."licences" "%t" set "number" = case when "%i"."p1" then "%i"."c1" else "%t"."number" end from (
   select "%s".*
   from "%i0" "%s" join "public"."licences" "%l" on "%l"."id" = "%s".k
   and "%s".f
   order by "%s".k for no key update of "%l"
-) "%i" where "%t"."id" = "%i".k and "%i".f returning "%t"."id", (('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"author":' || coalesce(textin(int4out("%t"."author")), 'null')) || (',"number":' || coalesce(pg_catalog.to_json("%t"."number")::text, 'null') || '}'))::json as "%j", (
-  select coalesce(json_object_agg(k, v) filter (where p), '{}')
-  from (values ('number', coalesce(pg_catalog.to_json("%t"."number")::text, 'null')::json, coalesce("%i"."p1", false))) as "%h" (k, v, p)
-) as "%d"), "%m0" as (insert into "public"."licences" as "%t" ("id", "author", "number") overriding system value select "%i".k, "%i"."c0", case when "%i"."p1" then "%i"."c1" else null end from "%i0" "%i" where not "%i".f order by "%i".n returning "%t"."id", (('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"author":' || coalesce(textin(int4out("%t"."author")), 'null')) || (',"number":' || coalesce(pg_catalog.to_json("%t"."number")::text, 'null') || '}'))::json as "%j", null::json as "%d"), "%jd" as materialized (
+) "%i" where "%t"."id" = "%i".k and "%i".f returning "%t"."id", (('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"author":' || coalesce(textin(int4out("%t"."author")), 'null')) || (',"number":' || coalesce(pg_catalog.to_json("%t"."number")::text, 'null') || '}'))::json as "%j", ('{' || substr(case when coalesce("%i"."p1", false) then ',"number":' || coalesce(pg_catalog.to_json("%t"."number")::text, 'null') else '' end, 2) || '}')::json as "%d"), "%m0" as (insert into "public"."licences" as "%t" ("id", "author", "number") overriding system value select "%i".k, "%i"."c0", case when "%i"."p1" then "%i"."c1" else null end from "%i0" "%i" where not "%i".f order by "%i".n returning "%t"."id", (('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"author":' || coalesce(textin(int4out("%t"."author")), 'null')) || (',"number":' || coalesce(pg_catalog.to_json("%t"."number")::text, 'null') || '}'))::json as "%j", null::json as "%d"), "%jd" as materialized (
   select *
-  from json_to_record(($1::json -> 'by')) as "%x" ("user" uuid, ip text, user_agent text, origin text)
+  from json_to_record($2::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
 ), "%ja" (id, action, collection, item, data, delta) as materialized (
   select nextval('public.service_activity_id_seq'::regclass), "%x".*
   from (
@@ -64,8 +41,8 @@ select json_build_array((
   from "%m0"
 ))::text, set_config('lateral.keys', (
   select array_agg("%i".k::text order by "%o".place)::text
-  from json_array_elements_text($1::json -> 'root')
-  with ordinality as "%o" (n, place) join "%i0" "%i" on "%i".n = "%o".n::int4
+  from unnest($3::int4[])
+  with ordinality as "%o" (n, place) join "%i0" "%i" on "%i".n = "%o".n
 ), true), (
   select "public".service_refuse('0 key ' || "%i".n)
   from "%i0" "%i"
