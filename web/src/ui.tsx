@@ -73,7 +73,14 @@ export function Button(props: ButtonProps): JSX.Element {
     >
       {icon && <Icon name={icon} />}
       {!compact && <span>{label}</span>}
-      {count ? <span class="badge">{count}</span> : null}
+      {count
+        ? [
+            ' ',
+            <span class="badge" key="count">
+              {count}
+            </span>,
+          ]
+        : null}
     </button>
   );
 }

@@ -75,8 +75,10 @@ export class RowSource {
     this.error.value = null;
     try {
       const { collection } = this.view;
-      const isSingleton = this.#model.get(collection)?.singleton === true;
-      const query = { ...queryOf(this.view, this.#model), limit, cursor: this.#cursor };
+      const { singleton: isSingleton, key } = this.#model.get(collection) ?? {};
+      // A table without a key has no place to go on from but a number of rows.
+      const start = key === null ? { offset: before.length } : { cursor: this.#cursor };
+      const query = { ...queryOf(this.view, this.#model), limit, ...start };
       const counted = before.length === 0 ? { meta: ['estimated_count'] } : {};
       const { data, meta } = isSingleton
         ? await call<Row[] | Row>('GET', itemsPath(collection), { signal: request.signal })
@@ -85,7 +87,7 @@ export class RowSource {
             signal: request.signal,
           });
       const rows = Array.isArray(data) ? data : [data];
-      const next = meta['next_cursor'];
+      const next = key === null ? '' : meta['next_cursor'];
       this.#cursor = typeof next === 'string' && rows.length === limit ? next : null;
       this.rows.value = [...before, ...rows];
       const count = meta['estimated_count'];
