@@ -24,7 +24,7 @@ export function changeSchema(
   };
 }
 
-/** Others who may read the metadata, or use the app, see of the schema what they may see of the items. */
+/** Others who may read the metadata, or use the app, see of the schema what they may see of the items; so do who view as others. */
 export function readSchema(
   { identities, policies, schemaChanges }: SchemaChangeServices,
   table: string,
@@ -35,7 +35,7 @@ export function readSchema(
     const access = policies.accessOf(identity);
     request.client.staged('identify');
     const model = access ? access.view(schemaChanges.model) : schemaChanges.model;
-    if (!identity.application && !model.collections.has(table)) throw forbidden();
+    if (!identity.application && !identity.isView && !model.collections.has(table)) throw forbidden();
     return { data: await read(request, model) };
   };
 }

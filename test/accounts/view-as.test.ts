@@ -55,7 +55,6 @@ t.test('an administrator sees what they see, and no more', async (t) => {
     '/server/info',
     '/server/health',
     '/server/metrics',
-    '/fields',
     '/graphql?query={articles(sort:[%22id%22]){id,title,status}}',
     '/server/specs/graphql',
     '/schema/snapshot',
@@ -92,6 +91,9 @@ t.test('a role is anybody who has it', async (t) => {
   const visitors = (await get(service, '/permissions/me', { headers: AS_PUBLIC })).json as { data: object };
   t.strictSame(Object.keys(visitors.data), ['articles']);
   t.equal((await get(service, '/permissions/me', { token: null })).status, 403, 'others have to be somebody');
+  const fields = (await get(service, '/fields', { headers: AS_PUBLIC })).json as { data: { field: string }[] };
+  t.strictSame(fields.data.map(({ field }) => field).sort(), ['id', 'title'], 'the schema as far as they see items');
+  t.equal((await get(service, '/fields', { token: null })).status, 403, 'which the public itself may not read');
 });
 
 t.test('nobody else may, whatever they name', async (t) => {

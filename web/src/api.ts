@@ -31,6 +31,8 @@ export interface Answer<Data> {
   /** Milliseconds from sending to the last byte. */
   readonly milliseconds: number;
   readonly timing: readonly Stage[];
+  /** Reads that its statement carried. */
+  readonly batch: number;
 }
 
 export interface Stage {
@@ -42,10 +44,18 @@ export interface CallOptions {
   readonly body?: unknown;
   readonly headers?: Readonly<Record<string, string>>;
   readonly signal?: AbortSignal;
+  /** With the permissions of who is logged in, whomever they view as. */
+  readonly own?: boolean;
 }
 
 let token: string | null = null;
 let onLoggedOut: () => void = () => {};
+let viewing: string | null = null;
+
+/** `public`, `role:<id>` or `user:<id>`: with whose permissions administrators are answered; null for their own. */
+export function setView(as: string | null): void {
+  viewing = as;
+}
 
 /** Null: the session cookie counts. The token is kept nowhere else. */
 export function takeToken(given: string | null): void {
@@ -56,20 +66,25 @@ export function whenLoggedOut(listener: () => void): void {
   onLoggedOut = listener;
 }
 
-function authorization(): Record<string, string> {
-  return token === null ? {} : { Authorization: `Bearer ${token}` };
+function authorization(isOwn = false): Record<string, string> {
+  return {
+    ...(token === null ? {} : { Authorization: `Bearer ${token}` }),
+    ...(viewing === null || isOwn ? {} : { 'Lateral-View-As': viewing }),
+  };
 }
 
 export async function call<Data>(
   method: string,
   path: string,
-  { body, headers = {}, signal }: CallOptions = {},
+  { body, headers = {}, signal, own = false }: CallOptions = {},
 ): Promise<Answer<Data>> {
+  const isOwn = own || path.startsWith('/auth/');
+  const as = isOwn ? null : viewing;
   const send = (): Promise<Response> =>
     fetch(base + path, {
       method,
       headers: {
-        ...authorization(),
+        ...authorization(isOwn),
         ...(body === undefined ? {} : { 'Content-Type': 'application/json' }),
         ...headers,
       },
@@ -88,13 +103,23 @@ export async function call<Data>(
     if (response.status === 401 && !path.startsWith('/auth/')) onLoggedOut();
     throw new ApiError(response.status, failures);
   }
+  // A proxy that drops the header would have an administrator's answer pass for another's.
+  if (as !== null && response.headers.get('lateral-view-as') !== as)
+    throw new ApiError(response.status, [
+      {
+        message: 'The service did not answer as it was asked to: Lateral-View-As was lost on the way.',
+        extensions: { code: 'VIEW_LOST' },
+      },
+    ]);
+  const timing = response.headers.get('server-timing') ?? '';
   return {
     data: parsed['data'] as Data,
     meta: (parsed['meta'] ?? {}) as Answer<Data>['meta'],
     status: response.status,
     text,
     milliseconds,
-    timing: stagesOf(response.headers.get('server-timing') ?? ''),
+    timing: stagesOf(timing),
+    batch: Number(/\bbatch;desc="(\d+)"/.exec(timing)?.[1] ?? 1),
   };
 }
 

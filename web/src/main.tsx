@@ -3,7 +3,7 @@ import { type ComponentType, type JSX, render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { messageOf, whenLoggedOut } from './api';
 import { Login } from './login';
-import { pages } from './pages';
+import { shownPages } from './pages';
 import { Palette, paletteOpen } from './palette';
 import {
   findOut,
@@ -18,9 +18,11 @@ import {
   route,
   setTheme,
   theme,
+  viewAs,
 } from './state';
 import './style.css';
 import { Button, Empty, ErrorBox, Menu, Toasts } from './ui';
+import { ViewAsBanner, ViewAsSelect } from './view-as';
 
 whenLoggedOut(forgetAll);
 void findOut();
@@ -41,6 +43,7 @@ function App(): JSX.Element {
         Skip to the content
       </a>
       <Header />
+      <ViewAsBanner />
       <main id="content" tabIndex={0}>
         <Content />
       </main>
@@ -56,7 +59,7 @@ function focusContent(event: Event): void {
 }
 
 function Header(): JSX.Element {
-  const shown = pages.filter((page) => !page.administrators || me.value?.administrator);
+  const shown = shownPages();
   return (
     <header class="bar">
       <a class="brand" href="#/data" aria-label="Lateral Explorer">
@@ -71,6 +74,7 @@ function Header(): JSX.Element {
         ))}
       </nav>
       <div class="bar-end">
+        <ViewAsSelect />
         <button type="button" class="button palette-button" onClick={() => (paletteOpen.value = true)}>
           <span>Go to</span> <kbd>Ctrl K</kbd>
         </button>
@@ -104,7 +108,7 @@ const loaded = new Map<string, ComponentType>();
 
 function Content(): JSX.Element {
   const { page: name } = route.value;
-  const page = pages.find((each) => each.name === name);
+  const page = shownPages().find((each) => each.name === name);
   const [, setShown] = useState('');
   const [failure, setFailure] = useState<string | null>(null);
   useEffect(() => {
@@ -138,7 +142,8 @@ function Content(): JSX.Element {
   if (failure) return <ErrorBox text={`The page could not be loaded: ${failure}`} onRetry={() => location.reload()} />;
   const Shown = loaded.get(name);
   if (!Shown || !model.value) return <p class="boot">Loading…</p>;
-  return <Shown />;
+  // Another view is another page: nothing that was read before may stay.
+  return <Shown key={viewAs.value?.value ?? ''} />;
 }
 
 const root = document.getElementById('app');

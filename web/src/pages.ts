@@ -1,11 +1,14 @@
 /** The pages there are. Each is loaded when it is first opened. */
 import type { ComponentType } from 'preact';
+import { mayAdminister, me } from './state';
 
 export interface Page {
   readonly name: string;
   readonly title: string;
   /** Whether others are not shown it. */
   readonly administrators?: boolean;
+  /** Whether it shows what somebody may see, so that administrators can look at it as others. */
+  readonly isViewed?: boolean;
   readonly load: () => Promise<ComponentType>;
 }
 
@@ -16,6 +19,7 @@ export const pages: readonly Page[] = [
     name: 'plan',
     title: 'Plan',
     administrators: true,
+    isViewed: true,
     load: () => import('./plan/page').then((loaded) => loaded.PlanPage),
   },
   { name: 'model', title: 'Model', load: () => import('./schema/page').then((loaded) => loaded.ModelPage) },
@@ -33,3 +37,9 @@ export const pages: readonly Page[] = [
   },
   { name: 'docs', title: 'Docs', load: () => import('./docs/page').then((loaded) => loaded.DocsPage) },
 ];
+
+export function shownPages(): readonly Page[] {
+  return pages.filter(
+    ({ administrators, isViewed }) => !administrators || mayAdminister.value || (isViewed && me.value?.administrator),
+  );
+}

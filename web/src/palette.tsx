@@ -2,7 +2,7 @@
 import { signal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { pages } from './pages';
+import { shownPages } from './pages';
 import { go, href, logOut, me, model, setTheme } from './state';
 import { Dialog } from './ui';
 
@@ -15,7 +15,7 @@ interface Command {
 }
 
 function commands(): Command[] {
-  const shown = pages.filter((page) => !page.administrators || me.value?.administrator);
+  const shown = shownPages();
   const collections = [...(model.value?.values() ?? [])];
   return [
     ...shown.map((page) => ({ label: page.title, group: 'Page', run: () => go(href(page.name)) })),

@@ -1,6 +1,6 @@
 /** What all pages share: who is logged in, the schema, the address, the look, and short messages. */
 import { computed, effect, signal } from '@preact/signals';
-import { call, messageOf, takeToken } from './api';
+import { call, messageOf, setView, takeToken } from './api';
 import { loadModel, type Model } from './model';
 
 export interface Me {
@@ -12,6 +12,30 @@ export interface Me {
 /** Undefined until it is known, null for nobody. */
 export const me = signal<Me | null | undefined>(undefined);
 export const model = signal<Model | null>(null);
+
+export interface View {
+  readonly value: string;
+  readonly label: string;
+}
+
+/** As whom an administrator looks at the pages; null for themselves. */
+export const viewAs = signal<View | null>(null);
+/** Whether the caller may change the schema, policies and whatever else administrators may. */
+export const mayAdminister = computed(() => me.value?.administrator === true && viewAs.value === null);
+
+export async function viewWith(view: View): Promise<void> {
+  model.value = null;
+  viewAs.value = view;
+  setView(view.value);
+  await reloadModel();
+}
+
+export async function stopViewing(): Promise<void> {
+  model.value = null;
+  viewAs.value = null;
+  setView(null);
+  await reloadModel();
+}
 export const modelError = signal<string | null>(null);
 
 export async function findOut(): Promise<void> {
@@ -20,8 +44,8 @@ export async function findOut(): Promise<void> {
   loading.catch(() => {});
   try {
     const [user, globals] = await Promise.all([
-      call<{ id: string; email?: string }>('GET', '/users/me?fields=id,email'),
-      call<{ admin_access?: boolean }>('GET', '/policies/me/globals'),
+      call<{ id: string; email?: string }>('GET', '/users/me?fields=id,email', { own: true }),
+      call<{ admin_access?: boolean }>('GET', '/policies/me/globals', { own: true }),
     ]);
     me.value = {
       id: user.data.id,
@@ -54,6 +78,8 @@ export async function logOut(): Promise<void> {
 }
 
 export function forgetAll(): void {
+  viewAs.value = null;
+  setView(null);
   me.value = null;
   model.value = null;
   modelError.value = null;

@@ -12,6 +12,8 @@ const counts = signal<ReadonlyMap<string, number | null>>(new Map());
 const asked = new Set<string>();
 const waiting: string[] = [];
 let running = 0;
+/** What the counts belong to: those who see another model count other items. */
+let counted: Model | null = null;
 const MOST_AT_ONCE = 4;
 
 export function forgetCounts(collection?: string): void {
@@ -26,18 +28,27 @@ function ask(collection: Collection): void {
   next();
 }
 
+function countFor(model: Model): void {
+  if (counted === model) return;
+  counted = model;
+  asked.clear();
+  waiting.length = 0;
+  counts.value = new Map();
+}
+
 function next(): void {
   if (running >= MOST_AT_ONCE) return;
   const name = waiting.shift();
   if (name === undefined) return;
   running++;
+  const model = counted;
   call<unknown>('SEARCH', itemsPath(name), { body: { query: { limit: 0, meta: ['estimated_count'] } } })
     .then(
       ({ meta }) => Number(meta['estimated_count']),
       () => null,
     )
     .then((count) => {
-      counts.value = new Map([...counts.value, [name, count]]);
+      if (model === counted) counts.value = new Map([...counts.value, [name, count]]);
       running--;
       next();
     });
@@ -57,6 +68,7 @@ export function CollectionList({ model, current }: { readonly model: Model; read
   const last = Math.min(found.length, Math.ceil((scroll.top + scroll.height) / ROW) + 5);
   const shown = found.slice(first, last);
   useEffect(() => {
+    countFor(model);
     for (const collection of shown) ask(collection);
   });
   useEffect(() => {

@@ -5,7 +5,7 @@ import { ApiError, call, download, itemsPath, messageOf } from '../api';
 import { FilterDraft } from '../filter/editor';
 import { countRules, type FilterJson, fromJson, toJson } from '../filter/filter';
 import type { Collection, Model } from '../model';
-import { go, href, model as modelSignal, remember, remembered, route, toast } from '../state';
+import { go, href, model as modelSignal, remember, remembered, route, toast, viewAs } from '../state';
 import { Button, Dialog, Empty, ErrorBox, Menu, Popover } from '../ui';
 import { CollectionList, forgetCounts } from './collections';
 import { ColumnChooser } from './columns';
@@ -79,7 +79,10 @@ interface ViewProps {
 function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
   const view = viewOf(collection);
   const source = useMemo(() => new RowSource(view, model), [JSON.stringify(view), model]);
-  const edits = useMemo(() => (collection.key === null ? null : new Edits(collection.key)), [collection]);
+  const edits = useMemo(
+    () => (collection.key === null || viewAs.value ? null : new Edits(collection.key)),
+    [collection],
+  );
   const [selected, setSelected] = useState<ReadonlySet<Key>>(new Set());
   const [open, setOpen] = useState<'filter' | 'columns' | 'create' | 'import' | 'delete' | null>(null);
   const [saving, setSaving] = useState(false);
@@ -167,6 +170,7 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
   };
 
   const group = fromJson(view.filter);
+  const isFixed = collection.system || viewAs.value !== null;
   const count = source.count.value;
   const changed = edits?.cells ?? 0;
   return (
@@ -200,7 +204,7 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
           compact
           entries={[
             { label: 'Read again', icon: 'refresh', onClick: refresh },
-            { label: 'Import a file', icon: 'upload', onClick: () => setOpen('import'), disabled: collection.system },
+            { label: 'Import a file', icon: 'upload', onClick: () => setOpen('import'), disabled: isFixed },
             ...EXPORT_FORMATS.map((format) => ({
               label: `Export as ${format.toUpperCase()}`,
               icon: 'save' as const,
@@ -209,7 +213,9 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
             })),
           ]}
         />
-        {!collection.singleton && <Button label="New" icon="plus" kind="primary" onClick={() => setOpen('create')} />}
+        {!collection.singleton && !viewAs.value && (
+          <Button label="New" icon="plus" kind="primary" onClick={() => setOpen('create')} />
+        )}
       </header>
       {open === 'filter' && (
         <Popover anchor={filterButton} label="Filter" width={560} onClose={() => setOpen(null)}>
@@ -269,7 +275,7 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
         <Empty title={view.filter || view.search ? 'No item matches' : 'No items yet'} icon="table">
           {view.filter || view.search ? (
             <Button label="Show all items" onClick={() => show({ filter: null, search: '' })} />
-          ) : (
+          ) : viewAs.value ? null : (
             <Button label="Create the first one" icon="plus" kind="primary" onClick={() => setOpen('create')} />
           )}
         </Empty>
@@ -281,7 +287,7 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
           pathOf={(row) => (collection.key === null ? null : [row[collection.key] as Key])}
           onSort={(sort) => show({ sort })}
           selected={selected}
-          onSelect={collection.key === null || collection.singleton ? null : setSelected}
+          onSelect={collection.key === null || collection.singleton || viewAs.value ? null : setSelected}
           label={collection.name}
           depth={0}
         />

@@ -35,7 +35,7 @@ export interface Figures {
   readonly megabytes: number;
 }
 
-const OWN = /^\/(?:server\/metrics|explorer)/;
+const OWN = /^\/(?:server\/(?:metrics|shapes)|explorer)/;
 
 export function figuresOf(now: Reading, before: Reading): Figures {
   const seconds = Math.max(0.001, (now.at - before.at) / 1_000);
@@ -56,6 +56,12 @@ export function figuresOf(now: Reading, before: Reading): Figures {
     waiting: sum(now, 'lateral_pool_waiting'),
     megabytes: sum(now, 'process_resident_memory_bytes') / 1_048_576,
   };
+}
+
+/** Milliseconds by which each replica is behind. */
+export function lagsOf({ samples }: Reading): ReadonlyMap<string, number> {
+  const lags = samples.filter(({ name }) => name === 'lateral_replica_lag_seconds');
+  return new Map(lags.map(({ labels, value }) => [labels['server'] ?? '', value * 1_000]));
 }
 
 function sum({ samples }: Reading, name: string, want: (labels: Sample['labels']) => boolean = () => true): number {

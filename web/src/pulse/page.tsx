@@ -4,10 +4,12 @@ import { useEffect, useState } from 'preact/hooks';
 import { ApiError, call, messageOf } from '../api';
 import { Empty, ErrorBox } from '../ui';
 import { Chart, type Line } from './chart';
-import { type Figures, figuresOf, type Reading, readMetrics, routesOf } from './metrics';
+import { type Figures, figuresOf, lagsOf, type Reading, readMetrics, routesOf } from './metrics';
 import './pulse.css';
+import { Shapes } from './shapes';
 
 const EVERY_MS = 2_000;
+const COLOURS = ['accent', 'warm', 'bad'];
 /** Five minutes. */
 const MOST = 150;
 
@@ -44,6 +46,7 @@ export function PulsePage(): JSX.Element {
     return error ? <ErrorBox text={error} /> : <p class="boot">Reading the first figures…</p>;
   const figures = readings.slice(1).map((reading, at) => figuresOf(reading, readings[at] ?? first));
   const times = readings.slice(1).map(({ at }) => at / 1_000);
+  const replicas = [...lagsOf(last).keys()];
   const line = (label: string, colour: string, pick: (figures: Figures) => number | null): Line => ({
     label,
     colour,
@@ -88,7 +91,23 @@ export function PulsePage(): JSX.Element {
           lines={[line('in use', 'accent', (each) => each.busy), line('waiting', 'bad', (each) => each.waiting)]}
         />
         <Chart title="Memory" unit="MB" times={times} lines={[line('resident', 'accent', (each) => each.megabytes)]} />
+        {replicas.length > 0 && (
+          <Chart
+            title="Replicas"
+            unit="ms behind"
+            times={times}
+            lines={replicas.map((server, at) => ({
+              label: server,
+              colour: COLOURS[at % COLOURS.length] ?? 'accent',
+              values: readings.slice(1).map((reading) => lagsOf(reading).get(server) ?? null),
+            }))}
+          />
+        )}
       </div>
+      <section class="pulse-routes">
+        <h2>Slowest statements of the last minutes</h2>
+        <Shapes />
+      </section>
       <section class="pulse-routes">
         <h2>Busiest routes</h2>
         <Routes now={last} before={first} />

@@ -16,6 +16,7 @@ import { firstQuery, type Query, toQueryJson } from './query';
 import { fromSearch, fromUrl, toCurl, toSdk, toSearch, toUrl } from './rest';
 import { ResultView } from './result';
 import { addPast, addressOf, currentQuery, explain, past } from './session';
+import { SqlText } from './sql-text';
 
 export function QueryPage(): JSX.Element {
   const model = modelSignal.value as Model;
@@ -56,7 +57,10 @@ function QueryView({ model, query }: { readonly model: Model; readonly query: Qu
     setBusy(true);
     setError(null);
     try {
-      const got = await call<unknown>('SEARCH', itemsPath(query.collection), { body: { query: toQueryJson(query) } });
+      const got = await call<unknown>('SEARCH', itemsPath(query.collection), {
+        body: { query: toQueryJson(query) },
+        headers: { Prefer: 'timing' },
+      });
       setAnswer(got);
       addPast({ query, milliseconds: got.milliseconds, rows: Array.isArray(got.data) ? got.data.length : 1 });
     } catch (failure) {
@@ -170,32 +174,6 @@ function QueryView({ model, query }: { readonly model: Model; readonly query: Qu
 function sqlText({ sql, parameters }: Explanation): string {
   const values = parameters.map((value, at) => `-- $${at + 1} = ${value === null ? 'null' : `'${value}'`}`);
   return `${pretty(sql)}${values.length > 0 ? `\n${values.join('\n')}\n` : ''}`;
-}
-
-const SQL_WORDS =
-  /("(?:[^"]|"")*")|('(?:[^']|'')*')|(\$\d+)|(--.*)|\b(select|from|where|left|join|lateral|on|true|order|by|group|having|limit|offset|as|and|or|not|is|null|case|when|then|else|end|with|union|all|asc|desc|nulls|last|first|any|in|exists|distinct)\b/gi;
-const SQL_CLASSES = ['name', 'string', 'value', 'comment', 'word'] as const;
-
-/** Coloured by kind, as text nodes: nothing of it becomes markup. */
-function SqlText({ text }: { readonly text: string }): JSX.Element {
-  const parts: (string | JSX.Element)[] = [];
-  let at = 0;
-  for (const match of text.matchAll(SQL_WORDS)) {
-    const kind = SQL_CLASSES[match.slice(1).findIndex((each) => each !== undefined)];
-    parts.push(text.slice(at, match.index));
-    parts.push(
-      <span key={match.index} class={`sql-${kind}`}>
-        {match[0]}
-      </span>,
-    );
-    at = match.index + match[0].length;
-  }
-  return (
-    <pre tabIndex={0} role="region" aria-label="Statement">
-      {parts}
-      {text.slice(at)}
-    </pre>
-  );
 }
 
 function Panel(props: {

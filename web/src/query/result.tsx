@@ -29,6 +29,7 @@ export function ResultView({
         <dl class="facts">
           <Fact name="rows" value={String(rows.length)} />
           <Fact name="statements" value="1" />
+          <Fact name="sent" value={answer.batch > 1 ? `in a batch of ${answer.batch}` : 'alone'} />
           <Fact name="bytes" value={new TextEncoder().encode(answer.text).length.toLocaleString('en')} />
           <Fact name="here" value={`${answer.milliseconds.toFixed(1)} ms`} />
           {answer.timing.length > 0 && <Fact name="service" value={`${server.toFixed(1)} ms`} />}

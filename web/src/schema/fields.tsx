@@ -3,7 +3,7 @@ import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { call, messageOf } from '../api';
 import { type Collection, type Field, type Model, typeLabel } from '../model';
-import { me, reloadModel, toast } from '../state';
+import { mayAdminister, reloadModel, toast } from '../state';
 import { Button, Dialog, Menu } from '../ui';
 import { FieldForm } from './field-form';
 import { ChangeRelation, CreateRelation } from './relation-form';
@@ -17,7 +17,7 @@ export function FieldList({ collection, model }: ListProps): JSX.Element {
   const [open, setOpen] = useState<'field' | 'relation' | null>(null);
   const [changed, setChanged] = useState<{ readonly field: Field; readonly what: 'field' | 'relation' } | null>(null);
   const [doomed, setDoomed] = useState<Field | null>(null);
-  const mayChange = me.value?.administrator === true && !collection.system;
+  const mayChange = mayAdminister.value && !collection.system;
   const change = async (field: Field, schema: Record<string, unknown>): Promise<void> => {
     try {
       await call('PATCH', `/fields/${encodeURIComponent(collection.name)}/${encodeURIComponent(field.name)}`, {

@@ -2,7 +2,7 @@
 import type { JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import type { Collection, Model } from '../model';
-import { go, href, me, model as modelSignal, route } from '../state';
+import { go, href, mayAdminister, model as modelSignal, route } from '../state';
 import { Button, Empty, Menu } from '../ui';
 import { ChangeCollection, CreateCollection, DeleteCollection } from './collection-form';
 import { Drawing } from './drawing';
@@ -73,8 +73,8 @@ export function ModelPage(): JSX.Element {
               hint="Show this collection and those it is related to"
             />
           )}
-          {me.value?.administrator && <SuggestedRelations />}
-          {me.value?.administrator && (
+          {mayAdminister.value && <SuggestedRelations />}
+          {mayAdminister.value && (
             <Button label="New collection" icon="plus" kind="primary" onClick={() => setCreating(true)} />
           )}
         </header>
@@ -104,7 +104,7 @@ function Side(props: {
         <span class="grow" />
         <Button label="Data" kind="quiet" onClick={() => go(href('data', [collection.name]))} />
         <Button label="Query" kind="quiet" onClick={() => go(href('query', [collection.name]))} />
-        {me.value?.administrator && !collection.system && (
+        {mayAdminister.value && !collection.system && (
           <Menu
             label={`Change ${collection.name}`}
             icon="more"

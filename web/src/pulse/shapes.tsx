@@ -1,0 +1,153 @@
+/** The statements that took the most time in the last minutes; each opens with its SQL and its plan. */
+import type { JSX } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { pretty } from '../../../src/sql/pretty';
+import { call, messageOf } from '../api';
+import { type PlanJson, readPlan, slowest } from '../plan/plan';
+import { PlanTree } from '../plan/tree';
+import '../query/query.css';
+import { SqlText } from '../query/sql-text';
+import { Button, copyText, Dialog, ErrorBox } from '../ui';
+
+interface Shape {
+  readonly id: string;
+  readonly text: string;
+  readonly plan: string;
+  readonly calls: number;
+  readonly statements: number;
+  readonly failed: number;
+  readonly total: number;
+  readonly mean: number;
+  readonly p99: number;
+  readonly rows: number | null;
+}
+
+const EVERY_MS = 4_000;
+const COLUMNS = [
+  ['calls', 'Calls'],
+  ['statements', 'Statements'],
+  ['total', 'Total ms'],
+  ['mean', 'Mean ms'],
+  ['p99', 'p99 ms'],
+  ['rows', 'Rows'],
+] as const;
+
+type Column = (typeof COLUMNS)[number][0];
+
+export function Shapes(): JSX.Element {
+  const [shapes, setShapes] = useState<readonly Shape[] | null>(null);
+  const [error, setError] = useState<string | null>(null);
+  const [by, setBy] = useState<Column>('total');
+  const [open, setOpen] = useState<Shape | null>(null);
+  useEffect(() => {
+    let ended = false;
+    let timer = 0;
+    const read = async (): Promise<void> => {
+      try {
+        const { data } = await call<Shape[]>('GET', '/server/shapes?limit=100');
+        if (!ended) setShapes(data);
+        setError(null);
+      } catch (failure) {
+        setError(messageOf(failure));
+      }
+      if (!ended) timer = window.setTimeout(read, EVERY_MS);
+    };
+    void read();
+    return () => {
+      ended = true;
+      clearTimeout(timer);
+    };
+  }, []);
+  if (error) return <ErrorBox text={error} />;
+  if (!shapes) return <p class="quiet">Reading…</p>;
+  if (shapes.length === 0) return <p class="quiet">No statements in the last five minutes.</p>;
+  const sorted = [...shapes].sort((one, other) => (other[by] ?? 0) - (one[by] ?? 0)).slice(0, 20);
+  return (
+    <div class="pulse-table" tabIndex={0} role="region" aria-label="Slowest statements">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Statement</th>
+            {COLUMNS.map(([name, title]) => (
+              <th key={name} scope="col" aria-sort={by === name ? 'descending' : undefined}>
+                <button type="button" class="sort" onClick={() => setBy(name)}>
+                  {title}
+                  {by === name && ' ↓'}
+                </button>
+              </th>
+            ))}
+            <th scope="col">Plan</th>
+          </tr>
+        </thead>
+        <tbody>
+          {sorted.map((shape) => (
+            <tr key={shape.id}>
+              <td>
+                <button type="button" class="statement" onClick={() => setOpen(shape)}>
+                  <code>{summary(shape.text)}</code>
+                </button>
+              </td>
+              {COLUMNS.map(([name]) => (
+                <td key={name}>{shown(shape[name])}</td>
+              ))}
+              <td>{shape.plan}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {open && <ShapeDialog shape={open} onClose={() => setOpen(null)} />}
+    </div>
+  );
+}
+
+function ShapeDialog({ shape, onClose }: { readonly shape: Shape; readonly onClose: () => void }): JSX.Element {
+  const [plan, setPlan] = useState<PlanJson | null>(null);
+  const [error, setError] = useState<string | null>(null);
+  useEffect(() => {
+    call<{ explain: { Plan: PlanJson }[] }>('GET', `/server/shapes/${encodeURIComponent(shape.id)}`).then(
+      ({ data }) => setPlan(data.explain[0]?.Plan ?? null),
+      (failure: unknown) => setError(messageOf(failure)),
+    );
+  }, [shape.id]);
+  const sql = pretty(shape.text);
+  const root = plan && readPlan(plan);
+  return (
+    <Dialog
+      title="Statement"
+      kind="side"
+      onClose={onClose}
+      footer={<Button label="Copy SQL" icon="copy" onClick={() => void copyText(sql)} />}
+    >
+      <p class="quiet">
+        {shown(shape.calls)} calls in {shown(shape.statements)} statements
+        {shape.failed > 0 && `, ${shown(shape.failed)} of them failed`}; the plan is {shape.plan}.
+      </p>
+      <SqlText text={sql} />
+      <h3>Plan for no values in particular</h3>
+      {error && <ErrorBox text={error} />}
+      {root ? (
+        <div tabIndex={0} role="group" aria-label="Plan">
+          <PlanTree node={root} worst={slowest(root)} whole={root.cost} />
+        </div>
+      ) : (
+        !error && <p class="quiet">Asking…</p>
+      )}
+    </Dialog>
+  );
+}
+
+/** What it does to which tables: the text itself is long. */
+function summary(text: string): string {
+  const tables = [
+    ...text.matchAll(/\b(?:from|join|into|update|only) (?:lateral )?("(?:[^"]|"")*"(?:\."(?:[^"]|"")*")?)/g),
+  ];
+  const names = [...new Set(tables.map(([, name = '']) => name.replaceAll('"', '').replace(/^public\./, '')))];
+  const verb = /\b(insert into|update|delete from)\b/.exec(text)?.[1]?.split(' ')[0] ?? 'select';
+  const known = names.filter((name) => !name.includes('%'));
+  return `${verb} ${known.slice(0, 4).join(', ')}${known.length > 4 ? ', …' : ''}`;
+}
+
+function shown(value: number | null): string {
+  if (value === null) return '–';
+  return value.toLocaleString('en', { maximumFractionDigits: value < 10 ? 2 : value < 100 ? 1 : 0 });
+}
