@@ -56,6 +56,7 @@ t.test('the writes reach what they are meant to reach', async (t) => {
       (counts.get(`${kind} of several columns done`) ?? 0) >= cases / 200,
       `${kind} of items with a key of several columns`,
     );
+  t.ok((counts.get('shared columns done') ?? 0) >= cases / 600, 'two references that share a column are written');
   t.ok((counts.get('rows of four levels') ?? 0) >= cases / 50, 'payloads are deep');
 });
 
@@ -108,6 +109,7 @@ async function examine(service: Service, sql: Sql, model: Model, before: State, 
   const isRefused = answer.status >= 400;
   count(isRefused ? `refused ${answer.status}` : `${write.kind} done`);
   if (!isRefused && tableNamed(model, write.table).parts.length > 0) count(`${write.kind} of several columns done`);
+  if (!isRefused && isShared(write)) count('shared columns done');
   if (depthOf(write) >= 4 && !isRefused) count('rows of four levels');
   return { wrong: wrongWith(), found, answer, outcome };
 
@@ -205,6 +207,13 @@ function depthOf(value: unknown): number {
   if (value === null || typeof value !== 'object') return 0;
   const below = Math.max(0, ...Object.values(value).map(depthOf));
   return Array.isArray(value) ? below : below + 1;
+}
+
+/** Whether two references that share a column are in the same object. */
+function isShared(value: unknown): boolean {
+  if (value === null || typeof value !== 'object') return false;
+  const isHere = !Array.isArray(value) && 'first' in value && 'second' in value;
+  return (isHere && value.first !== null && value.second !== null) || Object.values(value).some(isShared);
 }
 
 function count(name: string): void {

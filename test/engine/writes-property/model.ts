@@ -92,6 +92,7 @@ export function drawModel(draw: Draw): Model {
   const tables = [...entities, drawManyToMany(entities, draw), drawManyToAny(entities, draw)];
   if (draw.chance(60)) tables.push(drawLines(draw.pick(entities), draw));
   if (draw.chance(30)) tables.push(drawLog(draw.pick(entities), draw));
+  tables.push(...drawTickets(entities, draw));
   for (const table of tables) table.rows = distinct(table, drawRows(table, tables, draw));
   for (const table of tables) fillReferences(table, tables, draw);
   return { tables };
@@ -178,6 +179,8 @@ function drawComposite(name: string, columns: readonly Column[], draw: Draw): Ta
 interface RelationOptions {
   readonly required?: boolean;
   readonly sorted?: boolean;
+  /** A column that another reference holds as well, and what it refers to. */
+  readonly shared?: { readonly column: string; readonly of: string };
 }
 
 function relate(
@@ -185,23 +188,24 @@ function relate(
   name: string,
   target: Table,
   alias: string | null,
-  { required = false, sorted = false }: RelationOptions,
+  { required = false, sorted = false, shared }: RelationOptions,
   draw: Draw,
 ): void {
   const constrained = draw.chance(75);
   const onDelete = draw.pick(['no action', 'no action', required ? 'cascade' : 'set null', 'cascade'] as const);
   const referenced = referencedColumns(target);
   const columns = referenced.map((column, position) => ({
-    column: referenced.length === 1 ? name : `${name}_${position}`,
+    column: column.name === shared?.of ? shared.column : referenced.length === 1 ? name : `${name}_${position}`,
     referenced: column.name,
   }));
   for (const [position, { column }] of columns.entries())
-    from.columns.push({
-      name: column,
-      type: referenced[position]?.type ?? 'text',
-      nullable: !required,
-      initial: null,
-    });
+    if (column !== shared?.column)
+      from.columns.push({
+        name: column,
+        type: referenced[position]?.type ?? 'text',
+        nullable: !required,
+        initial: null,
+      });
   const plain = { kind: 'one', name, target: target.name, columns, onDelete } as const;
   from.relations.push({ ...plain, constrained: constrained || alias === null });
   if (alias === null) return;
@@ -241,6 +245,40 @@ function keyedBy(table: Table, others: readonly Column[], draw: Draw): Table {
   const names = [...held.map(({ column }) => column), ...others.map(({ name }) => name)];
   const parts = draw.chance(50) ? names : names.toReversed();
   return { ...table, parts, partitioned: draw.chance(30), columns: [...table.columns, ...others] };
+}
+
+/** Whose two references share a column, as in a database of several tenants. */
+function drawTickets(entities: readonly Table[], draw: Draw): Table[] {
+  const shareable = (table: Table): Column[] =>
+    table.parts.flatMap((name) => columnOf(table, name) ?? []).filter((column) => !column.counts);
+  const targets = entities.filter(({ parts }) => parts.length > 0);
+  if (targets.length === 0) return [];
+  const [first, second] = [draw.pick(targets), draw.pick(targets)];
+  const pairs = shareable(first).flatMap((one) =>
+    shareable(second).flatMap((other) => (one.type === other.type ? [{ one, other }] : [])),
+  );
+  if (pairs.length === 0) return [];
+  const { one, other } = draw.pick(pairs);
+  const tickets = bareTable('tickets', 'serial');
+  relate(tickets, 'first', first, draw.chance(60) ? 'tickets' : null, {}, draw);
+  const column = `first_${first.parts.indexOf(one.name)}`;
+  relate(
+    tickets,
+    'second',
+    second,
+    draw.chance(60) ? 'more tickets' : null,
+    { shared: { column, of: other.name } },
+    draw,
+  );
+  return [tickets];
+}
+
+/** What becomes null where the reference comes to lead nowhere: what no other reference holds. */
+export function ownColumns({ relations }: Table, relation: One | Many): Pairs {
+  const name = relation.kind === 'one' ? relation.name : relation.foreignKey;
+  const others = relations.flatMap((each) => (each.kind === 'one' && each.name !== name ? each.columns : []));
+  const own = relation.columns.filter(({ column }) => !others.some((other) => other.column === column));
+  return own.length > 0 ? own : relation.columns;
 }
 
 /** Can be read, and never written. */
@@ -311,8 +349,15 @@ function fillReferences(table: Table, tables: readonly Table[], draw: Draw): voi
       if (relation.kind === 'one') {
         const [first] = relation.columns;
         const nullable = columnOf(table, first?.column ?? '')?.nullable === true;
-        const held = nullable && draw.chance(25) ? null : draw.pick(rowsOf(relation.target));
-        for (const { column, referenced } of relation.columns) row[column] = held?.[referenced] ?? null;
+        const own = ownColumns(table, relation);
+        const shared = relation.columns.filter((pair) => !own.includes(pair));
+        const isSecond = table.relations.findIndex((each) => each.kind === 'one') < table.relations.indexOf(relation);
+        const fitting = rowsOf(relation.target).filter(
+          (target) => !isSecond || shared.every(({ column, referenced }) => row[column] === target[referenced]),
+        );
+        const held = fitting.length === 0 || (nullable && draw.chance(25)) ? null : draw.pick(fitting);
+        for (const { column, referenced } of isSecond ? own : relation.columns)
+          row[column] = held?.[referenced] ?? null;
       }
       if (relation.kind === 'any') {
         const named = draw.pick(relation.targets);

@@ -12,6 +12,7 @@ import {
   type Many,
   type Model,
   type One,
+  ownColumns,
   type Row,
   relationNamed,
   splitKey,
@@ -285,6 +286,7 @@ class Oracle {
       this.#missing.add(String(key));
     }
     this.#refuseNew(table, key);
+    this.#settleParts(table, key);
     this.#walk(table, key, payload, sharing);
     return key;
   }
@@ -296,8 +298,15 @@ class Oracle {
     const key = readKey(table, given);
     if (!this.#rows(table).has(String(key))) this.#insert(table, key);
     this.#refuseNew(table, key);
+    this.#settleParts(table, key);
     this.#walk(table, key, payload);
     return key;
+  }
+
+  /** Who names a row by its key says what the parts of it refer to. */
+  #settleParts(table: Table, key: Value): void {
+    for (const name of table.parts)
+      this.#assigned.set(JSON.stringify([table.name, key, name]), this.#rows(table).get(String(key))?.[name] ?? null);
   }
 
   /** An item cannot be new in one place of the payload and exist in another. */
@@ -323,7 +332,9 @@ class Oracle {
       else if (relation?.kind === 'many') this.#many(table, key, relation, value);
       else if (relation?.kind === 'one' && relation.columns.length > 1) {
         const held = this.#composed(relation, value);
+        const written = value === null ? ownColumns(table, relation) : relation.columns;
         for (const [position, pair] of relation.columns.entries()) {
+          if (!written.includes(pair)) continue;
           const part = held[position] ?? null;
           if (isPart(table, pair.column)) this.#checkPart(table, key, pair.column, part);
           else this.#assign(table, key, pair.column, part);
@@ -448,13 +459,14 @@ class Oracle {
   /** Where the payload says what a row refers to, that stands; whatever else is still there leaves. */
   #release({ relation, held, keys }: Release): void {
     const table = tableNamed(this.#model, relation.target);
-    const [first] = relation.columns;
+    const own = ownColumns(table, relation);
+    const [first] = own;
     for (const [text, row] of this.#rows(table)) {
       const isSettled = this.#assigned.has(JSON.stringify([table.name, keyOf(table, row), first?.column]));
       const isHeld = Object.entries(held).every(([column, value]) => row[column] === value);
       if (isSettled || !isHeld || (keys && !keys.has(text))) continue;
       if (relation.deselect === 'delete') this.#delete(table, text);
-      else for (const { column } of relation.columns) row[column] = null;
+      else for (const { column } of own) row[column] = null;
     }
   }
 

@@ -15,6 +15,7 @@ import {
   type Model,
   makeUuid,
   type One,
+  ownColumns,
   type Relation,
   type Row,
   splitKey,
@@ -295,7 +296,8 @@ class Writer {
       if (relation.columns.some(({ column }) => isPart(table, column))) continue;
       const nullable = columnOf(table, relation.columns[0]?.column ?? '')?.nullable === true;
       if (!draw.chance(isNew && !nullable ? (this.#faulty ? 90 : 100) : 35)) continue;
-      payload[relation.name] = this.#one(relation.target, depth, nullable);
+      const drawn = this.#agreeing(table, relation, payload, depth, foreignKey, nullable);
+      if (drawn !== undefined) payload[relation.name] = drawn;
     }
     for (const relation of table.relations) {
       if (relation.kind !== 'many' || depth >= DEEPEST || this.#rows >= MOST_ROWS || !draw.chance(30)) continue;
@@ -319,6 +321,42 @@ class Writer {
     if (existing !== null && (!canNest || draw.chance(40))) return existing;
     if (!canNest) return nullable ? null : existing;
     return this.#related(table, depth + 1);
+  }
+
+  /** What agrees, mostly, with the reference of the payload that holds one of its columns as well. */
+  #agreeing(
+    table: Table,
+    relation: One,
+    payload: Payload,
+    depth: number,
+    foreignKey: string | null,
+    nullable: boolean,
+  ): unknown {
+    const draw = this.#draw;
+    const target = tableNamed(this.#model, relation.target);
+    const own = ownColumns(table, relation);
+    const shared = relation.columns.find((pair) => !own.includes(pair));
+    const other = table.relations.find(
+      (each) =>
+        each.kind === 'one' && each !== relation && each.columns.some(({ column }) => column === shared?.column),
+    );
+    if (shared && other?.name === foreignKey && draw.chance(85)) return undefined;
+    const said = other?.kind === 'one' && shared ? this.#saidOf(other, shared.column, payload[other.name]) : undefined;
+    if (!shared || said === undefined || draw.chance(10)) return this.#one(relation.target, depth, nullable);
+    const rows = [...(this.#state.get(target.name)?.values() ?? [])].filter(
+      (row) => String(row[shared.referenced]) === String(said),
+    );
+    if (rows.length > 0 && draw.chance(50)) return keyOf(target, draw.pick(rows));
+    if (depth >= DEEPEST || this.#rows >= MOST_ROWS) return undefined;
+    return { ...this.#created(target, depth + 1), [shared.referenced]: said };
+  }
+
+  /** What a reference that was drawn says of one of its columns. */
+  #saidOf({ target, columns }: One, name: string, value: unknown): unknown {
+    const position = columns.findIndex(({ column }) => column === name);
+    if (value === null || value === undefined) return undefined;
+    if (typeof value !== 'object') return splitKey(tableNamed(this.#model, target), value)?.[position];
+    return (value as Payload)[columns[position]?.referenced ?? ''];
   }
 
   #related(table: Table, depth: number): Payload {
