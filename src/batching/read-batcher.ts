@@ -7,7 +7,7 @@
 import { performance } from 'node:perf_hooks';
 import { ServiceError, serviceUnavailable } from '../errors.js';
 import type { Connection } from '../postgres/connection.js';
-import type { WireQuery } from '../postgres/wire-query.js';
+import { settingQuery, type WireQuery } from '../postgres/wire-query.js';
 import { arrayLiteral } from '../sql/literal.js';
 import { ConnectionSlots } from './connection-slots.js';
 import { MAX_BATCH_MS, MAX_BATCH_READS } from './cost-model.js';
@@ -349,15 +349,6 @@ function codeOf(error: Error): string {
 }
 
 /** In front of a statement that is planned for its values: holds until the end of what is sent with it. */
-function planPerRead({ isAbandoned }: WireQuery): WireQuery {
-  return {
-    text: "select set_config('plan_cache_mode', 'force_custom_plan', true)",
-    parameters: [],
-    prepare: true,
-    columns: null,
-    isSetting: true,
-    ...(isAbandoned ? { isAbandoned } : {}),
-    row: () => {},
-    end: () => {},
-  };
+function planPerRead(query: WireQuery): WireQuery {
+  return settingQuery("select set_config('plan_cache_mode', 'force_custom_plan', true)", [], query);
 }

@@ -3,7 +3,7 @@
  * goes by the type below domains as the catalog names it, so a domain behaves like what it stands for.
  */
 import { freezeTree } from './freeze.js';
-import type { Column, FieldType } from './model.js';
+import { type Column, FIELD_TYPES, type FieldType } from './model.js';
 
 export type TypeFacts = Pick<Column, 'base_type' | 'base_schema' | 'is_array' | 'enum_values'>;
 
@@ -91,15 +91,7 @@ const TEXTS: readonly FieldType[] = ['string', 'text'];
 const MOMENTS: readonly FieldType[] = ['date', 'dateTime', 'timestamp'];
 
 /** In the order of the numbers PostGIS packs into the modifier. */
-const GEOMETRIES: readonly FieldType[] = [
-  'geometry',
-  'geometry.Point',
-  'geometry.LineString',
-  'geometry.Polygon',
-  'geometry.MultiPoint',
-  'geometry.MultiLineString',
-  'geometry.MultiPolygon',
-];
+const GEOMETRIES: readonly FieldType[] = FIELD_TYPES.filter((type) => type.startsWith('geometry'));
 
 interface Override {
   readonly type: FieldType;

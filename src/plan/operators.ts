@@ -3,11 +3,14 @@ import { invalidQuery } from '../errors.js';
 import { type Field, isSecretField } from '../mirror/model.js';
 import {
   ARRAY_OPERATORS,
+  DISTANCE_OPERATORS,
   DOCUMENT_OPERATORS,
+  GEOMETRY_OPERATORS,
   NETWORK_OPERATORS,
   type Operator,
   RANGE_OPERATORS,
   SEARCH_OPERATORS,
+  TEXT_OPERATORS,
   TREE_OPERATORS,
 } from '../request/ast.js';
 import type { OperandPlan, OperandType } from './plan.js';
@@ -16,36 +19,9 @@ import { isJson, operandType } from './resolve-names.js';
 const PRESENCE: readonly Operator[] = ['null', 'nnull'];
 const EQUALITY: readonly Operator[] = ['eq', 'neq', 'in', 'nin', ...PRESENCE];
 const ORDERED: readonly Operator[] = [...EQUALITY, 'lt', 'lte', 'gt', 'gte', 'between', 'nbetween'];
-const TEXT: readonly Operator[] = [
-  ...ORDERED,
-  'contains',
-  'ncontains',
-  'icontains',
-  'starts_with',
-  'nstarts_with',
-  'istarts_with',
-  'nistarts_with',
-  'ends_with',
-  'nends_with',
-  'iends_with',
-  'niends_with',
-  'empty',
-  'nempty',
-  'regex',
-];
+const TEXT: readonly Operator[] = [...ORDERED, ...TEXT_OPERATORS, 'empty', 'nempty', 'regex'];
 const SECRET: readonly Operator[] = ['empty', 'nempty', ...PRESENCE];
-const SHAPES: readonly Operator[] = [
-  'eq',
-  'neq',
-  ...PRESENCE,
-  'intersects',
-  'nintersects',
-  'intersects_bbox',
-  'nintersects_bbox',
-  'within',
-  'covers',
-  'dwithin',
-];
+const SHAPES: readonly Operator[] = ['eq', 'neq', ...PRESENCE, ...GEOMETRY_OPERATORS, ...DISTANCE_OPERATORS];
 
 const BY_TYPE: Readonly<Record<string, readonly Operator[]>> = {
   string: TEXT,

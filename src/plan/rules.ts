@@ -58,8 +58,8 @@ export function planRule(filter: Filter | null, collection: Collection, model: M
   }
 }
 
-const NOBODY = '00000000-0000-0000-0000-000000000000';
-const SOMEBODY: Caller = { user: NOBODY, role: NOBODY, roles: [NOBODY], policies: [NOBODY] };
+const ANY_UUID = '00000000-0000-0000-0000-000000000000';
+const SAMPLE_CALLER: Caller = { user: ANY_UUID, role: ANY_UUID, roles: [ANY_UUID], policies: [ANY_UUID] };
 const LISTS: ReadonlySet<Operator> = new Set([...LIST_OPERATORS, ...ARRAY_OPERATORS]);
 const VALUES: ReadonlySet<Operator> = new Set(['eq', 'neq', 'lt', 'lte', 'gt', 'gte']);
 
@@ -72,9 +72,10 @@ function checkConstants(condition: Condition): void {
   if (condition.kind !== 'compare' || condition.value?.kind !== 'slot') return;
   const { operator, value } = condition;
   const origin = typedValue(value);
-  if (operator === 'dwithin') bind([{ kind: 'entry', position: 0, ...origin }], [], SOMEBODY);
-  else if (LISTS.has(operator)) bind([{ kind: 'list', ...origin }], [], SOMEBODY);
-  else if (VALUES.has(operator) || value.operator !== undefined) bind([{ kind: 'value', ...origin }], [], SOMEBODY);
+  if (operator === 'dwithin') bind([{ kind: 'entry', position: 0, ...origin }], [], SAMPLE_CALLER);
+  else if (LISTS.has(operator)) bind([{ kind: 'list', ...origin }], [], SAMPLE_CALLER);
+  else if (VALUES.has(operator) || value.operator !== undefined)
+    bind([{ kind: 'value', ...origin }], [], SAMPLE_CALLER);
 }
 
 function checkKeys(key: readonly Field[], { slot, many }: { readonly slot: Slot; readonly many: boolean }): void {

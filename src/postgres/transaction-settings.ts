@@ -3,7 +3,7 @@
  * the same round trip. What is sent together up to a Sync is one transaction, and a local setting holds until its end.
  */
 import type { Settings } from './connection-options.js';
-import type { WireQuery } from './wire-query.js';
+import { settingQuery, type WireQuery } from './wire-query.js';
 
 export class TransactionSettings {
   readonly #text: string;
@@ -39,16 +39,7 @@ export class TransactionSettings {
     return this.#isBegun ? queries : [this.#settingFor(first), ...queries];
   }
 
-  #settingFor({ isAbandoned }: WireQuery): WireQuery {
-    return {
-      text: this.#text,
-      parameters: this.#parameters,
-      prepare: true,
-      columns: null,
-      isSetting: true,
-      ...(isAbandoned ? { isAbandoned } : {}),
-      row: () => {},
-      end: () => {},
-    };
+  #settingFor(query: WireQuery): WireQuery {
+    return settingQuery(this.#text, this.#parameters, query);
   }
 }

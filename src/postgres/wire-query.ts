@@ -31,6 +31,20 @@ export interface WireQuery extends BoundStatement {
   isAbandoned?(): boolean;
 }
 
+/** A statement in front of `query` that sets how it is run, for the rest of its transaction. */
+export function settingQuery(text: string, parameters: readonly string[], { isAbandoned }: WireQuery): WireQuery {
+  return {
+    text,
+    parameters,
+    prepare: true,
+    columns: null,
+    isSetting: true,
+    ...(isAbandoned ? { isAbandoned } : {}),
+    row: () => {},
+    end: () => {},
+  };
+}
+
 interface Portal {
   /** Of the first batch. */
   readonly maxRows: number;

@@ -26,14 +26,13 @@ import { type ExpectedAnswer, expectedAnswer } from '../engine/property/oracle.j
 import { drawRequest, leastOf, type ReadRequest } from '../engine/property/requests.js';
 import { type Check, shrinkRequest } from '../engine/property/shrink.js';
 import { type MadeCaller, makeCaller } from '../support/callers.js';
+import { prepareProperty } from '../support/property.js';
 import {
   type Answer,
   connectSql,
-  createDatabase,
   databaseUrl,
   type Sql,
   request as send,
-  startDatabase,
   startTestService,
   withSql,
 } from '../support/service.js';
@@ -46,17 +45,7 @@ type Service = Awaited<ReturnType<typeof startTestService>>;
 
 const CASES_PER_MODEL = 250;
 const CALLERS = 6;
-const DEFAULT_SEED = '20260202';
-const cases = Number(process.env['PROPERTY_CASES'] ?? 800);
-const given = process.env['PROPERTY_SEED'] ?? DEFAULT_SEED;
-const seed = given === 'random' ? Math.floor(Math.random() * 2_000_000_000) : Number(given);
-const counts = new Map<string, number>();
-t.comment(`PROPERTY_SEED=${seed} PROPERTY_CASES=${cases}`);
-t.setTimeout(120_000 + cases * 500);
-
-const server = await startDatabase();
-const template = await createDatabase(server, 'template_of_models');
-await (await startTestService({ databaseUrl: template })).stop();
+const { cases, seed, server, counts } = await prepareProperty({ seed: '20260202', cases: 800 });
 
 for (let position = 0; position < Math.ceil(cases / CASES_PER_MODEL); position++) {
   await t.test(`model ${seed + position}`, (t) => testModel(t, seed + position));

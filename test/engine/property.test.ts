@@ -5,14 +5,13 @@
 import { inspect } from 'node:util';
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
+import { prepareProperty } from '../support/property.js';
 import {
   type Answer,
   connectSql,
-  createDatabase,
   databaseUrl,
   type Sql,
   request as send,
-  startDatabase,
   startTestService,
   withSql,
 } from '../support/service.js';
@@ -32,17 +31,7 @@ type Service = Awaited<ReturnType<typeof startTestService>>;
 
 const REQUESTS_PER_MODEL = 100;
 const MOST_SHOWN = 4_000;
-const DEFAULT_SEED = '20260101';
-const cases = Number(process.env['PROPERTY_CASES'] ?? 1_200);
-const given = process.env['PROPERTY_SEED'] ?? DEFAULT_SEED;
-const seed = given === 'random' ? Math.floor(Math.random() * 2_000_000_000) : Number(given);
-const counts = new Map<string, number>();
-t.comment(`PROPERTY_SEED=${seed} PROPERTY_CASES=${cases}`);
-t.setTimeout(120_000 + cases * 500);
-
-const server = await startDatabase();
-const template = await createDatabase(server, 'template_of_models');
-await (await startTestService({ databaseUrl: template })).stop();
+const { cases, seed, server, counts } = await prepareProperty({ seed: '20260101', cases: 1_200 });
 
 for (let position = 0; position < Math.ceil(cases / REQUESTS_PER_MODEL); position++) {
   await t.test(`model ${seed + position}`, (t) => testModel(t, seed + position));

@@ -6,14 +6,13 @@
 import { inspect } from 'node:util';
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
+import { prepareProperty } from '../support/property.js';
 import {
   type Answer,
   connectSql,
-  createDatabase,
   databaseUrl,
   request,
   type Sql,
-  startDatabase,
   startTestService,
   withSql,
 } from '../support/service.js';
@@ -30,17 +29,7 @@ type Service = Awaited<ReturnType<typeof startTestService>>;
 
 const WRITES_PER_MODEL = 50;
 const MOST_ROWS = 250;
-const DEFAULT_SEED = '20260101';
-const cases = Number(process.env['PROPERTY_CASES'] ?? 600);
-const given = process.env['PROPERTY_SEED'] ?? DEFAULT_SEED;
-const seed = given === 'random' ? Math.floor(Math.random() * 2_000_000_000) : Number(given);
-const counts = new Map<string, number>();
-t.comment(`PROPERTY_SEED=${seed} PROPERTY_CASES=${cases}`);
-t.setTimeout(120_000 + cases * 500);
-
-const server = await startDatabase();
-const template = await createDatabase(server, 'template_of_models');
-await (await startTestService({ databaseUrl: template })).stop();
+const { cases, seed, server, counts } = await prepareProperty({ seed: '20260101', cases: 600 });
 
 for (let position = 0; position < Math.ceil(cases / WRITES_PER_MODEL); position++) {
   await t.test(`model ${seed + position}`, (t) => testModel(t, seed + position));
