@@ -174,7 +174,7 @@ export function failedValidation(
   message: string | null = null,
 ): ServiceError {
   const name = field.name === null ? 'A value' : `Value for field "${field.name}"`;
-  const place = field.collection === null ? '' : ` in collection "${field.collection}"`;
+  const location = field.collection === null ? '' : ` in collection "${field.collection}"`;
   const extensions = {
     collection: field.collection,
     field: field.name,
@@ -184,7 +184,7 @@ export function failedValidation(
   const complaint = COMPLAINTS[type] ?? `does not pass its validation (_${type})`;
   return new ServiceError(
     'FAILED_VALIDATION',
-    message ?? `Validation failed. ${name}${place} ${complaint}.`,
+    message ?? `Validation failed. ${name}${location} ${complaint}.`,
     extensions,
   );
 }

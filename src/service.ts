@@ -360,8 +360,8 @@ async function makeAdministrator(config: Config, database: Database): Promise<Cr
     password: config.ADMIN_PASSWORD ?? randomBytes(12).toString('base64url'),
     token: config.ADMIN_TOKEN ?? randomBytes(24).toString('base64url'),
   };
-  const made = await createAdministrator(database, credentials);
-  return made ? credentials : null;
+  const created = await createAdministrator(database, credentials);
+  return created ? credentials : null;
 }
 
 /** What others have changed, also other instances. */

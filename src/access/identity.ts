@@ -157,8 +157,8 @@ export class Identities {
   #identify(credentials: RequestCredentials): Identity | Promise<Identity> {
     const { authorization } = credentials.headers;
     if (authorization !== '' && credentials.accessToken === '') {
-      const known = this.#known.get(authorization);
-      if (known && isValid(known, credentials)) return identityAt(known, credentials);
+      const cached = this.#known.get(authorization);
+      if (cached && isValid(cached, credentials)) return identityAt(cached, credentials);
     }
     const carried = this.#carriedBy(credentials);
     const known = this.#known.get(carried);
@@ -176,8 +176,8 @@ export class Identities {
   /** Who it was when the database could last be asked; null for whom nobody knew. Only for what is to be answered while it is away. */
   remembered(presented: RequestCredentials): Identity | null {
     if (presented.headers.viewAs !== '') return null;
-    const known = this.#known.get(this.#carriedBy(presented));
-    return known && Date.now() < known.expires ? identityAt(known, presented) : null;
+    const cached = this.#known.get(this.#carriedBy(presented));
+    return cached && Date.now() < cached.expires ? identityAt(cached, presented) : null;
   }
 
   /** Who a user is at an address, without a token. */
@@ -194,9 +194,9 @@ export class Identities {
     if (!administrator) throw forbidden(`Only administrators may send "${VIEW_AS_HEADER}"`);
     const key = parseViewAs(viewAs);
     const name = `${user} ${viewAs}`;
-    const known = this.#views.get(name);
-    const found = known && isValid(known, credentials) ? known : await this.#findView(key, viewAs, name);
-    if (found !== known) this.#onView(user, viewAs);
+    const cached = this.#views.get(name);
+    const found = cached && isValid(cached, credentials) ? cached : await this.#findView(key, viewAs, name);
+    if (found !== cached) this.#onView(user, viewAs);
     credentials.viewedAs(viewAs);
     try {
       return identityAt(found, credentials);
@@ -309,8 +309,8 @@ function cachedIdentity(
   }
   const byAddress = new LRUCache<string, Identity>({ max: MAX_CACHED_ADDRESSES });
   const at = (address: string): Identity => {
-    const known = byAddress.get(address);
-    if (known) return known;
+    const cached = byAddress.get(address);
+    if (cached) return cached;
     const policies = account.policies.filter((_, position) => tests[position]?.(address) ?? true);
     if (policies.length === 0 && account.user !== null) throw invalidIp();
     const identity = identityOf(account, policies, session, isView);

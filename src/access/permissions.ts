@@ -43,8 +43,8 @@ export class Permissions implements Access {
   }
 
   view(model: Model): Model {
-    const known = this.#views.get(model);
-    if (known) return known;
+    const cached = this.#views.get(model);
+    if (cached) return cached;
     const view = restrictModel(
       model,
       (collection) => this.rules('read', collection),
@@ -55,12 +55,12 @@ export class Permissions implements Access {
   }
 
   grant(action: WriteAction, collection: Collection, model: Model): Grant | null {
-    const known = this.#grants.get(collection) ?? new Map<WriteAction, Grant | null>();
-    this.#grants.set(collection, known);
-    const before = known.get(action);
+    const cached = this.#grants.get(collection) ?? new Map<WriteAction, Grant | null>();
+    this.#grants.set(collection, cached);
+    const before = cached.get(action);
     if (before !== undefined) return before;
     const grant = planGrant(this.rules(action, collection.name), collection, model);
-    known.set(action, grant);
+    cached.set(action, grant);
     return grant;
   }
 }

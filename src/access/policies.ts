@@ -44,8 +44,8 @@ export class Policies {
   accessOf(identity: Identity): Permissions | null {
     if (identity.administrator) return null;
     const { byIdentity } = this.#loaded;
-    const known = byIdentity.get(identity);
-    if (known) return known;
+    const cached = byIdentity.get(identity);
+    if (cached) return cached;
     const access = this.#add(this.policiesOf(identity));
     byIdentity.set(identity, access);
     return access;
@@ -58,8 +58,8 @@ export class Policies {
 
   #add(policies: readonly PolicyRow[]): Permissions {
     const name = policies.map(({ id }) => id).join();
-    const known = this.#loaded.access.get(name);
-    if (known) return known;
+    const cached = this.#loaded.access.get(name);
+    if (cached) return cached;
     const rows = policies.flatMap((policy) => policy.permissions);
     const all = policies.some((policy) => policy.app_access) ? [...rows, ...APP_PERMISSIONS] : rows;
     const access = this.permit(all);

@@ -62,10 +62,10 @@ export async function createAdministrator(database: Database, credentials: Crede
   );
   if (found) return false;
   const hash = await hashPassword(credentials.password);
-  const made = await database.transaction(async (session) => {
+  const created = await database.transaction(async (session) => {
     // Instances that start together must not both see an empty table.
     await session.query(database.qualified('lock table service_users in share row exclusive mode'));
     return session.query(database.qualified(ADMINISTRATOR), [credentials.email, hash, digestToken(credentials.token)]);
   });
-  return made.length > 0;
+  return created.length > 0;
 }

@@ -141,8 +141,9 @@ function checkRule({ permissions, validation, presets, ...rest }: Payload, model
     if (!planRule(filter, collection, model))
       throw invalidPayload(`"${name}" does not fit the fields of "${collection.name}"`);
   }
-  const stranger = Object.keys(presets ?? {}).find((name) => !collection.fields.has(name));
-  if (stranger !== undefined) throw invalidPayload(`"presets": "${stranger}" is not a field of "${collection.name}"`);
+  const unknownName = Object.keys(presets ?? {}).find((name) => !collection.fields.has(name));
+  if (unknownName !== undefined)
+    throw invalidPayload(`"presets": "${unknownName}" is not a field of "${collection.name}"`);
 }
 
 /** A call has no rows that a filter could be about, and presets would fill nothing. */

@@ -72,8 +72,8 @@ export class ReadBatcher {
   }
 
   #queueOf(shape: Shape): ShapeQueue {
-    const known = this.#queues.get(shape);
-    if (known) return known;
+    const cached = this.#queues.get(shape);
+    if (cached) return cached;
     const queue = new ShapeQueue(shape, this.#stats);
     this.#queues.set(shape, queue);
     return queue;

@@ -160,8 +160,8 @@ export class ShapeStats {
 
   of(text: string, plan: PlanKind, parameters: number): ShapeRecord {
     const records = this.#records[plan];
-    const known = records.get(text);
-    if (known) return known;
+    const cached = records.get(text);
+    if (cached) return cached;
     const record = new ShapeRecord(text, plan, parameters);
     records.set(text, record);
     this.#length += text.length;

@@ -197,21 +197,21 @@ function compareRecords(
   { scope }: FromClause,
 ): Fragment {
   const record = alias(`x${scope.next()}`);
-  const made = (json: Fragment): Fragment => sql`json_to_record(${json}::json) as ${record} (v ${type})`;
+  const recordFrom = (json: Fragment): Fragment => sql`json_to_record(${json}::json) as ${record} (v ${type})`;
   if (operator === 'in' || operator === 'nin') {
     const entry = alias(`e${scope.next()}`);
     const list = sql`unnest(${parameter({ kind: 'list', ...typed })}::text[]) ${entry} (j)`;
-    const rows = sql`select ${record}.v from ${list} cross join lateral ${made(sql`${entry}.j`)}`;
+    const rows = sql`select ${record}.v from ${list} cross join lateral ${recordFrom(sql`${entry}.j`)}`;
     return operator === 'in' ? sql`${left} in (${rows})` : sql`${left} not in (${rows})`;
   }
   if (operator === 'between' || operator === 'nbetween') {
     const bound = (position: number): Fragment =>
-      sql`(select ${record}.v from ${made(parameter({ kind: 'entry', position, ...typed }))})`;
+      sql`(select ${record}.v from ${recordFrom(parameter({ kind: 'entry', position, ...typed }))})`;
     const range = sql`between ${bound(0)} and ${bound(1)}`;
     return operator === 'between' ? sql`${left} ${range}` : sql`${left} not ${range}`;
   }
   if (!isComparison(operator)) throw new Error(`the operator ${operator} does not compare`);
-  return sql`${left} ${COMPARISONS[operator]} (select ${record}.v from ${made(parameter({ kind: 'value', ...typed }))})`;
+  return sql`${left} ${COMPARISONS[operator]} (select ${record}.v from ${recordFrom(parameter({ kind: 'value', ...typed }))})`;
 }
 
 /** A field of the caller may have several values: equality means one of them. */

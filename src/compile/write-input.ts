@@ -284,10 +284,10 @@ export function initialValue(field: Field): Fragment | null {
 
 /** The same for the key of a row that turns out to be new; others that the service is to fill came with the payload. */
 export function initialKey(field: Field, { conflict }: WriteNode): Fragment | null {
-  const made = initialValue(field);
-  return made === null && conflict && field.special.includes('uuid')
+  const defaultValue = initialValue(field);
+  return defaultValue === null && conflict && field.special.includes('uuid')
     ? sql`gen_random_uuid()::text::${typeName(field)}`
-    : made;
+    : defaultValue;
 }
 
 /**

@@ -150,7 +150,7 @@ class Chain {
       return sql`${input(position)} as materialized (select ${alias('i')}.*${join(parts, nothing)} from (${given}) ${alias('i')}${this.#inputs(node, keyParts(node))}${behind} order by ${alias('i')}.n)`;
     }
     const key = singleKey(collection);
-    const made = key && makesKeys(node) ? initialKey(key, node) : null;
+    const generated = key && makesKeys(node) ? initialKey(key, node) : null;
     const existing = compileExisting(node, position);
     const keys = inputKeyColumns(collection, alias('x')).map((each, part) => existing?.keys[part] ?? each);
     const [given] = keys;
@@ -233,12 +233,12 @@ class Chain {
   #recorded(): Recorded[] {
     const changes = this.#plan.nodes.flatMap((node, position): Recorded[] => {
       const { collection, verb } = node;
-      const made = { action: 'create', collection, shown: true } as const;
-      if (verb === 'insert') return [{ ...made, rows: written(position) }];
+      const created = { action: 'create', collection, shown: true } as const;
+      if (verb === 'insert') return [{ ...created, rows: written(position) }];
       const changed: Recorded = { action: 'update', collection, rows: written(position), shown: true };
       return [
         ...(this.#changes(node) ? [changed] : []),
-        ...(verb === 'upsert' ? [{ ...made, rows: alias(`m${position}`) }] : []),
+        ...(verb === 'upsert' ? [{ ...created, rows: alias(`m${position}`) }] : []),
       ];
     });
     return [...changes, ...recordedUnlinks(this.#plan)];
@@ -358,8 +358,8 @@ class Chain {
       first < 0
         ? nothing
         : sql` + (select count(*) from ${alias(`d${first}`)} ${alias('d')} join ${input(position)} ${alias('i')} on ${areEqual(inputKeyColumns(node.collection, alias('i')), key)})`;
-    const made = node.verb === 'upsert' ? sql` + (select count(*) from ${alias(`m${position}`)})` : nothing;
-    return sql`case when (select count(*) from ${written(position)})${made}${gone} < (select count(*) from ${input(position)}) then service_raise('missing') end`;
+    const created = node.verb === 'upsert' ? sql` + (select count(*) from ${alias(`m${position}`)})` : nothing;
+    return sql`case when (select count(*) from ${written(position)})${created}${gone} < (select count(*) from ${input(position)}) then service_raise('missing') end`;
   }
 
   /** A key of which the database generates a part has to be the one that the payload says, and stays what it was. */

@@ -120,8 +120,8 @@ function addressOf(password: string, port: number): string {
 
 async function openDirectory(directory: string): Promise<string> {
   try {
-    const made = await mkdir(directory, { recursive: true });
-    if (made !== undefined && process.getuid?.() === 0) await chmod(directory, 0o755);
+    const created = await mkdir(directory, { recursive: true });
+    if (created !== undefined && process.getuid?.() === 0) await chmod(directory, 0o755);
     await access(directory, constants.R_OK | constants.W_OK | constants.X_OK);
     return await realpath(directory);
   } catch (error) {

@@ -179,8 +179,8 @@ async function isServerOf(cluster: string, pid: number): Promise<boolean> {
   const command = await readCommandLine(pid);
   if (!/(^|[\\/])postgres(\.exe)?( |$)/.test(command)) return false;
   if (command.includes(` -D ${cluster} `)) return true;
-  const place = await readlink(`/proc/${pid}/cwd`).catch(() => undefined);
-  if (place !== undefined) return place === cluster;
+  const location = await readlink(`/proc/${pid}/cwd`).catch(() => undefined);
+  if (location !== undefined) return location === cluster;
   throw new StartError(
     `${join(cluster, PID_FILE)} names process ${pid}, a PostgreSQL server that may or may not use this folder: stop it or remove the file`,
   );

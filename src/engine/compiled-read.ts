@@ -182,9 +182,9 @@ function describeCalls(
 
 /** Most shapes never need it. */
 function once<Result>(make: () => Result): () => Result {
-  let made: { readonly result: Result } | null = null;
+  let created: { readonly result: Result } | null = null;
   return () => {
-    made ??= { result: make() };
-    return made.result;
+    created ??= { result: make() };
+    return created.result;
   };
 }

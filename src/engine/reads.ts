@@ -316,9 +316,9 @@ export class Reads {
   async #checkCost(read: PreparedRead, limit: number): Promise<void> {
     const { compiled, query, caller } = read;
     const isOneForAll = compiled.uneven === null;
-    const known = this.#affordableValues.get(compiled) ?? new LRUCache<string, true>({ max: MAX_AFFORDABLE_VALUES });
+    const cached = this.#affordableValues.get(compiled) ?? new LRUCache<string, true>({ max: MAX_AFFORDABLE_VALUES });
     const values = JSON.stringify(bind(compiled.statement.parameters, query.values, caller));
-    if (!isOneForAll && known.has(values)) return;
+    if (!isOneForAll && cached.has(values)) return;
     const { plan } = await this.#explain(read, false);
     const cost = plan?.[0].Plan['Total Cost'] ?? 0;
     if (cost > limit) {
@@ -326,7 +326,7 @@ export class Reads {
       throw invalidQuery(`The query would cost ${Math.round(cost)}, more than ${limit}`, exceeded);
     }
     if (isOneForAll) this.#affordable.add(compiled);
-    else this.#affordableValues.set(compiled, known.set(values, true));
+    else this.#affordableValues.set(compiled, cached.set(values, true));
   }
 }
 

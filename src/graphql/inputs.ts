@@ -67,8 +67,8 @@ export class InputTypes {
     fields: (self: GraphQLInputObjectType) => Fields,
     extensions: Record<string, unknown> = {},
   ): GraphQLInputObjectType | null {
-    const known = this.#known.get(name);
-    if (known !== undefined) return known;
+    const cached = this.#known.get(name);
+    if (cached !== undefined) return cached;
     const actions: readonly Action[] = action ? [action] : ['create', 'update'];
     const writable = actions.some((each) => this.#writable(collection, each).length > 0);
     if (!writable) {

@@ -43,8 +43,8 @@ export class ObjectTypes {
 
   /** The type of a collection's items; null where the caller may not see them or GraphQL cannot name them. */
   item(name: string): GraphQLObjectType | null {
-    const known = this.#made.get(name);
-    if (known instanceof GraphQLObjectType) return known;
+    const cached = this.#made.get(name);
+    if (cached instanceof GraphQLObjectType) return cached;
     const collection = this.#access.readable.collections.get(name);
     if (!collection || !isExpressible(collection)) return null;
     return this.#make({
@@ -64,8 +64,8 @@ export class ObjectTypes {
   /** The type of rows that a function returns and no collection has; null where GraphQL can name none of their columns. */
   result(name: string, collection: Collection): GraphQLObjectType | null {
     const type = this.#names.of('result', name);
-    const known = this.#made.get(type);
-    if (known) return known as GraphQLObjectType;
+    const cached = this.#made.get(type);
+    if (cached) return cached as GraphQLObjectType;
     const fields = expressibleFields(collection).map((field): [string, FieldConfig] => {
       const { type: shown, as } = valueTypeOf(field);
       return [field.name, { type: shown, extensions: extend({ kind: 'value', field: field.name, as }) }];
@@ -75,9 +75,9 @@ export class ObjectTypes {
 
   /** What may be asked of a list of the collection's items. */
   listArguments(collection: Collection): GraphQLFieldConfigArgumentMap {
-    const known = this.#arguments.get(collection.name);
-    if (known) return known;
-    const made: GraphQLFieldConfigArgumentMap = {
+    const cached = this.#arguments.get(collection.name);
+    if (cached) return cached;
+    const created: GraphQLFieldConfigArgumentMap = {
       filter: { type: this.#filters.filter(collection.name) },
       sort: { type: new GraphQLList(GraphQLString) },
       limit: { type: INT_SCALAR },
@@ -85,14 +85,14 @@ export class ObjectTypes {
       page: { type: INT_SCALAR },
       search: { type: GraphQLString },
     };
-    this.#arguments.set(collection.name, made);
-    return made;
+    this.#arguments.set(collection.name, created);
+    return created;
   }
 
   aggregated(collection: Collection): GraphQLObjectType {
     const name = this.#names.of('aggregated', collection.name);
-    const known = this.#made.get(name);
-    return known instanceof GraphQLObjectType ? known : this.#aggregated(collection, name);
+    const cached = this.#made.get(name);
+    return cached instanceof GraphQLObjectType ? cached : this.#aggregated(collection, name);
   }
 
   #aggregated(collection: Collection, name: string): GraphQLObjectType {

@@ -153,12 +153,12 @@ export interface BoundLiterals {
 /** Of a validated document with as many literals; null for one that has literals where no value stands. */
 export function liftLiterals(document: Document, count: number): LiftedDocument | null {
   const slots: Slot[] = [];
-  const places = new Map<ASTNode, number>();
+  const locations = new Map<ASTNode, number>();
   const types = new TypeInfo(document.schema);
   let fixed = 0;
   const fix = { enter: () => void fixed++, leave: () => void fixed-- };
   const add = (node: LiteralNode): void => {
-    places.set(node, slots.length);
+    locations.set(node, slots.length);
     const { start = 0, end = 0 } = node.loc ?? {};
     // A value without a type of its own is part of one that may be any JSON.
     slots.push({ node, start, end, type: types.getInputType() ?? JSON_SCALAR, isFixed: fixed > 0 });
@@ -175,12 +175,12 @@ export function liftLiterals(document: Document, count: number): LiftedDocument 
   );
   if (slots.length !== count) return null;
   const replace = (node: LiteralNode): VariableNode | undefined => {
-    const position = places.get(node);
+    const position = locations.get(node);
     if (position === undefined || elementAt(slots, position).isFixed) return undefined;
     return { kind: Kind.VARIABLE, name: { kind: Kind.NAME, value: nameOf(position) } };
   };
   const node = visit(document.node, { IntValue: replace, FloatValue: replace, StringValue: replace });
-  return { document: documentOf(node, document.schema), slots, pairs: findPairs(document.node, places) };
+  return { document: documentOf(node, document.schema), slots, pairs: findPairs(document.node, locations) };
 }
 
 function findPairs(document: DocumentNode, places: ReadonlyMap<ASTNode, number>): [number, number][] {

@@ -87,8 +87,8 @@ export class Operations {
     run: RunInBudget = AT_ONCE,
   ): ParsedDocument | Promise<ParsedDocument> {
     const key = `${schemaKey(access, scope)}\n${request.operationName ?? ''}\n${request.text}`;
-    const known = this.#prepared.get(key);
-    if (known) return this.#finish(known, request);
+    const cached = this.#prepared.get(key);
+    if (cached) return this.#finish(cached, request);
     const found = findLiterals(request.text);
     const keys = [key];
     if (found) {

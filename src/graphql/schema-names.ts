@@ -28,8 +28,8 @@ const expressible = new WeakMap<Collection, readonly Field[]>();
 
 /** The fields of a collection that GraphQL can name. */
 export function expressibleFields(collection: Collection): readonly Field[] {
-  const known = expressible.get(collection);
-  if (known) return known;
+  const cached = expressible.get(collection);
+  if (cached) return cached;
   const fields = [...collection.fields.values()].filter((field) => NAME.test(field.name));
   expressible.set(collection, fields);
   return fields;
@@ -77,11 +77,11 @@ export class TypeNames {
   readonly #generated = new Map<string, Generated>();
 
   constructor(model: Model) {
-    const taken = new Set([...RESERVED, ...model.collections.keys()]);
+    const usedNames = new Set([...RESERVED, ...model.collections.keys()]);
     const give = (wanted: string, generated: Generated, field = ''): void => {
       let name = wanted;
-      while (taken.has(name)) name += '_';
-      taken.add(name);
+      while (usedNames.has(name)) name += '_';
+      usedNames.add(name);
       this.#names.set(keyOf(generated.kind, generated.collection, field), name);
       this.#generated.set(name, generated);
     };

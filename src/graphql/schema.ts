@@ -49,11 +49,11 @@ export class Schemas {
 
   get(access: SchemaAccess, scope: RootScope): LazySchema {
     const key = schemaKey(access, scope);
-    const known = this.#known.get(key);
-    if (known) return known;
-    const made = new LazySchema(access, scope, this.#services);
-    this.#known.set(key, made);
-    return made;
+    const cached = this.#known.get(key);
+    if (cached) return cached;
+    const created = new LazySchema(access, scope, this.#services);
+    this.#known.set(key, created);
+    return created;
   }
 }
 

@@ -176,9 +176,9 @@ export class Selections {
   ): ShapedSelection {
     const [node, ...others] = nodes;
     const depth = this.#depth;
-    const known = this.#source.fixed.get(node);
-    const isSame = others.length === 0 && known?.type === type && known.depth === depth;
-    if (isSame && known.selection) return known.selection;
+    const cached = this.#source.fixed.get(node);
+    const isSame = others.length === 0 && cached?.type === type && cached.depth === depth;
+    if (isSame && cached.selection) return cached.selection;
     const { size } = this.#context.values;
     const selection = this.#field(type, output, nodes, path);
     if (isSame || others.length > 0) return selection;

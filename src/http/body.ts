@@ -29,8 +29,8 @@ export function openBody(exchange: Exchange, limits: BodyLimits): AsyncGenerator
 
 /** Begins to read the body before it is opened: a small part, then the client is paused. */
 export function holdBody(exchange: Exchange): Body {
-  const known = bodies.get(exchange);
-  if (known) return known;
+  const cached = bodies.get(exchange);
+  if (cached) return cached;
   const { response } = exchange;
   exchange.unread = true;
   const waiting: Buffer[] = [];

@@ -79,15 +79,15 @@ function usualNames(
   first: string,
   ours: ReadonlyMap<string, TableEntry>,
 ): ReadonlyMap<number, string> {
-  const taken = new Set(tables.flatMap(([, name, , schema]) => (schema === first ? [name] : [])));
+  const usedNames = new Set(tables.flatMap(([, name, , schema]) => (schema === first ? [name] : [])));
   return new Map(
     tables.map(([table, relation, , schema]) => {
       if (schema !== first) return [table, `${schema}_${relation}`];
       let name = relation;
       if (ours.has(relation)) {
         do name = `${schema}_${name}`;
-        while (taken.has(name));
-        taken.add(name);
+        while (usedNames.has(name));
+        usedNames.add(name);
       }
       return [table, name];
     }),

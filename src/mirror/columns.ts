@@ -271,9 +271,9 @@ function compositesOf(entries: readonly CompositeEntry[]): ReadonlyMap<number, C
   const entryOf = new Map(entries.map((entry) => [entry[0], entry]));
   const found = new Map<number, Composite>();
   const find = (type: number): Composite | null => {
-    const known = found.get(type);
+    const cached = found.get(type);
     const entry = entryOf.get(type);
-    if (known || !entry) return known ?? null;
+    if (cached || !entry) return cached ?? null;
     const [, display, inside, attributes] = entry;
     const composite =
       inside === null

@@ -23,9 +23,9 @@ export function computedBy({ computed, row_types }: CatalogDocument, facts: Cata
       ([oid, name, place]) => name === wanted && place === schema && facts.names.get(oid) === table.name,
     );
     if (!found || rowTypes.has(found[3])) return null;
-    const made = facts.typed(field, found[3]);
-    if (isPseudo(made)) return null;
-    const { column, type } = made;
+    const typed = facts.typed(field, found[3]);
+    if (isPseudo(typed)) return null;
+    const { column, type } = typed;
     const readOnly = Object.freeze({ ...column, table: table.name, is_generated: true });
     return { column: readOnly, type, computed: Object.freeze({ schema, function: wanted }) };
   };

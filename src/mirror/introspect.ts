@@ -158,8 +158,8 @@ function buildFields(
     const meta = rows?.get(name) ?? null;
     const special = specialOf(meta);
     const isComputed = !stored && special.includes('computed') && !relations?.has(name);
-    const made = isComputed ? findComputed(table, name, meta) : null;
-    const facts = stored ?? made;
+    const computation = isComputed ? findComputed(table, name, meta) : null;
+    const facts = stored ?? computation;
     fields.set(
       name,
       Object.freeze({
@@ -170,7 +170,7 @@ function buildFields(
         column: facts?.column ?? null,
         relation: relations?.get(name) ?? null,
         meta,
-        ...(made && { computed: made.computed }),
+        ...(computation && { computed: computation.computed }),
       }),
     );
   };

@@ -177,15 +177,15 @@ function valueType({ type, column }: Field): string {
 
 /** `articles_tags` is `ArticlesTags`; names that become equal get numbers. */
 function nameAll(collections: readonly Collection[]): Map<string, string> {
-  const taken = new Set(['Schema', 'Functions']);
+  const usedNames = new Set(['Schema', 'Functions']);
   const names = new Map<string, string>();
   for (const { name } of collections) {
     const words = name.split(/[^\p{L}\p{N}]+/u).filter((word) => word !== '');
     const spelled = words.map((word) => word.slice(0, 1).toUpperCase() + word.slice(1)).join('');
     const base = /^\p{L}/u.test(spelled) ? spelled : `Collection${spelled}`;
     let unique = base;
-    for (let count = 2; taken.has(unique); count++) unique = `${base}${count}`;
-    taken.add(unique);
+    for (let count = 2; usedNames.has(unique); count++) unique = `${base}${count}`;
+    usedNames.add(unique);
     names.set(name, unique);
   }
   return names;

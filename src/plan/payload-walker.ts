@@ -182,14 +182,14 @@ export class PayloadWalker {
   /** A reference that several columns hold: each gets its part of the related item's key. */
   #setCompositeReference(row: Row, relation: ManyToOne, value: unknown, path: string): void {
     const target = collectionOf(this.#model, relation.oneCollection);
-    const known = isObject(value) ? (this.#sharedValues.get(value) ?? this.#relatedKey(target, value, path)) : null;
-    if (known) this.#sharedValues.set(value, known);
+    const related = isObject(value) ? (this.#sharedValues.get(value) ?? this.#relatedKey(target, value, path)) : null;
+    if (related) this.#sharedValues.set(value, related);
     const ofItem = (item: ColumnValue, part: Field): ColumnValue =>
       item.kind === 'reference'
         ? { ...item, part }
         : { kind: 'value', value: keyPart(target, ('value' in item ? item.value : null) as Key, part) };
-    const values = known
-      ? referencedKey(target, relation, path).map((part) => ofItem(known, part))
+    const values = related
+      ? referencedKey(target, relation, path).map((part) => ofItem(related, part))
       : referredValues(target, relation, value, path);
     setReference(this.rows, row, relation, values, path);
   }

@@ -96,11 +96,11 @@ function enter(entry: Record<string, unknown>, column: WriteColumn, position: nu
       break;
     case 'reference': {
       const { row, part = null } = columnValue;
-      const place = column.references.findIndex(
+      const referenceIndex = column.references.findIndex(
         (each, index) =>
           each.collection === row.collection.name && each.part === part && entry[`r${position}_${index}`] === undefined,
       );
-      entry[`r${position}_${place}`] = row.number;
+      entry[`r${position}_${referenceIndex}`] = row.number;
       break;
     }
     case 'several':

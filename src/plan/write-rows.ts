@@ -260,22 +260,22 @@ export class Rows {
   /** Flags of the service, then what the database would miss. */
   #complete(row: Row, fields: readonly CompletedField[]): void {
     const { verb } = row;
-    const made = verb === 'upsert' ? row.only.insert : row.columnValues;
+    const inserted = verb === 'upsert' ? row.only.insert : row.columnValues;
     const changed = verb === 'upsert' ? row.only.update : row.columnValues;
     if (verb === 'upsert')
-      for (const field of this.#conflict?.fields ?? []) moveColumnValue(field, row.columnValues, made);
+      for (const field of this.#conflict?.fields ?? []) moveColumnValue(field, row.columnValues, inserted);
     if (verb === 'update' || (verb === 'upsert' && row.fields.size > 0)) this.#applyPresets(row, 'update', changed);
-    if (verb !== 'update') this.#applyPresets(row, 'create', made);
+    if (verb !== 'update') this.#applyPresets(row, 'create', inserted);
     const touched = row.columnValues.size + changed.size > 0;
     for (const { field, first, later } of fields) {
       // The service alone says when an item was made and changed.
       if (verb === 'upsert' && (first || later)) row.columnValues.delete(field.name);
-      if (first && verb !== 'update') made.set(field.name, { kind: 'value', value: this.#variables[first] });
+      if (first && verb !== 'update') inserted.set(field.name, { kind: 'value', value: this.#variables[first] });
       if (later && verb !== 'insert' && touched)
         changed.set(field.name, { kind: 'value', value: this.#variables[later] });
       if (verb === 'insert') this.#completeNew(row, field);
       // The key of an item that turns out to be new is made by the statement.
-      if (verb === 'upsert' && this.#conflict && !isKey(row.collection, field)) this.#makeUuid(row, field, made);
+      if (verb === 'upsert' && this.#conflict && !isKey(row.collection, field)) this.#makeUuid(row, field, inserted);
     }
   }
 

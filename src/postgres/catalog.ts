@@ -29,13 +29,13 @@ export function policiesOf(database: Database): PolicySource {
 
 export function sourceOf(database: Database): CatalogSource {
   /** Where functions are that may be called: their definitions count as much as those of tables. */
-  let places: ReadonlySet<string> = new Set();
+  let locations: ReadonlySet<string> = new Set();
   return {
     schemas: database,
     load: async () => {
       const loaded = await database.catalog.use((session) => loadSchema(session, database));
       const { function_rows, computed } = loaded.document;
-      places = new Set([
+      locations = new Set([
         ...(function_rows ?? []).map((row) => String(row['schema'])),
         ...(computed ?? []).map(([, , schema]) => schema),
       ]);
@@ -44,7 +44,7 @@ export function sourceOf(database: Database): CatalogSource {
     listen: async (changed) => {
       // What cannot be heard is seen by its fingerprint.
       if (!database.listener.canHear) return async () => {};
-      return listen(database, 'service_model', changed, changed, (schema) => places.has(schema));
+      return listen(database, 'service_model', changed, changed, (schema) => locations.has(schema));
     },
     fingerprint: async () => {
       const parameters = [JSON.stringify(database.schemas), database.system, String(database.listener.canHear)];

@@ -330,8 +330,8 @@ export class Connection implements Receiver, Watched {
     if (this.#socket === null) return false;
     const refused = this.#options.memory.take(length);
     if (refused === null) return true;
-    const spared = skippableQuery(this.#sent[0]);
-    if (type === DATA_ROW && spared) spared.row(0, null);
+    const skippable = skippableQuery(this.#sent[0]);
+    if (type === DATA_ROW && skippable) skippable.row(0, null);
     else if (type === DATA_ROW) this.#error ??= refused;
     else this.destroy(refused);
     return false;

@@ -140,8 +140,8 @@ export class Database implements Pools {
 
   /** An internal statement, which names the service's tables and functions alone, qualified with their schema. */
   qualified(text: string): string {
-    const known = this.#qualified.get(text);
-    if (known !== undefined) return known;
+    const cached = this.#qualified.get(text);
+    if (cached !== undefined) return cached;
     const qualified = qualify(text, this.system);
     this.#qualified.set(text, qualified);
     return qualified;

@@ -66,16 +66,16 @@ async function findInstallation(
   schema: string,
   requested: string | null,
 ): Promise<Installation | null> {
-  const places = await session.query<{ place: string; watched: boolean }>(PLACES, [
+  const locations = await session.query<{ location: string; watched: boolean }>(LOCATIONS, [
     MIGRATIONS,
     JSON.stringify([schema, ...(requested ? [requested] : [])]),
   ]);
   const found: Installation[] = [];
-  for (const { place, watched } of places) {
-    const rows = await session.query(qualify('select name from service_migrations', place));
+  for (const { location, watched } of locations) {
+    const rows = await session.query(qualify('select name from service_migrations', location));
     const applied = new Set(rows.map(({ name }) => String(name)));
-    const mirrors = watched ? await mirroredBy(session, place) : null;
-    if (applied.has('001_metadata.sql') && (mirrors ?? place) === schema) found.push({ schema: place, applied });
+    const mirrors = watched ? await mirroredBy(session, location) : null;
+    if (applied.has('001_metadata.sql') && (mirrors ?? location) === schema) found.push({ schema: location, applied });
   }
   const [first = null, ...others] = found;
   const wanted = found.find((each) => each.schema === requested);
@@ -96,13 +96,13 @@ async function findInstallation(
  * its owner as the service's role. So in a schema that no option names it must be owned by that role, a role it is a member of (for a superuser: as
  * granted, it would pass for a member of all) or the owner of the database; any other role that may make a schema could put such tables there.
  */
-const PLACES = `
+const LOCATIONS = `
   with recursive trusted(role) as (
     select oid from pg_catalog.pg_roles where rolname = current_user
     union
     select roleid from pg_catalog.pg_auth_members join trusted on member = role
   )
-  select namespace.nspname as place,
+  select namespace.nspname as location,
     exists (
       select from pg_catalog.pg_class beside
       where beside.relnamespace = class.relnamespace and beside.relname = 'service_schema'
@@ -124,10 +124,10 @@ const PLACES = `
     ) = array['name text', 'applied_at timestamp with time zone']
   order by namespace.nspname`;
 
-/** Null for tables in the schema that they are about, and for those of earlier versions, which knew no other place. */
-async function mirroredBy(session: Session, place: string): Promise<string | null> {
+/** Null for tables in the schema that they are about, and for those of earlier versions, which knew no other location. */
+async function mirroredBy(session: Session, location: string): Promise<string | null> {
   const text = "select pg_catalog.to_jsonb(found) ->> 'mirrors' as mirrors from service_schema found";
-  const [row] = await session.query(qualify(text, place));
+  const [row] = await session.query(qualify(text, location));
   return typeof row?.['mirrors'] === 'string' ? row['mirrors'] : null;
 }
 
@@ -140,28 +140,28 @@ async function install(
   observe: Observer,
 ): Promise<Installation> {
   const files = systemFiles();
-  const places = requested === null ? [...new Set([schema, OWN_SCHEMA])] : [requested];
+  const locations = requested === null ? [...new Set([schema, OWN_SCHEMA])] : [requested];
   let refusal = '';
-  for (const place of places) {
+  for (const location of locations) {
     try {
       await session.transaction(async () => {
         if (unfinished) await removeLeftovers(session, unfinished);
-        await enter(session, [place]);
-        const [found] = await session.query('select from pg_catalog.pg_namespace where nspname = $1', [place]);
-        if (!found) await session.query(`create schema ${quoteIdentifier(place)}`);
+        await enter(session, [location]);
+        const [found] = await session.query('select from pg_catalog.pg_namespace where nspname = $1', [location]);
+        if (!found) await session.query(`create schema ${quoteIdentifier(location)}`);
         await session.query(
           'create table service_migrations (name text primary key, applied_at timestamptz not null default now())',
         );
         for (const file of files) await carryOut(session, file);
-        if (place !== schema) await session.query('update service_schema set mirrors = $1', [schema]);
+        if (location !== schema) await session.query('update service_schema set mirrors = $1', [schema]);
       });
     } catch (error) {
       if (!isTaken(error)) throw error;
-      refusal = `schema "${place}": ${error.message}`;
+      refusal = `schema "${location}": ${error.message}`;
       continue;
     }
     for (const { name } of files) observe({ kind: 'migrated', file: name });
-    return { schema: place, applied: new Set(files.map(({ name }) => name)) };
+    return { schema: location, applied: new Set(files.map(({ name }) => name)) };
   }
   throw new StartError(`cannot make the service's tables in ${refusal}. SYSTEM_SCHEMA names another schema for them`);
 }

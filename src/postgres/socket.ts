@@ -63,9 +63,9 @@ export async function openSocket(target: Target, receiver: Receiver): Promise<So
 export async function cancelStatement(target: Target, socket: Socket, key: Buffer): Promise<void> {
   const { remoteAddress, remotePort } = socket;
   const there = remoteAddress && remotePort && target.host.length > 1;
-  const place = there ? { ...target, host: [remoteAddress], port: [remotePort] } : target;
+  const location = there ? { ...target, host: [remoteAddress], port: [remotePort] } : target;
   try {
-    const asking = await openSocket(place, { receive: () => {} });
+    const asking = await openSocket(location, { receive: () => {} });
     asking.setTimeout(CANCEL_TIMEOUT_MS, () => asking.destroy());
     asking.end(Buffer.concat([CANCEL_REQUEST, key]));
     await event(asking.resume(), 'end');

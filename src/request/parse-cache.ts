@@ -35,8 +35,8 @@ export class ParseCache<Kept extends { readonly parsed: Shaped }> {
   get(text: string, parse: () => Kept): Kept {
     this.#tables ??= makeTables<Kept>();
     const { seen, kept, shapes } = this.#tables;
-    const known = kept.get(text);
-    if (known) return known;
+    const cached = kept.get(text);
+    if (cached) return cached;
     const parsed = parse();
     if (text.length > LONGEST_TEXT) return parsed;
     if (!seen.has(text)) {
@@ -50,8 +50,8 @@ export class ParseCache<Kept extends { readonly parsed: Shaped }> {
 }
 
 function share<Parsed extends Shaped>(parsed: Parsed, shapes: Tables<never>['shapes']): Parsed {
-  const known = shapes.get(parsed.shape);
-  if (known) return { ...parsed, request: known.request, shape: known.shape };
+  const cached = shapes.get(parsed.shape);
+  if (cached) return { ...parsed, request: cached.request, shape: cached.shape };
   shapes.set(parsed.shape, parsed);
   return parsed;
 }

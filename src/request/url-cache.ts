@@ -38,11 +38,11 @@ export class UrlCache {
     if (!pattern) return parse(queryString);
     this.#patterns ??= makeTable();
     const name = `${path}?${pattern.text}`;
-    const known = this.#patterns.get(name);
-    if (known?.template) return fill(known.template, pattern.values);
+    const cached = this.#patterns.get(name);
+    if (cached?.template) return fill(cached.template, pattern.values);
     const parsed = parse(queryString);
-    if (!known) this.#patterns.set(name, { template: undefined });
-    else if (known.template === undefined) known.template = templateOf(pattern, parsed, parse);
+    if (!cached) this.#patterns.set(name, { template: undefined });
+    else if (cached.template === undefined) cached.template = templateOf(pattern, parsed, parse);
     return parsed;
   }
 }

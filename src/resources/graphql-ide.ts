@@ -107,11 +107,11 @@ class Files {
   }
 
   #file(path: string): Promise<File> {
-    const known = this.#read.get(path);
-    if (known) return known;
-    const made = readFile(path).then((body) => ({ body, tag: tagOf(body) }));
-    this.#read.set(path, made);
-    return made;
+    const cached = this.#read.get(path);
+    if (cached) return cached;
+    const created = readFile(path).then((body) => ({ body, tag: tagOf(body) }));
+    this.#read.set(path, created);
+    return created;
   }
 }
 

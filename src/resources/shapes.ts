@@ -73,8 +73,8 @@ async function merged({ shapes }: ShapesServices): Promise<ShapeReport[]> {
   const byStatement = new Map<string, ShapeReport>();
   for (const report of await shapes()) {
     const name = `${report.plan} ${report.text}`;
-    const known = byStatement.get(name);
-    byStatement.set(name, known ? addReports(known, report) : report);
+    const cached = byStatement.get(name);
+    byStatement.set(name, cached ? addReports(cached, report) : report);
   }
   return [...byStatement.values()];
 }

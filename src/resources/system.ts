@@ -46,9 +46,9 @@ function placeIn(name: string): (exchange: Exchange) => ItemPath {
 /** One item, without a key. */
 function settingsRoutes(services: ItemsServices): Route[] {
   const urls = new UrlCache();
-  const place: ItemPath = { collection: 'service_settings', key: null };
+  const location: ItemPath = { collection: 'service_settings', key: null };
   return [
-    { method: 'GET', path: '/settings', handle: (exchange) => readItems(exchange, services, urls, place) },
-    { method: 'PATCH', path: '/settings', handle: (exchange) => updateItems(exchange, services, place) },
+    { method: 'GET', path: '/settings', handle: (exchange) => readItems(exchange, services, urls, location) },
+    { method: 'PATCH', path: '/settings', handle: (exchange) => updateItems(exchange, services, location) },
   ];
 }

@@ -215,7 +215,7 @@ export function pattern(kind: Pattern, value: string): string {
 /** A key that cannot exist is a missing item (403, as for every missing item); elsewhere the query is wrong. */
 function misfit(origin: Origin, reason: string): ServiceError {
   if (origin.use === 'key') return forbidden();
-  const place = origin.use === 'argument' ? 'argument' : 'field';
+  const location = origin.use === 'argument' ? 'argument' : 'field';
   const operator = origin.operator === undefined ? '' : `"_${origin.operator}" of `;
-  return invalidQuery(`Invalid value for ${operator}${place} "${origin.field}": ${reason}`);
+  return invalidQuery(`Invalid value for ${operator}${location} "${origin.field}": ${reason}`);
 }

@@ -14,13 +14,13 @@ export function strayAttribute(value: unknown, composite: Composite, path: strin
   if (!isList && !isObject(value)) return null;
   const { type, attributes } = composite;
   for (const [name, each] of Object.entries(value)) {
-    const place = `${path}.${name}`;
+    const location = `${path}.${name}`;
     if (!isList && !attributes.has(name)) {
       const known = [...attributes.keys()].map((attribute) => `"${attribute}"`).join(', ');
-      return `"${place}" is no attribute of the type "${type}", which has ${known || 'none'}`;
+      return `"${location}" is no attribute of the type "${type}", which has ${known || 'none'}`;
     }
     const inner = isList ? composite : attributes.get(name);
-    const stray = inner ? strayAttribute(each, inner, place) : null;
+    const stray = inner ? strayAttribute(each, inner, location) : null;
     if (stray !== null) return stray;
   }
   return null;

@@ -52,8 +52,8 @@ const normalized = new WeakMap<TemplateStringsArray, readonly string[]>();
 
 /** White space of our templates is for readers of the code; names and literals keep theirs. */
 function textsOf(strings: TemplateStringsArray): readonly string[] {
-  const known = normalized.get(strings);
-  if (known) return known;
+  const cached = normalized.get(strings);
+  if (cached) return cached;
   if (!Array.isArray(strings.raw)) throw new Error('sql is a template tag: text cannot be passed to it');
   const texts = strings.map((text) => text.replace(/\s+/g, ' '));
   normalized.set(strings, texts);

@@ -27,10 +27,10 @@ const COORDINATES: Readonly<Record<string, Check>> = {
 };
 
 /** Levels of collections inside collections. */
-const DEEPEST = 20;
+const MAX_DEPTH = 20;
 
 export function isGeoJson(value: unknown, depth = 0): boolean {
-  if (!isRecord(value) || Array.isArray(value) || depth > DEEPEST) return false;
+  if (!isRecord(value) || Array.isArray(value) || depth > MAX_DEPTH) return false;
   const { type, coordinates, geometries, crs } = value;
   if (!isWorld(crs) || typeof type !== 'string') return false;
   if (type === 'GeometryCollection')

@@ -16,7 +16,7 @@ export interface TypeName {
 /** Null for what is not the name of a type and nothing else. */
 export function readTypeName(text: string): TypeName | null {
   const node = parse(text);
-  if (!node || node.setof || node.pct_type || Buffer.byteLength(text) > LONGEST) return null;
+  if (!node || node.setof || node.pct_type || Buffer.byteLength(text) > MAX_LENGTH) return null;
   const names = (node.names ?? []).map(({ String: each }) => each?.sval);
   const modifiers = (node.typmods ?? []).map(modifierOf);
   if (names.length === 0 || names.length > 2 || !names.every(isName)) return null;
@@ -40,7 +40,7 @@ export function typeFragment({ names, modifiers, dimensions }: TypeName): Fragme
   return join([identifier(...names), size, ...Array.from({ length: dimensions }, () => sql`[]`)], nothing);
 }
 
-const LONGEST = 300;
+const MAX_LENGTH = 300;
 
 interface TypeNode {
   readonly names?: readonly { readonly String?: { readonly sval?: string } }[];

@@ -95,8 +95,8 @@ export function verifyChange(text: string, schemas: readonly string[]): void {
     if (other !== kind && !(kind === 'InsertStmt' && other === 'SelectStmt'))
       throw new Error(`a compiled change is a ${kind} that holds a ${other}`);
   }
-  const stranger = found.tables.find((table) => !schemas.includes(table.schema ?? ''));
-  if (stranger) throw new Error(`a compiled change touches "${stranger.schema ?? ''}"."${stranger.name}"`);
+  const unknownName = found.tables.find((table) => !schemas.includes(table.schema ?? ''));
+  if (unknownName) throw new Error(`a compiled change touches "${unknownName.schema ?? ''}"."${unknownName.name}"`);
 }
 
 /** Exactly one expression: no second column, no clause behind it, no sub-select. */

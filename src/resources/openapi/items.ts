@@ -30,13 +30,13 @@ export type Names = ReadonlyMap<string, string>;
 
 export function nameSchemas(collections: Iterable<Collection>): Names {
   const names = new Map<string, string>();
-  const taken = new Set<string>();
+  const usedNames = new Set<string>();
   for (const { name, system } of collections) {
     const safe = name.replace(/[^A-Za-z0-9_]/g, '_');
     const base = system ? safe : `Items_${safe}`;
     let unique = base;
-    for (let count = 2; taken.has(unique); count++) unique = `${base}_${count}`;
-    taken.add(unique);
+    for (let count = 2; usedNames.has(unique); count++) unique = `${base}_${count}`;
+    usedNames.add(unique);
     names.set(name, unique);
   }
   return names;
@@ -145,8 +145,8 @@ export function fieldsSchema({ fields }: Collection): Schema {
 function fieldSchema(field: Field, model: Model, names: Names): Schema | null {
   const { relation } = field;
   const related = (name: string): Schema[] => {
-    const known = model.collections.has(name) ? names.get(name) : undefined;
-    return known === undefined ? [] : [ref(known)];
+    const cached = model.collections.has(name) ? names.get(name) : undefined;
+    return cached === undefined ? [] : [ref(cached)];
   };
   switch (relation?.kind) {
     case 'one-to-one':
