@@ -84,5 +84,5 @@ function checkKeys(key: readonly Field[], { slot, many }: { readonly slot: Slot;
     const codec = field.column?.base_type ?? 'text';
     return { kind: many ? 'list' : 'value', slot, codec, field: field.name, use: 'filter', ...part };
   });
-  bind(parts, [], SOMEBODY);
+  bind(parts, [], SAMPLE_CALLER);
 }
