@@ -154,10 +154,10 @@ class Chain {
     const existing = compileExisting(node, position);
     const keys = inputKeyColumns(collection, alias('x')).map((each, part) => existing?.keys[part] ?? each);
     const [given] = keys;
-    const allocated = made
+    const allocated = generated
       ? hasKeyColumns(node)
-        ? sql`case when ${given as Fragment} is null then ${made} else ${given as Fragment} end as k`
-        : sql`${made} as k`
+        ? sql`case when ${given as Fragment} is null then ${generated} else ${given as Fragment} end as k`
+        : sql`${generated} as k`
       : commaList(keys.map((each, part) => sql`${each} as ${elementAt(keyNames, part)}`));
     // Materialized: the next value of a sequence must be taken once, though the rows are read in several places.
     return sql`${input(position)} as materialized (select ${NUMBER}, ${allocated}${join(names, nothing)}${existing?.columns ?? nothing} from ${rows}${existing?.join ?? nothing}${behind}${recorded} order by ${alias('x')}.n)`;
