@@ -92,6 +92,7 @@ const REPLICA_STATES: Readonly<Record<ReplicaState, string>> = {
   unknown: 'it has not been looked at',
   ready: '',
   behind: 'it is too far behind',
+  diverged: 'it follows another primary, or one of before a promotion',
   lost: 'it does not answer',
   promoted: 'it is no standby',
 };

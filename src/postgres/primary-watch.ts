@@ -19,10 +19,12 @@ export interface Role {
   readonly timeline: number | null;
 }
 
+/** Of a primary. */
+export const TIMELINE = `('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int`;
+
 const ROLE = `
   select pg_is_in_recovery() as standby, current_setting('default_transaction_read_only') = 'on' as readonly,
-    case when not pg_is_in_recovery()
-      then ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int end as timeline`;
+    case when not pg_is_in_recovery() then ${TIMELINE} end as timeline`;
 
 /** Milliseconds that a server may take to answer, between two rounds, and between two while there is no primary. */
 const ANSWER_MS = 1_000;

@@ -5,8 +5,8 @@
  */
 import { UNKNOWN_POSITION } from './sessions.js';
 
-/** `behind`: by more than allowed. `lost`: it does not answer. `promoted`: it is no standby any more. */
-const STATES = ['unknown', 'ready', 'behind', 'lost', 'promoted'] as const;
+/** `behind`: by more than allowed. `lost`: it does not answer. `promoted`: it is no standby any more. `diverged`: it follows another. */
+const STATES = ['unknown', 'ready', 'behind', 'lost', 'promoted', 'diverged'] as const;
 export type ReplicaState = (typeof STATES)[number];
 
 const CALLERS = 16_384;

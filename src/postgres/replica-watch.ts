@@ -7,6 +7,8 @@ import type { Mirror } from '../mirror/watch.js';
 import { parseOwnJson } from '../narrow.js';
 import type { Observer } from '../observe.js';
 import type { Database } from './database.js';
+import { TIMELINE } from './primary-watch.js';
+import type { ReplicaState } from './replica-board.js';
 import type { Replica, ReplicaReport, Replicas } from './replicas.js';
 import { UNKNOWN_POSITION } from './sessions.js';
 import { within } from './time-limit.js';
@@ -23,18 +25,26 @@ const MAX_SAMPLES = 3_000;
 
 /** What is on disk can have reached the standbys; behind what is in memory nothing has been committed. */
 const PRIMARY = `select json_build_object('flushed', pg_current_wal_flush_lsn() - '0/0'::pg_lsn,
-  'end', pg_current_wal_insert_lsn() - '0/0'::pg_lsn, 'system', (select system_identifier::text from pg_control_system()))::text`;
+  'end', pg_current_wal_insert_lsn() - '0/0'::pg_lsn, 'system', (select system_identifier::text from pg_control_system()),
+  'timeline', ${TIMELINE})::text`;
 
 interface PrimaryReport {
   readonly flushed: number;
   readonly end: number;
   readonly system: string;
+  readonly timeline: number;
 }
 
 interface Sample {
   readonly position: number;
   /** By the clock of `performance`. */
   readonly at: number;
+}
+
+/** Why a replica gets no reads. */
+interface Reason {
+  readonly state: ReplicaState;
+  readonly text: string;
 }
 
 export interface WatchOptions {
@@ -50,8 +60,9 @@ export class ReplicaWatch {
   readonly #database: Database;
   readonly #options: WatchOptions;
   readonly #samples: Sample[] = [];
-  /** Which cluster the primary is. */
+  /** Which cluster the primary is, and since which promotion. */
   #system: string | null = null;
+  #timeline: number | null = null;
   readonly #reasons = new Map<Replica, string>();
   /** Models and unknown positions so far, and those of the latter that were settled. */
   #models = 0;
@@ -104,10 +115,12 @@ export class ReplicaWatch {
     ).catch(() => null);
     // While the primary is away replicas go on to serve: what they have is all there is.
     if (report === null) return;
-    const { flushed, end, system } = parseOwnJson<PrimaryReport>(String(report));
+    const { flushed, end, system, timeline } = parseOwnJson<PrimaryReport>(String(report));
     this.#system = system;
+    const isPromoted = this.#timeline !== null && timeline !== this.#timeline;
+    this.#timeline = timeline;
     const last = this.#samples.at(-1)?.position ?? 0;
-    if (flushed < last) {
+    if (flushed < last || isPromoted) {
       this.#samples.length = 0;
       this.#followModel();
       board.replacePrimary(last, end);
@@ -127,8 +140,8 @@ export class ReplicaWatch {
       const report = await within(replica.ask(), LOOK_TIMEOUT_MS);
       const lagMs = this.#lagOf(report.replayed, asked);
       const reason = this.#reasonAgainst(report, lagMs);
-      this.#note(replica, reason);
-      replica.report(reason === null ? 'ready' : report.standby ? 'behind' : 'promoted', report.replayed, lagMs);
+      this.#note(replica, reason?.text ?? null);
+      replica.report(reason?.state ?? 'ready', report.replayed, lagMs);
     } catch (error) {
       // An answer that this process was too busy to read is no silence of the replica.
       if (this.#isClosed || performance.now() - asked > LOOK_TIMEOUT_MS + STANDSTILL_MS) return;
@@ -139,10 +152,14 @@ export class ReplicaWatch {
     }
   }
 
-  #reasonAgainst({ standby, system }: ReplicaReport, lagMs: number): string | null {
-    if (!standby) return 'it is no standby';
-    if (this.#system !== null && system !== this.#system) return 'it follows another primary';
-    if (lagMs > this.#options.maxLagMs) return `it is ${Math.round(lagMs)} ms behind`;
+  #reasonAgainst({ standby, system, timeline }: ReplicaReport, lagMs: number): Reason | null {
+    if (!standby) return { state: 'promoted', text: 'it is no standby' };
+    if (this.#system !== null && system !== this.#system)
+      return { state: 'diverged', text: 'it follows another primary' };
+    // Its log may be longer than that of the primary, and lack what was written there.
+    if (this.#timeline !== null && timeline !== this.#timeline)
+      return { state: 'diverged', text: `its timeline is ${timeline}, and that of the primary ${this.#timeline}` };
+    if (lagMs > this.#options.maxLagMs) return { state: 'behind', text: `it is ${Math.round(lagMs)} ms behind` };
     return null;
   }
 

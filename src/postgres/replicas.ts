@@ -12,8 +12,14 @@ import { within } from './time-limit.js';
 /** Milliseconds between two questions how far a replica is, while somebody waits for it. */
 const ASK_PAUSE_MS = 1;
 
+/**
+ * What is known of the timeline depends on rights: whoever may see the connection to the primary knows it at once, others when the
+ * standby has next written pages of it.
+ */
 const STATE = `select json_build_object('standby', pg_is_in_recovery(), 'replayed',
-  coalesce(pg_last_wal_replay_lsn(), '0/0') - '0/0'::pg_lsn, 'system', (select system_identifier::text from pg_control_system()))::text`;
+  coalesce(pg_last_wal_replay_lsn(), '0/0') - '0/0'::pg_lsn, 'system', (select system_identifier::text from pg_control_system()),
+  'timeline', greatest((select timeline_id from pg_control_checkpoint()), (select min_recovery_end_timeline from pg_control_recovery()),
+    (select received_tli from pg_stat_get_wal_receiver())))::text`;
 
 /** What a replica says of itself. */
 export interface ReplicaReport {
@@ -21,6 +27,8 @@ export interface ReplicaReport {
   readonly replayed: number;
   /** Which cluster it belongs to. */
   readonly system: string;
+  /** Each promotion begins another one. */
+  readonly timeline: number;
 }
 
 /** Whether it follows this primary. */

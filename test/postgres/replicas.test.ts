@@ -27,7 +27,7 @@ const NAME = 'replicated';
 const PAIRS = Number(process.env['REPLICA_PAIRS'] ?? 200);
 /** As many write and read at the same time. */
 const WRITERS = 32;
-t.setTimeout(110_000 + PAIRS * 120);
+t.setTimeout(170_000 + PAIRS * 120);
 const settings = { shared_preload_libraries: 'pg_stat_statements' };
 const primary = await startPrimary({ settings });
 const url = await createLibrary(primary, NAME);
@@ -187,12 +187,15 @@ async function makeWriter(number: number, agent: Agent): Promise<Writer> {
 /** Statements of this kind that a server has executed, and the reads in them: each read of a batch is answered by a row. */
 async function executed(server: TestServer, column: string): Promise<readonly [statements: number, reads: number]> {
   const text = `select coalesce(sum(calls), 0)::int as calls, coalesce(sum(rows), 0)::int as rows
-    from pg_stat_statements where query ~ $1`;
-  const [row] = await withSql(databaseUrl(server, NAME), (sql) => sql.unsafe(text, [`"${column}"`]));
+    from pg_stat_statements where query ~ $1 and query !~* '\\mupdate\\M'`;
+  const ask = (): Promise<Record<string, unknown>[]> =>
+    withSql(databaseUrl(server, NAME), (sql) => sql.unsafe(text, [`"${column}"`]));
+  // A standby cancels what stands in the way of replaying.
+  const [row] = await ask().catch(ask).catch(ask);
   return [Number(row?.['calls']), Number(row?.['rows'])];
 }
 
-t.test('pairs of a write and a read over two instances', { timeout: 20_000 + PAIRS * 100 }, async (t) => {
+t.test('pairs of a write and a read over two instances', { timeout: 90_000 + PAIRS * 100 }, async (t) => {
   await waitFor(() => isReady(prompt), 5_000);
   const agent = new Agent({ keepAlive: true });
   t.teardown(() => agent.destroy());
@@ -232,7 +235,7 @@ t.test('pairs of a write and a read over two instances', { timeout: 20_000 + PAI
   t.comment(`${pairs} writes, each read on two instances, in ${seconds} s; one instance has sent: ${reads}`);
 });
 
-t.test('reads are executed on the standbys', { timeout: 20_000 + PAIRS * 20 }, async (t) => {
+t.test('reads are executed on the standbys', { timeout: 90_000 + PAIRS * 20 }, async (t) => {
   await waitFor(() => isReady(prompt), 5_000);
   const agent = new Agent({ keepAlive: true });
   t.teardown(() => agent.destroy());

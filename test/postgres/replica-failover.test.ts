@@ -1,0 +1,119 @@
+/**
+ * Replicas and a failover together: a synchronous standby is promoted while one replica still follows the former primary, which
+ * comes back and goes on writing. Its log is longer than that of the new primary and lacks what is written there: nobody may be
+ * answered from it.
+ */
+import t from 'tap';
+import { childrenOf } from '../../src/embedded/processes.js';
+import type { Service } from '../../src/service.js';
+import { pidOf, promote, startPrimary, startStandby } from '../support/cluster.js';
+import {
+  createLibrary,
+  databaseUrl,
+  get,
+  request,
+  startTestService,
+  type TestServer,
+  waitFor,
+  withSql,
+} from '../support/service.js';
+import { SECRET } from '../support/users.js';
+
+const NAME = 'replicated';
+const HEADERS = { 'content-type': 'application/json' };
+t.setTimeout(170_000);
+
+const primary = await startPrimary();
+const url = await createLibrary(primary, NAME);
+const standby = await startStandby(primary, { name: 'second' });
+const follower = await startStandby(primary, { name: 'third' });
+await withSql(primary.url, async (sql) => {
+  await sql`alter system set synchronous_standby_names = 'second'`;
+  await sql`select pg_reload_conf()`;
+});
+const hostOf = (server: TestServer): string => new URL(server.url).host;
+const hosts = url.replace(hostOf(primary), `${hostOf(primary)},${hostOf(standby)}`);
+const options = {
+  databaseUrl: hosts,
+  DATABASE_REPLICA_URLS: [primary, standby, follower].map((server) => databaseUrl(server, NAME)).join(),
+  DATABASE_CONNECT_TIMEOUT: '5s',
+  SECRET,
+};
+const services = await Promise.all([startTestService(options), startTestService(options)]);
+const [one, two] = services as [Service, Service];
+
+interface Written {
+  readonly value: number;
+  readonly position: string;
+}
+
+let values = 0;
+
+/** Repeats it until it is acknowledged. */
+async function write(): Promise<Written> {
+  const value = ++values;
+  for (;;) {
+    const body = JSON.stringify({ views: value });
+    const answer = await request(one, 'PATCH', '/items/articles/1', { headers: HEADERS, body });
+    if (answer.status === 200) return { value, position: String(answer.headers['lateral-position']) };
+    if (answer.status !== 503) throw new Error(answer.text);
+  }
+}
+
+async function viewsOf(service: Service, headers: Readonly<Record<string, string>> = {}): Promise<unknown> {
+  const { json, text } = await get(service, '/items/articles/1?fields=views', { headers });
+  return (json as { readonly data?: { readonly views: number } }).data?.views ?? text;
+}
+
+/** As many writes, each read on the instance that wrote it and, by its position, on the other. */
+async function staleOf(pairs: number): Promise<number> {
+  let stale = 0;
+  for (let pair = 0; pair < pairs; pair++) {
+    const { value, position } = await write();
+    const read = await Promise.all([viewsOf(one), viewsOf(two, { 'lateral-position': position })]);
+    stale += read.filter((views) => views !== value).length;
+  }
+  return stale;
+}
+
+async function outputOf(service: Service, server: TestServer): Promise<string> {
+  const { json } = await get(service, '/server/health');
+  const { checks } = json as { readonly checks: Readonly<Record<string, readonly { readonly output?: string }[]>> };
+  return checks[`replica:${hostOf(server)}`]?.[0]?.output ?? '';
+}
+
+const lengthOf = (server: TestServer, call: string): Promise<number> =>
+  withSql(server.url, async (sql) => Number((await sql.unsafe(`select ${call} - '0/0' as bytes`))[0]?.['bytes']));
+
+t.test('before the failover', async (t) => {
+  t.equal(await staleOf(20), 0);
+  t.equal(await outputOf(one, follower), '', 'the follower takes reads');
+});
+
+t.test('a standby is promoted, and a replica stays with the former primary', async (t) => {
+  const former = await write();
+  const pid = await pidOf(primary);
+  const processes = [...childrenOf(pid), pid];
+  for (const each of processes) process.kill(each, 'SIGSTOP');
+  try {
+    await promote(standby);
+    const next = await write();
+    t.equal(await viewsOf(one), next.value);
+    t.equal(await viewsOf(two, { 'lateral-position': former.position }), next.value, 'a position of before serves');
+  } finally {
+    for (const each of processes) process.kill(each, 'SIGCONT');
+  }
+  // The former primary does not know that it is one no more, and the replica goes on to follow it.
+  await withSql(databaseUrl(primary, NAME), async (sql) => {
+    await sql`set synchronous_commit = local`;
+    await sql`insert into tags (name) select repeat('split brain', 20) from generate_series(1, 20000)`;
+  });
+  const beyond = await lengthOf(standby, 'pg_current_wal_insert_lsn()');
+  await waitFor(async () => (await lengthOf(follower, 'pg_last_wal_replay_lsn()')) > beyond + 1e6, 20_000);
+  t.equal(await staleOf(50), 0, 'nobody is answered from its longer log');
+  for (const service of services)
+    await waitFor(async () => /before a promotion/.test(await outputOf(service, follower)), 5_000);
+  const ahead = (await lengthOf(follower, 'pg_last_wal_replay_lsn()')).toString(36);
+  const { value } = await write();
+  t.equal(await viewsOf(two, { 'lateral-position': ahead }), value, 'a position of the longer log serves too');
+});
