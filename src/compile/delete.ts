@@ -39,7 +39,9 @@ export function compileDelete(collection: Collection, rule: Condition | null, ac
     ? sql`(select ${commaList(touchedNames)} from ${visible} order by ${commaList(locked)} for update of ${row})`
     : alias('k');
   const deletedKey = keyColumns(collection, alias('t'));
-  const rows = sql`delete from ${tableName(collection)} ${alias('t')} using ${touched} ${rule ? alias('k') : sql``} where ${areEqual(deletedKey, inputKeyColumns(collection, alias('k')))} returning ${commaList(deletedKey)}`;
+  const shard = collection.distributed ? collection.key.findIndex(({ name }) => name === collection.shardColumn) : -1;
+  const onShard = shard < 0 ? sql`` : sql` and ${elementAt(deletedKey, shard)} = (${elementAt(lists, shard)})[1]`;
+  const rows = sql`delete from ${tableName(collection)} ${alias('t')} using ${touched} ${rule ? alias('k') : sql``} where ${areEqual(deletedKey, inputKeyColumns(collection, alias('k')))}${onShard} returning ${commaList(deletedKey)}`;
   const missing = sql`(select count(*) from ${alias('w')}) < (select count(*) from ${alias('k')})`;
   const by = sql`${parameter({ kind: 'text', slot: 1 })}::json`;
   const recorded = record([{ action: 'delete', collection, rows: alias('w'), shown: false }], by, activityLog);

@@ -35,7 +35,7 @@ import {
 } from './key-columns.js';
 
 /** The values of a write, in this order; behind them those of its lists, then those of its unlinks. */
-const SLOTS = ['by', 'root', 'id', 'fingerprint', 'lifetime'] as const;
+const SLOTS = ['by', 'root', 'id', 'fingerprint', 'lifetime', 'shard'] as const;
 
 function slotOf(name: (typeof SLOTS)[number]): Fragment {
   return parameter({ kind: 'text', slot: SLOTS.indexOf(name) });
@@ -56,11 +56,21 @@ export interface Receipt extends IdempotencyKey {
   readonly lifetime: string;
 }
 
-/** What the parameters are bound to. */
-export function inputValues({ nodes, unlinks, root, by }: WriteInput, receipt: Receipt | null): (string | null)[] {
+/** What the parameters are bound to. `shard`: the value that all rows have in the column of their shard. */
+export function inputValues(
+  { nodes, unlinks, root, by }: WriteInput,
+  receipt: Receipt | null,
+  shard: string | null = null,
+): (string | null)[] {
   const { id, fingerprint, lifetime } = receipt ?? { id: null, fingerprint: null, lifetime: null };
   const documents = [...nodes, ...unlinks].map(writeJson);
-  return [writeJson(by), `{${root.join()}}`, id, fingerprint, lifetime, ...documents];
+  return [writeJson(by), `{${root.join()}}`, id, fingerprint, lifetime, shard, ...documents];
+}
+
+/** Of a table of Citus: the row is where all rows of the payload are. Without a value that the planner sees, none can be locked. */
+export function andOnShard({ distributed, shardColumn, fields }: Collection, row: Fragment): Fragment {
+  const field = distributed && shardColumn !== null ? fields.get(shardColumn) : undefined;
+  return field ? sql` and ${row}.${columnName(field)} = ${slotOf('shard')}::${typeName(field)}` : nothing;
 }
 
 /** The rows of a list as they came, with their keys. */

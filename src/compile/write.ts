@@ -45,6 +45,7 @@ import {
 import {
   AUTHOR,
   advanceSequence,
+  andOnShard,
   behindSequence,
   hasKeyColumns,
   idempotencyRecord,
@@ -196,7 +197,7 @@ class Chain {
     const table = sql`${tableName(node.collection)} ${alias('t')}`;
     // Rows are locked in the order of their keys: two requests that change the same rows must not wait for each other.
     const locked = this.#locked(node, position);
-    const same = sql`${areEqual(key, given)}${andFound(node, alias('i'))}`;
+    const same = sql`${areEqual(key, given)}${andFound(node, alias('i'))}${andOnShard(node.collection, alias('t'))}`;
     const stays = unlinksOf(this.#plan, node.collection, 'delete').map(
       ({ unlink, condition }) => sql` and not (${condition}${unlessPresent(node, referenceColumn(unlink))})`,
     );
@@ -220,7 +221,7 @@ class Chain {
     if (!this.#changes(node)) {
       const found = sql`join ${table} on ${same}${join(stays, nothing)}`;
       if (node.guard) return sql`select ${commaList(key)} from ${locked} ${alias('i')} ${found}`;
-      return sql`select ${commaList(key)} from ${input(position)} ${alias('i')} ${found} order by ${commaList(given)} for no key update of ${alias('t')}`;
+      return sql`select ${commaList(key)} from ${input(position)} ${alias('i')} ${found} order by ${commaList(given)}${this.#lock(node, alias('t'))}`;
     }
     return sql`update ${table} set ${join(changes, sql`, `)} from ${locked} ${alias('i')}${this.#references(node)} where ${same}${join(stays, nothing)} returning ${commaList(key)}${snapshot(node, changed)}`;
   }
@@ -250,8 +251,13 @@ class Chain {
     const guard = node.guard ? compileGuard(node.guard, alias('s'), row) : null;
     const where = guard ? sql` where ${guard}` : nothing;
     const given = inputKeyColumns(node.collection, alias('s'));
-    const same = sql`${areEqual(keyColumns(node.collection, row.alias), given)}${andFound(node, alias('s'))}`;
-    return sql`(select ${alias('s')}.* from ${input(position)} ${alias('s')} join ${tableName(node.collection)} ${row.alias} on ${same}${row.joins()}${where} order by ${commaList(given)} for no key update of ${row.alias})`;
+    const same = sql`${areEqual(keyColumns(node.collection, row.alias), given)}${andFound(node, alias('s'))}${andOnShard(node.collection, row.alias)}`;
+    return sql`(select ${alias('s')}.* from ${input(position)} ${alias('s')} join ${tableName(node.collection)} ${row.alias} on ${same}${row.joins()}${where} order by ${commaList(given)}${this.#lock(node, row.alias)})`;
+  }
+
+  /** Citus misreads its own intermediate results where rows are only locked and others inserted: what is not changed is not locked there. */
+  #lock(node: WriteNode, row: Fragment): Fragment {
+    return node.collection.distributed && !this.#changes(node) ? nothing : sql` for no key update of ${row}`;
   }
 
   #validations(node: WriteNode, position: number): Fragment[] {

@@ -23,6 +23,7 @@ import { joinKey } from '../sql/key-text.js';
 import { bind } from '../sql/parameter.js';
 import { qualify } from '../sql/qualify.js';
 import { billWriter } from './caller-budget.js';
+import { isDistributed, shardValue } from './distributed.js';
 import { hashedNodes } from './password-hashing.js';
 import type { Reads } from './reads.js';
 import type { RequestClient } from './stages.js';
@@ -74,7 +75,8 @@ export class WriteCompiler {
     const compile = (): Statement => compileWrite(plan, { records, activityLog: activityLogOf(model), counted });
     const compiled = this.#compile(shape, model, writer, compile);
     const receipt = key && { ...key, lifetime: this.#limits.idempotencyLifetime };
-    const values = inputValues({ ...input, nodes: hashedNodes(planned) }, receipt);
+    const shard = isDistributed(planned) ? shardValue(planned) : null;
+    const values = inputValues({ ...input, nodes: hashedNodes(planned) }, receipt, shard);
     const { text, parameters } = compiled.statement;
     const prepare = this.#statements.isReused(compiled);
     return { text, parameters: bind(parameters, values, writer.caller), prepare, columns: null };

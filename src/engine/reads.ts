@@ -24,6 +24,7 @@ import { fromDatabase } from '../sqlstate.js';
 import { type BilledCaller, billWriter, type CallerBudgetLimits, CallerBudgets } from './caller-budget.js';
 import { type CompiledRead, compileShape, type ReadQuery, type SelectionPurpose } from './compiled-read.js';
 import { consistencyOf, type ReadNeed, type SessionConsistency } from './consistency.js';
+import { refusedRead } from './distributed.js';
 import { PlanChoices, type UnevenShape } from './plan-choices.js';
 import { refusedInQuery } from './refused-values.js';
 import { mayLieInReplica, ReplicaReads } from './replica-reads.js';
@@ -299,9 +300,14 @@ export class Reads {
       {
         asError: (error) => {
           const { parameters } = current.compiled.statement;
-          const mapped = fromDatabase(error, useOf(current.compiled), (failure) =>
-            refusedInQuery(failure, parameters, query.values),
-          );
+          const { model } = this.#mirror;
+          const visible = this.#policies.accessOf(caller)?.view(model) ?? model;
+          const refused = refusedRead(error, collectionsOf(query), visible);
+          const mapped =
+            refused ??
+            fromDatabase(error, useOf(current.compiled), (failure) =>
+              refusedInQuery(failure, parameters, query.values),
+            );
           return this.refusals.to(caller, mapped);
         },
         version: () => current.compiled.version,
@@ -338,6 +344,11 @@ const MAX_AFFORDABLE_VALUES = 1_000;
 
 function shapeOf({ shape }: ReadQuery, access: Access | null, selectedFor: SelectionPurpose | null): string {
   return access ? `${access.key} ${selectedFor ?? ''}${shape}` : shape;
+}
+
+function collectionsOf({ request }: ReadQuery): string[] {
+  if (request.kind === 'read') return [request.collection];
+  return request.parts.flatMap((part) => (part.kind === 'read' ? [part.request.collection] : []));
 }
 
 function needOf({ need, compiled }: PreparedRead): ReadNeed | null {

@@ -12,6 +12,7 @@ import type { Session } from '../postgres/sessions.js';
 import type { Input } from '../request/parse-context.js';
 import { type Key, readKey } from '../request/write.js';
 import { fromWrite, isMisfit, type Naming } from '../sqlstate.js';
+import { refusedWrite } from './distributed.js';
 import { isRepeated } from './idempotency.js';
 import { refusedInPayload } from './refused-values.js';
 import { isKnownTo } from './writer.js';
@@ -56,7 +57,8 @@ export function rowsOf({ plan, input }: PlannedWrite): number {
 
 /** What the failure of a write's statement means: another request came first, or a value does not pass. */
 export function asWriteFailure(error: unknown, planned: PlannedWrite): unknown {
-  return asConflict(error, planned) ?? asRefusedValue(error, planned) ?? fromValidation(error, planned);
+  const refused = refusedWrite(error, planned);
+  return refused ?? asConflict(error, planned) ?? asRefusedValue(error, planned) ?? fromValidation(error, planned);
 }
 
 /** Null where it is another error, or it is not known which value is meant. */

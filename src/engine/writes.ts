@@ -1,7 +1,4 @@
-/**
- * Runs writes: the statement of one payload, then its read-back, in one transaction. Deadlocks and serialization failures are
- * retried here: nothing of the attempt is left, and the client did nothing wrong.
- */
+/** Runs writes: a statement, then its read-back, in one transaction. After a deadlock nothing of it is left: it is run again. */
 import { CLI_IDENTITY, type Identity } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
 import {
@@ -34,6 +31,7 @@ import type { IdempotencyKey, Key, Selected, WriteRequest } from '../request/wri
 import { bind } from '../sql/parameter.js';
 import { type WriteCall, WriteCompiler, type WriteLimits, type WriteOption } from './compiled-write.js';
 import type { SessionConsistency } from './consistency.js';
+import { isDistributed, planForShard, planForValues, withKeysLeft } from './distributed.js';
 import { callFunction, type WritingCall } from './function-call.js';
 import { isRepeated, keepWrittenKeys, writtenKeys } from './idempotency.js';
 import { hashNewSecrets, preparePayloads } from './password-hashing.js';
@@ -131,8 +129,7 @@ export class Writes {
 
   /** Calls a function that may write; answers its result. */
   call(call: WritingCall): Promise<Buffer | null> {
-    const services = { ...this.#services, ...this.#limits, session: this.#session };
-    return this.#retry(call, () => callFunction(call, services));
+    return this.#retry(call, () => callFunction(call, { ...this.#services, ...this.#limits, session: this.#session }));
   }
 
   /** A request whose idempotency key was used before: what may be read by now of the items that it has made. */
@@ -235,6 +232,7 @@ export class Writes {
       const keys = await this.#compiler.selectKeys(collection, selected, call, session, 'delete');
       await checkKeys(collection, keys);
       checkRows(keys.length, this.#limits.maxRows);
+      if (collection.distributed) await planForShard(collection, keys, session);
       const values = [keys, JSON.stringify(writer.author)];
       const send = (): Promise<unknown> => session.cell(text, bind(parameters, values, writer.caller));
       if (!decidesAccess(collection.name)) return void (await send());
@@ -263,7 +261,7 @@ export class Writes {
     if (this.#session) return this.#send(planned, call, this.#session, idempotencyKey);
     call.client.staged('plan');
     await hashNewSecrets(planned, !call.writer.caller.administrator, (text) => this.#database.rows(text));
-    const isApart = idempotencyKey || suppliesKeys(planned) || concernsAccess(planned);
+    const isApart = idempotencyKey || suppliesKeys(planned) || concernsAccess(planned) || isDistributed(planned);
     const written = isApart ? null : this.#compiler.compileWrite(planned, call, null);
     if (!written) return this.#database.transaction((session) => this.#send(planned, call, session, idempotencyKey));
     const read = this.#compiler.bindReadBack(planned, call);
@@ -282,7 +280,7 @@ export class Writes {
     idempotencyKey: IdempotencyKey | null = null,
   ): Promise<Buffer | null> {
     await this.#write(planned, call, session, idempotencyKey);
-    const read = this.#compiler.bindReadBack(planned, call);
+    const read = this.#compiler.bindReadBack(await withKeysLeft(planned, session), call);
     const body = read && (await session.cell(read.text, read.parameters, read.prepare));
     if (idempotencyKey) await keepWrittenKeys(idempotencyKey, planned.keys, this.#database, session);
     return body;
@@ -312,6 +310,7 @@ export class Writes {
     if (!statement) return 0;
     call.client.staged('compile');
     try {
+      if (isDistributed(planned)) await planForValues(session);
       const { text, parameters, prepare } = statement;
       const cell = await this.#stats.time(statement, rowsOf(planned), () => session.cell(text, parameters, prepare));
       const maxKeys = parseOwnJson<(string | null)[]>(String(cell));

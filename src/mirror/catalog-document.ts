@@ -25,7 +25,7 @@ export interface CatalogDocument {
   readonly composite_references?: readonly CompositeReferenceEntry[] | null;
   /** Tables whose rows are on several servers, and the column that says on which. */
   readonly shards?: readonly ShardEntry[] | null;
-  /** The same of Citus, where it is installed. */
+  /** Those of Citus, where it is installed; without a column where each worker has all rows. */
   readonly distributed?: readonly ShardEntry[] | null;
   readonly sequences: readonly SequenceEntry[] | null;
   /** Tables with a trigger that may change a row before it is inserted. */
@@ -152,7 +152,7 @@ type CompositeReferenceEntry = readonly [
   matchFull: boolean,
   deferrable: Deferrable | null,
 ];
-type ShardEntry = readonly [table: number, column: string];
+type ShardEntry = readonly [table: number, column: string | null];
 type SequenceEntry = readonly [table: number, column: number, sequence: string];
 /** Column 0 is the table itself. */
 type CommentEntry = readonly [table: number, column: number, comment: string];

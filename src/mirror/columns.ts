@@ -41,6 +41,7 @@ export interface TableFacts {
   readonly uniqueKeys: readonly (readonly string[])[];
   readonly references: readonly CompositeReference[];
   readonly shardColumn: string | null;
+  readonly distributed: boolean;
   readonly columns: ReadonlyMap<string, ColumnFacts>;
 }
 
@@ -74,7 +75,8 @@ export function assembleTables(
 ): CatalogFacts {
   const lookups = indexLists(document, names);
   const columns = groupColumns(document.columns ?? []);
-  const shards = new Map([...(document.shards ?? []), ...(document.distributed ?? [])]);
+  const distributed = new Map(document.distributed ?? []);
+  const shards = new Map([...(document.shards ?? []), ...distributed]);
   const tables = (document.tables ?? []).flatMap(([table, relation, kind, schema, system]) => {
     const name = names.get(table);
     if (name === undefined) return [];
@@ -94,6 +96,7 @@ export function assembleTables(
       uniqueKeys: uniqueKeysOf(entries, lookups.keys.get(table) ?? NONE),
       references: lookups.references.get(table) ?? NONE,
       shardColumn: shards.get(table) ?? null,
+      distributed: distributed.has(table),
       columns: new Map(
         entries.map((entry) => [entry[2], assembleColumn(entry, name, key.includes(entry[2]), lookups)]),
       ),

@@ -202,6 +202,7 @@ function resultOf(name: string, fields: readonly Field[]): Collection {
     key: Object.freeze([]),
     uniqueKeys: Object.freeze([]),
     shardColumn: null,
+    distributed: false,
     fields: freezeMap(new Map(fields.map((field) => [field.name, field]))),
     singleton: false,
     sortField: null,

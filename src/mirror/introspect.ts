@@ -127,7 +127,8 @@ function buildCollection(
     sortField: sortFieldOf(meta, fields),
     searchField: searchFieldOf(meta, fields),
     shardColumn: table.shardColumn,
-    accountability: meta ? accountabilityOf(meta) : 'all',
+    distributed: table.distributed,
+    accountability: recordOf(meta ? accountabilityOf(meta) : 'all', table),
     comment: table.comment,
     meta,
   });
@@ -141,6 +142,11 @@ function sortFieldOf(meta: MetadataRow | null, fields: ReadonlyMap<string, Field
 function searchFieldOf(meta: MetadataRow | null, fields: ReadonlyMap<string, Field>): string | null {
   const field = typeof meta?.['search_field'] === 'string' ? fields.get(meta['search_field']) : undefined;
   return field?.column?.base_type === 'tsvector' ? field.name : null;
+}
+
+/** Citus returns nothing of a changed row but its columns: without the row as it is shown there is no revision. */
+function recordOf(wanted: Collection['accountability'], { distributed }: TableFacts): Collection['accountability'] {
+  return distributed && wanted === 'all' ? 'activity' : wanted;
 }
 
 function accountabilityOf({ accountability }: MetadataRow): Collection['accountability'] {

@@ -91,6 +91,8 @@ export interface Collection {
   readonly searchField: string | null;
   /** The column whose value says on which server a row is: of partitions that are foreign tables, and of distributed tables of Citus. */
   readonly shardColumn: string | null;
+  /** Whether Citus manages the table. */
+  readonly distributed: boolean;
   readonly accountability: 'all' | 'activity' | null;
   readonly comment: string | null;
   readonly meta: CollectionMeta | null;

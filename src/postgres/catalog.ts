@@ -98,10 +98,10 @@ export async function loadSchema(session: Session, database: Database, partial =
   return { text: distributed, document: parseOwnJson(distributed), digest: hash('sha1', distributed, 'base64url') };
 }
 
-/** Tables of Citus that are spread over its workers by a column. Other databases do not have this catalog. */
+/** Tables of Citus, with the column by which they are distributed. Other databases do not have this catalog. */
 const DISTRIBUTED = `select pg_catalog.json_agg(pg_catalog.json_build_array(logicalrelid::pg_catalog.oid::int8,
   pg_catalog.column_to_column_name(logicalrelid, partkey)) order by logicalrelid)::text
-  from pg_catalog.pg_dist_partition where partmethod = 'h'`;
+  from pg_catalog.pg_dist_partition`;
 
 /** Calls back on each notification for our schemas, where some may have been missed, and with `stale` while none arrive. */
 export function listen(

@@ -1,0 +1,89 @@
+/**
+ * Tables of Citus. It plans for the values of a statement, and reaches one worker where they say which: a write to such tables is about one
+ * value of the column by which they are distributed.
+ */
+import { invalidPayload, invalidQuery, type ServiceError, Undisclosed } from '../errors.js';
+import type { Collection, Model } from '../mirror/model.js';
+import { parseOwnJson, propertiesOf } from '../narrow.js';
+import { displayWrittenKey } from '../plan/key.js';
+import type { PlannedWrite } from '../plan/write.js';
+import type { Session } from '../postgres/sessions.js';
+import type { Key } from '../request/write.js';
+import { splitKey } from '../sql/key-text.js';
+import { isPlanOutdated } from '../sqlstate.js';
+
+export function isDistributed({ plan }: PlannedWrite): boolean {
+  return plan.nodes.some(({ collection }) => collection.distributed);
+}
+
+/** Until the transaction ends. */
+export async function planForValues(session: Session): Promise<void> {
+  await session.cell("select set_config('plan_cache_mode', 'force_custom_plan', true)", []);
+}
+
+/** With the keys that the statement has left: only with values at hand the read-back reaches one worker. */
+export async function withKeysLeft(planned: PlannedWrite, session: Session): Promise<PlannedWrite> {
+  if (planned.keys || !isDistributed(planned)) return planned;
+  const cell = await session.cell("select to_json(current_setting('lateral.keys')::text[])::text", []);
+  const keys = parseOwnJson<Key[]>(String(cell)).map((each) => displayWrittenKey(planned.plan.collection, each));
+  return { ...planned, keys };
+}
+
+/** The value that all rows have in the columns by which their tables are distributed; null where there is none. */
+export function shardValue({ plan, input }: PlannedWrite): string | null {
+  const values = new Set<string>();
+  for (const [position, { collection, columns }] of plan.nodes.entries()) {
+    const { shardColumn, distributed, key } = collection;
+    if (!distributed || shardColumn === null) continue;
+    const part = key.findIndex(({ name }) => name === shardColumn);
+    const names = [
+      ...(part < 0 ? [] : [key.length === 1 ? 'k' : `k_${part}`]),
+      ...columns.flatMap(({ field }, index) => (field.name === shardColumn ? [`c${index}`] : [])),
+    ];
+    for (const row of input.nodes[position] ?? []) {
+      for (const name of names) {
+        const value = row[name];
+        if (value !== undefined && value !== null) values.add(String(value));
+      }
+    }
+    if (values.size > 1) throw onlyOneValue(collection);
+  }
+  return [...values][0] ?? null;
+}
+
+/** The same for items that are deleted. */
+export async function planForShard(collection: Collection, keys: readonly Key[], session: Session): Promise<void> {
+  const { shardColumn, key } = collection;
+  const part = key.findIndex(({ name }) => name === shardColumn);
+  const values = part < 0 ? [] : keys.map((each) => splitKey(String(each), key.length)?.[part] ?? null);
+  if (new Set(values).size > 1) throw onlyOneValue(collection);
+  await planForValues(session);
+}
+
+function onlyOneValue({ name, shardColumn }: Collection): ServiceError {
+  const reason = `"${name}" is distributed by "${shardColumn}": all items of a request must have the same "${shardColumn}"`;
+  return invalidPayload(reason);
+}
+
+/** What Citus cannot read from several workers it can mostly read from one. Null for other errors. */
+export function refusedRead(error: unknown, collections: readonly string[], model: Model): ServiceError | null {
+  if (!isRefused(error, model)) return null;
+  const named = collections.flatMap((name) => {
+    const { shardColumn = null, fields } = model.collections.get(name) ?? {};
+    return shardColumn !== null && fields?.has(shardColumn) ? [`"${shardColumn}" of "${name}"`] : [];
+  });
+  const columns = named.length > 0 ? named.join(', ') : 'the column by which the tables are distributed';
+  const reason = `The database is distributed, and does this for one value of its distribution column only: filter on ${columns}`;
+  return new Undisclosed(invalidQuery(reason), String(propertiesOf(error)['message']));
+}
+
+export function refusedWrite(error: unknown, { model, plan }: PlannedWrite): ServiceError | null {
+  if (!isRefused(error, model)) return null;
+  const advice = 'write its parts one by one, and lists as "create", "update" and "delete"';
+  const reason = `The database is distributed, and cannot write this to "${plan.collection.name}" in one statement: ${advice}`;
+  return new Undisclosed(invalidPayload(reason), String(propertiesOf(error)['message']));
+}
+
+function isRefused(error: unknown, { extensions }: Model): boolean {
+  return extensions.has('citus') && propertiesOf(error)['code'] === '0A000' && !isPlanOutdated(error);
+}
