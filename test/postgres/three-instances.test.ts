@@ -3,13 +3,13 @@
  * connections that they hear of them on were ended, and when they could not be opened again for a while.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import type { Service } from '../../src/service.js';
 import { makeCaller } from '../support/callers.js';
 import { startThree } from '../support/counted.js';
 import { Network } from '../support/network-proxy.js';
 import { connectSql, createLibrary, get, request, startDatabase, waitFor } from '../support/service.js';
-import { makeUser, type Test } from '../support/users.js';
+import { makeUser } from '../support/users.js';
 
 const server = await startDatabase();
 const libraryUrl = await createLibrary(server, 'three');
