@@ -151,7 +151,9 @@ function log(logger: Logger, repeated: RepeatedLines, event: Event): void {
       break;
     case 'model-loaded':
       for (const [name, reason] of event.refused) logger.debug(`"${name}" is not served: it ${reason}`);
-      logger.info(`loaded the schema: ${event.collections} collections, ${event.refused.size} tables not served`);
+      logger.info(
+        `loaded the schema: ${event.collections} collections, ${event.refused.size} tables and views not served`,
+      );
       break;
     case 'collections-served':
       tellServed(logger, event);
@@ -260,9 +262,24 @@ function log(logger: Logger, repeated: RepeatedLines, event: Event): void {
   }
 }
 
-/** Names in a line of the log, and lines about tables that are not served; more of them at the level debug. */
+/** Names in a line of the log, and lines about tables and views that are not served; more of them at the level debug. */
 const MAX_NAMES = 20;
 const MAX_REFUSALS = 10;
+
+/** One line for all that are refused for the same reason: a database may have many views. */
+function tellRefused(logger: Logger, refused: ReadonlyMap<string, string>): void {
+  const reasons = new Map<string, string[]>();
+  for (const [name, reason] of refused) reasons.set(reason, [...(reasons.get(reason) ?? []), name]);
+  for (const [reason, names] of [...reasons].slice(0, MAX_REFUSALS)) {
+    const more = names.length > MAX_NAMES ? ` and ${names.length - MAX_NAMES} more` : '';
+    logger.info(
+      names.length === 1
+        ? `"${names[0]}" is not served: it ${reason}`
+        : `${names.length} are not served: ${names.slice(0, MAX_NAMES).join(', ')}${more}; each ${reason}`,
+    );
+  }
+  if (refused.size > 0) logger.info('lateral doctor names all that is not served, with the SQL that declares keys');
+}
 
 function tellServed(logger: Logger, event: Event & { kind: 'collections-served' }): void {
   const { schemas, collections, refused, others } = event;
@@ -271,10 +288,7 @@ function tellServed(logger: Logger, event: Event & { kind: 'collections-served' 
   const more = collections.length - shown.length;
   if (collections.length > 0)
     logger.info(`serving ${shown.join(', ')}${more > 0 ? ` and ${more} more (LOG_LEVEL=debug shows all)` : ''}`);
-  const refusals = [...refused].slice(0, all ? refused.size : MAX_REFUSALS);
-  for (const [name, reason] of refusals) logger.info(`"${name}" is not served: it ${reason}`);
-  if (refusals.length < refused.size)
-    logger.info(`${refused.size - refusals.length} more tables are not served: lateral doctor names them all`);
+  tellRefused(logger, refused);
   const advice = `set DATABASE_SCHEMAS=${[...(collections.length > 0 ? schemas : []), ...others.map(({ schema }) => schema)].join(',')}`;
   const found = others.map(({ schema, tables }) => `${schema} (${tables})`).join(', ');
   if (collections.length > 0) {
