@@ -190,12 +190,17 @@ type Failure = (error: Error, unsent: boolean) => Error;
 
 const asItIs: Failure = (error) => error;
 
+function isOfPooler(error: Error & { readonly code?: unknown }): boolean {
+  return /^08/.test(String(error.code)) && !('routine' in error);
+}
+
 /** Of what ends a transaction: where the connection was lost on the way, nobody knows whether it was committed. */
 const asDecided: Failure = (error, unsent) => {
-  // A server that is stopped at once says so, also behind a commit; a pooler says that it has lost the server.
+  // A server that is stopped at once says so, also behind a commit; a pooler says that it has lost the server, and names no routine
+  // of PostgreSQL, as a trigger does that raises the same code.
   const isLost = isOfAnotherServer(error)
     ? isLostAtCommit(error)
-    : 'code' in error && /^(CONNECTION_|57P02|08)/.test(String(error.code));
+    : 'code' in error && (/^(CONNECTION_|57P02)/.test(String(error.code)) || isOfPooler(error));
   return isLost && !unsent ? outcomeUnknown() : error;
 };
 
