@@ -114,7 +114,9 @@ export function CollectionList({ model, current }: { readonly model: Model; read
             </a>
           ))}
         </nav>
-        {found.length === 0 && <p class="quiet side-none">No collection is called that.</p>}
+        {found.length === 0 && (
+          <p class="quiet side-none">{all.length === 0 ? 'None may be seen.' : 'No collection is called that.'}</p>
+        )}
       </div>
       {hasSystem && (
         <label class="side-foot">
