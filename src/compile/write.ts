@@ -41,7 +41,6 @@ import {
   unlinkInput,
   unlinksOf,
 } from './unlink.js';
-
 import {
   AUTHOR,
   advanceSequence,
