@@ -362,7 +362,8 @@ function completedFields(collection: Collection): CompletedField[] {
   return [...collection.fields.values()].flatMap((field) => {
     const { column, special } = field;
     const [first, later] = [flaggedVariable(field, CREATED_FLAGS), flaggedVariable(field, UPDATED_FLAGS)];
-    const isMissed = column !== null && (needsValue(column) || isNullablePart(collection, field));
+    const isGeneratedKey = column?.is_generated === true && isKey(collection, field);
+    const isMissed = column !== null && (isGeneratedKey || needsValue(column) || isNullablePart(collection, field));
     return column && (first || later || isMissed || special.includes('uuid')) ? [{ field, first, later }] : [];
   });
 }
