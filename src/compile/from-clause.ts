@@ -288,7 +288,11 @@ export function refersTo(
 ): Fragment {
   const key = toMany.key.map((field) => parent.raw(through, field));
   // A caller who names the column must be allowed to see it; the permission to read an alias field is enough for its rows.
-  const stored = toMany.columns.map((field) => (toMany.via ? child.raw([], field) : child.column([], field)));
+  const mask = toMany.via ? null : child.mask([], toMany.field);
+  const stored = toMany.columns.map((field) => {
+    const value = child.raw([], field);
+    return mask ? sql`case when ${mask} then ${value} end` : value;
+  });
   if (!toMany.named) {
     const onShard = child.joinedTo({ parent, through, columns: toMany.columns, parentColumns: toMany.key });
     return sql`${areEqual(stored, key)}${onShard}`;
