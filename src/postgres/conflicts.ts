@@ -2,7 +2,7 @@
 import { countedKey, keyNames } from '../mirror/item-key.js';
 import type { Collection } from '../mirror/model.js';
 import { propertiesOf } from '../narrow.js';
-import type { PlannedWrite, WriteNode } from '../plan/write.js';
+import type { PlannedWrite, Verb, WriteNode } from '../plan/write.js';
 import { isRaised, takenKey } from '../sqlstate.js';
 
 /** Another request made the item that this one was about to make: seen again, it is there and will be changed. */
@@ -62,7 +62,7 @@ export function asConflict(error: unknown, { plan, input }: PlannedWrite): Confl
   });
   // The next attempt finds the item that was made meanwhile.
   if (met) return new Conflict(met.collection, key, error);
-  const makers = plan.nodes.flatMap((node, position) => {
+  const makers = plan.nodes.flatMap((node, position): Maker[] => {
     const { verb, collection } = node;
     if (collection.table !== table && collection.kind !== 'partitioned') return [];
     if (verb === 'update' || columns.join(', ') !== keyNames(collection).join(', ')) return [];
@@ -72,7 +72,8 @@ export function asConflict(error: unknown, { plan, input }: PlannedWrite): Confl
     if (verb === 'insert' && !isSole) {
       const index = node.columns.findIndex(({ field }) => field === countedKey(collection));
       const isMade = countedKey(collection) !== null && rows.some((row) => row[`c${index}`] === undefined);
-      return isMade ? [{ verb, collection, names: rows.some((row) => saysKey(node, row, key)) }] : [];
+      // Parts of it may be those of a new row: which entry has the key cannot be told.
+      return [{ verb, collection, names: isMade ? rows.some((row) => saysKey(node, row, key)) : null }];
     }
     const keyOf = (row: Readonly<Record<string, unknown>>): string =>
       isSole ? String(row['k']) : collection.key.map((_, part) => String(row[`k_${part}`])).join(', ');
@@ -80,8 +81,17 @@ export function asConflict(error: unknown, { plan, input }: PlannedWrite): Confl
     return [{ verb, collection, names }];
   });
   if (makers.some(({ verb, names }) => verb === 'insert' && names)) return null;
-  const maker = makers.find(({ names }) => names) ?? makers[0];
+  const named = makers.find(({ names }) => names);
+  if (!named && makers.some(({ names }) => names === null)) return null;
+  const maker = named ?? makers[0];
   return maker ? new Conflict(maker.collection, key, error) : null;
+}
+
+/** A list that may have made the key, and whether it names it: null where that cannot be told. */
+interface Maker {
+  readonly verb: Verb;
+  readonly collection: Collection;
+  readonly names: boolean | null;
 }
 
 /** Whether the payload gives a new row this key, as far as it says its parts. */

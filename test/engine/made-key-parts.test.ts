@@ -23,9 +23,13 @@ await sql.unsafe(`
   create table sums (a integer, b integer generated always as (a * 2) stored, label text, twice integer generated always as (a + 1) stored, primary key (a, b));
   create table slugs (slug text generated always as (lower(name)) stored primary key, name text unique, note text);
   create table prices (id serial primary key, net integer, gross integer generated always as (net * 2) stored);
+  create table orders (id serial primary key, label text);
+  create table lines (order_id integer references orders, line integer, primary key (order_id, line));
   insert into prices (net) values (1), (2);
   insert into sums values (1, default, 'one'), (2, default, 'two');
   insert into slugs values (default, 'One', 'first')`);
+await (await startTestService({ databaseUrl })).stop();
+await sql`insert into service_relations (many_collection, many_field, one_collection, one_field) values ('lines', 'order_id', 'orders', 'lines')`;
 const service = await startTestService({ databaseUrl, WORKERS: '1' });
 
 function send(method: string, path: string, content: unknown): Promise<Answer> {
@@ -123,5 +127,14 @@ t.test(
       [{ slug: 'one' }, { slug: 'three' }],
       'nothing of what was refused',
     );
+  },
+);
+
+t.test(
+  'a key that the payload has twice is refused, also below a new item and beside keys that are known',
+  async (t) => {
+    const orders = [{ id: 50, lines: [{ line: 2 }] }, { lines: { create: [{ line: 1 }, { line: 1 }] } }];
+    t.match(await send('POST', '/items/orders', orders), { status: 400, text: /unique/ });
+    t.equal((await sql`select from orders`).length, 0);
   },
 );
