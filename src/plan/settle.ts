@@ -5,6 +5,8 @@
 import { invalidPayload } from '../errors.js';
 import { isKey, singleKey } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
+import type { Key } from '../request/write.js';
+import { joinKey } from '../sql/key-text.js';
 import { keyPart } from './key.js';
 import type { ColumnValue, List, Row } from './payload-row.js';
 import { fieldOf } from './resolve-names.js';
@@ -54,13 +56,19 @@ function settleClaim(row: Row, field: Field, claim: ColumnValue, path: string): 
   else row.claims?.delete(field.name);
 }
 
-/** Parts of the key of a new row that others say: where those are known the row knows its key, and need not wait for them. */
-export function settleParts({ collection, verb, columnValues }: Row): void {
-  for (const { name } of verb === 'insert' && collection.key.length > 1 ? collection.key : []) {
+/**
+ * Parts of the key of a new row that others say: where those are known the row knows its key, and need not wait for them. The key of
+ * several columns is answered where the payload says all of it.
+ */
+export function settleParts({ collection, verb, columnValues }: Row): Key | null {
+  if (verb !== 'insert' || collection.key.length === 1) return null;
+  const parts = collection.key.map(({ name }): unknown => {
     const columnValue = columnValues.get(name);
-    const [known] = columnValue?.kind === 'reference' ? sourcesOf(columnValue) : [];
+    const [known = columnValue] = columnValue?.kind === 'reference' ? sourcesOf(columnValue) : [];
     if (known) columnValues.set(name, known);
-  }
+    return known?.kind === 'value' ? known.value : null;
+  });
+  return parts.includes(null) ? null : joinKey(parts);
 }
 
 /** Where a value comes from: each source once, none of which takes it from another row that knows it. */

@@ -198,7 +198,11 @@ export class Rows {
       await forEachInSlices(list.rows, (row) => this.#complete(row, fields));
     }
     await forEachInSlices(this.#disputes, settleDispute);
-    for (const list of lists) await forEachInSlices(list.rows, settleParts);
+    for (const list of lists)
+      await forEachInSlices(list.rows, (row) => {
+        const key = settleParts(row);
+        if (key !== null) this.#refuseTwice(row.collection, 'insert', key, row.path);
+      });
     refuseCircles(lists);
     const shaped: Awaited<ReturnType<typeof shapeList>>[] = [];
     for (const list of lists) shaped.push(await shapeList(list, await this.#checksOf(list)));

@@ -136,5 +136,9 @@ t.test(
     const orders = [{ id: 50, lines: [{ line: 2 }] }, { lines: { create: [{ line: 1 }, { line: 1 }] } }];
     t.match(await send('POST', '/items/orders', orders), { status: 400, text: /unique/ });
     t.equal((await sql`select from orders`).length, 0);
+    await sql`insert into orders values (60)`;
+    await sql`insert into lines values (60, 1)`;
+    const both = { lines: { create: [{ line: 1 }], update: [{ line: 1 }] } };
+    t.match(await send('PATCH', '/items/orders/60', both), { status: 400, text: /contradicts/ }, 'new and not new');
   },
 );

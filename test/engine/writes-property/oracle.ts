@@ -486,7 +486,8 @@ class Oracle {
         const isWritten = [...this.#assigned.keys()].some((place) =>
           place.startsWith(JSON.stringify([table.name, keyOf(table, row)]).slice(0, -1)),
         );
-        if (isWritten || key.includes('made:')) this.#eitherWay = true;
+        // What refuses a deletion may be deleted by another reference, before or after it is looked at.
+        if (isWritten || key.includes('made:') || relation.onDelete === 'no action') this.#eitherWay = true;
         if (relation.onDelete === 'no action') continue;
         settled = false;
         if (relation.onDelete === 'cascade') this.#delete(table, key);
