@@ -8,7 +8,7 @@ import * as operationsPlugin from '@graphql-codegen/typescript-operations';
 import { buildClientSchema, getIntrospectionQuery, type IntrospectionQuery, parse, printSchema } from 'graphql';
 import { ClientError, GraphQLClient } from 'graphql-request';
 import t from 'tap';
-import typescript from 'typescript';
+import typescript from 'typescript-api';
 import { ADMIN_TOKEN, createLibrary, startDatabase, startTestService } from '../support/service.js';
 
 t.setTimeout(120_000);

@@ -5,7 +5,7 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { join, posix } from 'node:path';
 import t from 'tap';
-import typescript from 'typescript';
+import typescript from 'typescript-api';
 import { packagePath } from '../../src/files.js';
 
 /** From the top down; rooms in one row may not know each other. */

@@ -1,6 +1,6 @@
 /** `lateral types`: its output is the schema type that the family's SDK takes. Programs are compiled against the real SDK. */
 import t from 'tap';
-import typescript from 'typescript';
+import typescript from 'typescript-api';
 import { packagePath } from '../../src/files.js';
 import { createLibrary, runProgram, startDatabase, withSql } from '../support/service.js';
 
