@@ -15,16 +15,21 @@ export interface Comparison {
 export function compareStates(model: Model, before: State, expected: State, found: State): Comparison {
   const made = matchMade(model, expected, found);
   for (const table of model.tables) {
-    const wanted = new Map(
-      [...rowsOf(expected, table)].map(([text, row]) => {
-        const resolved = resolve(row, made);
-        return [table.key.kind === 'none' ? text : String(keyOf(table, resolved)), resolved];
-      }),
-    );
-    const difference = compareRows(table, wanted, rowsOf(found, table)) ?? compareKeys(table, before, made, expected);
+    const rows = [...rowsOf(expected, table).values()].map((row) => resolve(row, made));
+    const wanted = byKey(table, rows);
+    const actual = byKey(table, [...rowsOf(found, table).values()]);
+    const difference = compareRows(table, wanted, actual) ?? compareKeys(table, before, made, expected);
     if (difference !== null) return { difference, made };
   }
   return { difference: null, made };
+}
+
+/** Rows without a key have no order either: PostgreSQL puts one that a foreign key has changed behind the others. */
+function byKey(table: Table, rows: readonly Row[]): ReadonlyMap<string, Row> {
+  if (table.key.kind !== 'none') return new Map(rows.map((row) => [String(keyOf(table, row)), row]));
+  const textOf = (row: Row): string => JSON.stringify(table.columns.map(({ name }) => row[name]));
+  const sorted = rows.toSorted((one, other) => (textOf(one) < textOf(other) ? -1 : 1));
+  return new Map(sorted.map((row, position) => [`row ${position}`, row]));
 }
 
 function compareRows(table: Table, wanted: ReadonlyMap<string, Row>, found: ReadonlyMap<string, Row>): string | null {

@@ -236,7 +236,8 @@ class Oracle {
       done.add(name);
     }
     const key = joinKey(table.parts.map((name) => values[name] ?? null));
-    if (this.#rows(table).has(key)) this.#errors.add(400);
+    // One that the payload has named before, as an item that exists, cannot be new.
+    if (this.#rows(table).has(key) || this.#missing.has(key)) this.#errors.add(400);
     else this.#rows(table).set(key, { ...blankRow(table), ...values });
     this.#created.add(`${table.name}/${key}`);
     for (const name of Object.keys(values))
@@ -365,11 +366,11 @@ class Oracle {
   /** What the columns of a child hold that refers to the row. */
   #held(parent: Table, key: Value, { columns }: Many): Row {
     const row = this.#rows(parent).get(String(key));
+    // Of a row that is not there, what its key says.
+    const said = !row && parent.parts.length > 0 && keyFits(parent, key) ? readParts(parent, key) : [];
+    const partOf = (name: string): Value => row?.[name] ?? said[parent.parts.indexOf(name)] ?? key;
     return Object.fromEntries(
-      columns.map(({ column, referenced }) => [
-        column,
-        parent.key.kind === 'several' ? (row?.[referenced] ?? key) : key,
-      ]),
+      columns.map(({ column, referenced }) => [column, parent.key.kind === 'several' ? partOf(referenced) : key]),
     );
   }
 
@@ -463,7 +464,9 @@ class Oracle {
     const [first] = own;
     for (const [text, row] of this.#rows(table)) {
       const isSettled = this.#assigned.has(JSON.stringify([table.name, keyOf(table, row), first?.column]));
-      const isHeld = Object.entries(held).every(([column, value]) => row[column] === value);
+      // As it was: the payload may have given a column that it shares with another reference to that one.
+      const was = this.#before.get(table.name)?.get(text) ?? row;
+      const isHeld = Object.entries(held).every(([column, value]) => was[column] === value);
       if (isSettled || !isHeld || (keys && !keys.has(text))) continue;
       if (relation.deselect === 'delete') this.#delete(table, text);
       else for (const { column } of own) row[column] = null;
@@ -479,16 +482,18 @@ class Oracle {
   #followDeletions(): void {
     for (let settled = false; !settled; ) {
       settled = true;
-      for (const [table, relation, row] of this.#references()) {
-        const isGone = this.#deleted.get(relation.target)?.has(referredBy(relation, row));
-        if (!isGone) continue;
+      // Before anything follows: what one reference clears, another may hold as well.
+      const isBroken = ([, relation, row]: [Table, One, Row]): boolean =>
+        this.#deleted.get(relation.target)?.has(referredBy(relation, row)) === true;
+      const broken = [...this.#references()].filter(isBroken);
+      for (const [table, relation, row] of broken) {
         const key = textOf(this.#rows(table), row);
         const isWritten = [...this.#assigned.keys()].some((place) =>
           place.startsWith(JSON.stringify([table.name, keyOf(table, row)]).slice(0, -1)),
         );
         // What refuses a deletion may be deleted by another reference, before or after it is looked at.
         if (isWritten || key.includes('made:') || relation.onDelete === 'no action') this.#eitherWay = true;
-        if (relation.onDelete === 'no action') continue;
+        if (relation.onDelete === 'no action' || key === '' || !isBroken([table, relation, row])) continue;
         settled = false;
         if (relation.onDelete === 'cascade') this.#delete(table, key);
         else for (const { column } of relation.columns) row[column] = null;
