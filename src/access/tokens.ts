@@ -5,10 +5,10 @@
 import { createHash, createSecretKey, randomBytes } from 'node:crypto';
 import { decodeJwt, errors, type JWTPayload, jwtVerify, SignJWT } from 'jose';
 import { invalidToken, tokenExpired } from '../errors.js';
+import { UUID_PATTERN } from '../sql/codec.js';
 
 const ISSUER = 'service';
 const ALGORITHM = 'HS256';
-const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
 export interface AccessClaims {
   readonly user: string;
@@ -66,7 +66,7 @@ export class Tokens {
 
   async verifyAccess(token: string): Promise<AccessClaims> {
     const { id, session, scope, exp } = await this.#verify(token);
-    if (typeof id !== 'string' || !UUID.test(id) || scope !== undefined) throw invalidToken();
+    if (typeof id !== 'string' || !UUID_PATTERN.test(id) || scope !== undefined) throw invalidToken();
     if (session !== undefined && !isDigest(session)) throw invalidToken();
     return { user: id, session: session ?? null, expires: Number(exp) * 1_000 };
   }
@@ -78,7 +78,8 @@ export class Tokens {
   async verifyMail(purpose: MailPurpose, token: string): Promise<MailClaims> {
     const { scope, email, mark } = await this.#verify(token);
     if (scope !== purpose || typeof email !== 'string' || email.includes('\0')) throw invalidToken();
-    if (typeof mark !== 'string' || !(purpose === 'invite' ? UUID.test(mark) : isDigest(mark))) throw invalidToken();
+    if (typeof mark !== 'string' || !(purpose === 'invite' ? UUID_PATTERN.test(mark) : isDigest(mark)))
+      throw invalidToken();
     return { email, mark };
   }
 

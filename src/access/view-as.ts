@@ -1,9 +1,8 @@
 /** `Lateral-View-As`: an administrator reads with the permissions of the public, a role or a user, and can write nothing. */
 import { forbidden, invalidQuery, type ServiceError } from '../errors.js';
+import { UUID_PATTERN } from '../sql/codec.js';
 
 export const VIEW_AS_HEADER = 'Lateral-View-As';
-
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** Whose permissions are looked up. */
 export type ViewKey =
@@ -15,7 +14,7 @@ export type ViewKey =
 export function parseViewAs(text: string): ViewKey {
   if (text === 'public') return { kind: 'public' };
   const [kind, id = ''] = text.split(':', 2);
-  if ((kind !== 'role' && kind !== 'user') || !UUID.test(id) || text.length !== kind.length + 1 + id.length)
+  if ((kind !== 'role' && kind !== 'user') || !UUID_PATTERN.test(id) || text.length !== kind.length + 1 + id.length)
     throw invalidQuery(`"${VIEW_AS_HEADER}" must be "public", "role:<id>" or "user:<id>"`);
   return kind === 'role' ? { kind, role: id } : { kind, user: id, session: null };
 }

@@ -125,9 +125,9 @@ export class WriteCompiler {
     const compiled = this.#reads.compile(query, writer.caller, action, billWriter(writer), client);
     const { text, parameters, prepare } = this.#reads.bind({ query, compiled, caller: writer.caller });
     // Chains of writes have one plan for all values, which may be wrong for what finds their rows. Until the transaction ends.
-    if (compiled.uneven) await session.cell(SET_PLAN_MODE, ['force_custom_plan']);
+    if (compiled.uneven) await session.setPlanMode('force_custom_plan');
     const cell = await session.cell(text, parameters, prepare);
-    if (compiled.uneven) await session.cell(SET_PLAN_MODE, ['force_generic_plan']);
+    if (compiled.uneven) await session.setPlanMode('force_generic_plan');
     client.staged('execute');
     const { data } = parseOwnJson<{ data: Record<string, Key>[] }>(cell?.toString() ?? '{"data":[]}');
     return data.map((item) => {
@@ -152,5 +152,3 @@ export class WriteCompiler {
     );
   }
 }
-
-const SET_PLAN_MODE = "select set_config('plan_cache_mode', $1, true)";

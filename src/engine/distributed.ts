@@ -16,11 +16,6 @@ export function isDistributed({ plan }: PlannedWrite): boolean {
   return plan.nodes.some(({ collection }) => collection.distributed);
 }
 
-/** Until the transaction ends. */
-export async function planForValues(session: Session): Promise<void> {
-  await session.cell("select set_config('plan_cache_mode', 'force_custom_plan', true)", []);
-}
-
 /** With the keys that the statement has left: only with values at hand the read-back reaches one worker. */
 export async function withKeysLeft(planned: PlannedWrite, session: Session): Promise<PlannedWrite> {
   if (planned.keys || !isDistributed(planned)) return planned;
@@ -57,7 +52,7 @@ export async function planForShard(collection: Collection, keys: readonly Key[],
   const part = key.findIndex(({ name }) => name === shardColumn);
   const values = part < 0 ? [] : keys.map((each) => splitKey(String(each), key.length)?.[part] ?? null);
   if (new Set(values).size > 1) throw onlyOneValue(collection);
-  await planForValues(session);
+  await session.setPlanMode('force_custom_plan');
 }
 
 function onlyOneValue({ name, shardColumn }: Collection): ServiceError {

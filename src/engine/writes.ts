@@ -31,7 +31,7 @@ import type { IdempotencyKey, Key, Selected, WriteRequest } from '../request/wri
 import { bind } from '../sql/parameter.js';
 import { type WriteCall, WriteCompiler, type WriteLimits, type WriteOption } from './compiled-write.js';
 import type { SessionConsistency } from './consistency.js';
-import { isDistributed, planForShard, planForValues, withKeysLeft } from './distributed.js';
+import { isDistributed, planForShard, withKeysLeft } from './distributed.js';
 import { callFunction, type WritingCall } from './function-call.js';
 import { isRepeated, keepWrittenKeys, writtenKeys } from './idempotency.js';
 import { hashNewSecrets, preparePayloads } from './password-hashing.js';
@@ -310,7 +310,7 @@ export class Writes {
     if (!statement) return 0;
     call.client.staged('compile');
     try {
-      if (isDistributed(planned)) await planForValues(session);
+      if (isDistributed(planned)) await session.setPlanMode('force_custom_plan');
       const { text, parameters, prepare } = statement;
       const cell = await this.#stats.time(statement, rowsOf(planned), () => session.cell(text, parameters, prepare));
       const maxKeys = parseOwnJson<(string | null)[]>(String(cell));

@@ -14,14 +14,14 @@ const LF = 0x0a;
 const CR = 0x0d;
 
 /** Where the text read so far ends: before a cell, in a plain one, in one in quotes, or behind a quote in such a cell. */
-type Place = 'start' | 'plain' | 'quoted' | 'closed';
+type State = 'start' | 'plain' | 'quoted' | 'closed';
 
 export class CsvReader {
   readonly #checkLength: (length: number) => void;
   #names: readonly string[] | null = null;
   #cells: string[] = [];
   #cell = '';
-  #place: Place = 'start';
+  #state: State = 'start';
   /** Whether the last character ended a line as CR: an LF behind it belongs to it. */
   #afterCr = false;
   #line = 1;
@@ -49,17 +49,17 @@ export class CsvReader {
   /** The last row, where its line has no end. */
   end(): Record<string, string>[] {
     this.#rows = [];
-    if (this.#place === 'quoted') throw this.#invalid('a quote is not closed');
-    if (this.#place !== 'start' || this.#cells.length > 0) this.#endLine();
+    if (this.#state === 'quoted') throw this.#invalid('a quote is not closed');
+    if (this.#state !== 'start' || this.#cells.length > 0) this.#endLine();
     return this.#rows;
   }
 
-  /** Reads on from a place; answers how far. */
+  /** Reads on from the state; answers how far. */
   #step(text: string, at: number): number {
     const code = text.charCodeAt(at);
-    switch (this.#place) {
+    switch (this.#state) {
       case 'start':
-        this.#place = code === QUOTE ? 'quoted' : 'plain';
+        this.#state = code === QUOTE ? 'quoted' : 'plain';
         return code === QUOTE ? at + 1 : at;
       case 'plain':
         return this.#plain(text, at);
@@ -68,7 +68,7 @@ export class CsvReader {
       case 'closed':
         if (code === QUOTE) {
           this.#cell += '"';
-          this.#place = 'quoted';
+          this.#state = 'quoted';
           return at + 1;
         }
         if (code !== COMMA && code !== LF && code !== CR)
@@ -97,7 +97,7 @@ export class CsvReader {
     this.#cell += part;
     for (let line = part.indexOf('\n'); line >= 0; line = part.indexOf('\n', line + 1)) this.#line++;
     if (found < 0) return end;
-    this.#place = 'closed';
+    this.#state = 'closed';
     return end + 1;
   }
 
@@ -116,7 +116,7 @@ export class CsvReader {
   #endCell(): void {
     this.#cells.push(this.#cell);
     this.#cell = '';
-    this.#place = 'start';
+    this.#state = 'start';
     const most = this.#names?.length ?? MOST_COLUMNS;
     if (this.#cells.length <= most) return;
     if (!this.#names) throw invalidPayload(`The CSV has more than ${MOST_COLUMNS} columns`);
@@ -125,13 +125,13 @@ export class CsvReader {
 
   #endLine(): void {
     // A cell in quotes is one, also where it is empty.
-    const isEmpty = this.#cells.length === 0 && this.#cell === '' && this.#place === 'plain';
+    const isEmpty = this.#cells.length === 0 && this.#cell === '' && this.#state === 'plain';
     if (!isEmpty) {
       this.#endCell();
       this.#endRow(this.#cells);
       this.#cells = [];
     }
-    this.#place = 'start';
+    this.#state = 'start';
     this.#line++;
   }
 

@@ -11,6 +11,7 @@ import type { Config } from '../config.js';
 import { forbidden, invalidPayload } from '../errors.js';
 import type { Route } from '../http/router.js';
 import type { Input } from '../request/parse-context.js';
+import { UUID_PATTERN } from '../sql/codec.js';
 import { type ActionRequest, type ActionResult, actionRoute } from './action.js';
 import { asEmail, linkTo, readBody, readText } from './credentials.js';
 
@@ -19,8 +20,6 @@ export interface AccountServices extends SecondFactorServices, InvitationService
   readonly identities: Identities;
   readonly publicUrl: () => string;
 }
-
-const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
 export function accountRoutes(services: AccountServices): Route[] {
   return [
@@ -55,7 +54,7 @@ async function disable(request: ActionRequest, services: AccountServices): Promi
 async function disableOther(request: ActionRequest, { identities, logins }: AccountServices): Promise<ActionResult> {
   const [key = ''] = request.parameters;
   onlyAdministrator(await identities.identify(request.client));
-  if (!UUID.test(key) || !(await logins.setSecondFactor(key, null))) throw forbidden();
+  if (!UUID_PATTERN.test(key) || !(await logins.setSecondFactor(key, null))) throw forbidden();
   return {};
 }
 
@@ -72,7 +71,7 @@ async function postInvitation(request: ActionRequest, services: AccountServices)
   const body = readBody(await request.json());
   const emails = readEmails(body['email']);
   const role = readText(body, 'role');
-  if (!UUID.test(role)) throw invalidPayload('"role" must be the key of a role');
+  if (!UUID_PATTERN.test(role)) throw invalidPayload('"role" must be the key of a role');
   const linkWith = linkTo(
     body,
     'invite_url',

@@ -16,7 +16,7 @@ export interface ShapesServices {
 }
 
 /** Times are milliseconds. */
-interface ShownShape {
+interface ShapeSummary {
   readonly id: string;
   readonly text: string;
   readonly plan: ShapeReport['plan'];
@@ -83,7 +83,7 @@ function idOf({ plan, text }: ShapeReport): string {
   return createHash('sha256').update(`${plan} ${text}`).digest('base64url').slice(0, 16);
 }
 
-function describe(report: ShapeReport): ShownShape {
+function describe(report: ShapeReport): ShapeSummary {
   const { text, plan, calls, statements, failed, totalMs, maxMs, samples, sampledRows } = report;
   return {
     id: idOf(report),
