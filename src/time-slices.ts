@@ -43,14 +43,30 @@ export function oneByOne<Result>(work: () => Promise<Result>): Promise<Result> {
   return result;
 }
 
+/** Work that may pause at each `yield`, so that others have their turn. */
+export type Steps<Result> = Generator<undefined, Result, undefined>;
+
+export function runSteps<Result>(steps: Steps<Result>): Result {
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done) return value;
+  }
+}
+
+/** Work without a place to pause. */
+// biome-ignore lint/correctness/useYield: it has none.
+export function* oneStep<Result>(work: () => Result): Steps<Result> {
+  return work();
+}
+
 const MAX_PAUSE_MS = 250;
 /** Work that needs no pause: between two of them the loop has its turn anyway. */
 const SHORT_WORK_MS = 10;
 
 /**
- * For work that cannot be done in slices: one at a time, and after each the loop is left to the others for as long as it took. Else
- * several that arrive together would keep everybody waiting for as long as all of them take. Callers have their turns one after
- * the other, however much each of them has waiting.
+ * For work that has only a few places to pause: one step at a time, and after each the loop is left to the others for as long as it
+ * took. Else several that arrive together would keep everybody waiting for as long as all of them take. Callers have their turns
+ * one after the other, however much each of them has waiting.
  */
 export class TurnQueue {
   readonly #waiting = new Map<string, (() => void)[]>();

@@ -6,7 +6,7 @@
 import { LRUCache } from 'lru-cache';
 import { callerName } from '../access/identity.js';
 import { requestsExceeded } from '../errors.js';
-import { TurnQueue } from '../time-slices.js';
+import { runSteps, type Steps, TurnQueue } from '../time-slices.js';
 
 /** Whose budget the work is counted against. */
 export interface BilledCaller {
@@ -56,10 +56,37 @@ export class CallerBudgets {
   run<Result>(billed: BilledCaller | null, work: () => Result): Result {
     const account = billed && this.#accountOf(billed);
     if (!account) return work();
-    const start = performance.now();
-    this.#refill(account, start);
+    this.#refuseDebtor(account);
+    return this.#count(account, work);
+  }
+
+  /** The same in turns, step by step, where the work is large; at once where it is not. */
+  inTurn<Result>(billed: BilledCaller | null, size: number, work: () => Steps<Result>): Result | Promise<Result> {
+    return size < LARGE_CHARACTERS
+      ? this.run(billed, () => runSteps(work()))
+      : this.#inTurns(billed && this.#accountOf(billed), billed ? callerName(billed.caller, billed.from) : '', work());
+  }
+
+  /** What has begun is done to its end: only the first step is refused. */
+  async #inTurns<Result>(account: Budget | null, caller: string, steps: Steps<Result>): Promise<Result> {
+    for (let isFirst = true; ; isFirst = false) {
+      const { done, value } = await this.#turns.run(caller, () => {
+        if (!account) return steps.next();
+        if (isFirst) this.#refuseDebtor(account);
+        return this.#count(account, () => steps.next());
+      });
+      if (done) return value;
+    }
+  }
+
+  #refuseDebtor(account: Budget): void {
+    this.#refill(account, performance.now());
     if (account.left <= 0)
       throw requestsExceeded({ option: 'CALLER_LOOP_SHARE', limit: this.#limits.share }, this.#wait(account));
+  }
+
+  #count<Result>(account: Budget, work: () => Result): Result {
+    const start = performance.now();
     const used = process.cpuUsage();
     try {
       return work();
@@ -69,13 +96,6 @@ export class CallerBudgets {
       const cost = Math.min(performance.now() - start, (user + system) / 1_000);
       account.left = Math.max(account.left - cost, -this.#limits.burst);
     }
-  }
-
-  /** The same in turn, where the work is large; at once where it is not. */
-  inTurn<Result>(billed: BilledCaller | null, size: number, work: () => Result): Result | Promise<Result> {
-    return size < LARGE_CHARACTERS
-      ? this.run(billed, work)
-      : this.#turns.run(billed ? callerName(billed.caller, billed.from) : '', () => this.run(billed, work));
   }
 
   #accountOf({ caller, from }: BilledCaller): Budget | null {

@@ -14,6 +14,7 @@ import { fencedRead, type UnevenRead, unevenRead } from '../plan/uneven.js';
 import type { OperationRequest, Parsed, ParsedOperation, ReadRequest } from '../request/ast.js';
 import type { Statement } from '../sql/fragment.js';
 import { qualify } from '../sql/qualify.js';
+import type { Steps } from '../time-slices.js';
 import type { RequestClient } from './stages.js';
 import { checked } from './statement-cache.js';
 
@@ -74,14 +75,15 @@ interface FencedRead {
   readonly batchText: () => string;
 }
 
-export function compileShape(
+/** Others may have their turn between the stages: those of a large shape take tens of milliseconds each. */
+export function* compileShape(
   { request }: ReadQuery,
   access: Access | null,
   selectedFor: SelectionPurpose | null,
   model: Model,
   limits: PlanLimits,
   client: RequestClient,
-): CompiledRead {
+): Steps<CompiledRead> {
   const visible = access && !selectedFor?.startsWith('any ') ? access.view(model) : model;
   const selection =
     access && selectedFor && request.kind === 'read' ? writable(access, selectedFor, request, model) : null;
@@ -91,7 +93,10 @@ export function compileShape(
       ? planOperation(request, visible, limits)
       : planRead(request, visible, limits, selection);
   client.staged('plan');
-  const statement = readable(compileRead(plan), model);
+  yield;
+  const compiled = compileRead(plan);
+  yield;
+  const statement = readable(compiled, model);
   client.staged('compile');
   const called = describeCalls(plan, model);
   // Of what a function answers PostgreSQL has no statistics.

@@ -22,6 +22,7 @@ import type { Statement } from '../sql/fragment.js';
 import { joinKey } from '../sql/key-text.js';
 import { bind } from '../sql/parameter.js';
 import { qualify } from '../sql/qualify.js';
+import { oneStep, runSteps, type Steps } from '../time-slices.js';
 import { billWriter } from './caller-budget.js';
 import { isDistributed, shardValue } from './distributed.js';
 import { hashedNodes } from './password-hashing.js';
@@ -143,12 +144,13 @@ export class WriteCompiler {
   }
 
   #compile(shape: string, model: Model, writer: Writer, compile: () => Statement): CompiledStatement {
-    return this.#statements.get(shape, model, () =>
-      this.#reads.budgets.run(billWriter(writer), () => {
-        const { text, parameters } = compile();
-        // The functions that end a statement from inside are where the service's tables are.
-        return { statement: checked({ text: qualify(text, model.system), parameters }, 'write', model) };
-      }),
-    );
+    const compileChecked = (): CompiledStatement => {
+      const { text, parameters } = compile();
+      // The functions that end a statement from inside are where the service's tables are.
+      return { statement: checked({ text: qualify(text, model.system), parameters }, 'write', model) };
+    };
+    const { budgets } = this.#reads;
+    const steps = (): Steps<CompiledStatement> => oneStep(() => budgets.run(billWriter(writer), compileChecked));
+    return runSteps(this.#statements.get(shape, model, steps));
   }
 }

@@ -9,6 +9,7 @@ import type { UnevenPage, UnevenRead } from '../plan/uneven.js';
 import type { Database } from '../postgres/database.js';
 import { Statistics } from '../postgres/statistics.js';
 import type { Statement } from '../sql/fragment.js';
+import { oneStep } from '../time-slices.js';
 import type { BilledCaller, CallerBudgets } from './caller-budget.js';
 import { explainGeneric, findsByIndex, stretchOf } from './generic-plan.js';
 import { HUB_ROWS, PlanChoice, type PlanVariants, type Risk } from './plan-choice.js';
@@ -106,7 +107,8 @@ export class PlanChoices {
     const perRead: Shape = { statement, result, batchText: unbatched, isPlannedPerRead: true };
     const plain: Shape = { statement, result, batchText: shape.batchText };
     const { length } = statement.text;
-    const fence = risk === 'walk' ? await this.#budgets.inTurn(billed, length, () => shape.fenced()) : null;
+    const fence =
+      risk === 'walk' ? await this.#budgets.inTurn(billed, length, () => oneStep(() => shape.fenced())) : null;
     if (!fence) return { plain, perRead, fenced: null };
     const fencedPerRead: Shape = { ...fence, batchText: unbatched, isPlannedPerRead: true };
     const isPlain = findsByIndex(await explainGeneric(this.#database, fence.statement));

@@ -8,7 +8,7 @@ import type { Policies } from '../access/policies.js';
 import { ReadBatcher } from '../batching/read-batcher.js';
 import { PromiseListener, type ReadListener, RecoveringListener } from '../batching/shape-queue.js';
 import { ShapeStats } from '../batching/shape-stats.js';
-import { invalidQuery, ServiceError, Undisclosed } from '../errors.js';
+import { invalidQuery, ServiceError } from '../errors.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
 import type { Access } from '../plan/access.js';
@@ -21,9 +21,11 @@ import type { BoundStatement } from '../postgres/wire-query.js';
 import type { Parsed } from '../request/ast.js';
 import { bind } from '../sql/parameter.js';
 import { fromDatabase } from '../sqlstate.js';
+import { runSteps, type Steps } from '../time-slices.js';
 import { type BilledCaller, billWriter, type CallerBudgetLimits, CallerBudgets } from './caller-budget.js';
 import { type CompiledRead, compileShape, type ReadQuery, type SelectionPurpose } from './compiled-read.js';
 import { consistencyOf, type ReadNeed, type SessionConsistency } from './consistency.js';
+import { DatabaseRefusals } from './database-refusals.js';
 import { refusedRead } from './distributed.js';
 import { PlanChoices, type UnevenShape } from './plan-choices.js';
 import { refusedInQuery } from './refused-values.js';
@@ -134,8 +136,9 @@ export class Reads {
     const cached = this.#statements.find(shapeOf(query, access, null));
     if (cached) return cached;
     // The caller's permissions, and with them what is cached, may have changed when the turn has come.
-    const compile = (): CompiledRead => this.compile(query, caller, null, null, client);
-    return this.budgets.inTurn({ caller, from: client }, query.shape.length, compile);
+    return this.budgets.inTurn({ caller, from: client }, query.shape.length, () =>
+      this.#compile(query, caller, null, client),
+    );
   }
 
   /** A statement depends on the request's shape and on what the caller may see, not on who the caller is. */
@@ -146,10 +149,20 @@ export class Reads {
     billed: BilledCaller | null = null,
     client: RequestClient = NO_CLIENT,
   ): CompiledRead {
+    const cached = this.#statements.find(shapeOf(query, this.#policies.accessOf(caller), selectedFor));
+    return cached ?? this.budgets.run(billed, () => runSteps(this.#compile(query, caller, selectedFor, client)));
+  }
+
+  *#compile(
+    query: ReadQuery,
+    caller: Identity,
+    selectedFor: SelectionPurpose | null,
+    client: RequestClient,
+  ): Steps<CompiledRead> {
     const access = this.#policies.accessOf(caller);
     const { model } = this.#mirror;
-    return this.#statements.get(shapeOf(query, access, selectedFor), model, () =>
-      this.budgets.run(billed, () => compileShape(query, access, selectedFor, model, this.#limits, client)),
+    return yield* this.#statements.get(shapeOf(query, access, selectedFor), model, () =>
+      compileShape(query, access, selectedFor, model, this.#limits, client),
     );
   }
 
@@ -362,32 +375,4 @@ function useOf({ result, statement }: CompiledRead): 'key' | 'query' {
 
 function isUneven(compiled: CompiledRead): compiled is CompiledRead & UnevenShape {
   return compiled.uneven !== null;
-}
-
-/** After so many different ones the log has had enough. */
-const MAX_LOGGED_REFUSALS = 1_000;
-
-/**
- * What the database says of itself when it refuses: the table whose right is missing, the view that was never filled. It goes to
- * the log, once, and to administrators; everybody else gets the error without it.
- */
-class DatabaseRefusals {
-  readonly #observe: Observer;
-  readonly #logged = new Set<string>();
-
-  constructor(observe: Observer) {
-    this.#observe = observe;
-  }
-
-  /** The error as the caller may see it. */
-  to(caller: Pick<Identity, 'administrator'>, error: unknown): unknown {
-    if (!(error instanceof Undisclosed)) return error;
-    const { code, message, extensions, detail } = error;
-    if (!this.#logged.has(detail) && this.#logged.size < MAX_LOGGED_REFUSALS) {
-      this.#logged.add(detail);
-      this.#observe({ kind: 'database-refused', detail });
-    }
-    if (!caller.administrator) return error;
-    return new ServiceError(code, `${message} The database says: ${detail}.`, { ...extensions, detail });
-  }
 }

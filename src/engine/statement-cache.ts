@@ -5,6 +5,7 @@ import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
 import type { Statement } from '../sql/fragment.js';
 import { type StatementKind, verify } from '../sql/verify.js';
+import type { Steps } from '../time-slices.js';
 
 export interface CompiledStatement {
   readonly statement: Statement;
@@ -48,13 +49,12 @@ export class StatementCache<Compiled extends CompiledStatement = CompiledStateme
   }
 
   /** What is compiled for a former model must neither be found nor kept among the shapes of the latest. */
-  get(shape: string, model: Model, compile: () => Compiled): Compiled {
-    const isLatest = model === this.#mirror.model;
-    const cached = isLatest ? this.#shapes.get(shape) : undefined;
+  *get(shape: string, model: Model, compile: () => Steps<Compiled>): Steps<Compiled> {
+    const cached = model === this.#mirror.model ? this.#shapes.get(shape) : undefined;
     if (cached) return cached;
     const start = performance.now();
-    const compiled = compile();
-    if (isLatest) this.#shapes.set(shape, compiled);
+    const compiled = yield* compile();
+    if (model === this.#mirror.model) this.#shapes.set(shape, compiled);
     const { text } = compiled.statement;
     this.#observe({ kind: 'shape-compiled', shape, text, milliseconds: performance.now() - start });
     return compiled;

@@ -8,6 +8,7 @@ import { LRUCache } from 'lru-cache';
 import { writeJson } from '../digits.js';
 import { ParseCache } from '../request/parse-cache.js';
 import type { ParseLimits } from '../request/parse-context.js';
+import { oneStep, runSteps, type Steps } from '../time-slices.js';
 import { DocumentFailure } from './failure.js';
 import type { DocumentLimits } from './limits.js';
 import { bindLiterals, findLiterals, type LiftedDocument, type LiteralsOfText, liftLiterals } from './literals.js';
@@ -45,9 +46,9 @@ const BYTES_PER_DOCUMENT = 8_192;
 const BYTES_PER_CHARACTER = 100;
 
 /** Does what takes time in proportion to the size of a document: it may refuse to, or do it later. */
-export type RunInBudget = <Result>(size: number, work: () => Result) => Result | Promise<Result>;
+export type RunInBudget = <Result>(size: number, work: () => Steps<Result>) => Result | Promise<Result>;
 
-const AT_ONCE: RunInBudget = (_, work) => work();
+const AT_ONCE: RunInBudget = (_, work) => runSteps(work());
 
 /** A mutation by GET. */
 export class UnsafeMethod extends Error {}
@@ -124,7 +125,8 @@ export class Operations {
     schema: LazySchema,
     run: RunInBudget,
   ): Promise<ParsedDocument> {
-    const document = await run(request.text.length, () => parseDocument(request.text, schema, this.#limits));
+    const { length } = request.text;
+    const document = await run(length, () => parseDocument(request.text, schema, this.#limits));
     const operation = chooseOperation(document, request.operationName);
     const completeSchema = asksForSchema(request.text) ? await schema.complete() : null;
     const prepared: PreparedDocument = {
@@ -136,7 +138,7 @@ export class Operations {
       lifted: undefined,
     };
     for (const key of keys) this.#prepared.set(key, prepared);
-    return this.#finish(prepared, request);
+    return run(length, () => oneStep(() => this.#finish(prepared, request)));
   }
 
   /** `literals` are the values that took the places of literals. */

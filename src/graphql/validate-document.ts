@@ -11,6 +11,7 @@ import {
   specifiedRules,
   validate,
 } from 'graphql';
+import type { Steps } from '../time-slices.js';
 import { DocumentFailure, documentFailure, type Locate, locate } from './failure.js';
 import { checkSize, type DocumentLimits, tooDeep, tooManyTokens } from './limits.js';
 import type { FixedSelections } from './selections.js';
@@ -32,8 +33,10 @@ export function asksForSchema(text: string): boolean {
 /** As many errors as help. */
 const MOST_ERRORS = 20;
 
-export function parseDocument(text: string, schema: GraphQLSchema, limits: DocumentLimits): Document {
+/** Others may have their turn between the steps. */
+export function* parseDocument(text: string, schema: GraphQLSchema, limits: DocumentLimits): Steps<Document> {
   const node = parseText(text, limits);
+  yield;
   const rules = limits.introspection ? specifiedRules : [...specifiedRules, NoSchemaIntrospectionCustomRule];
   const errors = validate(schema, node, rules, { maxErrors: MOST_ERRORS });
   if (errors.length > 0) throw DocumentFailure.of(errors, limits.introspection);

@@ -1,7 +1,8 @@
 /** Work that cannot be done in slices is done one at a time, and callers have their turns one after the other. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
-import { TurnQueue } from '../../src/time-slices.js';
+import { CallerBudgets } from '../../src/engine/caller-budget.js';
+import { type Steps, TurnQueue } from '../../src/time-slices.js';
 
 const block = (milliseconds: number): void => {
   for (const end = performance.now() + milliseconds; performance.now() < end; );
@@ -39,4 +40,35 @@ t.test('work that fails passes the turn on', async (t) => {
   const other = queue.run('b', () => 'done');
   await t.rejects(failed, { message: 'no' });
   t.equal(await Promise.race([other, sleep(5_000)]), 'done');
+});
+
+const LARGE = 100_000;
+const billed = { caller: { user: 'a', administrator: false }, from: { address: '' } };
+
+function* threeSteps(done: string[]): Steps<string> {
+  for (const step of ['one', 'two']) {
+    block(30);
+    done.push(step);
+    yield;
+  }
+  block(30);
+  return 'three';
+}
+
+t.test('large work leaves the loop to others after each step', async (t) => {
+  const budgets = new CallerBudgets({ share: 10, burst: 1_000 });
+  const done: string[] = [];
+  const timer = setInterval(() => done.push('other'), 1);
+  t.equal(await budgets.inTurn(billed, LARGE, () => threeSteps(done)), 'three');
+  clearInterval(timer);
+  const [first, second] = [done.indexOf('one'), done.indexOf('two')];
+  t.ok(done.slice(first, second).includes('other'), 'between the first and the second step');
+  t.ok(done.slice(second).includes('other'), 'between the second and the third');
+});
+
+t.test('what has begun within the budget is done to its end, and counted', async (t) => {
+  const budgets = new CallerBudgets({ share: 1, burst: 1 });
+  t.equal(await budgets.inTurn(billed, LARGE, () => threeSteps([])), 'three');
+  await t.rejects(Promise.resolve(budgets.inTurn(billed, LARGE, () => threeSteps([]))), { code: 'REQUESTS_EXCEEDED' });
+  t.throws(() => budgets.inTurn(billed, 1, () => threeSteps([])), { code: 'REQUESTS_EXCEEDED' });
 });
