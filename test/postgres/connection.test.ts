@@ -351,7 +351,9 @@ t.test('what was wrong with one statement is not said of those behind it when th
 
 t.test('a database out of reach: everybody is told so, and served when it is back', async (t) => {
   const proxy = await new Network(libraryUrl).open();
-  const service = await startTestService({ databaseUrl: proxy.url, DATABASE_CONNECT_TIMEOUT: '1s' });
+  // A pooler keeps what it cannot pass on for five seconds: requests that wait for a connection meanwhile wait for several of them.
+  const limits = { DATABASE_CONNECT_TIMEOUT: '1s', DATABASE_WAIT_TIMEOUT: '5s' };
+  const service = await startTestService({ databaseUrl: proxy.url, ...limits });
   const read = (n: number): ReturnType<typeof get> => get(service, `/items/articles/${(n % 3) + 1}?fields=id,title`);
   const write = (): ReturnType<typeof get> =>
     request(service, 'POST', '/items/tags', {
