@@ -103,7 +103,7 @@ async function start(flags: readonly string[]): Promise<void> {
     if (stopped.signal.aborted) return new Promise<never>(() => {});
     throw error;
   });
-  announce(running);
+  announce(running, config.EXPLORER);
   void running.failure.then(async (error) => {
     console.error(`lateral: a worker thread exited unexpectedly, stopping: ${error.stack ?? error.message}`);
     // Running requests get their time; the process supervisor starts it again.
@@ -112,14 +112,18 @@ async function start(flags: readonly string[]): Promise<void> {
   });
 }
 
-function announce(service: Service): void {
+function announce(service: Service, explorer: boolean): void {
   const { administrator, url } = service;
   console.log(`\nLateral ${packageVersion} is ready at ${url}\n`);
+  if (explorer)
+    console.log(
+      '  Open it in a browser: the Explorer shows the data, the SQL of each request, the model and who may see it.\n',
+    );
   if (!administrator) {
     console.log(`  Try it:    curl ${url}/server/ping\n`);
     return;
   }
-  console.log('  The first administrator, shown this once:');
+  console.log('  Log in as the first administrator, shown this once:');
   console.log(`    email     ${administrator.email}`);
   console.log(`    password  ${administrator.password}`);
   console.log(`    token     ${administrator.token}\n`);

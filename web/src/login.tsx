@@ -1,6 +1,6 @@
 /** The way in: address and password for a session in a cookie, or a token that this page keeps in memory alone. */
 import type { JSX } from 'preact';
-import { useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, call, messageOf, takeToken } from './api';
 import { findOut, me } from './state';
 import { ErrorBox } from './ui';
@@ -14,6 +14,8 @@ export function Login(): JSX.Element {
   const [error, setError] = useState<string | null>(null);
   const [busy, setBusy] = useState(false);
 
+  const first = useRef<HTMLInputElement>(null);
+  useEffect(() => first.current?.focus(), [way]);
   const logIn = async (event: Event): Promise<void> => {
     event.preventDefault();
     setBusy(true);
@@ -58,6 +60,7 @@ export function Login(): JSX.Element {
               Email
               <input
                 type="email"
+                ref={first}
                 autocomplete="username"
                 required
                 value={email}
@@ -91,6 +94,7 @@ export function Login(): JSX.Element {
             Static or access token
             <input
               type="password"
+              ref={first}
               autocomplete="off"
               required
               value={token}
@@ -104,7 +108,7 @@ export function Login(): JSX.Element {
           {busy ? 'Logging in…' : 'Log in'}
         </button>
         <p class="quiet small">
-          The first start of the service printed the address and the password of the first administrator.
+          New here? The first start of the service printed the email and the password of the first administrator.
         </p>
       </form>
     </main>

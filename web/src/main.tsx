@@ -6,9 +6,9 @@ import { Login } from './login';
 import { shownPages } from './pages';
 import { Palette, paletteOpen } from './palette';
 import {
+  addressOfPage,
   findOut,
   forgetAll,
-  href,
   isDark,
   logOut,
   me,
@@ -68,7 +68,7 @@ function Header(): JSX.Element {
       </a>
       <nav aria-label="Pages">
         {shown.map(({ name, title }) => (
-          <a key={name} href={href(name)} aria-current={route.value.page === name ? 'page' : undefined}>
+          <a key={name} href={addressOfPage(name)} aria-current={route.value.page === name ? 'page' : undefined}>
             {title}
           </a>
         ))}

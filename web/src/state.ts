@@ -78,6 +78,7 @@ export async function logOut(): Promise<void> {
 }
 
 export function forgetAll(): void {
+  leftAt.clear();
   viewAs.value = null;
   setView(null);
   me.value = null;
@@ -107,6 +108,21 @@ export function href(page: string, rest: readonly string[] = [], parameters: Rec
   const path = [page, ...rest].map(encodeURIComponent).join('/');
   const query = new URLSearchParams(Object.entries(parameters).filter(([, value]) => value !== '')).toString();
   return `#/${path}${query === '' ? '' : `?${query}`}`;
+}
+
+/** Where each page was left, as long as the document lives. */
+const leftAt = new Map<string, string>();
+effect(() => {
+  leftAt.set(route.value.page, hash.value);
+});
+
+/** A page as it was left; the first time with the collection that is being looked at. */
+export function addressOfPage(name: string): string {
+  const { page, rest } = route.value;
+  if (page === name) return href(name);
+  const [collection = ''] = rest;
+  const isOfCollection = (name === 'query' || name === 'model') && model.value?.has(collection);
+  return leftAt.get(name) ?? href(name, isOfCollection ? [collection] : []);
 }
 
 export function go(address: string, replace = false): void {

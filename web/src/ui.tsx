@@ -29,6 +29,7 @@ const ICONS = {
   link: 'M6.5 9.5l3-3M5 7 3.2 8.8a2.8 2.8 0 0 0 4 4L9 11M11 9l1.8-1.8a2.8 2.8 0 0 0-4-4L7 5',
   warn: 'M8 2 1.5 13.5h13zM8 6.5v3.2M8 11.7h.01',
   table: 'M2.5 3h11v10h-11zM2.5 6.3h11M2.5 9.6h11M6.5 6.3V13',
+  code: 'M5.5 4.5 2 8l3.5 3.5M10.5 4.5 14 8l-3.5 3.5',
   key: 'M10 9.5a3 3 0 1 0-2.7-1.7L2.5 12.5V14H4l.8-.8V12H6l1.8-1.8A3 3 0 0 0 10 9.5ZM10.5 6h.01',
 } as const;
 
@@ -204,6 +205,8 @@ export function Dialog({ title, onClose, children, footer, kind = 'center' }: Di
   useEffect(() => {
     const before = document.activeElement as HTMLElement | null;
     ref.current?.showModal();
+    // A form begins with its first input, not with the button that closes it.
+    ref.current?.querySelector<HTMLElement>('.dialog-body :is(input, select, textarea)')?.focus();
     return () => before?.focus();
   }, []);
   return (

@@ -4,7 +4,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { call, messageOf } from '../api';
 import type { Model } from '../model';
 import { model as modelSignal, toast } from '../state';
-import { Button, Dialog, Empty, ErrorBox } from '../ui';
+import { Button, Empty, ErrorBox, FormDialog } from '../ui';
 import './access.css';
 import {
   ACTIONS,
@@ -14,6 +14,7 @@ import {
   extentOf,
   holders,
   isPublic,
+  listed,
   loadAccess,
   type Permission,
   type Policy,
@@ -39,8 +40,8 @@ export function AccessPage(): JSX.Element {
   useEffect(() => void load(), []);
   if (error) return <ErrorBox text={error} onRetry={() => void load()} />;
   if (!access) return <p class="boot">Loading…</p>;
-  const policy =
-    access.policies.find((each) => each.id === chosen) ?? access.policies.find(isPublic) ?? access.policies[0];
+  const policies = listed(access);
+  const policy = policies.find((each) => each.id === chosen) ?? policies[0];
   return (
     <div class="access">
       <header class="toolbar access-bar">
@@ -62,7 +63,7 @@ export function AccessPage(): JSX.Element {
       ) : (
         <div class="access-body">
           <nav aria-label="Policies" class="access-list">
-            {access.policies.map((each) => (
+            {policies.map((each) => (
               <button
                 key={each.id}
                 type="button"
@@ -74,7 +75,7 @@ export function AccessPage(): JSX.Element {
               </button>
             ))}
           </nav>
-          {policy && <PolicyGrid policy={policy} model={model} onChanged={load} />}
+          {policy && <PolicyGrid policy={policy} access={access} model={model} onChanged={load} />}
         </div>
       )}
       {creating && (
@@ -92,15 +93,16 @@ export function AccessPage(): JSX.Element {
   );
 }
 
-const EXTENTS: Readonly<Record<Extent, string>> = { none: 'nothing', some: 'by rule', all: 'all' };
+const EXTENTS: Readonly<Record<Extent, string>> = { none: 'no', some: 'by rule', all: 'all' };
 
 interface GridProps {
   readonly policy: Policy;
+  readonly access: Access;
   readonly model: Model;
   readonly onChanged: () => Promise<void>;
 }
 
-function PolicyGrid({ policy, model, onChanged }: GridProps): JSX.Element {
+function PolicyGrid({ policy, access, model, onChanged }: GridProps): JSX.Element {
   const [open, setOpen] = useState<{ readonly collection: string; readonly action: Action } | null>(null);
   const [typed, setTyped] = useState('');
   if (policy.admin_access)
@@ -118,6 +120,10 @@ function PolicyGrid({ policy, model, onChanged }: GridProps): JSX.Element {
   );
   return (
     <div class="access-grid">
+      <p>
+        What <strong>{holders(policy, access)}</strong> may do. Choose a cell to allow it, or to change its rule.
+        {isPublic(policy) && <span class="quiet"> “View as” above shows every page as the public sees it.</span>}
+      </p>
       <input
         type="search"
         aria-label="Search collections"
@@ -200,33 +206,28 @@ function CreatePolicy({ access, onClose, onMade }: CreateProps): JSX.Element {
     }
   };
   return (
-    <Dialog
+    <FormDialog
       title="New policy"
+      submit="Create"
+      disabled={name.trim() === ''}
       onClose={onClose}
-      footer={
-        <>
-          <Button label="Cancel" onClick={onClose} />
-          <Button label="Create" kind="primary" disabled={name.trim() === ''} onClick={() => void save()} />
-        </>
-      }
+      onSubmit={() => void save()}
     >
-      <div class="form">
-        <div class="field">
-          <label for="policy-name">Name</label>
-          <input id="policy-name" value={name} onInput={(event) => setName(event.currentTarget.value)} />
-        </div>
-        <div class="field">
-          <label for="policy-holder">For</label>
-          <select id="policy-holder" value={holder} onChange={(event) => setHolder(event.currentTarget.value)}>
-            <option value="public">the public: requests without a login</option>
-            {access.roles.map(({ id, name: role }) => (
-              <option key={id} value={id}>
-                role {role}
-              </option>
-            ))}
-          </select>
-        </div>
+      <div class="field">
+        <label for="policy-name">Name</label>
+        <input id="policy-name" value={name} onInput={(event) => setName(event.currentTarget.value)} />
       </div>
-    </Dialog>
+      <div class="field">
+        <label for="policy-holder">For</label>
+        <select id="policy-holder" value={holder} onChange={(event) => setHolder(event.currentTarget.value)}>
+          <option value="public">the public: requests without a login</option>
+          {access.roles.map(({ id, name: role }) => (
+            <option key={id} value={id}>
+              role {role}
+            </option>
+          ))}
+        </select>
+      </div>
+    </FormDialog>
   );
 }

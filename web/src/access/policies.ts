@@ -56,6 +56,21 @@ export async function loadAccess(): Promise<Access> {
   return { policies: policies.data, roles: roles.data, users: users.data };
 }
 
+/** Stands for the policy of the public until there is one: the first permission makes it. */
+export const NO_PUBLIC: Policy = {
+  id: '',
+  name: 'Public',
+  admin_access: false,
+  permissions: [],
+  users: [{ user: null, role: null }],
+};
+
+/** Those of the public first: they decide what everybody sees. */
+export function listed({ policies }: Access): Policy[] {
+  const open = policies.filter(isPublic);
+  return [...(open.length > 0 ? open : [NO_PUBLIC]), ...policies.filter((each) => !isPublic(each))];
+}
+
 export function isPublic({ users }: Policy): boolean {
   return users.some(({ user, role }) => user === null && role === null);
 }
@@ -65,7 +80,7 @@ export function holders(policy: Policy, { roles, users }: Access): string {
   const names = policy.users.map(({ user, role }) => {
     if (user !== null) return users.find((each) => each.id === user)?.email ?? 'a user';
     if (role !== null) return `role ${roles.find((each) => each.id === role)?.name ?? role}`;
-    return 'the public';
+    return 'requests without a login';
   });
   return names.length === 0 ? 'nobody' : names.join(', ');
 }

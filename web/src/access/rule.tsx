@@ -7,7 +7,7 @@ import { fromJson, toJson } from '../filter/filter';
 import type { Model } from '../model';
 import { toast } from '../state';
 import { Button, Dialog, ErrorBox } from '../ui';
-import type { Action, Permission, Policy } from './policies';
+import { type Action, NO_PUBLIC, type Permission, type Policy } from './policies';
 
 interface RuleProps {
   readonly policy: Policy;
@@ -46,11 +46,13 @@ export function RuleForm({
     }
   };
   const save = (): Promise<void> => {
-    const made = { policy: policy.id, collection, action, permissions: toJson(rule), fields: [...fields] };
-    const work = (): Promise<unknown> =>
-      permission
-        ? call('PATCH', `/permissions/${permission.id}`, { body: made })
-        : call('POST', '/permissions', { body: made });
+    const made = { collection, action, permissions: toJson(rule), fields: [...fields] };
+    const work = (): Promise<unknown> => {
+      if (permission) return call('PATCH', `/permissions/${permission.id}`, { body: made });
+      if (policy === NO_PUBLIC)
+        return call('POST', '/access', { body: { role: null, policy: { name: policy.name, permissions: [made] } } });
+      return call('POST', '/permissions', { body: { ...made, policy: policy.id } });
+    };
     return act(work, `${policy.name}: ${action} ${collection} was saved`);
   };
   const revoke = (): Promise<void> =>
@@ -80,7 +82,9 @@ export function RuleForm({
           <p class="quiet">
             {action === 'create'
               ? 'Rules do not apply to new rows.'
-              : 'Those for which the rules hold; all of them without a rule.'}
+              : toJson(rule) === null
+                ? 'All rows. Add a rule to allow only some of them.'
+                : 'Those for which the rules hold.'}
           </p>
           {action !== 'create' && (
             <FilterDraft model={model} collection={collection} group={rule} onChange={setRule} atOnce />

@@ -68,6 +68,9 @@ export function Why({ access, model }: { readonly access: Access; readonly model
         </button>
       </form>
       {error && <ErrorBox text={error} />}
+      {!verdict && !error && (
+        <p class="quiet">The answer names the rule that allows it, or says which part of which rule does not hold.</p>
+      )}
       {verdict && (
         <section aria-label="Answer" class="verdict">
           <h2 class={verdict.allowed ? 'good' : 'bad'}>

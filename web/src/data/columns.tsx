@@ -1,6 +1,7 @@
 /** Which columns are shown, and in which order. */
 import type { JSX } from 'preact';
 import { type Collection, typeLabel } from '../model';
+import { go, href } from '../state';
 import { Button } from '../ui';
 
 interface ColumnsProps {
@@ -8,9 +9,11 @@ interface ColumnsProps {
   readonly columns: readonly string[];
   readonly onChange: (columns: readonly string[]) => void;
   readonly onReset: () => void;
+  /** Whether the caller may add fields to the collection. */
+  readonly mayAdd: boolean;
 }
 
-export function ColumnChooser({ collection, columns, onChange, onReset }: ColumnsProps): JSX.Element {
+export function ColumnChooser({ collection, columns, onChange, onReset, mayAdd }: ColumnsProps): JSX.Element {
   const others = [...collection.fields.values()].filter((field) => !columns.includes(field.name));
   const swap = (at: number, to: number): void => {
     const [one, other] = [columns[at], columns[to]];
@@ -63,6 +66,14 @@ export function ColumnChooser({ collection, columns, onChange, onReset }: Column
       ))}
       <hr />
       <Button label="Show the usual columns" kind="quiet" onClick={onReset} />
+      {mayAdd && (
+        <Button
+          label="Add a field in the model"
+          icon="plus"
+          kind="quiet"
+          onClick={() => go(href('model', [collection.name]))}
+        />
+      )}
     </div>
   );
 }

@@ -5,7 +5,19 @@ import { ApiError, call, download, itemsPath, messageOf } from '../api';
 import { FilterDraft } from '../filter/editor';
 import { countRules, type FilterJson, fromJson, toJson } from '../filter/filter';
 import type { Collection, Model } from '../model';
-import { go, href, model as modelSignal, remember, remembered, route, toast, viewAs } from '../state';
+import { FIRST_LIMIT } from '../query/query';
+import {
+  go,
+  href,
+  mayAdminister,
+  me,
+  model as modelSignal,
+  remember,
+  remembered,
+  route,
+  toast,
+  viewAs,
+} from '../state';
 import { Button, Dialog, Empty, ErrorBox, Menu, Popover } from '../ui';
 import { CollectionList, forgetCounts } from './collections';
 import { ColumnChooser } from './columns';
@@ -13,7 +25,7 @@ import './data.css';
 import { Edits, type Key } from './edits';
 import { CreateForm } from './form';
 import { Grid } from './grid';
-import { initialColumns, queryOf, RowSource, type View } from './source';
+import { initialColumns, queryOf, questionOf, RowSource, type View } from './source';
 import { EXPORT_FORMATS, ImportDialog } from './transfer';
 import { describeCount } from './values';
 
@@ -181,6 +193,7 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
         <span class="quiet count" aria-live="polite">
           {count !== null && `${describeCount(count)} ${count === 1 ? 'item' : 'items'}`}
         </span>
+        {edits && !collection.system && <span class="quiet small tip">Double-click a cell to change it</span>}
         <span class="grow" />
         <SearchBox value={view.search} onChange={(search) => show({ search })} />
         <Button
@@ -198,6 +211,17 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
           expanded={open === 'columns'}
           onClick={() => setOpen(open === 'columns' ? null : 'columns')}
         />
+        {!collection.system && (
+          <Button
+            label={me.value?.administrator ? 'SQL and API' : 'API'}
+            icon="code"
+            hint="This list as REST, GraphQL, SQL and plan"
+            onClick={() => {
+              const query = { ...questionOf(view, model), limit: FIRST_LIMIT };
+              go(href('query', [collection.name], { q: JSON.stringify(query) }));
+            }}
+          />
+        )}
         <Menu
           label="More"
           icon="more"
@@ -234,6 +258,7 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
             columns={view.columns}
             onChange={(columns) => show({ columns })}
             onReset={() => show({ columns: initialColumns(collection) })}
+            mayAdd={mayAdminister.value && !collection.system}
           />
         </Popover>
       )}

@@ -2,7 +2,7 @@
 import { signal } from '@preact/signals';
 import { call, itemsPath, messageOf } from '../api';
 import type { FilterJson } from '../filter/filter';
-import { type Collection, type Model, titleField } from '../model';
+import { type Collection, type Field, type Model, titleField } from '../model';
 import type { Row } from './edits';
 
 export interface View {
@@ -111,11 +111,25 @@ export function queryOf(view: View, model: Model): Record<string, unknown> {
   };
 }
 
+/** What the grid shows, as a question: of a related item what names it. */
+export function questionOf(view: View, model: Model): Record<string, unknown> {
+  const collection = model.get(view.collection);
+  const fields = collection ? view.columns.flatMap((name) => fieldsOf(name, collection, model).slice(-1)) : [];
+  return { ...queryOf(view, model), fields };
+}
+
 const MOST_COLUMNS = 12;
 
-/** The key, then what is not hidden, in the order of the table. */
+/** The key, the title, what it belongs to, short values, long ones, lists: in the order of the table, without what is hidden. */
 export function initialColumns(collection: Collection): string[] {
   const fields = [...collection.fields.values()].filter((field) => field.column || field.relation);
-  const shown = fields.filter((field) => !field.hidden && !field.isKey).map((field) => field.name);
-  return [...(collection.key === null ? [] : [collection.key]), ...shown].slice(0, MOST_COLUMNS);
+  const title = titleField(collection);
+  const rank = ({ name, relation, type }: Field): number => {
+    if (name === title) return 0;
+    if (relation) return relation.kind === 'one' ? 1 : 4;
+    return type === 'text' || type === 'json' ? 3 : 2;
+  };
+  const shown = fields.filter((field) => !field.hidden && !field.isKey).sort((one, other) => rank(one) - rank(other));
+  const names = shown.map((field) => field.name);
+  return [...(collection.key === null ? [] : [collection.key]), ...names].slice(0, MOST_COLUMNS);
 }

@@ -13,7 +13,7 @@ export function DocsPage(): JSX.Element {
   const isGraphql = route.value.parameters.get('view') === 'graphql';
   return (
     <>
-      <nav class="docs-switch" aria-label="Kind of API">
+      <nav class="tabs docs-switch" aria-label="Kind of API">
         <a href={href('docs')} aria-current={isGraphql ? undefined : 'page'}>
           REST
         </a>
@@ -205,7 +205,7 @@ function TryIt({ operation, onClose }: { readonly operation: Operation; readonly
       {outcome && (
         <section aria-label="Answer">
           <h3 class={outcome.status < 400 ? 'good' : 'bad'}>{outcome.status}</h3>
-          <pre class="try-answer" tabIndex={0} role="region" aria-label="Body of the answer">
+          <pre class="output try-answer" tabIndex={0} role="region" aria-label="Body of the answer">
             {readable(outcome.text)}
           </pre>
         </section>

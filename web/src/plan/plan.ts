@@ -89,7 +89,7 @@ function detailsOf(json: PlanJson): string[] {
 function buffersOf(json: PlanJson): string | null {
   const [hit, read] = [number(json['Shared Hit Blocks']), number(json['Shared Read Blocks'])];
   if (hit === null || read === null) return null;
-  return `${hit} hit${read > 0 ? `, ${read} read` : ''}`;
+  return `pages: ${hit.toLocaleString('en')} cached${read > 0 ? `, ${read.toLocaleString('en')} read` : ''}`;
 }
 
 function number(value: unknown): number | null {

@@ -40,7 +40,9 @@ function PlanItem({ node, worst, whole, short }: TreeProps): JSX.Element {
               : `rows: ${rows(node.found)} (${rows(node.expected)} expected)`}
           </span>
           {node.loops > 1 && <span>{rows(node.loops)} loops</span>}
-          {node.buffers && <span title="Pages of 8 kB">{node.buffers}</span>}
+          {node.buffers && (
+            <span title="Pages of 8 kB, found in the cache of PostgreSQL or read by it">{node.buffers}</span>
+          )}
           {node.own !== null && (
             <meter aria-label="Share of the time" min={0} max={1} value={Math.min(1, share)}>
               {Math.round(share * 100)} %

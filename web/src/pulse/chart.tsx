@@ -29,8 +29,11 @@ export function Chart({ title, unit, times, lines }: ChartProps): JSX.Element {
   useEffect(() => {
     const element = box.current;
     if (!element) return;
-    const style = getComputedStyle(document.documentElement);
-    const colour = (name: string): string => style.getPropertyValue(`--${name}`).trim();
+    // A canvas needs the colour itself, which only a property that is a colour tells.
+    const colour = (name: string): string => {
+      element.style.color = `var(--${name})`;
+      return getComputedStyle(element).color;
+    };
     const axis = {
       stroke: colour('quiet'),
       grid: { stroke: colour('line'), width: 1 },
@@ -96,5 +99,6 @@ function clock(seconds: number): string {
 
 function show(value: number | null | undefined): string {
   if (value === null || value === undefined) return '–';
-  return value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(2);
+  if (Number.isInteger(value) || value >= 100) return value.toFixed(0);
+  return value >= 10 ? value.toFixed(1) : value.toFixed(2);
 }

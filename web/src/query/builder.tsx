@@ -3,7 +3,7 @@ import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { FilterDraft, PathSelect } from '../filter/editor';
 import { countRules } from '../filter/filter';
-import { type Collection, isMoment, type Model, typeLabel } from '../model';
+import { type Collection, isMoment, isNumber, type Model, typeLabel } from '../model';
 import { Button, Icon } from '../ui';
 import { AGGREGATES, EMPTY, type Level, type Node, type Query } from './query';
 
@@ -19,9 +19,6 @@ export function Builder({ model, query, onChange }: BuilderProps): JSX.Element {
   const isGrouped = query.aggregates.length > 0 || query.groupBy.length > 0;
   return (
     <div class="builder">
-      <Section title="Fields" note={isGrouped ? 'replaced by the groups below' : ''}>
-        <FieldTree model={model} collection={collection} level={query.level} onChange={setLevel} depth={0} />
-      </Section>
       <Section title="Filter" count={countRules(query.level.filter)}>
         <FilterDraft
           model={model}
@@ -35,6 +32,9 @@ export function Builder({ model, query, onChange }: BuilderProps): JSX.Element {
       </Section>
       <Section title="Groups and aggregates" count={query.aggregates.length + query.groupBy.length} closed>
         <Groups model={model} query={query} onChange={onChange} />
+      </Section>
+      <Section title="Fields" note={isGrouped ? 'replaced by the groups above' : ''}>
+        <FieldTree model={model} collection={collection} level={query.level} onChange={setLevel} depth={0} />
       </Section>
     </div>
   );
@@ -165,7 +165,7 @@ function Branch({ model, name, target, node, isMany, onChange, depth }: BranchPr
 }
 
 function LevelOptions({ model, collection, level, onChange }: Omit<TreeProps, 'depth'>): JSX.Element {
-  const first = [...collection.fields.values()].find((field) => field.column);
+  const first = sortedFirst(collection, level);
   const setSort = (at: number, entry: string | null): void =>
     onChange({
       ...level,
@@ -201,7 +201,7 @@ function LevelOptions({ model, collection, level, onChange }: Omit<TreeProps, 'd
           label="Sort by"
           icon="plus"
           kind="quiet"
-          onClick={() => onChange({ ...level, sort: [...level.sort, `-${first?.name ?? ''}`] })}
+          onClick={() => onChange({ ...level, sort: [...level.sort, `-${first}`] })}
         />
         <label class="limit">
           Limit
@@ -219,6 +219,16 @@ function LevelOptions({ model, collection, level, onChange }: Omit<TreeProps, 'd
       </div>
     </div>
   );
+}
+
+/** Numbers and moments that are read are what people rank by; otherwise the first column. */
+function sortedFirst(collection: Collection, level: Level): string {
+  const read = level.fields.flatMap(({ name }) => collection.fields.get(name) ?? []);
+  const taken = level.sort.map((each) => each.replace(/^-/, ''));
+  const ranked = read.find(
+    (field) => !field.isKey && !taken.includes(field.name) && (isNumber(field) || isMoment(field)),
+  );
+  return (ranked ?? [...collection.fields.values()].find((field) => field.column))?.name ?? '';
 }
 
 function Groups({ model, query, onChange }: BuilderProps): JSX.Element {

@@ -37,11 +37,14 @@ export const EMPTY: Level = { fields: [], filter: NO_FILTER, sort: [], limit: nu
 
 export const AGGREGATES = ['count', 'countDistinct', 'sum', 'avg', 'min', 'max'] as const;
 
+/** Of a question that nobody has limited yet. */
+export const FIRST_LIMIT = 10;
+
 export function firstQuery(collection: string, model: Model): Query {
   const described = model.get(collection);
   const names = [described?.key, titleField(described)].filter((name) => typeof name === 'string');
   const fields = [...new Set(names)].map((name) => ({ name: String(name), level: null }));
-  return { collection, level: { ...EMPTY, fields, limit: 10 }, aggregates: [], groupBy: [] };
+  return { collection, level: { ...EMPTY, fields, limit: FIRST_LIMIT }, aggregates: [], groupBy: [] };
 }
 
 export function toQueryJson({ level, aggregates, groupBy }: Query): QueryJson {

@@ -31,8 +31,8 @@ export function ResultView({
           <Fact name="statements" value="1" />
           <Fact name="sent" value={answer.batch > 1 ? `in a batch of ${answer.batch}` : 'alone'} />
           <Fact name="bytes" value={new TextEncoder().encode(answer.text).length.toLocaleString('en')} />
-          <Fact name="here" value={`${answer.milliseconds.toFixed(1)} ms`} />
-          {answer.timing.length > 0 && <Fact name="service" value={`${server.toFixed(1)} ms`} />}
+          <Fact name="in all" value={`${answer.milliseconds.toFixed(1)} ms`} />
+          {answer.timing.length > 0 && <Fact name="in the service" value={`${server.toFixed(1)} ms`} />}
         </dl>
       </header>
       {answer.timing.length > 0 && (
@@ -41,17 +41,18 @@ export function ResultView({
           role="img"
           aria-label={answer.timing.map((each) => `${each.name} ${each.milliseconds} ms`).join(', ')}
         >
-          {answer.timing.map(({ name, milliseconds }) => (
-            <span
-              key={name}
-              class={`stage ${name}`}
-              style={{ flexGrow: Math.max(0.02, milliseconds / Math.max(server, 0.001)) }}
-            >
-              <small>
-                {name} {milliseconds < 10 ? milliseconds.toFixed(2) : milliseconds.toFixed(0)}
+          <div class="stages-bar">
+            {answer.timing.map(({ name, milliseconds }) => (
+              <span key={name} class={`stage ${name}`} style={{ flexGrow: milliseconds / Math.max(server, 0.001) }} />
+            ))}
+          </div>
+          <div class="stages-names">
+            {answer.timing.map(({ name, milliseconds }) => (
+              <small key={name}>
+                <span class={`stage ${name}`} /> {name} {milliseconds.toFixed(milliseconds < 10 ? 2 : 0)}
               </small>
-            </span>
-          ))}
+            ))}
+          </div>
         </div>
       )}
       {way === 'rows' ? <Rows rows={rows} /> : <Json text={answer.text} />}
@@ -77,7 +78,7 @@ function Rows({ rows }: { readonly rows: readonly Row[] }): JSX.Element {
         <thead>
           <tr>
             {columns.map((name) => (
-              <th key={name} scope="col">
+              <th key={name} scope="col" class={typeof rows[0]?.[name] === 'number' ? 'number' : ''}>
                 {name}
               </th>
             ))}
@@ -108,8 +109,9 @@ function cellText(value: unknown): JSX.Element | string {
   if (value === null || value === undefined) return <span class="null">null</span>;
   if (typeof value !== 'object') return String(value);
   const inner = Object.values(value);
-  // A related item of which one field was read is that field.
-  if (!Array.isArray(value) && inner.length === 1 && typeof inner[0] !== 'object') return String(inner[0]);
+  // A related item is the few fields that were read of it.
+  if (!Array.isArray(value) && inner.length < 4 && inner.every((each) => typeof each !== 'object'))
+    return inner.join(' · ');
   return <code>{JSON.stringify(value)}</code>;
 }
 

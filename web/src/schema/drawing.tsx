@@ -35,12 +35,19 @@ export function Drawing({ diagram, chosen, onChoose }: DrawingProps): JSX.Elemen
     return { x: -Math.max(24 / scale, spare), y: -24 / scale, scale };
   };
   const drawn = useRef<Diagram | null>(null);
+  const isWhole = useRef(true);
+  const fit = (): View => {
+    isWhole.current = true;
+    return fitted();
+  };
   useEffect(() => {
-    const start = drawn.current === diagram ? view : fitted();
+    // As long as nobody has moved it the whole is shown, also beside the fields of the chosen one.
+    const start = drawn.current === diagram && !isWhole.current ? view : fit();
     drawn.current = diagram;
     setView(bringIn(diagram, chosen, start, frame.current));
   }, [chosen, diagram]);
-  const zoom = (factor: number, at?: { readonly x: number; readonly y: number }): void =>
+  const zoom = (factor: number, at?: { readonly x: number; readonly y: number }): void => {
+    isWhole.current = false;
     setView((now) => {
       const scale = Math.min(CLOSEST, Math.max(FARTHEST, now.scale * factor));
       const { clientWidth = 0, clientHeight = 0 } = frame.current ?? {};
@@ -51,6 +58,7 @@ export function Drawing({ diagram, chosen, onChoose }: DrawingProps): JSX.Elemen
         y: now.y + point.y / now.scale - point.y / scale,
       };
     });
+  };
   useEffect(() => {
     const element = frame.current;
     if (!element) return;
@@ -59,7 +67,10 @@ export function Drawing({ diagram, chosen, onChoose }: DrawingProps): JSX.Elemen
       const { left, top } = element.getBoundingClientRect();
       if (event.ctrlKey || event.metaKey)
         zoom(event.deltaY < 0 ? 1.15 : 1 / 1.15, { x: event.clientX - left, y: event.clientY - top });
-      else setView((now) => ({ ...now, x: now.x + event.deltaX / now.scale, y: now.y + event.deltaY / now.scale }));
+      else {
+        isWhole.current = false;
+        setView((now) => ({ ...now, x: now.x + event.deltaX / now.scale, y: now.y + event.deltaY / now.scale }));
+      }
     };
     element.addEventListener('wheel', onWheel, { passive: false });
     return () => element.removeEventListener('wheel', onWheel);
@@ -76,6 +87,7 @@ export function Drawing({ diagram, chosen, onChoose }: DrawingProps): JSX.Elemen
       if (!moved.current && Math.abs(right) + Math.abs(down) < 5) return;
       if (!moved.current) element.setPointerCapture(event.pointerId);
       moved.current = true;
+      isWhole.current = false;
       setView({ ...begun, x: begun.x - right / begun.scale, y: begun.y - down / begun.scale });
     };
     const end = (): void => {
@@ -148,7 +160,7 @@ export function Drawing({ diagram, chosen, onChoose }: DrawingProps): JSX.Elemen
       <div class="zoom">
         <Button label="Zoom in" icon="plus" compact onClick={() => zoom(1.25)} />
         <Button label="Zoom out" icon="minus" compact onClick={() => zoom(0.8)} />
-        <Button label="Fit" onClick={() => setView(fitted())} />
+        <Button label="Fit" onClick={() => setView(fit())} />
       </div>
     </div>
   );

@@ -67,6 +67,8 @@ export function FieldForm({ collection, field, onClose }: FormProps): JSX.Elemen
       title={field ? `Change ${field.name}` : `New field of ${collection.name}`}
       onClose={onClose}
       onSave={save}
+      saveLabel={field ? 'Save' : 'Add field'}
+      disabled={now.name.trim() === ''}
       done={field ? `${field.name} was changed` : `${now.name} was added`}
     >
       {!field && <TextField label="Name" value={now.name} onInput={(name) => set({ name })} />}
@@ -80,7 +82,7 @@ export function FieldForm({ collection, field, onClose }: FormProps): JSX.Elemen
           : {})}
       />
       {now.type === 'string' && (
-        <TextField label="Most characters" value={now.length} onInput={(length) => set({ length })} />
+        <TextField label="Maximum length" value={now.length} onInput={(length) => set({ length })} />
       )}
       <TextField
         label="Default"

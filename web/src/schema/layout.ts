@@ -167,8 +167,14 @@ function listed({ fields }: Collection): Field[] {
   return all.sort((one, other) => rank(one) - rank(other)).slice(0, MOST_FIELDS);
 }
 
+/** Straight at both ends, and round where it turns: through the middle of each stretch between. */
 function pathOf(points: readonly { readonly x: number; readonly y: number }[]): string {
   const [first, ...rest] = points;
-  if (!first) return '';
-  return `M${first.x} ${first.y}${rest.map(({ x, y }) => `L${x} ${y}`).join('')}`;
+  const last = rest.at(-1);
+  if (!first || !last) return '';
+  const turns = rest.slice(0, -1).map((point, at) => {
+    const next = rest[at + 1] ?? last;
+    return `Q${point.x} ${point.y} ${(point.x + next.x) / 2} ${(point.y + next.y) / 2}`;
+  });
+  return `M${first.x} ${first.y}${turns.join('')}L${last.x} ${last.y}`;
 }

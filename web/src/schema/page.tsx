@@ -31,7 +31,12 @@ export function ModelPage(): JSX.Element {
       <section class="model-main">
         <header class="toolbar model-bar">
           <h1>Model</h1>
-          <span class="quiet">{own.length} collections</span>
+          <span class="quiet count">{own.length} collections</span>
+          {!chosen && own.length > 0 && (
+            <span class="quiet small tip">
+              {mayAdminister.value ? 'Choose one to see, add and change its fields' : 'Choose one to see its fields'}
+            </span>
+          )}
           <span class="grow" />
           <div class="model-search">
             <input
@@ -48,7 +53,7 @@ export function ModelPage(): JSX.Element {
               }}
             />
             {found.length > 0 && (
-              <ul>
+              <ul class="offers">
                 {found.slice(0, 12).map((each) => (
                   <li key={each.name}>
                     <button
@@ -98,7 +103,7 @@ function Side(props: {
   const { collection } = props;
   const [open, setOpen] = useState<'change' | 'delete' | null>(null);
   return (
-    <aside class="model-side" aria-label={`Collection ${collection.name}`}>
+    <aside class="details model-side" aria-label={`Collection ${collection.name}`}>
       <header>
         <h2>{collection.name}</h2>
         <span class="grow" />

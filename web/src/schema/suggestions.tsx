@@ -109,7 +109,7 @@ export function SuggestedRelations(): JSX.Element | null {
                 />
               </header>
               <p class="quiet">They slow down lists and deletions. Run these in the database to make them:</p>
-              <pre tabIndex={0} role="region" aria-label="Statements">
+              <pre class="output" tabIndex={0} role="region" aria-label="Statements">
                 {found.indexes.map(({ statement }) => statement).join('\n')}
               </pre>
             </section>

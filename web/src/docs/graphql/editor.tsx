@@ -142,6 +142,7 @@ export function Editor({ value, types, onInput, onRun }: EditorProps): JSX.Eleme
         0000000000
       </span>
       <ul
+        class="offers"
         id="graphql-offer"
         role="listbox"
         aria-label="Completions"

@@ -119,7 +119,7 @@ export function GraphqlIde({ first }: { readonly first: string }): JSX.Element {
                 <p class={answer.value.isError ? 'bad' : 'good'}>
                   {answer.value.isError ? 'With errors' : 'Done'}, {Math.round(answer.value.milliseconds)} ms
                 </p>
-                <pre tabIndex={0} role="region" aria-label="Body of the answer">
+                <pre class="output" tabIndex={0} role="region" aria-label="Body of the answer">
                   {answer.value.text.length > MOST_TEXT
                     ? `${answer.value.text.slice(0, MOST_TEXT)}…`
                     : answer.value.text}

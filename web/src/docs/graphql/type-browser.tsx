@@ -42,7 +42,7 @@ export function TypeBrowser({ types }: { readonly types: Types }): JSX.Element {
     each.name.toLowerCase().includes(wanted),
   );
   return (
-    <aside class="graphql-types" aria-label="Types">
+    <aside class="details graphql-types" aria-label="Types">
       <header>
         {path.length > 1 && (
           <Button label="Back" icon="up" kind="quiet" compact onClick={() => setPath(path.slice(0, -1))} />
