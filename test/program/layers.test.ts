@@ -36,6 +36,7 @@ const LEAVES: readonly string[] = [
   'config',
   'database-url',
   'options',
+  'option-table',
   'files',
   'narrow',
   'readable-log',
