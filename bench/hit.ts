@@ -30,7 +30,7 @@ export async function measureHits(databaseUrl: string): Promise<void> {
       const { database, reads, writes } = core;
       const identities = new Identities(
         (holder) => findAccount(database, holder),
-        new Tokens('bench'),
+        [new Tokens('bench')],
         'session',
         60_000,
       );

@@ -2,6 +2,7 @@
  * Every option of the service, as one table. `--help`, the table in docs/configuration.md and the parsing of environment
  * and flags are all derived from it, so an option cannot exist undocumented.
  */
+import { jwtIssuers } from './issuer-options.js';
 import {
   boolean,
   choice,
@@ -96,6 +97,9 @@ export const OPTIONS = {
     'Key that signs tokens, the same for all instances; if not set, generated and kept in DATA_DIR, or, with DATABASE_URL, generated at each start',
   ),
   PUBLIC_URL: optional(url(), 'URL at which clients reach the service; for links in emails and for cookies'),
+  JWT_ISSUERS: jwtIssuers(
+    'Issuers whose access tokens are accepted, as a JSON list: issuer, jwks_url, audience, and how a token names its user (see docs/accounts.md)',
+  ),
   ACCESS_TOKEN_TTL: duration('15m', 'How long an access token is valid'),
   REFRESH_TOKEN_TTL: duration('7d', 'How long a refresh token is valid'),
   REFRESH_TOKEN_COOKIE_NAME: cookieName('service_refresh_token', 'Name of the refresh cookie'),

@@ -4,17 +4,20 @@
  */
 
 import { isMainThread } from 'node:worker_threads';
-import { Identities, type Lookup } from './access/identity.js';
+import { ForeignTokens } from './access/foreign-tokens.js';
+import { CLI_IDENTITY, Identities, type Lookup } from './access/identity.js';
 import { openMailer } from './access/mailer.js';
 import type { Policies } from './access/policies.js';
 import { Tokens } from './access/tokens.js';
 import { findAccount } from './accounts/accounts.js';
+import { resolveExternalUser, type UserStore } from './accounts/external-users.js';
 import { Logins } from './accounts/logins.js';
 import { assertNever } from './assert-never.js';
 import type { ShapeReport } from './batching/shape-stats.js';
 import type { Config } from './config.js';
 import { SessionConsistency } from './engine/consistency.js';
 import { Reads } from './engine/reads.js';
+import { NO_CLIENT } from './engine/stages.js';
 import { Writes } from './engine/writes.js';
 import { Operations } from './graphql/operations.js';
 import { PersistedQueries, readAllowList } from './graphql/persisted.js';
@@ -25,6 +28,7 @@ import type { Limits } from './http/limiter.js';
 import { type Route, Router } from './http/router.js';
 import type { Mirror } from './mirror/watch.js';
 import type { Event, Observer } from './observe.js';
+import { NO_AUTHOR } from './plan/write.js';
 import { Database, type DatabaseOptions } from './postgres/database.js';
 import { type Checks, checkHealth, type Health, Readiness } from './postgres/health.js';
 import { ReplicaBoard } from './postgres/replica-board.js';
@@ -204,9 +208,13 @@ export async function createWorkerApp(
   const { database, mirror, policies, reads, writes, schemaChanges } = core;
   const tokens = new Tokens(shared.secret);
   const lookup: Lookup = (key) => findAccount(database, key);
+  const users = userStore(writes);
   const identities = new Identities(
     lookup,
-    tokens,
+    [
+      tokens,
+      new ForeignTokens(config.JWT_ISSUERS, (issuer, user) => resolveExternalUser(issuer, user, database, users)),
+    ],
     config.SESSION_COOKIE_NAME,
     config.MAX_STALENESS,
     (administrator, as) => observe({ kind: 'viewed-as', administrator, as }),
@@ -300,6 +308,21 @@ export async function createWorkerApp(
     collect: () => collect(metrics),
     check: () => checkHealth({ database, mirror, replicas: isMainThread ? core.replicas : null }),
     stopping: () => readiness.stop(),
+  };
+}
+
+/** Users who are written by the service itself: with every right, and in nobody's name. */
+function userStore(writes: Writes): UserStore {
+  const writer = { caller: CLI_IDENTITY, author: NO_AUTHOR };
+  const collection = 'service_users';
+  return {
+    create: async (user) => {
+      const request = { kind: 'create', collection, items: [user], many: false } as const;
+      await writes.run({ ...request, idempotencyKey: null, onConflict: null, readBack: null }, writer, NO_CLIENT);
+    },
+    update: async (key, data) => {
+      await writes.run({ kind: 'update-item', collection, key, data, readBack: null }, writer, NO_CLIENT);
+    },
   };
 }
 

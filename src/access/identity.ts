@@ -7,7 +7,7 @@ import { LRUCache } from 'lru-cache';
 import { forbidden, invalidCredentials, invalidIp, invalidPayload, ServiceError } from '../errors.js';
 import type { Caller } from '../sql/parameter.js';
 import { type AddressTest, addressTest, networkOf } from './addresses.js';
-import { type AccessClaims, digestToken, type Tokens } from './tokens.js';
+import { type AccessClaims, type AccessVerifier, digestToken } from './tokens.js';
 import { parseViewAs, unknownView, VIEW_AS_HEADER, type ViewKey } from './view-as.js';
 
 /** The user is null for the public. */
@@ -127,7 +127,7 @@ interface CachedIdentity {
 
 export class Identities {
   readonly #lookup: Lookup;
-  readonly #tokens: Tokens;
+  readonly #verifiers: readonly AccessVerifier[];
   readonly #cookieName: string;
   /** For this long a cached identity may outlive a lost notification. */
   readonly #stalenessMs: number;
@@ -141,10 +141,16 @@ export class Identities {
   readonly #onView: OnView;
   #generation = 0;
 
-  constructor(lookup: Lookup, tokens: Tokens, cookieName: string, staleness: number, onView: OnView = () => {}) {
+  constructor(
+    lookup: Lookup,
+    verifiers: readonly AccessVerifier[],
+    cookieName: string,
+    staleness: number,
+    onView: OnView = () => {},
+  ) {
     this.#onView = onView;
     this.#lookup = lookup;
-    this.#tokens = tokens;
+    this.#verifiers = verifiers;
     this.#cookieName = cookieName;
     this.#stalenessMs = staleness;
   }
@@ -258,7 +264,8 @@ export class Identities {
   async #load(carried: string): Promise<CachedIdentity> {
     const generation = this.#generation;
     const token = carried.slice('Bearer '.length);
-    const claims = carried !== '' && this.#tokens.isOurs(token) ? await this.#verify(token) : null;
+    const verifier = this.#verifiers.find((each) => each.accepts(token));
+    const claims = verifier ? await this.#verify(token, verifier) : null;
     const account = await this.#lookup(lookupKeyOf(token, claims));
     if (!account) throw invalidCredentials();
     const expires = Math.min(claims?.expires ?? Number.POSITIVE_INFINITY, account.expires ?? Number.POSITIVE_INFINITY);
@@ -268,10 +275,10 @@ export class Identities {
     return known;
   }
 
-  async #verify(token: string): Promise<AccessClaims> {
+  async #verify(token: string, verifier: AccessVerifier): Promise<AccessClaims> {
     const verified = this.#verified.get(token);
     if (verified && Date.now() < verified.expires) return verified;
-    const claims = await this.#tokens.verifyAccess(token);
+    const claims = await verifier.verifyAccess(token);
     this.#verified.set(token, claims);
     return claims;
   }

@@ -18,6 +18,13 @@ export interface AccessClaims {
   readonly expires: number;
 }
 
+/** Judges access tokens of one kind. */
+export interface AccessVerifier {
+  /** Whether a token claims to be of that kind: any other text may be a static token. */
+  accepts(token: string): boolean;
+  verifyAccess(token: string): Promise<AccessClaims>;
+}
+
 /** What is said of the user for the client's own use: the service believes the database alone. */
 export interface Description {
   readonly role: string | null;
@@ -34,15 +41,14 @@ export interface MailClaims {
   readonly mark: string;
 }
 
-export class Tokens {
+export class Tokens implements AccessVerifier {
   readonly #key: ReturnType<typeof createSecretKey>;
 
   constructor(secret: string) {
     this.#key = createSecretKey(Buffer.from(secret, 'utf8'));
   }
 
-  /** Only a token that claims to be ours is judged as one: any other text may be a static token. */
-  isOurs(token: string): boolean {
+  accepts(token: string): boolean {
     if (token.split('.', 4).length !== 3) return false;
     try {
       return decodeJwt(token).iss === ISSUER;

@@ -37,6 +37,7 @@ const LEAVES: readonly string[] = [
   'database-url',
   'options',
   'option-table',
+  'issuer-options',
   'files',
   'narrow',
   'readable-log',

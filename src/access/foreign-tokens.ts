@@ -1,0 +1,128 @@
+/**
+ * Tokens of foreign issuers. Their signature is checked with the keys that the issuer publishes, which are fetched again when a
+ * token names a key that is not known, so that an issuer may change its keys at any time.
+ */
+import { createRemoteJWKSet, decodeJwt, errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from 'jose';
+import { invalidToken, ServiceError, serviceUnavailable, tokenExpired } from '../errors.js';
+import type { JwtIssuer } from '../issuer-options.js';
+import type { AccessClaims, AccessVerifier } from './tokens.js';
+
+/** Whom a token names, as far as its issuer says. */
+export interface ExternalUser {
+  readonly subject: string;
+  /** Null where it has none, or none that counts. */
+  readonly email: string | null;
+  readonly firstName: string | null;
+  readonly lastName: string | null;
+  /** The id or the name of a role; null where the token names none. */
+  readonly role: string | null;
+}
+
+/** Finds the user, or creates one; rejects where there is none. */
+export type ResolveUser = (issuer: JwtIssuer, user: ExternalUser) => Promise<string>;
+
+/** Keys that are secret on both sides, and no signature at all, are out of the question. */
+const ALGORITHMS = [
+  'RS256',
+  'RS384',
+  'RS512',
+  'PS256',
+  'PS384',
+  'PS512',
+  'ES256',
+  'ES384',
+  'ES512',
+  'EdDSA',
+  'Ed25519',
+];
+
+const KEYS = { timeoutDuration: 5_000, cooldownDuration: 5_000, cacheMaxAge: 600_000 };
+/** A token is verified again after this long: its key may have been withdrawn. */
+const VERIFIED_MS = 600_000;
+const CLOCK_TOLERANCE_SECONDS = 5;
+
+interface KnownIssuer {
+  readonly options: JwtIssuer;
+  readonly keys: JWTVerifyGetKey;
+}
+
+export class ForeignTokens implements AccessVerifier {
+  readonly #issuers: ReadonlyMap<string, KnownIssuer>;
+  readonly #resolve: ResolveUser;
+
+  constructor(issuers: readonly JwtIssuer[], resolve: ResolveUser) {
+    this.#issuers = new Map(
+      issuers.map((options) => [options.issuer, { options, keys: createRemoteJWKSet(new URL(options.jwksUrl), KEYS) }]),
+    );
+    this.#resolve = resolve;
+  }
+
+  accepts(token: string): boolean {
+    return this.#issuers.size > 0 && this.#issuers.has(issuerOf(token) ?? '');
+  }
+
+  async verifyAccess(token: string): Promise<AccessClaims> {
+    const issuer = this.#issuers.get(issuerOf(token) ?? '');
+    if (!issuer) throw invalidToken();
+    const payload = await verify(token, issuer);
+    const user = await this.#resolve(issuer.options, externalUser(payload, issuer.options));
+    return { user, session: null, expires: Math.min(Number(payload.exp) * 1_000, Date.now() + VERIFIED_MS) };
+  }
+}
+
+function issuerOf(token: string): string | undefined {
+  if (token.split('.', 4).length !== 3) return undefined;
+  try {
+    return decodeJwt(token).iss;
+  } catch {
+    return undefined;
+  }
+}
+
+async function verify(token: string, { options, keys }: KnownIssuer): Promise<JWTPayload> {
+  const { issuer, audience } = options;
+  try {
+    const { payload } = await jwtVerify(token, keys, {
+      algorithms: ALGORITHMS,
+      issuer,
+      audience: [...audience],
+      requiredClaims: ['exp', 'sub'],
+      clockTolerance: CLOCK_TOLERANCE_SECONDS,
+    });
+    return payload;
+  } catch (error) {
+    if (error instanceof errors.JWTExpired) throw tokenExpired();
+    if (error instanceof errors.JOSEError && !isUnreachable(error)) throw invalidToken();
+    throw serviceUnavailable('jwks', `The keys of the issuer "${issuer}" cannot be read`);
+  }
+}
+
+/** The keys are not there, or are none: that says nothing of the token. */
+function isUnreachable(error: errors.JOSEError): boolean {
+  return (
+    error instanceof errors.JWKSTimeout || error instanceof errors.JWKSInvalid || error.code === 'ERR_JOSE_GENERIC'
+  );
+}
+
+function externalUser(claims: JWTPayload, { trustEmail, roleClaim }: JwtIssuer): ExternalUser {
+  const email = textOf(claims['email']);
+  const subject = textOf(claims.sub);
+  if (subject === null) throw invalidToken();
+  const role = roleClaim === null ? undefined : claims[roleClaim];
+  if (role !== undefined && role !== null && textOf(role) === null)
+    throw new ServiceError('INVALID_TOKEN', `The claim "${roleClaim}" must be the id or the name of a role`);
+  return {
+    subject,
+    email: trustEmail || claims['email_verified'] === true ? email : null,
+    firstName: textOf(claims['given_name']),
+    lastName: textOf(claims['family_name']),
+    role: textOf(role),
+  };
+}
+
+const MAX_CHARACTERS = 255;
+
+function textOf(value: unknown): string | null {
+  const isText = typeof value === 'string' && value !== '' && value.length <= MAX_CHARACTERS && !value.includes('\0');
+  return isText ? value : null;
+}

@@ -1,0 +1,86 @@
+/** The users that foreign issuers name: found by what the issuer calls them or by their address, and created where that is wanted. */
+import type { ExternalUser } from '../access/foreign-tokens.js';
+import { forbidden, invalidCredentials, ServiceError } from '../errors.js';
+import type { JwtIssuer } from '../issuer-options.js';
+import type { Database } from '../postgres/database.js';
+import type { Input } from '../request/parse-context.js';
+import { UUID_PATTERN } from '../sql/codec.js';
+
+/** Writes users with every right, as the service itself. */
+export interface UserStore {
+  create(user: Input): Promise<void>;
+  update(user: string, change: Input): Promise<void>;
+}
+
+interface KnownUser {
+  readonly id: string;
+  readonly role: string | null;
+  readonly provider: string;
+}
+
+const BY_SUBJECT =
+  'select id, role, provider from service_users where provider = $1::text and external_identifier = $2::text';
+const BY_EMAIL = 'select id, role, provider from service_users where lower(email) = lower($1::text)';
+const ROLE = 'select id from service_roles where id::text = lower($1::text) or name = $1::text limit 2';
+
+/** The id of the user. The role that the issuer names counts for the users that are the issuer's own. */
+export async function resolveExternalUser(
+  issuer: JwtIssuer,
+  user: ExternalUser,
+  database: Database,
+  store: UserStore,
+): Promise<string> {
+  const role = user.role === null ? null : await findRole(user.role, database);
+  const known = (await find(issuer, user, database)) ?? (await create(issuer, user, role, database, store));
+  if (role !== null && known.provider === issuer.name && known.role !== role) await store.update(known.id, { role });
+  return known.id;
+}
+
+async function find(issuer: JwtIssuer, user: ExternalUser, database: Database): Promise<KnownUser | null> {
+  if (issuer.user === 'subject') {
+    const [row] = await database.rows<KnownUser>(BY_SUBJECT, [issuer.name, user.subject]);
+    return row ?? null;
+  }
+  // An address that the issuer has not verified may be anybody's.
+  if (user.email === null) throw invalidCredentials();
+  const [row] = await database.rows<KnownUser>(BY_EMAIL, [user.email]);
+  return row ?? null;
+}
+
+async function create(
+  issuer: JwtIssuer,
+  user: ExternalUser,
+  role: string | null,
+  database: Database,
+  store: UserStore,
+): Promise<KnownUser> {
+  if (!issuer.create) throw invalidCredentials();
+  try {
+    await store.create({
+      provider: issuer.name,
+      external_identifier: user.subject,
+      ...(user.email !== null && { email: user.email }),
+      first_name: user.firstName,
+      last_name: user.lastName,
+      role: role ?? (issuer.role === null ? null : await findRole(issuer.role, database)),
+      status: 'active',
+    });
+  } catch (error) {
+    const isTaken = error instanceof ServiceError && error.extensions['type'] === 'unique';
+    if (!isTaken) throw error;
+  }
+  // Another request, or another instance, may have been first.
+  const created = await find(issuer, user, database);
+  if (!created) throw forbidden('Another user has the address or the external identifier of this token');
+  return created;
+}
+
+async function findRole(role: string, database: Database): Promise<string> {
+  const rows = await database.rows<{ id: string }>(ROLE, [role]);
+  const [only] = rows;
+  if (!only || (rows.length > 1 && !UUID_PATTERN.test(role)))
+    throw forbidden(
+      `The token names the role "${role}", ${only ? 'a name that several roles have' : 'which does not exist'}`,
+    );
+  return only.id;
+}
