@@ -4,9 +4,12 @@ import { parseArgs } from 'node:util';
 import { StartError } from './errors.js';
 import { OPTIONS } from './option-table.js';
 import { AUTOMATIC, type Option, workersFor } from './options.js';
+import { type AuthProvider, readProviders } from './provider-options.js';
 
 export type OptionName = keyof typeof OPTIONS;
-export type Config = { readonly [Name in OptionName]: ReturnType<(typeof OPTIONS)[Name]['parse']> };
+export type Config = {
+  readonly [Name in Exclude<OptionName, 'AUTH_PROVIDERS'>]: ReturnType<(typeof OPTIONS)[Name]['parse']>;
+} & { readonly AUTH_PROVIDERS: readonly AuthProvider[] };
 
 /** Reads the options from an environment; the first bad value stops the start with its name and what is wrong with it. */
 type Environment = Readonly<Record<string, string | undefined>>;
@@ -47,7 +50,19 @@ export function readConfig(given: Environment): Config {
   const schemas = config['DATABASE_SCHEMAS'] as readonly string[];
   if (schemas.length === 0) config['DATABASE_SCHEMAS'] = [config['DATABASE_SCHEMA']];
   else config['DATABASE_SCHEMA'] = schemas[0];
+  const names = config['AUTH_PROVIDERS'] as readonly string[];
+  config['AUTH_PROVIDERS'] = providersOf(names, environment);
+  if (config['AUTH_DISABLE_DEFAULT'] === true && names.length === 0)
+    throw new StartError('AUTH_DISABLE_DEFAULT: with no AUTH_PROVIDERS nobody could sign in');
   return Object.freeze(config) as Config;
+}
+
+function providersOf(names: readonly string[], environment: Environment): readonly AuthProvider[] {
+  try {
+    return readProviders(names, environment);
+  } catch (error) {
+    throw new StartError(error instanceof Error ? error.message : String(error));
+  }
 }
 
 export interface CommandLine {

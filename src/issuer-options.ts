@@ -1,23 +1,14 @@
 /** JWT_ISSUERS: the issuers whose tokens are accepted, and how their claims name a user. */
 import { isRecord } from './narrow.js';
 import type { Option } from './options.js';
+import { isSafeUrl, type UserMapping } from './provider-options.js';
 
-export interface JwtIssuer {
+export interface JwtIssuer extends UserMapping {
   /** The `iss` claim of its tokens. */
   readonly issuer: string;
-  /** What `provider` says of the users that it names. */
-  readonly name: string;
   readonly jwksUrl: string;
   /** One of these must stand in the `aud` claim. */
   readonly audience: readonly string[];
-  /** Which claim names the user: `sub`, as `external_identifier`, or `email`. */
-  readonly user: 'subject' | 'email';
-  /** Whether an address counts without `email_verified`. */
-  readonly trustEmail: boolean;
-  /** Whether a user who is not known is created. */
-  readonly create: boolean;
-  /** The role of users who are created, where no claim names another. */
-  readonly role: string | null;
   /** The claim that holds the id or the name of the user's role. */
   readonly roleClaim: string | null;
 }
@@ -82,9 +73,7 @@ function parseIssuer(entry: unknown): JwtIssuer {
 /** Whoever could change the keys on their way could sign in as anybody. */
 function keysUrlOf(entry: Readonly<Record<string, unknown>>): string {
   const text = textOf(entry, 'jwks_url');
-  const url = URL.canParse(text) ? new URL(text) : null;
-  const isLocal = url?.protocol === 'http:' && /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(url.hostname);
-  if (url?.protocol !== 'https:' && !isLocal)
+  if (!URL.canParse(text) || !isSafeUrl(new URL(text)))
     throw new Error('"jwks_url" must begin with https:// (http:// only on this machine)');
   return text;
 }

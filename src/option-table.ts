@@ -100,6 +100,10 @@ export const OPTIONS = {
   JWT_ISSUERS: jwtIssuers(
     'Issuers whose access tokens are accepted, as a JSON list: issuer, jwks_url, audience, and how a token names its user (see docs/accounts.md)',
   ),
+  AUTH_PROVIDERS: names(
+    'OpenID Connect providers to sign in with, by name; each has its own options AUTH_<NAME>_* (see docs/accounts.md)',
+  ),
+  AUTH_DISABLE_DEFAULT: boolean('false', 'Refuse logins with a password: only the providers sign users in'),
   ACCESS_TOKEN_TTL: duration('15m', 'How long an access token is valid'),
   REFRESH_TOKEN_TTL: duration('7d', 'How long a refresh token is valid'),
   REFRESH_TOKEN_COOKIE_NAME: cookieName('service_refresh_token', 'Name of the refresh cookie'),

@@ -10,7 +10,7 @@ import { openMailer } from './access/mailer.js';
 import type { Policies } from './access/policies.js';
 import { Tokens } from './access/tokens.js';
 import { findAccount } from './accounts/accounts.js';
-import { resolveExternalUser, type UserStore } from './accounts/external-users.js';
+import { type ResolveUser, resolveExternalUser, type UserStore } from './accounts/external-users.js';
 import { Logins } from './accounts/logins.js';
 import { assertNever } from './assert-never.js';
 import type { ShapeReport } from './batching/shape-stats.js';
@@ -49,6 +49,7 @@ import { registrationRoutes } from './resources/registration.js';
 import { relationsRoutes } from './resources/relations.js';
 import { serverRoutes } from './resources/server.js';
 import { shapesRoutes } from './resources/shapes.js';
+import { signInRoutes } from './resources/sign-in.js';
 import { schemaRoutes } from './resources/snapshots.js';
 import { specsRoutes } from './resources/specs.js';
 import { suggestionsRoutes } from './resources/suggestions.js';
@@ -209,12 +210,10 @@ export async function createWorkerApp(
   const tokens = new Tokens(shared.secret);
   const lookup: Lookup = (key) => findAccount(database, key);
   const users = userStore(writes);
+  const resolveUser: ResolveUser = (mapping, user) => resolveExternalUser(mapping, user, database, users);
   const identities = new Identities(
     lookup,
-    [
-      tokens,
-      new ForeignTokens(config.JWT_ISSUERS, (issuer, user) => resolveExternalUser(issuer, user, database, users)),
-    ],
+    [tokens, new ForeignTokens(config.JWT_ISSUERS, resolveUser)],
     config.SESSION_COOKIE_NAME,
     config.MAX_STALENESS,
     (administrator, as) => observe({ kind: 'viewed-as', administrator, as }),
@@ -252,6 +251,7 @@ export async function createWorkerApp(
     ...metricsRoutes(metrics, shared.gather),
     ...shapesRoutes({ identities, database, shapes: shared.shapes }),
     ...authRoutes(access),
+    ...signInRoutes({ ...access, resolveUser }),
     ...accountRoutes(access),
     ...registrationRoutes({ ...access, policies, writes, registrationLimit: shared.limits.registrations, observe }),
     ...utilsRoutes({ ...items, config, readAnew }),

@@ -5,21 +5,11 @@
 import { createRemoteJWKSet, decodeJwt, errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from 'jose';
 import { invalidToken, ServiceError, serviceUnavailable, tokenExpired } from '../errors.js';
 import type { JwtIssuer } from '../issuer-options.js';
+import { claimText, type ExternalUser } from './external-user.js';
 import type { AccessClaims, AccessVerifier } from './tokens.js';
 
-/** Whom a token names, as far as its issuer says. */
-export interface ExternalUser {
-  readonly subject: string;
-  /** Null where it has none, or none that counts. */
-  readonly email: string | null;
-  readonly firstName: string | null;
-  readonly lastName: string | null;
-  /** The id or the name of a role; null where the token names none. */
-  readonly role: string | null;
-}
-
 /** Finds the user, or creates one; rejects where there is none. */
-export type ResolveUser = (issuer: JwtIssuer, user: ExternalUser) => Promise<string>;
+type ResolveIssued = (issuer: JwtIssuer, user: ExternalUser) => Promise<string>;
 
 /** Keys that are secret on both sides, and no signature at all, are out of the question. */
 const ALGORITHMS = [
@@ -48,9 +38,9 @@ interface KnownIssuer {
 
 export class ForeignTokens implements AccessVerifier {
   readonly #issuers: ReadonlyMap<string, KnownIssuer>;
-  readonly #resolve: ResolveUser;
+  readonly #resolve: ResolveIssued;
 
-  constructor(issuers: readonly JwtIssuer[], resolve: ResolveUser) {
+  constructor(issuers: readonly JwtIssuer[], resolve: ResolveIssued) {
     this.#issuers = new Map(
       issuers.map((options) => [options.issuer, { options, keys: createRemoteJWKSet(new URL(options.jwksUrl), KEYS) }]),
     );
@@ -105,24 +95,17 @@ function isUnreachable(error: errors.JOSEError): boolean {
 }
 
 function externalUser(claims: JWTPayload, { trustEmail, roleClaim }: JwtIssuer): ExternalUser {
-  const email = textOf(claims['email']);
-  const subject = textOf(claims.sub);
+  const email = claimText(claims['email']);
+  const subject = claimText(claims.sub);
   if (subject === null) throw invalidToken();
   const role = roleClaim === null ? undefined : claims[roleClaim];
-  if (role !== undefined && role !== null && textOf(role) === null)
+  if (role !== undefined && role !== null && claimText(role) === null)
     throw new ServiceError('INVALID_TOKEN', `The claim "${roleClaim}" must be the id or the name of a role`);
   return {
     subject,
     email: trustEmail || claims['email_verified'] === true ? email : null,
-    firstName: textOf(claims['given_name']),
-    lastName: textOf(claims['family_name']),
-    role: textOf(role),
+    firstName: claimText(claims['given_name']),
+    lastName: claimText(claims['family_name']),
+    role: claimText(role),
   };
-}
-
-const MAX_CHARACTERS = 255;
-
-function textOf(value: unknown): string | null {
-  const isText = typeof value === 'string' && value !== '' && value.length <= MAX_CHARACTERS && !value.includes('\0');
-  return isText ? value : null;
 }

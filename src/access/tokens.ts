@@ -6,6 +6,7 @@ import { createHash, createSecretKey, randomBytes } from 'node:crypto';
 import { decodeJwt, errors, type JWTPayload, jwtVerify, SignJWT } from 'jose';
 import { invalidToken, tokenExpired } from '../errors.js';
 import { UUID_PATTERN } from '../sql/codec.js';
+import type { PendingSignIn } from './openid.js';
 
 const ISSUER = 'service';
 const ALGORITHM = 'HS256';
@@ -32,6 +33,9 @@ export interface Description {
   readonly admin_access: boolean;
   readonly enforce_tfa?: true;
 }
+
+/** For the time that somebody takes on the page of a provider. */
+const PENDING_LIFETIME_MS = 600_000;
 
 export type MailPurpose = 'password-reset' | 'invite' | 'registration';
 
@@ -87,6 +91,24 @@ export class Tokens implements AccessVerifier {
     if (typeof mark !== 'string' || !(purpose === 'invite' ? UUID_PATTERN.test(mark) : isDigest(mark)))
       throw invalidToken();
     return { email, mark };
+  }
+
+  /** What a sign-in with a provider must meet when the browser comes back. */
+  signPending(pending: PendingSignIn): Promise<string> {
+    return this.#sign({ ...pending, scope: 'sign-in' }, PENDING_LIFETIME_MS);
+  }
+
+  async verifyPending(token: string): Promise<PendingSignIn> {
+    const { scope, provider, state, nonce, verifier, redirect } = await this.#verify(token);
+    if (scope !== 'sign-in' || ![provider, state, nonce, verifier].every((each) => typeof each === 'string'))
+      throw invalidToken();
+    return {
+      provider: String(provider),
+      state: String(state),
+      nonce: String(nonce),
+      verifier: String(verifier),
+      redirect: typeof redirect === 'string' ? redirect : null,
+    };
   }
 
   #sign(claims: JWTPayload, lifetime: number): Promise<string> {

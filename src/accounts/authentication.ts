@@ -69,6 +69,18 @@ export async function login(
   }
 }
 
+/** Of a user whom somebody else has identified: their provider also asks for second factors. */
+export async function signIn(
+  user: string,
+  kind: SessionKind,
+  client: LoginClient,
+  services: AuthenticationServices,
+): Promise<IssuedTokens> {
+  const account = await services.logins.get(user);
+  if (account?.status !== 'active') throw invalidCredentials();
+  return beginSession(account, kind, null, client, services);
+}
+
 /** Whether an attempt failed because of what it brought; a missing one-time password is a question. */
 function isGuess(error: unknown, otp: string | null): boolean {
   if (!(error instanceof ServiceError)) return false;

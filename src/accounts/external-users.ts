@@ -1,8 +1,8 @@
-/** The users that foreign issuers name: found by what the issuer calls them or by their address, and created where that is wanted. */
-import type { ExternalUser } from '../access/foreign-tokens.js';
+/** The users that foreign issuers and providers name: found by what the issuer calls them or by their address, and created where that is wanted. */
+import type { ExternalUser } from '../access/external-user.js';
 import { forbidden, invalidCredentials, ServiceError } from '../errors.js';
-import type { JwtIssuer } from '../issuer-options.js';
 import type { Database } from '../postgres/database.js';
+import type { UserMapping } from '../provider-options.js';
 import type { Input } from '../request/parse-context.js';
 import { UUID_PATTERN } from '../sql/codec.js';
 
@@ -11,6 +11,9 @@ export interface UserStore {
   create(user: Input): Promise<void>;
   update(user: string, change: Input): Promise<void>;
 }
+
+/** Finds the user whom a foreign token names, or creates one; rejects where there is none. */
+export type ResolveUser = (mapping: UserMapping, user: ExternalUser) => Promise<string>;
 
 interface KnownUser {
   readonly id: string;
@@ -23,22 +26,22 @@ const BY_SUBJECT =
 const BY_EMAIL = 'select id, role, provider from service_users where lower(email) = lower($1::text)';
 const ROLE = 'select id from service_roles where id::text = lower($1::text) or name = $1::text limit 2';
 
-/** The id of the user. The role that the issuer names counts for the users that are the issuer's own. */
+/** The id of the user. The role that is named counts for users who were created here because of their provider. */
 export async function resolveExternalUser(
-  issuer: JwtIssuer,
+  mapping: UserMapping,
   user: ExternalUser,
   database: Database,
   store: UserStore,
 ): Promise<string> {
   const role = user.role === null ? null : await findRole(user.role, database);
-  const known = (await find(issuer, user, database)) ?? (await create(issuer, user, role, database, store));
-  if (role !== null && known.provider === issuer.name && known.role !== role) await store.update(known.id, { role });
+  const known = (await find(mapping, user, database)) ?? (await create(mapping, user, role, database, store));
+  if (role !== null && known.provider === mapping.name && known.role !== role) await store.update(known.id, { role });
   return known.id;
 }
 
-async function find(issuer: JwtIssuer, user: ExternalUser, database: Database): Promise<KnownUser | null> {
-  if (issuer.user === 'subject') {
-    const [row] = await database.rows<KnownUser>(BY_SUBJECT, [issuer.name, user.subject]);
+async function find(mapping: UserMapping, user: ExternalUser, database: Database): Promise<KnownUser | null> {
+  if (mapping.user === 'subject') {
+    const [row] = await database.rows<KnownUser>(BY_SUBJECT, [mapping.name, user.subject]);
     return row ?? null;
   }
   // An address that the issuer has not verified may be anybody's.
@@ -48,21 +51,21 @@ async function find(issuer: JwtIssuer, user: ExternalUser, database: Database): 
 }
 
 async function create(
-  issuer: JwtIssuer,
+  mapping: UserMapping,
   user: ExternalUser,
   role: string | null,
   database: Database,
   store: UserStore,
 ): Promise<KnownUser> {
-  if (!issuer.create) throw invalidCredentials();
+  if (!mapping.create) throw invalidCredentials();
   try {
     await store.create({
-      provider: issuer.name,
+      provider: mapping.name,
       external_identifier: user.subject,
       ...(user.email !== null && { email: user.email }),
       first_name: user.firstName,
       last_name: user.lastName,
-      role: role ?? (issuer.role === null ? null : await findRole(issuer.role, database)),
+      role: role ?? (mapping.role === null ? null : await findRole(mapping.role, database)),
       status: 'active',
     });
   } catch (error) {
@@ -70,7 +73,7 @@ async function create(
     if (!isTaken) throw error;
   }
   // Another request, or another instance, may have been first.
-  const created = await find(issuer, user, database);
+  const created = await find(mapping, user, database);
   if (!created) throw forbidden('Another user has the address or the external identifier of this token');
   return created;
 }

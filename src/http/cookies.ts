@@ -4,17 +4,20 @@
 import type { Config } from '../config.js';
 import type { Exchange, PositionCookies } from './exchange.js';
 
-type CookieKind = 'session' | 'refresh' | 'position';
+type CookieKind = 'session' | 'refresh' | 'position' | 'signIn';
 
 export interface Cookies {
   readonly sessionName: string;
   readonly refreshName: string;
   readonly positionName: string;
+  readonly signInName: string;
   /** The value of a Set-Cookie header. */
   set(exchange: Exchange, kind: CookieKind, value: string): string;
   clear(exchange: Exchange, kind: CookieKind): string;
 }
 
+/** For the time that somebody takes on the page of a provider. */
+const SIGN_IN_MS = 600_000;
 /** Milliseconds beyond the time that a replica may be behind. */
 const POSITION_MARGIN_MS = 60_000;
 
@@ -33,6 +36,13 @@ export function createCookies(config: Config): Cookies {
       ...session,
       name: `${config.SESSION_COOKIE_NAME}_position`,
       lifetime: config.REPLICA_MAX_LAG + POSITION_MARGIN_MS,
+    },
+    // The browser comes back from the page of another site: with `Strict` it would not be sent.
+    signIn: {
+      ...session,
+      name: `${config.SESSION_COOKIE_NAME}_sign_in`,
+      lifetime: SIGN_IN_MS,
+      sameSite: 'lax' as const,
     },
     refresh: {
       name: config.REFRESH_TOKEN_COOKIE_NAME,
@@ -59,6 +69,7 @@ export function createCookies(config: Config): Cookies {
     sessionName: session.name,
     refreshName: kinds.refresh.name,
     positionName: kinds.position.name,
+    signInName: kinds.signIn.name,
     set: (exchange, kind, value) => write(exchange, kind, value, Math.floor(kinds[kind].lifetime / 1_000)),
     clear: (exchange, kind) => write(exchange, kind, '', 0),
   };

@@ -9,6 +9,7 @@ import {
   resetPassword,
 } from '../accounts/authentication.js';
 import type { SessionKind } from '../accounts/logins.js';
+import type { Config } from '../config.js';
 import { invalidPayload } from '../errors.js';
 import type { Cookies } from '../http/cookies.js';
 import type { Exchange } from '../http/exchange.js';
@@ -29,14 +30,21 @@ type Mode = (typeof MODES)[number];
 
 export function authRoutes(services: AuthServices): Route[] {
   return [
-    { method: 'GET', path: '/auth', handle: () => jsonText('{"data":[],"disableDefault":false}') },
-    actionRoute('POST', '/auth/login', (request) => postLogin(request, services)),
-    actionRoute('POST', '/auth/login/default', (request) => postLogin(request, services)),
+    { method: 'GET', path: '/auth', handle: () => jsonText(listProviders(services.config)) },
+    ...['/auth/login', '/auth/login/default']
+      .filter(() => !services.config.AUTH_DISABLE_DEFAULT)
+      .map((path) => actionRoute('POST', path, (request) => postLogin(request, services))),
     actionRoute('POST', '/auth/refresh', (request) => postRefresh(request, services)),
     actionRoute('POST', '/auth/logout', (request) => postLogout(request, services)),
     actionRoute('POST', '/auth/password/request', (request) => postResetRequest(request, services)),
     actionRoute('POST', '/auth/password/reset', (request) => postReset(request, services)),
   ];
+}
+
+/** With which providers users may sign in. */
+function listProviders({ AUTH_PROVIDERS, AUTH_DISABLE_DEFAULT }: Config): string {
+  const data = AUTH_PROVIDERS.map(({ name, label, icon }) => ({ name, driver: 'openid', label, icon }));
+  return JSON.stringify({ data, disableDefault: AUTH_DISABLE_DEFAULT });
 }
 
 function sessionKindOf(mode: Mode): SessionKind {
@@ -55,7 +63,12 @@ async function postLogin(request: ActionRequest, services: AuthServices): Promis
   return tokenResult(request.client, mode, issued, services);
 }
 
-function tokenResult(client: Exchange, mode: Mode, issued: IssuedTokens, { cookies }: AuthServices): ActionResult {
+export function tokenResult(
+  client: Exchange,
+  mode: Mode,
+  issued: IssuedTokens,
+  { cookies }: AuthServices,
+): ActionResult {
   const { accessToken: access_token, refreshToken, expiresMs: expires } = issued;
   if (mode === 'session') return { data: { expires }, ...withCookie(cookies.set(client, 'session', access_token)) };
   const refresh_token = refreshToken ?? '';

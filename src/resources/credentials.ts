@@ -43,7 +43,7 @@ export function readChoice<Choice extends string>(
 /** How to link to a page with a token: the page the request names, if it may, or the usual one. */
 export function linkTo(body: Input, name: string, allowed: string, usual: () => string): (token: string) => string {
   const given = body[name] === undefined || body[name] === null ? null : readText(body, name);
-  if (given !== null && !isAllowed(given, allowed))
+  if (given !== null && !isAllowedPage(given, allowed))
     throw invalidPayload(`"${name}" is not a page that may be linked to`);
   const page = new URL(given ?? usual());
   return (token) => {
@@ -53,7 +53,7 @@ export function linkTo(body: Input, name: string, allowed: string, usual: () => 
 }
 
 /** Origin and path must be equal: a prefix would allow pages of others. */
-function isAllowed(page: string, list: string): boolean {
+export function isAllowedPage(page: string, list: string): boolean {
   if (!URL.canParse(page)) return false;
   const { origin, pathname } = new URL(page);
   return list

@@ -38,6 +38,7 @@ const LEAVES: readonly string[] = [
   'options',
   'option-table',
   'issuer-options',
+  'provider-options',
   'files',
   'narrow',
   'readable-log',

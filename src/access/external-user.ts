@@ -1,0 +1,19 @@
+/** Whom a foreign issuer or provider names. */
+
+export interface ExternalUser {
+  readonly subject: string;
+  /** Null where there is none, or none that counts. */
+  readonly email: string | null;
+  readonly firstName: string | null;
+  readonly lastName: string | null;
+  /** The id or the name of a role; null where none is named. */
+  readonly role: string | null;
+}
+
+const MAX_CHARACTERS = 255;
+
+/** Null for what is no text, or none that a column of users could hold. */
+export function claimText(value: unknown): string | null {
+  const isText = typeof value === 'string' && value !== '' && value.length <= MAX_CHARACTERS && !value.includes('\0');
+  return isText ? value : null;
+}

@@ -1,0 +1,107 @@
+/**
+ * Signing in with an OpenID Connect provider: the browser is sent to the provider's page with a challenge, and comes back with a code
+ * that is exchanged for a signed statement of who it is. What has to be known on the way back is in a signed cookie.
+ */
+import type { Configuration } from 'openid-client';
+import { invalidCredentials, serviceUnavailable } from '../errors.js';
+import type { AuthProvider } from '../provider-options.js';
+import { claimText, type ExternalUser } from './external-user.js';
+
+/** What a sign-in that has begun must meet when it comes back. */
+export interface PendingSignIn {
+  readonly provider: string;
+  readonly state: string;
+  readonly nonce: string;
+  readonly verifier: string;
+  /** The page that it leads back to; null for an answer in JSON. */
+  readonly redirect: string | null;
+}
+
+const TIMEOUT_SECONDS = 10;
+
+/** Loaded when the first user signs in: most services have no provider. */
+const loadClient = (): Promise<typeof import('openid-client')> => import('openid-client');
+
+export class OpenIdProvider {
+  readonly options: AuthProvider;
+  #configuration: Promise<Configuration> | null = null;
+
+  constructor(options: AuthProvider) {
+    this.options = options;
+  }
+
+  /** Where the browser is sent, and what to keep until it comes back. */
+  async begin(callback: string, redirect: string | null): Promise<{ url: string; pending: PendingSignIn }> {
+    const client = await loadClient();
+    const configuration = await this.#discover();
+    const [state, nonce, verifier] = [client.randomState(), client.randomNonce(), client.randomPKCECodeVerifier()];
+    const url = client.buildAuthorizationUrl(configuration, {
+      ...this.options.parameters,
+      redirect_uri: callback,
+      scope: this.options.scope,
+      code_challenge: await client.calculatePKCECodeChallenge(verifier),
+      code_challenge_method: 'S256',
+      state,
+      nonce,
+    });
+    return { url: url.href, pending: { provider: this.options.name, state, nonce, verifier, redirect } };
+  }
+
+  /** Whom the provider names. `returned` is the URL that the browser came back with. */
+  async finish(returned: URL, { state, nonce, verifier }: PendingSignIn): Promise<ExternalUser> {
+    const client = await loadClient();
+    const configuration = await this.#discover();
+    let claims: Readonly<Record<string, unknown>>;
+    try {
+      const tokens = await client.authorizationCodeGrant(configuration, returned, {
+        expectedState: state,
+        expectedNonce: nonce,
+        pkceCodeVerifier: verifier,
+        idTokenExpected: true,
+      });
+      const stated: Readonly<Record<string, unknown>> = tokens.claims() ?? {};
+      const subject = claimText(stated['sub']) ?? '';
+      const hasUserInfo = configuration.serverMetadata().userinfo_endpoint !== undefined;
+      const asked = hasUserInfo ? await client.fetchUserInfo(configuration, tokens.access_token, subject) : {};
+      claims = { ...asked, ...stated };
+    } catch {
+      // Which check has failed is of use only to who forges.
+      throw invalidCredentials();
+    }
+    return this.#externalUser(claims);
+  }
+
+  #externalUser(claims: Readonly<Record<string, unknown>>): ExternalUser {
+    const { trustEmail, groupClaim, roleOfGroup } = this.options;
+    const subject = claimText(claims['sub']);
+    if (subject === null) throw invalidCredentials();
+    const named = claims[groupClaim];
+    const groups = new Set<unknown>(Array.isArray(named) ? named : [named]);
+    const [, role = null] = [...roleOfGroup].find(([group]) => groups.has(group)) ?? [];
+    return {
+      subject,
+      email: trustEmail || claims['email_verified'] === true ? claimText(claims['email']) : null,
+      firstName: claimText(claims['given_name']),
+      lastName: claimText(claims['family_name']),
+      role,
+    };
+  }
+
+  /** Asked for when the first user signs in, and again after a failure. */
+  async #discover(): Promise<Configuration> {
+    const { issuerUrl, clientId, clientSecret } = this.options;
+    const url = new URL(issuerUrl);
+    const { allowInsecureRequests, discovery } = await loadClient();
+    const execute = url.protocol === 'http:' ? [allowInsecureRequests] : [];
+    this.#configuration ??= discovery(url, clientId, clientSecret ?? undefined, undefined, {
+      execute,
+      timeout: TIMEOUT_SECONDS,
+    });
+    try {
+      return await this.#configuration;
+    } catch {
+      this.#configuration = null;
+      throw serviceUnavailable('auth', `The provider "${this.options.name}" cannot be reached`);
+    }
+  }
+}
