@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net';
 import Provider from 'oidc-provider';
 import t from 'tap';
 import { readConfig } from '../../src/config.js';
+import { openPage, skip } from '../support/browser.js';
 import { type Answer, connectSql, createLibrary, get, startDatabase, startTestService } from '../support/service.js';
 
 const EDITOR = '6f1f3f43-0000-4000-8000-000000000002';
@@ -210,4 +211,18 @@ t.test('providers are listed, and options that cannot work are refused', async (
   const unreachable = await startTestService({ databaseUrl, ...broken });
   t.match(await get(unreachable, '/auth/login/people', { token: null }), { status: 503 });
   t.equal((await fetch(`${unreachable.url}/auth/login`, { method: 'POST' })).status, 404);
+});
+
+t.test('the Explorer offers the provider, and is opened by it', { skip, timeout: 60_000 }, async (t) => {
+  people.set('rita', { email: 'rita@example.com', email_verified: true, given_name: 'Rita', groups: ['editors'] });
+  const { page } = await openPage(service);
+  await page.goto(`${publicUrl}/explorer`);
+  await page.getByRole('link', { name: 'Sign in with People' }).click();
+  await page.getByPlaceholder('Enter any login').fill('rita');
+  await page.getByPlaceholder('and password').fill('any');
+  await page.getByRole('button', { name: 'Sign-in' }).click();
+  await page.getByRole('button', { name: 'Continue' }).click();
+  await page.getByRole('navigation', { name: 'Pages' }).waitFor();
+  t.equal(new URL(page.url()).pathname, '/explorer');
+  t.equal((await sql`select from service_users where external_identifier = 'rita'`).length, 1);
 });

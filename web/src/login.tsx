@@ -5,13 +5,32 @@ import { ApiError, call, messageOf, takeToken } from './api';
 import { findOut, me } from './state';
 import { ErrorBox } from './ui';
 
+interface SignIn {
+  readonly data: readonly { readonly name: string; readonly label: string | null }[];
+  readonly disableDefault: boolean;
+}
+
+/** What a provider's refusal says in the URL that it leads back to. */
+const reason = new URLSearchParams(location.search).get('reason');
+
 export function Login(): JSX.Element {
+  const [signIn, setSignIn] = useState<SignIn>({ data: [], disableDefault: false });
+  useEffect(() => {
+    call('GET', '/auth').then(
+      ({ text }) => {
+        const found = JSON.parse(text) as SignIn;
+        setSignIn(found);
+        if (found.disableDefault) setWay('token');
+      },
+      () => {},
+    );
+  }, []);
   const [way, setWay] = useState<'password' | 'token'>('password');
   const [email, setEmail] = useState('');
   const [password, setPassword] = useState('');
   const [otp, setOtp] = useState<string | null>(null);
   const [token, setToken] = useState('');
-  const [error, setError] = useState<string | null>(null);
+  const [error, setError] = useState<string | null>(reason && `Signing in failed: ${reason}`);
   const [busy, setBusy] = useState(false);
 
   const first = useRef<HTMLInputElement>(null);
@@ -48,7 +67,7 @@ export function Login(): JSX.Element {
         </h1>
         <p class="quiet">Log in to see your data, its API and the SQL behind it.</p>
         <div class="tabs" role="tablist">
-          {(['password', 'token'] as const).map((each) => (
+          {(signIn.disableDefault ? (['token'] as const) : (['password', 'token'] as const)).map((each) => (
             <button type="button" role="tab" aria-selected={way === each} key={each} onClick={() => setWay(each)}>
               {each === 'password' ? 'Password' : 'Token'}
             </button>
@@ -107,10 +126,21 @@ export function Login(): JSX.Element {
         <button type="submit" class="button primary wide" disabled={busy}>
           {busy ? 'Logging in…' : 'Log in'}
         </button>
+        {signIn.data.map(({ name, label }) => (
+          <a class="button wide" key={name} href={signInUrl(name)}>
+            Sign in with {label ?? name}
+          </a>
+        ))}
         <p class="quiet small">
           New here? The first start of the service printed the email and the password of the first administrator.
         </p>
       </form>
     </main>
   );
+}
+
+/** It leads back to this page. */
+function signInUrl(provider: string): string {
+  const page = `${location.origin}${location.pathname}`;
+  return `auth/login/${provider}?redirect=${encodeURIComponent(page)}`;
 }
