@@ -5,6 +5,7 @@ import { stat } from 'node:fs/promises';
 import { basename, extname } from 'node:path';
 import { setFlagsFromString } from 'node:v8';
 import { CLI_IDENTITY } from './access/identity.js';
+import { ADOPT_HELP, adopt } from './commands/adopt.js';
 import { DOCTOR_HELP, doctor } from './commands/doctor.js';
 import { RELATIONS_HELP, relations } from './commands/relations.js';
 import { SCHEMA_HELP, schema } from './commands/schema.js';
@@ -33,6 +34,7 @@ Usage: lateral [start] [--option value ...]
        lateral schema {snapshot | diff | apply} [FILE] [--option value ...]
        lateral relations suggest [COLLECTION ...] [--apply] [--option value ...]
        lateral doctor [--json] [--option value ...]
+       lateral adopt [--dry-run] [--option value ...]
        lateral --help | --version
 
   start      serves the API; this is the default command
@@ -44,6 +46,7 @@ Usage: lateral [start] [--option value ...]
   schema     exports the schema to a file, compares it with a file, or applies a file (lateral schema --help)
   relations  finds the one-to-many, one-to-one and many-to-many relations that foreign keys imply (lateral relations --help)
   doctor     says what is right and wrong with the database, and how to put it right (lateral doctor --help)
+  adopt      takes over an installation of Directus in the same database (lateral adopt --help)
 
 Options, as environment variables or flags (PORT=9000 or --port 9000):
 `;
@@ -52,6 +55,7 @@ async function main(words: readonly string[]): Promise<void> {
   const [command = 'start', ...rest] = words;
   const wantsHelp = rest.includes('--help') || rest.includes('-h');
   if (command === 'schema') return wantsHelp ? console.log(SCHEMA_HELP) : schema(rest);
+  if (command === 'adopt') return wantsHelp ? console.log(ADOPT_HELP) : adopt(rest);
   if (command === 'doctor') return wantsHelp ? console.log(DOCTOR_HELP) : doctor(rest);
   if (command === 'relations') return wantsHelp ? console.log(RELATIONS_HELP) : relations(rest);
   if (words.includes('--help') || words.includes('-h') || command === 'help') return console.log(help());

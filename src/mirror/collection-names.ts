@@ -36,6 +36,7 @@ export function nameCollections(
   }
   const declared = declaredNames(rows, first, holders);
   const strangers = otherInstallations(tables, first, home);
+  const directus = schemasWith(DIRECTUS_MARKS, tables);
   const usual = usualNames(tables, first, holders);
   const rankOf = (entry: TableEntry): number => (declared.has(keyOf(entry)) ? -1 : schemas.indexOf(entry[3]));
   const claims = tables.filter(([, , , , system]) => !system).sort((one, other) => rankOf(one) - rankOf(other));
@@ -45,6 +46,11 @@ export function nameCollections(
     const holder = holders.get(name);
     if (strangers.has(schema) && holders.get(relation)?.[4])
       refused.set(name, 'belongs to another installation of the service');
+    else if (directus.has(schema) && relation.startsWith('directus_') && !rows.has(name))
+      refused.set(
+        name,
+        'belongs to Directus: lateral adopt takes it over, a row of service_collections serves it as it is',
+      );
     else if (holder) refused.set(`${schema}.${relation}`, collisionOf(name, holder));
     else {
       names.set(table, name);
@@ -97,16 +103,19 @@ function usualNames(
 /** Tables that together only the service makes. */
 const MARKS = ['service_migrations', 'service_schema', 'service_collections', 'service_users'];
 
+/** Tables that together only Directus makes: passwords and tokens in plain text are among them. */
+const DIRECTUS_MARKS = ['directus_migrations', 'directus_settings', 'directus_collections', 'directus_users'];
+
 /** Schemas that hold the tables of an installation that serves something else: its users and tokens are no collections here. */
 function otherInstallations(tables: readonly TableEntry[], first: string, home: string): ReadonlySet<string> {
+  return new Set([...schemasWith(MARKS, tables)].filter((schema) => schema !== first && schema !== home));
+}
+
+function schemasWith(marks: readonly string[], tables: readonly TableEntry[]): ReadonlySet<string> {
   const found = new Map<string, number>();
   for (const [, name, kind, schema] of tables)
-    if (kind === 'r' && MARKS.includes(name)) found.set(schema, (found.get(schema) ?? 0) + 1);
-  return new Set(
-    [...found].flatMap(([schema, count]) =>
-      count === MARKS.length && schema !== first && schema !== home ? [schema] : [],
-    ),
-  );
+    if (kind === 'r' && marks.includes(name)) found.set(schema, (found.get(schema) ?? 0) + 1);
+  return new Set([...found].flatMap(([schema, count]) => (count === marks.length ? [schema] : [])));
 }
 
 function keyOf([, table, , schema]: TableEntry): string {

@@ -24,13 +24,10 @@ export interface MigrateOptions {
 const OWN_SCHEMA = 'lateral';
 
 export async function migrate(database: Database, { demo, system }: MigrateOptions, observe: Observer): Promise<void> {
-  if (system !== null && (Buffer.byteLength(system) > 63 || /\0|^pg_|^information_schema$/.test(system)))
-    throw new StartError('SYSTEM_SCHEMA must be a name of at most 63 bytes that is no schema of PostgreSQL itself');
-  // Instances that start together wait here. The lock belongs to a transaction, so a killed instance frees it, also behind a pooler.
+  checkName(system);
+  // Instances that start together wait here.
   await database.transaction(async (guard) => {
-    await guard.query("select pg_advisory_xact_lock(hashtextextended('lateral migrate ' || $1::text, 0))", [
-      database.schema,
-    ]);
+    await guard.query(LOCK, [database.schema]);
     await database.own.use(async (session) => {
       const found = await findInstallation(session, database.schema, system);
       const home = found?.applied.has(LAST_OF_FIRST)
@@ -41,6 +38,39 @@ export async function migrate(database: Database, { demo, system }: MigrateOptio
       if (demo) await addDemo(session, database.schema, home, observe);
     });
   });
+}
+
+/**
+ * The same inside of a transaction that runs already, so that it is undone together with what follows. Where a name of ours is taken
+ * nothing else is tried: a statement that failed has ended the transaction.
+ */
+export async function migrateWithin(session: Session, database: Database, system: string | null): Promise<void> {
+  checkName(system);
+  await session.query(LOCK, [database.schema]);
+  const [{ path = '' } = {}] = await session.query<{ path: string }>("select current_setting('search_path') as path");
+  const found = await findInstallation(session, database.schema, system);
+  const home = found?.applied.has(LAST_OF_FIRST) ? found.schema : (system ?? database.schema);
+  try {
+    if (home === found?.schema) {
+      await enter(session, [home]);
+      for (const file of systemFiles()) if (!found.applied.has(file.name)) await carryOut(session, file);
+    } else await createTables(session, home, database.schema, found);
+  } catch (error) {
+    if (!isTaken(error)) throw error;
+    throw new StartError(
+      `cannot make the service's tables in schema "${home}": ${error.message}. SYSTEM_SCHEMA names another schema for them`,
+    );
+  }
+  await session.query("select set_config('search_path', $1, true)", [path]);
+  database.system = home;
+}
+
+/** Held until the end of the transaction, so a killed instance frees it, also behind a pooler. */
+const LOCK = "select pg_advisory_xact_lock(hashtextextended('lateral migrate ' || $1::text, 0))";
+
+function checkName(system: string | null): void {
+  if (system !== null && (Buffer.byteLength(system) > 63 || /\0|^pg_|^information_schema$/.test(system)))
+    throw new StartError('SYSTEM_SCHEMA must be a name of at most 63 bytes that is no schema of PostgreSQL itself');
 }
 
 /** Finds an installation without making or changing anything; answers whether there is one. */
@@ -144,17 +174,7 @@ async function install(
   let refusal = '';
   for (const location of locations) {
     try {
-      await session.transaction(async () => {
-        if (unfinished) await removeLeftovers(session, unfinished);
-        await enter(session, [location]);
-        const [found] = await session.query('select from pg_catalog.pg_namespace where nspname = $1', [location]);
-        if (!found) await session.query(`create schema ${quoteIdentifier(location)}`);
-        await session.query(
-          'create table service_migrations (name text primary key, applied_at timestamptz not null default now())',
-        );
-        for (const file of files) await carryOut(session, file);
-        if (location !== schema) await session.query('update service_schema set mirrors = $1', [schema]);
-      });
+      await session.transaction(() => createTables(session, location, schema, unfinished));
     } catch (error) {
       if (!isTaken(error)) throw error;
       refusal = `schema "${location}": ${error.message}`;
@@ -164,6 +184,23 @@ async function install(
     return { schema: location, applied: new Set(files.map(({ name }) => name)) };
   }
   throw new StartError(`cannot make the service's tables in ${refusal}. SYSTEM_SCHEMA names another schema for them`);
+}
+
+async function createTables(
+  session: Session,
+  location: string,
+  schema: string,
+  unfinished: Installation | null,
+): Promise<void> {
+  if (unfinished) await removeLeftovers(session, unfinished);
+  await enter(session, [location]);
+  const [found] = await session.query('select from pg_catalog.pg_namespace where nspname = $1', [location]);
+  if (!found) await session.query(`create schema ${quoteIdentifier(location)}`);
+  await session.query(
+    'create table service_migrations (name text primary key, applied_at timestamptz not null default now())',
+  );
+  for (const file of systemFiles()) await carryOut(session, file);
+  if (location !== schema) await session.query('update service_schema set mirrors = $1', [schema]);
 }
 
 async function removeLeftovers(session: Session, { schema, applied }: Installation): Promise<void> {

@@ -18,7 +18,7 @@ const ORDER: readonly (readonly string[])[] = [
   ['resources'],
   ['http'],
   ['engine'],
-  ['schema', 'accounts', 'batching'],
+  ['schema', 'accounts', 'batching', 'adopt'],
   ['postgres'],
   ['compile'],
   ['access'],

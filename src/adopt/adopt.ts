@@ -1,0 +1,149 @@
+/**
+ * Takes over an installation of Directus: its tables stay as they are, its users, rights and knowledge of the collections are
+ * written to the tables of the service. All of it is one transaction: a failure leaves nothing, and a run that changes nothing can show
+ * what it would change.
+ */
+import type { Database } from '../postgres/database.js';
+import { migrateWithin } from '../postgres/migrate.js';
+import type { Session } from '../postgres/sessions.js';
+import { type Copied, type Copy, copyRows } from './copy.js';
+import { copyHistory } from './history.js';
+import { collectionRows, fieldRows, findOwnFields, relationRows } from './metadata.js';
+import { notesOf } from './notes.js';
+import { addOwnColumns, findReferences, renameCollections } from './references.js';
+import { accessRows, copyPermissions, policyRows, rememberAccess, removeGoneAccess, roleRows } from './rights.js';
+import { unfitRules } from './rules.js';
+import { findInstallations, type Installations } from './source.js';
+import { checkUsers, copySettings, rememberUsers, suspendGoneUsers, userRows } from './users.js';
+
+export interface AdoptOptions {
+  readonly system: string | null;
+  readonly dryRun: boolean;
+  readonly activity: boolean;
+  /** Foreign keys of user tables stay on the tables of the other installation, which goes on running. */
+  readonly keepReferences: boolean;
+  readonly progress: (step: string) => void;
+}
+
+export interface AdoptedKind extends Copied {
+  readonly name: string;
+  readonly removed?: number;
+}
+
+export interface Adoption {
+  readonly schema: string;
+  readonly major: number;
+  readonly kinds: readonly AdoptedKind[];
+  /** Columns that were added to system tables. */
+  readonly columns: readonly string[];
+  /** Tables and columns whose foreign keys were made anew. */
+  readonly references: readonly string[];
+  /** Of these the foreign keys were left. */
+  readonly keptReferences: readonly string[];
+  /** Rows of many-to-any junctions that name a system collection. */
+  readonly renamed: number;
+  readonly suspended: number;
+  readonly notes: readonly string[];
+  readonly unfit: readonly string[];
+}
+
+/** Ends the transaction of a run that is to change nothing. */
+class Undone extends Error {
+  readonly adoption: Adoption;
+  constructor(adoption: Adoption) {
+    super('dry run');
+    this.adoption = adoption;
+  }
+}
+
+export async function adopt(database: Database, options: AdoptOptions): Promise<Adoption> {
+  try {
+    return await database.transaction(async (session) => {
+      const adoption = await carryOver(session, database, options);
+      if (options.dryRun) throw new Undone(adoption);
+      return adoption;
+    });
+  } catch (error) {
+    if (error instanceof Undone) return error.adoption;
+    throw error;
+  }
+}
+
+/** As every change of the schema takes it, with a limit on the wait for tables that are in use. */
+const LOCK = `select pg_advisory_xact_lock(hashtextextended('lateral structure ' || $1::text, 0)), set_config('lock_timeout', '10s', true)`;
+
+async function carryOver(session: Session, database: Database, options: AdoptOptions): Promise<Adoption> {
+  const { progress } = options;
+  await session.query(LOCK, [database.schema]);
+  await migrateWithin(session, database, options.system);
+  const found = await findInstallations(session, database);
+  const own = await findOwnFields(session, found);
+  const columns = await addOwnColumns(session, found, own);
+  const places = columns.length === 0 ? found : await findInstallations(session, database);
+  await checkUsers(session, places);
+  const kinds: AdoptedKind[] = [];
+  const copy = async (name: string, ...copies: readonly Copy[]): Promise<void> => {
+    progress(name);
+    let [created, changed] = [0, 0];
+    for (const each of copies) {
+      const copied = await copyRows(session, places, each);
+      created += copied.created;
+      changed += copied.changed;
+    }
+    kinds.push({ name, created, changed });
+  };
+  await copy('collections', collectionRows(places));
+  await copy('fields', fieldRows(places, own));
+  await copy('relations', relationRows(places));
+  await copy('roles', roleRows(places));
+  await copy('policies', ...policyRows(places));
+  await copy('users', userRows(places));
+  const suspended = await suspendGoneUsers(session, places);
+  const removed = await removeGoneAccess(session, places);
+  await copy('access', accessRows(places));
+  kinds.push({ name: 'access taken away', created: 0, changed: 0, removed });
+  progress('permissions');
+  kinds.push({ name: 'permissions', ...(await copyPermissions(session, places)) });
+  kinds.push({ name: 'settings', ...(await copySettings(session, places)) });
+  await rememberUsers(session, places);
+  await rememberAccess(session, places);
+  kinds.push(...(await carryHistory(session, places, options)));
+  progress('references');
+  const references = await findReferences(session, places, own);
+  const carried = references.filter(({ kind }) => kind === 'own' || !options.keepReferences);
+  // A dry run must not stop the tables of others, not even for a moment.
+  if (!options.dryRun) for (const { statement } of carried) await session.query(statement);
+  const renamed = options.keepReferences ? 0 : await renameCollections(session, places);
+  if (columns.length + carried.length > 0) await session.query(database.qualified(ANNOUNCE), [database.schema]);
+  progress('notes');
+  return {
+    schema: places.schema,
+    major: places.major,
+    kinds: kinds.filter(({ name, removed: gone = 0 }) => name !== 'access taken away' || gone > 0),
+    columns,
+    references: carried.map(({ field }) => field),
+    keptReferences: references.filter((each) => !carried.includes(each)).map(({ field }) => field),
+    renamed,
+    suspended,
+    notes: await notesOf(session, places),
+    unfit: await unfitRules(session, database, places),
+  };
+}
+
+const ANNOUNCE = `
+  with bumped as (update service_schema set version = version + 1)
+  select pg_notify('service_model', $1)`;
+
+async function carryHistory(
+  session: Session,
+  places: Installations,
+  { activity, progress }: AdoptOptions,
+): Promise<readonly AdoptedKind[]> {
+  if (!activity || !places.tables.has('directus_activity') || !places.tables.has('directus_revisions')) return [];
+  progress('activity and revisions');
+  const copied = await copyHistory(session, places);
+  return [
+    { name: 'activity', created: copied.activity, changed: 0 },
+    { name: 'revisions', created: copied.revisions, changed: 0 },
+  ];
+}

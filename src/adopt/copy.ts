@@ -1,0 +1,118 @@
+/**
+ * Rows of theirs become rows of ours: what is missing is inserted, what differs is updated, and nothing is written where nothing
+ * differs, so that a second run changes nothing, not even the version of the schema.
+ */
+import type { Session } from '../postgres/sessions.js';
+import { expression, type Fragment, identifier, join, nothing, sql } from '../sql/fragment.js';
+import { type Installations, ours, run, type SourceColumn } from './source.js';
+
+export interface Copy {
+  /** Names of the tables, without prefix. */
+  readonly to: string;
+  /** The columns that identify a row. */
+  readonly key: readonly string[];
+  /** The condition of the unique index over the key, where it has one. */
+  readonly keyWhere?: Fragment;
+  /** By column of ours; the expressions name the row of theirs `old`. */
+  readonly values: ReadonlyMap<string, Fragment>;
+  /** `from ... old where ...` */
+  readonly from: Fragment;
+  /** Of several rows with the same key the first in this order is taken. */
+  readonly first?: Fragment;
+  /** Columns that the service itself changes: written with a new row only. */
+  readonly once?: ReadonlySet<string>;
+}
+
+export interface Copied {
+  readonly created: number;
+  readonly changed: number;
+}
+
+export const UNCHANGED: Copied = { created: 0, changed: 0 };
+
+/** What both have, by the names of the columns; `special` holds what is not taken as it is, null for what is not taken. */
+export function valuesOf(
+  { tables }: Installations,
+  from: string,
+  to: string,
+  special: Readonly<Record<string, Fragment | null>> = {},
+): ReadonlyMap<string, Fragment> {
+  const values = new Map<string, Fragment>();
+  for (const name of tables.get(`service_${to}`)?.keys() ?? []) {
+    const given = special[name];
+    if (given) values.set(name, given);
+    else if (given === undefined && tables.get(`directus_${from}`)?.has(name))
+      values.set(name, sql`old.${identifier(name)}`);
+  }
+  return values;
+}
+
+export async function copyRows(session: Session, places: Installations, copy: Copy): Promise<Copied> {
+  const target = ours(places, copy.to);
+  const columns = places.tables.get(`service_${copy.to}`);
+  const given = sql`(${selectOf(copy, columns)}) given`;
+  const names = [...copy.values.keys()];
+  const compared = names.filter((name) => !copy.key.includes(name) && !copy.once?.has(name));
+  const [first = ''] = copy.key;
+  const differs = (left: Fragment, right: Fragment): Fragment =>
+    compared.length === 0
+      ? sql`false`
+      : join(
+          compared.map((name) => {
+            const text = columns?.get(name)?.type === 'json' ? sql`::text` : nothing;
+            return sql`${left}.${identifier(name)}${text} is distinct from ${right}.${identifier(name)}${text}`;
+          }),
+          sql` or `,
+        );
+  const matches = join(
+    copy.key.map((name) => sql`mine.${identifier(name)} = given.${identifier(name)}`),
+    sql` and `,
+  );
+  const [counts = UNCHANGED] = await run<Copied>(
+    session,
+    sql`select count(*) filter (where mine.${identifier(first)} is null)::int as created,
+      count(*) filter (where mine.${identifier(first)} is not null and (${differs(sql`mine`, sql`given`)}))::int as changed
+      from ${given} left join ${target} mine on ${matches}`,
+  );
+  if (counts.created + counts.changed === 0) return UNCHANGED;
+  const list = (prefix: Fragment, of: readonly string[]): Fragment =>
+    join(
+      of.map((name) => sql`${prefix}${identifier(name)}`),
+      sql`, `,
+    );
+  const update =
+    compared.length === 0
+      ? sql`do nothing`
+      : sql`do update set ${join(
+          compared.map((name) => sql`${identifier(name)} = excluded.${identifier(name)}`),
+          sql`, `,
+        )} where ${differs(sql`mine`, sql`excluded`)}`;
+  await run(
+    session,
+    sql`insert into ${target} as mine (${list(nothing, names)}) select ${list(sql`given.`, names)} from ${given}
+      on conflict (${list(nothing, copy.key)}) ${copy.keyWhere ? sql`where ${copy.keyWhere}` : nothing} ${update}`,
+  );
+  return counts;
+}
+
+function selectOf(
+  { key, values, from, first }: Copy,
+  columns: ReadonlyMap<string, SourceColumn> | undefined,
+): Fragment {
+  const outputs = [...values].map(([name, value]) => sql`${typed(value, columns?.get(name))} as ${identifier(name)}`);
+  if (!first) return sql`select ${join(outputs, sql`, `)} ${from}`;
+  const keys = join(
+    key.map((name) => values.get(name) ?? identifier(name)),
+    sql`, `,
+  );
+  return sql`select distinct on (${keys}) ${join(outputs, sql`, `)} ${from} order by ${keys}, ${first}`;
+}
+
+/** As our column wants it: a column that takes no null gets its default instead. */
+function typed(value: Fragment, column: SourceColumn | undefined): Fragment {
+  if (!column) return value;
+  const cast = sql`(${value})::${identifier(column.type_schema, column.type)}`;
+  return column.required && column.initial !== null && !column.initial.startsWith('nextval')
+    ? sql`coalesce(${cast}, ${expression(column.initial)})`
+    : cast;
+}

@@ -1,0 +1,112 @@
+/** What is not carried over, and why: each note is one line for the operator. */
+import type { Session } from '../postgres/sessions.js';
+import { type Fragment, sql } from '../sql/fragment.js';
+import { describesField } from './metadata.js';
+import { isSystemName } from './names.js';
+import { foreignPermissions, ringsOf } from './rights.js';
+import { count, hasColumn, type Installations, run, theirs } from './source.js';
+
+/** Tables that have no counterpart here, with the reason. */
+const LEFT: readonly (readonly [table: string, reason: string])[] = [
+  ['flows', 'flows are not offered: what they did on events must be done elsewhere'],
+  ['operations', 'they belong to flows'],
+  ['webhooks', 'webhooks are not offered'],
+  ['extensions', 'extensions are code of the other server: hooks and endpoints do not run here'],
+  [
+    'files',
+    'there are no files here: the rows and the stored bytes stay where they are, fields that refer to them show the key',
+  ],
+  ['folders', 'there are no files here'],
+  ['dashboards', 'dashboards are not offered'],
+  ['panels', 'dashboards are not offered'],
+  ['presets', 'presets are not offered'],
+  ['comments', 'comments are not offered'],
+  ['notifications', 'notifications are not offered'],
+  ['translations', 'translations of the application are not offered'],
+  ['shares', 'shares are not offered'],
+  ['versions', 'content versions are not offered'],
+  ['sessions', 'everybody signs in again; static tokens go on working'],
+];
+
+export async function notesOf(session: Session, places: Installations): Promise<readonly string[]> {
+  const notes: string[] = [];
+  for (const [table, reason] of LEFT) {
+    if (!places.tables.has(`directus_${table}`) || places.shared.includes(table)) continue;
+    const number = await count(session, sql`from ${theirs(places, table)}`);
+    if (number > 0)
+      notes.push(`${rows(number)} of directus_${table}: ${reason}${await namesIn(session, places, table)}`);
+  }
+  for (const [from, say] of doubtful(places)) {
+    const number = await count(session, from);
+    if (number > 0) notes.push(say(number));
+  }
+  return notes;
+}
+
+function rows(number: number): string {
+  return number === 1 ? '1 row' : `${number} rows`;
+}
+
+/** Of what changes behaviour the names are told. */
+async function namesIn(session: Session, places: Installations, table: string): Promise<string> {
+  if (table !== 'flows') return '';
+  const flows = await run<{ name: string; trigger: string | null; status: string }>(
+    session,
+    sql`select name, trigger, status from ${theirs(places, 'flows')} order by name limit 20`,
+  );
+  return ` (${flows.map(({ name, trigger, status }) => `"${name}", ${trigger ?? 'no trigger'}, ${status}`).join('; ')})`;
+}
+
+type Doubt = readonly [from: Fragment, say: (number: number) => string];
+
+function doubtful(places: Installations): readonly Doubt[] {
+  const [fields, relations, users] = [theirs(places, 'fields'), theirs(places, 'relations'), theirs(places, 'users')];
+  const doubts: Doubt[] = [
+    [
+      sql`from ${fields} old where not ${isSystemName(sql`old.collection`)} and not ${describesField(places)}`,
+      (number) => `${rows(number)} of directus_fields: their columns are gone`,
+    ],
+    [
+      sql`from (select from ${fields} group by collection, field having count(*) > 1) twice`,
+      (number) => `${number} fields are described twice: the older row counts`,
+    ],
+    [
+      sql`from (select from ${relations} group by many_collection, many_field having count(*) > 1) twice`,
+      (number) => `${number} relations are described twice: the older row counts`,
+    ],
+    [
+      sql`from ${fields} old where 'encrypt' = any (string_to_array(old.special, ','))`,
+      (number) => `${number} fields hold values that the other server has encrypted: they are shown as they are stored`,
+    ],
+    [
+      sql`from ${theirs(places, 'permissions')} old where ${foreignPermissions(places)}`,
+      (number) => `${rows(number)} of directus_permissions: about system tables or actions that do not exist here`,
+    ],
+    [
+      sql`from ${users} old where old.password is not null and old.password not like '$argon2%'`,
+      (number) => `${number} users have a password whose hash is not argon2: they must reset it`,
+    ],
+    [
+      sql`from ${users} old where old.tfa_secret is not null and old.tfa_secret !~ '^[A-Z2-7]{16,128}$'`,
+      (number) => `${number} users have a second factor that cannot be read: they must set it up again`,
+    ],
+    [
+      sql`from ${users} old where old.provider <> 'default'`,
+      (number) => `${number} users sign in with an external provider: they cannot sign in here without a password`,
+    ],
+  ];
+  if (hasColumn(places, 'directus_roles', 'parent'))
+    doubts.push([
+      sql`from (${ringsOf(places)}) ring`,
+      (number) => `${number} roles are below themselves: they have no role above them here`,
+    ]);
+  if (places.major === 12)
+    doubts.push([
+      sql`from ${theirs(places, 'permissions')} old where coalesce(old.permissions::text, '{}') not in ('{}', 'null')
+        or coalesce(old.validation::text, '{}') not in ('{}', 'null') or coalesce(old.presets::text, '{}') not in ('{}', 'null')
+        or not '*' = any (string_to_array(coalesce(old.fields, ''), ','))`,
+      (number) =>
+        `${rows(number)} of directus_permissions have rules of their own, which version 12 ignores without a licence: they apply here, so that users may gain access`,
+    ]);
+  return doubts;
+}

@@ -1,0 +1,107 @@
+/** The installation that is adopted: where its tables are, which columns they have, which version made them. */
+import { readFileSync } from 'node:fs';
+import { StartError } from '../errors.js';
+import { packagePath } from '../files.js';
+import type { Database } from '../postgres/database.js';
+import type { Session } from '../postgres/sessions.js';
+import { type Fragment, identifier, sql, statement } from '../sql/fragment.js';
+import { bind } from '../sql/parameter.js';
+
+export interface SourceColumn {
+  readonly name: string;
+  /** As pg_type names it. */
+  readonly type: string;
+  readonly type_schema: string;
+  readonly required: boolean;
+  /** The expression of its default. */
+  readonly initial: string | null;
+}
+
+export type Columns = ReadonlyMap<string, SourceColumn>;
+
+export interface Installations {
+  /** The schema of their tables. */
+  readonly schema: string;
+  /** The schema of ours. */
+  readonly system: string;
+  readonly major: 10 | 11 | 12;
+  /** Theirs and ours, by the names of tables. */
+  readonly tables: ReadonlyMap<string, Columns>;
+  /** Names of tables that both have, without prefix. */
+  readonly shared: readonly string[];
+}
+
+const COLUMNS = readFileSync(packagePath('sql', 'adopt', 'columns.sql'), 'utf8');
+
+/** Tables without which nothing can be read. */
+const NEEDED = ['collections', 'fields', 'relations', 'roles', 'users', 'permissions'];
+
+/** Tables of the same name that hold something else, or what must not be copied. */
+const APART: ReadonlySet<string> = new Set(['migrations', 'sessions']);
+
+export async function findInstallations(session: Session, database: Database): Promise<Installations> {
+  const schema = await findSchema(session, database);
+  const { system } = database;
+  const rows = await session.query<SourceColumn & { table: string }>(COLUMNS, [schema, system]);
+  const tables = new Map<string, Map<string, SourceColumn>>();
+  for (const { table, ...column } of rows) {
+    const columns = tables.get(table) ?? new Map<string, SourceColumn>();
+    tables.set(table, columns.set(column.name, column));
+  }
+  const missing = NEEDED.filter((name) => !tables.has(`directus_${name}`));
+  if (missing.length > 0) throw new StartError(`schema "${schema}" has no table "directus_${missing[0]}"`);
+  const shared = [...tables.keys()]
+    .filter((name) => name.startsWith('service_') && tables.has(`directus_${name.slice(8)}`))
+    .map((name) => name.slice(8))
+    .filter((name) => !APART.has(name));
+  return { schema, system, major: versionOf(tables), tables, shared };
+}
+
+async function findSchema(session: Session, database: Database): Promise<string> {
+  const rows = await session.query<{ schema: string }>(
+    `select schemaname as schema from pg_catalog.pg_tables
+     where tablename = 'directus_collections' and schemaname in (select json_array_elements_text($1::json))`,
+    [JSON.stringify(database.schemas)],
+  );
+  const found = database.schemas.find((schema) => rows.some((row) => row.schema === schema));
+  if (found === undefined)
+    throw new StartError(
+      `no schema that is served (${database.schemas.map((name) => `"${name}"`).join(', ')}) has the tables of Directus: DATABASE_SCHEMA names the schema`,
+    );
+  return found;
+}
+
+/** No version is stored: the columns tell. */
+function versionOf(tables: ReadonlyMap<string, Columns>): Installations['major'] {
+  if (!tables.get('directus_fields')?.has('validation'))
+    throw new StartError('this installation is older than version 10: update it to version 10 or newer first');
+  if (!tables.has('directus_policies') || !tables.has('directus_access')) return 10;
+  return tables.get('directus_collections')?.has('status') ? 12 : 11;
+}
+
+export function hasColumn({ tables }: Installations, table: string, column: string): boolean {
+  return tables.get(table)?.has(column) === true;
+}
+
+/** A table of theirs. */
+export function theirs({ schema }: Pick<Installations, 'schema'>, name: string): Fragment {
+  return identifier(schema, `directus_${name}`);
+}
+
+/** A table of ours. */
+export function ours({ system }: Pick<Installations, 'system'>, name: string): Fragment {
+  return identifier(system, `service_${name}`);
+}
+
+const NO_CALLER = { user: null, role: null, roles: [], policies: [] };
+
+/** The rows of a statement of ours. */
+export async function run<Row>(session: Session, fragment: Fragment): Promise<Row[]> {
+  const { text, parameters } = statement(fragment);
+  return session.query<Row>(text, bind(parameters, [], NO_CALLER));
+}
+
+export async function count(session: Session, from: Fragment): Promise<number> {
+  const [row] = await run<{ count: number }>(session, sql`select count(*)::int as count ${from}`);
+  return row?.count ?? 0;
+}

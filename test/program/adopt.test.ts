@@ -1,0 +1,316 @@
+/** `lateral adopt`: an installation of Directus becomes one of ours, as a whole or not at all, and again without a change. */
+import { TOTP } from 'otpauth';
+import t from 'tap';
+import { adopt as command } from '../../src/commands/adopt.js';
+import {
+  createDatabase,
+  get,
+  type Outcome,
+  request,
+  runProgram,
+  type Sql,
+  startDatabase,
+  startTestService,
+  withSql,
+} from '../support/service.js';
+
+const PASSWORD = 'pass-editor@example.org';
+const ADMIN = 'old-admin-static-token';
+const EDITOR = 'old-editor-static-token';
+const BOSS = '00000000-0000-4000-8000-0000000000a1';
+
+const server = await startDatabase();
+
+t.test('an installation is adopted', async (t) => {
+  const url = await createDatabase(server, 'old', ['directus.sql']);
+  const adopt = (...words: string[]) => run(['--database-url', url, ...words]);
+
+  await t.test('a dry run shows what would be done and changes nothing', async (t) => {
+    const before = await describe(url);
+    const { code, output, complaints } = await adopt('--dry-run');
+    t.equal(code, 0, complaints);
+    t.match(output, /^Directus 12 in schema "public"/);
+    t.match(output, /users +4 new, 0 changed/);
+    t.match(output, /articles\.user_created/);
+    t.match(output, /flows are not offered.*"Mails", event, active/);
+    t.match(output, /1 row of directus_fields: their columns are gone/);
+    t.match(output, /policy "Editing", read "tags": its rule does not fit/);
+    t.match(output, /Nothing was changed/);
+    t.strictSame(await describe(url), before);
+  });
+
+  await t.test('a failure in the middle leaves nothing', async (t) => {
+    const before = await describe(url);
+    await withSql(url, (sql) => sql.unsafe(REFUSING));
+    const { code, complaints } = await adopt();
+    t.equal(code, 1);
+    t.match(complaints, /not today/);
+    await withSql(url, (sql) => sql.unsafe('drop trigger refuse on articles_blocks; drop function refuse()'));
+    t.strictSame(await describe(url), before);
+  });
+
+  await t.test('the first run writes all, the second changes nothing', async (t) => {
+    const first = await adopt('--activity');
+    t.equal(first.code, 0, first.complaints);
+    t.match(first.output, /Adopted\./);
+    const before = await describe(url);
+    const second = await adopt('--activity');
+    t.equal(second.code, 0, second.complaints);
+    t.match(second.output, /Nothing to change: everything is adopted\./);
+    t.strictSame(await describe(url), before, 'not even the version of the schema');
+  });
+
+  const service = await startTestService({ databaseUrl: url });
+  const login = (body: object) =>
+    request(service, 'POST', '/auth/login', { body: JSON.stringify(body), headers: JSON_BODY, token: null });
+
+  await t.test('passwords, static tokens and second factors are those of before', async (t) => {
+    t.equal(service.administrator, null, 'there is an administrator already');
+    t.equal((await login({ email: 'editor@example.org', password: PASSWORD })).status, 200);
+    t.equal((await login({ email: 'editor@example.org', password: 'wrong' })).status, 401);
+    t.match((await login({ email: 'careful@example.org', password: PASSWORD })).json, {
+      errors: [{ extensions: { code: 'INVALID_OTP' } }],
+    });
+    const otp = new TOTP({ secret: 'JBSWY3DPEHPK3PXP' }).generate();
+    t.equal((await login({ email: 'careful@example.org', password: PASSWORD, otp })).status, 200);
+    const me = await get(service, '/users/me?fields=id,email,nickname,home.name,written.title,role.name,status', {
+      token: ADMIN,
+    });
+    t.match(me.json, {
+      data: {
+        id: BOSS,
+        email: 'admin@example.org',
+        nickname: 'Boss',
+        home: { name: 'Germany' },
+        written: [{ title: 'One' }, { title: 'Two' }],
+        role: { name: 'Administrator' },
+      },
+    });
+    t.match((await get(service, '/users?filter[email]=external@example.org', { token: ADMIN })).json, {
+      data: [{ status: 'suspended' }],
+    });
+  });
+
+  await t.test('relations of every kind are there', async (t) => {
+    const fields =
+      'title,author.name,author.account.nickname,tags.tags_id.name,blocks.collection,blocks.item:block_text.text,blocks.item:service_users.nickname,translations.title,translations.languages_code.name,user_created.nickname';
+    t.match((await get(service, `/items/articles/1?fields=${fields}`, { token: ADMIN })).json, {
+      data: {
+        author: { name: 'Ada', account: { nickname: 'Ed' } },
+        tags: [{ tags_id: { name: 'tech' } }, { tags_id: { name: 'news' } }],
+        blocks: [
+          { collection: 'block_text', item: { text: 'Intro' } },
+          { collection: 'service_users', item: { nickname: 'Ed' } },
+        ],
+        translations: [{ title: 'Eins', languages_code: { name: 'Deutsch' } }],
+        user_created: { nickname: 'Boss' },
+      },
+    });
+    t.match((await get(service, '/items/categories/1?fields=children.name,parent', { token: ADMIN })).json, {
+      data: { children: [{ name: 'Kid' }], parent: null },
+    });
+  });
+
+  await t.test('what is known of collections and fields is there', async (t) => {
+    t.match((await get(service, '/fields/articles/title', { token: ADMIN })).json, {
+      data: {
+        meta: {
+          interface: 'input',
+          options: { trim: true },
+          note: 'The title',
+          width: 'half',
+          group: 'details',
+          validation_message: 'A title is needed',
+          translations: [{ translation: 'Titel' }],
+        },
+      },
+    });
+    t.match((await get(service, '/collections/articles', { token: ADMIN })).json, {
+      data: { meta: { group: 'content', icon: 'article' } },
+    });
+    t.match((await get(service, '/settings', { token: ADMIN })).json, {
+      data: { project_name: 'Old project', project_color: '#123456', auth_login_attempts: null },
+    });
+    t.equal((await get(service, '/items/directus_users', { token: ADMIN })).status, 403, 'their tables are not served');
+    t.match((await get(service, '/revisions?fields=item,activity.user,activity.action', { token: ADMIN })).json, {
+      data: [{ item: '1', activity: { user: BOSS, action: 'create' } }],
+    });
+  });
+
+  await t.test('policies, roles and permissions apply as they did', async (t) => {
+    const listed = await get(service, '/items/articles?fields=title,author.name&sort=id', { token: EDITOR });
+    t.strictSame(listed.json, {
+      data: [
+        { title: 'One', author: { name: 'Ada' } },
+        { title: 'Three', author: { name: 'Ada' } },
+      ],
+    });
+    const make = (payload: object) =>
+      request(service, 'POST', '/items/articles', { token: EDITOR, headers: JSON_BODY, body: JSON.stringify(payload) });
+    t.match((await make({ title: 'New' })).json, {
+      data: { title: 'New', status: 'draft', user_created: '00000000-0000-4000-8000-0000000000a2' },
+    });
+    t.equal((await make({ title: null })).status, 400, 'the validation holds');
+    t.equal((await make({ title: 'New', views: 3 })).status, 403, 'the field is not granted');
+    t.match((await get(service, '/items/countries', { token: null })).json, { data: [{ code: 'DE' }] });
+    t.equal((await get(service, '/items/articles', { token: null })).status, 403);
+    t.match((await get(service, '/policies/abf8a154-5b1c-4a46-ac9c-7300570f4f17', { token: ADMIN })).json, {
+      data: { name: 'Public' },
+    });
+  });
+
+  await t.test('foreign keys lead to our users, and new ones may be referred to', async (t) => {
+    const body = JSON.stringify({ email: 'new@example.org', password: 'a long enough one' });
+    const made = await request(service, 'POST', '/users', { token: ADMIN, headers: JSON_BODY, body });
+    const { id } = (made.json as { data: { id: string } }).data;
+    const changed = await request(service, 'PATCH', '/items/authors/2', {
+      token: ADMIN,
+      headers: JSON_BODY,
+      body: JSON.stringify({ account: id }),
+    });
+    t.equal(changed.status, 200, changed.text);
+  });
+
+  await t.test('what changed there since is changed here, and rights that were taken away are gone', async (t) => {
+    await withSql(url, (sql) => sql.unsafe(SINCE));
+    const { output, code, complaints } = await adopt();
+    t.equal(code, 0, complaints);
+    t.match(output, /permissions +1 new, 1 changed, 1 removed/);
+    t.match(output, /access taken away +0 new, 0 changed, 2 removed/);
+    t.match(output, /1 users were deleted there and are suspended here/);
+    t.match((await get(service, '/items/articles?fields=title', { token: EDITOR })).json, {
+      errors: [{ extensions: { code: 'FORBIDDEN' } }],
+    });
+  });
+  await service.stop();
+});
+
+t.test('version 10 has no policies: roles become policies of the same key', async (t) => {
+  const url = await createDatabase(server, 'ten', ['directus.sql']);
+  await withSql(url, (sql) => sql.unsafe(AS_VERSION_10));
+  const { code, output, complaints } = await run([
+    '--database-url',
+    url,
+    '--system-schema',
+    'mine',
+    '--keep-references',
+  ]);
+  t.equal(code, 0, complaints);
+  t.match(output, /^Directus 10/);
+  t.match(output, /policies +4 new/);
+  await withSql(url, async (sql) => {
+    t.strictSame(await namesOf(sql, 'select name from mine.service_policies order by name'), [
+      'Administrator',
+      'Editor',
+      'Member',
+      'Public',
+    ]);
+    t.strictSame(
+      await namesOf(
+        sql,
+        "select policy.name from mine.service_permissions rule join mine.service_policies policy on policy.id = rule.policy where collection = 'countries'",
+      ),
+      ['Public'],
+    );
+    const target =
+      "select confrelid::regclass::text as name from pg_constraint where conname = 'articles_user_created_foreign'";
+    t.strictSame(await namesOf(sql, target), ['directus_users'], 'with --keep-references');
+  });
+  const service = await startTestService({ databaseUrl: url, SYSTEM_SCHEMA: 'mine' });
+  t.match((await get(service, '/items/articles?fields=title&sort=id', { token: EDITOR })).json, {
+    data: [{ title: 'One' }, { title: 'Three' }],
+  });
+  t.match((await get(service, '/items/authors?fields=account.email&limit=1', { token: ADMIN })).json, {
+    data: [{ account: { email: 'Editor@example.org' } }],
+  });
+  await service.stop();
+});
+
+t.test('what cannot be adopted is said in one line, and nothing is written', async (t) => {
+  const url = await createDatabase(server, 'empty');
+  t.match(
+    (await run(['--database-url', url])).complaints,
+    /no schema that is served \("public"\) has the tables of Directus/,
+  );
+  t.match((await runProgram(['adopt', '--help'])).output, /Usage: lateral adopt/);
+  t.match((await run(['now'])).complaints, /unexpected argument "now"/);
+  const other = await createDatabase(server, 'twice', ['directus.sql']);
+  await withSql(
+    other,
+    (sql) => sql`insert into directus_users (id, email) values (gen_random_uuid(), 'EDITOR@example.org')`,
+  );
+  const before = await describe(other);
+  const { code, complaints } = await runProgram(['adopt', '--database-url', other]);
+  t.equal(code, 1);
+  t.match(complaints, /differ in case only.*EDITOR@example\.org, Editor@example\.org/);
+  t.strictSame(await describe(other), before);
+});
+
+const JSON_BODY = { 'content-type': 'application/json' };
+
+/** Refuses what comes last in the transaction. */
+const REFUSING = `
+  create function refuse() returns trigger language plpgsql as $$ begin raise exception 'not today'; end $$;
+  create trigger refuse before update on articles_blocks for each row execute function refuse()`;
+
+const SINCE = `
+  delete from directus_permissions where collection = 'articles' and action = 'read';
+  update directus_permissions set fields = 'id,email' where collection = 'directus_users';
+  insert into directus_permissions (policy, collection, action, fields) values ('00000000-0000-4000-8000-00000000000b', 'languages', 'read', '*');
+  delete from directus_access where id = '00000000-0000-4000-8000-0000000000c4';
+  insert into directus_access values ('00000000-0000-4000-8000-0000000000c5', '00000000-0000-4000-8000-000000000003', null, '00000000-0000-4000-8000-00000000000c', 1);
+  delete from directus_users where email = 'careful@example.org'`;
+
+const AS_VERSION_10 = `
+  alter table directus_roles add ip_access text, add enforce_tfa boolean not null default false, add admin_access boolean not null default false, add app_access boolean not null default true;
+  update directus_roles set admin_access = true where name = 'Administrator';
+  alter table directus_permissions add role uuid, alter policy drop not null;
+  update directus_permissions set role = case policy when '00000000-0000-4000-8000-00000000000b' then '00000000-0000-4000-8000-000000000003'::uuid end;
+  delete from directus_permissions where role is null and collection <> 'countries';
+  alter table directus_permissions drop policy;
+  alter table directus_roles drop parent;
+  drop table directus_access, directus_policies;
+  alter table directus_collections drop status, drop autosave_revision_interval;
+  alter table directus_fields drop searchable`;
+
+/** The command in this process: what it writes, and how it would end. */
+async function run(words: readonly string[]): Promise<Outcome> {
+  const lines: string[] = [];
+  const { log } = console;
+  console.log = (line: string) => void lines.push(line);
+  try {
+    await command(words);
+    return { code: 0, output: lines.join('\n'), complaints: '' };
+  } catch (error) {
+    return { code: 1, output: lines.join('\n'), complaints: String(error) };
+  } finally {
+    console.log = log;
+  }
+}
+
+/** Every table with its rows, and every foreign key. */
+async function describe(url: string): Promise<unknown> {
+  return withSql(url, async (sql) => {
+    const tables = await namesOf(
+      sql,
+      "select format('%I.%I', schemaname, tablename) as name from pg_tables where schemaname not in ('pg_catalog', 'information_schema') order by 1",
+    );
+    const rows: unknown[] = [];
+    for (const table of tables)
+      rows.push([
+        table,
+        await namesOf(sql, `select md5(string_agg(row::text, ',' order by row::text)) as name from ${table} row`),
+      ]);
+    return [
+      rows,
+      await namesOf(
+        sql,
+        "select conrelid::regclass || pg_get_constraintdef(oid) as name from pg_constraint where contype = 'f' order by 1",
+      ),
+    ];
+  });
+}
+
+async function namesOf(sql: Sql, text: string): Promise<unknown[]> {
+  return (await sql.unsafe(text)).map((row) => row['name']);
+}
