@@ -5,8 +5,10 @@ import { StartError } from '../errors.js';
 import { createObserver } from '../observe.js';
 import { withDatabase } from '../service.js';
 import { loadGrammar } from '../sql/grammar.js';
+import { verifyAdoption } from './verify.js';
 
 export const ADOPT_HELP = `Usage: lateral adopt [--dry-run] [--activity] [--keep-references] [--option value ...]
+       lateral adopt --verify URL --token TOKEN [--option value ...]
 
 Takes over an installation of Directus (versions 10 to 12) in the database of DATABASE_URL: collections, fields, relations, roles,
 policies, permissions, users with their passwords, static tokens and second factors, and settings. All of it is one transaction. The
@@ -17,18 +19,32 @@ was taken away there. It says what it does not carry over, and why.
   --activity         copies the activity and the revisions as well, which may be large
   --keep-references  leaves foreign keys to directus_users and directus_roles as they are, for as long as the other server goes on
                      writing: until the command is repeated without it, only users that exist there can be referred to
+  --verify URL       asks the server at URL and this service the same questions, as an administrator, as the public and as a user of each role
+                     that has a static token, and shows where the answers differ; exits with 1 if a difference is not explained
+  --token TOKEN      the static token of an administrator there, for --verify
 
 Stop the other server before a run without --keep-references: users that it makes later could not be referred to.
 
 All options of lateral --help are accepted; DATABASE_URL selects the database, DATABASE_SCHEMA its schema.`;
 
 export async function adopt(words: readonly string[]): Promise<void> {
-  const { operands, switches, environment } = readArguments(words, ['dry-run', 'activity', 'keep-references']);
+  const { operands, switches, environment, values } = readArguments(
+    words,
+    ['dry-run', 'activity', 'keep-references'],
+    ['verify', 'token'],
+  );
   if (operands.length > 0) throw new StartError(`unexpected argument "${operands[0]}": see lateral adopt --help`);
   // A statement may copy millions of rows.
   const config = { ...readConfig({ ...process.env, ...environment }), DATABASE_STATEMENT_TIMEOUT: 0 };
   const dryRun = switches.has('dry-run');
   await loadGrammar();
+  const { verify: url, token } = values;
+  if (url !== undefined) {
+    if (!URL.canParse(url)) throw new StartError(`--verify must look like https://directus.example.com, not "${url}"`);
+    if (token === undefined) throw new StartError('--verify needs --token, the static token of an administrator there');
+    if (!(await verifyAdoption(config, url, token))) process.exitCode = 1;
+    return;
+  }
   const options = {
     system: config.SYSTEM_SCHEMA,
     dryRun,

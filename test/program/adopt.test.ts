@@ -1,6 +1,11 @@
 /** `lateral adopt`: an installation of Directus becomes one of ours, as a whole or not at all, and again without a change. */
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { TOTP } from 'otpauth';
 import t from 'tap';
+import { type Asker, compareAnswers } from '../../src/adopt/compare.js';
+import type { Question } from '../../src/adopt/questions.js';
 import { adopt as command } from '../../src/commands/adopt.js';
 import {
   createDatabase,
@@ -185,6 +190,59 @@ t.test('an installation is adopted', async (t) => {
   await service.stop();
 });
 
+t.test('--verify asks two servers the same and tells where they differ', async (t) => {
+  const url = await createDatabase(server, 'asked', ['directus.sql']);
+  t.equal((await run(['--database-url', url, '--keep-references'])).code, 0);
+  // Of a server that answers like Directus there is one: this one. Behind a proxy it can answer otherwise.
+  const service = await startTestService({ databaseUrl: url });
+  const verify = (target: string) => runProgram(['adopt', '--database-url', url, '--verify', target, '--token', ADMIN]);
+  const same = await verify(service.url);
+  t.equal(same.code, 0, same.complaints + same.output);
+  t.match(same.output, /^\d{3,4} questions, asked by an administrator, the public, the role "Editor"\./);
+  t.match(same.output, /Not asked, since no user has a static token: Member\./);
+  t.match(same.output, /No unexplained difference\.$/m);
+  const other = await startProxy(service.url, (path, text) =>
+    path.startsWith('/items/tags?') ? text.replaceAll('"tech"', '"tec"') : text,
+  );
+  const different = await verify(other);
+  t.equal(different.code, 1, different.complaints);
+  t.match(different.output, /differ: not explained: list\n/);
+  t.match(
+    different.output,
+    /an administrator: \/items\/tags\?sort=id&limit=3\n {4}data\[1\]\.name: "tec" there, "tech" here/,
+  );
+  t.match((await run(['--verify', 'nonsense'])).complaints, /--verify must look like/);
+  t.match((await run(['--verify', service.url])).complaints, /--verify needs --token/);
+  const words = ['--database-url', url, '--verify', service.url, '--token', EDITOR];
+  t.match((await run(words)).complaints, /--token must be that of an administrator/);
+  await service.stop();
+});
+
+t.test('answers are compared by what they say', async (t) => {
+  const question: Question = { kind: 'nested', path: '/items/a', collections: ['a', 'b'], relation: 'kids' };
+  const asker: Asker = { name: 'x', token: null, ignored: new Set(), limited: new Set(['b']) };
+  const compare = (theirs: object, ours: object, more: Partial<Question & Asker> = {}) =>
+    compareAnswers(
+      { ...question, ...more },
+      { ...asker, ...more },
+      { status: 200, body: theirs },
+      { status: 200, body: ours },
+    );
+  const ofItem = (left: unknown, right: unknown) => compare({ data: { a: left } }, { data: { a: right } });
+  t.equal(ofItem('1.50', 1.5), null, 'numbers may be texts');
+  t.equal(ofItem('2024-01-01T00:00:00Z', '2024-01-01T00:00:00.000Z'), null);
+  t.equal(ofItem('directus_users', 'service_users'), null);
+  t.match(ofItem(1, 2), { explanation: null, detail: 'data.a: 1 there, 2 here' });
+  t.match(ofItem([1], [1, 2]), { explanation: null, detail: 'data.a: 1 entries there, 2 here' });
+  t.match(ofItem([1, 2], [2, 1]), { explanation: /another order/ });
+  t.match(ofItem([1, 2], [{}, {}]), { explanation: /its key there/ });
+  t.match(compare({ data: [] }, { data: [1] }, { kind: 'filter' }), { explanation: /may read/ });
+  t.match(compare({ data: [] }, { data: [1] }, { ignored: new Set(['b']) }), { explanation: /licence/ });
+  const refused = (code: string) => ({ errors: [{ extensions: { code } }] });
+  t.match(compare(refused('A'), refused('B')), { explanation: /both refuse/ });
+  t.match(compare(refused('A'), { data: 1 }), { explanation: null });
+});
+
 t.test('version 10 has no policies: roles become policies of the same key', async (t) => {
   const url = await createDatabase(server, 'ten', ['directus.sql']);
   await withSql(url, (sql) => sql.unsafe(AS_VERSION_10));
@@ -272,6 +330,24 @@ const AS_VERSION_10 = `
   drop table directus_access, directus_policies;
   alter table directus_collections drop status, drop autosave_revision_interval;
   alter table directus_fields drop searchable`;
+
+/** A server in front of another one that may change what it answers; answers its address. */
+async function startProxy(target: string, change: (path: string, text: string) => string): Promise<string> {
+  const proxy = createServer(async (incoming, outgoing) => {
+    const chunks: Buffer[] = [];
+    for await (const chunk of incoming) chunks.push(chunk);
+    const { authorization, 'content-type': type } = incoming.headers;
+    const answer = await fetch(`${target}${incoming.url}`, {
+      method: incoming.method ?? 'GET',
+      headers: { ...(authorization ? { authorization } : {}), ...(type ? { 'content-type': type } : {}) },
+      ...(chunks.length > 0 ? { body: Buffer.concat(chunks) } : {}),
+    });
+    outgoing.writeHead(answer.status).end(change(incoming.url ?? '', await answer.text()));
+  });
+  await once(proxy.listen(0, '127.0.0.1'), 'listening');
+  t.teardown(() => proxy.close());
+  return `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+}
 
 /** The command in this process: what it writes, and how it would end. */
 async function run(words: readonly string[]): Promise<Outcome> {

@@ -1,0 +1,154 @@
+/** Whether two answers say the same, and where they do not, whether that is known. */
+import { isObject } from '../digits.js';
+import type { Question } from './questions.js';
+
+export interface ServerAnswer {
+  readonly status: number;
+  readonly body: unknown;
+}
+
+export interface Asker {
+  /** The name of a role, or what else tells who it is. */
+  readonly name: string;
+  /** Null for the public. */
+  readonly token: string | null;
+  /** Collections with permissions that the other server ignores. */
+  readonly ignored: ReadonlySet<string>;
+  /** Collections of which not all rows may be read. */
+  readonly limited: ReadonlySet<string>;
+}
+
+/** Null where they say the same. */
+export interface Deviation {
+  readonly explanation: string | null;
+  readonly detail: string;
+}
+
+export function compareAnswers(
+  question: Question,
+  asker: Asker,
+  theirs: ServerAnswer,
+  ours: ServerAnswer,
+): Deviation | null {
+  const [left, right] = [contentOf(theirs), contentOf(ours)];
+  const detail = firstDifference(left, right, '');
+  if (detail === null) return null;
+  return { explanation: explain(question, asker, theirs, ours, left, right), detail };
+}
+
+/** What an answer says: its data, or the code of its error. */
+function contentOf({ status, body }: ServerAnswer): unknown {
+  const errors = isObject(body) ? body['errors'] : undefined;
+  if (Array.isArray(errors) && errors.length > 0)
+    return { error: status < 400 ? 400 : status, code: codeOf(errors[0]) };
+  return isObject(body)
+    ? { data: body['data'] ?? null, ...(body['meta'] === undefined ? {} : { meta: body['meta'] }) }
+    : body;
+}
+
+function codeOf(error: unknown): unknown {
+  const extensions = isObject(error) ? error['extensions'] : undefined;
+  return isObject(extensions) ? extensions['code'] : undefined;
+}
+
+function explain(
+  { kind, collections, relation }: Question,
+  { ignored, limited }: Asker,
+  theirs: ServerAnswer,
+  ours: ServerAnswer,
+  left: unknown,
+  right: unknown,
+): string | null {
+  if (collections.some((name) => ignored.has(name)))
+    return 'version 12 without a licence ignores custom permission rules, which apply here';
+  if (theirs.status >= 500) return 'the other server failed';
+  if (isError(left) && isError(right)) return 'both refuse, with another code';
+  if (relation !== undefined && ours.status === 403 && theirs.status === 200 && !mentions(theirs.body, relation))
+    return 'a relation that is not granted is left out there where its target cannot be read, and is 403 here';
+  if (kind === 'filter' && collections.slice(1).some((name) => limited.has(name)))
+    return 'a filter through a relation looks at all related rows there, here at those that the caller may read';
+  if (firstDifference(withoutEmpty(left, right), right, '') === null)
+    return 'a related item of which nothing may be read is its key there, and an empty object here';
+  if (firstDifference(unordered(left), unordered(right), '') === null)
+    return 'lists come in another order: without a sort order by their keys here';
+  return null;
+}
+
+function isError(content: unknown): boolean {
+  return isObject(content) && 'error' in content;
+}
+
+/** Whether a name is a key anywhere inside. */
+function mentions(value: unknown, name: string): boolean {
+  if (Array.isArray(value)) return value.some((each) => mentions(each, name));
+  return isObject(value) && (name in value || Object.values(value).some((each) => mentions(each, name)));
+}
+
+/** The left value with an empty object wherever the right one has one in the place of a key. */
+function withoutEmpty(left: unknown, right: unknown): unknown {
+  if (Array.isArray(left) && Array.isArray(right))
+    return left.map((each, position) => withoutEmpty(each, right[position]));
+  if (isObject(left) && isObject(right))
+    return Object.fromEntries(Object.entries(left).map(([name, each]) => [name, withoutEmpty(each, right[name])]));
+  return isObject(right) && Object.keys(right).length === 0 && left !== null ? right : left;
+}
+
+/** The path of the first difference with both values; null where there is none. Numbers may be texts, and dates are moments. */
+export function firstDifference(left: unknown, right: unknown, path: string): string | null {
+  if (Array.isArray(left) && Array.isArray(right)) {
+    if (left.length !== right.length) return `${path || 'answer'}: ${left.length} entries there, ${right.length} here`;
+    return firstOf(left.map((each, position) => [`${path}[${position}]`, each, right[position]]));
+  }
+  if (isObject(left) && isObject(right)) {
+    const names = new Set([...Object.keys(left), ...Object.keys(right)]);
+    return firstOf([...names].map((name) => [path ? `${path}.${name}` : name, left[name], right[name]]));
+  }
+  return isSame(left, right) ? null : `${path || 'answer'}: ${show(left)} there, ${show(right)} here`;
+}
+
+function firstOf(pairs: readonly (readonly [path: string, left: unknown, right: unknown])[]): string | null {
+  for (const [path, left, right] of pairs) {
+    const found = firstDifference(left, right, path);
+    if (found !== null) return found;
+  }
+  return null;
+}
+
+function isSame(left: unknown, right: unknown): boolean {
+  if (left === right) return true;
+  if (typeof left === 'string' && typeof right === 'string' && left.replace(/^directus_/, 'service_') === right)
+    return true;
+  if (isNumeric(left) && isNumeric(right)) return areClose(Number(left), Number(right));
+  return (
+    typeof left === 'string' && typeof right === 'string' && isMoment(left) && Date.parse(left) === Date.parse(right)
+  );
+}
+
+function isNumeric(value: unknown): boolean {
+  return typeof value === 'number' || (typeof value === 'string' && /^-?\d+(\.\d+)?(e[+-]?\d+)?$/i.test(value));
+}
+
+/** Averages are computed with other numbers of digits. */
+function areClose(left: number, right: number): boolean {
+  return left === right || Math.abs(left - right) <= 1e-9 * Math.max(Math.abs(left), Math.abs(right));
+}
+
+function isMoment(text: string): boolean {
+  return /^\d{4}-\d\d-\d\d/.test(text);
+}
+
+function unordered(value: unknown): unknown {
+  if (Array.isArray(value))
+    return value.map(unordered).sort((one, other) => (JSON.stringify(one) < JSON.stringify(other) ? -1 : 1));
+  if (!isObject(value)) return value;
+  return Object.fromEntries(
+    Object.entries(value)
+      .sort(([one], [other]) => (one < other ? -1 : 1))
+      .map(([name, each]) => [name, unordered(each)]),
+  );
+}
+
+function show(value: unknown): string {
+  const text = value === undefined ? 'nothing' : JSON.stringify(value);
+  return text.length > 80 ? `${text.slice(0, 77)}...` : text;
+}
