@@ -12,7 +12,7 @@ import { Exchange, type ServerHooks } from '../src/http/exchange.js';
 import { Router } from '../src/http/router.js';
 import { itemsRoutes } from '../src/resources/items.js';
 import { withCore } from '../src/service.js';
-import { parseLimits } from '../src/worker-app.js';
+import { openLive, parseLimits } from '../src/worker-app.js';
 import { CASES } from './cases.js';
 import { ADMINISTRATOR } from './environment.js';
 
@@ -53,7 +53,9 @@ export async function measureHits(databaseUrl: string): Promise<void> {
         respond: ignore,
         respondError: ignore,
       };
-      const router = new Router(itemsRoutes({ identities, reads, writes, limits: parseLimits(config) }));
+      const router = new Router(
+        itemsRoutes({ identities, reads, writes, limits: parseLimits(config), live: openLive(config, core, () => {}) }),
+      );
       let calls = 0;
       reads.batcher.read = () => {
         calls++;

@@ -40,6 +40,8 @@ export type Event =
   | { readonly kind: 'embedded-restarted'; readonly message: string }
   | { readonly kind: 'listening-lost'; readonly error: unknown }
   | { readonly kind: 'listening-again'; readonly milliseconds: number }
+  /** What changes is not read from the log: live queries are read again every second. */
+  | { readonly kind: 'changes-lost'; readonly error: unknown }
   | { readonly kind: 'primary-lost'; readonly host: string; readonly error: unknown }
   /** `former` is null where it is the one that was lost. */
   | { readonly kind: 'primary-found'; readonly host: string; readonly former: string | null }
@@ -186,6 +188,9 @@ function log(logger: Logger, repeated: RepeatedLines, event: Event): void {
       break;
     case 'listening-lost':
       logger.warn(`lost the LISTEN connection, reconnecting: ${messageOf(event.error)}`);
+      break;
+    case 'changes-lost':
+      logger.warn(`cannot read changes from the log, trying again; live queries are polled: ${messageOf(event.error)}`);
       break;
     case 'listening-again':
       logger.info(

@@ -264,6 +264,19 @@ export const OPTIONS = {
     "How long a schema change waits for a table's lock before it lets others pass and tries again",
   ),
   SCHEMA_CHANGE_TIMEOUT: duration('30s', 'How long a schema change keeps trying to lock a table'),
+  LIVE: choice(
+    'auto',
+    ['auto', 'logical', 'off'],
+    "Live queries: auto and logical read changes from PostgreSQL's log (needs wal_level logical and a role with REPLICATION); off refuses live queries",
+  ),
+  LIVE_INTERVAL: duration('50ms', 'Shortest time between two reads of a live query'),
+  LIVE_MAX_SUBSCRIPTIONS: integer('20000', 1, 1_000_000, 'Live queries at the same time, per thread'),
+  LIVE_MAX_SUBSCRIPTIONS_PER_USER: integer(
+    '1000',
+    1,
+    1_000_000,
+    'Live queries of one user, or of one address without a user, at the same time, per thread',
+  ),
   COMPRESSION: encodings(
     'off',
     'Compress responses for clients that accept it: off, gzip, brotli, or both, the preferred one first (brotli,gzip)',

@@ -26,6 +26,7 @@ import { availableSystemFields } from './graphql/system-fields.js';
 import { createCookies } from './http/cookies.js';
 import type { Limits } from './http/limiter.js';
 import { type Route, Router } from './http/router.js';
+import { LiveQueries } from './live/live-queries.js';
 import type { Mirror } from './mirror/watch.js';
 import type { Event, Observer } from './observe.js';
 import { NO_AUTHOR } from './plan/write.js';
@@ -233,8 +234,9 @@ export async function createWorkerApp(
     publicUrl: () => config.PUBLIC_URL ?? shared.url(),
   };
   const readiness = new Readiness(shared.health);
-  const metrics = { config, events: shared.events, ...core, identities, router: () => router };
-  const items = { identities, mirror, policies, reads, writes, limits: parseLimits(config) };
+  const live = openLive(config, core, observe);
+  const metrics = { config, events: shared.events, ...core, identities, live, router: () => router };
+  const items = { identities, mirror, policies, reads, writes, limits: parseLimits(config), live };
   const readAnew = async (): Promise<void> => {
     await mirror.refresh(true);
     await shared.accessChanged();
@@ -288,9 +290,11 @@ export async function createWorkerApp(
         break;
       case 'access':
         identities.forget();
+        live.rightsChanged();
         break;
       case 'sessions-ended':
         for (const session of message.sessions) identities.forgetSession(session);
+        live.rightsChanged();
         break;
       case 'replica-lost':
         core.replicas?.all[message.replica]?.abandon();
@@ -306,8 +310,14 @@ export async function createWorkerApp(
     router,
     apply,
     collect: () => collect(metrics),
-    check: () => checkHealth({ database, mirror, replicas: isMainThread ? core.replicas : null }),
-    stopping: () => readiness.stop(),
+    check: async () => ({
+      ...(await checkHealth({ database, mirror, replicas: isMainThread ? core.replicas : null })),
+      'live:stream': [await live.check()],
+    }),
+    stopping: () => {
+      readiness.stop();
+      void live.stop();
+    },
   };
 }
 
@@ -324,6 +334,18 @@ function userStore(writes: Writes): UserStore {
       await writes.run({ kind: 'update-item', collection, key, data, readBack: null }, writer, NO_CLIENT);
     },
   };
+}
+
+export function openLive(config: Config, { reads, database, mirror, policies }: Core, observe: Observer): LiveQueries {
+  const limits = {
+    mode: config.LIVE,
+    interval: config.LIVE_INTERVAL,
+    subscriptions: config.LIVE_MAX_SUBSCRIPTIONS,
+    perCaller: config.LIVE_MAX_SUBSCRIPTIONS_PER_USER,
+  };
+  const live = new LiveQueries(reads, database, mirror, limits, observe);
+  policies.onChange(() => live.rightsChanged());
+  return live;
 }
 
 export function parseLimits(config: Config): ParseLimits {

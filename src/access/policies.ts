@@ -34,10 +34,17 @@ export class Policies {
   /** What the same rules added up to before: views of the model and compiled shapes stay theirs. */
   readonly #byKey = new LRUCache<string, Permissions>({ max: MAX_CACHED_SETS });
   #loaded: Loaded = index([]);
+  readonly #listeners: (() => void)[] = [];
 
   /** The rows of all policies, as JSON, in place of those there were. */
   apply(text: string): void {
     this.#loaded = index(parseOwnJson<PolicyRow[]>(text));
+    for (const listener of this.#listeners) listener();
+  }
+
+  /** Called when others are in force. */
+  onChange(listener: () => void): void {
+    this.#listeners.push(listener);
   }
 
   /** Null for who may do everything. */

@@ -15,12 +15,13 @@ import { withDatabase } from '../service.js';
 import { loadGrammar } from '../sql/grammar.js';
 import { diagnose, type Examined, type Facts } from './diagnosis.js';
 import type { CheckStatus, Finding } from './findings.js';
+import { examineLive } from './live-findings.js';
 import { examineReplicas } from './replica-findings.js';
 
 export const DOCTOR_HELP = `Usage: lateral doctor [--json] [--option value ...]
 
 Says what is right and wrong with a database and the role of DATABASE_URL, and how to put it right: connection, schemas, what is served
-and what is not, keys, names, rights, foreign keys without an index, functions, extensions, settings and replicas. It changes nothing, and
+and what is not, keys, names, rights, foreign keys without an index, functions, extensions, settings, replicas and live queries. It changes nothing, and
 needs no table of the service.
 
   --json  prints the findings as JSON: {"ok", "problems", "notes", "findings": [{"section", "status", "message", "details"}]}
@@ -53,7 +54,11 @@ async function examine(config: Config): Promise<readonly Finding[]> {
     config,
     createObserver('error'),
     (message) => console.error(message),
-    async (database) => [...diagnose(await lookAt(database, config)), ...(await examineReplicas(config, database))],
+    async (database) => [
+      ...diagnose(await lookAt(database, config)),
+      ...(await examineReplicas(config, database)),
+      ...(await examineLive(config, database)),
+    ],
   );
 }
 

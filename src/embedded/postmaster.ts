@@ -59,7 +59,7 @@ const NO_FOLLOW = constants.O_NOFOLLOW ?? 0;
 export async function launch(options: Launch): Promise<StartResult> {
   const { size } = await options.log.stat();
   const fixed = { listen_addresses: '127.0.0.1', port: String(options.port), unix_socket_directories: '' };
-  const settings = Object.entries({ max_connections: '100', ...options.settings, ...fixed });
+  const settings = Object.entries({ max_connections: '100', wal_level: 'logical', ...options.settings, ...fixed });
   const child = spawn(
     options.program,
     ['-D', options.cluster, ...settings.flatMap(([name, value]) => ['-c', `${name}=${value}`])],

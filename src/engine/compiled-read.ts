@@ -10,6 +10,7 @@ import { anyRule } from '../plan/guard.js';
 import { planOperation } from '../plan/operation.js';
 import type { CallPlan, Condition, OperationPlan, ReadPlan } from '../plan/plan.js';
 import { type PlanLimits, planRead } from '../plan/read.js';
+import { type RowProbe, rowProbe } from '../plan/row-probe.js';
 import { fencedRead, type UnevenRead, unevenRead } from '../plan/uneven.js';
 import type { OperationRequest, Parsed, ParsedOperation, ReadRequest } from '../request/ast.js';
 import type { Statement } from '../sql/fragment.js';
@@ -66,6 +67,8 @@ export interface CompiledRead {
   readonly fenced: () => FencedRead | null;
   /** The statement that reads the items which the write before it has made. */
   readonly readBack: () => Statement;
+  /** By which values rows take part in the answer; null where any may. */
+  readonly rowProbe: RowProbe | null;
 }
 
 interface FencedRead {
@@ -111,6 +114,7 @@ export function* compileShape(
     // Citus asks one worker for one value; a statement for several it refuses.
     batchText: model.extensions.has('citus') ? () => '' : once(() => readable(compileBatchRead(plan), model).text),
     uneven,
+    rowProbe: rowProbe(plan),
     fenced: once(() => compileFenced(plan, statement, uneven, model)),
     readBack: once(() => {
       if (plan.kind === 'operation') throw new Error('an operation reads, and writes nothing to be read back');

@@ -26,6 +26,8 @@ export interface Headers {
   /** '' where there are no replicas. */
   readonly position: string;
   readonly ifNoneMatch: string;
+  /** '' where no events are asked for. */
+  readonly lastEventId: string;
   readonly idempotencyKey: string;
   readonly cookie: string;
   /** '' for reads: nothing asks who reads with what. */
@@ -107,16 +109,18 @@ export class Exchange {
     // Every header costs its reading: these are read where they may matter.
     const reads = this.method === 'GET' || this.method === 'HEAD';
     const authorization = request.getHeader('authorization');
+    const accept = request.getHeader('accept');
     this.headers = {
       authorization,
       viewAs: request.getHeader('lateral-view-as'),
-      accept: request.getHeader('accept'),
+      accept,
       contentType: reads ? '' : request.getHeader('content-type'),
       origin: !reads || hooks.answersOrigins ? request.getHeader('origin') : '',
       requestMethod: reads ? '' : request.getHeader('access-control-request-method'),
       prefer: request.getHeader('prefer'),
       position: hooks.positions === null ? '' : request.getHeader('lateral-position'),
       ifNoneMatch: request.getHeader('if-none-match'),
+      lastEventId: accept.startsWith('text/event-stream') ? request.getHeader('last-event-id') : '',
       idempotencyKey: reads ? '' : request.getHeader('idempotency-key'),
       cookie: reads && hasBearerScheme(authorization) ? '' : request.getHeader('cookie'),
       userAgent: reads ? '' : request.getHeader('user-agent'),

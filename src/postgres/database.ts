@@ -4,6 +4,7 @@ import { hostPortsOf, parseDatabaseUrl } from '../database-url.js';
 import { StartError } from '../errors.js';
 import { qualify } from '../sql/qualify.js';
 import {
+  directConnection,
   explicitSettings,
   failOnHangUp,
   followTarget,
@@ -110,6 +111,8 @@ export class Database implements Pools {
   committed = 0;
   /** What is between us and PostgreSQL. */
   pooler: Pooler = 'none';
+  /** How a connection is opened that reads the log; null where there is a pooler and no way past it. */
+  replication: ConnectionOptions | null = null;
   readonly #qualified = new Map<string, string>();
   /** Null where there is but one server. */
   #primary: PrimaryWatch | null = null;
@@ -183,7 +186,7 @@ export class Database implements Pools {
     );
     // The socket is secured before the driver gets it.
     const single = { max: 1, max_pipeline: 10, max_lifetime: null, ssl: false } as const;
-    const openConnection = (settings: Settings, told: Partial<ConnectionOptions> = {}): Connection => {
+    const connectionOptions = (settings: Settings, told: Partial<ConnectionOptions> = {}): ConnectionOptions => {
       const open = (socket: () => Promise<Socket>): DriverClient =>
         openClient(
           primary ? { ...options, url: primary.url } : options,
@@ -192,7 +195,7 @@ export class Database implements Pools {
           settings,
         );
       const { transaction } = told.limits ?? limits;
-      return new Connection({
+      return {
         target,
         choice: primary,
         scope: schemasOf(options).join(),
@@ -203,8 +206,10 @@ export class Database implements Pools {
         watchdog,
         memory: UNBOUNDED,
         ...told,
-      });
+      };
     };
+    const openConnection = (...given: Parameters<typeof connectionOptions>): Connection =>
+      new Connection(connectionOptions(...given));
     const sessions = (max: number, settings: Settings = {}, given: Partial<ConnectionOptions> = {}): Pool<Session> =>
       new Pool(
         max,
@@ -249,6 +254,9 @@ export class Database implements Pools {
     const database = new Database(options, readConnections, pools, watchdog, listener, responseMemory);
     database.#primary = primary;
     database.pooler = pooler;
+    if (directUrl !== null)
+      database.replication = connectionOptions({}, directConnection({ ...options, url: directUrl }, READS_LOG));
+    else if (pooler === 'none') database.replication = connectionOptions(READS_LOG);
     return database;
   }
 
@@ -313,6 +321,8 @@ export class Database implements Pools {
 
 const OWN_CONNECTIONS = 4;
 
+const READS_LOG: Settings = { replication: 'database' };
+
 /** Milliseconds, where it is not said. */
 const DEFAULT_STALENESS_MS = 30_000;
 
@@ -343,18 +353,6 @@ function watchPrimary(options: DatabaseOptions, watchdog: Watchdog): PrimaryWatc
   };
   const { observe = () => {} } = options;
   return new PrimaryWatch({ urls, target, open, leave: () => watchdog.destroyAll(), observe });
-}
-
-/** Past the pooler. */
-function directConnection(options: DatabaseOptions): Pick<ConnectionOptions, 'target' | 'open' | 'pooler' | 'choice'> {
-  const direct = { ...options, pooler: 'none' } as const;
-  const single = { max: 1, max_pipeline: 10, max_lifetime: null, ssl: false } as const;
-  return {
-    target: targetOf(openClient(direct, { max: 1, max_pipeline: 0 }, 0)),
-    open: (socket) => openClient(direct, { ...single, socket }, options.statementTimeout),
-    pooler: 'none',
-    choice: null,
-  };
 }
 
 interface FirstContact {

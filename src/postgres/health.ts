@@ -12,7 +12,7 @@ import { within } from './time-limit.js';
 /** `degraded`: it serves, but something is not as it should be. */
 type Status = 'ok' | 'degraded' | 'error';
 
-interface Check {
+export interface Check {
   readonly status: Status;
   readonly componentType: string;
   /** Which thread, where there are several. */

@@ -13,14 +13,30 @@ import { isNotModified } from '../http/compress.js';
 import { tagOf } from '../http/etag.js';
 import type { Exchange } from '../http/exchange.js';
 import { DEFERRED, JSON_TYPE, jsonText, type Outcome, type Produce, type Reply } from '../http/reply.js';
+import type { LiveQueries } from '../live/live-queries.js';
 import type { ExportFormat, Parsed } from '../request/ast.js';
 import type { ParseLimits } from '../request/parse-context.js';
 import { parseExport, parseRead, parseSearch } from '../request/rest.js';
 import type { UrlCache } from '../request/url-cache.js';
 import { COMMA, FORMATS, type Format, geojson, joinCells } from './formats.js';
+import { eventStream, wantsEvents } from './live-reads.js';
 
 export function readItems(exchange: Exchange, services: ItemsServices, urls: UrlCache, path: ItemPath): Outcome {
+  if (wantsEvents(exchange)) return liveItems(exchange, services, path);
   return read(new ItemsRead(exchange, services, urls, path), services.reads);
+}
+
+/** The answer of a live query comes as a whole. */
+async function liveItems(exchange: Exchange, services: ItemsServices, { collection, key }: ItemPath): Promise<Reply> {
+  const { identities, live } = services;
+  const unlimited = Number.MAX_SAFE_INTEGER;
+  const limits = { ...services.limits, pageSize: services.limits.pageSize ?? unlimited, wholeRows: unlimited };
+  const { queryString } = exchange;
+  const parsed =
+    exchange.method === 'SEARCH'
+      ? parseSearch(collection, await exchange.json(parseJson), queryString, limits)
+      : parseRead(collection, key, queryString, limits);
+  return eventStream(exchange, live, identities, () => parsed);
 }
 
 /** The stages of GET and SEARCH. */
@@ -224,6 +240,7 @@ export interface ItemsServices {
   readonly reads: Reads;
   readonly writes: Writes;
   readonly limits: ParseLimits;
+  readonly live: LiveQueries;
 }
 
 /** What the path of a request names: a collection, or an item of it. */

@@ -13,6 +13,8 @@ import type { Exchange } from '../http/exchange.js';
 import type { Reply } from '../http/reply.js';
 import { DURATION_BOUNDS_S, type RouteStats } from '../http/route-stats.js';
 import type { Route, Router } from '../http/router.js';
+import type { LiveQueries } from '../live/live-queries.js';
+import { LAG_BOUNDS_S } from '../live/live-stats.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Event } from '../observe.js';
 import type { Database } from '../postgres/database.js';
@@ -26,6 +28,7 @@ export interface MetricsServices {
   readonly reads: Reads;
   readonly writes: Writes;
   readonly events: ReadonlyMap<Event['kind'], number>;
+  readonly live: LiveQueries;
   readonly router: () => Router;
 }
 
@@ -64,6 +67,7 @@ export async function collect(services: MetricsServices): Promise<Metric[]> {
     ...replicaMetrics(services.reads),
     ...sourceMetrics(services),
     ...schemaMetrics(services),
+    ...liveMetrics(services.live),
   ];
   return [...counted, ...(await defaultMetrics())];
 }
@@ -230,6 +234,28 @@ function schemaMetrics({ mirror, reads, writes }: MetricsServices): Metric[] {
     labelled('gauge', 'lateral_shapes_cached', 'Compiled statements that are kept.', shapes),
     { ...gauge('lateral_collections', 'Collections that are served.', collections), aggregator: 'max' },
     { ...labelled('gauge', 'lateral_info', 'The version that runs.', [version]), aggregator: 'first' },
+  ];
+}
+
+function liveMetrics({ subscriptions, topics, stats }: LiveQueries): Metric[] {
+  const name = 'lateral_live_lag_seconds';
+  const help = 'The time from the commit of a change until an answer with it was sent to its subscribers.';
+  const lags = histogramValues(name, LAG_BOUNDS_S, stats.lags, stats.lagSum, {});
+  return [
+    gauge('lateral_live_subscriptions', 'Live queries.', subscriptions),
+    gauge('lateral_live_topics', 'Live queries that differ in their statement or values.', topics.size),
+    gauge('lateral_live_shapes', 'Statements of live queries.', topics.shapes),
+    counter(
+      'lateral_live_transactions_total',
+      'Transactions that changed what a live query reads.',
+      stats.transactions,
+    ),
+    counter('lateral_live_reads_total', 'Reads of live queries.', stats.reads),
+    counter('lateral_live_unchanged_total', 'Reads of live queries with the same answer as before.', stats.unchanged),
+    counter('lateral_live_answers_total', 'Answers that were sent to subscribers.', stats.sent),
+    counter('lateral_live_dropped_total', 'Answers that a newer one replaced before they were sent.', stats.dropped),
+    counter('lateral_live_resyncs_total', 'Times that all live queries were read again.', stats.resyncs),
+    { name, help, type: 'histogram', aggregator: 'sum', values: lags },
   ];
 }
 

@@ -16,6 +16,7 @@ const ORDER: readonly (readonly string[])[] = [
   ['workers'],
   ['worker-app'],
   ['resources'],
+  ['live'],
   ['http'],
   ['engine'],
   ['schema', 'accounts', 'batching', 'adopt'],

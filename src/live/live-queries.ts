@@ -1,0 +1,395 @@
+/**
+ * Live queries: a subscription gets the answer of a read, and a new one whenever it changes. A change leads to the topics it may
+ * touch; they are read again, together, at most once per interval. Rights are those of the moment: after every change of users, policies
+ * or the schema each subscription begins anew, and what was read under former rights is not sent.
+ */
+import { callerName } from '../access/identity.js';
+import type { PreparedRead, Reads } from '../engine/reads.js';
+import { NO_CLIENT } from '../engine/stages.js';
+import { forbidden, invalidQuery, requestsExceeded, ServiceError, serviceUnavailable } from '../errors.js';
+import { tagOf } from '../http/etag.js';
+import type { Mirror } from '../mirror/watch.js';
+import { asError } from '../narrow.js';
+import type { Observer } from '../observe.js';
+import type { Database } from '../postgres/database.js';
+import { type Check, HEALTH_TIMEOUT_MS } from '../postgres/health.js';
+import { type LoggedTable, positionText } from '../postgres/pgoutput.js';
+import { logObstacle, type Source, type TableName } from '../postgres/publication.js';
+import { within } from '../postgres/time-limit.js';
+import { type ChangeListener, ChangeStream, type Transaction } from './change-stream.js';
+import { LiveStats } from './live-stats.js';
+import type { LiveListener, LiveSource } from './subscriber.js';
+import { Subscriber, type Topic } from './topic.js';
+import { Topics } from './topics.js';
+import { CommitVisibility } from './visibility.js';
+
+export interface LiveLimits {
+  readonly mode: 'auto' | 'logical' | 'off';
+  /** Milliseconds. */
+  readonly interval: number;
+  readonly subscriptions: number;
+  readonly perCaller: number;
+}
+
+/** Milliseconds between two rounds of reading everything again while changes are not told. */
+const POLL_MS = 1_000;
+/** Milliseconds after which a stream that nobody needs is closed. */
+const IDLE_MS = 5_000;
+/** Milliseconds between two looks at who is still who they were. */
+const SWEEP_MS = 500;
+/** Sweeps between two signs of life. */
+const BEAT_SWEEPS = 20;
+/** Milliseconds in which changes of rights are gathered. */
+const GATHER_MS = 50;
+/** Reads at the same time: more would stand before those of others. */
+const MAX_RUNNING = 1_000;
+const MAX_RETRY_MS = 5_000;
+
+export class LiveQueries implements ChangeListener {
+  readonly #reads: Reads;
+  readonly #database: Database;
+  readonly #limits: LiveLimits;
+  readonly stream: ChangeStream;
+  readonly stats = new LiveStats();
+  readonly #visibility: CommitVisibility;
+  readonly #subscribers = new Set<Subscriber>();
+  readonly #owners = new Map<string, number>();
+  readonly topics = new Topics();
+  readonly #dirty = new Set<Topic>();
+  #running = 0;
+  #flushing: NodeJS.Timeout | null = null;
+  #flushedAt = 0;
+  #anew: NodeJS.Timeout | null = null;
+  #timers: NodeJS.Timeout[] = [];
+  #idle: NodeJS.Timeout | null = null;
+  #sweeps = 0;
+  /** Grows when rights, users or the schema change: what was read before is not sent after. */
+  #generation = 0;
+  #isStopped = false;
+
+  constructor(reads: Reads, database: Database, mirror: Mirror, limits: LiveLimits, observe: Observer) {
+    this.#reads = reads;
+    this.#database = database;
+    this.#limits = limits;
+    this.#visibility = new CommitVisibility(database);
+    const tables = (): TableName[] =>
+      [...mirror.model.collections.values()].map(({ schema, table }) => ({ schema, name: table }));
+    this.stream = new ChangeStream(database, tables, this, observe);
+    mirror.onChange(() => {
+      this.topics.forgetSources();
+      this.stream.tablesChanged();
+      this.rightsChanged();
+    });
+  }
+
+  get subscriptions(): number {
+    return this.#subscribers.size;
+  }
+
+  /** Why there are no live queries; null where there are. */
+  async obstacle(): Promise<string | null> {
+    if (this.#limits.mode === 'off') return 'LIVE is off';
+    if (this.stream.state === 'open') return null;
+    return logObstacle(this.#database);
+  }
+
+  /** For /server/health: which way changes come, and why. */
+  async check(): Promise<Check> {
+    const { state, failure } = this.stream;
+    const found = { componentType: 'component', observedValue: this.#subscribers.size, observedUnit: 'subscriptions' };
+    if (this.#limits.mode === 'off') return { status: 'ok', ...found, output: 'off: LIVE is off' };
+    if (state === 'open') return { status: 'ok', ...found, output: 'logical: changes are read from the log' };
+    if (state !== 'closed') {
+      const reason = failure ? `: ${failure.message}` : '';
+      return { status: 'degraded', ...found, output: `polled every second until the log can be read${reason}` };
+    }
+    const obstacle = await within(logObstacle(this.#database), HEALTH_TIMEOUT_MS).catch(
+      (error) => asError(error).message,
+    );
+    const output = obstacle === null ? 'logical: opened by the first subscription' : `off: ${obstacle}`;
+    return { status: 'ok', ...found, output };
+  }
+
+  /** Resolves with how to end it; the first answer comes to the listener. */
+  async subscribe(source: LiveSource, listener: LiveListener): Promise<() => void> {
+    if (this.#isStopped) throw serviceUnavailable('live', 'The service stops');
+    const { subscriptions: limit } = this.#limits;
+    if (this.#subscribers.size >= limit)
+      throw serviceUnavailable('live', 'There are too many subscriptions', { option: 'LIVE_MAX_SUBSCRIPTIONS', limit });
+    const subscriber = new Subscriber(source, listener);
+    const close = (): void => this.#close(subscriber);
+    this.#subscribers.add(subscriber);
+    try {
+      await this.#begin();
+      await this.#resolve(subscriber);
+    } catch (error) {
+      close();
+      throw error;
+    }
+    return close;
+  }
+
+  /** Users, roles, policies, tokens or the schema have changed. */
+  rightsChanged(): void {
+    if (this.#subscribers.size === 0) return;
+    this.#generation++;
+    this.#anew ??= setTimeout(() => {
+      this.#anew = null;
+      for (const subscriber of this.#subscribers) void this.#resolveAgain(subscriber);
+    }, GATHER_MS);
+  }
+
+  /** Every subscription ends: clients subscribe again, elsewhere. */
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    for (const subscriber of [...this.#subscribers]) {
+      this.#close(subscriber);
+      subscriber.listener.end(null);
+    }
+    this.#rest();
+    await this.stream.close();
+  }
+
+  async #begin(): Promise<void> {
+    if (this.#idle) clearTimeout(this.#idle);
+    this.#idle = null;
+    if (this.stream.state === 'closed') {
+      const obstacle = await this.obstacle();
+      if (obstacle !== null) throw serviceUnavailable('live', `There are no live queries: ${obstacle}`);
+      this.stream.open();
+    }
+    if (this.#timers.length > 0) return;
+    this.#timers = [
+      setInterval(() => {
+        if (this.stream.state !== 'open') this.#touchAll();
+      }, POLL_MS).unref(),
+      setInterval(() => this.#sweep(), SWEEP_MS).unref(),
+    ];
+  }
+
+  #rest(): void {
+    for (const timer of this.#timers.splice(0)) clearInterval(timer);
+    for (const timer of [this.#flushing, this.#anew, this.#idle]) if (timer) clearTimeout(timer);
+    this.#flushing = this.#anew = this.#idle = null;
+  }
+
+  #close(subscriber: Subscriber): void {
+    if (subscriber.isClosed) return;
+    subscriber.isClosed = true;
+    this.#subscribers.delete(subscriber);
+    this.topics.leave(subscriber);
+    const { owner } = subscriber;
+    if (owner !== null) {
+      const owned = (this.#owners.get(owner) ?? 0) - 1;
+      if (owned > 0) this.#owners.set(owner, owned);
+      else this.#owners.delete(owner);
+    }
+    if (this.#subscribers.size > 0 || this.#isStopped) return;
+    this.#idle ??= setTimeout(() => {
+      this.#rest();
+      void this.stream.close();
+    }, IDLE_MS).unref();
+  }
+
+  /** Finds out who asks and what may be read, and joins the topic of it. */
+  async #resolve(subscriber: Subscriber): Promise<void> {
+    const turn = ++subscriber.turn;
+    const generation = this.#generation;
+    const { source } = subscriber;
+    const caller = await source.identify();
+    const query = await source.parse(caller);
+    const compiled = await this.#reads.prepare(query, caller, { ...NO_CLIENT, address: source.address });
+    if (subscriber.isClosed || subscriber.turn !== turn) return;
+    // What was found out before a change of rights must not be read after it.
+    if (generation !== this.#generation) return this.#resolve(subscriber);
+    if (subscriber.owner === null) this.#own(subscriber, callerName(caller, source));
+    subscriber.caller = caller;
+    this.#join(subscriber, { query, compiled, caller, need: null });
+  }
+
+  async #resolveAgain(subscriber: Subscriber): Promise<void> {
+    try {
+      if (!subscriber.isClosed) await this.#resolve(subscriber);
+    } catch (error) {
+      // Until then it gets nothing: what it may read is not known.
+      if (isPassing(error)) setTimeout(() => void this.#resolveAgain(subscriber), POLL_MS).unref();
+      else this.#end(subscriber, error);
+    }
+  }
+
+  #own(subscriber: Subscriber, owner: string): void {
+    const { perCaller: limit } = this.#limits;
+    const owned = this.#owners.get(owner) ?? 0;
+    if (owned >= limit) throw requestsExceeded({ option: 'LIVE_MAX_SUBSCRIPTIONS_PER_USER', limit }, POLL_MS);
+    subscriber.owner = owner;
+    this.#owners.set(owner, owned + 1);
+  }
+
+  #end(subscriber: Subscriber, error: unknown): void {
+    if (subscriber.isClosed) return;
+    this.#close(subscriber);
+    subscriber.listener.end(error);
+  }
+
+  #join(subscriber: Subscriber, prepared: PreparedRead): void {
+    if (prepared.compiled.stream) throw invalidQuery('A live query cannot be an export');
+    const topic = this.topics.join(subscriber, prepared);
+    subscriber.generation = this.#generation;
+    if (subscriber.tag !== '' && subscriber.tag === topic.tag) return;
+    // A read that runs already began too early for who comes now.
+    topic.tag = '';
+    this.#touch(topic);
+    this.#flushSoon(0);
+  }
+
+  wanted(table: LoggedTable): readonly boolean[] | null {
+    return this.topics.wanted(table);
+  }
+
+  committed({ xid, time, changes }: Transaction): void {
+    this.#visibility.add(xid);
+    if (changes.length === 0) return;
+    this.stats.transactions++;
+    this.stats.changedAt = Math.min(this.stats.changedAt, time);
+    for (const change of changes) for (const topic of this.topics.touchedBy(change)) this.#touch(topic);
+    this.#flushSoon(this.#limits.interval);
+  }
+
+  /** Of which tables each view shows rows may have changed too: everything begins anew. */
+  resynced(sources: ReadonlyMap<string, readonly Source[]>): void {
+    this.topics.reset(sources);
+    this.stats.resyncs++;
+    this.rightsChanged();
+  }
+
+  lost(): void {
+    this.#touchAll();
+  }
+
+  #touchAll(): void {
+    for (const topic of this.topics.all()) this.#touch(topic);
+    this.#flushSoon(this.#limits.interval);
+  }
+
+  #touch(topic: Topic): void {
+    if (topic.isRunning) topic.isDirty = true;
+    else this.#dirty.add(topic);
+  }
+
+  #flushSoon(intervalMs: number): void {
+    if (this.#dirty.size === 0 || (this.#flushing && intervalMs > 0)) return;
+    if (this.#flushing) clearTimeout(this.#flushing);
+    const wait = intervalMs === 0 ? 0 : Math.max(0, this.#flushedAt + intervalMs - performance.now());
+    this.#flushing = setTimeout(() => {
+      this.#flushing = null;
+      void this.#flush();
+    }, wait);
+  }
+
+  /** What was committed must be visible before it is read: the log may be faster. */
+  async #flush(): Promise<void> {
+    this.#flushedAt = performance.now();
+    const { position } = this.stream;
+    const changedAt = this.stats.takeChangedAt();
+    const topics: Topic[] = [];
+    for (const topic of this.#dirty) {
+      if (topics.length + this.#running >= MAX_RUNNING) break;
+      this.#dirty.delete(topic);
+      topics.push(topic);
+      // What changes from now on is for the next one.
+      topic.isRunning = true;
+    }
+    this.#running += topics.length;
+    await this.#visibility.wait();
+    for (const topic of topics) this.#run(topic, position, changedAt);
+  }
+
+  #run(topic: Topic, position: number, changedAt: number): void {
+    const generation = this.#generation;
+    const done = (isDone: boolean): void => {
+      topic.isRunning = false;
+      this.#running--;
+      if ((topic.isDirty || !isDone) && topic.subscribers.size > 0) this.#dirty.add(topic);
+      topic.isDirty = false;
+      this.#flushSoon(this.#running + this.#dirty.size > MAX_RUNNING ? 0 : this.#limits.interval);
+    };
+    if (topic.subscribers.size === 0) {
+      done(true);
+      return;
+    }
+    this.stats.reads++;
+    this.#reads.answer(topic.prepared, {
+      get aborted() {
+        return topic.subscribers.size === 0;
+      },
+      caller: callerName(topic.prepared.caller, { address: '' }),
+      onResult: (cell) => {
+        const isCurrent = generation === this.#generation;
+        if (isCurrent) this.#publish(topic, cell, position, changedAt);
+        done(isCurrent);
+      },
+      onError: (error) => {
+        const isCurrent = generation === this.#generation;
+        if (isCurrent) this.#failed(topic, error);
+        done(isCurrent);
+      },
+    });
+  }
+
+  #publish(topic: Topic, cell: Buffer | null, position: number, changedAt: number): void {
+    topic.failures = 0;
+    if (cell === null) {
+      for (const subscriber of this.#current(topic)) this.#end(subscriber, forbidden());
+      return;
+    }
+    const tag = tagOf(cell);
+    if (tag === topic.tag) {
+      this.stats.unchanged++;
+      return;
+    }
+    topic.tag = tag;
+    const answer = { body: Buffer.from(cell), tag, position: positionText(position) };
+    for (const subscriber of this.#current(topic)) if (subscriber.send(answer)) this.stats.sent++;
+    if (changedAt !== Number.POSITIVE_INFINITY) this.stats.addLag(Date.now() - changedAt);
+  }
+
+  /** Those who may have it: the others have not been looked at since rights have changed. */
+  #current(topic: Topic): Subscriber[] {
+    return [...topic.subscribers].filter(({ generation }) => generation === this.#generation);
+  }
+
+  /** A database that is away comes back; what a caller may not read is the end. */
+  #failed(topic: Topic, error: unknown): void {
+    const isLasting = !isPassing(error);
+    // Who waits for the first answer is told at once.
+    for (const subscriber of this.#current(topic)) if (isLasting || subscriber.tag === '') this.#end(subscriber, error);
+    if (isLasting) return;
+    const pause = Math.min(this.#limits.interval * 2 ** topic.failures++, MAX_RETRY_MS);
+    setTimeout(() => {
+      if (topic.subscribers.size === 0) return;
+      this.#touch(topic);
+      this.#flushSoon(this.#limits.interval);
+    }, pause).unref();
+  }
+
+  /** Tokens expire without anybody saying so. */
+  #sweep(): void {
+    const beats = ++this.#sweeps % BEAT_SWEEPS === 0;
+    for (const subscriber of this.#subscribers) {
+      if (beats) subscriber.listener.beat();
+      if (subscriber.caller === null || subscriber.generation !== this.#generation) continue;
+      try {
+        const caller = subscriber.source.identify();
+        if (caller === subscriber.caller) continue;
+        if (caller instanceof Promise) caller.catch(() => {});
+        void this.#resolveAgain(subscriber);
+      } catch (error) {
+        this.#end(subscriber, error);
+      }
+    }
+  }
+}
+
+function isPassing(error: unknown): boolean {
+  return !(error instanceof ServiceError) || error.status >= 500;
+}

@@ -1,0 +1,130 @@
+/** Live queries when the log cannot be read, clients do not read, or nobody subscribes any more. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import t from 'tap';
+import { EventStream, type EventStreamOptions } from '../support/event-stream.js';
+import { connectSql, createLibrary, get, startDatabase, startTestService, waitFor } from '../support/service.js';
+
+const server = await startDatabase();
+const url = await createLibrary(server, 'live_faults');
+const sql = connectSql(url);
+t.teardown(() => sql.end());
+const service = await startTestService({ databaseUrl: url, WORKERS: '1', LIVE_MAX_SUBSCRIPTIONS_PER_USER: '5' });
+
+function open(path: string, options?: EventStreamOptions): EventStream {
+  const stream = new EventStream(service, path, options);
+  t.teardown(() => stream.close());
+  return stream;
+}
+
+const slots = async (): Promise<number> => {
+  const [row] = await sql`select count(*)::int as slots from pg_replication_slots`;
+  return Number(row?.['slots']);
+};
+
+t.test('a stream that is lost is opened again, and what was missed is made up for', async (t) => {
+  const stream = open('/items/authors/4?fields=bio');
+  await stream.count(1);
+  await waitFor(async () => (await slots()) === 1, 3_000);
+  for (let round = 0; round < 3; round++) {
+    const count = stream.events.length;
+    await sql`select pg_terminate_backend(active_pid) from pg_replication_slots`;
+    await sql`update authors set bio = ${`round ${round}`} where id = 4`;
+    await stream.count(count + 1, 5_000);
+    t.strictSame(stream.last, { data: { bio: `round ${round}` } });
+    await waitFor(async () => (await slots()) === 1, 5_000);
+  }
+  const isWell = async (): Promise<boolean> => {
+    const { json } = await get(service, '/server/health');
+    return JSON.stringify(json).includes('"output":"logical: changes are read from the log"');
+  };
+  t.ok(await waitFor(isWell, 3_000));
+  stream.close();
+});
+
+t.test('a transaction that is open when the first one subscribes is seen when it commits', async (t) => {
+  const busy = connectSql(url);
+  await busy`begin`.simple();
+  await busy`insert into tags (name) values ('late')`;
+  await sql`select pg_terminate_backend(active_pid) from pg_replication_slots`;
+  const path = '/items/tags?filter[name][_eq]=late&fields=name';
+  const stream = open(path);
+  await stream.count(1);
+  t.strictSame(stream.last, { data: [] });
+  await busy`commit`.simple();
+  await busy.end();
+  await stream.count(2, 5_000);
+  t.strictSame(stream.last, { data: [{ name: 'late' }] });
+  stream.close();
+});
+
+t.test('a client that does not read gets the newest state when it does', async (t) => {
+  const large = 2_000_000;
+  await sql`insert into articles (id, title, body) values (500, 'large', repeat('x', ${large}))`;
+  const slow = open('/items/articles/500?fields=title,body');
+  await slow.count(1);
+  slow.response?.pause();
+  for (let round = 0; round < 12; round++) {
+    await sql`update articles set title = ${`round ${round}`}, body = repeat(${String(round)}, ${large}) where id = 500`;
+    await sleep(60);
+  }
+  slow.response?.resume();
+  await waitFor(async () => slow.events.at(-1)?.data.includes('round 11') === true, 10_000);
+  t.ok(slow.events.length < 13, `${slow.events.length} of 13 states were sent`);
+  slow.close();
+});
+
+t.test('subscriptions of one user have a limit', async (t) => {
+  const streams = Array.from({ length: 5 }, () => open('/items/tags'));
+  for (const stream of streams) await stream.count(1);
+  const more = open('/items/tags');
+  await more.ended();
+  t.equal(more.status, 429);
+  t.match(JSON.parse(more.text), {
+    errors: [{ extensions: { code: 'REQUESTS_EXCEEDED', option: 'LIVE_MAX_SUBSCRIPTIONS_PER_USER', limit: 5 } }],
+  });
+  for (const stream of streams) stream.close();
+  await waitFor(async () => {
+    const again = open('/items/tags');
+    await again.count(1);
+    again.close();
+    return again.status === 200;
+  }, 3_000);
+});
+
+t.test('with the last subscription the slot goes, the publication too', async (t) => {
+  await waitFor(async () => (await slots()) === 0, 8_000);
+  await waitFor(async () => (await sql`select from pg_publication`).length === 0, 3_000);
+  t.pass('nothing is left behind');
+});
+
+t.test('streams end when the service stops', async (t) => {
+  const stream = open('/items/authors');
+  await stream.count(1);
+  const started = performance.now();
+  await service.stop();
+  await stream.ended();
+  t.ok(performance.now() - started < 5_000);
+  t.equal(await slots(), 0);
+});
+
+t.test('where the log cannot be read a live query is refused, and it is said why', async (t) => {
+  const password = 'of-the-role-without-replication';
+  await sql.unsafe(`create role plain login password '${password}'; grant all on database live_faults to plain;
+    grant all on schema public to plain; grant all on all tables in schema public to plain;
+    grant all on all sequences in schema public to plain`);
+  const { href } = Object.assign(new URL(url), { username: 'plain', password });
+  const plain = await startTestService({ databaseUrl: href, WORKERS: '1' });
+  const off = await startTestService({ databaseUrl: url, WORKERS: '1', LIVE: 'off' });
+  for (const [place, reason] of [
+    [plain, /alter role .+plain.+ replication/],
+    [off, /LIVE is off/],
+  ] as const) {
+    const stream = new EventStream(place, '/items/authors');
+    await stream.ended();
+    t.equal(stream.status, 503);
+    t.match(stream.text, reason);
+    const health = JSON.stringify((await get(place, '/server/health')).json);
+    t.match(health, reason);
+    t.equal((await get(place, '/items/authors')).status, 200);
+  }
+});

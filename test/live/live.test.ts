@@ -1,0 +1,242 @@
+/** Live queries over server-sent events: first the answer, then a new one whenever it changes, whoever has changed it. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import t from 'tap';
+import { addPermission, makeCaller } from '../support/callers.js';
+import { EventStream, type EventStreamOptions } from '../support/event-stream.js';
+import {
+  connectSql,
+  createLibrary,
+  get,
+  request,
+  startDatabase,
+  startTestService,
+  waitFor,
+} from '../support/service.js';
+
+const server = await startDatabase();
+const url = await createLibrary(server, 'live');
+const sql = connectSql(url);
+t.teardown(() => sql.end());
+await sql`create table notes (text text)`;
+await sql`create view drafts as select id, title from articles where status = 'draft'`;
+await sql`insert into service_collections (collection, primary_key) values ('drafts', 'id')`;
+const service = await startTestService({ databaseUrl: url, WORKERS: '1' });
+
+function open(path: string, options?: EventStreamOptions): EventStream {
+  const stream = new EventStream(service, path, options);
+  t.teardown(() => stream.close());
+  return stream;
+}
+
+const slots = async (): Promise<number> => {
+  const [row] = await sql`select count(*)::int as slots from pg_replication_slots`;
+  return Number(row?.['slots']);
+};
+
+t.test('nothing is read from the log before somebody subscribes', async (t) => {
+  await get(service, '/items/articles');
+  t.equal(await slots(), 0);
+  t.strictSame([...(await sql`select from pg_publication`)], []);
+});
+
+t.test('an item: its answer, then a new one after each change, by the API and by SQL', async (t) => {
+  const stream = open('/items/articles/1?fields=id,title');
+  await stream.count(1);
+  t.equal(stream.status, 200);
+  t.match(stream.response?.headers, {
+    'content-type': 'text/event-stream; charset=utf-8',
+    'cache-control': 'no-cache',
+  });
+  t.strictSame(stream.last, { data: { id: 1, title: 'Hello World' } });
+  await waitFor(async () => (await slots()) === 1, 5_000);
+  const body = JSON.stringify({ title: 'By the API' });
+  await request(service, 'PATCH', '/items/articles/1', { body, headers: { 'content-type': 'application/json' } });
+  await stream.count(2);
+  t.strictSame(stream.last, { data: { id: 1, title: 'By the API' } });
+  await sql`update articles set title = 'By SQL' where id = 1`;
+  await stream.count(3);
+  t.strictSame(stream.last, { data: { id: 1, title: 'By SQL' } });
+  await sql`update articles set title = 'Another' where id = 2`;
+  await sql`update articles set body = 'not selected' where id = 1`;
+  await sql`begin; update articles set title = 'undone' where id = 1; rollback`.simple();
+  await sleep(200);
+  t.equal(stream.events.length, 3, 'other rows, other fields and what is undone send nothing');
+  stream.close();
+});
+
+t.test('lists, nested items, counts, aggregates and views follow every table they read', async (t) => {
+  const paths = [
+    '/items/articles?fields=id,title,comments.body&filter[id][_eq]=2',
+    '/items/articles?aggregate[count]=*',
+    '/items/articles?limit=1&meta=total_count&fields=id',
+    '/items/drafts?limit=-1&sort=id',
+    '/items/comments?fields=id&filter[article][title][_eq]=Renamed',
+  ];
+  const streams = paths.map((path) => open(path));
+  for (const stream of streams) await stream.count(1);
+  const isRight = async (): Promise<boolean> => {
+    for (const [index, path] of paths.entries())
+      if (streams[index]?.events.at(-1)?.data !== (await get(service, path)).text) return false;
+    return true;
+  };
+  const changes = [
+    `insert into comments (body, article) values ('new', 2)`,
+    `insert into articles (title, status) values ('new', 'draft')`,
+    `update articles set title = 'Renamed' where id = 2`,
+    `delete from articles where id = (select max(id) from articles)`,
+    `insert into articles (id, title, status) values (6000, 'moving', 'draft')`,
+    'update articles set id = 7000 where id = 6000',
+    'truncate articles_tags',
+    `copy articles (title) from program 'echo copied'`,
+    'truncate comments',
+  ];
+  for (const change of changes) {
+    await sql.unsafe(change);
+    await t.resolves(waitFor(isRight, 3_000), change);
+  }
+  for (const stream of streams) stream.close();
+});
+
+t.test('SEARCH is live as well', async (t) => {
+  const body = JSON.stringify({ query: { filter: { name: { _eq: 'live' } }, fields: ['name'] } });
+  const stream = open('/items/tags', { method: 'SEARCH', body, headers: { 'content-type': 'application/json' } });
+  await stream.count(1);
+  t.strictSame(stream.last, { data: [] });
+  await sql`insert into tags (name) values ('live')`;
+  await stream.count(2);
+  t.strictSame(stream.last, { data: [{ name: 'live' }] });
+  stream.close();
+});
+
+t.test('who comes back with the id of the last event gets it again only if it has changed', async (t) => {
+  const path = '/items/authors/1?fields=name';
+  const first = open(path);
+  await first.count(1);
+  const id = first.events[0]?.id ?? '';
+  t.match(id, /^[0-9A-F]+\/[0-9A-F]+\..+/);
+  first.close();
+  const again = open(path, { headers: { 'last-event-id': id } });
+  await waitFor(async () => again.text.includes(': unchanged'), 3_000);
+  t.equal(again.events.length, 0);
+  await sql`update authors set name = 'Ada' where id = 1`;
+  await again.count(1);
+  t.strictSame(again.last, { data: { name: 'Ada' } });
+  again.close();
+  const later = open(path, { headers: { 'last-event-id': id } });
+  await later.count(1);
+  t.strictSame(later.last, { data: { name: 'Ada' } });
+  later.close();
+});
+
+t.test('what is wrong is said in an ordinary answer', async (t) => {
+  for (const [path, status, options] of [
+    ['/items/nothing', 403],
+    ['/items/articles/99999', 403],
+    ['/items/articles?filter[nothing][_eq]=1', 403],
+    ['/items/articles?limit=x', 400],
+    ['/items/articles?export=csv', 400],
+    ['/items/articles', 403, { token: null }],
+    ['/items/articles', 401, { token: 'no-such-token' }],
+  ] as const) {
+    const stream = open(path, options);
+    await stream.ended();
+    t.equal(stream.status, status, path);
+    t.match(JSON.parse(stream.text), { errors: [{ extensions: { code: /./ } }] });
+  }
+});
+
+t.test('a table without a key can still be written, and what is added to it is seen', async (t) => {
+  const stream = open('/items/notes');
+  await stream.count(1);
+  await waitFor(async () => (await slots()) === 1, 3_000);
+  await sql`insert into notes values ('one')`;
+  await stream.count(2);
+  t.strictSame(stream.last, { data: [{ text: 'one' }] });
+  await sql`update notes set text = 'two'`;
+  await sql`delete from notes`;
+  stream.close();
+});
+
+t.test('a key that is dropped, and a table that is new', async (t) => {
+  await sql`create table fresh (id int primary key, name text)`;
+  await waitFor(async () => (await get(service, '/items/fresh')).status === 200, 5_000);
+  const stream = open('/items/fresh?fields=name');
+  await stream.count(1);
+  await sql`insert into fresh values (1, 'a')`;
+  await stream.count(2, 5_000);
+  t.strictSame(stream.last, { data: [{ name: 'a' }] });
+  await sql`alter table fresh drop constraint fresh_pkey`;
+  const updated = async (): Promise<boolean> => {
+    try {
+      await sql`update fresh set name = 'b'`;
+      return true;
+    } catch {
+      return false;
+    }
+  };
+  t.ok((await waitFor(updated, 5_000)) < 5_000, 'it leaves the publication that would make updates fail');
+  await sql`alter table fresh add column more text`;
+  await sql`insert into fresh values (2, 'c')`;
+  await waitFor(async () => stream.events.at(-1)?.data.includes('"c"') === true, 5_000);
+  stream.close();
+});
+
+t.test('rules of rows and fields hold for every answer, and those of the moment', async (t) => {
+  const read = { collection: 'articles', action: 'read' } as const;
+  const caller = await makeCaller(sql, 'reader', [
+    { permissions: [{ ...read, permissions: { status: { _eq: 'published' } }, fields: ['id', 'title', 'status'] }] },
+  ]);
+  const path = '/items/articles?sort=id&limit=-1';
+  const stream = open(path, { token: caller.token });
+  await stream.count(1);
+  const isRight = async (): Promise<boolean> =>
+    stream.events.at(-1)?.data === (await get(service, path, { token: caller.token })).text;
+  t.ok(await isRight());
+  await sql`update articles set status = 'secret', title = 'hidden' where id = 2`;
+  await waitFor(isRight, 3_000);
+  t.notMatch(stream.events.map(({ data }) => data).join(), /hidden|secret/);
+  await sql`update service_permissions set fields = 'id' where policy = ${caller.policies[0] ?? ''}`;
+  await waitFor(async () => stream.events.at(-1)?.data.includes('title') === false, 1_000);
+  t.ok(await isRight());
+  await addPermission(sql, caller.policies[0] ?? '', { ...read, fields: ['id', 'views'] });
+  await waitFor(async () => stream.events.at(-1)?.data.includes('views') === true, 1_000);
+  await sql`delete from service_permissions where policy = ${caller.policies[0] ?? ''}`;
+  await stream.ended(1_000);
+  t.match(stream.events.at(-1), { name: 'failed', data: /FORBIDDEN/ });
+});
+
+t.test('a token that is withdrawn ends its streams; a deleted item too', async (t) => {
+  const read = { collection: 'authors', action: 'read' } as const;
+  const caller = await makeCaller(sql, 'leaving', [{ permissions: [read] }]);
+  const stream = open('/items/authors', { token: caller.token });
+  await stream.count(1);
+  await sql`update service_users set token = null where id = ${caller.user}`;
+  await stream.ended(1_500);
+  t.match(stream.events.at(-1), { name: 'failed', data: /INVALID_CREDENTIALS/ });
+  await sql`insert into authors (id, name) values (900, 'short-lived')`;
+  const item = open('/items/authors/900');
+  await item.count(1);
+  await sql`delete from authors where id = 900`;
+  await item.ended(3_000);
+  t.match(item.events.at(-1), { name: 'failed', data: /FORBIDDEN/ });
+});
+
+t.test('equal reads are one, and a change that touches no subscription costs no read', async (t) => {
+  const reads = async (): Promise<number> => {
+    const { text } = await get(service, '/server/metrics');
+    return Number(/^lateral_live_reads_total (\d+)$/m.exec(text)?.[1]);
+  };
+  const same = Array.from({ length: 20 }, () => open('/items/authors/2?fields=id,score'));
+  const others = Array.from({ length: 20 }, (_, id) => open(`/items/tags?fields=name&filter[id][_eq]=${1000 + id}`));
+  for (const stream of [...same, ...others]) await stream.count(1);
+  const before = await reads();
+  await sql`update authors set score = 1 where id = 2`;
+  for (const stream of same) await stream.count(2);
+  t.equal(await reads(), before + 1);
+  await sql`update authors set score = 2 where id = 3`;
+  await sql`insert into tags (id, name) values (1003, 'x')`;
+  await others[3]?.count(2);
+  await sleep(150);
+  t.equal(await reads(), before + 2);
+  for (const stream of [...same, ...others]) stream.close();
+});
