@@ -279,6 +279,7 @@ export async function createWorkerApp(
     writes,
     operations,
     persisted,
+    live,
     ide: config.GRAPHQL_INTROSPECTION,
   };
   const allRoutes: readonly Route[] = [...routes, ...graphqlRoutes({ ...graphql, actions: actionsOf(routes) })];

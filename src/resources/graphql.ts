@@ -15,16 +15,19 @@ import type { RootScope } from '../graphql/schema-access.js';
 import type { Exchange } from '../http/exchange.js';
 import { DEFERRED, errorReply, type Outcome, type Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
+import type { LiveQueries } from '../live/live-queries.js';
 import type { Mirror } from '../mirror/watch.js';
 import { checkArguments } from '../plan/call-arguments.js';
 import { FailedParts } from '../plan/operation.js';
 import type { ParsedOperation } from '../request/ast.js';
 import { failure, type Negotiated, negotiate, readParameters, refusal, success, wantsPage } from './graphql-http.js';
 import { idePage, ideRoutes } from './graphql-ide.js';
+import { liveOperation } from './graphql-live.js';
 import { runCalls, runMutation } from './graphql-mutations.js';
 import { type Actions, type Called, callAction } from './graphql-system-fields.js';
 import { explainItems, explainPreference } from './item-reads.js';
 import { writerOf } from './item-writes.js';
+import { wantsEvents } from './live-reads.js';
 
 export interface GraphqlServices {
   readonly identities: Identities;
@@ -34,6 +37,7 @@ export interface GraphqlServices {
   readonly writes: Writes;
   readonly operations: Operations;
   readonly persisted: PersistedQueries;
+  readonly live: LiveQueries;
   /** Of all routes, for root fields that stand for them. */
   readonly actions: Actions;
   /** Whether browsers get a page to work with. */
@@ -76,15 +80,23 @@ async function answer(
   scope: RootScope,
 ): Promise<Reply | typeof DEFERRED> {
   if (services.ide && wantsPage(exchange)) return idePage(scope);
-  const negotiated = negotiate(exchange.headers.accept);
+  const isLive = wantsEvents(exchange);
+  const negotiated = negotiate(isLive ? '' : exchange.headers.accept);
   const caller = await services.identities.identify(exchange);
   exchange.staged('identify');
   const { query, extensions, operationName, variables } = await readParameters(exchange);
   const text = await services.persisted.resolve(query, extensions);
   // Clients know this message: they send the text along with its digest then.
   if (text === null) return refusal([NOT_FOUND], negotiated, 200);
+  const request = { text, operationName, variables, safe: exchange.method !== 'POST' };
+  if (isLive) {
+    const { live, reads, identities } = services;
+    const parse = async (as: Identity): Promise<ParsedDocument> =>
+      parseAsCaller(request, scope, as, exchange, services);
+    const bodyOf = (error: unknown): string => String(failureReply(error, negotiated).body);
+    return liveOperation({ exchange, live, reads, identities, parse, withoutFailed, failure: bodyOf }, caller);
+  }
   try {
-    const request = { text, operationName, variables, safe: exchange.method !== 'POST' };
     const document = await parseAsCaller(request, scope, caller, exchange, services);
     exchange.staged('parse');
     return await (document.kind === 'mutation'
@@ -205,24 +217,26 @@ class OperationRead implements ReadStages<ParsedOperation, Reply | typeof DEFERR
     }
   }
 
-  /** Root fields that may be null fail alone: the others are read without them. */
   #readOthers(error: unknown): Outcome {
-    const { roots } = this.#context.document;
-    if (!(error instanceof FailedParts)) {
-      const [only, ...others] = roots;
-      throw error instanceof ServiceError && only && others.length === 0
-        ? new FieldFailure(error, only.position)
-        : error;
-    }
-    let rest = this.#operation;
-    for (const { position, cause } of error.parts) {
-      const root = roots[position];
-      if (!(cause instanceof ServiceError) || !root) throw cause;
-      if (!root.nullable) throw new FieldFailure(cause, root.position);
-      rest = withoutPart(rest, position, cause, root.position);
-    }
-    return new OperationRead(this.#context, rest).run();
+    return new OperationRead(this.#context, withoutFailed(this.#operation, this.#context.document, error)).run();
   }
+}
+
+/** Root fields that may be null fail alone: the others are read without them. */
+function withoutFailed(operation: ParsedOperation, document: ParsedDocument, error: unknown): ParsedOperation {
+  const roots = document.kind === 'query' ? document.roots : [];
+  if (!(error instanceof FailedParts)) {
+    const [only, ...others] = roots;
+    throw error instanceof ServiceError && only && others.length === 0 ? new FieldFailure(error, only.position) : error;
+  }
+  let rest = operation;
+  for (const { position, cause } of error.parts) {
+    const root = roots[position];
+    if (!(cause instanceof ServiceError) || !root) throw cause;
+    if (!root.nullable) throw new FieldFailure(cause, root.position);
+    rest = withoutPart(rest, position, cause, root.position);
+  }
+  return rest;
 }
 
 function isConstant({ request }: ParsedOperation): boolean {

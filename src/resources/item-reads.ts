@@ -19,24 +19,43 @@ import type { ParseLimits } from '../request/parse-context.js';
 import { parseExport, parseRead, parseSearch } from '../request/rest.js';
 import type { UrlCache } from '../request/url-cache.js';
 import { COMMA, FORMATS, type Format, geojson, joinCells } from './formats.js';
-import { eventStream, wantsEvents } from './live-reads.js';
+import { eventStream, preferredWait, waitForChange, wantsEvents } from './live-reads.js';
 
 export function readItems(exchange: Exchange, services: ItemsServices, urls: UrlCache, path: ItemPath): Outcome {
   if (wantsEvents(exchange)) return liveItems(exchange, services, path);
+  const wait = preferredWait(exchange);
+  if (wait > 0) return waitForItems(exchange, services, urls, path, wait);
   return read(new ItemsRead(exchange, services, urls, path), services.reads);
 }
 
-/** The answer of a live query comes as a whole. */
-async function liveItems(exchange: Exchange, services: ItemsServices, { collection, key }: ItemPath): Promise<Reply> {
+async function liveItems(exchange: Exchange, services: ItemsServices, path: ItemPath): Promise<Reply> {
   const { identities, live } = services;
+  const body = exchange.method === 'SEARCH' ? await exchange.json(parseJson) : null;
+  const parsed = parseWhole(exchange, services, path, body);
+  return eventStream(exchange, live, identities, () => parsed);
+}
+
+/** What cannot wait is answered at once, as if nobody had asked for it. */
+async function waitForItems(
+  exchange: Exchange,
+  services: ItemsServices,
+  urls: UrlCache,
+  path: ItemPath,
+  seconds: number,
+): Promise<Reply | typeof DEFERRED> {
+  const { identities, live, reads } = services;
+  if ((await live.obstacle()) !== null) return read(new ItemsRead(exchange, services, urls, path), reads);
+  const parsed = parseWhole(exchange, services, path, null);
+  return waitForChange(exchange, live, identities, () => parsed, seconds);
+}
+
+/** The answer of a live query comes as a whole. */
+function parseWhole(exchange: Exchange, services: ItemsServices, { collection, key }: ItemPath, body: unknown): Parsed {
   const unlimited = Number.MAX_SAFE_INTEGER;
   const limits = { ...services.limits, pageSize: services.limits.pageSize ?? unlimited, wholeRows: unlimited };
   const { queryString } = exchange;
-  const parsed =
-    exchange.method === 'SEARCH'
-      ? parseSearch(collection, await exchange.json(parseJson), queryString, limits)
-      : parseRead(collection, key, queryString, limits);
-  return eventStream(exchange, live, identities, () => parsed);
+  if (exchange.method === 'SEARCH') return parseSearch(collection, body, queryString, limits);
+  return parseRead(collection, key, queryString, limits);
 }
 
 /** The stages of GET and SEARCH. */

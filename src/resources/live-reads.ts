@@ -1,8 +1,9 @@
-/** A live query as server-sent events: first the answer, then a new one whenever it changes. */
+/** Live queries over HTTP: as server-sent events, or as one answer that waits until it is another than the one that the client has. */
 import type { Identities, Identity, RequestCredentials } from '../access/identity.js';
 import type { MaybePromise } from '../engine/pipeline.js';
+import { isNotModified } from '../http/compress.js';
 import type { Exchange } from '../http/exchange.js';
-import { errorReply, type Produce, type Reply } from '../http/reply.js';
+import { errorReply, JSON_TYPE, type Produce, type Reply } from '../http/reply.js';
 import type { LiveQueries } from '../live/live-queries.js';
 import type { LiveStats } from '../live/live-stats.js';
 import type { LiveAnswer, LiveListener, LiveSource } from '../live/subscriber.js';
@@ -18,9 +19,10 @@ export function eventStream(
   live: LiveQueries,
   identities: Identities,
   parse: LiveSource['parse'],
+  format: EventFormat = ITEM_EVENTS,
 ): Reply {
   const produce: Produce = async (sink) => {
-    const feed = new EventFeed(tagIn(exchange.headers.lastEventId), live.stats);
+    const feed = new EventFeed(format, tagIn(exchange.headers.lastEventId), live.stats);
     const close = await live.subscribe(sourceOf(exchange, identities, parse), feed);
     sink.onAbort(() => feed.end(null));
     try {
@@ -30,9 +32,60 @@ export function eventStream(
       close();
     }
   };
+  return eventReply(produce);
+}
+
+export function eventReply(body: Reply['body']): Reply {
   // Proxies must hand on each event as it comes.
   const headers = { 'X-Accel-Buffering': 'no' };
-  return { status: 200, type: 'text/event-stream; charset=utf-8', body: produce, headers };
+  return { status: 200, type: 'text/event-stream; charset=utf-8', body, headers };
+}
+
+/** Longest wait, in seconds. */
+const MAX_WAIT_S = 120;
+
+/** Seconds that a client is ready to wait for another answer than the one it has; 0 where it is not. */
+export function preferredWait({ method, headers: { ifNoneMatch, prefer } }: Exchange): number {
+  if (ifNoneMatch === '' || prefer === '' || method !== 'GET') return 0;
+  return Math.min(Number(/(?:^|[\s,;])wait=(\d{1,9})(?:$|[\s,;])/.exec(prefer)?.[1] ?? 0), MAX_WAIT_S);
+}
+
+/** Answers when there is another answer than the client has, or 304 when its time is over. */
+export async function waitForChange(
+  exchange: Exchange,
+  live: LiveQueries,
+  identities: Identities,
+  parse: LiveSource['parse'],
+  seconds: number,
+): Promise<Reply> {
+  const { ifNoneMatch } = exchange.headers;
+  let settle: (reply: Reply) => void = () => {};
+  let fail: (error: unknown) => void = () => {};
+  const settled = new Promise<Reply>((resolve, reject) => {
+    settle = resolve;
+    fail = reject;
+  });
+  let tag = '';
+  const unchanged = (): void => settle({ status: 304, type: '', body: '', ...(tag === '' ? {} : { tag }) });
+  // It may fail before anybody waits for it.
+  settled.catch(() => {});
+  const close = await live.subscribe(sourceOf(exchange, identities, parse), {
+    answer: (answer) => {
+      tag = answer.tag;
+      if (!isNotModified(ifNoneMatch, tag)) settle({ status: 200, type: JSON_TYPE, body: answer.body, tag });
+    },
+    end: (error) => (error === null ? unchanged() : fail(error)),
+    beat: () => {},
+  });
+  exchange.applied(`wait=${seconds}`);
+  const timer = setTimeout(unchanged, seconds * 1_000);
+  exchange.onAbort(unchanged);
+  try {
+    return await settled;
+  } finally {
+    clearTimeout(timer);
+    close();
+  }
 }
 
 /** The same credentials are presented again and again, as a client would with each request. */
@@ -52,18 +105,31 @@ export function sourceOf(exchange: Exchange, identities: Identities, parse: Live
   return { address, identify: (): MaybePromise<Identity> => identities.identify(credentials), parse };
 }
 
+export interface EventFormat {
+  answer(answer: LiveAnswer): Buffer;
+  /** Of an error behind the first answer, where it has to be said in the stream. */
+  failure(error: unknown): Buffer;
+  /** What stands before the first event, and behind the last. */
+  readonly opening: Buffer;
+  readonly ending: Buffer | null;
+}
+
 /** The newest answer that was not sent yet: a client that reads slowly misses those in between. */
 class EventFeed implements LiveListener {
+  readonly #format: EventFormat;
   readonly #known: string;
   readonly #stats: LiveStats;
   #piece: Buffer | null = null;
   #isAnswer = false;
   #isOpen = false;
   #over: { readonly error: unknown } | null = null;
+  /** Whether its end was said. */
+  #isOver = false;
   #wake: (() => void) | null = null;
 
   /** `known`: the tag of the answer that the client has; '' for none. */
-  constructor(known: string, stats: LiveStats) {
+  constructor(format: EventFormat, known: string, stats: LiveStats) {
+    this.#format = format;
     this.#known = known;
     this.#stats = stats;
   }
@@ -78,18 +144,19 @@ class EventFeed implements LiveListener {
     this.#piece = null;
     this.#isAnswer = false;
     if (piece !== null) return piece;
+    if (this.#isOver) return null;
+    this.#isOver = true;
     const error = this.#over?.error ?? null;
-    this.#over = { error: null };
-    if (error === null) return null;
+    if (error === null) return this.#format.ending;
     if (!this.#isOpen) throw error;
-    return failureEvent(error);
+    return Buffer.concat([this.#format.failure(error), this.#format.ending ?? NOTHING]);
   }
 
   answer(answer: LiveAnswer): void {
     const isKnown = !this.#isOpen && answer.tag === this.#known;
-    const event = isKnown ? UNCHANGED : eventOf(answer);
+    const event = isKnown ? UNCHANGED : this.#format.answer(answer);
     if (this.#isAnswer) this.#stats.dropped++;
-    this.#put(this.#isOpen ? event : Buffer.concat([RETRY, event]), true);
+    this.#put(this.#isOpen ? event : Buffer.concat([this.#format.opening, event]), true);
     this.#isOpen = true;
   }
 
@@ -115,22 +182,29 @@ class EventFeed implements LiveListener {
   }
 }
 
-/** Milliseconds after which a client comes back. */
-const RETRY = Buffer.from('retry: 1000\n');
+const NOTHING = Buffer.alloc(0);
 const BEAT = Buffer.from(':\n\n');
 const UNCHANGED = Buffer.from(': unchanged\n\n');
 
 /** All subscribers of an answer get the same bytes. */
 const events = new WeakMap<LiveAnswer, Buffer>();
 
-function eventOf(answer: LiveAnswer): Buffer {
+export function sharedEvent(answer: LiveAnswer, head: string): Buffer {
   const known = events.get(answer);
   if (known) return known;
-  const { body, tag, position } = answer;
-  const event = Buffer.concat([Buffer.from(`id: ${position}.${tag.slice(1, -1)}\ndata: `), onOneLine(body), ENDING]);
+  const event = Buffer.concat([Buffer.from(`${head}data: `), onOneLine(answer.body), ENDING]);
   events.set(answer, event);
   return event;
 }
+
+const ITEM_EVENTS: EventFormat = {
+  // Milliseconds after which a client comes back.
+  opening: Buffer.from('retry: 1000\n'),
+  answer: (answer) => sharedEvent(answer, `id: ${answer.position}.${answer.tag.slice(1, -1)}\n`),
+  // Then the stream ends: a client that comes back gets the error as the answer of its request.
+  failure: (error) => Buffer.from(`event: failed\ndata: ${String(errorReply(error).body)}\n\n`),
+  ending: null,
+};
 
 const ENDING = Buffer.from('\n\n');
 const LINE_FEED = 0x0a;
@@ -146,9 +220,4 @@ function onOneLine(json: Buffer): Buffer {
 function tagIn(lastEventId: string): string {
   const at = lastEventId.indexOf('.');
   return at < 0 ? '' : `"${lastEventId.slice(at + 1)}"`;
-}
-
-/** Then the stream ends: a client that comes back gets the error as the answer of its request. */
-function failureEvent(error: unknown): Buffer {
-  return Buffer.from(`event: failed\ndata: ${String(errorReply(error).body)}\n\n`);
 }

@@ -108,6 +108,54 @@ t.test('SEARCH is live as well', async (t) => {
   stream.close();
 });
 
+t.test('a query of GraphQL is live with all its root fields', async (t) => {
+  const query = `query ($id: ID!) { authors_by_id(id: $id) { name } articles(filter: { author: { id: { _eq: 2 } } }) { title } }`;
+  const body = JSON.stringify({ query, variables: { id: 2 } });
+  const headers = { 'content-type': 'application/json' };
+  const stream = open('/graphql', { method: 'POST', body, headers });
+  await stream.count(1);
+  const fresh = async (): Promise<string> => (await request(service, 'POST', '/graphql', { body, headers })).text;
+  t.match(stream.events[0], { name: 'next', data: await fresh() });
+  await sql`update authors set name = 'Alan' where id = 2`;
+  await stream.count(2);
+  t.match(stream.last, { data: { authors_by_id: { name: 'Alan' } } });
+  await sql`insert into articles (title, author) values ('of Alan', 2)`;
+  await stream.count(3);
+  t.match(stream.events.at(-1)?.data, /of Alan/);
+  t.equal(stream.events.at(-1)?.data, await fresh());
+  stream.close();
+  for (const [wrong, message] of [
+    ['{ nothing { id } }', /nothing/],
+    ['mutation { delete_tags_item(id: 1) { id } }', /Only a query/],
+    ['{', /Syntax/],
+  ] as const) {
+    const refused = open('/graphql', { method: 'POST', body: JSON.stringify({ query: wrong }), headers });
+    await refused.ended();
+    t.equal(refused.status, 200);
+    t.match(refused.events[0], { name: 'next', data: message });
+    t.match(refused.text, /event: complete\ndata:\n\n$/);
+  }
+});
+
+t.test('a request may wait for another answer than the one it has', async (t) => {
+  const path = '/items/authors/3?fields=name';
+  const first = await get(service, path);
+  const tag = String(first.headers['etag']);
+  const wait = (seconds: number, has = tag): ReturnType<typeof get> =>
+    get(service, path, { headers: { 'if-none-match': has, prefer: `wait=${seconds}` } });
+  const other = await wait(10, '"another"');
+  t.match(other, { status: 200, text: first.text });
+  t.equal(other.headers['preference-applied'], 'wait=10');
+  const unchanged = await wait(1);
+  t.match(unchanged, { status: 304, headers: { etag: tag } });
+  const changed = wait(10);
+  await sleep(200);
+  await sql`update authors set name = 'Grace' where id = 3`;
+  t.match(await changed, { status: 200, text: '{"data":{"name":"Grace"}}' });
+  t.equal((await get(service, path, { headers: { prefer: 'wait=10' } })).status, 200, 'without a tag it does not wait');
+  t.equal((await get(service, path, { token: null, headers: { 'if-none-match': tag, prefer: 'wait=9' } })).status, 403);
+});
+
 t.test('who comes back with the id of the last event gets it again only if it has changed', async (t) => {
   const path = '/items/authors/1?fields=name';
   const first = open(path);
